@@ -1,0 +1,10 @@
+/* What CUDA devices this process has. Every failure means "none": a missing driver leaves the
+ * count untouched. */
+#include <cuda_runtime.h>
+
+extern "C" int sp_cuda_device_count(void)
+{
+    int n = 0;
+
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}

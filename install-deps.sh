@@ -1,0 +1,20 @@
+#!/bin/sh
+# Install what sptrain builds and tests with, on Debian and Ubuntu.
+#   sh install-deps.sh          what the program needs
+#   sh install-deps.sh --tests  also what the comparison tests use (Python, h5py, laspy; Slurm)
+set -eu
+
+need="build-essential pkg-config autoconf automake mpich libmpich-dev
+  libhdf5-mpich-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
+tests="python3 python3-numpy python3-h5py python3-pip"
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -qq
+# shellcheck disable=SC2086
+$sudo apt-get install -y -qq --no-install-recommends $need
+if [ "${1:-}" = --tests ]; then
+    # shellcheck disable=SC2086
+    $sudo apt-get install -y -qq --no-install-recommends $tests
+fi

@@ -1,0 +1,45 @@
+# SP_CHECK_OPENMP: threads inside a rank (run.threads). --disable-openmp leaves them out.
+AC_DEFUN([SP_CHECK_OPENMP], [
+AC_OPENMP
+SP_CFLAGS="$SP_CFLAGS $OPENMP_CFLAGS"
+AS_IF([test "x$OPENMP_CFLAGS" = x],
+  [sp_openmp_summary="one per rank (no OpenMP)"], [sp_openmp_summary="OpenMP"])
+])
+
+# SP_CHECK_SIMD: compile the vector versions of the kernels where the compiler knows the flags;
+# which one runs is decided at start by what the processor has.
+# Sets HAVE_SIMD_X86, SP_AVX512_CFLAGS, SP_AVX2_CFLAGS.
+AC_DEFUN([SP_CHECK_SIMD], [
+SP_AVX512_CFLAGS="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vpopcntdq -mfma -mbmi -mbmi2 -mpopcnt -mprefer-vector-width=512"
+SP_AVX2_CFLAGS="-mavx2 -mfma -mbmi -mbmi2 -mpopcnt"
+AC_MSG_CHECKING([whether $CC compiles AVX-512 and AVX2 kernels])
+sp_save_CFLAGS=$CFLAGS
+CFLAGS="$CFLAGS $SP_AVX512_CFLAGS"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <immintrin.h>]],
+  [[__m512i a = _mm512_popcnt_epi32(_mm512_set1_epi32(7)); (void)a;]])],
+  [sp_simd=yes], [sp_simd=no])
+CFLAGS=$sp_save_CFLAGS
+AC_MSG_RESULT([$sp_simd])
+AM_CONDITIONAL([HAVE_SIMD_X86], [test $sp_simd = yes])
+AS_IF([test $sp_simd = yes],
+  [AC_DEFINE([SP_HAVE_SIMD_X86], [1], [AVX-512 and AVX2 kernels are compiled in])
+   sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"],
+  [sp_simd_summary="portable only"])
+AC_SUBST([SP_AVX512_CFLAGS])
+AC_SUBST([SP_AVX2_CFLAGS])
+])
+
+# SP_ENABLE_DEBUG: assertions and stale-memory checks. --enable-debug
+AC_DEFUN([SP_ENABLE_DEBUG], [
+AC_ARG_ENABLE([debug], [AS_HELP_STRING([--enable-debug],
+  [fill recycled memory with NaN, keep assertions])], [], [enable_debug=no])
+AS_IF([test "x$enable_debug" = xyes],
+  [AC_DEFINE([SP_DEBUG], [1], [recycled memory is filled with NaN])
+   sp_debug_summary="assertions, recycled memory filled with NaN"],
+  [sp_debug_summary="assertions"])
+])
+
+# SP_WARNING_FLAGS: warnings that the sources are clean of.
+AC_DEFUN([SP_WARNING_FLAGS], [
+SP_CFLAGS="$SP_CFLAGS -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith"
+])

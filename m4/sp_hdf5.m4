@@ -1,0 +1,35 @@
+# SP_CHECK_HDF5_PARALLEL: a parallel HDF5 built with the same MPI.
+#   --with-hdf5=DIR   its prefix; by default pkg-config is asked (hdf5-mpich, hdf5-mpi, hdf5)
+# Sets HDF5_CFLAGS, HDF5_LIBS.
+AC_DEFUN([SP_CHECK_HDF5_PARALLEL], [
+AC_ARG_WITH([hdf5], [AS_HELP_STRING([--with-hdf5=DIR], [prefix of a parallel HDF5])],
+  [], [with_hdf5=auto])
+AS_CASE([$with_hdf5],
+  [yes|auto|no],
+    [PKG_CHECK_MODULES([HDF5], [hdf5-mpich], [],
+      [PKG_CHECK_MODULES([HDF5], [hdf5-mpi], [],
+        [PKG_CHECK_MODULES([HDF5], [hdf5], [], [HDF5_LIBS=-lhdf5])])])],
+  [HDF5_CFLAGS="-I$with_hdf5/include"
+   HDF5_LIBS="-L$with_hdf5/lib -Wl,-rpath,$with_hdf5/lib -lhdf5"])
+AC_SUBST([HDF5_CFLAGS])
+AC_SUBST([HDF5_LIBS])
+sp_save_CPPFLAGS=$CPPFLAGS
+sp_save_LIBS=$LIBS
+CPPFLAGS="$HDF5_CFLAGS $CPPFLAGS"
+LIBS="$HDF5_LIBS $LIBS"
+AC_MSG_CHECKING([for parallel HDF5])
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>
+#include <hdf5.h>
+#ifndef H5_HAVE_PARALLEL
+#error serial HDF5
+#endif
+]], [[hid_t p = H5Pcreate(H5P_FILE_ACCESS);
+return H5Pset_fapl_mpio(p, MPI_COMM_WORLD, MPI_INFO_NULL) < 0;]])],
+  [AC_MSG_RESULT([yes])],
+  [AC_MSG_RESULT([no])
+   AC_MSG_ERROR([no parallel HDF5: run install-deps.sh or give --with-hdf5=DIR])])
+CPPFLAGS=$sp_save_CPPFLAGS
+LIBS=$sp_save_LIBS
+SP_CPPFLAGS="$SP_CPPFLAGS $HDF5_CFLAGS"
+SP_LIBS="$SP_LIBS $HDF5_LIBS"
+])

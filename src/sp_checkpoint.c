@@ -1,0 +1,1 @@
+#include "sp_checkpoint.h"

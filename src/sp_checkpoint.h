@@ -1,0 +1,54 @@
+/* Checkpoints (SPEC section 7): HDF5, written under a temporary name, flushed, verified,
+ * renamed. Rank 0 writes and reads; reading broadcasts.
+ */
+#ifndef SP_CHECKPOINT_H
+#define SP_CHECKPOINT_H
+
+#include "sp_graph.h"
+#include "sp_optim.h"
+#include "sp_sampler.h"
+
+/* What a checkpoint holds beside the arrays. */
+typedef struct sp_checkpoint_state {
+    int64_t step;         /* optimizer steps done */
+    sp_position at;       /* where the next step begins */
+    int64_t samples_seen; /* all ranks */
+    int64_t updates;      /* optimizer's t: steps that changed the weights */
+    int64_t seed;
+    int64_t metrics_bytes;
+    int64_t skipped;      /* steps skipped for non-finite numbers, in a row */
+    uint64_t data_hash;   /* sp_dataset.hash of the training set */
+    double best;          /* best validation mIoU so far, NAN: none */
+    char *deck;           /* resolved deck, malloc'd on reading */
+} sp_checkpoint_state;
+
+/* Feature statistics that eval and predict must use. */
+typedef struct sp_normalization {
+    int n;             /* columns; 0: not normalized */
+    double *mean, *std; /* [n] */
+} sp_normalization;
+
+/* Rank 0 only, local. */
+sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
+                              const sp_checkpoint_state *state,
+                              const sp_normalization *normalization, const float *param,
+                              const float *running, const sp_optim *optim);
+/* Rank 0 only, local: structure and all checksums. */
+sp_status sp_checkpoint_verify(const char *path);
+/* Rank 0 only, local: state and normalization alone (deck malloc'd). A weights-only file
+ * gives step 0 and deck NULL. */
+sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
+                                   sp_normalization *normalization);
+void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
+/* Rank 0 only, local: arrays; optim NULL: weights and buffers only. A missing or misshapen
+ * parameter is named (SP_EDATA). */
+sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
+                             float *running, sp_optim *optim);
+
+/* Rank 0 only: newest checkpoint in dir that verifies; path "" if there is none. Damaged
+ * ones are named and skipped. path holds PATH_MAX bytes. */
+sp_status sp_checkpoint_find(const char *dir, char *path);
+/* Rank 0 only: delete all but the newest `keep` step files. */
+sp_status sp_checkpoint_prune(const char *dir, int keep);
+
+#endif

@@ -1,0 +1,77 @@
+/* Status codes and the one error record of a thread.
+ *
+ * A function that can fail returns sp_status. The place that knows most writes the message
+ * with SP_FAIL; callers hand it on with SP_TRY, which records their position. The record is
+ * thread-local; a thread that ends with an error copies it out (sp_error_save) and the thread
+ * that reports it takes it over (sp_error_raise).
+ */
+#ifndef SP_ERROR_H
+#define SP_ERROR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, exit status, text). The exit status is the value of the code. */
+#define SP_STATUS_LIST(X)                                                                \
+    X(SP_OK, 0, "finished")                                                              \
+    X(SP_EUSAGE, 2, "usage or deck")                                                     \
+    X(SP_EDATA, 3, "input data")                                                         \
+    X(SP_EIO, 4, "file system")                                                          \
+    X(SP_EMEM, 5, "memory")                                                              \
+    X(SP_EMPI, 6, "a peer rank or the transport was lost")                               \
+    X(SP_EDEVICE, 7, "device")                                                           \
+    X(SP_ENUMERIC, 8, "numbers")                                                         \
+    X(SP_ELIMIT, 75, "stopped on request, checkpoint written")
+
+#define SP_STATUS_ENUM(name, value, text) name = value,
+typedef enum sp_status { SP_STATUS_LIST(SP_STATUS_ENUM) } sp_status;
+#undef SP_STATUS_ENUM
+
+enum { SP_ERROR_MESSAGE = 1024, SP_ERROR_TRACE = 512 };
+
+typedef struct sp_error_record {
+    sp_status code;
+    char message[SP_ERROR_MESSAGE];
+    char trace[SP_ERROR_TRACE]; /* "src/a.c:1 f < src/b.c:2 g", innermost first */
+} sp_error_record;
+
+/* Write the record of this thread and return code. */
+#define SP_FAIL(code, ...) sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
+
+/* Return from the calling function if expr fails, adding the position to the trace. */
+#define SP_TRY(expr)                                                                     \
+    do {                                                                                 \
+        sp_status sp_try_ = (expr);                                                      \
+        if (sp_try_ != SP_OK)                                                            \
+            return sp_error_pass(sp_try_, __FILE__, __LINE__, __func__);                 \
+    } while (0)
+
+/* The same for functions with something to undo: jumps to label with rc set. */
+#define SP_TRY_GOTO(rc, expr, label)                                                     \
+    do {                                                                                 \
+        (rc) = (expr);                                                                   \
+        if ((rc) != SP_OK) {                                                             \
+            sp_error_pass((rc), __FILE__, __LINE__, __func__);                           \
+            goto label;                                                                  \
+        }                                                                                \
+    } while (0)
+
+sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
+                       const char *format, ...) __attribute__((format(printf, 5, 6), cold));
+sp_status sp_error_pass(sp_status code, const char *file, int line, const char *func)
+    __attribute__((cold));
+
+/* The record of this thread; valid until the next error in it. */
+const sp_error_record *sp_error_last(void);
+void sp_error_save(sp_error_record *to);
+sp_status sp_error_raise(const sp_error_record *from);
+
+/* "SP_EDATA", "input data". */
+const char *sp_status_name(sp_status code);
+const char *sp_status_text(sp_status code);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

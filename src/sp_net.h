@@ -1,0 +1,59 @@
+/* Forward and backward through the graph on one micro-batch: pure arithmetic in known shapes.
+ *
+ * Owns parameters, running statistics and the activation arena. At creation the graph is
+ * lowered: batch norm + add + relu become one pass, concatenations become views.
+ */
+#ifndef SP_NET_H
+#define SP_NET_H
+
+#include "sp_backend.h"
+#include "sp_bucket.h"
+#include "sp_loader.h"
+
+typedef struct sp_net {
+    const sp_graph *graph; /* borrowed */
+    sp_backend *backend;   /* borrowed */
+    sp_comm *comm;         /* borrowed */
+    float *param;          /* [graph->n_floats] */
+    float *running;        /* [graph->n_buffer_floats] */
+    struct sp_net_impl *impl;
+} sp_net;
+
+typedef struct sp_net_options {
+    sp_scope bn_scope;
+    bool is_exact; /* order-independent sums */
+    uint64_t seed; /* dropout */
+    const float *class_weight; /* [n_classes] or NULL; copied */
+    float label_smoothing;
+} sp_net_options;
+
+/* Result of the loss over this rank's micro-batch. */
+typedef struct sp_net_loss_out {
+    double loss_sum, weight_sum;
+    int64_t *exact; /* [2][SP_EXACT_LIMBS] added to; NULL */
+} sp_net_loss_out;
+
+sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
+                        sp_comm *comm, const sp_net_options *options);
+void sp_net_destroy(sp_net *net);
+/* Weights changed outside (init, load): packed copies are stale. sp_net_updated after each
+ * optimizer step too. */
+void sp_net_updated(sp_net *net);
+
+/* Training: batch statistics (collective over bn_scope), activations kept. Evaluation: running
+ * statistics, local. logits (may be NULL) stays valid until the next forward. */
+sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
+                         sp_tensor *logits);
+/* Loss of the last forward and, in training, its gradient. confusion [C][C] added to,
+ * prediction [n], both may be NULL. */
+sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
+                      int64_t *confusion, int32_t *prediction);
+/* Adds the gradient of the summed loss to buckets->grad; is_last micro-batch: announces
+ * finished ranges to the buckets on the way. Collective over bn_scope. */
+sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
+                          bool is_last);
+/* Running statistics identical on all ranks (bn_scope below world): averaged by count.
+ * Collective; before evaluation and saving. */
+sp_status sp_net_sync_running(sp_net *net);
+
+#endif

@@ -1,0 +1,56 @@
+/* Which samples a step holds and which rank computes which: pure functions of the seed, the
+ * epoch and the position, so that a run can continue anywhere on any number of ranks.
+ *
+ *     epoch order: a keyed permutation of 0 .. S-1; every sample once, nothing padded or dropped
+ *     step: the next `effective` positions (the last step of an epoch may be short)
+ *     micro-batch: the step's positions cut into equal runs; dealt to ranks by cost
+ */
+#ifndef SP_SAMPLER_H
+#define SP_SAMPLER_H
+
+#include "sp_comm.h"
+#include "sp_deck.h"
+#include "sp_shard.h"
+
+typedef struct sp_sampler {
+    const sp_dataset *set; /* borrowed */
+    const sp_comm *comm;   /* borrowed */
+    uint64_t seed;
+    bool is_shuffled;
+    int per; /* sp_per */
+    int size, effective; /* samples of a step: per scope, in the world */
+    int accumulate;
+    bool balance;
+    int64_t voxel_budget;
+    struct sp_sampler_scratch *scratch;
+} sp_sampler;
+
+/* Where a run stands. The checkpoint stores it. */
+typedef struct sp_position {
+    int64_t epoch;    /* from 0 */
+    int64_t position; /* samples of this epoch already used, all ranks */
+} sp_position;
+
+/* One micro-batch as this rank sees it. */
+typedef struct sp_deal {
+    int n_samples;       /* of this rank */
+    const int64_t *sample; /* [n_samples] ids, in order of position */
+    int n_world;         /* samples of the micro-batch on all ranks */
+    int64_t cost_max, cost_sum; /* over ranks: max and sum of the dealt cost */
+} sp_deal;
+
+sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set, const sp_comm *comm,
+                          const sp_config *config, bool is_training);
+void sp_sampler_close(sp_sampler *sampler);
+
+/* Sample at a position of an epoch. */
+int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
+/* Samples of the step that begins at `at`, and its number of micro-batches (same on all
+ * ranks). 0 samples: the epoch is over. */
+int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
+/* Micro-batch `micro` of that step; the arrays stay valid until the next call. */
+sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
+                          sp_deal *deal);
+int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
+
+#endif
