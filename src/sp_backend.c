@@ -1,1 +1,23 @@
 #include "sp_backend.h"
+
+#include <string.h>
+
+#include "config.h"
+#include "cpu/cpu.h"
+
+#if SP_WITH_CUDA
+extern const sp_backend_ops sp_cuda_ops; /* cuda/cuda_backend.cu */
+#endif
+
+const sp_backend_ops *sp_backend_find(const char *name)
+{
+    if (strcmp(name, "cpu") == 0)
+        return &sp_cpu_ops;
+#if SP_WITH_CUDA
+    if (strcmp(name, "cuda") == 0)
+        return &sp_cuda_ops;
+#endif
+    return NULL;
+}
+
+const sp_backend_ops *sp_backend_reference(void) { return &sp_ref_ops; }

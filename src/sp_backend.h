@@ -1,14 +1,15 @@
-/* The table of operations of a device. Each backend (src/cpu, cuda) is one constant table with
- * every slot filled; this file is the only place that says what an operation means.
+/* The table of operations of a device. Each backend (src/cpu, cuda) is one constant
+ * table with every slot filled; this file is the only place that says what an operation
+ * means.
  *
- * Pointers in arguments are in the backend's memory space unless marked host. Tensors are
- * row matrices with a pitch (sp_tensor.ld), so a concatenation is a view. Empty tensors
- * (n == 0) are legal everywhere. Operations of the compute stream run in call order; the host
- * waits only in sp_backend_ops.wait and download.
+ * Pointers in arguments are in the backend's memory space unless marked host. Tensors
+ * are row matrices with a pitch (sp_tensor.ld), so a concatenation is a view. Empty
+ * tensors (n == 0) are legal everywhere. Operations of the compute stream run in call
+ * order; the host waits only in sp_backend_ops.wait and download.
  *
- * Determinism: the value of an output row depends on its own inputs and the weights alone,
- * never on its place in the batch; sums over rows are formed per sample, in a fixed order
- * that depends on that sample alone, whatever the number of threads.
+ * Determinism: the value of an output row depends on its own inputs and the weights
+ * alone, never on its place in the batch; sums over rows are formed per sample, in a
+ * fixed order that depends on that sample alone, whatever the number of threads.
  */
 #ifndef SP_BACKEND_H
 #define SP_BACKEND_H
@@ -24,30 +25,33 @@ enum { SP_IGNORE = -1 }; /* label of a voxel that counts in neither loss nor met
 
 typedef struct sp_backend sp_backend;
 
-/* y[o] = bias + sum_k W[k]^T x[i] over the pairs (i, o) of offset k.  W [K][c_in][c_out]. */
+/* y[o] = bias + sum_k W[k]^T x[i] over the pairs (i, o) of offset k.  W
+ * [K][c_in][c_out]. map NULL: kernel 1 on one level, K = 1, every row its own pair. */
 typedef struct sp_conv_args {
     const sp_map *map;
-    sp_tensor x; /* forward: [n_in, c_in] */
-    sp_tensor y; /* forward: [n_out, c_out], written */
+    sp_tensor x;           /* forward: [n_in, c_in] */
+    sp_tensor y;           /* forward: [n_out, c_out], written */
     const float *w;        /* [K][c_in][c_out] */
     const float *w_packed; /* what conv_pack made of w for this direction */
     const float *bias;     /* [c_out] or NULL */
-    /* grad_input only: the map exchanges in and out of the forward map; is_mirrored says that
-     * it is the forward map itself (odd kernel, stride 1), whose offset K-1-k is its swap.
-     * is_added: dx += instead of dx =. */
+    /* grad_input only: the map exchanges in and out of the forward map; is_mirrored
+     * says that it is the forward map itself (odd kernel, stride 1), whose offset K-1-k
+     * is its swap. is_added: dx += instead of dx =. */
     bool is_mirrored, is_added;
 } sp_conv_args;
 
 typedef struct sp_conv_wgrad_args {
-    const sp_map *map;      /* of the forward pass */
-    sp_tensor x, dy;        /* [n_in, c_in], [n_out, c_out] */
-    int sample0, sample1;   /* sums over samples sample0 .. sample1 - 1, in order */
-    float *dw;              /* [K][c_in][c_out], added to */
-    float *dbias;           /* [c_out] or NULL, added to */
+    const sp_map *map;         /* of the forward pass; NULL as there */
+    sp_tensor x, dy;           /* [n_in, c_in], [n_out, c_out] */
+    const int32_t *sample_row; /* [n_samples + 1] host: rows of dy of each sample; read
+                                * only where map is NULL (a map knows them) */
+    int sample0, sample1;      /* sums over samples sample0 .. sample1 - 1, in order */
+    float *dw;                 /* [K][c_in][c_out], added to */
+    float *dbias;              /* [c_out] or NULL, added to */
 } sp_conv_wgrad_args;
 
-/* y = act(x * scale + shift [+ res]), per channel; act(v) = v > 0 ? v : slope * v with slope
- * 1 for none, 0 for ReLU. */
+/* y = act(x * scale + shift [+ res]), per channel; act(v) = v > 0 ? v : slope * v with
+ * slope 1 for none, 0 for ReLU. y may be x or res. */
 typedef struct sp_norm_args {
     sp_tensor x, y;
     const float *scale, *shift; /* [c] */
@@ -57,7 +61,9 @@ typedef struct sp_norm_args {
 
 /* Batch norm backward. Pass 1 (sums): g = dy * act'(y), stored into dy; per sample b
  * sums[b][0][c] = sum g, sums[b][1][c] = sum g * xhat, xhat = (x - mean) * inv_std.
- * Pass 2 (apply): dx = a * g + b * x + c per channel, written, or added with is_added. */
+ * Pass 2 (apply): dx = a * g + b * x + c per channel, written, or added with is_added;
+ * dx may be dy. slope must not be negative: the sign of y tells which side of 0 it came
+ * from. */
 typedef struct sp_norm_grad_args {
     sp_tensor x, y, dy; /* y: output of the activation; not read when slope is 1 */
     float slope;
@@ -73,32 +79,32 @@ typedef struct sp_norm_grad_args {
 typedef struct sp_pool_args {
     const sp_map *map;
     bool is_max;
-    sp_tensor x, y;  /* forward: y written; outputs without any pair are 0 */
-    int32_t *argmax; /* [n_out, c] input row, -1 none; max only */
+    sp_tensor x, y;   /* forward: y written; outputs without any pair are 0 */
+    int32_t *argmax;  /* [n_out, c] input row, -1 none; max only */
     sp_tensor dx, dy; /* backward: dx added to */
 } sp_pool_args;
 
 /* Softmax cross-entropy with its gradient. With smoothing e and C classes the target is
  * (1 - e) at the label and e / C everywhere; voxel weight w = class_weight[label]. */
 typedef struct sp_loss_args {
-    sp_tensor logits;           /* [n, C] */
-    const int32_t *label;       /* [n] 0..C-1 or SP_IGNORE */
-    const float *class_weight;  /* [C] or NULL */
+    sp_tensor logits;          /* [n, C] */
+    const int32_t *label;      /* [n] 0..C-1 or SP_IGNORE; NULL: none labelled */
+    const float *class_weight; /* [C] or NULL */
     float smoothing;
-    const int32_t *sample_row;  /* [n_samples + 1] host */
+    const int32_t *sample_row; /* [n_samples + 1] host */
     int n_samples;
-    double *sums;               /* [n_samples][2]: sum w * l, sum w */
-    sp_tensor dlogits;          /* data NULL: none; gradient of sum w * l, written */
-    int64_t *confusion;         /* [C][C] truth, prediction; added to; NULL: none */
-    int32_t *prediction;        /* [n] argmax, ties to the lowest class; NULL: none */
+    double *sums;        /* [n_samples][2]: sum w * l, sum w */
+    sp_tensor dlogits;   /* data NULL: none; gradient of sum w * l, written */
+    int64_t *confusion;  /* [C][C] truth, prediction; added to; NULL: none */
+    int32_t *prediction; /* [n] argmax, ties to the lowest class; NULL: none */
 } sp_loss_args;
 
 typedef struct sp_optim_args {
     int64_t n;
-    float *w;        /* [n] */
-    const float *g;  /* [n] gradient sum */
-    float *m, *v;    /* [n] momentum; second moment (AdamW) */
-    double g_scale;  /* the gradient is g * g_scale (1 / sum of weights, clipping) */
+    float *w;       /* [n] */
+    const float *g; /* [n] gradient sum */
+    float *m, *v;   /* [n] momentum; second moment (AdamW) */
+    double g_scale; /* the gradient is g * g_scale (1 / sum of weights, clipping) */
     double lr, momentum, weight_decay, beta1, beta2, eps;
     bool nesterov;
     int64_t t; /* updates before this one: 0 is the first. Both start from m = v = 0 */
@@ -115,17 +121,18 @@ typedef struct sp_backend_ops {
     sp_status (*arena_create)(sp_arena *arena, size_t reserve, const char *name);
     void (*arena_destroy)(sp_arena *arena);
     sp_status (*upload)(sp_backend *be, void *to, const void *from_host, size_t bytes);
-    sp_status (*download)(sp_backend *be, void *to_host, const void *from, size_t bytes);
+    sp_status (*download)(sp_backend *be, void *to_host, const void *from,
+                          size_t bytes);
     sp_status (*fill)(sp_backend *be, void *data, int byte, size_t bytes);
     sp_status (*wait)(sp_backend *be); /* until the compute stream is idle */
 
     /* ---- plan (planner thread) ----
-     * coords host [n][3], sample b has rows sample_row[b] .. sample_row[b+1]-1. Everything
-     * of the plan lies in `arena` until it is reset. SP_EDATA for a duplicate coordinate
-     * within a sample (message names sample and coordinate). */
-    sp_status (*plan_build)(sp_backend *be, const sp_plan_spec *spec, const int32_t *coords,
-                            const int32_t *sample_row, int n_samples, sp_arena *arena,
-                            sp_plan *plan);
+     * coords host [n][3], sample b has rows sample_row[b] .. sample_row[b+1]-1.
+     * Everything of the plan lies in `arena` until it is reset. SP_EDATA for a
+     * duplicate coordinate within a sample (message names sample and coordinate). */
+    sp_status (*plan_build)(sp_backend *be, const sp_plan_spec *spec,
+                            const int32_t *coords, const int32_t *sample_row,
+                            int n_samples, sp_arena *arena, sp_plan *plan);
 
     /* ---- convolution ---- */
     /* Floats that conv_pack writes for one direction; 0: packing is not used. */
@@ -133,7 +140,8 @@ typedef struct sp_backend_ops {
     sp_status (*conv_pack)(sp_backend *be, const float *w, int K, int c_in, int c_out,
                            bool is_grad_input, bool is_mirrored, float *packed);
     sp_status (*conv_forward)(sp_backend *be, const sp_conv_args *args);
-    /* Here args->x is dy [n_out, c_out] and args->y is dx [n_in, c_in]; args->w as forward. */
+    /* Here args->x is dy [n_out, c_out] and args->y is dx [n_in, c_in]; args->w as
+     * forward. */
     sp_status (*conv_grad_input)(sp_backend *be, const sp_conv_args *args);
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
 
@@ -146,14 +154,16 @@ typedef struct sp_backend_ops {
     sp_status (*norm_grad_apply)(sp_backend *be, const sp_norm_grad_args *args);
 
     /* ---- elementwise ---- */
-    /* y = act(x); dx (+)= dy * act'(y). */
+    /* y = act(x); dx (+)= dy * act'(y). y may be x, dx may be dy. */
     sp_status (*relu)(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
     sp_status (*relu_grad)(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
                            sp_tensor dx, bool is_added);
     /* y = x, or y += x. Serves add, concat and their gradients. */
     sp_status (*copy)(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
-    /* Inverted dropout: y = keep ? x / (1 - p) : 0, keep drawn per (sample_id, layer, row
-     * within the sample, channel); the same call serves the gradient. */
+    /* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient.
+     * y may be x. Row r of a sample, channel c is kept where sp_rng_to_unit of word c &
+     * 3 of block sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT,
+     * epoch, sample id) is >= p. */
     sp_status (*dropout)(sp_backend *be, sp_tensor x, float p, uint64_t seed,
                          uint64_t epoch, int layer, const int64_t *sample_id,
                          const int32_t *sample_row, int n_samples, sp_tensor y);
@@ -161,12 +171,15 @@ typedef struct sp_backend_ops {
     /* ---- pooling ---- */
     sp_status (*pool)(sp_backend *be, const sp_pool_args *args);
     sp_status (*pool_grad)(sp_backend *be, const sp_pool_args *args);
-    /* One row a sample; an empty sample gives zeros. argmax [n_samples, c] or NULL (mean). */
+    /* One row a sample; an empty sample gives zeros. argmax [n_samples, c]: row of x of
+     * each maximum, -1 none, written; NULL: the mean. The gradient is added to dx. */
     sp_status (*global_pool)(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                              int n_samples, int32_t *argmax, sp_tensor y);
-    sp_status (*global_pool_grad)(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
-                                  int n_samples, const int32_t *argmax, sp_tensor dx);
-    /* Row of the sample to each of its voxels; the gradient (added) sums them in order. */
+    sp_status (*global_pool_grad)(sp_backend *be, sp_tensor dy,
+                                  const int32_t *sample_row, int n_samples,
+                                  const int32_t *argmax, sp_tensor dx);
+    /* Row of the sample to each of its voxels; the gradient (added) sums them in order.
+     */
     sp_status (*broadcast)(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, sp_tensor y);
     sp_status (*broadcast_grad)(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
@@ -179,6 +192,11 @@ typedef struct sp_backend_ops {
     /* *sum (host) = sum g^2 in a fixed order, in double. */
     sp_status (*sum_squares)(sp_backend *be, const float *g, int64_t n, double *sum);
 } sp_backend_ops;
+
+static inline uint64_t sp_dropout_block(int layer, int64_t row, int c)
+{
+    return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;
+}
 
 struct sp_backend {
     const sp_backend_ops *ops;

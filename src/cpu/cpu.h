@@ -1,0 +1,76 @@
+/* What the files of the CPU backends share.
+ *
+ * Two backends in one folder: ref_*.c holds plain loops, the meaning of each operation
+ * and the oracle of the tests; cpu_*.c the fast one. Both build plans with
+ * sp_cpu_plan_build.
+ */
+#ifndef SP_CPU_H
+#define SP_CPU_H
+
+#include "sp_backend.h"
+
+extern const sp_backend_ops sp_cpu_ops; /* the fast backend */
+extern const sp_backend_ops sp_ref_ops; /* plain loops */
+
+/* ---- shared by both: host memory is the device's memory ---- */
+sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name);
+void sp_cpu_arena_destroy(sp_arena *arena);
+sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes);
+sp_status sp_cpu_fill(sp_backend *be, void *data, int byte, size_t bytes);
+sp_status sp_cpu_wait(sp_backend *be);
+sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
+                            const int32_t *coords, const int32_t *sample_row,
+                            int n_samples, sp_arena *arena, sp_plan *plan);
+
+/* Rows sample0 .. sample1 of a map's output, or of sample_row where there is no map. */
+static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_row,
+                                       int sample)
+{
+    return map ? map->tile_row[map->sample_tile[sample]] : sample_row[sample];
+}
+
+static inline float *sp_row(sp_tensor t, int64_t i)
+{
+    return t.data + i * t.ld;
+}
+
+/* ---- plain loops; meanings in sp_backend.h ---- */
+size_t sp_ref_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input);
+sp_status sp_ref_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
+                           bool is_grad_input, bool is_mirrored, float *packed);
+sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args);
+sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args);
+sp_status sp_ref_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
+
+sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                           int n_samples, double *sums);
+sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *args);
+sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
+sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+
+sp_status sp_ref_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
+sp_status sp_ref_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
+                           sp_tensor dx, bool is_added);
+sp_status sp_ref_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
+sp_status sp_ref_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
+                         uint64_t epoch, int layer, const int64_t *sample_id,
+                         const int32_t *sample_row, int n_samples, sp_tensor y);
+
+sp_status sp_ref_pool(sp_backend *be, const sp_pool_args *args);
+sp_status sp_ref_pool_grad(sp_backend *be, const sp_pool_args *args);
+sp_status sp_ref_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                             int n_samples, int32_t *argmax, sp_tensor y);
+sp_status sp_ref_global_pool_grad(sp_backend *be, sp_tensor dy,
+                                  const int32_t *sample_row, int n_samples,
+                                  const int32_t *argmax, sp_tensor dx);
+sp_status sp_ref_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                           int n_samples, sp_tensor y);
+sp_status sp_ref_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
+                                int n_samples, sp_tensor dx);
+
+sp_status sp_ref_loss(sp_backend *be, const sp_loss_args *args);
+sp_status sp_ref_sgd(sp_backend *be, const sp_optim_args *args);
+sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *args);
+sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
+
+#endif
