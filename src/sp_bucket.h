@@ -1,23 +1,26 @@
 /* Gradient all-reduce beside the backward pass.
  *
- * The flat gradient is cut, from its end (the last layer, whose gradient is ready first), into
- * contiguous buckets. A bucket is posted as soon as its last gradient is written; the first
- * layers' bucket goes last, and with it the tail: loss sum, weight sum, counts and flags.
+ * The flat gradient is cut, from its end (the last layer, whose gradient is ready
+ * first), into contiguous buckets. A bucket is posted as soon as its last gradient is
+ * written; the first layers' bucket goes last, and with it the tail: loss sum, weight
+ * sum, counts and flags.
  *
- *     | conv1 ...          | ...            | ...      final |  flat gradient [n_floats]
- *     | bucket n-1  + tail | bucket n-2     | bucket 0       |
+ *     | conv1 ...          | ...            | ...      final |  flat gradient
+ * [n_floats] | bucket n-1  + tail | bucket n-2     | bucket 0       |
  *
  * deterministic = "world": gradients arrive per sample and are summed in fixed point
- * (sp_exact), so the result depends on neither order nor number of ranks; the integers are
- * what travels.
+ * (sp_exact), so the result depends on neither order nor number of ranks; the integers
+ * are what travels.
  */
 #ifndef SP_BUCKET_H
 #define SP_BUCKET_H
 
 #include "sp_comm.h"
+#include "sp_exact.h"
 #include "sp_graph.h"
 
-/* What travels beside the gradient. Sums over ranks and micro-batches after sp_bucket_wait. */
+/* What travels beside the gradient. Sums over ranks and micro-batches after
+ * sp_bucket_wait. */
 typedef struct sp_tail {
     double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_samples, n_nonfinite, n_stop; /* counts and flags */
@@ -30,23 +33,32 @@ typedef struct sp_buckets {
     float *grad;    /* [n_floats] sums; over ranks after wait */
     int64_t *exact; /* [n_floats][SP_EXACT_LIMBS] or NULL */
     sp_tail tail;
+    /* [2] the exact mode's loss_sum and weight_sum, added to by sp_net_loss: wait sums
+     * them over the ranks and overwrites the tail's two doubles with their values. */
+    int64_t tail_exact[2 * SP_EXACT_LIMBS];
+    bool is_overlapped; /* true; false: sp_bucket_wait posts everything (to measure) */
     int n_buckets;
-    int64_t *begin; /* [n_buckets + 1] descending: bucket i is begin[i+1] .. begin[i]-1 */
+    int64_t
+        *begin; /* [n_buckets + 1] descending: bucket i is begin[i+1] .. begin[i]-1 */
     struct sp_buckets_impl *impl;
 } sp_buckets;
 
-/* bucket_bytes 0: 16 MiB. Local. */
+/* Buckets are whole parameters, together at least bucket_bytes (0: 16 MiB) of what
+ * travels. A world of one has buckets but no communication. Local. SP_EMEM. */
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);
 /* Zero gradients and tail: before the first micro-batch of a step. */
 void sp_buckets_zero(sp_buckets *buckets);
-/* All gradients from flat offset `from` on are final: post what is complete. Collective in
- * the sense that every rank makes the same calls in the same order. */
+/* All gradients from flat offset `from` on are final: post what is complete. Collective
+ * in the sense that every rank makes the same calls in the same order; offsets never
+ * rise within a step. */
 sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from);
 /* Let posted all-reduces progress; called between layers. */
 sp_status sp_bucket_poll(sp_buckets *buckets);
-/* Post what is left with the tail and wait for everything. *exposed_s: time waited. */
+/* Post what is left with the tail and wait for everything: a step may skip
+ * sp_bucket_ready. Collective. *exposed_s (may be NULL): seconds waited. In exact mode
+ * grad is filled from the limbs. */
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
 
 #endif
