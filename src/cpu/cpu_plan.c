@@ -1,0 +1,179 @@
+/* Plan of a batch on the CPU: the pyramid. See cpu_plan.h for the method. */
+#include "cpu_plan.h"
+#include "cpu.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define B2(n) (n), (n) + 1, (n) + 1, (n) + 2
+#define B4(n) B2(n), B2((n) + 1), B2((n) + 1), B2((n) + 2)
+#define B6(n) B4(n), B4((n) + 1), B4((n) + 1), B4((n) + 2)
+const uint8_t sp_cpu_plan_bits[256] = {B6(0), B6(1), B6(1), B6(2)};
+
+static sp_status check_rows(const int32_t *sample_row, int n_samples)
+{
+    if (n_samples && sample_row[n_samples] > PLAN_MAX_ROWS)
+        return SP_FAIL(SP_EDATA,
+                       "%d voxels in one micro-batch of a rank, at most %d: set "
+                       "batch.voxel_budget or use more ranks",
+                       sample_row[n_samples], PLAN_MAX_ROWS);
+    return SP_OK;
+}
+
+/* Level 0: keys and order of every sample. *bits: of the widest. */
+static sp_status sort_samples(plan_builder *b, const int32_t *coords,
+                              const int32_t *sample_row, int *bits)
+{
+    plan_level *l = &b->level[0];
+    size_t mark = 0;
+    plan_sort sort;
+    int32_t *order, n_max = 0;
+    int s;
+
+    l->n = b->n_samples ? sample_row[b->n_samples] : 0;
+    for (s = 0; s < b->n_samples; s++)
+        if (sample_row[s + 1] - sample_row[s] > n_max)
+            n_max = sample_row[s + 1] - sample_row[s];
+    SP_TRY(SP_TAKE(b->arena, l->n, &order));
+    SP_TRY(SP_TAKE(b->arena, l->n, &l->key));
+    SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &l->sample_row));
+    mark = b->arena->used;
+    SP_TRY(sp_cpu_plan_sort_open(&sort, b->arena, n_max));
+    *bits = 0;
+    l->sample_row[0] = 0;
+    for (s = 0; s < b->n_samples; s++) {
+        int32_t row = sample_row[s], n = sample_row[s + 1] - row, i;
+        int width;
+        SP_TRY(sp_cpu_plan_sort(coords + 3 * (size_t)row, n, s, b->spec->n_levels,
+                                &sort, l->key + row, order + row, &width));
+        for (i = row; i < row + n; i++)
+            order[i] += row;
+        *bits = width > *bits ? width : *bits;
+        l->sample_row[s + 1] = row + n;
+    }
+    sp_arena_rewind(b->arena, mark);
+    b->plan->order = order;
+    return SP_OK;
+}
+
+/* The level at which two neighbouring rows of a sample become one. */
+static inline int merge_level(uint64_t key, uint64_t next)
+{
+    return (63 - __builtin_clzll(key ^ next)) / 3 + 1;
+}
+
+/* Rows of every level from the keys of level 0, before any of them is made: a row that
+ * merges with the one before it at level m is a first row at levels 0 .. m - 1. */
+static void count_rows(plan_builder *b)
+{
+    const plan_level *fine = &b->level[0];
+    int s, l;
+
+    for (s = 0; s < b->n_samples; s++) {
+        int32_t first = fine->sample_row[s], last = fine->sample_row[s + 1], i;
+        int32_t merged[PLAN_LEVELS + 1] = {0}, n = last - first;
+        for (i = first + 1; i < last; i++)
+            merged[merge_level(fine->key[i - 1], fine->key[i])]++;
+        for (l = 1; l < b->n_levels; l++) {
+            n -= merged[l];
+            b->level[l].sample_row[s + 1] = b->level[l].sample_row[s] + n;
+        }
+    }
+}
+
+static void fill_level(plan_builder *b, plan_level *fine, plan_level *coarse)
+{
+    int32_t i, j = -1;
+    int s;
+
+    for (s = 0; s < b->n_samples; s++) {
+        uint64_t last = ~(uint64_t)0; /* no key: keys have at most 60 bits */
+        for (i = fine->sample_row[s]; i < fine->sample_row[s + 1]; i++) {
+            uint64_t key = fine->key[i] >> 3;
+            uint32_t is_new = key != last; /* no branch: a coin toss to the predictor */
+            uint32_t bit = 1u << (fine->key[i] & 7), old;
+            j += (int32_t)is_new;
+            old = is_new ? (uint32_t)i << 8 : coarse->child[j];
+            coarse->child[j] = old | bit;
+            coarse->key[j] = key;
+            fine->parent[i] = j;
+            last = key;
+        }
+    }
+    assert(j + 1 == coarse->n);
+    coarse->child[coarse->n] = 0;
+}
+
+static sp_status take_level(plan_builder *b, int l)
+{
+    plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
+
+    SP_TRY(SP_TAKE(b->arena, fine->n, &fine->parent));
+    return SP_TAKE(b->arena, coarse->n, &coarse->key);
+}
+
+/* The network's levels stay in the plan; what is above them, and child words, are
+ * scratch. */
+static sp_status build_pyramid(plan_builder *b, size_t *keep)
+{
+    int l, n_kept = b->spec->n_levels;
+
+    for (l = 1; l < b->n_levels; l++) {
+        SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &b->level[l].sample_row));
+        b->level[l].sample_row[0] = 0;
+    }
+    count_rows(b);
+    for (l = 1; l < b->n_levels; l++)
+        b->level[l].n = b->level[l].sample_row[b->n_samples];
+    for (l = 1; l < n_kept; l++)
+        SP_TRY(take_level(b, l));
+    SP_TRY(sp_cpu_plan_take_maps(b));
+    *keep = b->arena->used;
+    for (l = n_kept; l < b->n_levels; l++)
+        SP_TRY(take_level(b, l));
+    for (l = 1; l < b->n_levels; l++) {
+        SP_TRY(SP_TAKE(b->arena, b->level[l].n + 1, &b->level[l].child));
+        fill_level(b, &b->level[l - 1], &b->level[l]);
+    }
+    return SP_OK;
+}
+
+static void publish_levels(const plan_builder *b)
+{
+    sp_plan *p = b->plan;
+    int l;
+
+    p->n_samples = b->n_samples;
+    p->n_levels = b->spec->n_levels;
+    p->n_maps = b->spec->n_maps;
+    for (l = 0; l < p->n_levels; l++) {
+        const plan_level *from = &b->level[l];
+        p->level[l] = (sp_level){.n = from->n,
+                                 .key = from->key,
+                                 .parent = l + 1 < p->n_levels ? from->parent : NULL,
+                                 .sample_row = from->sample_row};
+    }
+}
+
+sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
+                            const int32_t *coords, const int32_t *sample_row,
+                            int n_samples, sp_arena *arena, sp_plan *plan)
+{
+    plan_builder b = {
+        .spec = spec, .arena = arena, .plan = plan, .n_samples = n_samples};
+    size_t keep;
+    int bits;
+
+    (void)be;
+    assert(spec->n_levels >= 1 && spec->n_levels <= SP_MAX_LEVELS);
+    memset(plan, 0, sizeof *plan);
+    SP_TRY(check_rows(sample_row, n_samples));
+    SP_TRY(sort_samples(&b, coords, sample_row, &bits));
+    /* A root is one voxel per sample; three levels above the network's serve kernels
+     * of 7. */
+    b.n_levels = spec->n_levels + 3 > bits + 1 ? spec->n_levels + 3 : bits + 1;
+    SP_TRY(build_pyramid(&b, &keep));
+    publish_levels(&b);
+    SP_TRY(sp_cpu_plan_tables(&b, sp_cpu_plan_lowest_table(&b)));
+    return sp_cpu_plan_maps(&b, keep);
+}
