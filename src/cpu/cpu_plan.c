@@ -25,7 +25,7 @@ static sp_status sort_samples(plan_builder *b, const int32_t *coords,
                               const int32_t *sample_row, int *bits)
 {
     plan_level *l = &b->level[0];
-    size_t mark = 0;
+    size_t mark;
     plan_sort sort;
     int32_t *order, n_max = 0;
     int s;
@@ -161,8 +161,8 @@ sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
 {
     plan_builder b = {
         .spec = spec, .arena = arena, .plan = plan, .n_samples = n_samples};
-    size_t keep;
-    int bits;
+    size_t keep = 0;
+    int bits = 0;
 
     (void)be;
     assert(spec->n_levels >= 1 && spec->n_levels <= SP_MAX_LEVELS);
