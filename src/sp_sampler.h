@@ -1,9 +1,18 @@
-/* Which samples a step holds and which rank computes which: pure functions of the seed, the
- * epoch and the position, so that a run can continue anywhere on any number of ranks.
+/* Which samples a step holds and which rank computes which: pure functions of the seed,
+ * the epoch and the position, so that a run can continue anywhere on any number of
+ * ranks.
  *
- *     epoch order: a keyed permutation of 0 .. S-1; every sample once, nothing padded or dropped
- *     step: the next `effective` positions (the last step of an epoch may be short)
- *     micro-batch: the step's positions cut into equal runs; dealt to ranks by cost
+ *     epoch order: a keyed permutation of 0 .. S-1; every sample once, nothing padded
+ * or dropped; evaluation takes 0 .. S-1 as they stand step:        the next `effective`
+ * positions (the last step of an epoch may be short) group:       a run of the step's
+ * positions of its own: the world, a node or a rank (batch.per); runs are as equal as
+ * possible micro-batch: a group's positions cut into n_micro equal runs; each is dealt
+ * to the ranks of the group, longest sample first to the least loaded rank, or in equal
+ * runs (batch.balance)
+ *
+ * All of it is computed alike on every rank from the index of the data set, without a
+ * message. With one group the micro-batches do not depend on the ranks unless a voxel
+ * budget asks for more of them.
  */
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
@@ -17,7 +26,7 @@ typedef struct sp_sampler {
     const sp_comm *comm;   /* borrowed */
     uint64_t seed;
     bool is_shuffled;
-    int per; /* sp_per */
+    int per;             /* sp_per */
     int size, effective; /* samples of a step: per scope, in the world */
     int accumulate;
     bool balance;
@@ -33,24 +42,30 @@ typedef struct sp_position {
 
 /* One micro-batch as this rank sees it. */
 typedef struct sp_deal {
-    int n_samples;       /* of this rank */
-    const int64_t *sample; /* [n_samples] ids, in order of position */
-    int n_world;         /* samples of the micro-batch on all ranks */
+    int n_samples;              /* of this rank */
+    const int64_t *sample;      /* [n_samples] ids, in order of position */
+    int n_world;                /* samples of the micro-batch on all ranks */
     int64_t cost_max, cost_sum; /* over ranks: max and sum of the dealt cost */
 } sp_deal;
 
-sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set, const sp_comm *comm,
-                          const sp_config *config, bool is_training);
+/* Local. Training deals batch.size, per and accumulate; evaluation batch.eval_size of
+ * the world. SP_EUSAGE for a batch that is no positive int, SP_EMEM. */
+sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
+                          const sp_comm *comm, const sp_config *config,
+                          bool is_training);
 void sp_sampler_close(sp_sampler *sampler);
 
-/* Sample at a position of an epoch. */
+/* Sample at a position of an epoch. Thread-safe, about 100 ns. */
 int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
 /* Samples of the step that begins at `at`, and its number of micro-batches (same on all
- * ranks). 0 samples: the epoch is over. */
+ * ranks). 0 samples: the epoch is over. step and deal allocate nothing and share
+ * scratch: one thread at a time. */
 int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
-/* Micro-batch `micro` of that step; the arrays stay valid until the next call. */
+/* Micro-batch `micro` of that step; the arrays stay valid until the next call. A rank
+ * may get no sample. */
 sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
                           sp_deal *deal);
+/* Optimizer steps of an epoch. */
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
 
 #endif
