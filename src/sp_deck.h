@@ -1,9 +1,10 @@
-/* The run's configuration: one table of keys, read from a libconfig deck and the command line.
+/* The run's configuration: one table of keys, read from a libconfig deck and the
+ * command line.
  *
  *     defaults -> deck file (with @include) -> SECTION.KEY=VALUE overrides -> sp_config
  *
- * Every message names file, line and the nearest valid name. Local; rank 0 reads, the others
- * receive the resolved text (sp_config_to_text) and parse that.
+ * Every message names file, line and the nearest valid name. Local; rank 0 reads, the
+ * others receive the resolved text (sp_config_to_text) and parse that.
  */
 #ifndef SP_DECK_H
 #define SP_DECK_H
@@ -15,7 +16,10 @@
 #include "sp_comm.h"
 #include "sp_error.h"
 
-enum { SP_NAME = 64 };
+enum {
+    SP_NAME = 64,
+    SP_MAX_KEYS = 96 /* room for the table of keys */
+};
 
 typedef struct sp_strings {
     int n;
@@ -33,7 +37,8 @@ typedef struct sp_layer {
     sp_strings from;
     int out, kernel, stride, bias;
     double p, slope;
-    int line; /* in the deck, for messages */
+    char *file; /* where the deck has it, for messages; NULL: made by a family */
+    int line;
 } sp_layer;
 
 typedef enum sp_per { SP_PER_WORLD, SP_PER_NODE, SP_PER_RANK } sp_per;
@@ -78,7 +83,7 @@ typedef struct sp_config {
         char *family;
         double width;
         int stem_kernel;
-        int kernel_down; /* 0: the family's own (2; dummy 3) */
+        int kernel_down; /* the family's own where the deck has none (2; dummy 3) */
         int n_layers;    /* > 0: layers replace the family */
         sp_layer *layers;
     } net;
@@ -92,11 +97,11 @@ typedef struct sp_config {
         int64_t warmup_steps;
         int lr_scale; /* sp_lr_scale */
         double grad_clip;
-        char *loss; /* "cross_entropy" */
+        char *loss;        /* "cross_entropy" */
         int class_weights; /* sp_class_weights */
         sp_doubles class_weight_list;
         double label_smoothing;
-        int bn_scope; /* sp_scope */
+        int bn_scope;    /* sp_scope */
         char *precision; /* "fp32" | "tf32" | "bf16" */
         int64_t seed;
         int deterministic; /* sp_deterministic */
@@ -104,26 +109,30 @@ typedef struct sp_config {
     } train;
     struct {
         char *dir, *device, *resume, *checkpoint, *init_from, *after_save;
-        sp_doubles devices;
+        sp_doubles devices; /* whole numbers */
         int threads, eval_every, log_every, checkpoint_every, keep;
         bool oversubscribe, logits, rank_logs;
         double watchdog_s, time_limit_s;
     } run;
+    unsigned char origin[SP_MAX_KEYS]; /* of each key: default, deck, command line */
 } sp_config;
 
-/* Defaults, then the deck (path NULL: defaults only), then overrides ("section.key=value").
- * Warnings (a key that the family does not use) go to `warn` if not NULL. SP_EUSAGE. */
+/* Defaults, then the deck (path NULL: defaults only), then overrides
+ * ("section.key=value", the last of several counts). A key that the network does not
+ * use is one warning on rank 0. SP_EUSAGE names file, line, key and the nearest valid
+ * name; config may be destroyed then too. */
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides);
 /* The same from a text (a checkpoint's deck attribute); name is used in messages. */
 sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides);
 void sp_config_destroy(sp_config *config);
+void sp_layers_destroy(sp_layer *layers, int n);
 
 /* Every key with its value as a deck that reads back to the same config; malloc'd. */
 sp_status sp_config_to_text(const sp_config *config, char **text);
-/* Collective: the config of rank 0 on all ranks. On rank 0 `rc` is the result of reading it;
- * a failure is agreed. */
+/* Collective: the config of rank 0 on all ranks. On rank 0 `rc` is the result of
+ * reading it; a failure is agreed. */
 sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc);
 
 /* True if the key was set by a deck or an override rather than a default. */
@@ -134,8 +143,8 @@ char *sp_config_value(const sp_config *config, const char *key);
 /* `sptrain --keys`: name, type, default, range, unit and help of every key. */
 void sp_deck_print_keys(FILE *to);
 
-/* Where the default deck is: working folder, executable's folder, source folder, data folder.
- * SP_EUSAGE listing the places tried. path must hold PATH_MAX bytes. */
+/* Where the default deck is: working folder, executable's folder, source folder, data
+ * folder. SP_EUSAGE listing the places tried. path must hold PATH_MAX bytes. */
 sp_status sp_deck_find_default(char *path);
 
 #endif

@@ -73,10 +73,9 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
 void sp_graph_destroy(sp_graph *graph);
 
 /* The layer list a family stands for, in a fresh array (caller frees with
- * sp_layers_destroy); SP_EUSAGE for an unknown family, with the nearest name. */
+ * sp_layers_destroy of sp_deck.h); SP_EUSAGE for an unknown family, with the nearest name. */
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
                           int *n_layers);
-void sp_layers_destroy(sp_layer *layers, int n);
 
 /* Initial weights (Kaiming normal, fan-out, gain sqrt 2) into flat [n_floats]. */
 void sp_graph_init_params(const sp_graph *graph, uint64_t seed, float *flat);
