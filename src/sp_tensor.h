@@ -1,8 +1,8 @@
 /* Shapes and memory of what the network computes on.
  *
- * Arenas: one reserved range of addresses each, handed out from the front and reset as a
- * whole. Reserving costs nothing; pages become memory when first touched and stay, so after
- * the largest batch was seen a step allocates nothing.
+ * Arenas: one reserved range of addresses each, handed out from the front and reset as
+ * a whole. Reserving costs nothing; pages become memory when first touched and stay, so
+ * after the largest batch was seen a step allocates nothing.
  *
  *     base                used          touched            reserved
  *     | tensor | tensor | |   ...       |    ...           |
@@ -26,24 +26,28 @@ typedef struct sp_arena {
     const char *name;            /* for messages; borrowed */
 } sp_arena;
 
-/* A float matrix [n][c], row i at data + i * ld. Borrowed memory of the backend's space. */
+/* A float matrix [n][c], row i at data + i * ld. Borrowed memory of the backend's
+ * space. */
 typedef struct sp_tensor {
     float *data;
     int64_t n;
     int c, ld;
 } sp_tensor;
 
-/* Host arena of at most `reserve` bytes (0: as much as the node has). SP_EMEM. */
+/* Host arena of at most `reserve` bytes (0: as much memory as this process may use).
+ * Less is reserved where the address space is limited (arena->reserved says how much).
+ * SP_EMEM. */
 sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_arena_destroy(sp_arena *arena);
-/* 128-byte aligned; SP_EMEM when the reserved range is used up. */
+/* 128-byte aligned, content undefined; no bytes give a valid address too. SP_EMEM when
+ * the reserved range is used up. */
 sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out);
 /* Forget what was handed out. With SP_DEBUG the bytes are filled with NaN. */
 void sp_arena_reset(sp_arena *arena);
-/* Back to an earlier value of arena->used. */
+/* Back to an earlier value of arena->used: forget what was handed out since. */
 void sp_arena_rewind(sp_arena *arena, size_t used);
 
-#define SP_TAKE(arena, count, pointer)                                                   \
+#define SP_TAKE(arena, count, pointer)                                                 \
     sp_arena_take((arena), (size_t)(count) * sizeof **(pointer), (void **)(pointer))
 
 #ifdef __cplusplus
