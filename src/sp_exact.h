@@ -1,11 +1,20 @@
 /* Order-independent sums of floating-point numbers.
  *
- * A summand is cut into SP_EXACT_LIMBS signed fixed-point limbs of 40 bits (weights 2^0,
- * 2^-40, 2^-80), bits below 2^-80 dropped; limbs add as integers, so the sum depends on
- * neither order nor grouping, over samples, threads or ranks (the idea of Demmel and Nguyen,
- * "Parallel reproducible summation", IEEE TC 2015, with a fixed exponent window). Integers
- * travel by any all-reduce that sums int64. Up to 2^22 summands of magnitude below 2^40;
- * a larger or non-finite summand poisons the sum, which then reads as NaN.
+ * A summand, rounded to a multiple of 2^-72, is cut into SP_EXACT_LIMBS signed
+ * integers:
+ *
+ *     x = limb0 2^-4 + limb1 2^-38 + limb2 2^-72,   |limb0| < 2^40, |limb1|, |limb2| <=
+ * 2^33
+ *
+ * Limbs add as integers, so the sum depends on neither order nor grouping, over
+ * samples, threads or ranks (the idea of Demmel and Nguyen, "Parallel reproducible
+ * summation", IEEE TC 2015, with a fixed exponent window). Partial sums are joined limb
+ * by limb by any addition of int64, an all-reduce for example. Sums of up to 2^22
+ * summands of magnitude below 2^36 are exact.
+ *
+ * A larger or non-finite summand poisons its partial sum, which then reads as NaN,
+ * alone and in company: the poison is a pattern in the unused high bits of limb 1 and 2
+ * that no addition of fewer than 2^14 poisoned partial sums makes look sound.
  */
 #ifndef SP_EXACT_H
 #define SP_EXACT_H
@@ -13,13 +22,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { SP_EXACT_LIMBS = 3 };
 
-/* sum[SP_EXACT_LIMBS * i + l] += limb l of x[i], for n numbers. */
+/* sum[SP_EXACT_LIMBS * i + l] += limb l of x[i], for n numbers; the first sum is zeroed
+ * by the caller. Threads share long arrays. About 50 bytes of memory traffic a number.
+ */
 void sp_exact_add_f64(int64_t *sum, const double *x, size_t n);
 void sp_exact_add_f32(int64_t *sum, const float *x, size_t n);
-/* The rounded sums. */
+/* The sums, each correctly rounded (to nearest, ties to even) once. */
 void sp_exact_get_f64(const int64_t *sum, double *x, size_t n);
 void sp_exact_get_f32(const int64_t *sum, float *x, size_t n);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
