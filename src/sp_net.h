@@ -1,7 +1,8 @@
-/* Forward and backward through the graph on one micro-batch: pure arithmetic in known shapes.
+/* Forward and backward through the graph on one micro-batch: pure arithmetic in known
+ * shapes.
  *
- * Owns parameters, running statistics and the activation arena. At creation the graph is
- * lowered: batch norm + add + relu become one pass, concatenations become views.
+ * Owns parameters, running statistics and the activation arena. At creation the graph
+ * is lowered: batch norm + add + relu become one pass, concatenations become views.
  */
 #ifndef SP_NET_H
 #define SP_NET_H
@@ -21,8 +22,8 @@ typedef struct sp_net {
 
 typedef struct sp_net_options {
     sp_scope bn_scope;
-    bool is_exact; /* order-independent sums */
-    uint64_t seed; /* dropout */
+    bool is_exact;             /* order-independent sums */
+    uint64_t seed;             /* dropout */
     const float *class_weight; /* [n_classes] or NULL; copied */
     float label_smoothing;
 } sp_net_options;
@@ -36,12 +37,13 @@ typedef struct sp_net_loss_out {
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options);
 void sp_net_destroy(sp_net *net);
-/* Weights changed outside (init, load): packed copies are stale. sp_net_updated after each
- * optimizer step too. */
+/* Weights changed outside (init, load): packed copies are stale. sp_net_updated after
+ * each optimizer step too. */
 void sp_net_updated(sp_net *net);
 
-/* Training: batch statistics (collective over bn_scope), activations kept. Evaluation: running
- * statistics, local. logits (may be NULL) stays valid until the next forward. */
+/* Training: batch statistics (collective over bn_scope), activations kept. Evaluation:
+ * running statistics, local. logits (may be NULL) stays valid until the next forward.
+ */
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
 /* Loss of the last forward and, in training, its gradient. confusion [C][C] added to,

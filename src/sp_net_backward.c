@@ -1,0 +1,246 @@
+#include "sp_net_impl.h"
+
+#include <assert.h>
+
+#include "sp_exact.h"
+
+static size_t count_of(const sp_net *net, int param)
+{
+    return param < 0 ? 0 : (size_t)net->graph->param[param].count;
+}
+
+/* One sample's gradient at a time, each rounded on its own, so that their sum depends
+ * on neither order nor grouping. */
+static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args *args,
+                            int64_t *exact)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    const sp_param *param = net->graph->param;
+    size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
+    int b;
+
+    args->dw = net->impl->wgrad;
+    args->dbias = n_b ? args->dw + n_w : NULL;
+    for (b = 0; b < net->impl->batch->n_samples; b++) {
+        if (args->sample_row[b] == args->sample_row[b + 1])
+            continue;
+        args->sample0 = b;
+        args->sample1 = b + 1;
+        SP_TRY(ops->fill(net->backend, args->dw, 0, (n_w + n_b) * sizeof(float)));
+        SP_TRY(ops->conv_grad_weight(net->backend, args));
+        SP_TRY(ops->wait(net->backend));
+        sp_exact_add_f32(exact + param[node->weight].offset * SP_EXACT_LIMBS, args->dw,
+                         n_w);
+        if (n_b)
+            sp_exact_add_f32(exact + param[node->bias].offset * SP_EXACT_LIMBS,
+                             args->dbias, n_b);
+    }
+    return SP_OK;
+}
+
+static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
+                             sp_buckets *buckets)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_node *node = &net->graph->node[step->layer];
+    const sp_param *param = net->graph->param;
+    sp_conv_wgrad_args args = {
+        .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
+        .x = impl->value[step->in[0]].act,
+        .dy = dy,
+        .sample_row = sp_net_sample_row(net, impl->value[step->out].level),
+        .sample1 = impl->batch->n_samples};
+
+    if (buckets->exact)
+        return conv_exact(net, node, &args, buckets->exact);
+    args.dw = buckets->grad + param[node->weight].offset;
+    if (node->bias >= 0)
+        args.dbias = buckets->grad + param[node->bias].offset;
+    return net->backend->ops->conv_grad_weight(net->backend, &args);
+}
+
+static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buckets)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_node *node = &net->graph->node[step->layer];
+    sp_conv_args args = {
+        .map = node->grad_map < 0 ? NULL : &impl->batch->plan.map[node->grad_map],
+        .x = dy,
+        .w = net->param + net->graph->param[node->weight].offset,
+        .is_mirrored = node->is_mirrored};
+
+    SP_TRY(conv_weight(net, step, dy, buckets));
+    if (!impl->value[step->in[0]].needs_grad)
+        return SP_OK;
+    SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));
+    args.w_packed = step->packed[NET_GRAD_INPUT];
+    SP_TRY(sp_net_grad(net, step->in[0], &args.y, &args.is_added));
+    return net->backend->ops->conv_grad_input(net->backend, &args);
+}
+
+/* dy goes to x, which adds it to what it has or takes the buffer over. */
+static sp_status pass_on(sp_net *net, const net_step *step, int x)
+{
+    const net_value *to = &net->impl->value[x];
+
+    if (!to->needs_grad)
+        return SP_OK;
+    if (to->grad_block >= 0)
+        return net->backend->ops->copy(net->backend, net->impl->value[step->out].grad,
+                                       to->grad, true);
+    sp_net_move_grad(net, step->out, x);
+    return SP_OK;
+}
+
+static sp_status relu(sp_net *net, const net_step *step, sp_tensor y, sp_tensor dy)
+{
+    const net_value *x = &net->impl->value[step->in[0]];
+    bool is_added = x->grad_block >= 0;
+
+    SP_TRY(net->backend->ops->relu_grad(net->backend, y, step->slope, dy,
+                                        is_added ? x->grad : dy, is_added));
+    if (!is_added)
+        sp_net_move_grad(net, step->out, step->in[0]);
+    return SP_OK;
+}
+
+/* Copies for all but the last, which may take the buffer over. */
+static sp_status add(sp_net *net, const net_step *step, sp_tensor dy)
+{
+    sp_tensor dx;
+    bool is_added;
+    int k;
+
+    for (k = 0; k < step->n_in - 1; k++)
+        if (net->impl->value[step->in[k]].needs_grad) {
+            SP_TRY(sp_net_grad(net, step->in[k], &dx, &is_added));
+            SP_TRY(net->backend->ops->copy(net->backend, dy, dx, is_added));
+        }
+    return pass_on(net, step, step->in[k]);
+}
+
+/* An input without a gradient gets its columns of dy as such and holds the block. */
+static sp_status concat(sp_net *net, const net_step *step, sp_tensor dy)
+{
+    struct sp_net_impl *impl = net->impl;
+    int k, column = 0;
+
+    for (k = 0; k < step->n_in; k++) {
+        net_value *x = &impl->value[step->in[k]];
+        sp_tensor part = dy;
+
+        part.data += column;
+        part.c = x->c;
+        column += x->c;
+        if (!x->needs_grad)
+            continue;
+        if (x->grad_block >= 0) {
+            SP_TRY(net->backend->ops->copy(net->backend, part, x->grad, true));
+            continue;
+        }
+        x->grad = part;
+        x->grad_block = impl->value[step->out].grad_block;
+        impl->block[x->grad_block].n_holders++;
+    }
+    return SP_OK;
+}
+
+static sp_status dropout(sp_net *net, const net_step *step, sp_tensor dy)
+{
+    const sp_batch *batch = net->impl->batch;
+
+    SP_TRY(net->backend->ops->dropout(
+        net->backend, dy, net->graph->node[step->layer].p, net->impl->options.seed,
+        (uint64_t)batch->epoch, step->layer, batch->sample_id,
+        sp_net_sample_row(net, net->impl->value[step->out].level), batch->n_samples,
+        dy));
+    return pass_on(net, step, step->in[0]);
+}
+
+static sp_status pool(sp_net *net, const net_step *step, sp_tensor dy)
+{
+    const sp_node *node = &net->graph->node[step->layer];
+    sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
+                         .is_max = step->op == SP_OP_MAX_POOL,
+                         .argmax = step->argmax,
+                         .dy = dy};
+
+    SP_TRY(sp_net_grad_sum(net, step->in[0], &args.dx));
+    return net->backend->ops->pool_grad(net->backend, &args);
+}
+
+static sp_status global_pool(sp_net *net, const net_step *step, sp_tensor dy)
+{
+    int level = net->impl->value[step->in[0]].level;
+    sp_tensor dx;
+
+    SP_TRY(sp_net_grad_sum(net, step->in[0], &dx));
+    return net->backend->ops->global_pool_grad(
+        net->backend, dy, sp_net_sample_row(net, level), net->impl->batch->n_samples,
+        step->argmax, dx);
+}
+
+static sp_status broadcast(sp_net *net, const net_step *step, sp_tensor dy)
+{
+    int level = net->impl->value[step->out].level;
+    sp_tensor dx;
+
+    SP_TRY(sp_net_grad_sum(net, step->in[0], &dx));
+    return net->backend->ops->broadcast_grad(net->backend, dy,
+                                             sp_net_sample_row(net, level),
+                                             net->impl->batch->n_samples, dx);
+}
+
+static sp_status run_step(sp_net *net, net_step *step, sp_buckets *buckets)
+{
+    sp_tensor dy = net->impl->value[step->out].grad;
+
+    switch (step->op) {
+    case SP_OP_CONV:
+        return conv(net, step, dy, buckets);
+    case SP_OP_BATCHNORM:
+        return sp_net_norm_backward(net, step, buckets);
+    case SP_OP_RELU:
+        return relu(net, step, net->impl->value[step->out].act, dy);
+    case SP_OP_ADD:
+        return add(net, step, dy);
+    case SP_OP_CONCAT:
+        return concat(net, step, dy);
+    case SP_OP_DROPOUT:
+        return dropout(net, step, dy);
+    case SP_OP_MAX_POOL:
+    case SP_OP_AVG_POOL:
+        return pool(net, step, dy);
+    case SP_OP_GLOBAL_AVG_POOL:
+    case SP_OP_GLOBAL_MAX_POOL:
+        return global_pool(net, step, dy);
+    case SP_OP_BROADCAST:
+        return broadcast(net, step, dy);
+    }
+    return SP_OK;
+}
+
+sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
+                          bool is_last)
+{
+    struct sp_net_impl *impl = net->impl;
+    int s;
+
+    assert(impl->batch == batch && impl->is_training);
+    assert(impl->value[impl->n_values - 1].grad_block >= 0 &&
+           "sp_net_loss comes first");
+    for (s = impl->n_steps - 1; s >= 0; s--) {
+        net_step *step = &impl->step[s];
+        const net_value *out = &impl->value[step->out];
+
+        /* Nothing that ends in the loss reads it, or nothing before it learns: true of
+         * the graph, so of all ranks. */
+        if (out->needs_grad && out->grad_block >= 0)
+            SP_TRY(run_step(net, step, buckets));
+        sp_net_drop_grad(net, step->out);
+        if (is_last)
+            SP_TRY(sp_bucket_ready(buckets, step->ready));
+        SP_TRY(sp_bucket_poll(buckets));
+    }
+    return SP_OK;
+}

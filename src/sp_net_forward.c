@@ -1,0 +1,229 @@
+#include "sp_net_impl.h"
+
+#include "sp_exact.h"
+
+sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_node *node = &net->graph->node[step->layer];
+
+    if (!step->packed[direction] || step->packed_at[direction] == impl->weights_at)
+        return SP_OK;
+    SP_TRY(net->backend->ops->conv_pack(
+        net->backend, net->param + net->graph->param[node->weight].offset,
+        node->kernel * node->kernel * node->kernel, node->c_in, node->c_out,
+        direction == NET_GRAD_INPUT, direction == NET_GRAD_INPUT && node->is_mirrored,
+        step->packed[direction]));
+    step->packed_at[direction] = impl->weights_at;
+    return SP_OK;
+}
+
+static sp_status conv(sp_net *net, net_step *step)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_node *node = &net->graph->node[step->layer];
+    const sp_param *param = net->graph->param;
+
+    SP_TRY(sp_net_pack(net, step, NET_FORWARD));
+    return net->backend->ops->conv_forward(
+        net->backend,
+        &(sp_conv_args){
+            .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
+            .x = impl->value[step->in[0]].act,
+            .y = impl->value[step->out].act,
+            .w = net->param + param[node->weight].offset,
+            .w_packed = step->packed[NET_FORWARD],
+            .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset});
+}
+
+static sp_status add(sp_net *net, const net_step *step, sp_tensor y)
+{
+    int k;
+
+    for (k = 0; k < step->n_in; k++)
+        SP_TRY(net->backend->ops->copy(net->backend, net->impl->value[step->in[k]].act,
+                                       y, k > 0));
+    return SP_OK;
+}
+
+/* Copies what was not written in place. */
+static sp_status concat(sp_net *net, const net_step *step, sp_tensor y)
+{
+    int k, column = 0;
+
+    for (k = 0; k < step->n_in; k++) {
+        sp_tensor x = net->impl->value[step->in[k]].act, part = y;
+
+        part.data += column;
+        part.c = x.c;
+        if (part.data != x.data)
+            SP_TRY(net->backend->ops->copy(net->backend, x, part, false));
+        column += x.c;
+    }
+    return SP_OK;
+}
+
+static sp_status dropout(sp_net *net, const net_step *step, sp_tensor x, sp_tensor y)
+{
+    const sp_batch *batch = net->impl->batch;
+    const sp_backend_ops *ops = net->backend->ops;
+
+    if (!net->impl->is_training)
+        return ops->copy(net->backend, x, y, false);
+    return ops->dropout(
+        net->backend, x, net->graph->node[step->layer].p, net->impl->options.seed,
+        (uint64_t)batch->epoch, step->layer, batch->sample_id,
+        sp_net_sample_row(net, net->impl->value[step->out].level), batch->n_samples, y);
+}
+
+static sp_status take_argmax(sp_net *net, net_step *step, sp_tensor y, int *block)
+{
+    SP_TRY(sp_net_take_block(net, (size_t)y.n * (size_t)y.c * sizeof *step->argmax,
+                             block));
+    step->argmax = net->impl->block[*block].data;
+    return SP_OK;
+}
+
+static sp_status pool(sp_net *net, net_step *step, sp_tensor x, sp_tensor y)
+{
+    const sp_node *node = &net->graph->node[step->layer];
+    sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
+                         .is_max = step->op == SP_OP_MAX_POOL,
+                         .x = x,
+                         .y = y};
+    int block = -1;
+
+    if (args.is_max)
+        SP_TRY(take_argmax(net, step, y, &block));
+    args.argmax = step->argmax;
+    SP_TRY(net->backend->ops->pool(net->backend, &args));
+    if (block >= 0 && !net->impl->is_training)
+        sp_net_drop_block(net, block);
+    return SP_OK;
+}
+
+static sp_status global_pool(sp_net *net, net_step *step, sp_tensor x, sp_tensor y)
+{
+    int level = net->impl->value[step->in[0]].level, block = -1;
+
+    if (step->op == SP_OP_GLOBAL_MAX_POOL)
+        SP_TRY(take_argmax(net, step, y, &block));
+    SP_TRY(
+        net->backend->ops->global_pool(net->backend, x, sp_net_sample_row(net, level),
+                                       net->impl->batch->n_samples, step->argmax, y));
+    if (block >= 0 && !net->impl->is_training)
+        sp_net_drop_block(net, block);
+    return SP_OK;
+}
+
+static sp_status run_step(sp_net *net, net_step *step)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    const struct sp_net_impl *impl = net->impl;
+    sp_tensor x = impl->value[step->in[0]].act, y;
+
+    SP_TRY(sp_net_hold(net, step->out));
+    y = impl->value[step->out].act;
+    switch (step->op) {
+    case SP_OP_CONV:
+        return conv(net, step);
+    case SP_OP_BATCHNORM:
+        return sp_net_norm_forward(net, step);
+    case SP_OP_RELU:
+        return ops->relu(net->backend, x, step->slope, y);
+    case SP_OP_ADD:
+        return add(net, step, y);
+    case SP_OP_CONCAT:
+        return concat(net, step, y);
+    case SP_OP_DROPOUT:
+        return dropout(net, step, x, y);
+    case SP_OP_MAX_POOL:
+    case SP_OP_AVG_POOL:
+        return pool(net, step, x, y);
+    case SP_OP_GLOBAL_AVG_POOL:
+    case SP_OP_GLOBAL_MAX_POOL:
+        return global_pool(net, step, x, y);
+    case SP_OP_BROADCAST:
+        return ops->broadcast(net->backend, x,
+                              sp_net_sample_row(net, impl->value[step->out].level),
+                              impl->batch->n_samples, y);
+    }
+    return SP_OK;
+}
+
+/* Evaluation: what nobody reads after step s makes room. */
+static void drop_dead(sp_net *net, int s)
+{
+    struct sp_net_impl *impl = net->impl;
+    int v;
+
+    for (v = 0; v < impl->n_values; v++)
+        if (impl->value[v].last == s && impl->value[v].block >= 0) {
+            sp_net_drop_block(net, impl->value[v].block);
+            impl->value[v].block = -1;
+        }
+}
+
+sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
+                         sp_tensor *logits)
+{
+    struct sp_net_impl *impl = net->impl;
+    int s;
+
+    SP_TRY(sp_net_begin(net, batch, is_training));
+    for (s = 0; s < impl->n_steps; s++) {
+        SP_TRY(run_step(net, &impl->step[s]));
+        if (!is_training)
+            drop_dead(net, s);
+    }
+    if (logits)
+        *logits = impl->value[impl->n_values - 1].act;
+    return SP_OK;
+}
+
+static sp_status sum_loss(sp_net *net, const double *from, sp_net_loss_out *out)
+{
+    int n_samples = net->impl->batch->n_samples, b;
+    size_t mark = net->impl->host.used;
+    double *sums;
+
+    out->loss_sum = out->weight_sum = 0;
+    SP_TRY(SP_TAKE(&net->impl->host, 2 * (size_t)n_samples + 1, &sums));
+    SP_TRY(net->backend->ops->download(net->backend, sums, from,
+                                       2 * (size_t)n_samples * sizeof *sums));
+    for (b = 0; b < n_samples; b++) {
+        out->loss_sum += sums[2 * b];
+        out->weight_sum += sums[2 * b + 1];
+        if (out->exact)
+            sp_exact_add_f64(out->exact, sums + 2 * (size_t)b, 2);
+    }
+    sp_arena_rewind(&net->impl->host, mark);
+    return SP_OK;
+}
+
+sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
+                      int64_t *confusion, int32_t *prediction)
+{
+    struct sp_net_impl *impl = net->impl;
+    int output = impl->n_values - 1, block;
+    sp_loss_args args = {.logits = impl->value[output].act,
+                         .label = batch->labels,
+                         .class_weight = impl->class_weight,
+                         .smoothing = impl->options.label_smoothing,
+                         .sample_row =
+                             sp_net_sample_row(net, impl->value[output].level),
+                         .n_samples = batch->n_samples,
+                         .confusion = confusion,
+                         .prediction = prediction};
+    bool is_added;
+
+    if (impl->is_training)
+        SP_TRY(sp_net_grad(net, output, &args.dlogits, &is_added));
+    SP_TRY(
+        sp_net_take_block(net, 2 * (size_t)batch->n_samples * sizeof(double), &block));
+    args.sums = impl->block[block].data;
+    SP_TRY(net->backend->ops->loss(net->backend, &args));
+    SP_TRY(sum_loss(net, args.sums, out));
+    sp_net_drop_block(net, block);
+    return SP_OK;
+}

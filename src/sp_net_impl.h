@@ -1,0 +1,117 @@
+/* Inside sp_net: the lowered network and the memory of one micro-batch.
+ *
+ * Lowering (sp_net_lower.c) turns the graph's nodes into steps. A step writes one
+ * value; value v + 1 is what node v yields, value 0 the voxels' features. Values inside
+ * a fused chain are never written.
+ *
+ *     node   conv  norm  downsample.norm  add  relu        concat(a, b)
+ *     step   conv        norm             norm(x, residual)  none: a and b were written
+ * into value  conv        downsample.norm               relu  its columns
+ *
+ * Memory (sp_net_memory.c) is one arena, reset by each forward and handed out in
+ * blocks; a block without holders is given to the next taker it is large enough for. In
+ * training activations are held until the next forward and gradients until they were
+ * used; in evaluation an activation is held until its last reader ran.
+ */
+#ifndef SP_NET_IMPL_H
+#define SP_NET_IMPL_H
+
+#include "sp_net.h"
+
+typedef struct net_block {
+    void *data; /* backend memory in the arena */
+    size_t bytes;
+    int n_holders;
+} net_block;
+
+typedef struct net_value {
+    int level, c;
+    int home,
+        column; /* value of the concat whose columns hold it; itself: its own block */
+    int first, last; /* homes: steps that write first and read last */
+    bool needs_grad; /* a parameter lies before it */
+    /* of the current micro-batch */
+    int block;      /* homes: -1 before the first write */
+    sp_tensor act;  /* [n, c] */
+    int grad_block; /* -1: no gradient has arrived yet */
+    sp_tensor grad; /* [n, c] */
+} net_value;
+
+typedef struct net_norm {
+    int c;
+    float *scale, *shift, *mean, *inv_std; /* [c] backend memory, of the last forward */
+    double count;                          /* voxels of the scope in the last forward */
+    double seen;                           /* voxels of this rank since the last sync */
+} net_norm;
+
+enum { NET_FORWARD, NET_GRAD_INPUT, NET_DIRECTIONS };
+
+typedef struct net_step {
+    sp_op op;  /* SP_OP_BATCHNORM: [+ in[1]] and activation included */
+    int layer; /* node with the parameters, the map, p */
+    int out;   /* value */
+    int n_in, in[SP_MAX_INPUTS]; /* values */
+    float slope;                 /* of the activation; 1: none */
+    int64_t ready; /* once its backward ran, flat gradients from here on are final */
+    float *packed[NET_DIRECTIONS];      /* convolution; NULL: not packed */
+    uint64_t packed_at[NET_DIRECTIONS]; /* weights_at of the packing; 0: none */
+    net_norm *norm;
+    int32_t *argmax; /* max pools, of the current micro-batch */
+} net_step;
+
+struct sp_net_impl {
+    sp_net_options options;
+    int n_values, n_steps;
+    net_value *value; /* [n_values] */
+    net_step *step;   /* [n_steps] */
+    int n_norms;
+    net_norm *norm; /* [n_norms] */
+    sp_arena fixed; /* backend: parameters, packed weights, statistics */
+    sp_arena arena; /* backend: blocks of the micro-batch */
+    sp_arena host;  /* host scratch, rewound by its users */
+    int n_blocks, max_blocks;
+    net_block *block;
+    uint64_t weights_at; /* counts sp_net_updated */
+    float *class_weight; /* backend; NULL */
+    float *coefficients; /* [3][widest norm] backend */
+    float *wgrad;        /* exact mode: weight and bias gradient of one sample */
+    /* of the current micro-batch */
+    const sp_batch *batch;
+    bool is_training;
+    const int32_t
+        *sample_rows; /* [n_samples + 1] 0, 1, 2 ...: rows of the sample level */
+};
+
+/* ---- sp_net_lower.c ---- */
+/* Fills value, step, norm. SP_EMEM. */
+sp_status sp_net_lower(sp_net *net);
+
+/* ---- sp_net_memory.c ---- */
+/* Takes what lives as long as the net, its size known from the lowered network. */
+sp_status sp_net_take_fixed(sp_net *net);
+/* Forgets the last micro-batch. */
+sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
+sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block);
+void sp_net_drop_block(sp_net *net, int block);
+int64_t sp_net_rows(const sp_net *net, int level);
+/* [n_samples + 1] host. */
+const int32_t *sp_net_sample_row(const sp_net *net, int level);
+/* Memory for value's activation, or its place in a concat. */
+sp_status sp_net_hold(sp_net *net, int value);
+/* Where a gradient of the value goes; *is_added: it has one already, add to it. */
+sp_status sp_net_grad(sp_net *net, int value, sp_tensor *grad, bool *is_added);
+/* The same, ready to be added to in any case. */
+sp_status sp_net_grad_sum(sp_net *net, int value, sp_tensor *grad);
+/* Hands the gradient of `from` over to `to`, which has none. */
+void sp_net_move_grad(sp_net *net, int from, int to);
+void sp_net_drop_grad(sp_net *net, int value);
+
+/* ---- sp_net_norm.c ---- */
+sp_status sp_net_norm_forward(sp_net *net, net_step *step);
+sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets);
+
+/* ---- sp_net_forward.c ---- */
+/* Packed weights of a direction, packed again where they are stale. */
+sp_status sp_net_pack(sp_net *net, net_step *step, int direction);
+
+#endif

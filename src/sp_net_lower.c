@@ -1,0 +1,240 @@
+/* The graph's nodes as steps: fused batch norms, concats as views, lifetimes, ready
+ * offsets. */
+#include "sp_net_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What lowering remembers per node. */
+typedef struct plan_node {
+    bool is_absorbed; /* inside a chain, no step of its own */
+    int norm;         /* batch norm whose chain ends here; -1 */
+    int residual;     /* value added in the chain; -1 */
+    float slope;
+} plan_node;
+
+/* The node that alone reads `node`, and once; -1 for several, none, or the output. */
+static int only_reader(const sp_graph *g, int node)
+{
+    int i, k, n = 0, reader = -1;
+
+    for (i = node + 1; i < g->n_nodes; i++)
+        for (k = 0; k < g->node[i].n_in; k++)
+            if (g->node[i].in[k] == node) {
+                n++;
+                reader = i;
+            }
+    return n == 1 ? reader : -1;
+}
+
+/* The chain norm [+ add] [+ activation] that begins at `norm`: each link but the last
+ * has one reader. An add takes one norm into its pass, the other input is read as
+ * residual. */
+static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
+{
+    int end = norm, residual = -1, next = only_reader(g, norm);
+    float slope = 1;
+
+    if (next >= 0 && g->node[next].op == SP_OP_ADD && g->node[next].n_in == 2 &&
+        plan[next].norm < 0) {
+        residual = g->node[next].in[g->node[next].in[0] == norm] + 1;
+        plan[end].is_absorbed = true;
+        plan[next].norm = norm; /* claimed, also against the other input's norm */
+        end = next;
+        next = only_reader(g, end);
+    }
+    /* The gradient tells the side of 0 from the output: no negative slopes. */
+    if (next >= 0 && g->node[next].op == SP_OP_RELU && g->node[next].slope >= 0) {
+        slope = g->node[next].slope;
+        plan[end].is_absorbed = true;
+        end = next;
+    }
+    plan[end].norm = norm;
+    plan[end].residual = residual;
+    plan[end].slope = slope;
+}
+
+static void emit(const sp_graph *g, const plan_node *plan, int i, net_step *step)
+{
+    const sp_node *node = &g->node[i];
+    int k;
+
+    step->layer = i;
+    step->slope = node->op == SP_OP_RELU ? node->slope : 1;
+    if (plan[i].norm >= 0) {
+        node = &g->node[plan[i].norm];
+        step->layer = plan[i].norm;
+        step->slope = plan[i].slope;
+    }
+    step->op = node->op;
+    step->out = i + 1;
+    step->n_in = node->n_in;
+    for (k = 0; k < node->n_in; k++)
+        step->in[k] = node->in[k] + 1;
+    if (plan[i].norm >= 0 && plan[i].residual >= 0)
+        step->in[step->n_in++] = plan[i].residual;
+}
+
+static sp_status make_steps(sp_net *net)
+{
+    const sp_graph *g = net->graph;
+    struct sp_net_impl *impl = net->impl;
+    plan_node *plan = calloc((size_t)g->n_nodes + 1, sizeof *plan);
+    int i;
+
+    impl->step = calloc((size_t)g->n_nodes + 1, sizeof *impl->step);
+    if (!plan || !impl->step) {
+        free(plan);
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    }
+    for (i = 0; i < g->n_nodes; i++)
+        plan[i].norm = -1;
+    for (i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op == SP_OP_BATCHNORM)
+            plan_chain(g, plan, i);
+    for (i = 0; i < g->n_nodes; i++)
+        if (!plan[i].is_absorbed)
+            emit(g, plan, i, &impl->step[impl->n_steps++]);
+    free(plan);
+    return SP_OK;
+}
+
+static sp_status make_values(sp_net *net)
+{
+    const sp_graph *g = net->graph;
+    struct sp_net_impl *impl = net->impl;
+    int v;
+
+    impl->n_values = g->n_nodes + 1;
+    impl->value = calloc((size_t)impl->n_values, sizeof *impl->value);
+    if (!impl->value)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    for (v = 0; v < impl->n_values; v++) {
+        impl->value[v].level = v ? g->node[v - 1].level : 0;
+        impl->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
+        impl->value[v].home = v;
+        impl->value[v].block = impl->value[v].grad_block = -1;
+    }
+    return SP_OK;
+}
+
+/* From the last concat to the first, so that a concat inside another one moves with all
+ * it holds. A value lives in one place: its second use in a concat is a copy. */
+static void place_concats(struct sp_net_impl *impl)
+{
+    int s, k;
+
+    for (s = impl->n_steps - 1; s >= 0; s--) {
+        const net_step *step = &impl->step[s];
+        int column = 0;
+
+        for (k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++) {
+            net_value *value = &impl->value[step->in[k]];
+
+            if (step->in[k] != 0 && value->home == step->in[k]) {
+                value->home = step->out;
+                value->column = column;
+            }
+            column += value->c;
+        }
+    }
+}
+
+/* The value in whose block v lies. */
+static net_value *home_of(struct sp_net_impl *impl, int v)
+{
+    while (impl->value[v].home != v)
+        v = impl->value[v].home;
+    return &impl->value[v];
+}
+
+static void find_lifetimes(struct sp_net_impl *impl)
+{
+    int s, k, v;
+
+    for (v = 0; v < impl->n_values; v++)
+        impl->value[v].last = -1;
+    for (s = 0; s < impl->n_steps; s++) {
+        const net_step *step = &impl->step[s];
+
+        home_of(impl, step->out)->last = s;
+        for (k = 0; k < step->n_in; k++)
+            home_of(impl, step->in[k])->last = s;
+    }
+    home_of(impl, impl->n_values - 1)->last = impl->n_steps; /* the logits stay */
+    impl->value[0].last = -1;                                /* the batch owns them */
+}
+
+static int64_t end_of(const sp_graph *g, int param)
+{
+    return param < 0 ? 0 : g->param[param].offset + g->param[param].count;
+}
+
+/* Backward runs the steps from the last: behind step s all gradients are final that lie
+ * after the parameters of the steps before s. */
+static void find_ready(const sp_graph *g, struct sp_net_impl *impl)
+{
+    int64_t end = 0;
+    int s;
+
+    for (s = 0; s < impl->n_steps; s++) {
+        net_step *step = &impl->step[s];
+        const sp_node *node = &g->node[step->layer];
+
+        step->ready = end;
+        if (end_of(g, node->weight) > end)
+            end = end_of(g, node->weight);
+        if (end_of(g, node->bias) > end)
+            end = end_of(g, node->bias);
+    }
+}
+
+static void find_needs(const sp_graph *g, struct sp_net_impl *impl)
+{
+    int s, k;
+
+    for (s = 0; s < impl->n_steps; s++) {
+        const net_step *step = &impl->step[s];
+        const sp_node *node = &g->node[step->layer];
+        bool needs = node->weight >= 0 || node->bias >= 0;
+
+        for (k = 0; k < step->n_in; k++)
+            needs |= impl->value[step->in[k]].needs_grad;
+        impl->value[step->out].needs_grad = needs;
+    }
+}
+
+static sp_status make_norms(const sp_graph *g, struct sp_net_impl *impl)
+{
+    int s;
+
+    impl->norm = calloc((size_t)impl->n_steps + 1, sizeof *impl->norm);
+    if (!impl->norm)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    for (s = 0; s < impl->n_steps; s++)
+        if (impl->step[s].op == SP_OP_BATCHNORM) {
+            impl->step[s].norm = &impl->norm[impl->n_norms++];
+            impl->step[s].norm->c = g->node[impl->step[s].layer].c_out;
+        }
+    return SP_OK;
+}
+
+sp_status sp_net_lower(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+
+    SP_TRY(make_steps(net));
+    SP_TRY(make_values(net));
+    SP_TRY(make_norms(net->graph, impl));
+    place_concats(impl);
+    find_lifetimes(impl);
+    find_ready(net->graph, impl);
+    find_needs(net->graph, impl);
+    /* Per micro-batch and step at most: an activation, a gradient, argmax, three sums.
+     */
+    impl->max_blocks = 6 * impl->n_values + 16;
+    impl->block = calloc((size_t)impl->max_blocks, sizeof *impl->block);
+    if (!impl->block)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    return SP_OK;
+}

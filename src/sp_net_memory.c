@@ -1,0 +1,249 @@
+#include "sp_net_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { ALIGNMENT = 128 };
+
+static size_t padded(size_t n_floats)
+{
+    return (n_floats * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t param_floats(const sp_graph *g, int param)
+{
+    return param < 0 ? 0 : (size_t)g->param[param].count;
+}
+
+/* K, c_in, c_out of a convolution. */
+static int kernel_volume(const sp_node *node)
+{
+    return node->kernel * node->kernel * node->kernel;
+}
+
+static size_t pack_floats(const sp_net *net, const net_step *step, int direction)
+{
+    const sp_node *node = &net->graph->node[step->layer];
+
+    if (step->op != SP_OP_CONV)
+        return 0;
+    if (direction == NET_GRAD_INPUT && !net->impl->value[step->in[0]].needs_grad)
+        return 0;
+    return net->backend->ops->conv_pack_floats(
+        kernel_volume(node), node->c_in, node->c_out, direction == NET_GRAD_INPUT);
+}
+
+/* Floats of the largest weight and bias, and of the widest norm. */
+static void widest(const sp_net *net, size_t *wgrad, size_t *norm)
+{
+    const struct sp_net_impl *impl = net->impl;
+    int s;
+
+    *wgrad = *norm = 0;
+    for (s = 0; s < impl->n_steps; s++) {
+        const sp_node *node = &net->graph->node[impl->step[s].layer];
+        size_t n = param_floats(net->graph, node->weight) +
+                   param_floats(net->graph, node->bias);
+
+        if (impl->step[s].norm && (size_t)node->c_out > *norm)
+            *norm = (size_t)node->c_out;
+        if (impl->step[s].op == SP_OP_CONV && n > *wgrad)
+            *wgrad = n;
+    }
+    if (!impl->options.is_exact)
+        *wgrad = 0;
+}
+
+static size_t fixed_bytes(const sp_net *net, size_t wgrad, size_t norm)
+{
+    const struct sp_net_impl *impl = net->impl;
+    size_t bytes = padded((size_t)net->graph->n_floats) + padded(wgrad) +
+                   padded(3 * norm) + padded((size_t)net->graph->n_classes);
+    int s, d;
+
+    for (s = 0; s < impl->n_steps; s++)
+        for (d = 0; d < NET_DIRECTIONS; d++)
+            bytes += padded(pack_floats(net, &impl->step[s], d));
+    for (s = 0; s < impl->n_norms; s++)
+        bytes += 4 * padded((size_t)impl->norm[s].c);
+    return bytes + ALIGNMENT * (8 + 4 * (size_t)impl->n_steps);
+}
+
+static sp_status take_step(sp_net *net, net_step *step)
+{
+    sp_arena *fixed = &net->impl->fixed;
+    net_norm *norm = step->norm;
+    int d;
+
+    for (d = 0; d < NET_DIRECTIONS; d++) {
+        size_t n = pack_floats(net, step, d);
+
+        if (n)
+            SP_TRY(SP_TAKE(fixed, n, &step->packed[d]));
+    }
+    if (norm) {
+        SP_TRY(SP_TAKE(fixed, norm->c, &norm->scale));
+        SP_TRY(SP_TAKE(fixed, norm->c, &norm->shift));
+        SP_TRY(SP_TAKE(fixed, norm->c, &norm->mean));
+        SP_TRY(SP_TAKE(fixed, norm->c, &norm->inv_std));
+    }
+    return SP_OK;
+}
+
+sp_status sp_net_take_fixed(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_backend_ops *ops = net->backend->ops;
+    const float *weight = impl->options.class_weight;
+    size_t n = (size_t)net->graph->n_floats, classes = (size_t)net->graph->n_classes;
+    size_t wgrad, norm;
+    int s;
+
+    widest(net, &wgrad, &norm);
+    SP_TRY(
+        ops->arena_create(&impl->fixed, fixed_bytes(net, wgrad, norm), "parameters"));
+    SP_TRY(SP_TAKE(&impl->fixed, n, &net->param));
+    SP_TRY(ops->fill(net->backend, net->param, 0, n * sizeof *net->param));
+    SP_TRY(SP_TAKE(&impl->fixed, wgrad, &impl->wgrad));
+    SP_TRY(SP_TAKE(&impl->fixed, 3 * norm, &impl->coefficients));
+    for (s = 0; s < impl->n_steps; s++)
+        SP_TRY(take_step(net, &impl->step[s]));
+    if (weight) {
+        SP_TRY(SP_TAKE(&impl->fixed, classes, &impl->class_weight));
+        SP_TRY(ops->upload(net->backend, impl->class_weight, weight,
+                           classes * sizeof *weight));
+    }
+    impl->options.class_weight = NULL; /* the caller's */
+    return SP_OK;
+}
+
+sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
+{
+    struct sp_net_impl *impl = net->impl;
+    int32_t *rows;
+    int v, b;
+
+    impl->batch = batch;
+    impl->is_training = is_training;
+    impl->n_blocks = 0;
+    sp_arena_reset(&impl->arena);
+    sp_arena_reset(&impl->host);
+    SP_TRY(SP_TAKE(&impl->host, batch->n_samples + 1, &rows));
+    for (b = 0; b <= batch->n_samples; b++)
+        rows[b] = b;
+    impl->sample_rows = rows;
+    for (v = 0; v < impl->n_values; v++)
+        impl->value[v].block = impl->value[v].grad_block = -1;
+    impl->value[0].act = (sp_tensor){.data = (float *)batch->features,
+                                     .n = batch->n,
+                                     .c = net->graph->c_in,
+                                     .ld = net->graph->c_in};
+    return SP_OK;
+}
+
+/* The smallest free block that is large enough, else a new one. */
+sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block)
+{
+    struct sp_net_impl *impl = net->impl;
+    int i, best = -1;
+
+    for (i = 0; i < impl->n_blocks; i++)
+        if (!impl->block[i].n_holders && impl->block[i].bytes >= bytes &&
+            (best < 0 || impl->block[i].bytes < impl->block[best].bytes))
+            best = i;
+    if (best < 0) {
+        net_block *new = &impl->block[impl->n_blocks];
+
+        assert(impl->n_blocks < impl->max_blocks);
+        SP_TRY(sp_arena_take(&impl->arena, bytes ? bytes : 1, &new->data));
+        new->bytes = bytes;
+        best = impl->n_blocks++;
+    }
+    impl->block[best].n_holders = 1;
+    *block = best;
+    return SP_OK;
+}
+
+void sp_net_drop_block(sp_net *net, int block)
+{
+    net->impl->block[block].n_holders--;
+}
+
+int64_t sp_net_rows(const sp_net *net, int level)
+{
+    const sp_batch *batch = net->impl->batch;
+
+    return level == SP_LEVEL_SAMPLE ? batch->n_samples : batch->plan.level[level].n;
+}
+
+const int32_t *sp_net_sample_row(const sp_net *net, int level)
+{
+    return level == SP_LEVEL_SAMPLE ? net->impl->sample_rows
+                                    : net->impl->batch->plan.level[level].sample_row;
+}
+
+static sp_status take_matrix(sp_net *net, const net_value *value, int *block,
+                             sp_tensor *t)
+{
+    int64_t n = sp_net_rows(net, value->level);
+
+    SP_TRY(sp_net_take_block(net, (size_t)n * (size_t)value->c * sizeof(float), block));
+    *t = (sp_tensor){net->impl->block[*block].data, n, value->c, value->c};
+    return SP_OK;
+}
+
+sp_status sp_net_hold(sp_net *net, int value)
+{
+    net_value *values = net->impl->value, *v = &values[value];
+    int column = 0, home = value;
+
+    for (; values[home].home != home; home = values[home].home)
+        column += values[home].column;
+    if (values[home].block < 0)
+        SP_TRY(take_matrix(net, &values[home], &values[home].block, &values[home].act));
+    v->act = values[home].act;
+    v->act.data += column;
+    v->act.c = v->c;
+    return SP_OK;
+}
+
+sp_status sp_net_grad(sp_net *net, int value, sp_tensor *grad, bool *is_added)
+{
+    net_value *v = &net->impl->value[value];
+
+    *is_added = v->grad_block >= 0;
+    if (!*is_added)
+        SP_TRY(take_matrix(net, v, &v->grad_block, &v->grad));
+    *grad = v->grad;
+    return SP_OK;
+}
+
+sp_status sp_net_grad_sum(sp_net *net, int value, sp_tensor *grad)
+{
+    bool is_added;
+
+    SP_TRY(sp_net_grad(net, value, grad, &is_added));
+    if (is_added)
+        return SP_OK;
+    return net->backend->ops->fill(net->backend, grad->data, 0,
+                                   (size_t)grad->n * (size_t)grad->c * sizeof(float));
+}
+
+void sp_net_move_grad(sp_net *net, int from, int to)
+{
+    net_value *a = &net->impl->value[from], *b = &net->impl->value[to];
+
+    assert(b->grad_block < 0 && a->c == b->c && a->level == b->level);
+    b->grad = a->grad;
+    b->grad_block = a->grad_block;
+    a->grad_block = -1;
+}
+
+void sp_net_drop_grad(sp_net *net, int value)
+{
+    net_value *v = &net->impl->value[value];
+
+    if (v->grad_block >= 0)
+        sp_net_drop_block(net, v->grad_block);
+    v->grad_block = -1;
+}
