@@ -1,4 +1,4 @@
-/* Batches, filled one ahead: readers (pread only) --> planner (augment, voxelize, collate,
+/* Batches, filled ahead: readers (pread only) --> planner (augment, voxelize, collate,
  * plan) --> ring of slots --> training thread.
  *
  *   sp_loader_next      waits for the oldest filled slot
@@ -34,7 +34,7 @@ typedef struct sp_batch {
 typedef struct sp_loader sp_loader;
 
 typedef struct sp_loader_options {
-    const sp_dataset *set;      /* borrowed, like the rest */
+    const sp_dataset *set; /* borrowed, like the rest */
     const sp_config *config;
     const sp_graph *graph;
     sp_backend *backend;
@@ -47,17 +47,27 @@ typedef struct sp_loader_options {
     int n_slots; /* >= 2 */
 } sp_loader_options;
 
-/* Starts the threads. They do nothing until sp_loader_seek. Local. */
+/* Starts the threads. They do nothing until sp_loader_seek. Local. SP_EDATA where
+ * data.voxel_size is no multiple of the shards', SP_EMEM. */
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options);
+/* Joins the threads, in the middle of work too; NULL is fine. */
 void sp_loader_destroy(sp_loader *loader);
 /* Begin at a position. Training goes on through the following epochs without end (a new
- * epoch begins by itself); evaluation ends after one pass. Batches in flight are dropped. */
+ * epoch begins by itself); evaluation ends after one pass. Batches in flight are
+ * dropped; those not recycled are void. Waits for the samples just being read. */
 sp_status sp_loader_seek(sp_loader *loader, sp_position at);
-/* The next micro-batch; *batch NULL at the end of an evaluation pass. *waited_s (may be NULL)
- * is the time the caller waited. */
+/* The next micro-batch; *batch NULL at the end of an evaluation pass. *waited_s (may be
+ * NULL) is the time the caller waited. A failure of any thread comes where its batch
+ * would have, and again until the next seek. With data.on_error = "skip" a sample that
+ * cannot be read is empty here, with a warning that names it: the other ranks need not
+ * know, since batches are of any size and losses are divided by what was summed. */
 sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
+/* Give a batch back. At most n_slots - 1 may be held when the next one is asked for. */
 sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
-/* Seconds the planner spent on plans and on everything else since the last call. */
+/* Seconds since the last call that the planner spent on plans, and on everything else:
+ * waiting for readers, augmenting, voxelizing, collating. */
 void sp_loader_times(sp_loader *loader, double *plan_s, double *read_s);
+/* Samples left out so far on this rank (data.on_error = "skip"). */
+int64_t sp_loader_skipped(sp_loader *loader);
 
 #endif
