@@ -143,6 +143,9 @@ char *sp_config_value(const sp_config *config, const char *key);
 /* `sptrain --keys`: name, type, default, range, unit and help of every key. */
 void sp_deck_print_keys(FILE *to);
 
+/* Edit distance of two names, case ignored: messages name the nearest. */
+int sp_deck_distance(const char *a, const char *b);
+
 /* Where the default deck is: working folder, executable's folder, source folder, data
  * folder. SP_EUSAGE listing the places tried. path must hold PATH_MAX bytes. */
 sp_status sp_deck_find_default(char *path);

@@ -57,8 +57,6 @@ bool sp_deck_in_range(const char *range, double value);
 int sp_deck_choice(const char *names, const char *word);
 bool sp_deck_choice_name(const char *names, int i, char *to);
 
-/* Edit distance, case ignored. */
-int sp_deck_distance(const char *a, const char *b);
 /* The nearest of "a|b|c", of the sections, of all keys to "section.name". */
 void sp_deck_nearest_choice(const char *names, const char *word, char *to);
 const char *sp_deck_nearest_section(const char *word);
