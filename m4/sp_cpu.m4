@@ -25,6 +25,14 @@ AS_IF([test $sp_simd = yes],
   [AC_DEFINE([SP_HAVE_SIMD_X86], [1], [AVX-512 and AVX2 kernels are compiled in])
    sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"],
   [sp_simd_summary="portable only"])
+# Fused operations are spelled out where they are meant: a sum must not depend on which loop
+# (vector body or tail) the compiler put an element into.
+AC_MSG_CHECKING([whether $CC takes -ffp-contract=off])
+CFLAGS="$CFLAGS -Werror -ffp-contract=off"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_contract=yes], [sp_contract=no])
+CFLAGS=$sp_save_CFLAGS
+AC_MSG_RESULT([$sp_contract])
+AS_IF([test $sp_contract = yes], [SP_CFLAGS="$SP_CFLAGS -ffp-contract=off"])
 AC_SUBST([SP_AVX512_CFLAGS])
 AC_SUBST([SP_AVX2_CFLAGS])
 ])

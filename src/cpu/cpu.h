@@ -73,4 +73,43 @@ sp_status sp_ref_sgd(sp_backend *be, const sp_optim_args *args);
 sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *args);
 sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
 
+/* ---- fast ---- */
+size_t sp_cpu_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input);
+sp_status sp_cpu_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
+                           bool is_grad_input, bool is_mirrored, float *packed);
+sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args);
+sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args);
+sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
+
+sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                           int n_samples, double *sums);
+sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *args);
+sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
+sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+
+sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
+sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
+                           sp_tensor dx, bool is_added);
+sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
+sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
+                         uint64_t epoch, int layer, const int64_t *sample_id,
+                         const int32_t *sample_row, int n_samples, sp_tensor y);
+
+sp_status sp_cpu_pool(sp_backend *be, const sp_pool_args *args);
+sp_status sp_cpu_pool_grad(sp_backend *be, const sp_pool_args *args);
+sp_status sp_cpu_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                             int n_samples, int32_t *argmax, sp_tensor y);
+sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
+                                  const int32_t *sample_row, int n_samples,
+                                  const int32_t *argmax, sp_tensor dx);
+sp_status sp_cpu_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                           int n_samples, sp_tensor y);
+sp_status sp_cpu_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
+                                int n_samples, sp_tensor dx);
+
+sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *args);
+sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *args);
+sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *args);
+sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
+
 #endif

@@ -1,7 +1,9 @@
 /* The fast CPU backend: its table, memory and start. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "config.h"
+#include "cpu_isa.h"
 
 sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name)
 {
@@ -35,17 +37,109 @@ sp_status sp_cpu_wait(sp_backend *be)
     return SP_OK;
 }
 
+sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
+{
+    sp_cpu *cpu = be->impl;
+
+    if (bytes > cpu->scratch_bytes) {
+        const size_t size = (bytes + bytes / 4 + 63) / 64 * 64;
+        free(cpu->scratch);
+        cpu->scratch_bytes = 0;
+        cpu->scratch = aligned_alloc(64, size);
+        if (!cpu->scratch)
+            return SP_FAIL(SP_EMEM, "CPU backend: no %zu bytes of scratch", size);
+        cpu->scratch_bytes = size;
+    }
+    *out = cpu->scratch;
+    return SP_OK;
+}
+
+int sp_cpu_spans(const int32_t *sample_row, int n_samples, sp_cpu_span *span)
+{
+    int n = 0;
+
+    for (int b = 0; b < n_samples; b++)
+        for (int32_t row = sample_row[b], end; row < sample_row[b + 1];
+             row = end, n++) {
+            end = (int32_t)sp_cpu_least((int64_t)row + SP_CPU_ROW_BLOCK,
+                                        sample_row[b + 1]);
+            if (span)
+                span[n] = (sp_cpu_span){b, row, end};
+        }
+    return n;
+}
+
+/* ---- start ---- */
+
+/* Best first. */
+static const sp_cpu_isa *const all_isas[] = {
+#ifdef SP_HAVE_SIMD_X86
+    &sp_avx512_isa,
+    &sp_avx2_isa,
+#endif
+    &sp_portable_isa,
+};
+enum { N_ISAS = sizeof all_isas / sizeof *all_isas };
+
+static bool has_isa(const sp_cpu_isa *isa)
+{
+#ifdef SP_HAVE_SIMD_X86
+    __builtin_cpu_init();
+    if (isa == &sp_avx512_isa)
+        return __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512vpopcntdq") &&
+               __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    if (isa == &sp_avx2_isa)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi2");
+#endif
+    return isa == &sp_portable_isa;
+}
+
+/* The best version that this processor has, or the one named by SP_CPU_ISA. */
+static sp_status choose_isa(const sp_cpu_isa **isa)
+{
+    const char *name = getenv("SP_CPU_ISA");
+
+    for (int i = 0; i < N_ISAS; i++)
+        if (!name || !*name ? has_isa(all_isas[i]) : !strcmp(name, all_isas[i]->name)) {
+            *isa = all_isas[i];
+            if (has_isa(*isa))
+                return SP_OK;
+            return SP_FAIL(SP_EUSAGE, "SP_CPU_ISA=%s: this processor lacks it", name);
+        }
+    return SP_FAIL(SP_EUSAGE, "SP_CPU_ISA=%s: expected avx512, avx2 or portable%s",
+                   name, N_ISAS == 1 ? "; this build has portable only" : "");
+}
+
 static sp_status cpu_open(sp_backend *be, int device, int threads)
 {
+    const sp_cpu_isa *isa = NULL;
+    sp_cpu *cpu;
+
     be->device = device;
-    be->threads = threads;
+    be->threads = threads > 0 ? threads : 1;
     be->impl = NULL;
+    SP_TRY(choose_isa(&isa));
+    cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        return SP_FAIL(SP_EMEM, "CPU backend: out of memory");
+    cpu->isa = isa;
+    be->impl = cpu;
     return SP_OK;
 }
 
 static void cpu_close(sp_backend *be)
 {
-    (void)be;
+    sp_cpu *cpu = be->impl;
+
+    if (cpu)
+        free(cpu->scratch);
+    free(cpu);
+    be->impl = NULL;
 }
 
 const sp_backend_ops sp_cpu_ops = {
@@ -59,27 +153,27 @@ const sp_backend_ops sp_cpu_ops = {
     .fill = sp_cpu_fill,
     .wait = sp_cpu_wait,
     .plan_build = sp_cpu_plan_build,
-    .conv_pack_floats = sp_ref_conv_pack_floats,
-    .conv_pack = sp_ref_conv_pack,
-    .conv_forward = sp_ref_conv_forward,
-    .conv_grad_input = sp_ref_conv_grad_input,
-    .conv_grad_weight = sp_ref_conv_grad_weight,
-    .norm_sums = sp_ref_norm_sums,
-    .norm_apply = sp_ref_norm_apply,
-    .norm_grad_sums = sp_ref_norm_grad_sums,
-    .norm_grad_apply = sp_ref_norm_grad_apply,
-    .relu = sp_ref_relu,
-    .relu_grad = sp_ref_relu_grad,
-    .copy = sp_ref_copy,
-    .dropout = sp_ref_dropout,
-    .pool = sp_ref_pool,
-    .pool_grad = sp_ref_pool_grad,
-    .global_pool = sp_ref_global_pool,
-    .global_pool_grad = sp_ref_global_pool_grad,
-    .broadcast = sp_ref_broadcast,
-    .broadcast_grad = sp_ref_broadcast_grad,
-    .loss = sp_ref_loss,
-    .sgd = sp_ref_sgd,
-    .adamw = sp_ref_adamw,
-    .sum_squares = sp_ref_sum_squares,
+    .conv_pack_floats = sp_cpu_conv_pack_floats,
+    .conv_pack = sp_cpu_conv_pack,
+    .conv_forward = sp_cpu_conv_forward,
+    .conv_grad_input = sp_cpu_conv_grad_input,
+    .conv_grad_weight = sp_cpu_conv_grad_weight,
+    .norm_sums = sp_cpu_norm_sums,
+    .norm_apply = sp_cpu_norm_apply,
+    .norm_grad_sums = sp_cpu_norm_grad_sums,
+    .norm_grad_apply = sp_cpu_norm_grad_apply,
+    .relu = sp_cpu_relu,
+    .relu_grad = sp_cpu_relu_grad,
+    .copy = sp_cpu_copy,
+    .dropout = sp_cpu_dropout,
+    .pool = sp_cpu_pool,
+    .pool_grad = sp_cpu_pool_grad,
+    .global_pool = sp_cpu_global_pool,
+    .global_pool_grad = sp_cpu_global_pool_grad,
+    .broadcast = sp_cpu_broadcast,
+    .broadcast_grad = sp_cpu_broadcast_grad,
+    .loss = sp_cpu_loss,
+    .sgd = sp_cpu_sgd,
+    .adamw = sp_cpu_adamw,
+    .sum_squares = sp_cpu_sum_squares,
 };

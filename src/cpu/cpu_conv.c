@@ -1,0 +1,192 @@
+/* Convolution of a whole tensor: tiles to threads (forward, input gradient), panels of
+ * dW to threads (weight gradient). The arithmetic is in cpu_vec_conv.c and
+ * cpu_vec_wgrad.c. */
+#include <assert.h>
+#include <string.h>
+
+#include "cpu_isa.h"
+
+#define IOTA4(n)  n, n + 1, n + 2, n + 3
+#define IOTA16(n) IOTA4(n), IOTA4(n + 4), IOTA4(n + 8), IOTA4(n + 12)
+#define IOTA64(n) IOTA16(n), IOTA16(n + 16), IOTA16(n + 32), IOTA16(n + 48)
+const int32_t sp_cpu_iota[SP_TILE] = {IOTA64(0),   IOTA64(64),  IOTA64(128),
+                                      IOTA64(192), IOTA64(256), IOTA64(320),
+                                      IOTA64(384), IOTA64(448)};
+
+static size_t padded(int c, int lanes)
+{
+    return (size_t)((c + lanes - 1) / lanes * lanes);
+}
+
+size_t sp_cpu_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input)
+{
+    const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
+
+    return (size_t)K * (size_t)from * padded(to, SP_CPU_LANES);
+}
+
+sp_status sp_cpu_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
+                           bool is_grad_input, bool is_mirrored, float *packed)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
+    const size_t step = (size_t)from * padded(to, isa->lanes);
+
+#pragma omp parallel for num_threads(be->threads) if (K > 1)
+    for (int k = 0; k < K; k++) {
+        const size_t at = (size_t)(is_mirrored ? K - 1 - k : k);
+        isa->pack(w + at * (size_t)c_in * (size_t)c_out, from, to, is_grad_input,
+                  packed + (size_t)k * step);
+    }
+    return SP_OK;
+}
+
+static void over_tiles(sp_backend *be, const sp_conv_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added};
+    const int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE);
+    /* Runs of tiles, so that what a tile prefetches is the thread's own next tile. */
+    const int run = n_tiles / (8 * be->threads) + 1;
+
+    assert(a->w_packed && (a->map ? a->map->n_in == a->x.n && a->map->n_out == a->y.n
+                                  : a->x.n == a->y.n));
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(dynamic, run) if (n_tiles > 1)
+    for (int t = 0; t < n_tiles; t++)
+        isa->conv_tile(&conv, t);
+}
+
+sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
+{
+    over_tiles(be, args);
+    return SP_OK;
+}
+
+/* The difference to the forward pass is in the packed weights. */
+sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
+{
+    over_tiles(be, args);
+    return SP_OK;
+}
+
+/* ---- weight gradient ---- */
+
+typedef struct work {
+    int K, n_panels, threads;
+    float *dw; /* [K] panels */
+    size_t step;
+    int64_t *pairs;          /* [K] */
+    int64_t *load;           /* [threads] pairs given to each */
+    uint16_t *owner, *order; /* [K][n_panels], [K] */
+} work;
+
+static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    size_t dw_bytes, K;
+    char *at;
+
+    w->K = a->map ? a->map->K : 1;
+    w->n_panels = isa->n_panels(a->dy.c);
+    w->threads = be->threads;
+    w->step = (size_t)a->x.c * padded(a->dy.c, isa->lanes);
+    K = (size_t)w->K;
+    dw_bytes = (K * w->step * sizeof(float) + 63) / 64 * 64;
+    SP_TRY(sp_cpu_scratch(be,
+                          dw_bytes + (K + (size_t)w->threads) * sizeof *w->pairs +
+                              (K * (size_t)w->n_panels + K) * sizeof *w->owner,
+                          (void **)&at));
+    w->dw = (float *)at;
+    w->pairs = (int64_t *)(at + dw_bytes);
+    w->load = w->pairs + K;
+    w->owner = (uint16_t *)(w->load + w->threads);
+    w->order = w->owner + K * (size_t)w->n_panels;
+    return SP_OK;
+}
+
+static void count_pairs(const sp_cpu_wgrad *g, work *w)
+{
+    const sp_map *m = g->map;
+
+    for (int k = 0; k < w->K; k++)
+        w->pairs[k] = m ? 0 : g->end - g->row;
+    for (int t = g->tile0; m && t < g->tile1; t++)
+        for (int k = 0; k < m->K; k++)
+            w->pairs[k] += m->start[t * m->K + k + 1] - m->start[t * m->K + k];
+}
+
+/* Panels to threads, the offsets with most pairs first, each to the least loaded. Who
+ * adds a panel does not matter to its bits. */
+static void share_out(work *w)
+{
+    for (int k = 0, i; k < w->K; k++) { /* order: by falling pairs */
+        for (i = k; i > 0 && w->pairs[w->order[i - 1]] < w->pairs[k]; i--)
+            w->order[i] = w->order[i - 1];
+        w->order[i] = (uint16_t)k;
+    }
+    memset(w->load, 0, (size_t)w->threads * sizeof *w->load);
+    for (int i = 0; i < w->K * w->n_panels; i++) {
+        const int k = w->order[i / w->n_panels];
+        int least = 0;
+        for (int t = 1; t < w->threads; t++)
+            least = w->load[t] < w->load[least] ? t : least;
+        w->load[least] += w->pairs[k];
+        w->owner[k * w->n_panels + i % w->n_panels] = (uint16_t)least;
+    }
+}
+
+/* Sums of dy: in double over each sample, samples in order. */
+static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
+{
+    const int c = a->dy.c;
+    const int64_t most = SP_CPU_ROW_BLOCK;
+    double *sums, *part;
+
+    SP_TRY(sp_cpu_scratch(be, 4 * (size_t)c * sizeof *sums, (void **)&sums));
+    part = sums + 2 * c;
+    for (int b = a->sample0; b < a->sample1; b++) {
+        const int64_t end = sp_cpu_first_row(a->map, a->sample_row, b + 1);
+        memset(sums, 0, 2 * (size_t)c * sizeof *sums);
+        for (int64_t i = sp_cpu_first_row(a->map, a->sample_row, b); i < end;
+             i += most) {
+            sp_cpu_isa_of(be)->norm_sums(a->dy, i, sp_cpu_least(i + most, end), part);
+            for (int j = 0; j < c; j++)
+                sums[j] += part[j];
+        }
+        for (int j = 0; j < c; j++)
+            a->dbias[j] += (float)sums[j];
+    }
+    return SP_OK;
+}
+
+sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_map *m = a->map;
+    sp_cpu_wgrad g = {.map = m, .x = a->x, .dy = a->dy};
+    work w;
+
+    if (a->dbias)
+        SP_TRY(add_bias_grad(be, a));
+    SP_TRY(take_work(be, a, &w));
+    g.row = sp_cpu_first_row(m, a->sample_row, a->sample0);
+    g.end = sp_cpu_first_row(m, a->sample_row, a->sample1);
+    if (g.row == g.end)
+        return SP_OK;
+    g.tile0 = m ? m->sample_tile[a->sample0] : 0;
+    g.tile1 = m ? m->sample_tile[a->sample1] : 0;
+    g.dw = w.dw;
+    g.owner = w.owner;
+    count_pairs(&g, &w);
+    share_out(&w);
+    memset(w.dw, 0, (size_t)w.K * w.step * sizeof *w.dw);
+#pragma omp parallel for num_threads(be->threads) schedule(static, 1)
+    for (int thread = 0; thread < w.threads; thread++)
+        isa->wgrad(&g, thread);
+#pragma omp parallel for num_threads(be->threads) if (w.K > 1)
+    for (int k = 0; k < w.K; k++)
+        isa->unpack_add(w.dw + (size_t)k * w.step, a->x.c, a->dy.c,
+                        a->dw + (size_t)k * (size_t)a->x.c * (size_t)a->dy.c);
+    return SP_OK;
+}

@@ -1,0 +1,42 @@
+/* Loss: spans of rows to threads, their sums added in order. */
+#include <string.h>
+
+#include "cpu_isa.h"
+
+/* Counts are integers, but shared: one thread, after the predictions are there. */
+static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
+{
+    for (int64_t i = 0; i < a->logits.n; i++)
+        if (a->label[i] != SP_IGNORE)
+            a->confusion[(int64_t)a->label[i] * a->logits.c + prediction[i]]++;
+}
+
+sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int n = sp_cpu_spans(a->sample_row, a->n_samples, NULL);
+    const size_t rows = a->prediction ? 0 : (size_t)a->logits.n;
+    int32_t *prediction;
+    sp_cpu_span *span;
+    double *part;
+    void *at;
+
+    SP_TRY(sp_cpu_scratch(
+        be, (size_t)n * (2 * sizeof *part + sizeof *span) + rows * sizeof *prediction,
+        &at));
+    part = at;
+    span = (sp_cpu_span *)(part + 2 * (size_t)n);
+    prediction = a->prediction ? a->prediction : (int32_t *)(span + n);
+    sp_cpu_spans(a->sample_row, a->n_samples, span);
+#pragma omp parallel for num_threads(be->threads) if (n > 1)
+    for (int i = 0; i < n; i++)
+        isa->loss(a, prediction, span[i].row, span[i].end, part + 2 * (size_t)i);
+    memset(a->sums, 0, (size_t)a->n_samples * 2 * sizeof *a->sums);
+    for (int i = 0; i < n; i++) {
+        a->sums[2 * span[i].sample] += part[2 * i];
+        a->sums[2 * span[i].sample + 1] += part[2 * i + 1];
+    }
+    if (a->confusion && a->label)
+        count_confusion(a, prediction);
+    return SP_OK;
+}

@@ -1,0 +1,96 @@
+/* Batch norm. Sums run over spans of rows that depend on the sample alone, in parallel,
+ * and the spans' sums are added in order: the number of threads does not show. */
+#include <string.h>
+
+#include "cpu_isa.h"
+
+/* Spans and their partial sums, one scratch. */
+typedef struct parts {
+    int n;
+    sp_cpu_span *span; /* [n] */
+    double *sums;      /* [n][2][c] */
+} parts;
+
+static sp_status take_parts(sp_backend *be, const int32_t *sample_row, int n_samples,
+                            int c, parts *p)
+{
+    void *at;
+    size_t sums;
+
+    p->n = sp_cpu_spans(sample_row, n_samples, NULL);
+    sums = (size_t)p->n * 2 * (size_t)c;
+    SP_TRY(sp_cpu_scratch(be, sums * sizeof(double) + (size_t)p->n * sizeof *p->span,
+                          &at));
+    p->sums = at;
+    p->span = (sp_cpu_span *)(p->sums + sums);
+    sp_cpu_spans(sample_row, n_samples, p->span);
+    return SP_OK;
+}
+
+static void add_parts(const parts *p, int n_samples, int c, double *sums)
+{
+    memset(sums, 0, (size_t)n_samples * 2 * (size_t)c * sizeof *sums);
+    for (int i = 0; i < p->n; i++) {
+        const double *part = p->sums + (size_t)i * 2 * (size_t)c;
+        double *to = sums + (size_t)p->span[i].sample * 2 * (size_t)c;
+        for (int j = 0; j < 2 * c; j++)
+            to[j] += part[j];
+    }
+}
+
+sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                           int n_samples, double *sums)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    parts p;
+
+    SP_TRY(take_parts(be, sample_row, n_samples, x.c, &p));
+#pragma omp parallel for num_threads(be->threads) if (p.n > 1)
+    for (int i = 0; i < p.n; i++)
+        isa->norm_sums(x, p.span[i].row, p.span[i].end,
+                       p.sums + (size_t)i * 2 * (size_t)x.c);
+    add_parts(&p, n_samples, x.c, sums);
+    return SP_OK;
+}
+
+sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t n = a->x.n, size = SP_CPU_ROW_BLOCK,
+                  n_blocks = sp_cpu_blocks(n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        isa->norm_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
+    return SP_OK;
+}
+
+sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int c = a->x.c;
+    parts p;
+
+    SP_TRY(take_parts(be, a->sample_row, a->n_samples, c, &p));
+#pragma omp parallel for num_threads(be->threads) if (p.n > 1)
+    for (int i = 0; i < p.n; i++)
+        isa->norm_grad_sums(a, p.span[i].row, p.span[i].end,
+                            p.sums + (size_t)i * 2 * (size_t)c);
+    add_parts(&p, a->n_samples, c, a->sums);
+    for (int b = 0; b < a->n_samples; b++)
+        for (int j = 0; j < c; j++)
+            a->sums[(size_t)(2 * b + 1) * (size_t)c + (size_t)j] *= a->inv_std[j];
+    return SP_OK;
+}
+
+sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t n = a->x.n, size = SP_CPU_ROW_BLOCK,
+                  n_blocks = sp_cpu_blocks(n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        isa->norm_grad_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
+    return SP_OK;
+}

@@ -1,0 +1,40 @@
+/* Updates of the flat parameter vector: blocks to threads. */
+#include "cpu_isa.h"
+
+sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        isa->sgd(a, i * size, sp_cpu_least((i + 1) * size, a->n));
+    return SP_OK;
+}
+
+sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *a)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        isa->adamw(a, i * size, sp_cpu_least((i + 1) * size, a->n));
+    return SP_OK;
+}
+
+sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(n, size);
+    double *part;
+
+    SP_TRY(sp_cpu_scratch(be, (size_t)n_blocks * sizeof *part, (void **)&part));
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        part[i] = isa->sum_squares(g + i * size, sp_cpu_least(size, n - i * size));
+    *sum = 0;
+    for (int64_t i = 0; i < n_blocks; i++)
+        *sum += part[i];
+    return SP_OK;
+}

@@ -1,0 +1,79 @@
+/* Elementwise operations: blocks of rows to threads. */
+#include <string.h>
+
+#include "cpu_isa.h"
+#include "sp_rng.h"
+
+sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        isa->relu(x, slope, y, i * size, sp_cpu_least((i + 1) * size, n));
+    return SP_OK;
+}
+
+sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
+                           sp_tensor dx, bool is_added)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t n = y.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        isa->relu_grad(y, slope, dy, dx, is_added, i * size,
+                       sp_cpu_least((i + 1) * size, n));
+    return SP_OK;
+}
+
+static void copy_rows(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
+{
+    for (int64_t i = row; i < end; i++)
+        memcpy(sp_row(y, i), sp_row(x, i), (size_t)x.c * sizeof(float));
+}
+
+sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
+
+#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
+    for (int64_t i = 0; i < n_blocks; i++)
+        if (is_added)
+            isa->add(x, y, i * size, sp_cpu_least((i + 1) * size, n));
+        else
+            copy_rows(x, y, i * size, sp_cpu_least((i + 1) * size, n));
+    return SP_OK;
+}
+
+/* One row; a block of the generator serves four channels. */
+static void dropout_row(const sp_rng *rng, uint64_t block, float p, const float *x,
+                        int c, float *y)
+{
+    const float scale = p < 1 ? 1 / (1 - p) : 0;
+    uint32_t word[4];
+
+    for (int j = 0; j < c; j++) {
+        if (j % 4 == 0)
+            sp_rng_block(rng, block + (uint64_t)j / 4, word);
+        y[j] = sp_rng_to_unit(word[j % 4]) >= p ? x[j] * scale : 0;
+    }
+}
+
+sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
+                         uint64_t epoch, int layer, const int64_t *sample_id,
+                         const int32_t *sample_row, int n_samples, sp_tensor y)
+{
+    for (int b = 0; b < n_samples; b++) {
+        const sp_rng rng =
+            sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);
+        const int32_t first = sample_row[b];
+#pragma omp parallel for num_threads(be->threads)
+        for (int32_t i = first; i < sample_row[b + 1]; i++)
+            dropout_row(&rng, sp_dropout_block(layer, i - first, 0), p, sp_row(x, i),
+                        x.c, sp_row(y, i));
+    }
+    return SP_OK;
+}

@@ -1,0 +1,295 @@
+/* Vectors of one instruction set; LANES comes from the Makefile, 4 where it does not.
+ */
+#ifndef SP_CPU_VEC_H
+#define SP_CPU_VEC_H
+
+#include <string.h>
+
+#include "cpu_isa.h"
+
+#ifndef LANES
+#define LANES 4
+#endif
+#define UNROLL _Pragma("GCC unroll 16")
+#define INLINE static inline __attribute__((always_inline))
+
+#if LANES == 16
+#include <immintrin.h>
+#define ISA(name) sp_avx512_##name
+enum { NR_MAX = 4 };
+typedef __m512 vec;
+typedef __mmask16 vmask;
+INLINE vec load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+INLINE void store(float *p, vec v)
+{
+    _mm512_storeu_ps(p, v);
+}
+INLINE vec load_m(const float *p, vmask m)
+{
+    return _mm512_maskz_loadu_ps(m, p);
+}
+INLINE void store_m(float *p, vmask m, vec v)
+{
+    _mm512_mask_storeu_ps(p, m, v);
+}
+INLINE vec set1(float f)
+{
+    return _mm512_set1_ps(f);
+}
+INLINE vec fma_v(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+INLINE vmask first_lanes(int n)
+{
+    return (vmask)((1u << n) - 1);
+}
+#elif LANES == 8
+#include <immintrin.h>
+#define ISA(name) sp_avx2_##name
+enum { NR_MAX = 2 };
+typedef __m256 vec;
+typedef __m256i vmask;
+INLINE vec load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+INLINE void store(float *p, vec v)
+{
+    _mm256_storeu_ps(p, v);
+}
+INLINE vec load_m(const float *p, vmask m)
+{
+    return _mm256_maskload_ps(p, m);
+}
+INLINE void store_m(float *p, vmask m, vec v)
+{
+    _mm256_maskstore_ps(p, m, v);
+}
+INLINE vec set1(float f)
+{
+    return _mm256_set1_ps(f);
+}
+INLINE vec fma_v(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE vmask first_lanes(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#else
+#define ISA(name) sp_portable_##name
+enum { NR_MAX = 2 };
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int vmask; /* number of lanes */
+INLINE vec load(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE void store(float *p, vec v)
+{
+    memcpy(p, &v, sizeof v);
+}
+INLINE vec load_m(const float *p, vmask m)
+{
+    vec v = {0};
+    for (int i = 0; i < m; i++)
+        v[i] = p[i];
+    return v;
+}
+INLINE void store_m(float *p, vmask m, vec v)
+{
+    for (int i = 0; i < m; i++)
+        p[i] = v[i];
+}
+INLINE vec set1(float f)
+{
+    return (vec){f, f, f, f};
+}
+/* Fused where the target can; the compiler is told to contract nothing by itself. */
+#ifdef __FP_FAST_FMAF
+INLINE vec fma_v(vec a, vec b, vec c)
+{
+    vec v;
+    UNROLL
+    for (int i = 0; i < LANES; i++)
+        v[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return v;
+}
+#else
+INLINE vec fma_v(vec a, vec b, vec c)
+{
+    return a * b + c;
+}
+#endif
+INLINE vmask first_lanes(int n)
+{
+    return n;
+}
+#endif
+
+/* The same rounding in vector bodies, tails and scalar code. */
+#ifdef __FP_FAST_FMAF
+INLINE float fma_f(float a, float b, float c)
+{
+    return __builtin_fmaf(a, b, c);
+}
+#else
+INLINE float fma_f(float a, float b, float c)
+{
+    return a * b + c;
+}
+#endif
+
+/* Pairs of a block: mr * nr sums + nr weights + a broadcast fit the registers (32 or
+ * 16), and mr + nr loads stay well below mr * nr multiply-adds. */
+INLINE int mr_max(int nr)
+{
+#if LANES == 16
+    return nr <= 2 ? 12 : nr == 3 ? 8 : 6;
+#else
+    return nr == 1 ? 12 : 6;
+#endif
+}
+
+INLINE int min_i(int a, int b)
+{
+    return a < b ? a : b;
+}
+INLINE int vectors(int c)
+{
+    return (c + LANES - 1) / LANES;
+}
+
+/* Vectors of the panel that begins at vector v of nv. Panels are of nearly equal width:
+ * 96 columns are 3 + 3 vectors, not 4 + 2. */
+INLINE int panel_width(int v, int nv)
+{
+    int panels = (nv - v + NR_MAX - 1) / NR_MAX;
+    return (nv - v + panels - 1) / panels;
+}
+
+INLINE size_t packed_floats(int c_in, int c_out)
+{
+    return (size_t)c_in * (size_t)(vectors(c_out) * LANES);
+}
+
+/* Steps of the inner loops are unrolled by 4: 64 trips of a loop end in a mispredicted
+ * branch, 16 do not. The fence between steps keeps gcc 12 from loading the operands of
+ * all four steps first, which cost 10 % of peak with 16 registers; with 32 it is
+ * neutral. */
+enum { STEPS = 4 };
+#define FENCE __asm__ volatile("" ::: "memory");
+
+/* Lists of functions M x N for each number of rows M and vectors N. */
+#define UP_TO_6(F, N)  F(1, N) F(2, N) F(3, N) F(4, N) F(5, N) F(6, N)
+#define UP_TO_8(F, N)  UP_TO_6(F, N) F(7, N) F(8, N)
+#define UP_TO_12(F, N) UP_TO_8(F, N) F(9, N) F(10, N) F(11, N) F(12, N)
+
+/* Pairs of one tile. */
+typedef struct tile {
+    const int32_t *start; /* [K + 1] into in and out */
+    const int32_t *in, *out;
+    int K;
+    int64_t row, end;           /* output rows */
+    int64_t x_row, y_row;       /* in and out count from here */
+    int64_t next_x, next_x_end; /* rows that the next tile will read, nearly */
+    int64_t next_y, next_y_end;
+} tile;
+
+INLINE tile tile_of_map(const sp_map *m, int t)
+{
+    const double in_per_out = m->n_out ? (double)m->n_in / m->n_out : 0;
+    const int after = t + 1 < m->n_tiles ? t + 2 : t + 1;
+    tile r = {.start = m->start + (size_t)t * m->K,
+              .in = m->in,
+              .out = m->out,
+              .K = m->K,
+              .row = m->tile_row[t],
+              .end = m->tile_row[t + 1],
+              .next_y = m->tile_row[t + 1],
+              .next_y_end = m->tile_row[after]};
+
+    r.next_x = (int64_t)((double)r.next_y * in_per_out);
+    r.next_x_end = (int64_t)((double)r.next_y_end * in_per_out);
+    return r;
+}
+
+/* Rows row .. row + SP_TILE - 1, at most to end, each its own pair. start [2] is
+ * filled. */
+INLINE tile tile_of_rows(int64_t row, int64_t end, int32_t *start)
+{
+    int64_t next = row + SP_TILE < end ? row + SP_TILE : end;
+    int64_t last = next + SP_TILE < end ? next + SP_TILE : end;
+
+    start[0] = 0;
+    start[1] = (int32_t)(next - row);
+    return (tile){start, sp_cpu_iota, sp_cpu_iota, 1,    row,  next,
+                  row,   row,         next,        last, next, last};
+}
+
+/* ---- prefetch ----
+ * The next tile's rows of two tensors, brought to L2 a few lines per block while this
+ * tile computes. In Morton order the rows a tile reads are nearly those of its own
+ * range, so two linear walks cover what would otherwise be misses to L3 or memory.
+ * (Prefetching the next block's rows to L1 was slower than nothing: the out-of-order
+ * window does that by itself.) */
+typedef struct ahead {
+    const char *at[2], *end[2];
+    int lines; /* per block and tensor */
+} ahead;
+
+INLINE ahead ahead_open(const tile *t, const sp_tensor *x, const sp_tensor *y,
+                        int blocks)
+{
+    ahead a = {.at = {(const char *)(x->data + t->next_x * x->ld),
+                      (const char *)(y->data + t->next_y * y->ld)},
+               .end = {(const char *)(x->data + t->next_x_end * x->ld),
+                       (const char *)(y->data + t->next_y_end * y->ld)}};
+    long n0 = a.end[0] - a.at[0], n1 = a.end[1] - a.at[1];
+
+    a.lines = (int)((n0 > n1 ? n0 : n1) / 64 / (blocks + 1)) + 1;
+    return a;
+}
+
+INLINE void ahead_step(ahead *a)
+{
+    for (int i = 0; i < a->lines; i++) {
+        if (a->at[0] < a->end[0])
+            __builtin_prefetch(a->at[0], 0, 2);
+        if (a->at[1] < a->end[1])
+            __builtin_prefetch(a->at[1], 0, 2);
+        a->at[0] += 64;
+        a->at[1] += 64;
+    }
+}
+
+/* ---- one version's functions, gathered in ISA(isa); meanings in cpu_isa.h ---- */
+int ISA(n_panels)(int c_out);
+void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed);
+void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w);
+void ISA(conv_tile)(const sp_cpu_conv *conv, int tile);
+void ISA(wgrad)(const sp_cpu_wgrad *wgrad, int thread);
+void ISA(norm_sums)(sp_tensor x, int64_t row, int64_t end, double *sums);
+void ISA(norm_apply)(const sp_norm_args *a, int64_t row, int64_t end);
+void ISA(norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,
+                         double *sums);
+void ISA(norm_grad_apply)(const sp_norm_grad_args *a, int64_t row, int64_t end);
+void ISA(relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end);
+void ISA(relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx, bool is_added,
+                    int64_t row, int64_t end);
+void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
+void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
+               double *sums);
+void ISA(sgd)(const sp_optim_args *a, int64_t at, int64_t end);
+void ISA(adamw)(const sp_optim_args *a, int64_t at, int64_t end);
+double ISA(sum_squares)(const float *g, int64_t n);
+
+#endif

@@ -1,0 +1,279 @@
+/* Convolution of one tile of output rows: forward, and the input gradient, which is the
+ * same with packed W^T (over the forward map with mirrored offsets where the kernel is
+ * odd and the stride 1: pair lists k and K-1-k are each other's swap).
+ *
+ * For each offset, blocks of mr pairs x nr vectors of output channels live in
+ * registers: y rows are loaded, c_in multiply-adds applied, stored. x is read by row
+ * pointer, one broadcast a multiply-add column; nothing is gathered to memory. The
+ * tile's x and y rows stay in L2 over its offsets.
+ *
+ * n pairs are cut into ceil(n / max) blocks of nearly equal size, one function per
+ * exact size, because a block of 1 or 2 rows has too few independent sums to hide the
+ * latency of a multiply-add (4 cycles, 2 units: 8 sums).
+ *
+ * An output value is one chain of fused multiply-adds: bias, then the centre offset of
+ * a full map, then the other offsets by rising k, in each the input channels by rising
+ * index. Blocks, panels and tiles cut that chain nowhere, so they do not change a bit
+ * of it. */
+#include "cpu_vec.h"
+
+#include <assert.h>
+
+/* Input channels at a time: a panel of 128 x 64 weights is 32 KiB. */
+enum { CHANNELS = 128 };
+
+typedef struct panel {
+    const float *x, *w; /* at the first input channel of the block of channels */
+    float *y;           /* at the first column of the panel */
+    const float *first; /* what sums begin with; NULL: with y */
+    size_t ld_x, ld_y;
+    int n_channels;
+    vmask tail; /* lanes of the panel's last vector */
+} panel;
+
+INLINE vec load_part(const float *p, int j, int nr, vmask tail)
+{
+    return j + 1 < nr ? load(p + j * LANES) : load_m(p + j * LANES, tail);
+}
+
+INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const int mr,
+                  const int nr)
+{
+    /* Copies: stores of vectors may alias *b as far as the compiler knows. */
+    const size_t ld_x = b->ld_x, ld_y = b->ld_y;
+    const long n_channels = b->n_channels;
+    const vmask tail = b->tail;
+    float *const y0 = b->y;
+    const float *w = b->w, *x[12];
+    vec sum[12][NR_MAX];
+    long c = 0;
+
+    UNROLL
+    for (int i = 0; i < mr; i++)
+        x[i] = b->x + (size_t)in[i] * ld_x;
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        const float *y = b->first ? b->first : y0 + (size_t)out[i] * ld_y;
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            sum[i][j] = load_part(y, j, nr, tail);
+    }
+#define STEP(U)                                                                        \
+    {                                                                                  \
+        vec wv[NR_MAX];                                                                \
+        UNROLL                                                                         \
+        for (int j = 0; j < nr; j++)                                                   \
+            wv[j] = load(w + ((U)*nr + j) * LANES);                                    \
+        UNROLL                                                                         \
+        for (int i = 0; i < mr; i++) {                                                 \
+            vec a = set1(x[i][c + (U)]);                                               \
+            UNROLL                                                                     \
+            for (int j = 0; j < nr; j++)                                               \
+                sum[i][j] = fma_v(a, wv[j], sum[i][j]);                                \
+        }                                                                              \
+    }
+    for (; c + STEPS <= n_channels; c += STEPS, w += STEPS * nr * LANES) {
+        STEP(0) FENCE STEP(1) FENCE STEP(2) FENCE STEP(3)
+    }
+    for (; c < n_channels; c++, w += nr * LANES)
+        STEP(0)
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        float *y = y0 + (size_t)out[i] * ld_y;
+        UNROLL
+        for (int j = 0; j + 1 < nr; j++)
+            store(y + j * LANES, sum[i][j]);
+        store_m(y + (nr - 1) * LANES, tail, sum[i][nr - 1]);
+    }
+}
+
+typedef void block_fn(const panel *, const int32_t *, const int32_t *);
+
+#define SHAPE(M, N)                                                                    \
+    static void block_##M##x##N(const panel *b, const int32_t *in, const int32_t *out) \
+    {                                                                                  \
+        block(b, in, out, M, N);                                                       \
+    }
+#define NAME(M, N) block_##M##x##N,
+/* clang-format off */
+UP_TO_12(SHAPE, 1)
+#if LANES == 16
+UP_TO_12(SHAPE, 2)
+UP_TO_8(SHAPE, 3)
+UP_TO_6(SHAPE, 4)
+#else
+UP_TO_6(SHAPE, 2)
+#endif
+static block_fn *const blocks[NR_MAX + 1][13] = {
+    {0},
+    {0, UP_TO_12(NAME, 1)},
+#if LANES == 16
+    {0, UP_TO_12(NAME, 2)},
+    {0, UP_TO_8(NAME, 3)},
+    {0, UP_TO_6(NAME, 4)},
+#else
+    {0, UP_TO_6(NAME, 2)},
+#endif
+};
+/* clang-format on */
+
+static void run_blocks(const panel *b, const int32_t *in, const int32_t *out, int n,
+                       int nr, ahead *next)
+{
+    int n_blocks = (n + mr_max(nr) - 1) / mr_max(nr);
+    int size = n / n_blocks, larger = n % n_blocks;
+
+    for (int i = 0; i < n_blocks; i++) {
+        int mr = size + (i < larger);
+        blocks[nr][mr](b, in, out);
+        ahead_step(next);
+        in += mr;
+        out += mr;
+    }
+}
+
+/* What the sums of columns from v on begin with; NULL: with what is there. */
+static const float *first_values(const sp_cpu_conv *c, int v)
+{
+    static const float zeros[LANES * NR_MAX];
+
+    return c->is_added ? NULL : c->bias ? c->bias + v * LANES : zeros;
+}
+
+/* Offset k over the tile. is_first: it writes the rows. */
+static void add_offset(const sp_cpu_conv *c, const tile *t, int k, bool is_first,
+                       ahead *next)
+{
+    const int n = t->start[k + 1] - t->start[k], c_in = c->x.c, c_out = c->y.c;
+    const int nv = vectors(c_out);
+    const float *w = c->w + (size_t)k * packed_floats(c_in, c_out);
+
+    for (int v = 0, nr; n && v < nv; v += nr) {
+        nr = panel_width(v, nv);
+        for (int c0 = 0; c0 < c_in; c0 += CHANNELS) {
+            panel b = {.x = c->x.data + t->x_row * c->x.ld + c0,
+                       .w = w + (size_t)(v * c_in + c0 * nr) * LANES,
+                       .y = c->y.data + t->y_row * c->y.ld + v * LANES,
+                       .first = is_first && c0 == 0 ? first_values(c, v) : NULL,
+                       .ld_x = (size_t)c->x.ld,
+                       .ld_y = (size_t)c->y.ld,
+                       .n_channels = min_i(CHANNELS, c_in - c0),
+                       .tail = first_lanes(min_i(LANES, c_out - (v + nr - 1) * LANES))};
+            run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, nr, next);
+        }
+    }
+}
+
+static int count_blocks(const sp_cpu_conv *c, const tile *t)
+{
+    int nv = vectors(c->y.c), nr = panel_width(0, nv);
+    int pairs = t->start[t->K] - t->start[0];
+
+    return pairs / mr_max(nr) * ((nv + nr - 1) / nr) *
+           ((c->x.c + CHANNELS - 1) / CHANNELS);
+}
+
+static void begin_rows(const sp_cpu_conv *c, const tile *t)
+{
+    const size_t bytes = (size_t)c->y.c * sizeof(float);
+
+    for (int64_t i = t->row; i < t->end; i++)
+        if (c->bias)
+            memcpy(sp_row(c->y, i), c->bias, bytes);
+        else
+            memset(sp_row(c->y, i), 0, bytes);
+}
+
+void ISA(conv_tile)(const sp_cpu_conv *c, int index)
+{
+    int32_t start[2];
+    const tile t = c->map ? tile_of_map(c->map, index)
+                          : tile_of_rows((int64_t)index * SP_TILE, c->y.n, start);
+    const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
+    ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
+
+    assert(!(c->bias && c->is_added));
+    if (centre < 0 && !c->is_added)
+        begin_rows(c, &t);
+    /* The centre writes every row: no zeroing, one read less. */
+    if (centre >= 0)
+        add_offset(c, &t, centre, true, &next);
+    for (int k = 0; k < t.K; k++)
+        if (k != centre)
+            add_offset(c, &t, k, false, &next);
+}
+
+/* ---- packing ---- */
+
+int ISA(n_panels)(int c_out)
+{
+    return (vectors(c_out) + NR_MAX - 1) / NR_MAX;
+}
+
+/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. */
+static void transpose(const float *w, size_t ld, int n, int width, size_t ld_to,
+                      float *to)
+{
+    for (int i0 = 0; i0 < n; i0 += 16) /* a line of w at a time */
+        for (int j = 0; j < width; j++)
+            for (int i = i0; i < min_i(i0 + 16, n); i++)
+                to[(size_t)i * ld_to + (size_t)j] = w[(size_t)j * ld + (size_t)i];
+}
+
+void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)
+{
+    const int nv = vectors(c_out);
+
+    for (int v = 0, nr; v < nv; v += nr) {
+        nr = panel_width(v, nv);
+        const int at = v * LANES, ld = nr * LANES, width = min_i(ld, c_out - at);
+        if (width < ld)
+            memset(packed, 0, (size_t)c_in * (size_t)ld * sizeof *packed);
+        if (is_transposed)
+            transpose(w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld,
+                      packed);
+        else
+            for (int i = 0; i < c_in; i++)
+                memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
+                       (size_t)width * sizeof *w);
+        packed += (size_t)c_in * (size_t)ld;
+    }
+}
+
+void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w)
+{
+    const int nv = vectors(c_out);
+
+    for (int v = 0, nr; v < nv; v += nr) {
+        nr = panel_width(v, nv);
+        const int at = v * LANES, ld = nr * LANES, width = min_i(ld, c_out - at);
+        for (int i = 0; i < c_in; i++, packed += ld) {
+            float *to = w + (size_t)i * c_out + at;
+            for (int j = 0; j < width; j++)
+                to[j] += packed[j];
+        }
+    }
+}
+
+const sp_cpu_isa ISA(isa) = {
+    .name = LANES == 16  ? "avx512"
+            : LANES == 8 ? "avx2"
+                         : "portable",
+    .lanes = LANES,
+    .n_panels = ISA(n_panels),
+    .pack = ISA(pack),
+    .unpack_add = ISA(unpack_add),
+    .conv_tile = ISA(conv_tile),
+    .wgrad = ISA(wgrad),
+    .norm_sums = ISA(norm_sums),
+    .norm_apply = ISA(norm_apply),
+    .norm_grad_sums = ISA(norm_grad_sums),
+    .norm_grad_apply = ISA(norm_grad_apply),
+    .relu = ISA(relu),
+    .relu_grad = ISA(relu_grad),
+    .add = ISA(add),
+    .loss = ISA(loss),
+    .sgd = ISA(sgd),
+    .adamw = ISA(adamw),
+    .sum_squares = ISA(sum_squares),
+};

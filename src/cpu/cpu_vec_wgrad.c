@@ -1,0 +1,174 @@
+/* Weight gradient: dW[k] += x dy^T over the pairs of offset k.
+ *
+ * mr input channels x nr vectors of output channels live in registers over a run of
+ * pairs short enough that its x and dy rows stay in L1. dW has the panels of packed
+ * weights, so the sums of a block are consecutive lines, not rows 1 KiB apart (256
+ * channels: 1-3 % faster). Gathering a run's rows to dense panels first was slower (128
+ * channels: 74 % of peak, not 82 %): the copy waits for L2, while the blocks overlap
+ * the same misses with arithmetic.
+ *
+ * Each element is one chain of fused multiply-adds over the pairs, tile after tile.
+ * Runs and blocks cut it nowhere; threads own whole panels, so their number changes
+ * nothing either. */
+#include "cpu_vec.h"
+
+enum { RUN = 96 /* pairs */ };
+
+typedef struct wpanel {
+    const float *x, *dy;
+    float *dw;
+    size_t ld_x, ld_dy;
+    vmask tail; /* lanes of the last vector of dy; dw is padded */
+} wpanel;
+
+INLINE void wblock(const wpanel *b, const int32_t *in, const int32_t *out, int n,
+                   const int mr, const int nr)
+{
+    /* Copies: stores of vectors may alias *b as far as the compiler knows. */
+    const size_t ld_x = b->ld_x, ld_dy = b->ld_dy;
+    const float *const x0 = b->x, *const dy0 = b->dy;
+    const vmask tail = b->tail;
+    float *const dw = b->dw;
+    vec sum[12][NR_MAX];
+    int p = 0;
+
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            sum[i][j] = load(dw + (i * nr + j) * LANES);
+    }
+#define STEP(U)                                                                        \
+    {                                                                                  \
+        const float *x = x0 + (size_t)in[p + (U)] * ld_x;                              \
+        const float *dy = dy0 + (size_t)out[p + (U)] * ld_dy;                          \
+        vec g[NR_MAX];                                                                 \
+        UNROLL                                                                         \
+        for (int j = 0; j < nr; j++)                                                   \
+            g[j] = j + 1 < nr ? load(dy + j * LANES) : load_m(dy + j * LANES, tail);   \
+        UNROLL                                                                         \
+        for (int i = 0; i < mr; i++) {                                                 \
+            vec a = set1(x[i]);                                                        \
+            UNROLL                                                                     \
+            for (int j = 0; j < nr; j++)                                               \
+                sum[i][j] = fma_v(a, g[j], sum[i][j]);                                 \
+        }                                                                              \
+    }
+    for (; p + STEPS <= n; p += STEPS) {
+        STEP(0) FENCE STEP(1) FENCE STEP(2) FENCE STEP(3)
+    }
+    for (; p < n; p++)
+        STEP(0)
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            store(dw + (i * nr + j) * LANES, sum[i][j]);
+    }
+}
+
+typedef void wblock_fn(const wpanel *, const int32_t *, const int32_t *, int);
+
+#define SHAPE(M, N)                                                                    \
+    static void wblock_##M##x##N(const wpanel *b, const int32_t *in,                   \
+                                 const int32_t *out, int n)                            \
+    {                                                                                  \
+        wblock(b, in, out, n, M, N);                                                   \
+    }
+#define NAME(M, N) wblock_##M##x##N,
+/* clang-format off */
+UP_TO_12(SHAPE, 1)
+#if LANES == 16
+UP_TO_12(SHAPE, 2)
+UP_TO_8(SHAPE, 3)
+UP_TO_6(SHAPE, 4)
+#else
+UP_TO_6(SHAPE, 2)
+#endif
+static wblock_fn *const wblocks[NR_MAX + 1][13] = {
+    {0},
+    {0, UP_TO_12(NAME, 1)},
+#if LANES == 16
+    {0, UP_TO_12(NAME, 2)},
+    {0, UP_TO_8(NAME, 3)},
+    {0, UP_TO_6(NAME, 4)},
+#else
+    {0, UP_TO_6(NAME, 2)},
+#endif
+};
+/* clang-format on */
+
+/* All blocks of one panel over one run. */
+static void run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
+                       const int32_t *out, int n, ahead *next)
+{
+    int n_blocks = (c_in + mr_max(nr) - 1) / mr_max(nr);
+
+    for (int i = 0; i < n_blocks; i++) {
+        int mr = c_in / n_blocks + (i < c_in % n_blocks);
+        wblocks[nr][mr](&b, in, out, n);
+        ahead_step(next);
+        b.x += mr;
+        b.dw += mr * nr * LANES;
+    }
+}
+
+/* The pairs of one offset in one tile, cut into runs of nearly equal length. */
+static void add_offset(const sp_cpu_wgrad *g, const tile *t, int k, int thread,
+                       ahead *next)
+{
+    const int c_in = g->x.c, c_out = g->dy.c, nv = vectors(c_out);
+    const uint16_t *owner = g->owner + (size_t)k * (size_t)ISA(n_panels)(c_out);
+    float *dw = g->dw + (size_t)k * packed_floats(c_in, c_out);
+
+    for (int p = t->start[k], n; p < t->start[k + 1]; p += n) {
+        const int left = t->start[k + 1] - p, runs = (left + RUN - 1) / RUN;
+        n = (left + runs - 1) / runs;
+        for (int v = 0, nr, i = 0; v < nv; v += nr, i++) {
+            nr = panel_width(v, nv);
+            if (owner[i] != thread)
+                continue;
+            wpanel b = {.x = g->x.data + t->x_row * g->x.ld,
+                        .dy = g->dy.data + t->y_row * g->dy.ld + v * LANES,
+                        .ld_x = (size_t)g->x.ld,
+                        .ld_dy = (size_t)g->dy.ld,
+                        .dw = dw + (size_t)(v * LANES) * (size_t)c_in,
+                        .tail =
+                            first_lanes(min_i(LANES, c_out - (v + nr - 1) * LANES))};
+            run_blocks(b, c_in, nr, t->in + p, t->out + p, n, next);
+        }
+    }
+}
+
+/* Blocks of the whole tile; with several threads each prefetches its share of it. */
+static int count_blocks(const sp_cpu_wgrad *g, const tile *t)
+{
+    int nv = vectors(g->dy.c), nr = panel_width(0, nv), runs = 0;
+
+    for (int k = 0; k < t->K; k++)
+        runs += (t->start[k + 1] - t->start[k] + RUN - 1) / RUN;
+    return runs * ((nv + nr - 1) / nr) * ((g->x.c + mr_max(nr) - 1) / mr_max(nr));
+}
+
+static void add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
+{
+    ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
+
+    for (int k = 0; k < t->K; k++)
+        add_offset(g, t, k, thread, &next);
+}
+
+void ISA(wgrad)(const sp_cpu_wgrad *g, int thread)
+{
+    int32_t start[2];
+    tile t;
+
+    for (int i = g->tile0; g->map && i < g->tile1; i++) {
+        t = tile_of_map(g->map, i);
+        add_tile(g, &t, thread);
+    }
+    for (int64_t row = g->row; !g->map && row < g->end; row += SP_TILE) {
+        t = tile_of_rows(row, g->end, start);
+        add_tile(g, &t, thread);
+    }
+}
