@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "sp_deck.h"
 
 #include <libconfig.h>
@@ -145,11 +147,11 @@ static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     config_init(&parsed);
     rc = sp_deck_text_string(&text, deck, "command line");
-    if (rc == SP_OK && (!config_read_string(&parsed, text.text) ||
-                        config_setting_length(config_root_setting(&parsed)) != 1))
-        rc = SP_FAIL(SP_EUSAGE,
-                     "command line: %s.%s = %.80s is no value as a deck has it",
-                     key->section, key->name, value);
+    if (rc == SP_EUSAGE ||
+        (rc == SP_OK && (!config_read_string(&parsed, text.text) ||
+                         config_setting_length(config_root_setting(&parsed)) != 1)))
+        rc = SP_FAIL(SP_EUSAGE, "command line: %s.%s = %.80s is no %s as a deck has it",
+                     key->section, key->name, value, sp_deck_type_name(key->type));
     if (rc == SP_OK)
         rc = sp_deck_set(config, key,
                          config_setting_get_elem(config_root_setting(&parsed), 0),

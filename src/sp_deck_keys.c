@@ -83,7 +83,7 @@ const sp_key sp_deck_key[] = {
 {"train", "weight_decay", SP_KEY_REAL, AT(train.weight_decay), "1e-4", "[0, inf)", NULL, NULL,
  "sgd: added to the gradient; adamw: decoupled"},
 {"train", "decay_norm", SP_KEY_BOOL, AT(train.decay_norm), "true", NULL, NULL, NULL,
- "weight decay on batch norm and biases too"},
+ "weight decay on batch norm's scale and shift too"},
 {"train", "schedule", SP_KEY_ENUM, AT(train.schedule), "\"cosine\"", NULL, NULL,
  "constant|step|poly|cosine|onecycle", "learning rate over the training"},
 {"train", "warmup_steps", SP_KEY_INT64, AT(train.warmup_steps), "100", "[0, inf)", "steps", NULL,
@@ -277,7 +277,7 @@ const sp_key *sp_deck_nearest_key(const char *path)
     return best;
 }
 
-static const char *type_name(sp_key_type type)
+const char *sp_deck_type_name(sp_key_type type)
 {
     static const char *const name[] = {[SP_KEY_TEXT] = "text",
                                        [SP_KEY_CHOICE] = "name",
@@ -305,9 +305,9 @@ void sp_deck_print_keys(FILE *to)
         const sp_key *k = &sp_deck_key[i];
 
         path_of(k, path);
-        fprintf(to, "%-24s %-16s %-28s %-10s %-14s %s", path, type_name(k->type),
-                k->standard, k->range ? k->range : "-", k->unit ? k->unit : "-",
-                k->help);
+        fprintf(to, "%-24s %-16s %-28s %-10s %-14s %s", path,
+                sp_deck_type_name(k->type), k->standard, k->range ? k->range : "-",
+                k->unit ? k->unit : "-", k->help);
         if (k->names)
             fprintf(to, " (%s)", k->names);
         putc('\n', to);

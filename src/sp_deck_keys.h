@@ -50,6 +50,8 @@ static inline void *sp_key_field(const sp_config *config, const sp_key *key)
 /* "section.name"; NULL if there is none. */
 const sp_key *sp_deck_find(const char *path);
 bool sp_deck_is_section(const char *name);
+/* "number", "list of texts", ... */
+const char *sp_deck_type_name(sp_key_type type);
 /* True if value lies in the interval. */
 bool sp_deck_in_range(const char *range, double value);
 /* Index of word in "a|b|c", -1: none; case is ignored. name i of it into `to`
