@@ -1,79 +1,79 @@
 /* The run folder (SPEC section 6): lock, status.json, heartbeat.bin, metrics.jsonl,
- * deck.resolved, old-NNN. Rank 0 owns all files but its own heartbeat record of each rank.
+ * deck.resolved, old-NNN. Rank 0 owns all files but its own heartbeat record of each
+ * rank. Failures of the file system are SP_EIO with path and the system's text.
  */
 #ifndef SP_RUN_H
 #define SP_RUN_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "sp_comm.h"
-#include "sp_deck.h"
-
-/* X(name, text) of what a rank is doing. */
-#define SP_PHASE_LIST(X)                                                                 \
-    X(SP_PHASE_START, "start")                                                           \
-    X(SP_PHASE_READ, "read")                                                             \
-    X(SP_PHASE_PLAN, "plan")                                                             \
-    X(SP_PHASE_FORWARD, "forward")                                                       \
-    X(SP_PHASE_BACKWARD, "backward")                                                     \
-    X(SP_PHASE_REDUCE, "reduce")                                                         \
-    X(SP_PHASE_UPDATE, "update")                                                         \
-    X(SP_PHASE_EVAL, "eval")                                                             \
-    X(SP_PHASE_SAVE, "save")                                                             \
-    X(SP_PHASE_LOAD, "load")                                                             \
-    X(SP_PHASE_END, "end")
-
-#define SP_PHASE_ENUM(name, text) name,
-typedef enum sp_phase { SP_PHASE_LIST(SP_PHASE_ENUM) SP_PHASE_COUNT } sp_phase;
-#undef SP_PHASE_ENUM
-
-/* One rank's record in heartbeat.bin, 128 bytes, written in place through a mapping. */
-typedef struct sp_heartbeat {
-    char host[64];
-    int64_t pid, step, epoch;
-    double time;     /* seconds since 1970 */
-    int64_t phase;   /* sp_phase */
-    int64_t counter; /* advances with every write */
-    int64_t reserved[2];
-} sp_heartbeat;
+#include "sp_heartbeat.h"
 
 typedef struct sp_run {
     char *dir; /* "" : no folder (check, preflight) */
     sp_comm *comm;
-    FILE *metrics;          /* rank 0 */
-    sp_heartbeat *beat;     /* this rank's record */
+    sp_heartbeat *beat;        /* this rank's record, never NULL while open */
+    double after_save_limit_s; /* 60 after open; time limit of one after_save command */
     struct sp_run_impl *impl;
 } sp_run;
 
-/* Collective: create the folder, lock it (SP_EIO names host and pid of the owner), report who
- * was lost in an earlier unfinished run, map the heartbeat. */
+/* Collective: create the folder, lock it (SP_EIO names host and pid of the owner),
+ * report who was lost in an earlier unfinished run, map the heartbeat. dir "": nothing
+ * is written, the other functions do nothing. After a failure sp_run_close is to be
+ * called all the same. */
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
-/* Collective: move everything to old-NNN/ (resume = "never"). */
+/* Collective: move what a run writes (SPEC section 6) to old-NNN/ (resume = "never");
+ * foreign files stay. Before anything else of this run is written. */
 sp_status sp_run_set_aside(sp_run *run);
-/* Releases the lock. Does not write status.json. */
+/* Waits for after_save (at most its time limit each; 5 s in all if the last status was
+ * "failed"), releases the lock. Does not write status.json. Local. */
 void sp_run_close(sp_run *run);
 
-/* This rank, now. Cheap: a few stores. */
+/* This rank, now, for heartbeat.bin and for the error block. Cheap: a few stores. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
-const char *sp_phase_name(sp_phase phase);
 
-/* Rank 0 (or, for a failure, the rank that diagnosed it): replace status.json atomically.
- * state "running", "done", "stopped", "failed". */
+/* Rank 0 (or, for a failure, the rank that diagnosed it): replace status.json
+ * atomically. state "running", "done", "stopped", "failed"; message NULL: the code's
+ * text. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
-/* True if status.json says state "done"; its step in *step. */
+/* True if status.json says state "done"; its step in *step (may be NULL). */
 bool sp_run_is_done(const char *dir, int64_t *step);
 
 /* Rank 0: text file in the folder, replaced atomically. */
 sp_status sp_run_write_text(sp_run *run, const char *name, const char *text);
-/* Rank 0: cut metrics.jsonl to `bytes` (continuing). */
-sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
-/* Rank 0: one JSON object as a line, flushed; *bytes (may be NULL): length of the file. */
+
+/* Rank 0: one JSON object as a line (sp_json.h); *bytes (may be NULL): length of the
+ * file. Where it cannot be written whole, nothing is. Polls after_save. */
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes);
-/* Rank 0: run after_save in a child with a time limit; failure is a warning. */
+/* Rank 0: metrics.jsonl to disk; before a checkpoint that stores its length. */
+sp_status sp_run_sync_metrics(sp_run *run);
+/* Rank 0: cut metrics.jsonl to `bytes` (continuing); a shorter file is a warning. */
+sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
+
+/* Rank 0: run after_save in a child with a time limit, beside the training; one at a
+ * time, in order. Failure is a warning. command is kept until close; "" or NULL:
+ * nothing. */
 void sp_run_after_save(sp_run *run, const char *command, const char *path);
 
-/* `sptrain status DIR`: print state and who was last heard. SP_EIO if there is no run. */
+/* What status.json says. */
+typedef struct sp_run_state {
+    char state[16], phase[16], host[64];
+    char message[SP_ERROR_MESSAGE];
+    int exit_code, rank;
+    int64_t pid, epoch, step;
+} sp_run_state;
+
+/* SP_EIO if there is none, SP_EDATA if it is damaged. */
+sp_status sp_run_read_state(const char *dir, sp_run_state *state);
+/* One warning if the run that was in the folder ended without a diagnosis of its own:
+ * who was last heard, in which phase and step. */
+void sp_run_report_lost(const char *dir);
+/* `sptrain status DIR`: print state and who was last heard. SP_EIO if there is no run.
+ */
 sp_status sp_run_print_status(const char *dir, FILE *to);
 
 #endif
