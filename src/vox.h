@@ -1,6 +1,7 @@
 /* The commands of spvox. Each is collective over comm's ranks, takes the command's own
- * arguments (argv[0] is the command's name) and answers --help itself. SP_EUSAGE for options
- * that do not fit, SP_EDATA for input, SP_EIO for output; a record is set on failure.
+ * arguments (argv[0] is the command's name) and answers --help itself. SP_EUSAGE for
+ * options that do not fit, SP_EDATA for input, SP_EIO for output; a record is set on
+ * failure.
  */
 #ifndef VOX_H
 #define VOX_H
