@@ -408,7 +408,7 @@ static double value(const sp_scan_field *f, const unsigned char *record)
     return scaled + f->add;
 }
 
-static sp_status reserve(sp_scan *scan, sp_points *out, int64_t max)
+static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
 {
     size_t n = (size_t)max;
 
@@ -422,7 +422,7 @@ static sp_status reserve(sp_scan *scan, sp_points *out, int64_t max)
     }
     if (out->capacity >= max)
         return SP_OK;
-    sp_points_destroy(out);
+    sp_scan_points_destroy(out);
     out->xyz = malloc(n * 3 * sizeof *out->xyz);
     out->label = malloc(n * sizeof *out->label);
     out->attr = malloc(n * ((size_t)scan->n_selected + 1) * sizeof *out->attr);
@@ -470,7 +470,7 @@ static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
     return SP_OK;
 }
 
-sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_points *out)
+sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
 {
     int64_t n = 0;
 
@@ -492,10 +492,10 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_points *out)
     return SP_OK;
 }
 
-void sp_points_destroy(sp_points *points)
+void sp_scan_points_destroy(sp_scan_points *points)
 {
     free(points->xyz);
     free(points->label);
     free(points->attr);
-    *points = (sp_points){0};
+    *points = (sp_scan_points){0};
 }

@@ -33,13 +33,13 @@ typedef struct sp_scan_options {
 } sp_scan_options;
 
 /* Some points of a scan: buffers that grow and are used again. Zero at first. */
-typedef struct sp_points {
+typedef struct sp_scan_points {
     int64_t n, first_row; /* row of the first one in the file */
     double *xyz;          /* [n][3] metre */
     int32_t *label;       /* [n] code of the source; negative: unlabelled */
     double *attr;         /* [n][attributes selected] */
     int64_t capacity;
-} sp_points;
+} sp_scan_points;
 
 /* The format is told by the first bytes, else by the name. SP_EIO where the file cannot
  * be opened, SP_EDATA where it is not what it says, SP_EUSAGE for options that do not
@@ -63,9 +63,9 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
 /* The next up to max points; out->n is 0 at the end. SP_EDATA for coordinates or
  * attributes that are not finite, labels that are not integers, files that end early.
  */
-sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_points *out);
+sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);
-void sp_points_destroy(sp_points *points);
+void sp_scan_points_destroy(sp_scan_points *points);
 
 #endif
