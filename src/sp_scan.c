@@ -332,6 +332,20 @@ bool sp_scan_has(const sp_scan *scan, const char *name)
     return sp_scan_find(scan, name) >= 0;
 }
 
+const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
+{
+    const sp_scan_field *f = &scan->field[i];
+    bool is_scaled;
+
+    if (i < 0 || i >= scan->n_fields)
+        return NULL;
+    is_scaled = f->scale != 1 || f->add != 0 || f->size == 8 ||
+                (f->kind == 'f' && f->size == 2);
+    *kind = is_scaled ? 'f' : f->kind;
+    *size = is_scaled ? 8 : f->size;
+    return f->name;
+}
+
 sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
 {
     char text[512];

@@ -57,6 +57,10 @@ bool sp_scan_is_labelled(const sp_scan *scan);
 /* Is there an attribute of this name (not the coordinates)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 
+/* Attribute i in the order of the file, NULL after the last; its type as a number ('i',
+ * 'u', 'f' and bytes; scaled ones are 'f' 8). Coordinates are among them. */
+const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size);
+
 /* Which attributes sp_scan_next gives, in this order. SP_EUSAGE naming those there are.
  */
 sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
@@ -67,5 +71,12 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);
 void sp_scan_points_destroy(sp_scan_points *points);
+
+/* ---- writing ---- */
+
+/* Copy a LAS file with other classes: code [sp_scan_count], 0 to 31 in formats 0 to 5,
+ * to 255 in the others. SP_EDATA where the scan is no LAS or a code does not fit,
+ * SP_EIO. */
+sp_status sp_scan_write_las(sp_scan *scan, const char *path, const int32_t *code);
 
 #endif
