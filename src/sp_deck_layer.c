@@ -111,7 +111,7 @@ static sp_status read_layer(sp_layer *layer, const config_setting_t *group,
     char where[512];
 
     snprintf(where, sizeof where, "%s", sp_deck_where(from, first));
-    layer->line = (int)config_setting_source_line(first);
+    layer->line = from->text ? (int)config_setting_source_line(first) : 0;
     layer->file =
         strdup(from->text ? sp_deck_text_place(from->text, layer->line, &layer->line)
                           : "command line");
