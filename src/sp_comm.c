@@ -18,8 +18,10 @@
 #include "sp_machine.h"
 
 /* Counts of MPI are int, and some libraries count bytes in an int: no message is
- * longer. */
+ * longer. (The test of the cutting takes a small number.) */
+#ifndef PIECE_BYTES
 #define PIECE_BYTES ((size_t)1 << 30)
+#endif
 
 enum { TAG_GATHER = 1 };
 
@@ -71,8 +73,8 @@ static void pause_between_tests(const sp_comm *comm, int n_tests)
         nanosleep(&nap, NULL);
 }
 
-/* Tested one by one, which names the error of the piece that failed; MPI makes those that
- * completed MPI_REQUEST_NULL, which test as done. */
+/* Tested one by one, which names the error of the piece that failed; MPI makes those
+ * that completed MPI_REQUEST_NULL, which test as done. */
 static sp_status test_all(int n, MPI_Request *requests, bool *is_done)
 {
     *is_done = true;
@@ -464,7 +466,7 @@ static size_t n_pieces_of(size_t bytes)
     return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
-/* Posts the receive or send of one rank's bytes, cut up; returns through *n. */
+/* Posts the receive or send of one rank's bytes, cut up; *n counts the requests. */
 static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
                              int peer, MPI_Request *requests, size_t *n)
 {
