@@ -21,6 +21,10 @@ sp_status sp_cpu_wait(sp_backend *be);
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
+/* The same without vector code. */
+sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
+                                     const int32_t *coords, const int32_t *sample_row,
+                                     int n_samples, sp_arena *arena, sp_plan *plan);
 
 /* Rows sample0 .. sample1 of a map's output, or of sample_row where there is no map. */
 static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_row,

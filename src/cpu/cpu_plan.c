@@ -1,5 +1,7 @@
 /* Plan of a batch on the CPU: the pyramid. See cpu_plan.h for the method. */
 #include "cpu_plan.h"
+#include "config.h"
+
 #include "cpu.h"
 
 #include <assert.h>
@@ -155,25 +157,60 @@ static void publish_levels(const plan_builder *b)
     }
 }
 
+static const plan_loops *best_loops(void)
+{
+#ifdef SP_HAVE_SIMD_X86
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("bmi2"))
+        return &sp_cpu_plan_avx512;
+#endif
+    return &sp_cpu_plan_portable;
+}
+
+static sp_status build(plan_builder *b, const int32_t *coords,
+                       const int32_t *sample_row)
+{
+    size_t keep = 0;
+    int bits = 0, above = b->spec->n_levels + 3;
+
+    assert(b->spec->n_levels >= 1 && b->spec->n_levels <= SP_MAX_LEVELS);
+    memset(b->plan, 0, sizeof *b->plan);
+    SP_TRY(check_rows(sample_row, b->n_samples));
+    SP_TRY(sort_samples(b, coords, sample_row, &bits));
+    /* A root is one voxel per sample; three levels above the network's serve kernels of
+     * 7. */
+    b->n_levels = above > bits + 1 ? above : bits + 1;
+    SP_TRY(build_pyramid(b, &keep));
+    publish_levels(b);
+    SP_TRY(sp_cpu_plan_tables(b, sp_cpu_plan_lowest_table(b)));
+    return sp_cpu_plan_maps(b, keep);
+}
+
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan)
 {
-    plan_builder b = {
-        .spec = spec, .arena = arena, .plan = plan, .n_samples = n_samples};
-    size_t keep = 0;
-    int bits = 0;
+    plan_builder b = {.spec = spec,
+                      .arena = arena,
+                      .plan = plan,
+                      .n_samples = n_samples,
+                      .loops = best_loops()};
 
     (void)be;
-    assert(spec->n_levels >= 1 && spec->n_levels <= SP_MAX_LEVELS);
-    memset(plan, 0, sizeof *plan);
-    SP_TRY(check_rows(sample_row, n_samples));
-    SP_TRY(sort_samples(&b, coords, sample_row, &bits));
-    /* A root is one voxel per sample; three levels above the network's serve kernels
-     * of 7. */
-    b.n_levels = spec->n_levels + 3 > bits + 1 ? spec->n_levels + 3 : bits + 1;
-    SP_TRY(build_pyramid(&b, &keep));
-    publish_levels(&b);
-    SP_TRY(sp_cpu_plan_tables(&b, sp_cpu_plan_lowest_table(&b)));
-    return sp_cpu_plan_maps(&b, keep);
+    return build(&b, coords, sample_row);
+}
+
+sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
+                                     const int32_t *coords, const int32_t *sample_row,
+                                     int n_samples, sp_arena *arena, sp_plan *plan)
+{
+    plan_builder b = {.spec = spec,
+                      .arena = arena,
+                      .plan = plan,
+                      .n_samples = n_samples,
+                      .loops = &sp_cpu_plan_portable};
+
+    (void)be;
+    return build(&b, coords, sample_row);
 }

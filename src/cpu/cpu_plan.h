@@ -21,7 +21,9 @@ enum {
     PLAN_LEVELS = 22, /* of 20 bits a coordinate, and roots above them */
     PLAN_NBR = 32,    /* pitch of a neighbour table: 27 rows, 5 times none */
     PLAN_MAX_ROWS = (1 << 24) - 1, /* a child word holds 24 bits of row */
-    PLAN_MAX_K = SP_MAX_KERNEL * SP_MAX_KERNEL * SP_MAX_KERNEL
+    PLAN_MAX_K = SP_MAX_KERNEL * SP_MAX_KERNEL * SP_MAX_KERNEL,
+    PLAN_TAG = 16,   /* bits of an offset beside its row */
+    PLAN_LANES = 128 /* offsets of the largest kernel done by lanes, 5^3, and padding */
 };
 
 typedef struct plan_level {
@@ -33,28 +35,30 @@ typedef struct plan_level {
     int32_t *nbr;    /* [n][PLAN_NBR], 64-byte aligned; NULL where not needed */
 } plan_level;
 
+typedef struct plan_loops plan_loops;
+
 typedef struct plan_builder {
     const sp_plan_spec *spec;
     sp_arena *arena;
     sp_plan *plan;
+    const plan_loops *loops;
     int n_samples;
     int n_levels; /* with those above the network's, up to one voxel per sample */
     plan_level level[PLAN_LEVELS];
     int32_t *start[SP_MAX_MAPS]; /* of each map, to be filled */
 } plan_builder;
 
-/* The pairs of one tile by offset. */
+/* The pairs of one tile as they are found: by rising output row, then offset. */
 typedef struct plan_stage {
-    int count[PLAN_MAX_K];
-    int32_t *in, *out; /* [K][SP_TILE] */
+    int32_t n, first; /* pairs; first output row of the tile */
+    int32_t *in;      /* [n] */
+    uint32_t *tag; /* [n] output row - first above, offset in the low PLAN_TAG bits */
 } plan_stage;
 
 static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
 {
-    size_t at = (size_t)k * SP_TILE + (size_t)stage->count[k]++;
-
-    stage->in[at] = in;
-    stage->out[at] = out;
+    stage->in[stage->n] = in;
+    stage->tag[stage->n++] = (uint32_t)(out - stage->first) << PLAN_TAG | (uint32_t)k;
 }
 
 /* One map seen as look-ups: output rows of level `to`, partners in level `from`, found
@@ -90,12 +94,50 @@ sp_status sp_cpu_plan_take_maps(plan_builder *b);
 /* Every map of the spec; then the arena holds its first `keep` bytes and the pairs. */
 sp_status sp_cpu_plan_maps(plan_builder *b, size_t keep);
 
+/* Where a look-up at one position along one axis goes: which neighbour of the ancestor
+ * (0, 1, 2; -1: the partner would not lie on the lattice), and the way down from it to
+ * the partner, a bit per level. By offset along the axis. */
+typedef struct plan_axis {
+    int cell[SP_MAX_KERNEL];
+    uint64_t path[SP_MAX_KERNEL]; /* every third bit */
+} plan_axis;
+
+/* position: of the row within its ancestor at level q->top, in steps of the finer
+ * level. */
+void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a);
+
 /* Pairs of output rows first .. last - 1 (one tile) put into the empty stage: of any
  * kernel, and of the 2^3 kernel of stride 2. */
 void sp_cpu_plan_rows(const plan_lookup *q, int32_t first, int32_t last,
                       plan_stage *stage);
 void sp_cpu_plan_children(const plan_lookup *q, int32_t first, int32_t last,
                           plan_stage *stage);
+
+/* Look-ups that go at most one level up and one down, all offsets of a row side by
+ * side: lane k of a row at child position c takes word from[c][k] of its ancestor's 32.
+ * A word is a neighbour's child word, and the partner its child `bit`; or, with
+ * is_leaf, it is the partner itself. */
+typedef struct plan_lanes {
+    const plan_level *to, *top, *from;
+    int K;
+    bool is_up;   /* the ancestor is the row's parent, else the row itself */
+    bool is_leaf; /* partners are of level `top`, else of the one below */
+    uint32_t from_word[8][PLAN_LANES];
+    uint32_t bit[8][PLAN_LANES], below[8][PLAN_LANES]; /* bit - 1 */
+} plan_lanes;
+
+/* False where the look-up is none of that kind. */
+bool sp_cpu_plan_lanes_open(plan_lanes *lanes, const plan_lookup *q);
+
+/* The loops over lanes, portable and with vectors; same results. */
+struct plan_loops {
+    void (*rows)(const plan_lanes *lanes, int32_t first, int32_t last,
+                 plan_stage *stage);
+    /* The whole table of level lanes->to, of a 3^3 look-up. */
+    void (*table)(const plan_lanes *lanes, int32_t *nbr);
+};
+
+extern const plan_loops sp_cpu_plan_portable, sp_cpu_plan_avx512;
 
 /* Number of bits set in a byte. */
 extern const uint8_t sp_cpu_plan_bits[256];

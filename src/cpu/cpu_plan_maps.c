@@ -27,6 +27,9 @@ static plan_lookup lookup_of(const plan_builder *b, sp_map_key key)
     int coarse = key.level_out < key.level_in ? key.level_in : key.level_out;
     int top = fine + reach(key.kernel);
 
+    /* One level up and down again spares the table of the finest level. */
+    if (top == fine && coarse == fine)
+        top++;
     return (plan_lookup){.level = b->level,
                          .to = key.level_out,
                          .from = key.level_in,
@@ -152,33 +155,38 @@ static sp_status stream_reserve(plan_stream *s, size_t bytes)
     return SP_OK;
 }
 
-/* Append the stage as tile t: all `in` by offset, then all `out`. */
+/* Append the stage as tile t: all `in` by offset, then all `out`. A stable sort by
+ * offset leaves output rows rising. */
 static sp_status put_tile(plan_stream *s, const plan_stage *stage, sp_map *map,
                           int32_t *start, int t)
 {
-    int64_t first = map->pairs;
+    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1;
+    uint32_t at[PLAN_MAX_K] = {0}, sum = 0, n = (uint32_t)stage->n, i;
     int32_t *in, *out;
     int k;
 
-    for (k = 0; k < map->K; k++) {
-        start[(size_t)t * (size_t)map->K + (size_t)k] = (int32_t)map->pairs;
-        map->pairs += stage->count[k];
-    }
-    if (map->pairs > INT32_MAX)
+    if (map->pairs + n > INT32_MAX)
         return SP_FAIL(
             SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
-    SP_TRY(stream_reserve(s, (size_t)(map->pairs - first) * 8));
+    SP_TRY(stream_reserve(s, (size_t)n * 8));
     in = (int32_t *)s->at;
-    out = in + (map->pairs - first);
-    s->at += (map->pairs - first) * 8;
-    s->room -= (size_t)(map->pairs - first) * 8;
+    out = in + n;
+    s->at += (size_t)n * 8;
+    s->room -= (size_t)n * 8;
+    for (i = 0; i < n; i++)
+        at[stage->tag[i] & low]++;
     for (k = 0; k < map->K; k++) {
-        size_t n = (size_t)stage->count[k];
-        memcpy(in, stage->in + (size_t)k * SP_TILE, n * 4);
-        memcpy(out, stage->out + (size_t)k * SP_TILE, n * 4);
-        in += n;
-        out += n;
+        uint32_t count = at[k];
+        at[k] = sum;
+        start[(size_t)t * (size_t)map->K + (size_t)k] = (int32_t)(map->pairs + sum);
+        sum += count;
     }
+    for (i = 0; i < n; i++) {
+        uint32_t to = at[stage->tag[i] & low]++;
+        in[to] = stage->in[i];
+        out[to] = stage->first + (int32_t)(stage->tag[i] >> PLAN_TAG);
+    }
+    map->pairs += n;
     return SP_OK;
 }
 
@@ -187,14 +195,20 @@ static sp_status put_map(const plan_builder *b, plan_stream *s, plan_stage *stag
 {
     sp_map *map = &b->plan->map[m];
     plan_lookup q = lookup_of(b, map->key);
+    plan_lanes lanes;
+    bool is_lanes = !is_children(&q) && sp_cpu_plan_lanes_open(&lanes, &q);
     int t;
 
     for (t = 0; t < map->n_tiles; t++) {
-        memset(stage->count, 0, (size_t)map->K * sizeof stage->count[0]);
+        int32_t first = map->tile_row[t], last = map->tile_row[t + 1];
+        stage->n = 0;
+        stage->first = first;
         if (is_children(&q))
-            sp_cpu_plan_children(&q, map->tile_row[t], map->tile_row[t + 1], stage);
+            sp_cpu_plan_children(&q, first, last, stage);
+        else if (is_lanes)
+            b->loops->rows(&lanes, first, last, stage);
         else
-            sp_cpu_plan_rows(&q, map->tile_row[t], map->tile_row[t + 1], stage);
+            sp_cpu_plan_rows(&q, first, last, stage);
         SP_TRY(put_tile(s, stage, map, b->start[m], t));
     }
     b->start[m][(size_t)map->n_tiles * (size_t)map->K] = (int32_t)map->pairs;
@@ -250,8 +264,9 @@ sp_status sp_cpu_plan_maps(plan_builder *b, size_t keep)
     char *gap;
     int m;
 
-    SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE, &stage.in));
-    SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE, &stage.out));
+    /* Vector loops store whole vectors: one beyond the last pair. */
+    SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE + 16, &stage.in));
+    SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE + 16, &stage.tag));
     /* Rounding at the destination must not overtake the source. */
     SP_TRY(SP_TAKE(b->arena, 256 * SP_MAX_MAPS, &gap));
     SP_TRY(stream_reserve(&stream, 1));

@@ -1,90 +1,13 @@
-/* Neighbours by descent, portable: neighbour tables and the look-ups of any kernel.
+/* Look-ups of any kernel and stride.
  *
- * A voxel at position c (0, 1) of its parent has its neighbour at step d in the
- * parent's neighbour floor((c + d) / 2), as child (c + d) & 1; the same in three axes.
- * Larger kernels begin at an ancestor whose one-step neighbourhood holds every partner.
- */
+ * They begin at an ancestor whose one-step neighbourhood holds every partner, take the
+ * neighbour that holds it and go down child by child. The 2^3 kernel of stride 2 needs
+ * no more than the child words. */
 #include "cpu_plan.h"
 
 #include <assert.h>
 
-/* ---- tables ---- */
-
-static void root_table(plan_level *root)
-{
-    int32_t i;
-    int d;
-
-    for (i = 0; i < root->n; i++)
-        for (d = 0; d < PLAN_NBR; d++)
-            root->nbr[(size_t)i * PLAN_NBR + (size_t)d] = d == 13 ? i : root->n;
-}
-
-/* For child position c and step d of 27: which neighbour of the parent, which child. */
-static void table_steps(uint8_t from[8][27], uint8_t digit[8][27])
-{
-    int c, d, a;
-
-    for (c = 0; c < 8; c++)
-        for (d = 0; d < 27; d++) {
-            int step[3], cell = 0, child = 0;
-            sp_kernel_offset(3, d, step);
-            for (a = 2; a >= 0; a--) {
-                int t = (c >> a & 1) + step[a];
-                cell = 3 * cell + (t >> 1) + 1;
-                child = 2 * child + (t & 1);
-            }
-            from[c][d] = (uint8_t)cell;
-            digit[c][d] = (uint8_t)child;
-        }
-}
-
-static void fill_table(plan_level *fine, const plan_level *up)
-{
-    uint8_t from[8][27], digit[8][27];
-    int32_t i;
-    int d;
-
-    table_steps(from, digit);
-    for (i = 0; i < fine->n; i++) {
-        const int32_t *above = up->nbr + (size_t)fine->parent[i] * PLAN_NBR;
-        int32_t *row = fine->nbr + (size_t)i * PLAN_NBR;
-        int c = (int)(fine->key[i] & 7);
-        for (d = 0; d < 27; d++) {
-            int32_t q = plan_child(up->child[above[from[c][d]]], digit[c][d]);
-            row[d] = q < 0 ? fine->n : q;
-        }
-        for (; d < PLAN_NBR; d++)
-            row[d] = fine->n;
-    }
-}
-
-sp_status sp_cpu_plan_tables(plan_builder *b, int lowest)
-{
-    int l;
-
-    for (l = b->n_levels - 1; l >= lowest; l--) {
-        plan_level *at = &b->level[l];
-        SP_TRY(SP_TAKE(b->arena, (size_t)at->n * PLAN_NBR, &at->nbr));
-        if (l == b->n_levels - 1)
-            root_table(at);
-        else
-            fill_table(at, at + 1);
-    }
-    return SP_OK;
-}
-
-/* ---- look-ups ---- */
-
-/* One axis of one offset: which neighbour of the ancestor (0, 1, 2; -1: the partner
- * would not lie on the lattice), and the way down to the partner, a bit per level. */
-typedef struct plan_axis {
-    int cell[SP_MAX_KERNEL];
-    uint64_t path[SP_MAX_KERNEL]; /* every third bit */
-} plan_axis;
-
-/* position: of the row within its ancestor, in steps of the finer level. */
-static void aim(const plan_lookup *q, int position, int axis, plan_axis *a)
+void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
 {
     int lo = q->kernel % 2 ? -(q->kernel / 2) : 0, d;
     int fine = q->is_swapped ? q->to : q->from, depth = q->top - fine;
@@ -147,7 +70,7 @@ void sp_cpu_plan_rows(const plan_lookup *q, int32_t first, int32_t last,
             up = q->level[l].parent[up];
         for (axis = 0; axis < 3; axis++) {
             uint64_t local = key >> axis & (((uint64_t)1 << 3 * (q->top - q->to)) - 1);
-            aim(q, plan_gather(local) << below, axis, &a[axis]);
+            sp_cpu_plan_aim(q, plan_gather(local) << below, axis, &a[axis]);
         }
         look_around(q, up, a, i, stage);
     }

@@ -1,0 +1,156 @@
+/* Look-ups one level up and down, and neighbour tables, portable.
+ *
+ * A voxel at position c (0, 1) of its parent has its neighbour at step d in the
+ * parent's neighbour floor((c + d) / 2), as child (c + d) & 1; the same in three axes.
+ * Steps from -2 to 2 stay within one neighbour of the parent. */
+#include "cpu_plan.h"
+
+#include <string.h>
+
+/* ---- lanes ---- */
+
+/* No neighbour: the last of the ancestor's 32 words. */
+static void clear_lane(plan_lanes *w, int c, int k)
+{
+    w->from_word[c][k] = PLAN_NBR - 1;
+    w->bit[c][k] = 1;
+    w->below[c][k] = 0;
+}
+
+static void aim_position(plan_lanes *w, const plan_lookup *q, int c)
+{
+    plan_axis a[3];
+    int n = q->kernel, axis, k;
+
+    for (axis = 0; axis < 3; axis++)
+        sp_cpu_plan_aim(q, w->is_up ? c >> axis & 1 : 0, axis, &a[axis]);
+    for (k = 0; k < PLAN_LANES; k++) {
+        int x = k % n, y = k / n % n, z = k / (n * n);
+        clear_lane(w, c, k);
+        if (k >= w->K || (a[0].cell[x] | a[1].cell[y] | a[2].cell[z]) < 0)
+            continue;
+        w->from_word[c][k] =
+            (uint32_t)(a[0].cell[x] + 3 * a[1].cell[y] + 9 * a[2].cell[z]);
+        w->bit[c][k] = 1u << (a[0].path[x] | a[1].path[y] | a[2].path[z]);
+        w->below[c][k] = w->bit[c][k] - 1;
+    }
+}
+
+bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
+{
+    bool is_odd = q->kernel % 2 != 0;
+    int c;
+
+    if (q->shift > 1 || q->top - q->to > 1 || q->top - q->from > 1 ||
+        (q->shift == 1 && !is_odd))
+        return false;
+    w->to = &q->level[q->to];
+    w->top = &q->level[q->top];
+    w->from = &q->level[q->from];
+    w->K = q->kernel * q->kernel * q->kernel;
+    w->is_up = q->top > q->to;
+    w->is_leaf = q->top == q->from;
+    for (c = 0; c < 8; c++)
+        aim_position(w, q, c);
+    return true;
+}
+
+/* ---- loops ---- */
+
+/* The 32 words around an ancestor. */
+static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *word)
+{
+    const int32_t *nbr = w->top->nbr + (size_t)ancestor * PLAN_NBR;
+    int i;
+
+    for (i = 0; i < PLAN_NBR; i++)
+        word[i] = w->is_leaf ? (uint32_t)nbr[i] : w->top->child[nbr[i]];
+}
+
+/* The partner at lane k, or n of its level. */
+static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, int c,
+                                    int k)
+{
+    uint32_t v = word[w->from_word[c][k]];
+
+    if (w->is_leaf)
+        return v;
+    return v & w->bit[c][k] ? (v >> 8) + sp_cpu_plan_bits[v & w->below[c][k]]
+                            : (uint32_t)w->from->n;
+}
+
+static void portable_rows(const plan_lanes *w, int32_t first, int32_t last,
+                          plan_stage *stage)
+{
+    uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n, n = 0;
+    uint32_t *in = (uint32_t *)stage->in, *tag = stage->tag;
+    int32_t i, now = -1;
+    int k;
+
+    for (i = first; i < last; i++) {
+        int32_t up = w->is_up ? w->to->parent[i] : i;
+        int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
+        if (up != now)
+            load_words(w, up, word);
+        now = up;
+        for (k = 0; k < w->K;
+             k++) { /* always written, kept if there is one: no branch */
+            uint32_t partner = lane_partner(w, word, c, k);
+            in[n] = partner;
+            tag[n] = (uint32_t)(i - first) << PLAN_TAG | (uint32_t)k;
+            n += partner != none;
+        }
+    }
+    stage->n = (int32_t)n;
+}
+
+static void portable_table(const plan_lanes *w, int32_t *nbr)
+{
+    uint32_t word[PLAN_NBR];
+    int32_t i, now = -1;
+    int k;
+
+    for (i = 0; i < w->to->n; i++) {
+        int32_t up = w->to->parent[i];
+        int c = (int)(w->to->key[i] & 7);
+        if (up != now)
+            load_words(w, up, word);
+        now = up;
+        for (k = 0; k < PLAN_NBR; k++)
+            nbr[(size_t)i * PLAN_NBR + (size_t)k] =
+                (int32_t)lane_partner(w, word, c, k);
+    }
+}
+
+const plan_loops sp_cpu_plan_portable = {.rows = portable_rows,
+                                         .table = portable_table};
+
+/* ---- tables ---- */
+
+static void root_table(plan_level *root)
+{
+    int32_t i;
+    int d;
+
+    for (i = 0; i < root->n; i++)
+        for (d = 0; d < PLAN_NBR; d++)
+            root->nbr[(size_t)i * PLAN_NBR + (size_t)d] = d == 13 ? i : root->n;
+}
+
+sp_status sp_cpu_plan_tables(plan_builder *b, int lowest)
+{
+    plan_lanes lanes;
+    int l;
+
+    for (l = b->n_levels - 1; l >= lowest; l--) {
+        plan_level *at = &b->level[l];
+        plan_lookup q = {
+            .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};
+        SP_TRY(SP_TAKE(b->arena, (size_t)at->n * PLAN_NBR, &at->nbr));
+        if (l == b->n_levels - 1)
+            root_table(at);
+        else if (sp_cpu_plan_lanes_open(&lanes, &q))
+            b->loops->table(&lanes, at->nbr);
+    }
+    return SP_OK;
+}
