@@ -457,7 +457,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
     sp_json_text(json, "phase", sp_phase_name((sp_phase)run->beat->phase));
     sp_json_int(json, "epoch", epoch);
     sp_json_int(json, "step", step);
-    sp_json_text(json, "message", message ? message : sp_status_text(code));
+    sp_json_text(json, "message", message ? message : code ? sp_status_text(code) : "");
     SP_TRY(sp_json_end(json, &text));
     SP_TRY(sp_file_replace(in_folder(run->dir, "status.json", path), text, strlen(text),
                            run->comm->rank));
