@@ -37,7 +37,7 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
 
 /* Rank 0 (or, for a failure, the rank that diagnosed it): replace status.json
  * atomically. state "running", "done", "stopped", "failed"; message NULL: the code's
- * text. */
+ * text, none for SP_OK. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
 /* True if status.json says state "done"; its step in *step (may be NULL). */
