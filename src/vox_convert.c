@@ -202,6 +202,10 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
     SP_TRY(p->at < 0 ? vox_cloud_load(cloud, c->options, p->file)
                      : vox_spill_read(cloud, c->options, path, p));
     part->is_labelled = cloud->is_labelled;
+    part->max_label = -1;
+    for (int64_t i = 0; i < cloud->n; i++)
+        part->max_label =
+            cloud->label[i] > part->max_label ? cloud->label[i] : part->max_label;
     if (cloud->n == 0)
         return SP_OK;
     rc = vox_voxelize(c->options, cloud, grid);

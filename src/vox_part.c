@@ -71,14 +71,8 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
 
     part->n = s.n;
     part->n_points = s.n_points;
-    part->max_label = -1;
     memcpy(part->cost, grid->cost, sizeof part->cost);
     memcpy(part->origin, s.origin, sizeof part->origin);
-    for (int64_t i = 0; i < s.n; i++)
-        part->max_label = s.labels[i] > part->max_label ? s.labels[i] : part->max_label;
-    for (int64_t i = 0; i < s.n_points; i++)
-        part->max_label =
-            s.point_labels[i] > part->max_label ? s.point_labels[i] : part->max_label;
     take_statistics(&s, n_features, part);
     list_arrays(&s, n_features, array, size);
     *bytes = 0;

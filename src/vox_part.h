@@ -17,7 +17,8 @@ typedef struct vox_part {
     int64_t rank, at;    /* file and byte where it lies */
     int64_t cost[SP_COST_COLUMNS];
     double origin[3];
-    int32_t is_labelled, max_label;
+    int32_t is_labelled;
+    int32_t max_label;             /* of its points; -1: none has one */
     double mean[VOX_MAX_FEATURES]; /* over its voxels */
     double m2[VOX_MAX_FEATURES];   /* sum of squared differences from the mean */
 } vox_part;
