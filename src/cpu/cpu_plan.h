@@ -48,12 +48,20 @@ typedef struct plan_builder {
     int32_t *start[SP_MAX_MAPS]; /* of each map, to be filled */
 } plan_builder;
 
-/* The pairs of one tile as they are found: by rising output row, then offset. */
+/* Scratch of a tile: its pairs as they are found, by rising output row, then offset. */
 typedef struct plan_stage {
     int32_t n, first; /* pairs; first output row of the tile */
     int32_t *in;      /* [n] */
     uint32_t *tag; /* [n] output row - first above, offset in the low PLAN_TAG bits */
 } plan_stage;
+
+/* One tile of a map: output rows first .. last - 1 and, once filled, its n pairs by
+ * offset, then rising output row. */
+typedef struct plan_tile {
+    int32_t first, last, n;
+    int32_t count[PLAN_MAX_K]; /* pairs of each offset */
+    int32_t *pair; /* [2 n] out, then in; room for every offset and a vector beyond */
+} plan_tile;
 
 static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
 {
@@ -106,12 +114,10 @@ typedef struct plan_axis {
  * level. */
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a);
 
-/* Pairs of output rows first .. last - 1 (one tile) put into the empty stage: of any
- * kernel, and of the 2^3 kernel of stride 2. */
-void sp_cpu_plan_rows(const plan_lookup *q, int32_t first, int32_t last,
-                      plan_stage *stage);
-void sp_cpu_plan_children(const plan_lookup *q, int32_t first, int32_t last,
-                          plan_stage *stage);
+/* Pairs of the tile, of any kernel. */
+void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
+/* Sort what stands in the stage by offset 0 .. K - 1 into the tile. */
+void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile);
 
 /* Look-ups that go at most one level up and one down, all offsets of a row side by
  * side: lane k of a row at child position c takes word from[c][k] of its ancestor's 32.
@@ -129,10 +135,11 @@ typedef struct plan_lanes {
 /* False where the look-up is none of that kind. */
 bool sp_cpu_plan_lanes_open(plan_lanes *lanes, const plan_lookup *q);
 
-/* The loops over lanes, portable and with vectors; same results. */
+/* Loops that exist portable and with vectors, with the same results. */
 struct plan_loops {
-    void (*rows)(const plan_lanes *lanes, int32_t first, int32_t last,
-                 plan_stage *stage);
+    /* The pairs of a tile: of lanes, and of the 2^3 kernel of stride 2. */
+    void (*lanes)(const plan_lanes *lanes, plan_stage *stage, plan_tile *tile);
+    void (*children)(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
     /* The whole table of level lanes->to, of a 3^3 look-up. */
     void (*table)(const plan_lanes *lanes, int32_t *nbr);
 };

@@ -1,8 +1,11 @@
-/* The loops over lanes with 16 of them at a time: gather an ancestor's 32 words once,
- * then per vector of offsets a permute by constants of the child position, a bit test
- * and a population count. Pairs are compressed in registers (compressing stores are
- * slow on some processors) and stored whole; the next store overwrites what is beyond.
- */
+/* The loops of a plan with 16 lanes at a time.
+ *
+ * Per row: gather its ancestor's 32 words once, then for each vector of offsets a
+ * permute by constants of the child position, a bit test and a population count. Per
+ * offset: list the rows that have a partner by compressing row numbers under their
+ * bits, then gather the partners of the list. No branch depends on the data.
+ * Compressing goes through a register: compressing stores are slow on some processors;
+ * what is stored beyond is overwritten. */
 #include "cpu_plan.h"
 
 #include <immintrin.h>
@@ -13,12 +16,12 @@ typedef struct words {
 } words;
 
 static inline words load_words(const int32_t *nbr, const uint32_t *child,
-                               int32_t ancestor)
+                               int32_t ancestor, bool is_leaf)
 {
     const int32_t *row = nbr + (size_t)ancestor * PLAN_NBR;
     words w = {_mm512_load_si512(row), _mm512_load_si512(row + 16)};
 
-    if (child) {
+    if (!is_leaf) {
         w.lo = _mm512_i32gather_epi32(w.lo, child, 4);
         w.hi = _mm512_i32gather_epi32(w.hi, child, 4);
     }
@@ -41,55 +44,151 @@ static inline __mmask16 partners(words w, const uint32_t *from, const uint32_t *
     return _mm512_test_epi32_mask(v, _mm512_loadu_si512(bit));
 }
 
-/* Inlined with is_leaf and is_up as constants. */
-static inline __attribute__((always_inline)) void rows(const plan_lanes *w,
-                                                       int32_t first, int32_t last,
-                                                       plan_stage *stage, bool is_leaf,
+/* Partners of a tile's rows, [row][pitch], and a bit for each that exists,
+ * [pitch / 16][SP_TILE]. Inlined with is_leaf and is_up as constants. */
+static inline __attribute__((always_inline)) void look(const plan_lanes *w,
+                                                       const plan_tile *tile,
+                                                       int32_t *row, uint16_t *has,
+                                                       int pitch, bool is_leaf,
                                                        bool is_up)
 {
     const int32_t *nbr = w->top->nbr, *parent = w->to->parent;
-    const uint32_t *child = is_leaf ? NULL : w->top->child;
+    const uint32_t *child = w->top->child;
     const uint64_t *key = w->to->key;
-    const __m512i lane =
-        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i none = _mm512_set1_epi32(w->from->n);
-    int32_t *in = stage->in, i, now = -1;
-    uint32_t *tag = stage->tag;
+    int32_t first = tile->first, n = tile->last - first, i, now = -1;
     words near = {none, none};
-    int K = w->K, k;
+    int k;
 
-    for (i = first; i < last; i++) {
-        int32_t up = is_up ? parent[i] : i;
-        int c = is_up ? (int)(key[i] & 7) : 0;
-        uint32_t row_tag = (uint32_t)(i - first) << PLAN_TAG;
+    for (i = 0; i < n; i++) {
+        int32_t up = is_up ? parent[first + i] : first + i;
+        int c = is_up ? (int)(key[first + i] & 7) : 0;
         if (up != now)
-            near = load_words(nbr, child, up);
+            near = load_words(nbr, child, up, is_leaf);
         now = up;
-        for (k = 0; k < K; k += 16) {
-            __m512i v, t;
-            __mmask16 has = partners(near, &w->from_word[c][k], &w->bit[c][k],
-                                     &w->below[c][k], is_leaf, none, &v);
-            t = _mm512_add_epi32(lane, _mm512_set1_epi32((int)row_tag + k));
-            _mm512_storeu_si512(in, _mm512_maskz_compress_epi32(has, v));
-            _mm512_storeu_si512(tag, _mm512_maskz_compress_epi32(has, t));
-            in += __builtin_popcount(has);
-            tag += __builtin_popcount(has);
+        for (k = 0; k < pitch; k += 16, row += 16) {
+            __m512i v;
+            has[k / 16 * SP_TILE + i] =
+                (uint16_t)partners(near, &w->from_word[c][k], &w->bit[c][k],
+                                   &w->below[c][k], is_leaf, none, &v);
+            _mm512_store_si512(row, v);
         }
     }
-    stage->n = (int32_t)(in - stage->in);
 }
 
-static void avx512_rows(const plan_lanes *w, int32_t first, int32_t last,
-                        plan_stage *stage)
+/* Rows first + 0, 1, ... whose bit is set, appended to out. */
+static inline int32_t *list_rows(const uint16_t *has, int bit, int32_t first, int32_t n,
+                                 int32_t *out)
 {
-    if (!w->is_leaf && w->is_up)
-        rows(w, first, last, stage, false, true);
-    else if (!w->is_leaf)
-        rows(w, first, last, stage, false, false);
+    const __m512i which = _mm512_set1_epi16((short)(1u << bit));
+    __m512i row = _mm512_add_epi32(
+        _mm512_set1_epi32(first),
+        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m512i step = _mm512_set1_epi32(16);
+    int32_t i;
+
+    for (i = 0; i < n; i += 32) {
+        uint32_t m = _mm512_test_epi16_mask(_mm512_load_si512(has + i), which);
+        _mm512_storeu_si512(out, _mm512_maskz_compress_epi32((__mmask16)m, row));
+        out += __builtin_popcount(m & 0xffff);
+        row = _mm512_add_epi32(row, step);
+        _mm512_storeu_si512(out,
+                            _mm512_maskz_compress_epi32((__mmask16)(m >> 16), row));
+        out += __builtin_popcount(m >> 16);
+        row = _mm512_add_epi32(row, step);
+    }
+    return out;
+}
+
+/* in[j] = column k of row out[j]. */
+static inline void list_partners(const int32_t *row, int pitch, int k, int32_t first,
+                                 const int32_t *out, int32_t n, int32_t *in)
+{
+    const __m512i at = _mm512_set1_epi32(k - first * pitch);
+    const __m512i ld = _mm512_set1_epi32(pitch);
+    int32_t j;
+
+    for (j = 0; j < n; j += 16) {
+        __mmask16 m = n - j < 16 ? (__mmask16)((1u << (n - j)) - 1) : (__mmask16)0xffff;
+        __m512i i = _mm512_add_epi32(
+            _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(m, out + j), ld), at);
+        _mm512_mask_storeu_epi32(
+            in + j, m,
+            _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), m, i, row, 4));
+    }
+}
+
+static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+{
+    int32_t *row = stage->in, *out = tile->pair, n = tile->last - tile->first, at = 0;
+    uint16_t *has = (uint16_t *)stage->tag;
+    int pitch = (w->K + 15) & ~15, k;
+
+    for (k = 0; k < pitch; k += 16) /* rows beyond the tile, in its last vector of 32 */
+        _mm512_store_si512(has + k / 16 * SP_TILE + (n - 1) / 32 * 32,
+                           _mm512_setzero_si512());
+    if (w->is_leaf && w->is_up)
+        look(w, tile, row, has, pitch, true, true);
+    else if (w->is_leaf)
+        look(w, tile, row, has, pitch, true, false);
     else if (w->is_up)
-        rows(w, first, last, stage, true, true);
+        look(w, tile, row, has, pitch, false, true);
     else
-        rows(w, first, last, stage, true, false);
+        look(w, tile, row, has, pitch, false, false);
+    for (k = 0; k < w->K; k++) {
+        int32_t *end = list_rows(has + k / 16 * SP_TILE, k % 16, tile->first, n, out);
+        tile->count[k] = (int32_t)(end - out);
+        out = end;
+    }
+    tile->n = (int32_t)(out - tile->pair);
+    for (k = 0; k < w->K; at += tile->count[k++])
+        list_partners(row, pitch, k, tile->first, tile->pair + at, tile->count[k],
+                      out + at);
+}
+
+/* Fine rows of a tile and their parents, a pass for each child position. */
+static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
+{
+    const plan_level *fine = &q->level[q->is_swapped ? q->to : q->from];
+    const uint32_t *child = q->level[q->to].child;
+    int32_t i0 = q->is_swapped ? tile->first : (int32_t)(child[tile->first] >> 8), i;
+    int32_t i1 = tile->last, n, *digit = stage->in, *in, *out;
+    int k;
+
+    if (!q->is_swapped) {
+        uint32_t word = child[tile->last - 1];
+        i1 = (int32_t)(word >> 8) + __builtin_popcount(word & 255);
+    }
+    n = i1 - i0;
+    for (i = 0; i < n; i++)
+        digit[i] = (int32_t)(fine->key[i0 + i] & 7);
+    tile->n = n;
+    out = tile->pair;
+    in = tile->pair + n;
+    for (k = 0; k < 8; k++) {
+        const __m512i which = _mm512_set1_epi32(k);
+        __m512i row = _mm512_add_epi32(
+            _mm512_set1_epi32(i0),
+            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+        int32_t *from = out;
+        for (i = 0; i < n; i += 16) {
+            __mmask16 valid =
+                n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)~0;
+            __mmask16 m = _mm512_mask_cmpeq_epi32_mask(
+                valid, _mm512_load_si512(digit + i), which);
+            __m512i up = _mm512_maskz_loadu_epi32(valid, fine->parent + i0 + i);
+            int count = __builtin_popcount(m);
+            __mmask16 low = (__mmask16)((1u << count) - 1);
+            _mm512_mask_storeu_epi32(
+                out, low, _mm512_maskz_compress_epi32(m, q->is_swapped ? row : up));
+            _mm512_mask_storeu_epi32(
+                in, low, _mm512_maskz_compress_epi32(m, q->is_swapped ? up : row));
+            out += count;
+            in += count;
+            row = _mm512_add_epi32(row, _mm512_set1_epi32(16));
+        }
+        tile->count[k] = (int32_t)(out - from);
+    }
 }
 
 static void avx512_table(const plan_lanes *w, int32_t *nbr)
@@ -102,7 +201,7 @@ static void avx512_table(const plan_lanes *w, int32_t *nbr)
         int32_t up = w->to->parent[i];
         int c = (int)(w->to->key[i] & 7), half;
         if (up != now)
-            near = load_words(w->top->nbr, w->top->child, up);
+            near = load_words(w->top->nbr, w->top->child, up, false);
         now = up;
         for (half = 0; half < PLAN_NBR; half += 16) {
             __m512i v;
@@ -113,4 +212,5 @@ static void avx512_table(const plan_lanes *w, int32_t *nbr)
     }
 }
 
-const plan_loops sp_cpu_plan_avx512 = {.rows = avx512_rows, .table = avx512_table};
+const plan_loops sp_cpu_plan_avx512 = {
+    .lanes = avx512_lanes, .children = avx512_children, .table = avx512_table};

@@ -5,8 +5,6 @@
  * Steps from -2 to 2 stay within one neighbour of the parent. */
 #include "cpu_plan.h"
 
-#include <string.h>
-
 /* ---- lanes ---- */
 
 /* No neighbour: the last of the ancestor's 32 words. */
@@ -79,15 +77,14 @@ static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, i
                             : (uint32_t)w->from->n;
 }
 
-static void portable_rows(const plan_lanes *w, int32_t first, int32_t last,
-                          plan_stage *stage)
+static void portable_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n, n = 0;
     uint32_t *in = (uint32_t *)stage->in, *tag = stage->tag;
     int32_t i, now = -1;
     int k;
 
-    for (i = first; i < last; i++) {
+    for (i = tile->first; i < tile->last; i++) {
         int32_t up = w->is_up ? w->to->parent[i] : i;
         int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
         if (up != now)
@@ -97,11 +94,35 @@ static void portable_rows(const plan_lanes *w, int32_t first, int32_t last,
              k++) { /* always written, kept if there is one: no branch */
             uint32_t partner = lane_partner(w, word, c, k);
             in[n] = partner;
-            tag[n] = (uint32_t)(i - first) << PLAN_TAG | (uint32_t)k;
+            tag[n] = (uint32_t)(i - tile->first) << PLAN_TAG | (uint32_t)k;
             n += partner != none;
         }
     }
     stage->n = (int32_t)n;
+    stage->first = tile->first;
+    sp_cpu_plan_sort_stage(stage, w->K, tile);
+}
+
+/* The 2^3 kernel of stride 2: a child's position is its offset. */
+static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
+{
+    const plan_level *to = &q->level[q->to];
+    int32_t i;
+
+    stage->n = 0;
+    stage->first = tile->first;
+    for (i = tile->first; i < tile->last; i++) {
+        uint32_t word, row, set;
+        if (q->is_swapped) {
+            plan_put(stage, (int)(to->key[i] & 7), to->parent[i], i);
+            continue;
+        }
+        word = to->child[i];
+        row = word >> 8;
+        for (set = word & 255; set; set &= set - 1)
+            plan_put(stage, __builtin_ctz(set), (int32_t)row++, i);
+    }
+    sp_cpu_plan_sort_stage(stage, 8, tile);
 }
 
 static void portable_table(const plan_lanes *w, int32_t *nbr)
@@ -122,8 +143,8 @@ static void portable_table(const plan_lanes *w, int32_t *nbr)
     }
 }
 
-const plan_loops sp_cpu_plan_portable = {.rows = portable_rows,
-                                         .table = portable_table};
+const plan_loops sp_cpu_plan_portable = {
+    .lanes = portable_lanes, .children = portable_children, .table = portable_table};
 
 /* ---- tables ---- */
 

@@ -155,38 +155,35 @@ static sp_status stream_reserve(plan_stream *s, size_t bytes)
     return SP_OK;
 }
 
-/* Append the stage as tile t: all `in` by offset, then all `out`. A stable sort by
- * offset leaves output rows rising. */
-static sp_status put_tile(plan_stream *s, const plan_stage *stage, sp_map *map,
+/* Where the loops may write a tile of this map. */
+static sp_status stream_tile(plan_stream *s, const sp_map *map, plan_tile *tile)
+{
+    size_t most = (size_t)(tile->last - tile->first) * (size_t)map->K;
+
+    /* Vector loops store whole vectors: one beyond the last pair. */
+    SP_TRY(stream_reserve(s, 8 * (most + 16)));
+    tile->pair = (int32_t *)s->at;
+    return SP_OK;
+}
+
+/* Tile t is written: count it in. */
+static sp_status put_tile(plan_stream *s, const plan_tile *tile, sp_map *map,
                           int32_t *start, int t)
 {
-    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1;
-    uint32_t at[PLAN_MAX_K] = {0}, sum = 0, n = (uint32_t)stage->n, i;
-    int32_t *in, *out;
+    int64_t at = map->pairs;
     int k;
 
-    if (map->pairs + n > INT32_MAX)
+    if (map->pairs + tile->n > INT32_MAX)
         return SP_FAIL(
             SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
-    SP_TRY(stream_reserve(s, (size_t)n * 8));
-    in = (int32_t *)s->at;
-    out = in + n;
-    s->at += (size_t)n * 8;
-    s->room -= (size_t)n * 8;
-    for (i = 0; i < n; i++)
-        at[stage->tag[i] & low]++;
     for (k = 0; k < map->K; k++) {
-        uint32_t count = at[k];
-        at[k] = sum;
-        start[(size_t)t * (size_t)map->K + (size_t)k] = (int32_t)(map->pairs + sum);
-        sum += count;
+        start[(size_t)t * (size_t)map->K + (size_t)k] = (int32_t)at;
+        at += tile->count[k];
     }
-    for (i = 0; i < n; i++) {
-        uint32_t to = at[stage->tag[i] & low]++;
-        in[to] = stage->in[i];
-        out[to] = stage->first + (int32_t)(stage->tag[i] >> PLAN_TAG);
-    }
-    map->pairs += n;
+    assert(at == map->pairs + tile->n);
+    map->pairs = at;
+    s->at += (size_t)tile->n * 8;
+    s->room -= (size_t)tile->n * 8;
     return SP_OK;
 }
 
@@ -197,19 +194,20 @@ static sp_status put_map(const plan_builder *b, plan_stream *s, plan_stage *stag
     plan_lookup q = lookup_of(b, map->key);
     plan_lanes lanes;
     bool is_lanes = !is_children(&q) && sp_cpu_plan_lanes_open(&lanes, &q);
+    plan_tile tile;
     int t;
 
     for (t = 0; t < map->n_tiles; t++) {
-        int32_t first = map->tile_row[t], last = map->tile_row[t + 1];
-        stage->n = 0;
-        stage->first = first;
+        tile.first = map->tile_row[t];
+        tile.last = map->tile_row[t + 1];
+        SP_TRY(stream_tile(s, map, &tile));
         if (is_children(&q))
-            sp_cpu_plan_children(&q, first, last, stage);
+            b->loops->children(&q, stage, &tile);
         else if (is_lanes)
-            b->loops->rows(&lanes, first, last, stage);
+            b->loops->lanes(&lanes, stage, &tile);
         else
-            sp_cpu_plan_rows(&q, first, last, stage);
-        SP_TRY(put_tile(s, stage, map, b->start[m], t));
+            sp_cpu_plan_rows(&q, stage, &tile);
+        SP_TRY(put_tile(s, &tile, map, b->start[m], t));
     }
     b->start[m][(size_t)map->n_tiles * (size_t)map->K] = (int32_t)map->pairs;
     return SP_OK;
@@ -229,8 +227,8 @@ static void split_tiles(const char *from, sp_map *map, int32_t *in, int32_t *out
     for (t = 0; t < map->n_tiles; t++) {
         size_t at = (size_t)map->start[(size_t)t * (size_t)map->K];
         size_t n = (size_t)map->start[((size_t)t + 1) * (size_t)map->K] - at;
-        memcpy(in + at, from, n * 4);
-        memcpy(out + at, from + n * 4, n * 4);
+        memcpy(out + at, from, n * 4);
+        memcpy(in + at, from + n * 4, n * 4);
         from += n * 8;
     }
     map->in = in;
@@ -264,7 +262,6 @@ sp_status sp_cpu_plan_maps(plan_builder *b, size_t keep)
     char *gap;
     int m;
 
-    /* Vector loops store whole vectors: one beyond the last pair. */
     SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE + 16, &stage.in));
     SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE + 16, &stage.tag));
     /* Rounding at the destination must not overtake the source. */

@@ -5,7 +5,7 @@
  * no more than the child words. */
 #include "cpu_plan.h"
 
-#include <assert.h>
+#include <string.h>
 
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
 {
@@ -56,13 +56,14 @@ static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis 
             }
 }
 
-void sp_cpu_plan_rows(const plan_lookup *q, int32_t first, int32_t last,
-                      plan_stage *stage)
+void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
     int below = q->is_swapped ? 0 : q->shift, l, axis;
     int32_t i;
 
-    for (i = first; i < last; i++) {
+    stage->n = 0;
+    stage->first = tile->first;
+    for (i = tile->first; i < tile->last; i++) {
         uint64_t key = q->level[q->to].key[i];
         plan_axis a[3];
         int32_t up = i;
@@ -74,23 +75,28 @@ void sp_cpu_plan_rows(const plan_lookup *q, int32_t first, int32_t last,
         }
         look_around(q, up, a, i, stage);
     }
+    sp_cpu_plan_sort_stage(stage, q->kernel * q->kernel * q->kernel, tile);
 }
 
-void sp_cpu_plan_children(const plan_lookup *q, int32_t first, int32_t last,
-                          plan_stage *stage)
+/* Stable, so that output rows rise within an offset. */
+void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile)
 {
-    const plan_level *to = &q->level[q->to];
-    int32_t i;
+    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1;
+    int32_t at[PLAN_MAX_K], sum = 0, i;
+    int32_t *out = tile->pair, *in = tile->pair + stage->n;
+    int k;
 
-    for (i = first; i < last; i++) {
-        uint32_t word, row, set;
-        if (q->is_swapped) {
-            plan_put(stage, (int)(to->key[i] & 7), to->parent[i], i);
-            continue;
-        }
-        word = to->child[i];
-        row = word >> 8;
-        for (set = word & 255; set; set &= set - 1)
-            plan_put(stage, __builtin_ctz(set), (int32_t)row++, i);
+    tile->n = stage->n;
+    memset(tile->count, 0, (size_t)K * sizeof tile->count[0]);
+    for (i = 0; i < stage->n; i++)
+        tile->count[stage->tag[i] & low]++;
+    for (k = 0; k < K; k++) {
+        at[k] = sum;
+        sum += tile->count[k];
+    }
+    for (i = 0; i < stage->n; i++) {
+        int32_t to = at[stage->tag[i] & low]++;
+        in[to] = stage->in[i];
+        out[to] = stage->first + (int32_t)(stage->tag[i] >> PLAN_TAG);
     }
 }
