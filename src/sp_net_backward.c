@@ -228,6 +228,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     int s;
 
     assert(impl->batch == batch && impl->is_training);
+    assert(impl->options.is_exact == (buckets->exact != NULL));
     assert(impl->value[impl->n_values - 1].grad_block >= 0 &&
            "sp_net_loss comes first");
     for (s = impl->n_steps - 1; s >= 0; s--) {

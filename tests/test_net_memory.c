@@ -127,6 +127,36 @@ static void evaluation_repeats_after_training(void **state)
     }
 }
 
+/* Packed weights are not those of before. */
+static void updated_weights_are_used(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    net_case used, fresh;
+    int64_t i;
+    int k;
+
+    (void)state;
+    for (k = 0; case_nets[k]; k++) {
+        case_open(&used, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_open(&fresh, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_batch(&used, large, 3);
+        case_batch(&fresh, large, 3);
+        case_step(&used, true);
+        sp_buckets_zero(&used.buckets);
+        for (i = 0; i < used.graph.n_floats; i++)
+            fresh.net.param[i] = used.net.param[i] *= 1.5f;
+        sp_net_updated(&used.net);
+        case_step(&used, true);
+        case_step(&fresh, true);
+        assert_memory_equal(used.logits.data, fresh.logits.data,
+                            101 * CASE_CLASSES * sizeof(float));
+        assert_memory_equal(used.buckets.grad, fresh.buckets.grad,
+                            (size_t)used.graph.n_floats * sizeof(float));
+        case_close(&used);
+        case_close(&fresh);
+    }
+}
+
 /* Confusion and prediction come with the loss; ignored voxels do not count. */
 static void evaluation_counts_every_labelled_voxel(void **state)
 {
@@ -162,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(evaluation_repeats_after_training),
+        cmocka_unit_test(updated_weights_are_used),
         cmocka_unit_test(evaluation_counts_every_labelled_voxel),
     };
 
