@@ -206,6 +206,8 @@ struct sp_backend {
 
 /* "cpu" or "cuda"; NULL if this build lacks it. The only list of backends. */
 const sp_backend_ops *sp_backend_find(const char *name);
+/* CUDA devices this process sees; 0 without a driver or without CUDA in the build. */
+int sp_backend_visible_devices(void);
 /* The CPU backend with plain loops throughout: the oracle of the tests. */
 const sp_backend_ops *sp_backend_reference(void);
 

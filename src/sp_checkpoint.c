@@ -1,1 +1,527 @@
+/* Layout (input/SCHEMA):
+ *   /params/<layer>/<weight|bias>               float32
+ *   /buffers/<layer>/<running_mean|running_var> float32
+ *   /optim/m/<layer>/<...>, /optim/v/<...>      float32: momentum, second moment
+ *   /normalization/mean, std                    float64, where features are normalized
+ *   root attributes of sp_checkpoint_state
+ * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
+ * in alphabetical order, each its name and its bytes.
+ */
 #include "sp_checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sp_crc.h"
+#include "sp_h5.h"
+#include "sp_log.h"
+
+#define FORMAT "sptrain-checkpoint"
+enum { VERSION = 1, MAX_PATH = 256 };
+
+/* ---- root attributes ---- */
+
+/* The numbers, in alphabetical order among them; texts stand between by name. */
+typedef struct root_field {
+    const char *name;
+    sp_h5_type type;
+    size_t offset;
+} root_field;
+
+#define FIELD(name, type, field)                                                       \
+    {                                                                                  \
+        name, type, offsetof(sp_checkpoint_state, field)                               \
+    }
+static const root_field fields[] = {
+    FIELD("best_miou", SP_H5_F64, best),
+    FIELD("data_hash", SP_H5_U64, data_hash),
+    FIELD("epoch", SP_H5_I64, at.epoch),
+    FIELD("metrics_bytes", SP_H5_I64, metrics_bytes),
+    FIELD("position", SP_H5_I64, at.position),
+    FIELD("samples_seen", SP_H5_I64, samples_seen),
+    FIELD("seed", SP_H5_I64, seed),
+    FIELD("skipped", SP_H5_I64, skipped),
+    FIELD("step", SP_H5_I64, step),
+    FIELD("updates", SP_H5_I64, updates),
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_t bytes)
+{
+    crc = sp_crc32c(crc, name, strlen(name));
+    return sp_crc32c(crc, data, bytes);
+}
+
+/* crc32c of the root: deck and format find their places in the alphabet. */
+static uint32_t root_crc(const sp_checkpoint_state *state)
+{
+    const int64_t version = VERSION;
+    uint32_t crc = 0;
+    int i;
+
+    for (i = 0; i < N_FIELDS; i++) {
+        if (strcmp(fields[i].name, "epoch") == 0)
+            crc = crc_item(crc, "deck", state->deck, strlen(state->deck));
+        if (strcmp(fields[i].name, "metrics_bytes") == 0)
+            crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
+        crc = crc_item(crc, fields[i].name, (const char *)state + fields[i].offset, 8);
+    }
+    return crc_item(crc, "version", &version, sizeof version);
+}
+
+static sp_status write_root(sp_h5 *file, const sp_checkpoint_state *state)
+{
+    const int64_t version = VERSION;
+    const uint32_t crc = root_crc(state);
+    char *const format[] = {FORMAT};
+    char *const deck[] = {state->deck};
+    int i;
+
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
+    SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "deck", -1, deck));
+    for (i = 0; i < N_FIELDS; i++)
+        SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
+                                (const char *)state + fields[i].offset));
+    return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
+}
+
+static sp_status read_text(sp_h5 *file, const char *name, char **text)
+{
+    char **texts;
+    int n;
+
+    *text = NULL;
+    SP_TRY(sp_h5_attr_read_texts(file, "/", name, &texts, &n));
+    if (n == 1)
+        *text = strdup(texts[0]);
+    sp_h5_list_free(texts, n);
+    return *text ? SP_OK
+                 : SP_FAIL(SP_EDATA, "%s: attribute %s: expected one text, found %d",
+                           sp_h5_path(file), name, n);
+}
+
+static sp_status check_format(sp_h5 *file)
+{
+    int64_t version;
+    char *format;
+    sp_status rc = SP_OK;
+
+    SP_TRY(read_text(file, "format", &format));
+    if (strcmp(format, FORMAT) != 0)
+        rc = SP_FAIL(SP_EDATA, "%s: format \"%s\", expected \"" FORMAT "\"",
+                     sp_h5_path(file), format);
+    free(format);
+    SP_TRY(rc);
+    SP_TRY(sp_h5_attr_read_int(file, "/", "version", &version));
+    if (version != VERSION)
+        return SP_FAIL(SP_EDATA, "%s: version %lld, expected %d", sp_h5_path(file),
+                       (long long)version, VERSION);
+    return SP_OK;
+}
+
+/* A file of weights alone has no format attribute. */
+static sp_status read_root(sp_h5 *file, sp_checkpoint_state *state)
+{
+    uint32_t crc;
+    int i;
+
+    memset(state, 0, sizeof *state);
+    state->best = NAN;
+    if (!sp_h5_attr_has(file, "/", "format"))
+        return SP_OK;
+    SP_TRY(check_format(file));
+    for (i = 0; i < N_FIELDS; i++)
+        SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
+                               (char *)state + fields[i].offset));
+    SP_TRY(read_text(file, "deck", &state->deck));
+    SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));
+    if (crc != root_crc(state))
+        return SP_FAIL(SP_EDATA, "%s: attributes: crc32c %08x, expected %08x",
+                       sp_h5_path(file), root_crc(state), crc);
+    return SP_OK;
+}
+
+/* ---- arrays ---- */
+
+/* true: /params weights carry their K; a kernel of volume 1 is [c_in, c_out]. */
+static void dims_of(const sp_param *p, int64_t dim[3])
+{
+    int i;
+
+    for (i = 0; i < p->n_dims; i++)
+        dim[i] = p->dim[i];
+}
+
+static sp_status write_array(sp_h5 *file, const char *name, sp_h5_type type, int rank,
+                             const int64_t *dim, const void *data, size_t bytes)
+{
+    uint32_t crc = sp_crc32c(0, data, bytes);
+
+    SP_TRY(sp_h5_write(file, name, type, rank, dim, data));
+    return sp_h5_attr_write(file, name, "crc32c", SP_H5_U32, -1, &crc);
+}
+
+static sp_status write_group(sp_h5 *file, const char *group, const sp_param *params,
+                             int n, const float *flat)
+{
+    char name[MAX_PATH];
+    int64_t dim[3];
+    int i;
+
+    for (i = 0; i < n; i++) {
+        const sp_param *p = &params[i];
+        snprintf(name, sizeof name, "%s/%s", group, p->name);
+        dims_of(p, dim);
+        SP_TRY(write_array(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset,
+                           (size_t)p->count * sizeof *flat));
+    }
+    return SP_OK;
+}
+
+/* Checksum of what was read; a file of weights alone has none. */
+static sp_status check_crc(sp_h5 *file, const char *name, const void *data,
+                           size_t bytes)
+{
+    uint32_t want, crc = sp_crc32c(0, data, bytes);
+
+    if (!sp_h5_attr_has(file, name, "crc32c") && !sp_h5_attr_has(file, "/", "format"))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_read(file, name, "crc32c", SP_H5_U32, 1, &want));
+    if (crc != want)
+        return SP_FAIL(SP_EDATA, "%s:%s: crc32c %08x, expected %08x", sp_h5_path(file),
+                       name, crc, want);
+    return SP_OK;
+}
+
+static sp_status read_group(sp_h5 *file, const char *group, const sp_param *params,
+                            int n, float *flat)
+{
+    char name[MAX_PATH];
+    int64_t dim[3];
+    int i;
+
+    for (i = 0; i < n; i++) {
+        const sp_param *p = &params[i];
+        snprintf(name, sizeof name, "%s/%s", group, p->name);
+        dims_of(p, dim);
+        if (!sp_h5_has(file, name))
+            return SP_FAIL(SP_EDATA, "%s: %s is missing", sp_h5_path(file), name);
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset));
+        SP_TRY(
+            check_crc(file, name, flat + p->offset, (size_t)p->count * sizeof *flat));
+    }
+    return SP_OK;
+}
+
+/* ---- writing ---- */
+
+static sp_status write_normalization(sp_h5 *file, const sp_normalization *norm)
+{
+    const int64_t dim = norm ? norm->n : 0;
+    const size_t bytes = (size_t)dim * sizeof(double);
+
+    if (!dim)
+        return SP_OK;
+    SP_TRY(write_array(file, "/normalization/mean", SP_H5_F64, 1, &dim, norm->mean,
+                       bytes));
+    return write_array(file, "/normalization/std", SP_H5_F64, 1, &dim, norm->std,
+                       bytes);
+}
+
+static sp_status write_all(sp_h5 *file, const sp_graph *graph,
+                           const sp_checkpoint_state *state,
+                           const sp_normalization *normalization, const float *param,
+                           const float *running, const sp_optim *optim)
+{
+    SP_TRY(write_root(file, state));
+    SP_TRY(write_group(file, "/params", graph->param, graph->n_params, param));
+    SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
+    if (optim && optim->m)
+        SP_TRY(write_group(file, "/optim/m", graph->param, graph->n_params, optim->m));
+    if (optim && optim->v)
+        SP_TRY(write_group(file, "/optim/v", graph->param, graph->n_params, optim->v));
+    return write_normalization(file, normalization);
+}
+
+/* The folder too, or the new name may be lost with the power. */
+static sp_status sync_folder(const char *path)
+{
+    char dir[PATH_MAX];
+    char *slash;
+    int fd;
+
+    snprintf(dir, sizeof dir, "%s", path);
+    slash = strrchr(dir, '/');
+    snprintf(slash ? slash : dir, 2, slash ? "" : ".");
+    fd = open(dir, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return SP_FAIL(SP_EIO, "%s: cannot flush the folder: %s", dir, strerror(error));
+    }
+    close(fd);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
+                              const sp_checkpoint_state *state,
+                              const sp_normalization *normalization, const float *param,
+                              const float *running, const sp_optim *optim)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc, end;
+
+    if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_h5_create(&file, temporary));
+    rc = write_all(file, graph, state, normalization, param, running, optim);
+    end = sp_h5_close(file);
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK)
+        rc = sp_checkpoint_verify(temporary);
+    if (rc == SP_OK && rename(temporary, path) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                     strerror(errno));
+    if (rc != SP_OK) {
+        unlink(temporary);
+        return rc == SP_EDATA
+                   ? (sp_status)SP_FAIL(SP_EIO, "written, but not read back: %s",
+                                        sp_error_last()->message)
+                   : rc;
+    }
+    return sync_folder(path);
+}
+
+/* ---- reading ---- */
+
+static sp_status verify_dataset(sp_h5 *file, const char *name)
+{
+    sp_h5_shape shape;
+    size_t bytes;
+    void *data;
+    sp_status rc;
+    int i;
+
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    bytes = (size_t)shape.type.size;
+    for (i = 0; i < shape.rank; i++)
+        bytes *= (size_t)shape.dim[i];
+    if (shape.rank < 1 || !shape.is_contiguous || (int64_t)bytes > sp_h5_bytes(file))
+        return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
+                       sp_h5_path(file), name);
+    data = malloc(bytes ? bytes : 1);
+    if (!data)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %zu bytes", sp_h5_path(file),
+                       name, bytes);
+    rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
+    if (rc == SP_OK)
+        rc = check_crc(file, name, data, bytes);
+    free(data);
+    return rc;
+}
+
+static sp_status verify_all(sp_h5 *file)
+{
+    sp_checkpoint_state state;
+    char **names;
+    sp_status rc;
+    int i, n;
+
+    SP_TRY(check_format(file));
+    rc = read_root(file, &state);
+    sp_checkpoint_state_destroy(&state);
+    SP_TRY(rc);
+    SP_TRY(sp_h5_list(file, "/", &names, &n));
+    for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
+        rc = verify_dataset(file, names[i]);
+    sp_h5_list_free(names, n);
+    return rc;
+}
+
+sp_status sp_checkpoint_verify(const char *path)
+{
+    sp_h5 *file;
+    sp_status rc, end;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = verify_all(file);
+    end = sp_h5_close(file);
+    return rc == SP_OK ? end : rc;
+}
+
+static sp_status read_normalization(sp_h5 *file, sp_normalization *norm)
+{
+    sp_h5_shape shape;
+
+    memset(norm, 0, sizeof *norm);
+    if (!sp_h5_has(file, "/normalization/mean"))
+        return SP_OK;
+    SP_TRY(sp_h5_shape_of(file, "/normalization/mean", &shape));
+    if (shape.rank != 1 || shape.dim[0] > 1 << 16)
+        return SP_FAIL(SP_EDATA, "%s:/normalization/mean: expected a row of numbers",
+                       sp_h5_path(file));
+    norm->mean = malloc((size_t)shape.dim[0] * sizeof(double) + 1);
+    norm->std = malloc((size_t)shape.dim[0] * sizeof(double) + 1);
+    if (!norm->mean || !norm->std)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    norm->n = (int)shape.dim[0];
+    SP_TRY(
+        sp_h5_read(file, "/normalization/mean", SP_H5_F64, 1, shape.dim, norm->mean));
+    return sp_h5_read(file, "/normalization/std", SP_H5_F64, 1, shape.dim, norm->std);
+}
+
+sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
+                                   sp_normalization *normalization)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = read_root(file, state);
+    if (rc == SP_OK && normalization)
+        rc = read_normalization(file, normalization);
+    sp_h5_close(file);
+    return rc;
+}
+
+void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
+{
+    free(state->deck);
+    memset(state, 0, sizeof *state);
+}
+
+/* A moment that the file lacks (another optimizer wrote it) starts from zero. */
+static sp_status read_moment(sp_h5 *file, const sp_graph *graph, const char *group,
+                             float *flat)
+{
+    char name[MAX_PATH];
+
+    if (!flat || !graph->n_params)
+        return SP_OK;
+    snprintf(name, sizeof name, "%s/%s", group, graph->param[0].name);
+    if (!sp_h5_has(file, name)) {
+        sp_log_warn0("%s holds no %s: the optimizer starts afresh", sp_h5_path(file),
+                     group);
+        return SP_OK;
+    }
+    return read_group(file, group, graph->param, graph->n_params, flat);
+}
+
+static sp_status read_all(sp_h5 *file, const sp_graph *graph, float *param,
+                          float *running, sp_optim *optim)
+{
+    SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
+    SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
+    if (!optim)
+        return SP_OK;
+    SP_TRY(read_moment(file, graph, "/optim/m", optim->m));
+    SP_TRY(read_moment(file, graph, "/optim/v", optim->v));
+    return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
+}
+
+sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
+                             float *running, sp_optim *optim)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = read_all(file, graph, param, running, optim);
+    sp_h5_close(file);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+/* Step of "step-000000012.h5", -1 for another name. */
+static int64_t step_of(const char *name)
+{
+    long long step;
+    int end = 0;
+
+    if (sscanf(name, "step-%lld.h5%n", &step, &end) != 1 || !end || name[end])
+        return -1;
+    return step;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* Steps of the folder's files, newest first; malloc'd. An absent folder has none. */
+static sp_status list_steps(const char *dir, int64_t **steps, int *n)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    int room = 0;
+
+    *steps = NULL;
+    *n = 0;
+    if (!folder && errno == ENOENT)
+        return SP_OK;
+    if (!folder)
+        return SP_FAIL(SP_EIO, "%s: cannot list it: %s", dir, strerror(errno));
+    while ((entry = readdir(folder))) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0)
+            continue;
+        if (*n == room) {
+            int64_t *grown =
+                realloc(*steps, (size_t)(room = 2 * room + 16) * sizeof *grown);
+            if (!grown)
+                break;
+            *steps = grown;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    closedir(folder);
+    if (*n)
+        qsort(*steps, (size_t)*n, sizeof **steps, newest_first);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_find(const char *dir, char *path)
+{
+    int64_t *steps;
+    int i, n;
+
+    path[0] = 0;
+    SP_TRY(list_steps(dir, &steps, &n));
+    for (i = 0; i < n; i++) {
+        snprintf(path, PATH_MAX, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        if (sp_checkpoint_verify(path) == SP_OK)
+            break;
+        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+        path[0] = 0;
+    }
+    free(steps);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_prune(const char *dir, int keep)
+{
+    char path[PATH_MAX];
+    int64_t *steps;
+    int i, n;
+
+    SP_TRY(list_steps(dir, &steps, &n));
+    for (i = keep > 0 ? keep : 1; i < n; i++) {
+        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        if (unlink(path) != 0)
+            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
+    }
+    free(steps);
+    return SP_OK;
+}

@@ -1,5 +1,5 @@
-/* Checkpoints (SPEC section 7): HDF5, written under a temporary name, flushed, verified,
- * renamed. Rank 0 writes and reads; reading broadcasts.
+/* Checkpoints (SPEC section 7): HDF5, written under a temporary name, flushed,
+ * verified, renamed. Rank 0 writes and reads; reading broadcasts.
  */
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
@@ -16,15 +16,15 @@ typedef struct sp_checkpoint_state {
     int64_t updates;      /* optimizer's t: steps that changed the weights */
     int64_t seed;
     int64_t metrics_bytes;
-    int64_t skipped;      /* steps skipped for non-finite numbers, in a row */
-    uint64_t data_hash;   /* sp_dataset.hash of the training set */
-    double best;          /* best validation mIoU so far, NAN: none */
-    char *deck;           /* resolved deck, malloc'd on reading */
+    int64_t skipped;    /* steps skipped for non-finite numbers, in a row */
+    uint64_t data_hash; /* sp_dataset.hash of the training set */
+    double best;        /* best validation mIoU so far, NAN: none */
+    char *deck;         /* resolved deck, malloc'd on reading */
 } sp_checkpoint_state;
 
 /* Feature statistics that eval and predict must use. */
 typedef struct sp_normalization {
-    int n;             /* columns; 0: not normalized */
+    int n;              /* columns; 0: not normalized */
     double *mean, *std; /* [n] */
 } sp_normalization;
 
@@ -35,18 +35,18 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                               const float *running, const sp_optim *optim);
 /* Rank 0 only, local: structure and all checksums. */
 sp_status sp_checkpoint_verify(const char *path);
-/* Rank 0 only, local: state and normalization alone (deck malloc'd). A weights-only file
- * gives step 0 and deck NULL. */
+/* Rank 0 only, local: state and normalization alone (deck malloc'd). A weights-only
+ * file gives step 0 and deck NULL. */
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization);
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
-/* Rank 0 only, local: arrays; optim NULL: weights and buffers only. A missing or misshapen
- * parameter is named (SP_EDATA). */
+/* Rank 0 only, local: arrays; optim NULL: weights and buffers only. A missing or
+ * misshapen parameter is named (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
                              float *running, sp_optim *optim);
 
-/* Rank 0 only: newest checkpoint in dir that verifies; path "" if there is none. Damaged
- * ones are named and skipped. path holds PATH_MAX bytes. */
+/* Rank 0 only: newest checkpoint in dir that verifies; path "" if there is none.
+ * Damaged ones are named and skipped. path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, char *path);
 /* Rank 0 only: delete all but the newest `keep` step files. */
 sp_status sp_checkpoint_prune(const char *dir, int keep);

@@ -575,3 +575,17 @@ end:
     free(counts);
     return rc;
 }
+
+const char *sp_comm_library(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n;
+
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
+        return "unknown MPI";
+    text[strcspn(text, "\n")] = 0;
+    for (n = 0; text[n]; n++) /* MPICH separates by tabs */
+        if (text[n] == '\t')
+            text[n] = ' ';
+    return text;
+}

@@ -67,6 +67,8 @@ void sp_comm_abort(sp_comm *comm, sp_status code) __attribute__((noreturn));
  * last one. */
 sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who);
 
+/* The MPI library and its version, one line. */
+const char *sp_comm_library(void);
 /* Number of ranks in scope; index of this rank in it. */
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope);
 int sp_comm_scope_rank(const sp_comm *comm, sp_scope scope);

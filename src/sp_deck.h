@@ -140,6 +140,13 @@ bool sp_config_is_set(const sp_config *config, const char *key);
 /* Value of a key as text, as to_text writes it; malloc'd, NULL for an unknown key. */
 char *sp_config_value(const sp_config *config, const char *key);
 
+/* Key i of sp_config_n_keys() as "section.key"; overwritten by the next call of this thread. */
+int sp_config_n_keys(void);
+const char *sp_config_key(int i);
+/* Exchange the values of a key, or of all keys of a section, except those of config that the
+ * command line gave: config then has from's. */
+void sp_config_take(sp_config *config, sp_config *from, const char *path);
+
 /* `sptrain --keys`: name, type, default, range, unit and help of every key. */
 void sp_deck_print_keys(FILE *to);
 

@@ -553,3 +553,14 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
     }
     return sp_h5_leave(rc);
 }
+
+const char *sp_h5_library(void)
+{
+    static char text[32];
+    unsigned major, minor, release;
+
+    if (H5get_libversion(&major, &minor, &release) < 0)
+        return "unknown";
+    snprintf(text, sizeof text, "%u.%u.%u", major, minor, release);
+    return text;
+}

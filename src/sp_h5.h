@@ -50,6 +50,9 @@ typedef struct sp_h5_shape {
     int64_t chunk_bytes; /* of one chunk uncompressed; 0: not chunked */
 } sp_h5_shape;
 
+/* The library's version, "1.10.8". */
+const char *sp_h5_library(void);
+
 /* Read only; sets *file NULL on failure. */
 sp_status sp_h5_open(sp_h5 **file, const char *path);
 /* Makes the file or empties it. */

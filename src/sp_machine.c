@@ -112,3 +112,22 @@ size_t sp_machine_address_space(void)
         return SIZE_MAX;
     return limit.rlim_cur;
 }
+
+const char *sp_machine_processor(void)
+{
+    static char name[128] = "unknown";
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+
+    while (file && fgets(line, sizeof line, file)) {
+        char *at = strstr(line, ": ");
+        if (strncmp(line, "model name", 10) != 0 || !at)
+            continue;
+        at[strcspn(at, "\n")] = 0;
+        snprintf(name, sizeof name, "%.120s", at + 2);
+        break;
+    }
+    if (file)
+        fclose(file);
+    return name;
+}

@@ -23,6 +23,8 @@ int sp_machine_core_quota(void);
 size_t sp_machine_memory(void);
 /* Bytes of address space (ulimit -v); SIZE_MAX where there is no limit. */
 size_t sp_machine_address_space(void);
+/* The processor's name as the system tells it; "unknown" where it does not. */
+const char *sp_machine_processor(void);
 
 #ifdef __cplusplus
 }

@@ -70,7 +70,6 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
         .is_mirrored = node->is_mirrored};
 
     SP_TRY(conv_weight(net, step, dy, buckets));
-    SP_TRY(sp_bucket_poll(buckets));
     if (!impl->value[step->in[0]].needs_grad)
         return SP_OK;
     SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));

@@ -1,1 +1,369 @@
+/* The training run: epochs, steps, and what happens between them. */
 #include "sp_train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sp_log.h"
+#include "sp_signal.h"
+#include "sp_trainer.h"
+
+/* ---- one step ---- */
+
+static bool is_finite_loss(const sp_net_loss_out *loss)
+{
+    return isfinite(loss->loss_sum) && isfinite(loss->weight_sum);
+}
+
+/* Which samples a non-finite loss came from: the log names them. */
+static void name_samples(const sp_trainer *t, const sp_batch *batch)
+{
+    const sp_dataset *set = &t->session.train;
+    int b;
+
+    for (b = 0; b < batch->n_samples; b++) {
+        int64_t id = batch->sample_id[b];
+        sp_log_warn("step %lld: non-finite loss in a batch with sample %lld of %s%s%s",
+                    (long long)t->state.step + 1, (long long)id,
+                    set->shard[sp_dataset_shard_of(set, id)].path,
+                    set->name ? ": " : "", set->name ? set->name[id] : "");
+    }
+}
+
+static sp_status micro_step(sp_trainer *t, sp_step_report *report)
+{
+    sp_session *s = &t->session;
+    sp_tail *tail = &t->buckets.tail;
+    sp_net_loss_out loss = {.exact = t->buckets.exact ? t->buckets.tail_exact : NULL};
+    sp_batch *batch;
+    double waited;
+    bool is_last;
+
+    sp_run_beat(&s->run, SP_PHASE_READ, t->state.at.epoch, t->state.step);
+    SP_TRY(sp_loader_next(t->loader, &batch, &waited));
+    report->data_wait_s += waited;
+    report->imbalance = batch->cost_sum ? (double)batch->cost_max * s->comm->size /
+                                              (double)batch->cost_sum
+                                        : 1;
+    is_last = batch->micro == batch->n_micro - 1;
+    sp_run_beat(&s->run, SP_PHASE_FORWARD, t->state.at.epoch, t->state.step);
+    SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
+    SP_TRY(sp_net_loss(&s->net, batch, &loss, NULL, NULL));
+    tail->loss_sum += loss.loss_sum;
+    tail->weight_sum += loss.weight_sum;
+    tail->n_voxels += batch->n;
+    tail->n_samples += batch->n_samples;
+    if (!is_finite_loss(&loss)) {
+        tail->n_nonfinite++;
+        name_samples(t, batch);
+    }
+    sp_run_beat(&s->run, SP_PHASE_BACKWARD, t->state.at.epoch, t->state.step);
+    SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, is_last));
+    return sp_loader_recycle(t->loader, batch);
+}
+
+/* All ranks hold the same sums here, so all take the same decision. */
+static sp_status update(sp_trainer *t, sp_step_report *report)
+{
+    sp_session *s = &t->session;
+    const sp_tail *tail = &t->buckets.tail;
+
+    report->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
+    report->voxels = tail->n_voxels;
+    if (tail->weight_sum == 0 && tail->n_nonfinite == 0)
+        return SP_OK; /* nothing labelled: no update, counted as a step */
+    report->is_skipped = tail->n_nonfinite > 0 || !isfinite(report->loss);
+    if (!report->is_skipped) {
+        SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad, tail->weight_sum,
+                             report->lr, &report->grad_norm));
+        report->is_skipped = !isfinite(report->grad_norm);
+    }
+    if (report->is_skipped) {
+        t->state.skipped++;
+        sp_log_warn0(
+            "step %lld: non-finite loss or gradient, weights left as they were "
+            "(%lld in a row)",
+            (long long)t->state.step + 1, (long long)t->state.skipped);
+    } else {
+        t->state.skipped = 0;
+        sp_net_updated(&s->net);
+    }
+    return SP_OK;
+}
+
+static void stop_if_asked(sp_trainer *t)
+{
+    double limit = t->session.config->run.time_limit_s;
+
+    if (sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit))
+        t->buckets.tail.n_stop++;
+}
+
+/* One optimizer step of n_samples samples (world) in n_micro micro-batches. */
+static sp_status train_step(sp_trainer *t, int n_samples, int n_micro,
+                            sp_step_report *report)
+{
+    const sp_config *config = t->session.config;
+    double begin = sp_now_s();
+    int m;
+
+    memset(report, 0, sizeof *report);
+    report->lr = sp_optim_lr(config, t->state.samples_seen, t->total_samples,
+                             t->sampler.effective);
+    sp_buckets_zero(&t->buckets);
+    for (m = 0; m < n_micro; m++)
+        SP_TRY(micro_step(t, report));
+    stop_if_asked(t);
+    sp_run_beat(&t->session.run, SP_PHASE_REDUCE, t->state.at.epoch, t->state.step);
+    SP_TRY(sp_bucket_wait(&t->buckets, &report->comm_exposed_s));
+    sp_run_beat(&t->session.run, SP_PHASE_UPDATE, t->state.at.epoch, t->state.step);
+    SP_TRY(update(t, report));
+    t->must_stop = t->buckets.tail.n_stop > 0;
+    t->state.step++;
+    t->state.samples_seen += n_samples;
+    t->state.at.position += n_samples;
+    t->state.updates = t->optim.t;
+    t->session.step = t->state.step;
+    report->step = t->state.step;
+    report->epoch = t->state.at.epoch;
+    report->samples = t->state.samples_seen;
+    report->step_s = sp_now_s() - begin;
+    t->train_s += report->step_s;
+    if (config->train.nonfinite_limit > 0 &&
+        t->state.skipped >= config->train.nonfinite_limit) {
+        t->session.is_alone = false; /* all ranks counted the same */
+        return SP_FAIL(SP_ENUMERIC,
+                       "step %lld: loss or gradient non-finite %lld steps in a row "
+                       "(train.nonfinite_limit); the last good checkpoint is kept",
+                       (long long)t->state.step, (long long)t->state.skipped);
+    }
+    return SP_OK;
+}
+
+/* Times of the slowest rank; only on steps that are logged. Collective. */
+static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
+{
+    double times[3] = {report->step_s, report->data_wait_s, report->comm_exposed_s};
+
+    SP_TRY(
+        sp_comm_allreduce(t->session.comm, SP_SCOPE_WORLD, times, 3, SP_F64, SP_MAX));
+    report->step_s = times[0];
+    report->data_wait_s = times[1];
+    report->comm_exposed_s = times[2];
+    return SP_OK;
+}
+
+/* ---- between steps ---- */
+
+static sp_status evaluate(sp_trainer *t, bool *is_best)
+{
+    const sp_metrics *m = &t->metrics;
+    double begin = sp_now_s(), score;
+
+    *is_best = false;
+    SP_TRY(sp_net_sync_running(&t->session.net));
+    SP_TRY(sp_evaluate_pass(&t->session, t->val_loader, &t->metrics));
+    SP_TRY(sp_report_eval(&t->session, m, t->session.epoch, t->state.step,
+                          &t->state.metrics_bytes));
+    score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
+                            m->n_classes);
+    if (!isnan(score) && !(score <= t->state.best)) { /* NAN: none yet */
+        t->state.best = score;
+        *is_best = true;
+    }
+    t->eval_s += sp_now_s() - begin;
+    return SP_OK;
+}
+
+/* The epoch, or the training, is over: evaluate and save. */
+static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_final)
+{
+    const sp_config *config = t->session.config;
+    int64_t epoch;
+    bool is_best = false;
+
+    if (t->state.at.position >= t->session.train.n_samples) {
+        t->state.at.epoch++;
+        t->state.at.position = 0;
+    }
+    epoch = t->state.at.epoch;
+    t->session.epoch = epoch + (t->state.at.position > 0);
+    SP_TRY(sp_report_epoch(t, report));
+    if (t->val_loader && config->run.eval_every > 0 &&
+        (is_final || epoch % config->run.eval_every == 0))
+        SP_TRY(evaluate(t, &is_best));
+    if (is_best || is_final || config->run.checkpoint_every == 0)
+        SP_TRY(sp_resume_save(t, is_best, is_final));
+    return SP_OK;
+}
+
+static sp_status log_step(sp_trainer *t, sp_step_report *report)
+{
+    int every = t->session.config->run.log_every;
+
+    if (every <= 0 || (report->step % every != 0 && report->step != 1))
+        return SP_OK;
+    SP_TRY(reduce_times(t, report));
+    return sp_report_step(t, report);
+}
+
+static sp_status run_steps(sp_trainer *t)
+{
+    const sp_config *config = t->session.config;
+    int every = config->run.checkpoint_every;
+    sp_step_report report = {0};
+
+    while (!sp_resume_is_complete(t)) {
+        int n_micro, n = sp_sampler_step(&t->sampler, t->state.at, &n_micro);
+        bool is_final, is_end;
+
+        t->session.is_alone = true;
+        SP_TRY(train_step(t, n, n_micro, &report));
+        SP_TRY(log_step(t, &report));
+        t->session.is_alone = false;
+        is_end = t->state.at.position >= t->session.train.n_samples;
+        is_final = sp_resume_is_complete(t);
+        if (is_end || is_final)
+            SP_TRY(end_epoch(t, &report, is_final));
+        if (t->must_stop && !is_final) {
+            if (!is_end || every > 0)
+                SP_TRY(sp_resume_save(t, false, true));
+            return SP_FAIL(SP_ELIMIT,
+                           "stopped on request after step %lld; run again to continue",
+                           (long long)t->state.step);
+        }
+        if (every > 0 && t->state.step % every == 0 && !is_final)
+            SP_TRY(sp_resume_save(t, false, false));
+    }
+    return SP_OK;
+}
+
+/* ---- setup ---- */
+
+static sp_status open_loaders(sp_trainer *t)
+{
+    sp_session *s = &t->session;
+    const sp_config *config = s->config;
+    const sp_loader_options options = {
+        .set = &s->train,
+        .config = config,
+        .graph = &s->graph,
+        .backend = &s->backend,
+        .sampler = &t->sampler,
+        .columns = s->columns,
+        .n_columns = s->n_columns,
+        .mean = s->norm.mean,
+        .std = s->norm.std,
+        .is_training = true,
+        .n_slots = 2,
+    };
+
+    SP_TRY(sp_sampler_open(&t->sampler, &s->train, s->comm, config, true));
+    SP_TRY(sp_loader_create(&t->loader, &options));
+    if (s->val.n_shards && s->val.has_labels && config->run.eval_every > 0) {
+        SP_TRY(sp_evaluate_open(s, &s->val, &t->val_sampler, &t->val_loader));
+        SP_TRY(sp_metrics_create(&t->metrics, s->n_classes, s->val.has_points));
+    }
+    return SP_OK;
+}
+
+static sp_status check_training_set(const sp_session *s)
+{
+    if (!s->train.has_labels)
+        return SP_FAIL(SP_EDATA, "%s: /labels: expected for training, found none",
+                       s->train.shard[0].path);
+    if (s->train.n_samples == 0)
+        return SP_FAIL(SP_EDATA, "%s: no samples to train on", s->train.shard[0].path);
+    return SP_OK;
+}
+
+static void set_totals(sp_trainer *t)
+{
+    const sp_config *config = t->session.config;
+    double factor = (double)t->sampler.effective / config->batch.size;
+
+    t->total_samples = config->train.steps > 0
+                           ? config->train.steps * t->sampler.effective
+                           : (int64_t)config->train.epochs * t->session.train.n_samples;
+    t->base_lr = config->train.lr;
+    if (config->train.lr_scale == SP_LR_LINEAR)
+        t->base_lr *= factor;
+    else if (config->train.lr_scale == SP_LR_SQRT)
+        t->base_lr *= sqrt(factor);
+}
+
+static sp_status setup(sp_trainer *t, const sp_command *command)
+{
+    sp_session *s = &t->session;
+    float *class_weight = NULL;
+    sp_status rc;
+
+    SP_TRY(sp_session_open(s, command, true));
+    SP_TRY(sp_session_open_device(s));
+    SP_TRY(sp_session_open_data(s, true, true));
+    SP_TRY(check_training_set(s));
+    SP_TRY(sp_session_normalize(s));
+    SP_TRY(sp_session_class_weights(s, &class_weight));
+    rc = sp_session_open_net(s, class_weight);
+    free(class_weight);
+    SP_TRY(rc);
+    rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
+                           s->config->train.deterministic == SP_DET_WORLD, 0);
+    if (rc == SP_OK)
+        rc = sp_optim_create(&t->optim, &s->graph, s->config, &s->backend);
+    if (rc == SP_OK)
+        rc = open_loaders(t);
+    SP_TRY(sp_session_agree(s, rc));
+    set_totals(t);
+    return sp_resume_begin(t);
+}
+
+static sp_status run(sp_trainer *t)
+{
+    SP_TRY(sp_loader_seek(t->loader, t->state.at));
+    SP_TRY(sp_report_start(t));
+    sp_report_header(t);
+    SP_TRY(run_steps(t));
+    SP_TRY(sp_report_end(t, "done"));
+    return SP_OK;
+}
+
+static void finish(sp_trainer *t)
+{
+    sp_loader_destroy(t->loader);
+    sp_loader_destroy(t->val_loader);
+    sp_sampler_close(&t->sampler);
+    sp_sampler_close(&t->val_sampler);
+    sp_metrics_destroy(&t->metrics);
+    sp_optim_destroy(&t->optim);
+    sp_buckets_destroy(&t->buckets);
+    sp_checkpoint_state_destroy(&t->state);
+}
+
+sp_status sp_train(const sp_command *command)
+{
+    sp_trainer *t = calloc(1, sizeof *t);
+    sp_status rc;
+
+    if (!t)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    t->begin_s = sp_now_s();
+    sp_signal_install();
+    rc = setup(t, command);
+    if (rc == SP_OK && sp_resume_is_complete(t))
+        sp_log_info(
+            "%s: finished at step %lld; raise train.epochs or train.steps to go on",
+            t->session.run.dir, (long long)t->state.step);
+    else if (rc == SP_OK)
+        rc = run(t);
+    if (rc == SP_ELIMIT) {
+        sp_status end = sp_report_end(t, "stopped");
+        rc = end == SP_OK ? rc : end;
+    }
+    if (!t->session.is_alone)
+        finish(t);
+    rc = sp_session_close(&t->session, rc);
+    free(t);
+    return rc;
+}

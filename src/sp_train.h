@@ -1,13 +1,13 @@
-/* The commands of sptrain on an open communicator and a resolved config. All collective. */
+/* The commands of sptrain. All collective; they report their own failures. */
 #ifndef SP_TRAIN_H
 #define SP_TRAIN_H
 
-#include "sp_deck.h"
+#include "sp_session.h"
 
-sp_status sp_train(sp_config *config, sp_comm *comm);
-sp_status sp_eval(sp_config *config, sp_comm *comm);
-sp_status sp_predict(sp_config *config, sp_comm *comm);
-sp_status sp_check(sp_config *config, sp_comm *comm);
-sp_status sp_preflight(sp_config *config, sp_comm *comm);
+sp_status sp_train(const sp_command *command);
+sp_status sp_eval(const sp_command *command);
+sp_status sp_predict(const sp_command *command);
+sp_status sp_check(const sp_command *command);
+sp_status sp_preflight(const sp_command *command);
 
 #endif

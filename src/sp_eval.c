@@ -1,0 +1,157 @@
+/* `sptrain eval`, and what eval and predict share: a network from a checkpoint. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sp_evaluate.h"
+#include "sp_infer.h"
+#include "sp_log.h"
+#include "sp_train.h"
+#include "sp_trainer.h"
+
+/* Rank 0: run.checkpoint, else best.h5, else the newest. */
+static sp_status find_checkpoint(const sp_session *s, char *path)
+{
+    const sp_config *config = s->config;
+    char dir[PATH_MAX - 64];
+
+    snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
+    if (path[0])
+        return SP_OK;
+    snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
+    snprintf(path, PATH_MAX, "%s/best.h5", dir);
+    if (access(path, R_OK) == 0 && sp_checkpoint_verify(path) == SP_OK)
+        return SP_OK;
+    SP_TRY(sp_checkpoint_find(dir, path));
+    if (!path[0])
+        return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
+                       dir);
+    return SP_OK;
+}
+
+/* Rank 0: what describes the network comes from the checkpoint's deck, unless the
+ * command line says otherwise; all other keys are the user's. */
+static sp_status take_network(sp_session *s, const char *deck, const char *path)
+{
+    static const char *const taken[] = {"net", "data.features", "data.voxel_size"};
+    sp_config old;
+    size_t i;
+
+    SP_TRY(sp_config_parse(&old, deck, path, 0, NULL));
+    for (i = 0; i < sizeof taken / sizeof *taken; i++)
+        sp_config_take(s->config, &old, taken[i]);
+    sp_config_destroy(&old);
+    return SP_OK;
+}
+
+/* Rank 0: config and feature statistics from the checkpoint. */
+static sp_status read_head(sp_infer *infer)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = SP_OK;
+
+    SP_TRY(find_checkpoint(s, infer->path));
+    SP_TRY(sp_checkpoint_read_state(infer->path, &infer->state, &s->norm));
+    if (infer->state.deck)
+        rc = take_network(s, infer->state.deck, infer->path);
+    return rc;
+}
+
+static sp_status bcast_norm(sp_session *s)
+{
+    sp_normalization *norm = &s->norm;
+    size_t bytes;
+
+    SP_TRY(sp_comm_bcast(s->comm, &norm->n, sizeof norm->n, 0));
+    bytes = (size_t)norm->n * sizeof(double);
+    if (!norm->n)
+        return SP_OK;
+    if (s->comm->rank != 0) {
+        norm->mean = malloc(bytes);
+        norm->std = malloc(bytes);
+    }
+    SP_TRY(sp_session_agree(
+        s, norm->mean && norm->std ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    SP_TRY(sp_comm_bcast(s->comm, norm->mean, bytes, 0));
+    return sp_comm_bcast(s->comm, norm->std, bytes, 0);
+}
+
+static sp_status check_norm(const sp_session *s, const char *path)
+{
+    if (s->norm.n && s->norm.n != s->n_columns)
+        return SP_FAIL(SP_EDATA,
+                       "%s: statistics of %d feature columns, data.val has %d", path,
+                       s->norm.n, s->n_columns);
+    return SP_OK;
+}
+
+sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = SP_OK;
+
+    memset(infer, 0, sizeof *infer);
+    SP_TRY(sp_session_open(s, command, true));
+    SP_TRY(sp_session_open_device(s));
+    if (s->comm->rank == 0)
+        rc = read_head(infer);
+    else
+        sp_config_destroy(s->config);
+    SP_TRY(sp_config_bcast(s->config, s->comm, rc));
+    SP_TRY(bcast_norm(s));
+    SP_TRY(sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0));
+    SP_TRY(sp_session_open_data(s, false, true));
+    SP_TRY(check_norm(s, infer->path));
+    SP_TRY(sp_session_open_net(s, NULL));
+    SP_TRY(sp_session_load(s, infer->path, NULL, NULL));
+    SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
+    s->epoch = infer->state.at.epoch;
+    s->step = infer->state.step;
+    return sp_session_agree(
+        s, sp_evaluate_open(s, &s->val, &infer->sampler, &infer->loader));
+}
+
+sp_status sp_infer_close(sp_infer *infer, sp_status rc)
+{
+    if (!infer->session.is_alone) {
+        sp_loader_destroy(infer->loader);
+        sp_sampler_close(&infer->sampler);
+        sp_checkpoint_state_destroy(&infer->state);
+    }
+    return sp_session_close(&infer->session, rc);
+}
+
+static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
+{
+    sp_session *s = &infer->session;
+
+    if (!s->val.has_labels)
+        return SP_FAIL(SP_EDATA,
+                       "%s: /labels: expected for evaluation, found none "
+                       "(sptrain predict needs none)",
+                       s->val.shard[0].path);
+    SP_TRY(sp_session_agree(
+        s, sp_metrics_create(metrics, s->n_classes, s->val.has_points)));
+    SP_TRY(sp_evaluate_pass(s, infer->loader, metrics));
+    SP_TRY(sp_report_eval(s, metrics, s->epoch, s->step, NULL));
+    sp_report_table(s, metrics);
+    return SP_OK;
+}
+
+sp_status sp_eval(const sp_command *command)
+{
+    sp_infer infer;
+    sp_metrics metrics = {0};
+    sp_status rc = sp_infer_open(&infer, command);
+
+    if (rc == SP_OK) {
+        sp_log_info("evaluating %s (step %lld) on %d rank%s: %s", infer.path,
+                    (long long)infer.state.step, command->comm->size,
+                    command->comm->size == 1 ? "" : "s", infer.session.device);
+        rc = evaluate(&infer, &metrics);
+    }
+    sp_metrics_destroy(&metrics);
+    return sp_infer_close(&infer, rc);
+}

@@ -1,0 +1,297 @@
+/* `sptrain predict`: one file per shard of data.val, rows in the shard's order. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sp_h5.h"
+#include "sp_infer.h"
+#include "sp_log.h"
+#include "sp_train.h"
+
+/* What a rank sends to rank 0 for one sample: this head, then labels [n] (uint16),
+ * logits [n][C] if wanted, point labels [n_points] (uint16), point indexes [n_points]
+ * (uint64). */
+typedef struct sp_parcel {
+    int64_t sample, n, n_points;
+} sp_parcel;
+
+typedef struct sp_predictor {
+    sp_infer infer;
+    bool with_logits;
+    int label_bytes; /* 1 or 2 */
+    sp_arena scratch;
+    sp_h5 **file; /* rank 0: [n_shards] open while samples arrive */
+} sp_predictor;
+
+static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
+{
+    size_t logits = p->with_logits ? 4 * (size_t)p->infer.session.n_classes : 0;
+
+    return sizeof *head + (size_t)head->n * (2 + logits) + (size_t)head->n_points * 10;
+}
+
+/* ---- files (rank 0) ---- */
+
+static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    const int64_t n = set->shard[shard].n_samples;
+    const int64_t version = 1, step = p->infer.state.step;
+    const int64_t classes = set->n_classes, ignore = set->ignore_label;
+    char *const format[] = {"sptrain-predictions"};
+    char *const checkpoint[] = {(char *)(uintptr_t)p->infer.path};
+
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
+    SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
+    SP_TRY(sp_h5_attr_write(file, "/", "voxel_size", SP_H5_F64, -1, &set->voxel_size));
+    SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &classes));
+    SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "class_names", set->n_classes,
+                                  set->class_name));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "feature_names", set->n_features,
+                                  set->feature_name));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "checkpoint", -1, checkpoint));
+    SP_TRY(sp_h5_attr_write(file, "/", "step", SP_H5_I64, -1, &step));
+    if (set->has_names)
+        SP_TRY(sp_h5_write_texts(file, "/names", n,
+                                 set->name + set->shard[shard].first_sample));
+    return SP_OK;
+}
+
+static sp_status create_file(sp_predictor *p, int shard)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    const sp_shard *s = &set->shard[shard];
+    const int64_t *offset = set->offset + s->first_sample + shard;
+    const char *slash = strrchr(s->path, '/');
+    sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+    int64_t dim[2] = {s->n_samples + 1, set->n_classes};
+    char path[PATH_MAX];
+    sp_h5 *file;
+
+    snprintf(path, sizeof path, "%s/predictions/%s", p->infer.session.run.dir,
+             slash ? slash + 1 : s->path);
+    SP_TRY(sp_h5_create(&p->file[shard], path));
+    file = p->file[shard];
+    SP_TRY(write_attributes(p, file, shard));
+    SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = offset[s->n_samples];
+    SP_TRY(sp_h5_write(file, "/labels", type, 1, dim, NULL));
+    if (p->with_logits)
+        SP_TRY(sp_h5_write(file, "/logits", SP_H5_F32, 2, dim, NULL));
+    if (!set->has_points)
+        return SP_OK;
+    offset = set->point_offset + s->first_sample + shard;
+    dim[0] = s->n_samples + 1;
+    SP_TRY(sp_h5_write(file, "/point_offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = offset[s->n_samples];
+    SP_TRY(sp_h5_write(file, "/point_labels", type, 1, dim, NULL));
+    return sp_h5_write(file, "/point_index", SP_H5_U64, 1, dim, NULL);
+}
+
+static sp_status create_files(sp_predictor *p)
+{
+    const sp_session *s = &p->infer.session;
+    char dir[PATH_MAX];
+    int i;
+
+    snprintf(dir, sizeof dir, "%s/predictions", s->run.dir);
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return SP_FAIL(SP_EIO, "%s: cannot make it: %s", dir, strerror(errno));
+    p->file = calloc((size_t)s->val.n_shards, sizeof *p->file);
+    if (!p->file)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (i = 0; i < s->val.n_shards; i++)
+        SP_TRY(create_file(p, i));
+    return SP_OK;
+}
+
+/* Labels travel as uint16; narrow them in place where a byte is what the file has. */
+static const void *as_stored(const sp_predictor *p, uint16_t *labels, int64_t n)
+{
+    uint8_t *narrow = (uint8_t *)labels;
+    int64_t i;
+
+    if (p->label_bytes == 1)
+        for (i = 0; i < n; i++)
+            narrow[i] = (uint8_t)labels[i];
+    return labels;
+}
+
+/* One sample to its place. */
+static sp_status store(sp_predictor *p, char *parcel)
+{
+    const sp_session *s = &p->infer.session;
+    const sp_dataset *set = &s->val;
+    const sp_parcel head = *(const sp_parcel *)parcel;
+    int shard = sp_dataset_shard_of(set, head.sample);
+    sp_h5 *file = p->file[shard];
+    int64_t row = set->offset[head.sample + shard], point;
+    char *at = parcel + sizeof head;
+
+    if (p->with_logits) {
+        SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
+        at += (size_t)head.n * 4 * (size_t)s->n_classes;
+    }
+    if (set->has_points) {
+        point = set->point_offset[head.sample + shard];
+        SP_TRY(sp_h5_write_rows(file, "/point_index", point, head.n_points, at));
+        at += head.n_points * 8;
+        SP_TRY(sp_h5_write_rows(file, "/point_labels", point, head.n_points,
+                                as_stored(p, (uint16_t *)at, head.n_points)));
+        at += head.n_points * 2;
+    }
+    return sp_h5_write_rows(file, "/labels", row, head.n,
+                            as_stored(p, (uint16_t *)at, head.n));
+}
+
+static sp_status store_all(sp_predictor *p, char *all, size_t bytes)
+{
+    size_t at = 0;
+
+    while (at < bytes) {
+        SP_TRY(store(p, all + at));
+        /* Parcels are padded to 8 bytes, so that the next head is aligned. */
+        at += (parcel_bytes(p, (const sp_parcel *)(all + at)) + 7) & ~(size_t)7;
+    }
+    return SP_OK;
+}
+
+static sp_status close_files(sp_predictor *p, sp_status rc)
+{
+    int i;
+
+    for (i = 0; p->file && i < p->infer.session.val.n_shards; i++) {
+        sp_status end = sp_h5_close(p->file[i]);
+        rc = rc == SP_OK ? end : rc;
+    }
+    free(p->file);
+    p->file = NULL;
+    return rc;
+}
+
+/* ---- every rank ---- */
+
+/* Sample b of the batch as a parcel at `to`. */
+static void pack(const sp_predictor *p, const sp_batch *batch, int b,
+                 const int32_t *prediction, sp_tensor logits, char *to)
+{
+    const sp_sample *sample = &batch->sample[b];
+    const int32_t *row_of = batch->row_of + batch->row_of_at[b];
+    const bool with_points = p->infer.session.val.has_points;
+    sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
+    uint16_t *label;
+    int64_t i;
+
+    memcpy(to, &head, sizeof head);
+    to += sizeof head;
+    for (i = 0; p->with_logits && i < head.n; i++, to += 4 * logits.c)
+        memcpy(to, logits.data + (int64_t)row_of[i] * logits.ld, 4 * (size_t)logits.c);
+    if (head.n_points)
+        memcpy(to, sample->point_index, 8 * (size_t)head.n_points);
+    label = (uint16_t *)(to + 8 * head.n_points);
+    for (i = 0; i < head.n_points; i++)
+        *label++ = (uint16_t)prediction[row_of[sample->point_voxel[i]]];
+    for (i = 0; i < head.n; i++)
+        *label++ = (uint16_t)prediction[row_of[i]];
+}
+
+static sp_status predict_batch(sp_predictor *p, const sp_batch *batch, char **parcels,
+                               size_t *bytes)
+{
+    sp_session *s = &p->infer.session;
+    sp_net_loss_out out = {0};
+    sp_tensor logits;
+    int32_t *prediction;
+    size_t at = 0;
+    int b;
+
+    sp_arena_reset(&p->scratch);
+    SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
+    SP_TRY(sp_net_forward(&s->net, batch, false, &logits));
+    SP_TRY(sp_net_loss(&s->net, batch, &out, NULL, prediction));
+    for (b = 0, *bytes = 0; b < batch->n_samples; b++) {
+        const sp_sample *sample = &batch->sample[b];
+        sp_parcel head = {0, sample->n, s->val.has_points ? sample->n_points : 0};
+        *bytes += (parcel_bytes(p, &head) + 7) & ~(size_t)7;
+    }
+    SP_TRY(SP_TAKE(&p->scratch, *bytes, parcels));
+    memset(*parcels, 0, *bytes);
+    for (b = 0; b < batch->n_samples; b++) {
+        pack(p, batch, b, prediction, logits, *parcels + at);
+        at += (parcel_bytes(p, (sp_parcel *)(*parcels + at)) + 7) & ~(size_t)7;
+    }
+    return SP_OK;
+}
+
+/* Every rank holds the same number of batches (some may be empty), so they meet after
+ * each. */
+static sp_status predict_all(sp_predictor *p)
+{
+    sp_session *s = &p->infer.session;
+    const sp_position start = {0, 0};
+    sp_batch *batch;
+
+    SP_TRY(sp_loader_seek(p->infer.loader, start));
+    for (;;) {
+        char *parcels;
+        void *all = NULL;
+        size_t bytes = 0, total = 0, sizes[s->comm->size];
+        sp_status rc = SP_OK;
+        int r;
+
+        SP_TRY(sp_loader_next(p->infer.loader, &batch, NULL));
+        if (!batch)
+            return SP_OK;
+        sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
+        SP_TRY(predict_batch(p, batch, &parcels, &bytes));
+        SP_TRY(sp_comm_gather(s->comm, parcels, bytes, 0, &all, sizes));
+        for (r = 0; s->comm->rank == 0 && r < s->comm->size; r++)
+            total += sizes[r];
+        if (s->comm->rank == 0)
+            rc = store_all(p, all, total);
+        free(all);
+        SP_TRY(rc);
+        SP_TRY(sp_loader_recycle(p->infer.loader, batch));
+    }
+}
+
+static sp_status predict(sp_predictor *p)
+{
+    sp_session *s = &p->infer.session;
+    sp_status rc = SP_OK;
+
+    p->with_logits = s->config->run.logits;
+    p->label_bytes = s->n_classes <= 256 ? 1 : 2;
+    if (s->comm->rank == 0)
+        rc = create_files(p);
+    if (rc == SP_OK)
+        rc = sp_arena_create(&p->scratch, 0, "predictions");
+    SP_TRY(sp_session_agree(s, rc));
+    s->is_alone = true;
+    SP_TRY(predict_all(p));
+    s->is_alone = false;
+    return sp_session_agree(s, close_files(p, SP_OK));
+}
+
+sp_status sp_predict(const sp_command *command)
+{
+    sp_predictor p;
+    sp_status rc;
+
+    memset(&p, 0, sizeof p);
+    rc = sp_infer_open(&p.infer, command);
+    if (rc == SP_OK) {
+        rc = predict(&p);
+        if (rc == SP_OK)
+            sp_log_info("predictions of %lld samples in %s/predictions (%s, step %lld)",
+                        (long long)p.infer.session.val.n_samples,
+                        p.infer.session.run.dir, p.infer.path,
+                        (long long)p.infer.state.step);
+    }
+    rc = close_files(&p, rc);
+    sp_arena_destroy(&p.scratch);
+    return sp_infer_close(&p.infer, rc);
+}

@@ -1,0 +1,228 @@
+/* Where a run begins, and how it is saved. */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sp_log.h"
+#include "sp_trainer.h"
+
+/* What a continued run must have in common with its checkpoint. */
+static const char *const fixed_keys[] = {
+    "net.family", "net.width",  "net.stem_kernel", "net.kernel_down",
+    "net.layers", "batch.size", "batch.per",       "train.seed",
+};
+
+bool sp_resume_is_complete(const sp_trainer *trainer)
+{
+    const sp_config *config = trainer->session.config;
+
+    if (config->train.steps > 0)
+        return trainer->state.step >= config->train.steps;
+    return trainer->state.at.epoch >= config->train.epochs;
+}
+
+/* ---- beginning ---- */
+
+static sp_status compare_key(const sp_config *old, const sp_config *now,
+                             const char *key, const char *path)
+{
+    char *a = sp_config_value(old, key), *b = sp_config_value(now, key);
+    sp_status rc = SP_OK;
+
+    if (a && b && strcmp(a, b) != 0)
+        rc =
+            SP_FAIL(SP_EUSAGE,
+                    "%s: %s: checkpoint %s, deck %s; it must stay the same to continue "
+                    "(run.resume = \"never\" begins anew)",
+                    path, key, a, b);
+    free(a);
+    free(b);
+    return rc;
+}
+
+/* Keys that may change are logged. */
+static void log_changes(const sp_config *old, const sp_config *now)
+{
+    int i;
+
+    for (i = 0; i < sp_config_n_keys(); i++) {
+        const char *key = sp_config_key(i);
+        char *a = sp_config_value(old, key), *b = sp_config_value(now, key);
+        if (a && b && strcmp(a, b) != 0)
+            sp_log_info("continuing with %s = %s (was %s)", key, b, a);
+        free(a);
+        free(b);
+    }
+}
+
+/* Rank 0: the checkpoint belongs to this deck and data. */
+static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
+                         const char *path)
+{
+    const uint64_t hash = t->session.train.hash;
+    sp_config old;
+    sp_status rc;
+    size_t i;
+
+    if (!state->deck)
+        return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
+                       path);
+    if (state->data_hash != hash)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: data index: checkpoint %016llx, data.train %016llx: the "
+                       "training set changed; run.init_from takes the weights over",
+                       path, (unsigned long long)state->data_hash,
+                       (unsigned long long)hash);
+    SP_TRY(sp_config_parse(&old, state->deck, path, 0, NULL));
+    for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
+         i++)
+        rc = compare_key(&old, t->session.config, fixed_keys[i], path);
+    if (rc == SP_OK)
+        log_changes(&old, t->session.config);
+    sp_config_destroy(&old);
+    return rc;
+}
+
+/* Rank 0: path of the checkpoint to continue from, "" for none; compared. */
+static sp_status choose(sp_trainer *t, char *path)
+{
+    const char *resume = t->session.config->run.resume;
+    sp_checkpoint_state state = {0};
+    char dir[PATH_MAX];
+    sp_status rc;
+
+    path[0] = 0;
+    if (strcmp(resume, "never") == 0)
+        return SP_OK;
+    if (strcmp(resume, "auto") != 0) {
+        snprintf(path, PATH_MAX, "%s", resume);
+        SP_TRY(sp_checkpoint_verify(path));
+    } else {
+        snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
+        SP_TRY(sp_checkpoint_find(dir, path));
+    }
+    if (!path[0])
+        return SP_OK;
+    rc = sp_checkpoint_read_state(path, &state, NULL);
+    if (rc == SP_OK)
+        rc = compare(t, &state, path);
+    sp_checkpoint_state_destroy(&state);
+    return rc;
+}
+
+static sp_status begin_fresh(sp_trainer *t)
+{
+    sp_session *s = &t->session;
+    const char *from = s->config->run.init_from;
+
+    if (from[0]) {
+        SP_TRY(sp_session_load(s, from, NULL, NULL));
+        if (s->comm->rank == 0)
+            sp_log_info("weights from %s", from);
+    }
+    return sp_run_truncate_metrics(&s->run, 0);
+}
+
+static sp_status begin_from(sp_trainer *t, const char *path)
+{
+    sp_session *s = &t->session;
+
+    SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
+    t->is_resumed = true;
+    t->first_step = t->state.step;
+    s->epoch = t->state.at.epoch;
+    s->step = t->state.step;
+    if (t->state.at.position >= s->train.n_samples) { /* saved at the end of an epoch */
+        t->state.at.epoch++;
+        t->state.at.position = 0;
+    }
+    sp_log_info("continuing from %s: step %lld, epoch %lld", path, (long long)s->step,
+                (long long)s->epoch);
+    return SP_OK;
+}
+
+sp_status sp_resume_begin(sp_trainer *trainer)
+{
+    sp_session *s = &trainer->session;
+    char path[PATH_MAX] = "";
+    sp_status rc = SP_OK;
+
+    trainer->state.best = NAN;
+    trainer->state.seed = s->config->train.seed;
+    trainer->state.data_hash = s->train.hash;
+    if (strcmp(s->config->run.resume, "never") == 0)
+        SP_TRY(sp_run_set_aside(&s->run));
+    if (s->comm->rank == 0)
+        rc = choose(trainer, path);
+    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_bcast(s->comm, path, sizeof path, 0));
+    return path[0] ? begin_from(trainer, path) : begin_fresh(trainer);
+}
+
+/* ---- saving ---- */
+
+/* best.h5 is a second name of the step's file, so it costs no second copy. */
+static sp_status link_best(const char *dir, const char *path)
+{
+    char best[PATH_MAX + 16], temporary[PATH_MAX + 16];
+
+    snprintf(best, sizeof best, "%s/best.h5", dir);
+    snprintf(temporary, sizeof temporary, "%s/best.h5.tmp", dir);
+    unlink(temporary);
+    if (link(path, temporary) != 0 || rename(temporary, best) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot link it to %s: %s", best, path,
+                       strerror(errno));
+    return SP_OK;
+}
+
+/* Rank 0. */
+static sp_status save(sp_trainer *t, bool is_best)
+{
+    sp_session *s = &t->session;
+    sp_checkpoint_state state = t->state;
+    char dir[PATH_MAX - 64], path[PATH_MAX];
+    sp_status rc;
+
+    snprintf(dir, sizeof dir, "%s/checkpoints", s->run.dir);
+    snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)t->state.step);
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return SP_FAIL(SP_EIO, "%s: cannot make it: %s", dir, strerror(errno));
+    SP_TRY(sp_config_to_text(s->config, &state.deck));
+    rc = sp_checkpoint_write(path, &s->graph, &state, &s->norm, s->net.param,
+                             s->net.running, &t->optim);
+    free(state.deck);
+    SP_TRY(rc);
+    if (is_best)
+        SP_TRY(link_best(dir, path));
+    SP_TRY(sp_checkpoint_prune(dir, s->config->run.keep));
+    sp_run_after_save(&s->run, s->config->run.after_save, path);
+    return SP_OK;
+}
+
+sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
+{
+    sp_session *s = &trainer->session;
+    double begin = sp_now_s();
+    sp_status rc = SP_OK;
+
+    sp_run_beat(&s->run, SP_PHASE_SAVE, trainer->state.at.epoch, trainer->state.step);
+    SP_TRY(sp_net_sync_running(&s->net));
+    if (s->comm->rank == 0) {
+        rc = save(trainer, is_best);
+        if (rc != SP_OK && !is_final) {
+            sp_log_error(sp_error_last());
+            sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
+                         "earlier checkpoints are as they were",
+                         (long long)trainer->state.step);
+            rc = SP_OK;
+        }
+    }
+    rc = sp_session_agree(s, rc);
+    trainer->save_s += sp_now_s() - begin;
+    return rc;
+}

@@ -1,0 +1,353 @@
+#include "sp_session.h"
+
+#include <glob.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sp_log.h"
+#include "sp_scene.h"
+
+/* What the default deck names and the program makes. */
+#define SAMPLE_DATA "input/sample"
+
+sp_status sp_session_agree(sp_session *session, sp_status rc)
+{
+    int who = 0;
+
+    rc = sp_comm_agree(session->comm, rc, &who);
+    if (rc != SP_OK)
+        session->failed_rank = who;
+    return rc;
+}
+
+sp_status sp_session_open(sp_session *session, const sp_command *command,
+                          bool with_folder)
+{
+    memset(session, 0, sizeof *session);
+    session->command = command;
+    session->config = command->config;
+    session->comm = command->comm;
+    if (!with_folder)
+        return SP_OK;
+    return sp_run_open(&session->run, session->config->run.dir, session->comm);
+}
+
+/* ---- device ---- */
+
+static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
+{
+    const char *want = session->config->run.device;
+    const char *precision = session->config->train.precision;
+    int64_t usable = sp_backend_visible_devices();
+
+    SP_TRY(
+        sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, &usable, 1, SP_I64, SP_MIN));
+    *ops = NULL;
+    if (strcmp(want, "cpu") != 0 && usable > 0)
+        *ops = sp_backend_find("cuda");
+    if (!*ops && strcmp(want, "cuda") == 0)
+        return SP_FAIL(SP_EDEVICE, "run.device = \"cuda\": %s",
+                       sp_backend_find("cuda")
+                           ? "not every rank has a usable CUDA device"
+                           : "this program computes on the CPU only");
+    if (!*ops)
+        *ops = sp_backend_find("cpu");
+    if (strcmp((*ops)->name, "cpu") == 0 && strcmp(precision, "fp32") != 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "train.precision = \"%s\": the CPU computes in fp32; "
+                       "set train.precision = \"fp32\"",
+                       precision);
+    return SP_OK;
+}
+
+sp_status sp_session_open_device(sp_session *session)
+{
+    const sp_comm *comm = session->comm;
+    const sp_backend_ops *ops = NULL;
+    int threads = session->config->run.threads;
+    sp_status rc;
+
+    SP_TRY(choose_device(session, &ops));
+    if (threads == 0)
+        threads = comm->cores / comm->local_size;
+    if (threads < 1)
+        threads = 1;
+    session->backend.ops = ops;
+    rc = ops->open(&session->backend, comm->local_rank, threads);
+    snprintf(session->device, sizeof session->device, "%s, %d thread%s a rank",
+             ops->name, threads, threads == 1 ? "" : "s");
+    return sp_session_agree(session, rc);
+}
+
+/* ---- data ---- */
+
+static bool glob_finds(const char *pattern)
+{
+    glob_t found;
+    bool is_found = glob(pattern, 0, NULL, &found) == 0;
+
+    globfree(&found);
+    return is_found;
+}
+
+/* The deck names the sample data, none of which exists yet: make it. */
+static sp_status make_sample_data(sp_session *session)
+{
+    const sp_strings *train = &session->config->data.train;
+    const sp_strings *val = &session->config->data.val;
+    bool is_sample = train->n == 1 && val->n == 1 &&
+                     strcmp(train->at[0], SAMPLE_DATA "/train-*.h5") == 0 &&
+                     strcmp(val->at[0], SAMPLE_DATA "/val-*.h5") == 0;
+    sp_status rc = SP_OK;
+
+    if (!is_sample)
+        return SP_OK;
+    if (session->comm->rank == 0 &&
+        !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
+        sp_log_info("making sample data in " SAMPLE_DATA
+                    " (synthetic scenes, as spvox scene makes them)");
+        rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
+    }
+    return sp_session_agree(session, rc);
+}
+
+static sp_status check_voxel_size(const sp_session *session, const sp_dataset *set)
+{
+    double want = session->config->data.voxel_size, ratio = want / set->voxel_size;
+
+    /* The same to 1e-6, or a multiple. */
+    if (ratio < 1 - 1e-6 || fabs(ratio - round(ratio)) > 1e-6 * ratio)
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
+            "multiple",
+            set->shard[0].path, set->voxel_size, want);
+    return SP_OK;
+}
+
+static sp_status open_columns(sp_session *session, const sp_dataset *set)
+{
+    SP_TRY(check_voxel_size(session, set));
+    SP_TRY(sp_dataset_columns(set, &session->config->data.features, &session->columns,
+                              &session->n_columns));
+    session->n_classes = set->n_classes;
+    session->class_name = set->class_name;
+    return SP_OK;
+}
+
+sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val)
+{
+    const sp_config *config = session->config;
+
+    if (with_train && config->data.train.n == 0)
+        return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
+    if (with_val && !with_train && config->data.val.n == 0)
+        return SP_FAIL(SP_EUSAGE, "data.val is empty: name the shards to evaluate");
+    SP_TRY(make_sample_data(session));
+    if (with_train)
+        SP_TRY(sp_dataset_open(&session->train, &config->data.train, session->comm));
+    if (with_val && config->data.val.n > 0)
+        SP_TRY(sp_dataset_open(&session->val, &config->data.val, session->comm));
+    if (with_train && session->val.n_shards)
+        SP_TRY(sp_dataset_match(&session->train, &session->val));
+    SP_TRY(open_columns(session, with_train ? &session->train : &session->val));
+    return session->val.n_shards ? check_voxel_size(session, &session->val) : SP_OK;
+}
+
+sp_status sp_session_normalize(sp_session *session)
+{
+    const sp_dataset *set = &session->train;
+    sp_normalization *norm = &session->norm;
+    int i;
+
+    if (!session->config->data.normalize || !set->feature_mean || !set->feature_std)
+        return SP_OK;
+    norm->mean = calloc((size_t)session->n_columns, sizeof *norm->mean);
+    norm->std = calloc((size_t)session->n_columns, sizeof *norm->std);
+    if (!norm->mean || !norm->std)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    norm->n = session->n_columns;
+    for (i = 0; i < norm->n; i++) {
+        double std = set->feature_std[session->columns[i]];
+        norm->mean[i] = set->feature_mean[session->columns[i]];
+        norm->std[i] = std > 0 ? std : 1; /* a constant column becomes 0 */
+    }
+    return SP_OK;
+}
+
+/* Labels of this rank's share of the training set. */
+static sp_status count_labels(sp_session *session, int64_t *count)
+{
+    const sp_sample_request request = {.verify = false};
+    sp_sample sample = {0};
+    sp_status rc = SP_OK;
+    int64_t i, j;
+
+    for (i = session->comm->rank; i < session->train.n_samples && rc == SP_OK;
+         i += session->comm->size) {
+        rc = sp_sample_read(&session->train, i, &request, &sample);
+        for (j = 0; rc == SP_OK && j < sample.n; j++)
+            if (sample.labels[j] != SP_IGNORE)
+                count[sample.labels[j]]++;
+    }
+    sp_sample_destroy(&sample);
+    return rc;
+}
+
+/* inverse: n / (classes present * n_c), so that the mean weight of a voxel is 1. */
+static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *weights)
+{
+    double total = 0, present = 0;
+    int c;
+
+    for (c = 0; c < n; c++) {
+        total += (double)count[c];
+        present += count[c] > 0;
+    }
+    for (c = 0; c < n; c++) {
+        double w = count[c] ? total / (present * (double)count[c]) : 0;
+        weights[c] = (float)(is_sqrt ? sqrt(w) : w);
+    }
+}
+
+static sp_status weights_of_list(const sp_session *session, float *weights)
+{
+    const sp_doubles *list = &session->config->train.class_weight_list;
+    int c;
+
+    if (list->n != session->n_classes)
+        return SP_FAIL(SP_EUSAGE,
+                       "train.class_weights has %d numbers, the data %d classes",
+                       list->n, session->n_classes);
+    for (c = 0; c < list->n; c++)
+        weights[c] = (float)list->at[c];
+    return SP_OK;
+}
+
+sp_status sp_session_class_weights(sp_session *session, float **weights)
+{
+    int kind = session->config->train.class_weights;
+    size_t n = (size_t)session->n_classes;
+    int64_t *count;
+    sp_status rc;
+
+    *weights = NULL;
+    if (kind == SP_CW_NONE)
+        return SP_OK;
+    *weights = calloc(n, sizeof **weights);
+    count = calloc(n, sizeof *count);
+    if (!*weights || !count) {
+        rc = SP_FAIL(SP_EMEM, "out of memory");
+    } else if (kind == SP_CW_LIST) {
+        rc = weights_of_list(session, *weights);
+    } else {
+        rc = sp_session_agree(session, count_labels(session, count));
+        if (rc == SP_OK)
+            rc = sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, count, n, SP_I64,
+                                   SP_SUM);
+        if (rc == SP_OK)
+            weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
+    }
+    free(count);
+    return rc;
+}
+
+/* ---- network ---- */
+
+sp_status sp_session_open_net(sp_session *session, const float *class_weight)
+{
+    const sp_config *config = session->config;
+    const sp_net_options options = {
+        .bn_scope = (sp_scope)config->train.bn_scope,
+        .is_exact = config->train.deterministic == SP_DET_WORLD,
+        .seed = (uint64_t)config->train.seed,
+        .class_weight = class_weight,
+        .label_smoothing = (float)config->train.label_smoothing,
+    };
+    sp_status rc;
+
+    rc =
+        sp_graph_build(&session->graph, config, session->n_columns, session->n_classes);
+    if (rc == SP_OK) {
+        rc = sp_net_create(&session->net, &session->graph, &session->backend,
+                           session->comm, &options);
+        session->has_net = true;
+    }
+    rc = sp_session_agree(session, rc);
+    if (rc == SP_OK) {
+        sp_graph_init_params(&session->graph, options.seed, session->net.param);
+        sp_graph_init_buffers(&session->graph, session->net.running);
+        sp_net_updated(&session->net);
+    }
+    return rc;
+}
+
+static sp_status bcast_floats(sp_comm *comm, float *data, int64_t n)
+{
+    return data && n ? sp_comm_bcast(comm, data, (size_t)n * sizeof *data, 0) : SP_OK;
+}
+
+sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim,
+                          sp_checkpoint_state *state)
+{
+    const sp_graph *graph = &session->graph;
+    sp_comm *comm = session->comm;
+    sp_net *net = &session->net;
+    sp_status rc = SP_OK;
+
+    sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
+    if (comm->rank == 0) {
+        rc = sp_checkpoint_read(path, graph, net->param, net->running, optim);
+        if (rc == SP_OK && state)
+            rc = sp_checkpoint_read_state(path, state, NULL);
+    }
+    SP_TRY(sp_session_agree(session, rc));
+    SP_TRY(bcast_floats(comm, net->param, graph->n_floats));
+    SP_TRY(bcast_floats(comm, net->running, graph->n_buffer_floats));
+    if (optim) {
+        SP_TRY(bcast_floats(comm, optim->m, graph->n_floats));
+        SP_TRY(bcast_floats(comm, optim->v, optim->v ? graph->n_floats : 0));
+        SP_TRY(sp_comm_bcast(comm, &optim->t, sizeof optim->t, 0));
+    }
+    if (state) { /* the deck stays on rank 0 */
+        char *deck = state->deck;
+        SP_TRY(sp_comm_bcast(comm, state, sizeof *state, 0));
+        state->deck = deck;
+    }
+    sp_net_updated(net);
+    return SP_OK;
+}
+
+/* ---- end ---- */
+
+static void report(sp_session *session, sp_status rc)
+{
+    const sp_error_record *error = sp_error_last();
+
+    sp_log_error(error);
+    sp_run_status(&session->run, "failed", rc, session->epoch, session->step,
+                  error->message);
+}
+
+sp_status sp_session_close(sp_session *session, sp_status rc)
+{
+    if (rc != SP_OK && rc != SP_ELIMIT) {
+        if (session->is_alone || session->comm->rank == session->failed_rank)
+            report(session, rc);
+        if (session->is_alone)
+            sp_comm_abort(session->comm, rc);
+    }
+    if (session->has_net)
+        sp_net_destroy(&session->net);
+    sp_graph_destroy(&session->graph);
+    sp_dataset_close(&session->train);
+    sp_dataset_close(&session->val);
+    free(session->columns);
+    free(session->norm.mean);
+    free(session->norm.std);
+    if (session->backend.ops)
+        session->backend.ops->close(&session->backend);
+    sp_run_close(&session->run);
+    return rc;
+}

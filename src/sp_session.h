@@ -1,0 +1,77 @@
+/* What every command of sptrain stands on: ranks, run folder, device, data, network.
+ *
+ *     sp_main --config--> sp_session_open_* (in the order below) --> train | eval |
+ * predict
+ *
+ * Setup is collective and agreed: every function here returns the same status on all
+ * ranks. Inside a step ranks cannot agree; there `is_alone` is set, and
+ * sp_session_close ends all ranks by itself if this one failed (the only caller of
+ * sp_comm_abort).
+ */
+#ifndef SP_SESSION_H
+#define SP_SESSION_H
+
+#include "sp_checkpoint.h"
+#include "sp_loader.h"
+#include "sp_net.h"
+#include "sp_run.h"
+
+/* A parsed command line. */
+typedef struct sp_command {
+    const char *name; /* "train", ... */
+    const char *deck; /* path, for messages; "" when read from defaults */
+    int n_overrides;
+    char **overrides; /* [n_overrides] "section.key=value" */
+    sp_config *config;
+    sp_comm *comm;
+} sp_command;
+
+typedef struct sp_session {
+    const sp_command *command;
+    sp_config *config; /* command's */
+    sp_comm *comm;     /* command's */
+    sp_run run;
+    sp_backend backend;
+    char device[96]; /* in words */
+    sp_dataset train, val;
+    int *columns, n_columns;
+    int n_classes;
+    char **class_name; /* of the data set in use; borrowed */
+    sp_normalization norm;
+    sp_graph graph;
+    sp_net net;
+    bool has_net;
+    int failed_rank; /* who diagnosed an agreed failure */
+    bool is_alone;   /* in a step: a failure of this rank is not known to the others */
+    int64_t epoch, step; /* where the run stands, for status and heartbeat */
+} sp_session;
+
+/* Collective: agree on rc (see sp_comm_agree) and remember who failed. */
+sp_status sp_session_agree(sp_session *session, sp_status rc);
+
+/* Zeroed session of a command; run folder opened with lock. Collective. */
+sp_status sp_session_open(sp_session *session, const sp_command *command,
+                          bool with_folder);
+/* Collective: choose and open the device; every rank the same kind. */
+sp_status sp_session_open_device(sp_session *session);
+/* Collective: indexes of data.train and data.val, as asked for; columns and classes.
+ * Makes the sample data first where the deck names it and it is not there. */
+sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val);
+/* Collective: means and deviations of the columns from the training set's attributes.
+ */
+sp_status sp_session_normalize(sp_session *session);
+/* Collective: graph and network from the config. class_weight may be NULL. */
+sp_status sp_session_open_net(sp_session *session, const float *class_weight);
+/* Collective: weights (and optimizer and state if not NULL) of a file that rank 0
+ * reads. */
+sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim,
+                          sp_checkpoint_state *state);
+/* Collective: class weights of the deck from the label counts of the training set; NULL
+ * if there are none. malloc'd. */
+sp_status sp_session_class_weights(sp_session *session, float **weights);
+
+/* Report rc (each failure once: one diagnosis on standard error, status.json), free
+ * all. Returns rc, or does not return where only this rank failed. */
+sp_status sp_session_close(sp_session *session, sp_status rc);
+
+#endif

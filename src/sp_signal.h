@@ -1,0 +1,12 @@
+/* Requests to stop: TERM, INT, USR1, USR2. The handler sets a flag and nothing else;
+ * ranks agree on it at the end of a step. A second signal two seconds or more after the
+ * first ends the process at once. */
+#ifndef SP_SIGNAL_H
+#define SP_SIGNAL_H
+
+/* Once, before training. */
+void sp_signal_install(void);
+/* Number of the signal received, 0: none. */
+int sp_signal_received(void);
+
+#endif
