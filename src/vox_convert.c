@@ -307,7 +307,9 @@ static sp_status drop_empty(convert *c)
                        c->options->n_inputs > 1 ? " and the other inputs" : "",
                        c->options->has_bounds ? " within --bounds" : "");
     if (kept < c->options->shards)
-        return SP_FAIL(SP_EUSAGE, "--shards %d: there are only %" PRId64 " samples",
+        return SP_FAIL(SP_EUSAGE,
+                       "--shards %d: expected at most %" PRId64
+                       ", the number of samples",
                        c->options->shards, kept);
     return SP_OK;
 }
