@@ -126,8 +126,9 @@ void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile);
 typedef struct plan_lanes {
     const plan_level *to, *top, *from;
     int K;
-    bool is_up;   /* the ancestor is the row's parent, else the row itself */
-    bool is_leaf; /* partners are of level `top`, else of the one below */
+    bool is_up;    /* the ancestor is the row's parent, else the row itself */
+    bool is_leaf;  /* partners are of level `top`, else of the one below */
+    bool is_table; /* lane k is word k: the table's rows are the answer */
     uint32_t from_word[8][PLAN_LANES];
     uint32_t bit[8][PLAN_LANES], below[8][PLAN_LANES]; /* bit - 1 */
 } plan_lanes;

@@ -76,6 +76,19 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
     }
 }
 
+/* The same where the table already holds the partners. */
+static void look_in_table(const plan_lanes *w, const plan_tile *tile,
+                          const int32_t *row, uint16_t *has)
+{
+    const __m512i none = _mm512_set1_epi32(w->from->n);
+    int32_t n = tile->last - tile->first, i;
+
+    for (i = 0; i < n; i++, row += PLAN_NBR) {
+        has[i] = _mm512_cmpneq_epi32_mask(_mm512_load_si512(row), none);
+        has[SP_TILE + i] = _mm512_cmpneq_epi32_mask(_mm512_load_si512(row + 16), none);
+    }
+}
+
 /* Rows first + 0, 1, ... whose bit is set, appended to out. */
 static inline int32_t *list_rows(const uint16_t *has, int bit, int32_t first, int32_t n,
                                  int32_t *out)
@@ -127,7 +140,9 @@ static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile
     for (k = 0; k < pitch; k += 16) /* rows beyond the tile, in its last vector of 32 */
         _mm512_store_si512(has + k / 16 * SP_TILE + (n - 1) / 32 * 32,
                            _mm512_setzero_si512());
-    if (w->is_leaf && w->is_up)
+    if (w->is_table)
+        look_in_table(w, tile, row = w->top->nbr + (size_t)tile->first * PLAN_NBR, has);
+    else if (w->is_leaf && w->is_up)
         look(w, tile, row, has, pitch, true, true);
     else if (w->is_leaf)
         look(w, tile, row, has, pitch, true, false);

@@ -48,6 +48,7 @@ bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
     w->K = q->kernel * q->kernel * q->kernel;
     w->is_up = q->top > q->to;
     w->is_leaf = q->top == q->from;
+    w->is_table = q->kernel == 3 && q->top == q->to && w->is_leaf && !q->is_swapped;
     for (c = 0; c < 8; c++)
         aim_position(w, q, c);
     return true;

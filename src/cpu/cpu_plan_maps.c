@@ -28,7 +28,7 @@ static plan_lookup lookup_of(const plan_builder *b, sp_map_key key)
     int top = fine + reach(key.kernel);
 
     /* One level up and down again spares the table of the finest level. */
-    if (top == fine && coarse == fine)
+    if (top == fine && coarse == fine && !b->level[fine].nbr)
         top++;
     return (plan_lookup){.level = b->level,
                          .to = key.level_out,
