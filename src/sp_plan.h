@@ -1,10 +1,14 @@
 /* The plan of a batch: its coordinate pyramid and kernel maps. Depends on coordinates only,
  * so the loader builds it ahead of the step.
  *
- * Rows of every level are sorted by (sample, Morton key), bit 0 of the key x, bit 1 y, bit 2 z:
+ * Rows of every level are sorted by (sample, Morton key), bit 0 of the key x, bit 1 y, bit 2
+ * z. Keys are relative to a base of their sample: its least coordinate along each axis,
+ * rounded down to a multiple of the coarsest stride. So a sample's order depends on that
+ * sample and the number of levels alone, and
  * - the next level is a scan of key >> 3;
  * - the children of a voxel are consecutive rows;
  * - key & 7 is the offset of the 2^3 kernel of stride 2 (offsets have x fastest).
+ * Coordinates are not kept: row i of level 0 is row order[i] of the caller's.
  *
  * A map is cut into tiles of at most SP_TILE output rows; no tile straddles a sample, so
  * that per-sample sums do not depend on what else is in the batch. Per tile and offset the
@@ -44,7 +48,8 @@ typedef struct sp_plan_spec {
 
 typedef struct sp_level {
     int32_t n;                 /* voxels */
-    const uint64_t *key;       /* [n] sorted: sample above 3 * key_bits of Morton key */
+    const uint64_t *key; /* [n] Morton key relative to a base of the sample, rising within
+                          * it; what stands above the key is the backend's affair */
     const int32_t *parent;     /* [n] row in the next coarser level; NULL on the last */
     const int32_t *sample_row; /* [n_samples + 1] first row of each sample */
 } sp_level;
