@@ -1,0 +1,45 @@
+/* The memory that a graph foresees is what its network takes. */
+#include "net_case.h"
+
+#include "sp_comm.h"
+#include "sp_net_impl.h"
+
+static sp_comm comm;
+
+static void check(const char *layers)
+{
+    static const case_sample samples[] = {{1, 100, false}, {2, 80, false}};
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 3};
+    int64_t voxels[SP_MAX_LEVELS] = {0}, foreseen, taken = 0;
+    net_case c;
+
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_batch(&c, samples, 2);
+    for (int i = 0; i < c.batch.plan.n_levels; i++)
+        voxels[i] = c.batch.plan.level[i].n;
+    case_step(&c, true);
+    foreseen = sp_graph_memory_bytes(&c.graph, voxels);
+    for (int i = 0; i < c.net.impl->n_blocks; i++)
+        taken += (int64_t)c.net.impl->block[i].bytes;
+    /* The rest are sums of a batch norm or of the loss, and rows of samples. */
+    if (foreseen > taken || taken - foreseen > 1024)
+        fail_msg("%s: %lld bytes foreseen, %lld taken", layers, (long long)foreseen,
+                 (long long)taken);
+    case_close(&c);
+}
+
+static void foreseen_is_taken(void **state)
+{
+    (void)state;
+    for (int i = 0; case_nets[i]; i++)
+        check(case_nets[i]);
+    check(case_smooth_net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(foreseen_is_taken)};
+
+    sp_comm_open_self(&comm);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
