@@ -88,6 +88,7 @@ static sp_status open_read(sp_h5 *file)
     struct stat about;
     hid_t list;
     htri_t is_hdf5;
+    sp_status rc = SP_OK;
 
     if (stat(file->path, &about) != 0)
         return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
@@ -103,8 +104,10 @@ static sp_status open_read(sp_h5 *file)
         return sp_h5_fail(file, "", "cannot be read");
     list = access_list();
     file->id = H5Fopen(file->path, H5F_ACC_RDONLY, list);
+    if (file->id < 0) /* at once: the next call wipes the library's text */
+        rc = sp_h5_fail(file, "", "cannot be opened");
     H5Pclose(list);
-    return file->id < 0 ? sp_h5_fail(file, "", "cannot be opened") : SP_OK;
+    return rc;
 }
 
 sp_status sp_h5_open(sp_h5 **file, const char *path)
@@ -122,12 +125,15 @@ sp_status sp_h5_open(sp_h5 **file, const char *path)
 static sp_status open_new(sp_h5 *file)
 {
     hid_t list = access_list(), make = H5Pcreate(H5P_FILE_CREATE);
+    sp_status rc = SP_OK;
 
     H5Pset_obj_track_times(make, false);
     file->id = H5Fcreate(file->path, H5F_ACC_TRUNC, make, list);
+    if (file->id < 0)
+        rc = sp_h5_fail(file, "", "cannot be created");
     H5Pclose(list);
     H5Pclose(make);
-    return file->id < 0 ? sp_h5_fail(file, "", "cannot be created") : SP_OK;
+    return rc;
 }
 
 sp_status sp_h5_create(sp_h5 **file, const char *path)
@@ -444,6 +450,7 @@ static sp_status move_rows(sp_h5 *file, const char *name, hid_t set, int64_t fir
     hsize_t from[H5S_MAX_RANK] = {0}, size[H5S_MAX_RANK] = {0};
     int rank = H5Sget_simple_extent_dims(space, size, NULL);
     herr_t moved = -1;
+    sp_status rc = SP_OK;
 
     if (rank > 0) {
         from[0] = (hsize_t)first;
@@ -455,13 +462,14 @@ static sp_status move_rows(sp_h5 *file, const char *name, hid_t set, int64_t fir
         else if (moved >= 0)
             moved = H5Dwrite(set, sp_h5_native(sp_h5_describe(type)), block, space,
                              H5P_DEFAULT, written);
-        H5Sclose(block);
     }
+    if (moved < 0)
+        rc = sp_h5_fail(file, name, read ? "cannot be read" : "cannot be written");
+    if (block >= 0)
+        H5Sclose(block);
     H5Tclose(type);
     H5Sclose(space);
-    return moved < 0
-               ? sp_h5_fail(file, name, read ? "cannot be read" : "cannot be written")
-               : SP_OK;
+    return rc;
 }
 
 sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t n,
