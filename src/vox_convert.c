@@ -347,7 +347,7 @@ static sp_status name_classes(convert *c)
     c->n_classes = map->n ? map->n : (int)n;
     c->class_name = calloc((size_t)c->n_classes, sizeof *c->class_name);
     for (int i = 0; c->class_name && i < c->n_classes; i++) {
-        char name[16];
+        char name[32];
 
         snprintf(name, sizeof name, "class%d", i);
         c->class_name[i] = strdup(map->n ? map->name[i] : name);
