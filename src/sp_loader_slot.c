@@ -75,24 +75,35 @@ typedef struct collation {
     int32_t n;
 } collation;
 
+/* A sample without voxels may be one that could not be read: it lacks everything that
+ * augmentation might need. */
+static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int b,
+                                 sp_voxels *out)
+{
+    const sp_loader_options *o = f->options;
+    sp_augment aug = sp_augment_none();
+
+    *out = (sp_voxels){0};
+    if (slot->sample[b].n == 0)
+        return SP_OK;
+    if (o->is_training)
+        aug = sp_augment_draw(o->config, o->set->has_subvoxel,
+                              (uint64_t)o->config->train.seed,
+                              (uint64_t)slot->batch.epoch, slot->sample_id[b]);
+    return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
+                       &f->scratch, out);
+}
+
 static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
                                   collation *all)
 {
-    const sp_loader_options *o = f->options;
     int b, n = slot->batch.n_samples;
 
     SP_TRY(SP_TAKE(&f->scratch, n, &all->voxels));
     SP_TRY(SP_TAKE(&f->scratch, n + 1, &all->sample_row));
     all->sample_row[0] = 0;
     for (b = 0; b < n; b++) {
-        uint64_t seed = (uint64_t)o->config->train.seed;
-        sp_augment aug =
-            o->is_training
-                ? sp_augment_draw(o->config, o->set->has_subvoxel, seed,
-                                  (uint64_t)slot->batch.epoch, slot->sample_id[b])
-                : sp_augment_none();
-        SP_TRY(sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean,
-                           o->std, &f->scratch, &all->voxels[b]));
+        SP_TRY(voxelize_sample(f, slot, b, &all->voxels[b]));
         if (all->voxels[b].n > INT32_MAX - all->sample_row[b])
             return SP_FAIL(SP_EDATA,
                            "more than 2^31 voxels in one micro-batch of a rank: set "

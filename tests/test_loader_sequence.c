@@ -280,6 +280,29 @@ static void skipped_sample_is_empty(void **state)
     rig_close(&r);
 }
 
+/* A first read that fails leaves no buffers behind for augmentation to miss. */
+static void skipped_sample_is_empty_in_training(void **state)
+{
+    char *keys[] = {"batch.size=23", "data.on_error=skip"};
+    int32_t rows = 0;
+    int64_t id;
+    sp_batch *b;
+    rig r;
+
+    (void)state;
+    fake_reset();
+    fake.bad[0] = 1;
+    rig_open(&r, true, 2, 2, keys);
+    r.config.augment.drop = 0;
+    for (id = 0; id < SAMPLES; id++)
+        rows += id == 1 ? 0 : (int32_t)sp_dataset_voxels(&r.set, id);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    OK(sp_loader_next(r.loader, &b, NULL));
+    assert_int_equal(b->n_samples, SAMPLES);
+    assert_in_range(b->n, rows / 2, rows); /* turned voxels may merge */
+    rig_close(&r);
+}
+
 static void seek_in_the_middle(void **state)
 {
     sp_deal deal;
@@ -410,6 +433,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_readers_or_slots),
         cmocka_unit_test(failure_comes_in_its_place),
         cmocka_unit_test(skipped_sample_is_empty),
+        cmocka_unit_test(skipped_sample_is_empty_in_training),
         cmocka_unit_test(seek_in_the_middle),
         cmocka_unit_test(evaluation_covers_every_sample_once),
         cmocka_unit_test(voxel_size_must_be_a_multiple),
