@@ -60,45 +60,69 @@ void sp_net_updated(sp_net *net)
     net->impl->weights_at++;
 }
 
-/* Averages in double; a value that all ranks share comes back unchanged. */
-static sp_status sync_norm(sp_net *net, const net_step *step)
+/* Adds seen * statistics of each norm, and seen itself behind them, into sum. */
+static void weigh_norms(const sp_net *net, double *sum)
 {
-    const sp_node *node = &net->graph->node[step->layer];
-    net_norm *norm = step->norm;
-    float *mean = net->running + node->running_mean;
-    float *var = net->running + node->running_var;
-    size_t mark = net->impl->host.used;
-    double *sum, weight;
-    int c, n = norm->c;
+    const struct sp_net_impl *impl = net->impl;
+    double *seen = sum + net->graph->n_buffer_floats;
+    int s, j, i = 0;
 
-    weight = norm->seen;
-    SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, &weight, 1, SP_F64, SP_SUM));
-    weight = weight > 0 ? norm->seen / weight : 1.0 / net->comm->size;
-    SP_TRY(SP_TAKE(&net->impl->host, 2 * n, &sum));
-    for (c = 0; c < n; c++) {
-        sum[c] = weight * (double)mean[c];
-        sum[n + c] = weight * (double)var[c];
+    for (s = 0; s < impl->n_steps; s++) {
+        const sp_node *node = &net->graph->node[impl->step[s].layer];
+        const net_norm *norm = impl->step[s].norm;
+
+        if (!norm)
+            continue;
+        seen[i++] = norm->seen;
+        for (j = 0; j < norm->c; j++) {
+            int64_t mean = node->running_mean + j, var = node->running_var + j;
+
+            sum[mean] = norm->seen * (double)net->running[mean];
+            sum[var] = norm->seen * (double)net->running[var];
+        }
     }
-    SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, sum, 2 * (size_t)n, SP_F64,
-                             SP_SUM));
-    for (c = 0; c < n; c++) {
-        mean[c] = (float)sum[c];
-        var[c] = (float)sum[n + c];
+}
+
+/* The weighted means; what no rank has seen since the last sync is equal on all as it
+ * is. A quotient of double sums rounds to the float that all ranks share, if they do.
+ */
+static void use_means(sp_net *net, const double *sum)
+{
+    struct sp_net_impl *impl = net->impl;
+    const double *seen = sum + net->graph->n_buffer_floats;
+    int s, j, i = 0;
+
+    for (s = 0; s < impl->n_steps; s++) {
+        const sp_node *node = &net->graph->node[impl->step[s].layer];
+        net_norm *norm = impl->step[s].norm;
+
+        if (!norm)
+            continue;
+        for (j = 0; seen[i] > 0 && j < norm->c; j++) {
+            int64_t mean = node->running_mean + j, var = node->running_var + j;
+
+            net->running[mean] = (float)(sum[mean] / seen[i]);
+            net->running[var] = (float)(sum[var] / seen[i]);
+        }
+        norm->seen = 0;
+        i++;
     }
-    norm->seen = 0;
-    sp_arena_rewind(&net->impl->host, mark);
-    return SP_OK;
 }
 
 sp_status sp_net_sync_running(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
-    int scope = sp_comm_scope_size(net->comm, impl->options.bn_scope), i;
+    size_t n = (size_t)net->graph->n_buffer_floats + (size_t)impl->n_norms;
+    size_t mark = impl->host.used;
+    double *sum;
 
-    if (scope == net->comm->size)
+    if (sp_comm_scope_size(net->comm, impl->options.bn_scope) == net->comm->size)
         return SP_OK;
-    for (i = 0; i < impl->n_steps; i++)
-        if (impl->step[i].norm)
-            SP_TRY(sync_norm(net, &impl->step[i]));
+    SP_TRY(SP_TAKE(&impl->host, n + 1, &sum));
+    memset(sum, 0, n * sizeof *sum); /* padding between the buffers */
+    weigh_norms(net, sum);
+    SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, sum, n, SP_F64, SP_SUM));
+    use_means(net, sum);
+    sp_arena_rewind(&impl->host, mark);
     return SP_OK;
 }

@@ -1,8 +1,12 @@
 /* Forward and backward through the graph on one micro-batch: pure arithmetic in known
  * shapes.
  *
+ *   sp_net_forward --> sp_net_loss --> sp_net_backward     training
+ *   sp_net_forward --> sp_net_loss                         evaluation
+ *
  * Owns parameters, running statistics and the activation arena. At creation the graph
- * is lowered: batch norm + add + relu become one pass, concatenations become views.
+ * is lowered: batch norm + add + activation become one pass, concatenations become
+ * views. After the largest batch was seen a step allocates nothing.
  */
 #ifndef SP_NET_H
 #define SP_NET_H
@@ -15,8 +19,8 @@ typedef struct sp_net {
     const sp_graph *graph; /* borrowed */
     sp_backend *backend;   /* borrowed */
     sp_comm *comm;         /* borrowed */
-    float *param;          /* [graph->n_floats] */
-    float *running;        /* [graph->n_buffer_floats] */
+    float *param;          /* [graph->n_floats] backend memory, 0 at creation */
+    float *running;        /* [graph->n_buffer_floats] host, 0 at creation */
     struct sp_net_impl *impl;
 } sp_net;
 
@@ -30,10 +34,11 @@ typedef struct sp_net_options {
 
 /* Result of the loss over this rank's micro-batch. */
 typedef struct sp_net_loss_out {
-    double loss_sum, weight_sum;
-    int64_t *exact; /* [2][SP_EXACT_LIMBS] added to; NULL */
+    double loss_sum, weight_sum; /* sum w l, sum w: written */
+    int64_t *exact; /* [2][SP_EXACT_LIMBS] both sums, added to (tail_exact); NULL */
 } sp_net_loss_out;
 
+/* Local. SP_EMEM. The caller fills param and running, then calls sp_net_updated. */
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options);
 void sp_net_destroy(sp_net *net);
@@ -41,21 +46,25 @@ void sp_net_destroy(sp_net *net);
  * each optimizer step too. */
 void sp_net_updated(sp_net *net);
 
-/* Training: batch statistics (collective over bn_scope), activations kept. Evaluation:
- * running statistics, local. logits (may be NULL) stays valid until the next forward.
- */
+/* Training: batch statistics (collective over bn_scope, with no samples too),
+ * activations kept. Evaluation: running statistics, local, activations dropped after
+ * their last reader. The batch is borrowed until the backward pass. logits (may be
+ * NULL) stays valid until the next forward. Statistics that are not finite do not enter
+ * the running ones. */
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
 /* Loss of the last forward and, in training, its gradient. confusion [C][C] added to,
- * prediction [n], both may be NULL. */
+ * prediction [n], both backend memory, may be NULL. Local. */
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction);
-/* Adds the gradient of the summed loss to buckets->grad; is_last micro-batch: announces
- * finished ranges to the buckets on the way. Collective over bn_scope. */
+/* Adds the gradient of the summed loss to buckets->grad (exact mode: per sample to
+ * buckets->exact); is_last micro-batch: announces finished ranges to the buckets on the
+ * way. Collective over bn_scope, and over the world with is_last. */
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last);
-/* Running statistics identical on all ranks (bn_scope below world): averaged by count.
- * Collective; before evaluation and saving. */
+/* Running statistics identical on all ranks (bn_scope below world): the mean of the
+ * ranks', weighted by the voxels that each rank has trained on since the last call.
+ * Collective over the world; before evaluation and saving. */
 sp_status sp_net_sync_running(sp_net *net);
 
 #endif

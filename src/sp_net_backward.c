@@ -70,6 +70,7 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
         .is_mirrored = node->is_mirrored};
 
     SP_TRY(conv_weight(net, step, dy, buckets));
+    SP_TRY(sp_bucket_poll(buckets));
     if (!impl->value[step->in[0]].needs_grad)
         return SP_OK;
     SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));
@@ -92,12 +93,14 @@ static sp_status pass_on(sp_net *net, const net_step *step, int x)
     return SP_OK;
 }
 
-static sp_status relu(sp_net *net, const net_step *step, sp_tensor y, sp_tensor dy)
+/* The side of 0 is read from the input: from the output it cannot be told where the
+ * slope is negative. */
+static sp_status relu(sp_net *net, const net_step *step, sp_tensor dy)
 {
     const net_value *x = &net->impl->value[step->in[0]];
     bool is_added = x->grad_block >= 0;
 
-    SP_TRY(net->backend->ops->relu_grad(net->backend, y, step->slope, dy,
+    SP_TRY(net->backend->ops->relu_grad(net->backend, x->act, step->slope, dy,
                                         is_added ? x->grad : dy, is_added));
     if (!is_added)
         sp_net_move_grad(net, step->out, step->in[0]);
@@ -201,7 +204,7 @@ static sp_status run_step(sp_net *net, net_step *step, sp_buckets *buckets)
     case SP_OP_BATCHNORM:
         return sp_net_norm_backward(net, step, buckets);
     case SP_OP_RELU:
-        return relu(net, step, net->impl->value[step->out].act, dy);
+        return relu(net, step, dy);
     case SP_OP_ADD:
         return add(net, step, dy);
     case SP_OP_CONCAT:

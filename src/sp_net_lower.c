@@ -112,6 +112,7 @@ static sp_status make_values(sp_net *net)
     for (v = 0; v < impl->n_values; v++) {
         impl->value[v].level = v ? g->node[v - 1].level : 0;
         impl->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
+        impl->value[v].needs_grad = v && g->node[v - 1].needs_grad;
         impl->value[v].home = v;
         impl->value[v].block = impl->value[v].grad_block = -1;
     }
@@ -189,21 +190,6 @@ static void find_ready(const sp_graph *g, struct sp_net_impl *impl)
     }
 }
 
-static void find_needs(const sp_graph *g, struct sp_net_impl *impl)
-{
-    int s, k;
-
-    for (s = 0; s < impl->n_steps; s++) {
-        const net_step *step = &impl->step[s];
-        const sp_node *node = &g->node[step->layer];
-        bool needs = node->weight >= 0 || node->bias >= 0;
-
-        for (k = 0; k < step->n_in; k++)
-            needs |= impl->value[step->in[k]].needs_grad;
-        impl->value[step->out].needs_grad = needs;
-    }
-}
-
 static sp_status make_norms(const sp_graph *g, struct sp_net_impl *impl)
 {
     int s;
@@ -229,7 +215,6 @@ sp_status sp_net_lower(sp_net *net)
     place_concats(impl);
     find_lifetimes(impl);
     find_ready(net->graph, impl);
-    find_needs(net->graph, impl);
     /* Per micro-batch and step at most: an activation, a gradient, argmax, three sums.
      */
     impl->max_blocks = 6 * impl->n_values + 16;

@@ -82,9 +82,13 @@ static sp_status combine(sp_net *net, int c, int64_t n_rows, norm_sums *sums)
     return SP_OK;
 }
 
+/* A batch that is not finite is kept out: its step is not taken, and one such number
+ * would stay in the running statistics for good. */
 static void move_running(float *mean, float *var, double batch_mean, double batch_var,
                          double count)
 {
+    if (!isfinite(batch_mean) || !isfinite(batch_var))
+        return;
     *mean = (float)((1 - MOMENTUM) * (double)*mean + MOMENTUM * batch_mean);
     if (count > 1)
         *var = (float)((1 - MOMENTUM) * (double)*var +
@@ -170,8 +174,10 @@ static sp_status use_batch(sp_net *net, const net_step *step, norm_host *h)
     norm->seen += (double)net->impl->value[step->in[0]].act.n;
     for (j = 0; j < c; j++) {
         double n = sums.count > 0 ? sums.count : 1, mean = sums.all[j] / n;
-        double var = fmax(0, sums.all[c + j] / n - mean * mean);
+        double var = sums.all[c + j] / n - mean * mean;
 
+        if (var < 0)
+            var = 0; /* rounding; NaN stays */
         set_affine(h, j, mean, var);
         if (sums.count > 0)
             move_running(&net->running[node->running_mean + j],

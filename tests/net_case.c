@@ -2,96 +2,122 @@
 
 #include "sp_rng.h"
 
-#define LAYER(name, op, ...)                                                           \
-    "{ name = \"" name "\"; op = \"" op "\"; " __VA_ARGS__ " },"
-#define FINAL(name)                                                                    \
-    "{ name = \"" name "\"; op = \"conv\"; out = 3; kernel = 1; bias = true; }"
+/* One layer a line. */
+/* clang-format off */
+#define LAST(name, op, ...) "{ name = \"" name "\"; op = \"" op "\"; " __VA_ARGS__ " }"
+#define LAYER(...) LAST(__VA_ARGS__) ","
+#define FINAL(name) LAST(name, "conv", "out = 3; kernel = 1; bias = true;")
 
 /* The stride-2 pair with a bottleneck between. */
-#define DUMMY                                                                          \
-    LAYER("conv1", "conv", "out = 4; kernel = 3;")                                     \
-    LAYER("bn1", "batchnorm")                                                          \
-    LAYER("relu1", "relu") LAYER("conv2", "conv", "out = 6; kernel = 3; stride = 2;")  \
-        LAYER("bn2", "batchnorm") LAYER("relu2", "relu")                               \
-            LAYER("convtr3", "conv_transpose", "out = 5; kernel = 3; stride = 2;")     \
-                LAYER("bn3", "batchnorm") LAYER("relu3", "relu") FINAL("conv4")
+#define DUMMY                                                                         \
+    LAYER("conv1", "conv", "out = 4; kernel = 3;")                                    \
+    LAYER("bn1", "batchnorm")                                                         \
+    LAYER("relu1", "relu")                                                            \
+    LAYER("conv2", "conv", "out = 6; kernel = 3; stride = 2;")                        \
+    LAYER("bn2", "batchnorm")                                                         \
+    LAYER("relu2", "relu")                                                            \
+    LAYER("convtr3", "conv_transpose", "out = 5; kernel = 3; stride = 2;")            \
+    LAYER("bn3", "batchnorm")                                                         \
+    LAYER("relu3", "relu")                                                            \
+    FINAL("conv4")
 
 /* Residual blocks with and without a norm on the shortcut, sums of three and of twice
- * the same, a norm added to its own input. */
-#define RESIDUAL                                                                       \
-    LAYER("c0", "conv", "out = 4; kernel = 3;")                                        \
-    LAYER("b0", "batchnorm") LAYER("r0", "relu")                                       \
-        LAYER("c1", "conv", "out = 5; kernel = 3;") LAYER("n1", "batchnorm")           \
-            LAYER("r1", "relu") LAYER("c2", "conv",                                    \
-                                      "out = 5; kernel = 3;") LAYER("n2", "batchnorm") \
-                LAYER("d", "conv", "out = 5; kernel = 1; from = [\"r0\"];") LAYER(     \
-                    "dn", "batchnorm") LAYER("a1", "add", "from = [\"n2\", \"dn\"];")  \
-                    LAYER("r2", "relu") LAYER("c3", "conv", "out = 5; kernel = 2;")    \
-                        LAYER("n3", "batchnorm")                                       \
-                            LAYER("a2", "add", "from = [\"r2\", \"n3\"];")             \
-                                LAYER("r3", "leaky_relu") LAYER(                       \
-                                    "a3", "add", "from = [\"r3\", \"c1\", \"r3\"];")
+ * the same. */
+#define RESIDUAL                                                                      \
+    LAYER("c0", "conv", "out = 4; kernel = 3;")                                       \
+    LAYER("b0", "batchnorm")                                                          \
+    LAYER("r0", "relu")                                                               \
+    LAYER("c1", "conv", "out = 5; kernel = 3;")                                       \
+    LAYER("n1", "batchnorm")                                                          \
+    LAYER("r1", "relu")                                                               \
+    LAYER("c2", "conv", "out = 5; kernel = 3;")                                       \
+    LAYER("n2", "batchnorm")                                                          \
+    LAYER("d", "conv", "out = 5; kernel = 1; from = [\"r0\"];")                       \
+    LAYER("dn", "batchnorm")                                                          \
+    LAYER("a1", "add", "from = [\"n2\", \"dn\"];")                                    \
+    LAYER("r2", "relu")                                                               \
+    LAYER("c3", "conv", "out = 5; kernel = 2;")                                       \
+    LAYER("n3", "batchnorm")                                                          \
+    LAYER("a2", "add", "from = [\"r2\", \"n3\"];")                                    \
+    LAYER("r3", "leaky_relu")                                                         \
+    LAYER("a3", "add", "from = [\"r3\", \"c1\", \"r3\"];")
 
 /* Concats in concats, the same tensor twice, slices with readers of their own. */
-#define CONCATS                                                                        \
-    LAYER("c0", "conv", "out = 4; kernel = 5;")                                        \
-    LAYER("b0", "batchnorm") LAYER("r0", "relu") LAYER(                                \
-        "c1", "conv", "out = 3; kernel = 2; stride = 2;") LAYER("b1", "batchnorm")     \
-        LAYER("r1", "relu") LAYER("c2", "conv", "out = 3; kernel = 3; stride = 2;")    \
-            LAYER("r2", "relu") LAYER("u1", "conv_transpose",                          \
-                                      "out = 4; kernel = 2; stride = 2;")              \
-                LAYER("ub1", "batchnorm") LAYER("ur1", "relu")                         \
-                    LAYER("k1", "concat", "from = [\"ur1\", \"r1\"];") LAYER(          \
-                        "c3", "conv", "out = 4; kernel = 3;") LAYER("n3", "batchnorm") \
-                        LAYER("k2", "concat", "from = [\"n3\", \"k1\", \"n3\"];")      \
-                            LAYER("u0", "conv_transpose",                              \
-                                  "out = 4; kernel = 3; stride = 2;")                  \
-                                LAYER("k3", "concat",                                  \
-                                      "from = [\"u0\", \"r0\", \"input\"];")           \
-                                    LAYER("k4", "concat", "from = [\"r0\", \"k3\"];")  \
-                                        FINAL("final")
+#define CONCATS                                                                       \
+    LAYER("c0", "conv", "out = 4; kernel = 5;")                                       \
+    LAYER("b0", "batchnorm")                                                          \
+    LAYER("r0", "relu")                                                               \
+    LAYER("c1", "conv", "out = 3; kernel = 2; stride = 2;")                           \
+    LAYER("b1", "batchnorm")                                                          \
+    LAYER("r1", "relu")                                                               \
+    LAYER("c2", "conv", "out = 3; kernel = 3; stride = 2;")                           \
+    LAYER("r2", "relu")                                                               \
+    LAYER("u1", "conv_transpose", "out = 4; kernel = 2; stride = 2;")                 \
+    LAYER("ub1", "batchnorm")                                                         \
+    LAYER("ur1", "relu")                                                              \
+    LAYER("k1", "concat", "from = [\"ur1\", \"r1\"];")                                \
+    LAYER("c3", "conv", "out = 4; kernel = 3;")                                       \
+    LAYER("n3", "batchnorm")                                                          \
+    LAYER("k2", "concat", "from = [\"n3\", \"k1\", \"n3\"];")                         \
+    LAYER("u0", "conv_transpose", "out = 4; kernel = 3; stride = 2;")                 \
+    LAYER("k3", "concat", "from = [\"u0\", \"r0\", \"input\"];")                      \
+    LAYER("k4", "concat", "from = [\"r0\", \"k3\"];")                                 \
+    FINAL("final")
 
 /* Every pool, rows of samples with layers of their own, broadcasts, dropout. */
-#define POOLS                                                                          \
-    LAYER("c0", "conv", "out = 4; kernel = 3; bias = true;")                           \
-    LAYER("m", "max_pool", "kernel = 2; stride = 2;")                                  \
-    LAYER("c1", "conv", "out = 4; kernel = 3;")                                        \
-    LAYER("b1", "batchnorm") LAYER("u", "conv_transpose",                              \
-                                   "out = 4; kernel = 2; stride = 2;")                 \
-        LAYER("ga", "global_avg_pool", "from = [\"c0\"];") LAYER(                      \
-            "l", "linear", "out = 5;") LAYER("lb", "batchnorm") LAYER("lr", "relu")    \
-            LAYER("w", "broadcast") LAYER("gm", "global_max_pool",                     \
-                                          "from = [\"c0\"];") LAYER("w2", "broadcast") \
-                LAYER("p", "avg_pool", "kernel = 3; stride = 2; from = [\"c0\"];")     \
-                    LAYER("u2", "conv_transpose", "out = 4; kernel = 3; stride = 2;")  \
-                        LAYER("s", "add", "from = [\"c0\", \"u\", \"u2\", \"w2\"];")   \
-                            LAYER("k", "concat", "from = [\"s\", \"w\"];")             \
-                                LAYER("do", "dropout", "p = 0.3;")                     \
-                                    LAYER("ap", "max_pool", "kernel = 3; stride = 1;") \
-                                        FINAL("final")
+#define POOLS                                                                         \
+    LAYER("c0", "conv", "out = 4; kernel = 3; bias = true;")                          \
+    LAYER("m", "max_pool", "kernel = 2; stride = 2;")                                 \
+    LAYER("c1", "conv", "out = 4; kernel = 3;")                                       \
+    LAYER("b1", "batchnorm")                                                          \
+    LAYER("u", "conv_transpose", "out = 4; kernel = 2; stride = 2;")                  \
+    LAYER("ga", "global_avg_pool", "from = [\"c0\"];")                                \
+    LAYER("l", "linear", "out = 5;")                                                  \
+    LAYER("lb", "batchnorm")                                                          \
+    LAYER("lr", "relu")                                                               \
+    LAYER("w", "broadcast")                                                           \
+    LAYER("gm", "global_max_pool", "from = [\"c0\"];")                                \
+    LAYER("w2", "broadcast")                                                          \
+    LAYER("p", "avg_pool", "kernel = 3; stride = 2; from = [\"c0\"];")                \
+    LAYER("u2", "conv_transpose", "out = 4; kernel = 3; stride = 2;")                 \
+    LAYER("s", "add", "from = [\"c0\", \"u\", \"u2\", \"w2\"];")                      \
+    LAYER("k", "concat", "from = [\"s\", \"w\"];")                                    \
+    LAYER("do", "dropout", "p = 0.3;")                                                \
+    LAYER("ap", "max_pool", "kernel = 3; stride = 1;")                                \
+    FINAL("final")
 
 /* Norms where they are not expected: on the features, without activation, read twice,
- * last. */
-#define ODD                                                                            \
-    LAYER("b", "batchnorm")                                                            \
-    LAYER("c0", "conv", "out = 4; kernel = 3;") LAYER(                                 \
-        "c1", "conv",                                                                  \
-        "out = 4; kernel = 3; bias = true;") LAYER("r1", "relu") LAYER("b2",           \
-                                                                       "batchnorm")    \
-        LAYER("a2", "add", "from = [\"b2\", \"r1\"];") LAYER("b3", "batchnorm") LAYER( \
-            "r3", "relu") LAYER("c4", "conv", "out = 4; kernel = 1; from = [\"b3\"];") \
-            LAYER("t", "conv_transpose", "out = 4; kernel = 2; stride = 1;") LAYER(    \
-                "a5", "add", "from = [\"t\", \"r3\"];") LAYER("r5", "relu")            \
-                LAYER("c6", "conv",                                                    \
-                      "out = 3; kernel = 3;") "{ name = \"b6\"; op = \"batchnorm\"; }"
+ * last, added to their own input. A slope below 0. */
+#define ODD                                                                           \
+    LAYER("b", "batchnorm")                                                           \
+    LAYER("c0", "conv", "out = 4; kernel = 3;")                                       \
+    LAYER("c1", "conv", "out = 4; kernel = 3; bias = true;")                          \
+    LAYER("r1", "relu")                                                               \
+    LAYER("b2", "batchnorm")                                                          \
+    LAYER("a2", "add", "from = [\"b2\", \"r1\"];")                                    \
+    LAYER("b3", "batchnorm")                                                          \
+    LAYER("r3", "relu")                                                               \
+    LAYER("c4", "conv", "out = 4; kernel = 1; from = [\"b3\"];")                      \
+    LAYER("t", "conv_transpose", "out = 4; kernel = 2; stride = 1;")                  \
+    LAYER("a5", "add", "from = [\"t\", \"r3\"];")                                     \
+    LAYER("r5", "leaky_relu", "slope = -0.3;")                                        \
+    LAYER("b7", "batchnorm")                                                          \
+    LAYER("a7", "add", "from = [\"b7\", \"r5\"];")                                    \
+    LAYER("c6", "conv", "out = 3; kernel = 3;")                                       \
+    LAST("b6", "batchnorm")
+
+const char *const case_smooth_net =
+    LAYER("c0", "conv", "out = 4; kernel = 3;")
+    LAYER("b0", "batchnorm")
+    LAYER("c1", "conv", "out = 5; kernel = 2; stride = 2;")
+    LAYER("b1", "batchnorm")
+    LAYER("u", "conv_transpose", "out = 4; kernel = 2; stride = 2;")
+    LAYER("a", "add", "from = [\"u\", \"b0\"];")
+    FINAL("final");
+/* clang-format on */
 
 const char *const case_nets[] = {DUMMY, RESIDUAL FINAL("final"), CONCATS, POOLS, ODD,
                                  NULL};
-const char *const case_smooth_net =
-    LAYER("c0", "conv", "out = 4; kernel = 3;") LAYER("b0", "batchnorm")
-        LAYER("c1", "conv", "out = 5; kernel = 2; stride = 2;") LAYER("b1", "batchnorm")
-            LAYER("u", "conv_transpose", "out = 4; kernel = 2; stride = 2;")
-                LAYER("a", "add", "from = [\"u\", \"b0\"];") FINAL("final");
 
 void case_open(net_case *c, const sp_backend_ops *ops, sp_comm *comm,
                const char *layers, const sp_net_options *options)
@@ -106,6 +132,9 @@ void case_open(net_case *c, const sp_backend_ops *ops, sp_comm *comm,
     c->backend.ops = ops;
     OK(ops->open(&c->backend, 0, 2));
     c->comm = comm;
+    c->smoothing = options->label_smoothing;
+    for (i = 0; i < CASE_CLASSES; i++)
+        c->class_weight[i] = options->class_weight ? options->class_weight[i] : 1;
     OK(sp_net_create(&c->net, &c->graph, &c->backend, comm, options));
     OK(sp_buckets_create(&c->buckets, &c->graph, comm, options->is_exact, 256));
     OK(sp_arena_create(&c->arena, 1 << 26, "case"));

@@ -26,6 +26,7 @@ typedef struct net_case {
     sp_net net;
     sp_buckets buckets;
     sp_net_loss_out loss;
+    float smoothing, class_weight[CASE_CLASSES];
     sp_tensor logits;
     /* the batch */
     sp_arena arena;

@@ -318,7 +318,13 @@ double dense_loss(dense *d, const double *param, const float *running, bool is_t
             continue;
         for (j = 0; j < CASE_CLASSES; j++)
             sum += exp(z[i * CASE_CLASSES + j]);
-        loss += log(sum) - z[i * CASE_CLASSES + label];
+        for (j = 0; j < CASE_CLASSES; j++) {
+            double e = (double)d->c->smoothing;
+            double target = (j == label) * (1 - e) + e / CASE_CLASSES;
+
+            loss += (double)d->c->class_weight[label] * target *
+                    (log(sum) - z[i * CASE_CLASSES + j]);
+        }
     }
     if (logits)
         *logits = z;

@@ -85,16 +85,21 @@ static void check_gradient(const net_case *c, dense *d, double *param)
     }
 }
 
-static void check_net(const sp_backend_ops *ops, const char *layers, int n_samples)
+static void check_net(const sp_backend_ops *ops, const char *layers,
+                      const case_sample *some, int n_samples)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    const float weights[CASE_CLASSES] = {0.5, 1, 2};
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
+                              .seed = 17,
+                              .class_weight = weights,
+                              .label_smoothing = 0.1f};
     const double *logits;
     net_case c;
     dense *d;
     double *param, loss;
 
     case_open(&c, ops, &comm, layers, &options);
-    case_batch(&c, samples, n_samples);
+    case_batch(&c, some, n_samples);
     d = dense_open(&c);
     param = double_params(&c);
     case_step(&c, true);
@@ -112,60 +117,89 @@ static void check_net(const sp_backend_ops *ops, const char *layers, int n_sampl
     case_close(&c);
 }
 
-static void on_each_net(const sp_backend_ops *ops, int n_samples)
+static void on_each_net(const sp_backend_ops *ops, const case_sample *some,
+                        int n_samples)
 {
     int i;
 
     for (i = 0; case_nets[i]; i++)
-        check_net(ops, case_nets[i], n_samples);
-    check_net(ops, case_smooth_net, n_samples);
+        check_net(ops, case_nets[i], some, n_samples);
+    check_net(ops, case_smooth_net, some, n_samples);
 }
 
 static void gradients_are_those_of_the_loss(void **state)
 {
     (void)state;
-    on_each_net(sp_backend_find("cpu"), N_SAMPLES);
+    on_each_net(sp_backend_find("cpu"), samples, N_SAMPLES);
 }
 
 static void reference_backend_too(void **state)
 {
     (void)state;
-    on_each_net(sp_backend_reference(), N_SAMPLES);
+    on_each_net(sp_backend_reference(), samples, N_SAMPLES);
 }
 
-static void no_samples_are_legal(void **state)
+/* One voxel has no variance: its running variance stays, its gradient passes no norm.
+ */
+static void few_voxels_and_none_are_legal(void **state)
 {
+    const sp_backend_ops *ops = sp_backend_find("cpu");
+
     (void)state;
-    on_each_net(sp_backend_find("cpu"), 0);
+    on_each_net(ops, &(case_sample){9, 1, false}, 1);
+    on_each_net(ops, (case_sample[]){{9, 1, false}, {8, 0, false}, {7, 2, false}}, 3);
 }
 
-static void alone(const case_sample *sample, int n_samples)
+static void check_nothing_changes(const case_sample *some, int n_samples)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
-    int i, k;
+    int64_t i;
+    int k;
 
     for (k = 0; case_nets[k]; k++) {
         net_case c;
-        float before;
 
         case_open(&c, sp_backend_find("cpu"), &comm, case_nets[k], &options);
-        before = c.net.running[0];
-        case_batch(&c, sample, n_samples);
+        case_batch(&c, some, n_samples);
         case_step(&c, true);
         for (i = 0; i < c.graph.n_floats; i++)
             assert_true(isfinite(c.buckets.grad[i]));
-        if (n_samples == 0 || sample->n == 0)
-            assert_true(c.net.running[0] == before);
+        for (i = 0; i < c.graph.n_nodes; i++) {
+            const sp_node *node = &c.graph.node[i];
+
+            /* Samples without voxels are rows of the sample level all the same. */
+            if (node->op == SP_OP_BATCHNORM && (node->level >= 0 || n_samples == 0)) {
+                assert_true(c.net.running[node->running_mean] == 0);
+                assert_true(c.net.running[node->running_var] == 1);
+            }
+        }
+        assert_true(c.loss.weight_sum == 0 && c.loss.loss_sum == 0);
         case_close(&c);
     }
 }
 
-static void one_voxel_and_none_stay_finite(void **state)
+static void no_voxels_change_nothing(void **state)
 {
     (void)state;
-    alone(&(case_sample){9, 1, false}, 1);
-    alone(&(case_sample){9, 0, false}, 1);
-    alone(NULL, 0);
+    check_nothing_changes(&(case_sample){9, 0, false}, 1);
+    check_nothing_changes(NULL, 0);
+}
+
+static void numbers_that_are_not_finite_stay_out_of_the_running_statistics(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    net_case c;
+    int64_t i;
+
+    (void)state;
+    case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    case_batch(&c, samples, 3);
+    ((float *)c.batch.features)[5] = NAN;
+    OK(sp_net_forward(&c.net, &c.batch, true, &c.logits));
+    assert_true(isnan(c.logits.data[0]));
+    for (i = 0; i < c.graph.n_buffer_floats; i++)
+        assert_true(isfinite(c.net.running[i]));
+    case_close(&c);
 }
 
 /* A second micro-batch adds; a class weight multiplies. */
@@ -198,8 +232,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_those_of_the_loss),
         cmocka_unit_test(reference_backend_too),
-        cmocka_unit_test(no_samples_are_legal),
-        cmocka_unit_test(one_voxel_and_none_stay_finite),
+        cmocka_unit_test(few_voxels_and_none_are_legal),
+        cmocka_unit_test(no_voxels_change_nothing),
+        cmocka_unit_test(
+            numbers_that_are_not_finite_stay_out_of_the_running_statistics),
         cmocka_unit_test(micro_batches_add_up),
     };
 
