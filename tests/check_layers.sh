@@ -12,8 +12,8 @@ layer() {
     sp_comm* | sp_h5* | sp_deck*) echo 2 ;;
     sp_tensor* | sp_plan* | sp_backend* | cpu* | ref_*) echo 3 ;;
     sp_graph* | sp_family*) echo 4 ;;
-    sp_shard* | sp_sample* | sp_voxel* | sp_gridding* | sp_world* | sp_scene* | sp_scan* | \
-        sp_loader*) echo 5 ;;
+    sp_shard* | sp_sample* | sp_voxel* | sp_gridding* | sp_world* | sp_lidar* | \
+        sp_scene* | sp_scan* | sp_loader*) echo 5 ;;
     sp_bucket* | sp_net* | sp_optim* | sp_metrics* | sp_checkpoint*) echo 6 ;;
     sp_heartbeat* | sp_run* | sp_session* | sp_evaluate* | sp_train* | sp_resume* | \
         sp_report* | sp_eval* | sp_infer* | sp_predict* | sp_check* | sp_preflight* | \
