@@ -26,13 +26,15 @@ AS_IF([test $sp_simd = yes],
    sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"],
   [sp_simd_summary="portable only"])
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
-# (vector body or tail) the compiler put an element into.
-AC_MSG_CHECKING([whether $CC takes -ffp-contract=off])
-CFLAGS="$CFLAGS -Werror -ffp-contract=off"
+# (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
+# floating-point exceptions, which would keep square roots and choices from being vectorised.
+sp_math_flags="-ffp-contract=off -fno-math-errno -fno-trapping-math"
+AC_MSG_CHECKING([whether $CC takes $sp_math_flags])
+CFLAGS="$CFLAGS -Werror $sp_math_flags"
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_contract=yes], [sp_contract=no])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_contract])
-AS_IF([test $sp_contract = yes], [SP_CFLAGS="$SP_CFLAGS -ffp-contract=off"])
+AS_IF([test $sp_contract = yes], [SP_CFLAGS="$SP_CFLAGS $sp_math_flags"])
 AC_SUBST([SP_AVX512_CFLAGS])
 AC_SUBST([SP_AVX2_CFLAGS])
 ])

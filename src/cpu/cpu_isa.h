@@ -11,6 +11,7 @@
 #define SP_CPU_ISA_H
 
 #include "cpu.h"
+#include "sp_rng.h"
 
 enum {
     SP_CPU_LANES = 16, /* the widest: packed buffers are padded to it */
@@ -62,6 +63,9 @@ typedef struct sp_cpu_isa {
     void (*relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end);
     void (*relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx,
                       bool is_added, int64_t row, int64_t end);
+    /* One row: block is that of channel 0 (sp_dropout_block). */
+    void (*dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
+                    float *y);
     void (*add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
     /* sums [2]: w * l and w, written; a->sums is not touched, nor is the confusion. */
     void (*loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cpu_isa.h"
-#include "sp_rng.h"
 
 sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
@@ -48,32 +47,20 @@ sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     return SP_OK;
 }
 
-/* One row; a block of the generator serves four channels. */
-static void dropout_row(const sp_rng *rng, uint64_t block, float p, const float *x,
-                        int c, float *y)
-{
-    const float scale = p < 1 ? 1 / (1 - p) : 0;
-    uint32_t word[4];
-
-    for (int j = 0; j < c; j++) {
-        if (j % 4 == 0)
-            sp_rng_block(rng, block + (uint64_t)j / 4, word);
-        y[j] = sp_rng_to_unit(word[j % 4]) >= p ? x[j] * scale : 0;
-    }
-}
-
 sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
                          uint64_t epoch, int layer, const int64_t *sample_id,
                          const int32_t *sample_row, int n_samples, sp_tensor y)
 {
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+
     for (int b = 0; b < n_samples; b++) {
         const sp_rng rng =
             sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);
         const int32_t first = sample_row[b];
 #pragma omp parallel for num_threads(be->threads)
         for (int32_t i = first; i < sample_row[b + 1]; i++)
-            dropout_row(&rng, sp_dropout_block(layer, i - first, 0), p, sp_row(x, i),
-                        x.c, sp_row(y, i));
+            isa->dropout(&rng, sp_dropout_block(layer, i - first, 0), p, sp_row(x, i),
+                         x.c, sp_row(y, i));
     }
     return SP_OK;
 }

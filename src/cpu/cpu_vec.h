@@ -285,6 +285,8 @@ void ISA(norm_grad_apply)(const sp_norm_grad_args *a, int64_t row, int64_t end);
 void ISA(relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end);
 void ISA(relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx, bool is_added,
                     int64_t row, int64_t end);
+void ISA(dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
+                  float *y);
 void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
 void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
                double *sums);

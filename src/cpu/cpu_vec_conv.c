@@ -271,6 +271,7 @@ const sp_cpu_isa ISA(isa) = {
     .norm_grad_apply = ISA(norm_grad_apply),
     .relu = ISA(relu),
     .relu_grad = ISA(relu_grad),
+    .dropout = ISA(dropout),
     .add = ISA(add),
     .loss = ISA(loss),
     .sgd = ISA(sgd),

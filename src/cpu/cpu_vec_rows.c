@@ -222,6 +222,61 @@ void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
     }
 }
 
+/* ---- dropout ---- */
+
+enum { BLOCKS = LANES / 2 /* of the generator at a time, four channels each */ };
+typedef uint64_t uvec __attribute__((vector_size(8 * BLOCKS)));
+
+/* Products of the lower halves. */
+INLINE uvec mul_u32(uvec a, uvec b)
+{
+#if LANES == 16
+    return (uvec)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif LANES == 8
+    return (uvec)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#else
+    return (a & 0xffffffff) * (b & 0xffffffff);
+#endif
+}
+
+/* The words of BLOCKS blocks from `block` on, as sp_rng_block has them. Only lower
+ * halves count: upper halves are left to fill with what the products leave there. */
+INLINE void philox(const sp_rng *rng, uint64_t block, uint32_t word[4 * BLOCKS])
+{
+    const uvec m0 = (uvec){0} + 0xD2511F53u, m1 = (uvec){0} + 0xCD9E8D57u;
+    uint32_t k0 = rng->key[0], k1 = rng->key[1];
+    uvec at = (uvec){0} + block;
+
+    for (int l = 0; l < BLOCKS; l++)
+        at[l] += (uint64_t)l;
+    uvec c[4] = {at, at >> 32, (uvec){0} + rng->hi[0], (uvec){0} + rng->hi[1]};
+    for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        uvec p0 = mul_u32(m0, c[0]), p1 = mul_u32(m1, c[2]);
+        c[0] = (p1 >> 32) ^ c[1] ^ k0;
+        c[1] = p1;
+        c[2] = (p0 >> 32) ^ c[3] ^ k1;
+        c[3] = p0;
+    }
+    for (int l = 0; l < BLOCKS; l++)
+        for (int i = 0; i < 4; i++)
+            word[4 * l + i] = (uint32_t)c[i][l];
+}
+
+void ISA(dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
+                  float *y)
+{
+    const float scale = p < 1 ? 1 / (1 - p) : 0;
+    uint32_t word[4 * BLOCKS];
+
+    for (int at = 0; at < c; at += 4 * BLOCKS) {
+        const int width = min_i(4 * BLOCKS, c - at);
+        philox(rng, block + (uint64_t)at / 4, word);
+#pragma GCC ivdep
+        for (int j = 0; j < width; j++)
+            y[at + j] = sp_rng_to_unit(word[j]) >= p ? x[at + j] * scale : 0;
+    }
+}
+
 /* ---- update ---- */
 
 void ISA(sgd)(const sp_optim_args *a, int64_t at, int64_t end)
