@@ -486,8 +486,10 @@ static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
 
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
 {
-    int64_t n = 0;
+    int64_t n = 0, left = scan->n_points - scan->row;
 
+    if (scan->n_points >= 0 && left < max)
+        max = left > 0 ? left : 1;
     SP_TRY(reserve(scan, out, max));
     SP_TRY(read_records(scan, max, &n));
     for (int a = 0; a < 3; a++)

@@ -126,10 +126,10 @@ static sp_status check_header(sp_scan *scan, pcd *p)
     if (p->points < 0)
         p->points = p->width * p->height;
     if (p->width < 0 || p->height < 0 || p->width > 1 << 30 || p->height > 1 << 30 ||
-        p->points != p->width * p->height)
+        p->points != p->width * p->height || p->points > UINT32_MAX)
         return SP_FAIL(SP_EDATA,
                        "%s: POINTS %" PRId64 ", expected WIDTH * HEIGHT = %" PRId64
-                       " * %" PRId64,
+                       " * %" PRId64 " and less than 2^32",
                        scan->path, p->points, p->width, p->height);
     for (int i = 0; i < p->n; i++) {
         int size = p->size[i];

@@ -247,6 +247,8 @@ static bool ascii_row(ply *p, const element *e, unsigned char *to)
             memcpy(to, &x, sizeof x);
             to += sizeof x;
         }
+        if (p->property[i].count.size && !(x >= 0 && x <= INT32_MAX))
+            return false;
         for (int64_t k = 0; p->property[i].count.size && k < (int64_t)x; k++, at = end)
             if (strtod(at, &end), end == at)
                 return false;
