@@ -11,7 +11,7 @@
 #include "sp_shard_internal.h"
 
 enum {
-    PIECE = 256 * 1024, /* bytes; measured: more leaves the second-level cache */
+    PIECE = 256 * 1024, /* bytes; measured: half of it costs a tenth more, in calls */
     ALIGNMENT = 64
 };
 
@@ -176,16 +176,31 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* The checks below are passes over data that lie in the cache; the wider registers of a
+ * newer processor, where it has them, halve their time. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
+    !defined(__SANITIZE_ADDRESS__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
 /* ---- coordinates ---- */
+
+/* Any of n numbers outside [-limit, limit)? */
+WIDE static bool has_outside(const int32_t *x, int64_t n)
+{
+    uint32_t outside = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        outside |= ((uint32_t)x[i] + SP_COORD_LIMIT) & ~(2u * SP_COORD_LIMIT - 1);
+    return outside != 0;
+}
 
 static sp_status check_coords(const reader *r, const int32_t *coords, int64_t row0,
                               int64_t n)
 {
-    uint32_t outside = 0;
-
-    for (int64_t i = 0; i < 3 * n; i++)
-        outside |= ((uint32_t)coords[i] + SP_COORD_LIMIT) & ~(2u * SP_COORD_LIMIT - 1);
-    if (!outside)
+    if (!has_outside(coords, 3 * n))
         return SP_OK;
     for (int64_t i = 0; i < 3 * n; i++)
         if (coords[i] < -SP_COORD_LIMIT || coords[i] >= SP_COORD_LIMIT)
@@ -248,17 +263,24 @@ static const char *column_name(const reader *r, int64_t c)
     return r->set->feature_name[r->request->columns ? r->request->columns[c] : c];
 }
 
+/* All bits of the exponent are set in infinities and NaN alone. */
+WIDE static bool has_non_finite(const float *x, int64_t n)
+{
+    uint32_t found = 0, bits;
+
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, &x[i], sizeof bits);
+        found |= ((bits & 0x7f800000u) + 0x00800000u) & 0x80000000u;
+    }
+    return found != 0;
+}
+
 static sp_status check_features(const reader *r, const float *x, int64_t row0,
                                 int64_t n)
 {
     int c = r->n_columns;
-    uint32_t is_bad = 0, bits;
 
-    for (int64_t i = 0; i < n * c; i++) {
-        memcpy(&bits, &x[i], sizeof bits);
-        is_bad |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
-    if (!is_bad)
+    if (!has_non_finite(x, n * c))
         return SP_OK;
     for (int64_t i = 0; i < n * c; i++)
         if (!isfinite(x[i]))
@@ -325,8 +347,8 @@ static sp_status read_features(reader *r)
 
 /* ---- labels ---- */
 
-static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_classes,
-                                 int ignore, int32_t *to)
+WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_classes,
+                                      int ignore, int32_t *to)
 {
     int is_bad = 0;
 

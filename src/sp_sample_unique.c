@@ -3,13 +3,13 @@
 
 #include "sp_shard_internal.h"
 
-static uint64_t key_of(const int32_t *c)
+static inline uint64_t key_of(const int32_t *c)
 {
     return (uint64_t)(c[0] + SP_COORD_LIMIT) << 40 |
            (uint64_t)(c[1] + SP_COORD_LIMIT) << 20 | (uint64_t)(c[2] + SP_COORD_LIMIT);
 }
 
-static uint64_t key_of_reversed(const int32_t *c)
+static inline uint64_t key_of_reversed(const int32_t *c)
 {
     return (uint64_t)(c[2] + SP_COORD_LIMIT) << 40 |
            (uint64_t)(c[1] + SP_COORD_LIMIT) << 20 | (uint64_t)(c[0] + SP_COORD_LIMIT);
@@ -17,26 +17,27 @@ static uint64_t key_of_reversed(const int32_t *c)
 
 /* Rows sorted with x or with z slowest, as most writers leave them, have no duplicates
  * if each is above the one before; a pass without branches tells. */
-static bool is_sorted(const int32_t *coords, int64_t n,
-                      uint64_t (*key)(const int32_t *))
+static inline bool is_sorted(const int32_t *coords, int64_t n, bool is_reversed)
 {
-    enum { STRETCH = 4096 };
+    enum { STRETCH = 1024 };
+    bool is_falling = false;
 
-    for (int64_t done = 1; done < n; done += STRETCH) {
+    for (int64_t done = 1; done < n && !is_falling; done += STRETCH) {
         int64_t end = n < done + STRETCH ? n : done + STRETCH;
-        bool is_falling = false;
 
-        for (int64_t i = done; i < end; i++)
-            is_falling |= key(coords + 3 * i) <= key(coords + 3 * (i - 1));
-        if (is_falling)
-            return false;
+        for (int64_t i = done; i < end; i++) {
+            const int32_t *c = coords + 3 * i;
+
+            is_falling |= is_reversed ? key_of_reversed(c) <= key_of_reversed(c - 3)
+                                      : key_of(c) <= key_of(c - 3);
+        }
     }
-    return true;
+    return !is_falling;
 }
 
 bool sp_unique_by_order(const int32_t *coords, int64_t n)
 {
-    return is_sorted(coords, n, key_of) || is_sorted(coords, n, key_of_reversed);
+    return is_sorted(coords, n, false) || is_sorted(coords, n, true);
 }
 
 static int slot_bits(int64_t n)
