@@ -113,6 +113,31 @@ static void coarse_level(oracle *o, int l, const sp_plan *p)
     assert_int_equal(p->level[l].n, next);
 }
 
+/* Base of each axis: the sample's least coordinate, down to the coarsest stride. */
+static void find_base(const oracle *o, const sp_plan *p, int b, int64_t base[3])
+{
+    const int32_t *row = p->level[0].sample_row;
+    int32_t i;
+    int d;
+
+    for (d = 0; d < 3; d++) {
+        base[d] = INT64_MAX;
+        for (i = row[b]; i < row[b + 1]; i++)
+            base[d] = o->c[0][i][d] < base[d] ? o->c[0][i][d] : base[d];
+        base[d] = (base[d] >> (p->n_levels - 1)) * ((int64_t)1 << (p->n_levels - 1));
+    }
+}
+
+static uint64_t key_of(const int64_t c[3], const int64_t base[3], int l)
+{
+    uint64_t key = 0;
+    int bit;
+
+    for (bit = 0; bit < 63; bit++)
+        key |= (uint64_t)((c[bit % 3] - base[bit % 3]) >> l >> bit / 3 & 1) << bit;
+    return key;
+}
+
 static void check_sample_rows(const oracle *o, const sp_plan *p, int l)
 {
     const int32_t *row = p->level[l].sample_row;
@@ -121,12 +146,16 @@ static void check_sample_rows(const oracle *o, const sp_plan *p, int l)
 
     assert_int_equal(row[0], 0);
     assert_int_equal(row[p->n_samples], p->level[l].n);
-    for (b = 0; b < p->n_samples; b++)
+    for (b = 0; b < p->n_samples; b++) {
+        int64_t base[3];
+        find_base(o, p, b, base);
         for (i = row[b]; i < row[b + 1]; i++) {
             assert_int_equal(o->b[l][i], b);
+            assert_true(p->level[l].key[i] == key_of(o->c[l][i], base, l));
             if (i > row[b])
                 assert_true(p->level[l].key[i] > p->level[l].key[i - 1]);
         }
+    }
 }
 
 /* ---- maps ---- */

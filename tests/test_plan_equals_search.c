@@ -192,6 +192,7 @@ static void whole_range(void **state)
         corner[i][2] = i & 4 ? hi : lo;
     }
     batch_add(&b, corner[0], 16);
+    batch_add(&b, corner[0], 16); /* whose roots touch, were samples side by side */
     add_scatter(&b, 700, lo, hi + 1);
     add_surface(&b, 50, lo, lo, lo);
     add_scatter(&b, 20, lo, hi + 1);
