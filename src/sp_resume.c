@@ -141,8 +141,9 @@ static sp_status begin_from(sp_trainer *t, const char *path)
         t->state.at.epoch++;
         t->state.at.position = 0;
     }
-    sp_log_info("continuing from %s: step %lld, epoch %lld", path, (long long)s->step,
-                (long long)s->epoch);
+    if (!sp_resume_is_complete(t))
+        sp_log_info("continuing from %s: step %lld, epoch %lld", path, (long long)s->step,
+                    (long long)s->epoch);
     return SP_OK;
 }
 
