@@ -11,7 +11,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "sp_crc.h"
+#include "sp_file.h"
 #include "sp_h5.h"
 #include "sp_log.h"
 
@@ -250,27 +250,6 @@ static sp_status write_all(sp_h5 *file, const sp_graph *graph,
     return write_normalization(file, normalization);
 }
 
-/* The folder too, or the new name may be lost with the power. */
-static sp_status sync_folder(const char *path)
-{
-    char dir[PATH_MAX];
-    char *slash;
-    int fd;
-
-    snprintf(dir, sizeof dir, "%s", path);
-    slash = strrchr(dir, '/');
-    snprintf(slash ? slash : dir, 2, slash ? "" : ".");
-    fd = open(dir, O_RDONLY | O_DIRECTORY);
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) {
-        int error = errno;
-        if (fd >= 0)
-            close(fd);
-        return SP_FAIL(SP_EIO, "%s: cannot flush the folder: %s", dir, strerror(error));
-    }
-    close(fd);
-    return SP_OK;
-}
-
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization, const float *param,
@@ -298,7 +277,7 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                                         sp_error_last()->message)
                    : rc;
     }
-    return sync_folder(path);
+    return sp_file_sync_folder_of(path);
 }
 
 /* ---- reading ---- */

@@ -34,6 +34,19 @@ sp_status sp_file_make_folder(const char *path)
     return SP_OK;
 }
 
+sp_status sp_file_make_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    char *slash;
+
+    snprintf(folder, sizeof folder, "%s", path);
+    slash = strrchr(folder, '/');
+    if (!slash || slash == folder)
+        return SP_OK;
+    *slash = 0;
+    return sp_file_make_folder(folder);
+}
+
 sp_status sp_file_sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];

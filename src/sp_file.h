@@ -8,6 +8,8 @@
 
 /* The folder and those above it, as far as they are missing. */
 sp_status sp_file_make_folder(const char *path);
+/* The same for the folder that holds path. */
+sp_status sp_file_make_folder_of(const char *path);
 /* Replace the file's content so that at any instant, a crash included, it is the old or
  * the new: written beside it (as path.tmp-<writer>), flushed to disk, renamed, the
  * folder flushed. Processes that may write the same file at the same time have

@@ -1,10 +1,9 @@
 /* `sptrain predict`: one file per shard of data.val, rows in the shard's order. */
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "sp_file.h"
 #include "sp_h5.h"
 #include "sp_infer.h"
 #include "sp_log.h"
@@ -98,8 +97,7 @@ static sp_status create_files(sp_predictor *p)
     int i;
 
     snprintf(dir, sizeof dir, "%s/predictions", s->run.dir);
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return SP_FAIL(SP_EIO, "%s: cannot make it: %s", dir, strerror(errno));
+    SP_TRY(sp_file_make_folder(dir));
     p->file = calloc((size_t)s->val.n_shards, sizeof *p->file);
     if (!p->file)
         return SP_FAIL(SP_EMEM, "out of memory");

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "sp_file.h"
 #include "sp_log.h"
 #include "sp_trainer.h"
 
@@ -142,8 +142,8 @@ static sp_status begin_from(sp_trainer *t, const char *path)
         t->state.at.position = 0;
     }
     if (!sp_resume_is_complete(t))
-        sp_log_info("continuing from %s: step %lld, epoch %lld", path, (long long)s->step,
-                    (long long)s->epoch);
+        sp_log_info("continuing from %s: step %lld, epoch %lld", path,
+                    (long long)s->step, (long long)s->epoch);
     return SP_OK;
 }
 
@@ -191,8 +191,7 @@ static sp_status save(sp_trainer *t, bool is_best)
 
     snprintf(dir, sizeof dir, "%s/checkpoints", s->run.dir);
     snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)t->state.step);
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return SP_FAIL(SP_EIO, "%s: cannot make it: %s", dir, strerror(errno));
+    SP_TRY(sp_file_make_folder(dir));
     SP_TRY(sp_config_to_text(s->config, &state.deck));
     rc = sp_checkpoint_write(path, &s->graph, &state, &s->norm, s->net.param,
                              s->net.running, &t->optim);

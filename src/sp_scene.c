@@ -1,5 +1,7 @@
 #include "sp_scene.h"
 
+#include "sp_file.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -290,24 +292,6 @@ static sp_status write_shards(writing *w)
     return SP_OK;
 }
 
-/* The folders of PREFIX, like mkdir -p. */
-static sp_status make_folders(const char *prefix)
-{
-    char path[PATH_MAX], *slash;
-
-    if (snprintf(path, sizeof path, "%s", prefix) >= (int)sizeof path)
-        return SP_FAIL(SP_EUSAGE, "%s: the name is too long", prefix);
-    for (slash = strchr(path + 1, '/'); *path && slash;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return SP_FAIL(SP_EIO, "%s: cannot make the folder: %s", path,
-                           strerror(errno));
-        *slash = '/';
-    }
-    return SP_OK;
-}
-
 static sp_status agree(sp_comm *comm, sp_status mine)
 {
     return comm ? sp_comm_agree(comm, mine, NULL) : mine;
@@ -318,7 +302,7 @@ static sp_status write_all(writing *w, sp_comm *comm)
     sp_status rc = allocate(w);
 
     if (rc == SP_OK)
-        rc = make_folders(w->prefix);
+        rc = sp_file_make_folder_of(w->prefix);
     if (rc == SP_OK)
         rc = measure(w);
     SP_TRY(agree(comm, rc));

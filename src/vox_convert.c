@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "sp_backend.h"
+#include "sp_file.h"
 #include "sp_log.h"
 #include "vox.h"
 #include "vox_cloud.h"
@@ -579,6 +580,8 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     }
     if (rc == SP_OK)
         rc = check_options(options);
+    if (rc == SP_OK)
+        rc = sp_file_make_folder_of(options->out);
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
     rc = run(&c);
 end:
