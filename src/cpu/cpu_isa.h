@@ -1,7 +1,9 @@
 /* The inner kernels of the CPU backend, compiled once per instruction set from
  * cpu_vec_*.c: AVX-512 (16 lanes), AVX2 (8) and portable C (4, the compiler's vector
- * extension). The one that runs is chosen when the backend opens. Threads are the
- * callers' affair: a kernel works on a tile or a range of rows alone.
+ * extension). The one that runs is chosen when the backend opens: the best that this
+ * processor has, or the one named by the environment variable SP_CPU_ISA (avx512, avx2,
+ * portable). Threads are the callers' affair: a kernel works on a tile or a range of
+ * rows alone.
  *
  * Packed weights: per offset, panels of nr * lanes output channels one after the other,
  * a panel [c_in][nr * lanes], padded with zeros. Rows of 1 KiB (256 channels) would map
