@@ -65,6 +65,20 @@ static void swap(sp_config *a, sp_config *b, const sp_key *key)
         swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
 }
 
+static bool is_from_command_line(const sp_config *config, const char *path)
+{
+    const sp_key *key = sp_deck_find(path);
+
+    return config->origin[key - sp_deck_key] == SP_FROM_COMMAND_LINE;
+}
+
+/* A family named on the command line replaces layers, with its own kernel_down. */
+static bool is_replaced(const sp_config *config, const char *key)
+{
+    return is_from_command_line(config, "net.family") &&
+           (strcmp(key, "net.layers") == 0 || strcmp(key, "net.kernel_down") == 0);
+}
+
 void sp_config_take(sp_config *config, sp_config *from, const char *path)
 {
     size_t n = strlen(path);
@@ -73,7 +87,7 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path)
     for (i = 0; i < sp_deck_n_keys; i++) {
         const char *key = sp_config_key(i);
         if (strncmp(key, path, n) == 0 && (key[n] == 0 || key[n] == '.') &&
-            config->origin[i] != SP_FROM_COMMAND_LINE)
+            config->origin[i] != SP_FROM_COMMAND_LINE && !is_replaced(config, key))
             swap(config, from, &sp_deck_key[i]);
     }
 }

@@ -250,16 +250,17 @@ static sp_status open_loaders(sp_trainer *t)
         .config = config,
         .graph = &s->graph,
         .backend = &s->backend,
-        .sampler = &t->sampler,
+        .sampler = &t->loader_sampler,
         .columns = s->columns,
         .n_columns = s->n_columns,
         .mean = s->norm.mean,
         .std = s->norm.std,
         .is_training = true,
-        .n_slots = 2,
+        .n_slots = 3,
     };
 
     SP_TRY(sp_sampler_open(&t->sampler, &s->train, s->comm, config, true));
+    SP_TRY(sp_sampler_open(&t->loader_sampler, &s->train, s->comm, config, true));
     SP_TRY(sp_loader_create(&t->loader, &options));
     if (s->val.n_shards && s->val.has_labels && config->run.eval_every > 0) {
         SP_TRY(sp_evaluate_open(s, &s->val, &t->val_sampler, &t->val_loader));
@@ -334,6 +335,7 @@ static void finish(sp_trainer *t)
     sp_loader_destroy(t->loader);
     sp_loader_destroy(t->val_loader);
     sp_sampler_close(&t->sampler);
+    sp_sampler_close(&t->loader_sampler);
     sp_sampler_close(&t->val_sampler);
     sp_metrics_destroy(&t->metrics);
     sp_optim_destroy(&t->optim);

@@ -21,7 +21,8 @@ typedef struct sp_step_report {
 
 typedef struct sp_trainer {
     sp_session session;
-    sp_sampler sampler, val_sampler;
+    sp_sampler sampler;                     /* the training thread's */
+    sp_sampler loader_sampler, val_sampler; /* the loaders' planners' */
     sp_loader *loader, *val_loader; /* val_loader NULL: no evaluation */
     sp_buckets buckets;
     sp_optim optim;

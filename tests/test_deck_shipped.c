@@ -27,22 +27,37 @@ static void decks_build(void **state)
     }
 }
 
+/* A newcomer reads the defaults in the default deck: it differs from them only where it
+ * says so, for the small sample data. */
 static void the_default_deck_says_the_defaults(void **state)
 {
-    char path[512], *a, *b;
+    static const char *const own[] = {"batch.size", "train.epochs",
+                                      "train.warmup_steps"};
+    char path[512];
     sp_config none, deck;
 
     (void)state;
     OK(sp_config_read(&none, NULL, 0, NULL));
     OK(sp_config_read(&deck, path_of("default", path), 0, NULL));
-    OK(sp_config_to_text(&none, &a));
-    OK(sp_config_to_text(&deck, &b));
-    assert_string_equal(a, b);
+    for (int i = 0; i < sp_config_n_keys(); i++) {
+        char key[128], *a, *b;
+        bool is_own = false;
+
+        snprintf(key, sizeof key, "%s", sp_config_key(i));
+        for (size_t j = 0; j < sizeof own / sizeof *own; j++)
+            is_own |= strcmp(key, own[j]) == 0;
+        a = sp_config_value(&none, key);
+        b = sp_config_value(&deck, key);
+        if (is_own)
+            assert_string_not_equal(a, b);
+        else
+            assert_string_equal(a, b);
+        free(a);
+        free(b);
+    }
     for (const char *key = "data.train\0train.lr\0run.time_limit_s\0"; *key;
          key += strlen(key) + 1)
         assert_true(sp_config_is_set(&deck, key));
-    free(a);
-    free(b);
     sp_config_destroy(&none);
     sp_config_destroy(&deck);
 }
