@@ -293,5 +293,7 @@ void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t 
 void ISA(sgd)(const sp_optim_args *a, int64_t at, int64_t end);
 void ISA(adamw)(const sp_optim_args *a, int64_t at, int64_t end);
 double ISA(sum_squares)(const float *g, int64_t n);
+double ISA(multiply_add)(int64_t rounds);
+double ISA(stream)(const float *x, float *y, int64_t n);
 
 #endif

@@ -277,4 +277,6 @@ const sp_cpu_isa ISA(isa) = {
     .sgd = ISA(sgd),
     .adamw = ISA(adamw),
     .sum_squares = ISA(sum_squares),
+    .multiply_add = ISA(multiply_add),
+    .stream = ISA(stream),
 };

@@ -1,0 +1,71 @@
+#!/bin/sh
+# spbench gives one object a line with the fields that programs read, and ratios that a
+# machine can have.
+bench=$SP_BUILDDIR/spbench
+work=`mktemp -d` || exit 99
+trap 'rm -rf "$work"' EXIT
+bad=0
+
+# check NAME...: the lines of $work/out; each name must be among them
+check() {
+    for key in name n ms gflops ceiling ratio; do
+        if grep -v "\"$key\":" "$work/out"; then
+            echo "line without $key (above)"
+            bad=1
+        fi
+    done
+    awk '
+    function value(key) {
+        if (!match($0, "\"" key "\":[-+.0-9e]+")) return "none"
+        return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+    }
+    !/^{.*}$/ { print "not an object: " $0; bad = 1 }
+    value("ms") <= 0 { print "no time: " $0; bad = 1 }
+    value("ratio") != "none" && (value("ratio") <= 0 || value("ratio") >= limit) {
+        print "implausible ratio: " $0; bad = 1 }
+    /"limit":"flops"/ && value("ceiling") != "none" {
+        off = value("gflops") / value("ceiling") / value("ratio") - 1
+        if (off > 1e-6 || off < -1e-6) { print "ratio is not gflops / ceiling: " $0; bad = 1 }
+    }
+    END { exit bad }' limit="$limit" "$work/out" || bad=1
+    for name; do
+        grep -q "\"name\":\"$name\"" "$work/out" || { echo "no $name"; bad=1; }
+    done
+}
+
+# run ARGUMENTS...
+run() {
+    "$bench" "$@" >"$work/out" 2>"$work/err" || {
+        echo "spbench $* failed:"; cat "$work/err"; bad=1; }
+}
+
+# Bandwidth of caches varies with what else they hold, so more than 1.2 is no mistake there.
+limit=2
+run ops --quick --json --voxels 2000 --channels 16
+check multiply_add stream conv3_forward conv3_grad_input conv3_grad_weight down2_forward \
+    up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
+grep '"limit":"flops"' "$work/out" >"$work/flops" && mv "$work/flops" "$work/out"
+limit=1.2
+check conv3_forward conv3_grad_input conv3_grad_weight down2_forward up2_forward
+grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_in":16,"c_out":16,' || {
+    echo "conv3_forward has other sizes"; bad=1; }
+
+limit=2
+run plan --quick --json --voxels 2000
+check plan_minkunet18 plan_dummy
+run io --quick --json --voxels 2000
+check read read_verified
+
+cd "$work" || exit 99
+run step --quick --json "$SP_SRCDIR/input/dummy.deck"
+limit=1.2
+check step step_forward step_backward step_update loader_plan
+run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
+check model_balanced model_unbalanced
+run reduce --quick --json "$SP_SRCDIR/input/dummy.deck"
+check allreduce
+
+"$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
+"$bench" ops --threads none 2>"$work/err"
+test $? = 2 && grep -q 'expected a whole number' "$work/err" || { echo "usage is not refused"; bad=1; }
+exit $bad
