@@ -37,7 +37,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_session_open(s, &b->options->command, false));
     SP_TRY(sp_session_open_device(s));
     SP_TRY(sp_session_open_data(s, true, false));
-    SP_TRY(sp_session_normalize(s));
+    SP_TRY(sp_session_normalize(s, &s->train));
     SP_TRY(sp_session_open_net(s, NULL));
     rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
                            s->config->train.deterministic == SP_DET_WORLD, 0);

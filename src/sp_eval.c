@@ -77,12 +77,20 @@ static sp_status bcast_norm(sp_session *s)
     return sp_comm_bcast(s->comm, norm->std, bytes, 0);
 }
 
-static sp_status check_norm(const sp_session *s, const char *path)
+/* The checkpoint's statistics count, none included; a file of weights alone has no say, so
+ * the data's own are taken as in training. */
+static sp_status settle_norm(sp_infer *infer)
 {
+    sp_session *s = &infer->session;
+    int is_checkpoint = infer->state.deck != NULL;
+
+    SP_TRY(sp_comm_bcast(s->comm, &is_checkpoint, sizeof is_checkpoint, 0));
+    if (!is_checkpoint)
+        return sp_session_agree(s, sp_session_normalize(s, &s->val));
     if (s->norm.n && s->norm.n != s->n_columns)
         return SP_FAIL(SP_EDATA,
-                       "%s: statistics of %d feature columns, data.val has %d", path,
-                       s->norm.n, s->n_columns);
+                       "%s: statistics of %d feature columns, data.val has %d",
+                       infer->path, s->norm.n, s->n_columns);
     return SP_OK;
 }
 
@@ -102,7 +110,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(bcast_norm(s));
     SP_TRY(sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0));
     SP_TRY(sp_session_open_data(s, false, true));
-    SP_TRY(check_norm(s, infer->path));
+    SP_TRY(settle_norm(infer));
     SP_TRY(sp_session_open_net(s, NULL));
     SP_TRY(sp_session_load(s, infer->path, NULL, NULL));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));

@@ -155,9 +155,8 @@ sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_v
     return session->val.n_shards ? check_voxel_size(session, &session->val) : SP_OK;
 }
 
-sp_status sp_session_normalize(sp_session *session)
+sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
 {
-    const sp_dataset *set = &session->train;
     sp_normalization *norm = &session->norm;
     int i;
 

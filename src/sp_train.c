@@ -304,7 +304,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_session_open_device(s));
     SP_TRY(sp_session_open_data(s, true, true));
     SP_TRY(check_training_set(s));
-    SP_TRY(sp_session_normalize(s));
+    SP_TRY(sp_session_normalize(s, &s->train));
     SP_TRY(sp_session_class_weights(s, &class_weight));
     rc = sp_session_open_net(s, class_weight);
     free(class_weight);
