@@ -96,7 +96,7 @@ void fixture_sample(const fixture *f, int index, sp_sample *s)
         s->features[i] = (float)((double)(next(&state) >> 40) / (1 << 22) - 2);
     for (int64_t i = 0; i < s->n; i++) {
         s->labels[i] = (int32_t)(next(&state) % (uint64_t)classes_of(f));
-        if (f->is_unlabelled || next(&state) % 10 == 0)
+        if (f->is_unlabelled || (f->unlabelled >> index & 1) || next(&state) % 10 == 0)
             s->labels[i] = SP_IGNORE;
     }
     for (int64_t i = 0; f->has_subvoxel && i < 3 * s->n; i++)
