@@ -8,3 +8,8 @@ extern "C" int sp_cuda_device_count(void)
 
     return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
+
+extern "C" int sp_cuda_toolkit(void)
+{
+    return CUDART_VERSION;
+}

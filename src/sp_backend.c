@@ -7,6 +7,7 @@
 
 #if SP_WITH_CUDA
 int sp_cuda_device_count(void); /* cuda/cuda_probe.cu */
+int sp_cuda_toolkit(void);
 #endif
 
 const sp_backend_ops *sp_backend_find(const char *name)
@@ -25,4 +26,16 @@ int sp_backend_visible_devices(void)
 #endif
 }
 
-const sp_backend_ops *sp_backend_reference(void) { return &sp_ref_ops; }
+int sp_backend_cuda_version(void)
+{
+#if SP_WITH_CUDA
+    return sp_cuda_toolkit();
+#else
+    return 0;
+#endif
+}
+
+const sp_backend_ops *sp_backend_reference(void)
+{
+    return &sp_ref_ops;
+}

@@ -208,6 +208,9 @@ struct sp_backend {
 const sp_backend_ops *sp_backend_find(const char *name);
 /* CUDA devices this process sees; 0 without a driver or without CUDA in the build. */
 int sp_backend_visible_devices(void);
+/* Version of the CUDA toolkit of this build as CUDA counts it, 12080 is 12.8; 0: built
+ * without. */
+int sp_backend_cuda_version(void);
 /* The CPU backend with plain loops throughout: the oracle of the tests. */
 const sp_backend_ops *sp_backend_reference(void);
 

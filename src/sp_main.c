@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "sp_deck_keys.h"
+#include "sp_h5.h"
 #include "sp_log.h"
 #include "sp_train.h"
 
@@ -140,13 +141,28 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     return rc;
 }
 
-static sp_status print_status(const char *dir)
+static sp_status print_status(int argc, char **argv)
 {
-    sp_status rc = sp_run_print_status(dir, stdout);
+    sp_status rc =
+        argc == 3
+            ? sp_run_print_status(argv[2], stdout)
+            : SP_FAIL(SP_EUSAGE, "status: expected one run folder, found %d", argc - 2);
 
     if (rc != SP_OK)
         sp_log_error(sp_error_last());
     return rc;
+}
+
+static void print_version(void)
+{
+    int cuda = sp_backend_cuda_version();
+
+    puts(PACKAGE_STRING);
+    printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
+    if (cuda)
+        printf("CUDA toolkit: %d.%d\n", cuda / 1000, cuda % 1000 / 10);
+    else
+        puts("CUDA: not compiled in");
 }
 
 /* Options and commands that need no ranks. True if there was one; its status in *rc. */
@@ -158,11 +174,11 @@ static bool run_without_ranks(int argc, char **argv, sp_status *rc)
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         fputs(usage, stdout);
     else if (strcmp(word, "--version") == 0)
-        puts(PACKAGE_STRING);
+        print_version();
     else if (strcmp(word, "--keys") == 0)
         sp_deck_print_keys(stdout);
-    else if (strcmp(word, "status") == 0 && argc == 3)
-        *rc = print_status(argv[2]);
+    else if (strcmp(word, "status") == 0)
+        *rc = print_status(argc, argv);
     else
         return false;
     return true;
