@@ -471,22 +471,48 @@ static sp_status list_steps(const char *dir, int64_t **steps, int *n)
     return SP_OK;
 }
 
-sp_status sp_checkpoint_find(const char *dir, char *path)
+sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
 {
     int64_t *steps;
-    int i, n;
+    int i, n, damaged = 0;
 
-    path[0] = 0;
     SP_TRY(list_steps(dir, &steps, &n));
-    for (i = 0; i < n; i++) {
-        snprintf(path, PATH_MAX, "%s/step-%09lld.h5", dir, (long long)steps[i]);
-        if (sp_checkpoint_verify(path) == SP_OK)
-            break;
-        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
-        path[0] = 0;
+    for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
+        if (i < n)
+            snprintf(path, PATH_MAX, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        else
+            snprintf(path, PATH_MAX, "%s/best.h5", dir);
+        if (i == n && access(path, F_OK) != 0) {
+            path[0] = 0;
+        } else if (sp_checkpoint_verify(path) != SP_OK) {
+            sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+            damaged++;
+            path[0] = 0;
+        }
     }
     free(steps);
+    if (n_damaged)
+        *n_damaged = damaged;
     return SP_OK;
+}
+
+/* Files that sp_checkpoint_write and link_best did not come to rename. */
+static void remove_unfinished(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    char path[PATH_MAX];
+
+    while (folder && (entry = readdir(folder))) {
+        const char *name = entry->d_name, *end = strrchr(name, '.');
+        if ((strncmp(name, "step-", 5) == 0 || strncmp(name, "best", 4) == 0) && end &&
+            strcmp(end, ".tmp") == 0) {
+            snprintf(path, sizeof path, "%s/%s", dir, name);
+            unlink(path);
+        }
+    }
+    if (folder)
+        closedir(folder);
 }
 
 sp_status sp_checkpoint_prune(const char *dir, int keep)
@@ -495,6 +521,7 @@ sp_status sp_checkpoint_prune(const char *dir, int keep)
     int64_t *steps;
     int i, n;
 
+    remove_unfinished(dir);
     SP_TRY(list_steps(dir, &steps, &n));
     for (i = keep > 0 ? keep : 1; i < n; i++) {
         snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[i]);

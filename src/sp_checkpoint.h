@@ -45,10 +45,12 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
                              float *running, sp_optim *optim);
 
-/* Rank 0 only: newest checkpoint in dir that verifies; path "" if there is none.
- * Damaged ones are named and skipped. path holds PATH_MAX bytes. */
-sp_status sp_checkpoint_find(const char *dir, char *path);
-/* Rank 0 only: delete all but the newest `keep` step files. */
+/* Rank 0 only: newest checkpoint in dir that verifies, best.h5 if no step's does; path
+ * "" if there is none. Damaged ones are named, skipped and counted (n_damaged may be
+ * NULL). path holds PATH_MAX bytes. */
+sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged);
+/* Rank 0 only: delete all but the newest `keep` step files, and what a writer that was
+ * killed left behind. */
 sp_status sp_checkpoint_prune(const char *dir, int keep);
 
 #endif

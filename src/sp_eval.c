@@ -21,9 +21,12 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
         return SP_OK;
     snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
     snprintf(path, PATH_MAX, "%s/best.h5", dir);
-    if (access(path, R_OK) == 0 && sp_checkpoint_verify(path) == SP_OK)
-        return SP_OK;
-    SP_TRY(sp_checkpoint_find(dir, path));
+    if (access(path, R_OK) == 0) {
+        if (sp_checkpoint_verify(path) == SP_OK)
+            return SP_OK;
+        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+    }
+    SP_TRY(sp_checkpoint_find(dir, path, NULL));
     if (!path[0])
         return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
                        dir);

@@ -1,4 +1,5 @@
 /* What a run tells: the console of rank 0 and metrics.jsonl. Global values only. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,23 @@ static const char *plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
+/* What the deck asks for and the data cannot give. */
+static void print_notes(const sp_trainer *trainer)
+{
+    const sp_session *s = &trainer->session;
+    const sp_config *config = s->config;
+    const bool is_scaled = config->augment.scale.n > 0;
+
+    if (config->data.normalize && !s->norm.n)
+        sp_log_warn0("the shards carry no feature_mean and feature_std: features are "
+                     "used as they are");
+    if (!s->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
+        sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
+                    "of 90 degrees and leaves scaling out");
+    if (s->val.n_shards && !s->val.has_labels && config->run.eval_every > 0)
+        sp_log_warn0("data.val carries no /labels: there is no evaluation");
+}
+
 void sp_report_header(const sp_trainer *trainer)
 {
     const sp_session *s = &trainer->session;
@@ -64,11 +82,7 @@ void sp_report_header(const sp_trainer *trainer)
     sp_log_info("network: %s, %lld parameters; run folder %s",
                 s->config->net.n_layers ? "from net.layers" : s->config->net.family,
                 (long long)s->graph.n_weights, s->run.dir);
-    if (!s->config->data.normalize)
-        return;
-    if (!s->norm.n)
-        sp_log_warn0("the shards carry no feature_mean and feature_std: features are "
-                     "used as they are");
+    print_notes(trainer);
 }
 
 static void write_start(const sp_session *s, const char *deck)
@@ -119,6 +133,13 @@ sp_status sp_report_start(sp_trainer *trainer)
 
 /* ---- steps ---- */
 
+/* Largest over mean cost of the ranks' shares. */
+static double imbalance(const sp_comm *comm, const sp_step_report *step)
+{
+    return step->cost_sum ? (double)step->cost_max * comm->size / (double)step->cost_sum
+                          : 1;
+}
+
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
 {
     sp_session *s = &trainer->session;
@@ -137,7 +158,7 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     sp_json_double(&json, "step_s", step->step_s);
     sp_json_double(&json, "data_wait_s", step->data_wait_s);
     sp_json_double(&json, "comm_exposed_s", step->comm_exposed_s);
-    sp_json_double(&json, "imbalance", step->imbalance);
+    sp_json_double(&json, "imbalance", imbalance(s->comm, step));
     if (step->is_skipped)
         sp_json_bool(&json, "skipped", true);
     SP_TRY(append(&s->run, &trainer->state.metrics_bytes));
@@ -154,13 +175,14 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 {
     sp_session *s = &trainer->session;
     double n = (double)(trainer->state.step - trainer->first_step);
+    sp_status rc = SP_OK;
 
     sp_log_info("epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f",
                 (long long)step->epoch + 1, (long long)step->step,
                 (long long)step->samples, step->loss, n > 0 ? trainer->train_s / n : 0);
-    return s->comm->rank == 0 ? sp_run_status(&s->run, "running", SP_OK,
-                                              step->epoch + 1, step->step, "")
-                              : SP_OK;
+    if (s->comm->rank == 0)
+        rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
+    return sp_session_agree(s, rc);
 }
 
 /* ---- evaluation ---- */
@@ -228,13 +250,12 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
                 points);
 }
 
-sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t epoch,
-                         int64_t step, int64_t *bytes)
+/* Rank 0. */
+static sp_status report_eval(sp_session *session, const sp_metrics *metrics,
+                             int64_t epoch, int64_t step, int64_t *bytes)
 {
-    char path[4096];
+    char path[PATH_MAX];
 
-    if (session->comm->rank != 0)
-        return SP_OK;
     begin("eval");
     sp_json_int(&json, "step", step);
     sp_json_int(&json, "epoch", epoch);
@@ -244,6 +265,16 @@ sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t
     snprintf(path, sizeof path, "%s/metrics.jsonl", session->run.dir);
     sp_run_after_save(&session->run, session->config->run.after_save, path);
     return SP_OK;
+}
+
+sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t epoch,
+                         int64_t step, int64_t *bytes)
+{
+    sp_status rc = SP_OK;
+
+    if (session->comm->rank == 0)
+        rc = report_eval(session, metrics, epoch, step, bytes);
+    return sp_session_agree(session, rc);
 }
 
 static void print_share(char *to, size_t size, double share)
@@ -285,14 +316,13 @@ void sp_report_table(const sp_session *session, const sp_metrics *metrics)
 
 /* ---- end ---- */
 
-sp_status sp_report_end(sp_trainer *trainer, const char *state)
+/* Rank 0. */
+static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
 {
     sp_session *s = &trainer->session;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
 
-    if (s->comm->rank != 0)
-        return SP_OK;
     begin("end");
     sp_json_text(&json, "state", state);
     sp_json_int(&json, "step", trainer->state.step);
@@ -304,12 +334,20 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state)
     sp_json_double(&json, "eval_s", trainer->eval_s);
     sp_json_double(&json, "save_s", trainer->save_s);
     SP_TRY(append(&s->run, NULL));
-    if (is_done && trainer->val_loader)
+    if (is_done && trainer->metrics.n_samples > 0)
         sp_report_table(s, &trainer->metrics);
     sp_log_info("%s: step=%lld best_miou=%.4f total_s=%.1f train_s=%.1f eval_s=%.1f "
                 "save_s=%.1f",
                 state, (long long)trainer->state.step, trainer->state.best, total_s,
                 trainer->train_s, trainer->eval_s, trainer->save_s);
     return sp_run_status(&s->run, state, is_done ? SP_OK : SP_ELIMIT, s->epoch,
-                         trainer->state.step, is_done ? "" : sp_error_last()->message);
+                         trainer->state.step, message);
+}
+
+sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message)
+{
+    sp_session *s = &trainer->session;
+
+    return sp_session_agree(s, s->comm->rank == 0 ? report_end(trainer, state, message)
+                                                  : SP_OK);
 }

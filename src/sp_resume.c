@@ -88,26 +88,37 @@ static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
     return rc;
 }
 
-/* Rank 0: path of the checkpoint to continue from, "" for none; compared. */
-static sp_status choose(sp_trainer *t, char *path)
+/* Where to begin; rank 0 finds it for all. */
+typedef struct beginning {
+    char path[PATH_MAX]; /* of the checkpoint, "" : none */
+    bool is_moving;      /* the folder's content first moves to old-NNN */
+} beginning;
+
+/* Rank 0: the checkpoint to continue from, compared. */
+static sp_status choose(sp_trainer *t, beginning *from)
 {
     const char *resume = t->session.config->run.resume;
     sp_checkpoint_state state = {0};
-    char dir[PATH_MAX];
+    char dir[PATH_MAX], *path = from->path;
+    int n_damaged = 0;
     sp_status rc;
 
-    path[0] = 0;
-    if (strcmp(resume, "never") == 0)
+    from->is_moving = strcmp(resume, "never") == 0;
+    if (from->is_moving)
         return SP_OK;
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, PATH_MAX, "%s", resume);
         SP_TRY(sp_checkpoint_verify(path));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
-        SP_TRY(sp_checkpoint_find(dir, path));
+        SP_TRY(sp_checkpoint_find(dir, path, &n_damaged));
     }
-    if (!path[0])
+    if (!path[0]) {
+        from->is_moving = n_damaged > 0;
+        if (from->is_moving)
+            sp_log_warn0("%s: no checkpoint is whole: the run begins anew", dir);
         return SP_OK;
+    }
     rc = sp_checkpoint_read_state(path, &state, NULL);
     if (rc == SP_OK)
         rc = compare(t, &state, path);
@@ -119,13 +130,15 @@ static sp_status begin_fresh(sp_trainer *t)
 {
     sp_session *s = &t->session;
     const char *from = s->config->run.init_from;
+    sp_status rc = SP_OK;
 
     if (from[0]) {
         SP_TRY(sp_session_load(s, from, NULL, NULL));
-        if (s->comm->rank == 0)
-            sp_log_info("weights from %s", from);
+        sp_log_info("weights from %s", from);
     }
-    return sp_run_truncate_metrics(&s->run, 0);
+    if (s->comm->rank == 0)
+        rc = sp_run_truncate_metrics(&s->run, 0);
+    return sp_session_agree(s, rc);
 }
 
 static sp_status begin_from(sp_trainer *t, const char *path)
@@ -135,12 +148,8 @@ static sp_status begin_from(sp_trainer *t, const char *path)
     SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
     t->is_resumed = true;
     t->first_step = t->state.step;
-    s->epoch = t->state.at.epoch;
+    s->epoch = t->state.at.epoch + (t->state.at.position > 0);
     s->step = t->state.step;
-    if (t->state.at.position >= s->train.n_samples) { /* saved at the end of an epoch */
-        t->state.at.epoch++;
-        t->state.at.position = 0;
-    }
     if (!sp_resume_is_complete(t))
         sp_log_info("continuing from %s: step %lld, epoch %lld", path,
                     (long long)s->step, (long long)s->epoch);
@@ -150,35 +159,36 @@ static sp_status begin_from(sp_trainer *t, const char *path)
 sp_status sp_resume_begin(sp_trainer *trainer)
 {
     sp_session *s = &trainer->session;
-    char path[PATH_MAX] = "";
+    beginning from = {0};
     sp_status rc = SP_OK;
 
     trainer->state.best = NAN;
     trainer->state.seed = s->config->train.seed;
     trainer->state.data_hash = s->train.hash;
-    if (strcmp(s->config->run.resume, "never") == 0)
-        SP_TRY(sp_run_set_aside(&s->run));
     if (s->comm->rank == 0)
-        rc = choose(trainer, path);
+        rc = choose(trainer, &from);
     SP_TRY(sp_session_agree(s, rc));
-    SP_TRY(sp_comm_bcast(s->comm, path, sizeof path, 0));
-    return path[0] ? begin_from(trainer, path) : begin_fresh(trainer);
+    SP_TRY(sp_comm_bcast(s->comm, &from, sizeof from, 0));
+    if (from.is_moving) {
+        SP_TRY(sp_run_set_aside(&s->run));
+        SP_TRY(sp_session_open_log(s)); /* the log moved too */
+    }
+    return from.path[0] ? begin_from(trainer, from.path) : begin_fresh(trainer);
 }
 
 /* ---- saving ---- */
 
-/* best.h5 is a second name of the step's file, so it costs no second copy. */
-static sp_status link_best(const char *dir, const char *path)
+/* best.h5 is a second name of the step's file, so it costs no second copy, where the
+ * file system has such names. False where not. */
+static bool link_best(const char *path, const char *best)
 {
-    char best[PATH_MAX + 16], temporary[PATH_MAX + 16];
+    char temporary[PATH_MAX + 16];
 
-    snprintf(best, sizeof best, "%s/best.h5", dir);
-    snprintf(temporary, sizeof temporary, "%s/best.h5.tmp", dir);
+    snprintf(temporary, sizeof temporary, "%s.tmp", best);
     unlink(temporary);
-    if (link(path, temporary) != 0 || rename(temporary, best) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot link it to %s: %s", best, path,
-                       strerror(errno));
-    return SP_OK;
+    if (link(path, temporary) != 0)
+        return false;
+    return rename(temporary, best) == 0 && sp_file_sync_folder_of(best) == SP_OK;
 }
 
 /* Rank 0. */
@@ -186,19 +196,22 @@ static sp_status save(sp_trainer *t, bool is_best)
 {
     sp_session *s = &t->session;
     sp_checkpoint_state state = t->state;
-    char dir[PATH_MAX - 64], path[PATH_MAX];
+    char dir[PATH_MAX - 64], path[PATH_MAX], best[PATH_MAX];
     sp_status rc;
 
+    snprintf(best, sizeof best, "%s/checkpoints/best.h5", s->run.dir);
     snprintf(dir, sizeof dir, "%s/checkpoints", s->run.dir);
     snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)t->state.step);
     SP_TRY(sp_file_make_folder(dir));
+    SP_TRY(sp_run_sync_metrics(&s->run)); /* whose length the checkpoint holds */
     SP_TRY(sp_config_to_text(s->config, &state.deck));
     rc = sp_checkpoint_write(path, &s->graph, &state, &s->norm, s->net.param,
                              s->net.running, &t->optim);
+    if (rc == SP_OK && is_best && !link_best(path, best))
+        rc = sp_checkpoint_write(best, &s->graph, &state, &s->norm, s->net.param,
+                                 s->net.running, &t->optim);
     free(state.deck);
     SP_TRY(rc);
-    if (is_best)
-        SP_TRY(link_best(dir, path));
     SP_TRY(sp_checkpoint_prune(dir, s->config->run.keep));
     sp_run_after_save(&s->run, s->config->run.after_save, path);
     return SP_OK;
@@ -211,7 +224,6 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     sp_status rc = SP_OK;
 
     sp_run_beat(&s->run, SP_PHASE_SAVE, trainer->state.at.epoch, trainer->state.step);
-    SP_TRY(sp_net_sync_running(&s->net));
     if (s->comm->rank == 0) {
         rc = save(trainer, is_best);
         if (rc != SP_OK && !is_final) {

@@ -1,10 +1,12 @@
 #include "sp_session.h"
 
 #include <glob.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sp_file.h"
 #include "sp_log.h"
 #include "sp_scene.h"
 
@@ -21,6 +23,21 @@ sp_status sp_session_agree(sp_session *session, sp_status rc)
     return rc;
 }
 
+sp_status sp_session_open_log(sp_session *session)
+{
+    const sp_comm *comm = session->comm;
+    char path[PATH_MAX];
+    sp_status rc;
+
+    if (!session->config->run.rank_logs)
+        return SP_OK;
+    snprintf(path, sizeof path, "%s/logs/rank-%05d.log", session->run.dir, comm->rank);
+    rc = sp_file_make_folder_of(path);
+    if (rc == SP_OK)
+        rc = sp_log_open(comm->rank, comm->size, comm->host, comm->local_rank, path);
+    return sp_session_agree(session, rc);
+}
+
 sp_status sp_session_open(sp_session *session, const sp_command *command,
                           bool with_folder)
 {
@@ -30,7 +47,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     session->comm = command->comm;
     if (!with_folder)
         return SP_OK;
-    return sp_run_open(&session->run, session->config->run.dir, session->comm);
+    SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
+    return sp_session_open_log(session);
 }
 
 /* ---- device ---- */
@@ -61,20 +79,50 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
     return SP_OK;
 }
 
+/* The node's cores over its ranks; fewer where the launcher bound this rank to fewer. */
+static int default_threads(const sp_comm *comm)
+{
+    int share = comm->node_cores / comm->local_size;
+
+    if (share > comm->cores)
+        share = comm->cores;
+    return share > 1 ? share : 1;
+}
+
+/* run.devices[local rank]; without it the local rank. */
+static sp_status choose_number(const sp_session *session, const sp_backend_ops *ops,
+                               int *number)
+{
+    const sp_doubles *devices = &session->config->run.devices;
+    const sp_comm *comm = session->comm;
+
+    *number = comm->local_rank;
+    if (devices->n == 0)
+        return SP_OK;
+    if (strcmp(ops->name, "cpu") == 0) {
+        sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
+        return SP_OK;
+    }
+    if (comm->local_rank >= devices->n)
+        return SP_FAIL(SP_EUSAGE,
+                       "run.devices names %d devices, the node %s runs %d ranks",
+                       devices->n, comm->host, comm->local_size);
+    *number = (int)devices->at[comm->local_rank];
+    return SP_OK;
+}
+
 sp_status sp_session_open_device(sp_session *session)
 {
-    const sp_comm *comm = session->comm;
     const sp_backend_ops *ops = NULL;
-    int threads = session->config->run.threads;
+    int threads = session->config->run.threads, number;
     sp_status rc;
 
     SP_TRY(choose_device(session, &ops));
+    SP_TRY(sp_session_agree(session, choose_number(session, ops, &number)));
     if (threads == 0)
-        threads = comm->cores / comm->local_size;
-    if (threads < 1)
-        threads = 1;
+        threads = default_threads(session->comm);
     session->backend.ops = ops;
-    rc = ops->open(&session->backend, comm->local_rank, threads);
+    rc = ops->open(&session->backend, number, threads);
     snprintf(session->device, sizeof session->device, "%s, %d thread%s a rank",
              ops->name, threads, threads == 1 ? "" : "s");
     return sp_session_agree(session, rc);
@@ -175,10 +223,12 @@ sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
     return SP_OK;
 }
 
-/* Labels of this rank's share of the training set. */
+/* Labels of this rank's share of the training set. A sample that data.on_error = "skip"
+ * leaves out is named when the loader meets it. */
 static sp_status count_labels(sp_session *session, int64_t *count)
 {
     const sp_sample_request request = {.verify = false};
+    const bool is_skipping = strcmp(session->config->data.on_error, "skip") == 0;
     sp_sample sample = {0};
     sp_status rc = SP_OK;
     int64_t i, j;
@@ -189,6 +239,8 @@ static sp_status count_labels(sp_session *session, int64_t *count)
         for (j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
+        if (is_skipping && rc != SP_EMEM)
+            rc = SP_OK;
     }
     sp_sample_destroy(&sample);
     return rc;

@@ -52,6 +52,8 @@ sp_status sp_session_agree(sp_session *session, sp_status rc);
 /* Zeroed session of a command; run folder opened with lock. Collective. */
 sp_status sp_session_open(sp_session *session, const sp_command *command,
                           bool with_folder);
+/* Collective: this rank's log in the run folder, with run.rank_logs. */
+sp_status sp_session_open_log(sp_session *session);
 /* Collective: choose and open the device; every rank the same kind. */
 sp_status sp_session_open_device(sp_session *session);
 /* Collective: indexes of data.train and data.val, as asked for; columns and classes.

@@ -1,7 +1,9 @@
 /* The training run: epochs, steps, and what happens between them. */
 #include "sp_train.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,22 +33,23 @@ static void name_samples(const sp_trainer *t, const sp_batch *batch)
     }
 }
 
-static sp_status micro_step(sp_trainer *t, sp_step_report *report)
+static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last)
 {
     sp_session *s = &t->session;
     sp_tail *tail = &t->buckets.tail;
     sp_net_loss_out loss = {.exact = t->buckets.exact ? t->buckets.tail_exact : NULL};
     sp_batch *batch;
     double waited;
-    bool is_last;
 
     sp_run_beat(&s->run, SP_PHASE_READ, t->state.at.epoch, t->state.step);
     SP_TRY(sp_loader_next(t->loader, &batch, &waited));
+    assert(batch->epoch == t->state.at.epoch &&
+           batch->position == t->state.at.position);
+    *is_last = batch->micro == batch->n_micro - 1;
     report->data_wait_s += waited;
-    report->imbalance = batch->cost_sum ? (double)batch->cost_max * s->comm->size /
-                                              (double)batch->cost_sum
-                                        : 1;
-    is_last = batch->micro == batch->n_micro - 1;
+    report->n_samples = batch->step_samples;
+    report->cost_max += batch->cost_max;
+    report->cost_sum += batch->cost_sum;
     sp_run_beat(&s->run, SP_PHASE_FORWARD, t->state.at.epoch, t->state.step);
     SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
     SP_TRY(sp_net_loss(&s->net, batch, &loss, NULL, NULL));
@@ -59,7 +62,7 @@ static sp_status micro_step(sp_trainer *t, sp_step_report *report)
         name_samples(t, batch);
     }
     sp_run_beat(&s->run, SP_PHASE_BACKWARD, t->state.at.epoch, t->state.step);
-    SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, is_last));
+    SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, *is_last));
     return sp_loader_recycle(t->loader, batch);
 }
 
@@ -92,53 +95,70 @@ static sp_status update(sp_trainer *t, sp_step_report *report)
     return SP_OK;
 }
 
-static void stop_if_asked(sp_trainer *t)
+static bool is_stop_asked(const sp_trainer *t)
 {
     double limit = t->session.config->run.time_limit_s;
 
-    if (sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit))
-        t->buckets.tail.n_stop++;
+    return sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit);
 }
 
-/* One optimizer step of n_samples samples (world) in n_micro micro-batches. */
-static sp_status train_step(sp_trainer *t, int n_samples, int n_micro,
-                            sp_step_report *report)
+static sp_status check_numbers(sp_trainer *t)
 {
-    const sp_config *config = t->session.config;
+    int limit = t->session.config->train.nonfinite_limit;
+
+    if (limit <= 0 || t->state.skipped < limit)
+        return SP_OK;
+    t->session.is_alone = false; /* all ranks counted the same */
+    return SP_FAIL(SP_ENUMERIC,
+                   "step %lld: loss or gradient non-finite %lld steps in a row "
+                   "(train.nonfinite_limit); the last good checkpoint is kept",
+                   (long long)t->state.step, (long long)t->state.skipped);
+}
+
+/* The step is done: where the run stands now. An epoch's last step ends it. */
+static void advance(sp_trainer *t, sp_step_report *report)
+{
+    sp_checkpoint_state *state = &t->state;
+
+    state->step++;
+    state->samples_seen += report->n_samples;
+    report->step = state->step;
+    report->epoch = state->at.epoch;
+    report->samples = state->samples_seen;
+    state->at.position += report->n_samples;
+    report->is_end = state->at.position >= t->session.train.n_samples;
+    if (report->is_end)
+        state->at = (sp_position){.epoch = state->at.epoch + 1, .position = 0};
+    state->updates = t->optim.t;
+    t->session.step = state->step;
+    t->must_stop = t->buckets.tail.n_stop > 0;
+}
+
+/* One optimizer step: as many micro-batches as the sampler cut it into. */
+static sp_status train_step(sp_trainer *t, sp_step_report *report)
+{
+    sp_session *s = &t->session;
     double begin = sp_now_s();
-    int m;
+    bool is_last = false;
 
     memset(report, 0, sizeof *report);
-    report->lr = sp_optim_lr(config, t->state.samples_seen, t->total_samples,
+    report->lr = sp_optim_lr(s->config, t->state.samples_seen, t->total_samples,
                              t->sampler.effective);
     sp_buckets_zero(&t->buckets);
-    for (m = 0; m < n_micro; m++)
-        SP_TRY(micro_step(t, report));
-    stop_if_asked(t);
-    sp_run_beat(&t->session.run, SP_PHASE_REDUCE, t->state.at.epoch, t->state.step);
+    while (!is_last)
+        SP_TRY(micro_step(t, report, &is_last));
+    t->buckets.tail.n_stop += is_stop_asked(t);
+    sp_run_beat(&s->run, SP_PHASE_REDUCE, t->state.at.epoch, t->state.step);
     SP_TRY(sp_bucket_wait(&t->buckets, &report->comm_exposed_s));
-    sp_run_beat(&t->session.run, SP_PHASE_UPDATE, t->state.at.epoch, t->state.step);
+    sp_run_beat(&s->run, SP_PHASE_UPDATE, t->state.at.epoch, t->state.step);
     SP_TRY(update(t, report));
-    t->must_stop = t->buckets.tail.n_stop > 0;
-    t->state.step++;
-    t->state.samples_seen += n_samples;
-    t->state.at.position += n_samples;
-    t->state.updates = t->optim.t;
-    t->session.step = t->state.step;
-    report->step = t->state.step;
-    report->epoch = t->state.at.epoch;
-    report->samples = t->state.samples_seen;
+    /* After every step, not before saving alone: then neither a checkpoint nor a stop
+     * changes what follows. Nothing to do with bn_scope = "world". */
+    SP_TRY(sp_net_sync_running(&s->net));
+    advance(t, report);
     report->step_s = sp_now_s() - begin;
     t->train_s += report->step_s;
-    if (config->train.nonfinite_limit > 0 &&
-        t->state.skipped >= config->train.nonfinite_limit) {
-        t->session.is_alone = false; /* all ranks counted the same */
-        return SP_FAIL(SP_ENUMERIC,
-                       "step %lld: loss or gradient non-finite %lld steps in a row "
-                       "(train.nonfinite_limit); the last good checkpoint is kept",
-                       (long long)t->state.step, (long long)t->state.skipped);
-    }
-    return SP_OK;
+    return check_numbers(t);
 }
 
 /* Times of the slowest rank; only on steps that are logged. Collective. */
@@ -162,7 +182,6 @@ static sp_status evaluate(sp_trainer *t, bool *is_best)
     double begin = sp_now_s(), score;
 
     *is_best = false;
-    SP_TRY(sp_net_sync_running(&t->session.net));
     SP_TRY(sp_evaluate_pass(&t->session, t->val_loader, &t->metrics));
     SP_TRY(sp_report_eval(&t->session, m, t->session.epoch, t->state.step,
                           &t->state.metrics_bytes));
@@ -176,33 +195,65 @@ static sp_status evaluate(sp_trainer *t, bool *is_best)
     return SP_OK;
 }
 
-/* The epoch, or the training, is over: evaluate and save. */
-static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_final)
+/* The epoch, or the training, is over: report and evaluate. Meanwhile a request to stop
+ * may have come. */
+static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_final,
+                           bool *is_best)
 {
-    const sp_config *config = t->session.config;
-    int64_t epoch;
-    bool is_best = false;
+    const int every = t->session.config->run.eval_every;
+    const int64_t epoch = t->state.at.epoch;
+    int64_t stop;
 
-    if (t->state.at.position >= t->session.train.n_samples) {
-        t->state.at.epoch++;
-        t->state.at.position = 0;
-    }
-    epoch = t->state.at.epoch;
     t->session.epoch = epoch + (t->state.at.position > 0);
     SP_TRY(sp_report_epoch(t, report));
-    if (t->val_loader && config->run.eval_every > 0 &&
-        (is_final || epoch % config->run.eval_every == 0))
-        SP_TRY(evaluate(t, &is_best));
-    if (is_best || is_final || config->run.checkpoint_every == 0)
-        SP_TRY(sp_resume_save(t, is_best, is_final));
+    if (t->val_loader && (is_final || epoch % every == 0))
+        SP_TRY(evaluate(t, is_best));
+    stop = t->must_stop || is_stop_asked(t);
+    SP_TRY(
+        sp_comm_allreduce(t->session.comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
+    t->must_stop = stop;
     return SP_OK;
+}
+
+static sp_status stop(const sp_trainer *t)
+{
+    int number = sp_signal_received();
+    char why[48] = "by another rank";
+
+    if (number)
+        snprintf(why, sizeof why, "by signal %d", number);
+    else if (is_stop_asked(t))
+        snprintf(why, sizeof why, "by run.time_limit_s");
+    return SP_FAIL(SP_ELIMIT, "stopped %s after step %lld; run again to continue", why,
+                   (long long)t->state.step);
+}
+
+/* Between two steps, where the ranks agree: log, evaluate, save, stop. */
+static sp_status settle(sp_trainer *t, const sp_step_report *report)
+{
+    const int every = t->session.config->run.checkpoint_every;
+    const bool is_final = sp_resume_is_complete(t);
+    bool is_best = false, is_stopping, is_due;
+
+    if (report->is_end || is_final)
+        SP_TRY(end_epoch(t, report, is_final, &is_best));
+    is_stopping = t->must_stop && !is_final;
+    is_due = every > 0 ? t->state.step % every == 0 : report->is_end;
+    /* Weights that give no finite loss must not push the good ones out. */
+    is_due = is_due && t->state.skipped == 0;
+    if (is_due || is_best || is_final || is_stopping)
+        SP_TRY(sp_resume_save(t, is_best, is_final || is_stopping));
+    return is_stopping ? stop(t) : SP_OK;
 }
 
 static sp_status log_step(sp_trainer *t, sp_step_report *report)
 {
     int every = t->session.config->run.log_every;
 
-    if (every <= 0 || (report->step % every != 0 && report->step != 1))
+    const bool is_due = every > 0 ? report->step % every == 0 || report->step == 1
+                                  : report->is_end || sp_resume_is_complete(t);
+
+    if (!is_due)
         return SP_OK;
     SP_TRY(reduce_times(t, report));
     return sp_report_step(t, report);
@@ -210,31 +261,14 @@ static sp_status log_step(sp_trainer *t, sp_step_report *report)
 
 static sp_status run_steps(sp_trainer *t)
 {
-    const sp_config *config = t->session.config;
-    int every = config->run.checkpoint_every;
-    sp_step_report report = {0};
+    sp_step_report report;
 
     while (!sp_resume_is_complete(t)) {
-        int n_micro, n = sp_sampler_step(&t->sampler, t->state.at, &n_micro);
-        bool is_final, is_end;
-
         t->session.is_alone = true;
-        SP_TRY(train_step(t, n, n_micro, &report));
+        SP_TRY(train_step(t, &report));
         SP_TRY(log_step(t, &report));
         t->session.is_alone = false;
-        is_end = t->state.at.position >= t->session.train.n_samples;
-        is_final = sp_resume_is_complete(t);
-        if (is_end || is_final)
-            SP_TRY(end_epoch(t, &report, is_final));
-        if (t->must_stop && !is_final) {
-            if (!is_end || every > 0)
-                SP_TRY(sp_resume_save(t, false, true));
-            return SP_FAIL(SP_ELIMIT,
-                           "stopped on request after step %lld; run again to continue",
-                           (long long)t->state.step);
-        }
-        if (every > 0 && t->state.step % every == 0 && !is_final)
-            SP_TRY(sp_resume_save(t, false, false));
+        SP_TRY(settle(t, &report));
     }
     return SP_OK;
 }
@@ -250,7 +284,7 @@ static sp_status open_loaders(sp_trainer *t)
         .config = config,
         .graph = &s->graph,
         .backend = &s->backend,
-        .sampler = &t->loader_sampler,
+        .sampler = &t->sampler,
         .columns = s->columns,
         .n_columns = s->n_columns,
         .mean = s->norm.mean,
@@ -260,7 +294,6 @@ static sp_status open_loaders(sp_trainer *t)
     };
 
     SP_TRY(sp_sampler_open(&t->sampler, &s->train, s->comm, config, true));
-    SP_TRY(sp_sampler_open(&t->loader_sampler, &s->train, s->comm, config, true));
     SP_TRY(sp_loader_create(&t->loader, &options));
     if (s->val.n_shards && s->val.has_labels && config->run.eval_every > 0) {
         SP_TRY(sp_evaluate_open(s, &s->val, &t->val_sampler, &t->val_loader));
@@ -326,8 +359,7 @@ static sp_status run(sp_trainer *t)
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
     SP_TRY(run_steps(t));
-    SP_TRY(sp_report_end(t, "done"));
-    return SP_OK;
+    return sp_report_end(t, "done", "");
 }
 
 static void finish(sp_trainer *t)
@@ -335,12 +367,28 @@ static void finish(sp_trainer *t)
     sp_loader_destroy(t->loader);
     sp_loader_destroy(t->val_loader);
     sp_sampler_close(&t->sampler);
-    sp_sampler_close(&t->loader_sampler);
     sp_sampler_close(&t->val_sampler);
     sp_metrics_destroy(&t->metrics);
     sp_optim_destroy(&t->optim);
     sp_buckets_destroy(&t->buckets);
     sp_checkpoint_state_destroy(&t->state);
+}
+
+/* Train, unless an earlier start has finished and said so (it may have been killed
+ * between its last checkpoint and its end). */
+static sp_status run_unless_done(sp_trainer *t)
+{
+    const sp_session *s = &t->session;
+    int64_t is_done = sp_resume_is_complete(t);
+
+    if (s->comm->rank == 0 && is_done)
+        is_done = sp_run_is_done(s->run.dir, NULL);
+    SP_TRY(sp_comm_bcast(s->comm, &is_done, sizeof is_done, 0));
+    if (!is_done)
+        return run(t);
+    sp_log_info("%s: finished at step %lld; raise train.epochs or train.steps to go on",
+                s->run.dir, (long long)t->state.step);
+    return SP_OK;
 }
 
 sp_status sp_train(const sp_command *command)
@@ -353,14 +401,10 @@ sp_status sp_train(const sp_command *command)
     t->begin_s = sp_now_s();
     sp_signal_install();
     rc = setup(t, command);
-    if (rc == SP_OK && sp_resume_is_complete(t))
-        sp_log_info(
-            "%s: finished at step %lld; raise train.epochs or train.steps to go on",
-            t->session.run.dir, (long long)t->state.step);
-    else if (rc == SP_OK)
-        rc = run(t);
+    if (rc == SP_OK)
+        rc = run_unless_done(t);
     if (rc == SP_ELIMIT) {
-        sp_status end = sp_report_end(t, "stopped");
+        sp_status end = sp_report_end(t, "stopped", sp_error_last()->message);
         rc = end == SP_OK ? rc : end;
     }
     if (!t->session.is_alone)

@@ -15,15 +15,16 @@ typedef struct sp_step_report {
     double lr, grad_norm;
     double voxels;
     double step_s, data_wait_s, comm_exposed_s; /* the slowest rank's */
-    double imbalance; /* largest over mean cost of the ranks' shares */
-    bool is_skipped;  /* non-finite: weights unchanged */
+    int n_samples;                              /* of this step */
+    int64_t cost_max, cost_sum; /* sums over micro-batches, see sp_batch */
+    bool is_end;                /* it was the epoch's last */
+    bool is_skipped;            /* non-finite: weights unchanged */
 } sp_step_report;
 
 typedef struct sp_trainer {
     sp_session session;
-    sp_sampler sampler;                     /* the training thread's */
-    sp_sampler loader_sampler, val_sampler; /* the loaders' planners' */
-    sp_loader *loader, *val_loader; /* val_loader NULL: no evaluation */
+    sp_sampler sampler, val_sampler; /* the loaders' planners deal by them */
+    sp_loader *loader, *val_loader;  /* val_loader NULL: no evaluation */
     sp_buckets buckets;
     sp_optim optim;
     sp_metrics metrics;
@@ -48,13 +49,16 @@ bool sp_resume_is_complete(const sp_trainer *trainer);
  * failure to write is a warning, unless is_final. */
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final);
 
-/* ---- sp_report.c (rank 0 prints and writes, the others return) ---- */
+/* ---- sp_report.c: rank 0 prints and writes ----
+ * Collective and agreed, but for sp_report_step, which is within a step: there the
+ * others return at once. */
 
 void sp_report_header(const sp_trainer *trainer);
 sp_status sp_report_start(sp_trainer *trainer);
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
-sp_status sp_report_end(sp_trainer *trainer, const char *state);
+/* state "done" or "stopped"; message "" or why. */
+sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
 /* The eval event and one line; used by sp_eval.c too. metrics.jsonl's length in *bytes.
  */
 sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t epoch,
