@@ -42,7 +42,8 @@ typedef struct bench {
     const bench_options *options;
     sp_comm *comm;
     sp_backend backend;
-    float *x, *y; /* [stream_floats] what the stream ceiling runs over */
+    sp_arena arena;
+    float *x, *y; /* [stream_floats] what the stream ceiling runs over; of the arena */
     int64_t stream_floats;
     FILE *out; /* what was standard output; everything else goes to standard error */
     bool has_header;

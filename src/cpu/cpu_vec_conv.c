@@ -210,14 +210,58 @@ int ISA(n_panels)(int c_out)
     return (vectors(c_out) + NR_MAX - 1) / NR_MAX;
 }
 
-/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. */
+typedef int32_t lanes __attribute__((vector_size(4 * LANES)));
+
+/* Exchange the off-diagonal squares of edge `step` of rows i and i + step. */
+INLINE void exchange(vec *a, vec *b, const int step)
+{
+    lanes low, high; /* from the 2 * LANES lanes of a and b */
+    const vec x = *a, y = *b;
+
+    UNROLL
+    for (int l = 0; l < LANES; l++) {
+        low[l] = l & step ? LANES + l - step : l;
+        high[l] = l & step ? LANES + l : l + step;
+    }
+    *a = __builtin_shuffle(x, y, low);
+    *b = __builtin_shuffle(x, y, high);
+}
+
+/* to[i][j] = w[j][i], LANES x LANES, rows ld and ld_to apart. */
+INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
+{
+    vec row[LANES];
+
+    UNROLL
+    for (int j = 0; j < LANES; j++)
+        row[j] = load(w + (size_t)j * ld);
+    UNROLL
+    for (int step = LANES / 2; step > 0; step /= 2) {
+        UNROLL
+        for (int i = 0; i < LANES; i++)
+            if (!(i & step))
+                exchange(&row[i], &row[i + step], step);
+    }
+    UNROLL
+    for (int i = 0; i < LANES; i++)
+        store(to + (size_t)i * ld_to, row[i]);
+}
+
+/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. Squares in registers,
+ * along the rows of w: down its columns, lines 1 KiB apart come singly from L3 (256
+ * channels: 5 GB/s). */
 static void transpose(const float *w, size_t ld, int n, int width, size_t ld_to,
                       float *to)
 {
-    for (int i0 = 0; i0 < n; i0 += 16) /* a line of w at a time */
-        for (int j = 0; j < width; j++)
-            for (int i = i0; i < min_i(i0 + 16, n); i++)
-                to[(size_t)i * ld_to + (size_t)j] = w[(size_t)j * ld + (size_t)i];
+    const int n_whole = n / LANES * LANES, width_whole = width / LANES * LANES;
+
+    for (int j = 0; j < width_whole; j += LANES)
+        for (int i = 0; i < n_whole; i += LANES)
+            transpose_square(w + (size_t)j * ld + i, ld, ld_to,
+                             to + (size_t)i * ld_to + j);
+    for (int j = 0; j < width; j++)
+        for (int i = j < width_whole ? n_whole : 0; i < n; i++)
+            to[(size_t)i * ld_to + (size_t)j] = w[(size_t)j * ld + (size_t)i];
 }
 
 void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)

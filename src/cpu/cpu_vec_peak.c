@@ -30,15 +30,12 @@ double ISA(multiply_add)(int64_t rounds)
     return 2.0 * LANES * CHAINS * STEPS * (double)rounds;
 }
 
-/* y = y / 2 + x. Returns the bytes read and written. */
-double ISA(stream)(const float *x, float *y, int64_t n)
+/* y = y / 2 + x. Returns the bytes read and written. The compiler's own loop, in vectors
+ * of the width it prefers: where those are half of the widest, as with AVX-512 on Zen 4,
+ * it is a quarter faster than one in the widest. */
+double ISA(stream)(const float *restrict x, float *restrict y, int64_t n)
 {
-    const vec half = set1(0.5f);
-    int64_t i = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        store(y + i, fma_v(load(y + i), half, load(x + i)));
-    for (; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         y[i] = fma_f(y[i], 0.5f, x[i]);
     return 12.0 * (double)n;
 }
