@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "sp_machine.h"
+#include "sp_pulse.h"
 
 /* Counts of MPI are int, and some libraries count bytes in an int: no message is
  * longer. (The test of the cutting takes a small number.) */
@@ -87,16 +88,31 @@ static sp_status test_all(int n, MPI_Request *requests, bool *is_done)
     return SP_OK;
 }
 
-static sp_status wait_all(const sp_comm *comm, int n, MPI_Request *requests)
+static sp_status test_until_done(sp_comm *comm, int n, MPI_Request *requests)
 {
     bool is_done = false;
 
     for (int n_tests = 0; !is_done; n_tests += n_tests < INT_MAX) {
         SP_TRY(test_all(n, requests, &is_done));
-        if (!is_done)
-            pause_between_tests(comm, n_tests);
+        if (is_done)
+            break;
+        /* The watchdog has said what is wrong; nobody will come to this meeting. */
+        if (sp_pulse_leaving())
+            sp_comm_abort(comm, (sp_status)sp_pulse_leaving());
+        sp_pulse_wait_turn();
+        pause_between_tests(comm, n_tests);
     }
     return SP_OK;
+}
+
+static sp_status wait_all(sp_comm *comm, int n, MPI_Request *requests)
+{
+    sp_status rc;
+
+    sp_pulse_wait_begin();
+    rc = test_until_done(comm, n, requests);
+    sp_pulse_wait_end();
+    return rc;
 }
 
 /* ---- start and end ---- */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sp_h5_internal.h"
+#include "sp_pulse.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -24,6 +25,7 @@ void sp_h5_enter(void)
 sp_status sp_h5_leave(sp_status rc)
 {
     pthread_mutex_unlock(&lock);
+    sp_pulse_beat();
     return rc;
 }
 

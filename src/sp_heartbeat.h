@@ -37,7 +37,7 @@ typedef struct sp_heartbeat {
     double time;     /* seconds since 1970 */
     int64_t phase;   /* sp_phase */
     int64_t counter; /* advances with every write; 0: never written */
-    int64_t reserved[2];
+    int64_t work, waits; /* signs of life, copied by the watchdog (sp_pulse.h) */
 } sp_heartbeat;
 
 /* A new file of n zero records in place of any old one. Every byte is written, since a

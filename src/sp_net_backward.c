@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "sp_exact.h"
+#include "sp_pulse.h"
 
 static size_t count_of(const sp_net *net, int param)
 {
@@ -237,6 +238,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         net_step *step = &impl->step[s];
         const net_value *out = &impl->value[step->out];
 
+        sp_pulse_beat();
         /* Nothing that ends in the loss reads it, or nothing before it learns: true of
          * the graph, so of all ranks. */
         if (out->needs_grad && out->grad_block >= 0)

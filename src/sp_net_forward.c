@@ -1,6 +1,7 @@
 #include "sp_net_impl.h"
 
 #include "sp_exact.h"
+#include "sp_pulse.h"
 
 sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
 {
@@ -172,6 +173,7 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
 
     SP_TRY(sp_net_begin(net, batch, is_training));
     for (s = 0; s < impl->n_steps; s++) {
+        sp_pulse_beat();
         SP_TRY(run_step(net, &impl->step[s]));
         if (!is_training)
             drop_dead(net, s);

@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include "sp_child.h"
+#include "sp_fault.h"
 #include "sp_file.h"
 #include "sp_json.h"
 #include "sp_log.h"
+#include "sp_pulse.h"
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
@@ -35,7 +37,6 @@ struct sp_run_impl {
     sp_heartbeat own; /* where there is no file to share */
     bool has_failed;
     sp_child child;
-    sp_json json;
 };
 
 /* What a run writes: set_aside moves these. */
@@ -422,7 +423,6 @@ void sp_run_close(sp_run *run)
         if (impl->metrics >= 0)
             close(impl->metrics);
         unlock_folder(impl);
-        sp_json_destroy(&impl->json);
     }
     free(impl);
     free(run->dir);
@@ -431,22 +431,29 @@ void sp_run_close(sp_run *run)
 
 /* ---- while it runs ---- */
 
+sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank)
+{
+    return run->impl->records ? &run->impl->records[rank] : NULL;
+}
+
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step)
 {
     sp_heartbeat_beat(run->beat, phase, epoch, step);
+    sp_pulse_beat();
     sp_log_position(sp_phase_name(phase), epoch, step);
+    sp_fault_at(sp_phase_name(phase), step);
 }
 
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message)
 {
     char path[PATH_MAX];
+    sp_json own = {0}, *json = &own; /* the watchdog's thread may be the one that calls */
     const char *text;
-    sp_json *json;
+    sp_status rc;
 
     if (!run->dir || !run->dir[0])
         return SP_OK;
-    json = &run->impl->json;
     run->impl->has_failed = strcmp(state, "failed") == 0;
     sp_json_begin(json);
     sp_json_text(json, "state", state);
@@ -458,9 +465,12 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
     sp_json_int(json, "epoch", epoch);
     sp_json_int(json, "step", step);
     sp_json_text(json, "message", message ? message : code ? sp_status_text(code) : "");
-    SP_TRY(sp_json_end(json, &text));
-    SP_TRY(sp_file_replace(in_folder(run->dir, "status.json", path), text, strlen(text),
-                           run->comm->rank));
+    rc = sp_json_end(json, &text);
+    if (rc == SP_OK)
+        rc = sp_file_replace(in_folder(run->dir, "status.json", path), text,
+                             strlen(text), run->comm->rank);
+    sp_json_destroy(json);
+    SP_TRY(rc);
     return SP_OK;
 }
 

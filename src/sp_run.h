@@ -32,12 +32,14 @@ sp_status sp_run_set_aside(sp_run *run);
  * "failed"), releases the lock. Does not write status.json. Local. */
 void sp_run_close(sp_run *run);
 
+/* The record of a rank in the shared heartbeat.bin; NULL where there is none. */
+sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank);
 /* This rank, now, for heartbeat.bin and for the error block. Cheap: a few stores. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
 
 /* Rank 0 (or, for a failure, the rank that diagnosed it): replace status.json
  * atomically. state "running", "done", "stopped", "failed"; message NULL: the code's
- * text, none for SP_OK. */
+ * text, none for SP_OK. Any thread. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
 /* True if status.json says state "done"; its step in *step (may be NULL). */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sp_crc.h"
+#include "sp_pulse.h"
 #include "sp_shard_internal.h"
 
 enum {
@@ -131,6 +132,7 @@ static sp_status take_rows(reader *r, const char *dataset, const sp_extent *exte
     char where[512];
     ssize_t got;
 
+    sp_pulse_beat();
     if (extent->is_chunked)
         return sp_h5_read_rows(r->file.h5, dataset, row, n, to);
     while (done < bytes) {

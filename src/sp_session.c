@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sp_fault.h"
 #include "sp_file.h"
 #include "sp_log.h"
 #include "sp_scene.h"
@@ -47,8 +48,11 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     session->comm = command->comm;
     if (!with_folder)
         return SP_OK;
+    sp_fault_open(session->comm->rank);
     SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
-    return sp_session_open_log(session);
+    SP_TRY(sp_session_open_log(session));
+    return sp_watchdog_start(&session->watchdog, &session->run,
+                             session->config->run.watchdog_s);
 }
 
 /* ---- device ---- */
@@ -383,6 +387,7 @@ static void report(sp_session *session, sp_status rc)
 
 sp_status sp_session_close(sp_session *session, sp_status rc)
 {
+    sp_watchdog_stop(session->watchdog, rc);
     if (rc != SP_OK && rc != SP_ELIMIT) {
         if (session->is_alone || session->comm->rank == session->failed_rank)
             report(session, rc);

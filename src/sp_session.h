@@ -15,6 +15,7 @@
 #include "sp_loader.h"
 #include "sp_net.h"
 #include "sp_run.h"
+#include "sp_watchdog.h"
 
 /* A parsed command line. */
 typedef struct sp_command {
@@ -31,6 +32,7 @@ typedef struct sp_session {
     sp_config *config; /* command's */
     sp_comm *comm;     /* command's */
     sp_run run;
+    sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
     sp_backend backend;
     char device[96]; /* in words */
     sp_dataset train, val;

@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "sp_log.h"
+#include "sp_pulse.h"
 #include "sp_shard_internal.h"
 
 extern char **environ;
@@ -99,9 +100,10 @@ static bool is_quiet(int fd, double limit_s)
     double until = sp_now_s() + limit_s;
     int n;
 
-    do
+    do {
         n = poll(&wait, 1, 1000);
-    while ((n == 0 || (n < 0 && errno == EINTR)) && sp_now_s() < until);
+        sp_pulse_beat(); /* the limit is here, not the watchdog's */
+    } while ((n == 0 || (n < 0 && errno == EINTR)) && sp_now_s() < until);
     return n <= 0;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sp_log.h"
+#include "sp_pulse.h"
 #include "sp_signal.h"
 #include "sp_trainer.h"
 
@@ -140,7 +141,9 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     sp_session *s = &t->session;
     double begin = sp_now_s();
     bool is_last = false;
+    sp_pulse before, after;
 
+    sp_pulse_read(&before);
     memset(report, 0, sizeof *report);
     report->lr = sp_optim_lr(s->config, t->state.samples_seen, t->total_samples,
                              t->sampler.effective);
@@ -157,6 +160,8 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     SP_TRY(sp_net_sync_running(&s->net));
     advance(t, report);
     report->step_s = sp_now_s() - begin;
+    sp_pulse_read(&after);
+    sp_watchdog_step(s->watchdog, report->step_s - (after.waited_s - before.waited_s));
     t->train_s += report->step_s;
     return check_numbers(t);
 }

@@ -8,14 +8,14 @@ bad=0
 layer() {
     case $1 in
     sp_error* | sp_machine* | sp_log* | sp_rng* | sp_exact* | sp_crc* | sp_json* | sp_file* | \
-        sp_child* | sp_signal*) echo 1 ;;
+        sp_child* | sp_signal* | sp_pulse* | sp_fault*) echo 1 ;;
     sp_comm* | sp_h5* | sp_deck*) echo 2 ;;
     sp_tensor* | sp_plan* | sp_backend* | cpu* | ref_*) echo 3 ;;
     sp_graph* | sp_family*) echo 4 ;;
     sp_shard* | sp_sample* | sp_voxel* | sp_gridding* | sp_world* | sp_lidar* | \
         sp_scene* | sp_scan* | sp_loader*) echo 5 ;;
     sp_bucket* | sp_net* | sp_optim* | sp_metrics* | sp_checkpoint*) echo 6 ;;
-    sp_heartbeat* | sp_run* | sp_session* | sp_evaluate* | sp_train* | sp_resume* | \
+    sp_heartbeat* | sp_watchdog* | sp_run* | sp_session* | sp_evaluate* | sp_train* | sp_resume* | \
         sp_report* | sp_eval* | sp_infer* | sp_predict* | sp_check* | sp_preflight* | \
         sp_main* | vox* | bench*) echo 7 ;;
     *) echo 0 ;;
