@@ -1,21 +1,39 @@
 /* The register of a CRC is linear: that of A followed by B is that of A moved on over
  * as many zero bytes as B has, xor that of B begun from zero. The instruction takes 3
  * cycles and one can start each cycle, so three neighbouring parts run side by side and
- * are joined thus.
+ * are joined thus. Where the processor multiplies polynomials in wide registers, they are
+ * folded: what stands D bits before other data is worth its remainder times x^D, so it
+ * is multiplied by x^D mod P and added to them. Twice as fast; the instruction beside
+ * it on a part of the data gained no more than a sixth.
  */
 #include "sp_crc.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
-enum { LONG = 4096, SHORT = 256 };             /* bytes of one of the three parts */
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum {
+    ROUNDS = 100,
+    LONG = 40 * ROUNDS,
+    SHORT = 256
+};                                             /* bytes of one of three parts */
 static const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
+
+/* A strange word x differs from a sum in one of these bits. Coordinates: x + x, as bits
+ * 19 to 31 of one in range are all the same. Floats: x + EXPONENT_STEP, which carries
+ * into the sign where all bits of the exponent are set. */
+static const uint32_t tell_tale[] = {
+    [SP_COORD] = 0xfff00000u, [SP_FLOAT] = 0x80000000u};
+enum { EXPONENT_STEP = 0x00800000 };
 
 static uint32_t by_byte[8][256];   /* register after a byte and i zero bytes */
 static uint32_t over_long[4][256]; /* register moved on over LONG zero bytes */
 static uint32_t over_short[4][256];
-static bool has_instruction;
+static bool has_instruction, has_wide_product;
+static uint64_t by_256[2], by_64[2]; /* fold over so many bytes: low, high half */
 
 static uint32_t move_on(uint32_t crc, size_t zeros)
 {
@@ -38,6 +56,26 @@ static void fill_over(uint32_t over[4][256], size_t zeros)
         }
 }
 
+/* x^n mod P, the coefficient of x^0 in the highest bit of 64. */
+static uint64_t power(int n)
+{
+    uint32_t value = 0x80000000u;
+
+    while (n-- > 0)
+        value = value >> 1 ^ (value & 1 ? polynomial : 0);
+    return (uint64_t)value << 32;
+}
+
+/* In this order of bits a product comes out multiplied by x, hence the 1; of 16 bytes
+ * the first 8 stand 64 higher. */
+static void fill_folds(void)
+{
+    by_256[0] = power(8 * 256 + 64 - 1);
+    by_256[1] = power(8 * 256 - 1);
+    by_64[0] = power(8 * 64 + 64 - 1);
+    by_64[1] = power(8 * 64 - 1);
+}
+
 static void fill_tables(void)
 {
     for (uint32_t v = 0; v < 256; v++) {
@@ -54,7 +92,10 @@ static void fill_tables(void)
     fill_over(over_long, LONG);
     fill_over(over_short, SHORT);
 #if defined(__x86_64__)
+    fill_folds();
     has_instruction = __builtin_cpu_supports("sse4.2");
+    has_wide_product = has_instruction && __builtin_cpu_supports("avx512f") &&
+                       __builtin_cpu_supports("vpclmulqdq");
 #endif
 }
 
@@ -130,14 +171,139 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(
     return ~(uint32_t)crc;
 }
 
+#define WIDE __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
+
+WIDE static inline __m512i fold(__m512i a, __m512i over, __m512i data)
+{
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, over, 0x00),
+                                     _mm512_clmulepi64_epi128(a, over, 0x11), data,
+                                     0x96); /* xor of three */
+}
+
+WIDE static inline __m512i pair(const uint64_t halves[2])
+{
+    return _mm512_broadcast_i32x4(
+        _mm_set_epi64x((long long)halves[1], (long long)halves[0]));
+}
+
+/* The register after four accumulators that stand side by side. */
+WIDE static inline uint64_t join(const __m512i a[4])
+{
+    __m512i over = pair(by_64), last = a[0];
+    uint64_t word[8], crc = 0;
+
+    for (int i = 1; i < 4; i++)
+        last = fold(last, over, a[i]);
+    _mm512_storeu_si512(word, last);
+    for (int i = 0; i < 8; i++)
+        crc = __builtin_ia32_crc32di(crc, word[i]);
+    return crc;
+}
+
+/* As strange() of 16 words, added to `seen`. */
+WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
+{
+    __m512i sum =
+        _mm512_add_epi32(x, kind == SP_COORD ? x : _mm512_set1_epi32(EXPONENT_STEP));
+
+    return _mm512_ternarylogic_epi32(seen, x, sum, 0xf6); /* seen | (x ^ sum) */
+}
+
+/* strange NULL: the checksum alone. */
+WIDE static inline uint32_t by_product(uint32_t start, const unsigned char *at,
+                                       size_t bytes, sp_word kind, bool *strange)
+{
+    const size_t part = sizeof(__m512i), round = 4 * part;
+    __m512i a[4] = {_mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~start))};
+    __m512i over = pair(by_256), seen = _mm512_setzero_si512(), data;
+    bool is_begun = false;
+    uint64_t crc = (uint32_t)~start;
+
+    for (; bytes >= round; bytes -= round, at += round, is_begun = true)
+        for (size_t i = 0; i < 4; i++) {
+            data = _mm512_loadu_si512(at + part * i);
+            seen = strange ? look(seen, data, kind) : seen;
+            a[i] = is_begun ? fold(a[i], over, data) : _mm512_xor_si512(a[i], data);
+        }
+    if (is_begun)
+        crc = join(a);
+    if (strange)
+        *strange = ((uint32_t)_mm512_reduce_or_epi32(seen) & tell_tale[kind]) != 0 ||
+                   sp_words_strange(at, bytes, kind);
+    return by_instruction(~(uint32_t)crc, at, bytes);
+}
+
+WIDE static uint32_t sum_alone(uint32_t crc, const void *data, size_t bytes)
+{
+    return by_product(crc, data, bytes, SP_COORD, NULL);
+}
+
+WIDE static uint32_t sum_coords(uint32_t crc, const void *data, size_t bytes,
+                                bool *strange)
+{
+    return by_product(crc, data, bytes, SP_COORD, strange);
+}
+
+WIDE static uint32_t sum_floats(uint32_t crc, const void *data, size_t bytes,
+                                bool *strange)
+{
+    return by_product(crc, data, bytes, SP_FLOAT, strange);
+}
+
 #endif
 
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
     prepare();
 #if defined(__x86_64__)
+    if (has_wide_product)
+        return sum_alone(crc, data, bytes);
     if (has_instruction)
         return by_instruction(crc, data, bytes);
 #endif
     return sp_crc32c_table(crc, data, bytes);
+}
+
+/* The wider registers of a newer processor, where it has them, halve the time. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
+    !defined(__SANITIZE_ADDRESS__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+bool sp_words_strange(const void *data, size_t bytes, sp_word kind)
+{
+    const unsigned char *at = data, *end = at + bytes;
+    uint32_t seen = 0, x;
+
+    if (kind == SP_COORD)
+        for (; at < end; at += sizeof x) {
+            memcpy(&x, at, sizeof x);
+            seen |= x ^ (x + x);
+        }
+    else
+        for (; at < end; at += sizeof x) {
+            memcpy(&x, at, sizeof x);
+            seen |= x ^ (x + EXPONENT_STEP);
+        }
+    return (seen & tell_tale[kind]) != 0;
+}
+
+uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word kind,
+                           bool *strange)
+{
+    enum { NEAR = 16 * 1024 }; /* fits the nearest cache */
+    const char *at = data;
+    size_t n;
+
+    prepare();
+#if defined(__x86_64__)
+    if (has_wide_product)
+        return kind == SP_COORD ? sum_coords(crc, data, bytes, strange)
+                                : sum_floats(crc, data, bytes, strange);
+#endif
+    for (*strange = false; bytes > 0; bytes -= n, at += n) {
+        n = bytes < NEAR ? bytes : NEAR;
+        crc = sp_crc32c(crc, at, n);
+        *strange |= sp_words_strange(at, n, kind);
+    }
+    return crc;
 }

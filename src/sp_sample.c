@@ -12,6 +12,7 @@
 #include "sp_shard_internal.h"
 
 enum {
+    NO_WORD = -1,       /* beside the kinds of sp_word */
     PIECE = 256 * 1024, /* bytes; measured: half of it costs a tenth more, in calls */
     ALIGNMENT = 64
 };
@@ -35,8 +36,8 @@ typedef struct reader {
     int64_t first, first_point;
     int n_columns;
     bool has_all_columns; /* all, in the order stored */
-    bool has_crc;
-    uint32_t crc;
+    bool has_crc, is_summed;
+    uint32_t crc, coords_crc; /* of what was read, of coords alone */
 } reader;
 
 /* "FILE:/dataset: sample 183 (name)": where every message begins. */
@@ -149,14 +150,20 @@ static sp_status take_rows(reader *r, const char *dataset, const sp_extent *exte
     return SP_OK;
 }
 
-/* A piece of a dataset that counts in the checksum. */
+/* A piece of a dataset that counts in the checksum; and whether any of its words is
+ * strange, in the same pass, unless kind is NO_WORD. */
 static sp_status take_summed(reader *r, const char *dataset, const sp_extent *extent,
-                             int64_t row, int64_t n, void *to)
+                             int64_t row, int64_t n, void *to, int kind, bool *strange)
 {
+    size_t bytes = (size_t)n * (size_t)extent->cols * (size_t)extent->type_size;
+
     SP_TRY(take_rows(r, dataset, extent, row, n, to));
-    if (r->has_crc)
-        r->crc = sp_crc32c(
-            r->crc, to, (size_t)n * (size_t)extent->cols * (size_t)extent->type_size);
+    if (r->is_summed && kind != NO_WORD)
+        r->crc = sp_crc32c_strange(r->crc, to, bytes, (sp_word)kind, strange);
+    else if (r->is_summed)
+        r->crc = sp_crc32c(r->crc, to, bytes);
+    else if (kind != NO_WORD)
+        *strange = sp_words_strange(to, bytes, (sp_word)kind);
     return SP_OK;
 }
 
@@ -178,43 +185,22 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The checks below are passes over data that lie in the cache; the wider registers of a
- * newer processor, where it has them, halve their time. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
-    !defined(__SANITIZE_ADDRESS__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
-
 /* ---- coordinates ---- */
 
-/* Any of n numbers outside [-limit, limit)? */
-WIDE static bool has_outside(const int32_t *x, int64_t n)
+static sp_status say_outside(const reader *r, const int32_t *coords, int64_t row0)
 {
-    uint32_t outside = 0;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < n; i++)
-        outside |= ((uint32_t)x[i] + SP_COORD_LIMIT) & ~(2u * SP_COORD_LIMIT - 1);
-    return outside != 0;
-}
-
-static sp_status check_coords(const reader *r, const int32_t *coords, int64_t row0,
-                              int64_t n)
-{
-    if (!has_outside(coords, 3 * n))
-        return SP_OK;
-    for (int64_t i = 0; i < 3 * n; i++)
-        if (coords[i] < -SP_COORD_LIMIT || coords[i] >= SP_COORD_LIMIT)
-            BAD(r, "/coords", "row %lld: %c = %d, expected -524288 to 524287",
-                (long long)(row0 + i / 3), "xyz"[i % 3], coords[i]);
-    return SP_OK;
+    while (coords[i] >= -SP_COORD_LIMIT && coords[i] < SP_COORD_LIMIT)
+        i++;
+    BAD(r, "/coords", "row %lld: %c = %d, expected -524288 to 524287",
+        (long long)(row0 + i / 3), "xyz"[i % 3], coords[i]);
 }
 
 static sp_status read_coords(reader *r)
 {
     const sp_extent *extent = &r->shard->coords;
-    bool is_direct = is_type(extent, 'i', 4);
+    bool is_direct = is_type(extent, 'i', 4), is_outside;
     int64_t step = piece_rows(extent), n = r->out->n, m, bad;
 
     for (int64_t done = 0; done < n; done += m) {
@@ -222,14 +208,19 @@ static sp_status read_coords(reader *r)
         void *raw = is_direct ? to : r->out->own->raw;
 
         m = smaller(step, n - done);
-        SP_TRY(take_summed(r, "/coords", extent, r->first + done, m, raw));
+        SP_TRY(take_summed(r, "/coords", extent, r->first + done, m, raw,
+                           is_direct ? SP_COORD : NO_WORD, &is_outside));
         if (!is_direct && (bad = sp_convert_i32(extent, raw, 3 * m, to)) >= 0)
             BAD(r, "/coords",
                 "row %lld: %c = %.17g, expected an integer, -524288 to 524287",
                 (long long)(done + bad / 3), "xyz"[bad % 3],
                 sp_convert_value(extent, raw, bad));
-        SP_TRY(check_coords(r, to, done, m));
+        if (!is_direct)
+            is_outside = sp_words_strange(to, 3 * (size_t)m * sizeof *to, SP_COORD);
+        if (is_outside)
+            return say_outside(r, to, done);
     }
+    r->coords_crc = r->crc;
     return SP_OK;
 }
 
@@ -251,11 +242,16 @@ static sp_status check_unique(reader *r)
     size_t slots = sp_unique_slots(r->out->n);
     int64_t second;
 
-    if (sp_unique_by_order(r->out->coords, r->out->n))
+    if (sp_shard_is_known(r->set, r->out->id, r->coords_crc))
         return SP_OK;
-    SP_TRY(grow(&own->keys, &own->table, slots, sizeof *own->keys));
-    second = sp_unique_find(r->out->coords, r->out->n, own->keys, slots);
-    return second < 0 ? SP_OK : say_duplicate(r, second);
+    if (!sp_unique_by_order(r->out->coords, r->out->n)) {
+        SP_TRY(grow(&own->keys, &own->table, slots, sizeof *own->keys));
+        second = sp_unique_find(r->out->coords, r->out->n, own->keys, slots);
+        if (second >= 0)
+            return say_duplicate(r, second);
+    }
+    sp_shard_make_known(r->set, r->out->id, r->coords_crc);
+    return SP_OK;
 }
 
 /* ---- features ---- */
@@ -265,30 +261,15 @@ static const char *column_name(const reader *r, int64_t c)
     return r->set->feature_name[r->request->columns ? r->request->columns[c] : c];
 }
 
-/* All bits of the exponent are set in infinities and NaN alone. */
-WIDE static bool has_non_finite(const float *x, int64_t n)
+static sp_status say_non_finite(const reader *r, const float *x, int64_t row0)
 {
-    uint32_t found = 0, bits;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(&bits, &x[i], sizeof bits);
-        found |= ((bits & 0x7f800000u) + 0x00800000u) & 0x80000000u;
-    }
-    return found != 0;
-}
-
-static sp_status check_features(const reader *r, const float *x, int64_t row0,
-                                int64_t n)
-{
-    int c = r->n_columns;
-
-    if (!has_non_finite(x, n * c))
-        return SP_OK;
-    for (int64_t i = 0; i < n * c; i++)
-        if (!isfinite(x[i]))
-            BAD(r, "/features", "row %lld: %s is %g, expected a finite number",
-                (long long)(row0 + i / c), column_name(r, i % c), (double)x[i]);
-    return SP_OK;
+    while (isfinite(x[i]))
+        i++;
+    BAD(r, "/features", "row %lld: %s is %g, expected a finite number",
+        (long long)(row0 + i / r->n_columns), column_name(r, i % r->n_columns),
+        (double)x[i]);
 }
 
 /* The wanted columns of n rows as stored. */
@@ -326,7 +307,7 @@ static sp_status read_features(reader *r)
 {
     const sp_extent *extent = &r->shard->features;
     bool is_native = is_type(extent, 'f', 4);
-    bool is_direct = is_native && r->has_all_columns;
+    bool is_direct = is_native && r->has_all_columns, is_strange;
     struct sp_sample_buffers *own = r->out->own;
     int64_t step = piece_rows(extent), n = r->out->n, c = r->n_columns, m, bad;
 
@@ -335,22 +316,26 @@ static sp_status read_features(reader *r)
         void *raw = is_direct ? to : own->raw, *wanted = raw;
 
         m = smaller(step, n - done);
-        SP_TRY(take_summed(r, "/features", extent, r->first + done, m, raw));
+        SP_TRY(take_summed(r, "/features", extent, r->first + done, m, raw,
+                           is_direct ? SP_FLOAT : NO_WORD, &is_strange));
         if (!r->has_all_columns) {
             wanted = is_native ? (void *)to : own->gathered;
             gather(r, extent, raw, m, wanted);
         }
         if (!is_native && (bad = sp_convert_f32(extent, wanted, m * c, to)) >= 0)
             return say_lossy(r, extent, wanted, bad, done);
-        SP_TRY(check_features(r, to, done, m));
+        if (!is_direct)
+            is_strange = sp_words_strange(to, (size_t)(m * c) * sizeof *to, SP_FLOAT);
+        if (is_strange)
+            return say_non_finite(r, to, done);
     }
     return SP_OK;
 }
 
 /* ---- labels ---- */
 
-WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_classes,
-                                      int ignore, int32_t *to)
+SP_WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_classes,
+                                         int ignore, int32_t *to)
 {
     int is_bad = 0;
 
@@ -394,7 +379,8 @@ static sp_status read_labels(reader *r, const char *dataset, const sp_extent *ex
     for (int64_t done = 0; done < n; done += m) {
         m = smaller(piece_rows(extent), n - done);
         if (extent == &r->shard->labels)
-            SP_TRY(take_summed(r, dataset, extent, first + done, m, raw));
+            SP_TRY(
+                take_summed(r, dataset, extent, first + done, m, raw, NO_WORD, NULL));
         else
             SP_TRY(take_rows(r, dataset, extent, first + done, m, raw));
         bad = is_type(extent, 'u', 1)
@@ -539,8 +525,11 @@ static sp_status check_crc(reader *r)
 
 static sp_status read_voxels(reader *r)
 {
-    sp_status rc = read_coords(r);
+    sp_status rc;
 
+    r->is_summed = r->request->verify; /* coords without a stored sum too: their name */
+    rc = read_coords(r);
+    r->is_summed = r->has_crc;
     if (rc == SP_OK)
         rc = read_features(r);
     if (rc == SP_OK)

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -184,24 +185,29 @@ struct sp_shard_files {
     uint64_t clock;
     int n; /* slots in use */
     open_file slot[MOST_OPEN];
-    int *slot_of; /* [n_shards] -1: not open */
+    int *slot_of;            /* [n_shards] -1: not open */
+    _Atomic uint64_t *known; /* [n_samples] checksum + 2^32, 0 none */
 };
 
-sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards)
+sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
+                                int64_t n_samples)
 {
     struct sp_shard_files *f = calloc(1, sizeof *f);
 
     *files = f;
-    if (f)
+    if (f) {
+        pthread_mutex_init(&f->lock, NULL);
         f->slot_of = malloc(((size_t)n_shards + 1) * sizeof *f->slot_of);
-    if (!f || !f->slot_of) {
-        free(f);
+        f->known = calloc((size_t)n_samples + 1, sizeof *f->known);
+    }
+    if (!f || !f->slot_of || !f->known) {
+        sp_shard_files_destroy(f);
         *files = NULL;
-        return SP_FAIL(SP_EMEM, "no memory for a table of %d files", n_shards);
+        return SP_FAIL(SP_EMEM, "no memory for a table of %d files, %lld samples",
+                       n_shards, (long long)n_samples);
     }
     for (int i = 0; i < n_shards; i++)
         f->slot_of[i] = -1;
-    pthread_mutex_init(&f->lock, NULL);
     return SP_OK;
 }
 
@@ -221,6 +227,7 @@ void sp_shard_files_destroy(struct sp_shard_files *files)
         shut(&files->slot[i]);
     pthread_mutex_destroy(&files->lock);
     free(files->slot_of);
+    free(files->known);
     free(files);
 }
 
@@ -310,4 +317,16 @@ void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle)
     pthread_mutex_lock(&set->files->lock);
     set->files->slot[handle->slot].users--;
     pthread_mutex_unlock(&set->files->lock);
+}
+
+bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc)
+{
+    return atomic_load_explicit(&set->files->known[sample], memory_order_relaxed) ==
+           ((uint64_t)1 << 32 | crc);
+}
+
+void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc)
+{
+    atomic_store_explicit(&set->files->known[sample], (uint64_t)1 << 32 | crc,
+                          memory_order_relaxed);
 }

@@ -431,7 +431,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     set->class_name = part[0].class_name;
     set->feature_name = part[0].feature_name;
     part[0].class_name = part[0].feature_name = NULL;
-    return sp_shard_files_create(&set->files, set->n_shards);
+    return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 
 /* Where the files lie does not count. */

@@ -1,5 +1,6 @@
-/* bench_read [VOXELS [SAMPLES]]: reading samples against plain pread of the same bytes,
- * page cache warm, best of several passes. */
+/* bench_read [VOXELS [SAMPLES]]: reading samples against plain pread of the same bytes in
+ * the same pieces into an array as large, page cache warm, best of several passes. The
+ * first verified pass looks for duplicates, later ones know the checksum. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,9 @@
 #include "shard_fixture.h"
 #include "sp_log.h"
 
-enum { PASSES = 15 };
+enum { PASSES = 25, PIECE = 256 * 1024 };
+enum order { AS_DRAWN, BY_X, BY_MORTON, N_ORDERS };
+enum way { PLAIN, READ, FIRST, VERIFY, N_WAYS };
 
 static int by_x(const void *a, const void *b)
 {
@@ -20,7 +23,28 @@ static int by_x(const void *a, const void *b)
     return 0;
 }
 
-static sp_status write_file(const char *path, int64_t n, int samples, bool is_sorted)
+static uint64_t spread(int32_t c)
+{
+    uint64_t key = 0;
+
+    for (int i = 0; i < 20; i++)
+        key |= (uint64_t)((uint32_t)(c + (1 << 19)) >> i & 1) << 3 * i;
+    return key;
+}
+
+static uint64_t morton(const int32_t *c)
+{
+    return spread(c[0]) | spread(c[1]) << 1 | spread(c[2]) << 2;
+}
+
+static int by_morton(const void *a, const void *b)
+{
+    uint64_t p = morton(a), q = morton(b);
+
+    return (p > q) - (p < q);
+}
+
+static sp_status write_file(const char *path, int64_t n, int samples, enum order by)
 {
     int64_t *voxels = calloc((size_t)samples + 1, sizeof *voxels);
     char *names[] = {"a", "b", "c", "d"};
@@ -40,8 +64,9 @@ static sp_status write_file(const char *path, int64_t n, int samples, bool is_so
     SP_TRY(sp_shard_create(&writer, path, &meta, samples, voxels, NULL));
     for (int i = 0; i < samples; i++) {
         fixture_sample(&f, i, &s);
-        if (is_sorted)
-            qsort(s.coords, (size_t)s.n, 3 * sizeof *s.coords, by_x);
+        if (by != AS_DRAWN)
+            qsort(s.coords, (size_t)s.n, 3 * sizeof *s.coords,
+                  by == BY_X ? by_x : by_morton);
         SP_TRY(sp_shard_write_sample(writer, i, &s, NULL, NULL));
         fixture_free(&s);
     }
@@ -51,11 +76,15 @@ static sp_status write_file(const char *path, int64_t n, int samples, bool is_so
 
 static void take(int fd, const sp_extent *e, int64_t row, int64_t n, char *to)
 {
-    size_t bytes = (size_t)(n * e->cols * e->type_size);
-    off_t at = e->at + row * e->cols * e->type_size;
+    int64_t row_bytes = (int64_t)e->cols * e->type_size, step = PIECE / row_bytes;
 
-    if (pread(fd, to, bytes, at) != (ssize_t)bytes)
-        exit(1);
+    for (int64_t done = 0, m; done < n; done += m, to += m * row_bytes) {
+        off_t at = e->at + (row + done) * row_bytes;
+
+        m = n - done < step ? n - done : step;
+        if (pread(fd, to, (size_t)(m * row_bytes), at) != m * row_bytes)
+            exit(1);
+    }
 }
 
 /* Seconds of one pass over all samples. */
@@ -84,34 +113,45 @@ static sp_status pass_read(const sp_dataset *set, bool verify, sp_sample *s,
     return SP_OK;
 }
 
-static sp_status run(const char *path, int64_t n, int samples, bool is_sorted)
+static sp_status pass_all(const char *path, int fd, char *room, int64_t n, sp_sample *s,
+                          double best[N_WAYS])
 {
-    double best[3] = {1e9, 1e9, 1e9}, time, bytes = 29.0 * (double)n * samples;
+    double time[N_WAYS] = {0};
+    sp_dataset set;
+
+    SP_TRY(fixture_open(&set, path));
+    time[PLAIN] = pass_plain(&set, fd, room, n);
+    SP_TRY(pass_read(&set, false, s, &time[READ]));
+    SP_TRY(pass_read(&set, true, s, &time[FIRST]));
+    SP_TRY(pass_read(&set, true, s, &time[VERIFY]));
+    for (int way = 0; way < N_WAYS; way++)
+        best[way] = time[way] < best[way] ? time[way] : best[way];
+    sp_dataset_close(&set);
+    return SP_OK;
+}
+
+static sp_status run(const char *path, int64_t n, int samples, enum order by)
+{
+    static const char *const order_name[] = {"drawn", "x", "morton"};
+    static const char *const name[] = {"pread", "read", "verify_first", "verify"};
+    double best[N_WAYS] = {1e9, 1e9, 1e9, 1e9}, bytes = 29.0 * (double)n * samples;
     char *room = malloc((size_t)n * 29);
     sp_sample s = {0};
-    sp_dataset set;
     int fd;
 
-    SP_TRY(write_file(path, n, samples, is_sorted));
-    SP_TRY(fixture_open(&set, path));
+    SP_TRY(write_file(path, n, samples, by));
     fd = open(path, O_RDONLY);
-    for (int pass = 0; pass < PASSES; pass++) {
-        time = pass_plain(&set, fd, room, n);
-        best[0] = time < best[0] ? time : best[0];
-        for (int verify = 0; verify < 2; verify++) {
-            SP_TRY(pass_read(&set, verify, &s, &time));
-            best[1 + verify] = time < best[1 + verify] ? time : best[1 + verify];
-        }
-    }
-    printf("voxels=%lld samples=%d sorted=%d pread_GB_s=%.2f read_GB_s=%.2f ratio=%.2f "
-           "verify_GB_s=%.2f verify_ratio=%.2f\n",
-           (long long)n, samples, is_sorted, bytes / best[0] * 1e-9,
-           bytes / best[1] * 1e-9, best[0] / best[1], bytes / best[2] * 1e-9,
-           best[0] / best[2]);
+    for (int pass = 0; pass < PASSES; pass++)
+        SP_TRY(pass_all(path, fd, room, n, &s, best));
+    printf("voxels=%lld samples=%d order=%s", (long long)n, samples, order_name[by]);
+    for (int way = 0; way < N_WAYS; way++)
+        printf(" %s_GB_s=%.2f", name[way], bytes / best[way] * 1e-9);
+    for (int way = READ; way < N_WAYS; way++)
+        printf(" %s_ratio=%.2f", name[way], best[PLAIN] / best[way]);
+    putchar('\n');
     close(fd);
     free(room);
     sp_sample_destroy(&s);
-    sp_dataset_close(&set);
     unlink(path);
     return SP_OK;
 }
@@ -122,8 +162,8 @@ int main(int argc, char **argv)
     int samples = argc > 2 ? atoi(argv[2]) : 20;
 
     sp_shard_probe_main(argc, argv);
-    for (int is_sorted = 0; is_sorted < 2; is_sorted++)
-        if (run("bench_read.h5", n, samples, is_sorted) != SP_OK) {
+    for (int by = 0; by < N_ORDERS; by++)
+        if (run("bench_read.h5", n, samples, (enum order)by) != SP_OK) {
             sp_log_error(sp_error_last());
             return sp_error_last()->code;
         }
