@@ -33,16 +33,31 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
     return SP_OK;
 }
 
+static bool is_on_command_line(const sp_session *s, const char *key)
+{
+    const size_t n = strlen(key);
+    int i;
+
+    for (i = 0; i < s->command->n_overrides; i++)
+        if (strncmp(s->command->overrides[i], key, n) == 0 &&
+            s->command->overrides[i][n] == '=')
+            return true;
+    return false;
+}
+
 /* Rank 0: what describes the network comes from the checkpoint's deck, unless the
- * command line says otherwise; all other keys are the user's. */
+ * command line says otherwise; all other keys are the user's. A family on the command
+ * line replaces the checkpoint's layers as it does a deck's. */
 static sp_status take_network(sp_session *s, const char *deck, const char *path)
 {
-    static const char *const taken[] = {"net", "data.features", "data.voxel_size"};
+    static const char *const taken[] = {
+        "net.layers",      "net.family",    "net.width",      "net.stem_kernel",
+        "net.kernel_down", "data.features", "data.voxel_size"};
     sp_config old;
     size_t i;
 
     SP_TRY(sp_config_parse(&old, deck, path, 0, NULL));
-    for (i = 0; i < sizeof taken / sizeof *taken; i++)
+    for (i = is_on_command_line(s, "net.family"); i < sizeof taken / sizeof *taken; i++)
         sp_config_take(s->config, &old, taken[i]);
     sp_config_destroy(&old);
     return SP_OK;
@@ -80,8 +95,9 @@ static sp_status bcast_norm(sp_session *s)
     return sp_comm_bcast(s->comm, norm->std, bytes, 0);
 }
 
-/* The checkpoint's statistics count, none included; a file of weights alone has no say, so
- * the data's own are taken as in training. */
+/* The checkpoint's statistics count, none included, unless the command line forbids
+ * them; a file of weights alone has no say, so the data's own are taken as in training.
+ */
 static sp_status settle_norm(sp_infer *infer)
 {
     sp_session *s = &infer->session;
@@ -90,6 +106,11 @@ static sp_status settle_norm(sp_infer *infer)
     SP_TRY(sp_comm_bcast(s->comm, &is_checkpoint, sizeof is_checkpoint, 0));
     if (!is_checkpoint)
         return sp_session_agree(s, sp_session_normalize(s, &s->val));
+    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize")) {
+        free(s->norm.mean);
+        free(s->norm.std);
+        s->norm = (sp_normalization){0};
+    }
     if (s->norm.n && s->norm.n != s->n_columns)
         return SP_FAIL(SP_EDATA,
                        "%s: statistics of %d feature columns, data.val has %d",

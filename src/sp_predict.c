@@ -1,7 +1,10 @@
 /* `sptrain predict`: one file per shard of data.val, rows in the shard's order. */
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sp_file.h"
 #include "sp_h5.h"
@@ -59,19 +62,27 @@ static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
     return SP_OK;
 }
 
+/* Where the predictions of a shard go; until all are there, with ".tmp" behind. */
+static void path_of(const sp_predictor *p, int shard, bool is_whole, char *path)
+{
+    const char *from = p->infer.session.val.shard[shard].path;
+    const char *slash = strrchr(from, '/');
+
+    snprintf(path, PATH_MAX, "%s/predictions/%s%s", p->infer.session.run.dir,
+             slash ? slash + 1 : from, is_whole ? "" : ".tmp");
+}
+
 static sp_status create_file(sp_predictor *p, int shard)
 {
     const sp_dataset *set = &p->infer.session.val;
     const sp_shard *s = &set->shard[shard];
     const int64_t *offset = set->offset + s->first_sample + shard;
-    const char *slash = strrchr(s->path, '/');
     sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
     int64_t dim[2] = {s->n_samples + 1, set->n_classes};
     char path[PATH_MAX];
     sp_h5 *file;
 
-    snprintf(path, sizeof path, "%s/predictions/%s", p->infer.session.run.dir,
-             slash ? slash + 1 : s->path);
+    path_of(p, shard, false, path);
     SP_TRY(sp_h5_create(&p->file[shard], path));
     file = p->file[shard];
     SP_TRY(write_attributes(p, file, shard));
@@ -90,12 +101,32 @@ static sp_status create_file(sp_predictor *p, int shard)
     return sp_h5_write(file, "/point_index", SP_H5_U64, 1, dim, NULL);
 }
 
+/* Predictions are named by their shards, so no two may have the same name. */
+static sp_status check_names(const sp_predictor *p)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    char a[PATH_MAX], b[PATH_MAX];
+    int i, j;
+
+    for (i = 0; i < set->n_shards; i++)
+        for (j = 0, path_of(p, i, true, a); j < i; j++) {
+            path_of(p, j, true, b);
+            if (strcmp(a, b) == 0)
+                return SP_FAIL(SP_EUSAGE,
+                               "data.val: the predictions of %s and of %s would both "
+                               "be %s; predict them into two run folders",
+                               set->shard[j].path, set->shard[i].path, a);
+        }
+    return SP_OK;
+}
+
 static sp_status create_files(sp_predictor *p)
 {
     const sp_session *s = &p->infer.session;
     char dir[PATH_MAX];
     int i;
 
+    SP_TRY(check_names(p));
     snprintf(dir, sizeof dir, "%s/predictions", s->run.dir);
     SP_TRY(sp_file_make_folder(dir));
     p->file = calloc((size_t)s->val.n_shards, sizeof *p->file);
@@ -118,6 +149,41 @@ static const void *as_stored(const sp_predictor *p, uint16_t *labels, int64_t n)
     return labels;
 }
 
+/* A sample that data.on_error = "skip" left out has no class: ignore_label. */
+static sp_status store_ignored(sp_h5 *file, const char *name, sp_h5_type type,
+                               int64_t row, int64_t n, int ignore)
+{
+    uint16_t *label = malloc((size_t)n * sizeof *label + 1);
+    sp_status rc;
+    int64_t i;
+
+    if (!label)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (type.size == 1)
+        memset(label, ignore, (size_t)n);
+    else
+        for (i = 0; i < n; i++)
+            label[i] = (uint16_t)ignore;
+    rc = sp_h5_write_rows(file, name, row, n, label);
+    free(label);
+    return rc;
+}
+
+static sp_status store_skipped(sp_predictor *p, int64_t sample, int shard)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    const int64_t *row = set->offset + sample + shard;
+    const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
+    sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+
+    SP_TRY(store_ignored(p->file[shard], "/labels", type, row[0], row[1] - row[0],
+                         set->ignore_label));
+    if (!point)
+        return SP_OK;
+    return store_ignored(p->file[shard], "/point_labels", type, point[0],
+                         point[1] - point[0], set->ignore_label);
+}
+
 /* One sample to its place. */
 static sp_status store(sp_predictor *p, char *parcel)
 {
@@ -129,6 +195,8 @@ static sp_status store(sp_predictor *p, char *parcel)
     int64_t row = set->offset[head.sample + shard], point;
     char *at = parcel + sizeof head;
 
+    if (head.n != sp_dataset_voxels(set, head.sample))
+        return store_skipped(p, head.sample, shard);
     if (p->with_logits) {
         SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
         at += (size_t)head.n * 4 * (size_t)s->n_classes;
@@ -157,13 +225,22 @@ static sp_status store_all(sp_predictor *p, char *all, size_t bytes)
     return SP_OK;
 }
 
+/* To disk and to their names, or away where something failed. */
 static sp_status close_files(sp_predictor *p, sp_status rc)
 {
+    char temporary[PATH_MAX], path[PATH_MAX];
     int i;
 
     for (i = 0; p->file && i < p->infer.session.val.n_shards; i++) {
         sp_status end = sp_h5_close(p->file[i]);
         rc = rc == SP_OK ? end : rc;
+        path_of(p, i, false, temporary);
+        path_of(p, i, true, path);
+        if (rc != SP_OK)
+            unlink(temporary);
+        else if (rename(temporary, path) != 0)
+            rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                         strerror(errno));
     }
     free(p->file);
     p->file = NULL;

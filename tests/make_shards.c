@@ -9,6 +9,10 @@
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
+ *     make_shards weights FROM TO [LEFT_OUT [MISSHAPEN]]
+ *                                         a file of /params and /buffers alone
+ *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
+ *                                         their voxels' labels, rows are the shard's
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,10 +82,131 @@ static sp_status print_sums(const char *path)
     return sp_h5_close(file);
 }
 
+/* ---- files of weights ---- */
+
+static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name, bool is_misshapen)
+{
+    sp_h5_shape shape;
+    int64_t n = 1;
+    float *data;
+    sp_status rc;
+
+    SP_TRY(sp_h5_shape_of(from, name, &shape));
+    for (int i = 0; i < shape.rank; i++)
+        n *= shape.dim[i];
+    data = calloc((size_t)n + 1, sizeof *data);
+    rc = sp_h5_read(from, name, SP_H5_F32, shape.rank, shape.dim, data);
+    shape.dim[0] -= is_misshapen;
+    if (rc == SP_OK)
+        rc = sp_h5_write(to, name, SP_H5_F32, shape.rank, shape.dim, data);
+    free(data);
+    return rc;
+}
+
+/* As a dozen lines of h5py would write them: no attributes, no checksums. */
+static sp_status write_weights(int argc, char **argv)
+{
+    const char *left_out = argc > 4 ? argv[4] : "", *bad = argc > 5 ? argv[5] : "";
+    sp_h5 *from, *to;
+    char **names;
+    int n;
+
+    SP_TRY(sp_h5_open(&from, argv[2]));
+    SP_TRY(sp_h5_create(&to, argv[3]));
+    SP_TRY(sp_h5_list(from, "/", &names, &n));
+    for (int i = 0; i < n; i++)
+        if ((strncmp(names[i], "/params", 7) == 0 ||
+             strncmp(names[i], "/buffers", 8) == 0) &&
+            strcmp(names[i], left_out) != 0)
+            SP_TRY(copy_array(from, to, names[i], strcmp(names[i], bad) == 0));
+    sp_h5_list_free(names, n);
+    sp_h5_close(from);
+    return sp_h5_close(to);
+}
+
+/* ---- predictions ---- */
+
+typedef struct prediction {
+    int64_t n, n_points;
+    uint8_t *label, *point_label;
+    uint64_t *point_index;
+    float *logits;
+} prediction;
+
+static sp_status read_predictions(const char *path, const sp_dataset *set,
+                                  prediction *p)
+{
+    const int64_t n = set->n_voxels, m = set->n_points, dim[2] = {n, set->n_classes};
+    sp_h5 *file;
+
+    p->label = malloc((size_t)n);
+    p->logits = malloc((size_t)n * (size_t)set->n_classes * sizeof *p->logits);
+    p->point_label = malloc((size_t)m);
+    p->point_index = malloc((size_t)m * sizeof *p->point_index);
+    SP_TRY(sp_h5_open(&file, path));
+    SP_TRY(sp_h5_read(file, "/labels", SP_H5_U8, 1, &n, p->label));
+    SP_TRY(sp_h5_read(file, "/logits", SP_H5_F32, 2, dim, p->logits));
+    SP_TRY(sp_h5_read(file, "/point_labels", SP_H5_U8, 1, &m, p->point_label));
+    SP_TRY(sp_h5_read(file, "/point_index", SP_H5_U64, 1, &m, p->point_index));
+    return sp_h5_close(file);
+}
+
+static int largest(const float *logit, int n)
+{
+    int best = 0;
+
+    for (int c = 1; c < n; c++)
+        if (logit[c] > logit[best])
+            best = c;
+    return best;
+}
+
+static sp_status compare_sample(const sp_dataset *set, const sp_sample *s,
+                                const prediction *p)
+{
+    const int64_t row = set->offset[s->id], point = set->point_offset[s->id];
+
+    for (int64_t i = row; i < row + s->n; i++)
+        if (p->label[i] != largest(p->logits + i * set->n_classes, set->n_classes))
+            return SP_FAIL(SP_EDATA, "row %lld: not the largest logit", (long long)i);
+    for (int64_t i = 0; i < s->n_points; i++)
+        if (p->point_label[point + i] != p->label[row + s->point_voxel[i]] ||
+            p->point_index[point + i] != s->point_index[i])
+            return SP_FAIL(SP_EDATA, "sample %lld point %lld: not its voxel's label",
+                           (long long)s->id, (long long)i);
+    return SP_OK;
+}
+
+static sp_status compare_predictions(const char *path, const char *shard)
+{
+    const sp_sample_request request = {.verify = true, .with_points = true};
+    sp_dataset set;
+    sp_sample sample = {0};
+    prediction p = {0};
+
+    SP_TRY(fixture_open(&set, shard));
+    SP_TRY(read_predictions(path, &set, &p));
+    for (int64_t i = 0; i < set.n_samples; i++) {
+        SP_TRY(sp_sample_read(&set, i, &request, &sample));
+        SP_TRY(compare_sample(&set, &sample, &p));
+    }
+    sp_sample_destroy(&sample);
+    sp_dataset_close(&set);
+    free(p.label);
+    free(p.logits);
+    free(p.point_label);
+    free(p.point_index);
+    return SP_OK;
+}
+
 static sp_status run(int argc, char **argv)
 {
     const char *verb = argc > 2 ? argv[1] : "";
 
+    if (argc >= 4 && strcmp(verb, "weights") == 0)
+        return write_weights(argc, argv);
+    if (argc == 4 && strcmp(verb, "agree") == 0)
+        return compare_predictions(argv[2], argv[3]);
     if (argc == 3 && strcmp(verb, "sums") == 0)
         return print_sums(argv[2]);
     if (argc == 4 && strncmp(verb, "bad-", 4) == 0)

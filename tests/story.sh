@@ -1,0 +1,75 @@
+# What the tests of whole programs share; they source it. They work in a folder of their own
+# with small data sets, and run sptrain under the launcher with a time limit.
+SPTRAIN=$SP_BUILDDIR/sptrain
+SHARDS=$SP_BUILDDIR/tests/make_shards
+test -x "$SHARDS" || {
+    echo "SKIPPED: tests/make_shards is not built (no cmocka)" >&2
+    exit 77
+}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+fail() {
+    echo "FAILED: $*" >&2
+    for file in out err; do
+        test -f $file && sed "s/^/$file: /" $file | tail -40 >&2
+    done
+    exit 1
+}
+
+# launch RANKS ARGUMENTS...: its status in $?; what it says in out and err.
+launch() {
+    ranks=$1
+    shift
+    timeout -k 5 60 "$MPIEXEC" -n "$ranks" "$SPTRAIN" "$@" >out 2>err </dev/null
+}
+
+# run RANKS STATUS ARGUMENTS...: fails unless it ends with this status.
+run() {
+    n=$1 want=$2
+    shift 2
+    launch "$n" "$@"
+    got=$?
+    test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
+}
+
+# says FILE TEXT: FILE has a line with TEXT (a basic regular expression).
+says() {
+    grep -q -- "$2" "$1" || fail "$1 lacks: $2"
+}
+
+# one_diagnosis TEXT: err has one block of an error, and it says TEXT.
+one_diagnosis() {
+    count=$(grep -c '^sptrain: .*SP_E' err)
+    test "$count" = 1 || fail "$count diagnoses, expected one"
+    says err "$1"
+}
+
+# status DIR STATE CODE: what status.json says.
+status() {
+    says "$1/status.json" "\"state\":\"$2\",\"exit_code\":$3,"
+}
+
+# steps DIR: step, samples, voxels and loss of each step line.
+steps() {
+    sed -n 's/.*"event":"step","step":\([0-9]*\).*"samples":\([0-9]*\),"loss":\([^,]*\),.*"voxels":\([0-9]*\),.*/\1 \2 \4 \3/p' "$1/metrics.jsonl"
+}
+
+# evals DIR: the eval lines; they hold no times.
+evals() {
+    grep '"event":"eval"' "$1/metrics.jsonl"
+}
+
+# same FILE FILE WHAT
+same() {
+    cmp -s "$1" "$2" || {
+        diff "$1" "$2" | head -10 >&2
+        fail "$3"
+    }
+}
+
+# sums DIR STEP: checksums of the arrays of a checkpoint.
+sums() {
+    "$SHARDS" sums "$1/checkpoints/step-$(printf %09d "$2").h5" || fail "no sums of $1 step $2"
+}
