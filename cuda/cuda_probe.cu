@@ -1,5 +1,5 @@
-/* What CUDA devices this process has. Every failure means "none": a missing driver leaves the
- * count untouched. */
+/* What CUDA devices this process has. Every failure means "none": a missing driver
+ * leaves the count untouched. */
 #include <cuda_runtime.h>
 
 extern "C" int sp_cuda_device_count(void)

@@ -1,9 +1,11 @@
 /* spbench: how fast operations, plans, steps, reading and all-reduce are, each beside a
  * ceiling of this machine that is measured in the same run.
  *
- *     bench_main   options, ranks      bench_ops, bench_rows, bench_plan, bench_step,
- *     bench_measure  median, ceilings, rows of the table      bench_io, bench_reduce,
- *     bench_voxels   coordinates to work on                                bench_model
+ *     bench_main     options, ranks
+ *     bench_measure  median, ceilings, rows of the table
+ *     bench_voxels   coordinates to work on
+ *     bench_ops, bench_rows, bench_plan, bench_step, bench_io, bench_reduce,
+ *     bench_model    what is timed
  *
  * Between any two measurements of an operation its ceiling is measured anew, because
  * the clock of a core drifts and other programs come and go.

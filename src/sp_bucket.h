@@ -5,8 +5,8 @@
  * written; the first layers' bucket goes last, and with it the tail: loss sum, weight
  * sum, counts and flags.
  *
- *     | conv1 ...          | ...            | ...      final |  flat gradient
- * [n_floats] | bucket n-1  + tail | bucket n-2     | bucket 0       |
+ *     | conv1 ...         | ...            | ...      final |  flat gradient
+ *     | bucket n-1, tail  | bucket n-2     | bucket 0       |  [n_floats]
  *
  * deterministic = "world": gradients arrive per sample and are summed in fixed point
  * (sp_exact), so the result depends on neither order nor number of ranks; the integers

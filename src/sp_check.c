@@ -99,7 +99,7 @@ typedef struct sp_flight {
     double reduce_mb_s, read_mb_s;
 } sp_flight;
 
-/* All-reduce of the gradient's size: median of five. Collective. */
+/* All-reduce of the gradient's size: best of five. Collective. */
 static sp_status measure_reduce(sp_comm *comm, int64_t n_floats, double *mb_s)
 {
     float *data = calloc((size_t)n_floats, sizeof *data);

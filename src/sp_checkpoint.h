@@ -1,4 +1,4 @@
-/* Checkpoints (SPEC section 7): HDF5, written under a temporary name, flushed,
+/* Checkpoints (input/SCHEMA): HDF5, written under a temporary name, flushed,
  * verified, renamed. Rank 0 writes and reads; reading broadcasts.
  */
 #ifndef SP_CHECKPOINT_H

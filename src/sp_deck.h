@@ -59,7 +59,7 @@ typedef enum sp_class_weights {
 } sp_class_weights;
 typedef enum sp_deterministic { SP_DET_RUN, SP_DET_WORLD, SP_DET_OFF } sp_deterministic;
 
-/* Field by field the keys of SPEC section 2; section.key is .section.key here. */
+/* Field by field the keys of `sptrain --keys`; section.key is .section.key here. */
 typedef struct sp_config {
     struct {
         sp_strings train, val, features;
@@ -140,11 +140,12 @@ bool sp_config_is_set(const sp_config *config, const char *key);
 /* Value of a key as text, as to_text writes it; malloc'd, NULL for an unknown key. */
 char *sp_config_value(const sp_config *config, const char *key);
 
-/* Key i of sp_config_n_keys() as "section.key"; overwritten by the next call of this thread. */
+/* Key i of sp_config_n_keys() as "section.key"; overwritten by the next call of this
+ * thread. */
 int sp_config_n_keys(void);
 const char *sp_config_key(int i);
-/* Exchange the values of a key, or of all keys of a section, except those of config that the
- * command line gave: config then has from's. */
+/* Exchange the values of a key, or of all keys of a section, except those of config
+ * that the command line gave: config then has from's. */
 void sp_config_take(sp_config *config, sp_config *from, const char *path);
 
 /* `sptrain --keys`: name, type, default, range, unit and help of every key. */

@@ -1,7 +1,7 @@
 /* The text of a deck, made ready for libconfig.
  *
- *     file --@include--> one text --numbers, arrays--> text for libconfig, place of
- * each line
+ *     file --@include--> one text --numbers, arrays--> text for libconfig,
+ *                                                      place of each line
  *
  * libconfig 1.5 cuts integers above 32 bits silently and refuses [1, 0.5] as
  * "mismatched element type". So every integer gets the suffix L and every array becomes

@@ -28,7 +28,8 @@ sp_status sp_error_set(sp_status code, const char *file, int line, const char *f
     va_end(args);
     record.code = code;
     memcpy(record.message, text, sizeof text);
-    snprintf(record.trace, sizeof record.trace, "%s:%d %s", short_file(file), line, func);
+    snprintf(record.trace, sizeof record.trace, "%s:%d %s", short_file(file), line,
+             func);
     return code;
 }
 
@@ -43,9 +44,15 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
     return code;
 }
 
-const sp_error_record *sp_error_last(void) { return &record; }
+const sp_error_record *sp_error_last(void)
+{
+    return &record;
+}
 
-void sp_error_save(sp_error_record *to) { *to = record; }
+void sp_error_save(sp_error_record *to)
+{
+    *to = record;
+}
 
 sp_status sp_error_raise(const sp_error_record *from)
 {
@@ -53,11 +60,11 @@ sp_status sp_error_raise(const sp_error_record *from)
     return record.code;
 }
 
-#define SP_STATUS_NAME(name, value, text)                                                \
-    case name:                                                                           \
+#define SP_STATUS_NAME(name, value, text)                                              \
+    case name:                                                                         \
         return #name;
-#define SP_STATUS_TEXT(name, value, text)                                                \
-    case name:                                                                           \
+#define SP_STATUS_TEXT(name, value, text)                                              \
+    case name:                                                                         \
         return text;
 
 const char *sp_status_name(sp_status code)

@@ -1,9 +1,9 @@
 /* Status codes and the one error record of a thread.
  *
- * A function that can fail returns sp_status. The place that knows most writes the message
- * with SP_FAIL; callers hand it on with SP_TRY, which records their position. The record is
- * thread-local; a thread that ends with an error copies it out (sp_error_save) and the thread
- * that reports it takes it over (sp_error_raise).
+ * A function that can fail returns sp_status. The place that knows most writes the
+ * message with SP_FAIL; callers hand it on with SP_TRY, which records their position.
+ * The record is thread-local; a thread that ends with an error copies it out
+ * (sp_error_save) and the thread that reports it takes it over (sp_error_raise).
  */
 #ifndef SP_ERROR_H
 #define SP_ERROR_H
@@ -13,15 +13,15 @@ extern "C" {
 #endif
 
 /* X(name, exit status, text). The exit status is the value of the code. */
-#define SP_STATUS_LIST(X)                                                                \
-    X(SP_OK, 0, "finished")                                                              \
-    X(SP_EUSAGE, 2, "usage or deck")                                                     \
-    X(SP_EDATA, 3, "input data")                                                         \
-    X(SP_EIO, 4, "file system")                                                          \
-    X(SP_EMEM, 5, "memory")                                                              \
-    X(SP_EMPI, 6, "a peer rank or the transport was lost")                               \
-    X(SP_EDEVICE, 7, "device")                                                           \
-    X(SP_ENUMERIC, 8, "numbers")                                                         \
+#define SP_STATUS_LIST(X)                                                              \
+    X(SP_OK, 0, "finished")                                                            \
+    X(SP_EUSAGE, 2, "usage or deck")                                                   \
+    X(SP_EDATA, 3, "input data")                                                       \
+    X(SP_EIO, 4, "file system")                                                        \
+    X(SP_EMEM, 5, "memory")                                                            \
+    X(SP_EMPI, 6, "a peer rank or the transport was lost")                             \
+    X(SP_EDEVICE, 7, "device")                                                         \
+    X(SP_ENUMERIC, 8, "numbers")                                                       \
     X(SP_ELIMIT, 75, "stopped on request, checkpoint written")
 
 #define SP_STATUS_ENUM(name, value, text) name = value,
@@ -37,28 +37,30 @@ typedef struct sp_error_record {
 } sp_error_record;
 
 /* Write the record of this thread and return code. */
-#define SP_FAIL(code, ...) sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
+#define SP_FAIL(code, ...)                                                             \
+    sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
 
 /* Return from the calling function if expr fails, adding the position to the trace. */
-#define SP_TRY(expr)                                                                     \
-    do {                                                                                 \
-        sp_status sp_try_ = (expr);                                                      \
-        if (sp_try_ != SP_OK)                                                            \
-            return sp_error_pass(sp_try_, __FILE__, __LINE__, __func__);                 \
+#define SP_TRY(expr)                                                                   \
+    do {                                                                               \
+        sp_status sp_try_ = (expr);                                                    \
+        if (sp_try_ != SP_OK)                                                          \
+            return sp_error_pass(sp_try_, __FILE__, __LINE__, __func__);               \
     } while (0)
 
 /* The same for functions with something to undo: jumps to label with rc set. */
-#define SP_TRY_GOTO(rc, expr, label)                                                     \
-    do {                                                                                 \
-        (rc) = (expr);                                                                   \
-        if ((rc) != SP_OK) {                                                             \
-            sp_error_pass((rc), __FILE__, __LINE__, __func__);                           \
-            goto label;                                                                  \
-        }                                                                                \
+#define SP_TRY_GOTO(rc, expr, label)                                                   \
+    do {                                                                               \
+        (rc) = (expr);                                                                 \
+        if ((rc) != SP_OK) {                                                           \
+            sp_error_pass((rc), __FILE__, __LINE__, __func__);                         \
+            goto label;                                                                \
+        }                                                                              \
     } while (0)
 
 sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
-                       const char *format, ...) __attribute__((format(printf, 5, 6), cold));
+                       const char *format, ...)
+    __attribute__((format(printf, 5, 6), cold));
 sp_status sp_error_pass(sp_status code, const char *file, int line, const char *func)
     __attribute__((cold));
 

@@ -1,9 +1,9 @@
 /* The layer lists of the families: dummy, and MinkowskiEngine's MinkUNet with its
  * names.
  *
- *   conv0p1s1 --------------------------------------------------------------- block8 -
- * final conv1p1s2 block1 ---------------------------------------- block7 convtr7p2s2
- *       conv2p2s2 block2 ---------------------- block6 convtr6p4s2
+ *   conv0p1s1 --------------------------------------------------------- block8 final
+ *     conv1p1s2 block1 -------------------------------- block7 convtr7p2s2
+ *       conv2p2s2 block2 ---------------- block6 convtr6p4s2
  *         conv3p4s2 block3 ---- block5 convtr5p8s2
  *           conv4p8s2 block4 convtr4p16s2
  */

@@ -1,7 +1,9 @@
 /* The network as data: a list of layers with shapes, parameters and kernel maps.
  *
- *     sp_config.net --family--> sp_layer list --sp_graph_build--> nodes, parameter
- * layout, plan spec Local, pure function of its arguments; every rank builds the same.
+ *     sp_config.net --family--> sp_layer list --sp_graph_build--> nodes,
+ *                                                  parameter layout, plan spec
+ *
+ * Local, a pure function of its arguments; every rank builds the same.
  */
 #ifndef SP_GRAPH_H
 #define SP_GRAPH_H

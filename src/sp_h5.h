@@ -2,8 +2,9 @@
  * call holds one lock, because HDF5 here is not thread-safe. Failures carry the
  * library's text.
  *
- *     sp_h5_create --> sp_h5_write, sp_h5_write_rows, sp_h5_attr_* --> sp_h5_close (to
- * disk) sp_h5_open   --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_*    --> sp_h5_close
+ *     sp_h5_create --> sp_h5_write, sp_h5_write_rows, sp_h5_attr_* --> sp_h5_close
+ *                                                                     (to disk)
+ *     sp_h5_open   --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_*    --> sp_h5_close
  *
  * Names of datasets are paths from the root; the object of an attribute is such a path
  * or "/". Files are written in the 1.10 format (checksummed headers), datasets

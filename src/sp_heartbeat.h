@@ -1,5 +1,5 @@
 /* heartbeat.bin: one record a rank, written in place through a mapping, so that it
- * tells what each rank did last, however the rank ended (SPEC section 6).
+ * tells what each rank did last, however the rank ended.
  */
 #ifndef SP_HEARTBEAT_H
 #define SP_HEARTBEAT_H

@@ -101,7 +101,7 @@ static void meet_solid(ray *r, const sp_object *o)
         }
     }
     if (enter > 0 && enter < leave && enter < r->wall.t)
-        r->wall = (echo){enter, cosine, o->reflectance, o->class, true};
+        r->wall = (echo){enter, cosine, o->reflectance, o->label, true};
 }
 
 static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
@@ -124,7 +124,7 @@ static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
     root = sqrt(root);
     t = (-b - root) / a - o->free_path * log(1 - sp_rng_unit(rng));
     for (; t < (-b + root) / a; t += 0.7 - o->free_path * log(1 - sp_rng_unit(rng)))
-        add_echo(r, (echo){t, 0.5 + 0.5 * sp_rng_unit(rng), o->reflectance, o->class,
+        add_echo(r, (echo){t, 0.5 + 0.5 * sp_rng_unit(rng), o->reflectance, o->label,
                            false});
 }
 
@@ -150,7 +150,7 @@ static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
         gap += pow(g[a] + t * r->dir[a] - s * e[a], 2);
     if (gap < FOOTPRINT * FOOTPRINT && sp_rng_unit(rng) < 0.9)
         add_echo(r, (echo){t, 1 - gap / (FOOTPRINT * FOOTPRINT) / 2, o->reflectance,
-                           o->class, false});
+                           o->label, false});
 }
 
 static void meet_object(scanner *s, ray *r, int i)

@@ -1,8 +1,7 @@
 /* Threads and ring of the loader.
  *
- *     seq        0     1     2     3          slot of a micro-batch: seq % n_slots
- *              next  plan  read  deal         the first not yet handed out, planned,
- * ...
+ *     seq        0     1     2     3        slot of a micro-batch: seq % n_slots
+ *              next  plan  read  deal       the first not yet handed out, planned, ...
  *
  * The planner deals micro-batches to free slots, in the sampler's order; readers take
  * their samples in this order; the planner fills each slot once all its samples are

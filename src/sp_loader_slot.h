@@ -5,8 +5,9 @@
 #include "sp_loader.h"
 #include "sp_voxel.h"
 
-/*  FREE --deal--> READING --all read, planned--> READY --next--> TAKEN --recycle-->
- * FREE */
+/*     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
+ *      ^                                                              |
+ *      +---------------------------recycle----------------------------+  */
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
 
 typedef struct loader_slot {

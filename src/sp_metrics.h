@@ -5,8 +5,8 @@
  * the loss travels as fixed-point limbs (sp_exact): its value depends on neither the
  * number of ranks nor the order of samples.
  *
- *     | confusion C*C | point_confusion C*C (where there are points) | exact 2*LIMBS |
- * n |
+ *     | confusion | point_confusion         | exact   | n |
+ *     | C*C       | C*C, where points are   | 2*LIMBS | 1 |
  */
 #ifndef SP_METRICS_H
 #define SP_METRICS_H

@@ -4,9 +4,9 @@
  * value; value v + 1 is what node v yields, value 0 the voxels' features. Values inside
  * a fused chain are never written.
  *
- *     node   conv  norm  downsample.norm  add  relu        concat(a, b)
- *     step   conv        norm             norm(x, residual)  none: a and b were written
- * into value  conv        downsample.norm               relu  its columns
+ *     node   conv  norm  downsample.norm  add  relu     concat(a, b)
+ *     step   conv        norm             norm(x, residual)   none: a and b were
+ *     value  conv        downsample.norm           relu       written into its columns
  *
  * Memory (sp_net_memory.c) is one arena, reset by each forward and handed out in
  * blocks; a block without holders is given to the next taker it is large enough for. In

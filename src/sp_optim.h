@@ -29,16 +29,17 @@ void sp_optim_destroy(sp_optim *optim);
  *   poly      base (1 - p)^0.9
  *   cosine    base (1 + cos(pi p)) / 2
  * all times min(1, (samples_seen + effective) / (warmup_steps effective)), and
- *   onecycle  cosine arcs from base / 25 up to base at p = s and down to base / 25 /
- * 1e4 at p = 1 (PyTorch's OneCycleLR and its defaults, in progress rather than steps);
- *             s is the share of warmup_steps of the whole, 0.3 where warmup_steps is 0.
+ *   onecycle  cosine arcs from base / 25 up to base at p = s and down to
+ *             base / 25 / 1e4 at p = 1 (PyTorch's OneCycleLR and its defaults, in
+ *             progress rather than steps); s is the share of warmup_steps of the
+ *             whole, 0.3 where it is 0.
  */
 double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_samples,
                    int64_t effective);
 
 /* One update with the gradient g = grad / weight_sum. grad is in backend memory.
- *   SGD     v = momentum v + (g + decay w), w -= lr v; Nesterov: w -= lr (g + decay w +
- *           momentum v)
+ *   SGD     v = momentum v + (g + decay w), w -= lr v;
+ *           Nesterov: w -= lr (g + decay w + momentum v)
  *   AdamW   decoupled decay; betas 0.9 and 0.999, eps 1e-8
  * decay_norm = false leaves batch norm's scale and shift without decay. With grad_clip
  * > 0 g is multiplied by min(1, grad_clip / (|g| + 1e-6)) (PyTorch's clip_grad_norm_).

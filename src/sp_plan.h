@@ -61,8 +61,7 @@ typedef struct sp_map {
     int K;       /* kernel^3 */
     int n_tiles; /* */
     int64_t pairs;
-    bool
-        is_full; /* offset `centre` holds every output row with in == out; by the key
+    bool is_full; /* offset `centre` holds every output row with in == out; by the key
                   * alone (one level, odd kernel), since it decides the order of sums */
     int centre;
     const int32_t *start;       /* [n_tiles * K + 1] */
@@ -78,8 +77,8 @@ typedef struct sp_plan {
     const int32_t *order;    /* [n] host: input row of each row of level 0 */
 } sp_plan;
 
-/* Offset k of a kernel of edge n in steps of the finer stride: x fastest (SPEC section
- * 8). */
+/* Offset k of a kernel of edge n in steps of the finer stride: x fastest
+ * (input/SCHEMA). */
 static inline void sp_kernel_offset(int n, int k, int d[3])
 {
     int lo = n % 2 ? -(n - 1) / 2 : 0;

@@ -1,8 +1,8 @@
-/* Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as
- * easy as 1, 2, 3", SC 2011).
+/* Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011).
  *
- * A stream is named by what it is for, (seed, purpose, a, b), so a draw depends on neither
- * rank, thread nor order of work. Draw i of a stream is a pure function.
+ * A stream is named by what it is for, (seed, purpose, a, b), so a draw depends on
+ * neither rank, thread nor order of work. Draw i of a stream is a pure function.
  */
 #ifndef SP_RNG_H
 #define SP_RNG_H
@@ -38,9 +38,8 @@ static inline sp_rng sp_rng_open(uint64_t seed, sp_rng_purpose purpose, uint64_t
 {
     uint64_t k = sp_rng_mix(seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose);
     uint64_t h = sp_rng_mix(sp_rng_mix(a + 0x9e3779b97f4a7c15u) ^ k) ^ sp_rng_mix(b);
-    sp_rng r = {{(uint32_t)k, (uint32_t)(k >> 32)},
-                {(uint32_t)h, (uint32_t)(h >> 32)},
-                0};
+    sp_rng r = {
+        {(uint32_t)k, (uint32_t)(k >> 32)}, {(uint32_t)h, (uint32_t)(h >> 32)}, 0};
     return r;
 }
 
@@ -78,10 +77,16 @@ static inline uint32_t sp_rng_at(const sp_rng *r, uint64_t i)
 }
 
 /* The next word, for draws in sequence. */
-static inline uint32_t sp_rng_u32(sp_rng *r) { return sp_rng_at(r, r->counter++); }
+static inline uint32_t sp_rng_u32(sp_rng *r)
+{
+    return sp_rng_at(r, r->counter++);
+}
 
 /* Uniform in [0, 1), 24 bits. */
-static inline float sp_rng_to_unit(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
+static inline float sp_rng_to_unit(uint32_t w)
+{
+    return (float)(w >> 8) * 0x1p-24f;
+}
 static inline double sp_rng_unit(sp_rng *r)
 {
     uint64_t hi = sp_rng_u32(r), lo = sp_rng_u32(r);

@@ -1,6 +1,7 @@
-/* The run folder (SPEC section 6): lock, status.json, heartbeat.bin, metrics.jsonl,
- * deck.resolved, old-NNN. Rank 0 owns all files but its own heartbeat record of each
- * rank. Failures of the file system are SP_EIO with path and the system's text.
+/* The run folder (README, "The run folder"): lock, status.json, heartbeat.bin,
+ * metrics.jsonl, deck.resolved, old-NNN. Rank 0 owns all files but its own heartbeat
+ * record of each rank. Failures of the file system are SP_EIO with path and the
+ * system's text.
  */
 #ifndef SP_RUN_H
 #define SP_RUN_H
@@ -25,7 +26,7 @@ typedef struct sp_run {
  * is written, the other functions do nothing. After a failure sp_run_close is to be
  * called all the same. */
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
-/* Collective: move what a run writes (SPEC section 6) to old-NNN/ (resume = "never");
+/* Collective: move what a run writes to old-NNN/ (resume = "never");
  * foreign files stay. Before anything else of this run is written. */
 sp_status sp_run_set_aside(sp_run *run);
 /* Waits for after_save (at most its time limit each; 5 s in all if the last status was

@@ -2,13 +2,15 @@
  * the epoch and the position, so that a run can continue anywhere on any number of
  * ranks.
  *
- *     epoch order: a keyed permutation of 0 .. S-1; every sample once, nothing padded
- * or dropped; evaluation takes 0 .. S-1 as they stand step:        the next `effective`
- * positions (the last step of an epoch may be short) group:       a run of the step's
- * positions of its own: the world, a node or a rank (batch.per); runs are as equal as
- * possible micro-batch: a group's positions cut into n_micro equal runs; each is dealt
- * to the ranks of the group, longest sample first to the least loaded rank, or in equal
- * runs (batch.balance)
+ *     epoch order   a keyed permutation of 0 .. S-1; every sample once, nothing padded
+ *                   or dropped; evaluation takes 0 .. S-1 as they stand
+ *     step          the next `effective` positions (the last step of an epoch may be
+ *                   short)
+ *     group         the world, a node or a rank (batch.per): it has a run of the step's
+ *                   positions of its own; runs are as equal as possible
+ *     micro-batch   a group's positions cut into n_micro equal runs; each is dealt to
+ *                   the ranks of the group, longest sample first to the least loaded
+ *                   rank, or in equal runs (batch.balance)
  *
  * All of it is computed alike on every rank from the index of the data set, without a
  * message. With one group the micro-batches do not depend on the ranks unless a voxel

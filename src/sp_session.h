@@ -1,7 +1,7 @@
 /* What every command of sptrain stands on: ranks, run folder, device, data, network.
  *
- *     sp_main --config--> sp_session_open_* (in the order below) --> train | eval |
- * predict
+ *     sp_main --config--> sp_session_open_* (in the order below) --> train
+ *                                                                  | eval | predict
  *
  * Setup is collective and agreed: every function here returns the same status on all
  * ranks. Inside a step ranks cannot agree; there `is_alone` is set, and

@@ -1,4 +1,4 @@
-/* Voxel shards: the index of a data set and the samples in it (SPEC section 3).
+/* Voxel shards (input/SCHEMA): the index of a data set and the samples in it.
  *
  *     rank 0: child process (limits on time and memory) reads the HDF5 headers
  *             --> sp_dataset index --broadcast--> every rank

@@ -43,12 +43,14 @@ typedef struct sp_voxels {
 /* Apply `aug`, then merge to voxels `factor` >= 1 times the stored edge (1: as stored):
  * features are means weighted equally, labels the majority of the labelled rows (ties
  * SP_IGNORE), coordinates unique and in [-2^19, 2^19). Voxels stand in the order of
- * their first stored row. c          feature columns of `in` mean, std  [c] features
- * become (x - mean) / std, a std of 0 counting as 1; NULL: as is arena      out's
- * arrays are taken from it; scratch is given back The noise of jitter is a sum of four
- * uniform bytes, within 3.5 standard deviations. SP_EDATA: a turned sample wider than
- * the coordinate range, an angle or scale that needs subvoxel positions the sample
- * lacks. SP_EMEM: arena full. */
+ * their first stored row.
+ *   c          feature columns of `in`
+ *   mean, std  [c] features become (x - mean) / std, a std of 0 counting as 1; NULL: as
+ *              is
+ *   arena      out's arrays are taken from it; scratch is given back
+ * The noise of jitter is a sum of four uniform bytes, within 3.5 standard deviations.
+ * Errors: SP_EDATA a turned sample wider than the coordinate range, an angle or scale
+ * that needs subvoxel positions the sample lacks; SP_EMEM arena full. */
 sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor, int c,
                       const double *mean, const double *std, sp_arena *arena,
                       sp_voxels *out);

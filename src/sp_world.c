@@ -58,7 +58,7 @@ double sp_world_ground(const sp_world *w, double x, double y)
 
 /* ---- objects ---- */
 
-static sp_object *add_object(sp_world *w, sp_shape shape, int class, double reflectance)
+static sp_object *add_object(sp_world *w, sp_shape shape, int label, double reflectance)
 {
     sp_object *o;
 
@@ -76,7 +76,7 @@ static sp_object *add_object(sp_world *w, sp_shape shape, int class, double refl
     o = &w->object[w->n_objects++];
     memset(o, 0, sizeof *o);
     o->shape = shape;
-    o->class = class;
+    o->label = label;
     o->reflectance = reflectance;
     return o;
 }
@@ -97,9 +97,9 @@ typedef struct house {
     double foot[3], heading, half[2], eaves, ridge;
 } house;
 
-static sp_status add_house(sp_world *w, int class, double reflectance, const house *h)
+static sp_status add_house(sp_world *w, int label, double reflectance, const house *h)
 {
-    sp_object *o = add_object(w, SP_SOLID, class, reflectance);
+    sp_object *o = add_object(w, SP_SOLID, label, reflectance);
     double c = cos(h->heading), s = sin(h->heading), at[3], reach;
     int side, a;
 

@@ -1,8 +1,8 @@
 /* A small landscape made of shapes that a ray can be tested against: terrain,
  * buildings, trees, vehicles, power lines. Local; a pure function of its generator.
  *
- *     z up, metre; the scene is the square 0 .. extent, objects stand a little beyond
- * it too
+ * z is up, in metre; the scene is the square 0 .. extent, objects stand a little beyond
+ * it too.
  *
  * Objects are listed by the cells of a square raster that their bounds touch, so that a
  * steep ray meets only the few that stand near its foot.
@@ -25,7 +25,7 @@ typedef enum sp_shape {
 
 typedef struct sp_object {
     sp_shape shape;
-    int class;           /* SP_GROUND .. or -1: not labelled (poles) */
+    int label;           /* SP_GROUND .. or -1: not labelled (poles) */
     double reflectance;  /* 0 .. 1 */
     double lo[3], hi[3]; /* bounds */
     int n_planes;

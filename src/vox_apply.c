@@ -1,8 +1,9 @@
 /* spvox apply: predicted classes back onto the scan they came from.
  *
- *     predictions   /names        tile.las[0,0]  tile.las[0,1]  other.las ...
- *                   /point_index  rows of tile.las ...             --> code [points of
- * scan] /point_labels classes          --map reversed -->
+ *     predictions  /names         tile.las[0,0]  tile.las[0,1]  other.las ...
+ *                  /point_index   rows of tile.las ...
+ *                  /point_labels  classes          --map reversed--> codes
+ *     scan         code [points of the scan], 0 or -1 where nothing was predicted
  *
  * Samples of the scan are found by name: the same file, else the same name without its
  * folder if no other file of that name is in the predictions. */

@@ -1,8 +1,10 @@
 /* The points of one sample in memory, and how they come from a scan. Local.
  *
- *     without --block   scan --vox_cloud_load--> cloud                 (a file is a
- * sample) with --block      scan --vox_spill_write--> records by block, in a temporary
- * file temporary file --vox_spill_read--> cloud       (a block is a sample)
+ *     without --block: a file is a sample
+ *         scan --vox_cloud_load--> cloud
+ *     with --block: a block is a sample
+ *         scan --vox_spill_write--> records by block, in a temporary file
+ *         temporary file --vox_spill_read--> cloud
  *
  * Memory is a sample's points and, while a file is cut, one buffer of a fixed size; the
  * temporary file takes 40 bytes and 4 per feature for each point and each of its copies

@@ -1,9 +1,9 @@
 /* spvox convert: scans to voxel shards, in parallel over ranks.
  *
- *     cut        file f by rank f % size          pieces: the list of samples (--block)
- *     voxelize   piece i by rank i % size         parts in one temporary file per rank
- *     agree      all                              classes, mean and std over the whole
- * set write      shard s by rank s % size         contiguous ranges of samples
+ *     cut        file f by rank f % size      pieces: the list of samples (--block)
+ *     voxelize   piece i by rank i % size     parts in one temporary file per rank
+ *     agree      all                          classes, mean and std of the whole set
+ *     write      shard s by rank s % size     contiguous ranges of samples
  *
  * The list of samples is a function of the input alone, each sample is voxelized by one
  * rank in the order of its file, and what is pooled is pooled in the order of the list:

@@ -3,7 +3,10 @@
 
 #include "sp_error.h"
 
-static sp_status inner(void) { return SP_FAIL(SP_EDATA, "%s: bad %d", "file.h5", 7); }
+static sp_status inner(void)
+{
+    return SP_FAIL(SP_EDATA, "%s: bad %d", "file.h5", 7);
+}
 
 static sp_status outer(void)
 {

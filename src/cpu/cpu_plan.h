@@ -8,9 +8,9 @@
  *     level l+1   27 neighbours of P:  row, or n for none
  *     level l     children of each:    first row << 8 | mask of the 8 children
  *
- * Arena: | order, levels, tiles, starts | child words, tables, pairs by tile |  while
- * built | order, levels, tiles, starts | in, out of each map |                 in the
- * end
+ * Arena:
+ *     | order, levels, tiles, starts | child words, tables, pairs by tile | while built
+ *     | order, levels, tiles, starts | in, out of each map |                in the end
  */
 #ifndef CPU_PLAN_H
 #define CPU_PLAN_H

@@ -111,7 +111,9 @@ INLINE void store_m(float *p, vmask m, vec v)
 }
 INLINE vec set1(float f)
 {
-    return (vec){f, f, f, f};
+    vec v = {f, f, f, f};
+
+    return v;
 }
 /* Fused where the target can; the compiler is told to contract nothing by itself. */
 #ifdef __FP_FAST_FMAF
@@ -231,8 +233,10 @@ INLINE tile tile_of_rows(int64_t row, int64_t end, int32_t *start)
 
     start[0] = 0;
     start[1] = (int32_t)(next - row);
-    return (tile){start, sp_cpu_iota, sp_cpu_iota, 1,    row,  next,
-                  row,   row,         next,        last, next, last};
+    tile r = {start, sp_cpu_iota, sp_cpu_iota, 1,    row,  next,
+              row,   row,         next,        last, next, last};
+
+    return r;
 }
 
 /* ---- prefetch ----
