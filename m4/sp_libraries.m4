@@ -1,17 +1,16 @@
 # SP_CHECK_LIBRARIES: the smaller libraries, all by pkg-config.
-#   libconfig (decks), hwloc (cores and devices), libxxhash (hashes, header only), jansson (JSON),
+#   libconfig (decks), libxxhash (hashes; compiled in, not linked), jansson (reading JSON),
 #   cmocka (unit tests; without it make check runs the whole-program tests only)
 AC_DEFUN([SP_CHECK_LIBRARIES], [
 PKG_CHECK_MODULES([LIBCONFIG], [libconfig >= 1.5])
-PKG_CHECK_MODULES([HWLOC], [hwloc >= 2.0])
 PKG_CHECK_MODULES([XXHASH], [libxxhash])
 PKG_CHECK_MODULES([JANSSON], [jansson >= 2.10])
 PKG_CHECK_MODULES([CMOCKA], [cmocka >= 1.1],
   [sp_have_cmocka=yes; sp_cmocka_summary="cmocka"],
   [sp_have_cmocka=no; sp_cmocka_summary="left out (no cmocka)"])
 AM_CONDITIONAL([HAVE_CMOCKA], [test $sp_have_cmocka = yes])
-SP_CPPFLAGS="$SP_CPPFLAGS $LIBCONFIG_CFLAGS $HWLOC_CFLAGS $XXHASH_CFLAGS $JANSSON_CFLAGS"
-SP_LIBS="$LIBCONFIG_LIBS $HWLOC_LIBS $JANSSON_LIBS $SP_LIBS"
+SP_CPPFLAGS="$SP_CPPFLAGS $LIBCONFIG_CFLAGS $XXHASH_CFLAGS $JANSSON_CFLAGS"
+SP_LIBS="$LIBCONFIG_LIBS $JANSSON_LIBS $SP_LIBS"
 AC_SEARCH_LIBS([sqrt], [m])
 AC_SEARCH_LIBS([pthread_create], [pthread])
 AC_SEARCH_LIBS([dlopen], [dl])
