@@ -278,8 +278,8 @@ static sp_status print_ceilings(bench *b)
     return SP_OK;
 }
 
-/* In an arena as tensors are, for the same pages. The gap keeps loads of one vector from
- * looking like those of a store to the other, whose addresses would end alike. */
+/* In an arena as tensors are, for the same pages. The gap keeps loads of one vector
+ * from looking like those of a store to the other, whose addresses would end alike. */
 static sp_status take_stream(bench *b)
 {
     enum { APART = 2112 };

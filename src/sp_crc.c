@@ -1,10 +1,10 @@
 /* The register of a CRC is linear: that of A followed by B is that of A moved on over
  * as many zero bytes as B has, xor that of B begun from zero. The instruction takes 3
  * cycles and one can start each cycle, so three neighbouring parts run side by side and
- * are joined thus. Where the processor multiplies polynomials in wide registers, they are
- * folded: what stands D bits before other data is worth its remainder times x^D, so it
- * is multiplied by x^D mod P and added to them. Twice as fast; the instruction beside
- * it on a part of the data gained no more than a sixth.
+ * are joined thus. Where the processor multiplies polynomials in wide registers, they
+ * are folded: what stands D bits before other data is worth its remainder times x^D, so
+ * it is multiplied by x^D mod P and added to them. Twice as fast; the instruction
+ * beside it on a part of the data gained no more than a sixth.
  */
 #include "sp_crc.h"
 

@@ -448,7 +448,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
                         int64_t step, const char *message)
 {
     char path[PATH_MAX];
-    sp_json own = {0}, *json = &own; /* the watchdog's thread may be the one that calls */
+    sp_json own = {0}, *json = &own; /* the watchdog's thread may be the caller */
     const char *text;
     sp_status rc;
 

@@ -83,7 +83,8 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
     return SP_OK;
 }
 
-/* The node's cores over its ranks; fewer where the launcher bound this rank to fewer. */
+/* The node's cores over its ranks; fewer where the launcher bound this rank to fewer.
+ */
 static int default_threads(const sp_comm *comm)
 {
     int share = comm->node_cores / comm->local_size;

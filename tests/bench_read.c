@@ -1,6 +1,6 @@
-/* bench_read [VOXELS [SAMPLES]]: reading samples against plain pread of the same bytes in
- * the same pieces into an array as large, page cache warm, best of several passes. The
- * first verified pass looks for duplicates, later ones know the checksum. */
+/* bench_read [VOXELS [SAMPLES]]: reading samples against plain pread of the same bytes
+ * in the same pieces into an array as large, page cache warm, best of several passes.
+ * The first verified pass looks for duplicates, later ones know the checksum. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -79,7 +79,7 @@ owner libconfig.h sp_deck.c sp_deck_value.c sp_deck_layer.c
 owner jansson.h sp_run_state.c
 owner dlfcn.h sp_scan_laz.c 'cuda*'
 owner cuda_runtime.h 'cuda*'
-owner immintrin.h cpu_vec.h 'cpu_plan*'
+owner immintrin.h cpu_vec.h 'cpu_plan*' sp_crc.c
 owner sys/socket.h sp_shard_index.c 'sp_watchdog*'
 # A hash is compiled in from the header, so every user has its own copy.
 owner xxhash.h sp_comm.c sp_shard_probe.c sp_shard_index.c sp_report.c

@@ -36,7 +36,8 @@ static void parts_and_table_agree(void **state)
     free(data);
 }
 
-/* One strange word anywhere is found, its neighbours in range are not; the sum stays. */
+/* One strange word anywhere is found, its neighbours in range are not; the sum stays.
+ */
 static void strange_words_are_found(void **state)
 {
     static const int32_t edge[2][2] = {{-524289, -524288}, {524288, 524287}};

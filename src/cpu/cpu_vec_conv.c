@@ -247,9 +247,9 @@ INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
         store(to + (size_t)i * ld_to, row[i]);
 }
 
-/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. Squares in registers,
- * along the rows of w: down its columns, lines 1 KiB apart come singly from L3 (256
- * channels: 5 GB/s). */
+/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. Squares in
+ * registers, along the rows of w: down its columns, lines 1 KiB apart come singly from
+ * L3 (256 channels: 5 GB/s). */
 static void transpose(const float *w, size_t ld, int n, int width, size_t ld_to,
                       float *to)
 {

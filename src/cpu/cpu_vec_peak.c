@@ -30,9 +30,9 @@ double ISA(multiply_add)(int64_t rounds)
     return 2.0 * LANES * CHAINS * STEPS * (double)rounds;
 }
 
-/* y = y / 2 + x. Returns the bytes read and written. The compiler's own loop, in vectors
- * of the width it prefers: where those are half of the widest, as with AVX-512 on Zen 4,
- * it is a quarter faster than one in the widest. */
+/* y = y / 2 + x. Returns the bytes read and written. The compiler's own loop, in
+ * vectors of the width it prefers: where those are half of the widest, as with AVX-512
+ * on Zen 4, it is a quarter faster than one in the widest. */
 double ISA(stream)(const float *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
