@@ -39,8 +39,9 @@ run() {
         echo "spbench $* failed:"; cat "$work/err"; bad=1; }
 }
 
-# Bandwidth of caches varies with what else they hold, so more than 1.2 is no mistake there.
-limit=2
+# Bandwidth of caches varies with what else they hold, and a build without optimisation or
+# with sanitizers slows the stream but not what calls memcpy: only the magnitude is checked.
+limit=10
 run ops --quick --json --voxels 2000 --channels 16
 check multiply_add stream conv3_forward conv3_grad_input conv3_grad_weight down2_forward \
     up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
@@ -50,7 +51,7 @@ check conv3_forward conv3_grad_input conv3_grad_weight down2_forward up2_forward
 grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_in":16,"c_out":16,' || {
     echo "conv3_forward has other sizes"; bad=1; }
 
-limit=2
+limit=10
 run plan --quick --json --voxels 2000
 check plan_minkunet18 plan_dummy
 run io --quick --json --voxels 2000
