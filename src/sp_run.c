@@ -452,7 +452,8 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
     const char *text;
     sp_status rc;
 
-    if (!run->dir || !run->dir[0])
+    /* Without a heartbeat the folder was not opened: it may be another's. */
+    if (!run->dir || !run->dir[0] || !run->beat)
         return SP_OK;
     run->impl->has_failed = strcmp(state, "failed") == 0;
     sp_json_begin(json);

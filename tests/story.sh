@@ -7,13 +7,14 @@ test -x "$SHARDS" || {
     exit 77
 }
 dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+job=
+trap 'test -n "$job" && kill $job 2>/dev/null && wait $job; rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
 fail() {
     echo "FAILED: $*" >&2
     for file in out err; do
-        test -f $file && sed "s/^/$file: /" $file | tail -40 >&2
+        test -f $file && sed "s/^/$file: /" $file | tail -15 >&2
     done
     exit 1
 }
