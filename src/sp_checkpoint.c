@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include "sp_crc.h"
+#include "sp_fault.h"
 #include "sp_file.h"
 #include "sp_h5.h"
 #include "sp_log.h"
+#include "sp_probe.h"
 
 #define FORMAT "sptrain-checkpoint"
 enum { VERSION = 1, MAX_PATH = 256 };
@@ -220,6 +222,105 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
     return SP_OK;
 }
 
+/* ---- verifying ---- */
+
+/* Weights from elsewhere may be stored in any way, and stand beside anything. */
+static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint)
+{
+    sp_h5_shape shape;
+    size_t bytes;
+    void *data;
+    sp_status rc;
+    int i;
+
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    bytes = (size_t)shape.type.size;
+    for (i = 0; i < shape.rank; i++)
+        bytes *= (size_t)shape.dim[i];
+    if (!is_checkpoint && shape.rank < 1)
+        return SP_OK;
+    if (shape.rank < 1 || (is_checkpoint && !shape.is_contiguous) ||
+        (shape.is_contiguous && (int64_t)bytes > sp_h5_bytes(file)))
+        return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
+                       sp_h5_path(file), name);
+    data = malloc(bytes ? bytes : 1);
+    if (!data)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %zu bytes", sp_h5_path(file),
+                       name, bytes);
+    rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
+    if (rc == SP_OK && is_checkpoint)
+        rc = check_crc(file, name, data, bytes);
+    free(data);
+    return rc;
+}
+
+static bool is_ours(const char *name)
+{
+    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
+}
+
+static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
+{
+    sp_checkpoint_state state;
+    char **names;
+    sp_status rc;
+    int i, n;
+
+    rc = read_root(file, &state);
+    sp_checkpoint_state_destroy(&state);
+    SP_TRY(rc);
+    SP_TRY(sp_h5_list(file, "/", &names, &n));
+    for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
+        if (is_checkpoint || is_ours(names[i]))
+            rc = verify_dataset(file, names[i], is_checkpoint);
+    sp_h5_list_free(names, n);
+    return rc;
+}
+
+static sp_status verify_file(const char *path, bool is_checkpoint)
+{
+    sp_h5 *file;
+    sp_status rc = SP_OK, end;
+
+    SP_TRY(sp_h5_open(&file, path));
+    is_checkpoint = is_checkpoint || sp_h5_attr_has(file, "/", "format");
+    if (is_checkpoint)
+        rc = check_format(file);
+    if (rc == SP_OK)
+        rc = verify_all(file, is_checkpoint);
+    end = sp_h5_close(file);
+    return rc == SP_OK ? end : rc;
+}
+
+static sp_status verify(const char *path)
+{
+    return verify_file(path, true);
+}
+
+static sp_status verify_weights(const char *path)
+{
+    return verify_file(path, false);
+}
+
+#define VERIFY         "--probe-checkpoint"
+#define VERIFY_WEIGHTS "--probe-weights"
+
+sp_status sp_checkpoint_verify(const char *path)
+{
+    return sp_probe_run(VERIFY, path, verify);
+}
+
+sp_status sp_checkpoint_verify_weights(const char *path)
+{
+    return sp_probe_run(VERIFY_WEIGHTS, path, verify_weights);
+}
+
+void sp_checkpoint_probe_main(int argc, char **argv)
+{
+    sp_probe_main(argc, argv, VERIFY, verify);
+    sp_probe_main(argc, argv, VERIFY_WEIGHTS, verify_weights);
+}
+
 /* ---- writing ---- */
 
 static sp_status write_normalization(sp_h5 *file, const sp_normalization *norm)
@@ -241,6 +342,7 @@ static sp_status write_all(sp_h5 *file, const sp_graph *graph,
                            const float *running, const sp_optim *optim)
 {
     SP_TRY(write_root(file, state));
+    sp_fault_at("saving", state->step);
     SP_TRY(write_group(file, "/params", graph->param, graph->n_params, param));
     SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
     if (optim && optim->m)
@@ -266,7 +368,8 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     end = sp_h5_close(file);
     rc = rc == SP_OK ? end : rc;
     if (rc == SP_OK)
-        rc = sp_checkpoint_verify(temporary);
+        rc = verify(temporary); /* just written: no need of a child */
+    sp_fault_at("verified", state->step);
     if (rc == SP_OK && rename(temporary, path) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
                      strerror(errno));
@@ -277,65 +380,11 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                                         sp_error_last()->message)
                    : rc;
     }
+    sp_fault_at("renamed", state->step);
     return sp_file_sync_folder_of(path);
 }
 
 /* ---- reading ---- */
-
-static sp_status verify_dataset(sp_h5 *file, const char *name)
-{
-    sp_h5_shape shape;
-    size_t bytes;
-    void *data;
-    sp_status rc;
-    int i;
-
-    SP_TRY(sp_h5_shape_of(file, name, &shape));
-    bytes = (size_t)shape.type.size;
-    for (i = 0; i < shape.rank; i++)
-        bytes *= (size_t)shape.dim[i];
-    if (shape.rank < 1 || !shape.is_contiguous || (int64_t)bytes > sp_h5_bytes(file))
-        return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
-                       sp_h5_path(file), name);
-    data = malloc(bytes ? bytes : 1);
-    if (!data)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %zu bytes", sp_h5_path(file),
-                       name, bytes);
-    rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
-    if (rc == SP_OK)
-        rc = check_crc(file, name, data, bytes);
-    free(data);
-    return rc;
-}
-
-static sp_status verify_all(sp_h5 *file)
-{
-    sp_checkpoint_state state;
-    char **names;
-    sp_status rc;
-    int i, n;
-
-    SP_TRY(check_format(file));
-    rc = read_root(file, &state);
-    sp_checkpoint_state_destroy(&state);
-    SP_TRY(rc);
-    SP_TRY(sp_h5_list(file, "/", &names, &n));
-    for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
-        rc = verify_dataset(file, names[i]);
-    sp_h5_list_free(names, n);
-    return rc;
-}
-
-sp_status sp_checkpoint_verify(const char *path)
-{
-    sp_h5 *file;
-    sp_status rc, end;
-
-    SP_TRY(sp_h5_open(&file, path));
-    rc = verify_all(file);
-    end = sp_h5_close(file);
-    return rc == SP_OK ? end : rc;
-}
 
 static sp_status read_normalization(sp_h5 *file, sp_normalization *norm)
 {

@@ -18,7 +18,7 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
 
     snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
     if (path[0])
-        return SP_OK;
+        return sp_checkpoint_verify_weights(path);
     snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
     snprintf(path, PATH_MAX, "%s/best.h5", dir);
     if (access(path, R_OK) == 0) {

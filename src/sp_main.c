@@ -190,6 +190,7 @@ int main(int argc, char **argv)
     sp_status rc;
 
     sp_shard_probe_main(argc, argv);
+    sp_checkpoint_probe_main(argc, argv);
     if (run_without_ranks(argc, argv, &rc))
         return rc;
     rc = sp_comm_open(&comm, &argc, &argv);

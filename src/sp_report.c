@@ -333,6 +333,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_json_double(&json, "train_s", trainer->train_s);
     sp_json_double(&json, "eval_s", trainer->eval_s);
     sp_json_double(&json, "save_s", trainer->save_s);
+    sp_json_double(&json, "save_write_s", trainer->write_s);
     SP_TRY(append(&s->run, NULL));
     if (is_done && trainer->metrics.n_samples > 0)
         sp_report_table(s, &trainer->metrics);

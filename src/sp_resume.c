@@ -178,42 +178,63 @@ sp_status sp_resume_begin(sp_trainer *trainer)
 
 /* ---- saving ---- */
 
-/* best.h5 is a second name of the step's file, so it costs no second copy, where the
- * file system has such names. False where not. */
-static bool link_best(const char *path, const char *best)
+/* Rank 0: what became of the last post. A failure is a warning: the run goes on. */
+static sp_status collect(sp_trainer *t, bool is_waiting)
 {
-    char temporary[PATH_MAX + 16];
+    sp_session *s = &t->session;
+    sp_saved saved;
 
-    snprintf(temporary, sizeof temporary, "%s.tmp", best);
-    unlink(temporary);
-    if (link(path, temporary) != 0)
-        return false;
-    return rename(temporary, best) == 0 && sp_file_sync_folder_of(best) == SP_OK;
+    if (!t->saver || !sp_saver_collect(t->saver, is_waiting, &saved))
+        return SP_OK;
+    t->write_s += saved.write_s;
+    if (saved.rc == SP_OK) {
+        sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
+        return SP_OK;
+    }
+    sp_error_raise(&saved.error);
+    sp_log_error(sp_error_last());
+    sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
+                 "earlier checkpoints are as they were",
+                 (long long)saved.step);
+    return saved.rc;
+}
+
+void sp_resume_poll(sp_trainer *trainer)
+{
+    if (trainer->saver)
+        collect(trainer, false);
 }
 
 /* Rank 0. */
-static sp_status save(sp_trainer *t, bool is_best)
+static sp_status post(sp_trainer *t, bool is_best)
 {
     sp_session *s = &t->session;
     sp_checkpoint_state state = t->state;
-    char dir[PATH_MAX - 64], path[PATH_MAX], best[PATH_MAX];
     sp_status rc;
 
-    snprintf(best, sizeof best, "%s/checkpoints/best.h5", s->run.dir);
-    snprintf(dir, sizeof dir, "%s/checkpoints", s->run.dir);
-    snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)t->state.step);
-    SP_TRY(sp_file_make_folder(dir));
-    SP_TRY(sp_run_sync_metrics(&s->run)); /* whose length the checkpoint holds */
+    if (!t->saver)
+        SP_TRY(sp_saver_create(&t->saver, &s->run, &s->net, &t->optim, &s->norm,
+                               s->config->run.keep));
+    collect(t, true); /* one at a time */
     SP_TRY(sp_config_to_text(s->config, &state.deck));
-    rc = sp_checkpoint_write(path, &s->graph, &state, &s->norm, s->net.param,
-                             s->net.running, &t->optim);
-    if (rc == SP_OK && is_best && !link_best(path, best))
-        rc = sp_checkpoint_write(best, &s->graph, &state, &s->norm, s->net.param,
-                                 s->net.running, &t->optim);
+    rc = sp_saver_post(t->saver, &state, is_best);
     free(state.deck);
-    SP_TRY(rc);
-    SP_TRY(sp_checkpoint_prune(dir, s->config->run.keep));
-    sp_run_after_save(&s->run, s->config->run.after_save, path);
+    return rc;
+}
+
+/* Rank 0: the last one is waited for, and its failure is the run's. */
+static sp_status post_final(sp_trainer *t, bool is_best)
+{
+    sp_session *s = &t->session;
+    sp_saved saved;
+
+    SP_TRY(post(t, is_best));
+    if (!sp_saver_collect(t->saver, true, &saved))
+        return SP_OK;
+    t->write_s += saved.write_s;
+    if (saved.rc != SP_OK)
+        return sp_error_raise(&saved.error);
+    sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
     return SP_OK;
 }
 
@@ -224,17 +245,12 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     sp_status rc = SP_OK;
 
     sp_run_beat(&s->run, SP_PHASE_SAVE, trainer->state.at.epoch, trainer->state.step);
-    if (s->comm->rank == 0) {
-        rc = save(trainer, is_best);
-        if (rc != SP_OK && !is_final) {
-            sp_log_error(sp_error_last());
-            sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
-                         "earlier checkpoints are as they were",
-                         (long long)trainer->state.step);
-            rc = SP_OK;
-        }
-    }
-    rc = sp_session_agree(s, rc);
+    if (s->comm->rank == 0 && is_final)
+        rc = post_final(trainer, is_best);
+    else if (s->comm->rank == 0 && post(trainer, is_best) != SP_OK)
+        sp_log_error(sp_error_last()); /* out of memory: the run goes on */
+    if (is_final)
+        rc = sp_session_agree(s, rc);
     trainer->save_s += sp_now_s() - begin;
     return rc;
 }

@@ -354,7 +354,10 @@ sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim
 
     sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
     if (comm->rank == 0) {
-        rc = sp_checkpoint_read(path, graph, net->param, net->running, optim);
+        if (!state) /* else it was verified when it was chosen */
+            rc = sp_checkpoint_verify_weights(path);
+        if (rc == SP_OK)
+            rc = sp_checkpoint_read(path, graph, net->param, net->running, optim);
         if (rc == SP_OK && state)
             rc = sp_checkpoint_read_state(path, state, NULL);
     }

@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "sp_probe.h"
 #include "sp_shard_internal.h"
 
 enum { MOST_COLUMNS = 65536 };
@@ -425,32 +426,6 @@ static void limit_file(void)
     setitimer(ITIMER_PROF, &work, NULL);
 }
 
-static void limit_process(void)
-{
-    static const int deadly[] = {SIGSEGV, SIGBUS,  SIGABRT, SIGFPE, SIGILL,
-                                 SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGPIPE};
-    const struct rlimit no_core = {0, 0};
-
-    /* libraries loaded with the program may have taken over signals */
-    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
-        signal(deadly[i], SIG_DFL);
-    setrlimit(RLIMIT_CORE, &no_core);
-#if !defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
-    long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-
-    if (statm && fscanf(statm, "%ld", &pages) != 1)
-        pages = 0;
-    if (statm)
-        fclose(statm);
-    const rlim_t most =
-        ((rlim_t)4 << 30) + (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
-    const struct rlimit space = {most, most};
-
-    setrlimit(RLIMIT_AS, &space);
-#endif
-}
-
 static char *read_list(size_t *bytes)
 {
     size_t room = 1 << 16;
@@ -503,7 +478,7 @@ void sp_shard_probe_main(int argc, char **argv)
 
     if (argc < 2 || strcmp(argv[1], SP_SHARD_PROBE) != 0)
         return;
-    limit_process();
+    sp_probe_limit((int64_t)4 << 30);
     list = read_list(&bytes);
     hash = XXH64_createState();
     if (!list || !hash)

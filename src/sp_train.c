@@ -273,6 +273,7 @@ static sp_status run_steps(sp_trainer *t)
         SP_TRY(train_step(t, &report));
         SP_TRY(log_step(t, &report));
         t->session.is_alone = false;
+        sp_resume_poll(t);
         SP_TRY(settle(t, &report));
     }
     return SP_OK;
@@ -369,6 +370,7 @@ static sp_status run(sp_trainer *t)
 
 static void finish(sp_trainer *t)
 {
+    sp_saver_destroy(t->saver);
     sp_loader_destroy(t->loader);
     sp_loader_destroy(t->val_loader);
     sp_sampler_close(&t->sampler);

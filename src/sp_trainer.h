@@ -5,6 +5,7 @@
 
 #include "sp_evaluate.h"
 #include "sp_metrics.h"
+#include "sp_saver.h"
 #include "sp_session.h"
 
 /* What one optimizer step did; world values. */
@@ -28,11 +29,13 @@ typedef struct sp_trainer {
     sp_buckets buckets;
     sp_optim optim;
     sp_metrics metrics;
+    sp_saver *saver;           /* rank 0, from the first checkpoint on */
     sp_checkpoint_state state; /* where the run stands; sp_resume.c writes it out */
     int64_t total_samples;     /* of the whole training */
     double base_lr;            /* train.lr scaled by train.lr_scale */
     double begin_s, step_begin_s;
-    double train_s, eval_s, save_s; /* totals of this start */
+    double train_s, eval_s, save_s; /* totals of this start; save_s: training waited */
+    double write_s;                 /* checkpoints written beside the training */
     int64_t first_step;             /* steps done before this start */
     bool is_resumed;
     bool must_stop; /* agreed: signal or time limit */
@@ -45,9 +48,12 @@ typedef struct sp_trainer {
 sp_status sp_resume_begin(sp_trainer *trainer);
 /* True if the deck asks for no more than the state has. */
 bool sp_resume_is_complete(const sp_trainer *trainer);
-/* Collective: write a checkpoint of the present state; is_best: as best.h5 too. A
- * failure to write is a warning, unless is_final. */
+/* Collective: checkpoint of the present state, written beside the next steps; is_best:
+ * as best.h5 too. A failure to write is a warning. is_final: returns when it is written,
+ * and a failure is the run's (SP_EIO), agreed. */
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final);
+/* Say what became of a checkpoint under way; any time. Local. */
+void sp_resume_poll(sp_trainer *trainer);
 
 /* ---- sp_report.c: rank 0 prints and writes ----
  * Collective and agreed, but for sp_report_step, which is within a step: there the

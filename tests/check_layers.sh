@@ -16,14 +16,15 @@ layer() {
     case $1 in
     config.h) echo 0 ;;
     sp_error.* | sp_log.* | sp_rng.* | sp_exact.* | sp_crc.* | sp_machine.* | sp_file.* | \
-        sp_child.* | sp_signal.* | sp_pulse.* | sp_fault.* | sp_json.*) echo 1 ;;
+        sp_child.* | sp_signal.* | sp_pulse.* | sp_fault.* | sp_json.* | \
+        sp_probe.*) echo 1 ;;
     sp_comm.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
     sp_tensor.* | sp_plan.* | sp_backend.* | cpu*.* | ref_*.* | cuda*.*) echo 3 ;;
     sp_graph*.* | sp_family.*) echo 4 ;;
     sp_shard*.* | sp_sample*.* | sp_voxel.* | sp_loader*.* | sp_gridding.* | sp_world.* | \
         sp_lidar.* | sp_scene.* | sp_scan*.*) echo 5 ;;
     sp_bucket.* | sp_net*.* | sp_optim.* | sp_metrics.* | sp_checkpoint.*) echo 6 ;;
-    sp_heartbeat.* | sp_watchdog*.* | sp_run*.* | sp_session.* | sp_train*.* | sp_resume.* | \
+    sp_heartbeat.* | sp_watchdog*.* | sp_saver.* | sp_run*.* | sp_session.* | sp_train*.* | sp_resume.* | \
         sp_report.* | sp_evaluate.* | sp_eval.* | sp_infer.* | sp_predict.* | \
         sp_check.* | sp_main.*) echo 7 ;;
     vox*.* | bench*.*) echo 8 ;;
