@@ -1,6 +1,7 @@
 /* What a run tells: the console of rank 0 and metrics.jsonl. Global values only. */
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -322,6 +323,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_session *s = &trainer->session;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
+    char best[40] = ""; /* nothing where no epoch was evaluated */
 
     begin("end");
     sp_json_text(&json, "state", state);
@@ -337,10 +339,11 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     SP_TRY(append(&s->run, NULL));
     if (is_done && trainer->metrics.n_samples > 0)
         sp_report_table(s, &trainer->metrics);
-    sp_log_info("%s: step=%lld best_miou=%.4f total_s=%.1f train_s=%.1f eval_s=%.1f "
-                "save_s=%.1f",
-                state, (long long)trainer->state.step, trainer->state.best, total_s,
-                trainer->train_s, trainer->eval_s, trainer->save_s);
+    if (!isnan(trainer->state.best))
+        snprintf(best, sizeof best, " best_miou=%.4f", trainer->state.best);
+    sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f",
+                state, (long long)trainer->state.step, best, total_s, trainer->train_s,
+                trainer->eval_s, trainer->save_s);
     return sp_run_status(&s->run, state, is_done ? SP_OK : SP_ELIMIT, s->epoch,
                          trainer->state.step, message);
 }

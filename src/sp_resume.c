@@ -108,7 +108,6 @@ static sp_status choose(sp_trainer *t, beginning *from)
         return SP_OK;
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, PATH_MAX, "%s", resume);
-        SP_TRY(sp_checkpoint_verify(path));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
         SP_TRY(sp_checkpoint_find(dir, path, &n_damaged));
@@ -123,6 +122,8 @@ static sp_status choose(sp_trainer *t, beginning *from)
     if (rc == SP_OK)
         rc = compare(t, &state, path);
     sp_checkpoint_state_destroy(&state);
+    if (rc == SP_OK && strcmp(resume, "auto") != 0)
+        rc = sp_checkpoint_verify(path);
     return rc;
 }
 

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Keys that a deck may name do what the table of keys says.
+. "$SP_SRCDIR/tests/story.sh"
+"$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 4; };
+train : { epochs = 3; warmup_steps = 1; };
+run : { dir = "r"; };
+DECK
+
+# Once an epoch: lines, checkpoints, evaluations. The newest are kept.
+run 2 0 base.deck run.log_every=0 run.keep=2 run.rank_logs=true "run.after_save=echo saved >>saved; echo"
+test "$(steps r | cut -d ' ' -f 1 | tr '\n' ' ')" = "4 8 12 " || fail "log_every = 0"
+test "$(ls r/checkpoints | tr '\n' ' ')" = "best.h5 step-000000008.h5 step-000000012.h5 " || fail "keep = 2"
+test "$(wc -l <saved)" = 6 || fail "after_save: $(wc -l <saved) calls"
+says r/logs/rank-00000.log 'eval epoch=3'
+says r/logs/rank-00001.log '2 ranks'
+says r/deck.resolved 'keep = 2'
+rm -f saved
+run 2 0 base.deck run.resume=never run.eval_every=0 run.after_save=false run.checkpoint_every=5
+test "$(evals r | wc -l)" = 0 || fail "eval_every = 0"
+test "$(ls r/checkpoints | tr '\n' ' ')" = "step-000000005.h5 step-000000010.h5 step-000000012.h5 " ||
+    fail "checkpoint_every = 5: $(ls r/checkpoints)"
+says err 'false r/checkpoints/step-000000005.h5: exit status 1'
+run 1 0 base.deck run.resume=never run.eval_every=2
+test "$(evals r | sed 's/.*"epoch":\([0-9]*\),.*/\1/' | tr '\n' ' ')" = "2 3 " || fail "eval_every = 2"
+
+# What the shards cannot give is said once.
+run 2 0 base.deck data.train=p.h5 data.val=p.h5 run.dir=p train.steps=1
+test "$(grep -c 'no /subvoxel' out)" = 1 || fail "augmentation without subvoxel"
+run 1 0 base.deck run.dir=p data.train=p.h5 data.val='[]' train.steps=2 run.devices='[3]'
+says err 'run.devices'
+
+# A budget splits a step, drops nothing, and says once which sample is over it.
+run 2 0 base.deck run.dir=budget batch.voxel_budget=600 run.eval_every=0 run.log_every=1
+test "$(grep -c 'runs alone' err)" = 1 || fail "$(grep -c 'runs alone' err) warnings about the budget"
+steps budget | cut -d ' ' -f 1,2 >a
+run 1 0 base.deck run.dir=whole run.eval_every=0 run.log_every=1
+steps whole | cut -d ' ' -f 1,2 >b
+same a b "samples with a budget"
+
+# The learning rate by effective batch over batch.size.
+run 2 0 base.deck run.dir=s train.steps=2 batch.per=rank train.lr_scale=linear train.schedule=constant run.log_every=1
+says out 'effective learning rate 0.2'
+says s/metrics.jsonl '"lr":0.2'
+
+# What the program prints without ranks.
+"$SPTRAIN" --keys >keys || fail "--keys"
+for key in data.train augment.jitter batch.voxel_budget net.layers train.nonfinite_limit run.time_limit_s; do
+    says keys "$key"
+done
+"$SPTRAIN" --version >version || fail "--version"
+for library in MPI HDF5 CUDA; do says version "$library"; done
+"$SPTRAIN" --help >help || fail "--help"
+says help 'preflight'
+"$SPTRAIN" status r >state || fail "status"
+says state 'r: done, exit code 0'
+"$SPTRAIN" status 2>err && fail "status without a folder"
+one_diagnosis 'expected one run folder'
+run 2 0 check base.deck
+says out 'conv4'
+says out 'MiB of activations'
+test -e check && fail "check wrote something"
+run 2 0 preflight base.deck
+says out 'all-reduce MB/s'
