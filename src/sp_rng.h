@@ -10,6 +10,10 @@
 #include <math.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum sp_rng_purpose {
     SP_RNG_SHUFFLE = 1, /* a = epoch */
     SP_RNG_AUGMENT,     /* a = epoch, b = sample */
@@ -76,6 +80,14 @@ static inline uint32_t sp_rng_at(const sp_rng *r, uint64_t i)
     return w[i & 3];
 }
 
+/* Words first .. first + n - 1 of the stream, many at a time; `first` a multiple of
+ * 4. */
+void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *out);
+/* Standard normal deviates first .. first + n - 1 of the stream, up to 5.77 deviations,
+ * the same bits on every machine; words 2 k and 2 k + 1 give deviates 2 k and 2 k + 1.
+ * `first` a multiple of 4. */
+void sp_rng_normals(const sp_rng *r, uint64_t first, int64_t n, float *out);
+
 /* The next word, for draws in sequence. */
 static inline uint32_t sp_rng_u32(sp_rng *r)
 {
@@ -112,4 +124,7 @@ static inline void sp_rng_normal2(const sp_rng *r, uint64_t i, double out[2])
     out[1] = u * sin(6.283185307179586477 * v);
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

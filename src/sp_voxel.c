@@ -42,10 +42,7 @@ sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t 
 
 /* ---- scratch ---- */
 
-typedef struct slot {
-    uint64_t key; /* 0 empty: the keys in use begin at 1 */
-    int32_t row;
-} slot;
+enum { BATCH = 256 /* rows or numbers drawn for at a time */ };
 
 typedef struct work {
     const sp_sample *in;
@@ -55,9 +52,11 @@ typedef struct work {
     int32_t lo[3], hi[3]; /* their bounding box */
     int32_t *moved;       /* [n][3] coordinates after turn, scale and factor */
     bool is_moved, is_merged;
-    slot *table; /* [mask + 1] */
-    uint64_t mask;
-    int32_t *start, *list; /* rows by voxel: list[start[v] .. start[v + 1] - 1] */
+    int32_t *table; /* [mask + 1] voxel + 1, 0 empty */
+    uint32_t mask;
+    int shift;
+    int32_t *count;        /* [n] rows of each voxel */
+    int32_t *start, *list; /* rows of the voxels that have several */
     int32_t *votes;        /* [largest label + 1] */
 } work;
 
@@ -241,72 +240,88 @@ static sp_status move(work *w, double factor, sp_arena *arena)
 
 /* ---- rows to voxels ---- */
 
-static uint64_t pack(const int32_t c[3])
+/* Place in the table where the search for c begins. Cells of a 2^3 block begin side by
+ * side, so that rows which are neighbours share lines of the cache. */
+static uint32_t begin_of(const work *w, const int32_t *c)
 {
-    return ((uint64_t)(c[0] + SP_COORD_LIMIT) << 40 |
-            (uint64_t)(c[1] + SP_COORD_LIMIT) << 20 |
-            (uint64_t)(c[2] + SP_COORD_LIMIT)) +
-           1;
+    uint64_t x = (uint64_t)(c[0] + SP_COORD_LIMIT),
+             y = (uint64_t)(c[1] + SP_COORD_LIMIT),
+             z = (uint64_t)(c[2] + SP_COORD_LIMIT);
+    uint64_t block = (x >> 1) << 40 | (y >> 1) << 20 | z >> 1;
+    uint64_t cell = (x & 1) << 2 | (y & 1) << 1 | (z & 1);
+
+    return (uint32_t)((block * 0x9e3779b97f4a7c15u) >> w->shift << 3 | cell);
 }
 
-static int32_t find_or_add(work *w, uint64_t key, int32_t row)
+/* The voxel at c: one found from its place in the table on, or a new one, n. */
+static int32_t find_or_add(work *w, const int32_t *c, uint32_t place, int32_t n)
 {
-    uint64_t h = (key * 0x9e3779b97f4a7c15u) >> 24 & w->mask;
+    const int32_t *coords = w->out->coords, *d;
 
-    while (w->table[h].key && w->table[h].key != key)
-        h = (h + 1) & w->mask;
-    if (!w->table[h].key)
-        w->table[h] = (slot){key, row};
-    return w->table[h].row;
+    for (; w->table[place]; place = (place + 1) & w->mask) {
+        d = coords + 3 * (int64_t)(w->table[place] - 1);
+        if (!((c[0] ^ d[0]) | (c[1] ^ d[1]) | (c[2] ^ d[2])))
+            return w->table[place] - 1;
+    }
+    w->table[place] = n + 1;
+    return n;
 }
 
-/* Numbers the voxels by first row: row_of, coords and n of the output. */
+/* Draws which of m rows from `first` on are left out. */
+static void draw_dropped(const work *w, int32_t first, int32_t m, bool *is_dropped)
+{
+    sp_rng rng =
+        sp_rng_open(w->aug->seed, SP_RNG_VOXEL_DROP, w->aug->epoch, w->aug->sample);
+    uint32_t words[BATCH];
+    int32_t i;
+
+    if (!(w->aug->drop > 0)) {
+        memset(is_dropped, 0, (size_t)m * sizeof *is_dropped);
+        return;
+    }
+    sp_rng_words(&rng, (uint64_t)first, m, words);
+    for (i = 0; i < m; i++)
+        is_dropped[i] = sp_rng_to_unit(words[i]) < w->aug->drop;
+}
+
+/* Numbers the voxels by first row: row_of, coords, n of the output, and count. */
 static void number_voxels(work *w)
 {
     const int32_t *coords = w->is_moved ? w->moved : w->in->coords, *c;
     sp_voxels *out = w->out;
-    sp_rng rng =
-        sp_rng_open(w->aug->seed, SP_RNG_VOXEL_DROP, w->aug->epoch, w->aug->sample);
-    uint32_t words[4];
-    int32_t i, v, n = 0;
+    uint32_t place[BATCH];
+    bool is_dropped[BATCH];
+    int32_t first, i, m, v, n = 0;
 
-    for (i = 0; i < w->n; i++) {
-        if (w->aug->drop > 0) {
-            if ((i & 3) == 0)
-                sp_rng_block(&rng, (uint64_t)i >> 2, words);
-            if (sp_rng_to_unit(words[i & 3]) < w->aug->drop) {
-                out->row_of[i] = -1;
+    for (first = 0; first < w->n; first += BATCH) {
+        m = w->n - first < BATCH ? w->n - first : BATCH;
+        c = coords + 3 * (int64_t)first;
+        draw_dropped(w, first, m, is_dropped);
+        for (i = 0; w->is_merged && i < m; i++) {
+            place[i] = begin_of(w, c + 3 * i);
+            __builtin_prefetch(&w->table[place[i]], 1);
+        }
+        for (i = 0; i < m; i++, c += 3) {
+            if (is_dropped[i]) {
+                out->row_of[first + i] = -1;
                 continue;
             }
+            v = w->is_merged ? find_or_add(w, c, place[i], n) : n;
+            out->row_of[first + i] = v;
+            if (v == n)
+                memcpy(out->coords + 3 * (int64_t)n++, c, 3 * sizeof *c);
+            if (w->is_merged)
+                w->count[v]++;
         }
-        c = coords + 3 * (int64_t)i;
-        v = w->is_merged ? find_or_add(w, pack(c), n) : n;
-        out->row_of[i] = v;
-        if (v == n)
-            memcpy(out->coords + 3 * (int64_t)n++, c, 3 * sizeof *c);
     }
     out->n = n;
 }
 
-/* Rows by voxel, in stored order (a counting sort). */
-static sp_status list_rows(work *w, sp_arena *arena)
+/* Without a call for each row. */
+static inline void copy_row(float *to, const float *from, int c)
 {
-    const int32_t *row_of = w->out->row_of;
-    int32_t i, n = w->out->n;
-
-    SP_TRY(SP_TAKE(arena, (int64_t)n + 2, &w->start));
-    SP_TRY(SP_TAKE(arena, (int64_t)w->n, &w->list));
-    memset(w->start, 0, ((size_t)n + 2) * sizeof *w->start);
-    for (i = 0; i < w->n; i++)
-        if (row_of[i] >= 0)
-            w->start[row_of[i] + 2]++;
-    for (i = 0; i < n; i++)
-        w->start[i + 2] += w->start[i + 1];
-    for (i = 0; i < w->n;
-         i++) /* start[v + 1] walks from the first row of v to its end */
-        if (row_of[i] >= 0)
-            w->list[w->start[row_of[i] + 1]++] = i;
-    return SP_OK;
+    for (int a = 0; a < c; a++)
+        to[a] = from[a];
 }
 
 /* Label of most of the m rows; two labels in front: SP_IGNORE. */
@@ -330,44 +345,64 @@ static int32_t majority(const int32_t *labels, const int32_t *rows, int32_t m,
     return winner;
 }
 
-static sp_status merge_labels(work *w, sp_arena *arena)
+/* Voxels of one row are copied as the rows come; the rows of others are listed by
+ * voxel, in stored order (a counting sort). start[v] becomes the end of v's list. */
+static void copy_single_rows(work *w, int c)
+{
+    const sp_sample *in = w->in;
+    const sp_voxels *out = w->out;
+    int32_t i, v, at = 0;
+
+    for (v = 0; v < out->n; v++) {
+        w->start[v] = at;
+        at += w->count[v] > 1 ? w->count[v] : 0;
+    }
+    for (i = 0; i < w->n; i++) {
+        v = out->row_of[i];
+        if (v < 0)
+            continue;
+        if (w->count[v] > 1) {
+            w->list[w->start[v]++] = i;
+            continue;
+        }
+        out->labels[v] = in->labels[i];
+        copy_row(out->features + (int64_t)v * c, in->features + (int64_t)i * c, c);
+    }
+}
+
+static void mean_of_rows(const float *from, const int32_t *rows, int32_t m, int c,
+                         float *to)
+{
+    for (int a = 0; a < c; a++) {
+        double sum = 0;
+
+        for (int32_t j = 0; j < m; j++)
+            sum += from[(int64_t)rows[j] * c + a];
+        to[a] = (float)(sum / m);
+    }
+}
+
+static sp_status merge_rows(work *w, int c, sp_arena *arena)
 {
     const int32_t *labels = w->in->labels, *rows;
-    int32_t i, m, largest = 0;
+    int32_t v, i, largest = 0;
 
+    SP_TRY(SP_TAKE(arena, (int64_t)w->out->n, &w->start));
+    SP_TRY(SP_TAKE(arena, (int64_t)w->n, &w->list));
     for (i = 0; i < w->n; i++)
         largest = labels[i] > largest ? labels[i] : largest;
     SP_TRY(SP_TAKE(arena, (int64_t)largest + 1, &w->votes));
     memset(w->votes, 0, ((size_t)largest + 1) * sizeof *w->votes);
-    for (i = 0; i < w->out->n; i++) {
-        rows = w->list + w->start[i];
-        m = w->start[i + 1] - w->start[i];
-        w->out->labels[i] =
-            m == 1 ? labels[rows[0]] : majority(labels, rows, m, w->votes);
+    copy_single_rows(w, c);
+    for (v = 0; v < w->out->n; v++) {
+        if (w->count[v] == 1)
+            continue;
+        rows = w->list + w->start[v] - w->count[v];
+        w->out->labels[v] = majority(labels, rows, w->count[v], w->votes);
+        mean_of_rows(w->in->features, rows, w->count[v], c,
+                     w->out->features + (int64_t)v * c);
     }
     return SP_OK;
-}
-
-static void merge_features(work *w, int c)
-{
-    const float *from = w->in->features;
-    int32_t i, j, m;
-    const int32_t *rows;
-    int a;
-
-    for (i = 0; i < w->out->n; i++) {
-        float *to = w->out->features + (int64_t)i * c;
-
-        rows = w->list + w->start[i];
-        m = w->start[i + 1] - w->start[i];
-        for (a = 0; a < c; a++) {
-            double sum = 0;
-
-            for (j = 0; j < m; j++)
-                sum += from[(int64_t)rows[j] * c + a];
-            to[a] = (float)(m == 1 ? sum : sum / m);
-        }
-    }
 }
 
 /* Without merging each voxel is one row. */
@@ -386,8 +421,8 @@ static void copy_rows(work *w, int c)
         if (v < 0)
             continue;
         w->out->labels[v] = w->in->labels[i];
-        memcpy(w->out->features + (int64_t)v * c, w->in->features + (int64_t)i * c,
-               bytes);
+        copy_row(w->out->features + (int64_t)v * c, w->in->features + (int64_t)i * c,
+                 c);
     }
 }
 
@@ -407,21 +442,17 @@ static void normalize(float *features, int64_t n, int c, const double *mean,
     }
 }
 
-/* Each random word gives one number: the sum of its four bytes, centred, of variance
- * 4 (256^2 - 1) / 12. Much cheaper than a normal deviate, and no outliers. */
 static void add_noise(float *features, int64_t n, const sp_augment *aug)
 {
     sp_rng rng = sp_rng_open(aug->seed, SP_RNG_JITTER, aug->epoch, aug->sample);
-    float unit = (float)(aug->jitter / sqrt((256.0 * 256 - 1) / 3));
-    uint32_t words[4], x;
-    int64_t i;
+    float width = (float)aug->jitter, noise[BATCH];
 
-    for (i = 0; i < n; i++) {
-        if ((i & 3) == 0)
-            sp_rng_block(&rng, (uint64_t)i >> 2, words);
-        x = words[i & 3];
-        x = (x & 0xff00ff) + (x >> 8 & 0xff00ff);
-        features[i] += unit * (float)((int)((x & 0xffff) + (x >> 16)) - 510);
+    for (int64_t done = 0; done < n; done += BATCH) {
+        int64_t m = n - done < BATCH ? n - done : BATCH;
+
+        sp_rng_normals(&rng, (uint64_t)done, m, noise);
+        for (int64_t i = 0; i < m; i++)
+            features[done + i] += width * noise[i];
     }
 }
 
@@ -439,13 +470,16 @@ static sp_status take_outputs(const sp_sample *in, int c, sp_arena *arena,
 
 static sp_status take_table(work *w, sp_arena *arena)
 {
-    uint64_t size = 16;
+    int bits = 4;
 
-    while (size < 2 * (uint64_t)w->n)
-        size *= 2;
-    w->mask = size - 1;
-    SP_TRY(SP_TAKE(arena, size, &w->table));
-    memset(w->table, 0, size * sizeof *w->table);
+    while ((int64_t)1 << bits < 2 * (int64_t)w->n)
+        bits++;
+    w->mask = ((uint32_t)1 << bits) - 1;
+    w->shift = 64 - (bits - 3);
+    SP_TRY(SP_TAKE(arena, (size_t)1 << bits, &w->table));
+    memset(w->table, 0, sizeof *w->table << bits);
+    SP_TRY(SP_TAKE(arena, (int64_t)w->n, &w->count));
+    memset(w->count, 0, (size_t)w->n * sizeof *w->count);
     return SP_OK;
 }
 
@@ -455,13 +489,10 @@ static sp_status voxelize(work *w, double factor, int c, sp_arena *arena)
     if (w->is_merged)
         SP_TRY(take_table(w, arena));
     number_voxels(w);
-    if (!w->is_merged) {
-        copy_rows(w, c);
-        return SP_OK;
-    }
-    SP_TRY(list_rows(w, arena));
-    merge_features(w, c);
-    return merge_labels(w, arena);
+    if (w->is_merged)
+        return merge_rows(w, c, arena);
+    copy_rows(w, c);
+    return SP_OK;
 }
 
 sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor, int c,

@@ -46,9 +46,9 @@ typedef struct sp_voxels {
  * their first stored row.
  *   c          feature columns of `in`
  *   mean, std  [c] features become (x - mean) / std, a std of 0 counting as 1; NULL: as
- *              is
+ *              they are
  *   arena      out's arrays are taken from it; scratch is given back
- * The noise of jitter is a sum of four uniform bytes, within 3.5 standard deviations.
+ * The noise of jitter is normal, cut at 5.77 deviations.
  * Errors: SP_EDATA a turned sample wider than the coordinate range, an angle or scale
  * that needs subvoxel positions the sample lacks; SP_EMEM arena full. */
 sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor, int c,
