@@ -213,7 +213,7 @@ static void failures_are_the_same_on_all_ranks(void **state)
     check_failure("convert --out %/f --voxel-size 0.00001 %/scan.txt", SP_EDATA,
                   "--block");
     check_failure("convert --out %/f --block 5 %/none.las", SP_EDATA, "none.las");
-    check_failure("convert --out %/none/f %/scan.txt", SP_EIO, "none/f");
+    check_failure("convert --out %/scan.txt/f %/scan.txt", SP_EIO, "scan.txt");
     check_failure("convert %/scan.txt", SP_EUSAGE, "--out PREFIX is missing");
 }
 
