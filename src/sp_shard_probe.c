@@ -445,6 +445,22 @@ static char *read_list(size_t *bytes)
     return list;
 }
 
+/* For tests of the parent: the child crashes at, or hangs in, a file whose path has the
+ * value of this variable in it. */
+static void misbehave(const char *path)
+{
+    const char *crash = getenv("SP_SHARD_PROBE_CRASH");
+    const char *hang = getenv("SP_SHARD_PROBE_HANG");
+
+    if (crash && strstr(path, crash))
+        raise(SIGSEGV);
+    if (!hang || !strstr(path, hang))
+        return;
+    alarm(1); /* in place of SP_PROBE_WALL_S */
+    for (;;)
+        pause();
+}
+
 static bool put_shard(const char *path, XXH64_state_t *hash)
 {
     sp_dataset set = {0};
@@ -487,6 +503,7 @@ void sp_shard_probe_main(int argc, char **argv)
     for (const char *path = list; path < list + bytes; path += strlen(path) + 1, i++) {
         limit_file();
         put_frame(SP_PROBE_FILE, &i, sizeof i);
+        misbehave(path);
         if (!put_shard(path, hash))
             _exit(0);
     }
