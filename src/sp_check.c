@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sp_exact.h"
 #include "sp_log.h"
 #include "sp_train.h"
 #include "sp_trainer.h"
@@ -55,6 +56,48 @@ static void print_batch(const sp_session *s, const sp_sampler *sampler)
                 (long long)sp_sampler_steps_per_epoch(sampler), lr);
 }
 
+/* Weights, gradient and moments; two packed copies of the weights; on rank 0 the copy
+ * that a checkpoint is written from; limbs of ordered sums. */
+static double weight_bytes(const sp_session *s)
+{
+    const int n_moments = s->config->train.optimizer == SP_ADAMW ? 2 : 1;
+    const int n_copies = 2 + n_moments + 2 + 1 + n_moments;
+    double each = n_copies * (double)sizeof(float);
+
+    if (s->config->train.deterministic == SP_DET_WORLD)
+        each += SP_EXACT_LIMBS * (double)sizeof(int64_t);
+    return each * (double)s->graph.n_floats;
+}
+
+/* Rows and kernel maps of the batches in the ring and of the one being made; a row of a
+ * map is at most an int32 an offset. */
+static double batch_bytes(const sp_session *s, const int64_t *voxels)
+{
+    const sp_plan_spec *spec = &s->graph.spec;
+    double bytes = (double)voxels[0] * (12 + 12 + 4.0 * s->n_columns + 4);
+    int i;
+
+    for (i = 0; i < spec->n_maps; i++) {
+        const sp_map_key *key = &spec->map[i];
+        bytes += (double)voxels[key->level_out] * 4 * key->kernel * key->kernel *
+                 key->kernel;
+    }
+    return 2 * bytes;
+}
+
+static void print_memory(const sp_session *s, const int64_t *voxels)
+{
+    const double mib = 1 << 20, program = 50; /* MPI, HDF5, buffers of messages */
+    double activations = (double)sp_graph_memory_bytes(&s->graph, voxels) / mib;
+    double weights = weight_bytes(s) / mib, batches = batch_bytes(s, voxels) / mib;
+
+    sp_log_info("memory: about %.0f MiB a rank in the dearest step (%lld voxels): %.1f "
+                "MiB of activations, %.1f of weights, gradients and optimizer state, "
+                "%.1f of batches and kernel maps, %.0f of the program",
+                activations + weights + batches + program, (long long)voxels[0],
+                activations, weights, batches, program);
+}
+
 static sp_status check(sp_session *s)
 {
     sp_sampler sampler = {0};
@@ -72,10 +115,7 @@ static sp_status check(sp_session *s)
                 s->n_columns);
     print_batch(s, &sampler);
     largest_share(s, &sampler, voxels);
-    sp_log_info("memory: about %.1f MiB of activations a rank in the dearest step "
-                "(%lld voxels), %.1f MiB of weights, gradients and optimizer state",
-                (double)sp_graph_memory_bytes(&s->graph, voxels) / 1048576,
-                (long long)voxels[0], (double)s->graph.n_floats * 4 * 5 / 1048576);
+    print_memory(s, voxels);
     sp_sampler_close(&sampler);
     return SP_OK;
 }
