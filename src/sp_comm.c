@@ -272,6 +272,7 @@ void sp_comm_close(sp_comm *comm)
 
 void sp_comm_abort(sp_comm *comm, sp_status code)
 {
+    sp_pulse_leave((int)code);
     fflush(NULL);
     if (comm && comm->impl && comm->impl->has_mpi)
         MPI_Abort(MPI_COMM_WORLD, (int)code);

@@ -34,6 +34,8 @@ static void happen(void)
         raise(SIGSEGV);
     else if (strcmp(fault.action, "leave") == 0)
         _exit(0);
+    else if (strcmp(fault.action, "exit") == 0)
+        exit(0);
     else
         while (strcmp(fault.action, "hang") == 0)
             sleep(1000);

@@ -9,6 +9,7 @@
 #include "sp_deck_keys.h"
 #include "sp_h5.h"
 #include "sp_log.h"
+#include "sp_pulse.h"
 #include "sp_train.h"
 
 static const char usage[] =
@@ -184,6 +185,21 @@ static bool run_without_ranks(int argc, char **argv, sp_status *rc)
     return true;
 }
 
+static bool has_finished;
+
+/* exit() from inside a library must not look like success to a launcher. */
+static void refuse_early_end(void)
+{
+    int code = sp_pulse_leaving();
+
+    if (has_finished)
+        return;
+    if (!code)
+        fputs("sptrain: the process was ended before the program was through\n",
+              stderr);
+    _exit(code ? code : SP_EMPI);
+}
+
 int main(int argc, char **argv)
 {
     sp_comm comm;
@@ -193,14 +209,17 @@ int main(int argc, char **argv)
     sp_checkpoint_probe_main(argc, argv);
     if (run_without_ranks(argc, argv, &rc))
         return rc;
+    atexit(refuse_early_end);
     rc = sp_comm_open(&comm, &argc, &argv);
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
+        has_finished = true;
         return rc;
     }
     sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
     rc = run(argc, argv, &comm);
     sp_log_close();
     sp_comm_close(&comm);
+    has_finished = true;
     return rc;
 }

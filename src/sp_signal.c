@@ -1,6 +1,8 @@
 #include "sp_signal.h"
 
+#include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,4 +42,16 @@ void sp_signal_install(void)
 int sp_signal_received(void)
 {
     return received;
+}
+
+double sp_signal_job_left_s(void)
+{
+    const char *text = getenv("SLURM_JOB_END_TIME");
+    long long end = text ? atoll(text) : 0;
+    struct timespec now;
+
+    if (end <= 0)
+        return INFINITY;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)(end - (long long)now.tv_sec);
 }

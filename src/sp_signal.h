@@ -6,6 +6,9 @@
 
 /* Once, before training. */
 void sp_signal_install(void);
+/* Seconds until the batch system ends this job (SLURM_JOB_END_TIME, which Slurm sets
+ * in its newer versions); INFINITY where it does not say. */
+double sp_signal_job_left_s(void);
 /* Number of the signal received, 0: none. */
 int sp_signal_received(void);
 

@@ -9,8 +9,13 @@
 
 #include "sp_log.h"
 #include "sp_pulse.h"
+#include "sp_replica.h"
 #include "sp_signal.h"
 #include "sp_trainer.h"
+
+/* Of the job's time, for the last checkpoint and the end of the program. */
+#define JOB_LEFT_S 90
+enum { REPLICA_STEPS = 100 }; /* between comparisons of the ranks' weights */
 
 /* ---- one step ---- */
 
@@ -100,7 +105,8 @@ static bool is_stop_asked(const sp_trainer *t)
 {
     double limit = t->session.config->run.time_limit_s;
 
-    return sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit);
+    return sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit) ||
+           sp_signal_job_left_s() < JOB_LEFT_S;
 }
 
 static sp_status check_numbers(sp_trainer *t)
@@ -227,10 +233,20 @@ static sp_status stop(const sp_trainer *t)
 
     if (number)
         snprintf(why, sizeof why, "by signal %d", number);
+    else if (sp_signal_job_left_s() < JOB_LEFT_S)
+        snprintf(why, sizeof why, "near the end of the job's time");
     else if (is_stop_asked(t))
         snprintf(why, sizeof why, "by run.time_limit_s");
     return SP_FAIL(SP_ELIMIT, "stopped %s after step %lld; run again to continue", why,
                    (long long)t->state.step);
+}
+
+static sp_status check_replicas(sp_trainer *t)
+{
+    const sp_net *net = &t->session.net;
+
+    return sp_replica_check(t->session.comm, net->param, net->graph->n_floats,
+                            "weights", t->state.step);
 }
 
 /* Between two steps, where the ranks agree: log, evaluate, save, stop. */
@@ -246,8 +262,10 @@ static sp_status settle(sp_trainer *t, const sp_step_report *report)
     is_due = every > 0 ? t->state.step % every == 0 : report->is_end;
     /* Weights that give no finite loss must not push the good ones out. */
     is_due = is_due && t->state.skipped == 0;
-    if (is_due || is_best || is_final || is_stopping)
+    if (is_due || is_best || is_final || is_stopping) {
+        SP_TRY(check_replicas(t));
         SP_TRY(sp_resume_save(t, is_best, is_final || is_stopping));
+    }
     return is_stopping ? stop(t) : SP_OK;
 }
 
@@ -274,6 +292,8 @@ static sp_status run_steps(sp_trainer *t)
         SP_TRY(log_step(t, &report));
         t->session.is_alone = false;
         sp_resume_poll(t);
+        if (t->state.step % REPLICA_STEPS == 0)
+            SP_TRY(check_replicas(t));
         SP_TRY(settle(t, &report));
     }
     return SP_OK;
@@ -364,6 +384,7 @@ static sp_status run(sp_trainer *t)
     SP_TRY(sp_loader_seek(t->loader, t->state.at));
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
+    SP_TRY(check_replicas(t)); /* as loaded */
     SP_TRY(run_steps(t));
     return sp_report_end(t, "done", "");
 }
