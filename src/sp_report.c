@@ -89,6 +89,7 @@ void sp_report_header(const sp_trainer *trainer)
 static void write_start(const sp_session *s, const char *deck)
 {
     char hash[17];
+    int r;
 
     snprintf(hash, sizeof hash, "%016llx",
              (unsigned long long)XXH64(deck, strlen(deck), 0));
@@ -98,6 +99,10 @@ static void write_start(const sp_session *s, const char *deck)
     sp_json_text(&json, "processor", sp_machine_processor());
     sp_json_int(&json, "ranks", s->comm->size);
     sp_json_int(&json, "nodes", s->comm->n_nodes);
+    sp_json_begin_array(&json, "node_of_rank");
+    for (r = 0; r < s->comm->size; r++)
+        sp_json_int(&json, NULL, s->comm->node_of_rank[r]);
+    sp_json_end_array(&json);
     sp_json_text(&json, "device", s->device);
     sp_json_text(&json, "deck_hash", hash);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->train.hash);

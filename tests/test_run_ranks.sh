@@ -50,6 +50,7 @@ says out 'batch: 4 samples a step in the world, 4 a node, 1 a rank'
 compare rank smooth1 1e-6 1e-5
 SP_RANKS_PER_NODE=2 run 4 0 smooth.deck run.dir=node batch.size=2 batch.per=node
 says out 'batch: 4 samples a step in the world, 2 a node, 1 a rank'
+says node/metrics.jsonl '"node_of_rank":\[0,0,1,1\]'
 compare node smooth1 1e-6 1e-5
 
 # bn_scope: of one node or one rank alone the world's statistics; of several other ones.
