@@ -141,8 +141,10 @@ static sp_status take_rows(reader *r, const char *dataset, const sp_extent *exte
         if (got > 0)
             done += (size_t)got;
         else if (got == 0)
-            BAD(r, dataset, "the file ends %zu bytes too early: it shrank while in use",
-                bytes - done);
+            return SP_FAIL(SP_EIO,
+                           "%s: the file ends %zu bytes too early: it shrank while in "
+                           "use",
+                           place(r, dataset, where, sizeof where), bytes - done);
         else if (errno != EINTR)
             return SP_FAIL(SP_EIO, "%s: %s", place(r, dataset, where, sizeof where),
                            strerror(errno));
@@ -557,8 +559,8 @@ static sp_status begin(reader *r)
     return grow_all(r->out, r);
 }
 
-sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
-                         const sp_sample_request *request, sp_sample *out)
+sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
+                              const sp_sample_request *request, sp_sample *out)
 {
     int shard = sp_dataset_shard_of(set, sample);
     const int64_t *offset = set->offset + sample + shard;

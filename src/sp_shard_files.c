@@ -237,11 +237,11 @@ static sp_status open_shard(const sp_shard *shard, open_file *file)
 
     file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", shard->path, strerror(errno));
+        return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
     if (fstat(file->fd, &about) != 0)
         return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
     if (about.st_size != shard->file_bytes)
-        return SP_FAIL(SP_EDATA,
+        return SP_FAIL(SP_EIO,
                        "%s: has %lld bytes now, %lld when its index was read: changed "
                        "while in use",
                        shard->path, (long long)about.st_size,
@@ -262,10 +262,10 @@ static int find_slot(struct sp_shard_files *files)
         if (files->slot[i].users == 0 &&
             (oldest < 0 || files->slot[i].last_use < files->slot[oldest].last_use))
             oldest = i;
-    if (oldest >= 0 && files->slot[oldest].shard >= 0) {
+    if (oldest >= 0 && files->slot[oldest].shard >= 0)
         files->slot_of[files->slot[oldest].shard] = -1;
+    if (oldest >= 0)
         shut(&files->slot[oldest]);
-    }
     return oldest;
 }
 
@@ -329,4 +329,18 @@ void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
     atomic_store_explicit(&set->files->known[sample], (uint64_t)1 << 32 | crc,
                           memory_order_relaxed);
+}
+
+void sp_shard_forget(const sp_dataset *set, int shard)
+{
+    struct sp_shard_files *files = set->files;
+    int slot;
+
+    pthread_mutex_lock(&files->lock);
+    slot = files->slot_of[shard];
+    if (slot >= 0) { /* closed when the slot is needed: others may be reading from it */
+        files->slot[slot].shard = -1;
+        files->slot_of[shard] = -1;
+    }
+    pthread_mutex_unlock(&files->lock);
 }

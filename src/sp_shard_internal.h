@@ -86,6 +86,11 @@ void sp_shard_files_destroy(struct sp_shard_files *files);
 /* Thread-safe. Each taken handle is given back. */
 sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handle);
 void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle);
+/* The next take opens the file anew. */
+void sp_shard_forget(const sp_dataset *set, int shard);
+/* sp_sample_read without its patience: SP_EIO where the file could not be read. */
+sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
+                              const sp_sample_request *request, sp_sample *out);
 /* Coordinates with this checksum were found unique when this sample was read before:
  * bytes that are the same need no second search. Thread-safe. */
 bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc);
