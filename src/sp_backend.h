@@ -15,6 +15,7 @@
 #define SP_BACKEND_H
 
 #include "sp_plan.h"
+#include "sp_rng.h"
 #include "sp_tensor.h"
 
 #ifdef __cplusplus
@@ -43,8 +44,7 @@ typedef struct sp_conv_args {
 typedef struct sp_conv_wgrad_args {
     const sp_map *map;         /* of the forward pass; NULL as there */
     sp_tensor x, dy;           /* [n_in, c_in], [n_out, c_out] */
-    const int32_t *sample_row; /* [n_samples + 1] host: rows of dy of each sample; read
-                                * only where map is NULL (a map knows them) */
+    const int32_t *sample_row; /* [n_samples + 1] host: rows of dy of each sample */
     int sample0, sample1;      /* sums over samples sample0 .. sample1 - 1, in order */
     float *dw;                 /* [K][c_in][c_out], added to */
     float *dbias;              /* [c_out] or NULL, added to */
@@ -193,7 +193,7 @@ typedef struct sp_backend_ops {
     sp_status (*sum_squares)(sp_backend *be, const float *g, int64_t n, double *sum);
 } sp_backend_ops;
 
-static inline uint64_t sp_dropout_block(int layer, int64_t row, int c)
+static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {
     return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;
 }

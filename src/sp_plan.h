@@ -52,7 +52,7 @@ typedef struct sp_level {
         *key; /* [n] Morton key relative to a base of the sample, rising within
                * it; what stands above the key is the backend's affair */
     const int32_t *parent;     /* [n] row in the next coarser level; NULL on the last */
-    const int32_t *sample_row; /* [n_samples + 1] first row of each sample */
+    const int32_t *sample_row; /* [n_samples + 1] host: first row of each sample */
 } sp_level;
 
 typedef struct sp_map {
@@ -67,7 +67,7 @@ typedef struct sp_map {
     const int32_t *start;       /* [n_tiles * K + 1] */
     const int32_t *in, *out;    /* [pairs] */
     const int32_t *tile_row;    /* [n_tiles + 1] */
-    const int32_t *sample_tile; /* [n_samples + 1] */
+    const int32_t *sample_tile; /* [n_samples + 1] host */
 } sp_map;
 
 typedef struct sp_plan {

@@ -10,6 +10,12 @@
 #include <math.h>
 #include <stdint.h>
 
+#ifdef __CUDACC__ /* kernels draw the same numbers */
+#define SP_HOST_DEVICE __host__ __device__
+#else
+#define SP_HOST_DEVICE
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -30,15 +36,15 @@ typedef struct sp_rng {
     uint64_t counter; /* lower half: the draw, advanced by the sequential calls */
 } sp_rng;
 
-static inline uint64_t sp_rng_mix(uint64_t x)
+static inline SP_HOST_DEVICE uint64_t sp_rng_mix(uint64_t x)
 { /* splitmix64's finalizer: a bijection */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
 
-static inline sp_rng sp_rng_open(uint64_t seed, sp_rng_purpose purpose, uint64_t a,
-                                 uint64_t b)
+static inline SP_HOST_DEVICE sp_rng sp_rng_open(uint64_t seed, sp_rng_purpose purpose,
+                                                uint64_t a, uint64_t b)
 {
     uint64_t k = sp_rng_mix(seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose);
     uint64_t h = sp_rng_mix(sp_rng_mix(a + 0x9e3779b97f4a7c15u) ^ k) ^ sp_rng_mix(b);
@@ -48,7 +54,8 @@ static inline sp_rng sp_rng_open(uint64_t seed, sp_rng_purpose purpose, uint64_t
 }
 
 /* The four words of block `block` of the stream. */
-static inline void sp_rng_block(const sp_rng *r, uint64_t block, uint32_t out[4])
+static inline SP_HOST_DEVICE void sp_rng_block(const sp_rng *r, uint64_t block,
+                                               uint32_t out[4])
 {
     uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), r->hi[0], r->hi[1]};
     uint32_t k0 = r->key[0], k1 = r->key[1];
@@ -72,7 +79,7 @@ static inline void sp_rng_block(const sp_rng *r, uint64_t block, uint32_t out[4]
 }
 
 /* Word i of the stream, for draws addressed by index. */
-static inline uint32_t sp_rng_at(const sp_rng *r, uint64_t i)
+static inline SP_HOST_DEVICE uint32_t sp_rng_at(const sp_rng *r, uint64_t i)
 {
     uint32_t w[4];
 
@@ -95,7 +102,7 @@ static inline uint32_t sp_rng_u32(sp_rng *r)
 }
 
 /* Uniform in [0, 1), 24 bits. */
-static inline float sp_rng_to_unit(uint32_t w)
+static inline SP_HOST_DEVICE float sp_rng_to_unit(uint32_t w)
 {
     return (float)(w >> 8) * 0x1p-24f;
 }

@@ -62,13 +62,16 @@ void sp_arena_destroy(sp_arena *arena)
 sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
 {
     size_t room = arena->reserved - arena->used;
+    size_t end = arena->used + (bytes + ALIGN - 1) / ALIGN * ALIGN;
     void *taken = arena->base + arena->used;
 
     /* The reserved range is a whole number of ALIGN, so rounding up cannot leave it. */
     if (bytes > room)
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, %.1f of %.1f MiB in use",
                        arena->name, mib(bytes), mib(arena->used), mib(arena->reserved));
-    arena->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (arena->commit && end > arena->committed)
+        SP_TRY(arena->commit(arena, end));
+    arena->used = end;
     if (arena->used > arena->high)
         arena->high = arena->used;
     memcpy(out, &taken, sizeof taken); /* *out is a pointer of the caller's type */
@@ -83,7 +86,8 @@ void sp_arena_reset(sp_arena *arena)
 void sp_arena_rewind(sp_arena *arena, size_t used)
 {
 #ifdef SP_DEBUG
-    if (arena->used > used) /* all bits set: NaN as a float, -1 as an integer */
+    if (arena->used > used &&
+        !arena->commit) /* all bits set: NaN as a float, -1 as an integer */
         memset(arena->base + used, 0xff, arena->used - used);
 #endif
     arena->used = used;

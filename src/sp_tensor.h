@@ -6,6 +6,9 @@
  *
  *     base                used          touched            reserved
  *     | tensor | tensor | |   ...       |    ...           |
+ *
+ * Memory of a device does not come by touching it: there a backend's `commit` brings more
+ * when the front passes what there is.
  */
 #ifndef SP_TENSOR_H
 #define SP_TENSOR_H
@@ -24,6 +27,11 @@ typedef struct sp_arena {
     char *base;
     size_t used, high, reserved; /* bytes */
     const char *name;            /* for messages; borrowed */
+    /* NULL: host memory. Else addresses that the host must not touch; gives memory to
+     * the first `bytes` of them at least, and raises committed. */
+    sp_status (*commit)(struct sp_arena *arena, size_t bytes);
+    size_t committed; /* bytes with memory; device only */
+    void *impl;       /* the backend's own */
 } sp_arena;
 
 /* A float matrix [n][c], row i at data + i * ld. Borrowed memory of the backend's
