@@ -6,7 +6,7 @@
 #include "cpu/cpu.h"
 
 #if SP_WITH_CUDA
-int sp_cuda_device_count(void); /* cuda/cuda_probe.cu */
+int sp_cuda_device_count(void); /* cuda/cuda_device.cu */
 int sp_cuda_toolkit(void);
 #endif
 

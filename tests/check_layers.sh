@@ -19,7 +19,8 @@ layer() {
         sp_child.* | sp_signal.* | sp_pulse.* | sp_fault.* | sp_json.* | \
         sp_probe.*) echo 1 ;;
     sp_comm.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
-    sp_tensor.* | sp_plan.* | sp_backend.* | cpu*.* | ref_*.* | cuda*.*) echo 3 ;;
+    sp_tensor.* | sp_plan.* | sp_backend.* | cpu*.* | ref_*.* | cuda*.* | \
+        sp_cuda.h | hostcuda.h) echo 3 ;;
     sp_graph*.* | sp_family.*) echo 4 ;;
     sp_shard*.* | sp_sample*.* | sp_voxel.* | sp_loader*.* | sp_gridding.* | sp_world.* | \
         sp_lidar.* | sp_scene.* | sp_scan*.*) echo 5 ;;
@@ -32,7 +33,7 @@ layer() {
     esac
 }
 
-sources=$(ls "$src"/*.[ch] "$src"/cpu/*.[ch] "$cuda"/*.cu "$cuda"/*.cuh 2>/dev/null)
+sources=$(ls "$src"/*.[ch] "$src"/cpu/*.[ch] "$cuda"/*.[ch] "$cuda"/*.cu "$cuda"/*.cuh 2>/dev/null)
 [ "$(echo "$sources" | wc -l)" -gt 100 ] || complain "no sources in $src"
 for file in $sources; do
     name=$(basename "$file")
@@ -79,7 +80,7 @@ owner hdf5.h sp_h5_internal.h
 owner libconfig.h sp_deck.c sp_deck_value.c sp_deck_layer.c
 owner jansson.h sp_run_state.c
 owner dlfcn.h sp_scan_laz.c 'cuda*'
-owner cuda_runtime.h 'cuda*'
+owner cuda_runtime.h sp_cuda.h
 owner immintrin.h cpu_vec.h 'cpu_plan*' sp_crc.c
 owner sys/socket.h sp_shard_index.c 'sp_watchdog*'
 # A hash is compiled in from the header, so every user has its own copy.

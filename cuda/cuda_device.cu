@@ -1,0 +1,125 @@
+/* The device of this rank: start, streams, copies. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "cuda_util.cuh"
+
+/* Every failure means "none": a missing driver leaves the count untouched. */
+int sp_cuda_device_count(void)
+{
+    int n = 0;
+
+    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+}
+
+int sp_cuda_toolkit(void)
+{
+    return CUDART_VERSION;
+}
+
+static sp_status start(sp_backend *be, sp_cuda *cuda)
+{
+    SP_CUDA(cudaSetDevice(be->device));
+    SP_CUDA(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
+    SP_CUDA(cudaStreamCreateWithFlags(&cuda->plan, cudaStreamNonBlocking));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->computed, cudaEventDisableTiming));
+    return sp_cuda_arena_create(&cuda->scratch, 0, "scratch");
+}
+
+sp_status sp_cuda_open(sp_backend *be, int device, int threads)
+{
+    const int n = sp_cuda_device_count();
+    sp_cuda *cuda;
+    sp_status rc;
+
+    be->device = device;
+    be->threads = threads;
+    be->impl = NULL;
+    if (device < 0 || device >= n)
+        return SP_FAIL(SP_EDEVICE, "CUDA device %d: this process sees %d", device, n);
+    cuda = (sp_cuda *)calloc(1, sizeof *cuda);
+    if (!cuda)
+        return SP_FAIL(SP_EMEM, "CUDA backend: out of memory");
+    cuda->owner = pthread_self();
+    be->impl = cuda;
+    rc = start(be, cuda);
+    if (rc != SP_OK)
+        sp_cuda_close(be);
+    return rc;
+}
+
+/* Failures here have been reported by the operation that met them. */
+void sp_cuda_close(sp_backend *be)
+{
+    sp_cuda *cuda = cuda_of(be);
+
+    if (!cuda)
+        return;
+    sp_cuda_arena_destroy(&cuda->scratch);
+    if (cuda->computed)
+        cudaEventDestroy(cuda->computed);
+    if (cuda->plan)
+        cudaStreamDestroy(cuda->plan);
+    if (cuda->compute)
+        cudaStreamDestroy(cuda->compute);
+    free(cuda);
+    be->impl = NULL;
+}
+
+/* ---- copies ---- */
+
+static bool is_owner(sp_backend *be)
+{
+    return pthread_equal(cuda_of(be)->owner, pthread_self());
+}
+
+/* The other threads' stream, behind what the compute stream holds now. */
+static sp_status begin_plan(sp_backend *be)
+{
+    sp_cuda *cuda = cuda_of(be);
+
+    SP_CUDA(cudaSetDevice(be->device));
+    SP_CUDA(cudaEventRecord(cuda->computed, cuda->compute));
+    SP_CUDA(cudaStreamWaitEvent(cuda->plan, cuda->computed, 0));
+    return SP_OK;
+}
+
+sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes)
+{
+    const bool is_compute = is_owner(be);
+    cudaStream_t stream = is_compute ? cuda_of(be)->compute : cuda_of(be)->plan;
+
+    if (bytes == 0)
+        return SP_OK;
+    if (!is_compute)
+        SP_TRY(begin_plan(be));
+    SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream));
+    if (!is_compute)
+        SP_CUDA(cudaStreamSynchronize(stream));
+    return SP_OK;
+}
+
+sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
+                           size_t bytes)
+{
+    assert(is_owner(be));
+    if (bytes == 0)
+        return SP_OK;
+    SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
+                            cuda_of(be)->compute));
+    return sp_cuda_wait(be);
+}
+
+sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes)
+{
+    assert(is_owner(be));
+    if (bytes)
+        SP_CUDA(cudaMemsetAsync(data, byte, bytes, cuda_of(be)->compute));
+    return SP_OK;
+}
+
+sp_status sp_cuda_wait(sp_backend *be)
+{
+    SP_CUDA(cudaStreamSynchronize(cuda_of(be)->compute));
+    return SP_OK;
+}

@@ -1,0 +1,93 @@
+/* Arenas of device memory: a range of addresses as large as the device's memory, to
+ * which memory comes as the front moves on. It stays, so after the largest batch was
+ * seen a step allocates nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_util.cuh"
+
+namespace
+{
+
+struct device_arena {
+    int device;
+    sp_arena host; /* what of its content the host reads */
+};
+
+size_t granules(size_t bytes)
+{
+    return (bytes + SP_VMM_GRANULE - 1) / SP_VMM_GRANULE * SP_VMM_GRANULE;
+}
+
+double mib(size_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+/* An eighth more than asked where there is room, so that growing batches do not come
+ * back every step. */
+sp_status commit(sp_arena *arena, size_t bytes)
+{
+    const device_arena *own = (const device_arena *)arena->impl;
+    const size_t need = granules(bytes) - arena->committed;
+    const size_t room = arena->reserved - arena->committed;
+    size_t more = need + granules(bytes / 8);
+    cudaError_t error;
+
+    SP_CUDA(cudaSetDevice(own->device));
+    more = more < room ? more : room;
+    error = sp_vmm_back(arena->base + arena->committed, more, own->device);
+    if (error == cudaErrorMemoryAllocation && more > need) {
+        more = need;
+        error = sp_vmm_back(arena->base + arena->committed, more, own->device);
+    }
+    if (error != cudaSuccess)
+        return SP_FAIL(error == cudaErrorMemoryAllocation ? SP_EMEM : SP_EDEVICE,
+                       "arena %s: %.1f MiB more of device memory, %.1f in use: %s",
+                       arena->name, mib(more), mib(arena->committed),
+                       cudaGetErrorString(error));
+    arena->committed += more;
+    return SP_OK;
+}
+
+} // namespace
+
+sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name)
+{
+    device_arena *own = (device_arena *)calloc(1, sizeof *own);
+    size_t free_bytes, total;
+    void *base = NULL;
+
+    memset(arena, 0, sizeof *arena);
+    if (!own)
+        return SP_FAIL(SP_EMEM, "arena %s: out of memory", name);
+    arena->name = name;
+    arena->commit = commit;
+    arena->impl = own;
+    SP_CUDA(cudaGetDevice(&own->device));
+    SP_CUDA(cudaMemGetInfo(&free_bytes, &total));
+    reserve = granules(reserve ? reserve : total);
+    SP_TRY(sp_arena_create(&own->host, 0, name));
+    SP_CUDA(sp_vmm_reserve(&base, reserve));
+    arena->base = (char *)base;
+    arena->reserved = reserve;
+    return SP_OK;
+}
+
+void sp_cuda_arena_destroy(sp_arena *arena)
+{
+    device_arena *own = (device_arena *)arena->impl;
+
+    if (arena->base && cudaSetDevice(own->device) == cudaSuccess &&
+        cudaDeviceSynchronize() == cudaSuccess)
+        sp_vmm_release(arena->base, arena->reserved, arena->committed);
+    if (own)
+        sp_arena_destroy(&own->host);
+    free(own);
+    memset(arena, 0, sizeof *arena);
+}
+
+sp_arena *sp_cuda_arena_host(sp_arena *arena)
+{
+    return &((device_arena *)arena->impl)->host;
+}

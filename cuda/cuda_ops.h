@@ -1,0 +1,94 @@
+/* The CUDA backend, as C sees it. Meanings in sp_backend.h.
+ *
+ * First version: exact fp32 throughout, without tensor cores, over the tiles and pair
+ * lists of sp_plan.h as the host's plan builder makes them. Every sum has one fixed
+ * order; there are no floating-point atomics.
+ *
+ * Streams. The thread that called open is the compute thread: its calls go to the
+ * compute stream and return at once, except download, wait and sum_squares. Uploads and
+ * plans of other threads go to a stream of their own, behind everything that the
+ * compute stream held when they came (it may still read what they overwrite), and are
+ * complete when they return.
+ */
+#ifndef CUDA_OPS_H
+#define CUDA_OPS_H
+
+#include "sp_backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const sp_backend_ops sp_cuda_ops;
+
+int sp_cuda_device_count(void); /* 0 without a driver */
+int sp_cuda_toolkit(void);      /* version, 1000 major + 10 minor */
+
+/* ---- cuda_backend.cu ---- */
+sp_status sp_cuda_open(sp_backend *be, int device, int threads);
+void sp_cuda_close(sp_backend *be);
+sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes);
+sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
+                           size_t bytes);
+sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes);
+sp_status sp_cuda_wait(sp_backend *be);
+
+/* ---- cuda_memory.cu ---- */
+sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name);
+void sp_cuda_arena_destroy(sp_arena *arena);
+/* Host memory that lives as long as the arena: what of a plan the host reads. */
+sp_arena *sp_cuda_arena_host(sp_arena *arena);
+
+/* ---- cuda_plan.cu ---- */
+sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
+                             const int32_t *coords, const int32_t *sample_row,
+                             int n_samples, sp_arena *arena, sp_plan *plan);
+
+/* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
+size_t sp_cuda_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input);
+sp_status sp_cuda_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
+                            bool is_grad_input, bool is_mirrored, float *packed);
+sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
+sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
+sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
+
+/* ---- cuda_norm.cu ---- */
+sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                            int n_samples, double *sums);
+sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args);
+sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
+sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+
+/* ---- cuda_pointwise.cu ---- */
+sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
+sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
+                            sp_tensor dx, bool is_added);
+sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
+sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
+                          uint64_t epoch, int layer, const int64_t *sample_id,
+                          const int32_t *sample_row, int n_samples, sp_tensor y);
+
+/* ---- cuda_pool.cu ---- */
+sp_status sp_cuda_pool(sp_backend *be, const sp_pool_args *args);
+sp_status sp_cuda_pool_grad(sp_backend *be, const sp_pool_args *args);
+sp_status sp_cuda_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                              int n_samples, int32_t *argmax, sp_tensor y);
+sp_status sp_cuda_global_pool_grad(sp_backend *be, sp_tensor dy,
+                                   const int32_t *sample_row, int n_samples,
+                                   const int32_t *argmax, sp_tensor dx);
+sp_status sp_cuda_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                            int n_samples, sp_tensor y);
+sp_status sp_cuda_broadcast_grad(sp_backend *be, sp_tensor dy,
+                                 const int32_t *sample_row, int n_samples,
+                                 sp_tensor dx);
+
+/* ---- cuda_loss.cu, cuda_optim.cu ---- */
+sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args);
+sp_status sp_cuda_sgd(sp_backend *be, const sp_optim_args *args);
+sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args);
+sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,39 @@
+# SP_CHECK_HOSTCUDA: whether the tests can run the CUDA kernels on this machine's processor.
+# Needs a C++17 compiler and a context switch written for the processor; the race checker needs
+# clang++ too. Sets HAVE_HOSTCUDA, HAVE_CLANGXX and CLANGXX.
+AC_DEFUN([SP_CHECK_HOSTCUDA], [
+AC_REQUIRE([AC_PROG_CXX])
+AC_ARG_VAR([CLANGXX], [clang++, for the race checker of the CUDA tests])
+sp_have_hostcuda=no
+sp_have_clangxx=no
+sp_hostcuda_summary="left out (needs C++17 on x86-64 or aarch64)"
+AC_LANG_PUSH([C++])
+sp_save_CXXFLAGS=$CXXFLAGS
+CXXFLAGS="$CXXFLAGS -std=c++17"
+AC_MSG_CHECKING([whether $CXX can build the CUDA emulator of the tests])
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#if !defined __x86_64__ && !defined __aarch64__
+#error no context switch
+#endif
+#include <tuple>
+]], [[return std::apply([](int a) { return a; }, std::make_tuple(0));]])],
+  [sp_have_hostcuda=yes])
+AC_MSG_RESULT([$sp_have_hostcuda])
+CXXFLAGS=$sp_save_CXXFLAGS
+AC_LANG_POP([C++])
+AC_CHECK_PROGS([CLANGXX], [clang++], [no])
+AS_IF([test $sp_have_hostcuda = yes && test "x$CLANGXX" != xno], [
+  AC_MSG_CHECKING([whether $CLANGXX can instrument for the race checker])
+  echo 'int sum(int *p) { return *p; }' >conftest.cc
+  AS_IF([$CLANGXX -std=c++17 -fsanitize=thread -c -o conftest_cc.o conftest.cc >&AS_MESSAGE_LOG_FD 2>&1],
+    [sp_have_clangxx=yes])
+  rm -f conftest.cc conftest_cc.o
+  AC_MSG_RESULT([$sp_have_clangxx])])
+AS_IF([test $sp_have_hostcuda = yes],
+  [sp_hostcuda_summary="kernels run on the CPU"
+   AS_IF([test $sp_have_clangxx = yes],
+     [sp_hostcuda_summary="$sp_hostcuda_summary, with race checker"],
+     [sp_hostcuda_summary="$sp_hostcuda_summary; no race checker without clang++"])])
+AM_CONDITIONAL([HAVE_HOSTCUDA], [test $sp_have_hostcuda = yes])
+AM_CONDITIONAL([HAVE_CLANGXX], [test $sp_have_clangxx = yes])
+])

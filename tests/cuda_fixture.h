@@ -1,0 +1,97 @@
+/* Device copies of a test's arrays, and the CUDA backend on the emulator. Every array
+ * is an allocation of its own, so that the race checker knows its bounds. */
+#ifndef CUDA_FIXTURE_H
+#define CUDA_FIXTURE_H
+
+#include "../cuda/cuda_ops.h"
+#include "map_fixture.h"
+
+int cudaMalloc(void **out, size_t bytes);
+int cudaFree(void *data);
+void hc_set_order(uint64_t seed, bool is_lazy);
+bool hc_is_checked(void);
+
+/* Orders that each case is repeated in; the race checker finds the same in any. */
+static inline int cu_orders(void)
+{
+    return hc_is_checked() ? 1 : 3;
+}
+
+static struct {
+    void *data[256];
+    int n;
+} cu_held;
+
+static inline sp_backend cu_open(int order)
+{
+    sp_backend be = {.ops = &sp_cuda_ops};
+
+    hc_set_order((uint64_t)order + 1, order % 2);
+    OK(be.ops->open(&be, 0, 1));
+    return be;
+}
+
+/* Frees every copy. */
+static inline void cu_close(sp_backend *be)
+{
+    OK(be->ops->wait(be));
+    while (cu_held.n)
+        assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
+    be->ops->close(be);
+}
+
+static inline void *cu_copy(sp_backend *be, const void *host, size_t bytes)
+{
+    void *data;
+
+    assert_true(cu_held.n < 256);
+    if (!host)
+        return NULL;
+    assert_int_equal(cudaMalloc(&data, bytes ? bytes : 1), 0);
+    OK(be->ops->upload(be, data, host, bytes));
+    cu_held.data[cu_held.n++] = data;
+    return data;
+}
+
+static inline size_t cu_bytes(sp_tensor t)
+{
+    return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
+}
+
+static inline sp_tensor cu_tensor(sp_backend *be, sp_tensor host)
+{
+    host.data = cu_copy(be, host.data, cu_bytes(host));
+    return host;
+}
+
+static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
+{
+    OK(be->ops->download(be, host.data, device.data, cu_bytes(host)));
+}
+
+static inline sp_map cu_map(sp_backend *be, const sp_map *m)
+{
+    const size_t n = sizeof(int32_t);
+    sp_map d = *m;
+
+    d.start = cu_copy(be, m->start, ((size_t)m->n_tiles * (size_t)m->K + 1) * n);
+    d.in = cu_copy(be, m->in, (size_t)m->pairs * n);
+    d.out = cu_copy(be, m->out, (size_t)m->pairs * n);
+    d.tile_row = cu_copy(be, m->tile_row, ((size_t)m->n_tiles + 1) * n);
+    return d;
+}
+
+/* Fails where a and b differ by more than the tolerance; frees both. */
+static inline void cu_same(const char *what, sp_tensor a, sp_tensor b, double tolerance)
+{
+    const double error = fx_error(a, b);
+
+    if (!(error <= tolerance))
+        fail_msg("%s, [%d, %d]: error %g, at most %g", what, (int)a.n, a.c, error,
+                 tolerance);
+    fx_guards(a);
+    free(a.data);
+    free(b.data);
+}
+
+#endif

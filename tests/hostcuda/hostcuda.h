@@ -1,0 +1,288 @@
+/* CUDA C++ on the host, for the tests: what cuda/sp_cuda.h includes where the compiler
+ * is not nvcc. Every CUDA thread of a block is a fiber with a stack of its own; blocks
+ * run one after another. Legal but unlikely orders are made likely, so that code which
+ * relies on luck fails:
+ *
+ *   HC_SEED=n             threads, blocks and streams run in an order drawn from n (1)
+ *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
+ *   HC_LAZY=1             operations of streams run when somebody waits, not before
+ *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
+ *                         program and names its kernel (60)
+ *
+ * Shared and device memory start as NaN. Device memory cannot be touched by the host
+ * outside of kernels and copies: the program ends there as it would on a device. Mixed
+ * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes
+ * and launches that a device would refuse are found too. Linked with hostcuda_race.cc,
+ * kernels that clang compiled with -fsanitize=thread are checked for data races and for
+ * accesses out of bounds. A finding ends the program with status 66.
+ *
+ * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
+ * fast intrinsics), grids that wait for each other, textures, tensor cores.
+ */
+#ifndef HOSTCUDA_H
+#define HOSTCUDA_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <memory>
+#include <tuple>
+
+/* ---- the language ---- */
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__        inline __attribute__((always_inline))
+#define __launch_bounds__(...) /* a register budget */
+#define __align__(n)           __attribute__((aligned(n)))
+#define __restrict__ __restrict
+
+struct __align__(8) int2
+{
+    int x, y;
+};
+struct __align__(8) float2
+{
+    float x, y;
+};
+struct __align__(16) float4
+{
+    float x, y, z, w;
+};
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return float4{x, y, z, w};
+}
+
+/* What a thread knows of itself. */
+struct hc_view {
+    uint3 thread, block;
+    dim3 block_dim, grid_dim;
+    int lane;
+    unsigned barriers, warp_syncs; /* passed so far: the race checker's clock */
+};
+extern thread_local hc_view *hc_self; /* NULL on the host */
+#define threadIdx (hc_self->thread)
+#define blockIdx  (hc_self->block)
+#define blockDim  (hc_self->block_dim)
+#define gridDim   (hc_self->grid_dim)
+
+/* Where a barrier or warp operation stands in the source. */
+#define HC_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+/* One array for each block and declaration. */
+void *hc_shared(const void *declaration, size_t size, size_t align);
+#define SP_SHARED(T, name, dims)                                                       \
+    typedef T name##_type dims;                                                        \
+    static const char name##_key = 0;                                                  \
+    name##_type &name = *static_cast<name##_type *>(hc_shared(                         \
+        &name##_key, sizeof(name##_type), alignof(T) < 16 ? 16 : alignof(T)))
+
+/* ---- barriers and warp operations ---- */
+
+enum hc_op { HC_SYNC, HC_SHUFFLE, HC_BALLOT, HC_ALL, HC_ANY };
+void hc_barrier(const char *file, int line);
+/* Every lane of mask calls it with the same op and mask. */
+uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
+                       const char *file, int line);
+void hc_fence();
+void hc_maybe_yield(); /* a place where another thread may run */
+
+static inline void __syncthreads(HC_SITE)
+{
+    hc_barrier(file, line);
+}
+
+static inline void __syncwarp(unsigned mask = ~0u, HC_SITE)
+{
+    hc_collective(HC_SYNC, mask, 0, 0, file, line);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate, HC_SITE)
+{
+    return (unsigned)hc_collective(HC_BALLOT, mask, predicate != 0, 0, file, line);
+}
+
+static inline int __all_sync(unsigned mask, int predicate, HC_SITE)
+{
+    return (int)hc_collective(HC_ALL, mask, predicate != 0, 0, file, line);
+}
+
+static inline int __any_sync(unsigned mask, int predicate, HC_SITE)
+{
+    return (int)hc_collective(HC_ANY, mask, predicate != 0, 0, file, line);
+}
+
+template <class T>
+static inline T hc_shuffle(unsigned mask, T value, int from, const char *file, int line)
+{
+    static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+    uint64_t bits = 0;
+
+    memcpy(&bits, &value, sizeof value);
+    bits = hc_collective(HC_SHUFFLE, mask, bits, from, file, line);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+template <class T>
+static inline T __shfl_sync(unsigned mask, T value, int from, HC_SITE)
+{
+    return hc_shuffle(mask, value, from & 31, file, line);
+}
+
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int bits, HC_SITE)
+{
+    return hc_shuffle(mask, value, (hc_self->lane ^ bits) & 31, file, line);
+}
+
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, int by, HC_SITE)
+{
+    const int from = hc_self->lane + by;
+
+    return hc_shuffle(mask, value, from < 32 ? from : hc_self->lane, file, line);
+}
+
+static inline void __threadfence()
+{
+    hc_fence();
+}
+
+/* ---- arithmetic ---- */
+
+static inline int min(int a, int b)
+{
+    return b < a ? b : a;
+}
+
+static inline int max(int a, int b)
+{
+    return a < b ? b : a;
+}
+
+static inline int64_t min(int64_t a, int64_t b)
+{
+    return b < a ? b : a;
+}
+
+static inline int __popc(unsigned v)
+{
+    return __builtin_popcount(v);
+}
+
+/* Relaxed, as on the device. */
+template <class T> static inline T atomicAdd(T *at, T value)
+{
+    hc_maybe_yield();
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
+
+/* ---- the runtime ---- */
+
+#define CUDART_VERSION 0 /* no toolkit */
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidDevice = 101,
+};
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost,
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+};
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+typedef struct hc_stream *cudaStream_t;
+typedef struct hc_event *cudaEvent_t;
+
+extern "C" {
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaGetLastError();
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaMalloc(void **out, size_t bytes);
+cudaError_t cudaFree(void *data);
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+}
+
+/* Stand for cuda/cuda_vmm.cu: addresses apart from memory. */
+cudaError_t sp_vmm_reserve(void **base, size_t bytes);
+cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
+cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
+
+/* A launch: `invoke` runs one thread of it. */
+struct hc_launch {
+    const char *kernel;
+    dim3 grid, block;
+    void (*invoke)(const void *call);
+    std::shared_ptr<const void> call; /* host memory that kernels may read */
+    size_t call_bytes;
+};
+void hc_submit(const hc_launch &launch, cudaStream_t stream);
+
+/* The kernel with the arguments as they were at its launch. */
+template <class... P> struct hc_call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+
+    static void invoke(const void *call)
+    {
+        const hc_call *c = static_cast<const hc_call *>(call);
+
+        std::apply(c->kernel, c->arguments);
+    }
+};
+
+template <class... P, class... A>
+static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3 grid,
+                                    dim3 block, cudaStream_t stream, A... values)
+{
+    typedef hc_call<P...> call;
+
+    hc_submit({name, grid, block, call::invoke,
+               std::make_shared<const call>(call{kernel, {(P)values...}}),
+               sizeof(call)},
+              stream);
+}
+
+#define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
+    hc_launch_kernel(#kernel, kernel, (grid), (block), (stream), __VA_ARGS__)
+
+/* ---- for tests ---- */
+
+/* Another order from here on, as HC_SEED would; lazy as HC_LAZY. */
+extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
+/* The race checker is linked: everything takes ten times as long. */
+extern "C" bool hc_is_checked();
+
+#endif

@@ -1,0 +1,78 @@
+/* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
+ * (hostcuda_warp.cc), memory, streams and the runtime's calls (hostcuda_runtime.cc).
+ */
+#ifndef HOSTCUDA_INTERNAL_H
+#define HOSTCUDA_INTERNAL_H
+
+#include "hostcuda.h"
+
+#include <vector>
+
+enum hc_state { HC_READY, HC_RUNNING, HC_AT_BARRIER, HC_AT_WARP, HC_DONE };
+
+struct hc_fiber;
+
+struct hc_warp {
+    hc_fiber *lane[32];
+    uint32_t live, waiting; /* lanes not yet done; lanes inside a collective */
+};
+
+struct hc_fiber {
+    hc_view view; /* first: hc_self points here */
+    void *sp;     /* of the suspended fiber */
+    char *stack;
+    hc_warp *warp;
+    hc_state state;
+    const char *file; /* of the barrier or collective it is in */
+    int line;
+    hc_op op; /* the collective */
+    uint32_t mask;
+    uint64_t value, result;
+    int from;
+    void *fake; /* of the address sanitizer */
+};
+
+enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };
+
+struct hc_options {
+    hc_order order;
+    uint64_t seed;
+    bool is_lazy;
+    int watchdog_s;
+};
+extern hc_options hc_option;
+
+/* What the race checker hears of; unused where it is not linked. */
+struct hc_hooks {
+    void (*allocated)(const void *data, size_t bytes);
+    void (*freed)(const void *data, size_t bytes);
+    void (*launched)(const hc_launch *launch);
+    void (*fenced)(const hc_view *view);
+};
+extern hc_hooks hc_hook;
+
+/* Ends the program: kernel, then the finding. */
+void hc_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* "block (..) thread (..) at file:line" in one of several static buffers. */
+const char *hc_where(const hc_fiber *f);
+uint64_t hc_random(uint64_t *state);
+
+/* ---- hostcuda.cc ---- */
+void hc_run_grid(const hc_launch *launch, uint64_t seed);
+hc_fiber *hc_current();
+void hc_make_ready(hc_fiber *f);
+void hc_switch_away(); /* from the current fiber, which is not ready */
+bool hc_is_own_stack(const void *p);
+
+/* ---- hostcuda_warp.cc ---- */
+/* A lane left: collectives that waited for it alone complete. */
+void hc_warp_left(hc_warp *w);
+
+/* ---- hostcuda_runtime.cc: one range of addresses for shared and device memory ---- */
+enum : size_t { HC_SPACE = (size_t)1 << 36, HC_SHARED_SPACE = (size_t)1 << 24 };
+extern char *hc_space; /* [HC_SPACE], shared memory first */
+void hc_fill_garbage(void *data, size_t bytes);
+void hc_open_space(); /* device memory becomes accessible; counted */
+void hc_close_space();
+
+#endif

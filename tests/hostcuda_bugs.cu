@@ -1,0 +1,270 @@
+/* Kernels with planted faults, and some without: `hostcuda_bugs NAME` runs one and ends
+ * with 3 if its result is wrong. tests/test_hostcuda_findings.sh says what the emulator
+ * must say to each. */
+#include "sp_cuda.h"
+
+#include <vector>
+
+enum { N = 128 };
+
+struct call {
+    const int *in;
+    int *out; /* [4 * N], begins as 0 */
+};
+
+__global__ static void copy_all(call a)
+{
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+/* The value that a lower thread wrote: rising order hides the missing barrier. */
+__global__ static void missing_barrier(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+
+    tile[t] = a.in[t];
+    a.out[t] = tile[t ? t - 1 : 0];
+}
+
+/* One barrier a turn where two are needed. */
+__global__ static void missing_second_barrier(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+    int sum = 0;
+
+    for (int k = 0; k < 4; k++) {
+        tile[t] = a.in[t] + k;
+        __syncthreads();
+        sum += tile[N - 1 - t];
+    }
+    a.out[t] = sum;
+}
+
+/* Lanes of a warp do not run in step. */
+__global__ static void missing_syncwarp(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+
+    tile[t] = a.in[t];
+    a.out[t] = tile[t ^ 1];
+}
+
+__global__ static void divergent_barrier(call a)
+{
+    const int t = (int)threadIdx.x;
+
+    if (t < N / 2) {
+        __syncthreads();
+        a.out[t] = a.in[t];
+    } else {
+        a.out[t] = a.in[t];
+        __syncthreads();
+    }
+}
+
+__global__ static void early_return(call a)
+{
+    const int t = (int)threadIdx.x;
+
+    a.out[t] = a.in[t];
+    if (t < 3)
+        return;
+    __syncthreads();
+}
+
+__global__ static void shuffle_of_some(call a)
+{
+    const int t = (int)threadIdx.x;
+    int v = a.in[t];
+
+    if (t & 1)
+        v += __shfl_xor_sync(0xffffffffu, v, 2);
+    __syncwarp();
+    a.out[t] = v;
+}
+
+__global__ static void shuffle_from_absent(call a)
+{
+    const int t = (int)threadIdx.x;
+
+    a.out[t] = a.in[t];
+    if (t == 5)
+        return;
+    a.out[t] = __shfl_sync(0xffffffffu, a.in[t], 5);
+}
+
+__global__ static void uninitialised_shared(call a)
+{
+    SP_SHARED(int, sum, [1]);
+    const int t = (int)threadIdx.x;
+
+    __syncthreads();
+    atomicAdd(&sum[0], 1);
+    __syncthreads();
+    a.out[t] = a.in[t] + sum[0] - N;
+}
+
+__global__ static void far_out_of_bounds(call a)
+{
+    a.out[threadIdx.x + (1 << 22)] = a.in[threadIdx.x];
+}
+
+__global__ static void just_out_of_bounds(call a)
+{
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+    if (threadIdx.x == 0)
+        a.out[4 * N] = 1;
+}
+
+__global__ static void shared_out_of_bounds(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    int *t = tile + 1;
+
+    t[threadIdx.x] = a.in[threadIdx.x];
+    __syncthreads();
+    a.out[threadIdx.x] = a.in[threadIdx.x] + 0 * t[0];
+}
+
+__global__ static void race_of_blocks(call a)
+{
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+    a.out[N] += 1;
+}
+
+__global__ static void host_pointer(call a)
+{
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+__global__ static void endless(call a)
+{
+    volatile int stop = 0;
+
+    while (!stop)
+        ;
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+/* ---- sound ---- */
+
+__global__ static void two_barriers(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+    int sum = 0;
+
+    for (int k = 0; k < 4; k++) {
+        tile[t] = a.in[t] + k;
+        __syncthreads();
+        sum += tile[N - 1 - t];
+        __syncthreads();
+    }
+    a.out[t] = (sum - 6) / 4 == a.in[N - 1 - t] ? a.in[t] : -1;
+}
+
+__global__ static void warp_exchange(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+    int v;
+
+    tile[t] = a.in[t];
+    __syncwarp();
+    v = __shfl_xor_sync(0xffffffffu, tile[t ^ 1], 1);
+    a.out[t] = __any_sync(0xffffffffu, v != a.in[t]) ? -1 : v;
+}
+
+__global__ static void counted(call a)
+{
+    if (blockIdx.x == 0)
+        a.out[threadIdx.x] = a.in[threadIdx.x];
+    atomicAdd(&a.out[N], 1);
+}
+
+/* ---- running them ---- */
+
+static cudaStream_t first, second;
+static cudaEvent_t event;
+
+static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
+{
+    static const struct {
+        const char *name;
+        void (*kernel)(call);
+    } all[] = {
+#define K(name) {#name, name}
+        K(copy_all),          K(missing_barrier),     K(missing_second_barrier),
+        K(missing_syncwarp),  K(divergent_barrier),   K(early_return),
+        K(shuffle_of_some),   K(shuffle_from_absent), K(uninitialised_shared),
+        K(far_out_of_bounds), K(just_out_of_bounds),  K(shared_out_of_bounds),
+        K(race_of_blocks),    K(host_pointer),        K(endless),
+        K(two_barriers),      K(warp_exchange),       K(counted),
+    };
+
+    for (const auto &k : all)
+        if (!strcmp(k.name, name)) {
+            SP_LAUNCH(k.kernel, grid, dim3(threads), first, a);
+            return 1;
+        }
+    return 0;
+}
+
+/* The second stream copies what the first one makes. */
+static void copy_on_second(const char *name, call a, int *result)
+{
+    SP_LAUNCH(copy_all, dim3(1), dim3(N), first, a);
+    if (!strcmp(name, "event_between_streams")) {
+        cudaEventRecord(event, first);
+        cudaStreamWaitEvent(second, event, 0);
+    }
+    cudaMemcpyAsync(result, a.out, N * sizeof(int), cudaMemcpyDeviceToHost, second);
+    cudaStreamSynchronize(second);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    std::vector<int> in(N), out(N), want(N);
+    int *d_in, *d_out;
+
+    for (int i = 0; i < N; i++)
+        in[(size_t)i] = want[(size_t)i] = 7 * i + 1;
+    cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cudaMalloc((void **)&d_in, N * sizeof(int));
+    cudaMalloc((void **)&d_out, 4 * N * sizeof(int));
+    cudaMemcpyAsync(d_in, in.data(), N * sizeof(int), cudaMemcpyHostToDevice, first);
+    cudaMemsetAsync(d_out, 0, 4 * N * sizeof(int), first);
+    cudaStreamSynchronize(first);
+    if (!strcmp(name, "missing_barrier"))
+        for (int i = N - 1; i > 0; i--)
+            want[(size_t)i] = want[(size_t)i - 1];
+    if (!strcmp(name, "missing_second_barrier"))
+        for (int i = 0; i < N; i++)
+            want[(size_t)i] = 4 * in[(size_t)(N - 1 - i)] + 6;
+    if (!strcmp(name, "missing_syncwarp"))
+        for (int i = 0; i < N; i++)
+            want[(size_t)i] = in[(size_t)(i ^ 1)];
+    if (!strcmp(name, "host_touches_device"))
+        return d_out[0];
+    if (strstr(name, "streams")) {
+        copy_on_second(name, {d_in, d_out}, out.data());
+        return out == want ? 0 : 3;
+    }
+    const bool is_large = !strcmp(name, "too_large");
+    const bool is_host = !strcmp(name, "host_pointer");
+    const bool is_many = !strcmp(name, "race_of_blocks") || !strcmp(name, "counted");
+    if (!run_kernel(is_large ? "copy_all" : name, {is_host ? in.data() : d_in, d_out},
+                    dim3(is_many ? 4 : 1), is_large ? 2048 : N))
+        return 2;
+    if (cudaGetLastError() != cudaSuccess)
+        return 4;
+    cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost, first);
+    cudaStreamSynchronize(first);
+    return out == want ? 0 : 3;
+}
