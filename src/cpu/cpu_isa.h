@@ -69,7 +69,8 @@ typedef struct sp_cpu_isa {
     void (*dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
                     float *y);
     void (*add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
-    /* sums [2]: w * l and w, written; a->sums is not touched, nor is the confusion. */
+    /* sums [2]: w * l and w, written; prediction [n] too. a->sums is not touched, nor
+     * is the confusion. */
     void (*loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
                  double *sums);
     void (*sgd)(const sp_optim_args *a, int64_t at, int64_t end);

@@ -1,99 +1,243 @@
-/* Softmax cross-entropy of a range of rows with its gradient, a row at a time: the
- * exponentials in float (3e-7 relative), their sum, the logarithm and the sums over
- * rows in double. */
+/* Softmax cross-entropy of a range of rows with its gradient: the exponentials in
+ * float (3e-7 relative), their sum, the logarithm and the sums over rows in double.
+ * Vectors run along the classes; the last one of a row is masked. */
 #include "cpu_vec.h"
 
 #include <math.h>
 
-enum { CHUNK = 64 /* classes between memory and registers */ };
+typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
+enum { HALF = LANES / 2, ROWS = 64 /* at a time: in L1 */ };
+typedef double dvec __attribute__((vector_size(8 * HALF)));
+typedef int64_t lvec __attribute__((vector_size(8 * HALF)));
+
+/* ---- what rows need beside cpu_vec.h ---- */
+
+/* Lanes of a where m has them, of b elsewhere. */
+INLINE vec pick(vmask m, vec a, vec b)
+{
+#if LANES == 16
+    return _mm512_mask_mov_ps(b, m, a);
+#elif LANES == 8
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
+#else
+    for (int l = 0; l < m; l++)
+        b[l] = a[l];
+    return b;
+#endif
+}
+
+/* a > b ? a : b; b where either is NaN. */
+INLINE vec larger(vec a, vec b)
+{
+#if LANES == 16
+    return _mm512_max_ps(a, b);
+#elif LANES == 8
+    return _mm256_max_ps(a, b);
+#else
+    UNROLL
+    for (int l = 0; l < LANES; l++)
+        b[l] = a[l] > b[l] ? a[l] : b[l];
+    return b;
+#endif
+}
+
+/* The first lane where a == b, else LANES. */
+INLINE int first_equal(vec a, vec b)
+{
+#if LANES == 16
+    return __builtin_ctz(1u << LANES | _mm512_cmpeq_ps_mask(a, b));
+#elif LANES == 8
+    int equal = _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ));
+    return __builtin_ctz(1u << LANES | (unsigned)equal);
+#else
+    for (int l = 0; l < LANES; l++)
+        if (a[l] == b[l])
+            return l;
+    return LANES;
+#endif
+}
+
+/* Lanes l and l ^ step exchanged. */
+INLINE vec swap(vec v, const int step)
+{
+    ivec from;
+
+    UNROLL
+    for (int l = 0; l < LANES; l++)
+        from[l] = l ^ step;
+    return __builtin_shuffle(v, from);
+}
+INLINE dvec swap_d(dvec v, const int step)
+{
+    lvec from;
+
+    UNROLL
+    for (int l = 0; l < HALF; l++)
+        from[l] = l ^ step;
+    return __builtin_shuffle(v, from);
+}
+
+INLINE float largest_lane(vec v)
+{
+    if (LANES > 8)
+        v = larger(v, swap(v, 8));
+    if (LANES > 4)
+        v = larger(v, swap(v, 4));
+    v = larger(v, swap(v, 2));
+    return larger(v, swap(v, 1))[0];
+}
+INLINE double sum_lanes(dvec v)
+{
+    if (HALF > 4)
+        v += swap_d(v, 4);
+    if (HALF > 2)
+        v += swap_d(v, 2);
+    return (v + swap_d(v, 1))[0];
+}
+
+/* Both halves, in double, added lane by lane. */
+INLINE dvec fold(vec v)
+{
+#if LANES == 16
+    return (dvec)_mm512_cvtps_pd(_mm512_castps512_ps256(v)) +
+           (dvec)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+#elif LANES == 8
+    return (dvec)_mm256_cvtps_pd(_mm256_castps256_ps128(v)) +
+           (dvec)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+#else
+    return (dvec){(double)v[0] + v[2], (double)v[1] + v[3]};
+#endif
+}
 
 /* exp(x) for x <= 0, no less than exp(-87); NaN stays NaN. x = n ln 2 + r, |r| <= ln 2
  * / 2, a Taylor polynomial of degree 7 for exp(r) (truncation below 1e-8), n added to
  * the exponent. */
-INLINE float exp_f(float x)
+INLINE vec exp_v(vec x)
 {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    float n, r, e;
-    int32_t bits;
+    const vec magic =
+        set1(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
+    vec n, r, e;
+    ivec bits;
 
-    x = x < -87.0f ? -87.0f : x;
-    n = fma_f(x, 1.44269504f, magic);
-    memcpy(&bits, &n, sizeof bits);
+    x = larger(set1(-87.0f), x);
+    n = fma_v(x, set1(1.44269504f), magic);
+    bits = ((ivec)n << 23) + 0x3f800000;
     n -= magic;
-    r = fma_f(n, -0.693359375f, x); /* ln 2 in two parts, the first exact in 9 bits */
-    r = fma_f(n, 2.12194440e-4f, r);
-    e = fma_f(r, 1.0f / 5040, 1.0f / 720);
-    e = fma_f(r, e, 1.0f / 120);
-    e = fma_f(r, e, 1.0f / 24);
-    e = fma_f(r, e, 1.0f / 6);
-    e = fma_f(r, e, 0.5f);
-    e = fma_f(r, e, 1.0f);
-    e = fma_f(r, e, 1.0f);
-    bits = (int32_t)((uint32_t)bits << 23) + 0x3f800000;
-    memcpy(&n, &bits, sizeof n);
-    return e * n;
+    /* ln 2 in two parts, the first exact in 9 bits */
+    r = fma_v(n, set1(-0.693359375f), x);
+    r = fma_v(n, set1(2.12194440e-4f), r);
+    e = fma_v(r, set1(1.0f / 5040), set1(1.0f / 720));
+    e = fma_v(r, e, set1(1.0f / 120));
+    e = fma_v(r, e, set1(1.0f / 24));
+    e = fma_v(r, e, set1(1.0f / 6));
+    e = fma_v(r, e, set1(0.5f));
+    e = fma_v(r, e, set1(1.0f));
+    e = fma_v(r, e, set1(1.0f));
+    return e * (vec)bits;
+}
+
+/* ---- one row of n classes ---- */
+
+INLINE vmask lanes_left(int at, int n)
+{
+    return first_lanes(min_i(LANES, n - at));
+}
+
+/* Its largest element, the lowest of equal ones; a NaN is none, unless it comes first.
+ */
+INLINE int argmax(const float *z, int n)
+{
+    const vec first = set1(z[0]);
+    vec top = first;
+
+    for (int at = 0; at < n; at += LANES) {
+        const vmask m = lanes_left(at, n);
+        top = larger(pick(m, load_m(z + at, m), first), top);
+    }
+    top = set1(largest_lane(top));
+    for (int at = 0; at < n; at += LANES) {
+        const vmask m = lanes_left(at, n);
+        const int lane = first_equal(pick(m, load_m(z + at, m), first), top);
+        if (lane < LANES)
+            return at + lane;
+    }
+    return 0;
 }
 
 /* Sum of exp(z - top); the terms go to e where it is not NULL. */
-static double sum_exp(const float *z, int n, float top, float *e)
+INLINE double sum_exp(const float *z, int n, float top, float *e)
 {
-    float part[CHUNK];
-    double sum = 0;
+    dvec lane = {0};
 
-    for (int at = 0; at < n; at += CHUNK) {
-        const int width = min_i(CHUNK, n - at);
-        for (int j = 0; j < width; j++)
-            part[j] = exp_f(z[at + j] - top);
-        for (int j = 0; j < width; j++)
-            sum += part[j];
+    for (int at = 0; at < n; at += LANES) {
+        const vmask m = lanes_left(at, n);
+        const vec part = exp_v(load_m(z + at, m) - set1(top));
+        lane += fold(pick(m, part, set1(0)));
         if (e)
-            memcpy(e + at, part, (size_t)width * sizeof *e);
+            store_m(e + at, m, part);
     }
-    return sum;
-}
-
-static int argmax(const float *z, int n)
-{
-    int at = 0;
-
-    for (int j = 1; j < n; j++)
-        at = z[j] > z[at] ? j : at;
-    return at;
+    return sum_lanes(lane);
 }
 
 /* dz = weight * (p - target), from the terms exp(z - top) that stand in dz. */
-static void row_grad(const sp_loss_args *a, float *dz, int label, double sum,
+INLINE void row_grad(const sp_loss_args *a, float *dz, int label, double sum,
                      float weight)
 {
     const int C = a->logits.c;
     const float scale = (float)(weight / sum);
     const float others = -weight * a->smoothing / (float)C;
 
-    for (int j = 0; j < C; j++)
-        dz[j] = fma_f(dz[j], scale, others);
+    for (int at = 0; at < C; at += LANES) {
+        const vmask m = lanes_left(at, C);
+        store_m(dz + at, m, fma_v(load_m(dz + at, m), set1(scale), set1(others)));
+    }
     dz[label] -= weight * (1 - a->smoothing);
 }
 
-static void row_loss(const sp_loss_args *a, int64_t i, int label, int best,
-                     double *sums)
+/* The loss of a row beyond the logarithm of its sum. */
+INLINE double row_below(const sp_loss_args *a, const float *z, int label, int best)
 {
-    const float *z = sp_row(a->logits, i), top = z[best];
-    const float weight = a->class_weight ? a->class_weight[label] : 1;
     const int C = a->logits.c;
-    float *dz = a->dlogits.data ? sp_row(a->dlogits, i) : NULL;
-    const double sum = sum_exp(z, C, top, dz);
-    double below = (1.0 - a->smoothing) * ((double)top - z[label]);
+    const double top = z[best], below = (1.0 - a->smoothing) * (top - z[label]);
+    double all = 0;
 
-    if (a->smoothing != 0) {
-        double all = 0;
-        for (int j = 0; j < C; j++)
-            all += (double)top - z[j];
-        below += a->smoothing * all / C;
+    if (a->smoothing == 0)
+        return below;
+    for (int j = 0; j < C; j++)
+        all += top - z[j];
+    return below + a->smoothing * all / C;
+}
+
+/* Each step over all rows before the next one: a row is one long chain, and its
+ * neighbours' chains fit beside it only in parts. */
+static void rows_loss(const sp_loss_args *a, const int32_t *best, int64_t row, int n,
+                      double *sums)
+{
+    const int32_t *label = a->label + row;
+    const int C = a->logits.c;
+    double sum[ROWS];
+
+    for (int i = 0; i < n; i++) {
+        const float *z = sp_row(a->logits, row + i);
+        float *dz = a->dlogits.data ? sp_row(a->dlogits, row + i) : NULL;
+        sum[i] = sum_exp(z, C, z[best[i]], dz);
     }
-    sums[0] += weight * (log(sum) + below);
-    sums[1] += weight;
-    if (dz)
-        row_grad(a, dz, label, sum, weight);
+    for (int i = 0; i < n; i++) {
+        if (label[i] == SP_IGNORE)
+            continue;
+        const float weight = a->class_weight ? a->class_weight[label[i]] : 1;
+        const float *z = sp_row(a->logits, row + i);
+        sums[0] += weight * (log(sum[i]) + row_below(a, z, label[i], best[i]));
+        sums[1] += weight;
+    }
+    for (int i = 0; a->dlogits.data && i < n; i++) {
+        float *dz = sp_row(a->dlogits, row + i);
+        if (label[i] == SP_IGNORE)
+            memset(dz, 0, (size_t)C * sizeof *dz);
+        else
+            row_grad(a, dz, label[i], sum[i],
+                     a->class_weight ? a->class_weight[label[i]] : 1);
+    }
 }
 
 void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
@@ -102,14 +246,14 @@ void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t 
     const int C = a->logits.c;
 
     sums[0] = sums[1] = 0;
-    for (int64_t i = row; i < end; i++) {
-        const int label = a->label ? a->label[i] : SP_IGNORE;
-        const int best = argmax(sp_row(a->logits, i), C);
-        if (prediction)
-            prediction[i] = best;
-        if (label != SP_IGNORE)
-            row_loss(a, i, label, best, sums);
+    for (int64_t i = row; i < end; i += ROWS) {
+        const int n = (int)sp_cpu_least(ROWS, end - i);
+        for (int j = 0; j < n; j++)
+            prediction[i + j] = argmax(sp_row(a->logits, i + j), C);
+        if (a->label)
+            rows_loss(a, prediction + i, i, n, sums);
         else if (a->dlogits.data)
-            memset(sp_row(a->dlogits, i), 0, (size_t)C * sizeof(float));
+            for (int j = 0; j < n; j++)
+                memset(sp_row(a->dlogits, i + j), 0, (size_t)C * sizeof(float));
     }
 }
