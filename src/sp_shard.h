@@ -6,10 +6,10 @@
  *
  * HDF5 of this platform crashes or hangs on damaged headers, hence the child; it is the
  * same executable started with SP_SHARD_PROBE as its first argument, before MPI is
- * touched. Of chunked datasets the child walks the whole index of chunks; their decoding
- * is left to the readers: filters answer damage with an error (none of 600 compressed
- * files with 1 to 8 damaged bytes ended a reader), and decoding all at opening would
- * cost as much as an epoch.
+ * touched. Of chunked datasets the child walks the whole index of chunks; their
+ * decoding is left to the readers: filters answer damage with an error (none of 600
+ * compressed files with 1 to 8 damaged bytes ended a reader), and decoding all at
+ * opening would cost as much as an epoch.
  */
 #ifndef SP_SHARD_H
 #define SP_SHARD_H

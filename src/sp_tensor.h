@@ -7,8 +7,8 @@
  *     base                used          touched            reserved
  *     | tensor | tensor | |   ...       |    ...           |
  *
- * Memory of a device does not come by touching it: there a backend's `commit` brings more
- * when the front passes what there is.
+ * Memory of a device does not come by touching it: there a backend's `commit` brings
+ * more when the front passes what there is.
  */
 #ifndef SP_TENSOR_H
 #define SP_TENSOR_H

@@ -49,8 +49,8 @@ sp_status sp_resume_begin(sp_trainer *trainer);
 /* True if the deck asks for no more than the state has. */
 bool sp_resume_is_complete(const sp_trainer *trainer);
 /* Collective: checkpoint of the present state, written beside the next steps; is_best:
- * as best.h5 too. A failure to write is a warning. is_final: returns when it is written,
- * and a failure is the run's (SP_EIO), agreed. */
+ * as best.h5 too. A failure to write is a warning. is_final: returns when it is
+ * written, and a failure is the run's (SP_EIO), agreed. */
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final);
 /* Say what became of a checkpoint under way; any time. Local. */
 void sp_resume_poll(sp_trainer *trainer);
