@@ -82,7 +82,8 @@ static sp_status measure_buckets(bench *b, const sp_graph *graph, float *data)
     rc = sp_comm_agree(b->comm, rc, NULL);
     for (int i = 0; rc == SP_OK && i < t.repeats; i++) {
         rc = time_once(&c, once_plain, &plain[i]);
-        sp_buckets_zero(&buckets);
+        if (rc == SP_OK)
+            rc = sp_buckets_zero(&buckets);
         if (rc == SP_OK)
             rc = time_once(&c, once_buckets, &s[i]);
     }

@@ -42,6 +42,8 @@ sp_status bench_training_open(bench *b, bench_training *t)
     rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
                            s->config->train.deterministic == SP_DET_WORLD, 0);
     if (rc == SP_OK)
+        rc = sp_buckets_attach(&t->buckets, &s->backend);
+    if (rc == SP_OK)
         rc = sp_optim_create(&t->optim, &s->graph, s->config, &s->backend);
     if (rc == SP_OK && s->train.n_samples == 0)
         rc = SP_FAIL(SP_EDATA, "%s: no samples to train on", s->train.shard[0].path);
@@ -141,13 +143,13 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
 
     memset(parts, 0, sizeof *parts);
     s->is_alone = true;
-    sp_buckets_zero(&t->buckets);
+    SP_TRY(sp_buckets_zero(&t->buckets));
     while (!is_last)
         SP_TRY(micro_step(t, parts, &is_last));
     at = sp_now_s();
     SP_TRY(sp_bucket_wait(&t->buckets, NULL));
     parts->reduce = lap(&at);
-    SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad,
+    SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.device,
                          t->buckets.tail.weight_sum, lr, NULL));
     sp_net_updated(&s->net);
     parts->update = lap(&at);

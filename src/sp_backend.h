@@ -112,6 +112,7 @@ typedef struct sp_optim_args {
 
 typedef struct sp_backend_ops {
     const char *name;
+    bool is_host; /* its memory is the host's: pointers can be used as they are */
 
     /* Prepare the device of this rank. threads: host threads for the CPU backend. */
     sp_status (*open)(sp_backend *be, int device, int threads);

@@ -12,6 +12,9 @@ enum { TAIL_COUNTS, TAIL_EXACT, N_TAIL };
 struct sp_buckets_impl {
     int n_posted, n_done; /* buckets, in order */
     sp_request *request;  /* [n_buckets + N_TAIL] */
+    sp_backend *backend;  /* NULL: device is grad */
+    sp_arena arena;       /* of device */
+    float *stage;         /* [n_floats] host: sums on their way from device to grad */
 };
 
 static double now_s(void)
@@ -75,15 +78,36 @@ sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm 
     if (!b->impl->request)
         return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
     SP_TRY(take((void **)&b->grad, n * sizeof *b->grad));
+    b->device = b->grad;
     if (is_exact)
         SP_TRY(take((void **)&b->exact, n * each));
     return SP_OK;
 }
 
+sp_status sp_buckets_attach(sp_buckets *buckets, sp_backend *backend)
+{
+    struct sp_buckets_impl *impl = buckets->impl;
+    size_t bytes = (size_t)buckets->graph->n_floats * sizeof(float);
+
+    if (backend->ops->is_host)
+        return SP_OK;
+    SP_TRY(take((void **)&impl->stage, bytes));
+    SP_TRY(backend->ops->arena_create(&impl->arena, bytes + ALIGNMENT, "gradients"));
+    impl->backend = backend;
+    SP_TRY(sp_arena_take(&impl->arena, bytes, (void **)&buckets->device));
+    return backend->ops->fill(backend, buckets->device, 0, bytes);
+}
+
 void sp_buckets_destroy(sp_buckets *buckets)
 {
-    if (buckets->impl)
-        free(buckets->impl->request);
+    struct sp_buckets_impl *impl = buckets->impl;
+
+    if (impl) {
+        if (impl->backend)
+            impl->backend->ops->arena_destroy(&impl->arena);
+        free(impl->stage);
+        free(impl->request);
+    }
     free(buckets->impl);
     free(buckets->begin);
     free(buckets->grad);
@@ -91,8 +115,9 @@ void sp_buckets_destroy(sp_buckets *buckets)
     memset(buckets, 0, sizeof *buckets);
 }
 
-void sp_buckets_zero(sp_buckets *buckets)
+sp_status sp_buckets_zero(sp_buckets *buckets)
 {
+    sp_backend *backend = buckets->impl->backend;
     size_t n = (size_t)buckets->graph->n_floats;
 
     memset(buckets->grad, 0, n * sizeof *buckets->grad);
@@ -101,6 +126,26 @@ void sp_buckets_zero(sp_buckets *buckets)
     memset(&buckets->tail, 0, sizeof buckets->tail);
     memset(buckets->tail_exact, 0, sizeof buckets->tail_exact);
     buckets->impl->n_posted = buckets->impl->n_done = 0;
+    if (backend)
+        SP_TRY(backend->ops->fill(backend, buckets->device, 0,
+                                  n * sizeof *buckets->device));
+    return SP_OK;
+}
+
+/* grad += device for bucket i: from now on it is as on the host. Waits for the device.
+ */
+static sp_status gather(sp_buckets *b, int i)
+{
+    struct sp_buckets_impl *impl = b->impl;
+    int64_t at = b->begin[i + 1], end = b->begin[i], p;
+
+    if (!impl->backend || b->exact)
+        return SP_OK;
+    SP_TRY(impl->backend->ops->download(impl->backend, impl->stage + at, b->device + at,
+                                        (size_t)(end - at) * sizeof *b->grad));
+    for (p = at; p < end; p++)
+        b->grad[p] += impl->stage[p];
+    return SP_OK;
 }
 
 static sp_status post(sp_buckets *b, int i)
@@ -108,6 +153,7 @@ static sp_status post(sp_buckets *b, int i)
     int64_t at = b->begin[i + 1], n = b->begin[i] - at;
     sp_request *request = &b->impl->request[i];
 
+    SP_TRY(gather(b, i));
     if (b->exact)
         SP_TRY(sp_comm_iallreduce(b->comm, SP_SCOPE_WORLD,
                                   b->exact + at * SP_EXACT_LIMBS,
@@ -178,18 +224,25 @@ static sp_status reduce_rest(sp_buckets *b)
 
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
 {
+    struct sp_buckets_impl *impl = buckets->impl;
+    size_t n = (size_t)buckets->graph->n_floats;
     double begin = now_s(), loss[2];
+    int i;
 
     if (buckets->comm->size > 1)
         SP_TRY(reduce_rest(buckets));
+    for (i = 0; buckets->comm->size == 1 && i < buckets->n_buckets; i++)
+        SP_TRY(gather(buckets, i));
     if (exposed_s)
         *exposed_s = buckets->comm->size > 1 ? now_s() - begin : 0;
     if (buckets->exact) {
-        sp_exact_get_f32(buckets->exact, buckets->grad,
-                         (size_t)buckets->graph->n_floats);
+        sp_exact_get_f32(buckets->exact, buckets->grad, n);
         sp_exact_get_f64(buckets->tail_exact, loss, 2);
         buckets->tail.loss_sum = loss[0];
         buckets->tail.weight_sum = loss[1];
     }
+    if (impl->backend)
+        SP_TRY(impl->backend->ops->upload(impl->backend, buckets->device, buckets->grad,
+                                          n * sizeof *buckets->grad));
     return SP_OK;
 }

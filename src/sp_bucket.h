@@ -15,6 +15,7 @@
 #ifndef SP_BUCKET_H
 #define SP_BUCKET_H
 
+#include "sp_backend.h"
 #include "sp_comm.h"
 #include "sp_exact.h"
 #include "sp_graph.h"
@@ -30,7 +31,10 @@ typedef struct sp_tail {
 typedef struct sp_buckets {
     sp_comm *comm; /* borrowed */
     const sp_graph *graph;
-    float *grad;    /* [n_floats] sums; over ranks after wait */
+    float *grad;    /* [n_floats] host: sums; over ranks after wait */
+    float *device;  /* [n_floats] where the backend adds gradients; grad itself, or
+                     * backend memory after sp_buckets_attach: its sums join those in
+                     * grad before they travel, and both are the same after wait */
     int64_t *exact; /* [n_floats][SP_EXACT_LIMBS] or NULL */
     sp_tail tail;
     /* [2] the exact mode's loss_sum and weight_sum, added to by sp_net_loss: wait sums
@@ -48,8 +52,11 @@ typedef struct sp_buckets {
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);
+/* Gradients of a backend whose memory is not the host's: gives the buckets memory of
+ * its own; does nothing otherwise. Local. SP_EMEM. */
+sp_status sp_buckets_attach(sp_buckets *buckets, sp_backend *backend);
 /* Zero gradients and tail: before the first micro-batch of a step. */
-void sp_buckets_zero(sp_buckets *buckets);
+sp_status sp_buckets_zero(sp_buckets *buckets);
 /* All gradients from flat offset `from` on are final: post what is complete. Collective
  * in the sense that every rank makes the same calls in the same order; offsets never
  * rise within a step. */

@@ -18,8 +18,12 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     const sp_backend_ops *ops = net->backend->ops;
     const sp_param *param = net->graph->param;
     size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
+    sp_arena *host = &net->impl->host;
+    size_t mark = host->used;
+    float *sum;
     int b;
 
+    SP_TRY(SP_TAKE(host, n_w + n_b, &sum));
     args->dw = net->impl->wgrad;
     args->dbias = n_b ? args->dw + n_w : NULL;
     for (b = 0; b < net->impl->batch->n_samples; b++) {
@@ -29,13 +33,13 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
         args->sample1 = b + 1;
         SP_TRY(ops->fill(net->backend, args->dw, 0, (n_w + n_b) * sizeof(float)));
         SP_TRY(ops->conv_grad_weight(net->backend, args));
-        SP_TRY(ops->wait(net->backend));
-        sp_exact_add_f32(exact + param[node->weight].offset * SP_EXACT_LIMBS, args->dw,
-                         n_w);
+        SP_TRY(ops->download(net->backend, sum, args->dw, (n_w + n_b) * sizeof *sum));
+        sp_exact_add_f32(exact + param[node->weight].offset * SP_EXACT_LIMBS, sum, n_w);
         if (n_b)
             sp_exact_add_f32(exact + param[node->bias].offset * SP_EXACT_LIMBS,
-                             args->dbias, n_b);
+                             sum + n_w, n_b);
     }
+    sp_arena_rewind(host, mark);
     return SP_OK;
 }
 
@@ -54,9 +58,9 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
 
     if (buckets->exact)
         return conv_exact(net, node, &args, buckets->exact);
-    args.dw = buckets->grad + param[node->weight].offset;
+    args.dw = buckets->device + param[node->weight].offset;
     if (node->bias >= 0)
-        args.dbias = buckets->grad + param[node->bias].offset;
+        args.dbias = buckets->device + param[node->bias].offset;
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 

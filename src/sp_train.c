@@ -84,8 +84,8 @@ static sp_status update(sp_trainer *t, sp_step_report *report)
         return SP_OK; /* nothing labelled: no update, counted as a step */
     report->is_skipped = tail->n_nonfinite > 0 || !isfinite(report->loss);
     if (!report->is_skipped) {
-        SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad, tail->weight_sum,
-                             report->lr, &report->grad_norm));
+        SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.device,
+                             tail->weight_sum, report->lr, &report->grad_norm));
         report->is_skipped = !isfinite(report->grad_norm);
     }
     if (report->is_skipped) {
@@ -153,7 +153,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     memset(report, 0, sizeof *report);
     report->lr = sp_optim_lr(s->config, t->state.samples_seen, t->total_samples,
                              t->sampler.effective);
-    sp_buckets_zero(&t->buckets);
+    SP_TRY(sp_buckets_zero(&t->buckets));
     while (!is_last)
         SP_TRY(micro_step(t, report, &is_last));
     t->buckets.tail.n_stop += is_stop_asked(t);
@@ -370,6 +370,8 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(rc);
     rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
                            s->config->train.deterministic == SP_DET_WORLD, 0);
+    if (rc == SP_OK)
+        rc = sp_buckets_attach(&t->buckets, &s->backend);
     if (rc == SP_OK)
         rc = sp_optim_create(&t->optim, &s->graph, s->config, &s->backend);
     if (rc == SP_OK)
