@@ -6,7 +6,8 @@
 #include "cpu/cpu.h"
 
 #if SP_WITH_CUDA
-int sp_cuda_device_count(void); /* cuda/cuda_device.cu */
+extern const sp_backend_ops sp_cuda_ops; /* cuda/cuda_ops.h */
+int sp_cuda_device_count(void);
 int sp_cuda_toolkit(void);
 #endif
 
@@ -14,6 +15,10 @@ const sp_backend_ops *sp_backend_find(const char *name)
 {
     if (strcmp(name, "cpu") == 0)
         return &sp_cpu_ops;
+#if SP_WITH_CUDA
+    if (strcmp(name, "cuda") == 0)
+        return &sp_cuda_ops;
+#endif
     return NULL;
 }
 

@@ -54,7 +54,7 @@ void sp_net_updated(sp_net *net);
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
 /* Loss of the last forward and, in training, its gradient. confusion [C][C] added to,
- * prediction [n], both backend memory, may be NULL. Local. */
+ * prediction [n], both host memory, may be NULL. Local. */
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction);
 /* Adds the gradient of the summed loss to buckets->grad (exact mode: per sample to

@@ -203,6 +203,60 @@ static sp_status sum_loss(sp_net *net, const double *from, sp_net_loss_out *out)
     return SP_OK;
 }
 
+/* What the caller asked for in host memory, where the backend cannot write there. */
+typedef struct loss_results {
+    int64_t *confusion; /* [C][C] host, or NULL */
+    int32_t *prediction;
+    int confusion_block, prediction_block;
+} loss_results;
+
+static sp_status take_results(sp_net *net, loss_results *r, sp_loss_args *args)
+{
+    struct sp_net_impl *impl = net->impl;
+    size_t cells = (size_t)args->logits.c * (size_t)args->logits.c;
+
+    *r = (loss_results){args->confusion, args->prediction, -1, -1};
+    if (net->backend->ops->is_host)
+        return SP_OK;
+    if (r->confusion) {
+        SP_TRY(sp_net_take_block(net, cells * sizeof(int64_t), &r->confusion_block));
+        args->confusion = impl->block[r->confusion_block].data;
+        SP_TRY(net->backend->ops->fill(net->backend, args->confusion, 0,
+                                       cells * sizeof(int64_t)));
+    }
+    if (r->prediction) {
+        SP_TRY(sp_net_take_block(net, (size_t)args->logits.n * sizeof(int32_t),
+                                 &r->prediction_block));
+        args->prediction = impl->block[r->prediction_block].data;
+    }
+    return SP_OK;
+}
+
+static sp_status give_results(sp_net *net, const loss_results *r,
+                              const sp_loss_args *args)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    size_t cells = (size_t)args->logits.c * (size_t)args->logits.c, i;
+    size_t mark = net->impl->host.used;
+    int64_t *count;
+
+    if (r->confusion_block >= 0) {
+        SP_TRY(SP_TAKE(&net->impl->host, cells, &count));
+        SP_TRY(
+            ops->download(net->backend, count, args->confusion, cells * sizeof *count));
+        for (i = 0; i < cells; i++)
+            r->confusion[i] += count[i];
+        sp_net_drop_block(net, r->confusion_block);
+        sp_arena_rewind(&net->impl->host, mark);
+    }
+    if (r->prediction_block >= 0) {
+        SP_TRY(ops->download(net->backend, r->prediction, args->prediction,
+                             (size_t)args->logits.n * sizeof *r->prediction));
+        sp_net_drop_block(net, r->prediction_block);
+    }
+    return SP_OK;
+}
+
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction)
 {
@@ -217,6 +271,7 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                          .n_samples = batch->n_samples,
                          .confusion = confusion,
                          .prediction = prediction};
+    loss_results results;
     bool is_added;
 
     if (impl->is_training)
@@ -224,8 +279,9 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     SP_TRY(
         sp_net_take_block(net, 2 * (size_t)batch->n_samples * sizeof(double), &block));
     args.sums = impl->block[block].data;
+    SP_TRY(take_results(net, &results, &args));
     SP_TRY(net->backend->ops->loss(net->backend, &args));
     SP_TRY(sum_loss(net, args.sums, out));
     sp_net_drop_block(net, block);
-    return SP_OK;
+    return give_results(net, &results, &args);
 }

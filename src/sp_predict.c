@@ -273,6 +273,20 @@ static void pack(const sp_predictor *p, const sp_batch *batch, int b,
         *label++ = (uint16_t)prediction[row_of[i]];
 }
 
+/* The logits where the host can read them. */
+static sp_status fetch_logits(sp_predictor *p, sp_tensor *logits)
+{
+    sp_backend *backend = &p->infer.session.backend;
+    const float *from = logits->data;
+    size_t n = (size_t)logits->n * (size_t)logits->ld;
+
+    if (!p->with_logits || backend->ops->is_host || n == 0)
+        return SP_OK;
+    SP_TRY(SP_TAKE(&p->scratch, n, &logits->data));
+    n -= (size_t)(logits->ld - logits->c); /* the last row ends with its channels */
+    return backend->ops->download(backend, logits->data, from, n * sizeof *from);
+}
+
 static sp_status predict_batch(sp_predictor *p, const sp_batch *batch, char **parcels,
                                size_t *bytes)
 {
@@ -287,6 +301,7 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch, char **pa
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&s->net, batch, false, &logits));
     SP_TRY(sp_net_loss(&s->net, batch, &out, NULL, prediction));
+    SP_TRY(fetch_logits(p, &logits));
     for (b = 0, *bytes = 0; b < batch->n_samples; b++) {
         const sp_sample *sample = &batch->sample[b];
         sp_parcel head = {0, sample->n, s->val.has_points ? sample->n_points : 0};

@@ -205,21 +205,24 @@ void sp_saver_destroy(sp_saver *s)
 
 /* ---- training thread ---- */
 
-static void copy_floats(float *to, const float *from, int64_t n)
+static sp_status copy_floats(sp_saver *s, float *to, const float *from)
 {
-    if (to)
-        memcpy(to, from, (size_t)n * sizeof *to);
+    sp_backend *backend = s->net->backend;
+    size_t n = (size_t)s->net->graph->n_floats;
+
+    return to ? backend->ops->download(backend, to, from, n * sizeof *to) : SP_OK;
 }
 
-static void take_snapshot(sp_saver *s)
+static sp_status take_snapshot(sp_saver *s)
 {
-    const sp_graph *graph = s->net->graph;
-
-    copy_floats(s->param, s->net->param, graph->n_floats);
-    copy_floats(s->running, s->net->running, graph->n_buffer_floats);
-    copy_floats(s->optim.m, s->from->m, graph->n_floats);
-    copy_floats(s->optim.v, s->from->v, graph->n_floats);
+    SP_TRY(copy_floats(s, s->param, s->net->param));
+    SP_TRY(copy_floats(s, s->optim.m, s->from->m));
+    SP_TRY(copy_floats(s, s->optim.v, s->from->v));
+    if (s->running)
+        memcpy(s->running, s->net->running,
+               (size_t)s->net->graph->n_buffer_floats * sizeof *s->running);
     s->optim.t = s->from->t;
+    return SP_OK;
 }
 
 sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_best)
@@ -236,7 +239,7 @@ sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_b
     s->saved.step = state->step;
     snprintf(s->saved.path, sizeof s->saved.path, "%s/step-%09lld.h5", s->dir,
              (long long)state->step);
-    take_snapshot(s);
+    SP_TRY(take_snapshot(s));
     s->begin_s = sp_now_s();
     pthread_mutex_lock(&s->lock);
     s->phase = SAVER_BUSY;

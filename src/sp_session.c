@@ -75,9 +75,9 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
                            : "this program computes on the CPU only");
     if (!*ops)
         *ops = sp_backend_find("cpu");
-    if (strcmp((*ops)->name, "cpu") == 0 && strcmp(precision, "fp32") != 0)
+    if (strcmp(precision, "fp32") != 0)
         return SP_FAIL(SP_EUSAGE,
-                       "train.precision = \"%s\": the CPU computes in fp32; "
+                       "train.precision = \"%s\": this version computes in fp32; "
                        "set train.precision = \"fp32\"",
                        precision);
     return SP_OK;
@@ -311,6 +311,26 @@ sp_status sp_session_class_weights(sp_session *session, float **weights)
 
 /* ---- network ---- */
 
+/* Parameters, drawn on the host, to the backend. Local. */
+static sp_status init_net(sp_session *session, uint64_t seed)
+{
+    sp_backend *backend = &session->backend;
+    size_t bytes = (size_t)session->graph.n_floats * sizeof(float);
+    float *param = calloc(1, bytes + 1);
+    sp_status rc;
+
+    if (!param)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    sp_graph_init_params(&session->graph, seed, param);
+    rc = backend->ops->upload(backend, session->net.param, param, bytes);
+    if (rc == SP_OK)
+        rc = backend->ops->wait(backend);
+    free(param);
+    sp_graph_init_buffers(&session->graph, session->net.running);
+    sp_net_updated(&session->net);
+    return rc;
+}
+
 sp_status sp_session_open_net(sp_session *session, const float *class_weight)
 {
     const sp_config *config = session->config;
@@ -330,51 +350,78 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
                            session->comm, &options);
         session->has_net = true;
     }
-    rc = sp_session_agree(session, rc);
-    if (rc == SP_OK) {
-        sp_graph_init_params(&session->graph, options.seed, session->net.param);
-        sp_graph_init_buffers(&session->graph, session->net.running);
-        sp_net_updated(&session->net);
-    }
-    return rc;
+    if (rc == SP_OK)
+        rc = init_net(session, options.seed);
+    return sp_session_agree(session, rc);
 }
 
-static sp_status bcast_floats(sp_comm *comm, float *data, int64_t n)
+/* From rank 0's host memory to the backend's of every rank. to NULL: nothing. */
+static sp_status spread_floats(sp_session *session, float *host, float *to)
 {
-    return data && n ? sp_comm_bcast(comm, data, (size_t)n * sizeof *data, 0) : SP_OK;
+    sp_backend *backend = &session->backend;
+    size_t bytes = (size_t)session->graph.n_floats * sizeof *host;
+
+    if (!to || !bytes)
+        return SP_OK;
+    SP_TRY(sp_comm_bcast(session->comm, host, bytes, 0));
+    return backend->ops->upload(backend, to, host, bytes);
+}
+
+/* Reads on rank 0 into param and at, host memory like its moments; all ranks get it. */
+static sp_status load(sp_session *session, const char *path, float *param, sp_optim *at,
+                      sp_optim *optim, sp_checkpoint_state *state)
+{
+    sp_comm *comm = session->comm;
+    sp_net *net = &session->net;
+    sp_status rc = SP_OK;
+
+    if (comm->rank == 0) {
+        if (!state) /* else it was verified when it was chosen */
+            rc = sp_checkpoint_verify_weights(path);
+        if (rc == SP_OK)
+            rc = sp_checkpoint_read(path, &session->graph, param, net->running,
+                                    optim ? at : NULL);
+        if (rc == SP_OK && state)
+            rc = sp_checkpoint_read_state(path, state, NULL);
+    }
+    SP_TRY(sp_session_agree(session, rc));
+    SP_TRY(spread_floats(session, param, net->param));
+    SP_TRY(sp_comm_bcast(comm, net->running,
+                         (size_t)session->graph.n_buffer_floats * sizeof(float), 0));
+    if (!optim)
+        return SP_OK;
+    SP_TRY(spread_floats(session, at->m, optim->m));
+    SP_TRY(spread_floats(session, at->v, optim->v));
+    SP_TRY(sp_comm_bcast(comm, &at->t, sizeof at->t, 0));
+    optim->t = at->t;
+    return SP_OK;
 }
 
 sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim,
                           sp_checkpoint_state *state)
 {
-    const sp_graph *graph = &session->graph;
-    sp_comm *comm = session->comm;
-    sp_net *net = &session->net;
-    sp_status rc = SP_OK;
+    size_t n = (size_t)session->graph.n_floats;
+    float *host = calloc(3 * n + 1, sizeof *host);
+    sp_optim at = optim ? *optim : (sp_optim){0};
+    sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "weights: out of memory");
 
     sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
-    if (comm->rank == 0) {
-        if (!state) /* else it was verified when it was chosen */
-            rc = sp_checkpoint_verify_weights(path);
-        if (rc == SP_OK)
-            rc = sp_checkpoint_read(path, graph, net->param, net->running, optim);
-        if (rc == SP_OK && state)
-            rc = sp_checkpoint_read_state(path, state, NULL);
+    rc = sp_session_agree(session, rc);
+    if (rc == SP_OK) {
+        at.m = at.m ? host + n : NULL;
+        at.v = at.v ? host + 2 * n : NULL;
+        rc = load(session, path, host, &at, optim, state);
     }
-    SP_TRY(sp_session_agree(session, rc));
-    SP_TRY(bcast_floats(comm, net->param, graph->n_floats));
-    SP_TRY(bcast_floats(comm, net->running, graph->n_buffer_floats));
-    if (optim) {
-        SP_TRY(bcast_floats(comm, optim->m, graph->n_floats));
-        SP_TRY(bcast_floats(comm, optim->v, optim->v ? graph->n_floats : 0));
-        SP_TRY(sp_comm_bcast(comm, &optim->t, sizeof optim->t, 0));
-    }
+    if (rc == SP_OK)
+        rc = session->backend.ops->wait(&session->backend);
+    free(host);
+    SP_TRY(rc);
     if (state) { /* the deck stays on rank 0 */
         char *deck = state->deck;
-        SP_TRY(sp_comm_bcast(comm, state, sizeof *state, 0));
+        SP_TRY(sp_comm_bcast(session->comm, state, sizeof *state, 0));
         state->deck = deck;
     }
-    sp_net_updated(net);
+    sp_net_updated(&session->net);
     return SP_OK;
 }
 

@@ -241,12 +241,37 @@ static sp_status stop(const sp_trainer *t)
                    (long long)t->state.step);
 }
 
+/* The weights as the host can read them: *copy is NULL or to be freed. */
+static sp_status fetch_weights(const sp_net *net, float **copy, const float **weights)
+{
+    size_t bytes = (size_t)net->graph->n_floats * sizeof(float);
+
+    *copy = NULL;
+    *weights = net->param;
+    if (net->backend->ops->is_host)
+        return SP_OK;
+    *copy = malloc(bytes + 1);
+    if (!*copy)
+        return SP_FAIL(SP_EMEM, "copy of the weights: out of memory");
+    *weights = *copy;
+    return net->backend->ops->download(net->backend, *copy, net->param, bytes);
+}
+
 static sp_status check_replicas(sp_trainer *t)
 {
     const sp_net *net = &t->session.net;
+    const float *weights;
+    float *copy = NULL;
+    sp_status rc;
 
-    return sp_replica_check(t->session.comm, net->param, net->graph->n_floats,
-                            "weights", t->state.step);
+    if (net->comm->size == 1)
+        return SP_OK;
+    rc = sp_session_agree(&t->session, fetch_weights(net, &copy, &weights));
+    if (rc == SP_OK)
+        rc = sp_replica_check(net->comm, weights, net->graph->n_floats, "weights",
+                              t->state.step);
+    free(copy);
+    return rc;
 }
 
 /* Between two steps, where the ranks agree: log, evaluate, save, stop. */

@@ -1,0 +1,119 @@
+#!/bin/sh
+# sptrain on an emulated CUDA device: losses as on the CPU, the same bits whatever runs first,
+# checkpoints that either continues, equal evaluations, predictions, two ranks.
+SPVOX=$SP_BUILDDIR/spvox
+CPU=$SP_BUILDDIR/sptrain
+CUDA=$SP_BUILDDIR/tests/sptrain_hostcuda
+[ -x "$CUDA" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+fail() {
+    echo "FAILED: $*" >&2
+    tail -5 out >&2
+    exit 1
+}
+
+run() { # run PROGRAM ARGUMENTS...
+    timeout 100 "$@" >out 2>&1 || fail "$*"
+}
+
+# losses DIR: of the steps.
+losses() {
+    sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
+}
+
+confusions() {
+    sed -n 's/.*"event":"eval".*\("confusion".*\)/\1/p' "$1/metrics.jsonl"
+}
+
+# close_to DIR DIR TOLERANCE: as many losses, each this close.
+close_to() {
+    losses "$1" >a
+    losses "$2" >b
+    [ -s a ] || fail "no steps in $1"
+    [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
+    paste a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
+        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
+}
+
+run "$SPVOX" scene --out tiny --samples 3 --extent 11 --seed 3 --voxel-size 0.7
+cat >dummy.deck <<'END'
+data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
+batch : { size = 2; eval_size = 2; };
+net : { family = "dummy"; width = 0.25; };
+train : { steps = 5; warmup_steps = 0; lr = 0.01; };
+run : { log_every = 1; threads = 1; };
+END
+sed 's/family.*/layers = (\
+    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },\
+    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },\
+    { name = "b2"; op = "batchnorm"; },\
+    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },\
+    { name = "a"; op = "add"; from = ["u", "b1"]; },\
+    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };/' \
+    dummy.deck >smooth.deck
+
+# Five steps without ReLU agree to 1e-5; with it the first does to 1e-6.
+for net in smooth dummy; do
+    run "$CPU" train $net.deck run.dir=cpu-$net run.device=cpu
+    HC_LAZY=1 run "$CUDA" train $net.deck run.dir=cuda-$net run.device=cuda
+done
+close_to cuda-smooth cpu-smooth 1e-5
+for d in cuda-dummy cpu-dummy; do
+    mkdir first-$d
+    grep '"step":1,' $d/metrics.jsonl >first-$d/metrics.jsonl
+done
+close_to first-cuda-dummy first-cpu-dummy 1e-6
+
+# Another order of threads, blocks and streams: the same bits.
+HC_SEED=9 run "$CUDA" train dummy.deck run.dir=other run.device=cuda
+losses cuda-dummy >a
+losses other >b
+cmp -s a b || fail "another order gave other losses"
+
+# Stopped and continued equals uninterrupted, and the CPU continues it too.
+run "$CUDA" train dummy.deck run.dir=half run.device=cuda train.schedule=constant
+run "$CUDA" train dummy.deck run.dir=cut run.device=cuda train.schedule=constant \
+    train.steps=3
+cp -r cut cut-cpu
+run "$CUDA" train dummy.deck run.dir=cut run.device=cuda train.schedule=constant
+losses half >a
+losses cut >b
+cmp -s a b || fail "a continued run gave other losses"
+run "$CPU" train dummy.deck run.dir=cut-cpu run.device=cpu train.schedule=constant
+close_to cut-cpu half 1e-2
+
+# One checkpoint evaluates to the same counts on both.
+for p in CPU CUDA; do
+    eval "prog=\$$p"
+    run "$prog" eval dummy.deck run.dir=eval-$p run.logits=true \
+        run.checkpoint=cuda-dummy/checkpoints/best.h5
+    run "$prog" predict dummy.deck run.dir=eval-$p run.logits=true \
+        run.checkpoint=cuda-dummy/checkpoints/best.h5
+    confusions eval-$p >confusion-$p
+    [ -s confusion-$p ] || fail "$p: no evaluation"
+    ls eval-$p/predictions/*.h5 >/dev/null || fail "$p: no predictions"
+done
+cmp -s confusion-CPU confusion-CUDA || fail "evaluations differ"
+
+# Two ranks of the device: the same first loss.
+run "$MPIEXEC" -n 2 "$CUDA" train dummy.deck run.dir=two run.device=cuda \
+    'run.devices=[0, 0]' train.steps=2
+mkdir first-two
+grep '"step":1,' two/metrics.jsonl >first-two/metrics.jsonl
+close_to first-two first-cuda-dummy 1e-6
+for exact in one two; do
+    [ $exact = one ] && ranks=1 || ranks=2
+    run "$MPIEXEC" -n $ranks "$CUDA" train dummy.deck run.dir=exact-$exact \
+        run.device=cuda 'run.devices=[0, 0]' train.steps=3 train.deterministic=world
+done
+losses exact-one >a
+losses exact-two >b
+cmp -s a b || fail "deterministic = world: other losses on two ranks"
+
+# A host without a device says so; precision is not widened in silence.
+"$CUDA" train dummy.deck run.dir=no run.device=cuda train.precision=bf16 >out 2>&1
+[ $? = 2 ] || fail "bf16 was not refused"
+echo "all as on the CPU"
