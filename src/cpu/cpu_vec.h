@@ -12,6 +12,30 @@
 #endif
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
+/* The iterations of the next loop do not depend on each other. */
+#ifdef __clang__
+#define IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IVDEP _Pragma("GCC ivdep")
+#endif
+
+/* Lanes of v, or of x and then y, in the order that the vector `from` names. clang has
+ * this builtin for literal orders only, and makes the same instruction of the loop. */
+#ifdef __clang__
+#define SHUFFLE(v, from) SHUFFLE_2(v, v, from)
+#define SHUFFLE_2(x, y, from)                                                          \
+    ({                                                                                 \
+        __typeof__(-(x)) x_ = (x), y_ = (y), r_ = x_;                                  \
+        const int n_ = sizeof x_ / sizeof x_[0];                                       \
+        UNROLL                                                                         \
+        for (int l_ = 0; l_ < n_; l_++)                                                \
+            r_[l_] = (int)(from)[l_] < n_ ? x_[(from)[l_] % n_] : y_[(from)[l_] % n_]; \
+        r_;                                                                            \
+    })
+#else
+#define SHUFFLE(v, from)      __builtin_shuffle(v, from)
+#define SHUFFLE_2(x, y, from) __builtin_shuffle(x, y, from)
+#endif
 
 #if LANES == 16
 #include <immintrin.h>

@@ -223,8 +223,8 @@ INLINE void exchange(vec *a, vec *b, const int step)
         low[l] = l & step ? LANES + l - step : l;
         high[l] = l & step ? LANES + l : l + step;
     }
-    *a = __builtin_shuffle(x, y, low);
-    *b = __builtin_shuffle(x, y, high);
+    *a = SHUFFLE_2(x, y, low);
+    *b = SHUFFLE_2(x, y, high);
 }
 
 /* to[i][j] = w[j][i], LANES x LANES, rows ld and ld_to apart. */

@@ -65,7 +65,7 @@ INLINE vec swap(vec v, const int step)
     UNROLL
     for (int l = 0; l < LANES; l++)
         from[l] = l ^ step;
-    return __builtin_shuffle(v, from);
+    return SHUFFLE(v, from);
 }
 INLINE dvec swap_d(dvec v, const int step)
 {
@@ -74,7 +74,7 @@ INLINE dvec swap_d(dvec v, const int step)
     UNROLL
     for (int l = 0; l < HALF; l++)
         from[l] = l ^ step;
-    return __builtin_shuffle(v, from);
+    return SHUFFLE(v, from);
 }
 
 INLINE float largest_lane(vec v)

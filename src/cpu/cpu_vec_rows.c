@@ -154,13 +154,13 @@ void ISA(norm_apply)(const sp_norm_args *a, int64_t row, int64_t end)
         float *y = sp_row(a->y, i);
         if (a->res.data) {
             const float *res = sp_row(a->res, i);
-#pragma GCC ivdep
+            IVDEP
             for (int j = 0; j < c; j++) {
                 float v = fma_f(x[j], scale[j], shift[j]) + res[j];
                 y[j] = v > 0 ? v : slope * v;
             }
         } else {
-#pragma GCC ivdep
+            IVDEP
             for (int j = 0; j < c; j++) {
                 float v = fma_f(x[j], scale[j], shift[j]);
                 y[j] = v > 0 ? v : slope * v;
@@ -178,11 +178,11 @@ void ISA(norm_grad_apply)(const sp_norm_grad_args *args, int64_t row, int64_t en
         const float *g = sp_row(args->dy, i), *x = sp_row(args->x, i);
         float *dx = sp_row(args->dx, i);
         if (args->is_added) {
-#pragma GCC ivdep
+            IVDEP
             for (int j = 0; j < n; j++)
                 dx[j] += fma_f(a[j], g[j], fma_f(b[j], x[j], c[j]));
         } else {
-#pragma GCC ivdep
+            IVDEP
             for (int j = 0; j < n; j++)
                 dx[j] = fma_f(a[j], g[j], fma_f(b[j], x[j], c[j]));
         }
@@ -194,7 +194,7 @@ void ISA(relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end)
     for (int64_t i = row; i < end; i++) {
         const float *from = sp_row(x, i);
         float *to = sp_row(y, i);
-#pragma GCC ivdep
+        IVDEP
         for (int j = 0; j < x.c; j++)
             to[j] = from[j] > 0 ? from[j] : slope * from[j];
     }
@@ -207,11 +207,11 @@ void ISA(relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx, bool i
         const float *out = sp_row(y, i), *g = sp_row(dy, i);
         float *to = sp_row(dx, i);
         if (is_added) {
-#pragma GCC ivdep
+            IVDEP
             for (int j = 0; j < y.c; j++)
                 to[j] += out[j] > 0 ? g[j] : slope * g[j];
         } else {
-#pragma GCC ivdep
+            IVDEP
             for (int j = 0; j < y.c; j++)
                 to[j] = out[j] > 0 ? g[j] : slope * g[j];
         }
@@ -223,7 +223,7 @@ void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
     for (int64_t i = row; i < end; i++) {
         const float *from = sp_row(x, i);
         float *to = sp_row(y, i);
-#pragma GCC ivdep
+        IVDEP
         for (int j = 0; j < x.c; j++)
             to[j] += from[j];
     }
@@ -278,7 +278,7 @@ void ISA(dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, in
     for (int at = 0; at < c; at += 4 * BLOCKS) {
         const int width = min_i(4 * BLOCKS, c - at);
         philox(rng, block + (uint64_t)at / 4, word);
-#pragma GCC ivdep
+        IVDEP
         for (int j = 0; j < width; j++)
             y[at + j] = sp_rng_to_unit(word[j]) >= p ? x[at + j] * scale : 0;
     }
