@@ -34,10 +34,8 @@ INLINE vec larger(vec a, vec b)
 #elif LANES == 8
     return _mm256_max_ps(a, b);
 #else
-    UNROLL
-    for (int l = 0; l < LANES; l++)
-        b[l] = a[l] > b[l] ? a[l] : b[l];
-    return b;
+    const ivec is_a = (ivec)(a > b);
+    return (vec)(((ivec)a & is_a) | ((ivec)b & ~is_a));
 #endif
 }
 
@@ -138,9 +136,20 @@ INLINE vec exp_v(vec x)
 
 /* ---- one row of n classes ---- */
 
-INLINE vmask lanes_left(int at, int n)
+/* Lanes at .. at + LANES - 1, `other` beyond the row. Whole vectors go unmasked: plain
+ * C takes masked ones lane by lane. */
+INLINE vec row_load(const float *z, int at, int n, vec other)
 {
-    return first_lanes(min_i(LANES, n - at));
+    const vmask m = first_lanes(min_i(LANES, n - at));
+
+    return at + LANES <= n ? load(z + at) : pick(m, load_m(z + at, m), other);
+}
+INLINE void row_store(float *z, int at, int n, vec v)
+{
+    if (at + LANES <= n)
+        store(z + at, v);
+    else
+        store_m(z + at, first_lanes(n - at), v);
 }
 
 /* Its largest element, the lowest of equal ones; a NaN is none, unless it comes first.
@@ -151,13 +160,11 @@ INLINE int argmax(const float *z, int n)
     vec top = first;
 
     for (int at = 0; at < n; at += LANES) {
-        const vmask m = lanes_left(at, n);
-        top = larger(pick(m, load_m(z + at, m), first), top);
+        top = larger(row_load(z, at, n, first), top);
     }
     top = set1(largest_lane(top));
     for (int at = 0; at < n; at += LANES) {
-        const vmask m = lanes_left(at, n);
-        const int lane = first_equal(pick(m, load_m(z + at, m), first), top);
+        const int lane = first_equal(row_load(z, at, n, first), top);
         if (lane < LANES)
             return at + lane;
     }
@@ -170,11 +177,10 @@ INLINE double sum_exp(const float *z, int n, float top, float *e)
     dvec lane = {0};
 
     for (int at = 0; at < n; at += LANES) {
-        const vmask m = lanes_left(at, n);
-        const vec part = exp_v(load_m(z + at, m) - set1(top));
-        lane += fold(pick(m, part, set1(0)));
+        const vec part = exp_v(row_load(z, at, n, set1(top)) - set1(top));
+        lane += fold(at + LANES <= n ? part : pick(first_lanes(n - at), part, set1(0)));
         if (e)
-            store_m(e + at, m, part);
+            row_store(e, at, n, part);
     }
     return sum_lanes(lane);
 }
@@ -188,8 +194,8 @@ INLINE void row_grad(const sp_loss_args *a, float *dz, int label, double sum,
     const float others = -weight * a->smoothing / (float)C;
 
     for (int at = 0; at < C; at += LANES) {
-        const vmask m = lanes_left(at, C);
-        store_m(dz + at, m, fma_v(load_m(dz + at, m), set1(scale), set1(others)));
+        const vec e = row_load(dz, at, C, set1(0));
+        row_store(dz, at, C, fma_v(e, set1(scale), set1(others)));
     }
     dz[label] -= weight * (1 - a->smoothing);
 }
