@@ -134,12 +134,15 @@ void sp_comm_open_self(sp_comm *comm)
 }
 
 /* Several tasks of srun that each think they are alone would train the same thing side
- * by side and overwrite each other's files. Launchers that speak PMI set PMI_SIZE. */
+ * by side and overwrite each other's files. Launchers that speak PMI set PMI_SIZE. A
+ * program beside the tasks, started by the batch script itself, is alone by intention:
+ * there the job has a number, but no step. */
 static sp_status check_launcher(const sp_comm *comm)
 {
     const char *tasks = getenv("SLURM_NTASKS");
+    bool is_beside = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
 
-    if (comm->size > 1 || !tasks || atoi(tasks) <= 1 || getenv("PMI_SIZE"))
+    if (comm->size > 1 || !tasks || atoi(tasks) <= 1 || is_beside || getenv("PMI_SIZE"))
         return SP_OK;
     return SP_FAIL(SP_EUSAGE,
                    "Slurm started %s tasks, but MPI sees a world of one: start with "
