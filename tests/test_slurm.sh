@@ -1,0 +1,232 @@
+#!/bin/sh
+# The job scripts under a real Slurm of our own: one node, nothing of it outside this
+# folder and two ports. Asked to stop, a job saves, goes back into the queue and ends as the
+# run that nobody stopped; a failing one says why; seeds get a folder each.
+. "$SP_SRCDIR/tests/story.sh"
+
+skip() {
+    echo "SKIPPED: $*" >&2
+    exit 77
+}
+PATH=$PATH:/usr/sbin:/sbin
+export PATH
+for tool in munged slurmctld slurmd sbatch srun scontrol scancel; do
+    command -v $tool >/dev/null || skip "no $tool (install-deps.sh --tests)"
+done
+test "$(id -u)" = 0 || skip "slurmctld and slurmd start jobs as root only"
+
+# ---- a cluster of one node ----
+
+free_port() { # FROM: the first port from there on that nobody uses
+    port=$1
+    while grep -qi ":$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6; do
+        port=$((port + 1))
+    done
+    echo "$port"
+}
+stop() { # ends what was started here, by its id
+    test -n "$daemons" && scancel -u root 2>/dev/null
+    i=0
+    while test -n "$(squeue -h 2>/dev/null)" && test $i -lt 50; do
+        sleep 0.1
+        i=$((i + 1))
+    done
+    for pid in $daemons; do
+        kill "$pid"
+        wait "$pid"
+    done 2>/dev/null
+    rm -rf "$dir"
+}
+daemons=
+trap stop EXIT
+trap 'exit 1' HUP INT TERM
+
+host=$(hostname -s)
+ctld=$(free_port $((20000 + $$ % 9000)))
+mkdir -p slurm/state slurm/spool
+cat >slurm/slurm.conf <<CONF
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$ctld
+SlurmdPort=$(free_port $((ctld + 1)))
+SlurmUser=root
+AuthInfo=socket=$dir/slurm/munge.sock
+StateSaveLocation=$dir/slurm/state
+SlurmdSpoolDir=$dir/slurm/spool
+SlurmctldPidFile=$dir/slurm/slurmctld.pid
+SlurmdPidFile=$dir/slurm/slurmd.pid
+SlurmctldLogFile=$dir/slurm/slurmctld.log
+SlurmdLogFile=$dir/slurm/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=5
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
+NodeName=$host NodeAddr=127.0.0.1 CPUs=8 RealMemory=1000 State=UNKNOWN
+PartitionName=test Nodes=ALL Default=YES MaxTime=60 State=UP
+CONF
+SLURM_CONF=$dir/slurm/slurm.conf
+export SLURM_CONF
+head -c 128 /dev/urandom >slurm/munge.key
+chmod 600 slurm/munge.key
+munged --foreground --force --num-threads=2 --socket="$dir/slurm/munge.sock" \
+    --key-file="$dir/slurm/munge.key" --pid-file="$dir/slurm/munged.pid" \
+    --seed-file="$dir/slurm/munge.seed" --log-file="$dir/slurm/munged.log" 2>slurm/munged.err &
+munge=$!
+slurmctld -D -c 2>slurm/slurmctld.err &
+ctl=$!
+slurmd -D -c -N "$host" 2>slurm/slurmd.err &
+daemons="$! $ctl $munge"
+i=0
+until sinfo -h -o %T 2>/dev/null | grep -q idle; do
+    sleep 0.1
+    i=$((i + 1))
+    test $i -lt 100 || {
+        tail -n 3 slurm/*.log slurm/*.err >&2
+        skip "a private Slurm does not start here"
+    }
+done
+
+# ---- jobs ----
+
+ln -s "$SP_SRCDIR/jobs" jobs
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { epochs = 100; warmup_steps = 5; };
+run : { log_every = 1; eval_every = 50; dir = "r"; threads = 1; };
+DECK
+last=800 # 8 steps an epoch
+SPTRAIN_JOB=$SPTRAIN
+submit() { # SBATCH ARGUMENTS: the job's number
+    SPTRAIN=$SPTRAIN_JOB sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 \
+        --time=10 --output=%x-%A-%a.log "$@" </dev/null
+}
+field() { # JOB NAME: what scontrol says of it
+    scontrol show job "$1" 2>/dev/null | tr ' ' '\n' | sed -n "s/^$2=//p" | head -1
+}
+# restart JOB: not before all of the life before has gone; its step removes sockets by name
+# and slurmd refuses what was issued within the second of the requeue.
+restart() {
+    test -z "$(find slurm/spool -type s -name "*[._]$1.*")" || return 0
+    sleep 2
+    scontrol update JobId="$1" StartTime=now
+}
+# until_so JOB WHAT COMMAND...: until the command succeeds; a requeued job is not left to
+# the two minutes that Slurm holds it back.
+until_so() {
+    job=$1 what=$2
+    shift 2
+    i=0
+    until "$@"; do
+        test "$(field "$job" Reason)" = BeginTime && restart "$job"
+        sleep 0.1
+        i=$((i + 1))
+        test $i -lt 250 || ended_badly "$job" "job $job: no $what after 25 s"
+    done
+}
+has_ended() {
+    state=$(field "$1" JobState)
+    case $state in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) ;; *) false ;; esac
+}
+is_restarted() { test "$(field "$1" Restarts)" = "$2"; }
+ended_badly() { # JOB TEXT
+    cat ./*-"$1"-*.log >err 2>/dev/null
+    grep -h "JobId=$1[ _]" slurm/slurmctld.log | tail -5 >out
+    scontrol show job "$1" >>out 2>&1
+    fail "$2"
+}
+ends() { # JOB STATE CODE
+    until_so "$1" end has_ended "$1"
+    code=$(field "$1" ExitCode)
+    test "$state ${code%:*}" = "$2 $3" ||
+        ended_badly "$1" "job $1: $state $code, expected $2 $3"
+}
+reach() { # JOB STEP DIR: until the step is there
+    until_so "$1" "step $2" grep -qs "\"step\":$2," "$3/metrics.jsonl"
+}
+whole() { # DIR: all steps, once each, and the weights of the run that nobody stopped
+    status "$1" done 0
+    steps "$1" | cut -d ' ' -f 1 >got.steps
+    seq $last | cmp -s - got.steps || fail "$1: steps missing or repeated"
+    sums "$1" $last >b
+    same want.sums b "$1: weights"
+}
+
+# What nobody stops.
+job=$(submit jobs/train.slurm base.deck run.dir=want) || fail "sbatch"
+ends "$job" COMPLETED 0
+sums want $last >want.sums
+status want done 0
+
+# Asked to stop as before a time limit (the tasks hear USR1), with and without the script
+# itself hearing it: the same job goes on until the run is done.
+job=$(submit jobs/train.slurm base.deck)
+reach "$job" 20 r
+scancel -s USR1 "$job"
+until_so "$job" restart is_restarted "$job" 1
+reach "$job" $(($(steps r | wc -l) + 20)) r
+scancel --full -s USR1 "$job"
+ends "$job" COMPLETED 0
+test "$(field "$job" Restarts)" = 2 || ended_badly "$job" "$(field "$job" Restarts) restarts"
+whole r
+
+# A time limit of the program's own does the same.
+job=$(submit jobs/train.slurm base.deck run.dir=limited run.time_limit_s=0.001 train.steps=2)
+ends "$job" COMPLETED 0
+test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
+test "$(steps limited | cut -d ' ' -f 1 | tr '\n' ' ')" = "1 2 " || fail "steps of limited"
+
+# Failures end the job with the program's own status, and are not tried again.
+failing() { # CODE TEXT ARGUMENTS
+    want=$1 text=$2
+    shift 2
+    job=$(submit jobs/train.slurm "$@")
+    ends "$job" FAILED "$want"
+    test "$(field "$job" Restarts)" = 0 || ended_badly "$job" "tried again"
+    cat ./*-"$job"-*.log >err
+    one_diagnosis "$text"
+}
+failing 2 'train.epoch; nearest is train.epochs' base.deck train.epoch=3
+failing 3 'none.h5' base.deck run.dir=none data.train=none.h5
+
+# Canceled by its owner it stays so.
+job=$(submit jobs/train.slurm base.deck run.dir=canceled train.epochs=100000)
+reach "$job" 5 canceled
+scancel "$job"
+until_so "$job" end has_ended "$job"
+sleep 1
+test "$(field "$job" JobState)" = CANCELLED || ended_badly "$job" "canceled, but goes on"
+
+# Two seeds at a time, each in its folder.
+job=$(submit --array=1-2 --job-name=seeds jobs/array.slurm base.deck train.epochs=2)
+for task in 1 2; do
+    ends "${job}_$task" COMPLETED 0
+    status "runs/seeds/seed-$task" done 0
+    says "runs/seeds/seed-$task/deck.resolved" "seed = $task;"
+done
+
+# Evaluation of a run of another number of tasks.
+job=$(submit --ntasks-per-node=1 jobs/eval.slurm base.deck run.dir=want)
+ends "$job" COMPLETED 0
+
+# Tasks that each think they are alone are refused; a program beside them is not.
+launch_alone() {
+    salloc -Q --ntasks=2 --time=1 "$@" >out 2>err </dev/null
+}
+launch_alone srun --mpi=none "$SPTRAIN" train base.deck run.dir=alone
+says err 'srun --mpi=pmi2'
+test -d alone && fail "singletons made a run folder"
+printf '#!/bin/sh\n"%s" check base.deck\n' "$SPTRAIN" >beside
+job=$(submit beside)
+ends "$job" COMPLETED 0
+launch_alone "$MPIEXEC" -n 2 "$SPTRAIN" train base.deck run.dir=m train.steps=2 ||
+    fail "mpiexec within an allocation"
+says m/metrics.jsonl '"ranks":2'
+exit 0
