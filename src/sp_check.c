@@ -159,7 +159,8 @@ static sp_status measure_reduce(sp_comm *comm, int64_t n_floats, double *mb_s)
             best = sp_now_s() - begin;
     }
     free(data);
-    *mb_s = comm->size > 1 ? (double)n_floats * 4e-6 / best : 0; /* one: nothing moves */
+    /* Of one rank nothing moves. */
+    *mb_s = comm->size > 1 ? (double)n_floats * 4e-6 / best : 0;
     return rc;
 }
 
