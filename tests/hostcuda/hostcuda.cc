@@ -17,6 +17,7 @@
 #ifdef HC_ASAN
 extern "C" void __sanitizer_start_switch_fiber(void **, const void *, size_t);
 extern "C" void __sanitizer_finish_switch_fiber(void *, const void **, size_t *);
+extern "C" void __asan_unpoison_memory_region(const void *, size_t);
 #endif
 
 enum : size_t { STACK = 128 << 10, GUARD = 4 << 10 };
@@ -363,6 +364,9 @@ static void make_fiber(int i, uint3 at)
     f->warp = &B->warp[i / 32];
     f->warp->lane[i % 32] = f;
     f->warp->live |= 1u << i % 32;
+#ifdef HC_ASAN /* the last fiber's frames never returned */
+    __asan_unpoison_memory_region(f->stack, STACK);
+#endif
     f->sp = first_frame(f->stack + STACK, fiber_main);
     hc_make_ready(f);
 }
