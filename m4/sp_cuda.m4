@@ -2,7 +2,7 @@
 #   --with-cuda[=DIR]       CUDA toolkit (default: used where nvcc is found)
 #   --without-cuda          CPU backend only
 #   --with-cuda-arch=LIST   architectures, default "80 90"; PTX of the last plain one is added
-# cudart is linked statically and NCCL is opened at run time, so that one binary starts on
+# cudart is linked statically, so that one binary starts on
 # machines without driver, toolkit or NCCL and trains there on the CPU.
 # Sets NVCC, NVCC_GENCODE, CUDA_CFLAGS, CUDA_LDFLAGS, CUDA_LIBS; defines SP_WITH_CUDA.
 AC_DEFUN([SP_CHECK_CUDA], [
@@ -50,7 +50,7 @@ _CU
   ])
   AS_IF([test $sp_have_cuda = yes],
     [AC_DEFINE([SP_WITH_CUDA], [1], [the CUDA backend is compiled in])
-     sp_cuda_summary="$NVCC for $with_cuda_arch; NCCL opened at run time"],
+     sp_cuda_summary="$NVCC for $with_cuda_arch; run.device=cuda; no NCCL yet"],
     [AS_IF([test "x$with_cuda" = xauto],
       [AC_MSG_WARN([no working CUDA toolkit: CPU backend only])],
       [AC_MSG_ERROR([--with-cuda was given, but nvcc does not build a program (config.log)])])])
