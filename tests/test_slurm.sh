@@ -35,6 +35,7 @@ stop() { # ends what was started here, by its id
         kill "$pid"
         wait "$pid"
     done 2>/dev/null
+    daemons=
     rm -rf "$dir"
 }
 daemons=
@@ -103,10 +104,10 @@ train : { epochs = 100; warmup_steps = 5; };
 run : { log_every = 1; eval_every = 50; dir = "r"; threads = 1; };
 DECK
 last=800 # 8 steps an epoch
-SPTRAIN_JOB=$SPTRAIN
+export SPTRAIN # for the job scripts
 submit() { # SBATCH ARGUMENTS: the job's number
-    SPTRAIN=$SPTRAIN_JOB sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 \
-        --time=10 --output=%x-%A-%a.log "$@" </dev/null
+    sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --time=10 \
+        --output=%x-%A-%a.log "$@" </dev/null
 }
 field() { # JOB NAME: what scontrol says of it
     scontrol show job "$1" 2>/dev/null | tr ' ' '\n' | sed -n "s/^$2=//p" | head -1
@@ -121,14 +122,14 @@ restart() {
 # until_so JOB WHAT COMMAND...: until the command succeeds; a requeued job is not left to
 # the two minutes that Slurm holds it back.
 until_so() {
-    job=$1 what=$2
+    which=$1 what=$2
     shift 2
     i=0
     until "$@"; do
-        test "$(field "$job" Reason)" = BeginTime && restart "$job"
+        test "$(field "$which" Reason)" = BeginTime && restart "$which"
         sleep 0.1
         i=$((i + 1))
-        test $i -lt 250 || ended_badly "$job" "job $job: no $what after 25 s"
+        test $i -lt 250 || ended_badly "$which" "job $which: no $what after 25 s"
     done
 }
 has_ended() {
