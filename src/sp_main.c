@@ -10,6 +10,7 @@
 #include "sp_h5.h"
 #include "sp_log.h"
 #include "sp_pulse.h"
+#include "sp_signal.h"
 #include "sp_train.h"
 
 static const char usage[] =
@@ -200,6 +201,16 @@ static void refuse_early_end(void)
     _exit(code ? code : SP_EMPI);
 }
 
+static bool is_training(int argc, char **argv)
+{
+    const sp_verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+
+    return !verb || verb->run == sp_train;
+}
+
+/* Seconds that the end of MPI may take: a peer's host may be gone. */
+enum { FINALIZE_S = 30 };
+
 int main(int argc, char **argv)
 {
     sp_comm comm;
@@ -210,6 +221,8 @@ int main(int argc, char **argv)
     if (run_without_ranks(argc, argv, &rc))
         return rc;
     atexit(refuse_early_end);
+    if (is_training(argc, argv)) /* a request may come while MPI starts */
+        sp_signal_install();
     rc = sp_comm_open(&comm, &argc, &argv);
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
@@ -219,6 +232,7 @@ int main(int argc, char **argv)
     sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
     rc = run(argc, argv, &comm);
     sp_log_close();
+    sp_signal_leave_after(FINALIZE_S, rc);
     sp_comm_close(&comm);
     has_finished = true;
     return rc;

@@ -39,6 +39,26 @@ void sp_signal_install(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
+static volatile sig_atomic_t exit_status;
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(exit_status);
+}
+
+void sp_signal_leave_after(unsigned seconds, int status)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = leave;
+    sigemptyset(&action.sa_mask);
+    exit_status = status;
+    sigaction(SIGALRM, &action, NULL);
+    alarm(seconds);
+}
+
 int sp_signal_received(void)
 {
     return received;

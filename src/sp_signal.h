@@ -6,6 +6,9 @@
 
 /* Once, before training. */
 void sp_signal_install(void);
+/* All is said and on disk: should what follows (the end of MPI) hang, the process leaves with
+ * this status after so many seconds. */
+void sp_signal_leave_after(unsigned seconds, int status);
 /* Seconds until the batch system ends this job (SLURM_JOB_END_TIME, which Slurm sets
  * in its newer versions); INFINITY where it does not say. */
 double sp_signal_job_left_s(void);

@@ -454,7 +454,6 @@ sp_status sp_train(const sp_command *command)
     if (!t)
         return SP_FAIL(SP_EMEM, "out of memory");
     t->begin_s = sp_now_s();
-    sp_signal_install();
     rc = setup(t, command);
     if (rc == SP_OK)
         rc = run_unless_done(t);
