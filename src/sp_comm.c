@@ -291,13 +291,6 @@ int sp_comm_scope_size(const sp_comm *comm, sp_scope scope)
                                     : 1;
 }
 
-int sp_comm_scope_rank(const sp_comm *comm, sp_scope scope)
-{
-    return scope == SP_SCOPE_WORLD  ? comm->rank
-           : scope == SP_SCOPE_NODE ? comm->local_rank
-                                    : 0;
-}
-
 static MPI_Datatype mpi_type(sp_type type, size_t *bytes)
 {
     switch (type) {
@@ -604,8 +597,7 @@ const char *sp_comm_library(void)
     if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
         return "unknown MPI";
     text[strcspn(text, "\n")] = 0;
-    for (n = 0; text[n]; n++) /* MPICH separates by tabs */
-        if (text[n] == '\t')
-            text[n] = ' ';
+    for (char *tab; (tab = strchr(text, '\t'));) /* MPICH separates by tabs */
+        *tab = ' ';
     return text;
 }

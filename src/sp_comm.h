@@ -69,9 +69,8 @@ sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who);
 
 /* The MPI library and its version, one line. */
 const char *sp_comm_library(void);
-/* Number of ranks in scope; index of this rank in it. */
+/* Number of ranks in scope. */
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope);
-int sp_comm_scope_rank(const sp_comm *comm, sp_scope scope);
 
 /* Collective over scope, in place. Any count. */
 sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,

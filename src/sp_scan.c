@@ -314,10 +314,6 @@ const char *sp_scan_path(const sp_scan *scan)
 {
     return scan->path;
 }
-const char *sp_scan_format_name(const sp_scan *scan)
-{
-    return scan->title;
-}
 int64_t sp_scan_count(const sp_scan *scan)
 {
     return scan->n_points;

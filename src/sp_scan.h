@@ -49,8 +49,6 @@ sp_status sp_scan_open(sp_scan **scan, const char *path,
 void sp_scan_close(sp_scan *scan);
 
 const char *sp_scan_path(const sp_scan *scan);
-/* "LAS 1.4 format 6", "PLY ascii", ... */
-const char *sp_scan_format_name(const sp_scan *scan);
 /* -1 where only reading tells (text). */
 int64_t sp_scan_count(const sp_scan *scan);
 bool sp_scan_is_labelled(const sp_scan *scan);
