@@ -80,7 +80,7 @@ sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
 
 static sp_tensor rows_of(sp_tensor t, int32_t begin, int32_t end)
 {
-    return sp_tensor{t.data + (int64_t)begin * t.ld, end - begin, t.c, t.ld};
+    return sp_tensor{t.data + (int64_t)begin * t.ld, end - begin, t.c, t.ld, t.elem};
 }
 
 sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,

@@ -230,7 +230,8 @@ sp_status spread_rows(sp_backend *be, sp_tensor from, sp_tensor to,
 {
     for (int b = 0; b < n_samples; b++) {
         const sp_tensor rows = {to.data + (int64_t)sample_row[b] * to.ld,
-                                sample_row[b + 1] - sample_row[b], to.c, to.ld};
+                                sample_row[b + 1] - sample_row[b], to.c, to.ld,
+                                to.elem};
 
         SP_TRY(cuda_each(be, spread{from.data + (int64_t)b * from.ld, rows, is_mean},
                          rows.n, rows.c));

@@ -115,8 +115,8 @@ static sp_status take_case(sp_arena *arena, conv_case *c, int64_t n_in, int64_t 
     const sp_backend_ops *ops = c->backend->ops;
     const size_t weights = (size_t)c->K * (size_t)channels * (size_t)channels;
 
-    c->x = (sp_tensor){NULL, n_in, channels, channels};
-    c->y = (sp_tensor){NULL, n_out, channels, channels};
+    c->x = (sp_tensor){NULL, n_in, channels, channels, SP_ELEM_F32};
+    c->y = (sp_tensor){NULL, n_out, channels, channels, SP_ELEM_F32};
     SP_TRY(take_random(arena, (size_t)n_in * (size_t)channels, &c->x.data));
     SP_TRY(take_random(arena, (size_t)n_out * (size_t)channels, &c->y.data));
     SP_TRY(take_random(arena, weights, &c->w));

@@ -131,7 +131,7 @@ static const struct {
 
 static sp_status take_tensor(sp_arena *arena, int64_t n, int c, sp_tensor *t)
 {
-    *t = (sp_tensor){NULL, n, c, c};
+    *t = (sp_tensor){NULL, n, c, c, SP_ELEM_F32};
     SP_TRY(SP_TAKE(arena, n * c, &t->data));
     for (int64_t i = 0; i < n * c; i++)
         t->data[i] = (float)(i * 2654435761u % 65536) * 0x1p-15f - 1;

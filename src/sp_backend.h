@@ -199,9 +199,15 @@ static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, i
     return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;
 }
 
+/* How products are formed: fp32 exactly; tf32 from operands rounded to 10 bits of
+ * mantissa; bf16 from activations stored as bf16. Sums, parameters, statistics, loss and
+ * weight gradients are fp32 or better in all of them. */
+typedef enum sp_precision { SP_FP32, SP_TF32, SP_BF16 } sp_precision;
+
 struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
+    sp_precision precision; /* set before open; the CPU has fp32 alone */
     void *impl; /* the backend's own */
 };
 

@@ -188,7 +188,7 @@ static sp_status take_matrix(sp_net *net, const net_value *value, int *block,
     int64_t n = sp_net_rows(net, value->level);
 
     SP_TRY(sp_net_take_block(net, (size_t)n * (size_t)value->c * sizeof(float), block));
-    *t = (sp_tensor){net->impl->block[*block].data, n, value->c, value->c};
+    *t = (sp_tensor){net->impl->block[*block].data, n, value->c, value->c, SP_ELEM_F32};
     return SP_OK;
 }
 

@@ -68,6 +68,7 @@ typedef struct sp_map {
     const int32_t *in, *out;    /* [pairs] */
     const int32_t *tile_row;    /* [n_tiles + 1] */
     const int32_t *sample_tile; /* [n_samples + 1] host */
+    const void *device;         /* the map in the form of a device's backend; NULL */
 } sp_map;
 
 typedef struct sp_plan {

@@ -34,13 +34,23 @@ typedef struct sp_arena {
     void *impl;       /* the backend's own */
 } sp_arena;
 
-/* A float matrix [n][c], row i at data + i * ld. Borrowed memory of the backend's
- * space. */
+/* What a tensor's elements are. Zero, so that a tensor is fp32 unless it says else. */
+typedef enum sp_elem { SP_ELEM_F32, SP_ELEM_BF16 } sp_elem;
+
+/* A matrix [n][c], row i at element i * ld of data. Borrowed memory of the backend's
+ * space. bf16 (the upper half of a float, 2 bytes) exists on devices only, where data is
+ * cast. */
 typedef struct sp_tensor {
     float *data;
     int64_t n;
-    int c, ld;
+    int c, ld; /* elements */
+    sp_elem elem;
 } sp_tensor;
+
+static inline size_t sp_elem_bytes(sp_elem elem)
+{
+    return elem == SP_ELEM_BF16 ? 2 : 4;
+}
 
 /* Host arena of at most `reserve` bytes (0: as much memory as this process may use).
  * Less is reserved where the address space is limited (arena->reserved says how much).

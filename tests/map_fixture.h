@@ -220,7 +220,7 @@ static inline void fx_map_free(sp_map *m)
 static inline sp_tensor fx_tensor(int64_t n, int c, int ld, uint64_t seed)
 {
     sp_rng rng = sp_rng_open(seed, SP_RNG_INIT, 7, 0);
-    sp_tensor t = {malloc(((size_t)n * ld + 1) * sizeof(float)), n, c, ld};
+    sp_tensor t = {malloc(((size_t)n * ld + 1) * sizeof(float)), n, c, ld, SP_ELEM_F32};
 
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < ld; j++)
@@ -274,12 +274,12 @@ static inline bool fx_equal(sp_tensor a, sp_tensor b)
 
 static inline sp_tensor fx_rows(sp_tensor t, int64_t row, int64_t end)
 {
-    return (sp_tensor){t.data + row * t.ld, end - row, t.c, t.ld};
+    return (sp_tensor){t.data + row * t.ld, end - row, t.c, t.ld, t.elem};
 }
 
 static inline sp_tensor fx_flat(float *data, size_t n)
 {
-    return (sp_tensor){data, 1, (int)n, (int)n};
+    return (sp_tensor){data, 1, (int)n, (int)n, SP_ELEM_F32};
 }
 
 /* ---- backends ---- */

@@ -47,7 +47,7 @@ static void *put(run *r, const char *name, const int32_t *row, size_t row_bytes)
 static sp_tensor put_rows(run *r, const char *name, const int32_t *row, int c)
 {
     float *data = put(r, name, row, (size_t)c * sizeof(float));
-    return (sp_tensor){data, row[r->n_samples], c, c};
+    return (sp_tensor){data, row[r->n_samples], c, c, SP_ELEM_F32};
 }
 
 /* Input of a batch: row i of a sample is a function of (sample id, seed, i). */

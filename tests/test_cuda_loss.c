@@ -79,7 +79,7 @@ static void compare_loss(sp_backend *be, problem *p)
     assert_memory_equal(confusion, p->a.confusion, C * C * sizeof *confusion);
     assert_memory_equal(prediction, p->a.prediction, n * sizeof *prediction);
     sp_tensor got = {malloc(cu_bytes(d.dlogits)), d.dlogits.n, d.dlogits.c,
-                     d.dlogits.ld};
+                     d.dlogits.ld, SP_ELEM_F32};
     cu_read(be, d.dlogits, got);
     cu_same("dlogits", got, p->a.dlogits, 1e-6);
     free(confusion), free(prediction);

@@ -42,7 +42,7 @@ static void same_sums(const char *what, sp_backend *be, const double *device,
 static void same(const char *what, sp_backend *be, sp_tensor device, sp_tensor want,
                  double tolerance)
 {
-    sp_tensor got = {malloc(cu_bytes(want)), want.n, want.c, want.ld};
+    sp_tensor got = {malloc(cu_bytes(want)), want.n, want.c, want.ld, SP_ELEM_F32};
 
     cu_read(be, device, got);
     cu_same(what, got, want, tolerance);

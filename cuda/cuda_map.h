@@ -1,0 +1,34 @@
+/* A kernel map as the device's kernels read it (sp_map.device).
+ *
+ * Output-stationary form, for the convolution forward and for its input gradient: the
+ * neighbours of each output row behind one another, by rising offset.
+ *
+ *     row o   mask bits 1, 13, 14   ->   nbr[first[o]], nbr[first[o] + 1], nbr[first[o] + 2]
+ *
+ * Tiles of the kernels take rows in `order`: rows whose masks are alike stand together,
+ * so that a tile skips the offsets that none of its rows has.
+ *
+ * Pair form, for the weight gradient: the pairs of one sample and one offset behind one
+ * another, by rising output row. Their order depends on that sample alone.
+ */
+#ifndef CUDA_MAP_H
+#define CUDA_MAP_H
+
+#include <stdint.h>
+
+typedef struct cuda_map {
+    int K, n_words;      /* offsets; words of a mask, ceil(K / 32) */
+    int32_t n_in, n_out; /* rows */
+    int n_samples;
+    int64_t pairs;
+    const uint32_t
+        *mask; /* [n_words][n_out] bit k % 32 of word k / 32: offset k is there */
+    const int32_t *first; /* [n_out + 1] */
+    const int32_t *nbr;   /* [pairs] input rows */
+    const int32_t *order; /* [n_out] output rows in the order of the tiles */
+    const int32_t *pair_in, *pair_out; /* [pairs] */
+    const int32_t *pair_start;         /* [n_samples * K + 1] device */
+    const int32_t *pair_start_host;    /* the same, host */
+} cuda_map;
+
+#endif
