@@ -10,6 +10,8 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     size_t n_running = (size_t)net->graph->n_buffer_floats;
 
     impl->options = *options;
+    sp_transport_open(&impl->own, net->comm, net->backend);
+    net->transport = options->transport ? options->transport : &impl->own;
     impl->weights_at = 1;
     net->running = calloc(n_running + 1, sizeof *net->running);
     if (!net->running)
@@ -45,6 +47,7 @@ void sp_net_destroy(sp_net *net)
         if (impl->arena.base)
             net->backend->ops->arena_destroy(&impl->arena);
         sp_arena_destroy(&impl->host);
+        sp_transport_close(&impl->own);
         free(impl->value);
         free(impl->step);
         free(impl->norm);

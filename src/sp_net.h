@@ -14,18 +14,21 @@
 #include "sp_backend.h"
 #include "sp_bucket.h"
 #include "sp_loader.h"
+#include "sp_transport.h"
 
 typedef struct sp_net {
-    const sp_graph *graph; /* borrowed */
-    sp_backend *backend;   /* borrowed */
-    sp_comm *comm;         /* borrowed */
-    float *param;          /* [graph->n_floats] backend memory, 0 at creation */
-    float *running;        /* [graph->n_buffer_floats] host, 0 at creation */
+    const sp_graph *graph;   /* borrowed */
+    sp_backend *backend;     /* borrowed */
+    sp_comm *comm;           /* borrowed */
+    sp_transport *transport; /* borrowed; sums of backend memory over bn_scope */
+    float *param;            /* [graph->n_floats] backend memory, 0 at creation */
+    float *running;          /* [graph->n_buffer_floats] host, 0 at creation */
     struct sp_net_impl *impl;
 } sp_net;
 
 typedef struct sp_net_options {
     sp_scope bn_scope;
+    sp_transport *transport;   /* borrowed; NULL: MPI */
     bool is_exact;             /* order-independent sums */
     uint64_t seed;             /* dropout */
     const float *class_weight; /* [n_classes] or NULL; copied */

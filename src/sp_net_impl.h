@@ -61,6 +61,7 @@ typedef struct net_step {
 
 struct sp_net_impl {
     sp_net_options options;
+    sp_transport own; /* where the options name none */
     int n_values, n_steps;
     net_value *value; /* [n_values] */
     net_step *step;   /* [n_steps] */
