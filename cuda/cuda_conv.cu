@@ -280,7 +280,7 @@ template <bool IS_GRAD> sp_status run(sp_backend *be, const sp_conv_args *args)
 } // namespace
 
 /* Weights are read as they are. */
-size_t sp_cuda_conv_pack_floats(int, int, int, bool)
+size_t sp_cuda_conv_pack_floats(const sp_backend *, int, int, int, bool)
 {
     return 0;
 }

@@ -5,8 +5,11 @@
  *
  *     row o   mask bits 1, 13, 14   ->   nbr[first[o]], nbr[first[o] + 1], nbr[first[o] + 2]
  *
- * Tiles of the kernels take rows in `order`: rows whose masks are alike stand together,
- * so that a tile skips the offsets that none of its rows has.
+ * Tiles of the kernels take 128 rows at a time of `order`: rows whose masks are alike
+ * stand together, so that a tile skips the offsets that none of its rows has. Samples
+ * stand one behind the other there too, so that what a wave of blocks gathers is of one
+ * sample and fits the L2; a tile may hold rows of two. The value of a row depends on
+ * none of this.
  *
  * Pair form, for the weight gradient: the pairs of one sample and one offset behind one
  * another, by rising output row. Their order depends on that sample alone.

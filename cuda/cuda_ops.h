@@ -45,7 +45,8 @@ sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
                              int n_samples, sp_arena *arena, sp_plan *plan);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
-size_t sp_cuda_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input);
+size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
+                                bool is_grad_input);
 sp_status sp_cuda_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
                             bool is_grad_input, bool is_mirrored, float *packed);
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);

@@ -121,9 +121,11 @@ static sp_status take_case(sp_arena *arena, conv_case *c, int64_t n_in, int64_t 
     SP_TRY(take_random(arena, (size_t)n_out * (size_t)channels, &c->y.data));
     SP_TRY(take_random(arena, weights, &c->w));
     SP_TRY(take_random(arena, weights, &c->dw));
-    SP_TRY(SP_TAKE(arena, ops->conv_pack_floats(c->K, channels, channels, false),
+    SP_TRY(SP_TAKE(arena,
+                   ops->conv_pack_floats(c->backend, c->K, channels, channels, false),
                    &c->packed));
-    SP_TRY(SP_TAKE(arena, ops->conv_pack_floats(c->K, channels, channels, true),
+    SP_TRY(SP_TAKE(arena,
+                   ops->conv_pack_floats(c->backend, c->K, channels, channels, true),
                    &c->packed_grad));
     SP_TRY(pack_weights(c));
     return pack_weights_grad(c);

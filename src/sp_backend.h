@@ -136,8 +136,10 @@ typedef struct sp_backend_ops {
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
     /* ---- convolution ---- */
-    /* Floats that conv_pack writes for one direction; 0: packing is not used. */
-    size_t (*conv_pack_floats)(int K, int c_in, int c_out, bool is_grad_input);
+    /* Floats that conv_pack writes for one direction; 0: packing is not used. They
+     * depend on be->precision. */
+    size_t (*conv_pack_floats)(const sp_backend *be, int K, int c_in, int c_out,
+                               bool is_grad_input);
     sp_status (*conv_pack)(sp_backend *be, const float *w, int K, int c_in, int c_out,
                            bool is_grad_input, bool is_mirrored, float *packed);
     sp_status (*conv_forward)(sp_backend *be, const sp_conv_args *args);
@@ -208,7 +210,7 @@ struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
     sp_precision precision; /* set before open; the CPU has fp32 alone */
-    void *impl; /* the backend's own */
+    void *impl;             /* the backend's own */
 };
 
 /* "cpu" or "cuda"; NULL if this build lacks it. The only list of backends. */

@@ -29,8 +29,9 @@ static size_t pack_floats(const sp_net *net, const net_step *step, int direction
         return 0;
     if (direction == NET_GRAD_INPUT && !net->impl->value[step->in[0]].needs_grad)
         return 0;
-    return net->backend->ops->conv_pack_floats(
-        kernel_volume(node), node->c_in, node->c_out, direction == NET_GRAD_INPUT);
+    return net->backend->ops->conv_pack_floats(net->backend, kernel_volume(node),
+                                               node->c_in, node->c_out,
+                                               direction == NET_GRAD_INPUT);
 }
 
 /* Floats of the largest weight and bias, and of the widest norm. */

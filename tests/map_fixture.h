@@ -306,7 +306,7 @@ static inline sp_backend fx_reference(void)
 static inline float *fx_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
                              bool is_grad_input, bool is_mirrored)
 {
-    size_t n = be->ops->conv_pack_floats(K, c_in, c_out, is_grad_input);
+    size_t n = be->ops->conv_pack_floats(be, K, c_in, c_out, is_grad_input);
     float *packed = malloc((n + 1) * sizeof *packed);
 
     packed[n] = FX_GUARD;

@@ -39,7 +39,8 @@ static inline float *sp_row(sp_tensor t, int64_t i)
 }
 
 /* ---- plain loops; meanings in sp_backend.h ---- */
-size_t sp_ref_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input);
+size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
+                               bool is_grad_input);
 sp_status sp_ref_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
                            bool is_grad_input, bool is_mirrored, float *packed);
 sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args);
@@ -78,7 +79,8 @@ sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *args);
 sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
 
 /* ---- fast ---- */
-size_t sp_cpu_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input);
+size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
+                               bool is_grad_input);
 sp_status sp_cpu_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
                            bool is_grad_input, bool is_mirrored, float *packed);
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args);

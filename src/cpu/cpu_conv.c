@@ -18,10 +18,12 @@ static size_t padded(int c, int lanes)
     return (size_t)((c + lanes - 1) / lanes * lanes);
 }
 
-size_t sp_cpu_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input)
+size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
+                               bool is_grad_input)
 {
     const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
 
+    (void)be;
     return (size_t)K * (size_t)from * padded(to, SP_CPU_LANES);
 }
 

@@ -3,9 +3,10 @@
 
 #include "cpu.h"
 
-size_t sp_ref_conv_pack_floats(int K, int c_in, int c_out, bool is_grad_input)
+size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
+                               bool is_grad_input)
 {
-    (void)K, (void)c_in, (void)c_out, (void)is_grad_input;
+    (void)be, (void)K, (void)c_in, (void)c_out, (void)is_grad_input;
     return 0;
 }
 
