@@ -35,7 +35,7 @@ typedef struct slot {
 
 struct sp_comm_impl {
     bool has_mpi;
-    MPI_Comm world, node;
+    MPI_Comm world, node, lane;
     slot *free_slots;
     int *node_of_rank;
 };
@@ -88,12 +88,12 @@ static sp_status test_all(int n, MPI_Request *requests, bool *is_done)
     return SP_OK;
 }
 
-static sp_status test_until_done(sp_comm *comm, int n, MPI_Request *requests)
+static sp_status test_until_done(sp_comm *comm, sp_comm_test_fn *test, void *arg)
 {
     bool is_done = false;
 
     for (int n_tests = 0; !is_done; n_tests += n_tests < INT_MAX) {
-        SP_TRY(test_all(n, requests, &is_done));
+        SP_TRY(test(arg, &is_done));
         if (is_done)
             break;
         /* The watchdog has said what is wrong; nobody will come to this meeting. */
@@ -105,14 +105,33 @@ static sp_status test_until_done(sp_comm *comm, int n, MPI_Request *requests)
     return SP_OK;
 }
 
-static sp_status wait_all(sp_comm *comm, int n, MPI_Request *requests)
+sp_status sp_comm_wait_for(sp_comm *comm, sp_comm_test_fn *test, void *arg)
 {
     sp_status rc;
 
     sp_pulse_wait_begin();
-    rc = test_until_done(comm, n, requests);
+    rc = test_until_done(comm, test, arg);
     sp_pulse_wait_end();
     return rc;
+}
+
+typedef struct request_list {
+    int n;
+    MPI_Request *request;
+} request_list;
+
+static sp_status test_list(void *arg, bool *is_done)
+{
+    const request_list *list = arg;
+
+    return test_all(list->n, list->request, is_done);
+}
+
+static sp_status wait_all(sp_comm *comm, int n, MPI_Request *requests)
+{
+    request_list list = {n, requests};
+
+    return sp_comm_wait_for(comm, test_list, &list);
 }
 
 /* ---- start and end ---- */
@@ -220,6 +239,7 @@ static sp_status find_nodes(sp_comm *comm)
     SP_TRY(count_cores(comm));
     SP_TRY(cut_node(impl));
     SP_MPI(Comm_set_errhandler(impl->node, MPI_ERRORS_RETURN));
+    SP_MPI(Comm_dup(impl->world, &impl->lane));
     SP_MPI(Comm_rank(impl->node, &comm->local_rank));
     SP_MPI(Comm_size(impl->node, &comm->local_size));
     SP_TRY(number_nodes(comm));
@@ -236,7 +256,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     if (!impl)
         return SP_FAIL(SP_EMEM, "communicator");
     comm->impl = impl;
-    impl->node = MPI_COMM_NULL;
+    impl->node = impl->lane = MPI_COMM_NULL;
     SP_MPI(Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
     impl->has_mpi = true;
     impl->world = MPI_COMM_WORLD;
@@ -265,6 +285,8 @@ void sp_comm_close(sp_comm *comm)
         if (impl->has_mpi) {
             if (impl->node != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->node);
+            if (impl->lane != MPI_COMM_NULL)
+                MPI_Comm_free(&impl->lane);
             MPI_Finalize();
         }
         free(impl->node_of_rank);
@@ -286,9 +308,16 @@ void sp_comm_abort(sp_comm *comm, sp_status code)
 
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope)
 {
-    return scope == SP_SCOPE_WORLD  ? comm->size
-           : scope == SP_SCOPE_NODE ? comm->local_size
-                                    : 1;
+    switch (scope) {
+    case SP_SCOPE_WORLD:
+    case SP_SCOPE_LANE:
+        return comm->size;
+    case SP_SCOPE_NODE:
+        return comm->local_size;
+    case SP_SCOPE_RANK:
+        break;
+    }
+    return 1;
 }
 
 static MPI_Datatype mpi_type(sp_type type, size_t *bytes)
@@ -350,6 +379,13 @@ static void give_slot(struct sp_comm_impl *impl, sp_request *request)
     request->handle = NULL;
 }
 
+static MPI_Comm comm_of(const struct sp_comm_impl *impl, sp_scope scope)
+{
+    return scope == SP_SCOPE_NODE   ? impl->node
+           : scope == SP_SCOPE_LANE ? impl->lane
+                                    : impl->world;
+}
+
 sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
                              sp_type type, sp_reduce_op op, sp_request *request)
 {
@@ -361,7 +397,7 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
     assert(!request->handle);
     if (sp_comm_scope_size(comm, scope) == 1 || count == 0)
         return SP_OK;
-    mcomm = scope == SP_SCOPE_NODE ? comm->impl->node : comm->impl->world;
+    mcomm = comm_of(comm->impl, scope);
     most = PIECE_BYTES / bytes;
     n_pieces = (count + most - 1) / most;
     SP_TRY(take_slot(comm->impl, n_pieces, &s));

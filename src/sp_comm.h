@@ -25,8 +25,14 @@
 extern "C" {
 #endif
 
-/* Which ranks take part: this rank alone, those of its node, all. */
-typedef enum sp_scope { SP_SCOPE_RANK, SP_SCOPE_NODE, SP_SCOPE_WORLD } sp_scope;
+/* Which ranks take part: this rank alone, those of its node, all; all once more, in a
+ * lane of their own, whose collectives have no order with those of SP_SCOPE_WORLD. */
+typedef enum sp_scope {
+    SP_SCOPE_RANK,
+    SP_SCOPE_NODE,
+    SP_SCOPE_WORLD,
+    SP_SCOPE_LANE
+} sp_scope;
 
 typedef enum sp_type { SP_F32, SP_F64, SP_I64, SP_U8 } sp_type;
 typedef enum sp_reduce_op { SP_SUM, SP_MAX, SP_MIN } sp_reduce_op;
@@ -82,6 +88,11 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
 /* Progress; *is_done once the request completed (it is then zero again). */
 sp_status sp_comm_test(sp_comm *comm, sp_request *request, bool *is_done);
 sp_status sp_comm_wait(sp_comm *comm, sp_request *request);
+
+/* Waits as the calls above do (heard by the watchdog, left when a rank is lost) until
+ * `test` says that something outside of MPI is done, or fails. Local. */
+typedef sp_status sp_comm_test_fn(void *arg, bool *is_done);
+sp_status sp_comm_wait_for(sp_comm *comm, sp_comm_test_fn *test, void *arg);
 
 /* Collective over the world. */
 sp_status sp_comm_barrier(sp_comm *comm);

@@ -83,7 +83,7 @@ static void reduce_all_types(sp_scope scope, sp_reduce_op op)
 static void allreduce_over_every_scope(void **state)
 {
     (void)state;
-    for (sp_scope scope = SP_SCOPE_RANK; scope <= SP_SCOPE_WORLD; scope++)
+    for (sp_scope scope = SP_SCOPE_RANK; scope <= SP_SCOPE_LANE; scope++)
         for (sp_reduce_op op = SP_SUM; op <= SP_MIN; op++)
             reduce_all_types(scope, op);
     OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, NULL, 0, SP_F32, SP_SUM));
@@ -235,6 +235,49 @@ static void is_same_notices_one_differing_byte(void **state)
     assert_int_equal(is_same, comm.size == 1);
 }
 
+/* Every other rank posts them the other way round. */
+static void the_lane_has_an_order_of_its_own(void **state)
+{
+    sp_request request[2] = {{NULL}, {NULL}};
+    double sum[2];
+
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 2; i++) {
+            int k = (i + comm.rank + round) % 2;
+
+            sum[k] = k + comm.rank;
+            OK(sp_comm_iallreduce(&comm, k ? SP_SCOPE_LANE : SP_SCOPE_WORLD, &sum[k], 1,
+                                  SP_F64, SP_SUM, &request[k]));
+        }
+        for (int k = 0; k < 2; k++) {
+            OK(sp_comm_wait(&comm, &request[k]));
+            assert_true(sum[k] == expected(SP_SCOPE_WORLD, SP_SUM, k, 1));
+        }
+    }
+}
+
+static sp_status count_down(void *arg, bool *is_done)
+{
+    int *left = arg;
+
+    if (*left < 0)
+        return SP_FAIL(SP_EDEVICE, "below 0");
+    *is_done = --*left == 0;
+    return SP_OK;
+}
+
+static void other_waits_end_when_they_say_so(void **state)
+{
+    int left = 100;
+
+    (void)state;
+    OK(sp_comm_wait_for(&comm, count_down, &left));
+    assert_int_equal(left, 0);
+    left = -1;
+    assert_int_equal(sp_comm_wait_for(&comm, count_down, &left), SP_EDEVICE);
+}
+
 static void barrier_lets_all_through(void **state)
 {
     (void)state;
@@ -256,6 +299,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(bcast_reaches_all_from_any_root),
         cmocka_unit_test(gather_takes_unequal_sizes),
         cmocka_unit_test(is_same_notices_one_differing_byte),
+        cmocka_unit_test(the_lane_has_an_order_of_its_own),
+        cmocka_unit_test(other_waits_end_when_they_say_so),
         cmocka_unit_test(barrier_lets_all_through),
     };
     int n_failed;
