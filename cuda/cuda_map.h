@@ -9,7 +9,15 @@
  * stand together, so that a tile skips the offsets that none of its rows has. Samples
  * stand one behind the other there too, so that what a wave of blocks gathers is of one
  * sample and fits the L2; a tile may hold rows of two. The value of a row depends on
- * none of this.
+ * none of this. Within a sample rows rise by a key of 32 bits, equal ones by row:
+ *
+ *     kernel 1, 2   Gray place of the mask
+ *     wider         Gray place of 6 bits: does the inner 3^3 hold anything at -z, +z,
+ *                   -x, +x, -y, +y (highest first); then the Gray place of its other
+ *                   26 offsets, the centre left out
+ *
+ * The Gray place of v is the i with v = i ^ i >> 1. The inner 3^3 of a kernel of edge n
+ * begins at offset (n - 3) / 2 along each axis.
  *
  * Pair form, for the weight gradient: the pairs of one sample and one offset behind one
  * another, by rising output row. Their order depends on that sample alone.

@@ -4,6 +4,7 @@
 #define CUDA_FIXTURE_H
 
 #include "../cuda/cuda_ops.h"
+#include "cuda_map_host.h"
 #include "map_fixture.h"
 
 int cudaMalloc(void **out, size_t bytes);
@@ -20,6 +21,8 @@ static inline int cu_orders(void)
 static struct {
     void *data[256];
     int n;
+    cuda_map map[32];
+    int n_maps;
 } cu_held;
 
 static inline sp_backend cu_open(int order)
@@ -37,6 +40,8 @@ static inline void cu_close(sp_backend *be)
     OK(be->ops->wait(be));
     while (cu_held.n)
         assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
+    while (cu_held.n_maps) /* what of a map is the host's */
+        free((void *)cu_held.map[--cu_held.n_maps].pair_start_host);
     be->ops->close(be);
 }
 
@@ -69,7 +74,30 @@ static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
     OK(be->ops->download(be, host.data, device.data, cu_bytes(host)));
 }
 
-static inline sp_map cu_map(sp_backend *be, const sp_map *m)
+/* The device's form of the map, valid until cu_close. */
+static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
+                                            int n_samples)
+{
+    const size_t n = sizeof(int32_t);
+    cuda_map host = cuda_map_host(m, n_samples), *d;
+
+    assert_true(cu_held.n_maps < 32);
+    d = &cu_held.map[cu_held.n_maps++];
+    *d = host;
+    d->mask = cu_copy(be, d->mask, (size_t)d->n_out * (size_t)d->n_words * n);
+    d->first = cu_copy(be, d->first, ((size_t)d->n_out + 1) * n);
+    d->nbr = cu_copy(be, d->nbr, (size_t)d->pairs * n);
+    d->order = cu_copy(be, d->order, (size_t)d->n_out * n);
+    d->pair_in = cu_copy(be, d->pair_in, (size_t)d->pairs * n);
+    d->pair_out = cu_copy(be, d->pair_out, (size_t)d->pairs * n);
+    d->pair_start =
+        cu_copy(be, d->pair_start_host, ((size_t)(n_samples * d->K) + 1) * n);
+    host.pair_start_host = NULL; /* d has it */
+    cuda_map_host_free(&host);
+    return d;
+}
+
+static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
 {
     const size_t n = sizeof(int32_t);
     sp_map d = *m;
@@ -78,6 +106,7 @@ static inline sp_map cu_map(sp_backend *be, const sp_map *m)
     d.in = cu_copy(be, m->in, (size_t)m->pairs * n);
     d.out = cu_copy(be, m->out, (size_t)m->pairs * n);
     d.tile_row = cu_copy(be, m->tile_row, ((size_t)m->n_tiles + 1) * n);
+    d.device = cu_device_map(be, m, n_samples);
     return d;
 }
 

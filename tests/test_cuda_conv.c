@@ -71,7 +71,7 @@ static void forward(sp_backend *be, const problem *p, bool has_bias, bool is_add
     sp_backend ref = fx_reference();
     sp_tensor want = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
     sp_tensor got = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
-    sp_map map = cu_map(be, &p->map);
+    sp_map map = cu_map(be, &p->map, p->level[0].n_samples);
     sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
                       .x = p->x,
                       .y = want,
@@ -97,7 +97,7 @@ static void grad_input(sp_backend *be, const problem *p, bool is_added)
     sp_backend ref = fx_reference();
     sp_tensor want = fx_tensor(p->x.n, p->c_in, p->x.ld, 6);
     sp_tensor got = fx_tensor(p->x.n, p->c_in, p->x.ld, 6);
-    sp_map map = cu_map(be, host);
+    sp_map map = cu_map(be, host, p->level[0].n_samples);
     sp_conv_args a = {.map = p->kind.has_map ? host : NULL,
                       .x = p->dy,
                       .y = want,
@@ -122,7 +122,7 @@ static void grad_weight(sp_backend *be, const problem *p, int sample0, int sampl
     sp_backend ref = fx_reference();
     sp_tensor want = fx_tensor(1, (int)n_all, (int)n_all, 8);
     sp_tensor got = fx_tensor(1, (int)n_all, (int)n_all, 8);
-    sp_map map = cu_map(be, &p->map);
+    sp_map map = cu_map(be, &p->map, p->level[0].n_samples);
     sp_conv_wgrad_args a = {.map = p->kind.has_map ? &p->map : NULL,
                             .x = p->x,
                             .dy = p->dy,
@@ -206,7 +206,7 @@ static void order_changes_no_bit(void **state)
     for (int order = 0; order < 4; order++) {
         sp_backend be = cu_open(order);
         sp_tensor y = fx_tensor(p.dy.n, p.c_out, p.dy.ld, 5);
-        sp_map map = cu_map(&be, &p.map);
+        sp_map map = cu_map(&be, &p.map, 1);
         sp_conv_args a = {.map = &map,
                           .x = cu_tensor(&be, p.x),
                           .y = cu_tensor(&be, y),

@@ -242,7 +242,7 @@ static void pool(sp_backend *be, const sp_map *m, int c, bool is_max)
     sp_backend ref = fx_reference();
     const size_t n = (size_t)m->n_out * (size_t)c;
     int32_t *argmax = calloc(n + 1, sizeof *argmax), *got = calloc(n + 1, sizeof *got);
-    sp_map map = cu_map(be, m);
+    sp_map map = cu_map(be, m, 4);
     sp_pool_args a = {m,
                       is_max,
                       fx_tensor(m->n_in, c, c + 1, 1),
