@@ -19,6 +19,20 @@ fail() {
     exit 1
 }
 
+skip() {
+    echo "SKIPPED: $*" >&2
+    exit 77
+}
+
+# find_python MODULES: the first python3 that imports them, in $python: the PATH's, else the
+# system's, which has the packages of install-deps.sh.
+find_python() {
+    for python in "${PYTHON:-python3}" /usr/bin/python3; do
+        "$python" -c "import $1" 2>/dev/null && return
+    done
+    skip "no python3 that imports $1 (install-deps.sh --tests)"
+}
+
 # launch RANKS ARGUMENTS...: its status in $?; what it says in out and err.
 launch() {
     ranks=$1

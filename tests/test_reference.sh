@@ -2,18 +2,13 @@
 # One training step of dummy and minkunet18 equals an independent float64 reference: loss,
 # every gradient, running statistics. Skipped without numpy and h5py.
 set -eu
-python3 -c 'import numpy, h5py' 2>/dev/null || {
-    echo "SKIPPED: no numpy or h5py"
-    exit 77
-}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir"
+. "$SP_SRCDIR/tests/story.sh"
+find_python "numpy, h5py"
 "$SP_BUILDDIR/spvox" scene --out one --samples 3 --extent 9 --seed 4 --voxel-size 0.75 >/dev/null
 shard=one-00000-of-00001.h5
 
 check() { # check FAMILY STEM
-    python3 "$SP_SRCDIR/tests/reference.py" write $shard "$1" "$2" weights.h5
+    "$python" "$SP_SRCDIR/tests/reference.py" write $shard "$1" "$2" weights.h5
     for np in 1 2; do
         rm -rf run
         $MPIEXEC -n $np "$SP_BUILDDIR/sptrain" train "$SP_SRCDIR/input/default.deck" \
@@ -22,7 +17,7 @@ check() { # check FAMILY STEM
             train.steps=1 train.schedule=constant train.warmup_steps=0 train.weight_decay=0 \
             batch.size=3 'augment.scale=[]' augment.flip=false augment.rotate_z=false \
             augment.drop=0 augment.jitter=0 run.device=cpu >log 2>&1 || { cat log; exit 1; }
-        python3 "$SP_SRCDIR/tests/reference.py" compare $shard "$1" "$2" weights.h5 \
+        "$python" "$SP_SRCDIR/tests/reference.py" compare $shard "$1" "$2" weights.h5 \
             run/checkpoints/step-000000001.h5 run/metrics.jsonl
     done
 }

@@ -2,17 +2,12 @@
 # spvox convert against numpy and laspy: coordinates, means, majority, point map, cost, mean and
 # std; on files made here, and on real scans where SP_SHARED_DATA (or ../shared/data beside the
 # sources) has them. Needs python3 with h5py and numpy; laspy for LAS.
-python=${PYTHON-python3}
-$python -c 'import h5py, numpy' 2>/dev/null || {
-    echo "SKIPPED: no python3 with h5py and numpy" >&2
-    exit 77
-}
+. "$SP_SRCDIR/tests/story.sh"
+find_python "h5py, numpy"
 data=${SP_SHARED_DATA-$SP_SRCDIR/../shared/data}
 test -d "$data" || data=
 test -n "$data" || echo "no real scans: set SP_SHARED_DATA; only the files made here are compared" >&2
-dir=`mktemp -d` || exit 1
-trap 'rm -rf "$dir"' EXIT
-SPVOX=$SP_BUILDDIR/spvox DIR=$dir DATA=$data $python - <<'PYTHON' || exit 1
+SPVOX=$SP_BUILDDIR/spvox DIR=$dir DATA=$data "$python" - <<'PYTHON' || exit 1
 import os, subprocess, sys
 import h5py, numpy as np
 

@@ -4,10 +4,6 @@
 # other in the middle they say who was lost and leave.
 . "$SP_SRCDIR/tests/story.sh"
 
-skip() {
-    echo "SKIPPED: $*" >&2
-    exit 77
-}
 PATH=$PATH:/usr/sbin:/sbin
 export PATH
 for tool in ip unshare; do
