@@ -118,6 +118,16 @@ static sp_status settle_norm(sp_infer *infer)
     return SP_OK;
 }
 
+/* In a status of its own: the training's stays as it is. */
+static sp_status say(sp_session *s, const char *state)
+{
+    sp_status rc = SP_OK;
+
+    if (s->comm->rank == 0)
+        rc = sp_run_status(&s->run, state, SP_OK, s->epoch, s->step, "");
+    return sp_session_agree(s, rc);
+}
+
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 {
     sp_session *s = &infer->session;
@@ -125,6 +135,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 
     memset(infer, 0, sizeof *infer);
     SP_TRY(sp_session_open(s, command, true));
+    SP_TRY(say(s, "running"));
     SP_TRY(sp_session_open_device(s));
     if (s->comm->rank == 0)
         rc = read_head(infer);
@@ -152,6 +163,8 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
         sp_sampler_close(&infer->sampler);
         sp_checkpoint_state_destroy(&infer->state);
     }
+    if (rc == SP_OK)
+        rc = say(&infer->session, "done");
     return sp_session_close(&infer->session, rc);
 }
 

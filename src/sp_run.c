@@ -41,8 +41,9 @@ struct sp_run_impl {
 
 /* What a run writes: set_aside moves these. */
 static const char *const run_files[] = {
-    "status.json", "heartbeat.bin", "metrics.jsonl", "deck.resolved",
-    "checkpoints", "predictions",   "logs"};
+    "status.json",   "status-eval.json", "status-predict.json",
+    "heartbeat.bin", "metrics.jsonl",    "deck.resolved",
+    "checkpoints",   "predictions",      "logs"};
 enum { N_RUN_FILES = sizeof run_files / sizeof *run_files };
 
 static bool is_owner(const sp_run *run)
@@ -323,6 +324,7 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
     memset(run, 0, sizeof *run);
     run->comm = comm;
     run->after_save_limit_s = AFTER_SAVE_LIMIT_S;
+    run->task = "";
     run->dir = strdup(dir);
     run->impl = calloc(1, sizeof *run->impl);
     if (!run->dir || !run->impl)
@@ -468,7 +470,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
     sp_json_text(json, "message", message ? message : code ? sp_status_text(code) : "");
     rc = sp_json_end(json, &text);
     if (rc == SP_OK)
-        rc = sp_file_replace(in_folder(run->dir, "status.json", path), text,
+        rc = sp_file_replace(sp_run_status_path(run->dir, run->task, path), text,
                              strlen(text), run->comm->rank);
     sp_json_destroy(json);
     SP_TRY(rc);

@@ -15,6 +15,8 @@
 
 typedef struct sp_run {
     char *dir; /* "" : no folder (check, preflight) */
+    const char
+        *task; /* whose status it is: "" training (after open), "eval", "predict" */
     sp_comm *comm;
     sp_heartbeat *beat;        /* this rank's record, never NULL while open */
     double after_save_limit_s; /* 60 after open; time limit of one after_save command */
@@ -38,8 +40,11 @@ sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank);
 /* This rank, now, for heartbeat.bin and for the error block. Cheap: a few stores. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
 
-/* Rank 0 (or, for a failure, the rank that diagnosed it): replace status.json
- * atomically. state "running", "done", "stopped", "failed"; message NULL: the code's
+/* Where a task's status is: status.json of the training, which nothing else touches,
+ * status-eval.json, status-predict.json. path holds PATH_MAX bytes; returns it. */
+const char *sp_run_status_path(const char *dir, const char *task, char *path);
+/* Rank 0 (or, for a failure, the rank that diagnosed it): replace the status of
+ * run->task atomically. state "running", "done", "stopped", "failed"; message NULL: the code's
  * text, none for SP_OK. Any thread. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
@@ -62,7 +67,7 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
  * nothing. */
 void sp_run_after_save(sp_run *run, const char *command, const char *path);
 
-/* What status.json says. */
+/* What the status of a task says. */
 typedef struct sp_run_state {
     char state[16], phase[16], host[64];
     char message[SP_ERROR_MESSAGE];
@@ -71,7 +76,7 @@ typedef struct sp_run_state {
 } sp_run_state;
 
 /* SP_EIO if there is none, SP_EDATA if it is damaged. */
-sp_status sp_run_read_state(const char *dir, sp_run_state *state);
+sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state);
 /* One warning if the run that was in the folder ended without a diagnosis of its own:
  * who was last heard, in which phase and step. */
 void sp_run_report_lost(const char *dir);

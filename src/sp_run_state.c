@@ -25,15 +25,20 @@ static int64_t number(const json_t *root, const char *key)
     return json_integer_value(json_object_get(root, key));
 }
 
-sp_status sp_run_read_state(const char *dir, sp_run_state *state)
+const char *sp_run_status_path(const char *dir, const char *task, char *path)
+{
+    snprintf(path, PATH_MAX, "%s/status%s%s.json", dir, task[0] ? "-" : "", task);
+    return path;
+}
+
+sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state)
 {
     char path[PATH_MAX], *text;
     json_error_t error;
     json_t *root;
 
     memset(state, 0, sizeof *state);
-    snprintf(path, sizeof path, "%s/status.json", dir);
-    SP_TRY(sp_file_read(path, &text, NULL));
+    SP_TRY(sp_file_read(sp_run_status_path(dir, task, path), &text, NULL));
     root = json_loads(text, 0, &error);
     free(text);
     if (!json_is_object(root) || !json_is_string(json_object_get(root, "state"))) {
@@ -58,7 +63,7 @@ bool sp_run_is_done(const char *dir, int64_t *step)
 {
     sp_run_state state;
 
-    if (sp_run_read_state(dir, &state) != SP_OK || strcmp(state.state, "done") != 0)
+    if (sp_run_read_state(dir, "", &state) != SP_OK || strcmp(state.state, "done") != 0)
         return false;
     if (step)
         *step = state.step;
@@ -70,7 +75,7 @@ bool sp_run_is_done(const char *dir, int64_t *step)
 static bool has_lost_somebody(const char *dir)
 {
     sp_run_state state;
-    sp_status rc = sp_run_read_state(dir, &state);
+    sp_status rc = sp_run_read_state(dir, "", &state);
 
     if (rc == SP_EIO) /* ended before it wrote its first status */
         return true;
@@ -140,9 +145,10 @@ void sp_run_report_lost(const char *dir)
     free(records);
 }
 
-static void print_state(const sp_run_state *s, const char *dir, FILE *to)
+static void print_state(const sp_run_state *s, const char *dir, const char *task,
+                        FILE *to)
 {
-    fprintf(to, "%s: %s", dir, s->state);
+    fprintf(to, "%s: %s%s%s", dir, task, task[0] ? " " : "", s->state);
     if (strcmp(s->state, "running") != 0)
         fprintf(to, ", exit code %d", s->exit_code);
     fprintf(to, "\n  phase %s, epoch %" PRId64 ", step %" PRId64 "\n", s->phase,
@@ -175,24 +181,38 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
     }
 }
 
+/* The training's, then what eval and predict left; *n: how many there are. */
+static sp_status print_states(const char *dir, FILE *to, int *n)
+{
+    static const char *const tasks[] = {"", "eval", "predict"};
+    sp_run_state state;
+
+    *n = 0;
+    for (int i = 0; i < 3; i++) {
+        sp_status rc = sp_run_read_state(dir, tasks[i], &state);
+
+        if (rc == SP_EIO)
+            continue;
+        SP_TRY(rc);
+        print_state(&state, dir, tasks[i], to);
+        ++*n;
+    }
+    return SP_OK;
+}
+
 sp_status sp_run_print_status(const char *dir, FILE *to)
 {
     char path[PATH_MAX];
     sp_heartbeat *records = NULL;
-    sp_run_state state;
-    sp_status rc = sp_run_read_state(dir, &state);
-    int n;
+    int n_states, n;
 
+    SP_TRY(print_states(dir, to, &n_states));
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (rc == SP_OK)
-        print_state(&state, dir, to);
-    else if (rc == SP_EIO && sp_heartbeat_read(path, &records, &n) == SP_OK)
+    if (n_states == 0 && sp_heartbeat_read(path, &records, &n) == SP_OK)
         fprintf(to, "%s: started, no status yet\n", dir);
-    else if (rc == SP_EIO)
+    else if (n_states == 0)
         return SP_FAIL(SP_EIO,
                        "%s: no run here (neither status.json nor heartbeat.bin)", dir);
-    else
-        SP_TRY(rc);
     if (records || sp_heartbeat_read(path, &records, &n) == SP_OK)
         print_heartbeats(records, n, to);
     free(records);

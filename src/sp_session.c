@@ -50,6 +50,7 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
         return SP_OK;
     sp_fault_open(session->comm->rank);
     SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
+    session->run.task = strcmp(command->name, "train") == 0 ? "" : command->name;
     SP_TRY(sp_session_open_log(session));
     return sp_watchdog_start(&session->watchdog, &session->run,
                              session->config->run.watchdog_s);

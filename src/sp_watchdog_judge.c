@@ -62,8 +62,7 @@ struct timespec sp_watchdog_status_time(const sp_run *run)
     struct stat st = {0};
 
     if (run->dir[0]) {
-        snprintf(path, sizeof path, "%.4000s/status.json", run->dir);
-        if (stat(path, &st) != 0)
+        if (stat(sp_run_status_path(run->dir, run->task, path), &st) != 0)
             memset(&st, 0, sizeof st);
     }
     return st.st_mtim;
@@ -82,7 +81,7 @@ static bool has_another_spoken(sp_watchdog *w)
     now = sp_watchdog_status_time(w->run);
     return (now.tv_sec != w->status_time.tv_sec ||
             now.tv_nsec != w->status_time.tv_nsec) &&
-           sp_run_read_state(w->run->dir, &state) == SP_OK &&
+           sp_run_read_state(w->run->dir, w->run->task, &state) == SP_OK &&
            strcmp(state.state, "failed") == 0;
 }
 

@@ -168,10 +168,10 @@ static void status_is_json_with_every_field(void **state)
 
     (void)state;
     OK(sp_run_open(&run, dir, &comm));
-    assert_int_equal(sp_run_read_state(dir, &s), SP_EIO);
+    assert_int_equal(sp_run_read_state(dir, "", &s), SP_EIO);
     sp_run_beat(&run, SP_PHASE_BACKWARD, 2, 17);
     OK(sp_run_status(&run, "failed", SP_EDATA, 2, 17, "a \"b\"\n\xff"));
-    OK(sp_run_read_state(dir, &s));
+    OK(sp_run_read_state(dir, "", &s));
     assert_string_equal(s.state, "failed");
     assert_string_equal(s.phase, "backward");
     assert_string_equal(s.host, comm.host);
@@ -215,7 +215,7 @@ static void status_is_replaced_whole(void **state)
     while (waitpid(child, &status, WNOHANG) == 0) {
         sp_run_state s;
 
-        OK(sp_run_read_state(dir, &s));
+        OK(sp_run_read_state(dir, "", &s));
         n_read++;
     }
     assert_int_equal(status, 0);

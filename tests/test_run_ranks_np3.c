@@ -69,7 +69,7 @@ static void the_rank_that_failed_may_say_so(void **state)
     if (comm.rank == 2)
         OK(sp_run_status(&run, "failed", SP_EDEVICE, 1, 2, "gone"));
     OK(sp_comm_barrier(&comm));
-    OK(sp_run_read_state(dir, &s));
+    OK(sp_run_read_state(dir, "", &s));
     assert_int_equal(s.rank, 2);
     assert_int_equal(s.exit_code, SP_EDEVICE);
     OK(sp_comm_barrier(&comm));
