@@ -7,7 +7,7 @@
  * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
  * in alphabetical order, each its name and its bytes.
  */
-#include "sp_checkpoint.h"
+#include "sp_checkpoint_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,131 +24,7 @@
 #include "sp_log.h"
 #include "sp_probe.h"
 
-#define FORMAT "sptrain-checkpoint"
-enum { VERSION = 1, MAX_PATH = 256 };
-
-/* ---- root attributes ---- */
-
-/* The numbers, in alphabetical order among them; texts stand between by name. */
-typedef struct root_field {
-    const char *name;
-    sp_h5_type type;
-    size_t offset;
-} root_field;
-
-#define FIELD(name, type, field)                                                       \
-    {                                                                                  \
-        name, type, offsetof(sp_checkpoint_state, field)                               \
-    }
-static const root_field fields[] = {
-    FIELD("best_miou", SP_H5_F64, best),
-    FIELD("data_hash", SP_H5_U64, data_hash),
-    FIELD("epoch", SP_H5_I64, at.epoch),
-    FIELD("metrics_bytes", SP_H5_I64, metrics_bytes),
-    FIELD("position", SP_H5_I64, at.position),
-    FIELD("samples_seen", SP_H5_I64, samples_seen),
-    FIELD("seed", SP_H5_I64, seed),
-    FIELD("skipped", SP_H5_I64, skipped),
-    FIELD("step", SP_H5_I64, step),
-    FIELD("updates", SP_H5_I64, updates),
-};
-enum { N_FIELDS = sizeof fields / sizeof *fields };
-
-static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_t bytes)
-{
-    crc = sp_crc32c(crc, name, strlen(name));
-    return sp_crc32c(crc, data, bytes);
-}
-
-/* crc32c of the root: deck and format find their places in the alphabet. */
-static uint32_t root_crc(const sp_checkpoint_state *state)
-{
-    const int64_t version = VERSION;
-    uint32_t crc = 0;
-    int i;
-
-    for (i = 0; i < N_FIELDS; i++) {
-        if (strcmp(fields[i].name, "epoch") == 0)
-            crc = crc_item(crc, "deck", state->deck, strlen(state->deck));
-        if (strcmp(fields[i].name, "metrics_bytes") == 0)
-            crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
-        crc = crc_item(crc, fields[i].name, (const char *)state + fields[i].offset, 8);
-    }
-    return crc_item(crc, "version", &version, sizeof version);
-}
-
-static sp_status write_root(sp_h5 *file, const sp_checkpoint_state *state)
-{
-    const int64_t version = VERSION;
-    const uint32_t crc = root_crc(state);
-    char *const format[] = {FORMAT};
-    char *const deck[] = {state->deck};
-    int i;
-
-    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
-    SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
-    SP_TRY(sp_h5_attr_write_texts(file, "/", "deck", -1, deck));
-    for (i = 0; i < N_FIELDS; i++)
-        SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
-                                (const char *)state + fields[i].offset));
-    return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
-}
-
-static sp_status read_text(sp_h5 *file, const char *name, char **text)
-{
-    char **texts;
-    int n;
-
-    *text = NULL;
-    SP_TRY(sp_h5_attr_read_texts(file, "/", name, &texts, &n));
-    if (n == 1)
-        *text = strdup(texts[0]);
-    sp_h5_list_free(texts, n);
-    return *text ? SP_OK
-                 : SP_FAIL(SP_EDATA, "%s: attribute %s: expected one text, found %d",
-                           sp_h5_path(file), name, n);
-}
-
-static sp_status check_format(sp_h5 *file)
-{
-    int64_t version;
-    char *format;
-    sp_status rc = SP_OK;
-
-    SP_TRY(read_text(file, "format", &format));
-    if (strcmp(format, FORMAT) != 0)
-        rc = SP_FAIL(SP_EDATA, "%s: format \"%s\", expected \"" FORMAT "\"",
-                     sp_h5_path(file), format);
-    free(format);
-    SP_TRY(rc);
-    SP_TRY(sp_h5_attr_read_int(file, "/", "version", &version));
-    if (version != VERSION)
-        return SP_FAIL(SP_EDATA, "%s: version %lld, expected %d", sp_h5_path(file),
-                       (long long)version, VERSION);
-    return SP_OK;
-}
-
-/* A file of weights alone has no format attribute. */
-static sp_status read_root(sp_h5 *file, sp_checkpoint_state *state)
-{
-    uint32_t crc;
-    int i;
-
-    memset(state, 0, sizeof *state);
-    state->best = NAN;
-    if (!sp_h5_attr_has(file, "/", "format"))
-        return SP_OK;
-    SP_TRY(check_format(file));
-    for (i = 0; i < N_FIELDS; i++)
-        SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
-                               (char *)state + fields[i].offset));
-    SP_TRY(read_text(file, "deck", &state->deck));
-    SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));
-    if (crc != root_crc(state))
-        return SP_FAIL(SP_EDATA, "%s: attributes: crc32c %08x, expected %08x",
-                       sp_h5_path(file), root_crc(state), crc);
-    return SP_OK;
-}
+enum { MAX_PATH = 256 };
 
 /* ---- arrays ---- */
 
@@ -262,12 +138,14 @@ static bool is_ours(const char *name)
 static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
 {
     sp_checkpoint_state state;
+    sp_normalization norm = {0};
     char **names;
     sp_status rc;
     int i, n;
 
-    rc = read_root(file, &state);
+    rc = sp_checkpoint_read_root(file, &state, &norm);
     sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
     SP_TRY(rc);
     SP_TRY(sp_h5_list(file, "/", &names, &n));
     for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
@@ -285,7 +163,7 @@ static sp_status verify_file(const char *path, bool is_checkpoint)
     SP_TRY(sp_h5_open(&file, path));
     is_checkpoint = is_checkpoint || sp_h5_attr_has(file, "/", "format");
     if (is_checkpoint)
-        rc = check_format(file);
+        rc = sp_checkpoint_check_format(file);
     if (rc == SP_OK)
         rc = verify_all(file, is_checkpoint);
     end = sp_h5_close(file);
@@ -341,7 +219,7 @@ static sp_status write_all(sp_h5 *file, const sp_graph *graph,
                            const sp_normalization *normalization, const float *param,
                            const float *running, const sp_optim *optim)
 {
-    SP_TRY(write_root(file, state));
+    SP_TRY(sp_checkpoint_write_root(file, state, normalization));
     sp_fault_at("saving", state->step);
     SP_TRY(write_group(file, "/params", graph->param, graph->n_params, param));
     SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
@@ -390,7 +268,6 @@ static sp_status read_normalization(sp_h5 *file, sp_normalization *norm)
 {
     sp_h5_shape shape;
 
-    memset(norm, 0, sizeof *norm);
     if (!sp_h5_has(file, "/normalization/mean"))
         return SP_OK;
     SP_TRY(sp_h5_shape_of(file, "/normalization/mean", &shape));
@@ -410,14 +287,19 @@ static sp_status read_normalization(sp_h5 *file, sp_normalization *norm)
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization)
 {
+    sp_normalization norm = {0};
     sp_h5 *file;
     sp_status rc;
 
     SP_TRY(sp_h5_open(&file, path));
-    rc = read_root(file, state);
+    rc = sp_checkpoint_read_root(file, state, &norm);
     if (rc == SP_OK && normalization)
-        rc = read_normalization(file, normalization);
+        rc = read_normalization(file, &norm);
     sp_h5_close(file);
+    if (normalization)
+        *normalization = norm;
+    else
+        sp_normalization_destroy(&norm);
     return rc;
 }
 
@@ -425,6 +307,14 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
 {
     free(state->deck);
     memset(state, 0, sizeof *state);
+}
+
+void sp_normalization_destroy(sp_normalization *normalization)
+{
+    sp_h5_list_free(normalization->name, normalization->n_names);
+    free(normalization->mean);
+    free(normalization->std);
+    memset(normalization, 0, sizeof *normalization);
 }
 
 /* A moment that the file lacks (another optimizer wrote it) starts from zero. */

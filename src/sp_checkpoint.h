@@ -22,11 +22,15 @@ typedef struct sp_checkpoint_state {
     char *deck;         /* resolved deck, malloc'd on reading */
 } sp_checkpoint_state;
 
-/* Feature statistics that eval and predict must use. */
+/* The feature columns that eval and predict must use, and their statistics. */
 typedef struct sp_normalization {
-    int n;              /* columns; 0: not normalized */
+    int n_names; /* columns; 0: not known (files of weights, of older versions) */
+    char **name; /* [n_names] in the order that the network takes them */
+    int n;       /* columns; 0: not normalized */
     double *mean, *std; /* [n] */
 } sp_normalization;
+
+void sp_normalization_destroy(sp_normalization *normalization);
 
 /* Rank 0 only, local. */
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,

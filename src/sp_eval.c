@@ -95,6 +95,18 @@ static sp_status bcast_norm(sp_session *s)
     return sp_comm_bcast(s->comm, norm->std, bytes, 0);
 }
 
+/* Columns in another order would be taken for each other. Those that the command line
+ * names are the user's word. */
+static sp_status match_columns(sp_infer *infer)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = SP_OK;
+
+    if (s->comm->rank == 0 && !is_on_command_line(s, "data.features"))
+        rc = sp_session_match_columns(s, &s->val, &s->norm, infer->path, SP_EDATA);
+    return sp_session_agree(s, rc);
+}
+
 /* The checkpoint's statistics count, none included, unless the command line forbids
  * them; a file of weights alone has no say, so the data's own are taken as in training.
  */
@@ -107,9 +119,7 @@ static sp_status settle_norm(sp_infer *infer)
     if (!is_checkpoint)
         return sp_session_agree(s, sp_session_normalize(s, &s->val));
     if (!s->config->data.normalize && is_on_command_line(s, "data.normalize")) {
-        free(s->norm.mean);
-        free(s->norm.std);
-        s->norm = (sp_normalization){0};
+        sp_normalization_destroy(&s->norm);
     }
     if (s->norm.n && s->norm.n != s->n_columns)
         return SP_FAIL(SP_EDATA,
@@ -145,6 +155,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(bcast_norm(s));
     SP_TRY(sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0));
     SP_TRY(sp_session_open_data(s, false, true));
+    SP_TRY(match_columns(infer));
     SP_TRY(settle_norm(infer));
     SP_TRY(sp_session_open_net(s, NULL));
     SP_TRY(sp_session_load(s, infer->path, NULL, NULL));

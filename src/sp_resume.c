@@ -62,9 +62,10 @@ static void log_changes(const sp_config *old, const sp_config *now)
 
 /* Rank 0: the checkpoint belongs to this deck and data. */
 static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
-                         const char *path)
+                         const sp_normalization *norm, const char *path)
 {
-    const uint64_t hash = t->session.train.hash;
+    const sp_dataset *set = &t->session.train;
+    const uint64_t hash = set->hash;
     sp_config old;
     sp_status rc;
     size_t i;
@@ -72,6 +73,7 @@ static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
     if (!state->deck)
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
                        path);
+    SP_TRY(sp_session_match_columns(&t->session, set, norm, path, SP_EUSAGE));
     if (state->data_hash != hash)
         return SP_FAIL(SP_EUSAGE,
                        "%s: data index: checkpoint %016llx, data.train %016llx: the "
@@ -99,6 +101,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
 {
     const char *resume = t->session.config->run.resume;
     sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
     char dir[PATH_MAX], *path = from->path;
     int n_damaged = 0;
     sp_status rc;
@@ -108,6 +111,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
         return SP_OK;
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, PATH_MAX, "%s", resume);
+        SP_TRY(sp_checkpoint_verify_weights(path)); /* a whole one has all checked */
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
         SP_TRY(sp_checkpoint_find(dir, path, &n_damaged));
@@ -118,12 +122,11 @@ static sp_status choose(sp_trainer *t, beginning *from)
             sp_log_warn0("%s: no checkpoint is whole: the run begins anew", dir);
         return SP_OK;
     }
-    rc = sp_checkpoint_read_state(path, &state, NULL);
+    rc = sp_checkpoint_read_state(path, &state, &norm);
     if (rc == SP_OK)
-        rc = compare(t, &state, path);
+        rc = compare(t, &state, &norm, path);
     sp_checkpoint_state_destroy(&state);
-    if (rc == SP_OK && strcmp(resume, "auto") != 0)
-        rc = sp_checkpoint_verify(path);
+    sp_normalization_destroy(&norm);
     return rc;
 }
 

@@ -213,11 +213,61 @@ sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_v
     return session->val.n_shards ? check_voxel_size(session, &session->val) : SP_OK;
 }
 
+static sp_status take_names(sp_session *session, const sp_dataset *set)
+{
+    sp_normalization *norm = &session->norm;
+    int i;
+
+    norm->name = calloc((size_t)session->n_columns, sizeof *norm->name);
+    for (i = 0; norm->name && i < session->n_columns; i++, norm->n_names++)
+        if (!(norm->name[i] = strdup(set->feature_name[session->columns[i]])))
+            break;
+    return norm->name && i == session->n_columns ? SP_OK
+                                                 : SP_FAIL(SP_EMEM, "out of memory");
+}
+
+/* ["a", "b"], cut where the text is full. */
+static void print_names(char *text, size_t size, int n, char *const *name,
+                        const int *columns)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    int i;
+
+    for (i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s\"%s\"", i ? ", " : "",
+                                 name[columns ? columns[i] : i]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *set,
+                                   const sp_normalization *checkpoint, const char *path,
+                                   sp_status code)
+{
+    const int n = session->n_columns;
+    char want[300], found[300];
+    bool is_same = checkpoint->n_names == n || checkpoint->n_names == 0;
+    int i;
+
+    for (i = 0; is_same && i < checkpoint->n_names; i++)
+        is_same =
+            strcmp(checkpoint->name[i], set->feature_name[session->columns[i]]) == 0;
+    if (is_same)
+        return SP_OK;
+    print_names(want, sizeof want, checkpoint->n_names, checkpoint->name, NULL);
+    print_names(found, sizeof found, n, set->feature_name, session->columns);
+    return SP_FAIL(code,
+                   "%s: feature columns: checkpoint %s, %s %s; name them by "
+                   "data.features in the checkpoint's order",
+                   path, want, set->shard[0].path, found);
+}
+
 sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
 {
     sp_normalization *norm = &session->norm;
     int i;
 
+    SP_TRY(take_names(session, set));
     if (!session->config->data.normalize || !set->feature_mean || !set->feature_std)
         return SP_OK;
     norm->mean = calloc((size_t)session->n_columns, sizeof *norm->mean);
@@ -456,8 +506,7 @@ sp_status sp_session_close(sp_session *session, sp_status rc)
     sp_dataset_close(&session->train);
     sp_dataset_close(&session->val);
     free(session->columns);
-    free(session->norm.mean);
-    free(session->norm.std);
+    sp_normalization_destroy(&session->norm);
     if (session->backend.ops)
         session->backend.ops->close(&session->backend);
     sp_run_close(&session->run);

@@ -61,9 +61,14 @@ sp_status sp_session_open_device(sp_session *session);
 /* Collective: indexes of data.train and data.val, as asked for; columns and classes.
  * Makes the sample data first where the deck names it and it is not there. */
 sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val);
-/* Means and deviations of the columns from the set's attributes, where the deck wants
- * them and they are there. Local. */
+/* Names of the columns, means and deviations from the set's attributes, where the deck
+ * wants them and they are there. Local. */
 sp_status sp_session_normalize(sp_session *session, const sp_dataset *set);
+/* `code` with both lists unless the set's columns, as chosen by data.features, are
+ * those that a checkpoint names; one that names none fits. Local. */
+sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *set,
+                                   const sp_normalization *checkpoint, const char *path,
+                                   sp_status code);
 /* Collective: graph and network from the config. class_weight may be NULL. */
 sp_status sp_session_open_net(sp_session *session, const float *class_weight);
 /* Collective: weights (and optimizer and state if not NULL) of a file that rank 0

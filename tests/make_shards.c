@@ -6,6 +6,7 @@
  *     make_shards unlabelled FILE         4 samples, all labels ignored
  *     make_shards plain FILE              6 samples without subvoxel and points
  *     make_shards classes FILE            like plain, with 5 classes instead of 4
+ *     make_shards renamed FILE            like plain, names of the columns in reverse
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
@@ -38,6 +39,8 @@ static sp_status make(const char *kind, const char *path)
     } else if (strcmp(kind, "unlabelled") == 0) {
         f.n_samples = 4;
         f.unlabelled = 15;
+    } else if (strcmp(kind, "renamed") == 0) {
+        f.is_renamed = true;
     } else if (strcmp(kind, "classes") == 0) {
         f.n_classes = 5;
     }

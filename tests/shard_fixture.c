@@ -143,7 +143,7 @@ static sp_status write_samples(const fixture *f, sp_shard_writer *writer)
 
 sp_status fixture_write(const fixture *f, const char *path)
 {
-    char text[2][MOST][16], *name[2][MOST];
+    char text[2][MOST][24], *name[2][MOST];
     double mean[MOST], std[MOST];
     int64_t *points = calloc((size_t)f->n_samples + 1, sizeof *points);
     sp_shard_meta meta = {.voxel_size = f->voxel_size > 0 ? f->voxel_size : 0.5,
@@ -161,8 +161,9 @@ sp_status fixture_write(const fixture *f, const char *path)
     sp_status rc;
 
     for (int i = 0; i < MOST; i++) {
-        snprintf(name[0][i] = text[0][i], 16, "class%d", i);
-        snprintf(name[1][i] = text[1][i], 16, "feature%d", i);
+        snprintf(name[0][i] = text[0][i], 24, "class%d", i);
+        snprintf(name[1][i] = text[1][i], 24, "feature%d",
+                 f->is_renamed ? features_of(f) - 1 - i : i);
         mean[i] = (double)f->seed + i;
         std[i] = 1 + i;
     }

@@ -13,6 +13,7 @@ typedef struct fixture {
     int n_features;        /* 0: 3 */
     double voxel_size;     /* 0: 0.5 */
     bool is_unlabelled, has_subvoxel, has_points, has_cost, has_moments;
+    bool is_renamed;     /* the columns' names the other way round */
     uint64_t unlabelled; /* bit i: all labels of sample i are ignored */
     uint64_t seed;
 } fixture;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Evaluation and prediction of one checkpoint: the same lines and bytes on any number of ranks.
 . "$SP_SRCDIR/tests/story.sh"
-"$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 || fail "make_shards"
+"$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 &&
+    "$SHARDS" renamed n.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
 data : { train = "u.h5"; val = "u.h5"; };
 net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
@@ -64,3 +65,27 @@ one_diagnosis 'no.h5'
 mkdir sub && cp u.h5 sub
 run 2 2 predict base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 'data.val=["u.h5","sub/u.h5"]'
 one_diagnosis 'f/predictions/u.h5'
+
+# Columns in another order would be taken for each other; named, they are found.
+names='"feature2", "feature1", "feature0"'
+run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5
+one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], n.h5 \['"$names"
+run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5 \
+    'data.features=["feature0", "feature1", "feature2"]'
+run 2 2 base.deck run.dir=r train.steps=5 data.features="[$names]"
+one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], u.h5 \['"$names"
+run 2 0 base.deck run.dir=r
+
+# eval and predict say how they ended in a status of their own: the training's stays.
+cp r/status.json trained
+run 2 3 eval base.deck run.dir=r data.val=c.h5
+run 2 2 predict base.deck run.dir=r 'data.val=["u.h5","sub/u.h5"]'
+same trained r/status.json "eval or predict changed the training's status"
+says r/status-eval.json '"state":"failed","exit_code":3'
+says r/status-predict.json '"state":"failed","exit_code":2'
+"$SPTRAIN" status r >out || fail "sptrain status"
+for state in 'r: done' 'r: eval failed' 'r: predict failed'; do says out "$state, exit code"; done
+run 2 0 eval base.deck run.dir=r
+says r/status-eval.json '"state":"done","exit_code":0'
+run 2 0 base.deck run.dir=r run.resume=never train.steps=1
+test -f r/old-001/status-eval.json || fail "an old evaluation's status stays"
