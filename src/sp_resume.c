@@ -94,7 +94,24 @@ static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
 typedef struct beginning {
     char path[PATH_MAX]; /* of the checkpoint, "" : none */
     bool is_moving;      /* the folder's content first moves to old-NNN */
+    bool is_foreign;     /* the checkpoint is another folder's, whose lines it counts */
 } beginning;
+
+/* Whether the file stands in the run folder's own checkpoints. */
+static bool is_own(const char *dir, const char *path)
+{
+    char own[PATH_MAX], *where = realpath(path, NULL), *folder;
+    bool is_same;
+
+    snprintf(own, sizeof own, "%s/checkpoints", dir);
+    folder = realpath(own, NULL);
+    if (where && strrchr(where, '/'))
+        *strrchr(where, '/') = 0;
+    is_same = where && folder && strcmp(where, folder) == 0;
+    free(where);
+    free(folder);
+    return is_same;
+}
 
 /* Rank 0: the checkpoint to continue from, compared. */
 static sp_status choose(sp_trainer *t, beginning *from)
@@ -111,6 +128,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
         return SP_OK;
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, PATH_MAX, "%s", resume);
+        from->is_foreign = from->is_moving = !is_own(t->session.run.dir, path);
         SP_TRY(sp_checkpoint_verify_weights(path)); /* a whole one has all checked */
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
@@ -145,11 +163,16 @@ static sp_status begin_fresh(sp_trainer *t)
     return sp_session_agree(s, rc);
 }
 
-static sp_status begin_from(sp_trainer *t, const char *path)
+static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
     sp_session *s = &t->session;
+    const char *path = from->path;
 
     SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
+    if (from->is_foreign) {
+        t->state.metrics_bytes = 0;
+        sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);
+    }
     t->is_resumed = true;
     t->first_step = t->state.step;
     s->epoch = t->state.at.epoch + (t->state.at.position > 0);
@@ -177,7 +200,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
         SP_TRY(sp_run_set_aside(&s->run));
         SP_TRY(sp_session_open_log(s)); /* the log moved too */
     }
-    return from.path[0] ? begin_from(trainer, from.path) : begin_fresh(trainer);
+    return from.path[0] ? begin_from(trainer, &from) : begin_fresh(trainer);
 }
 
 /* ---- saving ---- */

@@ -109,6 +109,25 @@ says out 'continuing with train.epochs = 6 (was 5)'
 status r done 0
 test "$(steps r | tail -1 | cut -d ' ' -f 1,2)" = "48 90" || fail "epoch 6"
 
+# From another folder's checkpoint: its metrics.jsonl is counted there, so this folder's is
+# not cut to that length but begins anew.
+mkdir -p f && cp whole/metrics.jsonl before
+run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000036.h5
+says out 'step-000000036.h5 is of another run folder: metrics.jsonl begins anew'
+test "$(steps f | cut -d ' ' -f 1 | tr '\n' ' ')" = "37 38 39 40 " || fail "steps of f"
+head -1 f/metrics.jsonl | grep -q '"event":"resume","step":36,' || fail "no resume event"
+sums f 40 >b
+same want.sums b "continued from another folder: weights"
+cp f/metrics.jsonl other
+run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
+same other f/old-001/metrics.jsonl "what was in the folder is lost"
+test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
+same before whole/metrics.jsonl "the other folder changed"
+# Its own, by another path: cut.
+run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
+test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
+test -d f/old-002 && fail "an own checkpoint put the folder's content aside"
+
 # never: the content moves aside.
 run 1 0 base.deck run.resume=never train.steps=1
 test -f r/old-001/checkpoints/step-000000048.h5 || fail "nothing was put aside"
