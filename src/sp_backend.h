@@ -39,6 +39,11 @@ typedef struct sp_conv_args {
      * says that it is the forward map itself (odd kernel, stride 1), whose offset K-1-k
      * is its swap. is_added: dx += instead of dx =. */
     bool is_mirrored, is_added;
+    /* Forward of a table with fuses_sums only: NULL, or the sums of y as norm_sums has
+     * them to the bit, taken while a tile of y is in cache. */
+    double *sums;              /* [n_samples][2][c_out], written */
+    const int32_t *sample_row; /* [n_samples + 1] host: rows of y of each sample */
+    int n_samples;
 } sp_conv_args;
 
 typedef struct sp_conv_wgrad_args {
@@ -112,7 +117,8 @@ typedef struct sp_optim_args {
 
 typedef struct sp_backend_ops {
     const char *name;
-    bool is_host; /* its memory is the host's: pointers can be used as they are */
+    bool is_host;    /* its memory is the host's: pointers can be used as they are */
+    bool fuses_sums; /* conv_forward heeds sp_conv_args.sums */
 
     /* Prepare the device of this rank. threads: host threads for the CPU backend. */
     sp_status (*open)(sp_backend *be, int device, int threads);

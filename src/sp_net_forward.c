@@ -24,17 +24,25 @@ static sp_status conv(sp_net *net, net_step *step)
     struct sp_net_impl *impl = net->impl;
     const sp_node *node = &net->graph->node[step->layer];
     const sp_param *param = net->graph->param;
+    net_value *out = &impl->value[step->out];
+    sp_conv_args args = {
+        .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
+        .x = impl->value[step->in[0]].act,
+        .y = out->act,
+        .w = net->param + param[node->weight].offset,
+        .w_packed = step->packed[NET_FORWARD],
+        .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
 
     SP_TRY(sp_net_pack(net, step, NET_FORWARD));
-    return net->backend->ops->conv_forward(
-        net->backend,
-        &(sp_conv_args){
-            .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
-            .x = impl->value[step->in[0]].act,
-            .y = impl->value[step->out].act,
-            .w = net->param + param[node->weight].offset,
-            .w_packed = step->packed[NET_FORWARD],
-            .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset});
+    if (impl->is_training && out->feeds_norm && net->backend->ops->fuses_sums) {
+        args.n_samples = impl->batch->n_samples;
+        args.sample_row = sp_net_sample_row(net, out->level);
+        SP_TRY(sp_net_take_block(
+            net, 2 * (size_t)out->c * (size_t)args.n_samples * sizeof(double),
+            &out->sums_block));
+        args.sums = impl->block[out->sums_block].data;
+    }
+    return net->backend->ops->conv_forward(net->backend, &args);
 }
 
 static sp_status add(sp_net *net, const net_step *step, sp_tensor y)

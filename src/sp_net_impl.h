@@ -30,9 +30,11 @@ typedef struct net_value {
         column; /* value of the concat whose columns hold it; itself: its own block */
     int first, last; /* homes: steps that write first and read last */
     bool needs_grad; /* a parameter lies before it */
+    bool feeds_norm; /* batch statistics are taken of it */
     /* of the current micro-batch */
     int block;      /* homes: -1 before the first write */
     sp_tensor act;  /* [n, c] */
+    int sums_block; /* [n_samples][2][c] its sums, where its convolution took them; -1 */
     int grad_block; /* -1: no gradient has arrived yet */
     sp_tensor grad; /* [n, c] */
 } net_value;

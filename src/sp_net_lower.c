@@ -201,6 +201,7 @@ static sp_status make_norms(const sp_graph *g, struct sp_net_impl *impl)
         if (impl->step[s].op == SP_OP_BATCHNORM) {
             impl->step[s].norm = &impl->norm[impl->n_norms++];
             impl->step[s].norm->c = g->node[impl->step[s].layer].c_out;
+            impl->value[impl->step[s].in[0]].feeds_norm = true;
         }
     return SP_OK;
 }

@@ -134,7 +134,8 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
         rows[b] = b;
     impl->sample_rows = rows;
     for (v = 0; v < impl->n_values; v++)
-        impl->value[v].block = impl->value[v].grad_block = -1;
+        impl->value[v].block = impl->value[v].grad_block = impl->value[v].sums_block =
+            -1;
     impl->value[0].act = (sp_tensor){.data = (float *)batch->features,
                                      .n = batch->n,
                                      .c = net->graph->c_in,

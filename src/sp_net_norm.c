@@ -144,17 +144,21 @@ static sp_status upload(sp_net *net, const net_norm *norm, const norm_host *h)
 
 static sp_status batch_sums(sp_net *net, const net_step *step, norm_sums *sums)
 {
-    const net_value *x = &net->impl->value[step->in[0]];
+    net_value *x = &net->impl->value[step->in[0]];
     const sp_backend_ops *ops = net->backend->ops;
-    int n_samples = net->impl->batch->n_samples, c = step->norm->c, block;
+    int n_samples = net->impl->batch->n_samples, c = step->norm->c;
+    int block = x->sums_block;
     size_t bytes = 2 * (size_t)c * (size_t)n_samples * sizeof(double);
     double *data;
 
+    x->sums_block = -1; /* a second norm of the same value sums for itself */
     SP_TRY(take_sums(net, c, sums));
-    SP_TRY(sp_net_take_block(net, bytes, &block));
+    if (block < 0) {
+        SP_TRY(sp_net_take_block(net, bytes, &block));
+        SP_TRY(ops->norm_sums(net->backend, x->act, sp_net_sample_row(net, x->level),
+                              n_samples, net->impl->block[block].data));
+    }
     data = net->impl->block[block].data;
-    SP_TRY(ops->norm_sums(net->backend, x->act, sp_net_sample_row(net, x->level),
-                          n_samples, data));
     SP_TRY(ops->download(net->backend, sums->sample, data, bytes));
     sp_net_drop_block(net, block);
     return combine(net, c, x->act.n, sums);

@@ -128,6 +128,40 @@ static void same(const problem *p, const char *isa, const char *what, sp_tensor 
     free(plain.data);
 }
 
+/* The sums that the forward pass takes are those of the separate pass over the same y,
+ * to the bit. */
+static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
+{
+    const fx_level *out = &p->level[p->kind.out];
+    const size_t n = 2 * (size_t)p->c_out * (size_t)out->n_samples;
+    double *fused = malloc((n + 1) * sizeof *fused), *apart = calloc(n, sizeof *apart);
+    sp_tensor plain = forward(be, p, true, false);
+    sp_tensor y = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
+    float *packed = fx_pack(be, p->w, p->K, p->c_in, p->c_out, false, false);
+    sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
+                      .x = p->x,
+                      .y = y,
+                      .w = p->w,
+                      .w_packed = packed,
+                      .bias = p->bias,
+                      .sums = fused,
+                      .sample_row = out->sample_row,
+                      .n_samples = out->n_samples};
+
+    memset(fused, 0xff, (n + 1) * sizeof *fused); /* written, not added to: NaN */
+    assert_true(be->ops->fuses_sums);
+    OK(be->ops->conv_forward(be, &a));
+    OK(be->ops->norm_sums(be, plain, out->sample_row, out->n_samples, apart));
+    if (memcmp(fused, apart, n * sizeof *fused))
+        fail_msg("%s, %s: %d -> %d channels: sums differ", isa, p->kind.name, p->c_in,
+                 p->c_out);
+    assert_true(isnan(fused[n]));
+    free(fused);
+    free(apart);
+    free(packed);
+    same(p, isa, "forward with sums", y, plain, 0);
+}
+
 static void compare(sp_backend *fast, const char *isa, const problem *p)
 {
     sp_backend ref = fx_reference();
@@ -142,6 +176,7 @@ static void compare(sp_backend *fast, const char *isa, const problem *p)
     same(p, isa, "dx added", grad_input(fast, p, true), grad_input(&ref, p, true),
          3e-6);
     same(p, isa, "dW", grad_weight(fast, p), grad_weight(&ref, p), 3e-6);
+    sums_with_forward(fast, isa, p);
 }
 
 static void compare_case(kind k, int n_samples, const int *rows, int c_in, int c_out,

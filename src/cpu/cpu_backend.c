@@ -54,15 +54,14 @@ sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
     return SP_OK;
 }
 
-int sp_cpu_spans(const int32_t *sample_row, int n_samples, sp_cpu_span *span)
+int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span)
 {
     int n = 0;
 
     for (int b = 0; b < n_samples; b++)
         for (int32_t row = sample_row[b], end; row < sample_row[b + 1];
              row = end, n++) {
-            end = (int32_t)sp_cpu_least((int64_t)row + SP_CPU_ROW_BLOCK,
-                                        sample_row[b + 1]);
+            end = (int32_t)sp_cpu_least((int64_t)row + rows, sample_row[b + 1]);
             if (span)
                 span[n] = (sp_cpu_span){b, row, end};
         }
@@ -145,6 +144,7 @@ static void cpu_close(sp_backend *be)
 const sp_backend_ops sp_cpu_ops = {
     .name = "cpu",
     .is_host = true,
+    .fuses_sums = true,
     .open = cpu_open,
     .close = cpu_close,
     .arena_create = sp_cpu_arena_create,

@@ -43,33 +43,99 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const float *w, int K, int c_in, int 
     return SP_OK;
 }
 
-static void over_tiles(sp_backend *be, const sp_conv_args *a)
+/* ---- sums of the output ----
+ * The same spans in the same order as sp_cpu_norm_sums has, each taken when its tile is
+ * done and still in L2. */
+
+enum { SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* of a tile */ };
+static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
+
+typedef struct tile_sums {
+    int n; /* tiles; 0: no sums are asked for */
+    sp_cpu_span *tile;
+    double *part; /* [n][SPANS][2][c] */
+} tile_sums;
+
+static sp_status take_sums(sp_backend *be, const sp_conv_args *a, tile_sums *s)
+{
+    const size_t size = 2 * SPANS * (size_t)a->y.c * sizeof *s->part;
+    void *at;
+
+    s->n = a->sums ? sp_cpu_spans(a->sample_row, a->n_samples, SP_TILE, NULL) : 0;
+    if (!a->sums)
+        return SP_OK;
+    SP_TRY(sp_cpu_scratch(be, (size_t)s->n * (size + sizeof *s->tile), &at));
+    s->part = at;
+    s->tile = (sp_cpu_span *)((char *)at + (size_t)s->n * size);
+    sp_cpu_spans(a->sample_row, a->n_samples, SP_TILE, s->tile);
+    return SP_OK;
+}
+
+static void sum_tile(const sp_cpu_isa *isa, const sp_conv_args *a, const tile_sums *s,
+                     int t)
+{
+    const size_t size = 2 * (size_t)a->y.c;
+    const int32_t end = s->tile[t].end;
+    double *part = s->part + (size_t)t * SPANS * size;
+
+    for (int32_t row = s->tile[t].row; row < end; row += SP_CPU_ROW_BLOCK, part += size)
+        isa->norm_sums(a->y, row, sp_cpu_least(row + SP_CPU_ROW_BLOCK, end), part);
+}
+
+static void add_sums(const sp_conv_args *a, const tile_sums *s)
+{
+    const size_t size = 2 * (size_t)a->y.c;
+
+    memset(a->sums, 0, (size_t)a->n_samples * size * sizeof *a->sums);
+    for (int t = 0; t < s->n; t++) {
+        const double *part = s->part + (size_t)t * SPANS * size;
+        double *to = a->sums + (size_t)s->tile[t].sample * size;
+        for (int32_t row = s->tile[t].row; row < s->tile[t].end;
+             row += SP_CPU_ROW_BLOCK, part += size)
+            for (size_t j = 0; j < size; j++)
+                to[j] += part[j];
+    }
+}
+
+static sp_status over_tiles(sp_backend *be, const sp_conv_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
-    const sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added};
-    const int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE);
-    /* Runs of tiles, so that what a tile prefetches is the thread's own next tile. */
-    const int run = n_tiles / (8 * be->threads) + 1;
+    sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added, NULL};
+    int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE), run;
+    tile_sums sums;
 
     assert(a->w_packed && (a->map ? a->map->n_in == a->x.n && a->map->n_out == a->y.n
                                   : a->x.n == a->y.n));
+    SP_TRY(take_sums(be, a, &sums));
+    if (a->sums) {
+        assert(!a->map || a->map->n_tiles == sums.n);
+        conv.tile = sums.tile;
+        n_tiles = sums.n;
+    }
+    /* Runs of tiles, so that what a tile prefetches is the thread's own next tile. */
+    run = n_tiles / (8 * be->threads) + 1;
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic, run) if (n_tiles > 1)
-    for (int t = 0; t < n_tiles; t++)
+    for (int t = 0; t < n_tiles; t++) {
         isa->conv_tile(&conv, t);
+        if (a->sums)
+            sum_tile(isa, a, &sums, t);
+    }
+    if (a->sums)
+        add_sums(a, &sums);
+    return SP_OK;
 }
 
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    over_tiles(be, args);
-    return SP_OK;
+    return over_tiles(be, args);
 }
 
 /* The difference to the forward pass is in the packed weights. */
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
-    over_tiles(be, args);
-    return SP_OK;
+    assert(!args->sums);
+    return over_tiles(be, args);
 }
 
 /* ---- weight gradient ---- */

@@ -25,13 +25,20 @@ enum {
 /* Row i of a tile is its own pair where there is no map. */
 extern const int32_t sp_cpu_iota[SP_TILE];
 
+/* Rows of one sample. */
+typedef struct sp_cpu_span {
+    int sample;
+    int32_t row, end;
+} sp_cpu_span;
+
 /* Forward, or the input gradient with x = dy and y = dx. */
 typedef struct sp_cpu_conv {
-    const sp_map *map; /* NULL: kernel 1, tiles of SP_TILE rows */
+    const sp_map *map; /* NULL: kernel 1 */
     sp_tensor x, y;
     const float *w; /* packed */
     const float *bias;
     bool is_added;
+    const sp_cpu_span *tile; /* of kernel 1; NULL: SP_TILE rows each */
 } sp_cpu_conv;
 
 typedef struct sp_cpu_wgrad {
@@ -103,14 +110,10 @@ static inline const sp_cpu_isa *sp_cpu_isa_of(const sp_backend *be)
  * only. SP_EMEM. */
 sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out);
 
-/* Rows of one sample that are summed in one go. The cut depends on the sample alone. */
-typedef struct sp_cpu_span {
-    int sample;
-    int32_t row, end;
-} sp_cpu_span;
-
-/* The spans of all samples in order; span NULL: their number only. */
-int sp_cpu_spans(const int32_t *sample_row, int n_samples, sp_cpu_span *span);
+/* All samples in order, each cut into spans of `rows` rows; span NULL: their number
+ * only. Sums are taken over spans of SP_CPU_ROW_BLOCK rows, tiles of maps are those of
+ * SP_TILE rows: the cut depends on the sample alone. */
+int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
 static inline int64_t sp_cpu_blocks(int64_t n, int64_t size)
 {

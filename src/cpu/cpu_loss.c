@@ -14,7 +14,7 @@ static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
 sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
-    const int n = sp_cpu_spans(a->sample_row, a->n_samples, NULL);
+    const int n = sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, NULL);
     const size_t rows = a->prediction ? 0 : (size_t)a->logits.n;
     int32_t *prediction;
     sp_cpu_span *span;
@@ -27,7 +27,7 @@ sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
     part = at;
     span = (sp_cpu_span *)(part + 2 * (size_t)n);
     prediction = a->prediction ? a->prediction : (int32_t *)(span + n);
-    sp_cpu_spans(a->sample_row, a->n_samples, span);
+    sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, span);
 #pragma omp parallel for num_threads(be->threads) if (n > 1)
     for (int i = 0; i < n; i++)
         isa->loss(a, prediction, span[i].row, span[i].end, part + 2 * (size_t)i);

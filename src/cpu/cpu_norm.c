@@ -17,13 +17,13 @@ static sp_status take_parts(sp_backend *be, const int32_t *sample_row, int n_sam
     void *at;
     size_t sums;
 
-    p->n = sp_cpu_spans(sample_row, n_samples, NULL);
+    p->n = sp_cpu_spans(sample_row, n_samples, SP_CPU_ROW_BLOCK, NULL);
     sums = (size_t)p->n * 2 * (size_t)c;
     SP_TRY(sp_cpu_scratch(be, sums * sizeof(double) + (size_t)p->n * sizeof *p->span,
                           &at));
     p->sums = at;
     p->span = (sp_cpu_span *)(p->sums + sums);
-    sp_cpu_spans(sample_row, n_samples, p->span);
+    sp_cpu_spans(sample_row, n_samples, SP_CPU_ROW_BLOCK, p->span);
     return SP_OK;
 }
 

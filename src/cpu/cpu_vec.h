@@ -248,12 +248,12 @@ INLINE tile tile_of_map(const sp_map *m, int t)
     return r;
 }
 
-/* Rows row .. row + SP_TILE - 1, at most to end, each its own pair. start [2] is
- * filled. */
-INLINE tile tile_of_rows(int64_t row, int64_t end, int32_t *start)
+/* Rows row .. end - 1, at most SP_TILE of the `n` that there are, each its own pair.
+ * start [2] is filled. */
+INLINE tile tile_of_rows(int64_t row, int64_t end, int64_t n, int32_t *start)
 {
     int64_t next = row + SP_TILE < end ? row + SP_TILE : end;
-    int64_t last = next + SP_TILE < end ? next + SP_TILE : end;
+    int64_t last = next + SP_TILE < n ? next + SP_TILE : n;
 
     start[0] = 0;
     start[1] = (int32_t)(next - row);

@@ -184,11 +184,19 @@ static void begin_rows(const sp_cpu_conv *c, const tile *t)
             memset(sp_row(c->y, i), 0, bytes);
 }
 
+static tile tile_at(const sp_cpu_conv *c, int index, int32_t *start)
+{
+    if (c->map)
+        return tile_of_map(c->map, index);
+    if (c->tile)
+        return tile_of_rows(c->tile[index].row, c->tile[index].end, c->y.n, start);
+    return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
+}
+
 void ISA(conv_tile)(const sp_cpu_conv *c, int index)
 {
     int32_t start[2];
-    const tile t = c->map ? tile_of_map(c->map, index)
-                          : tile_of_rows((int64_t)index * SP_TILE, c->y.n, start);
+    const tile t = tile_at(c, index, start);
     const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
     ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
 

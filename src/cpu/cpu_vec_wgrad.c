@@ -168,7 +168,7 @@ void ISA(wgrad)(const sp_cpu_wgrad *g, int thread)
         add_tile(g, &t, thread);
     }
     for (int64_t row = g->row; !g->map && row < g->end; row += SP_TILE) {
-        t = tile_of_rows(row, g->end, start);
+        t = tile_of_rows(row, g->end, g->end, start);
         add_tile(g, &t, thread);
     }
 }

@@ -72,8 +72,10 @@ static sp_status over_pairs(const sp_conv_args *a, add_pair *add)
 
 sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    (void)be;
-    return over_pairs(args, add_forward);
+    SP_TRY(over_pairs(args, add_forward));
+    if (!args->sums)
+        return SP_OK;
+    return sp_ref_norm_sums(be, args->y, args->sample_row, args->n_samples, args->sums);
 }
 
 sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args)
