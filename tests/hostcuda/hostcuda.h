@@ -202,6 +202,7 @@ enum cudaError_t {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600,
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,
@@ -227,12 +228,19 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags,
+                                         int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *data);
 }
 
 /* Stand for cuda/cuda_vmm.cu: addresses apart from memory. */
@@ -277,6 +285,17 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
 
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
     hc_launch_kernel(#kernel, kernel, (grid), (block), (stream), __VA_ARGS__)
+
+/* Work of a stream that something outside of the emulator does in its own time, as the
+ * tests' libnccl does: start and finish may touch device memory, is_done may not and is
+ * asked again and again. The functions run on whichever thread waits. */
+struct hc_outside {
+    void (*start)(void *arg);
+    int (*is_done)(void *arg);
+    void (*finish)(void *arg); /* frees arg */
+    void *arg;
+};
+extern "C" void hc_submit_outside(cudaStream_t stream, const struct hc_outside *work);
 
 /* ---- for tests ---- */
 

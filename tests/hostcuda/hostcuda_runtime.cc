@@ -17,10 +17,12 @@ struct hc_event {
 };
 
 struct operation {
-    enum { RUN, RECORD, WAIT } kind;
+    enum { RUN, RECORD, WAIT, OUTSIDE } kind;
     std::function<void()> run;
     hc_event *event;
     uint64_t ticket;
+    hc_outside outside;
+    bool is_started;
 };
 
 struct hc_stream {
@@ -34,6 +36,7 @@ static struct state {
     std::recursive_mutex lock;
     range_map reserved; /* addresses */
     range_map backed;   /* those with memory */
+    range_map pinned;   /* host memory that copies do not wait for */
     size_t backed_bytes;
     int n_open;
     std::vector<hc_stream *> stream;
@@ -44,6 +47,7 @@ static struct state {
 char *hc_space;
 hc_options hc_option;
 typedef std::lock_guard<std::recursive_mutex> hold;
+typedef std::unique_lock<std::recursive_mutex> hold_loosely; /* across a wait */
 
 /* ---- start ---- */
 
@@ -207,34 +211,77 @@ static bool is_blocked(const hc_stream *s)
 {
     const operation &o = s->queue.front();
 
+    if (o.kind == operation::OUTSIDE)
+        return o.is_started && !o.outside.is_done(o.outside.arg);
     return o.kind == operation::WAIT && o.event->done < o.ticket;
 }
 
-/* Runs one operation of any stream that has one ready. */
-static void step()
+static bool is_outside(const hc_stream *s)
 {
-    std::vector<hc_stream *> ready;
-
-    for (hc_stream *s : S->stream)
-        if (!s->queue.empty() && !is_blocked(s))
-            ready.push_back(s);
-    if (ready.empty())
-        hc_fail("streams wait for each other");
-    hc_stream *s = ready[hc_random(&S->random) % ready.size()];
-    const operation o = s->queue.front();
-    s->queue.pop_front();
-    if (o.kind == operation::RUN) {
-        hc_open_space();
-        o.run();
-        hc_close_space();
-    } else if (o.kind == operation::RECORD && o.event->done < o.ticket)
-        o.event->done = o.ticket;
+    return !s->queue.empty() && s->queue.front().kind == operation::OUTSIDE;
 }
 
-static void drain(hc_stream *s)
+static void run_front(hc_stream *s)
 {
-    while (!s->queue.empty())
-        step();
+    operation o = s->queue.front();
+
+    hc_open_space();
+    if (o.kind == operation::OUTSIDE && !o.is_started) {
+        s->queue.front().is_started = true;
+        o.outside.start(o.outside.arg);
+        hc_close_space();
+        return;
+    }
+    s->queue.pop_front();
+    if (o.kind == operation::OUTSIDE)
+        o.outside.finish(o.outside.arg);
+    else if (o.kind == operation::RUN)
+        o.run();
+    else if (o.kind == operation::RECORD && o.event->done < o.ticket)
+        o.event->done = o.ticket;
+    hc_close_space();
+}
+
+/* Runs one operation of any stream that has one ready. False: all that is left waits
+ * for something outside. */
+static bool step()
+{
+    std::vector<hc_stream *> ready;
+    bool is_any_outside = false;
+
+    for (hc_stream *s : S->stream) {
+        if (!s->queue.empty() && !is_blocked(s))
+            ready.push_back(s);
+        is_any_outside = is_any_outside || is_outside(s);
+    }
+    if (ready.empty() && !is_any_outside)
+        hc_fail("streams wait for each other");
+    if (!ready.empty())
+        run_front(ready[hc_random(&S->random) % ready.size()]);
+    return !ready.empty();
+}
+
+/* Until `is_over`. While something outside is waited for, other threads may come in. */
+static void wait_until(hold_loosely &h, const std::function<bool()> &is_over)
+{
+    while (!is_over())
+        if (!step()) {
+            h.unlock();
+            usleep(100);
+            h.lock();
+        }
+}
+
+static void drain(hold_loosely &h, hc_stream *s)
+{
+    wait_until(h, [=] { return s->queue.empty(); });
+}
+
+/* What can run does, where streams are not lazy. */
+static void run_ahead(hc_stream *s)
+{
+    while (!hc_option.is_lazy && !s->queue.empty() && !is_blocked(s))
+        run_front(s);
 }
 
 static void submit(hc_stream *s, const operation &o)
@@ -242,14 +289,24 @@ static void submit(hc_stream *s, const operation &o)
     if (!s)
         hc_fail("the legacy default stream is not used here");
     s->queue.push_back(o);
-    if (!hc_option.is_lazy)
-        drain(s);
+    run_ahead(s);
 }
 
-static void drain_all()
+static void drain_all(hold_loosely &h)
 {
-    for (hc_stream *s : S->stream)
-        drain(s);
+    wait_until(h, [] {
+        for (const hc_stream *s : S->stream)
+            if (!s->queue.empty())
+                return false;
+        return true;
+    });
+}
+
+void hc_submit_outside(cudaStream_t stream, const hc_outside *work)
+{
+    const hold h(S->lock);
+
+    submit(stream, {operation::OUTSIDE, nullptr, NULL, 0, *work, false});
 }
 
 void hc_submit(const hc_launch &l, cudaStream_t stream)
@@ -265,7 +322,8 @@ void hc_submit(const hc_launch &l, cudaStream_t stream)
         S->error = cudaErrorInvalidConfiguration;
         return;
     }
-    submit(stream, {operation::RUN, [=] { hc_run_grid(&l, seed); }, NULL, 0});
+    submit(stream,
+           {operation::RUN, [=] { hc_run_grid(&l, seed); }, NULL, 0, {}, false});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
@@ -277,11 +335,23 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int)
+{
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    const hold h(S->lock);
+    hold_loosely h(S->lock);
 
-    drain(stream);
+    drain(h, stream);
     for (size_t i = 0; i < S->stream.size(); i++)
         if (S->stream[i] == stream)
             S->stream.erase(S->stream.begin() + (ptrdiff_t)i);
@@ -291,10 +361,20 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    hold_loosely h(S->lock);
+
+    drain(h, stream);
+    return cudaSuccess;
+}
+
+/* Asking is a kind of waiting: something runs. */
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
     const hold h(S->lock);
 
-    drain(stream);
-    return cudaSuccess;
+    if (!stream->queue.empty())
+        step();
+    return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
@@ -305,9 +385,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    const hold h(S->lock);
+    hold_loosely h(S->lock);
 
-    drain_all(); /* operations refer to it */
+    drain_all(h); /* operations refer to it */
     delete event;
     return cudaSuccess;
 }
@@ -317,7 +397,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     const hold h(S->lock);
 
     event->recorded = ++S->ticket;
-    submit(stream, {operation::RECORD, nullptr, event, event->recorded});
+    submit(stream, {operation::RECORD, nullptr, event, event->recorded, {}, false});
     return cudaSuccess;
 }
 
@@ -326,22 +406,60 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const hold h(S->lock);
 
     if (event->recorded)
-        submit(stream, {operation::WAIT, nullptr, event, event->recorded});
+        submit(stream, {operation::WAIT, nullptr, event, event->recorded, {}, false});
     return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    const hold h(S->lock);
+
+    if (event->done < event->recorded)
+        step();
+    return event->done < event->recorded ? cudaErrorNotReady : cudaSuccess;
 }
 
 /* ---- calls ---- */
 
-/* Copies from and to pageable memory, the only kind here, return when it is free again.
- */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
-                            cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
 {
     const hold h(S->lock);
 
-    submit(stream, {operation::RUN, [=] { memcpy(to, from, bytes); }, NULL, 0});
-    if (kind != cudaMemcpyDeviceToDevice)
-        drain(stream);
+    *out = aligned_alloc(PAGE, pages(bytes));
+    if (!*out)
+        return cudaErrorMemoryAllocation;
+    hc_fill_garbage(*out, bytes);
+    S->pinned[(char *)*out] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *data)
+{
+    hold_loosely h(S->lock);
+
+    drain_all(h);
+    S->pinned.erase((char *)data);
+    free(data);
+    return cudaSuccess;
+}
+
+static bool is_pinned(const void *data)
+{
+    auto r = S->pinned.upper_bound((char *)data);
+
+    return r != S->pinned.begin() && (--r, (char *)data < r->first + r->second);
+}
+
+/* Copies from and to pageable memory return when it is free again. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream)
+{
+    hold_loosely h(S->lock);
+
+    submit(stream,
+           {operation::RUN, [=] { memcpy(to, from, bytes); }, NULL, 0, {}, false});
+    if (kind != cudaMemcpyDeviceToDevice && !is_pinned(to) && !is_pinned(from))
+        drain(h, stream);
     return cudaSuccess;
 }
 
@@ -349,7 +467,8 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
 {
     const hold h(S->lock);
 
-    submit(stream, {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0});
+    submit(stream,
+           {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0, {}, false});
     return cudaSuccess;
 }
 
@@ -363,11 +482,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 
 cudaError_t cudaFree(void *data)
 {
-    const hold h(S->lock);
+    hold_loosely h(S->lock);
 
     if (!data)
         return cudaSuccess;
-    drain_all();
+    drain_all(h);
     return sp_vmm_release(data, 0, S->reserved.at((char *)data) - PAGE);
 }
 
@@ -394,9 +513,9 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaDeviceSynchronize()
 {
-    const hold h(S->lock);
+    hold_loosely h(S->lock);
 
-    drain_all();
+    drain_all(h);
     return cudaSuccess;
 }
 
@@ -418,6 +537,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid configuration argument";
     case cudaErrorInvalidDevice:
         return "invalid device ordinal";
+    case cudaErrorNotReady:
+        return "device not ready";
     }
     return "unknown error";
 }
