@@ -1,5 +1,7 @@
 /* The device of this rank: start, streams, copies. */
 #include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda_util.cuh"
@@ -15,6 +17,30 @@ int sp_cuda_device_count(void)
 int sp_cuda_toolkit(void)
 {
     return CUDART_VERSION;
+}
+
+/* As nvidia-smi prints it. */
+static void print_uuid(const unsigned char *u, char *to, size_t size)
+{
+    snprintf(to, size,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
+             u[12], u[13], u[14], u[15]);
+}
+
+sp_status sp_cuda_device(int i, sp_device *device)
+{
+    cudaDeviceProp p;
+
+    SP_CUDA(cudaGetDeviceProperties(&p, i));
+    snprintf(device->name, sizeof device->name, "%.63s", p.name);
+    print_uuid((const unsigned char *)p.uuid.bytes, device->uuid, sizeof device->uuid);
+    SP_CUDA(cudaDeviceGetPCIBusId(device->pci, sizeof device->pci, i));
+    for (char *c = device->pci; *c; c++) /* as below /sys */
+        *c = (char)tolower(*c);
+    device->memory_bytes = (int64_t)p.totalGlobalMem;
+    device->capability = 10 * p.major + p.minor;
+    return SP_OK;
 }
 
 static sp_status start(sp_backend *be, sp_cuda *cuda)

@@ -23,6 +23,7 @@ extern const sp_backend_ops sp_cuda_ops;
 
 int sp_cuda_device_count(void); /* 0 without a driver */
 int sp_cuda_toolkit(void);      /* version, 1000 major + 10 minor */
+sp_status sp_cuda_device(int i, sp_device *device);
 
 /* ---- cuda_backend.cu ---- */
 sp_status sp_cuda_open(sp_backend *be, int device, int threads);

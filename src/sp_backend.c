@@ -9,6 +9,7 @@
 extern const sp_backend_ops sp_cuda_ops; /* cuda/cuda_ops.h */
 int sp_cuda_device_count(void);
 int sp_cuda_toolkit(void);
+sp_status sp_cuda_device(int i, sp_device *device);
 #endif
 
 const sp_backend_ops *sp_backend_find(const char *name)
@@ -28,6 +29,16 @@ int sp_backend_visible_devices(void)
     return sp_cuda_device_count();
 #else
     return 0;
+#endif
+}
+
+sp_status sp_backend_device(int i, sp_device *device)
+{
+    memset(device, 0, sizeof *device);
+#if SP_WITH_CUDA
+    return sp_cuda_device(i, device);
+#else
+    return SP_FAIL(SP_EDEVICE, "CUDA device %d: this program computes on the CPU only", i);
 #endif
 }
 

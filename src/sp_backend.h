@@ -223,6 +223,17 @@ struct sp_backend {
 const sp_backend_ops *sp_backend_find(const char *name);
 /* CUDA devices this process sees; 0 without a driver or without CUDA in the build. */
 int sp_backend_visible_devices(void);
+/* What a device is called. */
+typedef struct sp_device {
+    char name[64];
+    char uuid[48]; /* "GPU-8ad5..." as nvidia-smi prints it */
+    char pci[16];  /* "0000:1b:00.0" */
+    int64_t memory_bytes;
+    int capability; /* 10 major + minor */
+} sp_device;
+
+/* CUDA device i of those this process sees. SP_EDEVICE. */
+sp_status sp_backend_device(int i, sp_device *device);
 /* Version of the CUDA toolkit of this build as CUDA counts it, 12080 is 12.8; 0: built
  * without. */
 int sp_backend_cuda_version(void);

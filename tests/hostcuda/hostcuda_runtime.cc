@@ -499,29 +499,12 @@ cudaError_t cudaGetLastError()
     return error;
 }
 
-cudaError_t cudaGetDeviceCount(int *n)
-{
-    *n = 1;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = 0;
-    return cudaSuccess;
-}
-
 cudaError_t cudaDeviceSynchronize()
 {
     hold_loosely h(S->lock);
 
     drain_all(h);
     return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device)
-{
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 const char *cudaGetErrorString(cudaError_t error)
@@ -535,6 +518,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "out of memory";
     case cudaErrorInvalidConfiguration:
         return "invalid configuration argument";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
         return "invalid device ordinal";
     case cudaErrorNotReady:

@@ -1,0 +1,58 @@
+/* The devices of the emulator: HC_DEVICES of them (8), named after this machine. Each
+ * process has their memory for itself. */
+#include "hostcuda_internal.h"
+
+#include <unistd.h>
+
+static thread_local int current;
+
+static int n_devices()
+{
+    const char *text = getenv("HC_DEVICES");
+
+    return text && *text ? atoi(text) : 8;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = n_devices();
+    return *n ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidDevice;
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
+{
+    char host[sizeof p->uuid.bytes] = "";
+    size_t free_bytes;
+
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidDevice;
+    *p = cudaDeviceProp();
+    strcpy(p->name, "emulated device");
+    gethostname(host, sizeof host - 1);
+    memcpy(p->uuid.bytes, host, sizeof host);
+    p->uuid.bytes[sizeof host - 1] = (char)device;
+    p->major = 9;
+    return cudaMemGetInfo(&free_bytes, &p->totalGlobalMem);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
+{
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidDevice;
+    snprintf(id, (size_t)size, "0000:%02X:00.0", 0xE0 + device); /* of no real device */
+    return cudaSuccess;
+}
