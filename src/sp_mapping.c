@@ -128,17 +128,17 @@ static sp_status share_places(sp_mapping *mapping, sp_comm *comm, const sp_place
 }
 
 sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
-                          bool may_share)
+                          bool may_share, int *who)
 {
     sp_place mine;
 
     memset(mapping, 0, sizeof *mapping);
-    SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share), NULL));
+    SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share), who));
     SP_TRY(share_places(mapping, comm, &mine));
     return sp_comm_agree(
         comm,
         sp_mapping_check(mapping->place, mapping->n, may_share, &mapping->is_shared),
-        NULL);
+        who);
 }
 
 void sp_mapping_destroy(sp_mapping *mapping)

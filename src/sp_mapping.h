@@ -45,9 +45,9 @@ sp_status sp_mapping_check(const sp_place *places, int n, bool may_share,
 const char *sp_mapping_advice(const sp_place *places, int n);
 
 /* Both for the ranks of comm. Collective, agreed. A rank without any device is SP_EDEVICE,
- * named. The caller destroys the mapping in any case. */
+ * named; *who: the rank that failed. The caller destroys the mapping in any case. */
 sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
-                          bool may_share);
+                          bool may_share, int *who);
 void sp_mapping_destroy(sp_mapping *mapping);
 
 #endif

@@ -56,88 +56,6 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
                              session->config->run.watchdog_s);
 }
 
-/* ---- device ---- */
-
-static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
-{
-    const char *want = session->config->run.device;
-    const char *precision = session->config->train.precision;
-    int64_t usable = sp_backend_visible_devices();
-
-    SP_TRY(
-        sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, &usable, 1, SP_I64, SP_MIN));
-    *ops = NULL;
-    if (strcmp(want, "cuda") == 0 && usable > 0)
-        *ops = sp_backend_find("cuda");
-    /* Its kernels are tested on an emulator only so far: nobody gets them unasked. */
-    if (strcmp(want, "auto") == 0 && usable > 0 && sp_backend_find("cuda"))
-        sp_log_info("run.device = \"auto\" stays on the CPU: the CUDA backend has not been "
-                    "run on a device yet; run.device=cuda takes it");
-    if (!*ops && strcmp(want, "cuda") == 0)
-        return SP_FAIL(SP_EDEVICE, "run.device = \"cuda\": %s",
-                       sp_backend_find("cuda")
-                           ? "not every rank has a usable CUDA device"
-                           : "this program computes on the CPU only");
-    if (!*ops)
-        *ops = sp_backend_find("cpu");
-    if (strcmp(precision, "fp32") != 0)
-        return SP_FAIL(SP_EUSAGE,
-                       "train.precision = \"%s\": this version computes in fp32; "
-                       "set train.precision = \"fp32\"",
-                       precision);
-    return SP_OK;
-}
-
-/* The node's cores over its ranks; fewer where the launcher bound this rank to fewer.
- */
-static int default_threads(const sp_comm *comm)
-{
-    int share = comm->node_cores / comm->local_size;
-
-    if (share > comm->cores)
-        share = comm->cores;
-    return share > 1 ? share : 1;
-}
-
-/* run.devices[local rank]; without it the local rank. */
-static sp_status choose_number(const sp_session *session, const sp_backend_ops *ops,
-                               int *number)
-{
-    const sp_doubles *devices = &session->config->run.devices;
-    const sp_comm *comm = session->comm;
-
-    *number = comm->local_rank;
-    if (devices->n == 0)
-        return SP_OK;
-    if (strcmp(ops->name, "cpu") == 0) {
-        sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
-        return SP_OK;
-    }
-    if (comm->local_rank >= devices->n)
-        return SP_FAIL(SP_EUSAGE,
-                       "run.devices names %d devices, the node %s runs %d ranks",
-                       devices->n, comm->host, comm->local_size);
-    *number = (int)devices->at[comm->local_rank];
-    return SP_OK;
-}
-
-sp_status sp_session_open_device(sp_session *session)
-{
-    const sp_backend_ops *ops = NULL;
-    int threads = session->config->run.threads, number;
-    sp_status rc;
-
-    SP_TRY(choose_device(session, &ops));
-    SP_TRY(sp_session_agree(session, choose_number(session, ops, &number)));
-    if (threads == 0)
-        threads = default_threads(session->comm);
-    session->backend.ops = ops;
-    rc = ops->open(&session->backend, number, threads);
-    snprintf(session->device, sizeof session->device, "%s, %d thread%s a rank",
-             ops->name, threads, threads == 1 ? "" : "s");
-    return sp_session_agree(session, rc);
-}
-
 /* ---- data ---- */
 
 static bool glob_finds(const char *pattern)
@@ -509,6 +427,7 @@ sp_status sp_session_close(sp_session *session, sp_status rc)
     sp_normalization_destroy(&session->norm);
     if (session->backend.ops)
         session->backend.ops->close(&session->backend);
+    sp_mapping_destroy(&session->mapping);
     sp_run_close(&session->run);
     return rc;
 }

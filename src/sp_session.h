@@ -13,6 +13,7 @@
 
 #include "sp_checkpoint.h"
 #include "sp_loader.h"
+#include "sp_mapping.h"
 #include "sp_net.h"
 #include "sp_run.h"
 #include "sp_watchdog.h"
@@ -33,8 +34,9 @@ typedef struct sp_session {
     sp_comm *comm;     /* command's */
     sp_run run;
     sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
+    sp_mapping mapping; /* ranks to devices; no places where none was asked for */
     sp_backend backend;
-    char device[96]; /* in words */
+    char device[128]; /* in words */
     sp_dataset train, val;
     int *columns, n_columns;
     int n_classes;

@@ -26,7 +26,7 @@ layer() {
         sp_lidar.* | sp_scene.* | sp_scan*.*) echo 5 ;;
     sp_bucket.* | sp_net*.* | sp_optim.* | sp_metrics.* | sp_checkpoint*.*) echo 6 ;;
     sp_heartbeat.* | sp_watchdog*.* | sp_saver.* | sp_replica.* | sp_run*.* | \
-        sp_mapping.* | sp_session.* | sp_train*.* | sp_resume.* | \
+        sp_mapping.* | sp_session*.* | sp_train*.* | sp_resume.* | \
         sp_report.* | sp_evaluate.* | sp_eval.* | sp_infer.* | sp_predict.* | \
         sp_check.* | sp_main.*) echo 7 ;;
     vox*.* | bench*.*) echo 8 ;;

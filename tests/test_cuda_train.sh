@@ -100,14 +100,14 @@ cmp -s confusion-CPU confusion-CUDA || fail "evaluations differ"
 
 # Two ranks of the device: the same first loss.
 run "$MPIEXEC" -n 2 "$CUDA" train dummy.deck run.dir=two run.device=cuda \
-    'run.devices=[0, 0]' train.steps=2
+    run.oversubscribe=true 'run.devices=[0, 0]' train.steps=2
 mkdir first-two
 grep '"step":1,' two/metrics.jsonl >first-two/metrics.jsonl
 close_to first-two first-cuda-dummy 1e-6
 for exact in one two; do
     [ $exact = one ] && ranks=1 || ranks=2
     run "$MPIEXEC" -n $ranks "$CUDA" train dummy.deck run.dir=exact-$exact \
-        run.device=cuda 'run.devices=[0, 0]' train.steps=3 train.deterministic=world
+        run.device=cuda run.oversubscribe=true 'run.devices=[0, 0]' train.steps=3 train.deterministic=world
 done
 losses exact-one >a
 losses exact-two >b

@@ -1,0 +1,82 @@
+/* The device of a session: which kind all ranks take, which one is each rank's. */
+#include <string.h>
+
+#include "sp_log.h"
+#include "sp_session.h"
+
+/* CUDA for every rank, or the reason why not, as a status. Collective, agreed. */
+static sp_status map_devices(sp_session *session)
+{
+    const sp_config *config = session->config;
+
+    if (!sp_backend_find("cuda"))
+        return SP_FAIL(SP_EDEVICE, "this program computes on the CPU only");
+    SP_TRY(sp_mapping_make(&session->mapping, session->comm, &config->run.devices,
+                           config->run.oversubscribe, &session->failed_rank));
+    if (*sp_mapping_advice(session->mapping.place, session->mapping.n))
+        sp_log_warn0("%s",
+                     sp_mapping_advice(session->mapping.place, session->mapping.n));
+    return SP_OK;
+}
+
+/* With "auto" a missing device is a reason to stay on the CPU, a wrong deck is not. */
+static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
+{
+    const char *want = session->config->run.device;
+    const char *precision = session->config->train.precision;
+    sp_status rc = SP_EDEVICE;
+
+    *ops = sp_backend_find("cpu");
+    if (strcmp(want, "cpu") != 0)
+        rc = map_devices(session);
+    if (rc != SP_OK && (rc != SP_EDEVICE || strcmp(want, "cuda") == 0))
+        return rc;
+    if (rc == SP_OK && strcmp(want, "cuda") == 0)
+        *ops = sp_backend_find("cuda");
+    /* Its kernels are tested on an emulator only so far: nobody gets them unasked. */
+    else if (rc == SP_OK)
+        sp_log_info(
+            "run.device = \"auto\" stays on the CPU: the CUDA backend has not been "
+            "run on a device yet; run.device=cuda takes it");
+    else if (strcmp(want, "auto") == 0 && sp_backend_find("cuda"))
+        sp_log_info("run.device = \"auto\" takes the CPU: %s",
+                    sp_error_last()->message);
+    if (*ops == sp_backend_find("cpu") && session->config->run.devices.n > 0)
+        sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
+    if (strcmp(precision, "fp32") != 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "train.precision = \"%s\": this version computes in fp32; "
+                       "set train.precision = \"fp32\"",
+                       precision);
+    return SP_OK;
+}
+
+/* The node's cores over its ranks; fewer where the launcher bound this rank to fewer.
+ */
+static int default_threads(const sp_comm *comm)
+{
+    int share = comm->node_cores / comm->local_size;
+
+    if (share > comm->cores)
+        share = comm->cores;
+    return share > 1 ? share : 1;
+}
+
+sp_status sp_session_open_device(sp_session *session)
+{
+    const sp_backend_ops *ops = NULL;
+    const sp_place *place;
+    int threads = session->config->run.threads;
+    sp_status rc;
+
+    SP_TRY(choose_device(session, &ops));
+    if (threads == 0)
+        threads = default_threads(session->comm);
+    session->backend.ops = ops;
+    place = ops->is_host ? NULL : &session->mapping.place[session->comm->rank];
+    rc = ops->open(&session->backend, place ? place->device : 0, threads);
+    snprintf(session->device, sizeof session->device, "%s%s%s, %d thread%s a rank",
+             ops->name, place ? " " : "", place ? place->what.name : "", threads,
+             threads == 1 ? "" : "s");
+    return sp_session_agree(session, rc);
+}
