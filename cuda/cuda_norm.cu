@@ -2,6 +2,7 @@
  * elements. All are bound by memory: 4 bytes a value read, and 4 written where a tensor
  * is. */
 #include "cuda_util.cuh"
+#include "sp_norm.h"
 
 namespace
 {
@@ -64,6 +65,43 @@ struct grad_apply {
     }
 };
 
+__global__ void __launch_bounds__(128) finish_kernel(sp_norm_finish_args a)
+{
+    const int j = (int)(blockIdx.x * 128 + threadIdx.x);
+
+    if (j < a.c)
+        sp_norm_finish_channel(&a, j);
+}
+
+__global__ void __launch_bounds__(128) grad_finish_kernel(sp_norm_grad_finish_args a)
+{
+    const int j = (int)(blockIdx.x * 128 + threadIdx.x);
+
+    if (j < a.c)
+        sp_norm_grad_finish_channel(&a, j);
+}
+
+__global__ void __launch_bounds__(128)
+    add_samples_kernel(const double *sums, int n_samples, int m, double n_rows,
+                       double *out, bool is_added)
+{
+    const int j = (int)(blockIdx.x * 128 + threadIdx.x);
+    double sum = 0;
+
+    if (j > m)
+        return;
+    for (int b = 0; j < m && b < n_samples; b++)
+        sum += sums[(size_t)b * m + j];
+    if (j == m)
+        sum = n_rows;
+    out[j] = is_added ? out[j] + sum : sum;
+}
+
+unsigned blocks_of(int n)
+{
+    return ((unsigned)n + 127) / 128;
+}
+
 } // namespace
 
 sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
@@ -92,4 +130,30 @@ sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
     const grad_apply f = {a->x, a->dy, a->dx, a->a, a->b, a->c, a->is_added};
 
     return cuda_each(be, f, a->x.n, a->x.c);
+}
+
+sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
+{
+    if (args->c == 0)
+        return SP_OK;
+    SP_LAUNCH(finish_kernel, dim3(blocks_of(args->c)), dim3(128), cuda_of(be)->compute,
+              *args);
+    return cuda_launched("finish_kernel");
+}
+
+sp_status sp_cuda_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args)
+{
+    if (args->c == 0)
+        return SP_OK;
+    SP_LAUNCH(grad_finish_kernel, dim3(blocks_of(args->c)), dim3(128),
+              cuda_of(be)->compute, *args);
+    return cuda_launched("grad_finish_kernel");
+}
+
+sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
+                              double n_rows, double *out, bool is_added)
+{
+    SP_LAUNCH(add_samples_kernel, dim3(blocks_of(m + 1)), dim3(128),
+              cuda_of(be)->compute, sums, n_samples, m, n_rows, out, is_added);
+    return cuda_launched("add_samples_kernel");
 }

@@ -5,7 +5,7 @@
  * order; there are no floating-point atomics.
  *
  * Streams. The thread that called open is the compute thread: its calls go to the
- * compute stream and return at once, except download, wait and sum_squares. Uploads and
+ * compute stream and return at once, except download and wait. Uploads and
  * plans of other threads go to a stream of their own, behind everything that the
  * compute stream held when they came (it may still read what they overwrite), and are
  * complete when they return.
@@ -57,9 +57,14 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
 /* ---- cuda_norm.cu ---- */
 sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                             int n_samples, double *sums);
+sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args);
 sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args);
 sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
+sp_status sp_cuda_norm_grad_finish(sp_backend *be,
+                                   const sp_norm_grad_finish_args *args);
 sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
+                              double n_rows, double *out, bool is_added);
 
 /* ---- cuda_pointwise.cu ---- */
 sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);

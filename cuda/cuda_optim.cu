@@ -118,18 +118,16 @@ sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double 
 {
     sp_arena *scratch = &cuda_of(be)->scratch;
     const int64_t n_blocks = (n + PER_BLOCK - 1) / PER_BLOCK;
-    double *part, *total;
+    double *part;
 
     sp_arena_reset(scratch);
     SP_TRY(SP_TAKE(scratch, n_blocks, &part));
-    SP_TRY(SP_TAKE(scratch, 1, &total));
     if (n_blocks) {
         SP_LAUNCH(squares_kernel, dim3((unsigned)n_blocks), dim3(THREADS),
                   cuda_of(be)->compute, g, n, part);
         SP_TRY(cuda_launched("squares_kernel"));
     }
     SP_LAUNCH(sum_kernel, dim3(1), dim3(THREADS), cuda_of(be)->compute,
-              (const double *)part, n_blocks, total);
-    SP_TRY(cuda_launched("sum_kernel"));
-    return sp_cuda_download(be, sum, total, sizeof *sum);
+              (const double *)part, n_blocks, sum);
+    return cuda_launched("sum_kernel");
 }

@@ -113,8 +113,6 @@ static double lap(double *at)
 static sp_status micro_step(bench_training *t, bench_parts *parts, bool *is_last)
 {
     sp_session *s = &t->session;
-    sp_tail *tail = &t->buckets.tail;
-    sp_net_loss_out loss = {.exact = t->buckets.exact ? t->buckets.tail_exact : NULL};
     sp_batch *batch;
     double at = sp_now_s();
 
@@ -122,9 +120,7 @@ static sp_status micro_step(bench_training *t, bench_parts *parts, bool *is_last
     parts->wait += lap(&at);
     SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
     parts->forward += lap(&at);
-    SP_TRY(sp_net_loss(&s->net, batch, &loss, NULL, NULL));
-    tail->loss_sum += loss.loss_sum;
-    tail->weight_sum += loss.weight_sum;
+    SP_TRY(sp_net_train_loss(&s->net, batch, &t->buckets));
     parts->loss += lap(&at);
     *is_last = batch->micro == batch->n_micro - 1;
     SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, *is_last));
@@ -149,7 +145,7 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
     at = sp_now_s();
     SP_TRY(sp_bucket_wait(&t->buckets, NULL));
     parts->reduce = lap(&at);
-    SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.device,
+    SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad, t->buckets.squares,
                          t->buckets.tail.weight_sum, lr, NULL));
     sp_net_updated(&s->net);
     parts->update = lap(&at);

@@ -81,6 +81,25 @@ typedef struct sp_norm_grad_args {
     bool is_added;
 } sp_norm_grad_args;
 
+/* Statistics from sums (arithmetic in sp_norm.h). sums NULL: from the running ones. */
+typedef struct sp_norm_finish_args {
+    int c;
+    const double *sums;        /* [2c + 1] over the scope: sum x, sum x^2, rows */
+    const float *gamma, *beta; /* [c] */
+    float *running_mean, *running_var;     /* [c] moved towards the sums' */
+    float *scale, *shift, *mean, *inv_std; /* [c] written */
+} sp_norm_finish_args;
+
+/* Coefficients of dx, and this rank's share of the parameters' gradient. */
+typedef struct sp_norm_grad_finish_args {
+    int c;
+    const double *all; /* [2c + 1] over the scope: sum g, sum g xhat, rows */
+    const double *own; /* the same over this rank; NULL: no dgamma and dbeta */
+    const float *gamma, *mean, *inv_std; /* [c] */
+    float *abc;                          /* [3][c] written */
+    float *dgamma, *dbeta;               /* [c] added to */
+} sp_norm_grad_finish_args;
+
 typedef struct sp_pool_args {
     const sp_map *map;
     bool is_max;
@@ -158,9 +177,15 @@ typedef struct sp_backend_ops {
     /* sums[b][0][c] = sum x, sums[b][1][c] = sum x^2 of sample b, in double. */
     sp_status (*norm_sums)(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums);
+    sp_status (*norm_finish)(sp_backend *be, const sp_norm_finish_args *args);
     sp_status (*norm_apply)(sp_backend *be, const sp_norm_args *args);
     sp_status (*norm_grad_sums)(sp_backend *be, const sp_norm_grad_args *args);
+    sp_status (*norm_grad_finish)(sp_backend *be, const sp_norm_grad_finish_args *args);
     sp_status (*norm_grad_apply)(sp_backend *be, const sp_norm_grad_args *args);
+    /* out[j] = sum over b of sums[b][j], j < m, in the order of the samples; out[m] =
+     * n_rows. is_added: to what is there. For norms and the loss. */
+    sp_status (*add_samples)(sp_backend *be, const double *sums, int n_samples, int m,
+                             double n_rows, double *out, bool is_added);
 
     /* ---- elementwise ---- */
     /* y = act(x); dx (+)= dy * act'(y). y may be x, dx may be dy. */
@@ -198,7 +223,7 @@ typedef struct sp_backend_ops {
     sp_status (*loss)(sp_backend *be, const sp_loss_args *args);
     sp_status (*sgd)(sp_backend *be, const sp_optim_args *args);
     sp_status (*adamw)(sp_backend *be, const sp_optim_args *args);
-    /* *sum (host) = sum g^2 in a fixed order, in double. */
+    /* *sum = sum g^2 in a fixed order, in double. */
     sp_status (*sum_squares)(sp_backend *be, const float *g, int64_t n, double *sum);
 } sp_backend_ops;
 

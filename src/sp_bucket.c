@@ -1,5 +1,6 @@
 #include "sp_bucket.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,12 +10,17 @@ enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128 };
 /* Positions of the tail's requests behind those of the buckets. */
 enum { TAIL_COUNTS, TAIL_EXACT, N_TAIL };
 
+/* Of the sums that the host learns at the end of a step: the loss's, then squares. */
+enum { SQUARES = SP_LOSS_SUMS, N_SUMS };
+
 struct sp_buckets_impl {
     int n_posted, n_done; /* buckets, in order */
     sp_request *request;  /* [n_buckets + N_TAIL] */
-    sp_backend *backend;  /* NULL: device is grad */
-    sp_arena arena;       /* of device */
-    float *stage;         /* [n_floats] host: sums on their way from device to grad */
+    sp_backend *backend;  /* NULL: not attached */
+    sp_arena arena;       /* of a device: grad, sums */
+    float *host;          /* [n_floats] what travels: grad, or a copy of the device's */
+    double *sums;         /* [N_SUMS] backend memory, brought to the host at once */
+    double host_sums[N_SUMS];
 };
 
 static double now_s(void)
@@ -77,8 +83,10 @@ sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm 
     b->impl->request = calloc((size_t)b->n_buckets + N_TAIL, sizeof *b->impl->request);
     if (!b->impl->request)
         return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
-    SP_TRY(take((void **)&b->grad, n * sizeof *b->grad));
-    b->device = b->grad;
+    SP_TRY(take((void **)&b->impl->host, n * sizeof *b->grad));
+    b->grad = b->impl->host;
+    b->loss = b->impl->sums = b->impl->host_sums;
+    b->squares = NAN;
     if (is_exact)
         SP_TRY(take((void **)&b->exact, n * each));
     return SP_OK;
@@ -89,13 +97,16 @@ sp_status sp_buckets_attach(sp_buckets *buckets, sp_backend *backend)
     struct sp_buckets_impl *impl = buckets->impl;
     size_t bytes = (size_t)buckets->graph->n_floats * sizeof(float);
 
+    impl->backend = backend;
     if (backend->ops->is_host)
         return SP_OK;
-    SP_TRY(take((void **)&impl->stage, bytes));
-    SP_TRY(backend->ops->arena_create(&impl->arena, bytes + ALIGNMENT, "gradients"));
-    impl->backend = backend;
-    SP_TRY(sp_arena_take(&impl->arena, bytes, (void **)&buckets->device));
-    return backend->ops->fill(backend, buckets->device, 0, bytes);
+    SP_TRY(
+        backend->ops->arena_create(&impl->arena, bytes + 3 * ALIGNMENT, "gradients"));
+    SP_TRY(sp_arena_take(&impl->arena, bytes, (void **)&buckets->grad));
+    SP_TRY(SP_TAKE(&impl->arena, N_SUMS, &impl->sums));
+    buckets->loss = impl->sums;
+    SP_TRY(backend->ops->fill(backend, impl->sums, 0, N_SUMS * sizeof *impl->sums));
+    return backend->ops->fill(backend, buckets->grad, 0, bytes);
 }
 
 void sp_buckets_destroy(sp_buckets *buckets)
@@ -103,49 +114,53 @@ void sp_buckets_destroy(sp_buckets *buckets)
     struct sp_buckets_impl *impl = buckets->impl;
 
     if (impl) {
-        if (impl->backend)
+        if (impl->arena.base)
             impl->backend->ops->arena_destroy(&impl->arena);
-        free(impl->stage);
+        free(impl->host);
         free(impl->request);
     }
     free(buckets->impl);
     free(buckets->begin);
-    free(buckets->grad);
     free(buckets->exact);
     memset(buckets, 0, sizeof *buckets);
 }
 
+/* Its memory is not the host's. */
+static bool is_device(const sp_buckets *b)
+{
+    return b->grad != b->impl->host;
+}
+
 sp_status sp_buckets_zero(sp_buckets *buckets)
 {
-    sp_backend *backend = buckets->impl->backend;
+    struct sp_buckets_impl *impl = buckets->impl;
+    sp_backend *backend = impl->backend;
     size_t n = (size_t)buckets->graph->n_floats;
 
-    memset(buckets->grad, 0, n * sizeof *buckets->grad);
     if (buckets->exact)
         memset(buckets->exact, 0, n * SP_EXACT_LIMBS * sizeof *buckets->exact);
     memset(&buckets->tail, 0, sizeof buckets->tail);
     memset(buckets->tail_exact, 0, sizeof buckets->tail_exact);
-    buckets->impl->n_posted = buckets->impl->n_done = 0;
-    if (backend)
-        SP_TRY(backend->ops->fill(backend, buckets->device, 0,
-                                  n * sizeof *buckets->device));
-    return SP_OK;
+    impl->n_posted = impl->n_done = 0;
+    if (!is_device(buckets)) {
+        memset(buckets->grad, 0, n * sizeof *buckets->grad);
+        memset(impl->sums, 0, sizeof impl->host_sums);
+        return SP_OK;
+    }
+    SP_TRY(backend->ops->fill(backend, impl->sums, 0, sizeof impl->host_sums));
+    return backend->ops->fill(backend, buckets->grad, 0, n * sizeof *buckets->grad);
 }
 
-/* grad += device for bucket i: from now on it is as on the host. Waits for the device.
- */
+/* Bucket i to the host. Waits for the device. */
 static sp_status gather(sp_buckets *b, int i)
 {
     struct sp_buckets_impl *impl = b->impl;
-    int64_t at = b->begin[i + 1], end = b->begin[i], p;
+    int64_t at = b->begin[i + 1], n = b->begin[i] - at;
 
-    if (!impl->backend || b->exact)
+    if (!is_device(b) || b->exact)
         return SP_OK;
-    SP_TRY(impl->backend->ops->download(impl->backend, impl->stage + at, b->device + at,
-                                        (size_t)(end - at) * sizeof *b->grad));
-    for (p = at; p < end; p++)
-        b->grad[p] += impl->stage[p];
-    return SP_OK;
+    return impl->backend->ops->download(impl->backend, impl->host + at, b->grad + at,
+                                        (size_t)n * sizeof *b->grad);
 }
 
 static sp_status post(sp_buckets *b, int i)
@@ -159,8 +174,8 @@ static sp_status post(sp_buckets *b, int i)
                                   b->exact + at * SP_EXACT_LIMBS,
                                   (size_t)n * SP_EXACT_LIMBS, SP_I64, SP_SUM, request));
     else
-        SP_TRY(sp_comm_iallreduce(b->comm, SP_SCOPE_WORLD, b->grad + at, (size_t)n,
-                                  SP_F32, SP_SUM, request));
+        SP_TRY(sp_comm_iallreduce(b->comm, SP_SCOPE_WORLD, b->impl->host + at,
+                                  (size_t)n, SP_F32, SP_SUM, request));
     return SP_OK;
 }
 
@@ -222,27 +237,70 @@ static sp_status reduce_rest(sp_buckets *b)
     return SP_OK;
 }
 
+/* The sums that the backend made, to the host. Waits for the device. */
+static sp_status fetch_sums(sp_buckets *b)
+{
+    struct sp_buckets_impl *impl = b->impl;
+
+    if (!is_device(b))
+        return SP_OK;
+    return impl->backend->ops->download(impl->backend, impl->host_sums, impl->sums,
+                                        sizeof impl->host_sums);
+}
+
+/* The backend's loss joins the tail, once. */
+static void add_loss(sp_buckets *b)
+{
+    b->tail.loss_sum += b->impl->host_sums[0];
+    b->tail.weight_sum += b->impl->host_sums[1];
+}
+
+/* Of many ranks: through the host, which waits for the device before and after. */
+static sp_status reduce_all(sp_buckets *b, double *exposed_s)
+{
+    double begin = now_s();
+
+    SP_TRY(fetch_sums(b));
+    add_loss(b);
+    SP_TRY(reduce_rest(b));
+    if (exposed_s)
+        *exposed_s = now_s() - begin;
+    return SP_OK;
+}
+
+static void use_limbs(sp_buckets *b)
+{
+    double loss[2];
+
+    sp_exact_get_f32(b->exact, b->impl->host, (size_t)b->graph->n_floats);
+    sp_exact_get_f64(b->tail_exact, loss, 2);
+    b->tail.loss_sum = loss[0];
+    b->tail.weight_sum = loss[1];
+}
+
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
 {
-    struct sp_buckets_impl *impl = buckets->impl;
-    size_t n = (size_t)buckets->graph->n_floats;
-    double begin = now_s(), loss[2];
-    int i;
+    sp_buckets *b = buckets;
+    struct sp_buckets_impl *impl = b->impl;
+    sp_backend *backend = impl->backend;
+    int64_t n = b->graph->n_floats;
+    bool is_alone = b->comm->size == 1;
 
-    if (buckets->comm->size > 1)
-        SP_TRY(reduce_rest(buckets));
-    for (i = 0; buckets->comm->size == 1 && i < buckets->n_buckets; i++)
-        SP_TRY(gather(buckets, i));
     if (exposed_s)
-        *exposed_s = buckets->comm->size > 1 ? now_s() - begin : 0;
-    if (buckets->exact) {
-        sp_exact_get_f32(buckets->exact, buckets->grad, n);
-        sp_exact_get_f64(buckets->tail_exact, loss, 2);
-        buckets->tail.loss_sum = loss[0];
-        buckets->tail.weight_sum = loss[1];
-    }
-    if (impl->backend)
-        SP_TRY(impl->backend->ops->upload(impl->backend, buckets->device, buckets->grad,
-                                          n * sizeof *buckets->grad));
+        *exposed_s = 0;
+    if (!is_alone)
+        SP_TRY(reduce_all(b, exposed_s));
+    if (b->exact)
+        use_limbs(b);
+    if (is_device(b) && (b->exact || !is_alone))
+        SP_TRY(backend->ops->upload(backend, b->grad, impl->host,
+                                    (size_t)n * sizeof *b->grad));
+    if (backend)
+        SP_TRY(backend->ops->sum_squares(backend, b->grad, n, &impl->sums[SQUARES]));
+    SP_TRY(fetch_sums(b));
+    if (is_alone && !b->exact)
+        add_loss(b);
+    if (backend)
+        b->squares = impl->host_sums[SQUARES];
     return SP_OK;
 }

@@ -23,18 +23,21 @@
 /* What travels beside the gradient. Sums over ranks and micro-batches after
  * sp_bucket_wait. */
 typedef struct sp_tail {
-    double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
-    double n_voxels, n_samples, n_nonfinite, n_stop; /* counts and flags */
-    double spare[2];
+    double loss_sum, weight_sum;        /* sum w * l, sum w over labelled voxels */
+    double n_voxels, n_samples, n_stop; /* counts, and ranks asked to stop */
+    double spare[3];
 } sp_tail;
+
+enum { SP_LOSS_SUMS = 3 }; /* the third: rows */
 
 typedef struct sp_buckets {
     sp_comm *comm; /* borrowed */
     const sp_graph *graph;
-    float *grad;    /* [n_floats] host: sums; over ranks after wait */
-    float *device;  /* [n_floats] where the backend adds gradients; grad itself, or
-                     * backend memory after sp_buckets_attach: its sums join those in
-                     * grad before they travel, and both are the same after wait */
+    float *grad;    /* [n_floats] backend memory after sp_buckets_attach, else host:
+                     * sums; over ranks after wait */
+    double *loss;   /* [SP_LOSS_SUMS] likewise: sum w * l, sum w, added to by
+                     * sp_net_train_loss; wait adds them to the tail */
+    double squares; /* sum of grad^2 after wait; NAN without sp_buckets_attach */
     int64_t *exact; /* [n_floats][SP_EXACT_LIMBS] or NULL */
     sp_tail tail;
     /* [2] the exact mode's loss_sum and weight_sum, added to by sp_net_loss: wait sums
@@ -52,8 +55,7 @@ typedef struct sp_buckets {
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);
-/* Gradients of a backend whose memory is not the host's: gives the buckets memory of
- * its own; does nothing otherwise. Local. SP_EMEM. */
+/* Gradients in this backend's memory. Once, before the first use. Local. SP_EMEM. */
 sp_status sp_buckets_attach(sp_buckets *buckets, sp_backend *backend);
 /* Zero gradients and tail: before the first micro-batch of a step. */
 sp_status sp_buckets_zero(sp_buckets *buckets);
@@ -64,8 +66,9 @@ sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from);
 /* Let posted all-reduces progress; called between layers. */
 sp_status sp_bucket_poll(sp_buckets *buckets);
 /* Post what is left with the tail and wait for everything: a step may skip
- * sp_bucket_ready. Collective. *exposed_s (may be NULL): seconds waited. In exact mode
- * grad is filled from the limbs. */
+ * sp_bucket_ready. Collective. *exposed_s (may be NULL): seconds waited for other ranks.
+ * In exact mode grad is filled from the limbs. Here the host waits for the device, in a
+ * world of one the only time in a step. */
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
 
 #endif

@@ -7,19 +7,17 @@ static sp_status create(sp_net *net, const sp_net_options *options)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
-    size_t n_running = (size_t)net->graph->n_buffer_floats;
 
     impl->options = *options;
     sp_transport_open(&impl->own, net->comm, net->backend);
     net->transport = options->transport ? options->transport : &impl->own;
     impl->weights_at = 1;
-    net->running = calloc(n_running + 1, sizeof *net->running);
-    if (!net->running)
-        return SP_FAIL(SP_EMEM, "network: out of memory");
     SP_TRY(sp_net_lower(net));
     SP_TRY(sp_net_take_fixed(net));
     SP_TRY(ops->arena_create(&impl->arena, 0, "activations"));
     SP_TRY(sp_arena_create(&impl->host, 0, "network scratch"));
+    SP_TRY(ops->arena_create(&impl->losses, 0, "losses"));
+    SP_TRY(sp_arena_create(&impl->loss_ids, 0, "samples of the losses"));
     return SP_OK;
 }
 
@@ -46,6 +44,9 @@ void sp_net_destroy(sp_net *net)
             net->backend->ops->arena_destroy(&impl->fixed);
         if (impl->arena.base)
             net->backend->ops->arena_destroy(&impl->arena);
+        if (impl->losses.base)
+            net->backend->ops->arena_destroy(&impl->losses);
+        sp_arena_destroy(&impl->loss_ids);
         sp_arena_destroy(&impl->host);
         sp_transport_close(&impl->own);
         free(impl->value);
@@ -54,7 +55,6 @@ void sp_net_destroy(sp_net *net)
         free(impl->block);
     }
     free(impl);
-    free(net->running);
     memset(net, 0, sizeof *net);
 }
 
@@ -64,7 +64,7 @@ void sp_net_updated(sp_net *net)
 }
 
 /* Adds seen * statistics of each norm, and seen itself behind them, into sum. */
-static void weigh_norms(const sp_net *net, double *sum)
+static void weigh_norms(const sp_net *net, const float *running, double *sum)
 {
     const struct sp_net_impl *impl = net->impl;
     double *seen = sum + net->graph->n_buffer_floats;
@@ -80,8 +80,8 @@ static void weigh_norms(const sp_net *net, double *sum)
         for (j = 0; j < norm->c; j++) {
             int64_t mean = node->running_mean + j, var = node->running_var + j;
 
-            sum[mean] = norm->seen * (double)net->running[mean];
-            sum[var] = norm->seen * (double)net->running[var];
+            sum[mean] = norm->seen * (double)running[mean];
+            sum[var] = norm->seen * (double)running[var];
         }
     }
 }
@@ -89,7 +89,7 @@ static void weigh_norms(const sp_net *net, double *sum)
 /* The weighted means; what no rank has seen since the last sync is equal on all as it
  * is. A quotient of double sums rounds to the float that all ranks share, if they do.
  */
-static void use_means(sp_net *net, const double *sum)
+static void use_means(sp_net *net, const double *sum, float *running)
 {
     struct sp_net_impl *impl = net->impl;
     const double *seen = sum + net->graph->n_buffer_floats;
@@ -104,8 +104,8 @@ static void use_means(sp_net *net, const double *sum)
         for (j = 0; seen[i] > 0 && j < norm->c; j++) {
             int64_t mean = node->running_mean + j, var = node->running_var + j;
 
-            net->running[mean] = (float)(sum[mean] / seen[i]);
-            net->running[var] = (float)(sum[var] / seen[i]);
+            running[mean] = (float)(sum[mean] / seen[i]);
+            running[var] = (float)(sum[var] / seen[i]);
         }
         norm->seen = 0;
         i++;
@@ -115,17 +115,24 @@ static void use_means(sp_net *net, const double *sum)
 sp_status sp_net_sync_running(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
-    size_t n = (size_t)net->graph->n_buffer_floats + (size_t)impl->n_norms;
-    size_t mark = impl->host.used;
+    const sp_backend_ops *ops = net->backend->ops;
+    size_t n_running = (size_t)net->graph->n_buffer_floats;
+    size_t n = n_running + (size_t)impl->n_norms, mark = impl->host.used;
+    float *running;
     double *sum;
 
     if (sp_comm_scope_size(net->comm, impl->options.bn_scope) == net->comm->size)
         return SP_OK;
     SP_TRY(SP_TAKE(&impl->host, n + 1, &sum));
+    SP_TRY(SP_TAKE(&impl->host, n_running, &running));
+    SP_TRY(ops->download(net->backend, running, net->running,
+                         n_running * sizeof *running));
     memset(sum, 0, n * sizeof *sum); /* padding between the buffers */
-    weigh_norms(net, sum);
+    weigh_norms(net, running, sum);
     SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, sum, n, SP_F64, SP_SUM));
-    use_means(net, sum);
+    use_means(net, sum, running);
+    SP_TRY(
+        ops->upload(net->backend, net->running, running, n_running * sizeof *running));
     sp_arena_rewind(&impl->host, mark);
     return SP_OK;
 }

@@ -22,7 +22,7 @@ typedef struct sp_net {
     sp_comm *comm;           /* borrowed */
     sp_transport *transport; /* borrowed; sums of backend memory over bn_scope */
     float *param;            /* [graph->n_floats] backend memory, 0 at creation */
-    float *running;          /* [graph->n_buffer_floats] host, 0 at creation */
+    float *running;          /* [graph->n_buffer_floats] backend memory, 0 likewise */
     struct sp_net_impl *impl;
 } sp_net;
 
@@ -57,9 +57,16 @@ void sp_net_updated(sp_net *net);
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
 /* Loss of the last forward and, in training, its gradient. confusion [C][C] added to,
- * prediction [n], both host memory, may be NULL. Local. */
+ * prediction [n], both host memory, may be NULL. Waits for the device. Local. */
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction);
+/* The same in training, without a wait: the sums join buckets->loss (exact mode: wait,
+ * and join its tail_exact). Those of each sample are kept until the step's end. */
+sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buckets);
+/* What sp_net_train_loss left since the step's first micro-batch, by sample: id (-1:
+ * none), loss[2] = sum w l, sum w. Host memory, valid until the next forward. Waits. */
+sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
+                               const double (**loss)[2]);
 /* Adds the gradient of the summed loss to buckets->grad (exact mode: per sample to
  * buckets->exact); is_last micro-batch: announces finished ranges to the buckets on the
  * way. Collective over bn_scope, and over the world with is_last. */

@@ -58,9 +58,9 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
 
     if (buckets->exact)
         return conv_exact(net, node, &args, buckets->exact);
-    args.dw = buckets->device + param[node->weight].offset;
+    args.dw = buckets->grad + param[node->weight].offset;
     if (node->bias >= 0)
-        args.dbias = buckets->device + param[node->bias].offset;
+        args.dbias = buckets->grad + param[node->bias].offset;
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 

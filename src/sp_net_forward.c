@@ -1,5 +1,8 @@
 #include "sp_net_impl.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "sp_exact.h"
 #include "sp_pulse.h"
 
@@ -191,105 +194,146 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
     return SP_OK;
 }
 
-static sp_status sum_loss(sp_net *net, const double *from, sp_net_loss_out *out)
+/* ---- loss ---- */
+
+static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
 {
-    int n_samples = net->impl->batch->n_samples, b;
-    size_t mark = net->impl->host.used;
-    double *sums;
+    const struct sp_net_impl *impl = net->impl;
+    const net_value *output = &impl->value[impl->n_values - 1];
+
+    return (sp_loss_args){.logits = output->act,
+                          .label = batch->labels,
+                          .class_weight = impl->class_weight,
+                          .smoothing = impl->options.label_smoothing,
+                          .sample_row = sp_net_sample_row(net, output->level),
+                          .n_samples = batch->n_samples};
+}
+
+static sp_status run_loss(sp_net *net, sp_loss_args *args)
+{
+    bool is_added;
+
+    if (net->impl->is_training)
+        SP_TRY(sp_net_grad(net, net->impl->n_values - 1, &args->dlogits, &is_added));
+    return net->backend->ops->loss(net->backend, args);
+}
+
+static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
+{
+    int b;
 
     out->loss_sum = out->weight_sum = 0;
-    SP_TRY(SP_TAKE(&net->impl->host, 2 * (size_t)n_samples + 1, &sums));
-    SP_TRY(net->backend->ops->download(net->backend, sums, from,
-                                       2 * (size_t)n_samples * sizeof *sums));
     for (b = 0; b < n_samples; b++) {
         out->loss_sum += sums[2 * b];
         out->weight_sum += sums[2 * b + 1];
         if (out->exact)
             sp_exact_add_f64(out->exact, sums + 2 * (size_t)b, 2);
     }
-    sp_arena_rewind(&net->impl->host, mark);
-    return SP_OK;
 }
 
-/* What the caller asked for in host memory, where the backend cannot write there. */
+/* What the host asked for, in one range, so that it comes in one piece. */
 typedef struct loss_results {
-    int64_t *confusion; /* [C][C] host, or NULL */
-    int32_t *prediction;
-    int confusion_block, prediction_block;
+    size_t confusion_at, prediction_at, bytes; /* the sums come first */
 } loss_results;
 
-static sp_status take_results(sp_net *net, loss_results *r, sp_loss_args *args)
+static loss_results lay_out(const sp_loss_args *args, bool has_confusion,
+                            bool has_prediction)
 {
-    struct sp_net_impl *impl = net->impl;
-    size_t cells = (size_t)args->logits.c * (size_t)args->logits.c;
+    size_t C = (size_t)args->logits.c, n = (size_t)args->logits.n;
+    loss_results r;
 
-    *r = (loss_results){args->confusion, args->prediction, -1, -1};
-    if (net->backend->ops->is_host)
-        return SP_OK;
-    if (r->confusion) {
-        SP_TRY(sp_net_take_block(net, cells * sizeof(int64_t), &r->confusion_block));
-        args->confusion = impl->block[r->confusion_block].data;
-        SP_TRY(net->backend->ops->fill(net->backend, args->confusion, 0,
-                                       cells * sizeof(int64_t)));
-    }
-    if (r->prediction) {
-        SP_TRY(sp_net_take_block(net, (size_t)args->logits.n * sizeof(int32_t),
-                                 &r->prediction_block));
-        args->prediction = impl->block[r->prediction_block].data;
-    }
-    return SP_OK;
-}
-
-static sp_status give_results(sp_net *net, const loss_results *r,
-                              const sp_loss_args *args)
-{
-    const sp_backend_ops *ops = net->backend->ops;
-    size_t cells = (size_t)args->logits.c * (size_t)args->logits.c, i;
-    size_t mark = net->impl->host.used;
-    int64_t *count;
-
-    if (r->confusion_block >= 0) {
-        SP_TRY(SP_TAKE(&net->impl->host, cells, &count));
-        SP_TRY(
-            ops->download(net->backend, count, args->confusion, cells * sizeof *count));
-        for (i = 0; i < cells; i++)
-            r->confusion[i] += count[i];
-        sp_net_drop_block(net, r->confusion_block);
-        sp_arena_rewind(&net->impl->host, mark);
-    }
-    if (r->prediction_block >= 0) {
-        SP_TRY(ops->download(net->backend, r->prediction, args->prediction,
-                             (size_t)args->logits.n * sizeof *r->prediction));
-        sp_net_drop_block(net, r->prediction_block);
-    }
-    return SP_OK;
+    r.confusion_at = 2 * (size_t)args->n_samples * sizeof(double);
+    r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
+    r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
+    return r;
 }
 
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction)
 {
     struct sp_net_impl *impl = net->impl;
-    int output = impl->n_values - 1, block;
-    sp_loss_args args = {.logits = impl->value[output].act,
-                         .label = batch->labels,
-                         .class_weight = impl->class_weight,
-                         .smoothing = impl->options.label_smoothing,
-                         .sample_row =
-                             sp_net_sample_row(net, impl->value[output].level),
-                         .n_samples = batch->n_samples,
-                         .confusion = confusion,
-                         .prediction = prediction};
-    loss_results results;
-    bool is_added;
+    const sp_backend_ops *ops = net->backend->ops;
+    sp_loss_args args = loss_args(net, batch);
+    loss_results r = lay_out(&args, confusion, prediction);
+    size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
+    char *at, *host;
+    int block;
 
-    if (impl->is_training)
-        SP_TRY(sp_net_grad(net, output, &args.dlogits, &is_added));
-    SP_TRY(
-        sp_net_take_block(net, 2 * (size_t)batch->n_samples * sizeof(double), &block));
-    args.sums = impl->block[block].data;
-    SP_TRY(take_results(net, &results, &args));
-    SP_TRY(net->backend->ops->loss(net->backend, &args));
-    SP_TRY(sum_loss(net, args.sums, out));
+    SP_TRY(sp_net_take_block(net, r.bytes, &block));
+    SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));
+    at = impl->block[block].data;
+    args.sums = (double *)at;
+    if (confusion) {
+        args.confusion = (int64_t *)(at + r.confusion_at);
+        SP_TRY(ops->fill(net->backend, args.confusion, 0, C * C * sizeof *confusion));
+    }
+    if (prediction)
+        args.prediction = (int32_t *)(at + r.prediction_at);
+    SP_TRY(run_loss(net, &args));
+    SP_TRY(ops->download(net->backend, host, at, r.bytes));
     sp_net_drop_block(net, block);
-    return give_results(net, &results, &args);
+    sum_loss((const double *)host, batch->n_samples, out);
+    for (i = 0; confusion && i < C * C; i++)
+        confusion[i] += ((const int64_t *)(host + r.confusion_at))[i];
+    if (prediction && args.logits.n)
+        memcpy(prediction, host + r.prediction_at,
+               (size_t)args.logits.n * sizeof *prediction);
+    sp_arena_rewind(&impl->host, mark);
+    return SP_OK;
+}
+
+/* Room for a micro-batch behind those before it: whole multiples of what arenas align
+ * to, so that they follow one another without gaps. */
+static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
+{
+    enum { GROUP = 16 };
+    struct sp_net_impl *impl = net->impl;
+    int n = (batch->n_samples + GROUP - 1) / GROUP * GROUP, b;
+    int64_t *id;
+
+    if (batch->micro == 0) {
+        sp_arena_reset(&impl->losses);
+        sp_arena_reset(&impl->loss_ids);
+    }
+    SP_TRY(SP_TAKE(&impl->losses, 2 * n, sums));
+    SP_TRY(SP_TAKE(&impl->loss_ids, n, &id));
+    for (b = 0; b < n; b++)
+        id[b] = b < batch->n_samples ? batch->sample_id[b] : -1;
+    return SP_OK;
+}
+
+sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buckets)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    sp_loss_args args = loss_args(net, batch);
+    sp_net_loss_out out = {.exact = buckets->tail_exact};
+    size_t n = 2 * (size_t)batch->n_samples, mark = net->impl->host.used;
+    double *host;
+
+    assert(net->impl->is_training);
+    SP_TRY(take_losses(net, batch, &args.sums));
+    SP_TRY(run_loss(net, &args));
+    if (!buckets->exact)
+        return ops->add_samples(net->backend, args.sums, batch->n_samples, 2, batch->n,
+                                buckets->loss, true);
+    SP_TRY(SP_TAKE(&net->impl->host, n + 1, &host));
+    SP_TRY(ops->download(net->backend, host, args.sums, n * sizeof *host));
+    sum_loss(host, batch->n_samples, &out);
+    sp_arena_rewind(&net->impl->host, mark);
+    return SP_OK;
+}
+
+sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
+                               const double (**loss)[2])
+{
+    struct sp_net_impl *impl = net->impl;
+    double *host;
+
+    SP_TRY(sp_arena_take(&impl->host, impl->losses.used + 1, (void **)&host));
+    SP_TRY(net->backend->ops->download(net->backend, host, impl->losses.base,
+                                       impl->losses.used));
+    *n = (int)(impl->loss_ids.used / sizeof **id);
+    *id = (const int64_t *)impl->loss_ids.base;
+    *loss = (const double(*)[2])host;
+    return SP_OK;
 }

@@ -42,7 +42,6 @@ typedef struct net_value {
 typedef struct net_norm {
     int c;
     float *scale, *shift, *mean, *inv_std; /* [c] backend memory, of the last forward */
-    double count;                          /* voxels of the scope in the last forward */
     double seen;                           /* voxels of this rank since the last sync */
 } net_norm;
 
@@ -74,10 +73,13 @@ struct sp_net_impl {
     sp_arena host;  /* host scratch, rewound by its users */
     int n_blocks, max_blocks;
     net_block *block;
-    uint64_t weights_at; /* counts sp_net_updated */
-    float *class_weight; /* backend; NULL */
-    float *coefficients; /* [3][widest norm] backend */
-    float *wgrad;        /* exact mode: weight and bias gradient of one sample */
+    uint64_t weights_at;         /* counts sp_net_updated */
+    float *class_weight;         /* backend; NULL */
+    float *coefficients;         /* [3][widest norm] backend */
+    double *norm_own, *norm_all; /* [2 widest norm + 1] backend: sums of a norm */
+    sp_arena losses;             /* backend: sums of each sample of the step */
+    sp_arena loss_ids;           /* host: whose they are */
+    float *wgrad; /* exact mode: weight and bias gradient of one sample */
     /* of the current micro-batch */
     const sp_batch *batch;
     bool is_training;

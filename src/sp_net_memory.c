@@ -59,7 +59,9 @@ static size_t fixed_bytes(const sp_net *net, size_t wgrad, size_t norm)
 {
     const struct sp_net_impl *impl = net->impl;
     size_t bytes = padded((size_t)net->graph->n_floats) + padded(wgrad) +
-                   padded(3 * norm) + padded((size_t)net->graph->n_classes);
+                   padded(3 * norm) + 2 * padded(2 * (2 * norm + 1)) +
+                   padded((size_t)net->graph->n_classes) +
+                   padded((size_t)net->graph->n_buffer_floats);
     int s, d;
 
     for (s = 0; s < impl->n_steps; s++)
@@ -67,7 +69,7 @@ static size_t fixed_bytes(const sp_net *net, size_t wgrad, size_t norm)
             bytes += padded(pack_floats(net, &impl->step[s], d));
     for (s = 0; s < impl->n_norms; s++)
         bytes += 4 * padded((size_t)impl->norm[s].c);
-    return bytes + ALIGNMENT * (8 + 4 * (size_t)impl->n_steps);
+    return bytes + ALIGNMENT * (12 + 4 * (size_t)impl->n_steps);
 }
 
 static sp_status take_step(sp_net *net, net_step *step)
@@ -97,7 +99,7 @@ sp_status sp_net_take_fixed(sp_net *net)
     const sp_backend_ops *ops = net->backend->ops;
     const float *weight = impl->options.class_weight;
     size_t n = (size_t)net->graph->n_floats, classes = (size_t)net->graph->n_classes;
-    size_t wgrad, norm;
+    size_t n_running = (size_t)net->graph->n_buffer_floats, wgrad, norm;
     int s;
 
     widest(net, &wgrad, &norm);
@@ -106,7 +108,11 @@ sp_status sp_net_take_fixed(sp_net *net)
     SP_TRY(SP_TAKE(&impl->fixed, n, &net->param));
     SP_TRY(ops->fill(net->backend, net->param, 0, n * sizeof *net->param));
     SP_TRY(SP_TAKE(&impl->fixed, wgrad, &impl->wgrad));
+    SP_TRY(SP_TAKE(&impl->fixed, n_running, &net->running));
+    SP_TRY(ops->fill(net->backend, net->running, 0, n_running * sizeof *net->running));
     SP_TRY(SP_TAKE(&impl->fixed, 3 * norm, &impl->coefficients));
+    SP_TRY(SP_TAKE(&impl->fixed, 2 * norm + 1, &impl->norm_own));
+    SP_TRY(SP_TAKE(&impl->fixed, 2 * norm + 1, &impl->norm_all));
     for (s = 0; s < impl->n_steps; s++)
         SP_TRY(take_step(net, &impl->step[s]));
     if (weight) {

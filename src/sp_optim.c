@@ -152,17 +152,15 @@ static sp_status update(sp_optim *o, const sp_optim_args *whole)
 }
 
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
-                        double weight_sum, double lr, double *grad_norm)
+                        double squares, double weight_sum, double lr, double *grad_norm)
 {
     const sp_config *c = optim->config;
-    double squares, norm = 0, clip = 1;
+    double norm, clip = 1;
 
     if (grad_norm)
         *grad_norm = 0;
     if (weight_sum == 0)
         return SP_OK;
-    SP_TRY(optim->backend->ops->sum_squares(optim->backend, grad,
-                                            optim->graph->n_floats, &squares));
     norm = sqrt(squares) / weight_sum;
     if (grad_norm)
         *grad_norm = norm;

@@ -37,7 +37,8 @@ void sp_optim_destroy(sp_optim *optim);
 double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_samples,
                    int64_t effective);
 
-/* One update with the gradient g = grad / weight_sum. grad is in backend memory.
+/* One update with the gradient g = grad / weight_sum. grad is in backend memory,
+ * squares the sum of its squares.
  *   SGD     v = momentum v + (g + decay w), w -= lr v;
  *           Nesterov: w -= lr (g + decay w + momentum v)
  *   AdamW   decoupled decay; betas 0.9 and 0.999, eps 1e-8
@@ -47,6 +48,7 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
  * Nothing changes, t neither, where weight_sum is 0 (no labelled voxel; norm 0) or
  * where the norm is not finite: the caller reads it from *grad_norm. */
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
-                        double weight_sum, double lr, double *grad_norm);
+                        double squares, double weight_sum, double lr,
+                        double *grad_norm);
 
 #endif

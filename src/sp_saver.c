@@ -205,22 +205,23 @@ void sp_saver_destroy(sp_saver *s)
 
 /* ---- training thread ---- */
 
-static sp_status copy_floats(sp_saver *s, float *to, const float *from)
+static sp_status copy_floats(sp_saver *s, float *to, const float *from, int64_t n)
 {
     sp_backend *backend = s->net->backend;
-    size_t n = (size_t)s->net->graph->n_floats;
 
-    return to ? backend->ops->download(backend, to, from, n * sizeof *to) : SP_OK;
+    if (!to)
+        return SP_OK;
+    return backend->ops->download(backend, to, from, (size_t)n * sizeof *to);
 }
 
 static sp_status take_snapshot(sp_saver *s)
 {
-    SP_TRY(copy_floats(s, s->param, s->net->param));
-    SP_TRY(copy_floats(s, s->optim.m, s->from->m));
-    SP_TRY(copy_floats(s, s->optim.v, s->from->v));
-    if (s->running)
-        memcpy(s->running, s->net->running,
-               (size_t)s->net->graph->n_buffer_floats * sizeof *s->running);
+    const sp_graph *graph = s->net->graph;
+
+    SP_TRY(copy_floats(s, s->param, s->net->param, graph->n_floats));
+    SP_TRY(copy_floats(s, s->optim.m, s->from->m, graph->n_floats));
+    SP_TRY(copy_floats(s, s->optim.v, s->from->v, graph->n_floats));
+    SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
     s->optim.t = s->from->t;
     return SP_OK;
 }

@@ -284,22 +284,26 @@ sp_status sp_session_class_weights(sp_session *session, float **weights)
 
 /* ---- network ---- */
 
-/* Parameters, drawn on the host, to the backend. Local. */
+/* Parameters and statistics, made on the host, to the backend. Local. */
 static sp_status init_net(sp_session *session, uint64_t seed)
 {
     sp_backend *backend = &session->backend;
-    size_t bytes = (size_t)session->graph.n_floats * sizeof(float);
-    float *param = calloc(1, bytes + 1);
+    size_t n = (size_t)session->graph.n_floats;
+    size_t n_running = (size_t)session->graph.n_buffer_floats;
+    float *host = calloc(n + n_running + 1, sizeof *host);
     sp_status rc;
 
-    if (!param)
+    if (!host)
         return SP_FAIL(SP_EMEM, "network: out of memory");
-    sp_graph_init_params(&session->graph, seed, param);
-    rc = backend->ops->upload(backend, session->net.param, param, bytes);
+    sp_graph_init_params(&session->graph, seed, host);
+    sp_graph_init_buffers(&session->graph, host + n);
+    rc = backend->ops->upload(backend, session->net.param, host, n * sizeof *host);
+    if (rc == SP_OK)
+        rc = backend->ops->upload(backend, session->net.running, host + n,
+                                  n_running * sizeof *host);
     if (rc == SP_OK)
         rc = backend->ops->wait(backend);
-    free(param);
-    sp_graph_init_buffers(&session->graph, session->net.running);
+    free(host);
     sp_net_updated(&session->net);
     return rc;
 }
@@ -329,10 +333,10 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
 }
 
 /* From rank 0's host memory to the backend's of every rank. to NULL: nothing. */
-static sp_status spread_floats(sp_session *session, float *host, float *to)
+static sp_status spread_floats(sp_session *session, float *host, float *to, int64_t n)
 {
     sp_backend *backend = &session->backend;
-    size_t bytes = (size_t)session->graph.n_floats * sizeof *host;
+    size_t bytes = (size_t)n * sizeof *host;
 
     if (!to || !bytes)
         return SP_OK;
@@ -340,33 +344,39 @@ static sp_status spread_floats(sp_session *session, float *host, float *to)
     return backend->ops->upload(backend, to, host, bytes);
 }
 
-/* Reads on rank 0 into param and at, host memory like its moments; all ranks get it. */
-static sp_status load(sp_session *session, const char *path, float *param, sp_optim *at,
+/* Host memory for what a checkpoint holds. */
+typedef struct weights {
+    float *param, *running;
+    sp_optim at; /* its moments */
+} weights;
+
+/* Reads on rank 0 into w; all ranks get it. */
+static sp_status load(sp_session *session, const char *path, weights *w,
                       sp_optim *optim, sp_checkpoint_state *state)
 {
     sp_comm *comm = session->comm;
     sp_net *net = &session->net;
+    const sp_graph *graph = &session->graph;
     sp_status rc = SP_OK;
 
     if (comm->rank == 0) {
         if (!state) /* else it was verified when it was chosen */
             rc = sp_checkpoint_verify_weights(path);
         if (rc == SP_OK)
-            rc = sp_checkpoint_read(path, &session->graph, param, net->running,
-                                    optim ? at : NULL);
+            rc = sp_checkpoint_read(path, graph, w->param, w->running,
+                                    optim ? &w->at : NULL);
         if (rc == SP_OK && state)
             rc = sp_checkpoint_read_state(path, state, NULL);
     }
     SP_TRY(sp_session_agree(session, rc));
-    SP_TRY(spread_floats(session, param, net->param));
-    SP_TRY(sp_comm_bcast(comm, net->running,
-                         (size_t)session->graph.n_buffer_floats * sizeof(float), 0));
+    SP_TRY(spread_floats(session, w->param, net->param, graph->n_floats));
+    SP_TRY(spread_floats(session, w->running, net->running, graph->n_buffer_floats));
     if (!optim)
         return SP_OK;
-    SP_TRY(spread_floats(session, at->m, optim->m));
-    SP_TRY(spread_floats(session, at->v, optim->v));
-    SP_TRY(sp_comm_bcast(comm, &at->t, sizeof at->t, 0));
-    optim->t = at->t;
+    SP_TRY(spread_floats(session, w->at.m, optim->m, graph->n_floats));
+    SP_TRY(spread_floats(session, w->at.v, optim->v, graph->n_floats));
+    SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
+    optim->t = w->at.t;
     return SP_OK;
 }
 
@@ -374,16 +384,18 @@ sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim
                           sp_checkpoint_state *state)
 {
     size_t n = (size_t)session->graph.n_floats;
-    float *host = calloc(3 * n + 1, sizeof *host);
-    sp_optim at = optim ? *optim : (sp_optim){0};
+    size_t n_running = (size_t)session->graph.n_buffer_floats;
+    float *host = calloc(3 * n + n_running + 1, sizeof *host);
+    weights w = {.param = host, .running = host + 3 * n};
     sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "weights: out of memory");
 
     sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
     rc = sp_session_agree(session, rc);
     if (rc == SP_OK) {
-        at.m = at.m ? host + n : NULL;
-        at.v = at.v ? host + 2 * n : NULL;
-        rc = load(session, path, host, &at, optim, state);
+        w.at = optim ? *optim : (sp_optim){0};
+        w.at.m = w.at.m ? host + n : NULL;
+        w.at.v = w.at.v ? host + 2 * n : NULL;
+        rc = load(session, path, &w, optim, state);
     }
     if (rc == SP_OK)
         rc = session->backend.ops->wait(&session->backend);

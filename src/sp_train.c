@@ -19,31 +19,28 @@ enum { REPLICA_STEPS = 100 }; /* between comparisons of the ranks' weights */
 
 /* ---- one step ---- */
 
-static bool is_finite_loss(const sp_net_loss_out *loss)
-{
-    return isfinite(loss->loss_sum) && isfinite(loss->weight_sum);
-}
-
-/* Which samples a non-finite loss came from: the log names them. */
-static void name_samples(const sp_trainer *t, const sp_batch *batch)
+/* The log names the samples of this rank whose loss was not finite. */
+static sp_status name_samples(sp_trainer *t)
 {
     const sp_dataset *set = &t->session.train;
-    int b;
+    const double(*loss)[2];
+    const int64_t *id;
+    int n, i;
 
-    for (b = 0; b < batch->n_samples; b++) {
-        int64_t id = batch->sample_id[b];
-        sp_log_warn("step %lld: non-finite loss in a batch with sample %lld of %s%s%s",
-                    (long long)t->state.step + 1, (long long)id,
-                    set->shard[sp_dataset_shard_of(set, id)].path,
-                    set->name ? ": " : "", set->name ? set->name[id] : "");
-    }
+    SP_TRY(sp_net_sample_losses(&t->session.net, &n, &id, &loss));
+    for (i = 0; i < n; i++)
+        if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1])))
+            sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s",
+                        (long long)t->state.step + 1, (long long)id[i],
+                        set->shard[sp_dataset_shard_of(set, id[i])].path,
+                        set->name ? ": " : "", set->name ? set->name[id[i]] : "");
+    return SP_OK;
 }
 
 static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last)
 {
     sp_session *s = &t->session;
     sp_tail *tail = &t->buckets.tail;
-    sp_net_loss_out loss = {.exact = t->buckets.exact ? t->buckets.tail_exact : NULL};
     sp_batch *batch;
     double waited;
 
@@ -58,15 +55,9 @@ static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last
     report->cost_sum += batch->cost_sum;
     sp_run_beat(&s->run, SP_PHASE_FORWARD, t->state.at.epoch, t->state.step);
     SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
-    SP_TRY(sp_net_loss(&s->net, batch, &loss, NULL, NULL));
-    tail->loss_sum += loss.loss_sum;
-    tail->weight_sum += loss.weight_sum;
+    SP_TRY(sp_net_train_loss(&s->net, batch, &t->buckets));
     tail->n_voxels += batch->n;
     tail->n_samples += batch->n_samples;
-    if (!is_finite_loss(&loss)) {
-        tail->n_nonfinite++;
-        name_samples(t, batch);
-    }
     sp_run_beat(&s->run, SP_PHASE_BACKWARD, t->state.at.epoch, t->state.step);
     SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, *is_last));
     return sp_loader_recycle(t->loader, batch);
@@ -80,12 +71,15 @@ static sp_status update(sp_trainer *t, sp_step_report *report)
 
     report->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
     report->voxels = tail->n_voxels;
-    if (tail->weight_sum == 0 && tail->n_nonfinite == 0)
+    if (tail->weight_sum == 0)
         return SP_OK; /* nothing labelled: no update, counted as a step */
-    report->is_skipped = tail->n_nonfinite > 0 || !isfinite(report->loss);
-    if (!report->is_skipped) {
-        SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.device,
-                             tail->weight_sum, report->lr, &report->grad_norm));
+    report->is_skipped = !isfinite(report->loss);
+    if (report->is_skipped) {
+        SP_TRY(name_samples(t));
+    } else {
+        SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad,
+                             t->buckets.squares, tail->weight_sum, report->lr,
+                             &report->grad_norm));
         report->is_skipped = !isfinite(report->grad_norm);
     }
     if (report->is_skipped) {

@@ -15,7 +15,6 @@ typedef struct side {
     sp_buckets *buckets;
     const sp_batch *batch;
     sp_optim optim;
-    sp_net_loss_out loss;
 } side;
 
 /* The CUDA side of a case. */
@@ -46,8 +45,8 @@ static void open_twin(twin *t, net_case *c, const sp_net_options *options, int o
     OK(sp_buckets_zero(&t->buckets));
     OK(t->backend.ops->upload(&t->backend, t->net.param, c->net.param,
                               (size_t)c->graph.n_floats * sizeof(float)));
-    memcpy(t->net.running, c->net.running,
-           (size_t)c->graph.n_buffer_floats * sizeof(float));
+    OK(t->backend.ops->upload(&t->backend, t->net.running, c->net.running,
+                              (size_t)c->graph.n_buffer_floats * sizeof(float)));
     sp_net_updated(&t->net);
     OK(t->backend.ops->arena_create(&t->arena, 0, "batch"));
     t->batch = c->batch;
@@ -75,12 +74,11 @@ static void close_twin(twin *t)
 }
 
 /* Forward, loss, backward, sums over ranks. */
-static void run_step(side *s, bool is_exact)
+static void run_step(side *s)
 {
-    s->loss.exact = is_exact ? s->buckets->tail_exact : NULL;
     OK(sp_buckets_zero(s->buckets));
     OK(sp_net_forward(s->net, s->batch, true, NULL));
-    OK(sp_net_loss(s->net, s->batch, &s->loss, NULL, NULL));
+    OK(sp_net_train_loss(s->net, s->batch, s->buckets));
     OK(sp_net_backward(s->net, s->batch, s->buckets, true));
     OK(sp_bucket_wait(s->buckets, NULL));
 }
@@ -91,10 +89,14 @@ static void near(const char *what, double got, double want, double tolerance)
         fail_msg("%s: %.9g, expected %.9g", what, got, want);
 }
 
-static void same_gradients(const char *layers, const sp_graph *graph, const float *got,
+static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
                            const float *want)
 {
+    const size_t bytes = (size_t)graph->n_floats * sizeof(float);
+    float *got = malloc(bytes);
     double most = 0, error = 0;
+
+    OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
 
     for (int64_t i = 0; i < graph->n_floats; i++) {
         most = fmax(most, fabs(want[i]));
@@ -104,6 +106,7 @@ static void same_gradients(const char *layers, const sp_graph *graph, const floa
     }
     if (!(error <= 1e-4 * most))
         fail_msg("gradient: error %g, largest %g in %s", error, most, layers);
+    free(got);
 }
 
 /* The logits of an evaluation too, with the statistics that the step left. */
@@ -135,11 +138,12 @@ static void one_step(const char *layers, bool is_exact, int order)
         .backend = &c.backend, .net = &c.net, .buckets = &c.buckets, .batch = &c.batch};
     side b = {
         .backend = &t.backend, .net = &t.net, .buckets = &t.buckets, .batch = &t.batch};
-    run_step(&a, is_exact);
-    run_step(&b, is_exact);
-    near("loss", b.loss.loss_sum, a.loss.loss_sum, 1e-6);
-    near("weight", b.loss.weight_sum, a.loss.weight_sum, 0);
-    same_gradients(layers, &c.graph, t.buckets.grad, c.buckets.grad);
+    run_step(&a);
+    run_step(&b);
+    near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, 1e-6);
+    near("weight", t.buckets.tail.weight_sum, c.buckets.tail.weight_sum, 0);
+    near("squares", t.buckets.squares, c.buckets.squares, 1e-3);
+    same_gradients(layers, &c.graph, &t, c.buckets.grad);
     same_logits(&c, &t);
     close_twin(&t);
     case_close(&c);
@@ -151,6 +155,38 @@ static void every_network(void **state)
     for (int i = 0; case_nets[i]; i++)
         for (int order = 0; order < cu_orders(); order++)
             one_step(case_nets[i], (order + i) % 2, order);
+}
+
+/* Within a step the host waits once, at its end. */
+static void a_step_waits_once(void **state)
+{
+    const sp_net_options options = {.seed = 3};
+    net_case c;
+    twin t;
+
+    (void)state;
+    for (int i = 0; case_nets[i]; i++) {
+        case_open(&c, sp_backend_reference(), &comm, case_nets[i], &options);
+        case_batch(&c, samples, N_SAMPLES);
+        open_twin(&t, &c, &options, 1);
+        side s = {.backend = &t.backend,
+                  .net = &t.net,
+                  .buckets = &t.buckets,
+                  .batch = &t.batch};
+        OK(sp_optim_create(&s.optim, &c.graph, &c.config, s.backend));
+        for (int step = 0; step < 3; step++) {
+            const unsigned before = hc_waits();
+            run_step(&s);
+            OK(sp_optim_step(&s.optim, t.net.param, t.buckets.grad, t.buckets.squares,
+                             t.buckets.tail.weight_sum, 0.1, NULL));
+            sp_net_updated(&t.net);
+            OK(sp_net_sync_running(&t.net));
+            assert_int_equal(hc_waits() - before, 1);
+        }
+        sp_optim_destroy(&s.optim);
+        close_twin(&t);
+        case_close(&c);
+    }
 }
 
 static void five_steps(void **state)
@@ -177,15 +213,16 @@ static void five_steps(void **state)
         OK(sp_optim_create(&s[i].optim, &c.graph, &c.config, s[i].backend));
     for (int step = 0; step < 5; step++) {
         for (int i = 0; i < 2; i++) {
-            run_step(&s[i], false);
-            OK(sp_optim_step(&s[i].optim, s[i].net->param, s[i].buckets->device,
-                             s[i].loss.weight_sum, 0.1, NULL));
+            run_step(&s[i]);
+            OK(sp_optim_step(&s[i].optim, s[i].net->param, s[i].buckets->grad,
+                             s[i].buckets->squares, s[i].buckets->tail.weight_sum, 0.1,
+                             NULL));
             sp_net_updated(s[i].net);
         }
-        near("loss", s[1].loss.loss_sum, s[0].loss.loss_sum, 1e-5);
-        first = step == 0 ? s[0].loss.loss_sum : first;
+        near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, 1e-5);
+        first = step == 0 ? c.buckets.tail.loss_sum : first;
     }
-    assert_true(s[1].loss.loss_sum < 0.9 * first); /* it learns */
+    assert_true(t.buckets.tail.loss_sum < 0.9 * first); /* it learns */
     for (int i = 0; i < 2; i++)
         sp_optim_destroy(&s[i].optim);
     close_twin(&t);
@@ -196,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network),
+        cmocka_unit_test(a_step_waits_once),
         cmocka_unit_test(five_steps),
     };
 

@@ -52,6 +52,11 @@ sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *args);
 sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
 sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+/* Short, so the fast backend has them too. */
+sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *args);
+sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args);
+sp_status sp_ref_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
+                             double n_rows, double *out, bool is_added);
 
 sp_status sp_ref_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
 sp_status sp_ref_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,

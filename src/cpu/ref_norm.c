@@ -1,5 +1,6 @@
 /* Batch norm by plain loops. */
 #include "cpu.h"
+#include "sp_norm.h"
 
 sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums)
@@ -67,5 +68,35 @@ sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
             float *dx = sp_row(a->dx, i) + j;
             *dx = a->is_added ? *dx + v : v;
         }
+    return SP_OK;
+}
+
+sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
+{
+    (void)be;
+    for (int j = 0; j < a->c; j++)
+        sp_norm_finish_channel(a, j);
+    return SP_OK;
+}
+
+sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *a)
+{
+    (void)be;
+    for (int j = 0; j < a->c; j++)
+        sp_norm_grad_finish_channel(a, j);
+    return SP_OK;
+}
+
+sp_status sp_ref_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
+                             double n_rows, double *out, bool is_added)
+{
+    (void)be;
+    for (int j = 0; j < m; j++) {
+        double sum = 0;
+        for (int b = 0; b < n_samples; b++)
+            sum += sums[(size_t)b * (size_t)m + (size_t)j];
+        out[j] = is_added ? out[j] + sum : sum;
+    }
+    out[m] = is_added ? out[m] + n_rows : n_rows;
     return SP_OK;
 }

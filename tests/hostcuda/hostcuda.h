@@ -313,6 +313,8 @@ extern "C" void hc_submit_outside(cudaStream_t stream, const struct hc_outside *
 
 /* Another order from here on, as HC_SEED would; lazy as HC_LAZY. */
 extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
+/* How often the calling thread has waited for the device. */
+extern "C" unsigned hc_waits();
 /* The race checker is linked: everything takes ten times as long. */
 extern "C" bool hc_is_checked();
 

@@ -27,6 +27,7 @@ struct operation {
 
 struct hc_stream {
     std::deque<operation> queue;
+    bool has_news; /* since somebody waited for it */
 };
 
 struct range_map : std::map<char *, size_t> {
@@ -284,10 +285,27 @@ static void run_ahead(hc_stream *s)
         run_front(s);
 }
 
+static thread_local unsigned n_waits;
+
+unsigned hc_waits()
+{
+    return n_waits;
+}
+
+/* The calling thread waits for the stream; not a wait where it has before and nothing
+ * came since. */
+static void wait_for(hold_loosely &h, hc_stream *s)
+{
+    n_waits += s->has_news;
+    s->has_news = false;
+    drain(h, s);
+}
+
 static void submit(hc_stream *s, const operation &o)
 {
     if (!s)
         hc_fail("the legacy default stream is not used here");
+    s->has_news = true;
     s->queue.push_back(o);
     run_ahead(s);
 }
@@ -363,7 +381,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     hold_loosely h(S->lock);
 
-    drain(h, stream);
+    wait_for(h, stream);
     return cudaSuccess;
 }
 
@@ -459,7 +477,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
     submit(stream,
            {operation::RUN, [=] { memcpy(to, from, bytes); }, NULL, 0, {}, false});
     if (kind != cudaMemcpyDeviceToDevice && !is_pinned(to) && !is_pinned(from))
-        drain(h, stream);
+        wait_for(h, stream);
     return cudaSuccess;
 }
 
@@ -503,6 +521,7 @@ cudaError_t cudaDeviceSynchronize()
 {
     hold_loosely h(S->lock);
 
+    n_waits++;
     drain_all(h);
     return cudaSuccess;
 }
