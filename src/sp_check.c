@@ -1,4 +1,4 @@
-/* `sptrain check` and `sptrain preflight`: what a run would do, and on what. */
+/* `sptrain check`: what a run would do. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +9,6 @@
 #include "sp_log.h"
 #include "sp_train.h"
 #include "sp_trainer.h"
-
-/* ---- check ---- */
 
 /* Voxels per level of the dearest micro-batch of one rank: the largest samples
  * together. */
@@ -127,118 +125,5 @@ sp_status sp_check(const sp_command *command)
 
     if (rc == SP_OK)
         rc = check(&session);
-    return sp_session_close(&session, rc);
-}
-
-/* ---- preflight ---- */
-
-/* One rank's row of the table. */
-typedef struct sp_flight {
-    char host[64];
-    int rank, node, local_rank, cores, devices;
-    double reduce_mb_s, read_mb_s;
-} sp_flight;
-
-/* All-reduce of the gradient's size: best of five. Collective. */
-static sp_status measure_reduce(sp_comm *comm, int64_t n_floats, double *mb_s)
-{
-    float *data = calloc((size_t)n_floats, sizeof *data);
-    double best = INFINITY;
-    sp_status rc = data ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
-    int i;
-
-    rc = sp_comm_agree(comm, rc, NULL);
-    for (i = 0; i < 5 && rc == SP_OK; i++) {
-        double begin;
-        rc = sp_comm_barrier(comm);
-        begin = sp_now_s();
-        if (rc == SP_OK)
-            rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, data, (size_t)n_floats, SP_F32,
-                                   SP_SUM);
-        if (sp_now_s() - begin < best)
-            best = sp_now_s() - begin;
-    }
-    free(data);
-    /* Of one rank nothing moves. */
-    *mb_s = comm->size > 1 ? (double)n_floats * 4e-6 / best : 0;
-    return rc;
-}
-
-/* Samples of this rank's share for at most a second. */
-static sp_status measure_read(const sp_session *s, double *mb_s)
-{
-    const sp_sample_request request = {
-        .columns = s->columns, .n_columns = s->n_columns, .verify = true};
-    sp_sample sample = {0};
-    double begin = sp_now_s(), bytes = 0;
-    sp_status rc = SP_OK;
-    int64_t i;
-
-    for (i = s->comm->rank;
-         i < s->train.n_samples && sp_now_s() - begin < 1 && rc == SP_OK;
-         i += s->comm->size) {
-        rc = sp_sample_read(&s->train, i, &request, &sample);
-        bytes += (double)sample.n * (12 + 4 * s->n_columns + 1);
-    }
-    *mb_s = bytes * 1e-6 / (sp_now_s() - begin);
-    sp_sample_destroy(&sample);
-    return rc;
-}
-
-static void print_flights(const sp_comm *comm, const sp_flight *all)
-{
-    double slowest = INFINITY, fastest = 0;
-    int r;
-
-    sp_log_info("%5s %-20s %5s %6s %6s %6s  %-9s %14s %12s", "rank", "host", "node",
-                "local", "cores", "CUDA", "transport", "all-reduce MB/s", "read MB/s");
-    for (r = 0; r < comm->size; r++) {
-        const sp_flight *f = &all[r];
-        sp_log_info("%5d %-20s %5d %6d %6d %6d  %-9s %14.0f %12.0f", f->rank, f->host,
-                    f->node, f->local_rank, f->cores, f->devices,
-                    comm->size == 1 ? "none" : "MPI", f->reduce_mb_s, f->read_mb_s);
-        slowest = fmin(slowest, f->read_mb_s);
-        fastest = fmax(fastest, f->read_mb_s);
-    }
-    if (fastest > 0 && slowest < fastest / 4)
-        sp_log_warn0(
-            "the slowest rank reads shards at %.0f MB/s, the fastest at %.0f MB/s",
-            slowest, fastest);
-}
-
-static sp_status preflight(sp_session *s)
-{
-    sp_comm *comm = s->comm;
-    sp_flight mine = {.rank = comm->rank,
-                      .node = comm->node,
-                      .local_rank = comm->local_rank,
-                      .cores = comm->cores,
-                      .devices = sp_backend_visible_devices()};
-    void *all = NULL;
-
-    snprintf(mine.host, sizeof mine.host, "%s", comm->host);
-    SP_TRY(sp_session_open_device(s));
-    SP_TRY(sp_session_open_data(s, true, false));
-    SP_TRY(sp_graph_build(&s->graph, s->config, s->n_columns, s->n_classes));
-    SP_TRY(measure_reduce(comm, s->graph.n_floats, &mine.reduce_mb_s));
-    SP_TRY(sp_session_agree(s, measure_read(s, &mine.read_mb_s)));
-    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
-    sp_log_info("%d rank%s on %d node%s; device %s; gradient %.1f MB", comm->size,
-                comm->size == 1 ? "" : "s", comm->n_nodes,
-                comm->n_nodes == 1 ? "" : "s", s->device,
-                (double)s->graph.n_floats * 4e-6);
-    if (comm->rank == 0)
-        print_flights(comm, all);
-    free(all);
-    return SP_OK;
-}
-
-sp_status sp_preflight(const sp_command *command)
-{
-    sp_session session;
-    sp_status rc = sp_session_open(&session, command, false);
-
-    if (rc == SP_OK)
-        rc = preflight(&session);
     return sp_session_close(&session, rc);
 }

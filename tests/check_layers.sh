@@ -29,7 +29,7 @@ layer() {
     sp_heartbeat.* | sp_watchdog*.* | sp_saver.* | sp_replica.* | sp_run*.* | \
         sp_mapping.* | sp_session*.* | sp_train*.* | sp_resume.* | \
         sp_report.* | sp_evaluate.* | sp_eval.* | sp_infer.* | sp_predict.* | \
-        sp_check.* | sp_main.*) echo 7 ;;
+        sp_check.* | sp_preflight.* | sp_main.*) echo 7 ;;
     vox*.* | bench*.*) echo 8 ;;
     *) echo none ;;
     esac
