@@ -55,6 +55,7 @@ run 2 0 train d.deck run.dir=nodes
 unset SP_RANKS_PER_NODE
 
 # preflight shows what was mapped.
+HC_DEVICES=8
 run 2 0 preflight d.deck 'run.devices=[5, 3]'
 says out "^ *0  *5  *GPU-.*-[0-9a-f]*05  *0000:e5:00.0 .*emulated device"
 says out "^ *1  *3  *GPU-.*-[0-9a-f]*03  *0000:e3:00.0 .*emulated device"
