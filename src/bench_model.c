@@ -319,14 +319,13 @@ static sp_status measure(bench *b, bench_training *t, model *m)
     SP_TRY(measure_compute(b, t, m));
     SP_TRY(measure_reading(t, m));
     if (b->comm->size > 1) {
-        sp_status rc = SP_OK;
-        data = calloc((size_t)graph->n_floats, sizeof *data);
-        if (!data)
-            rc = SP_FAIL(SP_EMEM, "out of memory");
+        sp_status rc = sp_comm_alloc(b->comm, (size_t)graph->n_floats * sizeof *data,
+                                     (void **)&data);
+
         rc = sp_session_agree(&t->session, rc);
         if (rc == SP_OK)
             rc = measure_network(b, graph, data, m);
-        free(data);
+        sp_comm_free(b->comm, data);
         SP_TRY(rc);
     }
     m->latency = o->latency_s > 0 ? o->latency_s : m->latency;

@@ -98,15 +98,15 @@ static sp_status measure(bench *b, const sp_graph *graph)
 {
     const int64_t sizes[] = {1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, graph->n_floats};
     const int64_t most = graph->n_floats > 1 << 20 ? graph->n_floats : 1 << 20;
-    float *data = calloc((size_t)most, sizeof *data);
-    sp_status rc = data ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+    float *data = NULL; /* as the gradient has it */
+    sp_status rc = sp_comm_alloc(b->comm, (size_t)most * sizeof *data, (void **)&data);
 
     rc = sp_comm_agree(b->comm, rc, NULL);
     for (size_t i = 0; rc == SP_OK && i < sizeof sizes / sizeof *sizes; i++)
         rc = measure_size(b, data, sizes[i]);
     if (rc == SP_OK && b->comm->size > 1)
         rc = measure_buckets(b, graph, data);
-    free(data);
+    sp_comm_free(b->comm, data);
     return rc;
 }
 

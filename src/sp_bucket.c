@@ -31,16 +31,6 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static sp_status take(void **out, size_t bytes)
-{
-    bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    *out = aligned_alloc(ALIGNMENT, bytes);
-    if (!*out)
-        return SP_FAIL(SP_EMEM, "gradient buffer: cannot allocate %zu bytes", bytes);
-    memset(*out, 0, bytes);
-    return SP_OK;
-}
-
 /* Cut from the end. begin NULL: count only. */
 static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
 {
@@ -83,12 +73,12 @@ sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm 
     b->impl->request = calloc((size_t)b->n_buckets + N_TAIL, sizeof *b->impl->request);
     if (!b->impl->request)
         return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
-    SP_TRY(take((void **)&b->impl->host, n * sizeof *b->grad));
+    SP_TRY(sp_comm_alloc(comm, n * sizeof *b->grad, (void **)&b->impl->host));
     b->grad = b->impl->host;
     b->loss = b->impl->sums = b->impl->host_sums;
     b->squares = NAN;
     if (is_exact)
-        SP_TRY(take((void **)&b->exact, n * each));
+        SP_TRY(sp_comm_alloc(comm, n * each, (void **)&b->exact));
     return SP_OK;
 }
 
@@ -116,12 +106,12 @@ void sp_buckets_destroy(sp_buckets *buckets)
     if (impl) {
         if (impl->arena.base)
             impl->backend->ops->arena_destroy(&impl->arena);
-        free(impl->host);
+        sp_comm_free(buckets->comm, impl->host);
+        sp_comm_free(buckets->comm, buckets->exact);
         free(impl->request);
     }
     free(buckets->impl);
     free(buckets->begin);
-    free(buckets->exact);
     memset(buckets, 0, sizeof *buckets);
 }
 

@@ -51,7 +51,7 @@ typedef struct sp_buckets {
 } sp_buckets;
 
 /* Buckets are whole parameters, together at least bucket_bytes (0: 16 MiB) of what
- * travels. A world of one has buckets but no communication. Local. SP_EMEM. */
+ * travels. A world of one has buckets but no communication. Collective. SP_EMEM. */
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,35 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "sp_comm_internal.h"
 #include "sp_machine.h"
 #include "sp_pulse.h"
 
-/* Counts of MPI are int, and some libraries count bytes in an int: no message is
- * longer. (The test of the cutting takes a small number.) */
-#ifndef PIECE_BYTES
-#define PIECE_BYTES ((size_t)1 << 30)
-#endif
-
-enum { TAG_GATHER = 1 };
-
-/* The MPI requests of one sp_request; slots are reused, so a step allocates none. */
-typedef struct slot {
-    struct slot *next; /* in the list of free slots */
-    MPI_Request *pieces;
-    int n, capacity;
-} slot;
-
-struct sp_comm_impl {
-    bool has_mpi;
-    MPI_Comm world, node, lane;
-    slot *free_slots;
-    int *node_of_rank;
-};
-
-static sp_status mpi_fail(int error, const char *what)
+sp_status sp_comm_mpi_fail(int error, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length;
@@ -48,13 +23,6 @@ static sp_status mpi_fail(int error, const char *what)
     MPI_Error_string(error, text, &length);
     return SP_FAIL(SP_EMPI, "%s: %s", what, text);
 }
-
-#define SP_MPI(call)                                                                   \
-    do {                                                                               \
-        int error_ = MPI_##call;                                                       \
-        if (error_ != MPI_SUCCESS)                                                     \
-            return mpi_fail(error_, "MPI_" #call);                                     \
-    } while (0)
 
 /* ---- waiting ---- */
 
@@ -76,16 +44,25 @@ static void pause_between_tests(const sp_comm *comm, int n_tests)
 
 /* Tested one by one, which names the error of the piece that failed; MPI makes those
  * that completed MPI_REQUEST_NULL, which test as done. */
-static sp_status test_all(int n, MPI_Request *requests, bool *is_done)
+static sp_status test_slot(void *arg, bool *is_done)
 {
-    *is_done = true;
-    for (int i = 0; i < n; i++) {
+    sp_comm_slot *s = arg;
+
+    *is_done = !s->is_shared || s->shared.is_done;
+    for (int i = 0; i < s->n; i++) {
         int flag;
 
-        SP_MPI(Test(&requests[i], &flag, MPI_STATUS_IGNORE));
+        SP_MPI(Test(&s->pieces[i], &flag, MPI_STATUS_IGNORE));
         *is_done = *is_done && flag;
     }
     return SP_OK;
+}
+
+/* Whatever is waited for: others may need this rank's part of a sum. */
+static void progress(const sp_comm *comm)
+{
+    if (comm->impl && comm->impl->shared)
+        sp_node_progress(comm->impl->shared);
 }
 
 static sp_status test_until_done(sp_comm *comm, sp_comm_test_fn *test, void *arg)
@@ -93,6 +70,7 @@ static sp_status test_until_done(sp_comm *comm, sp_comm_test_fn *test, void *arg
     bool is_done = false;
 
     for (int n_tests = 0; !is_done; n_tests += n_tests < INT_MAX) {
+        progress(comm);
         SP_TRY(test(arg, &is_done));
         if (is_done)
             break;
@@ -115,23 +93,11 @@ sp_status sp_comm_wait_for(sp_comm *comm, sp_comm_test_fn *test, void *arg)
     return rc;
 }
 
-typedef struct request_list {
-    int n;
-    MPI_Request *request;
-} request_list;
-
-static sp_status test_list(void *arg, bool *is_done)
+sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests)
 {
-    const request_list *list = arg;
+    sp_comm_slot slot = {.pieces = requests, .n = n};
 
-    return test_all(list->n, list->request, is_done);
-}
-
-static sp_status wait_all(sp_comm *comm, int n, MPI_Request *requests)
-{
-    request_list list = {n, requests};
-
-    return sp_comm_wait_for(comm, test_list, &list);
+    return sp_comm_wait_for(comm, test_slot, &slot);
 }
 
 /* ---- start and end ---- */
@@ -181,7 +147,7 @@ static sp_status count_cores(sp_comm *comm)
     sp_machine_cores(set);
     SP_MPI(Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T, MPI_BOR,
                       impl->node, &request));
-    SP_TRY(wait_all(comm, 1, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
     for (int w = 0; w < SP_CORE_WORDS; w++)
         n += __builtin_popcountll(set[w]);
     comm->node_cores = n < quota ? n : quota;
@@ -217,9 +183,9 @@ static sp_status number_nodes(sp_comm *comm)
     if (!leaders)
         return SP_FAIL(SP_EMEM, "table of %d ranks", comm->size);
     SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
-    SP_TRY(wait_all(comm, 1, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
     SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
-    SP_TRY(wait_all(comm, 1, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
     comm->n_nodes = 0;
     for (int r = 0; r < comm->size; r++) {
         /* a leader stands before its followers, whose entry it is by then */
@@ -228,6 +194,27 @@ static sp_status number_nodes(sp_comm *comm)
     comm->node_of_rank = leaders;
     comm->node = leaders[comm->rank];
     return SP_OK;
+}
+
+static sp_status exchange_in_node(void *arg, const void *mine, size_t bytes, void *all)
+{
+    sp_comm *comm = arg;
+    MPI_Request request;
+
+    SP_MPI(Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                      comm->impl->node, &request));
+    return sp_comm_wait_all(comm, 1, &request);
+}
+
+/* SP_NODE_MEMORY: sp_comm.h. */
+static sp_status share_memory(sp_comm *comm)
+{
+    const char *text = getenv("SP_NODE_MEMORY");
+
+    if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
+        return SP_OK;
+    return sp_node_open(&comm->impl->shared, comm->local_rank, comm->local_size,
+                        exchange_in_node, comm);
 }
 
 static sp_status find_nodes(sp_comm *comm)
@@ -243,7 +230,7 @@ static sp_status find_nodes(sp_comm *comm)
     SP_MPI(Comm_rank(impl->node, &comm->local_rank));
     SP_MPI(Comm_size(impl->node, &comm->local_size));
     SP_TRY(number_nodes(comm));
-    return SP_OK;
+    return share_memory(comm);
 }
 
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
@@ -276,12 +263,13 @@ void sp_comm_close(sp_comm *comm)
 
     if (impl) {
         while (impl->free_slots) {
-            slot *next = impl->free_slots->next;
+            sp_comm_slot *next = impl->free_slots->next;
 
             free(impl->free_slots->pieces);
             free(impl->free_slots);
             impl->free_slots = next;
         }
+        sp_node_close(impl->shared);
         if (impl->has_mpi) {
             if (impl->node != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->node);
@@ -320,23 +308,12 @@ int sp_comm_scope_size(const sp_comm *comm, sp_scope scope)
     return 1;
 }
 
-static MPI_Datatype mpi_type(sp_type type, size_t *bytes)
+static MPI_Datatype mpi_type(sp_type type)
 {
-    switch (type) {
-    case SP_F32:
-        *bytes = sizeof(float);
-        return MPI_FLOAT;
-    case SP_F64:
-        *bytes = sizeof(double);
-        return MPI_DOUBLE;
-    case SP_I64:
-        *bytes = sizeof(int64_t);
-        return MPI_INT64_T;
-    case SP_U8:
-        break;
-    }
-    *bytes = 1;
-    return MPI_UINT8_T;
+    return type == SP_F32   ? MPI_FLOAT
+           : type == SP_F64 ? MPI_DOUBLE
+           : type == SP_I64 ? MPI_INT64_T
+                            : MPI_UINT8_T;
 }
 
 static MPI_Op mpi_op(sp_reduce_op op)
@@ -345,9 +322,9 @@ static MPI_Op mpi_op(sp_reduce_op op)
 }
 
 /* A slot with room for n MPI requests. */
-static sp_status take_slot(struct sp_comm_impl *impl, size_t n, slot **taken)
+static sp_status take_slot(struct sp_comm_impl *impl, size_t n, sp_comm_slot **taken)
 {
-    slot *s = impl->free_slots;
+    sp_comm_slot *s = impl->free_slots;
     MPI_Request *pieces;
 
     if (!s) {
@@ -366,13 +343,14 @@ static sp_status take_slot(struct sp_comm_impl *impl, size_t n, slot **taken)
     impl->free_slots = s->next;
     s->next = NULL;
     s->n = 0;
+    s->is_shared = false;
     *taken = s;
     return SP_OK;
 }
 
 static void give_slot(struct sp_comm_impl *impl, sp_request *request)
 {
-    slot *s = request->handle;
+    sp_comm_slot *s = request->handle;
 
     s->next = impl->free_slots;
     impl->free_slots = s;
@@ -386,26 +364,36 @@ static MPI_Comm comm_of(const struct sp_comm_impl *impl, sp_scope scope)
                                     : impl->world;
 }
 
+/* Within one node, what its shared memory can do. */
+static bool takes_shared(const sp_comm *comm, sp_scope scope, const void *data,
+                         size_t count, sp_type type)
+{
+    return comm->impl->shared && (scope == SP_SCOPE_NODE || comm->n_nodes == 1) &&
+           sp_node_takes(comm->impl->shared, scope, data, count, type);
+}
+
 sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
                              sp_type type, sp_reduce_op op, sp_request *request)
 {
-    size_t bytes, most, n_pieces;
-    MPI_Datatype mtype = mpi_type(type, &bytes);
+    size_t bytes = sp_type_bytes(type), most = PIECE_BYTES / bytes;
     MPI_Comm mcomm;
-    slot *s = NULL;
+    sp_comm_slot *s = NULL;
 
     assert(!request->handle);
     if (sp_comm_scope_size(comm, scope) == 1 || count == 0)
         return SP_OK;
-    mcomm = comm_of(comm->impl, scope);
-    most = PIECE_BYTES / bytes;
-    n_pieces = (count + most - 1) / most;
-    SP_TRY(take_slot(comm->impl, n_pieces, &s));
+    SP_TRY(take_slot(comm->impl, (count + most - 1) / most, &s));
     request->handle = s;
+    s->is_shared = takes_shared(comm, scope, data, count, type);
+    if (s->is_shared) {
+        sp_node_post(comm->impl->shared, &s->shared, scope, data, count, type, op);
+        return SP_OK;
+    }
+    mcomm = comm_of(comm->impl, scope);
     for (size_t done = 0; done < count; done += most) {
         int n = (int)(count - done < most ? count - done : most);
 
-        SP_MPI(Iallreduce(MPI_IN_PLACE, (char *)data + done * bytes, n, mtype,
+        SP_MPI(Iallreduce(MPI_IN_PLACE, (char *)data + done * bytes, n, mpi_type(type),
                           mpi_op(op), mcomm, &s->pieces[s->n]));
         s->n++;
     }
@@ -414,12 +402,13 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
 
 sp_status sp_comm_test(sp_comm *comm, sp_request *request, bool *is_done)
 {
-    slot *s = request->handle;
+    sp_comm_slot *s = request->handle;
 
     *is_done = true;
     if (!s)
         return SP_OK;
-    SP_TRY(test_all(s->n, s->pieces, is_done));
+    progress(comm);
+    SP_TRY(test_slot(s, is_done));
     if (*is_done)
         give_slot(comm->impl, request);
     return SP_OK;
@@ -427,11 +416,11 @@ sp_status sp_comm_test(sp_comm *comm, sp_request *request, bool *is_done)
 
 sp_status sp_comm_wait(sp_comm *comm, sp_request *request)
 {
-    slot *s = request->handle;
+    sp_comm_slot *s = request->handle;
 
     if (!s)
         return SP_OK;
-    SP_TRY(wait_all(comm, s->n, s->pieces));
+    SP_TRY(sp_comm_wait_for(comm, test_slot, s));
     give_slot(comm->impl, request);
     return SP_OK;
 }
@@ -455,7 +444,7 @@ sp_status sp_comm_barrier(sp_comm *comm)
     if (comm->size == 1)
         return SP_OK;
     SP_MPI(Ibarrier(comm->impl->world, &request));
-    SP_TRY(wait_all(comm, 1, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
     return SP_OK;
 }
 
@@ -470,159 +459,32 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
 
         SP_MPI(Ibcast((char *)data + done, n, MPI_BYTE, root, comm->impl->world,
                       &request));
-        SP_TRY(wait_all(comm, 1, &request));
+        SP_TRY(sp_comm_wait_all(comm, 1, &request));
     }
     return SP_OK;
 }
 
-sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
+/* ---- memory ---- */
+
+sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
 {
-    int64_t lowest = mine == SP_OK ? comm->size : comm->rank;
-    sp_error_record record;
-
-    if (who)
-        *who = -1;
-    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &lowest, 1, SP_I64, SP_MIN));
-    if (lowest == comm->size)
-        return SP_OK;
-    if (mine != SP_OK && sp_error_last()->code != mine)
-        SP_FAIL(mine, "%s",
-                sp_status_text(mine)); /* a status that came without a record */
-    sp_error_save(&record);
-    SP_TRY(sp_comm_bcast(comm, &record, sizeof record, (int)lowest));
-    if (who)
-        *who = (int)lowest;
-    return sp_error_raise(&record);
-}
-
-sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *is_same)
-{
-    XXH128_hash_t hash = XXH3_128bits(data, bytes);
-    /* ~x falls as x rises: one minimum finds both ends */
-    int64_t ends[6] = {(int64_t)hash.low64, (int64_t)hash.high64, (int64_t)bytes};
-
-    for (int i = 0; i < 3; i++)
-        ends[3 + i] = ~ends[i];
-    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, ends, 6, SP_I64, SP_MIN));
-    *is_same = ends[0] == ~ends[3] && ends[1] == ~ends[4] && ends[2] == ~ends[5];
-    return SP_OK;
-}
-
-/* ---- gather ---- */
-
-static size_t n_pieces_of(size_t bytes)
-{
-    return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
-}
-
-/* Posts the receive or send of one rank's bytes, cut up; *n counts the requests. */
-static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
-                             int peer, MPI_Request *requests, size_t *n)
-{
-    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
-        int piece = (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
-        char *at = (char *)data + done;
-        MPI_Comm world = comm->impl->world;
-
-        if (is_receive)
-            SP_MPI(
-                Irecv(at, piece, MPI_BYTE, peer, TAG_GATHER, world, &requests[(*n)++]));
-        else
-            SP_MPI(
-                Isend(at, piece, MPI_BYTE, peer, TAG_GATHER, world, &requests[(*n)++]));
+    *out = NULL;
+    if (comm->impl && comm->impl->shared && comm->n_nodes == 1)
+        SP_TRY(sp_node_alloc(comm->impl->shared, bytes, out));
+    if (!*out) {
+        *out = aligned_alloc(128, bytes / 128 * 128 + 128);
+        if (!*out)
+            return SP_FAIL(SP_EMEM, "%zu bytes that ranks sum", bytes);
+        memset(*out, 0, bytes);
     }
     return SP_OK;
 }
 
-static sp_status send_bytes(sp_comm *comm, const void *data, size_t bytes, int root)
+void sp_comm_free(sp_comm *comm, void *data)
 {
-    size_t n = 0;
-    MPI_Request *requests = malloc(n_pieces_of(bytes) * sizeof *requests);
-    sp_status rc;
-
-    if (!requests && bytes)
-        return SP_FAIL(SP_EMEM, "requests of a gather");
-    rc = post_pieces(comm, false, (void *)(uintptr_t)data, bytes, root, requests, &n);
-    if (rc == SP_OK)
-        rc = wait_all(comm, (int)n, requests);
-    free(requests);
-    SP_TRY(rc);
-    return SP_OK;
-}
-
-/* Root: from every other rank to its place in `all`. */
-static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
-{
-    size_t n = 0, n_requests = 0;
-    MPI_Request *requests;
-    sp_status rc = SP_OK;
-
-    for (int r = 0; r < comm->size; r++)
-        n_requests += n_pieces_of((size_t)sizes[r]);
-    requests = malloc((n_requests + 1) * sizeof *requests);
-    if (!requests)
-        return SP_FAIL(SP_EMEM, "requests of a gather");
-    for (int r = 0; r < comm->size && rc == SP_OK; all += sizes[r++])
-        if (r != comm->rank)
-            rc = post_pieces(comm, true, all, (size_t)sizes[r], r, requests, &n);
-    if (rc == SP_OK)
-        rc = wait_all(comm, (int)n, requests);
-    free(requests);
-    SP_TRY(rc);
-    return SP_OK;
-}
-
-/* Root: allocate, own bytes in place. */
-static sp_status make_room(sp_comm *comm, const void *data, const int64_t *counts,
-                           void **all, size_t *sizes)
-{
-    size_t total = 0, own = 0;
-
-    for (int r = 0; r < comm->size; r++) {
-        own = r == comm->rank ? total : own;
-        total += (size_t)counts[r];
-        if (sizes)
-            sizes[r] = (size_t)counts[r];
-    }
-    *all = malloc(total + 1); /* never NULL for nothing */
-    if (!*all)
-        return SP_FAIL(SP_EMEM, "%zu bytes gathered from %d ranks", total, comm->size);
-    if (counts[comm->rank])
-        memcpy((char *)*all + own, data, (size_t)counts[comm->rank]);
-    return SP_OK;
-}
-
-sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
-                         void **all, size_t *sizes)
-{
-    int64_t *counts = calloc((size_t)comm->size, sizeof *counts);
-    sp_status rc = SP_OK;
-
-    *all = NULL;
-    if (!counts)
-        rc = SP_FAIL(SP_EMEM, "sizes of a gather");
-    else
-        counts[comm->rank] = (int64_t)bytes;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc,
-                sp_comm_allreduce(comm, SP_SCOPE_WORLD, counts, (size_t)comm->size,
-                                  SP_I64, SP_SUM),
-                end);
-    if (comm->rank == root)
-        rc = make_room(comm, data, counts, all, sizes);
-    /* the others would wait for a root without room */
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    if (comm->rank == root)
-        SP_TRY_GOTO(rc, receive_bytes(comm, *all, counts), end);
-    else
-        SP_TRY_GOTO(rc, send_bytes(comm, data, bytes, root), end);
-end:
-    if (rc != SP_OK) {
-        free(*all);
-        *all = NULL;
-    }
-    free(counts);
-    return rc;
+    if (!data || !comm->impl || !comm->impl->shared ||
+        !sp_node_free(comm->impl->shared, data))
+        free(data);
 }
 
 const char *sp_comm_library(void)

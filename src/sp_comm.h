@@ -1,4 +1,6 @@
-/* The ranks and what they say to each other. The only module that includes mpi.h.
+/* The ranks and what they say to each other. The only module that includes mpi.h. Sums
+ * of ranks of one node, short ones and those in memory of sp_comm_alloc, go through
+ * memory that they share (sp_comm_node.h) instead of MPI.
  *
  * Waiting never spins on a node with more ranks than cores: every collective is posted
  * non-blocking and tested in a loop that yields, then sleeps (MPICH itself spins
@@ -58,7 +60,7 @@ typedef struct sp_request {
  * the launcher started several single ranks (SLURM_NTASKS > 1 and a world of 1), with
  * advice. After a failure sp_comm_close is to be called all the same. The environment's
  * SP_RANKS_PER_NODE=n takes every n ranks of a node for a node of their own, to try
- * what depends on nodes on one machine. */
+ * what depends on nodes on one machine; SP_NODE_MEMORY=0 leaves all sums to MPI. */
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv);
 /* A world of one without MPI, for tools and tests. */
 void sp_comm_open_self(sp_comm *comm);
@@ -93,6 +95,12 @@ sp_status sp_comm_wait(sp_comm *comm, sp_request *request);
  * `test` says that something outside of MPI is done, or fails. Local. */
 typedef sp_status sp_comm_test_fn(void *arg, bool *is_done);
 sp_status sp_comm_wait_for(sp_comm *comm, sp_comm_test_fn *test, void *arg);
+
+/* Zeroed memory for what is summed over the ranks in place: within a node the ranks
+ * reach each other's, where the system lets them. Collective over the world. SP_EMEM.
+ * sp_comm_free is local, when no request is under way; NULL is fine. */
+sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out);
+void sp_comm_free(sp_comm *comm, void *data);
 
 /* Collective over the world. */
 sp_status sp_comm_barrier(sp_comm *comm);

@@ -1,6 +1,11 @@
-/* sp_comm with messages cut into pieces of 1000 bytes. */
+/* sp_comm with messages cut into pieces of 1000 bytes, all of them by MPI. */
 #define PIECE_BYTES ((size_t)1000)
 #include "../src/sp_comm.c"
+#include "../src/sp_comm_gather.c"
 
-#define START_RANKS() OK(sp_comm_open(&comm, &argc, &argv))
+#define START_RANKS()                                                                  \
+    do {                                                                               \
+        setenv("SP_NODE_MEMORY", "0", 1);                                              \
+        OK(sp_comm_open(&comm, &argc, &argv));                                         \
+    } while (0)
 #include "test_comm_ranks.h"

@@ -287,6 +287,92 @@ static void barrier_lets_all_through(void **state)
     }
 }
 
+/* ---- memory of sp_comm_alloc ---- */
+
+enum { N_LONG = 70001 };
+
+static float value_of(int rank, int i)
+{
+    return sinf((float)(i * 13 + rank * 71)) * powf(10, (float)(i % 9));
+}
+
+/* Long vectors in one piece of memory, at odd offsets, with short ones between: some
+ * ranks come late, and some go on to MPI before they wait for their sums. */
+static void sums_in_place_mix_with_all_else(void **state)
+{
+    float *x = NULL, *again = malloc(N_LONG * sizeof *x);
+    sp_request part[3], brief;
+
+    (void)state;
+    OK(sp_comm_alloc(&comm, N_LONG * sizeof *x, (void **)&x));
+    assert_true(x[0] == 0 && x[N_LONG - 1] == 0);
+    for (int turn = 0; turn < 6; turn++) {
+        const int cut[4] = {0, 33, 40003, N_LONG};
+        double sum = comm.rank;
+        bool is_same, is_done;
+
+        for (int i = 0; i < N_LONG; i++)
+            x[i] = value_of(comm.rank, i);
+        dawdle(turn);
+        memset(part, 0, sizeof part);
+        memset(&brief, 0, sizeof brief);
+        for (int p = 2; p >= 0; p--)
+            OK(sp_comm_iallreduce(&comm, turn < 3 ? SP_SCOPE_WORLD : SP_SCOPE_LANE,
+                                  x + cut[p], (size_t)(cut[p + 1] - cut[p]), SP_F32,
+                                  SP_SUM, &part[p]));
+        OK(sp_comm_iallreduce(&comm, SP_SCOPE_WORLD, &sum, 1, SP_F64, SP_SUM, &brief));
+        OK(sp_comm_test(&comm, &part[turn % 3], &is_done));
+        if (turn % 2)
+            OK(sp_comm_barrier(&comm));
+        OK(sp_comm_wait(&comm, &brief));
+        assert_true(sum == expected(SP_SCOPE_WORLD, SP_SUM, 0, 1));
+        for (int p = 0; p < 3; p++)
+            OK(sp_comm_wait(&comm, &part[(p + turn) % 3]));
+        OK(sp_comm_is_same(&comm, x, N_LONG * sizeof *x, &is_same));
+        assert_true(is_same);
+        if (turn)
+            assert_memory_equal(x, again, N_LONG * sizeof *x);
+        memcpy(again, x, N_LONG * sizeof *x);
+    }
+    for (int i = 0; i < N_LONG; i++) {
+        double sum = 0, size = 0;
+
+        for (int r = 0; r < comm.size; r++) {
+            sum += (double)value_of(r, i);
+            size += fabs((double)value_of(r, i));
+        }
+        assert_true(fabs((double)x[i] - sum) <= 1e-6 * size);
+    }
+    sp_comm_free(&comm, x);
+    sp_comm_free(&comm, NULL);
+    free(again);
+}
+
+/* Two at once, freed in either order, integers, and every operation. */
+static void memory_holds_any_type(void **state)
+{
+    int64_t *a = NULL;
+    double *b = NULL;
+
+    (void)state;
+    OK(sp_comm_alloc(&comm, N_LONG * sizeof *a, (void **)&a));
+    OK(sp_comm_alloc(&comm, N_LONG * sizeof *b, (void **)&b));
+    for (sp_reduce_op op = SP_SUM; op <= SP_MIN; op++) {
+        for (int i = 0; i < N_LONG; i++) {
+            a[i] = ((int64_t)i << 32) - comm.rank;
+            b[i] = i + 0.5 * comm.rank;
+        }
+        OK(sp_comm_allreduce(&comm, SP_SCOPE_NODE, a, N_LONG, SP_I64, op));
+        OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, b, N_LONG, SP_F64, op));
+        for (int i = 0; i < N_LONG; i++) {
+            assert_true((double)a[i] == expected(SP_SCOPE_NODE, op, i * 0x1p32, -1));
+            assert_true(b[i] == expected(SP_SCOPE_WORLD, op, i, 0.5));
+        }
+    }
+    sp_comm_free(&comm, a);
+    sp_comm_free(&comm, b);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +388,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_lane_has_an_order_of_its_own),
         cmocka_unit_test(other_waits_end_when_they_say_so),
         cmocka_unit_test(barrier_lets_all_through),
+        cmocka_unit_test(sums_in_place_mix_with_all_else),
+        cmocka_unit_test(memory_holds_any_type),
     };
     int n_failed;
 
