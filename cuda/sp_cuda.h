@@ -2,7 +2,7 @@
  * compiler the emulator of the tests (tests/hostcuda), on which every kernel runs in
  * `make check`. What the two need of a kernel file: launches by SP_LAUNCH, shared
  * arrays by SP_SHARED, masks written out, no early return before a later __syncthreads,
- * streams of one's own.
+ * streams of one's own. What is written in PTX is here too, a wrapper each.
  */
 #ifndef SP_CUDA_H
 #define SP_CUDA_H
@@ -15,6 +15,101 @@
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
     (kernel)<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__)
 #define SP_SHARED(T, name, dims) __shared__ __align__(16) T name dims
+/* Shared memory whose size comes with the launch, at most what SP_ALLOW_SHARED said. */
+#define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
+    (kernel)<<<(grid), (block), (bytes), (stream)>>>(__VA_ARGS__)
+#define SP_ALLOW_SHARED(kernel, bytes)                                                 \
+    cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (bytes))
+#define SP_SHARED_BYTES(name) extern __shared__ __align__(16) char name[]
+
+/* ---- copies to shared memory beside the computation (sm_80) ----
+ * Copies that were issued before a commit are a group; wait<N> returns when all but the
+ * N latest groups of this thread have landed. */
+
+/* 16 bytes to `to`, the first `bytes` of them from `from`, the others 0. Both aligned.
+ * */
+__device__ __forceinline__ void sp_copy_async(void *to, const void *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int N> __device__ __forceinline__ void sp_copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* ---- tensor cores, by all lanes of a warp ----
+ * g = lane / 4, t = lane % 4. Fragments of D[16][8] += A[16][k] B[k][8], where element
+ * pairs of bf16 share a register, the lower k below:
+ *     c[0], c[1]   D[g][2t..];   c[2], c[3]   D[g + 8][2t..]
+ *     bf16, k = 16:  a[0], a[1]  A[g][2t..], A[g + 8][2t..];  a[2], a[3]  8 columns on
+ *                    b0, b1      B[2t..][g], B[2t + 8..][g]
+ *     tf32, k = 8:   a[0], a[1]  A[g][t], A[g + 8][t];        a[2], a[3]  4 columns on
+ *                    b0, b1      B[t][g], B[t + 4][g] */
+
+/* Four 8 x 8 matrices of 16-bit elements; row r of matrix m is 16 bytes at the pointer
+ * of lane 8 m + r. r[m]: elements [g][2t], [g][2t + 1]; trans: [2t][g], [2t + 1][g]. */
+__device__ __forceinline__ void sp_ldmatrix(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_ldmatrix_trans(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_mma_bf16(float (&c)[4], const uint32_t (&a)[4],
+                                            uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4],
+                                            uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* ---- rounding, to nearest ---- */
+
+/* The bits of a float as tf32, ties away from 0. */
+__device__ __forceinline__ uint32_t sp_round_tf32(uint32_t bits)
+{
+    uint32_t r;
+
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(bits)));
+    return r;
+}
+
+/* Two bf16, ties to even. */
+__device__ __forceinline__ uint32_t sp_pack_bf16(float low, float high)
+{
+    uint32_t r;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
 
 /* Addresses apart from memory (cuda_vmm.cu). Sizes are multiples of SP_VMM_GRANULE. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);

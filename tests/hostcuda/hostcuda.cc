@@ -21,7 +21,7 @@ extern "C" void __asan_unpoison_memory_region(const void *, size_t);
 #endif
 
 enum : size_t { STACK = 128 << 10, GUARD = 4 << 10 };
-enum { MAX_THREADS = 1024, STATIC_SHARED = 48 << 10 };
+enum { MAX_THREADS = 1024, STATIC_SHARED = 48 << 10, ALL_SHARED = 227 << 10 };
 
 struct shared_array {
     const void *declaration;
@@ -266,6 +266,7 @@ static void fiber_main()
     arrived();
     B->launch->invoke(B->launch->call.get());
     f = hc_current();
+    hc_copy_left(f);
     f->state = HC_DONE;
     B->n_done++;
     f->warp->live &= ~(1u << f->view.lane);
@@ -286,9 +287,15 @@ void hc_barrier(const char *file, int line)
     f->view.barriers++;
 }
 
+bool hc_is_chance(int one_in)
+{
+    return hc_option.order == HC_RANDOM &&
+           hc_random(&B->random) % (unsigned)one_in == 0;
+}
+
 void hc_maybe_yield()
 {
-    if (hc_option.order != HC_RANDOM || hc_random(&B->random) % 4 == 0) {
+    if (hc_option.order != HC_RANDOM || hc_is_chance(4)) {
         hc_make_ready(hc_current());
         hc_switch_away();
     }
@@ -305,7 +312,7 @@ void hc_fence()
 
 enum { SHARED_GAP = 256 }; /* between arrays: never allocated */
 
-void *hc_shared(const void *declaration, size_t size, size_t align)
+static char *take_shared(const void *declaration, size_t size, size_t align)
 {
     char *at = hc_space + SHARED_GAP;
 
@@ -315,15 +322,30 @@ void *hc_shared(const void *declaration, size_t size, size_t align)
         at = a.data + a.size + SHARED_GAP;
     }
     at = (char *)(((uintptr_t)at + align - 1) / align * align);
-    B->shared_bytes += size;
-    if (B->shared_bytes > STATIC_SHARED)
-        hc_fail("%zu bytes of shared memory, at most %d fit", B->shared_bytes,
-                (int)STATIC_SHARED);
     hc_fill_garbage(at, size);
     if (hc_hook.allocated)
         hc_hook.allocated(at, size);
     B->shared.push_back({declaration, at, size});
     return at;
+}
+
+void *hc_shared(const void *declaration, size_t size, size_t align)
+{
+    const size_t before = B->shared.size();
+    char *at = take_shared(declaration, size, align);
+
+    if (B->shared.size() > before)
+        B->shared_bytes += size;
+    if (B->shared_bytes > STATIC_SHARED ||
+        B->shared_bytes + B->launch->shared_bytes > ALL_SHARED)
+        hc_fail("%zu bytes of shared memory, at most %d fit, %d with the launch's",
+                B->shared_bytes, (int)STATIC_SHARED, (int)ALL_SHARED);
+    return at;
+}
+
+char *hc_launch_shared()
+{
+    return take_shared(B, B->launch->shared_bytes, 128);
 }
 
 static void drop_shared()

@@ -11,13 +11,16 @@
  *
  * Shared and device memory start as NaN. Device memory cannot be touched by the host
  * outside of kernels and copies: the program ends there as it would on a device. Mixed
- * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes
- * and launches that a device would refuse are found too. Linked with hostcuda_race.cc,
- * kernels that clang compiled with -fsanitize=thread are checked for data races and for
- * accesses out of bounds. A finding ends the program with status 66.
+ * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes,
+ * copies that nobody waits for and launches that a device would refuse are found too.
+ * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
+ * checked for data races and for accesses out of bounds. A finding ends the program
+ * with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
- * fast intrinsics), grids that wait for each other, textures, tensor cores.
+ * fast intrinsics), grids that wait for each other, textures. Tensor cores are here as
+ * the manual describes them: their sums are rounded once where a device may round more
+ * often.
  */
 #ifndef HOSTCUDA_H
 #define HOSTCUDA_H
@@ -54,6 +57,14 @@ struct __align__(16) float4
 {
     float x, y, z, w;
 };
+struct __align__(16) uint4
+{
+    uint32_t x, y, z, w;
+};
+struct __align__(16) int4
+{
+    int x, y, z, w;
+};
 struct uint3 {
     unsigned x, y, z;
 };
@@ -65,6 +76,21 @@ struct dim3 {
 static inline float4 make_float4(float x, float y, float z, float w)
 {
     return float4{x, y, z, w};
+}
+
+static inline float2 make_float2(float x, float y)
+{
+    return float2{x, y};
+}
+
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    return uint4{x, y, z, w};
+}
+
+static inline int4 make_int4(int x, int y, int z, int w)
+{
+    return int4{x, y, z, w};
 }
 
 /* What a thread knows of itself. */
@@ -91,9 +117,23 @@ void *hc_shared(const void *declaration, size_t size, size_t align);
     name##_type &name = *static_cast<name##_type *>(hc_shared(                         \
         &name##_key, sizeof(name##_type), alignof(T) < 16 ? 16 : alignof(T)))
 
+/* That of the launch. */
+char *hc_launch_shared();
+#define SP_SHARED_BYTES(name) char *const name = hc_launch_shared()
+
 /* ---- barriers and warp operations ---- */
 
-enum hc_op { HC_SYNC, HC_SHUFFLE, HC_BALLOT, HC_ALL, HC_ANY };
+enum hc_op {
+    HC_SYNC,
+    HC_SHUFFLE,
+    HC_BALLOT,
+    HC_ALL,
+    HC_ANY,
+    HC_MMA_BF16,
+    HC_MMA_TF32,
+    HC_LDMATRIX,
+    HC_LDMATRIX_TRANS
+};
 void hc_barrier(const char *file, int line);
 /* Every lane of mask calls it with the same op and mask. */
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
@@ -158,6 +198,54 @@ static inline T __shfl_down_sync(unsigned mask, T value, int by, HC_SITE)
     return hc_shuffle(mask, value, from < 32 ? from : hc_self->lane, file, line);
 }
 
+/* ---- copies to shared memory, tensor cores: meanings in sp_cuda.h ----
+ * A copy lands when it is issued or when it is waited for, as chance has it; until then
+ * its place holds NaN. */
+
+void hc_copy_async(void *to, const void *from, int bytes, const char *file, int line);
+void hc_copy_commit();
+void hc_copy_wait(int n);
+/* Operands stay with the caller until all lanes have come. */
+void hc_tensor(hc_op op, void *to, const void *operand, uint64_t value,
+               const char *file, int line);
+
+static inline void sp_copy_async(void *to, const void *from, int bytes, HC_SITE)
+{
+    hc_copy_async(to, from, bytes, file, line);
+}
+
+static inline void sp_copy_commit()
+{
+    hc_copy_commit();
+}
+
+template <int N> static inline void sp_copy_wait()
+{
+    hc_copy_wait(N);
+}
+
+static inline void sp_ldmatrix(uint32_t (&r)[4], const void *row, HC_SITE)
+{
+    hc_tensor(HC_LDMATRIX, r, row, 0, file, line);
+}
+
+static inline void sp_ldmatrix_trans(uint32_t (&r)[4], const void *row, HC_SITE)
+{
+    hc_tensor(HC_LDMATRIX_TRANS, r, row, 0, file, line);
+}
+
+static inline void sp_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                               uint32_t b1, HC_SITE)
+{
+    hc_tensor(HC_MMA_BF16, c, a, (uint64_t)b1 << 32 | b0, file, line);
+}
+
+static inline void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                               uint32_t b1, HC_SITE)
+{
+    hc_tensor(HC_MMA_TF32, c, a, (uint64_t)b1 << 32 | b0, file, line);
+}
+
 static inline void __threadfence()
 {
     hc_fence();
@@ -183,6 +271,50 @@ static inline int64_t min(int64_t a, int64_t b)
 static inline int __popc(unsigned v)
 {
     return __builtin_popcount(v);
+}
+
+static inline int __ffs(int v)
+{
+    return __builtin_ffs(v);
+}
+
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((uint64_t)a * b >> 32);
+}
+
+static inline uint32_t __float_as_uint(float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static inline float __uint_as_float(uint32_t bits)
+{
+    float v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Infinity and NaN stay what they are. */
+static inline uint32_t sp_round_tf32(uint32_t bits)
+{
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+}
+
+static inline uint32_t hc_bf16(float v)
+{
+    const uint32_t bits = __float_as_uint(v);
+
+    return v != v ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+static inline uint32_t sp_pack_bf16(float low, float high)
+{
+    return hc_bf16(high) << 16 | hc_bf16(low);
 }
 
 /* Relaxed, as on the device. */
@@ -255,6 +387,10 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *data);
 }
 
+/* How much shared memory launches of a kernel may ask for. */
+cudaError_t hc_allow_shared(const void *kernel, int bytes);
+#define SP_ALLOW_SHARED(kernel, bytes) hc_allow_shared((const void *)(kernel), (bytes))
+
 /* Stand for cuda/cuda_vmm.cu: addresses apart from memory. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
@@ -263,7 +399,9 @@ cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
 /* A launch: `invoke` runs one thread of it. */
 struct hc_launch {
     const char *kernel;
+    const void *code; /* the kernel */
     dim3 grid, block;
+    size_t shared_bytes;
     void (*invoke)(const void *call);
     std::shared_ptr<const void> call; /* host memory that kernels may read */
     size_t call_bytes;
@@ -285,18 +423,21 @@ template <class... P> struct hc_call {
 
 template <class... P, class... A>
 static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3 grid,
-                                    dim3 block, cudaStream_t stream, A... values)
+                                    dim3 block, size_t shared_bytes,
+                                    cudaStream_t stream, A... values)
 {
     typedef hc_call<P...> call;
 
-    hc_submit({name, grid, block, call::invoke,
+    hc_submit({name, (const void *)kernel, grid, block, shared_bytes, call::invoke,
                std::make_shared<const call>(call{kernel, {(P)values...}}),
                sizeof(call)},
               stream);
 }
 
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), (stream), __VA_ARGS__)
+    hc_launch_kernel(#kernel, kernel, (grid), (block), 0, (stream), __VA_ARGS__)
+#define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
+    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), (stream), __VA_ARGS__)
 
 /* Work of a stream that something outside of the emulator does in its own time, as the
  * tests' libnccl does: start and finish may touch device memory, is_done may not and is

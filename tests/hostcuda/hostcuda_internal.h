@@ -1,5 +1,6 @@
 /* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
- * (hostcuda_warp.cc), memory, streams and the runtime's calls (hostcuda_runtime.cc).
+ * (hostcuda_warp.cc), tensor cores and the copies that feed them (hostcuda_tensor.cc),
+ * memory, streams and the runtime's calls (hostcuda_runtime.cc).
  */
 #ifndef HOSTCUDA_INTERNAL_H
 #define HOSTCUDA_INTERNAL_H
@@ -17,6 +18,15 @@ struct hc_warp {
     uint32_t live, waiting; /* lanes not yet done; lanes inside a collective */
 };
 
+/* On its way to shared memory. */
+struct hc_copy {
+    void *to;
+    const void *from;
+    int bytes, group;
+    bool has_landed;
+    const void *pc;
+};
+
 struct hc_fiber {
     hc_view view; /* first: hc_self points here */
     void *sp;     /* of the suspended fiber */
@@ -29,7 +39,11 @@ struct hc_fiber {
     uint32_t mask;
     uint64_t value, result;
     int from;
-    void *fake; /* of the address sanitizer */
+    void *to; /* of a tensor operation */
+    const void *operand;
+    std::vector<hc_copy> copy;
+    int n_groups; /* committed */
+    void *fake;   /* of the address sanitizer */
 };
 
 enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };
@@ -48,6 +62,8 @@ struct hc_hooks {
     void (*freed)(const void *data, size_t bytes);
     void (*launched)(const hc_launch *launch);
     void (*fenced)(const hc_view *view);
+    void (*accessed)(const hc_view *view, const void *data, size_t bytes, bool is_write,
+                     const void *pc);
 };
 extern hc_hooks hc_hook;
 
@@ -63,10 +79,16 @@ hc_fiber *hc_current();
 void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);
+bool hc_is_chance(int one_in); /* under the random order; never under others */
 
 /* ---- hostcuda_warp.cc ---- */
 /* A lane left: collectives that waited for it alone complete. */
 void hc_warp_left(hc_warp *w);
+
+/* ---- hostcuda_tensor.cc ---- */
+/* For all lanes of the warp of f, which all wait in f's operation. */
+void hc_tensor_complete(const hc_warp *w, const hc_fiber *f);
+void hc_copy_left(const hc_fiber *f); /* f is done */
 
 /* ---- hostcuda_runtime.cc: one range of addresses for shared and device memory ---- */
 enum : size_t { HC_SPACE = (size_t)1 << 36, HC_SHARED_SPACE = (size_t)1 << 24 };

@@ -129,6 +129,15 @@ static void check_read(record *r, uint64_t me, const void *pc)
     r->read_pc = pc;
 }
 
+static void check_bytes(size_t at, size_t n, bool is_write, uint64_t me, const void *pc)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!shadow[at + i].is_allocated)
+            report("access out of bounds", me, pc, 0, NULL);
+        (is_write ? check_write : check_read)(&shadow[at + i], me, pc);
+    }
+}
+
 static void check(const void *p, size_t n, bool is_write, bool is_atomic,
                   const void *pc)
 {
@@ -144,11 +153,7 @@ static void check(const void *p, size_t n, bool is_write, bool is_atomic,
     }
     if ((uintptr_t)p % n)
         report("misaligned access", me, pc, 0, NULL);
-    for (size_t i = 0; i < n; i++) {
-        if (!shadow[at + i].is_allocated)
-            report("access out of bounds", me, pc, 0, NULL);
-        (is_write ? check_write : check_read)(&shadow[at + i], me, pc);
-    }
+    check_bytes(at, n, is_write, me, pc);
 }
 
 /* ---- hooks ---- */
@@ -179,6 +184,18 @@ static void on_fenced(const hc_view *view)
     fenced->insert(block_of(stamp_of(view, false)));
 }
 
+/* Copies and ldmatrix, which the emulator does for a thread. */
+static void on_accessed(const hc_view *view, const void *data, size_t bytes,
+                        bool is_write, const void *pc)
+{
+    const size_t at = (size_t)((const char *)data - hc_space);
+    const uint64_t me = stamp_of(view, false);
+
+    if (at >= HC_SPACE)
+        report("access to host memory", me, pc, 0, NULL);
+    check_bytes(at, bytes, is_write, me, pc);
+}
+
 static struct start_race {
     start_race()
     {
@@ -187,7 +204,7 @@ static struct start_race {
         if (shadow == MAP_FAILED)
             hc_fail("no addresses for the race checker's records");
         fenced = new std::set<uint32_t>();
-        hc_hook = {on_allocated, on_freed, on_launched, on_fenced};
+        hc_hook = {on_allocated, on_freed, on_launched, on_fenced, on_accessed};
     }
 } start_once;
 

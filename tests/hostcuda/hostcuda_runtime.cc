@@ -42,6 +42,7 @@ static struct state {
     int n_open;
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
+    std::map<const void *, size_t> allowed; /* shared memory of launches, by kernel */
     cudaError_t error;
 } *const S = new state();
 
@@ -327,6 +328,23 @@ void hc_submit_outside(cudaStream_t stream, const hc_outside *work)
     submit(stream, {operation::OUTSIDE, nullptr, NULL, 0, *work, false});
 }
 
+static size_t allowed_shared(const void *kernel)
+{
+    const auto allowed = S->allowed.find(kernel);
+
+    return allowed == S->allowed.end() ? 48 << 10 : allowed->second;
+}
+
+cudaError_t hc_allow_shared(const void *kernel, int bytes)
+{
+    const hold h(S->lock);
+
+    if (bytes > 227 << 10)
+        return cudaErrorInvalidValue;
+    S->allowed[kernel] = (size_t)bytes;
+    return cudaSuccess;
+}
+
 void hc_submit(const hc_launch &l, cudaStream_t stream)
 {
     const hold h(S->lock);
@@ -336,7 +354,8 @@ void hc_submit(const hc_launch &l, cudaStream_t stream)
 
     if (!threads || threads > 1024 || l.block.z > 64 || !blocks ||
         l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
-        l.call_bytes > 4096 + sizeof(void *)) {
+        l.call_bytes > 4096 + sizeof(void *) ||
+        l.shared_bytes > allowed_shared(l.code)) {
         S->error = cudaErrorInvalidConfiguration;
         return;
     }

@@ -2,7 +2,9 @@
  * arrive computes for all. */
 #include "hostcuda_internal.h"
 
-static const char *const op_name[] = {"__syncwarp", "shuffle", "ballot", "all", "any"};
+static const char *const op_name[] = {"__syncwarp",  "shuffle",  "ballot",
+                                      "all",         "any",      "mma of bf16",
+                                      "mma of tf32", "ldmatrix", "ldmatrix.trans"};
 
 static void check_match(const hc_fiber *a, const hc_fiber *b)
 {
@@ -27,6 +29,10 @@ static uint64_t lane_result(const hc_warp *w, const hc_fiber *f, uint32_t group,
     case HC_ANY:
         return ballot != 0;
     case HC_SYNC:
+    case HC_MMA_BF16:
+    case HC_MMA_TF32:
+    case HC_LDMATRIX:
+    case HC_LDMATRIX_TRANS:
         break;
     }
     return 0;
@@ -45,6 +51,12 @@ static void complete(hc_warp *w, const hc_fiber *f)
     for (int i = 0; i < 32; i++)
         if (group >> i & 1)
             w->lane[i]->result = lane_result(w, w->lane[i], group, ballot);
+    if (f->op >= HC_MMA_BF16) {
+        if (group != ~0u)
+            hc_fail("%s needs all lanes, here are %08x: %s", op_name[f->op], group,
+                    hc_where(f));
+        hc_tensor_complete(w, f);
+    }
     w->waiting &= ~group;
     for (int i = 0; i < 32; i++)
         if (group >> i & 1)
