@@ -1,302 +1,460 @@
-/* Convolution forward and input gradient in fp32: one output-stationary implicit GEMM.
+/* Convolution forward and input gradient: one output-stationary implicit GEMM, in bf16
+ * and tf32 on tensor cores, in fp32 without.
  *
  *     y[o] = [y[o] +] [bias +] sum over k of x[i] W[k]     pairs (i, o) of offset k
  *
- * A block owns BM rows of one tile of the map and BN channels of y. It goes through the
- * offsets eight at a time: each warp copies one offset's pairs that fall into the rows
- * of the block to a table, row -> input row or -1; offsets that no row has are left
- * out. Then, BK channels at a time, A [BK][BM] (gathered rows of x, absent ones 0) and
- * B [BK][BN] (weights) meet in shared memory, and each thread sums TM x 4 outputs in
- * registers. The next step's numbers are under way to registers while one is computed.
- * The input gradient is the same with W[k] read transposed (IS_GRAD), so no second copy
- * of the weights exists.
+ * A block owns BM rows, neighbours in the map's order, and BN channels of y. For each
+ * word of the masks (32 offsets) it writes a table, offset and row -> input row or -1,
+ * and lists the offsets that any of its rows has. The inner dimension is their
+ * channels, counted in units (cuda_mma.cuh): ceil(c / UNIT) of an offset; up to 4
+ * channels of fp32 or 8 of bf16 two offsets share one, 2 i and 2 i + 1. Two units are a
+ * step. A ring of STAGES steps is filled by asynchronous copies: A [BM][2 units], rows
+ * of x gathered by the table, absent ones 0; B [BN][2 units], the packed weights
+ * (cuda_conv_pack.cu). Warps skip a unit for those groups of 16 rows that lack its
+ * offsets.
  *
- * Every output is summed by one thread, offsets and channels rising: its value depends
- * on its own inputs and the weights alone.
+ * The input gradient is the same on the map with in and out exchanged and the weights
+ * packed for it.
  *
- * Bytes from memory: 4 (n_in c_x + n c_y + K c_x c_y) + 8 m; gathered through L2:
- * 4 m c_x ceil(c_y / BN). Flops: 2 m c_x c_y, times the share of absent rows in the
- * tables. 256 threads; 128 x 64 for wide outputs, 128 x 32 up to 32 channels.
+ * Which units a row's sum has, and their order, is given by the row's mask, and absent
+ * rows add exact zeros: the value depends on the row's own inputs and the weights
+ * alone.
+ *
+ * Bytes from memory: x, y, packed weights, 12 n + 4 m of the map; through L2: m c_x
+ * ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x c_y, times
+ * the tile's waste: 1.3 to 1.5 at 16 rows, see cuda_map.h.
+ *
+ * Tiles of 128 rows, 128 threads; sm_90, nvcc 13.0, no spills. Shared memory: the ring
+ * and 16.9 KB of tables. What an SM reads of it at 60 % of the tensor cores' rate
+ * decides between arrangements of the warps; 128 bytes a clock are the most.
+ *
+ *                columns   warps   registers   shared   blocks of an SM   bytes a clock
+ *   bf16, tf32        32   4 x 1          96    57 KB   3 (shared)                  154
+ *                     64   4 x 1         138    65 KB   3 (registers, shared)       115
+ *                     96   2 x 2         196    73 KB   2 (registers)                90
+ *                    128   2 x 2         219    81 KB   2 (both)                     77
+ *   fp32              32   4 x 1         122    57 KB   3 (shared)
+ *                     64   4 x 1         218    65 KB   2 (registers)
  */
 #include <assert.h>
 
-#include "cuda_util.cuh"
+#include "cuda_conv.cuh"
 
 namespace
 {
 
-enum { THREADS = 256, BK = 16, TABLES = 8 };
+enum { WORD = 32, STAGES = 4 };
 
 struct conv_call {
-    const int32_t *start, *in, *out, *tile_row; /* start NULL: every row its own pair */
-    int K;
+    const uint32_t *mask; /* NULL: every row its own pair, K = 1 */
+    const int32_t *first, *nbr, *order;
+    int K, n_words;
     sp_tensor x, y;
-    const float *w, *bias;
-    bool is_mirrored, is_added;
-    bool is_aligned_x, is_aligned_w; /* four floats at a time */
+    const char *w; /* [units][c_y] of CUDA_UNIT_BYTES */
+    const float *bias;
+    bool is_added, is_aligned_x, is_aligned_y;
+    bool is_shared;             /* two offsets share a unit */
+    unsigned units, reciprocal; /* of an offset; 2^32 / units + 1 */
 };
 
-/* Numbers 0 .. 3 from p on, 0 from n on. */
-__device__ __forceinline__ float4 load4(const float *p, int n, bool is_aligned)
-{
-    if (n >= 4 && is_aligned)
-        return *(const float4 *)p;
-    return make_float4(n > 0 ? p[0] : 0, n > 1 ? p[1] : 0, n > 2 ? p[2] : 0,
-                       n > 3 ? p[3] : 0);
-}
-
-template <int BM, int BN, bool IS_GRAD> struct conv_block {
+/* WM x WN warps. */
+template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
     enum {
-        COLUMNS = BN / 4,              /* threads side by side */
-        TM = BM / (THREADS / COLUMNS), /* rows of a thread */
-        NA = BM * BK / 4 / THREADS,    /* loads of a thread */
-        NB = (BN * BK / 4 + THREADS - 1) / THREADS,
-        PITCH_A = BM + 4,
-        PITCH_B = BN + 4
+        BM = BM_,
+        BN = BN_,
+        WM = WM_,
+        WN = WN_,
+        BLOCKS = BLOCKS_, /* of an SM */
+        WARPS = WM * WN,
+        THREADS = WARPS * 32,
+        MT = BM / WM / 16,
+        NT = BN / WN / 8,
+        STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
+        PITCH = NT * 8 + 8, /* of a warp's results on their way out */
+        RESULT_BYTES = WARPS * 16 * PITCH * (int)sizeof(float),
+        SHARED =
+            STAGES * STAGE_BYTES > RESULT_BYTES ? STAGES *STAGE_BYTES : RESULT_BYTES
     };
+    static_assert(MT * WM * 16 == BM && NT * WN * 8 == BN && NT % 2 == 0, "warp tile");
+    static_assert(BM % 32 == 0 && BN % (THREADS / 4) == 0, "chunks of a thread");
+};
+
+/* What a block knows of its rows, for one word of their masks. */
+template <int BM> struct conv_table {
+    int32_t in[WORD][BM];  /* input row, -1: absent */
+    int32_t out[BM];       /* output row, -1: none */
+    uint32_t has[WORD];    /* bit i: group i of 16 rows has the offset */
+    int offset[WORD];      /* that are there, rising; halved where two share a unit */
+    uint32_t groups[WORD]; /* of offset[i] */
+    int n;
+};
+
+template <sp_precision P, class T> struct conv_block {
+    typedef cuda_operand<P> operand;
+    typedef cuda_product<P, T::MT, T::NT> product;
 
     const conv_call &a;
-    int32_t row0; /* of y */
-    int rows, column0;
+    conv_table<T::BM> &t;
+    char *stages;
+    int tid, warp, lane, column0;
 
-    __device__ conv_block(const conv_call &call) : a(call)
+    __device__ conv_block(const conv_call &call, conv_table<T::BM> &table, char *shared)
+        : a(call), t(table), stages(shared)
     {
-        const int per_tile = SP_TILE / BM, tile = (int)blockIdx.x / per_tile;
-        const int32_t within = (int)blockIdx.x % per_tile * BM;
-        int32_t end = (int32_t)a.y.n;
-
-        row0 = (int32_t)blockIdx.x * BM;
-        if (a.start) {
-            row0 = a.tile_row[tile] + within;
-            end = a.tile_row[tile + 1];
-        }
-        rows = min(BM, end - row0);
-        column0 = (int)blockIdx.y * BN;
+        tid = (int)threadIdx.x;
+        warp = tid / 32;
+        lane = tid % 32;
     }
 
-    /* table[g][r] input row of row0 + r at offset k0 + g; has[g]: there is any. */
-    __device__ void fill_tables(int k0, int32_t (*table)[BM], int *has) const
+    /* Column tiles of the same rows are neighbours, so that the L2 has what they
+     * gather. */
+    __device__ void take_rows()
     {
-        const int g = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, k = k0 + g;
-        const size_t list = (size_t)((int)blockIdx.x / (SP_TILE / BM)) * a.K + k;
-        bool any = false;
+        const int across = (a.y.c + T::BN - 1) / T::BN;
+        const int64_t row0 = (int64_t)((int)blockIdx.x / across) * T::BM;
 
-        for (int r = lane; r < BM; r += 32)
-            table[g][r] = a.start || r >= rows ? -1 : row0 + r;
-        __syncwarp();
-        if (a.start && k < a.K)
-            for (int32_t p = a.start[list] + lane; p < a.start[list + 1]; p += 32) {
-                const int32_t r = a.out[p] - row0;
-                if (r >= 0 && r < rows) {
-                    table[g][r] = a.in[p];
-                    any = true;
-                }
-            }
-        any = __any_sync(0xffffffffu, any);
-        if (lane == 0)
-            has[g] = any || (!a.start && k < a.K);
-    }
-
-    __device__ void load_a(const int32_t *table, int c0, float4 *to) const
-    {
-#pragma unroll
-        for (int e = 0; e < NA; e++) {
-            const int at = (int)threadIdx.x + e * THREADS, c = c0 + at % 4 * 4;
-            const int32_t i = table[at / 4];
-
-            to[e] = i < 0 ? make_float4(0, 0, 0, 0)
-                          : load4(a.x.data + (size_t)i * a.x.ld + c, a.x.c - c,
-                                  a.is_aligned_x);
+        column0 = (int)blockIdx.x % across * T::BN;
+        for (int r = tid; r < T::BM; r += T::THREADS) {
+            const int64_t at = row0 + r;
+            t.out[r] = at >= a.y.n ? -1 : a.order ? a.order[at] : (int32_t)at;
         }
     }
 
-    __device__ void load_b(int k, int c0, float4 *to) const
+    __device__ int offsets_of(int word) const
     {
-        const float *w =
-            a.w + (size_t)(a.is_mirrored ? a.K - 1 - k : k) * a.x.c * a.y.c;
+        return min((int)WORD, a.K - WORD * word);
+    }
 
-#pragma unroll
-        for (int e = 0; e < NB; e++) {
-            const int at = (int)threadIdx.x + e * THREADS;
-            const int n = column0 + (IS_GRAD ? at / 4 : at % COLUMNS * 4);
-            const int c = c0 + (IS_GRAD ? at % 4 * 4 : at / COLUMNS);
+    /* Ends with a barrier, as it must begin behind one. */
+    __device__ void fill_table(int word)
+    {
+        const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;
 
-            to[e] = make_float4(0, 0, 0, 0);
-            if (at >= BN * BK / 4 || n >= a.y.c || c >= a.x.c)
+        for (int e = tid * 4; e < n; e += T::THREADS * 4)
+            *(int4 *)(&t.in[0][0] + e) = make_int4(-1, -1, -1, -1);
+        __syncthreads();
+        for (int r = tid; r < T::BM; r += T::THREADS) {
+            const int32_t i = t.out[r];
+
+            if (i < 0)
                 continue;
-            to[e] = IS_GRAD
-                        ? load4(w + (size_t)n * a.x.c + c, a.x.c - c, a.is_aligned_w)
-                        : load4(w + (size_t)c * a.y.c + n, a.y.c - n, a.is_aligned_w);
-        }
-    }
-
-    __device__ static void put_across(float *to, int pitch, float4 v)
-    {
-        to[0] = v.x;
-        to[pitch] = v.y;
-        to[2 * pitch] = v.z;
-        to[3 * pitch] = v.w;
-    }
-
-    __device__ void store(const float4 *from_a, const float4 *from_b, float *sa,
-                          float *sb) const
-    {
-#pragma unroll
-        for (int e = 0; e < NA; e++) {
-            const int at = (int)threadIdx.x + e * THREADS;
-            put_across(sa + at % 4 * 4 * PITCH_A + at / 4, PITCH_A, from_a[e]);
-        }
-#pragma unroll
-        for (int e = 0; e < NB; e++) {
-            const int at = (int)threadIdx.x + e * THREADS;
-            if (at >= BN * BK / 4)
-                continue;
-            if (IS_GRAD)
-                put_across(sb + at % 4 * 4 * PITCH_B + at / 4, PITCH_B, from_b[e]);
+            if (a.mask)
+                look_up(word, i, r);
             else
-                *(float4 *)(sb + at / COLUMNS * PITCH_B + at % COLUMNS * 4) = from_b[e];
+                t.in[0][r] = i;
+        }
+        __syncthreads();
+    }
+
+    __device__ void look_up(int word, int32_t i, int r)
+    {
+        const uint32_t *mask = a.mask + i;
+        const int32_t *nbr = a.nbr + a.first[i];
+
+        for (int w = 0; w < word; w++, mask += a.y.n)
+            nbr += __popc(*mask);
+        for (uint32_t left = *mask; left; left &= left - 1)
+            t.in[__ffs((int)left) - 1][r] = *nbr++;
+    }
+
+    /* Lists the offsets that are there. Ends with a barrier. */
+    __device__ void list_offsets(int word)
+    {
+        for (int k = warp; k < WORD; k += T::WARPS) {
+            uint32_t has = 0;
+
+            for (int g = 0; k < offsets_of(word) && g < T::BM / 16; g += 2) {
+                const unsigned there =
+                    __ballot_sync(0xffffffffu, t.in[k][g * 16 + lane] >= 0);
+                has |= ((there & 0xffff) != 0) << g | (there >> 16 != 0) << (g + 1);
+            }
+            if (lane == 0)
+                t.has[k] = has;
+        }
+        __syncthreads();
+        if (warp == 0) {
+            const uint32_t has = !a.is_shared ? t.has[lane]
+                                 : lane < WORD / 2
+                                     ? t.has[2 * lane] | t.has[2 * lane + 1]
+                                     : 0;
+            const unsigned there = __ballot_sync(0xffffffffu, has != 0);
+            const int at = __popc(there & ((1u << lane) - 1));
+
+            if (has) {
+                t.offset[at] = lane;
+                t.groups[at] = has;
+            }
+            if (lane == 0)
+                t.n = __popc(there);
+        }
+        __syncthreads();
+    }
+
+    __device__ int entry_of(unsigned unit) const
+    {
+        return (int)(a.units == 1 ? unit : __umulhi(unit, a.reciprocal));
+    }
+
+    /* Begin the copies of a step; this thread's chunk of every row is q. */
+    __device__ void load(int word, int step, unsigned n_units)
+    {
+        char *to = stages + step % STAGES * T::STAGE_BYTES;
+        const int q = tid % 4, half = q & 1;
+        const unsigned unit = 2 * (unsigned)step + (unsigned)q / 2;
+        const bool is_there = unit < n_units;
+        const int entry = is_there ? entry_of(unit) : 0;
+        const unsigned within = is_there ? unit - (unsigned)entry * a.units : 0;
+        const int k = is_there ? t.offset[entry] : 0;
+
+        if (a.is_shared)
+            load_a(to, t.in[2 * k + half], q, is_there ? 0 : -1);
+        else
+            load_a(to, t.in[k], q,
+                   is_there ? (int)within * CUDA_UNIT_BYTES + half * CUDA_CHUNK_BYTES
+                            : -1);
+        load_b(to + T::BM * CUDA_STAGE_ROW, q,
+               a.is_shared ? (size_t)(word * (WORD / 2) + k)
+                           : (size_t)(word * WORD + k) * a.units + within,
+               is_there);
+    }
+
+    /* at: first byte of the chunk in its row; -1: there is none. */
+    __device__ void load_a(char *to, const int32_t *in, int q, int at) const
+    {
+        const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.x.c * operand::BYTES);
+        const size_t pitch = (size_t)a.x.ld * operand::BYTES;
+        const char *x = (const char *)a.x.data;
+
+#pragma unroll
+        for (int e = 0; e < T::BM * 4 / T::THREADS; e++) {
+            const int r = tid / 4 + e * (T::THREADS / 4);
+            const int32_t i = bytes ? in[r] : -1;
+            cuda_copy_chunk(to + cuda_stage_at(r, q),
+                            i < 0 ? x : x + (size_t)i * pitch + at, i < 0 ? 0 : bytes,
+                            a.is_aligned_x);
         }
     }
 
-    __device__ void multiply(const float *sa, const float *sb, float (*sum)[4]) const
+    __device__ void load_b(char *to, int q, size_t unit, bool is_there) const
     {
-        const float *row = sa + threadIdx.x / COLUMNS * TM;
-        const float *column = sb + threadIdx.x % COLUMNS * 4;
+        const char *w =
+            a.w + unit * (size_t)a.y.c * CUDA_UNIT_BYTES + (q & 1) * CUDA_CHUNK_BYTES;
 
 #pragma unroll
-        for (int c = 0; c < BK; c++) {
-            const float4 w = *(const float4 *)(column + c * PITCH_B);
-#pragma unroll
-            for (int i = 0; i < TM; i++) {
-                const float v = row[c * PITCH_A + i];
-                sum[i][0] += v * w.x;
-                sum[i][1] += v * w.y;
-                sum[i][2] += v * w.z;
-                sum[i][3] += v * w.w;
-            }
+        for (int e = 0; e < T::BN * 4 / T::THREADS; e++) {
+            const int r = tid / 4 + e * (T::THREADS / 4), n = column0 + r;
+            const bool is_read = is_there && n < a.y.c;
+            sp_copy_async(to + cuda_stage_at(r, q),
+                          is_read ? w + (size_t)n * CUDA_UNIT_BYTES : a.w,
+                          is_read ? (int)CUDA_CHUNK_BYTES : 0);
         }
     }
 
-    __device__ void write(const float (*sum)[4]) const
+    __device__ void multiply(int step, unsigned n_units, float (&sum)[T::MT][T::NT][4])
     {
-        const int n0 = column0 + (int)(threadIdx.x % COLUMNS) * 4;
+        const char *from = stages + step % STAGES * T::STAGE_BYTES;
+        const int wm = warp % T::WM, wn = warp / T::WM;
 
-        for (int i = 0; i < TM; i++) {
-            const int r = (int)(threadIdx.x / COLUMNS) * TM + i;
-            float *y = cuda_row(a.y, (int64_t)row0 + r) + n0;
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            const unsigned unit = 2 * (unsigned)step + (unsigned)u;
+            const unsigned groups =
+                unit < n_units
+                    ? t.groups[entry_of(unit)] >> (wm * T::MT) & ((1u << T::MT) - 1)
+                    : 0;
+            if (groups)
+                product::multiply(from, wm * T::MT * 16, from + T::BM * CUDA_STAGE_ROW,
+                                  wn * T::NT * 8, u, groups, sum);
+        }
+    }
 
-            for (int j = 0; r < rows && j < 4 && n0 + j < a.y.c; j++) {
-                const float v = sum[i][j] + (a.bias ? a.bias[n0 + j] : 0);
-                y[j] = a.is_added ? y[j] + v : v;
-            }
+    /* All offsets of one word of the masks. Ends with a barrier. */
+    __device__ void walk(int word, float (&sum)[T::MT][T::NT][4])
+    {
+        const unsigned n_units = (unsigned)t.n * a.units;
+        const int steps = (int)(n_units + 1) / 2;
+
+        for (int s = 0; s < STAGES - 1; s++) {
+            if (s < steps)
+                load(word, s, n_units);
+            sp_copy_commit();
+        }
+        for (int step = 0; step < steps; step++) {
+            sp_copy_wait<STAGES - 2>();
+            __syncthreads(); /* this step has landed, nobody reads the one before */
+            if (step + STAGES - 1 < steps)
+                load(word, step + STAGES - 1, n_units);
+            sp_copy_commit();
+            multiply(step, n_units, sum);
+        }
+        sp_copy_wait<0>();
+        __syncthreads();
+    }
+
+    /* By way of shared memory, 16 rows of a warp at a time, so that rows of y are
+     * written by 16 bytes. */
+    __device__ void write(const float (&sum)[T::MT][T::NT][4])
+    {
+        float *result = (float *)stages + warp * 16 * T::PITCH;
+        const int wm = warp % T::WM, wn = warp / T::WM;
+
+#pragma unroll
+        for (int i = 0; i < T::MT; i++) {
+#pragma unroll
+            for (int j = 0; j < T::NT; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++)
+                    result[product::row(v) * T::PITCH + product::column(j, v)] =
+                        sum[i][j][v];
+            __syncwarp();
+            if (a.y.elem == SP_ELEM_BF16)
+                write_rows<8>(result, t.out + (wm * T::MT + i) * 16, wn * T::NT * 8);
+            else
+                write_rows<4>(result, t.out + (wm * T::MT + i) * 16, wn * T::NT * 8);
+            __syncwarp();
+        }
+    }
+
+    /* 16 rows of the warp's columns, N elements (16 bytes) a lane. */
+    template <int N>
+    __device__ void write_rows(const float *result, const int32_t *out, int column)
+    {
+        const int across = T::NT * 8 / N;
+
+        for (int e = lane; e < 16 * across; e += 32) {
+            const int r = e / across, c = e % across * N, n = column0 + column + c;
+            float v[N];
+
+            if (out[r] < 0 || n >= a.y.c)
+                continue;
+            for (int j = 0; j < N; j++)
+                v[j] = result[r * T::PITCH + c + j] +
+                       (a.bias && n + j < a.y.c ? a.bias[n + j] : 0);
+            conv_write<N>(a.y, out[r], n, v, a.is_added, a.is_aligned_y);
         }
     }
 };
 
-template <int BM, int BN, bool IS_GRAD>
-__global__ void __launch_bounds__(THREADS, 2) conv_kernel(conv_call a)
+template <sp_precision P, class T>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a)
 {
-    typedef conv_block<BM, BN, IS_GRAD> block;
-    SP_SHARED(int32_t, table, [TABLES][BM]);
-    SP_SHARED(int, has, [TABLES]);
-    SP_SHARED(float, sa, [2][BK * block::PITCH_A]);
-    SP_SHARED(float, sb, [2][BK * block::PITCH_B]);
-    const block b(a);
-    float sum[block::TM][4] = {};
-    float4 next_a[block::NA], next_b[block::NB];
-    int turn = 0;
+    SP_SHARED_BYTES(stages);
+    SP_SHARED(conv_table<T::BM>, table, [1]);
+    conv_block<P, T> b(a, table[0], stages);
+    float sum[T::MT][T::NT][4] = {};
 
-    if (b.rows <= 0) /* the whole block */
-        return;
-    for (int k0 = 0; k0 < a.K; k0 += TABLES) {
-        b.fill_tables(k0, table, has);
-        __syncthreads();
-        for (int g = 0; g < TABLES; g++) {
-            if (!has[g])
-                continue;
-            b.load_a(table[g], 0, next_a);
-            b.load_b(k0 + g, 0, next_b);
-            for (int c0 = 0; c0 < a.x.c; c0 += BK, turn ^= 1) {
-                b.store(next_a, next_b, sa[turn], sb[turn]);
-                __syncthreads(); /* and everybody is done with the other half */
-                if (c0 + BK < a.x.c) {
-                    b.load_a(table[g], c0 + BK, next_a);
-                    b.load_b(k0 + g, c0 + BK, next_b);
-                }
-                b.multiply(sa[turn], sb[turn], sum);
-            }
-        }
-        __syncthreads(); /* the tables have been read */
+    b.take_rows();
+    for (int word = 0; word < a.n_words; word++) {
+        b.fill_table(word);
+        b.list_offsets(word);
+        b.walk(word, sum);
     }
     b.write(sum);
 }
 
-template <int BM, int BN, bool IS_GRAD>
-sp_status launch(sp_backend *be, const conv_call &a, int n_tiles)
-{
-    const unsigned blocks = a.start ? (unsigned)n_tiles * (SP_TILE / BM)
-                                    : (unsigned)((a.y.n + BM - 1) / BM);
+/* ---- launch ---- */
 
-    SP_LAUNCH((conv_kernel<BM, BN, IS_GRAD>),
-              dim3(blocks, ((unsigned)a.y.c + BN - 1) / BN), dim3(THREADS),
-              cuda_of(be)->compute, a);
+template <sp_precision P, class T> sp_status launch(sp_backend *be, const conv_call &a)
+{
+    static int ready_on = -1; /* the device that has heard of the shared memory */
+    const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
+                            (unsigned)((a.y.c + T::BN - 1) / T::BN);
+
+    if (ready_on != be->device) {
+        SP_CUDA(SP_ALLOW_SHARED((conv_kernel<P, T>), T::SHARED));
+        ready_on = be->device;
+    }
+    SP_LAUNCH_SHARED((conv_kernel<P, T>), dim3(blocks), dim3(T::THREADS), T::SHARED,
+                     cuda_of(be)->compute, a);
     return cuda_launched("conv_kernel");
 }
 
-bool is_aligned(const void *p, int a, int b)
+/* Columns of a tile: the fewest in all, 64 more for each time that rows are gathered.
+ * */
+int columns_of(int c, const int *from, int n)
 {
-    return (uintptr_t)p % 16 == 0 && a % 4 == 0 && b % 4 == 0;
+    int best = from[0];
+
+    for (int i = 1; i < n; i++)
+        if ((c + from[i] - 1) / from[i] * (from[i] + 64) <=
+            (c + best - 1) / best * (best + 64))
+            best = from[i];
+    return best;
 }
 
-template <bool IS_GRAD> sp_status run(sp_backend *be, const sp_conv_args *args)
+template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_call &a)
 {
-    const sp_map *m = args->map;
+    static const int columns[] = {32, 64, 96, 128};
+
+    switch (columns_of(a.y.c, columns, 4)) {
+    case 32:
+        return launch<P, conv_tile<128, 32, 4, 1, 3>>(be, a);
+    case 64:
+        return launch<P, conv_tile<128, 64, 4, 1, 3>>(be, a);
+    case 96:
+        return launch<P, conv_tile<128, 96, 2, 2, 2>>(be, a);
+    default:
+        return launch<P, conv_tile<128, 128, 2, 2, 2>>(be, a);
+    }
+}
+
+sp_status launch_exact(sp_backend *be, const conv_call &a)
+{
+    static const int columns[] = {32, 64};
+
+    if (columns_of(a.y.c, columns, 2) == 32)
+        return launch<SP_FP32, conv_tile<128, 32, 4, 1, 2>>(be, a);
+    return launch<SP_FP32, conv_tile<128, 64, 4, 1, 2>>(be, a);
+}
+
+sp_status run(sp_backend *be, const sp_conv_args *args)
+{
+    const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
+    const cuda_units units = cuda_conv_units(be->precision, m ? m->K : 1, args->x.c);
     conv_call a = {};
 
     assert(m ? m->n_in == args->x.n && m->n_out == args->y.n : args->x.n == args->y.n);
+    assert(args->w_packed && args->x.c > 0);
     if (args->y.n == 0 || args->y.c == 0)
         return SP_OK;
-    a.K = 1;
-    if (m) {
-        a.start = m->start;
-        a.in = m->in;
-        a.out = m->out;
-        a.tile_row = m->tile_row;
-        a.K = m->K;
-    }
+    sp_arena_reset(&cuda_of(be)->scratch);
     a.x = args->x;
+    SP_TRY(cuda_as_operand(be, &a.x));
+    if (m) {
+        a.mask = m->mask;
+        a.first = m->first;
+        a.nbr = m->nbr;
+        a.order = m->order;
+    }
+    a.K = m ? m->K : 1;
+    a.n_words = (a.K + WORD - 1) / WORD;
     a.y = args->y;
-    a.w = args->w;
+    a.w = (const char *)args->w_packed;
     a.bias = args->bias;
-    a.is_mirrored = args->is_mirrored;
     a.is_added = args->is_added;
-    a.is_aligned_x = is_aligned(a.x.data, a.x.ld, 0);
-    a.is_aligned_w = is_aligned(a.w, a.x.c, a.y.c);
-    if (a.y.c <= 32)
-        return launch<128, 32, IS_GRAD>(be, a, m ? m->n_tiles : 0);
-    return launch<128, 64, IS_GRAD>(be, a, m ? m->n_tiles : 0);
+    a.is_aligned_x = cuda_is_aligned(a.x);
+    a.is_aligned_y = cuda_is_aligned(a.y);
+    a.is_shared = units.is_shared;
+    a.units = units.per_offset;
+    a.reciprocal = a.units > 1 ? (unsigned)((1ull << 32) / a.units + 1) : 0;
+    switch (be->precision) {
+    case SP_BF16:
+        return launch_tensor<SP_BF16>(be, a);
+    case SP_TF32:
+        return launch_tensor<SP_TF32>(be, a);
+    default:
+        return launch_exact(be, a);
+    }
 }
 
 } // namespace
 
-/* Weights are read as they are. */
-size_t sp_cuda_conv_pack_floats(const sp_backend *, int, int, int, bool)
-{
-    return 0;
-}
-
-sp_status sp_cuda_conv_pack(sp_backend *, const float *, int, int, int, bool, bool,
-                            float *)
-{
-    return SP_OK;
-}
-
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    return run<false>(be, args);
+    return run(be, args);
 }
 
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
-    return run<true>(be, args);
+    return run(be, args);
 }

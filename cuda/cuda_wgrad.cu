@@ -1,255 +1,378 @@
-/* Weight gradient in fp32: for each offset k a GEMM with the pairs as inner dimension,
+/* Weight gradient: for each offset k a GEMM with the pairs as inner dimension,
  *
- *     dW[k] += sum over pairs (i, o) of x[i]^T dy[o]       [c_in, c_out]
+ *     dW[k] += sum over pairs (i, o) of x[i]^T dy[o]       [c_in, c_out], fp32
  *
- * both operands gathered. Samples are cut, each from its own first row on, into slots
- * of SLOT_TILES tiles (SLOT_ROWS rows where there is no map). A block owns one slot,
- * one offset and TI x TO of the matrix, goes through the slot's pairs in order, BP at a
- * time, and writes its sum to the slot; a second kernel adds the slots to dW in order.
- * So the order of the sum is that of the sample's rows, whatever runs when; a round of
- * slots takes at most SLOT_BYTES of scratch.
+ * in bf16 and tf32 on tensor cores, in fp32 without. The pairs of each sample and
+ * offset are cut into items of fixed length; a block owns one item and T x T of the
+ * matrix, and writes its sum to the item's slot; a second kernel adds the slots of an
+ * offset to dW in order. So the order of the sum is that of the samples' pairs,
+ * whatever runs when.
  *
- * Bytes through L2: 4 m (c_in ceil(c_out / TO) + c_out ceil(c_in / TI)); flops 2 m c_in
- * c_out, and up to BP - 1 idle pairs at the end of each tile's list.
- * 64 x 64 with 256 threads; 32 x 32 with 64 where both sides are narrow.
+ * A block goes through its item by PAIRS pairs: a ring of STAGES stages is filled by
+ * asynchronous copies of both rows of each pair, whose numbers are read one stage
+ * ahead.
+ *
+ * Bytes through L2: m (c_in ceil(c_out / T) + c_out ceil(c_in / T)) elements and 8 m of
+ * pairs; slots 8 c_in c_out an item (written and read). Flops: 2 m c_in c_out, up to
+ * PAIRS - 1 idle pairs an item. At 128 x 128 in bf16 that is 64 flops a byte of the L2.
+ *
+ * sm_90, nvcc 13.0, no spills:
+ *
+ *           T   warps   registers   shared   blocks of an SM
+ *   bf16   32   2 x 2          58    16 KB   8 (registers)
+ *          64   2 x 2         114    32 KB   4 (registers)
+ *          96   2 x 2         185    48 KB   2 (registers)
+ *         128   2 x 4         126    64 KB   2 (registers)
+ *   tf32    as bf16, 59, 103, 160 and 127 registers; 20, 36, 52 and 68 KB
+ *   fp32   32   2 x 1          86    20 KB   11 (registers, shared)
+ *          64   2 x 1         158    36 KB   6 (registers, shared)
  */
-#include "cuda_util.cuh"
+#include "cuda_conv.cuh"
+#include "cuda_wgrad.cuh"
 
 namespace
 {
 
-enum { BP = 16, MAX_SLOTS = 256, SLOT_TILES = 16, SLOT_ROWS = 2048 };
-enum { SLOT_BYTES = 64 << 20 };
+enum { STAGES = 4, MAX_ENTRIES = 384, SHORT_ITEM = 2048, LONG_ITEM = 4096 };
+enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* of a thread that adds slots */ };
 
-struct slots {
-    int n;
-    int32_t begin[MAX_SLOTS], end[MAX_SLOTS]; /* tiles, or rows without a map */
+/* A round: entry e is one sample and one offset, the offset after that of entry e - 1.
+ * Its pairs are begin[e] .. begin[e + 1] - 1, its items first[e] .. first[e + 1] - 1.
+ * */
+struct wgrad_items {
+    int n, k0; /* entries, offset of entry 0 */
+    int first[MAX_ENTRIES + 1];
+    int32_t begin[MAX_ENTRIES + 1];
 };
 
 struct wgrad_call {
-    const int32_t *start, *in, *out; /* start NULL: every row its own pair */
-    int K;
+    const int32_t *in, *out; /* rows of the pairs; NULL: every row its own pair */
     sp_tensor x, dy;
-    float *part; /* [slots][K][c_in][c_out] */
+    int K, item; /* item: its pairs */
+    bool is_aligned_x, is_aligned_dy;
+    float *part; /* [items][c_in][c_out] */
 };
 
-/* The pairs of one offset in one slot, list by list. */
-struct pair_walk {
-    int32_t tile, last_tile; /* lists to come: tile + 1 .. last_tile */
-    int32_t p, end;
-
-    __device__ pair_walk(const wgrad_call &a, int32_t begin, int32_t stop, int k)
-    {
-        tile = last_tile = 0;
-        p = begin;
-        end = stop;
-        if (a.start) {
-            tile = begin;
-            last_tile = stop - 1;
-            p = a.start[(size_t)tile * a.K + k];
-            end = a.start[(size_t)tile * a.K + k + 1];
-        }
-        skip(a, k);
-    }
-
-    __device__ void skip(const wgrad_call &a, int k)
-    {
-        while (p >= end && tile < last_tile) {
-            tile++;
-            p = a.start[(size_t)tile * a.K + k];
-            end = a.start[(size_t)tile * a.K + k + 1];
-        }
-    }
-
-    __device__ bool has_more() const { return p < end; }
-
-    __device__ void step(const wgrad_call &a, int k)
-    {
-        p += BP;
-        skip(a, k);
-    }
-};
-
-template <int T> struct wgrad_block {
+template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_tile {
     enum {
-        THREADS = T / 4 * (T / 4),
-        N = T * BP / 4 / THREADS, /* loads of a thread */
-        PITCH = T + 4
+        T = T_,
+        WM = WM_,
+        WN = WN_,
+        BLOCKS = BLOCKS_, /* of an SM */
+        THREADS = WM * WN * 32,
+        MT = T / WM / 16,
+        NT = T / WN / 8
     };
+    typedef wgrad_product<P, T, MT, NT> product;
+    typedef cuda_operand<P> operand;
+    enum {
+        CHUNKS = T / operand::CHUNK,           /* of a row */
+        N = product::PAIRS * CHUNKS / THREADS, /* of a thread, each operand */
+        OPERAND_BYTES = product::PAIRS * product::ROW_BYTES,
+        STAGE_BYTES = 2 * OPERAND_BYTES,
+        SHARED = STAGES * STAGE_BYTES
+    };
+    static_assert(MT * WM * 16 == T && NT * WN * 8 == T && NT % 2 == 0, "warp tile");
+    static_assert(N * THREADS == product::PAIRS * CHUNKS, "chunks of a thread");
+};
 
-    /* BP gathered rows, channels c0 .. c0 + T - 1. */
-    __device__ static void load(const int32_t *rows, const pair_walk &walk, sp_tensor t,
-                                int c0, float4 *to)
+template <class W> struct wgrad_block {
+    typedef typename W::operand operand;
+
+    const wgrad_call &a;
+    char *stages;
+    int32_t begin, count;              /* of the item */
+    int i0, o0;                        /* of the matrix */
+    int32_t row_x[W::N], row_dy[W::N]; /* of the stage to be loaded next; -1: none */
+
+    __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,
+                           char *shared)
+        : a(call), stages(shared)
+    {
+        const int across = (a.dy.c + W::T - 1) / W::T, item = (int)blockIdx.x;
+        int low = 0, high = items.n - 1;
+
+        while (low < high) { /* the last entry that begins at or before the item */
+            const int middle = (low + high + 1) / 2;
+            if (items.first[middle] <= item)
+                low = middle;
+            else
+                high = middle - 1;
+        }
+        begin = items.begin[low] + (item - items.first[low]) * a.item;
+        count = min(a.item, items.begin[low + 1] - begin);
+        i0 = (int)blockIdx.y / across * W::T;
+        o0 = (int)blockIdx.y % across * W::T;
+    }
+
+    __device__ int32_t row_of(const int32_t *rows, int p) const
+    {
+        if (p >= count)
+            return -1;
+        return rows ? rows[begin + p] : begin + p;
+    }
+
+    __device__ void fetch_rows(int step)
     {
 #pragma unroll
-        for (int e = 0; e < N; e++) {
-            const int at = (int)threadIdx.x + e * THREADS, c = c0 + at % (T / 4) * 4;
-            const int32_t p = walk.p + at / (T / 4);
-            const float *row;
-
-            to[e] = make_float4(0, 0, 0, 0);
-            if (p >= walk.end)
-                continue;
-            row = cuda_row(t, rows ? rows[p] : p) + c;
-            to[e].x = c < t.c ? row[0] : 0;
-            to[e].y = c + 1 < t.c ? row[1] : 0;
-            to[e].z = c + 2 < t.c ? row[2] : 0;
-            to[e].w = c + 3 < t.c ? row[3] : 0;
+        for (int e = 0; e < W::N; e++) {
+            const int p = step * W::product::PAIRS +
+                          ((int)threadIdx.x + e * W::THREADS) / W::CHUNKS;
+            row_x[e] = row_of(a.in, p);
+            row_dy[e] = row_of(a.out, p);
         }
     }
 
-    __device__ static void store(const float4 *from, float *to)
+    __device__ void load(const sp_tensor &t, bool is_aligned, int c0,
+                         const int32_t *rows, char *to) const
     {
 #pragma unroll
-        for (int e = 0; e < N; e++) {
-            const int at = (int)threadIdx.x + e * THREADS;
-            *(float4 *)(to + at / (T / 4) * PITCH + at % (T / 4) * 4) = from[e];
+        for (int e = 0; e < W::N; e++) {
+            const int chunk = (int)threadIdx.x + e * W::THREADS, q = chunk % W::CHUNKS;
+            const int at = c0 * operand::BYTES + q * CUDA_CHUNK_BYTES;
+            const int bytes =
+                rows[e] < 0 ? 0 : cuda_chunk_bytes(at, t.c * operand::BYTES);
+
+            cuda_copy_chunk(
+                to + W::product::at(chunk / W::CHUNKS, q),
+                (const char *)t.data +
+                    (bytes ? (size_t)rows[e] * t.ld * operand::BYTES + at : 0),
+                bytes, is_aligned);
         }
     }
 
-    __device__ static void multiply(const float *sx, const float *sy, float (*sum)[4])
+    __device__ void load_stage(int step)
     {
-        const int i0 = (int)threadIdx.x / (T / 4) * 4,
-                  j0 = (int)threadIdx.x % (T / 4) * 4;
+        char *to = stages + step % STAGES * W::STAGE_BYTES;
 
-#pragma unroll
-        for (int p = 0; p < BP; p++) {
-            const float4 x = *(const float4 *)(sx + p * PITCH + i0);
-            const float4 y = *(const float4 *)(sy + p * PITCH + j0);
-            const float v[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                sum[i][0] += v[i] * y.x;
-                sum[i][1] += v[i] * y.y;
-                sum[i][2] += v[i] * y.z;
-                sum[i][3] += v[i] * y.w;
-            }
-        }
+        load(a.x, a.is_aligned_x, i0, row_x, to);
+        load(a.dy, a.is_aligned_dy, o0, row_dy, to + W::OPERAND_BYTES);
     }
 
-    __device__ static void write(const float (*sum)[4], int i0, int j0, int c_in,
-                                 int c_out, float *to)
+    __device__ void walk(float (&sum)[W::MT][W::NT][4])
     {
-        for (int i = 0; i < 4; i++)
-            for (int j = 0; j < 4; j++)
-                if (i0 + i < c_in && j0 + j < c_out)
-                    to[(size_t)(i0 + i) * c_out + j0 + j] = sum[i][j];
+        const int steps = (count + W::product::PAIRS - 1) / W::product::PAIRS;
+        const int warp = (int)threadIdx.x / 32;
+        const int row = warp % W::WM * W::MT * 16, column = warp / W::WM * W::NT * 8;
+
+        fetch_rows(0);
+        for (int s = 0; s < STAGES - 1; s++) {
+            if (s < steps)
+                load_stage(s);
+            sp_copy_commit();
+            fetch_rows(s + 1);
+        }
+        for (int step = 0; step < steps; step++) {
+            const char *from = stages + step % STAGES * W::STAGE_BYTES;
+
+            sp_copy_wait<STAGES - 2>();
+            __syncthreads(); /* this step has landed, nobody reads the one before */
+            if (step + STAGES - 1 < steps)
+                load_stage(step + STAGES - 1);
+            sp_copy_commit();
+            fetch_rows(step + STAGES);
+            W::product::multiply(from, row, from + W::OPERAND_BYTES, column, sum);
+        }
+        sp_copy_wait<0>();
+    }
+
+    __device__ void write(const float (&sum)[W::MT][W::NT][4]) const
+    {
+        const int warp = (int)threadIdx.x / 32;
+        float *slot = a.part + (size_t)blockIdx.x * a.x.c * a.dy.c;
+
+#pragma unroll
+        for (int m = 0; m < W::MT; m++)
+#pragma unroll
+            for (int j = 0; j < W::NT; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++) {
+                    const int i =
+                        i0 + (warp % W::WM * W::MT + m) * 16 + W::product::row(v);
+                    const int o =
+                        o0 + warp / W::WM * W::NT * 8 + W::product::column(j, v);
+                    if (i < a.x.c && o < a.dy.c)
+                        slot[(size_t)i * a.dy.c + o] = sum[m][j][v];
+                }
     }
 };
 
-template <int T>
-__global__ void __launch_bounds__(wgrad_block<T>::THREADS, 2)
-    wgrad_kernel(wgrad_call a, slots s)
+template <class W>
+__global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
+    wgrad_kernel(wgrad_call a, wgrad_items items)
 {
-    typedef wgrad_block<T> block;
-    SP_SHARED(float, sx, [2][BP * block::PITCH]);
-    SP_SHARED(float, sy, [2][BP * block::PITCH]);
-    const int slot = (int)blockIdx.x / a.K, k = (int)blockIdx.x % a.K;
-    const int across = (a.dy.c + T - 1) / T;
-    const int i0 = (int)blockIdx.y / across * T, j0 = (int)blockIdx.y % across * T;
-    pair_walk walk(a, s.begin[slot], s.end[slot], k);
-    float sum[4][4] = {};
-    float4 next_x[block::N], next_y[block::N];
+    SP_SHARED_BYTES(stages);
+    wgrad_block<W> b(a, items, stages);
+    float sum[W::MT][W::NT][4] = {};
 
-    block::load(a.in, walk, a.x, i0, next_x);
-    block::load(a.out, walk, a.dy, j0, next_y);
-    for (int turn = 0; walk.has_more(); turn ^= 1) {
-        block::store(next_x, sx[turn]);
-        block::store(next_y, sy[turn]);
-        __syncthreads(); /* and everybody is done with the other half */
-        walk.step(a, k);
-        block::load(a.in, walk, a.x, i0, next_x);
-        block::load(a.out, walk, a.dy, j0, next_y);
-        block::multiply(sx[turn], sy[turn], sum);
-    }
-    block::write(sum, i0 + (int)threadIdx.x / (T / 4) * 4,
-                 j0 + (int)threadIdx.x % (T / 4) * 4, a.x.c, a.dy.c,
-                 a.part + ((size_t)slot * a.K + k) * a.x.c * a.dy.c);
+    b.walk(sum);
+    b.write(sum);
 }
 
-/* dw[i] += part[0][i] + part[1][i] + ... */
+/* dw[k] += slots of k, in order; blockIdx.y: k. */
 __global__ void __launch_bounds__(256)
-    add_slots_kernel(const float *part, int n_slots, int64_t n, float *dw)
+    add_slots_kernel(wgrad_call a, wgrad_items items, float *dw)
 {
-    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
-    float sum = 0;
+    const int64_t n = (int64_t)a.x.c * a.dy.c;
+    const int64_t i = (int64_t)blockIdx.x * 256 * SUMS + threadIdx.x;
+    const int k = (int)blockIdx.y;
+    float sum[SUMS] = {};
 
-    if (i >= n)
-        return;
-    for (int s = 0; s < n_slots; s++)
-        sum += part[s * n + i];
-    dw[i] += sum;
+    for (int e = (k - items.k0 + a.K) % a.K; e < items.n; e += a.K)
+        for (int s = items.first[e]; s < items.first[e + 1]; s++)
+#pragma unroll
+            for (int j = 0; j < SUMS; j++)
+                sum[j] += i + 256 * j < n ? a.part[s * n + i + 256 * j] : 0;
+    for (int j = 0; j < SUMS; j++)
+        if (i + 256 * j < n)
+            dw[k * n + i + 256 * j] += sum[j];
 }
 
-template <int T> sp_status launch(sp_backend *be, const wgrad_call &a, const slots &s)
-{
-    const unsigned tiles =
-        (unsigned)((a.x.c + T - 1) / T) * (unsigned)((a.dy.c + T - 1) / T);
+/* ---- launch ---- */
 
-    SP_LAUNCH((wgrad_kernel<T>), dim3((unsigned)s.n * (unsigned)a.K, tiles),
-              dim3(wgrad_block<T>::THREADS), cuda_of(be)->compute, a, s);
+template <class W>
+sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static int ready_on = -1; /* the device that has heard of the shared memory */
+    const unsigned tiles =
+        (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
+
+    if (ready_on != be->device) {
+        SP_CUDA(SP_ALLOW_SHARED((wgrad_kernel<W>), W::SHARED));
+        ready_on = be->device;
+    }
+    SP_LAUNCH_SHARED((wgrad_kernel<W>), dim3((unsigned)items.first[items.n], tiles),
+                     dim3(W::THREADS), W::SHARED, cuda_of(be)->compute, a, items);
     return cuda_launched("wgrad_kernel");
 }
 
-sp_status flush(sp_backend *be, const wgrad_call &a, slots *s, float *dw)
+int tiles_of(int c_in, int c_out, int t)
 {
-    const int64_t n = (int64_t)a.K * a.x.c * a.dy.c;
-
-    if (s->n == 0)
-        return SP_OK;
-    if (a.x.c <= 32 && a.dy.c <= 32)
-        SP_TRY(launch<32>(be, a, *s));
-    else
-        SP_TRY(launch<64>(be, a, *s));
-    SP_LAUNCH(add_slots_kernel, dim3((unsigned)((n + 255) / 256)), dim3(256),
-              cuda_of(be)->compute, (const float *)a.part, s->n, n, dw);
-    s->n = 0;
-    return cuda_launched("add_slots_kernel");
+    return (c_in + t - 1) / t * ((c_out + t - 1) / t);
 }
 
-/* Slots of one round: as many as there are, or fit. */
-size_t round_of(const sp_conv_wgrad_args *a, const int32_t *end, int32_t length,
-                size_t n)
+/* Edge of a tile: least arithmetic, with 64 more channels for what a tile gathers. */
+int edge_of(int c_in, int c_out, const int *from, int n)
 {
-    const size_t fit = SLOT_BYTES / (n * sizeof(float)) + 1;
-    size_t count = 0;
+    int best = from[0];
 
-    for (int b = a->sample0; b < a->sample1; b++)
-        count += (size_t)(end[b + 1] - end[b] + length - 1) / length;
-    count = count < fit ? count : fit;
-    return count < MAX_SLOTS ? count : (size_t)MAX_SLOTS;
+    for (int i = 1; i < n; i++)
+        if (tiles_of(c_in, c_out, from[i]) * from[i] * (from[i] + 64) <=
+            tiles_of(c_in, c_out, best) * best * (best + 64))
+            best = from[i];
+    return best;
+}
+
+template <sp_precision P>
+sp_status launch_tensor(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static const int edges[] = {32, 64, 96, 128};
+
+    switch (edge_of(a.x.c, a.dy.c, edges, 4)) {
+    case 32:
+        return launch<wgrad_tile<P, 32, 2, 2, 4>>(be, a, items);
+    case 64:
+        return launch<wgrad_tile<P, 64, 2, 2, 3>>(be, a, items);
+    case 96:
+        return launch<wgrad_tile<P, 96, 2, 2, 2>>(be, a, items);
+    default:
+        return launch<wgrad_tile<P, 128, 2, 4, 2>>(be, a, items);
+    }
+}
+
+sp_status launch_exact(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static const int edges[] = {32, 64};
+
+    if (edge_of(a.x.c, a.dy.c, edges, 2) == 32)
+        return launch<wgrad_tile<SP_FP32, 32, 2, 1, 8>>(be, a, items);
+    return launch<wgrad_tile<SP_FP32, 64, 2, 1, 4>>(be, a, items);
+}
+
+/* What has been listed; then the list is empty. */
+sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *dw)
+{
+    const int64_t n = (int64_t)a.x.c * a.dy.c;
+
+    if (items->first[items->n] > 0) {
+        if (be->precision == SP_BF16)
+            SP_TRY(launch_tensor<SP_BF16>(be, a, *items));
+        else if (be->precision == SP_TF32)
+            SP_TRY(launch_tensor<SP_TF32>(be, a, *items));
+        else
+            SP_TRY(launch_exact(be, a, *items));
+        SP_LAUNCH(add_slots_kernel,
+                  dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
+                  dim3(256), cuda_of(be)->compute, a, *items, dw);
+        SP_TRY(cuda_launched("add_slots_kernel"));
+    }
+    items->n = 0;
+    return SP_OK;
+}
+
+/* The pairs of offset k of one sample, in as many rounds as it takes. */
+sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
+                    int32_t end, int max_items, wgrad_items *items, float *dw)
+{
+    do {
+        int need = (end - begin + a.item - 1) / a.item, room;
+
+        if (items->n == MAX_ENTRIES || items->first[items->n] == max_items)
+            SP_TRY(flush(be, a, items, dw));
+        if (items->n == 0)
+            items->k0 = k;
+        room = max_items - items->first[items->n];
+        need = need < room ? need : room;
+        items->begin[items->n] = begin;
+        begin = begin + (int64_t)need * a.item < end ? begin + need * a.item : end;
+        items->n++;
+        items->first[items->n] = items->first[items->n - 1] + need;
+        items->begin[items->n] = begin;
+    } while (begin < end);
+    return SP_OK;
+}
+
+/* Where the pairs of samples sample0 .. begin, K a sample and an end. */
+const int32_t *pair_starts(const sp_conv_wgrad_args *args)
+{
+    const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
+
+    return m ? m->pair_start_host + (size_t)args->sample0 * m->K
+             : args->sample_row + args->sample0;
 }
 
 sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
 {
-    const sp_map *m = args->map;
-    const int32_t *end = m ? m->sample_tile : args->sample_row;
-    const int32_t length = m ? SLOT_TILES : SLOT_ROWS;
+    const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
+    const size_t slot = (size_t)args->x.c * args->dy.c;
+    const int32_t *start = pair_starts(args);
+    const int n_entries = (args->sample1 - args->sample0) * (m ? m->K : 1);
+    size_t max_items = SLOT_BYTES / (slot * sizeof(float)) + 1;
     wgrad_call a = {};
-    slots s = {};
-    size_t n, room;
+    wgrad_items items = {};
 
-    a.K = 1;
-    if (m) {
-        a.start = m->start;
-        a.in = m->in;
-        a.out = m->out;
-        a.K = m->K;
-    }
     a.x = args->x;
     a.dy = args->dy;
-    n = (size_t)a.K * a.x.c * a.dy.c;
-    room = round_of(args, end, length, n);
+    a.K = 1;
+    if (m) {
+        a.in = m->pair_in;
+        a.out = m->pair_out;
+        a.K = m->K;
+    }
+    a.item = tiles_of(a.x.c, a.dy.c, 128) < 4 ? SHORT_ITEM : LONG_ITEM;
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, room * n, &a.part));
-    for (int b = args->sample0; b < args->sample1; b++)
-        for (int32_t at = end[b]; at < end[b + 1]; at += length) {
-            s.begin[s.n] = at;
-            s.end[s.n] = at + length < end[b + 1] ? at + length : end[b + 1];
-            if (++s.n == (int)room)
-                SP_TRY(flush(be, a, &s, args->dw));
-        }
-    return flush(be, a, &s, args->dw);
+    SP_TRY(cuda_as_operand(be, &a.x));
+    SP_TRY(cuda_as_operand(be, &a.dy));
+    a.is_aligned_x = cuda_is_aligned(a.x);
+    a.is_aligned_dy = cuda_is_aligned(a.dy);
+    const size_t all =
+        (size_t)(start[n_entries] - start[0]) / a.item + (size_t)n_entries;
+    max_items = max_items < all ? max_items : all;
+    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
+    for (int e = 0; e < n_entries; e++)
+        SP_TRY(add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items, &items,
+                         args->dw));
+    return flush(be, a, &items, args->dw);
 }
 
 /* ---- bias ---- */
@@ -259,7 +382,11 @@ struct columns {
 
     __device__ void operator()(int64_t i, int j, double *sum) const
     {
-        sum[0] += cuda_row(dy, i)[j];
+        const size_t at = (size_t)i * dy.ld + j;
+
+        sum[0] += dy.elem == SP_ELEM_BF16
+                      ? cuda_low_bf16(((const uint16_t *)dy.data)[at])
+                      : dy.data[at];
     }
 };
 

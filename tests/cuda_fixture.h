@@ -59,6 +59,16 @@ static inline void *cu_copy(sp_backend *be, const void *host, size_t bytes)
     return data;
 }
 
+static inline void *cu_room(sp_backend *be, size_t bytes)
+{
+    char *zero = calloc(1, bytes + 1);
+    void *data = cu_copy(be, zero, bytes);
+
+    OK(be->ops->wait(be));
+    free(zero);
+    return data;
+}
+
 static inline size_t cu_bytes(sp_tensor t)
 {
     return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
@@ -73,6 +83,40 @@ static inline sp_tensor cu_tensor(sp_backend *be, sp_tensor host)
 static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
 {
     OK(be->ops->download(be, host.data, device.data, cu_bytes(host)));
+}
+
+/* The same rows as bf16: what is behind c is rounded too. */
+static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
+{
+    const size_t n = cu_bytes(host) / sizeof(float);
+    uint16_t *half = malloc(n * sizeof *half);
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, host.data + i, sizeof bits);
+        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    host.data = cu_copy(be, half, n * sizeof *half);
+    host.elem = SP_ELEM_BF16;
+    OK(be->ops->wait(be));
+    free(half);
+    return host;
+}
+
+/* Guards come back as what bf16 makes of them, and are put right where they are. */
+static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
+{
+    const size_t n = cu_bytes(host) / sizeof(float);
+    uint16_t *half = malloc(n * sizeof *half);
+
+    OK(be->ops->download(be, half, device.data, n * sizeof *half));
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)half[i] << 16;
+        memcpy(host.data + i, &bits, sizeof bits);
+        if (host.data[i] == 12352.0f) /* 12345 in bf16 */
+            host.data[i] = FX_GUARD;
+    }
+    free(half);
 }
 
 /* The device's form of the map, valid until cu_close. */

@@ -1,189 +1,118 @@
-/* Convolution and its gradients on the CUDA backend against plain loops: kinds of map,
- * channels, rows, pitches. Largest error over max(1, largest value) at most 3e-6: both
- * sum in fp32, in different orders. */
-#include "test.h"
+/* Convolution and its input gradient on the CUDA backend against loops in double: fp32,
+ * tf32 and bf16; kinds of map, channels, rows, pitches. Tolerance: conv_case.h. */
+#include "conv_case.h"
 
-#include "cuda_fixture.h"
+/* y = the convolution or y += it; bf16 products with bf16 rows or, is_mixed, fp32 rows
+ * (the network's input and logits). */
+typedef struct variant {
+    bool has_bias, is_added, is_mixed;
+} variant;
 
-static const double TOLERANCE = 3e-6;
-
-/* What a case is made of. */
-typedef struct kind {
-    const char *name;
-    int kernel, in, out; /* 0 fine, 1 coarse */
-    bool is_swapped, has_map;
-} kind;
-
-static const kind kinds[] = {
-    {"3^3", 3, 0, 0, false, true},        {"2^3 down", 2, 0, 1, false, true},
-    {"2^3 up", 2, 1, 0, false, true},     {"3^3 down", 3, 0, 1, false, true},
-    {"2^3 swapped", 2, 0, 0, true, true}, {"1^3", 1, 0, 0, false, false},
-};
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
-
-typedef struct problem {
-    kind kind;
-    fx_level level[2];
-    sp_map map, back; /* back: in and out exchanged */
-    int K, c_in, c_out;
-    sp_tensor x, dy; /* input and output side */
-    float *w, *bias;
-} problem;
-
-static problem make(kind k, int n_samples, const int *rows, int c_in, int c_out,
-                    int pad)
+static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, variant v)
 {
-    problem p = {.kind = k, .c_in = c_in, .c_out = c_out};
+    const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
+    sp_tensor y = case_tensor(p->precision, p->dy.n, p->c_out, p->dy.ld, 5);
+    sp_map map = cu_map(be, &p->map, n_samples);
+    sp_conv_args a = {
+        .map = p->kind->has_map ? &map : NULL,
+        .x = case_put(be, p->x, is_bf16),
+        .y = case_put(be, y, is_bf16),
+        .w_packed = case_packed(be, p, false),
+        .bias =
+            v.has_bias ? cu_copy(be, p->bias, (size_t)p->c_out * sizeof(float)) : NULL,
+        .is_added = v.is_added};
 
-    p.level[0] = fx_voxels(n_samples, rows, 3);
-    p.level[1] = fx_coarser(&p.level[0]);
-    p.map = fx_map(&p.level[k.in], &p.level[k.out], k.kernel, k.is_swapped);
-    p.back = fx_map(&p.level[k.out], &p.level[k.in], k.kernel, !k.is_swapped);
-    p.K = p.map.K;
-    p.x = fx_tensor(p.map.n_in, c_in, c_in + pad, 1);
-    p.dy = fx_tensor(p.map.n_out, c_out, c_out + 2 * pad, 2);
-    p.w = fx_floats((size_t)p.K * c_in * c_out, 3);
-    p.bias = fx_floats((size_t)c_out, 4);
-    return p;
-}
-
-static void drop(problem *p)
-{
-    fx_map_free(&p->map);
-    fx_map_free(&p->back);
-    fx_level_free(&p->level[0]);
-    fx_level_free(&p->level[1]);
-    free(p->x.data);
-    free(p->dy.data);
-    free(p->w);
-    free(p->bias);
-}
-
-static size_t weight_bytes(const problem *p)
-{
-    return (size_t)p->K * p->c_in * p->c_out * sizeof(float);
-}
-
-/* ---- each operation on both backends ---- */
-
-static void forward(sp_backend *be, const problem *p, bool has_bias, bool is_added)
-{
-    sp_backend ref = fx_reference();
-    sp_tensor want = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
-    sp_tensor got = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
-    sp_map map = cu_map(be, &p->map, p->level[0].n_samples);
-    sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
-                      .x = p->x,
-                      .y = want,
-                      .w = p->w,
-                      .bias = has_bias ? p->bias : NULL,
-                      .is_added = is_added};
-
-    OK(ref.ops->conv_forward(&ref, &a));
-    a.map = a.map ? &map : NULL;
-    a.x = cu_tensor(be, p->x);
-    a.y = cu_tensor(be, got);
-    a.w = cu_copy(be, p->w, weight_bytes(p));
-    a.bias = cu_copy(be, a.bias, (size_t)p->c_out * sizeof(float));
     OK(be->ops->conv_forward(be, &a));
-    cu_read(be, a.y, got);
-    cu_same(p->kind.name, got, want, TOLERANCE);
+    is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
+    return y;
 }
 
-static void grad_input(sp_backend *be, const problem *p, bool is_added)
+static void check_forward(sp_backend *be, const conv_case *p, int n_samples, variant v)
 {
-    const bool is_mirrored = p->kind.has_map && p->map.is_full;
-    const sp_map *host = is_mirrored ? &p->map : &p->back;
-    sp_backend ref = fx_reference();
-    sp_tensor want = fx_tensor(p->x.n, p->c_in, p->x.ld, 6);
-    sp_tensor got = fx_tensor(p->x.n, p->c_in, p->x.ld, 6);
-    sp_map map = cu_map(be, host, p->level[0].n_samples);
-    sp_conv_args a = {.map = p->kind.has_map ? host : NULL,
-                      .x = p->dy,
-                      .y = want,
-                      .w = p->w,
+    sp_tensor old = case_tensor(p->precision, p->dy.n, p->c_out, p->dy.ld, 5);
+    double *want = case_doubles(old, v.is_added);
+
+    for (int64_t i = 0; v.has_bias && i < old.n; i++)
+        for (int j = 0; j < old.c; j++)
+            want[i * old.c + j] += p->bias[j];
+    free(old.data);
+    case_forward(p, want);
+    case_same("forward", p, forward(be, p, n_samples, v), want,
+              p->precision == SP_BF16 && !v.is_mixed);
+}
+
+static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
+                             variant v)
+{
+    const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
+    const bool is_mirrored = case_is_mirrored(p);
+    sp_tensor dx = case_tensor(p->precision, p->x.n, p->c_in, p->x.ld, 6);
+    double *want = case_doubles(dx, v.is_added);
+    sp_map map = cu_map(be, is_mirrored ? &p->map : &p->back, n_samples);
+    sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
+                      .x = case_put(be, p->dy, is_bf16),
+                      .y = case_put(be, dx, is_bf16),
+                      .w_packed = case_packed(be, p, true),
                       .is_mirrored = is_mirrored,
-                      .is_added = is_added};
+                      .is_added = v.is_added};
 
-    OK(ref.ops->conv_grad_input(&ref, &a));
-    a.map = a.map ? &map : NULL;
-    a.x = cu_tensor(be, p->dy);
-    a.y = cu_tensor(be, got);
-    a.w = cu_copy(be, p->w, weight_bytes(p));
     OK(be->ops->conv_grad_input(be, &a));
-    cu_read(be, a.y, got);
-    cu_same(p->kind.name, got, want, TOLERANCE);
+    is_bf16 ? cu_read_bf16(be, a.y, dx) : cu_read(be, a.y, dx);
+    case_grad_input(p, want);
+    case_same("grad input", p, dx, want, is_bf16);
 }
 
-/* dW with dbias behind it, added to numbers already there; samples sample0 .. */
-static void grad_weight(sp_backend *be, const problem *p, int sample0, int sample1)
+/* Each precision under an order of its own. */
+static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
+                  int c_out, int pad)
 {
-    const size_t n = (size_t)p->K * p->c_in * p->c_out, n_all = n + (size_t)p->c_out;
-    sp_backend ref = fx_reference();
-    sp_tensor want = fx_tensor(1, (int)n_all, (int)n_all, 8);
-    sp_tensor got = fx_tensor(1, (int)n_all, (int)n_all, 8);
-    sp_map map = cu_map(be, &p->map, p->level[0].n_samples);
-    sp_conv_wgrad_args a = {.map = p->kind.has_map ? &p->map : NULL,
-                            .x = p->x,
-                            .dy = p->dy,
-                            .sample_row = p->level[p->kind.out].sample_row,
-                            .sample0 = sample0,
-                            .sample1 = sample1,
-                            .dw = want.data,
-                            .dbias = want.data + n};
-    sp_tensor on_device = cu_tensor(be, got);
+    static int turn;
 
-    OK(ref.ops->conv_grad_weight(&ref, &a));
-    a.map = a.map ? &map : NULL;
-    a.x = cu_tensor(be, p->x);
-    a.dy = cu_tensor(be, p->dy);
-    a.dw = on_device.data;
-    a.dbias = on_device.data + n;
-    OK(be->ops->conv_grad_weight(be, &a));
-    cu_read(be, on_device, got);
-    cu_same(p->kind.name, got, want, TOLERANCE);
-}
-
-static void compare_case(kind k, int n_samples, const int *rows, int c_in, int c_out,
-                         int pad)
-{
-    problem p = make(k, n_samples, rows, c_in, c_out, pad);
-
-    for (int order = 0; order < cu_orders(); order++) {
-        sp_backend be = cu_open(order);
-        forward(&be, &p, order % 2, order == 0);
-        grad_input(&be, &p, order % 2);
-        grad_weight(&be, &p, 0, n_samples);
-        if (n_samples > 1)
-            grad_weight(&be, &p, 1, n_samples - 1);
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
+        const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0};
+        conv_case p =
+            case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
+        sp_backend be = case_open(turn, p.precision);
+        check_forward(&be, &p, n_samples, v);
+        check_grad_input(&be, &p, n_samples, v);
         cu_close(&be);
+        case_drop(&p);
     }
-    drop(&p);
 }
-
-/* ---- cases ---- */
 
 static void every_map_and_row_count(void **state)
 {
     static const int rows[] = {0, 1, 31, 33, 127};
 
     (void)state;
-    for (int k = 0; k < N_KINDS; k++)
+    for (int k = 0; k < CONV_KINDS; k++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-            compare_case(kinds[k], 1, &rows[i], 20, 33, 0);
+            check(&conv_kinds[k], 1, &rows[i], k == CONV_5 ? 4 : 20, 24, 0);
 }
 
+/* Both as what is gathered and as what is written. */
 static void every_channel_count(void **state)
 {
-    static const int channels[] = {1, 3, 4, 16, 20, 32, 48, 64, 96, 128, 256};
+    static const int channels[] = {1,  3,  4,  8,   16,  20,  32,
+                                   48, 64, 96, 128, 160, 256, 300};
     const int rows[] = {33, 0, 40};
 
     (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
-        compare_case(kinds[1], 3, rows, channels[i], 17, 3);
-        compare_case(kinds[1], 3, rows, 5, channels[i], 4);
-        compare_case(kinds[5], 3, rows, channels[i], channels[i], 0);
+        check(&conv_kinds[CONV_DOWN], 3, rows, channels[i], 17, 8);
+        check(&conv_kinds[CONV_DOWN], 3, rows, 5, channels[i], 0);
+        check(&conv_kinds[CONV_1], 3, rows, channels[i], channels[i], 0);
     }
+}
+
+/* Rows that no copy of 16 bytes can take. */
+static void rows_off_the_grid(void **state)
+{
+    const int rows[] = {50};
+
+    (void)state;
+    check(&conv_kinds[CONV_3], 1, rows, 7, 9, 1);
+    check(&conv_kinds[CONV_DOWN], 1, rows, 33, 20, 3);
 }
 
 static void samples_of_several_tiles(void **state)
@@ -191,39 +120,63 @@ static void samples_of_several_tiles(void **state)
     const int rows[] = {700, 0, 1300};
 
     (void)state;
-    compare_case(kinds[0], 3, rows, 4, 8, 0);
-    compare_case(kinds[5], 3, rows, 16, 24, 8);
+    check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
+    check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
 }
 
 /* The same bits whatever runs first. */
 static void order_changes_no_bit(void **state)
 {
     const int rows[] = {300};
-    problem p = make(kinds[0], 1, rows, 8, 12, 0);
-    sp_tensor first = {0};
 
     (void)state;
-    for (int order = 0; order < 4; order++) {
-        sp_backend be = cu_open(order);
-        sp_tensor y = fx_tensor(p.dy.n, p.c_out, p.dy.ld, 5);
-        sp_map map = cu_map(&be, &p.map, 1);
-        sp_conv_args a = {.map = &map,
-                          .x = cu_tensor(&be, p.x),
-                          .y = cu_tensor(&be, y),
-                          .w = cu_copy(&be, p.w, weight_bytes(&p))};
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++) {
+        conv_case p =
+            case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows, 24, 12, 0);
+        sp_tensor first = {0};
 
-        OK(be.ops->conv_forward(&be, &a));
-        cu_read(&be, a.y, y);
-        cu_close(&be);
-        if (order == 0) {
-            first = y;
-            continue;
+        for (int order = 0; order < 4; order++) {
+            sp_backend be = case_open(order, p.precision);
+            sp_tensor y = forward(&be, &p, 1, (variant){0});
+            cu_close(&be);
+            if (order == 0)
+                first = y;
+            else {
+                assert_true(fx_equal(first, y));
+                free(y.data);
+            }
         }
-        assert_true(fx_equal(first, y));
-        free(y.data);
+        free(first.data);
+        case_drop(&p);
     }
-    free(first.data);
-    drop(&p);
+}
+
+/* A sample's rows have the same bits alone and where others share its tiles. */
+static void company_changes_no_bit(void **state)
+{
+    static const int rows[] = {70, 45, 60}, channels[] = {3, 7, 20};
+
+    (void)state;
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++)
+        for (size_t i = 0; i < 3; i++) {
+            sp_backend be = case_open(0, (sp_precision)precision);
+            conv_case all = case_make(&conv_kinds[CONV_3], be.precision, 3, rows,
+                                      channels[i], 8, 0);
+            conv_case one = case_make(&conv_kinds[CONV_3], be.precision, 1, rows,
+                                      channels[i], 8, 0);
+            sp_tensor a, b;
+            for (int r = 0; r < rows[0]; r++)
+                for (int d = 0; d < 3; d++)
+                    assert_int_equal(all.level[0].at[r][d], one.level[0].at[r][d]);
+            a = forward(&be, &all, 3, (variant){0});
+            b = forward(&be, &one, 1, (variant){0});
+            assert_true(fx_equal(fx_rows(a, 0, rows[0]), b));
+            cu_close(&be);
+            free(a.data);
+            free(b.data);
+            case_drop(&all);
+            case_drop(&one);
+        }
 }
 
 int main(void)
@@ -231,8 +184,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_map_and_row_count),
         cmocka_unit_test(every_channel_count),
+        cmocka_unit_test(rows_off_the_grid),
         cmocka_unit_test(samples_of_several_tiles),
         cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(company_changes_no_bit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
