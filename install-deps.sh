@@ -8,7 +8,7 @@
 set -eu
 
 need="build-essential pkg-config autoconf automake mpich libmpich-dev libhdf5-mpich-dev
-  libconfig-dev libxxhash-dev libjansson-dev libcmocka-dev"
+  libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
 tests="python3 python3-numpy python3-h5py
   slurmctld slurmd slurm-client munge iproute2"
 sudo=

@@ -210,12 +210,12 @@ static sp_status preflight(sp_session *s)
     sp_flight mine = {.rank = comm->rank,
                       .node = comm->node,
                       .local_rank = comm->local_rank,
-                      .cores = comm->cores,
                       .place.device = -1};
     void *all = NULL;
 
     snprintf(mine.host, sizeof mine.host, "%s", comm->host);
     SP_TRY(sp_session_open_device(s));
+    mine.cores = comm->cores;
     if (!s->backend.ops->is_host)
         mine.place = s->mapping.place[comm->rank];
     SP_TRY(sp_session_open_data(s, true, false));

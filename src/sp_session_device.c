@@ -1,6 +1,7 @@
 /* The device of a session: which kind all ranks take, which one is each rank's. */
 #include <string.h>
 
+#include "sp_affinity.h"
 #include "sp_log.h"
 #include "sp_session.h"
 
@@ -62,6 +63,19 @@ static int default_threads(const sp_comm *comm)
     return share > 1 ? share : 1;
 }
 
+/* This rank's share of the node's cores, before the threads start that inherit it. place:
+ * of its device, or NULL. */
+static sp_status bind_cores(sp_session *session, const sp_place *place)
+{
+    char cores[200];
+    sp_status rc = sp_affinity_bind(session->comm, place ? place->what.pci : NULL,
+                                    cores, sizeof cores);
+
+    if (rc == SP_OK && *cores)
+        sp_log_info("rank %d has cores %s", session->comm->rank, cores);
+    return sp_session_agree(session, rc);
+}
+
 sp_status sp_session_open_device(sp_session *session)
 {
     const sp_backend_ops *ops = NULL;
@@ -74,6 +88,7 @@ sp_status sp_session_open_device(sp_session *session)
         threads = default_threads(session->comm);
     session->backend.ops = ops;
     place = ops->is_host ? NULL : &session->mapping.place[session->comm->rank];
+    SP_TRY(bind_cores(session, place));
     rc = ops->open(&session->backend, place ? place->device : 0, threads);
     snprintf(session->device, sizeof session->device, "%s%s%s, %d thread%s a rank",
              ops->name, place ? " " : "", place ? place->what.name : "", threads,

@@ -18,7 +18,7 @@ layer() {
     sp_error.* | sp_log.* | sp_rng.* | sp_exact.* | sp_crc.* | sp_machine.* | sp_file.* | \
         sp_child.* | sp_signal.* | sp_pulse.* | sp_fault.* | sp_json.* | \
         sp_probe.*) echo 1 ;;
-    sp_comm*.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
+    sp_comm*.* | sp_affinity.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
     sp_tensor.* | sp_plan.* | sp_backend.* | sp_norm.h | sp_transport*.* | \
         cpu*.* | ref_*.* | cuda*.* | \
         sp_cuda.h | hostcuda.h) echo 3 ;;
@@ -80,6 +80,7 @@ set -f # the patterns are for case, not for the shell's folder
 owner mpi.h sp_comm_internal.h
 owner hdf5.h sp_h5_internal.h
 owner libconfig.h sp_deck.c sp_deck_value.c sp_deck_layer.c
+owner hwloc.h sp_affinity.c
 owner jansson.h sp_run_state.c
 owner dlfcn.h sp_scan_laz.c 'cuda*'
 owner cuda_runtime.h sp_cuda.h
@@ -87,10 +88,10 @@ owner immintrin.h cpu_vec.h 'cpu_plan*' sp_crc.c
 owner sys/socket.h sp_shard_index.c 'sp_watchdog*'
 # A hash is compiled in from the header, so every user has its own copy.
 owner xxhash.h sp_comm_agree.c sp_shard_probe.c sp_shard_index.c sp_report.c sp_replica.c
-for file in $(grep -lE '#include <(nccl|hwloc)\.h>' $sources); do
+for file in $(grep -l '#include <nccl\.h>' $sources); do
     case $(basename "$file") in
     cuda*) ;;
-    *) complain "$(basename "$file"): NCCL belongs to cuda/, hwloc is not linked" ;;
+    *) complain "$(basename "$file"): NCCL belongs to cuda/" ;;
     esac
 done
 
