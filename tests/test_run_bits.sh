@@ -1,6 +1,6 @@
 #!/bin/sh
-# The same weights, bit for bit: of two runs of a deck on the same ranks, and of any number of
-# ranks with deterministic = "world".
+# The same weights, bit for bit: of two runs of a deck on the same ranks, with any number of
+# threads, and of any number of ranks with deterministic = "world".
 . "$SP_SRCDIR/tests/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -38,6 +38,13 @@ run_twice() {
 }
 run_twice family 2 base.deck net.family=minkunet14A net.width=0.1
 run_twice three 3 base.deck net.family=dummy batch.per=rank batch.size=2 train.bn_scope=rank
+
+for n in 1 2 3; do
+    run 1 0 base.deck net.family=minkunet14A net.width=0.5 run.threads=$n run.dir=threads$n
+    sums threads$n 8 >b
+    test $n = 1 && cp b a
+    same a b "$n threads"
+done
 
 for n in 1 2 3 4 8; do
     run $n 0 all.deck run.dir=world$n
