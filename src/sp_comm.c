@@ -257,6 +257,19 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     return SP_OK;
 }
 
+/* What MPICH over UCX calls for every connection in MPI_Finalize, in place of the
+ * library's. That one flushes, which over TCP takes an answer of the peer; but MPICH 4.0
+ * and 4.1 then wait in a barrier of the process manager, where a rank answers nobody, so
+ * that a peer which comes later waits for ever (pmodels/mpich pull request 6596; one end
+ * in five on two hosts). Nothing is under way any more when sp_comm_close comes here:
+ * the connections go down with the process. NULL is "done". */
+void *ucp_disconnect_nb(void *connection);
+void *ucp_disconnect_nb(void *connection)
+{
+    (void)connection;
+    return NULL;
+}
+
 void sp_comm_close(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
@@ -275,6 +288,9 @@ void sp_comm_close(sp_comm *comm)
                 MPI_Comm_free(&impl->node);
             if (impl->lane != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->lane);
+            /* Whoever is through the second knows that all of the first has arrived. */
+            if (sp_comm_barrier(comm) == SP_OK)
+                sp_comm_barrier(comm);
             MPI_Finalize();
         }
         free(impl->node_of_rank);

@@ -80,6 +80,11 @@ says two/metrics.jsonl '"nodes":2'
 says two/heartbeat.bin node2
 near two one
 
+# MPI comes to its end over the network too, time and again.
+for n in 1 2 3 4 5 6; do
+    hosts check base.deck || fail "status $? of check, start $n"
+done
+
 # What is per node counts two of them: 2 samples on each are 4, and a node's statistics are
 # of its own voxels.
 hosts base.deck run.dir=node batch.per=node batch.size=2 train.bn_scope=node ||
