@@ -63,7 +63,8 @@ sp_status sp_h5_close(sp_h5 *file);
 const char *sp_h5_path(const sp_h5 *file);
 int64_t sp_h5_bytes(const sp_h5 *file); /* size when it was opened for reading */
 
-/* True if the whole path leads to an object. */
+/* True if the file names it, though it be by a link that leads nowhere: that is damage,
+ * not absence. */
 bool sp_h5_has(sp_h5 *file, const char *name);
 /* Paths ("/params/conv1/weight") of all datasets below a group, sorted by name;
  * malloc'd, freed with sp_h5_list_free. A group that is absent holds none. */
