@@ -7,14 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { MAX_INCLUDES = 10, MAX_DECK_BYTES = 16 << 20 };
+/* Ten levels of a file that includes itself twice are a thousand files. */
+enum { MAX_INCLUDES = 10, MAX_FILES = 200, MAX_DECK_BYTES = 16 << 20 };
 
 typedef struct scanner {
     sp_deck_text *to;
     FILE *out;
     int file, line; /* where the character being read stands */
     int depth;
+    size_t bytes; /* of all files so far */
     bool is_short_of_memory;
 } scanner;
 
@@ -114,6 +117,7 @@ static sp_status scan_include(scanner *x, const char **s)
     const char *p = *s + strlen("@include");
     char path[PATH_MAX], place[PATH_MAX + 32];
     int file = x->file, line = x->line;
+    struct stat about;
     const char *slash;
     size_t n;
 
@@ -132,6 +136,11 @@ static sp_status scan_include(scanner *x, const char **s)
     snprintf(path, sizeof path, "%.*s%.*s",
              slash ? (int)(slash + 1 - x->to->file[file]) : 0, x->to->file[file],
              (int)n, p + 1);
+    if (x->to->n_files >= MAX_FILES)
+        return SP_FAIL(SP_EUSAGE, "%smore than %d files are included", place,
+                       MAX_FILES);
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return SP_FAIL(SP_EUSAGE, "%s%s is no regular file", place, path);
     SP_TRY(scan_file(x, path, place));
     x->file = file;
     x->line = line;
@@ -216,6 +225,9 @@ static sp_status scan_file(scanner *x, const char *path, const char *from)
     char *text;
     sp_status rc = read_text(path, from, &text);
 
+    x->bytes += rc == SP_OK ? strlen(text) : 0;
+    if (x->bytes > MAX_DECK_BYTES)
+        rc = SP_FAIL(SP_EUSAGE, "%sfiles of more than 16 MiB together", from);
     if (rc == SP_OK)
         rc = add_file(x, path);
     if (rc == SP_OK) {

@@ -28,7 +28,8 @@ typedef struct sp_deck_text {
 } sp_deck_text;
 
 /* SP_EUSAGE for a file that cannot be read or is no text, for includes nested deeper
- * than 10 and integers beyond 64 bits; SP_EMEM. Destroy after failure too. */
+ * than 10, of more than 200 files or 16 MiB in all, and integers beyond 64 bits;
+ * SP_EMEM. Destroy after failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
 /* The same of a string; name stands for the file in messages. */
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name);
