@@ -18,11 +18,12 @@
 
 #include "sp_h5.h"
 #include "sp_log.h"
+#include "sp_probe.h"
 #include "sp_scan.h"
 #include "vox.h"
 #include "vox_options.h"
 
-enum { PATH_BYTES = 4096, NONE = -1 };
+enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 /* most of deflate */ };
 
 static const char option_names[] = "--out --map --columns --label-field";
 
@@ -59,8 +60,11 @@ typedef struct prediction {
 } prediction;
 
 /* ---- reading ---- */
+/* Rows of a list; more than the file can hold (compressed ones EXPANSION times that) are
+ * damage, not a reason to ask for the memory. */
 static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int64_t *n)
 {
+    int64_t most = sp_h5_bytes(file);
     sp_h5_shape shape;
 
     if (!sp_h5_has(file, name))
@@ -70,6 +74,13 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (shape.rank != 1)
         return SP_FAIL(SP_EDATA, "%s:%s: rank %d, expected 1", path, name, shape.rank);
+    if (!shape.is_contiguous)
+        most *= EXPANSION;
+    if (!shape.is_complete || shape.dim[0] * shape.type.size > most ||
+        shape.dim[0] > most)
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s: %" PRId64 " rows, which the file does not hold", path,
+                       name, shape.dim[0]);
     *n = shape.dim[0];
     return SP_OK;
 }
@@ -152,6 +163,23 @@ static void free_prediction(prediction *p)
     free(p->index);
     if (p->class_name)
         sp_h5_list_free(p->class_name, p->n_classes);
+}
+
+/* HDF5 crashes on some damaged files: a limited child reads them first (sp_probe.h). */
+static sp_status check_prediction(const char *path)
+{
+    prediction p = {0};
+    sp_status rc = read_prediction(&p, path);
+
+    free_prediction(&p);
+    return rc;
+}
+
+#define PROBE "--probe-predictions"
+
+void vox_probe_main(int argc, char **argv)
+{
+    sp_probe_main(argc, argv, PROBE, check_prediction);
 }
 
 /* ---- which samples are of the scan ---- */
@@ -491,8 +519,11 @@ static sp_status apply(const vox_options *o)
     int64_t n_points = 0;
     sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory");
 
-    for (int i = 0; i < n && rc == SP_OK; i++)
-        rc = read_prediction(&p[i], o->input[i]);
+    for (int i = 0; i < n && rc == SP_OK; i++) {
+        rc = sp_probe_run(PROBE, o->input[i], check_prediction);
+        if (rc == SP_OK)
+            rc = read_prediction(&p[i], o->input[i]);
+    }
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, sp_scan_open(&scan, o->input[n], &options), end);
     SP_TRY_GOTO(rc, count_points(scan, &n_points), end);

@@ -84,6 +84,7 @@ int main(int argc, char **argv)
     int who = 0;
 
     sp_shard_probe_main(argc, argv);
+    vox_probe_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
         return fflush(stdout) ? SP_EIO : SP_OK;
