@@ -1,7 +1,9 @@
-/* Batch norm: sums in double over the rows of each sample, and two passes over
- * elements. All are bound by memory: 4 bytes a value read, and 4 written where a tensor
- * is. */
-#include "cuda_util.cuh"
+/* Batch norm: sums in double over the rows of each sample, what follows from them, and
+ * two passes over elements. The passes are bound by memory: of a tensor [n, c] the sums
+ * read one (x), apply reads one or two and writes one; backward the sums read x, dy and y
+ * and write dy (the last two with an activation only), apply reads two and writes one.
+ */
+#include "cuda_rows.cuh"
 #include "sp_norm.h"
 
 namespace
@@ -10,25 +12,66 @@ namespace
 struct values_and_squares {
     sp_tensor x;
 
-    __device__ void operator()(int64_t i, int j, double *sum) const
-    {
-        const double v = cuda_row(x, i)[j];
+    template <int N> struct channels {
+    };
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x;
+    };
 
-        sum[0] += v;
-        sum[1] += v * v;
+    template <int N> __device__ channels<N> at(int) const { return {}; }
+
+    template <class T, int N>
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+    }
+
+    template <class T, int N>
+    __device__ void add(const channels<N> &, const item<T, N> &item, int64_t, int,
+                        double *a, double *b) const
+    {
+        float v[N];
+
+        cuda_open(item.x, v);
+        for (int k = 0; k < N; k++) {
+            const double d = v[k];
+            a[k] += d;
+            b[k] += d * d;
+        }
     }
 };
 
 struct apply {
     sp_norm_args a;
 
-    __device__ void operator()(int64_t i, int j) const
-    {
-        float v = cuda_row(a.x, i)[j] * a.scale[j] + a.shift[j];
+    template <int N> struct channels {
+        float scale[N], shift[N];
+    };
 
+    template <int N> __device__ channels<N> at(int j) const
+    {
+        channels<N> here;
+
+        cuda_channels(a.scale, j, here.scale);
+        cuda_channels(a.shift, j, here.shift);
+        return here;
+    }
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &here, int64_t i, int j) const
+    {
+        float v[N], res[N] = {};
+
+        cuda_load<T>(a.x, i, j, v);
         if (a.res.data)
-            v += cuda_row(a.res, i)[j];
-        cuda_row(a.y, i)[j] = v > 0 ? v : a.slope * v;
+            cuda_load<T>(a.res, i, j, res);
+        for (int k = 0; k < N; k++) {
+            v[k] = v[k] * here.scale[k] + here.shift[k];
+            if (a.res.data)
+                v[k] += res[k];
+            v[k] = v[k] > 0 ? v[k] : a.slope * v[k];
+        }
+        cuda_store<T>(a.y, i, j, v);
     }
 };
 
@@ -38,16 +81,49 @@ struct grad_sums {
     float slope;
     const float *mean, *inv_std;
 
-    __device__ void operator()(int64_t i, int j, double *sum) const
-    {
-        float g = cuda_row(dy, i)[j];
+    template <int N> struct channels {
+        float mean[N], inv_std[N];
+    };
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x, y, dy;
+    };
 
-        if (slope != 1 && !(cuda_row(y, i)[j] > 0)) {
-            g *= slope;
-            cuda_row(dy, i)[j] = g;
+    template <int N> __device__ channels<N> at(int j) const
+    {
+        channels<N> here;
+
+        cuda_channels(mean, j, here.mean);
+        cuda_channels(inv_std, j, here.inv_std);
+        return here;
+    }
+
+    template <class T, int N>
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+        cuda_take(dy, i, j, &v->dy);
+        if (slope != 1)
+            cuda_take(y, i, j, &v->y);
+    }
+
+    template <class T, int N>
+    __device__ void add(const channels<N> &here, const item<T, N> &item, int64_t i,
+                        int j, double *a, double *b) const
+    {
+        float v[N], g[N];
+
+        cuda_open(item.dy, g);
+        if (slope != 1) {
+            cuda_open(item.y, v);
+            for (int k = 0; k < N; k++)
+                g[k] = v[k] > 0 ? g[k] : slope * g[k];
+            cuda_store<T>(dy, i, j, g);
         }
-        sum[0] += g;
-        sum[1] += g * (((double)cuda_row(x, i)[j] - mean[j]) * inv_std[j]);
+        cuda_open(item.x, v);
+        for (int k = 0; k < N; k++) {
+            a[k] += g[k];
+            b[k] += g[k] * (((double)v[k] - here.mean[k]) * here.inv_std[k]);
+        }
     }
 };
 
@@ -56,12 +132,30 @@ struct grad_apply {
     const float *a, *b, *c;
     bool is_added;
 
-    __device__ void operator()(int64_t i, int j) const
-    {
-        const float v = a[j] * cuda_row(dy, i)[j] + b[j] * cuda_row(x, i)[j] + c[j];
-        float *to = cuda_row(dx, i) + j;
+    template <int N> struct channels {
+        float a[N], b[N], c[N];
+    };
 
-        *to = is_added ? *to + v : v;
+    template <int N> __device__ channels<N> at(int j) const
+    {
+        channels<N> here;
+
+        cuda_channels(a, j, here.a);
+        cuda_channels(b, j, here.b);
+        cuda_channels(c, j, here.c);
+        return here;
+    }
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &here, int64_t i, int j) const
+    {
+        float g[N], v[N];
+
+        cuda_load<T>(dy, i, j, g);
+        cuda_load<T>(x, i, j, v);
+        for (int k = 0; k < N; k++)
+            v[k] = here.a[k] * g[k] + here.b[k] * v[k] + here.c[k];
+        cuda_give<T>(dx, i, j, v, is_added);
     }
 };
 
@@ -108,13 +202,12 @@ sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_r
                             int n_samples, double *sums)
 {
     sp_arena_reset(&cuda_of(be)->scratch);
-    return cuda_sample_sums(be, values_and_squares{x}, sample_row, n_samples, x.c,
-                            sums);
+    return cuda_row_sums(be, values_and_squares{x}, sample_row, n_samples, sums, x);
 }
 
 sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)
 {
-    return cuda_each(be, apply{*args}, args->x.n, args->x.c);
+    return cuda_each_row(be, apply{*args}, args->x, args->y, args->res);
 }
 
 sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
@@ -122,14 +215,15 @@ sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
     const grad_sums f = {a->x, a->y, a->dy, a->slope, a->mean, a->inv_std};
 
     sp_arena_reset(&cuda_of(be)->scratch);
-    return cuda_sample_sums(be, f, a->sample_row, a->n_samples, a->x.c, a->sums);
+    return cuda_row_sums(be, f, a->sample_row, a->n_samples, a->sums, a->x, a->y,
+                         a->dy);
 }
 
 sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
     const grad_apply f = {a->x, a->dy, a->dx, a->a, a->b, a->c, a->is_added};
 
-    return cuda_each(be, f, a->x.n, a->x.c);
+    return cuda_each_row(be, f, a->x, a->dy, a->dx);
 }
 
 sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)

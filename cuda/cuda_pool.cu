@@ -3,7 +3,7 @@
  * within an offset no input row has two outputs, so nothing is added twice at a time.
  * (An input's gradient is thus summed by rising offset.)
  */
-#include "cuda_util.cuh"
+#include "cuda_rows.cuh"
 
 namespace
 {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(32 * ROWS) pool_kernel(pool_call a)
         const int32_t i = partner(a.map, t, k, o);
         if (i < 0)
             continue;
-        const float v = cuda_row(a.x, i)[j];
+        const float v = cuda_get(a.x, i, j);
         count++;
         if (!a.is_max)
             value += v;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(32 * ROWS) pool_kernel(pool_call a)
     }
     if (a.is_max)
         a.argmax[(size_t)o * a.y.c + j] = at;
-    cuda_row(a.y, o)[j] = a.is_max || !count ? value : value / (float)count;
+    cuda_put(a.y, o, j, a.is_max || !count ? value : value / (float)count);
 }
 
 /* Pairs of each output row. */
@@ -105,12 +105,12 @@ __global__ void __launch_bounds__(32 * ROWS) pool_grad_kernel(pool_grad_call a)
     for (int32_t p = a.map.start[list] + (int)threadIdx.y; p < a.map.start[list + 1];
          p += ROWS) {
         const int32_t i = a.map.in[p], o = a.map.out[p];
-        const float g = cuda_row(a.dy, o)[j];
+        const float g = cuda_get(a.dy, o, j);
 
         if (a.count)
-            cuda_row(a.dx, i)[j] += g / (float)a.count[o];
+            cuda_add(a.dx, i, j, g / (float)a.count[o]);
         else if (a.argmax[(size_t)o * a.dy.c + j] == i)
-            cuda_row(a.dx, i)[j] += g;
+            cuda_add(a.dx, i, j, g);
     }
 }
 
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(32 * 32)
     int32_t at = -1;
 
     for (int32_t i = s.row[b] + y; j < x.c && i < s.row[b + 1]; i += 32) {
-        const float v = cuda_row(x, i)[j];
+        const float v = cuda_get(x, i, j);
         if (at < 0 || v > best) {
             best = v;
             at = i;
@@ -164,7 +164,7 @@ struct take_rows {
     {
         const int32_t at = argmax[b * y.c + j];
 
-        cuda_row(y, b)[j] = at < 0 ? 0 : cuda_row(x, at)[j];
+        cuda_put(y, b, j, at < 0 ? 0 : cuda_get(x, at, j));
     }
 };
 
@@ -173,7 +173,7 @@ struct values {
 
     __device__ void operator()(int64_t i, int j, double *sum) const
     {
-        sum[0] += cuda_row(x, i)[j];
+        sum[0] += cuda_get(x, i, j);
     }
 };
 
@@ -188,12 +188,11 @@ struct use_sums {
     {
         const double sum = sums[(size_t)(s.first + b) * 2 * y.c + j];
         const int32_t n = s.row[b + 1] - s.row[b];
-        float *to = cuda_row(y, s.first + b) + j;
 
         if (is_mean)
-            *to = n ? (float)(sum / n) : 0;
+            cuda_put(y, s.first + b, j, n ? (float)(sum / n) : 0);
         else
-            *to += (float)sum;
+            cuda_add(y, s.first + b, j, (float)sum);
     }
 };
 
@@ -206,22 +205,24 @@ struct spread_max {
         const int32_t at = argmax[b * dy.c + j];
 
         if (at >= 0)
-            cuda_row(dx, at)[j] += cuda_row(dy, b)[j];
+            cuda_add(dx, at, j, cuda_get(dy, b, j));
     }
 };
 
 /* One sample: its row to all of its voxels, divided by their number and added (gradient
  * of the mean), or as it is (broadcast). */
 struct spread {
-    const float *from; /* [c] */
-    sp_tensor to;
+    sp_tensor from, to; /* from: one row */
     bool is_mean;
 
     __device__ void operator()(int64_t i, int j) const
     {
-        float *v = cuda_row(to, i) + j;
+        const float v = cuda_get(from, 0, j);
 
-        *v = is_mean ? *v + from[j] / (float)to.n : from[j];
+        if (is_mean)
+            cuda_add(to, i, j, v / (float)to.n);
+        else
+            cuda_put(to, i, j, v);
     }
 };
 
@@ -229,12 +230,11 @@ sp_status spread_rows(sp_backend *be, sp_tensor from, sp_tensor to,
                       const int32_t *sample_row, int n_samples, bool is_mean)
 {
     for (int b = 0; b < n_samples; b++) {
-        const sp_tensor rows = {to.data + (int64_t)sample_row[b] * to.ld,
-                                sample_row[b + 1] - sample_row[b], to.c, to.ld,
-                                to.elem};
+        const sp_tensor rows =
+            sp_tensor_rows(to, sample_row[b], sample_row[b + 1] - sample_row[b]);
 
-        SP_TRY(cuda_each(be, spread{from.data + (int64_t)b * from.ld, rows, is_mean},
-                         rows.n, rows.c));
+        SP_TRY(cuda_each(be, spread{sp_tensor_rows(from, b, 1), rows, is_mean}, rows.n,
+                         rows.c));
     }
     return SP_OK;
 }

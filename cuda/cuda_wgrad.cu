@@ -28,6 +28,7 @@
  *          64   2 x 1         158    36 KB   6 (registers, shared)
  */
 #include "cuda_conv.cuh"
+#include "cuda_rows.cuh"
 #include "cuda_wgrad.cuh"
 
 namespace

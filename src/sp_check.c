@@ -86,14 +86,16 @@ static double batch_bytes(const sp_session *s, const int64_t *voxels)
 static void print_memory(const sp_session *s, const int64_t *voxels)
 {
     const double mib = 1 << 20, program = 50; /* MPI, HDF5, buffers of messages */
-    double activations = (double)sp_graph_memory_bytes(&s->graph, voxels) / mib;
+    const bool is_half = strcmp(s->config->train.precision, "bf16") == 0;
+    double activations =
+        (double)sp_graph_memory_bytes(&s->graph, voxels) / (is_half ? 2 : 1) / mib;
     double weights = weight_bytes(s) / mib, batches = batch_bytes(s, voxels) / mib;
 
     sp_log_info("memory: about %.0f MiB a rank in the dearest step (%lld voxels): %.1f "
                 "MiB of activations, %.1f of weights, gradients and optimizer state, "
-                "%.1f of batches and kernel maps, %.0f of the program",
+                "%.1f of batches and kernel maps, %.0f of the program; %s",
                 activations + weights + batches + program, (long long)voxels[0],
-                activations, weights, batches, program);
+                activations, weights, batches, program, s->config->train.precision);
 }
 
 static sp_status check(sp_session *s)

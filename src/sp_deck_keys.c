@@ -102,7 +102,8 @@ const sp_key sp_deck_key[] = {
 {"train", "bn_scope", SP_KEY_ENUM, AT(train.bn_scope), "\"world\"", NULL, NULL,
  "rank|node|world", "over which voxels batch statistics are taken"},
 {"train", "precision", SP_KEY_CHOICE, AT(train.precision), "\"fp32\"", NULL, NULL,
- "fp32|tf32|bf16", "arithmetic of the convolutions"},
+ "fp32|tf32|bf16", "arithmetic of the convolutions; bf16 stores activations so too; the "
+ "CPU has fp32 alone"},
 {"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
  "of weights, shuffle, augmentation and dropout"},
 {"train", "deterministic", SP_KEY_ENUM, AT(train.deterministic), "\"run\"", NULL, NULL,

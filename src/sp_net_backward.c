@@ -135,10 +135,8 @@ static sp_status concat(sp_net *net, const net_step *step, sp_tensor dy)
 
     for (k = 0; k < step->n_in; k++) {
         net_value *x = &impl->value[step->in[k]];
-        sp_tensor part = dy;
+        sp_tensor part = sp_tensor_columns(dy, column, x->c);
 
-        part.data += column;
-        part.c = x->c;
         column += x->c;
         if (!x->needs_grad)
             continue;

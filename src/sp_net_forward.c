@@ -64,10 +64,9 @@ static sp_status concat(sp_net *net, const net_step *step, sp_tensor y)
     int k, column = 0;
 
     for (k = 0; k < step->n_in; k++) {
-        sp_tensor x = net->impl->value[step->in[k]].act, part = y;
+        sp_tensor x = net->impl->value[step->in[k]].act;
+        sp_tensor part = sp_tensor_columns(y, column, x.c);
 
-        part.data += column;
-        part.c = x.c;
         if (part.data != x.data)
             SP_TRY(net->backend->ops->copy(net->backend, x, part, false));
         column += x.c;
@@ -176,6 +175,20 @@ static void drop_dead(sp_net *net, int s)
         }
 }
 
+/* The loss and whoever asks want them in fp32. */
+static sp_status take_logits(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    sp_tensor y = impl->value[impl->n_values - 1].act;
+    int block;
+
+    impl->logits = y;
+    if (y.elem == SP_ELEM_F32)
+        return SP_OK;
+    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, &block, &impl->logits));
+    return net->backend->ops->copy(net->backend, y, impl->logits, false);
+}
+
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits)
 {
@@ -189,8 +202,9 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
         if (!is_training)
             drop_dead(net, s);
     }
+    SP_TRY(take_logits(net));
     if (logits)
-        *logits = impl->value[impl->n_values - 1].act;
+        *logits = impl->logits;
     return SP_OK;
 }
 
@@ -201,7 +215,7 @@ static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
     const struct sp_net_impl *impl = net->impl;
     const net_value *output = &impl->value[impl->n_values - 1];
 
-    return (sp_loss_args){.logits = output->act,
+    return (sp_loss_args){.logits = impl->logits,
                           .label = batch->labels,
                           .class_weight = impl->class_weight,
                           .smoothing = impl->options.label_smoothing,
@@ -211,11 +225,24 @@ static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
 
 static sp_status run_loss(sp_net *net, sp_loss_args *args)
 {
+    const sp_backend_ops *ops = net->backend->ops;
+    sp_tensor grad;
     bool is_added;
+    int block;
 
-    if (net->impl->is_training)
-        SP_TRY(sp_net_grad(net, net->impl->n_values - 1, &args->dlogits, &is_added));
-    return net->backend->ops->loss(net->backend, args);
+    if (!net->impl->is_training)
+        return ops->loss(net->backend, args);
+    SP_TRY(sp_net_grad(net, net->impl->n_values - 1, &grad, &is_added));
+    if (grad.elem == SP_ELEM_F32) {
+        args->dlogits = grad;
+        return ops->loss(net->backend, args);
+    }
+    SP_TRY(
+        sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, &block, &args->dlogits));
+    SP_TRY(ops->loss(net->backend, args));
+    SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
+    sp_net_drop_block(net, block);
+    return SP_OK;
 }
 
 static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)

@@ -26,6 +26,7 @@ typedef struct net_block {
 
 typedef struct net_value {
     int level, c;
+    sp_elem elem; /* of activation and gradient */
     int home,
         column; /* value of the concat whose columns hold it; itself: its own block */
     int first, last; /* homes: steps that write first and read last */
@@ -83,6 +84,7 @@ struct sp_net_impl {
     /* of the current micro-batch */
     const sp_batch *batch;
     bool is_training;
+    sp_tensor logits; /* of the last value, fp32 */
     const int32_t
         *sample_rows; /* [n_samples + 1] 0, 1, 2 ...: rows of the sample level */
 };
@@ -96,6 +98,9 @@ sp_status sp_net_lower(sp_net *net);
 sp_status sp_net_take_fixed(sp_net *net);
 /* Forgets the last micro-batch. */
 sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
+/* n x c in rows that suit the backend. */
+sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *block,
+                             sp_tensor *t);
 sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block);
 void sp_net_drop_block(sp_net *net, int block);
 int64_t sp_net_rows(const sp_net *net, int level);

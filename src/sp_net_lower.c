@@ -190,6 +190,19 @@ static void find_ready(const sp_graph *g, struct sp_net_impl *impl)
     }
 }
 
+/* bf16 throughout, but a convolution yields logits as it sums them. */
+static void choose_elements(const sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    int v;
+
+    for (v = 0; v < impl->n_values; v++)
+        impl->value[v].elem =
+            net->backend->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;
+    if (impl->step[impl->n_steps - 1].op == SP_OP_CONV)
+        impl->value[impl->n_values - 1].elem = SP_ELEM_F32;
+}
+
 static sp_status make_norms(const sp_graph *g, struct sp_net_impl *impl)
 {
     int s;
@@ -213,6 +226,7 @@ sp_status sp_net_lower(sp_net *net)
     SP_TRY(make_steps(net));
     SP_TRY(make_values(net));
     SP_TRY(make_norms(net->graph, impl));
+    choose_elements(net);
     place_concats(impl);
     find_lifetimes(impl);
     find_ready(net->graph, impl);

@@ -124,31 +124,6 @@ sp_status sp_net_take_fixed(sp_net *net)
     return SP_OK;
 }
 
-sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
-{
-    struct sp_net_impl *impl = net->impl;
-    int32_t *rows;
-    int v, b;
-
-    impl->batch = batch;
-    impl->is_training = is_training;
-    impl->n_blocks = 0;
-    sp_arena_reset(&impl->arena);
-    sp_arena_reset(&impl->host);
-    SP_TRY(SP_TAKE(&impl->host, batch->n_samples + 1, &rows));
-    for (b = 0; b <= batch->n_samples; b++)
-        rows[b] = b;
-    impl->sample_rows = rows;
-    for (v = 0; v < impl->n_values; v++)
-        impl->value[v].block = impl->value[v].grad_block = impl->value[v].sums_block =
-            -1;
-    impl->value[0].act = (sp_tensor){.data = (float *)batch->features,
-                                     .n = batch->n,
-                                     .c = net->graph->c_in,
-                                     .ld = net->graph->c_in};
-    return SP_OK;
-}
-
 /* The smallest free block that is large enough, else a new one. */
 sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block)
 {
@@ -190,14 +165,68 @@ const int32_t *sp_net_sample_row(const sp_net *net, int level)
                                     : net->impl->batch->plan.level[level].sample_row;
 }
 
-static sp_status take_matrix(sp_net *net, const net_value *value, int *block,
+/* Rows of a device begin at multiples of 16 bytes, which its memory moves at once. */
+static int pitch(const sp_net *net, int c, sp_elem elem)
+{
+    int each = 16 / (int)sp_elem_bytes(elem);
+
+    return net->backend->ops->is_host ? c : (c + each - 1) / each * each;
+}
+
+static size_t matrix_bytes(sp_tensor t)
+{
+    return (size_t)t.n * (size_t)t.ld * sp_elem_bytes(t.elem);
+}
+
+sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *block,
                              sp_tensor *t)
 {
-    int64_t n = sp_net_rows(net, value->level);
-
-    SP_TRY(sp_net_take_block(net, (size_t)n * (size_t)value->c * sizeof(float), block));
-    *t = (sp_tensor){net->impl->block[*block].data, n, value->c, value->c, SP_ELEM_F32};
+    *t = (sp_tensor){NULL, n, c, pitch(net, c, elem), elem};
+    SP_TRY(sp_net_take_block(net, matrix_bytes(*t), block));
+    t->data = net->impl->block[*block].data;
     return SP_OK;
+}
+
+static sp_status take_value(sp_net *net, const net_value *value, int *block,
+                            sp_tensor *t)
+{
+    return sp_net_take_matrix(net, sp_net_rows(net, value->level), value->c,
+                              value->elem, block, t);
+}
+
+/* The batch's own features where they are as the values want them, else a copy. */
+static sp_status take_features(sp_net *net, const sp_batch *batch)
+{
+    net_value *v = &net->impl->value[0];
+    sp_tensor x = {(float *)batch->features, batch->n, v->c, v->c, SP_ELEM_F32};
+    int block;
+
+    v->act = x;
+    if (v->elem == x.elem && pitch(net, v->c, v->elem) == x.ld)
+        return SP_OK;
+    SP_TRY(sp_net_take_matrix(net, x.n, x.c, v->elem, &block, &v->act));
+    return net->backend->ops->copy(net->backend, x, v->act, false);
+}
+
+sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
+{
+    struct sp_net_impl *impl = net->impl;
+    int32_t *rows;
+    int v, b;
+
+    impl->batch = batch;
+    impl->is_training = is_training;
+    impl->n_blocks = 0;
+    sp_arena_reset(&impl->arena);
+    sp_arena_reset(&impl->host);
+    SP_TRY(SP_TAKE(&impl->host, batch->n_samples + 1, &rows));
+    for (b = 0; b <= batch->n_samples; b++)
+        rows[b] = b;
+    impl->sample_rows = rows;
+    for (v = 0; v < impl->n_values; v++)
+        impl->value[v].block = impl->value[v].grad_block = impl->value[v].sums_block =
+            -1;
+    return take_features(net, batch);
 }
 
 sp_status sp_net_hold(sp_net *net, int value)
@@ -208,10 +237,8 @@ sp_status sp_net_hold(sp_net *net, int value)
     for (; values[home].home != home; home = values[home].home)
         column += values[home].column;
     if (values[home].block < 0)
-        SP_TRY(take_matrix(net, &values[home], &values[home].block, &values[home].act));
-    v->act = values[home].act;
-    v->act.data += column;
-    v->act.c = v->c;
+        SP_TRY(take_value(net, &values[home], &values[home].block, &values[home].act));
+    v->act = sp_tensor_columns(values[home].act, column, v->c);
     return SP_OK;
 }
 
@@ -221,7 +248,7 @@ sp_status sp_net_grad(sp_net *net, int value, sp_tensor *grad, bool *is_added)
 
     *is_added = v->grad_block >= 0;
     if (!*is_added)
-        SP_TRY(take_matrix(net, v, &v->grad_block, &v->grad));
+        SP_TRY(take_value(net, v, &v->grad_block, &v->grad));
     *grad = v->grad;
     return SP_OK;
 }
@@ -233,8 +260,7 @@ sp_status sp_net_grad_sum(sp_net *net, int value, sp_tensor *grad)
     SP_TRY(sp_net_grad(net, value, grad, &is_added));
     if (is_added)
         return SP_OK;
-    return net->backend->ops->fill(net->backend, grad->data, 0,
-                                   (size_t)grad->n * (size_t)grad->c * sizeof(float));
+    return net->backend->ops->fill(net->backend, grad->data, 0, matrix_bytes(*grad));
 }
 
 void sp_net_move_grad(sp_net *net, int from, int to)

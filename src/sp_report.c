@@ -66,9 +66,11 @@ void sp_report_header(const sp_trainer *trainer)
     const sp_comm *comm = s->comm;
     double world = sampler->effective;
 
-    sp_log_info(PACKAGE_STRING ": %d rank%s on %d node%s, device %s, all-reduce by %s",
+    sp_log_info(PACKAGE_STRING ": %d rank%s on %d node%s, device %s, %s, all-reduce by "
+                               "%s",
                 comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
-                s->device, comm->size == 1 ? "none (one rank)" : "MPI");
+                s->device, s->config->train.precision,
+                comm->size == 1 ? "none (one rank)" : "MPI");
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
     sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
@@ -104,6 +106,7 @@ static void write_start(const sp_session *s, const char *deck)
         sp_json_int(&json, NULL, s->comm->node_of_rank[r]);
     sp_json_end_array(&json);
     sp_json_text(&json, "device", s->device);
+    sp_json_text(&json, "precision", s->config->train.precision);
     sp_json_text(&json, "deck_hash", hash);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->train.hash);
     sp_json_text(&json, "data_hash", hash);

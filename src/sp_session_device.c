@@ -24,7 +24,6 @@ static sp_status map_devices(sp_session *session)
 static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
 {
     const char *want = session->config->run.device;
-    const char *precision = session->config->train.precision;
     sp_status rc = SP_EDEVICE;
 
     *ops = sp_backend_find("cpu");
@@ -44,11 +43,24 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
                     sp_error_last()->message);
     if (*ops == sp_backend_find("cpu") && session->config->run.devices.n > 0)
         sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
-    if (strcmp(precision, "fp32") != 0)
-        return SP_FAIL(SP_EUSAGE,
-                       "train.precision = \"%s\": this version computes in fp32; "
-                       "set train.precision = \"fp32\"",
-                       precision);
+    return SP_OK;
+}
+
+static sp_status choose_precision(sp_session *session)
+{
+    static const char *const names[] = {"fp32", "tf32", "bf16"};
+    const char *want = session->config->train.precision;
+    int p = SP_FP32;
+
+    while (strcmp(want, names[p]) != 0) /* the deck has checked it */
+        p++;
+    session->backend.precision = (sp_precision)p;
+    if (p != SP_FP32 && session->backend.ops->is_host)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "train.precision = \"%s\": the CPU computes in fp32 only; take a "
+            "CUDA device or set train.precision = \"fp32\"",
+            want);
     return SP_OK;
 }
 
@@ -87,6 +99,7 @@ sp_status sp_session_open_device(sp_session *session)
     if (threads == 0)
         threads = default_threads(session->comm);
     session->backend.ops = ops;
+    SP_TRY(choose_precision(session));
     place = ops->is_host ? NULL : &session->mapping.place[session->comm->rank];
     SP_TRY(bind_cores(session, place));
     rc = ops->open(&session->backend, place ? place->device : 0, threads);

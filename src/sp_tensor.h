@@ -38,8 +38,9 @@ typedef struct sp_arena {
 typedef enum sp_elem { SP_ELEM_F32, SP_ELEM_BF16 } sp_elem;
 
 /* A matrix [n][c], row i at element i * ld of data. Borrowed memory of the backend's
- * space. bf16 (the upper half of a float, 2 bytes) exists on devices only, where data is
- * cast. */
+ * space. What lies between c and ld is another tensor's or nobody's: operations neither
+ * read nor write it. bf16 (the upper half of a float, 2 bytes) exists on devices only,
+ * where data is cast. */
 typedef struct sp_tensor {
     float *data;
     int64_t n;
@@ -50,6 +51,21 @@ typedef struct sp_tensor {
 static inline size_t sp_elem_bytes(sp_elem elem)
 {
     return elem == SP_ELEM_BF16 ? 2 : 4;
+}
+
+/* Rows row .. row + n - 1, or columns column .. column + c - 1, of t. */
+static inline sp_tensor sp_tensor_rows(sp_tensor t, int64_t row, int64_t n)
+{
+    t.data = (float *)((char *)t.data + row * t.ld * (int64_t)sp_elem_bytes(t.elem));
+    t.n = n;
+    return t;
+}
+
+static inline sp_tensor sp_tensor_columns(sp_tensor t, int column, int c)
+{
+    t.data = (float *)((char *)t.data + column * (int64_t)sp_elem_bytes(t.elem));
+    t.c = c;
+    return t;
 }
 
 /* Host arena of at most `reserve` bytes (0: as much memory as this process may use).

@@ -113,7 +113,27 @@ losses exact-one >a
 losses exact-two >b
 cmp -s a b || fail "deterministic = world: other losses on two ranks"
 
-# A host without a device says so; precision is not widened in silence.
-"$CUDA" train dummy.deck run.dir=no run.device=cuda train.precision=bf16 >out 2>&1
+# The first steps of a small MinkUNet in tf32 and bf16 follow those in fp32, and are the
+# same bits in another order.
+sed 's/"dummy"; width = 0.25/"minkunet14A"; width = 0.25; stem_kernel = 3/' dummy.deck >mink.deck
+for p in fp32 tf32 bf16; do
+    run "$CUDA" train mink.deck run.dir=mink-$p run.device=cuda train.precision=$p train.steps=3
+    grep -q "\"precision\":\"$p\"" mink-$p/metrics.jsonl || fail "$p is not in the start event"
+done
+close_to mink-tf32 mink-fp32 3e-3
+close_to mink-bf16 mink-fp32 3e-2
+losses mink-bf16 >a
+losses mink-fp32 >b
+cmp -s a b && fail "bf16 gave the losses of fp32"
+HC_SEED=7 HC_LAZY=1 run "$CUDA" train mink.deck run.dir=mink-other run.device=cuda \
+    train.precision=bf16 train.steps=3
+losses mink-other >b
+cmp -s a b || fail "bf16: another order gave other losses"
+run "$CUDA" predict mink.deck run.dir=mink-bf16 run.device=cuda train.precision=bf16 \
+    run.logits=true
+
+# Precision is not widened in silence.
+"$CUDA" train dummy.deck run.dir=no run.device=cpu train.precision=bf16 >out 2>&1
 [ $? = 2 ] || fail "bf16 was not refused"
+grep -q 'the CPU computes in fp32 only' out || fail "bf16 was refused for another reason"
 echo "all as on the CPU"
