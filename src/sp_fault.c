@@ -1,16 +1,19 @@
 #include "sp_fault.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
-    bool is_set;
+    atomic_bool is_set;
     char action[16], point[16];
     long long step;
+    atomic_llong now; /* the last step heard of */
 } fault;
 
 void sp_fault_open(int rank)
@@ -24,27 +27,48 @@ void sp_fault_open(int rank)
                    who == rank;
 }
 
+static bool is_action(const char *name)
+{
+    return strcmp(fault.action, name) == 0;
+}
+
 static void happen(void)
 {
-    if (strcmp(fault.action, "kill") == 0)
+    if (is_action("kill"))
         kill(getpid(), SIGKILL);
-    else if (strcmp(fault.action, "stop") == 0)
+    else if (is_action("stop"))
         kill(getpid(), SIGSTOP);
-    else if (strcmp(fault.action, "segv") == 0)
+    else if (is_action("segv"))
         raise(SIGSEGV);
-    else if (strcmp(fault.action, "leave") == 0)
+    else if (is_action("abort"))
+        abort();
+    else if (is_action("leave"))
         _exit(0);
-    else if (strcmp(fault.action, "exit") == 0)
+    else if (is_action("quit"))
+        _exit(3);
+    else if (is_action("exit"))
         exit(0);
-    else
-        while (strcmp(fault.action, "hang") == 0)
-            sleep(1000);
+    while (is_action("hang"))
+        sleep(1000);
 }
 
 void sp_fault_at(const char *point, int64_t step)
 {
-    if (!fault.is_set || step < fault.step || strcmp(point, fault.point) != 0)
+    const struct timespec tenth = {0, 100000000};
+
+    if (!fault.is_set)
         return;
-    fault.is_set = false;
-    happen();
+    fault.now = step;
+    if (step < fault.step || strcmp(point, fault.point) != 0)
+        return;
+    if (is_action("slow"))
+        nanosleep(&tenth, NULL);
+    else if (atomic_exchange(&fault.is_set, false))
+        happen();
+}
+
+void sp_fault_beside(const char *point)
+{
+    if (fault.is_set)
+        sp_fault_at(point, fault.now);
 }

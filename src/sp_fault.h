@@ -1,10 +1,13 @@
-/* Faults on demand, for the tests of what a run survives (tests/test_run_kill_np.sh).
+/* Faults on demand, for the tests of what a run survives (tests/test_run_kill.sh,
+ * tests/test_run_watchdog.sh).
  *
  * The environment's SP_TEST_FAULT=ACTION@RANK:POINT:STEP does ACTION at the first
- * passing of POINT by RANK in or after STEP: kill (SIGKILL), stop (SIGSTOP), segv,
- * leave (_exit(0)), exit (exit(0)), hang (the thread sleeps for ever). POINT is the
- * name of a phase (sp_heartbeat.h) or one that sp_fault_at is given: saving, verified,
- * renamed, linked. Without the variable a point costs one comparison.
+ * passing of POINT by RANK in or after STEP: kill (SIGKILL, as a kernel short of memory
+ * does), stop (SIGSTOP), segv, abort, leave (_exit(0)), quit (_exit(3)), exit (exit(0)),
+ * hang (the thread sleeps for ever); slow sleeps a tenth of a second at every passing.
+ * POINT is the name of a phase (sp_heartbeat.h) or one that is given here: pread, plan
+ * (the loader's threads), saving, verified, renamed, linked (the saver's). Without the
+ * variable a point costs one comparison.
  */
 #ifndef SP_FAULT_H
 #define SP_FAULT_H
@@ -15,5 +18,7 @@
 void sp_fault_open(int rank);
 /* Any thread. */
 void sp_fault_at(const char *point, int64_t step);
+/* In a thread that does not know the step: the last one that sp_fault_at was given. */
+void sp_fault_beside(const char *point);
 
 #endif

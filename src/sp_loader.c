@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sp_fault.h"
 #include "sp_loader_slot.h"
 #include "sp_log.h"
 
@@ -73,6 +74,7 @@ static void read_one(sp_loader *l, loader_slot *slot, int i)
 
     l->n_reading++;
     pthread_mutex_unlock(&l->lock);
+    sp_fault_beside("pread");
     rc = sp_sample_read(l->options.set, slot->sample_id[i], &l->request,
                         &slot->sample[i]);
     if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
@@ -187,6 +189,7 @@ static void fill_slot(sp_loader *l, loader_slot *slot)
 
     l->is_planning = true;
     pthread_mutex_unlock(&l->lock);
+    sp_fault_beside("plan");
     if (rc == SP_OK) {
         rc = sp_loader_slot_fill(&l->filler, slot);
         if (rc != SP_OK)
