@@ -99,6 +99,22 @@ void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
     __atomic_store_n(&record->counter, record->counter + 1, __ATOMIC_RELEASE);
 }
 
+int sp_heartbeat_lost(const sp_heartbeat *records, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (__atomic_load_n(&records[r].lost, __ATOMIC_RELAXED) != SP_NOT_LOST)
+            return r;
+    return -1;
+}
+
+bool sp_heartbeat_mark_lost(sp_heartbeat *records, int n, int rank, sp_lost lost)
+{
+    if (sp_heartbeat_lost(records, n) >= 0)
+        return false;
+    __atomic_store_n(&records[rank].lost, (int32_t)lost, __ATOMIC_RELEASE);
+    return true;
+}
+
 void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last)
 {
     *first = *last = -1;

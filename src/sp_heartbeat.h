@@ -30,13 +30,22 @@ typedef enum sp_phase { SP_PHASE_LIST(SP_PHASE_ENUM) SP_PHASE_COUNT } sp_phase;
 /* "forward"; "unknown" for what is no phase. */
 const char *sp_phase_name(sp_phase phase);
 
+/* What a watching rank has found; its text is what the rank did. */
+typedef enum sp_lost {
+    SP_NOT_LOST,
+    SP_LOST_DEAD,
+    SP_LOST_SILENT,
+    SP_LOST_HUNG
+} sp_lost;
+
 /* One rank's record, 128 bytes in the machine's byte order. */
 typedef struct sp_heartbeat {
     char host[64];
     int64_t pid, step, epoch;
-    double time;     /* seconds since 1970 */
-    int64_t phase;   /* sp_phase */
-    int64_t counter; /* advances with every write; 0: never written */
+    double time;         /* seconds since 1970 */
+    int32_t phase;       /* sp_phase; SP_PHASE_END: left by itself */
+    int32_t lost;        /* sp_lost */
+    int64_t counter;     /* advances with every write; 0: never written */
     int64_t work, waits; /* signs of life, copied by the watchdog (sp_pulse.h) */
 } sp_heartbeat;
 
@@ -53,6 +62,12 @@ sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n);
 /* What this process does now: a few stores. */
 void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
                        int64_t step);
+
+/* Another rank has found this one lost, the first in the file: those that fall with it
+ * are not marked. True if it was. */
+bool sp_heartbeat_mark_lost(sp_heartbeat *records, int n, int rank, sp_lost lost);
+/* The rank marked lost; -1: none. */
+int sp_heartbeat_lost(const sp_heartbeat *records, int n);
 
 /* The first of the records with the earliest and with the latest time, among those
  * written; -1 where none was. */

@@ -12,6 +12,7 @@
 #include "sp_pulse.h"
 #include "sp_signal.h"
 #include "sp_train.h"
+#include "sp_witness.h"
 
 static const char usage[] =
     "usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
@@ -218,12 +219,14 @@ int main(int argc, char **argv)
 
     sp_shard_probe_main(argc, argv);
     sp_checkpoint_probe_main(argc, argv);
+    sp_witness_main(argc, argv);
     if (run_without_ranks(argc, argv, &rc))
         return rc;
     atexit(refuse_early_end);
     if (is_training(argc, argv)) /* a request may come while MPI starts */
         sp_signal_install();
     rc = sp_comm_open(&comm, &argc, &argv);
+    sp_signal_started();
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
         has_finished = true;

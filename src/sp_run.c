@@ -311,6 +311,7 @@ static sp_status take_folder(sp_run *run)
     SP_TRY(sp_file_make_folder(run->dir));
     SP_TRY(lock_folder(run));
     sp_run_report_lost(run->dir);
+    unlink(in_folder(run->dir, ".diagnosed", path));
     SP_TRY(open_metrics(run));
     SP_TRY(sp_heartbeat_create(in_folder(run->dir, "heartbeat.bin", path),
                                run->comm->size));
@@ -419,6 +420,8 @@ void sp_run_close(sp_run *run)
     double patience_s = run->after_save_limit_s * (1 + SP_CHILD_QUEUE);
 
     if (impl) {
+        if (run->beat) /* by itself: nobody lost it */
+            sp_run_beat(run, SP_PHASE_END, run->beat->epoch, run->beat->step);
         sp_child_finish(&impl->child,
                         impl->has_failed ? PATIENCE_OF_FAILURE_S : patience_s);
         sp_heartbeat_unmap(impl->records, impl->n_records);
@@ -433,6 +436,11 @@ void sp_run_close(sp_run *run)
 
 /* ---- while it runs ---- */
 
+int sp_run_lock(const sp_run *run)
+{
+    return run->impl->lock;
+}
+
 sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank)
 {
     return run->impl->records ? &run->impl->records[rank] : NULL;
@@ -446,35 +454,64 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step)
     sp_fault_at(sp_phase_name(phase), step);
 }
 
-sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
-                        int64_t step, const char *message)
+sp_status sp_run_write_status(const char *dir, const char *task, int rank,
+                              const sp_heartbeat *who, const char *state,
+                              sp_status code, const char *message)
 {
     char path[PATH_MAX];
     sp_json own = {0}, *json = &own; /* the watchdog's thread may be the caller */
     const char *text;
     sp_status rc;
 
+    sp_json_begin(json);
+    sp_json_text(json, "state", state);
+    sp_json_int(json, "exit_code", (int)code);
+    sp_json_int(json, "rank", rank);
+    sp_json_text(json, "host", who->host);
+    sp_json_int(json, "pid", who->pid);
+    sp_json_text(json, "phase", sp_phase_name((sp_phase)who->phase));
+    sp_json_int(json, "epoch", who->epoch);
+    sp_json_int(json, "step", who->step);
+    sp_json_text(json, "message", message ? message : code ? sp_status_text(code) : "");
+    rc = sp_json_end(json, &text);
+    if (rc == SP_OK)
+        rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
+                             rank);
+    sp_json_destroy(json);
+    SP_TRY(rc);
+    return SP_OK;
+}
+
+sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
+                        int64_t step, const char *message)
+{
+    sp_heartbeat who;
+
     /* Without a heartbeat the folder was not opened: it may be another's. */
     if (!run->dir || !run->dir[0] || !run->beat)
         return SP_OK;
     run->impl->has_failed = strcmp(state, "failed") == 0;
-    sp_json_begin(json);
-    sp_json_text(json, "state", state);
-    sp_json_int(json, "exit_code", (int)code);
-    sp_json_int(json, "rank", run->comm->rank);
-    sp_json_text(json, "host", run->comm->host);
-    sp_json_int(json, "pid", getpid());
-    sp_json_text(json, "phase", sp_phase_name((sp_phase)run->beat->phase));
-    sp_json_int(json, "epoch", epoch);
-    sp_json_int(json, "step", step);
-    sp_json_text(json, "message", message ? message : code ? sp_status_text(code) : "");
-    rc = sp_json_end(json, &text);
-    if (rc == SP_OK)
-        rc = sp_file_replace(sp_run_status_path(run->dir, run->task, path), text,
-                             strlen(text), run->comm->rank);
-    sp_json_destroy(json);
-    SP_TRY(rc);
-    return SP_OK;
+    who = *run->beat;
+    who.epoch = epoch;
+    who.step = step;
+    return sp_run_write_status(run->dir, run->task, run->comm->rank, &who, state, code,
+                               message);
+}
+
+/* Made by one process alone, on NFS too. */
+bool sp_run_claim_diagnosis(const char *dir)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    if (!dir || !dir[0])
+        return true;
+    fd = open(in_folder(dir, ".diagnosed", path),
+              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return errno != EEXIST; /* better twice than never */
+    close(fd);
+    return true;
 }
 
 sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)

@@ -35,6 +35,8 @@ sp_status sp_run_set_aside(sp_run *run);
  * "failed"), releases the lock. Does not write status.json. Local. */
 void sp_run_close(sp_run *run);
 
+/* The descriptor that holds the folder's lock, on rank 0; -1. */
+int sp_run_lock(const sp_run *run);
 /* The record of a rank in the shared heartbeat.bin; NULL where there is none. */
 sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank);
 /* This rank, now, for heartbeat.bin and for the error block. Cheap: a few stores. */
@@ -48,6 +50,13 @@ const char *sp_run_status_path(const char *dir, const char *task, char *path);
  * text, none for SP_OK. Any thread. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
+/* The same for one who is not the run: `who` is the record of the rank it is about. */
+sp_status sp_run_write_status(const char *dir, const char *task, int rank,
+                              const sp_heartbeat *who, const char *state,
+                              sp_status code, const char *message);
+/* True for the first process that asks: it alone prints why the run fails. dir is an
+ * open run's, "" none. Any thread. (A file .diagnosed, until the next start.) */
+bool sp_run_claim_diagnosis(const char *dir);
 /* True if status.json says state "done"; its step in *step (may be NULL). */
 bool sp_run_is_done(const char *dir, int64_t *step);
 
@@ -77,6 +86,10 @@ typedef struct sp_run_state {
 
 /* SP_EIO if there is none, SP_EDATA if it is damaged. */
 sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state);
+/* The state that the start wrote which the n records are of: its writer is among them.
+ * False: it wrote none yet. */
+bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
+                       sp_run_state *state, const char **task);
 /* One warning if the run that was in the folder ended without a diagnosis of its own:
  * who was last heard, in which phase and step. */
 void sp_run_report_lost(const char *dir);

@@ -13,6 +13,10 @@
 #include "sp_log.h"
 #include "sp_run.h"
 
+/* Whose status there may be. */
+static const char *const tasks[] = {"", "eval", "predict"};
+enum { N_TASKS = sizeof tasks / sizeof *tasks };
+
 static void copy_text(char *to, size_t bytes, const json_t *root, const char *key)
 {
     const char *text = json_string_value(json_object_get(root, key));
@@ -70,17 +74,34 @@ bool sp_run_is_done(const char *dir, int64_t *step)
     return true;
 }
 
-/* A run that ended by itself says so; "running" is the word of one that could not, and
- * code 6 that of one whose peer could not. */
-static bool has_lost_somebody(const char *dir)
+static bool is_of(const sp_run_state *state, const sp_heartbeat *records, int n)
+{
+    return state->rank >= 0 && state->rank < n &&
+           records[state->rank].pid == state->pid &&
+           strcmp(records[state->rank].host, state->host) == 0;
+}
+
+bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
+                       sp_run_state *state, const char **task)
+{
+    for (int i = 0; i < N_TASKS; i++)
+        if (sp_run_read_state(dir, tasks[i], state) == SP_OK &&
+            is_of(state, records, n)) {
+            *task = tasks[i];
+            return true;
+        }
+    return false;
+}
+
+/* A run that ended by itself says so; "running" is the word of one that could not, code 6
+ * that of one whose peer could not, and one that was killed early has none. */
+static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int n)
 {
     sp_run_state state;
-    sp_status rc = sp_run_read_state(dir, "", &state);
+    const char *task;
 
-    if (rc == SP_EIO) /* ended before it wrote its first status */
-        return true;
-    return rc != SP_OK || strcmp(state.state, "running") == 0 ||
-           (strcmp(state.state, "failed") == 0 && state.exit_code == SP_EMPI);
+    return !sp_run_find_state(dir, records, n, &state, &task) ||
+           strcmp(state.state, "running") == 0 || state.exit_code == SP_EMPI;
 }
 
 static const char *date(double time_s, char text[32])
@@ -111,13 +132,30 @@ static bool have_all_left(const sp_heartbeat *records, int n)
     return true;
 }
 
+/* The rank that the others saw fall. */
+static void report_marked(const char *dir, const sp_heartbeat *records, int n, int lost)
+{
+    const int kind = records[lost].lost;
+    char text[256], when[32];
+
+    describe(&records[lost], lost, n, text, sizeof text);
+    sp_log_warn0(
+        "%s: the run before this one was lost with %s, which %s; last heard at %s", dir,
+        text,
+        kind == SP_LOST_DEAD     ? "died"
+        : kind == SP_LOST_SILENT ? "fell silent"
+                                 : "hung",
+        date(records[lost].time, when));
+}
+
+/* Nobody lived to see it: who was last heard, and who was not heard for longest. */
 static void report_ends(const char *dir, const sp_heartbeat *records, int n)
 {
     char first_text[256], last_text[256], when[32];
     int first, last;
 
     sp_heartbeat_ends(records, n, &first, &last);
-    if (last < 0 || have_all_left(records, n))
+    if (last < 0)
         return;
     describe(&records[first], first, n, first_text, sizeof first_text);
     describe(&records[last], last, n, last_text, sizeof last_text);
@@ -136,12 +174,18 @@ void sp_run_report_lost(const char *dir)
 {
     char path[PATH_MAX];
     sp_heartbeat *records;
-    int n;
+    int n, lost;
 
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (!has_lost_somebody(dir) || sp_heartbeat_read(path, &records, &n) != SP_OK)
+    if (sp_heartbeat_read(path, &records, &n) != SP_OK)
         return;
-    report_ends(dir, records, n);
+    lost = sp_heartbeat_lost(records, n);
+    if (!have_all_left(records, n) && has_lost_somebody(dir, records, n)) {
+        if (lost >= 0)
+            report_marked(dir, records, n, lost);
+        else
+            report_ends(dir, records, n);
+    }
     free(records);
 }
 
@@ -177,14 +221,15 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
                 "  %-20s %10.1f%s\n",
                 r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch,
                 h->step, date(h->time, when), difftime(time(NULL), (time_t)h->time),
-                sp_heartbeat_is_gone(h) ? "  process gone" : "");
+                h->lost                   ? "  lost"
+                : sp_heartbeat_is_gone(h) ? "  process gone"
+                                          : "");
     }
 }
 
 /* The training's, then what eval and predict left; *n: how many there are. */
 static sp_status print_states(const char *dir, FILE *to, int *n)
 {
-    static const char *const tasks[] = {"", "eval", "predict"};
     sp_run_state state;
 
     *n = 0;

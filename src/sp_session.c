@@ -5,11 +5,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "sp_fault.h"
 #include "sp_file.h"
 #include "sp_log.h"
 #include "sp_scene.h"
+#include "sp_signal.h"
+
+enum { FIRST_WORD_S = 5 };
 
 /* What the default deck names and the program makes. */
 #define SAMPLE_DATA "input/sample"
@@ -52,6 +56,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
     session->run.task = strcmp(command->name, "train") == 0 ? "" : command->name;
     SP_TRY(sp_session_open_log(session));
+    sp_signal_delay_abort();
+    SP_TRY(sp_witness_start(&session->witness, &session->run));
     return sp_watchdog_start(&session->watchdog, &session->run,
                              session->config->run.watchdog_s);
 }
@@ -421,14 +427,27 @@ static void report(sp_session *session, sp_status rc)
                   error->message);
 }
 
+/* This rank has failed and the others do not know it. One that failed too, and said so
+ * first, is about to end this process as well: its word, its status. */
+static void leave_alone(sp_session *session, sp_status rc)
+{
+    const struct timespec patience = {FIRST_WORD_S, 0};
+
+    if (sp_run_claim_diagnosis(session->run.dir))
+        report(session, rc);
+    else
+        nanosleep(&patience, NULL);
+    sp_comm_abort(session->comm, rc);
+}
+
 sp_status sp_session_close(sp_session *session, sp_status rc)
 {
     sp_watchdog_stop(session->watchdog, rc);
     if (rc != SP_OK && rc != SP_ELIMIT) {
-        if (session->is_alone || session->comm->rank == session->failed_rank)
-            report(session, rc);
         if (session->is_alone)
-            sp_comm_abort(session->comm, rc);
+            leave_alone(session, rc);
+        if (session->comm->rank == session->failed_rank)
+            report(session, rc);
     }
     if (session->has_net)
         sp_net_destroy(&session->net);
@@ -441,5 +460,6 @@ sp_status sp_session_close(sp_session *session, sp_status rc)
         session->backend.ops->close(&session->backend);
     sp_mapping_destroy(&session->mapping);
     sp_run_close(&session->run);
+    sp_witness_end(&session->witness);
     return rc;
 }

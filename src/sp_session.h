@@ -17,6 +17,7 @@
 #include "sp_net.h"
 #include "sp_run.h"
 #include "sp_watchdog.h"
+#include "sp_witness.h"
 
 /* A parsed command line. */
 typedef struct sp_command {
@@ -33,6 +34,7 @@ typedef struct sp_session {
     sp_config *config; /* command's */
     sp_comm *comm;     /* command's */
     sp_run run;
+    sp_witness witness;
     sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
     sp_mapping mapping; /* ranks to devices; no places where none was asked for */
     sp_backend backend;

@@ -7,8 +7,35 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sp_error.h"
+
 static volatile sig_atomic_t received;
 static struct timespec first;
+static volatile sig_atomic_t is_starting;
+
+/* For MPI to come up once we are asked to stop: nothing is lost yet. */
+enum { START_S = 5 };
+
+static volatile sig_atomic_t exit_status;
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(exit_status);
+}
+
+/* All of it may be called in a handler. */
+void sp_signal_leave_after(unsigned seconds, int status)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = leave;
+    sigemptyset(&action.sa_mask);
+    exit_status = status;
+    sigaction(SIGALRM, &action, NULL);
+    alarm(seconds);
+}
 
 static void handle(int number)
 {
@@ -18,6 +45,8 @@ static void handle(int number)
     if (!received) {
         first = now;
         received = number;
+        if (is_starting)
+            sp_signal_leave_after(START_S, SP_ELIMIT);
     } else if (now.tv_sec - first.tv_sec >= 2) {
         _exit(128 + number);
     }
@@ -33,30 +62,35 @@ void sp_signal_install(void)
     action.sa_handler = handle;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
+    is_starting = 1;
     for (i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);
     action.sa_handler = SIG_IGN; /* a closed terminal or pipe is no reason to die */
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static volatile sig_atomic_t exit_status;
-
-static void leave(int number)
+void sp_signal_started(void)
 {
-    (void)number;
-    _exit(exit_status);
+    is_starting = 0;
+    alarm(0);
 }
 
-void sp_signal_leave_after(unsigned seconds, int status)
+static void wait_a_second(int number)
+{
+    const struct timespec second = {1, 0};
+
+    (void)number;
+    nanosleep(&second, NULL); /* abort() goes on after that */
+}
+
+void sp_signal_delay_abort(void)
 {
     struct sigaction action;
 
     memset(&action, 0, sizeof action);
-    action.sa_handler = leave;
+    action.sa_handler = wait_a_second;
     sigemptyset(&action.sa_mask);
-    exit_status = status;
-    sigaction(SIGALRM, &action, NULL);
-    alarm(seconds);
+    sigaction(SIGABRT, &action, NULL);
 }
 
 int sp_signal_received(void)

@@ -124,7 +124,8 @@ static void receive(sp_watchdog *w, sp_row *r)
     r->state = SP_ROW_ABSENT; /* closed before its first word: it has just ended */
 }
 
-/* A new connection says who it is with its first frame. */
+/* A new connection says who it is with its first frame; the answer lets the other side
+ * tell from then on a death of this process from its end. */
 static void receive_fresh(sp_watchdog *w, int i)
 {
     sp_signs signs;
@@ -140,6 +141,8 @@ static void receive_fresh(sp_watchdog *w, int i)
             r->link = w->fresh[i];
             r->state = signs.kind == SP_SIGNS_END ? SP_ROW_ENDED : SP_ROW_LINKED;
             note(r, &signs);
+            sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
+            sp_link_send(&r->link, &signs);
         } else {
             sp_link_close(&w->fresh[i]);
         }
@@ -353,7 +356,6 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
     w->listener = w->wake[0] = w->wake[1] = -1;
     w->stop_code = -1;
-    w->status_time = sp_watchdog_status_time(run);
     rc = start(w);
     if (rc != SP_OK) {
         sp_watchdog_stop(w, rc);
@@ -371,6 +373,17 @@ void sp_watchdog_step(sp_watchdog *watchdog, double own_s)
         return;
     mean = watchdog->own_s > 0 ? 0.8 * watchdog->own_s + 0.2 * own_s : own_s;
     __atomic_store(&watchdog->own_s, &mean, __ATOMIC_RELAXED);
+}
+
+double sp_watchdog_cpu_s(const sp_watchdog *watchdog)
+{
+    struct timespec t;
+    clockid_t clock;
+
+    if (!watchdog || pthread_getcpuclockid(watchdog->thread, &clock) != 0 ||
+        clock_gettime(clock, &t) != 0)
+        return 0;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void close_all(sp_watchdog *w)

@@ -25,8 +25,11 @@ typedef struct sp_watchdog sp_watchdog;
  * run must stay open until stop. SP_EMEM, SP_EMPI. */
 sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s);
 /* Training thread, at the end of a step: seconds of its own work in it (none of its
- * waits for others). Rank 0 reports ranks that take 1.5 times the median for long. */
+ * waits for others). Rank 0 reports ranks that take 1.5 times the median for half of
+ * limit_s. */
 void sp_watchdog_step(sp_watchdog *watchdog, double own_s);
+/* Seconds of a core that the thread took so far; NULL: 0. */
+double sp_watchdog_cpu_s(const sp_watchdog *watchdog);
 /* Local: this rank ends by itself with `code`, which it reports itself. After a code
  * other than SP_OK and SP_ELIMIT the others leave with it at the latest after 10 s.
  * Where a peer was lost, the diagnosis comes before return. NULL is fine. */

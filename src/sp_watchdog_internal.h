@@ -34,10 +34,9 @@ struct sp_watchdog {
     int n_rows;
     sp_link *fresh; /* [size] accepted, not yet said who they are; rank 0 */
     int n_fresh;
-    struct pollfd *fd;           /* [2 + 2 size] */
-    struct timespec status_time; /* of status.json at the start */
-    volatile int stop_code;      /* -1: goes on */
-    double own_s;                /* written by the training thread */
+    struct pollfd *fd;      /* [2 + 2 size] */
+    volatile int stop_code; /* -1: goes on */
+    double own_s;           /* written by the training thread */
 };
 
 /* This rank's row; its signs as they are now. */
@@ -45,8 +44,6 @@ sp_row *sp_watchdog_own_row(sp_watchdog *w);
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
                           int code);
 
-/* When status.json was last written. */
-struct timespec sp_watchdog_status_time(const sp_run *run);
 /* The process ends with `code`, without a word of its own. */
 void sp_watchdog_leave(sp_watchdog *w, int code) __attribute__((noreturn));
 /* The connection of r closed: it is named, everybody leaves. */

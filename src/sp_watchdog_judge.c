@@ -1,11 +1,9 @@
 /* Who is lost, what is said of it, and how everybody leaves. */
 #include "config.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sp_log.h"
@@ -16,7 +14,8 @@
 #define DIAGNOSIS_S 10   /* for all that a diagnosis writes, on a hung disk too */
 #define END_S       10.0 /* for the others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5
-#define SLOW_S      30.0
+enum { WITNESS_TRIES = 200 }; /* a millisecond each */
+
 
 /* ---- the end ---- */
 
@@ -56,33 +55,13 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
     _exit(code);
 }
 
-struct timespec sp_watchdog_status_time(const sp_run *run)
+/* For the next start, at once: a launcher may kill this process within milliseconds. */
+static void mark(sp_watchdog *w, const sp_row *r, sp_lost lost)
 {
-    char path[PATH_MAX];
-    struct stat st = {0};
+    sp_heartbeat *records = sp_run_heartbeat(w->run, 0);
 
-    if (run->dir[0]) {
-        if (stat(sp_run_status_path(run->dir, run->task, path), &st) != 0)
-            memset(&st, 0, sizeof st);
-    }
-    return st.st_mtim;
-}
-
-/* Without rank 0 the others cannot talk: they speak in turn, unless one has. */
-static bool has_another_spoken(sp_watchdog *w)
-{
-    int turn = w->run->comm->rank < 20 ? w->run->comm->rank - 1 : 20;
-    struct timespec now;
-    sp_run_state state;
-
-    if (w->run->comm->rank == 0)
-        return false;
-    sp_watchdog_pause(0.25 * turn);
-    now = sp_watchdog_status_time(w->run);
-    return (now.tv_sec != w->status_time.tv_sec ||
-            now.tv_nsec != w->status_time.tv_nsec) &&
-           sp_run_read_state(w->run->dir, w->run->task, &state) == SP_OK &&
-           strcmp(state.state, "failed") == 0;
+    if (records)
+        sp_heartbeat_mark_lost(records, w->run->comm->size, r->signs.rank, lost);
 }
 
 /* The one diagnosis; then everybody leaves. */
@@ -92,7 +71,7 @@ static void diagnose(sp_watchdog *w, const char *text)
     const sp_heartbeat *beat = w->run->beat;
 
     set_last_minute();
-    if (!has_another_spoken(w)) {
+    if (sp_run_claim_diagnosis(w->run->dir)) {
         SP_FAIL(SP_EMPI, "%s", text);
         sp_log_error(sp_error_last());
         sp_run_status(w->run, "failed", SP_EMPI, beat->epoch, beat->step, text);
@@ -118,10 +97,32 @@ static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size
              (long long)(is_newer ? beat->step : r->signs.step));
 }
 
-void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *r)
+/* The node's witness knows which of several was the first. */
+static void ask_witness(sp_watchdog *w, sp_row *r)
+{
+    sp_heartbeat *records = sp_run_heartbeat(w->run, 0);
+    int lost = -1;
+
+    if (!records || strcmp(r->signs.host, w->run->comm->host) != 0)
+        return;
+    for (int i = 0; i < WITNESS_TRIES && lost < 0; i++) {
+        lost = sp_heartbeat_lost(records, w->run->comm->size);
+        if (lost < 0)
+            sp_watchdog_pause(0.001);
+    }
+    if (lost < 0)
+        return;
+    r->signs.rank = lost;
+    memcpy(r->signs.host, records[lost].host, sizeof r->signs.host);
+}
+
+void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *row)
 {
     char who[128], where[128], text[512];
+    sp_row copy = *row, *r = &copy;
 
+    ask_witness(w, r);
+    mark(w, r, SP_LOST_DEAD);
     describe(w, r, who, sizeof who);
     place(w, r, where, sizeof where);
     snprintf(text, sizeof text,
@@ -136,6 +137,7 @@ static void diagnose_silent(sp_watchdog *w, const sp_row *r, double now)
     char who[128], where[128], text[512];
     bool is_heard = now - r->heard_s < w->limit_s / 2;
 
+    mark(w, r, is_heard ? SP_LOST_HUNG : SP_LOST_SILENT);
     describe(w, r, who, sizeof who);
     place(w, r, where, sizeof where);
     if (is_heard)
@@ -230,7 +232,7 @@ static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
         r->slow_s = now;
         memset(r->seen, 0, sizeof r->seen);
     }
-    if (r->is_slow_told || now - r->slow_s < SLOW_S)
+    if (r->is_slow_told || now - r->slow_s < w->limit_s / 2)
         return;
     r->is_slow_told = true;
     describe(w, r, who, sizeof who);

@@ -26,7 +26,7 @@ layer() {
     sp_shard*.* | sp_sample*.* | sp_voxel.* | sp_loader*.* | sp_gridding.* | sp_world.* | \
         sp_lidar.* | sp_scene.* | sp_scan*.*) echo 5 ;;
     sp_bucket.* | sp_net*.* | sp_optim.* | sp_metrics.* | sp_checkpoint*.*) echo 6 ;;
-    sp_heartbeat.* | sp_watchdog*.* | sp_saver.* | sp_replica.* | sp_run*.* | \
+    sp_heartbeat.* | sp_watchdog*.* | sp_witness.* | sp_saver.* | sp_replica.* | sp_run*.* | \
         sp_mapping.* | sp_session*.* | sp_train*.* | sp_resume.* | \
         sp_report.* | sp_evaluate.* | sp_eval.* | sp_infer.* | sp_predict.* | \
         sp_check.* | sp_preflight.* | sp_main.*) echo 7 ;;
@@ -85,7 +85,7 @@ owner jansson.h sp_run_state.c
 owner dlfcn.h sp_scan_laz.c 'cuda*'
 owner cuda_runtime.h sp_cuda.h
 owner immintrin.h cpu_vec.h 'cpu_plan*' sp_crc.c
-owner sys/socket.h sp_shard_index.c 'sp_watchdog*'
+owner sys/socket.h sp_shard_index.c 'sp_watchdog*' sp_witness.c
 # A hash is compiled in from the header, so every user has its own copy.
 owner xxhash.h sp_comm_agree.c sp_shard_probe.c sp_shard_index.c sp_report.c sp_replica.c
 for file in $(grep -l '#include <nccl\.h>' $sources); do

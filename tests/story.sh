@@ -61,8 +61,13 @@ one_diagnosis() {
     says err "$1"
 }
 
-# status DIR STATE CODE: what status.json says.
+# status DIR STATE CODE: what status.json says, where the launcher was faster in a moment.
 status() {
+    tries=0
+    while grep -q '"state":"running"' "$1/status.json" && test $tries -lt 150; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
     says "$1/status.json" "\"state\":\"$2\",\"exit_code\":$3,"
 }
 

@@ -83,7 +83,7 @@ begin 2
 end KILL
 test $got != 0 || fail "status 0 after kill -9"
 run 2 0 base.deck
-says err 'the run before this one was lost; last heard'
+says err 'the run before this one was lost with rank 0/2 .*, which died'
 whole r "continued after kill -9"
 
 # A damaged newest checkpoint is named and skipped; with none whole the run begins anew.
