@@ -344,6 +344,9 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_json_double(&json, "eval_s", trainer->eval_s);
     sp_json_double(&json, "save_s", trainer->save_s);
     sp_json_double(&json, "save_write_s", trainer->write_s);
+    sp_json_double(&json, "save_cpu_s", trainer->write_cpu_s);
+    sp_json_double(&json, "replica_s", trainer->replica_s);
+    sp_json_double(&json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
     SP_TRY(append(&s->run, NULL));
     if (is_done && trainer->metrics.n_samples > 0)
         sp_report_table(s, &trainer->metrics);

@@ -214,6 +214,7 @@ static sp_status collect(sp_trainer *t, bool is_waiting)
     if (!t->saver || !sp_saver_collect(t->saver, is_waiting, &saved))
         return SP_OK;
     t->write_s += saved.write_s;
+    t->write_cpu_s += saved.cpu_s;
     if (saved.rc == SP_OK) {
         sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
         return SP_OK;
@@ -259,6 +260,7 @@ static sp_status post_final(sp_trainer *t, bool is_best)
     if (!sp_saver_collect(t->saver, true, &saved))
         return SP_OK;
     t->write_s += saved.write_s;
+    t->write_cpu_s += saved.cpu_s;
     if (saved.rc != SP_OK)
         return sp_error_raise(&saved.error);
     sp_run_after_save(&s->run, s->config->run.after_save, saved.path);

@@ -23,6 +23,7 @@ typedef struct sp_saved {
     sp_error_record error; /* where rc is not SP_OK */
     int64_t step;
     double write_s; /* from post to the end, beside the training */
+    double cpu_s;   /* of a core, for that */
     char path[PATH_MAX];
 } sp_saved;
 

@@ -254,17 +254,22 @@ static sp_status fetch_weights(const sp_net *net, float **copy, const float **we
 static sp_status check_replicas(sp_trainer *t)
 {
     const sp_net *net = &t->session.net;
+    double begin = sp_now_s();
+    sp_pulse before, after;
     const float *weights;
     float *copy = NULL;
     sp_status rc;
 
     if (net->comm->size == 1)
         return SP_OK;
+    sp_pulse_read(&before);
     rc = sp_session_agree(&t->session, fetch_weights(net, &copy, &weights));
     if (rc == SP_OK)
         rc = sp_replica_check(net->comm, weights, net->graph->n_floats, "weights",
                               t->state.step);
     free(copy);
+    sp_pulse_read(&after);
+    t->replica_s += sp_now_s() - begin - (after.waited_s - before.waited_s);
     return rc;
 }
 

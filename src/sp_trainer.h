@@ -35,7 +35,8 @@ typedef struct sp_trainer {
     double base_lr;            /* train.lr scaled by train.lr_scale */
     double begin_s, step_begin_s;
     double train_s, eval_s, save_s; /* totals of this start; save_s: training waited */
-    double write_s;                 /* checkpoints written beside the training */
+    double write_s, write_cpu_s;    /* checkpoints written beside the training */
+    double replica_s;               /* comparing the ranks' weights, without waits */
     int64_t first_step;             /* steps done before this start */
     bool is_resumed;
     bool must_stop; /* agreed: signal or time limit */
