@@ -193,22 +193,30 @@ static tile tile_at(const sp_cpu_conv *c, int index, int32_t *start)
     return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
 }
 
+/* Up by a 2^3 kernel of stride 2: every voxel has its parent and nothing else. */
+static bool has_one_pair(const sp_map *m)
+{
+    return m && m->key.kernel == 2 && m->key.level_in == m->key.level_out + 1;
+}
+
 void ISA(conv_tile)(const sp_cpu_conv *c, int index)
 {
     int32_t start[2];
     const tile t = tile_at(c, index, start);
     const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
+    const bool is_single = has_one_pair(c->map);
     ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
 
     assert(!(c->bias && c->is_added));
-    if (centre < 0 && !c->is_added)
+    if (centre < 0 && !is_single && !c->is_added)
         begin_rows(c, &t);
-    /* The centre writes every row: no zeroing, one read less. */
+    /* The centre writes every row, as a row's only pair does: no zeroing, one read less.
+     */
     if (centre >= 0)
         add_offset(c, &t, centre, true, &next);
     for (int k = 0; k < t.K; k++)
         if (k != centre)
-            add_offset(c, &t, k, false, &next);
+            add_offset(c, &t, k, is_single, &next);
 }
 
 /* ---- packing ---- */
