@@ -135,13 +135,14 @@ static void compare_case(int n, int c, int pad, float slope)
 
 static void fast_is_plain(void **state)
 {
-    static const int channels[] = {1, 3, 4, 16, 20, 32, 33, 48, 64, 96, 128, 256};
+    static const int channels[] = {1, 3, 4, 8, 16, 20, 32, 33, 48, 64, 96, 128, 256};
     static const int rows[] = {0, 1, 2, 13, 31, 33, 127, 777};
     static const float slopes[] = {1, 0, 0.01f};
 
     (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
-        compare_case(rows[i % 8], channels[i], (int)i % 4, slopes[i % 3]);
+        for (int s = 0; s < 3; s++)
+            compare_case(rows[(i + (size_t)s) % 8], channels[i], (int)i % 4, slopes[s]);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         compare_case(rows[i], 20, 0, slopes[i % 3]);
 }

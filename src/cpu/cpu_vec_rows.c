@@ -11,20 +11,30 @@
 
 enum { HALF = LANES / 2, WIDE = 4 /* vectors of doubles at a time */ };
 typedef double dvec __attribute__((vector_size(8 * HALF)));
-#if LANES != 16
 typedef float hvec __attribute__((vector_size(4 * HALF)));
-#endif
+typedef int32_t hmask __attribute__((vector_size(4 * HALF)));
 
-/* The conversion of the widest vectors by name: gcc 12 converts them in halves. */
-INLINE dvec load_d(const float *p)
+INLINE hvec load_h(const float *p)
+{
+    hvec v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* The widest vectors by name: gcc 12 converts them in halves. */
+INLINE dvec to_double(hvec v)
 {
 #if LANES == 16
-    return (dvec)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+    return (dvec)_mm512_cvtps_pd((__m256)v);
 #else
-    hvec v;
-    memcpy(&v, p, sizeof v);
     return __builtin_convertvector(v, dvec);
 #endif
+}
+
+INLINE dvec load_d(const float *p)
+{
+    return to_double(load_h(p));
 }
 
 INLINE void columns_sums(const float *x, size_t ld, int64_t n, double *sum,
@@ -79,16 +89,26 @@ static void mask_rows(const sp_norm_grad_args *a, int64_t row, int64_t end)
     }
 }
 
+/* The same of a vector. */
+INLINE hvec mask_h(hvec g, hvec y, float slope)
+{
+    const hmask up = (hmask)(y > (hvec){0});
+    const hvec low = g * ((hvec){0} + slope);
+
+    return (hvec)(((hmask)g & up) | ((hmask)low & ~up));
+}
+
 typedef struct grad_columns {
-    const float *g, *x, *mean;
-    size_t ld_g, ld_x;
+    const float *x, *y, *mean; /* y NULL: g is masked already */
+    float *g, slope;
+    size_t ld_g, ld_x, ld_y;
     int64_t n;
     double *sum, *dot;
 } grad_columns;
 
-INLINE void columns_grad_sums(grad_columns c, const int width)
+INLINE void columns_grad_sums(grad_columns c, const int width, const bool is_masking)
 {
-    dvec s[WIDE] = {{0}}, q[WIDE] = {{0}}, mean[WIDE];
+    dvec s[2 * WIDE] = {{0}}, q[2 * WIDE] = {{0}}, mean[2 * WIDE];
 
     UNROLL
     for (int j = 0; j < width; j++)
@@ -96,7 +116,12 @@ INLINE void columns_grad_sums(grad_columns c, const int width)
     for (int64_t i = 0; i < c.n; i++, c.g += c.ld_g, c.x += c.ld_x) {
         UNROLL
         for (int j = 0; j < width; j++) {
-            dvec g = load_d(c.g + j * HALF), x = load_d(c.x + j * HALF);
+            hvec v = load_h(c.g + j * HALF);
+            if (is_masking) {
+                v = mask_h(v, load_h(c.y + (size_t)i * c.ld_y + j * HALF), c.slope);
+                memcpy(c.g + j * HALF, &v, sizeof v);
+            }
+            dvec g = to_double(v), x = load_d(c.x + j * HALF);
             s[j] += g;
             q[j] += g * (x - mean[j]);
         }
@@ -105,28 +130,41 @@ INLINE void columns_grad_sums(grad_columns c, const int width)
     memcpy(c.dot, q, (size_t)width * sizeof *q);
 }
 
-/* Rows few enough that g is still in L1 or L2 when it is summed. */
+/* Rows that fit the registers are masked and summed in one pass. Wider ones are masked
+ * first: taken columns by columns from memory they would be twice as slow. */
 void ISA(norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,
                          double *sums)
 {
     const int c = a->x.c;
+    const bool is_narrow = c == WIDE * HALF || c == 2 * WIDE * HALF;
     int j = 0;
 
-    mask_rows(a, row, end);
+    if (!is_narrow)
+        mask_rows(a, row, end);
     for (int width; j + HALF <= c; j += width * HALF) {
         grad_columns at = {.g = sp_row(a->dy, row) + j,
                            .x = sp_row(a->x, row) + j,
                            .mean = a->mean + j,
+                           .slope = a->slope,
                            .ld_g = (size_t)a->dy.ld,
                            .ld_x = (size_t)a->x.ld,
+                           .ld_y = (size_t)a->y.ld,
                            .n = end - row,
                            .sum = sums + j,
                            .dot = sums + c + j};
-        width = j + WIDE * HALF <= c ? WIDE : 1;
-        if (width == WIDE)
-            columns_grad_sums(at, WIDE);
+        if (is_narrow && a->slope != 1)
+            at.y = sp_row(a->y, row) + j;
+        width = is_narrow ? c / HALF : j + WIDE * HALF <= c ? WIDE : 1;
+        if (at.y && width == WIDE)
+            columns_grad_sums(at, WIDE, true);
+        else if (at.y)
+            columns_grad_sums(at, 2 * WIDE, true);
+        else if (width == 2 * WIDE)
+            columns_grad_sums(at, 2 * WIDE, false);
+        else if (width == WIDE)
+            columns_grad_sums(at, WIDE, false);
         else
-            columns_grad_sums(at, 1);
+            columns_grad_sums(at, 1, false);
     }
     for (; j < c; j++) {
         double s = 0, q = 0;
