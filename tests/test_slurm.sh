@@ -1,7 +1,8 @@
 #!/bin/sh
-# The job scripts under a real Slurm of our own: one node, nothing of it outside this
-# folder and two ports. Asked to stop, a job saves, goes back into the queue and ends as the
-# run that nobody stopped; a failing one says why; seeds get a folder each.
+# The job scripts under a real Slurm of our own: two nodes on this host, with GPUs that are
+# none, nothing of it outside this folder and three ports. Asked to stop or at the end of its
+# time, a job saves, goes back into the queue and ends as the run that nobody stopped; one
+# of two nodes does too; a failing one says why; seeds get a folder each.
 . "$SP_SRCDIR/tests/story.sh"
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -11,7 +12,7 @@ for tool in munged slurmctld slurmd sbatch srun scontrol scancel; do
 done
 test "$(id -u)" = 0 || skip "slurmctld and slurmd start jobs as root only"
 
-# ---- a cluster of one node ----
+# ---- a cluster of two nodes ----
 
 free_port() { # FROM: the first port from there on that nobody uses
     port=$1
@@ -40,20 +41,26 @@ trap 'exit 1' HUP INT TERM
 
 host=$(hostname -s)
 ctld=$(free_port $((20000 + $$ % 9000)))
+port_1=$(free_port $((ctld + 1)))
+port_2=$(free_port $((port_1 + 1)))
 mkdir -p slurm/state slurm/spool
+# Character devices make Slurm take them for GPUs.
+gres=
+mknod slurm/gpu0 c 1 3 2>/dev/null && mknod slurm/gpu1 c 1 3 && gres="Gres=gpu:2"
+test -n "$gres" || echo "no rights to make devices: jobs with GPUs are left out" >&2
+test -z "$gres" || echo "Name=gpu File=$dir/slurm/gpu[0-1]" >slurm/gres.conf
 cat >slurm/slurm.conf <<CONF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$ctld
-SlurmdPort=$(free_port $((ctld + 1)))
 SlurmUser=root
 AuthInfo=socket=$dir/slurm/munge.sock
 StateSaveLocation=$dir/slurm/state
-SlurmdSpoolDir=$dir/slurm/spool
+SlurmdSpoolDir=$dir/slurm/spool/%n
 SlurmctldPidFile=$dir/slurm/slurmctld.pid
-SlurmdPidFile=$dir/slurm/slurmd.pid
+SlurmdPidFile=$dir/slurm/slurmd-%n.pid
 SlurmctldLogFile=$dir/slurm/slurmctld.log
-SlurmdLogFile=$dir/slurm/slurmd.log
+SlurmdLogFile=$dir/slurm/slurmd-%n.log
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -63,7 +70,9 @@ KillWait=5
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
-NodeName=$host NodeAddr=127.0.0.1 CPUs=8 RealMemory=1000 State=UNKNOWN
+${gres:+GresTypes=gpu}
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port_1 CPUs=8 RealMemory=1000 $gres
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port_2 CPUs=8 RealMemory=1000 $gres
 PartitionName=test Nodes=ALL Default=YES MaxTime=60 State=UP
 CONF
 SLURM_CONF=$dir/slurm/slurm.conf
@@ -76,10 +85,13 @@ munged --foreground --force --num-threads=2 --socket="$dir/slurm/munge.sock" \
 munge=$!
 slurmctld -D -c 2>slurm/slurmctld.err &
 ctl=$!
-slurmd -D -c -N "$host" 2>slurm/slurmd.err &
-daemons="$! $ctl $munge"
+daemons="$ctl $munge"
+for n in n1 n2; do
+    slurmd -D -c -N $n 2>slurm/slurmd-$n.err &
+    daemons="$! $daemons"
+done
 i=0
-until sinfo -h -o %T 2>/dev/null | grep -q idle; do
+until test "$(sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = 2; do
     sleep 0.1
     i=$((i + 1))
     test $i -lt 100 || {
@@ -156,6 +168,12 @@ whole() { # DIR: all steps, once each, and the weights of the run that nobody st
     same want.sums b "$1: weights"
 }
 
+# The end of its time, half a minute away, while the rest of this test goes on. Slurm counts
+# in minutes, so the signal comes when it checks: after some 30 s.
+sed 's/epochs = 100;/epochs = 1000000;/' base.deck >timed.deck
+timed=$(submit --ntasks-per-node=1 --time=1 --signal=USR1@40 jobs/train.slurm timed.deck \
+    run.dir=timed run.log_every=1 run.eval_every=0 run.checkpoint_every=1000000) || fail "sbatch"
+
 # What nobody stops.
 job=$(submit jobs/train.slurm base.deck run.dir=want) || fail "sbatch"
 ends "$job" COMPLETED 0
@@ -179,6 +197,43 @@ job=$(submit jobs/train.slurm base.deck run.dir=limited run.time_limit_s=0.001 t
 ends "$job" COMPLETED 0
 test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
 test "$(steps limited | cut -d ' ' -f 1 | tr '\n' ' ')" = "1 2 " || fail "steps of limited"
+
+# One job on two nodes, stopped too, and its run.resume = "never" is for the first life.
+# (Each node thinks the cores are its own, hence oversubscribe.)
+job=$(submit --nodes=2 jobs/train.slurm base.deck run.dir=wide run.resume=never \
+    train.epochs=8 run.oversubscribe=true)
+reach "$job" 10 wide
+scancel -s USR1 "$job"
+ends "$job" COMPLETED 0
+test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
+status wide done 0
+says wide/metrics.jsonl '"nodes":2,'
+steps wide | cut -d ' ' -f 1-3 >a
+steps want | cut -d ' ' -f 1-3 | head -64 >b
+same a b "samples on two nodes"
+
+# The line for GPUs, as a user uncomments it: every task sees all of its node.
+printf '#!/bin/sh\necho "$SLURM_NODEID $SLURM_LOCALID $CUDA_VISIBLE_DEVICES" >>"%s/gpus"\nexec "%s" "$@"\n' \
+    "$dir" "$SPTRAIN" >with_gpus
+chmod +x with_gpus
+sed 's/^##SBATCH --gpus-per-node=4/#SBATCH --gpus-per-node=2/' \
+    jobs/train.slurm >gpu.slurm
+for option in --nodes=2 --gres=gpu:1; do
+    test -n "$gres" || continue
+    rm -f gpus
+    script=gpu.slurm
+    test $option = --nodes=2 || script=jobs/train.slurm
+    job=$(SPTRAIN=$dir/with_gpus submit $option $script base.deck run.dir=gpu$option \
+        train.epochs=2) || fail "sbatch $option"
+    ends "$job" COMPLETED 0
+    status gpu$option done 0
+    sort gpus >a
+    case $option in
+    --nodes=2) printf '%s\n' '0 0 0,1' '0 1 0,1' '1 0 0,1' '1 1 0,1' >b ;;
+    *) printf '%s\n' '0 0 0' '0 1 0' >b ;;
+    esac
+    same b a "GPUs that the tasks see with $option"
+done
 
 # Failures end the job with the program's own status, and are not tried again.
 failing() { # CODE TEXT ARGUMENTS
@@ -226,4 +281,18 @@ ends "$job" COMPLETED 0
 launch_alone "$MPIEXEC" -n 2 "$SPTRAIN" train base.deck run.dir=m train.steps=2 ||
     fail "mpiexec within an allocation"
 says m/metrics.jsonl '"ranks":2'
+
+# Its time over, the first job was stopped and put back, and goes on; now to a near end.
+has_stopped() { grep -qs '"state":"stopped"' timed/status.json || is_restarted "$timed" 1; }
+until_so "$timed" "stop at the end of its time" has_stopped
+says timed/status.json 'stopped by signal 10\|"state":"running"'
+done=$(steps timed | tail -1 | cut -d ' ' -f 1)
+sed "s/epochs = 100;/epochs = $((done / 8 + 200));/" base.deck >timed.deck
+ends "$timed" COMPLETED 0
+test "$(field "$timed" Restarts)" -ge 1 || ended_badly "$timed" "never put back"
+status timed done 0
+steps timed | cut -d ' ' -f 1 >a
+seq "$(tail -1 a)" | cmp -s - a || fail "timed: steps missing or repeated"
+test "$(tail -1 a)" -ge "$done" || fail "timed: fewer steps than before"
+test "$(ls timed*.log sptrain-"$timed"-*.log 2>/dev/null | wc -l)" = 1 || fail "logs of $timed"
 exit 0
