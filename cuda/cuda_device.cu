@@ -146,6 +146,10 @@ sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes)
 
 sp_status sp_cuda_wait(sp_backend *be)
 {
-    SP_CUDA(cudaStreamSynchronize(cuda_of(be)->compute));
+    const sp_cuda *cuda = cuda_of(be);
+
+    if (cuda->wait)
+        return cuda->wait(cuda->wait_arg, cuda->compute);
+    SP_CUDA(cudaStreamSynchronize(cuda->compute));
     return SP_OK;
 }

@@ -20,6 +20,7 @@ extern "C" {
 #endif
 
 extern const sp_backend_ops sp_cuda_ops;
+extern const struct sp_transport_ops *const sp_cuda_transports[];
 
 int sp_cuda_device_count(void); /* 0 without a driver */
 int sp_cuda_toolkit(void);      /* version, 1000 major + 10 minor */

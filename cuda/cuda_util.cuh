@@ -25,6 +25,9 @@ typedef struct sp_cuda {
     cudaStream_t compute, plan;
     cudaEvent_t computed; /* the compute stream's end when another thread came */
     sp_arena scratch;     /* device; content lives until the next operation */
+    /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
+    sp_status (*wait)(void *wait_arg, cudaStream_t compute);
+    void *wait_arg;
 } sp_cuda;
 
 static inline sp_cuda *cuda_of(sp_backend *be)

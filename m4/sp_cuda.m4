@@ -4,7 +4,8 @@
 #   --with-cuda-arch=LIST   architectures, default "80 90"; PTX of the last plain one is added
 # cudart is linked statically, so that one binary starts on
 # machines without driver, toolkit or NCCL and trains there on the CPU.
-# Sets NVCC, NVCC_GENCODE, CUDA_CFLAGS, CUDA_LDFLAGS, CUDA_LIBS; defines SP_WITH_CUDA.
+# Sets NVCC, NVCC_GENCODE, CUDA_CFLAGS, CUDA_LDFLAGS, CUDA_LIBS; defines SP_WITH_CUDA and
+# SP_CUDA_ROOT.
 AC_DEFUN([SP_CHECK_CUDA], [
 AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
   [build the CUDA backend (default: where nvcc is found)])], [], [with_cuda=auto])
@@ -50,7 +51,8 @@ _CU
   ])
   AS_IF([test $sp_have_cuda = yes],
     [AC_DEFINE([SP_WITH_CUDA], [1], [the CUDA backend is compiled in])
-     sp_cuda_summary="$NVCC for $with_cuda_arch; run.device=cuda; no NCCL yet"],
+     sp_cuda_summary="$NVCC for $with_cuda_arch; run.device=cuda; NCCL is looked for at run time"
+     AC_DEFINE_UNQUOTED([SP_CUDA_ROOT], ["$CUDA_ROOT"], [folder of the CUDA toolkit])],
     [AS_IF([test "x$with_cuda" = xauto],
       [AC_MSG_WARN([no working CUDA toolkit: CPU backend only])],
       [AC_MSG_ERROR([--with-cuda was given, but nvcc does not build a program (config.log)])])])

@@ -36,13 +36,16 @@ sp_status bench_training_open(bench *b, bench_training *t)
     memset(t, 0, sizeof *t);
     SP_TRY(sp_session_open(s, &b->options->command, false));
     SP_TRY(sp_session_open_device(s));
+    SP_TRY(sp_session_open_transport(s));
     SP_TRY(sp_session_open_data(s, true, false));
     SP_TRY(sp_session_normalize(s, &s->train));
     SP_TRY(sp_session_open_net(s, NULL));
     rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
-                           s->config->train.deterministic == SP_DET_WORLD, 0);
+                           s->config->train.deterministic == SP_DET_WORLD,
+                           (size_t)(s->config->run.bucket_mb * (1 << 20)));
+    t->buckets.is_overlapped = s->config->run.overlap;
     if (rc == SP_OK)
-        rc = sp_buckets_attach(&t->buckets, &s->backend);
+        rc = sp_buckets_attach(&t->buckets, &s->transport);
     if (rc == SP_OK)
         rc = sp_optim_create(&t->optim, &s->graph, s->config, &s->backend);
     if (rc == SP_OK && s->train.n_samples == 0)

@@ -152,6 +152,10 @@ typedef struct sp_backend_ops {
     sp_status (*fill)(sp_backend *be, void *data, int byte, size_t bytes);
     sp_status (*wait)(sp_backend *be); /* until the compute stream is idle */
 
+    /* ---- sums over ranks (sp_transport.h) ----
+     * What can move this memory, best first, ended by NULL; NULL: MPI, where it lies. */
+    const struct sp_transport_ops *const *transports;
+
     /* ---- plan (planner thread) ----
      * coords host [n][3], sample b has rows sample_row[b] .. sample_row[b+1]-1.
      * Everything of the plan lies in `arena` until it is reset. SP_EDATA for a

@@ -2,23 +2,23 @@
  *
  * The flat gradient is cut, from its end (the last layer, whose gradient is ready
  * first), into contiguous buckets. A bucket is posted as soon as its last gradient is
- * written; the first layers' bucket goes last, and with it the tail: loss sum, weight
- * sum, counts and flags.
+ * written. The narrow first layers, which are complete last, have a small one of their
+ * own, whose way nothing hides: with it goes the tail, loss sum, weight sum, counts and
+ * flags.
  *
- *     | conv1 ...         | ...            | ...      final |  flat gradient
- *     | bucket n-1, tail  | bucket n-2     | bucket 0       |  [n_floats]
+ *     | conv1 ... | ...            | ...            | ...      final |  flat gradient
+ *     | n-1, tail | bucket n-2     | bucket 1       | bucket 0       |  [n_floats]
  *
  * deterministic = "world": gradients arrive per sample and are summed in fixed point
  * (sp_exact), so the result depends on neither order nor number of ranks; the integers
- * are what travels.
+ * are what travels, from host to host.
  */
 #ifndef SP_BUCKET_H
 #define SP_BUCKET_H
 
-#include "sp_backend.h"
-#include "sp_comm.h"
 #include "sp_exact.h"
 #include "sp_graph.h"
+#include "sp_transport.h"
 
 /* What travels beside the gradient. Sums over ranks and micro-batches after
  * sp_bucket_wait. */
@@ -50,13 +50,16 @@ typedef struct sp_buckets {
     struct sp_buckets_impl *impl;
 } sp_buckets;
 
-/* Buckets are whole parameters, together at least bucket_bytes (0: 16 MiB) of what
- * travels. A world of one has buckets but no communication. Collective. SP_EMEM. */
+/* Buckets are whole parameters of together at least bucket_bytes (0: 16 MiB) of what
+ * travels, and hardly more than half as much again. A world of one has buckets but no
+ * communication. The gradient is in host memory. Collective. SP_EMEM. */
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);
-/* Gradients in this backend's memory. Once, before the first use. Local. SP_EMEM. */
-sp_status sp_buckets_attach(sp_buckets *buckets, sp_backend *backend);
+/* Gradients in the memory of the transport's backend, summed by it; in exact mode MPI
+ * sums the limbs. Once, before the first use; the transport lives longer. Local. SP_EMEM.
+ */
+sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport);
 /* Zero gradients and tail: before the first micro-batch of a step. */
 sp_status sp_buckets_zero(sp_buckets *buckets);
 /* All gradients from flat offset `from` on are final: post what is complete. Collective
@@ -66,8 +69,8 @@ sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from);
 /* Let posted all-reduces progress; called between layers. */
 sp_status sp_bucket_poll(sp_buckets *buckets);
 /* Post what is left with the tail and wait for everything: a step may skip
- * sp_bucket_ready. Collective. *exposed_s (may be NULL): seconds waited for other ranks.
- * In exact mode grad is filled from the limbs. Here the host waits for the device, in a
+ * sp_bucket_ready. Collective. *exposed_s (may be NULL): seconds waited for other ranks
+ * once this one's gradients were there. In exact mode grad is filled from the limbs. Here the host waits for the device, in a
  * world of one the only time in a step. */
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
 

@@ -65,31 +65,28 @@ static void progress(const sp_comm *comm)
         sp_node_progress(comm->impl->shared);
 }
 
-static sp_status test_until_done(sp_comm *comm, sp_comm_test_fn *test, void *arg)
+sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *test,
+                           void *arg)
 {
     bool is_done = false;
+    sp_status rc = SP_OK;
 
-    for (int n_tests = 0; !is_done; n_tests += n_tests < INT_MAX) {
+    if (is_for_others)
+        sp_pulse_wait_begin();
+    for (int n_tests = 0; rc == SP_OK && !is_done; n_tests += n_tests < INT_MAX) {
         progress(comm);
-        SP_TRY(test(arg, &is_done));
-        if (is_done)
+        rc = test(arg, &is_done);
+        if (rc != SP_OK || is_done)
             break;
         /* The watchdog has said what is wrong; nobody will come to this meeting. */
         if (sp_pulse_leaving())
             sp_comm_abort(comm, (sp_status)sp_pulse_leaving());
-        sp_pulse_wait_turn();
+        if (is_for_others)
+            sp_pulse_wait_turn();
         pause_between_tests(comm, n_tests);
     }
-    return SP_OK;
-}
-
-sp_status sp_comm_wait_for(sp_comm *comm, sp_comm_test_fn *test, void *arg)
-{
-    sp_status rc;
-
-    sp_pulse_wait_begin();
-    rc = test_until_done(comm, test, arg);
-    sp_pulse_wait_end();
+    if (is_for_others)
+        sp_pulse_wait_end();
     return rc;
 }
 
@@ -97,7 +94,7 @@ sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests)
 {
     sp_comm_slot slot = {.pieces = requests, .n = n};
 
-    return sp_comm_wait_for(comm, test_slot, &slot);
+    return sp_comm_wait_for(comm, true, test_slot, &slot);
 }
 
 /* ---- start and end ---- */
@@ -436,7 +433,7 @@ sp_status sp_comm_wait(sp_comm *comm, sp_request *request)
 
     if (!s)
         return SP_OK;
-    SP_TRY(sp_comm_wait_for(comm, test_slot, s));
+    SP_TRY(sp_comm_wait_for(comm, true, test_slot, s));
     give_slot(comm->impl, request);
     return SP_OK;
 }

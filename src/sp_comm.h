@@ -91,10 +91,12 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
 sp_status sp_comm_test(sp_comm *comm, sp_request *request, bool *is_done);
 sp_status sp_comm_wait(sp_comm *comm, sp_request *request);
 
-/* Waits as the calls above do (heard by the watchdog, left when a rank is lost) until
- * `test` says that something outside of MPI is done, or fails. Local. */
+/* Waits as the calls above do (left when a rank is lost) until `test` says that
+ * something outside of MPI is done, or fails. is_for_others: other ranks have a part in
+ * it, and the watchdog hears of the wait; else it is work of this rank. Local. */
 typedef sp_status sp_comm_test_fn(void *arg, bool *is_done);
-sp_status sp_comm_wait_for(sp_comm *comm, sp_comm_test_fn *test, void *arg);
+sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *test,
+                           void *arg);
 
 /* Zeroed memory for what is summed over the ranks in place: within a node the ranks
  * reach each other's, where the system lets them. Collective over the world. SP_EMEM.

@@ -9,8 +9,11 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     const sp_backend_ops *ops = net->backend->ops;
 
     impl->options = *options;
-    sp_transport_open(&impl->own, net->comm, net->backend);
-    net->transport = options->transport ? options->transport : &impl->own;
+    net->transport = options->transport;
+    if (!net->transport) {
+        SP_TRY(sp_transport_open(&impl->own, net->comm, net->backend));
+        net->transport = &impl->own;
+    }
     impl->weights_at = 1;
     SP_TRY(sp_net_lower(net));
     SP_TRY(sp_net_take_fixed(net));

@@ -9,7 +9,6 @@
 #include "sp_log.h"
 #include "sp_train.h"
 #include "sp_trainer.h"
-#include "sp_transport.h"
 
 /* One rank's row of the table; rates in MB/s, 0: nothing to measure. */
 typedef struct sp_flight {
@@ -27,15 +26,13 @@ typedef double sp_rate_of(const sp_flight *flight);
 static sp_status measure_reduce(sp_session *s, float *data, double *rate)
 {
     const size_t n = (size_t)s->graph.n_floats;
-    sp_transport transport;
     double best = INFINITY;
     void *shared = NULL;
     sp_status rc = SP_OK;
     int i;
 
     if (s->comm->size == 1)
-        return SP_OK; /* nothing moves */
-    sp_transport_open(&transport, s->comm, &s->backend);
+        return SP_OK;              /* nothing moves */
     if (s->backend.ops->is_host) { /* where the gradient would lie */
         SP_TRY(sp_comm_alloc(s->comm, n * sizeof *data, &shared));
         data = shared;
@@ -45,12 +42,11 @@ static sp_status measure_reduce(sp_session *s, float *data, double *rate)
         rc = sp_comm_barrier(s->comm);
         begin = sp_now_s();
         if (rc == SP_OK)
-            rc = sp_transport_allreduce(&transport, SP_SCOPE_WORLD, data, n, SP_F32);
+            rc = sp_transport_allreduce(&s->transport, SP_SCOPE_WORLD, data, n, SP_F32);
         if (rc == SP_OK)
             rc = s->backend.ops->wait(&s->backend);
         best = fmin(best, sp_now_s() - begin);
     }
-    sp_transport_close(&transport);
     sp_comm_free(s->comm, shared);
     *rate = (double)n * 4e-6 / best;
     return rc;
@@ -183,9 +179,7 @@ static void print_devices(const sp_flight *all, int n)
 static void print_flights(const sp_session *s, const sp_flight *all)
 {
     const int n = s->comm->size;
-    const char *transport = n == 1                    ? "none"
-                            : s->backend.ops->is_host ? "mpi"
-                                                      : "mpi-staged";
+    const char *transport = n == 1 ? "none" : s->transport.ops->name;
     int r;
 
     sp_log_info("%5s %-20s %5s %6s %6s  %-10s %15s %12s %10s", "rank", "host", "node",
@@ -216,15 +210,16 @@ static sp_status preflight(sp_session *s)
     snprintf(mine.host, sizeof mine.host, "%s", comm->host);
     SP_TRY(sp_session_open_device(s));
     mine.cores = comm->cores;
+    SP_TRY(sp_session_open_transport(s));
     if (!s->backend.ops->is_host)
         mine.place = s->mapping.place[comm->rank];
     SP_TRY(sp_session_open_data(s, true, false));
     SP_TRY(sp_graph_build(&s->graph, s->config, s->n_columns, s->n_classes));
     SP_TRY(measure(s, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
-    sp_log_info("%d rank%s on %d node%s; device %s; gradient %.1f MB", comm->size,
-                comm->size == 1 ? "" : "s", comm->n_nodes,
-                comm->n_nodes == 1 ? "" : "s", s->device,
+    sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
+                comm->size, comm->size == 1 ? "" : "s", comm->n_nodes,
+                comm->n_nodes == 1 ? "" : "s", s->device, s->transport.words,
                 (double)s->graph.n_floats * 4e-6);
     if (comm->rank == 0)
         print_flights(s, all);

@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct sp_pulse {
     int64_t work, waits; /* only grow */
     bool is_waiting;     /* for other ranks, now */
@@ -31,4 +35,7 @@ void sp_pulse_read(sp_pulse *pulse);
 void sp_pulse_leave(int code);
 int sp_pulse_leaving(void);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

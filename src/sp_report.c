@@ -69,8 +69,7 @@ void sp_report_header(const sp_trainer *trainer)
     sp_log_info(PACKAGE_STRING ": %d rank%s on %d node%s, device %s, %s, all-reduce by "
                                "%s",
                 comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
-                s->device, s->config->train.precision,
-                comm->size == 1 ? "none (one rank)" : "MPI");
+                s->device, s->config->train.precision, s->transport.words);
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
     sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
@@ -107,6 +106,8 @@ static void write_start(const sp_session *s, const char *deck)
     sp_json_end_array(&json);
     sp_json_text(&json, "device", s->device);
     sp_json_text(&json, "precision", s->config->train.precision);
+    sp_json_text(&json, "transport", s->transport.ops->name);
+    sp_json_text(&json, "transport_text", s->transport.words);
     sp_json_text(&json, "deck_hash", hash);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->train.hash);
     sp_json_text(&json, "data_hash", hash);

@@ -319,6 +319,7 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
     const sp_config *config = session->config;
     const sp_net_options options = {
         .bn_scope = (sp_scope)config->train.bn_scope,
+        .transport = session->transport.ops ? &session->transport : NULL,
         .is_exact = config->train.deterministic == SP_DET_WORLD,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
@@ -437,6 +438,7 @@ static void leave_alone(sp_session *session, sp_status rc)
         report(session, rc);
     else
         nanosleep(&patience, NULL);
+    sp_transport_abandon(&session->transport);
     sp_comm_abort(session->comm, rc);
 }
 
@@ -456,6 +458,7 @@ sp_status sp_session_close(sp_session *session, sp_status rc)
     sp_dataset_close(&session->val);
     free(session->columns);
     sp_normalization_destroy(&session->norm);
+    sp_transport_close(&session->transport);
     if (session->backend.ops)
         session->backend.ops->close(&session->backend);
     sp_mapping_destroy(&session->mapping);

@@ -16,6 +16,7 @@
 #include "sp_mapping.h"
 #include "sp_net.h"
 #include "sp_run.h"
+#include "sp_transport.h"
 #include "sp_watchdog.h"
 #include "sp_witness.h"
 
@@ -36,9 +37,10 @@ typedef struct sp_session {
     sp_run run;
     sp_witness witness;
     sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
-    sp_mapping mapping; /* ranks to devices; no places where none was asked for */
+    sp_mapping mapping;    /* ranks to devices; no places where none was asked for */
     sp_backend backend;
-    char device[128]; /* in words */
+    char device[128];       /* in words */
+    sp_transport transport; /* zeroed: none was opened */
     sp_dataset train, val;
     int *columns, n_columns;
     int n_classes;
@@ -62,6 +64,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
 sp_status sp_session_open_log(sp_session *session);
 /* Collective: choose and open the device; every rank the same kind. */
 sp_status sp_session_open_device(sp_session *session);
+/* Collective: choose and open what sums over ranks; before the network, for training. */
+sp_status sp_session_open_transport(sp_session *session);
 /* Collective: indexes of data.train and data.val, as asked for; columns and classes.
  * Makes the sample data first where the deck names it and it is not there. */
 sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val);

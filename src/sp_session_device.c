@@ -108,3 +108,20 @@ sp_status sp_session_open_device(sp_session *session)
              threads == 1 ? "" : "s");
     return sp_session_agree(session, rc);
 }
+
+sp_status sp_session_open_transport(sp_session *session)
+{
+    const sp_config *config = session->config;
+    const sp_transport_options options = {
+        .want = config->run.transport,
+        .objection = session->mapping.is_shared ? "ranks share a device" : NULL,
+        .scope = (sp_scope)config->train.bn_scope,
+        .is_bf16 = strcmp(config->run.reduce_wire, "bf16") == 0,
+        .is_repeatable = config->train.deterministic != SP_DET_OFF,
+        .limit_s = config->run.watchdog_s,
+    };
+
+    return sp_session_agree(session,
+                            sp_transport_choose(&session->transport, session->comm,
+                                                &session->backend, &options));
+}

@@ -385,6 +385,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
 
     SP_TRY(sp_session_open(s, command, true));
     SP_TRY(sp_session_open_device(s));
+    SP_TRY(sp_session_open_transport(s));
     SP_TRY(sp_session_open_data(s, true, true));
     SP_TRY(check_training_set(s));
     SP_TRY(sp_session_normalize(s, &s->train));
@@ -393,9 +394,11 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     free(class_weight);
     SP_TRY(rc);
     rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
-                           s->config->train.deterministic == SP_DET_WORLD, 0);
+                           s->config->train.deterministic == SP_DET_WORLD,
+                           (size_t)(s->config->run.bucket_mb * (1 << 20)));
+    t->buckets.is_overlapped = s->config->run.overlap;
     if (rc == SP_OK)
-        rc = sp_buckets_attach(&t->buckets, &s->backend);
+        rc = sp_buckets_attach(&t->buckets, &s->transport);
     if (rc == SP_OK)
         rc = sp_optim_create(&t->optim, &s->graph, s->config, &s->backend);
     if (rc == SP_OK)

@@ -2,11 +2,20 @@
  *
  *     name        memory   moved by
  *     mpi         host     MPI, where it lies
- *     mpi-staged  device   MPI, through the host
+ *     mpi-staged  device   MPI, through pinned host memory, piece by piece
+ *     nccl        device   NCCL, where it lies
  *
- * Sums are the same bits on all ranks, and from run to run for the same ranks on the
- * same nodes. All calls come from the training thread; collective ones come in the same
- * order on all ranks of the scope, with the same counts and types.
+ * Gradients are posted while the backward pass goes on and travel beside it; what the
+ * next operation needs (batch statistics) is summed in the compute stream:
+ *
+ *     compute stream  --kernels--*--kernels--S--kernels----------J--update--
+ *                           post |           allreduce      join |
+ *     reduce stream              +------ sum over ranks ---------+
+ *
+ * Only mpi and mpi-staged need the host to move on; nccl needs it to find out what went
+ * wrong. Sums are the same bits on all ranks, and from run to run for the same ranks on
+ * the same nodes. All calls come from the training thread; collective ones come in the
+ * same order on all ranks of the scope, with the same counts and types.
  */
 #ifndef SP_TRANSPORT_H
 #define SP_TRANSPORT_H
@@ -18,25 +27,103 @@
 extern "C" {
 #endif
 
-typedef struct sp_transport {
-    const char *name;    /* as above */
+enum { SP_SUM_PARTS = 3 };
+
+typedef struct sp_transport sp_transport;
+
+/* data[count] in backend memory; SP_F32, SP_F64 or SP_I64. */
+typedef struct sp_part {
+    void *data;
+    size_t count;
+    sp_type type;
+} sp_part;
+
+/* A posted sum: zero before the post and once it is done. */
+typedef struct sp_sum {
+    sp_request request[SP_SUM_PARTS]; /* of mpi */
+    void *handle;                     /* of the others */
+    bool is_computed; /* the host has seen that the summands are there */
+} sp_sum;
+
+typedef struct sp_transport_options {
+    const char *want;      /* "auto", "nccl", "mpi" */
+    const char *objection; /* why NCCL cannot be, NULL: nothing is known */
+    sp_scope scope;        /* of sp_transport_allreduce */
+    bool is_bf16;          /* posted floats travel as bf16: nccl only */
+    bool is_repeatable;    /* the same bits from run to run */
+    double limit_s;        /* patience with the start; 0: ten minutes */
+} sp_transport_options;
+
+/* One kind of transport. What the functions do is said below, at those that call them.
+ * NULL where it says so. */
+typedef struct sp_transport_ops {
+    const char *name;
+    sp_status (*probe)(void); /* local: can this process use it? NULL: always */
+    sp_status (*open)(sp_transport *t, const sp_transport_options *options);
+    void (*close)(sp_transport *t);
+    void (*abandon)(sp_transport *t);                             /* NULL: nothing */
+    sp_status (*take)(sp_transport *t, size_t bytes, void **out); /* NULL: arena */
+    sp_status (*allreduce)(sp_transport *t, sp_scope scope, const sp_part *part);
+    sp_status (*post)(sp_transport *t, const sp_part *part, int n, sp_sum *sum);
+    sp_status (*test)(sp_transport *t, sp_sum *sum, bool *is_done);
+    sp_status (*join)(sp_transport *t, sp_sum *sum);
+} sp_transport_ops;
+
+struct sp_transport {
+    const sp_transport_ops *ops;
     sp_comm *comm;       /* borrowed */
     sp_backend *backend; /* borrowed */
-    char *host;          /* [host_bytes] on the way from and to a device */
+    sp_arena arena;      /* of sp_transport_take */
+    char *host;          /* [host_bytes] of sp_transport_through_host */
     size_t host_bytes;
-} sp_transport;
+    double exposed_s; /* that the host has waited for sums whose summands were there */
+    char words[192];  /* for the log: what moves the sums, and why not something else */
+    void *impl;
+};
 
-/* MPI for this backend's memory. Local. */
-void sp_transport_open(sp_transport *transport, sp_comm *comm, sp_backend *backend);
+/* Local: MPI for host memory, whatever the backend; it has none. */
+void sp_transport_open_host(sp_transport *transport, sp_comm *comm);
+/* Local: MPI for this backend's memory. After a failure too, close. */
+sp_status sp_transport_open(sp_transport *transport, sp_comm *comm,
+                            sp_backend *backend);
+/* Collective over the world, agreed: the transport that the options ask for; auto: NCCL
+ * where every rank can, else MPI, and the words say why. SP_EUSAGE, SP_EMPI. */
+sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
+                              sp_backend *backend, const sp_transport_options *options);
+/* Collective where nothing has failed. A zeroed transport is fine. */
 void sp_transport_close(sp_transport *transport);
+/* Local, in place of close, where only this rank knows that all is lost. */
+void sp_transport_abandon(sp_transport *transport);
 
-/* Collective over scope: data[count], backend memory, becomes its sum over the ranks:
- * behind the compute stream's work so far, before its work to come. For vectors that
- * the next operation needs (batch statistics): a transport of devices does not make the
- * host wait. type: SP_F32, SP_F64 or SP_I64. A scope of one rank does nothing.
+/* Backend memory for what is posted, where the transport likes it best; once, it lives
+ * until close. Content undefined. Local. SP_EMEM. */
+sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
+
+/* Collective over scope: data[count] becomes its sum over the ranks, behind the compute
+ * stream's work so far and before its work to come. A scope of one rank does nothing.
  * Allocates nothing once a count has been seen. SP_EMPI, SP_EDEVICE, SP_EMEM. */
 sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope, void *data,
                                  size_t count, sp_type type);
+
+/* Collective over the world: part[n] become their sums, behind the compute stream's work
+ * so far; it must not touch them until the join. */
+sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,
+                            sp_sum *sum);
+/* Lets posted sums move on and looks for errors; the first posted are to be tested
+ * first. */
+sp_status sp_transport_test(sp_transport *transport, sp_sum *sum, bool *is_done);
+/* The compute stream's work to come finds the sum. The host waits where the transport
+ * needs it to. */
+sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
+/* The host waits for the sum. */
+sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
+
+/* For transports: allreduce by copies to and from the host, which waits. */
+sp_status sp_transport_through_host(sp_transport *transport, sp_scope scope,
+                                    const sp_part *part);
+/* For transports: sp_transport_take from an arena of the backend. */
+sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **out);
+size_t sp_part_bytes(const sp_part *part);
 
 #ifdef __cplusplus
 }

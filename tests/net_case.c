@@ -137,7 +137,7 @@ void case_open(net_case *c, const sp_backend_ops *ops, sp_comm *comm,
         c->class_weight[i] = options->class_weight ? options->class_weight[i] : 1;
     OK(sp_net_create(&c->net, &c->graph, &c->backend, comm, options));
     OK(sp_buckets_create(&c->buckets, &c->graph, comm, options->is_exact, 256));
-    OK(sp_buckets_attach(&c->buckets, &c->backend));
+    OK(sp_buckets_attach(&c->buckets, c->net.transport));
     OK(sp_arena_create(&c->arena, 1 << 26, "case"));
     sp_graph_init_params(&c->graph, 5, c->net.param);
     sp_graph_init_buffers(&c->graph, c->net.running);

@@ -52,6 +52,20 @@ static bool is_summed(const sp_buckets *b)
     return is_right;
 }
 
+static int64_t floats_of(const sp_buckets *b, int i)
+{
+    return b->begin[i] - b->begin[i + 1];
+}
+
+static int64_t largest_param(void)
+{
+    int64_t most = 0;
+
+    for (int p = 0; p < graph.n_params; p++)
+        most = graph.param[p].count > most ? graph.param[p].count : most;
+    return most;
+}
+
 static void cuts_are_whole_parameters_from_the_end(void **state)
 {
     sp_buckets b;
@@ -66,8 +80,24 @@ static void cuts_are_whole_parameters_from_the_end(void **state)
         for (p = 0; p < graph.n_params && graph.param[p].offset != b.begin[i + 1]; p++)
             ;
         assert_true(p < graph.n_params);
-        assert_true(i + 1 == b.n_buckets || b.begin[i] - b.begin[i + 1] >= 1024);
+        /* full, or the next parameter would have been too much */
+        assert_true(i + 1 == b.n_buckets || floats_of(&b, i) >= 1024 ||
+                    floats_of(&b, i) + graph.param[p - 1].count > 1536);
+        assert_true(floats_of(&b, i) <= 1536 || floats_of(&b, i) <= largest_param());
     }
+    sp_buckets_destroy(&b);
+}
+
+/* At 128 KiB a bucket conv1 and bn1 are narrow; at 16 MiB the whole network is. */
+static void narrow_first_layers_go_with_the_tail(void **state)
+{
+    sp_buckets b;
+
+    (void)state;
+    OK(sp_buckets_create(&b, &graph, &comm, false, 1 << 17));
+    assert_int_equal(b.n_buckets, 2);
+    assert_string_equal(graph.param[3].name, "conv2/weight");
+    assert_int_equal(b.begin[1], graph.param[3].offset);
     sp_buckets_destroy(&b);
     OK(sp_buckets_create(&b, &graph, &comm, false, 0));
     assert_int_equal(b.n_buckets, 1);
@@ -110,6 +140,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_are_whole_parameters_from_the_end),
+        cmocka_unit_test(narrow_first_layers_go_with_the_tail),
         cmocka_unit_test(ranks_add_up),
         cmocka_unit_test(limbs_add_up),
     };

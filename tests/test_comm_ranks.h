@@ -272,10 +272,10 @@ static void other_waits_end_when_they_say_so(void **state)
     int left = 100;
 
     (void)state;
-    OK(sp_comm_wait_for(&comm, count_down, &left));
+    OK(sp_comm_wait_for(&comm, true, count_down, &left));
     assert_int_equal(left, 0);
     left = -1;
-    assert_int_equal(sp_comm_wait_for(&comm, count_down, &left), SP_EDEVICE);
+    assert_int_equal(sp_comm_wait_for(&comm, false, count_down, &left), SP_EDEVICE);
 }
 
 static void barrier_lets_all_through(void **state)

@@ -44,7 +44,7 @@ static void open_twin(twin *t, net_case *c, const sp_net_options *options, int o
     t->backend.precision = precision;
     OK(sp_net_create(&t->net, &c->graph, &t->backend, c->comm, options));
     OK(sp_buckets_create(&t->buckets, &c->graph, c->comm, options->is_exact, 256));
-    OK(sp_buckets_attach(&t->buckets, &t->backend));
+    OK(sp_buckets_attach(&t->buckets, t->net.transport));
     OK(sp_buckets_zero(&t->buckets));
     OK(t->backend.ops->upload(&t->backend, t->net.param, c->net.param,
                               (size_t)c->graph.n_floats * sizeof(float)));
