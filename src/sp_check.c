@@ -54,12 +54,20 @@ static void print_batch(const sp_session *s, const sp_sampler *sampler)
                 (long long)sp_sampler_steps_per_epoch(sampler), lr);
 }
 
-/* Weights, gradient and moments; two packed copies of the weights; on rank 0 the copy
- * that a checkpoint is written from; limbs of ordered sums. */
+/* As sp_session_open_net will have it; without a session's device. */
+static bool is_frugal(const sp_session *s)
+{
+    return strcmp(s->config->run.device, "cuda") != 0;
+}
+
+/* Weights, gradient and moments; two packed copies of the weights unless they are packed
+ * at each use; on rank 0 the copy that a checkpoint is written from; limbs of ordered
+ * sums. */
 static double weight_bytes(const sp_session *s)
 {
     const int n_moments = s->config->train.optimizer == SP_ADAMW ? 2 : 1;
-    const int n_copies = 2 + n_moments + 2 + 1 + n_moments;
+    const int n_packed = is_frugal(s) ? 0 : 2;
+    const int n_copies = 2 + n_moments + n_packed + 1 + n_moments;
     double each = n_copies * (double)sizeof(float);
 
     if (s->config->train.deterministic == SP_DET_WORLD)
@@ -88,7 +96,8 @@ static void print_memory(const sp_session *s, const int64_t *voxels)
     const double mib = 1 << 20, program = 50; /* MPI, HDF5, buffers of messages */
     const bool is_half = strcmp(s->config->train.precision, "bf16") == 0;
     double activations =
-        (double)sp_graph_memory_bytes(&s->graph, voxels) / (is_half ? 2 : 1) / mib;
+        (double)sp_graph_memory_bytes(&s->graph, voxels, is_frugal(s)) /
+        (is_half ? 2 : 1) / mib;
     double weights = weight_bytes(s) / mib, batches = batch_bytes(s, voxels) / mib;
 
     sp_log_info("memory: about %.0f MiB a rank in the dearest step (%lld voxels): %.1f "

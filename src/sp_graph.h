@@ -93,8 +93,10 @@ void sp_graph_init_buffers(const sp_graph *graph, float *flat);
 /* The network layer by layer (stride, channels, parameters) for `sptrain check`. */
 void sp_graph_print(const sp_graph *graph, FILE *to);
 /* Bytes of activations and gradients that one training step takes on a rank, given its
- * voxels on each of spec.n_levels levels; -1 if memory for the count ran out. Without
+ * voxels on each of spec.n_levels levels; -1 if memory for the count ran out. is_frugal
+ * as sp_net_options. Without
  * parameters, optimizer state, kernel maps and rows of samples. */
-int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_level);
+int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_level,
+                              bool is_frugal);
 
 #endif

@@ -18,6 +18,8 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     SP_TRY(sp_net_lower(net));
     SP_TRY(sp_net_take_fixed(net));
     SP_TRY(ops->arena_create(&impl->arena, 0, "activations"));
+    SP_TRY(ops->arena_create(&impl->vectors, 0, "vectors"));
+    SP_TRY(sp_ranges_create(&impl->ranges, 2 * impl->n_values + 3));
     SP_TRY(sp_arena_create(&impl->host, 0, "network scratch"));
     SP_TRY(ops->arena_create(&impl->losses, 0, "losses"));
     SP_TRY(sp_arena_create(&impl->loss_ids, 0, "samples of the losses"));
@@ -47,6 +49,9 @@ void sp_net_destroy(sp_net *net)
             net->backend->ops->arena_destroy(&impl->fixed);
         if (impl->arena.base)
             net->backend->ops->arena_destroy(&impl->arena);
+        if (impl->vectors.base)
+            net->backend->ops->arena_destroy(&impl->vectors);
+        sp_ranges_destroy(&impl->ranges);
         if (impl->losses.base)
             net->backend->ops->arena_destroy(&impl->losses);
         sp_arena_destroy(&impl->loss_ids);

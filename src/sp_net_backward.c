@@ -91,7 +91,7 @@ static sp_status pass_on(sp_net *net, const net_step *step, int x)
 
     if (!to->needs_grad)
         return SP_OK;
-    if (to->grad_block >= 0)
+    if (to->grad_range >= 0)
         return net->backend->ops->copy(net->backend, net->impl->value[step->out].grad,
                                        to->grad, true);
     sp_net_move_grad(net, step->out, x);
@@ -103,7 +103,7 @@ static sp_status pass_on(sp_net *net, const net_step *step, int x)
 static sp_status relu(sp_net *net, const net_step *step, sp_tensor dy)
 {
     const net_value *x = &net->impl->value[step->in[0]];
-    bool is_added = x->grad_block >= 0;
+    bool is_added = x->grad_range >= 0;
 
     SP_TRY(net->backend->ops->relu_grad(net->backend, x->act, step->slope, dy,
                                         is_added ? x->grad : dy, is_added));
@@ -140,13 +140,13 @@ static sp_status concat(sp_net *net, const net_step *step, sp_tensor dy)
         column += x->c;
         if (!x->needs_grad)
             continue;
-        if (x->grad_block >= 0) {
+        if (x->grad_range >= 0) {
             SP_TRY(net->backend->ops->copy(net->backend, part, x->grad, true));
             continue;
         }
         x->grad = part;
-        x->grad_block = impl->value[step->out].grad_block;
-        impl->block[x->grad_block].n_holders++;
+        x->grad_range = impl->value[step->out].grad_range;
+        sp_ranges_hold(&impl->ranges, x->grad_range);
     }
     return SP_OK;
 }
@@ -197,6 +197,53 @@ static sp_status broadcast(sp_net *net, const net_step *step, sp_tensor dy)
                                              net->impl->batch->n_samples, dx);
 }
 
+static sp_status restore_inputs(sp_net *net, int s, int until);
+
+/* The value as the forward pass left it, as far as steps up to `until` wrote it: what
+ * later ones wrote into other columns of its concat was used already. */
+static sp_status restore(sp_net *net, int value, int until)
+{
+    struct sp_net_impl *impl = net->impl;
+    int home = sp_net_home(net, value), s;
+
+    if (impl->value[home].range >= 0 || !impl->value[home].is_cheap || home == 0)
+        return SP_OK;
+    for (s = impl->value[home].first; s <= until; s++) {
+        const net_step *step = &impl->step[s];
+
+        if (sp_net_home(net, step->out) != home)
+            continue;
+        SP_TRY(sp_net_hold(net, step->out));
+        if (step->op != SP_OP_BATCHNORM)
+            continue;
+        SP_TRY(restore_inputs(net, s, until));
+        SP_TRY(sp_net_norm_apply(net, step));
+    }
+    return SP_OK;
+}
+
+static sp_status restore_inputs(sp_net *net, int s, int until)
+{
+    const net_step *step = &net->impl->step[s];
+    int k;
+
+    for (k = 0; k < step->n_in; k++)
+        SP_TRY(restore(net, step->in[k], until));
+    return SP_OK;
+}
+
+/* What the backward of step s reads. */
+static sp_status restore_for(sp_net *net, int s)
+{
+    const net_step *step = &net->impl->step[s];
+
+    if (step->op == SP_OP_CONV || step->op == SP_OP_BATCHNORM || step->op == SP_OP_RELU)
+        SP_TRY(restore(net, step->in[0], s));
+    if (step->op == SP_OP_BATCHNORM && step->slope != 1)
+        SP_TRY(restore(net, step->out, s));
+    return SP_OK;
+}
+
 static sp_status run_step(sp_net *net, net_step *step, sp_buckets *buckets)
 {
     sp_tensor dy = net->impl->value[step->out].grad;
@@ -234,7 +281,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
 
     assert(impl->batch == batch && impl->is_training);
     assert(impl->options.is_exact == (buckets->exact != NULL));
-    assert(impl->value[impl->n_values - 1].grad_block >= 0 &&
+    assert(impl->value[impl->n_values - 1].grad_range >= 0 &&
            "sp_net_loss comes first");
     for (s = impl->n_steps - 1; s >= 0; s--) {
         net_step *step = &impl->step[s];
@@ -243,9 +290,12 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         sp_pulse_beat();
         /* Nothing that ends in the loss reads it, or nothing before it learns: true of
          * the graph, so of all ranks. */
-        if (out->needs_grad && out->grad_block >= 0)
+        if (out->needs_grad && out->grad_range >= 0) {
+            SP_TRY(restore_for(net, s));
             SP_TRY(run_step(net, step, buckets));
+        }
         sp_net_drop_grad(net, step->out);
+        sp_net_drop_used(net, s);
         if (is_last)
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));

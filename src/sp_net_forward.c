@@ -11,7 +11,8 @@ sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
     struct sp_net_impl *impl = net->impl;
     const sp_node *node = &net->graph->node[step->layer];
 
-    if (!step->packed[direction] || step->packed_at[direction] == impl->weights_at)
+    if (!step->packed[direction] ||
+        (!impl->options.is_frugal && step->packed_at[direction] == impl->weights_at))
         return SP_OK;
     SP_TRY(net->backend->ops->conv_pack(
         net->backend, net->param + net->graph->param[node->weight].offset,
@@ -162,30 +163,17 @@ static sp_status run_step(sp_net *net, net_step *step)
     return SP_OK;
 }
 
-/* Evaluation: what nobody reads after step s makes room. */
-static void drop_dead(sp_net *net, int s)
-{
-    struct sp_net_impl *impl = net->impl;
-    int v;
-
-    for (v = 0; v < impl->n_values; v++)
-        if (impl->value[v].last == s && impl->value[v].block >= 0) {
-            sp_net_drop_block(net, impl->value[v].block);
-            impl->value[v].block = -1;
-        }
-}
-
 /* The loss and whoever asks want them in fp32. */
 static sp_status take_logits(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
     sp_tensor y = impl->value[impl->n_values - 1].act;
-    int block;
+    int range;
 
     impl->logits = y;
     if (y.elem == SP_ELEM_F32)
         return SP_OK;
-    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, &block, &impl->logits));
+    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, &range, &impl->logits));
     return net->backend->ops->copy(net->backend, y, impl->logits, false);
 }
 
@@ -199,8 +187,7 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
     for (s = 0; s < impl->n_steps; s++) {
         sp_pulse_beat();
         SP_TRY(run_step(net, &impl->step[s]));
-        if (!is_training)
-            drop_dead(net, s);
+        sp_net_drop_read(net, s);
     }
     SP_TRY(take_logits(net));
     if (logits)
@@ -228,7 +215,7 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
     const sp_backend_ops *ops = net->backend->ops;
     sp_tensor grad;
     bool is_added;
-    int block;
+    int range;
 
     if (!net->impl->is_training)
         return ops->loss(net->backend, args);
@@ -238,10 +225,10 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
         return ops->loss(net->backend, args);
     }
     SP_TRY(
-        sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, &block, &args->dlogits));
+        sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, &range, &args->dlogits));
     SP_TRY(ops->loss(net->backend, args));
     SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
-    sp_net_drop_block(net, block);
+    sp_ranges_drop(&net->impl->ranges, range);
     return SP_OK;
 }
 

@@ -8,18 +8,22 @@
  *     step   conv        norm             norm(x, residual)   none: a and b were
  *     value  conv        downsample.norm           relu       written into its columns
  *
- * Memory (sp_net_memory.c) is one arena, reset by each forward and handed out in
- * blocks; a block without holders is given to the next taker it is large enough for. In
- * training activations are held until the next forward and gradients until they were
- * used; in evaluation an activation is held until its last reader ran.
+ * Memory (sp_net_memory.c): activations and gradients are ranges of one arena, vectors
+ * (sums, argmax) blocks of another; a block without holders is given to the next taker
+ * it is large enough for. Each forward begins anew. In training an activation is held
+ * until the backward pass used it, and a gradient until it was used; in evaluation an
+ * activation is held until its last reader ran. A frugal net does so in training too
+ * with what norms wrote, half of all, and computes it once more where the backward pass
+ * wants it: the same bits.
  */
 #ifndef SP_NET_IMPL_H
 #define SP_NET_IMPL_H
 
 #include "sp_net.h"
+#include "sp_ranges.h"
 
 typedef struct net_block {
-    void *data; /* backend memory in the arena */
+    void *data; /* backend memory of vectors */
     size_t bytes;
     int n_holders;
 } net_block;
@@ -30,13 +34,15 @@ typedef struct net_value {
     int home,
         column; /* value of the concat whose columns hold it; itself: its own block */
     int first, last; /* homes: steps that write first and read last */
+    int until;       /* homes: the backward of this step uses it last; -1: none does */
     bool needs_grad; /* a parameter lies before it */
     bool feeds_norm; /* batch statistics are taken of it */
+    bool is_cheap;   /* homes: norms alone write it */
     /* of the current micro-batch */
-    int block;      /* homes: -1 before the first write */
+    int range;      /* homes: -1 before the first write */
     sp_tensor act;  /* [n, c] */
     int sums_block; /* [n_samples][2][c] its sums, where its convolution took them; -1 */
-    int grad_block; /* -1: no gradient has arrived yet */
+    int grad_range; /* -1: no gradient has arrived yet */
     sp_tensor grad; /* [n, c] */
 } net_value;
 
@@ -55,7 +61,7 @@ typedef struct net_step {
     int n_in, in[SP_MAX_INPUTS]; /* values */
     float slope;                 /* of the activation; 1: none */
     int64_t ready; /* once its backward ran, flat gradients from here on are final */
-    float *packed[NET_DIRECTIONS];      /* convolution; NULL: not packed */
+    float *packed[NET_DIRECTIONS];      /* convolution; frugal: one for all steps */
     uint64_t packed_at[NET_DIRECTIONS]; /* weights_at of the packing; 0: none */
     net_norm *norm;
     int32_t *argmax; /* max pools, of the current micro-batch */
@@ -68,10 +74,12 @@ struct sp_net_impl {
     net_value *value; /* [n_values] */
     net_step *step;   /* [n_steps] */
     int n_norms;
-    net_norm *norm; /* [n_norms] */
-    sp_arena fixed; /* backend: parameters, packed weights, statistics */
-    sp_arena arena; /* backend: blocks of the micro-batch */
-    sp_arena host;  /* host scratch, rewound by its users */
+    net_norm *norm;   /* [n_norms] */
+    sp_arena fixed;   /* backend: parameters, packed weights, statistics */
+    sp_arena arena;   /* backend: activations and gradients of the micro-batch */
+    sp_ranges ranges; /* of arena */
+    sp_arena vectors; /* backend: blocks of the micro-batch */
+    sp_arena host;    /* host scratch, rewound by its users */
     int n_blocks, max_blocks;
     net_block *block;
     uint64_t weights_at;         /* counts sp_net_updated */
@@ -99,8 +107,9 @@ sp_status sp_net_take_fixed(sp_net *net);
 /* Forgets the last micro-batch. */
 sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
 /* n x c in rows that suit the backend. */
-sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *block,
+sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *range,
                              sp_tensor *t);
+/* For vectors. */
 sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block);
 void sp_net_drop_block(sp_net *net, int block);
 int64_t sp_net_rows(const sp_net *net, int level);
@@ -112,12 +121,20 @@ sp_status sp_net_hold(sp_net *net, int value);
 sp_status sp_net_grad(sp_net *net, int value, sp_tensor *grad, bool *is_added);
 /* The same, ready to be added to in any case. */
 sp_status sp_net_grad_sum(sp_net *net, int value, sp_tensor *grad);
+/* The value in whose block v lies: itself, or the concat around it. */
+int sp_net_home(const sp_net *net, int value);
+/* Drops what has no reader after step s of the forward pass, or no use after its
+ * backward: activations. */
+void sp_net_drop_read(sp_net *net, int s);
+void sp_net_drop_used(sp_net *net, int s);
 /* Hands the gradient of `from` over to `to`, which has none. */
 void sp_net_move_grad(sp_net *net, int from, int to);
 void sp_net_drop_grad(sp_net *net, int value);
 
 /* ---- sp_net_norm.c ---- */
 sp_status sp_net_norm_forward(sp_net *net, net_step *step);
+/* Its last part: writes what it wrote before. */
+sp_status sp_net_norm_apply(sp_net *net, const net_step *step);
 sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets);
 
 /* ---- sp_net_forward.c ---- */

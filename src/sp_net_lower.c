@@ -114,7 +114,7 @@ static sp_status make_values(sp_net *net)
         impl->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
         impl->value[v].needs_grad = v && g->node[v - 1].needs_grad;
         impl->value[v].home = v;
-        impl->value[v].block = impl->value[v].grad_block = -1;
+        impl->value[v].range = impl->value[v].grad_range = -1;
     }
     return SP_OK;
 }
@@ -141,29 +141,73 @@ static void place_concats(struct sp_net_impl *impl)
     }
 }
 
-/* The value in whose block v lies. */
-static net_value *home_of(struct sp_net_impl *impl, int v)
+int sp_net_home(const sp_net *net, int value)
 {
-    while (impl->value[v].home != v)
-        v = impl->value[v].home;
-    return &impl->value[v];
+    while (net->impl->value[value].home != value)
+        value = net->impl->value[value].home;
+    return value;
 }
 
-static void find_lifetimes(struct sp_net_impl *impl)
+/* A norm, or a concat that copies nothing. */
+static bool is_cheap(const sp_net *net, const net_step *step)
 {
+    bool is_concat = step->op == SP_OP_CONCAT;
+    int k, column = 0;
+
+    for (k = 0; is_concat && k < step->n_in; k++) {
+        const net_value *value = &net->impl->value[step->in[k]];
+
+        is_concat = value->home == step->out && value->column == column;
+        column += value->c;
+    }
+    return step->op == SP_OP_BATCHNORM || is_concat;
+}
+
+static void use_until(const sp_net *net, int value, int s)
+{
+    net_value *home = &net->impl->value[sp_net_home(net, value)];
+
+    if (home->until < 0)
+        home->until = s;
+}
+
+/* What the backward of step s reads, and what writing its output again would. */
+static void find_use(const sp_net *net, int s)
+{
+    const net_step *step = &net->impl->step[s];
+    int k;
+
+    if (step->op == SP_OP_BATCHNORM && step->slope != 1)
+        use_until(net, step->out, s);
+    if (step->op == SP_OP_CONV || step->op == SP_OP_BATCHNORM || step->op == SP_OP_RELU)
+        for (k = 0; k < step->n_in; k++)
+            use_until(net, step->in[k], s);
+}
+
+static void find_lifetimes(const sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    net_value *logits = &impl->value[sp_net_home(net, impl->n_values - 1)];
     int s, k, v;
 
-    for (v = 0; v < impl->n_values; v++)
-        impl->value[v].last = -1;
+    for (v = 0; v < impl->n_values; v++) {
+        impl->value[v].first = impl->value[v].last = impl->value[v].until = -1;
+        impl->value[v].is_cheap = true;
+    }
     for (s = 0; s < impl->n_steps; s++) {
         const net_step *step = &impl->step[s];
+        net_value *home = &impl->value[sp_net_home(net, step->out)];
 
-        home_of(impl, step->out)->last = s;
+        home->last = s;
+        home->first = home->first < 0 ? s : home->first;
+        home->is_cheap = home->is_cheap && is_cheap(net, step);
         for (k = 0; k < step->n_in; k++)
-            home_of(impl, step->in[k])->last = s;
+            impl->value[sp_net_home(net, step->in[k])].last = s;
+        find_use(net, s);
     }
-    home_of(impl, impl->n_values - 1)->last = impl->n_steps; /* the logits stay */
-    impl->value[0].last = -1;                                /* the batch owns them */
+    logits->last = impl->n_steps; /* they stay */
+    logits->until = -1;
+    impl->value[0].last = -1; /* the batch owns them */
 }
 
 static int64_t end_of(const sp_graph *g, int param)
@@ -228,11 +272,10 @@ sp_status sp_net_lower(sp_net *net)
     SP_TRY(make_norms(net->graph, impl));
     choose_elements(net);
     place_concats(impl);
-    find_lifetimes(impl);
+    find_lifetimes(net);
     find_ready(net->graph, impl);
-    /* Per micro-batch and step at most: an activation, a gradient, argmax, three sums.
-     */
-    impl->max_blocks = 6 * impl->n_values + 16;
+    /* Per micro-batch and step at most: argmax, three sums. */
+    impl->max_blocks = 4 * impl->n_values + 16;
     impl->block = calloc((size_t)impl->max_blocks, sizeof *impl->block);
     if (!impl->block)
         return SP_FAIL(SP_EMEM, "network: out of memory");

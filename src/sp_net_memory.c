@@ -55,6 +55,22 @@ static void widest(const sp_net *net, size_t *wgrad, size_t *norm)
         *wgrad = 0;
 }
 
+/* Of all steps, frugal: of the largest. */
+static size_t packed_bytes(const sp_net *net)
+{
+    const struct sp_net_impl *impl = net->impl;
+    size_t sum = 0, most = 0, bytes;
+    int s, d;
+
+    for (s = 0; s < impl->n_steps; s++)
+        for (d = 0; d < NET_DIRECTIONS; d++) {
+            bytes = padded(pack_floats(net, &impl->step[s], d));
+            sum += bytes;
+            most = bytes > most ? bytes : most;
+        }
+    return impl->options.is_frugal ? most : sum;
+}
+
 static size_t fixed_bytes(const sp_net *net, size_t wgrad, size_t norm)
 {
     const struct sp_net_impl *impl = net->impl;
@@ -62,17 +78,16 @@ static size_t fixed_bytes(const sp_net *net, size_t wgrad, size_t norm)
                    padded(3 * norm) + 2 * padded(2 * (2 * norm + 1)) +
                    padded((size_t)net->graph->n_classes) +
                    padded((size_t)net->graph->n_buffer_floats);
-    int s, d;
+    int s;
 
-    for (s = 0; s < impl->n_steps; s++)
-        for (d = 0; d < NET_DIRECTIONS; d++)
-            bytes += padded(pack_floats(net, &impl->step[s], d));
+    bytes += packed_bytes(net);
     for (s = 0; s < impl->n_norms; s++)
         bytes += 4 * padded((size_t)impl->norm[s].c);
     return bytes + ALIGNMENT * (12 + 4 * (size_t)impl->n_steps);
 }
 
-static sp_status take_step(sp_net *net, net_step *step)
+/* shared: room for any step's packed weights; NULL: each gets its own. */
+static sp_status take_step(sp_net *net, net_step *step, float *shared)
 {
     sp_arena *fixed = &net->impl->fixed;
     net_norm *norm = step->norm;
@@ -81,7 +96,9 @@ static sp_status take_step(sp_net *net, net_step *step)
     for (d = 0; d < NET_DIRECTIONS; d++) {
         size_t n = pack_floats(net, step, d);
 
-        if (n)
+        if (n && shared)
+            step->packed[d] = shared;
+        else if (n)
             SP_TRY(SP_TAKE(fixed, n, &step->packed[d]));
     }
     if (norm) {
@@ -100,6 +117,7 @@ sp_status sp_net_take_fixed(sp_net *net)
     const float *weight = impl->options.class_weight;
     size_t n = (size_t)net->graph->n_floats, classes = (size_t)net->graph->n_classes;
     size_t n_running = (size_t)net->graph->n_buffer_floats, wgrad, norm;
+    float *packed = NULL;
     int s;
 
     widest(net, &wgrad, &norm);
@@ -113,8 +131,10 @@ sp_status sp_net_take_fixed(sp_net *net)
     SP_TRY(SP_TAKE(&impl->fixed, 3 * norm, &impl->coefficients));
     SP_TRY(SP_TAKE(&impl->fixed, 2 * norm + 1, &impl->norm_own));
     SP_TRY(SP_TAKE(&impl->fixed, 2 * norm + 1, &impl->norm_all));
+    if (impl->options.is_frugal)
+        SP_TRY(SP_TAKE(&impl->fixed, packed_bytes(net) / sizeof *packed, &packed));
     for (s = 0; s < impl->n_steps; s++)
-        SP_TRY(take_step(net, &impl->step[s]));
+        SP_TRY(take_step(net, &impl->step[s], packed));
     if (weight) {
         SP_TRY(SP_TAKE(&impl->fixed, classes, &impl->class_weight));
         SP_TRY(ops->upload(net->backend, impl->class_weight, weight,
@@ -138,7 +158,7 @@ sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block)
         net_block *new = &impl->block[impl->n_blocks];
 
         assert(impl->n_blocks < impl->max_blocks);
-        SP_TRY(sp_arena_take(&impl->arena, bytes ? bytes : 1, &new->data));
+        SP_TRY(sp_arena_take(&impl->vectors, bytes ? bytes : 1, &new->data));
         new->bytes = bytes;
         best = impl->n_blocks++;
     }
@@ -150,6 +170,37 @@ sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block)
 void sp_net_drop_block(sp_net *net, int block)
 {
     net->impl->block[block].n_holders--;
+}
+
+static void drop_value(sp_net *net, net_value *value)
+{
+    if (value->range >= 0)
+        sp_ranges_drop(&net->impl->ranges, value->range);
+    value->range = -1;
+}
+
+void sp_net_drop_read(sp_net *net, int s)
+{
+    struct sp_net_impl *impl = net->impl;
+    int v;
+
+    for (v = 0; v < impl->n_values; v++) {
+        net_value *value = &impl->value[v];
+
+        if (value->last == s &&
+            (!impl->is_training || (impl->options.is_frugal && value->is_cheap)))
+            drop_value(net, value);
+    }
+}
+
+void sp_net_drop_used(sp_net *net, int s)
+{
+    struct sp_net_impl *impl = net->impl;
+    int v;
+
+    for (v = 0; v < impl->n_values; v++)
+        if (impl->value[v].until == s)
+            drop_value(net, &impl->value[v]);
 }
 
 int64_t sp_net_rows(const sp_net *net, int level)
@@ -178,20 +229,26 @@ static size_t matrix_bytes(sp_tensor t)
     return (size_t)t.n * (size_t)t.ld * sp_elem_bytes(t.elem);
 }
 
-sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *block,
+sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *range,
                              sp_tensor *t)
 {
+    struct sp_net_impl *impl = net->impl;
+    sp_arena *arena = &impl->arena;
+    void *more;
+
     *t = (sp_tensor){NULL, n, c, pitch(net, c, elem), elem};
-    SP_TRY(sp_net_take_block(net, matrix_bytes(*t), block));
-    t->data = net->impl->block[*block].data;
+    *range = sp_ranges_take(&impl->ranges, matrix_bytes(*t));
+    if (impl->ranges.end > arena->used)
+        SP_TRY(sp_arena_take(arena, impl->ranges.end - arena->used, &more));
+    t->data = (float *)(void *)(arena->base + impl->ranges.range[*range].at);
     return SP_OK;
 }
 
-static sp_status take_value(sp_net *net, const net_value *value, int *block,
+static sp_status take_value(sp_net *net, const net_value *value, int *range,
                             sp_tensor *t)
 {
     return sp_net_take_matrix(net, sp_net_rows(net, value->level), value->c,
-                              value->elem, block, t);
+                              value->elem, range, t);
 }
 
 /* The batch's own features where they are as the values want them, else a copy. */
@@ -199,12 +256,12 @@ static sp_status take_features(sp_net *net, const sp_batch *batch)
 {
     net_value *v = &net->impl->value[0];
     sp_tensor x = {(float *)batch->features, batch->n, v->c, v->c, SP_ELEM_F32};
-    int block;
+    int range;
 
     v->act = x;
     if (v->elem == x.elem && pitch(net, v->c, v->elem) == x.ld)
         return SP_OK;
-    SP_TRY(sp_net_take_matrix(net, x.n, x.c, v->elem, &block, &v->act));
+    SP_TRY(sp_net_take_matrix(net, x.n, x.c, v->elem, &range, &v->act));
     return net->backend->ops->copy(net->backend, x, v->act, false);
 }
 
@@ -218,13 +275,15 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     impl->is_training = is_training;
     impl->n_blocks = 0;
     sp_arena_reset(&impl->arena);
+    sp_arena_reset(&impl->vectors);
+    sp_ranges_reset(&impl->ranges);
     sp_arena_reset(&impl->host);
     SP_TRY(SP_TAKE(&impl->host, batch->n_samples + 1, &rows));
     for (b = 0; b <= batch->n_samples; b++)
         rows[b] = b;
     impl->sample_rows = rows;
     for (v = 0; v < impl->n_values; v++)
-        impl->value[v].block = impl->value[v].grad_block = impl->value[v].sums_block =
+        impl->value[v].range = impl->value[v].grad_range = impl->value[v].sums_block =
             -1;
     return take_features(net, batch);
 }
@@ -236,8 +295,8 @@ sp_status sp_net_hold(sp_net *net, int value)
 
     for (; values[home].home != home; home = values[home].home)
         column += values[home].column;
-    if (values[home].block < 0)
-        SP_TRY(take_value(net, &values[home], &values[home].block, &values[home].act));
+    if (values[home].range < 0)
+        SP_TRY(take_value(net, &values[home], &values[home].range, &values[home].act));
     v->act = sp_tensor_columns(values[home].act, column, v->c);
     return SP_OK;
 }
@@ -246,9 +305,9 @@ sp_status sp_net_grad(sp_net *net, int value, sp_tensor *grad, bool *is_added)
 {
     net_value *v = &net->impl->value[value];
 
-    *is_added = v->grad_block >= 0;
+    *is_added = v->grad_range >= 0;
     if (!*is_added)
-        SP_TRY(take_value(net, v, &v->grad_block, &v->grad));
+        SP_TRY(take_value(net, v, &v->grad_range, &v->grad));
     *grad = v->grad;
     return SP_OK;
 }
@@ -267,17 +326,17 @@ void sp_net_move_grad(sp_net *net, int from, int to)
 {
     net_value *a = &net->impl->value[from], *b = &net->impl->value[to];
 
-    assert(b->grad_block < 0 && a->c == b->c && a->level == b->level);
+    assert(b->grad_range < 0 && a->c == b->c && a->level == b->level);
     b->grad = a->grad;
-    b->grad_block = a->grad_block;
-    a->grad_block = -1;
+    b->grad_range = a->grad_range;
+    a->grad_range = -1;
 }
 
 void sp_net_drop_grad(sp_net *net, int value)
 {
     net_value *v = &net->impl->value[value];
 
-    if (v->grad_block >= 0)
-        sp_net_drop_block(net, v->grad_block);
-    v->grad_block = -1;
+    if (v->grad_range >= 0)
+        sp_ranges_drop(&net->impl->ranges, v->grad_range);
+    v->grad_range = -1;
 }

@@ -148,7 +148,7 @@ static sp_status finish(sp_net *net, const net_step *step)
                                .inv_std = norm->inv_std});
 }
 
-sp_status sp_net_norm_forward(sp_net *net, net_step *step)
+sp_status sp_net_norm_apply(sp_net *net, const net_step *step)
 {
     const net_value *value = net->impl->value;
     sp_norm_args args = {.x = value[step->in[0]].act,
@@ -159,8 +159,13 @@ sp_status sp_net_norm_forward(sp_net *net, net_step *step)
 
     if (step->n_in > 1)
         args.res = value[step->in[1]].act;
-    SP_TRY(finish(net, step));
     return net->backend->ops->norm_apply(net->backend, &args);
+}
+
+sp_status sp_net_norm_forward(sp_net *net, net_step *step)
+{
+    SP_TRY(finish(net, step));
+    return sp_net_norm_apply(net, step);
 }
 
 /* This rank's share of dgamma and dbeta joins the gradient, which the buckets sum. */
@@ -191,14 +196,14 @@ static sp_status hand_on(sp_net *net, const net_step *step, sp_norm_grad_args *a
     const sp_backend_ops *ops = net->backend->ops;
     int x = step->in[0], res = step->n_in > 1 ? step->in[1] : 0;
     bool has_res = impl->value[res].needs_grad, is_added;
-    bool takes_g = has_res && impl->value[res].grad_block < 0;
+    bool takes_g = has_res && impl->value[res].grad_range < 0;
     sp_tensor dres;
 
     if (has_res && !takes_g) {
         SP_TRY(sp_net_grad(net, res, &dres, &is_added));
         SP_TRY(ops->copy(net->backend, args->dy, dres, is_added));
     }
-    if (impl->value[x].needs_grad && !takes_g && impl->value[x].grad_block < 0) {
+    if (impl->value[x].needs_grad && !takes_g && impl->value[x].grad_range < 0) {
         args->dx = args->dy;
         sp_net_move_grad(net, step->out, x);
         return ops->norm_grad_apply(net->backend, args);

@@ -321,6 +321,8 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
         .bn_scope = (sp_scope)config->train.bn_scope,
         .transport = session->transport.ops ? &session->transport : NULL,
         .is_exact = config->train.deterministic == SP_DET_WORLD,
+        /* A device has the memory, and memory's bandwidth is what limits it. */
+        .is_frugal = session->backend.ops->is_host,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
         .label_smoothing = (float)config->train.label_smoothing,

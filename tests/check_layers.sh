@@ -19,7 +19,7 @@ layer() {
         sp_child.* | sp_signal.* | sp_pulse.* | sp_fault.* | sp_json.* | \
         sp_probe.*) echo 1 ;;
     sp_comm*.* | sp_affinity.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
-    sp_tensor.* | sp_plan.* | sp_backend.* | sp_norm.h | sp_transport*.* | \
+    sp_tensor.* | sp_ranges.* | sp_plan.* | sp_backend.* | sp_norm.h | sp_transport*.* | \
         cpu*.* | ref_*.* | cuda*.* | \
         sp_cuda.h | hostcuda.h) echo 3 ;;
     sp_graph*.* | sp_family.*) echo 4 ;;

@@ -6,11 +6,12 @@
 
 static sp_comm comm;
 
-static void check(const char *layers)
+static void check(const char *layers, bool is_frugal)
 {
     static const case_sample samples[] = {{1, 100, false}, {2, 80, false}};
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 3};
-    int64_t voxels[SP_MAX_LEVELS] = {0}, foreseen, taken = 0;
+    sp_net_options options = {
+        .bn_scope = SP_SCOPE_WORLD, .seed = 3, .is_frugal = is_frugal};
+    int64_t voxels[SP_MAX_LEVELS] = {0}, foreseen, taken;
     net_case c;
 
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
@@ -18,9 +19,8 @@ static void check(const char *layers)
     for (int i = 0; i < c.batch.plan.n_levels; i++)
         voxels[i] = c.batch.plan.level[i].n;
     case_step(&c, true);
-    foreseen = sp_graph_memory_bytes(&c.graph, voxels);
-    for (int i = 0; i < c.net.impl->n_blocks; i++)
-        taken += (int64_t)c.net.impl->block[i].bytes;
+    foreseen = sp_graph_memory_bytes(&c.graph, voxels, is_frugal);
+    taken = (int64_t)(c.net.impl->arena.high + c.net.impl->vectors.high);
     /* The rest are sums of a batch norm or of the loss, and rows of samples. */
     if (foreseen > taken || taken - foreseen > 1024)
         fail_msg("%s: %lld bytes foreseen, %lld taken", layers, (long long)foreseen,
@@ -31,9 +31,11 @@ static void check(const char *layers)
 static void foreseen_is_taken(void **state)
 {
     (void)state;
-    for (int i = 0; case_nets[i]; i++)
-        check(case_nets[i]);
-    check(case_smooth_net);
+    for (int is_frugal = 0; is_frugal < 2; is_frugal++) {
+        for (int i = 0; case_nets[i]; i++)
+            check(case_nets[i], is_frugal);
+        check(case_smooth_net, is_frugal);
+    }
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 #include "net_case.h"
 
 #include "sp_comm.h"
+#include "sp_net_impl.h"
 #include "sp_optim.h"
 
 static int n_allocations;
@@ -157,6 +158,34 @@ static void updated_weights_are_used(void **state)
     }
 }
 
+/* Computing again what was dropped gives what was there. */
+static void a_frugal_net_has_the_same_gradient(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    net_case frugal, rich;
+    int k;
+
+    (void)state;
+    for (k = 0; case_nets[k]; k++) {
+        options.is_frugal = false;
+        case_open(&rich, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        options.is_frugal = true;
+        case_open(&frugal, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        for (int step = 0; step < 2; step++) {
+            case_batch(&frugal, step ? small : large, step ? 2 : 3);
+            case_batch(&rich, step ? small : large, step ? 2 : 3);
+            case_step(&frugal, true);
+            case_step(&rich, true);
+            assert_memory_equal(frugal.buckets.grad, rich.buckets.grad,
+                                (size_t)rich.graph.n_floats * sizeof(float));
+        }
+        assert_true(frugal.net.impl->fixed.used < rich.net.impl->fixed.used);
+        assert_true(frugal.net.impl->arena.high <= rich.net.impl->arena.high);
+        case_close(&frugal);
+        case_close(&rich);
+    }
+}
+
 /* Confusion and prediction come with the loss; ignored voxels do not count. */
 static void evaluation_counts_every_labelled_voxel(void **state)
 {
@@ -193,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(evaluation_repeats_after_training),
         cmocka_unit_test(updated_weights_are_used),
+        cmocka_unit_test(a_frugal_net_has_the_same_gradient),
         cmocka_unit_test(evaluation_counts_every_labelled_voxel),
     };
 
