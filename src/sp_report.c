@@ -326,12 +326,19 @@ void sp_report_table(const sp_session *session, const sp_metrics *metrics)
 
 /* ---- end ---- */
 
+/* In percent. */
+static double share(double part_s, double whole_s)
+{
+    return whole_s > 0 ? 100 * part_s / whole_s : 0;
+}
+
 /* Rank 0. */
 static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
 {
     sp_session *s = &trainer->session;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
+    const double watch_s = trainer->replica_s + sp_watchdog_cpu_s(s->watchdog);
     char best[40] = ""; /* nothing where no epoch was evaluated */
 
     begin("end");
@@ -344,6 +351,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_json_double(&json, "train_s", trainer->train_s);
     sp_json_double(&json, "eval_s", trainer->eval_s);
     sp_json_double(&json, "save_s", trainer->save_s);
+    sp_json_double(&json, "save_last_s", trainer->save_last_s);
     sp_json_double(&json, "save_write_s", trainer->write_s);
     sp_json_double(&json, "save_cpu_s", trainer->write_cpu_s);
     sp_json_double(&json, "replica_s", trainer->replica_s);
@@ -353,9 +361,15 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
         sp_report_table(s, &trainer->metrics);
     if (!isnan(trainer->state.best))
         snprintf(best, sizeof best, " best_miou=%.4f", trainer->state.best);
+    sp_log_info(
+        "safety: training waited %.3g s for checkpoints (%.2g %%), their writer "
+        "took %.3g s of a core; comparing weights and watching took %.3g s (%.2g "
+        "%%)",
+        trainer->save_s, share(trainer->save_s, trainer->train_s), trainer->write_cpu_s,
+        watch_s, share(watch_s, trainer->train_s));
     sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f",
                 state, (long long)trainer->state.step, best, total_s, trainer->train_s,
-                trainer->eval_s, trainer->save_s);
+                trainer->eval_s, trainer->save_s + trainer->save_last_s);
     return sp_run_status(&s->run, state, is_done ? SP_OK : SP_ELIMIT, s->epoch,
                          trainer->state.step, message);
 }

@@ -234,15 +234,36 @@ void sp_resume_poll(sp_trainer *trainer)
 }
 
 /* Rank 0. */
+static sp_status open_saver(sp_trainer *t)
+{
+    sp_session *s = &t->session;
+    sp_status rc;
+
+    if (t->saver)
+        return SP_OK;
+    rc = sp_saver_create(&t->saver, &s->run, &s->net, &t->optim, &s->norm,
+                         s->config->run.keep);
+    if (rc != SP_OK) {
+        sp_saver_destroy(t->saver);
+        t->saver = NULL;
+    }
+    return rc;
+}
+
+void sp_resume_prepare(sp_trainer *trainer)
+{
+    if (trainer->session.comm->rank == 0 && open_saver(trainer) != SP_OK)
+        sp_log_error(sp_error_last()); /* the next save tries again */
+}
+
+/* Rank 0. */
 static sp_status post(sp_trainer *t, bool is_best)
 {
     sp_session *s = &t->session;
     sp_checkpoint_state state = t->state;
     sp_status rc;
 
-    if (!t->saver)
-        SP_TRY(sp_saver_create(&t->saver, &s->run, &s->net, &t->optim, &s->norm,
-                               s->config->run.keep));
+    SP_TRY(open_saver(t));
     collect(t, true); /* one at a time */
     SP_TRY(sp_config_to_text(s->config, &state.deck));
     rc = sp_saver_post(t->saver, &state, is_best);
@@ -280,6 +301,9 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
         sp_log_error(sp_error_last()); /* out of memory: the run goes on */
     if (is_final)
         rc = sp_session_agree(s, rc);
-    trainer->save_s += sp_now_s() - begin;
+    if (is_final)
+        trainer->save_last_s = sp_now_s() - begin;
+    else
+        trainer->save_s += sp_now_s() - begin;
     return rc;
 }

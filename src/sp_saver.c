@@ -90,11 +90,32 @@ static void save(sp_saver *s)
     s->saved.cpu_s = thread_cpu_s() - begin_cpu_s;
 }
 
+static void touch(float *reserve, int64_t n)
+{
+    if (reserve)
+        memset(reserve, 0, (size_t)n * sizeof *reserve);
+}
+
+/* The system finds memory at the first store: here, beside the first steps, and not
+ * while the training waits for the first copy. */
+static void touch_reserve(sp_saver *s)
+{
+    const sp_graph *graph = s->net->graph;
+
+    touch(s->param, graph->n_floats);
+    touch(s->optim.m, graph->n_floats);
+    touch(s->optim.v, graph->n_floats);
+    touch(s->running, graph->n_buffer_floats);
+}
+
 static void *saver_main(void *arg)
 {
     sp_saver *s = arg;
 
+    touch_reserve(s);
     pthread_mutex_lock(&s->lock);
+    s->phase = SAVER_IDLE;
+    pthread_cond_broadcast(&s->changed);
     while (!s->is_ending || s->phase == SAVER_BUSY) {
         if (s->phase != SAVER_BUSY) {
             pthread_cond_wait(&s->changed, &s->lock);
@@ -189,6 +210,7 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     remove_unfinished(s->dir);
+    s->phase = SAVER_BUSY; /* with the reserve */
     SP_TRY(make_reserve(s));
     SP_TRY(start_thread(s));
     return SP_OK;

@@ -414,6 +414,7 @@ static sp_status run(sp_trainer *t)
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
     SP_TRY(check_replicas(t)); /* as loaded */
+    sp_resume_prepare(t);
     SP_TRY(run_steps(t));
     return sp_report_end(t, "done", "");
 }

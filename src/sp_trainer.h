@@ -29,15 +29,16 @@ typedef struct sp_trainer {
     sp_buckets buckets;
     sp_optim optim;
     sp_metrics metrics;
-    sp_saver *saver;           /* rank 0, from the first checkpoint on */
+    sp_saver *saver;           /* rank 0, from the first step on */
     sp_checkpoint_state state; /* where the run stands; sp_resume.c writes it out */
     int64_t total_samples;     /* of the whole training */
     double base_lr;            /* train.lr scaled by train.lr_scale */
     double begin_s, step_begin_s;
     double train_s, eval_s, save_s; /* totals of this start; save_s: training waited */
-    double write_s, write_cpu_s;    /* checkpoints written beside the training */
-    double replica_s;               /* comparing the ranks' weights, without waits */
-    int64_t first_step;             /* steps done before this start */
+    double save_last_s;          /* for the last checkpoint, with nothing beside it */
+    double write_s, write_cpu_s; /* checkpoints written beside the training */
+    double replica_s;            /* comparing the ranks' weights, without waits */
+    int64_t first_step;          /* steps done before this start */
     bool is_resumed;
     bool must_stop; /* agreed: signal or time limit */
 } sp_trainer;
@@ -49,6 +50,8 @@ typedef struct sp_trainer {
 sp_status sp_resume_begin(sp_trainer *trainer);
 /* True if the deck asks for no more than the state has. */
 bool sp_resume_is_complete(const sp_trainer *trainer);
+/* Local, before the first step: memory for checkpoints, found beside the first steps. */
+void sp_resume_prepare(sp_trainer *trainer);
 /* Collective: checkpoint of the present state, written beside the next steps; is_best:
  * as best.h5 too. A failure to write is a warning. is_final: returns when it is
  * written, and a failure is the run's (SP_EIO), agreed. */
