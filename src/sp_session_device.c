@@ -11,7 +11,8 @@ static sp_status map_devices(sp_session *session)
     const sp_config *config = session->config;
 
     if (!sp_backend_find("cuda"))
-        return SP_FAIL(SP_EDEVICE, "this program computes on the CPU only");
+        return SP_FAIL(SP_EDEVICE,
+                       "run.device = \"cuda\": this program computes on the CPU only");
     SP_TRY(sp_mapping_make(&session->mapping, session->comm, &config->run.devices,
                            config->run.oversubscribe, &session->failed_rank));
     if (*sp_mapping_advice(session->mapping.place, session->mapping.n))
