@@ -341,7 +341,8 @@ static sp_status read_state(const weights *w, const char *path)
         if (norm.n == 2)
             check_same(norm.mean, means, sizeof means, "mean");
     }
-    state.deck = NULL;
+    if (state.deck != w->state.deck)
+        free(state.deck); /* the rest was not as it should be */
     sp_normalization_destroy(&norm);
     return rc;
 }
