@@ -435,6 +435,25 @@ sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
     return SP_OK;
 }
 
+sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
+{
+    char path[PATH_MAX], old[PATH_MAX + 8];
+    int64_t *steps;
+    sp_status rc = SP_OK;
+    int all;
+
+    SP_TRY(list_steps(dir, &steps, &all));
+    for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
+        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[*n]);
+        snprintf(old, sizeof old, "%s.old", path);
+        if (rename(path, old) != 0)
+            rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
+                         strerror(errno));
+    }
+    free(steps);
+    return rc;
+}
+
 /* Files that sp_checkpoint_write and link_best did not come to rename. */
 static void remove_unfinished(const char *dir)
 {

@@ -163,12 +163,31 @@ static sp_status begin_fresh(sp_trainer *t)
     return sp_session_agree(s, rc);
 }
 
+/* Rank 0: a run that goes back leaves what came after. */
+static sp_status set_newer_aside(const sp_trainer *t)
+{
+    char dir[PATH_MAX];
+    int n;
+
+    snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
+    SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
+    if (n > 0)
+        sp_log_info("%s: %d checkpoint%s of later steps renamed to *.old", dir, n,
+                    n == 1 ? "" : "s");
+    return SP_OK;
+}
+
 static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
     sp_session *s = &t->session;
     const char *path = from->path;
+    sp_status rc = SP_OK;
 
     SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
+    if (s->comm->rank == 0 && !from->is_foreign &&
+        strcmp(s->config->run.resume, "auto") != 0)
+        rc = set_newer_aside(t);
+    SP_TRY(sp_session_agree(s, rc));
     if (from->is_foreign) {
         t->state.metrics_bytes = 0;
         sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);

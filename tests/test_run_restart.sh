@@ -126,6 +126,16 @@ same before whole/metrics.jsonl "the other folder changed"
 # Its own, by another path: cut.
 run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
+# Back to an earlier one: the later ones are out of the way, whatever run.keep says.
+run 2 0 base.deck run.dir=back train.steps=12
+run 2 0 base.deck run.dir=back train.steps=8 run.keep=1 \
+    run.resume=back/checkpoints/step-000000006.h5
+says out '3 checkpoints of later steps renamed'
+test -f back/checkpoints/step-000000008.h5 || fail "the new checkpoint was deleted"
+test -f back/checkpoints/step-000000012.h5.old || fail "a later checkpoint was deleted"
+run 2 0 base.deck run.dir=back train.steps=12
+head -12 want.sequence >before
+steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
 test -d f/old-002 && fail "an own checkpoint put the folder's content aside"
 
 # never: the content moves aside.
