@@ -3,6 +3,7 @@
 
 #include "sp_affinity.h"
 #include "sp_log.h"
+#include "sp_selftest.h"
 #include "sp_session.h"
 
 /* CUDA for every rank, or the reason why not, as a status. Collective, agreed. */
@@ -32,13 +33,8 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
         rc = map_devices(session);
     if (rc != SP_OK && (rc != SP_EDEVICE || strcmp(want, "cuda") == 0))
         return rc;
-    if (rc == SP_OK && strcmp(want, "cuda") == 0)
+    if (rc == SP_OK)
         *ops = sp_backend_find("cuda");
-    /* Its kernels are tested on an emulator only so far: nobody gets them unasked. */
-    else if (rc == SP_OK)
-        sp_log_info(
-            "run.device = \"auto\" stays on the CPU: the CUDA backend has not been "
-            "run on a device yet; run.device=cuda takes it");
     else if (strcmp(want, "auto") == 0 && sp_backend_find("cuda"))
         sp_log_info("run.device = \"auto\" takes the CPU: %s",
                     sp_error_last()->message);
@@ -89,8 +85,34 @@ static sp_status bind_cores(sp_session *session, const sp_place *place)
     return sp_session_agree(session, rc);
 }
 
+/* A device computes a small problem before it gets the large one. Agreed. */
+static sp_status open_backend(sp_session *session, int device, int threads)
+{
+    sp_backend *backend = &session->backend;
+    sp_status rc = backend->ops->open(backend, device, threads);
+
+    if (rc == SP_OK && !backend->ops->is_host)
+        rc = sp_selftest_device(backend);
+    return sp_session_agree(session, rc);
+}
+
+/* With "auto" a device of any rank that fails is a reason for all to take the CPU. */
+static sp_status fall_back(sp_session *session, int threads)
+{
+    sp_backend *backend = &session->backend;
+
+    sp_log_warn0(
+        "run.device = \"auto\": ALL RANKS COMPUTE ON THE CPU, since rank %d: %s",
+        session->failed_rank, sp_error_last()->message);
+    backend->ops->close(backend);
+    backend->ops = sp_backend_find("cpu");
+    SP_TRY(choose_precision(session));
+    return open_backend(session, 0, threads);
+}
+
 sp_status sp_session_open_device(sp_session *session)
 {
+    const bool is_auto = strcmp(session->config->run.device, "auto") == 0;
     const sp_backend_ops *ops = NULL;
     const sp_place *place;
     int threads = session->config->run.threads;
@@ -103,11 +125,15 @@ sp_status sp_session_open_device(sp_session *session)
     SP_TRY(choose_precision(session));
     place = ops->is_host ? NULL : &session->mapping.place[session->comm->rank];
     SP_TRY(bind_cores(session, place));
-    rc = ops->open(&session->backend, place ? place->device : 0, threads);
+    rc = open_backend(session, place ? place->device : 0, threads);
+    if (rc == SP_EDEVICE && is_auto && place) {
+        rc = fall_back(session, threads);
+        place = NULL;
+    }
     snprintf(session->device, sizeof session->device, "%s%s%s, %d thread%s a rank",
-             ops->name, place ? " " : "", place ? place->what.name : "", threads,
-             threads == 1 ? "" : "s");
-    return sp_session_agree(session, rc);
+             session->backend.ops->name, place ? " " : "",
+             place ? place->what.name : "", threads, threads == 1 ? "" : "s");
+    return rc;
 }
 
 sp_status sp_session_open_transport(sp_session *session)

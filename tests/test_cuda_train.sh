@@ -132,6 +132,20 @@ cmp -s a b || fail "bf16: another order gave other losses"
 run "$CUDA" predict mink.deck run.dir=mink-bf16 run.device=cuda train.precision=bf16 \
     run.logits=true
 
+# A device that computes wrongly is found out before it trains: the update left out, a sum
+# left as it was. It ends the run, or all ranks take the CPU where the deck leaves it open.
+for broken in update_kernel row_sums_kernel; do
+    HC_SKIP=$broken "$CUDA" train dummy.deck run.dir=broken run.device=cuda >out 2>&1
+    [ $? = 7 ] || fail "without $broken: another status than 7"
+    grep -q 'self-test: .* deviates by' out || fail "without $broken: no self-test failed"
+done
+HC_SKIP=update_kernel run "$MPIEXEC" -n 2 "$CUDA" train dummy.deck run.dir=auto-broken \
+    run.oversubscribe=true run.device=auto train.steps=1
+grep -q 'ALL RANKS COMPUTE ON THE CPU.*self-test: .* deviates by' out || fail "no warning"
+grep -q '"device":"cpu' auto-broken/metrics.jsonl || fail "auto did not take the CPU"
+run "$CUDA" train dummy.deck run.dir=auto run.device=auto train.steps=1
+grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the device"
+
 # Precision is not widened in silence.
 "$CUDA" train dummy.deck run.dir=no run.device=cpu train.precision=bf16 >out 2>&1
 [ $? = 2 ] || fail "bf16 was not refused"

@@ -6,6 +6,7 @@
  *   HC_SEED=n             threads, blocks and streams run in an order drawn from n (1)
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
  *   HC_LAZY=1             operations of streams run when somebody waits, not before
+ *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
