@@ -192,6 +192,14 @@ static inline T __shfl_xor_sync(unsigned mask, T value, int bits, HC_SITE)
 }
 
 template <class T>
+static inline T __shfl_up_sync(unsigned mask, T value, int by, HC_SITE)
+{
+    const int from = hc_self->lane - by;
+
+    return hc_shuffle(mask, value, from >= 0 ? from : hc_self->lane, file, line);
+}
+
+template <class T>
 static inline T __shfl_down_sync(unsigned mask, T value, int by, HC_SITE)
 {
     const int from = hc_self->lane + by;
@@ -396,6 +404,11 @@ cudaError_t hc_allow_shared(const void *kernel, int bytes);
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
 cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
+
+/* Stands for cuda/cuda_sort.cu (hostcuda_sort.cc); meaning in cuda/sp_cuda.h. */
+cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
+                          uint64_t *key_out, const int32_t *value, int32_t *value_out,
+                          int n, int bits, cudaStream_t stream);
 
 /* A launch: `invoke` runs one thread of it. */
 struct hc_launch {

@@ -489,15 +489,26 @@ static bool is_pinned(const void *data)
     return r != S->pinned.begin() && (--r, (char *)data < r->first + r->second);
 }
 
-/* Copies from and to pageable memory return when it is free again. */
+/* Copies to pageable memory return when they are complete. Those from it return when it
+ * is free again: its content has been put aside, and reaches the device in its turn. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {
     hold_loosely h(S->lock);
+    std::shared_ptr<std::vector<char>> aside;
 
-    submit(stream,
-           {operation::RUN, [=] { memcpy(to, from, bytes); }, NULL, 0, {}, false});
-    if (kind != cudaMemcpyDeviceToDevice && !is_pinned(to) && !is_pinned(from))
+    if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
+        aside = std::make_shared<std::vector<char>>((const char *)from,
+                                                    (const char *)from + bytes);
+        from = aside->data();
+    }
+    submit(stream, {operation::RUN,
+                    [=] { (void)aside, memcpy(to, from, bytes); },
+                    NULL,
+                    0,
+                    {},
+                    false});
+    if (kind == cudaMemcpyDeviceToHost && !is_pinned(to))
         wait_for(h, stream);
     return cudaSuccess;
 }
