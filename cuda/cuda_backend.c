@@ -11,6 +11,7 @@ const sp_backend_ops sp_cuda_ops = {
     .download = sp_cuda_download,
     .fill = sp_cuda_fill,
     .wait = sp_cuda_wait,
+    .arena_pass = sp_cuda_arena_pass,
     .transports = sp_cuda_transports,
     .plan_build = sp_cuda_plan_build,
     .conv_pack_floats = sp_cuda_conv_pack_floats,

@@ -43,12 +43,18 @@ sp_status sp_cuda_device(int i, sp_device *device)
     return SP_OK;
 }
 
+/* Smaller numbers go first. Plans fill what the step leaves idle; above the step there
+ * is room for the gradients' sums. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
 {
+    int least, greatest;
+
     SP_CUDA(cudaSetDevice(be->device));
-    SP_CUDA(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
-    SP_CUDA(cudaStreamCreateWithFlags(&cuda->plan, cudaStreamNonBlocking));
-    SP_CUDA(cudaEventCreateWithFlags(&cuda->computed, cudaEventDisableTiming));
+    SP_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking,
+                                         least > greatest ? least - 1 : least));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->plan, cudaStreamNonBlocking, least));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->turn, cudaEventDisableTiming));
     return sp_cuda_arena_create(&cuda->scratch, 0, "scratch");
 }
 
@@ -82,8 +88,8 @@ void sp_cuda_close(sp_backend *be)
     if (!cuda)
         return;
     sp_cuda_arena_destroy(&cuda->scratch);
-    if (cuda->computed)
-        cudaEventDestroy(cuda->computed);
+    if (cuda->turn)
+        cudaEventDestroy(cuda->turn);
     if (cuda->plan)
         cudaStreamDestroy(cuda->plan);
     if (cuda->compute)
@@ -94,41 +100,21 @@ void sp_cuda_close(sp_backend *be)
 
 /* ---- copies ---- */
 
-static bool is_owner(sp_backend *be)
-{
-    return pthread_equal(cuda_of(be)->owner, pthread_self());
-}
-
-/* The other threads' stream, behind what the compute stream holds now. */
-static sp_status begin_plan(sp_backend *be)
-{
-    sp_cuda *cuda = cuda_of(be);
-
-    SP_CUDA(cudaSetDevice(be->device));
-    SP_CUDA(cudaEventRecord(cuda->computed, cuda->compute));
-    SP_CUDA(cudaStreamWaitEvent(cuda->plan, cuda->computed, 0));
-    return SP_OK;
-}
-
 sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes)
 {
-    const bool is_compute = is_owner(be);
-    cudaStream_t stream = is_compute ? cuda_of(be)->compute : cuda_of(be)->plan;
+    cudaStream_t stream = cuda_is_owner(be) ? cuda_of(be)->compute : cuda_of(be)->plan;
 
     if (bytes == 0)
         return SP_OK;
-    if (!is_compute)
-        SP_TRY(begin_plan(be));
+    SP_CUDA(cudaSetDevice(be->device));
     SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream));
-    if (!is_compute)
-        SP_CUDA(cudaStreamSynchronize(stream));
     return SP_OK;
 }
 
 sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
                            size_t bytes)
 {
-    assert(is_owner(be));
+    assert(cuda_is_owner(be));
     if (bytes == 0)
         return SP_OK;
     SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
@@ -138,7 +124,7 @@ sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
 
 sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes)
 {
-    assert(is_owner(be));
+    assert(cuda_is_owner(be));
     if (bytes)
         SP_CUDA(cudaMemsetAsync(data, byte, bytes, cuda_of(be)->compute));
     return SP_OK;

@@ -1,6 +1,7 @@
 /* Arenas of device memory: a range of addresses as large as the device's memory, to
  * which memory comes as the front moves on. It stays, so after the largest batch was
  * seen a step allocates nothing. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ namespace
 
 struct device_arena {
     int device;
-    sp_arena host; /* what of its content the host reads */
+    sp_arena host;            /* what of its content the host reads */
+    cudaEvent_t filled, used; /* the end of each; never recorded: nothing to wait for */
 };
 
 size_t granules(size_t bytes)
@@ -68,6 +70,8 @@ sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name
     SP_CUDA(cudaMemGetInfo(&free_bytes, &total));
     reserve = granules(reserve ? reserve : total);
     SP_TRY(sp_arena_create(&own->host, 0, name));
+    SP_CUDA(cudaEventCreateWithFlags(&own->filled, cudaEventDisableTiming));
+    SP_CUDA(cudaEventCreateWithFlags(&own->used, cudaEventDisableTiming));
     SP_CUDA(sp_vmm_reserve(&base, reserve));
     arena->base = (char *)base;
     arena->reserved = reserve;
@@ -81,8 +85,13 @@ void sp_cuda_arena_destroy(sp_arena *arena)
     if (arena->base && cudaSetDevice(own->device) == cudaSuccess &&
         cudaDeviceSynchronize() == cudaSuccess)
         sp_vmm_release(arena->base, arena->reserved, arena->committed);
-    if (own)
+    if (own) {
         sp_arena_destroy(&own->host);
+        if (own->filled)
+            cudaEventDestroy(own->filled);
+        if (own->used)
+            cudaEventDestroy(own->used);
+    }
     free(own);
     memset(arena, 0, sizeof *arena);
 }
@@ -90,4 +99,28 @@ void sp_cuda_arena_destroy(sp_arena *arena)
 sp_arena *sp_cuda_arena_host(sp_arena *arena)
 {
     return &((device_arena *)arena->impl)->host;
+}
+
+sp_status sp_cuda_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
+{
+    const device_arena *own = (const device_arena *)arena->impl;
+    const sp_cuda *cuda = cuda_of(be);
+
+    assert(cuda_is_owner(be) == (pass == SP_USE_BEGIN || pass == SP_USE_END));
+    SP_CUDA(cudaSetDevice(be->device));
+    switch (pass) {
+    case SP_FILL_BEGIN:
+        SP_CUDA(cudaStreamWaitEvent(cuda->plan, own->used, 0));
+        break;
+    case SP_FILL_END:
+        SP_CUDA(cudaEventRecord(own->filled, cuda->plan));
+        break;
+    case SP_USE_BEGIN:
+        SP_CUDA(cudaStreamWaitEvent(cuda->compute, own->filled, 0));
+        break;
+    case SP_USE_END:
+        SP_CUDA(cudaEventRecord(own->used, cuda->compute));
+        break;
+    }
+    return SP_OK;
 }

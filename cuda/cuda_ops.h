@@ -1,14 +1,22 @@
 /* The CUDA backend, as C sees it. Meanings in sp_backend.h.
  *
- * First version: exact fp32 throughout, without tensor cores, over the tiles and pair
- * lists of sp_plan.h as the host's plan builder makes them. Every sum has one fixed
- * order; there are no floating-point atomics.
+ * Plans are built on the device (cuda_plan.cuh), maps in a form of their own
+ * (cuda_map.h). Every sum has one fixed order; there are no floating-point atomics.
  *
  * Streams. The thread that called open is the compute thread: its calls go to the
- * compute stream and return at once, except download and wait. Uploads and
- * plans of other threads go to a stream of their own, behind everything that the
- * compute stream held when they came (it may still read what they overwrite), and are
- * complete when they return.
+ * compute stream and return at once, except download and wait. Uploads and plans of
+ * other threads, the loader's planners, go to the plan stream, of the lowest priority,
+ * so that they fill what the step leaves idle. A batch's arena goes from one stream to
+ * the other by two events of its own (sp_backend_ops.arena_pass), so a plan waits for
+ * the step that last used its arena and for no other:
+ *
+ *     plan      fill 0   fill 1  |wait| fill 0         fill 1 ...
+ *                  |filled   \_____  ^used   \________
+ *     compute      +-> step 0     +-> step 1         +-> step 0 ...
+ *
+ * The planner's thread waits for the sizes it needs on the host; the compute thread
+ * waits for neither. A plan that the compute thread builds itself stands in line with
+ * its other calls.
  */
 #ifndef CUDA_OPS_H
 #define CUDA_OPS_H
@@ -36,6 +44,7 @@ sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes);
 sp_status sp_cuda_wait(sp_backend *be);
 
 /* ---- cuda_memory.cu ---- */
+sp_status sp_cuda_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
 sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_cuda_arena_destroy(sp_arena *arena);
 /* Host memory that lives as long as the arena: what of a plan the host reads. */

@@ -1,118 +1,72 @@
-/* Pooling. Rare in these networks, so plain: a thread for each output and channel finds
- * its pairs by binary search; gradients go offset by offset, one launch each, because
- * within an offset no input row has two outputs, so nothing is added twice at a time.
- * (An input's gradient is thus summed by rising offset.)
+/* Pooling. Rare in these networks, so plain: a thread for each output and channel.
+ * Gradients go offset by offset, one launch each, because within an offset no input row
+ * has two outputs, so nothing is added twice at a time. (An input's gradient is thus
+ * summed by rising offset.)
  */
+#include "cuda_map.h"
 #include "cuda_rows.cuh"
 
 namespace
 {
 
-struct device_map {
-    const int32_t *start, *in, *out, *tile_row;
-    int K, n_tiles;
-};
-
-device_map map_of(const sp_map *m)
-{
-    return device_map{m->start, m->in, m->out, m->tile_row, m->K, m->n_tiles};
-}
-
-/* Input row of output row o, in tile t, at offset k; -1: none. */
-__device__ int32_t partner(const device_map &m, int t, int k, int32_t o)
-{
-    int32_t low = m.start[(size_t)t * m.K + k], high = m.start[(size_t)t * m.K + k + 1];
-    const int32_t end = high;
-
-    while (low < high) {
-        const int32_t middle = low + (high - low) / 2;
-        if (m.out[middle] < o)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < end && m.out[low] == o ? m.in[low] : -1;
-}
-
-enum { ROWS = 8 };
-
-struct pool_call {
-    device_map map;
+struct pool_rows {
+    cuda_map map;
     bool is_max;
     sp_tensor x, y;
     int32_t *argmax;
-};
 
-__global__ void __launch_bounds__(32 * ROWS) pool_kernel(pool_call a)
-{
-    const int per_tile = SP_TILE / ROWS, t = (int)blockIdx.x / per_tile;
-    const int j = (int)(blockIdx.y * 32 + threadIdx.x);
-    const int32_t o =
-        a.map.tile_row[t] + (int)blockIdx.x % per_tile * ROWS + (int)threadIdx.y;
-    float value = 0;
-    int32_t at = -1;
-    int count = 0;
+    __device__ void operator()(int64_t o, int j) const
+    {
+        const int32_t begin = map.first[o], end = map.first[o + 1];
+        float value = 0;
+        int32_t at = -1;
 
-    if (o >= a.map.tile_row[t + 1] || j >= a.y.c)
-        return;
-    for (int k = 0; k < a.map.K; k++) {
-        const int32_t i = partner(a.map, t, k, o);
-        if (i < 0)
-            continue;
-        const float v = cuda_get(a.x, i, j);
-        count++;
-        if (!a.is_max)
-            value += v;
-        else if (at < 0 || v > value) { /* the first of equal values wins */
-            value = v;
-            at = i;
+        for (int32_t p = begin; p < end; p++) {
+            const float v = cuda_get(x, map.nbr[p], j);
+            if (!is_max)
+                value += v;
+            else if (at < 0 || v > value) { /* the first of equal values wins */
+                value = v;
+                at = map.nbr[p];
+            }
         }
+        if (is_max)
+            argmax[o * y.c + j] = at;
+        else if (end > begin)
+            value /= (float)(end - begin);
+        cuda_put(y, o, j, value);
     }
-    if (a.is_max)
-        a.argmax[(size_t)o * a.y.c + j] = at;
-    cuda_put(a.y, o, j, a.is_max || !count ? value : value / (float)count);
-}
-
-/* Pairs of each output row. */
-__global__ void __launch_bounds__(128) count_kernel(device_map m, int32_t *count)
-{
-    const int t = (int)blockIdx.x / 4;
-    const int32_t o = m.tile_row[t] + (int)blockIdx.x % 4 * 128 + (int)threadIdx.x;
-    int32_t n = 0;
-
-    if (o >= m.tile_row[t + 1])
-        return;
-    for (int k = 0; k < m.K; k++)
-        n += partner(m, t, k, o) >= 0;
-    count[o] = n;
-}
-
-struct pool_grad_call {
-    device_map map;
-    sp_tensor dx, dy;
-    const int32_t *argmax; /* of a max pool */
-    const int32_t *count;  /* of a mean pool */
-    int k;
 };
 
-__global__ void __launch_bounds__(32 * ROWS) pool_grad_kernel(pool_grad_call a)
-{
-    const size_t list = (size_t)blockIdx.x * a.map.K + a.k;
-    const int j = (int)(blockIdx.y * 32 + threadIdx.x);
+struct pool_grad_rows {
+    cuda_map map;
+    sp_tensor dx, dy;
+    const int32_t *argmax; /* NULL: mean */
+    int k;
 
-    if (j >= a.dy.c)
-        return;
-    for (int32_t p = a.map.start[list] + (int)threadIdx.y; p < a.map.start[list + 1];
-         p += ROWS) {
-        const int32_t i = a.map.in[p], o = a.map.out[p];
-        const float g = cuda_get(a.dy, o, j);
-
-        if (a.count)
-            cuda_add(a.dx, i, j, g / (float)a.count[o]);
-        else if (a.argmax[(size_t)o * a.dy.c + j] == i)
-            cuda_add(a.dx, i, j, g);
+    __device__ const uint32_t *word(int w, int64_t o) const
+    {
+        return map.mask + (size_t)w * (size_t)map.n_out + o;
     }
-}
+
+    __device__ void operator()(int64_t o, int j) const
+    {
+        const int w = k / 32;
+        const uint32_t mine = *word(w, o), bit = 1u << k % 32;
+        int32_t at = map.first[o] + __popc(mine & (bit - 1));
+        const float g = cuda_get(dy, o, j);
+
+        if (!(mine & bit))
+            return;
+        for (int below = 0; below < w; below++)
+            at += __popc(*word(below, o));
+        const int32_t i = map.nbr[at];
+        if (!argmax)
+            cuda_add(dx, i, j, g / (float)(map.first[o + 1] - map.first[o]));
+        else if (argmax[o * dy.c + j] == i)
+            cuda_add(dx, i, j, g);
+    }
+};
 
 unsigned columns_of(int c)
 {
@@ -258,37 +212,20 @@ sp_status sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
 
 sp_status sp_cuda_pool(sp_backend *be, const sp_pool_args *a)
 {
-    const pool_call call = {map_of(a->map), a->is_max, a->x, a->y, a->argmax};
+    const cuda_map *map = (const cuda_map *)a->map->device;
 
-    if (a->y.n == 0 || a->y.c == 0)
-        return SP_OK;
-    SP_LAUNCH(pool_kernel,
-              dim3((unsigned)a->map->n_tiles * (SP_TILE / ROWS), columns_of(a->y.c)),
-              dim3(32, ROWS), cuda_of(be)->compute, call);
-    return cuda_launched("pool_kernel");
+    return cuda_each(be, pool_rows{*map, a->is_max, a->x, a->y, a->argmax}, a->y.n,
+                     a->y.c);
 }
 
 sp_status sp_cuda_pool_grad(sp_backend *be, const sp_pool_args *a)
 {
-    pool_grad_call call = {map_of(a->map), a->dx, a->dy, a->argmax, NULL, 0};
-    const unsigned n_tiles = (unsigned)a->map->n_tiles;
-    int32_t *count;
+    const cuda_map *map = (const cuda_map *)a->map->device;
 
-    if (a->dy.n == 0 || a->dy.c == 0)
-        return SP_OK;
-    if (!a->is_max) {
-        sp_arena_reset(&cuda_of(be)->scratch);
-        SP_TRY(SP_TAKE(&cuda_of(be)->scratch, a->dy.n, &count));
-        call.count = count;
-        SP_LAUNCH(count_kernel, dim3(n_tiles * (SP_TILE / 128)), dim3(128),
-                  cuda_of(be)->compute, call.map, count);
-        SP_TRY(cuda_launched("count_kernel"));
-    }
-    for (call.k = 0; call.k < a->map->K; call.k++) {
-        SP_LAUNCH(pool_grad_kernel, dim3(n_tiles, columns_of(a->dy.c)), dim3(32, ROWS),
-                  cuda_of(be)->compute, call);
-        SP_TRY(cuda_launched("pool_grad_kernel"));
-    }
+    for (int k = 0; k < map->K; k++)
+        SP_TRY(cuda_each(
+            be, pool_grad_rows{*map, a->dx, a->dy, a->is_max ? a->argmax : NULL, k},
+            a->dy.n, a->dy.c));
     return SP_OK;
 }
 

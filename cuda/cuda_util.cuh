@@ -23,8 +23,8 @@
 typedef struct sp_cuda {
     pthread_t owner; /* the compute thread */
     cudaStream_t compute, plan;
-    cudaEvent_t computed; /* the compute stream's end when another thread came */
-    sp_arena scratch;     /* device; content lives until the next operation */
+    cudaEvent_t turn; /* the end of one stream, for the other to wait for */
+    sp_arena scratch; /* device; content lives until the next operation */
     /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;
@@ -33,6 +33,11 @@ typedef struct sp_cuda {
 static inline sp_cuda *cuda_of(sp_backend *be)
 {
     return (sp_cuda *)be->impl;
+}
+
+static inline bool cuda_is_owner(sp_backend *be)
+{
+    return pthread_equal(cuda_of(be)->owner, pthread_self());
 }
 
 /* After each launch: a refused launch shows here, a failed kernel at the next wait. */

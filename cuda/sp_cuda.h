@@ -10,6 +10,7 @@
 #ifdef __CUDACC__
 
 #include <cuda_runtime.h>
+#include <stdint.h>
 
 /* Templated kernels in parentheses: SP_LAUNCH((sum_kernel<32>), grid, block, ...). */
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
@@ -116,6 +117,13 @@ cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
 /* backed: from base on. The device must be idle. */
 cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
+
+/* Stable sort of n pairs by bits 0 .. bits - 1 of their keys, bits at least 1
+ * (cuda_sort.cu). All arrays [n], apart from each other. room NULL: only tells *bytes,
+ * how much room this needs. */
+cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
+                          uint64_t *key_out, const int32_t *value, int32_t *value_out,
+                          int n, int bits, cudaStream_t stream);
 
 #else
 

@@ -134,6 +134,13 @@ typedef struct sp_optim_args {
     int64_t t; /* updates before this one: 0 is the first. Both start from m = v = 0 */
 } sp_optim_args;
 
+typedef enum sp_pass {
+    SP_FILL_BEGIN, /* planner: what comes now overwrites what was used */
+    SP_FILL_END,   /* planner: that was all */
+    SP_USE_BEGIN,  /* compute: operations from here on may use what was filled in */
+    SP_USE_END     /* compute: those that used it have all been called */
+} sp_pass;
+
 typedef struct sp_backend_ops {
     const char *name;
     bool is_host;    /* its memory is the host's: pointers can be used as they are */
@@ -151,6 +158,11 @@ typedef struct sp_backend_ops {
                           size_t bytes);
     sp_status (*fill)(sp_backend *be, void *data, int byte, size_t bytes);
     sp_status (*wait)(sp_backend *be); /* until the compute stream is idle */
+    /* An arena that a planner thread fills, by plan_build and upload, and the compute
+     * thread's operations use goes from hand to hand; where a backend has streams they
+     * wait for each other, the host never does. The caller sees to it that passes of
+     * one arena follow each other. */
+    sp_status (*arena_pass)(sp_backend *be, sp_arena *arena, sp_pass pass);
 
     /* ---- sums over ranks (sp_transport.h) ----
      * What can move this memory, best first, ended by NULL; NULL: MPI, where it lies. */

@@ -366,16 +366,27 @@ void sp_loader_destroy(sp_loader *l)
 
 /* ---- the caller's side ---- */
 
+static sp_status pass(const sp_loader *l, loader_slot *slot, sp_pass pass)
+{
+    sp_backend *be = l->options.backend;
+
+    return be->ops->arena_pass(be, &slot->device, pass);
+}
+
 sp_status sp_loader_seek(sp_loader *l, sp_position at)
 {
+    sp_status rc = SP_OK;
     int i;
 
     pthread_mutex_lock(&l->lock);
     l->is_paused = true;
     while (l->n_reading || l->is_planning)
         pthread_cond_wait(&l->for_caller, &l->lock);
-    for (i = 0; i < l->n_slots; i++)
+    for (i = 0; i < l->n_slots; i++) {
+        if (l->slot[i].state == SLOT_TAKEN && rc == SP_OK)
+            rc = pass(l, &l->slot[i], SP_USE_END);
         l->slot[i].state = SLOT_FREE;
+    }
     l->next = l->plan = l->read = l->deal = 0;
     l->has_ended = false;
     l->at = at;
@@ -383,7 +394,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
     l->is_paused = false;
     pthread_cond_broadcast(&l->for_planner);
     pthread_mutex_unlock(&l->lock);
-    return SP_OK;
+    return rc;
 }
 
 sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
@@ -408,20 +419,25 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     pthread_mutex_unlock(&l->lock);
     if (waited_s)
         *waited_s = sp_loader_clock() - begun;
-    return rc == SP_OK ? SP_OK : sp_error_raise(&slot->error);
+    if (rc != SP_OK)
+        return sp_error_raise(&slot->error);
+    return *batch ? pass(l, slot, SP_USE_BEGIN) : SP_OK;
 }
 
 sp_status sp_loader_recycle(sp_loader *l, sp_batch *batch)
 {
+    sp_status rc = SP_OK;
     int i;
 
     pthread_mutex_lock(&l->lock);
     for (i = 0; i < l->n_slots; i++)
-        if (batch == &l->slot[i].batch && l->slot[i].state == SLOT_TAKEN)
+        if (batch == &l->slot[i].batch && l->slot[i].state == SLOT_TAKEN) {
+            rc = pass(l, &l->slot[i], SP_USE_END);
             l->slot[i].state = SLOT_FREE;
+        }
     pthread_cond_broadcast(&l->for_planner);
     pthread_mutex_unlock(&l->lock);
-    return SP_OK;
+    return rc;
 }
 
 void sp_loader_times(sp_loader *l, double *plan_s, double *read_s)

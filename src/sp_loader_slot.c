@@ -196,14 +196,17 @@ static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation
 
 sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 {
+    sp_backend *be = f->options->backend;
     double begun = sp_loader_clock();
     collation all = {0};
 
     f->plan_s = f->other_s = 0;
     sp_arena_reset(&f->scratch);
     SP_TRY(collate(f, slot, &all));
+    SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
     SP_TRY(build_plan(f, slot, &all));
     SP_TRY(order_rows(f, slot, &all));
+    SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_END));
     if (!f->options->is_training)
         SP_TRY(keep_stored(f, slot, &all));
     f->other_s = sp_loader_clock() - begun - f->plan_s;

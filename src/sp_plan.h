@@ -10,9 +10,9 @@
  * - key & 7 is the offset of the 2^3 kernel of stride 2 (offsets have x fastest).
  * Coordinates are not kept: row i of level 0 is row order[i] of the caller's.
  *
- * A map is cut into tiles of at most SP_TILE output rows; no tile straddles a sample,
- * so that per-sample sums do not depend on what else is in the batch. Per tile and
- * offset the (in, out) pairs stand by rising output row:
+ * On the host a map is cut into tiles of at most SP_TILE output rows; no tile straddles
+ * a sample, so that per-sample sums do not depend on what else is in the batch. Per tile
+ * and offset the (in, out) pairs stand by rising output row:
  *
  *     start[t * K + k] .. start[t * K + k + 1] - 1      pairs of tile t, offset k
  *     tile_row[t] .. tile_row[t + 1] - 1                output rows of tile t
@@ -58,8 +58,8 @@ typedef struct sp_level {
 typedef struct sp_map {
     sp_map_key key;
     int32_t n_in, n_out;
-    int K;       /* kernel^3 */
-    int n_tiles; /* */
+    int K; /* kernel^3 */
+    int n_tiles;
     int64_t pairs;
     bool is_full; /* offset `centre` holds every output row with in == out; by the key
                   * alone (one level, odd kernel), since it decides the order of sums */
@@ -68,7 +68,9 @@ typedef struct sp_map {
     const int32_t *in, *out;    /* [pairs] */
     const int32_t *tile_row;    /* [n_tiles + 1] */
     const int32_t *sample_tile; /* [n_samples + 1] host */
-    const void *device;         /* the map in the form of a device's backend; NULL */
+    /* The map in the form of a device's backend, which has no tiles: all of the above
+     * from `start` on is NULL there. NULL on the host. */
+    const void *device;
 } sp_map;
 
 typedef struct sp_plan {

@@ -142,15 +142,13 @@ static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
     return d;
 }
 
+/* As a plan of the device has it: without tile lists. */
 static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
 {
-    const size_t n = sizeof(int32_t);
     sp_map d = *m;
 
-    d.start = cu_copy(be, m->start, ((size_t)m->n_tiles * (size_t)m->K + 1) * n);
-    d.in = cu_copy(be, m->in, (size_t)m->pairs * n);
-    d.out = cu_copy(be, m->out, (size_t)m->pairs * n);
-    d.tile_row = cu_copy(be, m->tile_row, ((size_t)m->n_tiles + 1) * n);
+    d.n_tiles = 0;
+    d.start = d.in = d.out = d.tile_row = d.sample_tile = NULL;
     d.device = cu_device_map(be, m, n_samples);
     return d;
 }

@@ -9,6 +9,10 @@
 
 #include "sp_backend.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 extern const sp_backend_ops sp_cpu_ops; /* the fast backend */
 extern const sp_backend_ops sp_ref_ops; /* plain loops */
 
@@ -18,6 +22,7 @@ void sp_cpu_arena_destroy(sp_arena *arena);
 sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes);
 sp_status sp_cpu_fill(sp_backend *be, void *data, int byte, size_t bytes);
 sp_status sp_cpu_wait(sp_backend *be);
+sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
@@ -25,6 +30,11 @@ sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
 sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
                                      const int32_t *coords, const int32_t *sample_row,
                                      int n_samples, sp_arena *arena, sp_plan *plan);
+
+/* Least and largest coordinates of c [n][3], n > 0. SP_EDATA names sample and axis where
+ * they are out of range. */
+sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
+                            int32_t hi[3]);
 
 /* Rows sample0 .. sample1 of a map's output, or of sample_row where there is no map. */
 static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_row,
@@ -123,4 +133,7 @@ sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *args);
 sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *args);
 sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

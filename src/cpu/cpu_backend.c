@@ -37,6 +37,13 @@ sp_status sp_cpu_wait(sp_backend *be)
     return SP_OK;
 }
 
+/* Everything is done when it returns. */
+sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
+{
+    (void)be, (void)arena, (void)pass;
+    return SP_OK;
+}
+
 sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
 {
     sp_cpu *cpu = be->impl;
@@ -153,6 +160,7 @@ const sp_backend_ops sp_cpu_ops = {
     .download = sp_cpu_move,
     .fill = sp_cpu_fill,
     .wait = sp_cpu_wait,
+    .arena_pass = sp_cpu_arena_pass,
     .plan_build = sp_cpu_plan_build,
     .conv_pack_floats = sp_cpu_conv_pack_floats,
     .conv_pack = sp_cpu_conv_pack,

@@ -6,6 +6,8 @@
  * Where key and row do not fit into 64 bits, the key is sorted in two halves. */
 #include "cpu_plan.h"
 
+#include "cpu.h"
+
 #include <string.h>
 
 enum { DIGIT = 11, MAX_PASSES = 8, INSERTION = 32, HALF_BITS = 30 };
@@ -15,8 +17,8 @@ static int bit_width(uint64_t v)
     return v ? 64 - __builtin_clzll(v) : 0;
 }
 
-static sp_status range_of(const int32_t *c, int32_t n, int sample, int32_t lo[3],
-                          int32_t hi[3])
+sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
+                            int32_t hi[3])
 {
     int32_t i;
     int d;
@@ -149,7 +151,7 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
     *bits = 0;
     if (n == 0)
         return SP_OK;
-    SP_TRY(range_of(c, n, sample, lo, hi));
+    SP_TRY(sp_cpu_plan_range(c, n, sample, lo, hi));
     for (d = 0; d < 3; d++) {
         lo[d] &= -(1 << (n_levels - 1));
         range |= (uint64_t)(hi[d] - lo[d]);

@@ -26,6 +26,7 @@ const sp_backend_ops sp_ref_ops = {
     .download = sp_cpu_move,
     .fill = sp_cpu_fill,
     .wait = sp_cpu_wait,
+    .arena_pass = sp_cpu_arena_pass,
     .plan_build = sp_cpu_plan_build,
     .conv_pack_floats = sp_ref_conv_pack_floats,
     .conv_pack = sp_ref_conv_pack,
