@@ -287,8 +287,7 @@ template <sp_precision P, class T> struct conv_block {
             sp_copy_commit();
             multiply(step, n_units, sum);
         }
-        sp_copy_wait<0>();
-        __syncthreads();
+        __syncthreads(); /* the groups that are left are empty */
     }
 
     /* By way of shared memory, 16 rows of a warp at a time, so that rows of y are
@@ -300,6 +299,8 @@ template <sp_precision P, class T> struct conv_block {
 
 #pragma unroll
         for (int i = 0; i < T::MT; i++) {
+            const int32_t *out = t.out + (wm * T::MT + i) * 16;
+
 #pragma unroll
             for (int j = 0; j < T::NT; j++)
 #pragma unroll
@@ -308,15 +309,15 @@ template <sp_precision P, class T> struct conv_block {
                         sum[i][j][v];
             __syncwarp();
             if (a.y.elem == SP_ELEM_BF16)
-                write_rows<8>(result, t.out + (wm * T::MT + i) * 16, wn * T::NT * 8);
+                write_rows<cuda_bf16, 8>(result, out, wn * T::NT * 8);
             else
-                write_rows<4>(result, t.out + (wm * T::MT + i) * 16, wn * T::NT * 8);
+                write_rows<float, 4>(result, out, wn * T::NT * 8);
             __syncwarp();
         }
     }
 
     /* 16 rows of the warp's columns, N elements (16 bytes) a lane. */
-    template <int N>
+    template <class E, int N>
     __device__ void write_rows(const float *result, const int32_t *out, int column)
     {
         const int across = T::NT * 8 / N;
@@ -330,7 +331,7 @@ template <sp_precision P, class T> struct conv_block {
             for (int j = 0; j < N; j++)
                 v[j] = result[r * T::PITCH + c + j] +
                        (a.bias && n + j < a.y.c ? a.bias[n + j] : 0);
-            conv_write<N>(a.y, out[r], n, v, a.is_added, a.is_aligned_y);
+            conv_write<E>(a.y, out[r], n, v, a.is_added, a.is_aligned_y);
         }
     }
 };

@@ -70,8 +70,7 @@ struct to_bf16 {
 
     __device__ void operator()(int64_t i, int j) const
     {
-        ((uint16_t *)to.data)[i * to.ld + j] =
-            (uint16_t)sp_pack_bf16(from.data[i * from.ld + j], 0);
+        cuda_put(to, i, j, cuda_get(from, i, j));
     }
 };
 

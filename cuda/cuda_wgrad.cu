@@ -28,7 +28,6 @@
  *          64   2 x 1         158    36 KB   6 (registers, shared)
  */
 #include "cuda_conv.cuh"
-#include "cuda_rows.cuh"
 #include "cuda_wgrad.cuh"
 
 namespace
@@ -174,7 +173,6 @@ template <class W> struct wgrad_block {
             fetch_rows(step + STAGES);
             W::product::multiply(from, row, from + W::OPERAND_BYTES, column, sum);
         }
-        sp_copy_wait<0>();
     }
 
     __device__ void write(const float (&sum)[W::MT][W::NT][4]) const
@@ -383,11 +381,7 @@ struct columns {
 
     __device__ void operator()(int64_t i, int j, double *sum) const
     {
-        const size_t at = (size_t)i * dy.ld + j;
-
-        sum[0] += dy.elem == SP_ELEM_BF16
-                      ? cuda_low_bf16(((const uint16_t *)dy.data)[at])
-                      : dy.data[at];
+        sum[0] += cuda_get(dy, i, j);
     }
 };
 
