@@ -58,20 +58,15 @@ static inline float case_round(sp_precision precision, float v)
     return v;
 }
 
-static inline float *case_round_all(sp_precision precision, float *v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (v[i] != FX_GUARD)
-            v[i] = case_round(precision, v[i]);
-    return v;
-}
-
+/* What rows of any type hold exactly. */
 static inline sp_tensor case_tensor(sp_precision precision, int64_t n, int c, int ld,
                                     uint64_t seed)
 {
     sp_tensor t = fx_tensor(n, c, ld, seed);
 
-    case_round_all(precision, t.data, (size_t)n * (size_t)ld);
+    for (int64_t i = 0; i < n * ld; i++)
+        if (t.data[i] != FX_GUARD)
+            t.data[i] = case_round(precision, t.data[i]);
     return t;
 }
 
@@ -93,10 +88,9 @@ static inline conv_case case_make(const conv_kind *k, sp_precision precision,
     p.back = fx_map(&p.level[k->out], &p.level[k->in], k->kernel,
                     k->in == k->out && !k->is_swapped);
     p.K = p.map.K;
-    p.x = case_tensor(precision, p.map.n_in, c_in, case_pitch(c_in, pad), 1);
-    p.dy = case_tensor(precision, p.map.n_out, c_out, case_pitch(c_out, 2 * pad), 2);
+    p.x = fx_tensor(p.map.n_in, c_in, case_pitch(c_in, pad), 1);
+    p.dy = fx_tensor(p.map.n_out, c_out, case_pitch(c_out, 2 * pad), 2);
     p.w = fx_floats((size_t)p.K * c_in * c_out, 3);
-    case_round_all(precision, p.w, (size_t)p.K * c_in * c_out);
     p.bias = fx_floats((size_t)c_out, 4);
     return p;
 }
@@ -121,7 +115,7 @@ static inline bool case_is_mirrored(const conv_case *p)
 
 /* ---- answers: [n][c] doubles, added to what is there ---- */
 
-/* Calls f for each pair of the forward map: output row, offset, input row. */
+/* Of the forward map. */
 typedef struct case_pair {
     int32_t in, out;
     int k;
@@ -140,6 +134,21 @@ static inline case_pair *case_pairs(const conv_case *p, int *n)
     return pairs;
 }
 
+static inline double case_x(const conv_case *p, int64_t row, int i)
+{
+    return case_round(p->precision, fx_at(p->x, row, i));
+}
+
+static inline double case_dy(const conv_case *p, int64_t row, int o)
+{
+    return case_round(p->precision, fx_at(p->dy, row, o));
+}
+
+static inline double case_w(const conv_case *p, int k, int i, int o)
+{
+    return case_round(p->precision, p->w[((size_t)k * p->c_in + i) * p->c_out + o]);
+}
+
 static inline void case_forward(const conv_case *p, double *y)
 {
     int n;
@@ -147,10 +156,9 @@ static inline void case_forward(const conv_case *p, double *y)
 
     for (int m = 0; m < n; m++)
         for (int i = 0; i < p->c_in; i++) {
-            const double x = fx_at(p->x, pair[m].in, i);
-            const float *w = p->w + ((size_t)pair[m].k * p->c_in + i) * p->c_out;
+            const double x = case_x(p, pair[m].in, i);
             for (int o = 0; o < p->c_out; o++)
-                y[(size_t)pair[m].out * p->c_out + o] += x * w[o];
+                y[(size_t)pair[m].out * p->c_out + o] += x * case_w(p, pair[m].k, i, o);
         }
     free(pair);
 }
@@ -162,10 +170,9 @@ static inline void case_grad_input(const conv_case *p, double *dx)
 
     for (int m = 0; m < n; m++)
         for (int i = 0; i < p->c_in; i++) {
-            const float *w = p->w + ((size_t)pair[m].k * p->c_in + i) * p->c_out;
             double sum = 0;
             for (int o = 0; o < p->c_out; o++)
-                sum += (double)w[o] * fx_at(p->dy, pair[m].out, o);
+                sum += case_w(p, pair[m].k, i, o) * case_dy(p, pair[m].out, o);
             dx[(size_t)pair[m].in * p->c_in + i] += sum;
         }
     free(pair);
@@ -180,16 +187,16 @@ static inline void case_grad_weight(const conv_case *p, int row, int end, double
 
     for (int m = 0; m < n; m++)
         for (int i = 0; i < p->c_in; i++) {
-            const double x = fx_at(p->x, pair[m].in, i);
+            const double x = case_x(p, pair[m].in, i);
             double *to = dw + ((size_t)pair[m].k * p->c_in + i) * p->c_out;
             if (pair[m].out < row || pair[m].out >= end)
                 continue;
             for (int o = 0; o < p->c_out; o++)
-                to[o] += x * fx_at(p->dy, pair[m].out, o);
+                to[o] += x * case_dy(p, pair[m].out, o);
         }
     for (int r = row; r < end; r++)
         for (int o = 0; o < p->c_out; o++)
-            db[o] += fx_at(p->dy, r, o);
+            db[o] += p->precision == SP_BF16 ? case_dy(p, r, o) : fx_at(p->dy, r, o);
     free(pair);
 }
 

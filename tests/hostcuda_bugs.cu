@@ -149,7 +149,114 @@ __global__ static void endless(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
+/* ---- copies beside the computation: threads 0 .. 31 copy 16 bytes each ---- */
+
+enum { CHUNKS = N / 4 };
+
+__device__ static void begin_copy(int *tile, const int *in, int bytes)
+{
+    const int t = (int)threadIdx.x;
+
+    if (t < CHUNKS)
+        sp_copy_async(tile + 4 * t, in + 4 * t, bytes);
+    sp_copy_commit();
+}
+
+__global__ static void copy_waited_late(call a)
+{
+    SP_SHARED(int, tile, [N]);
+
+    begin_copy(tile, a.in, 16);
+    sp_copy_wait<1>();
+    __syncthreads();
+    a.out[threadIdx.x] = tile[threadIdx.x];
+    sp_copy_wait<0>();
+}
+
+__global__ static void copy_never_waited(call a)
+{
+    SP_SHARED(int, tile, [N]);
+
+    begin_copy(tile, a.in, 16);
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+/* A wait is for the thread's own copies. */
+__global__ static void copy_without_barrier(call a)
+{
+    SP_SHARED(int, tile, [N]);
+
+    begin_copy(tile, a.in, 16);
+    sp_copy_wait<0>();
+    a.out[threadIdx.x] = tile[threadIdx.x];
+}
+
+/* The next copies begin while others still read. */
+__global__ static void copy_too_early(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+    int sum = 0;
+
+    for (int k = 0; k < 4; k++) {
+        begin_copy(tile, a.in, k % 2 ? 8 : 16); /* two of four, the others 0 */
+        sp_copy_wait<0>();
+        __syncthreads();
+        sum += tile[N - 1 - t];
+    }
+    a.out[t] = sum == (t % 4 < 2 ? 2 : 4) * a.in[N - 1 - t] ? a.in[t] : -1;
+}
+
+__global__ static void copy_misaligned(call a)
+{
+    SP_SHARED(int, tile, [N + 4]);
+
+    begin_copy(tile, a.in + 1, 16);
+    sp_copy_wait<0>();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+__global__ static void copy_out_of_bounds(call a)
+{
+    SP_SHARED(int, tile, [2 * N]);
+
+    begin_copy(tile, a.in, 16);
+    begin_copy(tile + N, a.in + 4, 16);
+    sp_copy_wait<0>();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+__global__ static void matrix_of_some(call a)
+{
+    SP_SHARED(uint32_t, tile, [N]);
+    uint32_t r[4];
+
+    tile[threadIdx.x] = 0;
+    __syncthreads();
+    if (threadIdx.x % 2)
+        sp_ldmatrix(r, tile + threadIdx.x % 32 * 4);
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
 /* ---- sound ---- */
+
+__global__ static void copies(call a)
+{
+    SP_SHARED(int, tile, [2][N]);
+    const int t = (int)threadIdx.x;
+    int sum = 0;
+
+    begin_copy(tile[0], a.in, 16);
+    for (int k = 0; k < 4; k++) {
+        begin_copy(tile[(k + 1) % 2], a.in, 8);
+        sp_copy_wait<1>();
+        __syncthreads();
+        sum += tile[k % 2][N - 1 - t];
+        __syncthreads();
+    }
+    sp_copy_wait<0>();
+    a.out[t] = sum == (t % 4 < 2 ? 1 : 4) * a.in[N - 1 - t] ? a.in[t] : -1;
+}
 
 __global__ static void two_barriers(call a)
 {
@@ -197,12 +304,32 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
         void (*kernel)(call);
     } all[] = {
 #define K(name) {#name, name}
-        K(copy_all),          K(missing_barrier),     K(missing_second_barrier),
-        K(missing_syncwarp),  K(divergent_barrier),   K(early_return),
-        K(shuffle_of_some),   K(shuffle_from_absent), K(uninitialised_shared),
-        K(far_out_of_bounds), K(just_out_of_bounds),  K(shared_out_of_bounds),
-        K(race_of_blocks),    K(host_pointer),        K(endless),
-        K(two_barriers),      K(warp_exchange),       K(counted),
+        K(copy_all),
+        K(missing_barrier),
+        K(missing_second_barrier),
+        K(missing_syncwarp),
+        K(divergent_barrier),
+        K(early_return),
+        K(shuffle_of_some),
+        K(shuffle_from_absent),
+        K(uninitialised_shared),
+        K(far_out_of_bounds),
+        K(just_out_of_bounds),
+        K(shared_out_of_bounds),
+        K(race_of_blocks),
+        K(host_pointer),
+        K(endless),
+        K(copy_waited_late),
+        K(copy_never_waited),
+        K(copy_without_barrier),
+        K(copy_too_early),
+        K(copy_misaligned),
+        K(copy_out_of_bounds),
+        K(matrix_of_some),
+        K(two_barriers),
+        K(warp_exchange),
+        K(counted),
+        K(copies),
     };
 
     for (const auto &k : all)
@@ -255,6 +382,11 @@ int main(int argc, char **argv)
     if (strstr(name, "streams")) {
         copy_on_second(name, {d_in, d_out}, out.data());
         return out == want ? 0 : 3;
+    }
+    if (!strcmp(name, "too_much_shared")) {
+        SP_LAUNCH_SHARED(copy_all, dim3(1), dim3(N), 64 << 10, first,
+                         (call{d_in, d_out}));
+        return cudaGetLastError() == cudaSuccess ? 0 : 4;
     }
     const bool is_large = !strcmp(name, "too_large");
     const bool is_host = !strcmp(name, "host_pointer");

@@ -19,18 +19,23 @@ expect() {
     done
 }
 
-for k in missing_barrier missing_second_barrier missing_syncwarp uninitialised_shared; do
+for k in missing_barrier missing_second_barrier missing_syncwarp uninitialised_shared \
+    copy_waited_late copy_without_barrier copy_too_early; do
     expect 3 '' $prog $k
 done
 expect 66 'divergent __syncthreads' $prog divergent_barrier
 expect 66 'is done while others wait' $prog early_return
 expect 66 'lanes disagree\|deadlock' $prog shuffle_of_some
 expect 66 'which is not there' $prog shuffle_from_absent
+expect 66 'leaves before its copies' $prog copy_never_waited
+expect 66 'not aligned' $prog copy_misaligned
+expect 66 'lanes disagree\|deadlock\|needs all lanes' $prog matrix_of_some
 expect 66 'is not allocated' $prog far_out_of_bounds
 expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
 expect 4 '' $prog too_large 1
-for k in copy_all two_barriers warp_exchange counted; do
+expect 4 '' $prog too_much_shared 1
+for k in copy_all two_barriers warp_exchange counted copies; do
     expect 0 '' $prog $k
     HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1
 done
@@ -44,13 +49,15 @@ done
 [ $missed -gt 0 ] || { echo "a missing event between streams went unseen"; bad=1; }
 
 if [ -x $race ]; then
-    for k in missing_barrier missing_second_barrier missing_syncwarp race_of_blocks; do
+    for k in missing_barrier missing_second_barrier missing_syncwarp race_of_blocks \
+        copy_without_barrier copy_too_early; do
         expect 66 'race: ' $race $k
     done
     expect 66 'out of bounds' $race just_out_of_bounds
     expect 66 'out of bounds' $race shared_out_of_bounds
+    expect 66 'out of bounds' $race copy_out_of_bounds
     expect 66 'access to host memory' $race host_pointer 1
-    for k in copy_all two_barriers warp_exchange counted; do
+    for k in copy_all two_barriers warp_exchange counted copies; do
         expect 0 '' $race $k
     done
 fi

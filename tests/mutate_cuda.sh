@@ -1,0 +1,85 @@
+#!/bin/sh
+# Breaks the convolution kernels of cuda/ one line at a time and runs their tests on the
+# emulator: every mutant must fail. Takes minutes: `make mutants`.
+#   CXX_KERNEL   compiles a kernel file: $CXX_KERNEL -o OBJECT FILE
+#   LINK_TEST    links a test: $LINK_TEST PROGRAM OBJECTS $LINK_LIBS
+cuda=${SP_SRCDIR-.}/cuda
+cd "$SP_BUILDDIR" || exit 1
+[ -f tests/libkernels.a ] || { echo "no emulator in this build"; exit 77; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+bad=0
+n=0
+
+# mutant TEST SOURCE FILE SED: FILE of cuda/ is changed, TEST is linked with SOURCE.
+mutant() {
+    test=tests/$1
+    n=$((n + 1))
+    rm -rf "$work/cuda"
+    cp -r "$cuda" "$work/cuda"
+    sed -i "$4" "$work/cuda/$3"
+    if cmp -s "$cuda/$3" "$work/cuda/$3"; then
+        echo "$3: nothing changes by $4"
+        bad=1
+        return
+    fi
+    if ! $CXX_KERNEL -o "$work/kernel.o" "$work/cuda/$2.cu" 2>"$work/log" ||
+        ! $LINK_TEST "$work/test" "$test.o" tests/cuda_map_host.o "$work/kernel.o" \
+            $LINK_LIBS 2>>"$work/log"; then
+        cat "$work/log"
+        echo "$3: does not compile after $4"
+        bad=1
+        return
+    fi
+    if HC_WATCHDOG=5 timeout 120 "$work/test" >"$work/log" 2>&1; then
+        echo "NOT FOUND by $1: $3 after $4"
+        bad=1
+    else
+        echo "found by $1: $3 after $4"
+    fi
+}
+
+conv() {
+    mutant test_cuda_conv cuda_conv "$@"
+}
+wgrad() {
+    mutant test_cuda_wgrad cuda_wgrad "$@"
+}
+
+# barriers and waits
+conv cuda_conv.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
+conv cuda_conv.cu 's/__syncthreads(); \/\* this step.*//'
+conv cuda_conv.cu '/multiply(step, n_units, sum);/{n;n;s/__syncthreads();//}'
+conv cuda_conv.cu '/make_int4(-1/{n;s/__syncthreads();//}'
+conv cuda_conv.cu '/t.in\[0\]\[r\] = i/{n;n;s/__syncthreads();//}'
+conv cuda_conv.cu '/t.has\[k\] = has/{n;n;s/__syncthreads();//}'
+conv cuda_conv.cu '/t.n = __popc/{n;n;s/__syncthreads();//}'
+conv cuda_conv.cu '/sum\[i\]\[j\]\[v\];/{n;s/__syncwarp();//}'
+conv cuda_conv.cu '/write_rows<float, 4>/{n;s/__syncwarp();//}'
+wgrad cuda_wgrad.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
+wgrad cuda_wgrad.cu 's/__syncthreads(); \/\* this step.*//'
+
+# a row, a column, a pair too many
+conv cuda_conv.cu 's/at >= a.y.n ? -1/at > a.y.n ? -1/'
+conv cuda_conv.cu 's/if (out\[r\] < 0 || n/if (n/'
+conv cuda_conv.cuh 's/n + N <= y.c \&\& //'
+conv cuda_conv.cu 's/: cuda_chunk_bytes(at, a.x.c \* operand::BYTES)/: 16/'
+conv cuda_conv.cu 's/i < 0 ? 0 : bytes/bytes/'
+wgrad cuda_wgrad.cu 's/if (p >= count)/if (p > count)/'
+wgrad cuda_wgrad.cu 's/: cuda_chunk_bytes(at, t.c \* operand::BYTES)/: 16/'
+
+# what is skipped, what is rounded, in which order
+conv cuda_conv.cu 's/>> (wm \* T::MT) &/\&/'
+conv cuda_conv.cu 's/t.has\[2 \* lane\] | t.has\[2 \* lane + 1\]/t.has[2 * lane]/'
+conv cuda_conv.cu 's/nbr += __popc(\*mask)/nbr += 0/'
+conv cuda_mma.cuh 's/f\[i\] = sp_round_tf32(f\[i\])/f[i] = f[i]/'
+conv cuda_mma.cuh 's/unit \* 2 + lane \/ 16/unit * 2/'
+conv cuda_conv.cuh 's/if (is_added)/if (!is_added)/'
+conv cuda_conv.cu 's/product::column(j, v)\] =/product::column(j, v ^ 1)] =/'
+wgrad cuda_wgrad.cuh 's/return sp_round_tf32(v)/return v/'
+wgrad cuda_wgrad.cu 's/fetch_rows(step + STAGES)/fetch_rows(step + STAGES - 1)/'
+wgrad cuda_wgrad.cu 's/(k - items.k0 + a.K) % a.K/k/'
+wgrad cuda_wgrad.cu 's/items->k0 = k/items->k0 = 0/'
+
+echo "$n mutants"
+exit $bad
