@@ -73,7 +73,7 @@ __device__ void voxel(const loss_call &a, int64_t i, double *sum)
         atomicAdd(&a.confusion[(size_t)label * C + best], 1ull);
 }
 
-__global__ void __launch_bounds__(CHUNK) loss_kernel(loss_call a, cuda_samples s)
+__global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_samples s)
 {
     SP_SHARED(double, all, [2][CHUNK]);
     const int b = (int)blockIdx.y, t = (int)threadIdx.x;
