@@ -148,7 +148,10 @@ sp_status sp_session_open_transport(sp_session *session)
         .limit_s = config->run.watchdog_s,
     };
 
-    return sp_session_agree(session,
-                            sp_transport_choose(&session->transport, session->comm,
-                                                &session->backend, &options));
+    sp_status rc = sp_transport_choose(&session->transport, session->comm,
+                                       &session->backend, &options);
+
+    if (rc != SP_OK)
+        session->failed_rank = session->transport.failed_rank;
+    return rc;
 }

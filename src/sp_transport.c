@@ -129,9 +129,19 @@ sp_status sp_transport_open(sp_transport *transport, sp_comm *comm, sp_backend *
     return start(transport, comm, backend, last_of(backend), NULL);
 }
 
+sp_status sp_transport_agree(sp_transport *transport, sp_status rc)
+{
+    int who = -1;
+
+    rc = sp_comm_agree(transport->comm, rc, &who);
+    if (rc != SP_OK)
+        transport->failed_rank = who;
+    return rc;
+}
+
 /* NULL: every rank can use NCCL. Else why not, as the lowest rank says that cannot;
  * *rc is its failure. Collective. */
-static const char *objection(sp_comm *comm, const sp_transport_ops *nccl,
+static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
                              const sp_transport_options *options, sp_status *rc)
 {
     *rc = SP_OK;
@@ -141,7 +151,7 @@ static const char *objection(sp_comm *comm, const sp_transport_ops *nccl,
         *rc = SP_FAIL(SP_EUSAGE, "the CPU's memory is not NCCL's to move");
     else if (nccl->probe)
         *rc = nccl->probe();
-    *rc = sp_comm_agree(comm, *rc, NULL);
+    *rc = sp_transport_agree(t, *rc);
     return *rc == SP_OK ? NULL : sp_error_last()->message;
 }
 
@@ -154,15 +164,17 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
     sp_status rc = SP_OK;
 
     memset(transport, 0, sizeof *transport);
+    transport->comm = comm;
     if (is_wanted || (comm->size > 1 && nccl && strcmp(options->want, "auto") == 0))
-        why = objection(comm, nccl, options, &rc);
+        why = objection(transport, nccl, options, &rc);
     if (is_wanted && why)
         return SP_FAIL(rc, "run.transport = \"nccl\": %s", why);
     if (!nccl || why || comm->size == 1 || strcmp(options->want, "mpi") == 0) {
         char words[128];
 
         snprintf(words, sizeof words, "%.127s", why ? why : "");
-        rc = sp_comm_agree(comm, start(transport, comm, backend, last, options), NULL);
+        rc = start(transport, comm, backend, last, options);
+        rc = sp_transport_agree(transport, rc);
         if (rc == SP_OK && why)
             snprintf(transport->words, sizeof transport->words,
                      "MPI through the host (%s)", words);

@@ -78,6 +78,7 @@ struct sp_transport {
     size_t host_bytes;
     double exposed_s; /* that the host has waited for sums whose summands were there */
     char words[192];  /* for the log: what moves the sums, and why not something else */
+    int failed_rank;  /* who failed where a collective function did, agreed */
     void *impl;
 };
 
@@ -118,6 +119,8 @@ sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
 /* The host waits for the sum. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
 
+/* For transports: sp_comm_agree that keeps who failed. */
+sp_status sp_transport_agree(sp_transport *transport, sp_status rc);
 /* For transports: allreduce by copies to and from the host, which waits. */
 sp_status sp_transport_through_host(sp_transport *transport, sp_scope scope,
                                     const sp_part *part);

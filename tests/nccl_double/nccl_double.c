@@ -190,6 +190,7 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
     j->kind = JOB_SUM;
     j->comm = c;
     j->number = ++n_sums;
+    j->told_us = now_us();
     j->device = to;
     j->count = count;
     j->type = type;

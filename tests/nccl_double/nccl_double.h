@@ -14,8 +14,9 @@
  *       remote  the sum fails here; the others hear of it
  *       absent  the sum never begins here, and nobody says so
  *   NCCL_DOUBLE_VERSION=N           what ncclGetVersion says (22809)
- *   NCCL_DOUBLE_US_PER_KIB=US       how long a sum takes for each KiB (0)
- *   NCCL_DOUBLE_LOG=PREFIX          each call's line in PREFIX.RANK
+ *   NCCL_DOUBLE_SLOW=KIB:MS         sums of so many KiB or more take this much longer
+ *   NCCL_DOUBLE_LOG=PREFIX          each call's line in PREFIX.RANK, and how long each
+ *                                   sum stood behind a slow one
  */
 #ifndef NCCL_DOUBLE_H
 #define NCCL_DOUBLE_H
@@ -63,6 +64,7 @@ typedef struct job {
     uint64_t count;
     int type, color, key;
     struct comm *part; /* made by the split */
+    int64_t told_us;   /* when the program asked for it */
     atomic_bool is_done;
 } job;
 
@@ -72,6 +74,7 @@ typedef struct comm {
     shared *all;
     uint64_t round;
     int n_splits;
+    int64_t slow_until_us; /* NCCL_DOUBLE_SLOW held the thread so long */
     pthread_t thread;
     pthread_mutex_t lock;
     job *first, *last;         /* what the thread has to do */
@@ -85,6 +88,7 @@ typedef struct comm {
 } comm;
 
 size_t type_bytes(int type);
+int64_t now_us(void);
 /* The failure asked for by NCCL_DOUBLE_FAIL, for this process and number. */
 bool is_to_fail(const char *what, int number);
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));

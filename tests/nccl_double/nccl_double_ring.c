@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- elements ---- */
@@ -50,6 +51,14 @@ static void add(void *to, const void *from, size_t n, int type)
 }
 
 /* ---- meeting ---- */
+
+int64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1000000 * (int64_t)t.tv_sec + t.tv_nsec / 1000;
+}
 
 static void set_error(comm *c, int code, const char *text)
 {
@@ -154,17 +163,23 @@ static bool sum(comm *c, job *j)
 
 static bool take_time(comm *c, const job *j)
 {
-    const char *text = getenv("NCCL_DOUBLE_US_PER_KIB");
-    double left_us =
-        text ? atof(text) * (double)(j->count * type_bytes(j->type)) / 1024 : 0;
+    const char *text = getenv("NCCL_DOUBLE_SLOW");
+    double kib = 0, ms = 0;
 
-    for (; left_us > 0 && may_go_on(c); left_us -= 1000)
-        usleep(left_us < 1000 ? (useconds_t)left_us : 1000);
+    if (!text || sscanf(text, "%lf:%lf", &kib, &ms) != 2 ||
+        (double)(j->count * type_bytes(j->type)) < 1024 * kib)
+        return true;
+    c->slow_until_us = now_us() + (int64_t)(1000 * ms);
+    while (now_us() < c->slow_until_us && may_go_on(c))
+        usleep(200);
     return may_go_on(c);
 }
 
 static bool do_sum(comm *c, job *j)
 {
+    const int64_t behind = c->slow_until_us - j->told_us;
+
+    note("sum %d: stood %lld us", j->number, (long long)(behind > 0 ? behind : 0));
     if (is_to_fail("absent", j->number))
         while (!atomic_load(&c->must_stop))
             usleep(1000);
