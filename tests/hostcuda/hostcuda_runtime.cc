@@ -39,6 +39,7 @@ static struct state {
     range_map backed;   /* those with memory */
     range_map pinned;   /* host memory that copies do not wait for */
     size_t backed_bytes;
+    long n_memory_calls;
     int n_open;
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
@@ -106,6 +107,13 @@ void hc_set_order(uint64_t seed, bool is_lazy)
     S->ticket = 0;
 }
 
+long hc_memory_calls()
+{
+    const hold h(S->lock);
+
+    return S->n_memory_calls;
+}
+
 bool hc_is_checked()
 {
     return hc_hook.allocated != NULL;
@@ -166,6 +174,7 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int)
     const hold h(S->lock);
     char *data = (char *)at;
 
+    S->n_memory_calls++;
     if (S->backed_bytes + pages(bytes) > DEVICE_MEMORY)
         return cudaErrorMemoryAllocation;
     S->backed_bytes += pages(bytes);
@@ -464,6 +473,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
 {
     const hold h(S->lock);
 
+    S->n_memory_calls++;
     *out = aligned_alloc(PAGE, pages(bytes));
     if (!*out)
         return cudaErrorMemoryAllocation;
