@@ -145,6 +145,8 @@ typedef struct bench_parts {
     double flops;            /* of the convolutions, forward and both gradients */
     int64_t n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
     double imbalance;
+    double cost_max, cost_sum; /* of the ranks */
+    double waited;             /* for other ranks */
 } bench_parts;
 
 sp_status bench_training_open(bench *b, bench_training *t);

@@ -322,7 +322,10 @@ sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm)
                 "%s; %s, %d thread%s; ceiling F: multiply-adds, GFLOP/s; B: GB/s\n",
                 sp_machine_processor(), sp_cpu_isa_of(&b->backend)->name,
                 b->backend.threads, b->backend.threads == 1 ? "" : "s");
-    return print_ceilings(b);
+    SP_TRY(print_ceilings(b));
+    /* What runs next is not to be larger by what this needed. */
+    sp_arena_release(&b->arena, 0, b->arena.used);
+    return SP_OK;
 }
 
 void bench_close(bench *b)

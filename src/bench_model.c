@@ -24,6 +24,8 @@ typedef struct model {
     double load;              /* seconds of the loader per unit of cost */
     double update;            /* seconds a step */
     double flops;             /* per unit of cost */
+    /* Of a real step on these ranks: seconds, shares as below, samples. */
+    double step, share[2], step_samples;
     double latency, bandwidth;
     double bytes; /* of the gradient */
     double n_buckets;
@@ -207,7 +209,7 @@ static sp_status print_row(bench *b, const model *m, int ranks, bool is_balanced
     return SP_OK;
 }
 
-static void print_header(const bench *b, const model *m, bool is_measured)
+static void print_known(const bench *b, const model *m, bool is_measured)
 {
     if (b->options->is_json)
         return;
@@ -219,20 +221,77 @@ static void print_header(const bench *b, const model *m, bool is_measured)
             m->n_buckets, m->latency * 1e6, m->bandwidth * 1e-9,
             is_measured ? "measured on these ranks" : "given or assumed",
             m->read_rate * 1e-6, m->storage_rate > 0 ? ", storage shared" : "");
+}
+
+static void print_header(const bench *b)
+{
+    if (b->options->is_json)
+        return;
     fprintf(b->out, "%6s %-10s %10s %9s %9s %9s %9s %9s %9s %6s  %s\n", "ranks",
             "dealt", "step ms", "compute", "imbalance", "norm", "reduce", "update",
             "reading", "eff. %", "limit");
+}
+
+/* Enough steps that the mean of few ranks is that of the set. */
+static int steps_of(const bench *b, int64_t n)
+{
+    const int64_t least = b->options->is_quick ? 2 : 8, samples = 4096;
+
+    return (int)(samples / n > least ? samples / n : least);
+}
+
+/* The steps that were run here, beside what the model makes of their shares. */
+static sp_status print_check(bench *b, const model *m)
+{
+    const int ranks = b->comm->size;
+    prediction p = {.share = {m->share[0], m->share[1]}};
+    const double flops = m->flops * m->share[1] * ranks;
+    double deviation;
+    sp_json json = {0};
+    const char *line;
+    sp_status rc;
+
+    predict(m, ranks, &p);
+    deviation = p.step / m->step - 1;
+    if (!b->options->is_json) {
+        fprintf(
+            b->out,
+            "check: %d rank%s here, median step %.3f ms, predicted %.3f ms "
+            "(%+.1f %%)%s\n",
+            ranks, ranks == 1 ? "" : "s", m->step * 1e3, p.step * 1e3, deviation * 100,
+            b->comm->is_oversubscribed ? "; they share cores, which the model's do not"
+                                       : "");
+        return SP_OK;
+    }
+    sp_json_begin(&json);
+    sp_json_text(&json, "name", "model_check");
+    sp_json_double(&json, "n", m->step_samples);
+    sp_json_int(&json, "ranks", ranks);
+    sp_json_double(&json, "ms", m->step * 1e3);
+    sp_json_double(&json, "gflops", flops / m->step * 1e-9);
+    sp_json_double(&json, "ceiling", flops / p.step * 1e-9);
+    sp_json_double(&json, "ratio", p.step / m->step);
+    sp_json_double(&json, "predicted_ms", p.step * 1e3);
+    sp_json_double(&json, "deviation", deviation);
+    rc = sp_json_end(&json, &line);
+    if (rc == SP_OK)
+        fprintf(b->out, "%s\n", line);
+    sp_json_destroy(&json);
+    return rc;
 }
 
 static sp_status predict_all(bench *b, const model *m)
 {
     const bench_list *ranks = &b->options->ranks;
 
+    SP_TRY(print_check(b, m));
+    print_header(b);
+
     for (int i = 0; i < ranks->n; i++)
         for (int balanced = 1; balanced >= 0; balanced--) {
             prediction p = {0};
             SP_TRY(draw_shares(m, (int)ranks->at[i], balanced,
-                               b->options->is_quick ? 2 : 8, p.share));
+                               steps_of(b, m->per_rank * ranks->at[i]), p.share));
             predict(m, (int)ranks->at[i], &p);
             SP_TRY(print_row(b, m, (int)ranks->at[i], balanced, &p));
         }
@@ -278,30 +337,49 @@ static sp_status measure_reading(bench_training *t, model *m)
     return rc;
 }
 
-/* Steps of this machine give seconds per unit of cost. */
+/* Sums over the steps run here, then over the ranks. */
+typedef struct work {
+    double forward, backward, load, update, flops, cost, cost_max, cost_sum, n_samples;
+} work;
+
+/* Steps of this machine give seconds per unit of cost. Waits for other ranks are not
+ * computing; those of the reduction are told apart by it. Collective. */
 static sp_status measure_compute(bench *b, bench_training *t, model *m)
 {
-    const int steps = b->options->is_quick ? 2 : 5;
-    double forward = 0, backward = 0, load = 0, update = 0, flops = 0, cost = 0;
+    enum { STEPS = 7 };
+    const int steps = b->options->is_quick ? 3 : STEPS, ranks = b->comm->size;
+    double all[STEPS];
+    work w = {0};
     bench_parts p;
 
     SP_TRY(bench_training_step(t, &p)); /* warms up */
     for (int i = 0; i < steps; i++) {
         bench_progress(b, "step %d of %d", i + 1, steps);
+        SP_TRY(sp_comm_barrier(b->comm));
         SP_TRY(bench_training_step(t, &p));
-        forward += p.forward + p.loss;
-        backward += p.backward;
-        load += p.plan + p.read;
-        update += p.update;
-        flops += p.flops;
-        cost += (double)p.cost;
+        w.forward += p.forward + p.loss;
+        w.backward += p.backward - fmax(p.waited - p.reduce, 0);
+        w.load += p.plan + p.read;
+        w.update += p.update;
+        w.flops += p.flops;
+        w.cost += (double)p.cost;
+        w.cost_max += p.cost_max;
+        w.cost_sum += p.cost_sum;
+        w.n_samples += (double)p.n_samples;
+        all[i] = p.all;
     }
-    cost = fmax(cost, 1);
-    m->compute = (forward + backward) / cost;
-    m->backward = backward / cost;
-    m->load = load / cost;
-    m->update = update / steps;
-    m->flops = flops / cost;
+    m->step = bench_median(all, steps, NULL);
+    SP_TRY(sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, &w, sizeof w / sizeof(double),
+                             SP_F64, SP_SUM));
+    w.cost = fmax(w.cost, 1);
+    m->compute = (w.forward + w.backward) / w.cost;
+    m->backward = w.backward / w.cost;
+    m->load = w.load / w.cost;
+    m->update = w.update / steps / ranks;
+    m->flops = w.flops / w.cost;
+    m->step_samples = w.n_samples / steps;
+    m->share[0] = w.cost_max / steps / ranks;
+    m->share[1] = w.cost_sum / steps / ranks / ranks;
     return SP_OK;
 }
 
@@ -360,7 +438,7 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
     SP_TRY(measure(b, t, m));
     if (b->comm->rank)
         return SP_OK;
-    print_header(b, m, is_measured);
+    print_known(b, m, is_measured);
     return predict_all(b, m);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sp_log.h"
+#include "sp_pulse.h"
 
 static sp_status open_loader(bench_training *t)
 {
@@ -100,6 +101,8 @@ static void count_work(const bench_training *t, const sp_batch *batch,
         parts->pairs += batch->plan.map[i].pairs;
     for (int i = 0; i < batch->n_samples; i++)
         parts->cost += sp_dataset_cost(&t->session.train, batch->sample_id[i]);
+    parts->cost_max += (double)batch->cost_max;
+    parts->cost_sum += (double)batch->cost_sum;
     parts->imbalance =
         batch->cost_sum ? (double)batch->cost_max * world / (double)batch->cost_sum : 1;
 }
@@ -139,7 +142,9 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
     const double lr = sp_optim_lr(s->config, 0, 1000000, t->sampler.effective);
     double at;
     bool is_last = false;
+    sp_pulse before, after;
 
+    sp_pulse_read(&before);
     memset(parts, 0, sizeof *parts);
     s->is_alone = true;
     SP_TRY(sp_buckets_zero(&t->buckets));
@@ -157,6 +162,8 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
     parts->cpu = bench_cpu_s() - cpu;
     parts->process_cpu = bench_process_cpu_s() - all;
     parts->all = sp_now_s() - begin;
+    sp_pulse_read(&after);
+    parts->waited = after.waited_s - before.waited_s;
     return SP_OK;
 }
 

@@ -151,7 +151,7 @@ sp_status sp_buckets_zero(sp_buckets *buckets)
     memset(buckets->tail_exact, 0, sizeof buckets->tail_exact);
     impl->n_posted = impl->n_done = 0;
     if (!is_device(buckets)) {
-        memset(buckets->grad, 0, n * sizeof *buckets->grad);
+        sp_comm_clear(buckets->comm, buckets->grad, n * sizeof *buckets->grad);
         memset(impl->sums, 0, sizeof impl->host_sums);
         return SP_OK;
     }

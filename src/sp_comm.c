@@ -8,12 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sp_comm_internal.h"
 #include "sp_machine.h"
 #include "sp_pulse.h"
+
+enum { HUGE_PAGE = 2 << 20 };
 
 sp_status sp_comm_mpi_fail(int error, const char *what)
 {
@@ -485,18 +488,33 @@ sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
     if (comm->impl && comm->impl->shared && comm->n_nodes == 1)
         SP_TRY(sp_node_alloc(comm->impl->shared, bytes, out));
     if (!*out) {
-        *out = aligned_alloc(128, bytes / 128 * 128 + 128);
+        *out = aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
         if (!*out)
             return SP_FAIL(SP_EMEM, "%zu bytes that ranks sum", bytes);
-        memset(*out, 0, bytes);
+        madvise(*out, bytes, MADV_HUGEPAGE);
+        sp_machine_zero(*out, bytes);
     }
     return SP_OK;
 }
 
+static bool is_shared(const sp_comm *comm, const void *data)
+{
+    return comm->impl && comm->impl->shared && sp_node_holds(comm->impl->shared, data);
+}
+
+void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
+{
+    if (is_shared(comm, data))
+        memset(data, 0, bytes);
+    else
+        sp_machine_zero(data, bytes);
+}
+
 void sp_comm_free(sp_comm *comm, void *data)
 {
-    if (!data || !comm->impl || !comm->impl->shared ||
-        !sp_node_free(comm->impl->shared, data))
+    if (data && is_shared(comm, data))
+        sp_node_free(comm->impl->shared, data);
+    else
         free(data);
 }
 

@@ -102,6 +102,8 @@ sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *t
  * reach each other's, where the system lets them. Collective over the world. SP_EMEM.
  * sp_comm_free is local, when no request is under way; NULL is fine. */
 sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out);
+/* Zero again; memory of this rank alone is given back until it is touched. Local. */
+void sp_comm_clear(sp_comm *comm, void *data, size_t bytes);
 void sp_comm_free(sp_comm *comm, void *data);
 
 /* Collective over the world. */

@@ -253,6 +253,11 @@ static const region *region_of(const sp_node *node, const void *data)
     return r;
 }
 
+bool sp_node_holds(const sp_node *node, const void *data)
+{
+    return region_of(node, data) != NULL;
+}
+
 /* ---- arithmetic ---- */
 
 size_t sp_type_bytes(sp_type type)

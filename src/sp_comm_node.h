@@ -50,6 +50,8 @@ void sp_node_close(sp_node *node);
 sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out);
 bool sp_node_free(sp_node *node, void *data);
 
+bool sp_node_holds(const sp_node *node, const void *data);
+
 /* Whether this all-reduce is one for sp_node_post: the same answer on all ranks. */
 bool sp_node_takes(const sp_node *node, sp_scope scope, const void *data, size_t count,
                    sp_type type);

@@ -23,6 +23,7 @@ typedef struct node_memory {
     int64_t bytes;
     /* of homes */
     bool is_cheap;          /* norms alone write it */
+    bool is_passed;         /* read backward only to write others anew */
     int first, last, until; /* nodes: first written, last read, last used backward */
     int range;              /* -1: not there */
 } node_memory;
@@ -78,6 +79,7 @@ static void find_stored(const memory *m, const int64_t *voxels)
                                    .home = i,
                                    .grad_range = -1,
                                    .is_cheap = true,
+                                   .is_passed = true,
                                    .first = -1,
                                    .last = -1,
                                    .until = -1,
@@ -169,13 +171,17 @@ static void find_lifetimes(memory *m)
         home->last = i;
         home->first = home->first < 0 ? i : home->first;
         home->is_cheap = home->is_cheap && is_cheap(m, i);
-        if (m->node[i].norm >= 0 && m->node[i].is_rectified)
+        if (m->node[i].norm >= 0 && m->node[i].is_rectified) {
             use_until(m, i, i);
+            home->is_passed = false;
+        }
         for (int k = 0, n = inputs_of(m, i, in); k < n; k++) {
             if (in[k] >= 0)
                 m->node[home_of(m, in[k])].last = i;
             if (reads_backward(m, i))
                 use_until(m, in[k], i);
+            if (reads_backward(m, i) && k == 0 && in[k] >= 0)
+                m->node[home_of(m, in[k])].is_passed = false;
         }
     }
     m->node[home_of(m, last)].last = last + 1;
@@ -223,6 +229,10 @@ static void restore(memory *m, int node, int until)
         hold(m, i);
         for (int k = 0, n = m->node[i].norm < 0 ? 0 : inputs_of(m, i, in); k < n; k++)
             restore(m, in[k], until);
+        for (int k = 0, n = m->node[i].norm < 0 ? 0 : inputs_of(m, i, in); k < n; k++)
+            if (in[k] >= 0 && m->node[in[k]].home == in[k] &&
+                m->node[in[k]].is_passed && m->node[in[k]].is_cheap)
+                drop(m, &m->node[in[k]]);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -130,4 +131,17 @@ const char *sp_machine_processor(void)
     if (file)
         fclose(file);
     return name;
+}
+
+void sp_machine_zero(void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+
+    if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {
+        memset(data, 0, bytes);
+        return;
+    }
+    memset(data, 0, begin - at);
+    memset((void *)end, 0, at + bytes - end);
 }

@@ -23,6 +23,9 @@ int sp_machine_core_quota(void);
 size_t sp_machine_memory(void);
 /* Bytes of address space (ulimit -v); SIZE_MAX where there is no limit. */
 size_t sp_machine_address_space(void);
+/* Private memory: bytes become 0, and whole pages among them come back only when they
+ * are touched. */
+void sp_machine_zero(void *data, size_t bytes);
 /* The processor's name as the system tells it; "unknown" where it does not. */
 const char *sp_machine_processor(void);
 

@@ -218,6 +218,7 @@ static sp_status restore(sp_net *net, int value, int until)
             continue;
         SP_TRY(restore_inputs(net, s, until));
         SP_TRY(sp_net_norm_apply(net, step));
+        sp_net_drop_passed(net, step);
     }
     return SP_OK;
 }
@@ -273,16 +274,26 @@ static sp_status run_step(sp_net *net, net_step *step, sp_buckets *buckets)
     return SP_OK;
 }
 
+static size_t weight_bytes(const sp_net *net, const net_step *step)
+{
+    return count_of(net, net->graph->node[step->layer].weight) * sizeof(float);
+}
+
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last)
 {
     struct sp_net_impl *impl = net->impl;
+    bool is_releasing;
     int s;
 
     assert(impl->batch == batch && impl->is_training);
     assert(impl->options.is_exact == (buckets->exact != NULL));
     assert(impl->value[impl->n_values - 1].grad_range >= 0 &&
            "sp_net_loss comes first");
+    /* Gradients that other ranks reach are there all the time. */
+    is_releasing = impl->options.is_frugal && batch->micro == 0 && net->comm->size == 1;
+    impl->kept = impl->ranges.end;
+    impl->owed = 0;
     for (s = impl->n_steps - 1; s >= 0; s--) {
         net_step *step = &impl->step[s];
         const net_value *out = &impl->value[step->out];
@@ -296,6 +307,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         }
         sp_net_drop_grad(net, step->out);
         sp_net_drop_used(net, s);
+        if (is_releasing && step->op == SP_OP_CONV)
+            sp_net_release(net, weight_bytes(net, step));
         if (is_last)
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));

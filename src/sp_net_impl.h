@@ -38,6 +38,7 @@ typedef struct net_value {
     bool needs_grad; /* a parameter lies before it */
     bool feeds_norm; /* batch statistics are taken of it */
     bool is_cheap;   /* homes: norms alone write it */
+    bool is_passed;  /* homes: the backward pass reads it only to write others anew */
     /* of the current micro-batch */
     int range;      /* homes: -1 before the first write */
     sp_tensor act;  /* [n, c] */
@@ -78,6 +79,9 @@ struct sp_net_impl {
     sp_arena fixed;   /* backend: parameters, packed weights, statistics */
     sp_arena arena;   /* backend: activations and gradients of the micro-batch */
     sp_ranges ranges; /* of arena */
+    /* Of arena, in this backward: from `kept` on, what was free is released; so much is
+     * still to be. */
+    size_t kept, owed;
     sp_arena vectors; /* backend: blocks of the micro-batch */
     sp_arena host;    /* host scratch, rewound by its users */
     int n_blocks, max_blocks;
@@ -127,6 +131,11 @@ int sp_net_home(const sp_net *net, int value);
  * backward: activations. */
 void sp_net_drop_read(sp_net *net, int s);
 void sp_net_drop_used(sp_net *net, int s);
+/* Inputs of a norm that was written anew, which nothing else wants. */
+void sp_net_drop_passed(sp_net *net, const net_step *step);
+/* Backward, frugal: gives as much of what is free, from the end, back to the system: the
+ * gradient of weights needs so much from now on. */
+void sp_net_release(sp_net *net, size_t bytes);
 /* Hands the gradient of `from` over to `to`, which has none. */
 void sp_net_move_grad(sp_net *net, int from, int to);
 void sp_net_drop_grad(sp_net *net, int value);

@@ -174,14 +174,19 @@ static void use_until(const sp_net *net, int value, int s)
 /* What the backward of step s reads, and what writing its output again would. */
 static void find_use(const sp_net *net, int s)
 {
-    const net_step *step = &net->impl->step[s];
+    struct sp_net_impl *impl = net->impl;
+    const net_step *step = &impl->step[s];
     int k;
 
-    if (step->op == SP_OP_BATCHNORM && step->slope != 1)
+    if (step->op == SP_OP_BATCHNORM && step->slope != 1) {
         use_until(net, step->out, s);
-    if (step->op == SP_OP_CONV || step->op == SP_OP_BATCHNORM || step->op == SP_OP_RELU)
-        for (k = 0; k < step->n_in; k++)
-            use_until(net, step->in[k], s);
+        impl->value[sp_net_home(net, step->out)].is_passed = false;
+    }
+    if (step->op != SP_OP_CONV && step->op != SP_OP_BATCHNORM && step->op != SP_OP_RELU)
+        return;
+    for (k = 0; k < step->n_in; k++)
+        use_until(net, step->in[k], s);
+    impl->value[sp_net_home(net, step->in[0])].is_passed = false;
 }
 
 static void find_lifetimes(const sp_net *net)
@@ -193,6 +198,7 @@ static void find_lifetimes(const sp_net *net)
     for (v = 0; v < impl->n_values; v++) {
         impl->value[v].first = impl->value[v].last = impl->value[v].until = -1;
         impl->value[v].is_cheap = true;
+        impl->value[v].is_passed = impl->value[v].home == v;
     }
     for (s = 0; s < impl->n_steps; s++) {
         const net_step *step = &impl->step[s];

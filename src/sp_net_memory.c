@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { ALIGNMENT = 128 };
+enum { ALIGNMENT = 128, LEAST_RELEASE = 4 << 20 };
 
 static size_t padded(size_t n_floats)
 {
@@ -201,6 +201,40 @@ void sp_net_drop_used(sp_net *net, int s)
     for (v = 0; v < impl->n_values; v++)
         if (impl->value[v].until == s)
             drop_value(net, &impl->value[v]);
+}
+
+void sp_net_drop_passed(sp_net *net, const net_step *step)
+{
+    int k;
+
+    for (k = 0; k < step->n_in; k++) {
+        net_value *value = &net->impl->value[step->in[k]];
+
+        if (value->is_passed && value->is_cheap)
+            drop_value(net, value);
+    }
+}
+
+void sp_net_release(sp_net *net, size_t bytes)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_range *r;
+    int i;
+
+    impl->owed += bytes;
+    if (impl->owed < LEAST_RELEASE)
+        return;
+    for (i = impl->ranges.last; i >= 0 && impl->owed > 0; i = r->prev) {
+        size_t from, end;
+
+        r = &impl->ranges.range[i];
+        end = r->at + r->bytes < impl->kept ? r->at + r->bytes : impl->kept;
+        if (r->n_holders > 0 || r->at >= end)
+            continue;
+        from = end - r->at > impl->owed ? end - impl->owed : r->at;
+        impl->owed -= end - from;
+        impl->kept = sp_arena_release(&impl->arena, from, end);
+    }
 }
 
 int64_t sp_net_rows(const sp_net *net, int level)

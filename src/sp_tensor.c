@@ -8,7 +8,7 @@
 
 #include "sp_machine.h"
 
-enum { ALIGN = 128 };
+enum { ALIGN = 128, HUGE_PAGE = 2 << 20 };
 
 #define MIB           ((size_t)1 << 20)
 #define LEAST_RESERVE (64 * MIB)
@@ -91,4 +91,17 @@ void sp_arena_rewind(sp_arena *arena, size_t used)
         memset(arena->base + used, 0xff, arena->used - used);
 #endif
     arena->used = used;
+}
+
+size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
+{
+    uintptr_t base = (uintptr_t)arena->base;
+    /* Whole large pages, so that none is broken up. */
+    uintptr_t begin = (base + from + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
+
+    if (begin >= end || arena->commit)
+        return to;
+    madvise((void *)begin, end - begin, MADV_DONTNEED);
+    return begin - base;
 }
