@@ -10,6 +10,7 @@
 #include "sp_h5.h"
 #include "sp_infer.h"
 #include "sp_log.h"
+#include "sp_records.h"
 #include "sp_train.h"
 
 /* What a rank sends to rank 0 for one sample: this head, then labels [n] (uint16),
@@ -24,6 +25,7 @@ typedef struct sp_predictor {
     bool with_logits;
     int label_bytes; /* 1 or 2 */
     sp_arena scratch;
+    sp_records parcels;
     sp_h5 **file; /* rank 0: [n_shards] open while samples arrive */
 } sp_predictor;
 
@@ -213,18 +215,6 @@ static sp_status store(sp_predictor *p, char *parcel)
                             as_stored(p, (uint16_t *)at, head.n));
 }
 
-static sp_status store_all(sp_predictor *p, char *all, size_t bytes)
-{
-    size_t at = 0;
-
-    while (at < bytes) {
-        SP_TRY(store(p, all + at));
-        /* Parcels are padded to 8 bytes, so that the next head is aligned. */
-        at += (parcel_bytes(p, (const sp_parcel *)(all + at)) + 7) & ~(size_t)7;
-    }
-    return SP_OK;
-}
-
 /* To disk and to their names, or away where something failed. */
 static sp_status close_files(sp_predictor *p, sp_status rc)
 {
@@ -249,19 +239,22 @@ static sp_status close_files(sp_predictor *p, sp_status rc)
 
 /* ---- every rank ---- */
 
-/* Sample b of the batch as a parcel at `to`. */
-static void pack(const sp_predictor *p, const sp_batch *batch, int b,
-                 const int32_t *prediction, sp_tensor logits, char *to)
+/* Sample b of the batch as a parcel. */
+static sp_status pack(sp_predictor *p, const sp_batch *batch, int b,
+                      const int32_t *prediction, sp_tensor logits)
 {
     const sp_sample *sample = &batch->sample[b];
     const int32_t *row_of = batch->row_of + batch->row_of_at[b];
     const bool with_points = p->infer.session.val.has_points;
     sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
     uint16_t *label;
+    void *parcel;
+    char *to;
     int64_t i;
 
-    memcpy(to, &head, sizeof head);
-    to += sizeof head;
+    SP_TRY(sp_records_add(&p->parcels, parcel_bytes(p, &head), &parcel));
+    memcpy(parcel, &head, sizeof head);
+    to = (char *)parcel + sizeof head;
     for (i = 0; p->with_logits && i < head.n; i++, to += 4 * logits.c)
         memcpy(to, logits.data + (int64_t)row_of[i] * logits.ld, 4 * (size_t)logits.c);
     if (head.n_points)
@@ -271,6 +264,7 @@ static void pack(const sp_predictor *p, const sp_batch *batch, int b,
         *label++ = (uint16_t)prediction[row_of[sample->point_voxel[i]]];
     for (i = 0; i < head.n; i++)
         *label++ = (uint16_t)prediction[row_of[i]];
+    return SP_OK;
 }
 
 /* The logits where the host can read them. */
@@ -287,14 +281,12 @@ static sp_status fetch_logits(sp_predictor *p, sp_tensor *logits)
     return backend->ops->download(backend, logits->data, from, n * sizeof *from);
 }
 
-static sp_status predict_batch(sp_predictor *p, const sp_batch *batch, char **parcels,
-                               size_t *bytes)
+static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
 {
     sp_session *s = &p->infer.session;
     sp_net_loss_out out = {0};
     sp_tensor logits;
     int32_t *prediction;
-    size_t at = 0;
     int b;
 
     sp_arena_reset(&p->scratch);
@@ -302,17 +294,9 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch, char **pa
     SP_TRY(sp_net_forward(&s->net, batch, false, &logits));
     SP_TRY(sp_net_loss(&s->net, batch, &out, NULL, prediction));
     SP_TRY(fetch_logits(p, &logits));
-    for (b = 0, *bytes = 0; b < batch->n_samples; b++) {
-        const sp_sample *sample = &batch->sample[b];
-        sp_parcel head = {0, sample->n, s->val.has_points ? sample->n_points : 0};
-        *bytes += (parcel_bytes(p, &head) + 7) & ~(size_t)7;
-    }
-    SP_TRY(SP_TAKE(&p->scratch, *bytes, parcels));
-    memset(*parcels, 0, *bytes);
-    for (b = 0; b < batch->n_samples; b++) {
-        pack(p, batch, b, prediction, logits, *parcels + at);
-        at += (parcel_bytes(p, (sp_parcel *)(*parcels + at)) + 7) & ~(size_t)7;
-    }
+    sp_records_clear(&p->parcels);
+    for (b = 0; b < batch->n_samples; b++)
+        SP_TRY(pack(p, batch, b, prediction, logits));
     return SP_OK;
 }
 
@@ -326,24 +310,16 @@ static sp_status predict_all(sp_predictor *p)
 
     SP_TRY(sp_loader_seek(p->infer.loader, start));
     for (;;) {
-        char *parcels;
-        void *all = NULL;
-        size_t bytes = 0, total = 0, sizes[s->comm->size];
-        sp_status rc = SP_OK;
-        int r;
+        char *parcel;
 
         SP_TRY(sp_loader_next(p->infer.loader, &batch, NULL));
         if (!batch)
             return SP_OK;
         sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
-        SP_TRY(predict_batch(p, batch, &parcels, &bytes));
-        SP_TRY(sp_comm_gather(s->comm, parcels, bytes, 0, &all, sizes));
-        for (r = 0; s->comm->rank == 0 && r < s->comm->size; r++)
-            total += sizes[r];
-        if (s->comm->rank == 0)
-            rc = store_all(p, all, total);
-        free(all);
-        SP_TRY(rc);
+        SP_TRY(predict_batch(p, batch));
+        SP_TRY(sp_records_gather(&p->parcels, s->comm, 0));
+        while ((parcel = sp_records_next(&p->parcels, NULL)))
+            SP_TRY(store(p, parcel));
         SP_TRY(sp_loader_recycle(p->infer.loader, batch));
     }
 }
@@ -383,5 +359,6 @@ sp_status sp_predict(const sp_command *command)
     }
     rc = close_files(&p, rc);
     sp_arena_destroy(&p.scratch);
+    sp_records_destroy(&p.parcels);
     return sp_infer_close(&p.infer, rc);
 }

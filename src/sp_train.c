@@ -15,6 +15,8 @@
 
 /* Of the job's time, for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
+enum { TIME_STEP, TIME_DATA_WAIT, TIME_COMM_EXPOSED, N_TIMES };
+static const char *const time_names[] = {"step_s", "data_wait_s", "comm_exposed_s"};
 enum { REPLICA_STEPS = 100 }; /* between comparisons of the ranks' weights */
 
 /* ---- one step ---- */
@@ -169,13 +171,14 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
 /* Times of the slowest rank; only on steps that are logged. Collective. */
 static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
 {
-    double times[3] = {report->step_s, report->data_wait_s, report->comm_exposed_s};
-
-    SP_TRY(
-        sp_comm_allreduce(t->session.comm, SP_SCOPE_WORLD, times, 3, SP_F64, SP_MAX));
-    report->step_s = times[0];
-    report->data_wait_s = times[1];
-    report->comm_exposed_s = times[2];
+    sp_table_zero(&t->times);
+    sp_table_add(&t->times, TIME_STEP, report->step_s);
+    sp_table_add(&t->times, TIME_DATA_WAIT, report->data_wait_s);
+    sp_table_add(&t->times, TIME_COMM_EXPOSED, report->comm_exposed_s);
+    SP_TRY(sp_table_reduce(&t->times));
+    report->step_s = t->times.row[TIME_STEP].max;
+    report->data_wait_s = t->times.row[TIME_DATA_WAIT].max;
+    report->comm_exposed_s = t->times.row[TIME_COMM_EXPOSED].max;
     return SP_OK;
 }
 
@@ -404,6 +407,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     if (rc == SP_OK)
         rc = open_loaders(t);
     SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_table_create(&t->times, s->comm, N_TIMES, time_names));
     set_totals(t);
     return sp_resume_begin(t);
 }
@@ -429,6 +433,7 @@ static void finish(sp_trainer *t)
     sp_metrics_destroy(&t->metrics);
     sp_optim_destroy(&t->optim);
     sp_buckets_destroy(&t->buckets);
+    sp_table_destroy(&t->times);
     sp_checkpoint_state_destroy(&t->state);
 }
 

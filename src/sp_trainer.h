@@ -7,6 +7,7 @@
 #include "sp_metrics.h"
 #include "sp_saver.h"
 #include "sp_session.h"
+#include "sp_table.h"
 
 /* What one optimizer step did; world values. */
 typedef struct sp_step_report {
@@ -29,6 +30,7 @@ typedef struct sp_trainer {
     sp_buckets buckets;
     sp_optim optim;
     sp_metrics metrics;
+    sp_table times;            /* of steps, over the ranks */
     sp_saver *saver;           /* rank 0, from the first step on */
     sp_checkpoint_state state; /* where the run stands; sp_resume.c writes it out */
     int64_t total_samples;     /* of the whole training */

@@ -18,7 +18,7 @@ layer() {
     sp_error.* | sp_log.* | sp_rng.* | sp_exact.* | sp_crc.* | sp_machine.* | sp_file.* | \
         sp_child.* | sp_signal.* | sp_pulse.* | sp_fault.* | sp_json.* | \
         sp_probe.*) echo 1 ;;
-    sp_comm*.* | sp_affinity.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
+    sp_comm*.* | sp_table.* | sp_records.* | sp_affinity.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
     sp_tensor.* | sp_ranges.* | sp_plan.* | sp_backend.* | sp_norm.h | sp_transport*.* | \
         cpu*.* | ref_*.* | cuda*.* | \
         sp_cuda.h | hostcuda.h) echo 3 ;;
