@@ -1,0 +1,27 @@
+#!/bin/sh
+# cuda_registers.sh LOG: registers of each CUDA kernel, from the output of a build with
+# NVCCFLAGS="-O3 -Xptxas -v", and what the compiler could not keep in them. Fails where a
+# kernel spills: its loads and stores go to memory, in the loop that was to avoid them.
+[ -s "$1" ] || { echo "no build log: $1" >&2; exit 1; }
+awk '
+/Compiling entry function/ {
+    match($0, /_Z[A-Za-z0-9_]*/); kernel = substr($0, RSTART, RLENGTH)
+    match($0, /sm_[0-9a-z]*/); arch = substr($0, RSTART, RLENGTH)
+}
+/bytes spill stores/ {
+    stores = loads = 0
+    if (match($0, /[0-9]+ bytes spill stores/)) stores = substr($0, RSTART) + 0
+    if (match($0, /[0-9]+ bytes spill loads/)) loads = substr($0, RSTART) + 0
+}
+/Used [0-9]+ registers/ {
+    match($0, /Used [0-9]+/); registers = substr($0, RSTART + 5) + 0
+    printf "%-7s %4d registers %5d bytes spilled  %s\n", arch, registers, stores + loads,
+        kernel
+    n++
+    if (stores + loads) bad++
+}
+END {
+    printf "kernels=%d spilling=%d\n", n, bad
+}' "$1" | c++filt -p
+grep -q 'Used [0-9]* registers' "$1" &&
+    ! grep 'bytes spill' "$1" | grep -v ' 0 bytes spill stores, 0 bytes spill loads'

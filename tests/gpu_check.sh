@@ -1,0 +1,148 @@
+#!/bin/sh
+# gpu_check.sh [RESULTS]: everything that needs a GPU, on whatever GPU is there. Builds
+# nothing: it runs in a bundle (`make bundle`), which is copied to the machine as a folder:
+#
+#     bundle/tests/gpu_check.sh
+#
+# The tests of the kernels that elsewhere run on the emulator; convolutions of 200,000
+# voxels against double precision; compute-sanitizer, where it is installed; training that
+# follows the CPU's and repeats in bits; two ranks on one GPU; timings. What it measures is
+# written to RESULTS (gpu-results) as JSON lines. Ends with "N passed, N failed"; 77 where
+# there is no GPU.
+here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+results=${1:-$PWD/gpu-results}
+run=$here/run
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$results" || exit 1
+results=$(cd "$results" && pwd)
+cd "$work" || exit 1
+passed=0
+failed=0
+
+"$run" gpu_tests >names 2>&1
+if [ $? = 77 ]; then
+    echo "SKIPPED: no usable CUDA device on this machine"
+    exit 77
+fi
+nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader \
+    >"$results/device" 2>/dev/null && cat "$results/device"
+
+# step NAME COMMAND...: what it says is shown if it fails.
+step() {
+    name=$1
+    shift
+    if "$@" >log 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $name"
+        tail -n 30 log
+    fi
+}
+
+# ---- kernels ----
+while read -r test; do
+    step "$test" timeout 300 "$run" gpu_tests "$test"
+done <names
+
+large() {
+    timeout 900 "$run" gpu_tests large "$@" >"$results/large.json"
+    status=$?
+    grep '"passed":false' "$results/large.json"
+    return $status
+}
+step "200,000 voxels against double precision" large
+
+# ---- a small network: what the sanitizer sees ----
+"$run" spvox scene --out scene --samples 8 --extent 24 --seed 5 --voxel-size 0.5 >none
+cat >small.deck <<'END'
+data : { train = ["scene*.h5"]; val = ["scene*.h5"]; voxel_size = 0.5; };
+batch : { size = 4; eval_size = 4; };
+net : { family = "minkunet14"; width = 0.25; };
+train : { steps = 4; warmup_steps = 0; lr = 0.01; };
+run : { log_every = 1; device = "cuda"; };
+END
+sanitizer=$(command -v compute-sanitizer)
+for tool in memcheck racecheck; do
+    if [ -n "$sanitizer" ]; then
+        step "compute-sanitizer $tool" timeout 600 "$run" "$sanitizer" --tool $tool \
+            --error-exitcode 1 sptrain train small.deck run.dir=$tool \
+            train.steps=2
+    else
+        echo "skipped compute-sanitizer $tool: not installed"
+    fi
+done
+
+# ---- training ----
+train() { # train RANKS ARGUMENTS...
+    ranks=$1
+    shift
+    timeout 600 "$run" mpirun -n "$ranks" sptrain train small.deck "$@"
+}
+
+losses() { # losses DIR: of the steps
+    sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
+}
+
+# follows DIR DIR TOLERANCE: as many losses, each this close.
+follows() {
+    losses "$1" >a
+    losses "$2" >b
+    paste a b
+    [ -s a ] && [ "$(wc -l <a)" = "$(wc -l <b)" ] && paste a b | awk -v t="$3" '
+        { d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 } END { exit bad }'
+}
+
+equal() { # equal DIR DIR: losses in every digit, and all arrays of the last checkpoint
+    for run_dir in "$1" "$2"; do
+        losses "$run_dir"
+        "$run" make_shards sums "$run_dir/checkpoints/step-$(printf %09d $steps).h5" ||
+            return 1
+    done >all
+    half=$(($(wc -l <all) / 2))
+    head -n $half all >a
+    tail -n +$((half + 1)) all >b
+    [ -s a ] && diff a b
+}
+
+steps=20
+step "train on the CPU" train 1 run.dir=cpu run.device=cpu train.steps=$steps
+for precision in fp32 tf32 bf16; do
+    step "train, $precision" train 1 run.dir=$precision train.steps=$steps \
+        train.precision=$precision
+    step "train again, $precision" train 1 run.dir=$precision-2 train.steps=$steps \
+        train.precision=$precision
+    step "$precision repeats in bits" equal $precision $precision-2
+done
+step "fp32 follows the CPU" follows fp32 cpu 1e-2
+step "tf32 follows the CPU" follows tf32 cpu 3e-2
+step "bf16 follows the CPU" follows bf16 cpu 5e-2
+
+# ---- ranks ----
+step "NCCL, one rank" train 1 run.dir=nccl run.transport=nccl train.steps=$steps
+step "one rank over NCCL: the same losses" equal nccl fp32
+gpus=$(nvidia-smi -L 2>none | wc -l)
+if [ "$gpus" -gt 1 ]; then
+    step "NCCL, $gpus ranks" train "$gpus" run.dir=all run.transport=nccl \
+        train.steps=$steps
+    step "$gpus ranks follow one" follows all fp32 1e-2
+fi
+step "two ranks on one GPU, through the host" train 2 run.dir=shared \
+    run.oversubscribe=true run.transport=mpi run.devices='[0, 0]' train.steps=$steps
+step "they follow one rank" follows shared fp32 1e-2
+step "preflight" timeout 120 "$run" sptrain preflight small.deck
+cat log
+
+# ---- timings ----
+for what in ops plan; do
+    step "spbench $what" sh -c \
+        "timeout 600 '$run' spbench $what --device cuda --json >'$results/$what.json'"
+done
+step "spbench step" sh -c "timeout 300 '$run' spbench step small.deck --json \
+    >'$results/step.json'"
+
+echo "results in $results"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
