@@ -65,9 +65,9 @@ struct make_order_words {
 
     __device__ void operator()(int64_t o) const
     {
-        const uint64_t b = (uint64_t)plan_sample(sample_row, n_samples, o);
+        const int32_t begin = sample_row[plan_sample(sample_row, n_samples, o)];
 
-        word[o] = b << key_bits | key(o);
+        word[o] = (uint64_t)(begin / CUDA_MAP_WINDOW) << key_bits | key(o);
         row[o] = (int32_t)o;
     }
 };
@@ -201,7 +201,7 @@ pair_lists lists_of(const plan_builder *b, const plan_level *out, const cuda_map
 sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
                           const cuda_map *map, int32_t *order)
 {
-    const int sample_bits = b->n_samples ? plan_bits((uint64_t)b->n_samples - 1) : 0;
+    const int window_bits = plan_bits((uint64_t)map->n_out / CUDA_MAP_WINDOW);
     const int key_bits = kernel < 3 ? map->K : 32;
     const size_t mark = b->arena->used;
     uint64_t *word;
@@ -213,7 +213,7 @@ sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
                      make_order_words{map->mask, map->n_out, out->sample_row,
                                       b->n_samples, kernel, key_bits, word, row},
                      map->n_out));
-    SP_TRY(plan_sort(b, word, row, order, map->n_out, key_bits + sample_bits));
+    SP_TRY(plan_sort(b, word, row, order, map->n_out, key_bits + window_bits));
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
 }

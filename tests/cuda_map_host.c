@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 typedef struct row_key {
-    int sample;
+    int window;
     uint32_t key;
     int32_t row;
 } row_key;
@@ -80,8 +80,8 @@ static int compare(const void *a, const void *b)
 {
     const row_key *x = a, *y = b;
 
-    if (x->sample != y->sample)
-        return x->sample < y->sample ? -1 : 1;
+    if (x->window != y->window)
+        return x->window < y->window ? -1 : 1;
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return x->row < y->row ? -1 : x->row > y->row;
@@ -92,10 +92,11 @@ static void take_order(const sp_map *from, cuda_map *m)
     row_key *rows = malloc(((size_t)m->n_out + 1) * sizeof *rows);
     int32_t *order = malloc(((size_t)m->n_out + 1) * sizeof *order);
 
-    for (int b = 0; b < m->n_samples; b++)
-        for (int32_t i = from->tile_row[from->sample_tile[b]];
-             i < from->tile_row[from->sample_tile[b + 1]]; i++)
-            rows[i] = (row_key){b, key_of(m, from->key.kernel, i), i};
+    for (int b = 0; b < m->n_samples; b++) {
+        const int32_t begin = from->tile_row[from->sample_tile[b]];
+        for (int32_t i = begin; i < from->tile_row[from->sample_tile[b + 1]]; i++)
+            rows[i] = (row_key){begin / 65536, key_of(m, from->key.kernel, i), i};
+    }
     qsort(rows, (size_t)m->n_out, sizeof *rows, compare);
     for (int32_t i = 0; i < m->n_out; i++)
         order[i] = rows[i].row;

@@ -177,6 +177,26 @@ static void every_number_of_voxels(void **state)
     }
 }
 
+/* The first two samples share a window of the order, the third has the next. */
+static void order_of_several_windows(void **state)
+{
+    const sp_plan_spec spec = {.n_levels = 2, .n_maps = 1, .map = {{0, 0, 3, false}}};
+    batch b = {0};
+    sp_plan want;
+
+    (void)state;
+    if (hc_is_checked()) /* ten times as long, and nothing new */
+        return;
+    add_surface(&b, 40000, 0, 0, 0);
+    add_surface(&b, 30000, 5, 5, 5);
+    add_surface(&b, 300, 0, 0, 0);
+    sp_arena_reset(&host_arena);
+    OK(sp_cpu_plan_build(NULL, &spec, b.coords, b.row, b.n_samples, &host_arena,
+                         &want));
+    check_in_order(&spec, &b, &want, 1);
+    free(b.coords);
+}
+
 static void dense_block_fills_every_offset(void **state)
 {
     sp_plan_spec spec = odd_spec(true);
@@ -425,6 +445,7 @@ int main(void)
         cmocka_unit_test(families),
         cmocka_unit_test(every_kernel_and_stride),
         cmocka_unit_test(every_number_of_voxels),
+        cmocka_unit_test(order_of_several_windows),
         cmocka_unit_test(dense_block_fills_every_offset),
         cmocka_unit_test(nothing_and_deep_nets),
         cmocka_unit_test(whole_range),
