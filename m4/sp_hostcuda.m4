@@ -1,6 +1,7 @@
 # SP_CHECK_HOSTCUDA: whether the tests can run the CUDA kernels on this machine's processor.
 # Needs a C++17 compiler and a context switch written for the processor; the race checker needs
-# clang++ too. Sets HAVE_HOSTCUDA, HAVE_CLANGXX and CLANGXX.
+# clang++ too; running nvcc's PTX there needs nvcc and python3. Sets HAVE_HOSTCUDA,
+# HAVE_CLANGXX, CLANGXX, HAVE_PTX and PYTHON3.
 AC_DEFUN([SP_CHECK_HOSTCUDA], [
 AC_REQUIRE([AC_PROG_CXX])
 AC_ARG_VAR([CLANGXX], [clang++, for the race checker of the CUDA tests])
@@ -34,6 +35,12 @@ AS_IF([test $sp_have_hostcuda = yes],
    AS_IF([test $sp_have_clangxx = yes],
      [sp_hostcuda_summary="$sp_hostcuda_summary, with race checker"],
      [sp_hostcuda_summary="$sp_hostcuda_summary; no race checker without clang++"])])
+AC_PATH_PROG([PYTHON3], [python3], [no])
+sp_have_ptx=no
+AS_IF([test $sp_have_hostcuda = yes && test $sp_have_cuda = yes && test "x$PYTHON3" != xno],
+  [sp_have_ptx=yes
+   sp_hostcuda_summary="$sp_hostcuda_summary; make check-ptx runs what nvcc made of them"])
+AM_CONDITIONAL([HAVE_PTX], [test $sp_have_ptx = yes])
 AM_CONDITIONAL([HAVE_HOSTCUDA], [test $sp_have_hostcuda = yes])
 AM_CONDITIONAL([HAVE_CLANGXX], [test $sp_have_clangxx = yes])
 ])
