@@ -40,4 +40,8 @@ const sp_backend_ops sp_cuda_ops = {
     .sgd = sp_cuda_sgd,
     .adamw = sp_cuda_adamw,
     .sum_squares = sp_cuda_sum_squares,
+    .clock_begin = sp_cuda_clock_begin,
+    .clock_end = sp_cuda_clock_end,
+    .peak = sp_cuda_peak,
+    .memory_used = sp_cuda_memory_used,
 };

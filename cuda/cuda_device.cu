@@ -88,6 +88,9 @@ void sp_cuda_close(sp_backend *be)
     if (!cuda)
         return;
     sp_cuda_arena_destroy(&cuda->scratch);
+    for (int i = 0; i < 2; i++)
+        if (cuda->clock[i])
+            cudaEventDestroy(cuda->clock[i]);
     if (cuda->turn)
         cudaEventDestroy(cuda->turn);
     if (cuda->plan)

@@ -105,6 +105,12 @@ sp_status sp_cuda_sgd(sp_backend *be, const sp_optim_args *args);
 sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args);
 sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
 
+/* ---- cuda_peak.cu ---- */
+sp_status sp_cuda_clock_begin(sp_backend *be);
+sp_status sp_cuda_clock_end(sp_backend *be, double *seconds);
+sp_status sp_cuda_peak(sp_backend *be, const sp_peak_args *args, double *work);
+sp_status sp_cuda_memory_used(sp_backend *be, int64_t *bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,8 +23,9 @@
 typedef struct sp_cuda {
     pthread_t owner; /* the compute thread */
     cudaStream_t compute, plan;
-    cudaEvent_t turn; /* the end of one stream, for the other to wait for */
-    sp_arena scratch; /* device; content lives until the next operation */
+    cudaEvent_t turn;     /* the end of one stream, for the other to wait for */
+    cudaEvent_t clock[2]; /* of clock_begin and clock_end; NULL until then */
+    sp_arena scratch;     /* device; content lives until the next operation */
     /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;

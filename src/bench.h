@@ -3,6 +3,7 @@
  *
  *     bench_main     options, ranks
  *     bench_measure  median, ceilings, rows of the table
+ *     bench_tensor   memory of the device with numbers in it
  *     bench_voxels   coordinates to work on
  *     bench_ops, bench_rows, bench_plan, bench_step, bench_io, bench_reduce,
  *     bench_model    what is timed
@@ -32,8 +33,10 @@ typedef struct bench_options {
     bool is_json, is_quick, is_cold;
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
-    const char *shard; /* NULL: a generated surface */
-    int64_t sample;    /* of the shard */
+    const char *device;    /* "cpu", "cuda"; NULL: the CPU, or as the deck says */
+    const char *precision; /* "fp32", "tf32", "bf16"; NULL: fp32, or the deck's */
+    const char *shard;     /* NULL: a generated surface */
+    int64_t sample;        /* of the shard */
     /* model only; 0: measured, or the default that --help tells */
     double latency_s, bandwidth, read_rate, storage_rate; /* bytes a second */
     int64_t per_rank;                                     /* samples */
@@ -43,10 +46,15 @@ typedef struct bench_options {
 typedef struct bench {
     const bench_options *options;
     sp_comm *comm;
-    sp_backend backend;
+    sp_backend backend; /* a copy of the session's in `step`, which owns it */
+    bool is_borrowed;
+    char device[96]; /* in words */
     sp_arena arena;
+    sp_arena staging; /* host: what is to be uploaded */
     float *x, *y; /* [stream_floats] what the stream ceiling runs over; of the arena */
     int64_t stream_floats;
+    double peak_flops;             /* that keep the device busy for a while */
+    double best_flops, best_bytes; /* a second: as the first rows say */
     FILE *out; /* what was standard output; everything else goes to standard error */
     bool has_header;
     bool is_reported; /* the failure that a command returns is on standard error */
@@ -74,13 +82,20 @@ typedef struct bench_job {
 
 /* Seconds of one call. spread: quartile distance over median of the clock used. */
 typedef struct bench_time {
-    double wall_s, cpu_s, spread; /* cpu_s: of the calling thread; NAN: unknown */
-    bool is_wall;                 /* the clock that rates are made of */
+    double wall_s; /* of a device: between events of its stream */
+    double cpu_s;  /* of the calling thread; NAN: unknown */
+    double spread;
+    bool is_wall; /* the clock that rates are made of */
     int repeats;
+    int64_t memory_bytes; /* of the device in use; 0: not told */
 } bench_time;
 
 /* ---- bench_measure.c ---- */
 sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm);
+/* What ceilings are measured on, and their rows: the backend that the options name, or
+ * a session's, which stays open until bench_device_close. */
+sp_status bench_device_open(bench *b, const sp_backend *session);
+void bench_device_close(bench *b);
 void bench_close(bench *b);
 /* Measure a job and print its row. */
 sp_status bench_measure(bench *b, const bench_job *job);
@@ -89,8 +104,8 @@ sp_status bench_measure(bench *b, const bench_job *job);
 sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
                       double ceiling);
 /* Operations a second of the threads in use; bytes a second of a stream of `bytes`. */
-double bench_peak(bench *b);
-double bench_stream(bench *b, double bytes);
+sp_status bench_peak(bench *b, double *rate);
+sp_status bench_stream(bench *b, double bytes, double *rate);
 /* A line on a terminal that the next one replaces. Rank 0 only. */
 void bench_progress(const bench *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -98,6 +113,17 @@ double bench_cpu_s(void);         /* of this thread */
 double bench_process_cpu_s(void); /* of all threads */
 /* Sorts values; their median and, if not NULL, quartile distance over median. */
 double bench_median(double *values, int n, double *spread);
+
+/* ---- bench_tensor.c: memory of the backend ---- */
+/* Numbers in (-1, 1), no denormals among what is computed of them. */
+sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out);
+sp_status bench_take_value(bench *b, sp_arena *arena, int64_t n, float value,
+                           float **out);
+/* Row i has label i % c. */
+sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t **out);
+/* [n, c] of random numbers, elements and pitch as the network's activations have
+ * them. */
+sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t);
 
 /* ---- bench_voxels.c ---- */
 typedef struct bench_voxels {
@@ -135,6 +161,8 @@ typedef struct bench_training {
     sp_loader *loader;
     sp_buckets buckets;
     sp_optim optim;
+    bool is_split; /* wait for the device between the parts of a step, which then lose
+                    * what they overlap */
 } bench_training;
 
 /* Seconds of the parts of one step. */

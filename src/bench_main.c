@@ -33,6 +33,11 @@ static const char usage[] =
     "                     gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, "
     "...\n"
     "  --quick            small and few: a few seconds\n"
+    "  --device D         ops, plan, step: cpu or cuda (cpu; step: the deck's "
+    "run.device).\n"
+    "                     Of a device times are between events of its stream\n"
+    "  --precision P      fp32, tf32 or bf16 (fp32; step: the deck's "
+    "train.precision)\n"
     "  --threads N        threads (1); with 1, times are the thread's CPU time, with "
     "more\n                     wall time\n"
     "  --repeats N        at most so many (9; stops after 2 s)\n"
@@ -57,12 +62,17 @@ typedef struct verb {
     const char *name;
     sp_status (*run)(bench *b);
     bool has_deck, has_ranks;
+    bool has_device; /* else the CPU alone */
+    bool has_own;    /* opens what it measures on itself: the deck's device */
 } verb;
 
 static const verb verbs[] = {
-    {"ops", bench_ops, false, false},     {"plan", bench_plan, false, false},
-    {"step", bench_step, true, true},     {"io", bench_io, false, false},
-    {"reduce", bench_reduce, true, true}, {"model", bench_model, true, true},
+    {"ops", bench_ops, false, false, true, false},
+    {"plan", bench_plan, false, false, true, false},
+    {"step", bench_step, true, true, true, true},
+    {"io", bench_io, false, false, false, false},
+    {"reduce", bench_reduce, true, true, false, false},
+    {"model", bench_model, true, true, false, false},
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
@@ -88,6 +98,8 @@ static const option options[] = {
     {"--voxels", LIST, AT(voxels), 1, 1 << 24, 0},
     {"--channels", LIST, AT(channels), 1, 4096, 0},
     {"--ranks", LIST, AT(ranks), 1, 1 << 20, 0},
+    {"--device", TEXT, AT(device), 0, 0, 0},
+    {"--precision", TEXT, AT(precision), 0, 0, 0},
     {"--shard", TEXT, AT(shard), 0, 0, 0},
     {"--sample", INT, AT(sample), 0, INT32_MAX, 0},
     {"--per-rank", INT, AT(per_rank), 1, 4096, 0},
@@ -194,6 +206,21 @@ static sp_status parse_word(const verb *v, char **argv, char *word, bench_option
     return SP_OK;
 }
 
+static sp_status check_device(const verb *v, const bench_options *o)
+{
+    static const char *const precisions[] = {"fp32", "tf32", "bf16"};
+    const char *want = o->precision;
+
+    if (o->device && strcmp(o->device, "cpu") != 0 && strcmp(o->device, "cuda") != 0)
+        return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", o->device);
+    if (want && strcmp(want, precisions[0]) != 0 && strcmp(want, precisions[1]) != 0 &&
+        strcmp(want, precisions[2]) != 0)
+        return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16", want);
+    if (!v->has_device && o->device && strcmp(o->device, "cuda") == 0)
+        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU", v->name);
+    return SP_OK;
+}
+
 static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
 {
     *v = find_verb(argc > 1 ? argv[1] : NULL);
@@ -214,7 +241,7 @@ static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
             i++;
         }
     }
-    return SP_OK;
+    return check_device(*v, to);
 }
 
 static void set_defaults(bench_options *o)
@@ -239,8 +266,16 @@ static void set_defaults(bench_options *o)
 
 /* ---- running ---- */
 
-/* The deck as sptrain reads it, on the CPU with the threads asked for here. */
-static sp_status read_config(bench_options *o, char *path)
+/* A key of the deck that an option replaces. */
+static void replace(char *key, const char *value)
+{
+    if (value)
+        snprintf(key, SP_NAME, "%s", value);
+}
+
+/* The deck as sptrain reads it, with the device, precision and threads asked for
+ * here. */
+static sp_status read_config(const verb *v, bench_options *o, char *path)
 {
     sp_config *config = o->command.config;
 
@@ -250,10 +285,11 @@ static sp_status read_config(bench_options *o, char *path)
     }
     SP_TRY(sp_config_read(config, o->command.deck, o->command.n_overrides,
                           o->command.overrides));
-    if (strcmp(config->run.device, "cuda") == 0)
-        return SP_FAIL(SP_EUSAGE,
-                       "run.device = \"cuda\": spbench times the CPU backend");
-    strcpy(config->run.device, "cpu"); /* was "auto" or "cpu" */
+    if (!v->has_device && strcmp(config->run.device, "cuda") == 0)
+        return SP_FAIL(SP_EUSAGE, "run.device = \"cuda\": spbench %s times the CPU",
+                       v->name);
+    replace(config->run.device, v->has_device ? o->device : "cpu");
+    replace(config->train.precision, o->precision);
     config->run.threads = (int)o->threads;
     return SP_OK;
 }
@@ -268,11 +304,13 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
     o->command.config = &config;
     o->command.comm = comm;
     if (v->has_deck) {
-        rc = comm->rank == 0 ? read_config(o, path) : SP_OK;
+        rc = comm->rank == 0 ? read_config(v, o, path) : SP_OK;
         rc = sp_config_bcast(&config, comm, rc);
     }
     if (rc == SP_OK)
         rc = sp_comm_agree(comm, bench_open(&b, o, comm), NULL);
+    if (rc == SP_OK && !v->has_own)
+        rc = sp_comm_agree(comm, bench_device_open(&b, NULL), NULL);
     if (rc == SP_OK)
         rc = v->run(&b);
     if (rc != SP_OK && !b.is_reported && comm->rank == 0)

@@ -33,12 +33,6 @@ double bench_process_cpu_s(void)
     return clock_s(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-/* One thread's rates count its own time: what else runs on the core does not matter. */
-static double rate_clock_s(const bench *b)
-{
-    return b->backend.threads == 1 ? bench_cpu_s() : sp_now_s();
-}
-
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -72,42 +66,56 @@ void bench_progress(const bench *b, const char *format, ...)
 
 /* ---- ceilings ---- */
 
-double bench_peak(bench *b)
+/* Work a second, by the backend's own clock; 0: it knows no such limit. */
+static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
+                         double *rate)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(&b->backend);
-    const int64_t rounds = 16000000 / (isa->lanes * 96); /* about 0.3 ms */
-    double flops = 0, begin;
+    const sp_backend_ops *ops = b->backend.ops;
+    double work = 0, s = 0;
 
-    isa->multiply_add(rounds / 4); /* out of the lower clock after idling */
-    begin = rate_clock_s(b);
-#pragma omp parallel for num_threads(b->backend.threads) reduction(+ : flops)          \
-    schedule(static, 1)
-    for (int i = 0; i < 2 * b->backend.threads; i++)
-        flops += isa->multiply_add(rounds);
-    return flops / (rate_clock_s(b) - begin);
+    SP_TRY(ops->clock_begin(&b->backend));
+    SP_TRY(ops->peak(&b->backend, args, &work));
+    SP_TRY(ops->clock_end(&b->backend, &s));
+    *rate = work / fmax(s, 1e-9);
+    if (seconds)
+        *seconds = s;
+    return SP_OK;
 }
 
-/* Two vectors, each half of the bytes: one is read, the other read and written. */
-double bench_stream(bench *b, double bytes)
+sp_status bench_peak(bench *b, double *rate)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(&b->backend);
-    const int threads = b->backend.threads;
+    sp_peak_args args = {.what = SP_PEAK_PRODUCTS,
+                         .amount = b->peak_flops / 4,
+                         .x = b->x,
+                         .y = b->y,
+                         .n = b->stream_floats};
+
+    SP_TRY(rate_of(b, &args, NULL, rate)); /* out of the lower clock after idling */
+    args.amount = b->peak_flops;
+    return rate_of(b, &args, NULL, rate);
+}
+
+/* Two vectors, each half of the bytes, until they have been gone through for long
+ * enough; the first time is not counted. On a device each time is a launch, which bounds
+ * what a small stream can reach as it bounds a small operation. */
+sp_status bench_stream(bench *b, double bytes, double *rate)
+{
+    const sp_backend_ops *ops = b->backend.ops;
     int64_t n = (int64_t)(bytes / 2 / sizeof(float));
-    double moved = 0, begin;
+    sp_peak_args args = {.what = SP_PEAK_STREAM, .x = b->x, .y = b->y};
+    double moved = 0, seconds = 0;
     int rounds;
 
     n = n < 1024 ? 1024 : n > b->stream_floats ? b->stream_floats : n;
     rounds = (int)(1000000 / n) + 1;
-    isa->stream(b->x, b->y, n);
-    begin = rate_clock_s(b);
-    for (int r = 0; r < rounds; r++) {
-#pragma omp parallel for num_threads(threads) reduction(+ : moved) schedule(static, 1)
-        for (int i = 0; i < threads; i++) {
-            int64_t from = n * i / threads, to = n * (i + 1) / threads;
-            moved += isa->stream(b->x + from, b->y + from, to - from);
-        }
-    }
-    return moved / (rate_clock_s(b) - begin);
+    args.n = n;
+    SP_TRY(ops->peak(&b->backend, &args, &moved));
+    SP_TRY(ops->clock_begin(&b->backend));
+    for (int r = 0; r < rounds; r++)
+        SP_TRY(ops->peak(&b->backend, &args, &moved));
+    SP_TRY(ops->clock_end(&b->backend, &seconds));
+    *rate = moved * rounds / fmax(seconds, 1e-9);
+    return SP_OK;
 }
 
 /* ---- rows ---- */
@@ -145,6 +153,24 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     fflush(b->out);
 }
 
+static const char *precision_name(const bench *b)
+{
+    static const char *const names[] = {"fp32", "tf32", "bf16"};
+
+    return names[b->backend.precision];
+}
+
+/* No implementation is faster on this machine: all products at the peak rate, all bytes
+ * at that of a long stream. NAN where neither is known. */
+static double floor_s(const bench *b, const bench_job *job)
+{
+    const double s =
+        fmax(job->flops > 0 && b->best_flops > 0 ? job->flops / b->best_flops : 0,
+             job->bytes > 0 && b->best_bytes > 0 ? job->bytes / b->best_bytes : 0);
+
+    return s > 0 ? s : NAN;
+}
+
 static sp_status print_json_row(bench *b, const bench_job *job, const bench_time *t,
                                 double s, double ceiling, double ratio)
 {
@@ -167,8 +193,16 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     sp_json_double(&json, "spread", t->spread);
     sp_json_double(&json, "wall_ms", t->wall_s * 1e3);
     sp_json_double(&json, "cpu_ms", t->cpu_s * 1e3);
-    sp_json_text(&json, "clock", t->is_wall ? "wall" : "cpu");
+    sp_json_text(&json, "clock",
+                 !t->is_wall               ? "cpu"
+                 : b->backend.ops->is_host ? "wall"
+                                           : "device");
     sp_json_int(&json, "repeats", t->repeats);
+    sp_json_double(&json, "floor_ms", floor_s(b, job) * 1e3);
+    if (t->memory_bytes)
+        sp_json_int(&json, "memory_bytes", t->memory_bytes);
+    sp_json_text(&json, "precision", precision_name(b));
+    sp_json_text(&json, "device", b->device);
     rc = sp_json_end(&json, &line);
     if (rc == SP_OK)
         fprintf(b->out, "%s\n", line);
@@ -194,28 +228,52 @@ sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
 
 /* ---- measuring ---- */
 
+/* One thread's rates are of its own time. */
+static bool is_wall(const bench *b)
+{
+    return b->backend.threads > 1 || !b->backend.ops->is_host;
+}
+
 enum { MAX_REPEATS = 101 };
 
 static sp_status ceiling_of(bench *b, const bench_job *job, double *rate)
 {
     if (job->ceiling)
         return job->ceiling(job->arg, rate);
-    *rate = job->limit == BENCH_FLOPS
-                ? bench_peak(b)
-                : bench_stream(b, job->footprint > 0 ? job->footprint : job->bytes);
+    if (job->limit == BENCH_FLOPS)
+        return bench_peak(b, rate);
+    return bench_stream(b, job->footprint > 0 ? job->footprint : job->bytes, rate);
+}
+
+/* One sample: seconds of a call by all clocks. A device's time stands for that on the
+ * wall. */
+static sp_status time_calls(bench *b, const bench_job *job, int calls, double *wall_s,
+                            double *cpu_s)
+{
+    const sp_backend_ops *ops = b->backend.ops;
+    double wall, cpu, device = 0;
+
+    SP_TRY(ops->clock_begin(&b->backend));
+    wall = sp_now_s();
+    cpu = bench_cpu_s();
+    for (int i = 0; i < calls; i++)
+        SP_TRY(job->run(job->arg));
+    cpu = bench_cpu_s() - cpu;
+    wall = sp_now_s() - wall;
+    SP_TRY(ops->clock_end(&b->backend, &device));
+    *cpu_s = cpu / calls;
+    *wall_s = fmax(ops->is_host ? wall : device, 1e-9) / calls;
     return SP_OK;
 }
 
 /* Calls of a sample, so that it is long against the clock's resolution. */
-static sp_status count_calls(const bench *b, const bench_job *job, int *calls)
+static sp_status count_calls(bench *b, const bench_job *job, int *calls)
 {
     const double least = b->options->is_quick ? 2e-4 : 2e-3;
-    double begin = sp_now_s(), s;
+    double s = 0, cpu;
 
     SP_TRY(job->run(job->arg)); /* touches memory for the first time */
-    begin = sp_now_s();
-    SP_TRY(job->run(job->arg));
-    s = sp_now_s() - begin;
+    SP_TRY(time_calls(b, job, 1, &s, &cpu));
     *calls = s >= least ? 1 : (int)fmin(least / fmax(s, 1e-8), 10000) + 1;
     return SP_OK;
 }
@@ -225,7 +283,7 @@ sp_status bench_measure(bench *b, const bench_job *job)
     const double limit = b->options->is_quick ? 0.05 : 2;
     double wall[MAX_REPEATS], cpu[MAX_REPEATS], ceiling[MAX_REPEATS],
         begin = sp_now_s();
-    bench_time t = {.is_wall = b->backend.threads > 1 || job->ceiling};
+    bench_time t = {.is_wall = is_wall(b) || job->ceiling};
     double wall_spread, cpu_spread, middle;
     int calls = 1;
 
@@ -235,14 +293,8 @@ sp_status bench_measure(bench *b, const bench_job *job)
     while (t.repeats < b->options->repeats &&
            (t.repeats < 3 || sp_now_s() - begin < limit)) {
         const int i = t.repeats++;
-        double w, c;
         SP_TRY(ceiling_of(b, job, &ceiling[i]));
-        w = sp_now_s();
-        c = bench_cpu_s();
-        for (int j = 0; j < calls; j++)
-            SP_TRY(job->run(job->arg));
-        cpu[i] = (bench_cpu_s() - c) / calls;
-        wall[i] = (sp_now_s() - w) / calls;
+        SP_TRY(time_calls(b, job, calls, &wall[i], &cpu[i]));
     }
     t.wall_s = bench_median(wall, t.repeats, &wall_spread);
     t.cpu_s = bench_median(cpu, t.repeats, &cpu_spread);
@@ -256,44 +308,170 @@ sp_status bench_measure(bench *b, const bench_job *job)
 
 /* ---- the machine ---- */
 
+/* Launches: as `ms` of one. Gathers: rows of 64 .. 512 bytes. */
+static const struct {
+    const char *name;
+    sp_peak what;
+    bench_limit limit;
+    int row_bytes;
+} peaks[] = {
+    {"multiply_add", SP_PEAK_PRODUCTS, BENCH_FLOPS, 0},
+    {"stream", SP_PEAK_STREAM, BENCH_BYTES, 0},
+    {"launch", SP_PEAK_LAUNCH, BENCH_FLOPS, 0},
+    {"gather_64", SP_PEAK_GATHER, BENCH_BYTES, 64},
+    {"gather_128", SP_PEAK_GATHER, BENCH_BYTES, 128},
+    {"gather_256", SP_PEAK_GATHER, BENCH_BYTES, 256},
+    {"gather_512", SP_PEAK_GATHER, BENCH_BYTES, 512},
+};
+
+/* The median rate, and its row. Work grows until it takes long enough to tell. */
+static sp_status print_peak(bench *b, size_t which, double *median)
+{
+    const double least = b->options->is_quick ? 2e-4 : 1e-3;
+    sp_peak_args args = {.what = peaks[which].what,
+                         .x = b->x,
+                         .y = b->y,
+                         .n = b->stream_floats,
+                         .amount = 16,
+                         .row_bytes = peaks[which].row_bytes};
+    bench_job job = {.name = peaks[which].name, .limit = peaks[which].limit};
+    bench_time t = {.is_wall = is_wall(b), .repeats = (int)b->options->repeats};
+    double value[MAX_REPEATS], s = 0, rate = 0;
+
+    do {
+        args.amount *= 4;
+        SP_TRY(rate_of(b, &args, &s, &rate));
+    } while (args.what != SP_PEAK_STREAM && rate > 0 && s < least);
+    if (args.what == SP_PEAK_PRODUCTS)
+        b->peak_flops = args.amount;
+    for (int i = 0; i < t.repeats; i++)
+        SP_TRY(rate_of(b, &args, NULL, &value[i]));
+    *median = rate = bench_median(value, t.repeats, &t.spread);
+    if (rate <= 0)
+        return SP_OK; /* no limit of this backend */
+    t.wall_s = t.cpu_s = args.what == SP_PEAK_LAUNCH ? 1 / rate : 1e-3;
+    if (args.what == SP_PEAK_LAUNCH)
+        return bench_print(b, &job, &t, 0);
+    /* as if of a millisecond */
+    *(job.limit == BENCH_BYTES ? &job.bytes : &job.flops) = rate * 1e-3;
+    return bench_print(b, &job, &t, rate);
+}
+
 static sp_status print_ceilings(bench *b)
 {
-    static const char *const names[] = {"multiply_add", "stream"};
-    double value[MAX_REPEATS];
-
-    for (int what = 0; what < 2; what++) {
-        const double bytes = 8.0 * (double)b->stream_floats;
-        bench_job job = {.name = names[what],
-                         .limit = what ? BENCH_BYTES : BENCH_FLOPS};
-        bench_time t = {.is_wall = b->backend.threads > 1,
-                        .repeats = (int)b->options->repeats};
-        double rate;
-        for (int i = 0; i < t.repeats; i++)
-            value[i] = what ? bench_stream(b, bytes) : bench_peak(b);
-        rate = bench_median(value, t.repeats, &t.spread);
-        *(what ? &job.bytes : &job.flops) = rate * 1e-3; /* as if of a millisecond */
-        t.wall_s = t.cpu_s = 1e-3;
-        SP_TRY(bench_print(b, &job, &t, rate));
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+        double rate = 0;
+        SP_TRY(print_peak(b, i, &rate));
+        if (peaks[i].what == SP_PEAK_PRODUCTS)
+            b->best_flops = rate;
+        if (peaks[i].what == SP_PEAK_STREAM)
+            b->best_bytes = rate;
     }
     return SP_OK;
 }
 
 /* In an arena as tensors are, for the same pages. The gap keeps loads of one vector
- * from looking like those of a store to the other, whose addresses would end alike. */
+ * from looking like those of a store to the other, whose addresses would end alike. A
+ * device's must be long against its L2. */
 static sp_status take_stream(bench *b)
 {
     enum { APART = 2112 };
-    const int64_t n = b->options->is_quick ? 1 << 20 : 16 << 20;
+    const sp_backend_ops *ops = b->backend.ops;
+    const int64_t n = b->options->is_quick ? 1 << 20
+                      : ops->is_host       ? 16 << 20
+                                           : 128 << 20;
     void *gap;
 
-    SP_TRY(sp_arena_create(&b->arena, 0, "stream"));
+    SP_TRY(ops->arena_create(&b->arena, 0, "stream"));
     SP_TRY(SP_TAKE(&b->arena, n, &b->x));
     SP_TRY(sp_arena_take(&b->arena, APART, &gap));
     SP_TRY(SP_TAKE(&b->arena, n, &b->y));
-    for (int64_t i = 0; i < n; i++)
-        b->x[i] = b->y[i] = 1;
+    SP_TRY(ops->fill(&b->backend, b->x, 0x3f, (size_t)n * sizeof(float)));
+    SP_TRY(ops->fill(&b->backend, b->y, 0x3f, (size_t)n * sizeof(float)));
     b->stream_floats = n;
     return SP_OK;
+}
+
+static sp_status name_device(bench *b)
+{
+    sp_device device;
+
+    if (b->backend.ops->is_host) {
+        snprintf(b->device, sizeof b->device, "%.95s", sp_machine_processor());
+        return SP_OK;
+    }
+    SP_TRY(sp_backend_device(b->backend.device, &device));
+    snprintf(b->device, sizeof b->device, "%s", device.name);
+    return SP_OK;
+}
+
+/* --precision, of which the CPU has one. */
+static sp_status choose_precision(bench *b)
+{
+    static const char *const names[] = {"fp32", "tf32", "bf16"};
+    const char *want = b->options->precision ? b->options->precision : names[0];
+    int p = 0;
+
+    while (strcmp(want, names[p]) != 0) /* the command line was checked */
+        p++;
+    if (p && b->backend.ops->is_host)
+        return SP_FAIL(SP_EUSAGE, "--precision %s: the CPU computes in fp32 only",
+                       want);
+    b->backend.precision = (sp_precision)p;
+    return SP_OK;
+}
+
+static sp_status open_backend(bench *b)
+{
+    const char *name = b->options->device ? b->options->device : "cpu";
+    const sp_backend_ops *ops = sp_backend_find(name);
+
+    if (!ops)
+        return SP_FAIL(SP_EDEVICE,
+                       "--device cuda: this program computes on the CPU only");
+    b->backend.ops = ops;
+    SP_TRY(choose_precision(b));
+    return ops->open(&b->backend, 0, (int)b->options->threads);
+}
+
+static void print_header(const bench *b)
+{
+    if (b->options->is_json || b->comm->rank)
+        return;
+    fprintf(b->out, "%s; ", b->device);
+    if (b->backend.ops->is_host)
+        fprintf(b->out, "%s, %d thread%s", sp_cpu_isa_of(&b->backend)->name,
+                b->backend.threads, b->backend.threads == 1 ? "" : "s");
+    else
+        fputs(precision_name(b), b->out);
+    fputs("; ceiling F: multiply-adds, GFLOP/s; B: GB/s\n", b->out);
+}
+
+sp_status bench_device_open(bench *b, const sp_backend *session)
+{
+    b->is_borrowed = session != NULL;
+    if (session)
+        b->backend = *session;
+    else
+        SP_TRY(open_backend(b));
+    SP_TRY(name_device(b));
+    SP_TRY(sp_arena_create(&b->staging, 0, "staging"));
+    SP_TRY(take_stream(b));
+    print_header(b);
+    SP_TRY(print_ceilings(b));
+    /* What runs next on the host is not to be larger by what this needed. */
+    sp_arena_release(&b->arena, 0, b->arena.used);
+    return SP_OK;
+}
+
+void bench_device_close(bench *b)
+{
+    sp_arena_destroy(&b->staging);
+    if (b->arena.base)
+        b->backend.ops->arena_destroy(&b->arena);
+    if (b->backend.impl && !b->is_borrowed)
+        b->backend.ops->close(&b->backend);
+    b->backend.impl = NULL;
 }
 
 /* Keep standard output for results: what the program says otherwise is progress. */
@@ -313,26 +491,12 @@ sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm)
     memset(b, 0, sizeof *b);
     b->options = options;
     b->comm = comm;
-    SP_TRY(take_output(b));
-    b->backend.ops = sp_backend_find("cpu");
-    SP_TRY(b->backend.ops->open(&b->backend, 0, (int)options->threads));
-    SP_TRY(take_stream(b));
-    if (!options->is_json && comm->rank == 0)
-        fprintf(b->out,
-                "%s; %s, %d thread%s; ceiling F: multiply-adds, GFLOP/s; B: GB/s\n",
-                sp_machine_processor(), sp_cpu_isa_of(&b->backend)->name,
-                b->backend.threads, b->backend.threads == 1 ? "" : "s");
-    SP_TRY(print_ceilings(b));
-    /* What runs next is not to be larger by what this needed. */
-    sp_arena_release(&b->arena, 0, b->arena.used);
-    return SP_OK;
+    return take_output(b);
 }
 
 void bench_close(bench *b)
 {
-    sp_arena_destroy(&b->arena);
-    if (b->backend.ops)
-        b->backend.ops->close(&b->backend);
+    bench_device_close(b);
     if (b->out)
         fclose(b->out);
     memset(b, 0, sizeof *b);

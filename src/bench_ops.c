@@ -1,8 +1,5 @@
 /* spbench ops: convolutions here, passes over rows in bench_rows.c. */
-#include <string.h>
-
 #include "bench.h"
-#include "sp_rng.h"
 
 /* Which maps the plan is made of. A gradient towards the input of a stride-2 layer runs
  * over the map of its transpose. */
@@ -94,39 +91,26 @@ static sp_status pack_weights_grad(void *arg)
                                       c->is_mirrored, c->packed_grad);
 }
 
-/* Numbers in (-1, 1), no denormals among what is computed of them. */
-static sp_status take_random(sp_arena *arena, size_t n, float **out)
+static sp_status take_packed(const conv_case *c, sp_arena *arena, bool is_grad_input,
+                             float **out)
 {
-    const sp_rng rng = sp_rng_open(1, SP_RNG_INIT, n, 0);
-
-    SP_TRY(SP_TAKE(arena, n, out));
-    for (size_t i = 0; i < n; i += 4) {
-        uint32_t word[4];
-        sp_rng_block(&rng, i / 4, word);
-        for (size_t j = i; j < n && j < i + 4; j++)
-            (*out)[j] = (float)(int32_t)word[j - i] * 0x1p-31f;
-    }
-    return SP_OK;
+    return SP_TAKE(arena,
+                   c->backend->ops->conv_pack_floats(c->backend, c->K, c->x.c, c->y.c,
+                                                     is_grad_input),
+                   out);
 }
 
-static sp_status take_case(sp_arena *arena, conv_case *c, int64_t n_in, int64_t n_out,
-                           int channels)
+static sp_status take_case(bench *b, sp_arena *arena, conv_case *c, int64_t n_in,
+                           int64_t n_out, int channels)
 {
-    const sp_backend_ops *ops = c->backend->ops;
-    const size_t weights = (size_t)c->K * (size_t)channels * (size_t)channels;
+    const int64_t weights = (int64_t)c->K * channels * channels;
 
-    c->x = (sp_tensor){NULL, n_in, channels, channels, SP_ELEM_F32};
-    c->y = (sp_tensor){NULL, n_out, channels, channels, SP_ELEM_F32};
-    SP_TRY(take_random(arena, (size_t)n_in * (size_t)channels, &c->x.data));
-    SP_TRY(take_random(arena, (size_t)n_out * (size_t)channels, &c->y.data));
-    SP_TRY(take_random(arena, weights, &c->w));
-    SP_TRY(take_random(arena, weights, &c->dw));
-    SP_TRY(SP_TAKE(arena,
-                   ops->conv_pack_floats(c->backend, c->K, channels, channels, false),
-                   &c->packed));
-    SP_TRY(SP_TAKE(arena,
-                   ops->conv_pack_floats(c->backend, c->K, channels, channels, true),
-                   &c->packed_grad));
+    SP_TRY(bench_take_tensor(b, arena, n_in, channels, &c->x));
+    SP_TRY(bench_take_tensor(b, arena, n_out, channels, &c->y));
+    SP_TRY(bench_take_random(b, arena, weights, &c->w));
+    SP_TRY(bench_take_random(b, arena, weights, &c->dw));
+    SP_TRY(take_packed(c, arena, false, &c->packed));
+    SP_TRY(take_packed(c, arena, true, &c->packed_grad));
     SP_TRY(pack_weights(c));
     return pack_weights_grad(c);
 }
@@ -136,15 +120,16 @@ static sp_status measure_layer(bench *b, const layer *l, conv_case *c)
     sp_status (*const run[3])(void *) = {forward, grad_input, grad_weight};
     const int64_t pairs = c->map ? c->map->pairs : c->x.n;
     const double weights = (double)c->K * c->x.c * c->y.c;
-    bench_job job = {
-        .n = c->y.n,
-        .pairs = pairs,
-        .c_in = c->x.c,
-        .c_out = c->y.c,
-        .flops = 2.0 * (double)pairs * c->x.c * c->y.c,
-        .bytes = 4.0 * ((double)c->x.n * c->x.c + (double)c->y.n * c->y.c + weights),
-        .limit = BENCH_FLOPS,
-        .arg = c};
+    bench_job job = {.n = c->y.n,
+                     .pairs = pairs,
+                     .c_in = c->x.c,
+                     .c_out = c->y.c,
+                     .flops = 2.0 * (double)pairs * c->x.c * c->y.c,
+                     .bytes = (double)sp_elem_bytes(c->x.elem) *
+                                  ((double)c->x.n * c->x.c + (double)c->y.n * c->y.c) +
+                              4 * weights,
+                     .limit = BENCH_FLOPS,
+                     .arg = c};
 
     for (int i = 0; i < 3; i++) {
         job.name = l->name[i];
@@ -178,7 +163,7 @@ static sp_status measure_convs(bench *b, sp_arena *arena, const sp_plan *plan, i
                        .K = map ? map->K : 1};
         const sp_level *out = &plan->level[map ? map->key.level_out : 0];
         k.sample_row = out->sample_row;
-        SP_TRY(take_case(arena, &k, map ? map->n_in : plan->level[0].n, out->n, c));
+        SP_TRY(take_case(b, arena, &k, map ? map->n_in : plan->level[0].n, out->n, c));
         SP_TRY(measure_layer(b, l, &k));
         sp_arena_rewind(arena, used);
     }

@@ -6,11 +6,12 @@
 typedef struct rows_case {
     sp_backend *backend;
     sp_tensor x, y, dy;
-    float *scale, *shift; /* [c] */
-    double *sums;         /* [2][c] */
+    sp_tensor logits, dlogits; /* fp32 in every precision */
+    float *scale, *shift;      /* [c] */
+    double *sums;              /* [2][c] */
     const int32_t *sample_row;
-    int32_t *label; /* [n] */
-    float *m, *v;
+    int32_t *label;       /* [n] */
+    float *w, *g, *m, *v; /* [n * c] */
 } rows_case;
 
 static sp_status batchnorm(void *arg)
@@ -68,12 +69,12 @@ static sp_status copy(void *arg)
 static sp_status loss(void *arg)
 {
     const rows_case *r = arg;
-    const sp_loss_args args = {.logits = r->x,
+    const sp_loss_args args = {.logits = r->logits,
                                .label = r->label,
                                .sample_row = r->sample_row,
                                .n_samples = 1,
                                .sums = r->sums,
-                               .dlogits = r->dy};
+                               .dlogits = r->dlogits};
 
     return r->backend->ops->loss(r->backend, &args);
 }
@@ -82,8 +83,8 @@ static sp_status loss(void *arg)
 static sp_optim_args optim_args(const rows_case *r)
 {
     return (sp_optim_args){.n = r->x.n * r->x.c,
-                           .w = r->y.data,
-                           .g = r->x.data,
+                           .w = r->w,
+                           .g = r->g,
                            .m = r->m,
                            .v = r->v,
                            .g_scale = 1,
@@ -112,56 +113,39 @@ static sp_status adamw(void *arg)
     return r->backend->ops->adamw(r->backend, &args);
 }
 
-/* Tensors of n x c floats: how many each operation reads or writes, and how many they
+/* Tensors of n x c elements: how many each operation reads or writes, and how many they
  * are. */
 static const struct {
     const char *name;
     int moved, touched;
     sp_status (*run)(void *arg);
+    bool is_fp32; /* in every precision */
 } passes[] = {
-    {"batchnorm", 3, 2, batchnorm},           /* x; x, y */
-    {"batchnorm_grad", 7, 3, batchnorm_grad}, /* x, y, dy, dy; x, dy, dy */
-    {"relu", 2, 2, relu},
-    {"add", 3, 2, add},
-    {"copy", 2, 2, copy},
-    {"loss", 2, 2, loss},
-    {"sgd", 5, 3, sgd},     /* w, g, m; w, m */
-    {"adamw", 7, 4, adamw}, /* w, g, m, v; w, m, v */
+    {"batchnorm", 3, 2, batchnorm, false},           /* x; x, y */
+    {"batchnorm_grad", 7, 3, batchnorm_grad, false}, /* x, y, dy, dy; x, dy, dy */
+    {"relu", 2, 2, relu, false},
+    {"add", 3, 2, add, false},
+    {"copy", 2, 2, copy, false},
+    {"loss", 2, 2, loss, true},
+    {"sgd", 5, 3, sgd, true},     /* w, g, m; w, m */
+    {"adamw", 7, 4, adamw, true}, /* w, g, m, v; w, m, v */
 };
 
-static sp_status take_tensor(sp_arena *arena, int64_t n, int c, sp_tensor *t)
+static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_case *r)
 {
-    *t = (sp_tensor){NULL, n, c, c, SP_ELEM_F32};
-    SP_TRY(SP_TAKE(arena, n * c, &t->data));
-    for (int64_t i = 0; i < n * c; i++)
-        t->data[i] = (float)(i * 2654435761u % 65536) * 0x1p-15f - 1;
-    return SP_OK;
-}
-
-static sp_status take_case(sp_arena *arena, int64_t n, int c, rows_case *r)
-{
-    sp_tensor m, v;
-
-    SP_TRY(take_tensor(arena, n, c, &r->x));
-    SP_TRY(take_tensor(arena, n, c, &r->y));
-    SP_TRY(take_tensor(arena, n, c, &r->dy));
-    SP_TRY(take_tensor(arena, n, c, &m));
-    SP_TRY(take_tensor(arena, n, c, &v));
-    SP_TRY(SP_TAKE(arena, c, &r->scale));
-    SP_TRY(SP_TAKE(arena, c, &r->shift));
+    SP_TRY(bench_take_tensor(b, arena, n, c, &r->x));
+    SP_TRY(bench_take_tensor(b, arena, n, c, &r->y));
+    SP_TRY(bench_take_tensor(b, arena, n, c, &r->dy));
+    SP_TRY(bench_take_random(b, arena, n * c, &r->w));
+    SP_TRY(bench_take_random(b, arena, n * c, &r->g));
+    SP_TRY(bench_take_random(b, arena, n * c, &r->m));
+    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->v)); /* not negative */
+    r->logits = (sp_tensor){r->w, n, c, c, SP_ELEM_F32};
+    r->dlogits = (sp_tensor){r->g, n, c, c, SP_ELEM_F32};
+    SP_TRY(bench_take_value(b, arena, c, 0.9f, &r->scale));
+    SP_TRY(bench_take_value(b, arena, c, 0.01f, &r->shift));
     SP_TRY(SP_TAKE(arena, 2 * c, &r->sums));
-    SP_TRY(SP_TAKE(arena, n, &r->label));
-    for (int i = 0; i < c; i++) {
-        r->scale[i] = 0.9f;
-        r->shift[i] = 0.01f;
-    }
-    for (int64_t i = 0; i < n; i++)
-        r->label[i] = (int32_t)(i % c);
-    for (int64_t i = 0; i < n * c; i++)
-        v.data[i] = 1; /* a second moment is not negative */
-    r->m = m.data;
-    r->v = v.data;
-    return SP_OK;
+    return bench_take_labels(b, arena, n, c, &r->label);
 }
 
 sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)
@@ -170,11 +154,12 @@ sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)
     rows_case r = {.backend = &b->backend, .sample_row = v->sample_row};
     bench_job job = {.n = v->n, .c_in = c, .c_out = c, .limit = BENCH_BYTES, .arg = &r};
 
-    SP_TRY(take_case(arena, v->n, c, &r));
+    SP_TRY(take_case(b, arena, v->n, c, &r));
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         job.name = passes[i].name;
-        job.bytes = 4.0 * passes[i].moved * (double)v->n * c;
-        job.footprint = 4.0 * passes[i].touched * (double)v->n * c;
+        const double each = passes[i].is_fp32 ? 4 : (double)sp_elem_bytes(r.x.elem);
+        job.bytes = each * passes[i].moved * (double)v->n * c;
+        job.footprint = each * passes[i].touched * (double)v->n * c;
         job.run = passes[i].run;
         SP_TRY(bench_measure(b, &job));
     }

@@ -107,13 +107,17 @@ static void count_work(const bench_training *t, const sp_batch *batch,
         batch->cost_sum ? (double)batch->cost_max * world / (double)batch->cost_sum : 1;
 }
 
-/* Seconds since *at, which moves to now. */
-static double lap(double *at)
+/* Seconds since *at, which moves to now, added to the sum. */
+static sp_status lap(bench_training *t, double *at, double *sum)
 {
+    sp_backend *backend = &t->session.backend;
     const double before = *at;
 
+    if (t->is_split)
+        SP_TRY(backend->ops->wait(backend));
     *at = sp_now_s();
-    return *at - before;
+    *sum += *at - before;
+    return SP_OK;
 }
 
 static sp_status micro_step(bench_training *t, bench_parts *parts, bool *is_last)
@@ -123,14 +127,14 @@ static sp_status micro_step(bench_training *t, bench_parts *parts, bool *is_last
     double at = sp_now_s();
 
     SP_TRY(sp_loader_next(t->loader, &batch, NULL));
-    parts->wait += lap(&at);
+    SP_TRY(lap(t, &at, &parts->wait));
     SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
-    parts->forward += lap(&at);
+    SP_TRY(lap(t, &at, &parts->forward));
     SP_TRY(sp_net_train_loss(&s->net, batch, &t->buckets));
-    parts->loss += lap(&at);
+    SP_TRY(lap(t, &at, &parts->loss));
     *is_last = batch->micro == batch->n_micro - 1;
     SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, *is_last));
-    parts->backward += lap(&at);
+    SP_TRY(lap(t, &at, &parts->backward));
     count_work(t, batch, parts);
     return sp_loader_recycle(t->loader, batch);
 }
@@ -152,11 +156,12 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
         SP_TRY(micro_step(t, parts, &is_last));
     at = sp_now_s();
     SP_TRY(sp_bucket_wait(&t->buckets, NULL));
-    parts->reduce = lap(&at);
+    SP_TRY(lap(t, &at, &parts->reduce));
     SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad, t->buckets.squares,
                          t->buckets.tail.weight_sum, lr, NULL));
     sp_net_updated(&s->net);
-    parts->update = lap(&at);
+    SP_TRY(s->backend.ops->wait(&s->backend));
+    SP_TRY(lap(t, &at, &parts->update));
     s->is_alone = false;
     sp_loader_times(t->loader, &parts->plan, &parts->read);
     parts->cpu = bench_cpu_s() - cpu;
@@ -174,43 +179,52 @@ enum { MAX_STEPS = 50 };
 typedef struct steps {
     int n;
     bench_parts step[MAX_STEPS];
+    bench_parts split[MAX_STEPS]; /* of the CPU the same steps */
     double peak[MAX_STEPS];
+    int64_t memory_bytes; /* of the device */
 } steps;
 
-/* The same count on every rank: a step is collective. */
+/* The same count on every rank: a step is collective. The parts of a device's step are
+ * told from steps of their own. */
 static sp_status run_steps(bench *b, bench_training *t, steps *s)
 {
     const int64_t want =
         b->options->repeats < MAX_STEPS ? b->options->repeats : MAX_STEPS;
+    sp_backend *backend = &t->session.backend;
     bench_parts warm_up;
 
     for (int i = 0; i < (b->options->is_quick ? 1 : 2); i++)
         SP_TRY(bench_training_step(t, &warm_up));
-    while (s->n < want) {
+    for (; s->n < want; s->n++) {
         bench_progress(b, "step %d of %lld", s->n + 1, (long long)want);
-        s->peak[s->n] = bench_peak(b);
+        SP_TRY(bench_peak(b, &s->peak[s->n]));
         SP_TRY(bench_training_step(t, &s->step[s->n]));
-        s->n++;
     }
+    SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
+    memcpy(s->split, s->step, sizeof s->split);
+    t->is_split = !backend->ops->is_host;
+    for (int i = 0; t->is_split && i < s->n; i++)
+        SP_TRY(bench_training_step(t, &s->split[i]));
     return SP_OK;
 }
 
 /* Median over the steps of the member at `offset` of bench_parts. */
-static double median_of(const steps *s, size_t offset, double *spread)
+static double median_of(const bench_parts *step, int n, size_t offset, double *spread)
 {
     double value[MAX_STEPS];
 
-    for (int i = 0; i < s->n; i++)
-        memcpy(&value[i], (const char *)&s->step[i] + offset, sizeof *value);
-    return bench_median(value, s->n, spread);
+    for (int i = 0; i < n; i++)
+        memcpy(&value[i], (const char *)&step[i] + offset, sizeof *value);
+    return bench_median(value, n, spread);
 }
 
-static sp_status print_part(bench *b, const steps *s, const char *name, size_t offset)
+static sp_status print_part(bench *b, const steps *s, const char *name, size_t offset,
+                            bool is_whole)
 {
     const bench_job job = {.name = name, .n = s->step[0].n};
     bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = s->n};
 
-    time.wall_s = median_of(s, offset, &time.spread);
+    time.wall_s = median_of(is_whole ? s->step : s->split, s->n, offset, &time.spread);
     return bench_print(b, &job, &time, 0);
 }
 
@@ -218,18 +232,20 @@ static sp_status print_part(bench *b, const steps *s, const char *name, size_t o
  * planner included: the step on one core. With more it is the wall time. */
 static sp_status print_step(bench *b, steps *s)
 {
-    const bool is_wall = b->backend.threads > 1;
+    const bool is_wall = b->backend.threads > 1 || !b->backend.ops->is_host;
     bench_job job = {.name = "step", .n = s->step[0].n, .limit = BENCH_FLOPS};
-    bench_time time = {.is_wall = is_wall, .repeats = s->n};
+    bench_time time = {
+        .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};
     double wall_spread, cpu_spread, flops, pairs[MAX_STEPS];
 
-    time.wall_s = median_of(s, offsetof(bench_parts, all), &wall_spread);
-    time.cpu_s = median_of(s, offsetof(bench_parts, process_cpu), &cpu_spread);
+    time.wall_s = median_of(s->step, s->n, offsetof(bench_parts, all), &wall_spread);
+    time.cpu_s =
+        median_of(s->step, s->n, offsetof(bench_parts, process_cpu), &cpu_spread);
     time.spread = is_wall ? wall_spread : cpu_spread;
     for (int i = 0; i < s->n; i++)
         pairs[i] = (double)s->step[i].pairs;
     job.pairs = (int64_t)bench_median(pairs, s->n, NULL);
-    flops = median_of(s, offsetof(bench_parts, flops), NULL);
+    flops = median_of(s->step, s->n, offsetof(bench_parts, flops), NULL);
     job.flops = flops;
     return bench_print(b, &job, &time, bench_median(s->peak, s->n, NULL));
 }
@@ -239,23 +255,25 @@ static sp_status print_steps(bench *b, steps *s)
     static const struct {
         const char *name;
         size_t offset;
+        bool is_whole; /* told from whole steps: what the step waited for */
     } part[] = {
-        {"step_wait", offsetof(bench_parts, wait)},
-        {"step_forward", offsetof(bench_parts, forward)},
-        {"step_loss", offsetof(bench_parts, loss)},
-        {"step_backward", offsetof(bench_parts, backward)},
-        {"step_reduce", offsetof(bench_parts, reduce)},
-        {"step_update", offsetof(bench_parts, update)},
-        {"loader_plan", offsetof(bench_parts, plan)},
-        {"loader_read", offsetof(bench_parts, read)},
+        {"step_wait", offsetof(bench_parts, wait), true},
+        {"step_forward", offsetof(bench_parts, forward), false},
+        {"step_loss", offsetof(bench_parts, loss), false},
+        {"step_backward", offsetof(bench_parts, backward), false},
+        {"step_reduce", offsetof(bench_parts, reduce), false},
+        {"step_update", offsetof(bench_parts, update), false},
+        {"loader_plan", offsetof(bench_parts, plan), true},
+        {"loader_read", offsetof(bench_parts, read), true},
     };
 
     SP_TRY(print_step(b, s));
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        SP_TRY(print_part(b, s, part[i].name, part[i].offset));
+        SP_TRY(print_part(b, s, part[i].name, part[i].offset, part[i].is_whole));
     return SP_OK;
 }
 
+/* Ceilings are measured on the device that the deck's session opened. */
 sp_status bench_step(bench *b)
 {
     bench_training t;
@@ -263,7 +281,10 @@ sp_status bench_step(bench *b)
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
+        rc = sp_session_agree(&t.session, bench_device_open(b, &t.session.backend));
+    if (rc == SP_OK)
         rc = run_steps(b, &t, &s);
+    bench_device_close(b);
     rc = bench_training_close(b, &t, rc);
     return rc == SP_OK ? print_steps(b, &s) : rc;
 }

@@ -141,6 +141,22 @@ typedef enum sp_pass {
     SP_USE_END     /* compute: those that used it have all been called */
 } sp_pass;
 
+/* What a machine does at best; how much work that is to count. */
+typedef enum sp_peak {
+    SP_PEAK_PRODUCTS, /* multiply-adds in registers, as be->precision forms them: flops */
+    SP_PEAK_STREAM,   /* x read, y written: bytes moved */
+    SP_PEAK_LAUNCH,   /* kernels that do nothing: launches */
+    SP_PEAK_GATHER    /* rows of x in a random order: bytes read */
+} sp_peak;
+
+typedef struct sp_peak_args {
+    sp_peak what;
+    double amount; /* work wanted, about; not of the stream, which is all of x and y */
+    float *x, *y;  /* [n] of the backend's memory, y written; 4 MiB each at least */
+    int64_t n;
+    int row_bytes; /* of a gather: 64, 128, 256 or 512 */
+} sp_peak_args;
+
 typedef struct sp_backend_ops {
     const char *name;
     bool is_host;    /* its memory is the host's: pointers can be used as they are */
@@ -241,6 +257,18 @@ typedef struct sp_backend_ops {
     sp_status (*adamw)(sp_backend *be, const sp_optim_args *args);
     /* *sum = sum g^2 in a fixed order, in double. */
     sp_status (*sum_squares)(sp_backend *be, const float *g, int64_t n, double *sum);
+
+    /* ---- measuring (spbench) ----
+     * Seconds of what the compute thread called between the two: of a device by events
+     * of the compute stream, of the CPU by the thread's own time where it is the only
+     * one, else by the clock on the wall. clock_end waits. */
+    sp_status (*clock_begin)(sp_backend *be);
+    sp_status (*clock_end)(sp_backend *be, double *seconds);
+    /* Does what args ask for and tells how much work it was; 0: the backend has no such
+     * limit. */
+    sp_status (*peak)(sp_backend *be, const sp_peak_args *args, double *work);
+    /* Bytes of the device in use, by whomever; 0 on the CPU. */
+    sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
 } sp_backend_ops;
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
@@ -257,6 +285,7 @@ struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
     sp_precision precision; /* set before open; the CPU has fp32 alone */
+    double begun_s;         /* clock_begin of the CPU */
     void *impl;             /* the backend's own */
 };
 

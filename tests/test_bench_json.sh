@@ -7,8 +7,9 @@ trap 'rm -rf "$work"' EXIT
 bad=0
 
 # check NAME...: the lines of $work/out; each name must be among them
+keys="name n ms gflops ceiling ratio floor_ms precision device"
 check() {
-    for key in name n ms gflops ceiling ratio; do
+    for key in $keys; do
         if grep -v "\"$key\":" "$work/out"; then
             echo "line without $key (above)"
             bad=1
@@ -61,10 +62,61 @@ cd "$work" || exit 99
 run step --quick --json "$SP_SRCDIR/input/dummy.deck"
 limit=1.2
 check step step_forward step_backward step_update loader_plan
+all_keys=$keys
+keys="name n ms gflops ceiling ratio"
 run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
 check model_balanced model_unbalanced
+keys=$all_keys
 run reduce --quick --json "$SP_SRCDIR/input/dummy.deck"
 check allreduce
+
+# ---- the same on an emulated device, whose ceilings are no ceilings ----
+cuda=$SP_BUILDDIR/tests/spbench_hostcuda
+if [ -x "$cuda" ]; then
+    bench=$cuda
+    limit=1e9
+    for precision in fp32 bf16; do
+        run ops --quick --json --repeats 2 --device cuda --precision $precision --voxels 150 \
+            --channels 12
+        check multiply_add stream launch gather_64 gather_512 conv3_forward \
+            conv3_grad_weight up2_grad_input batchnorm loss adamw
+        [ `grep -c "\"precision\":\"$precision\",\"device\":\"emulated" "$work/out"` = \
+            `wc -l <"$work/out"` ] || { echo "rows without $precision and device"; bad=1; }
+        grep '"name":"conv3_forward"' "$work/out" | grep '"clock":"device"' |
+            grep -q '"floor_ms":[0-9]' || { echo "conv3_forward: clock, floor"; bad=1; }
+    done
+    run plan --quick --json --repeats 2 --device cuda --voxels 150
+    check plan_minkunet18 plan_dummy
+    "$SP_BUILDDIR/spvox" scene --out tiny --samples 3 --extent 9 --seed 3 --voxel-size 0.7 \
+        >"$work/err" 2>&1 || bad=1
+    cat >deck <<'END'
+data : { train = ["tiny*.h5"]; voxel_size = 0.7; };
+batch : { size = 2; };
+net : { family = "dummy"; width = 0.125; };
+run : { device = "cuda"; };
+END
+    run step --quick --json --repeats 2 --precision tf32 deck
+    check step step_wait step_forward step_backward step_update loader_plan
+    grep '"name":"step"' "$work/out" | grep '"precision":"tf32"' |
+        grep -q '"memory_bytes":[1-9]' || { echo "step: precision, memory"; bad=1; }
+    run step --quick --json --repeats 2 --device cpu deck
+    grep '"name":"step"' "$work/out" | grep -q '"clock":"cpu"' || { echo "step: device"; bad=1; }
+fi
+bench=$SP_BUILDDIR/spbench
+
+# refused STATUS MESSAGE ARGUMENTS...
+refused() {
+    status=$1
+    message=$2
+    shift 2
+    "$bench" "$@" >"$work/out" 2>"$work/err"
+    test $? = "$status" && grep -q -e "$message" "$work/err" || {
+        echo "spbench $* is not refused"; bad=1; }
+}
+refused 2 'expected cpu or cuda' ops --device gpu
+refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
+refused 2 'in fp32 only' ops --precision bf16
+refused 2 'spbench io times the CPU' io --device cuda
 
 "$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
 "$bench" ops --threads none 2>"$work/err"

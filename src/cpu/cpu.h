@@ -22,6 +22,10 @@ void sp_cpu_arena_destroy(sp_arena *arena);
 sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes);
 sp_status sp_cpu_fill(sp_backend *be, void *data, int byte, size_t bytes);
 sp_status sp_cpu_wait(sp_backend *be);
+sp_status sp_cpu_clock_begin(sp_backend *be);
+sp_status sp_cpu_clock_end(sp_backend *be, double *seconds);
+sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work);
+sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes);
 sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,

@@ -188,4 +188,8 @@ const sp_backend_ops sp_cpu_ops = {
     .sgd = sp_cpu_sgd,
     .adamw = sp_cpu_adamw,
     .sum_squares = sp_cpu_sum_squares,
+    .clock_begin = sp_cpu_clock_begin,
+    .clock_end = sp_cpu_clock_end,
+    .peak = sp_cpu_peak,
+    .memory_used = sp_cpu_memory_used,
 };

@@ -54,4 +54,8 @@ const sp_backend_ops sp_ref_ops = {
     .sgd = sp_ref_sgd,
     .adamw = sp_ref_adamw,
     .sum_squares = sp_ref_sum_squares,
+    .clock_begin = sp_cpu_clock_begin,
+    .clock_end = sp_cpu_clock_end,
+    .peak = sp_cpu_peak,
+    .memory_used = sp_cpu_memory_used,
 };

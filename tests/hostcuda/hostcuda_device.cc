@@ -25,6 +25,15 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
+/* One multiprocessor, so that kernels that fill a device are small. */
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
+{
+    if (device < 0 || device >= n_devices() || what != cudaDevAttrMultiProcessorCount)
+        return cudaErrorInvalidValue;
+    *value = 1;
+    return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
     if (device < 0 || device >= n_devices())
@@ -55,4 +64,25 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
         return cudaErrorInvalidDevice;
     snprintf(id, (size_t)size, "0000:%02X:00.0", 0xE0 + device); /* of no real device */
     return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorInvalidValue:
+        return "invalid argument";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidConfiguration:
+        return "invalid configuration argument";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorNotReady:
+        return "device not ready";
+    }
+    return "unknown error";
 }

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <deque>
@@ -14,6 +15,8 @@ enum : size_t { PAGE = 4096, DEVICE_MEMORY = (size_t)1 << 28 };
 
 struct hc_event {
     uint64_t recorded, done; /* tickets */
+    bool is_timed;
+    double done_s;
 };
 
 struct operation {
@@ -232,6 +235,14 @@ static bool is_outside(const hc_stream *s)
     return !s->queue.empty() && s->queue.front().kind == operation::OUTSIDE;
 }
 
+static double now_s()
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void run_front(hc_stream *s)
 {
     operation o = s->queue.front();
@@ -248,8 +259,10 @@ static void run_front(hc_stream *s)
         o.outside.finish(o.outside.arg);
     else if (o.kind == operation::RUN)
         o.run();
-    else if (o.kind == operation::RECORD && o.event->done < o.ticket)
+    else if (o.kind == operation::RECORD && o.event->done < o.ticket) {
         o.event->done = o.ticket;
+        o.event->done_s = now_s();
+    }
     hc_close_space();
 }
 
@@ -425,9 +438,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = new hc_event();
+    (*event)->is_timed = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
 
@@ -465,6 +479,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     if (event->done < event->recorded)
         step();
     return event->done < event->recorded ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
+{
+    const hold h(S->lock);
+
+    if (!begin->is_timed || !end->is_timed || !begin->recorded || !end->recorded)
+        return cudaErrorInvalidValue;
+    if (begin->done < begin->recorded || end->done < end->recorded)
+        return cudaErrorNotReady;
+    *ms = (float)((end->done_s - begin->done_s) * 1e3);
+    return cudaSuccess;
 }
 
 /* ---- calls ---- */
@@ -566,25 +592,4 @@ cudaError_t cudaDeviceSynchronize()
     n_waits++;
     drain_all(h);
     return cudaSuccess;
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-    switch (error) {
-    case cudaSuccess:
-        return "no error";
-    case cudaErrorInvalidValue:
-        return "invalid argument";
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
-    case cudaErrorInvalidConfiguration:
-        return "invalid configuration argument";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice:
-        return "invalid device ordinal";
-    case cudaErrorNotReady:
-        return "device not ready";
-    }
-    return "unknown error";
 }

@@ -1,0 +1,72 @@
+/* What spbench divides by on the CPU, and its clock. */
+#include <time.h>
+
+#include "cpu_isa.h"
+
+/* One thread counts its own time: what else runs on the core does not matter. */
+static double clock_s(const sp_backend *be)
+{
+    struct timespec t;
+
+    clock_gettime(be->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+sp_status sp_cpu_clock_begin(sp_backend *be)
+{
+    be->begun_s = clock_s(be);
+    return SP_OK;
+}
+
+sp_status sp_cpu_clock_end(sp_backend *be, double *seconds)
+{
+    *seconds = clock_s(be) - be->begun_s;
+    return SP_OK;
+}
+
+static double products(const sp_backend *be, double amount)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int chunks = 2 * be->threads;
+    /* one round: 4 steps of 12 vectors, 2 operations each */
+    const int64_t rounds = (int64_t)(amount / chunks / (96.0 * isa->lanes)) + 1;
+    double flops = 0;
+
+#pragma omp parallel for num_threads(be->threads) reduction(+ : flops)                 \
+    schedule(static, 1)
+    for (int i = 0; i < chunks; i++)
+        flops += isa->multiply_add(rounds);
+    return flops;
+}
+
+static double stream(const sp_backend *be, const float *x, float *y, int64_t n)
+{
+    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int threads = be->threads;
+    double moved = 0;
+
+#pragma omp parallel for num_threads(threads) reduction(+ : moved) schedule(static, 1)
+    for (int i = 0; i < threads; i++) {
+        const int64_t from = n * i / threads, to = n * (i + 1) / threads;
+        moved += isa->stream(x + from, y + from, to - from);
+    }
+    return moved;
+}
+
+/* The plain loops of the reference have no peak of their own. */
+sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
+{
+    *work = 0;
+    if (be->impl && args->what == SP_PEAK_PRODUCTS)
+        *work = products(be, args->amount);
+    else if (be->impl && args->what == SP_PEAK_STREAM)
+        *work = stream(be, args->x, args->y, args->n);
+    return SP_OK;
+}
+
+sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes)
+{
+    (void)be;
+    *bytes = 0;
+    return SP_OK;
+}
