@@ -256,7 +256,7 @@ static sp_status print_check(bench *b, const model *m)
     if (!b->options->is_json) {
         fprintf(
             b->out,
-            "check: %d rank%s here, median step %.3f ms, predicted %.3f ms "
+            "check: %d rank%s here, mean step %.3f ms, predicted %.3f ms "
             "(%+.1f %%)%s\n",
             ranks, ranks == 1 ? "" : "s", m->step * 1e3, p.step * 1e3, deviation * 100,
             b->comm->is_oversubscribed ? "; they share cores, which the model's do not"
@@ -339,16 +339,15 @@ static sp_status measure_reading(bench_training *t, model *m)
 
 /* Sums over the steps run here, then over the ranks. */
 typedef struct work {
-    double forward, backward, load, update, flops, cost, cost_max, cost_sum, n_samples;
+    double forward, backward, load, update, flops, cost, cost_max, cost_sum, n_samples,
+        all;
 } work;
 
 /* Steps of this machine give seconds per unit of cost. Waits for other ranks are not
  * computing; those of the reduction are told apart by it. Collective. */
 static sp_status measure_compute(bench *b, bench_training *t, model *m)
 {
-    enum { STEPS = 7 };
-    const int steps = b->options->is_quick ? 3 : STEPS, ranks = b->comm->size;
-    double all[STEPS];
+    const int steps = b->options->is_quick ? 3 : 7, ranks = b->comm->size;
     work w = {0};
     bench_parts p;
 
@@ -366,9 +365,8 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
         w.cost_max += p.cost_max;
         w.cost_sum += p.cost_sum;
         w.n_samples += (double)p.n_samples;
-        all[i] = p.all;
+        w.all += p.all;
     }
-    m->step = bench_median(all, steps, NULL);
     SP_TRY(sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, &w, sizeof w / sizeof(double),
                              SP_F64, SP_SUM));
     w.cost = fmax(w.cost, 1);
@@ -377,6 +375,7 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
     m->load = w.load / w.cost;
     m->update = w.update / steps / ranks;
     m->flops = w.flops / w.cost;
+    m->step = w.all / steps / ranks;
     m->step_samples = w.n_samples / steps;
     m->share[0] = w.cost_max / steps / ranks;
     m->share[1] = w.cost_sum / steps / ranks / ranks;
