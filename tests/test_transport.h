@@ -12,7 +12,7 @@
 /* Emulator. */
 void hc_set_order(uint64_t seed, bool is_lazy);
 
-enum { MANY = 3 << 20 }; /* floats: three pieces of the staged transport */
+enum { LATE = 1000, MANY = 3 << 20 }; /* floats: three pieces of the staged transport */
 
 static sp_comm comm;
 
@@ -23,6 +23,7 @@ typedef struct stand {
     float *bulk;    /* [MANY] taken from the transport */
     double *small;  /* [64] */
     int64_t *whole; /* [64] */
+    float *late;    /* [LATE] comes into bulk behind the rest */
 } stand;
 
 static void name_library(void)
@@ -53,6 +54,7 @@ static void set_up(stand *s, const char *want, sp_scope scope, bool is_bf16)
     OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
     OK(SP_TAKE(&s->arena, 64, &s->small));
     OK(SP_TAKE(&s->arena, 64, &s->whole));
+    OK(SP_TAKE(&s->arena, LATE, &s->late));
     OK(sp_transport_take(&s->t, MANY * sizeof *s->bulk, (void **)&s->bulk));
 }
 
@@ -90,9 +92,14 @@ static void put(stand *s, float *host, int64_t n, int round)
         small[i] = (comm.rank + 1) * (0.5 * i + round);
         whole[i] = (comm.rank + 1) * ((int64_t)i << 40);
     }
-    OK(s->be.ops->upload(&s->be, s->bulk, host, (size_t)n * sizeof *host));
+    OK(s->be.ops->upload(&s->be, n > LATE ? s->bulk : s->late, host,
+                         (size_t)n * sizeof *host));
     OK(s->be.ops->upload(&s->be, s->small, small, sizeof small));
     OK(s->be.ops->upload(&s->be, s->whole, whole, sizeof whole));
+    if (n <= LATE) /* a kernel, which a lazy stream has not begun at the post */
+        OK(s->be.ops->copy(
+            &s->be, (sp_tensor){.data = s->late, .n = n, .c = 1, .ld = 1},
+            (sp_tensor){.data = s->bulk, .n = n, .c = 1, .ld = 1}, false));
 }
 
 static void check_small(stand *s, sp_scope scope, int round)
@@ -132,6 +139,9 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
     OK(SP_TAKE(&s->arena, 2, &vector));
     put(s, host, n, round);
     OK(sp_transport_post(&s->t, &late, 1, &sum[0]));
+    /* Ranks are not equally far when the next sum comes. */
+    for (int i = 0; i < 10 * comm.rank; i++)
+        OK(sp_transport_test(&s->t, &sum[0], &is_done));
     OK(s->be.ops->upload(&s->be, vector, one, sizeof one));
     OK(sp_transport_allreduce(&s->t, SP_SCOPE_WORLD, vector, 2, SP_F64));
     OK(sp_transport_test(&s->t, &sum[0], &is_done));
