@@ -42,7 +42,7 @@ rm -r "$to/bin" "$to/lib"
 
 mkdir "$to/input" "$to/tests"
 cp "$src"/input/*.deck "$to/input/"
-cp "$src/tests/gpu_check.sh" "$to/tests/"
+cp "$src/tests/gpu_check.sh" "$src/tests/gpu_speed.sh" "$to/tests/"
 cat >"$to/run" <<'END'
 #!/bin/sh
 # run PROGRAM ARGUMENTS...: one of this folder's, or any other, with its libraries.
