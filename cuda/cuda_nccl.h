@@ -80,8 +80,8 @@ typedef struct sp_nccl {
     sp_nccl_result (*comm_deregister)(sp_nccl_comm comm, void *handle);
 } sp_nccl;
 
-/* The library, loaded once: from SP_NCCL_LIB (the file or its folder) where that is set,
- * else from the loader's path, the CUDA toolkit, or NVIDIA's Python package beside
+/* The library, loaded once: from SP_NCCL_LIB (the file or its folder) where that is
+ * set, else from the loader's path, the CUDA toolkit, or NVIDIA's Python package beside
  * either. Local. SP_EMPI: not found, too old, or incomplete; the message says where it
  * was looked for. */
 sp_status sp_nccl_load(const sp_nccl **nccl);

@@ -149,8 +149,8 @@ sp_status probe()
     return sp_nccl_load(&lib);
 }
 
-/* Algorithms that sum in an order of their own each time are left out; what the user has
- * set stays. NCCL reads its environment at its first call. */
+/* Algorithms that sum in an order of their own each time are left out; what the user
+ * has set stays. NCCL reads its environment at its first call. */
 void ask_for_repeatable()
 {
     setenv("NCCL_ALGO", "Ring", 0);

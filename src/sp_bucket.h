@@ -57,8 +57,8 @@ sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm 
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);
 /* Gradients in the memory of the transport's backend, summed by it; in exact mode MPI
- * sums the limbs. Once, before the first use; the transport lives longer. Local. SP_EMEM.
- */
+ * sums the limbs. Once, before the first use; the transport lives longer. Local.
+ * SP_EMEM. */
 sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport);
 /* Zero gradients and tail: before the first micro-batch of a step. */
 sp_status sp_buckets_zero(sp_buckets *buckets);
@@ -70,8 +70,9 @@ sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from);
 sp_status sp_bucket_poll(sp_buckets *buckets);
 /* Post what is left with the tail and wait for everything: a step may skip
  * sp_bucket_ready. Collective. *exposed_s (may be NULL): seconds waited for other ranks
- * once this one's gradients were there. In exact mode grad is filled from the limbs. Here the host waits for the device, in a
- * world of one the only time in a step. */
+ * once this one's gradients were there. In exact mode grad is filled from the limbs.
+ * Here the host waits for the device, the only time in a step but for sums over ranks
+ * that MPI moves. */
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
 
 #endif

@@ -1,8 +1,8 @@
 /* Records of any length, from all ranks to one.
  *
- *     rank 0   | bytes | record   | bytes | record |                gather    root: those of
- *     rank 1   nothing                                             ------->  rank 0, then of
- *     rank 2   | bytes | record |                                             rank 1, ...
+ *     rank 0   | bytes | record   | bytes | record |
+ *     rank 1   nothing                                  gather--> root: those of rank 0,
+ *     rank 2   | bytes | record |                                 then of rank 1, ...
  *
  * Each begins at a multiple of 8 bytes. Memory is kept for the next round.
  */

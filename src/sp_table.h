@@ -1,7 +1,7 @@
 /* Named numbers of all ranks, in one all-reduce.
  *
  *     rank 0   loss: 0.3 0.5   wait_s: 1.2             loss     3 values, sum 1.7,
- *     rank 1   loss: none      wait_s: 1.9   reduce->            0.3 (rank 0) .. 0.9 (rank 2)
+ *     rank 1   loss: none      wait_s: 1.9   reduce-->          0.3 (rank 0) .. 0.9 (2)
  *     rank 2   loss: 0.9       wait_s: 0.1             wait_s   3 values, ...
  *
  * Sums are formed in fixed point (sp_exact), so they depend on neither order nor number
@@ -29,8 +29,8 @@ typedef struct sp_table {
     size_t n_wire;
 } sp_table;
 
-/* A zeroed table with these rows. Collective: the same names on all ranks, else SP_EMPI.
- * SP_EMEM. Destroy after a failure too. */
+/* A zeroed table with these rows. Collective: the same names on all ranks, else
+ * SP_EMPI. SP_EMEM. Destroy after a failure too. */
 sp_status sp_table_create(sp_table *table, sp_comm *comm, int n,
                           const char *const *names);
 void sp_table_destroy(sp_table *table);

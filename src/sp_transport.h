@@ -106,8 +106,8 @@ sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
 sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope, void *data,
                                  size_t count, sp_type type);
 
-/* Collective over the world: part[n] become their sums, behind the compute stream's work
- * so far; it must not touch them until the join. */
+/* Collective over the world: part[n] become their sums, behind the compute stream's
+ * work so far; it must not touch them until the join. */
 sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,
                             sp_sum *sum);
 /* Lets posted sums move on and looks for errors; the first posted are to be tested

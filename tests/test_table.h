@@ -10,7 +10,8 @@ static sp_comm comm;
 static const char *const names[] = {"all", "some", "none", "odd", "broken"};
 enum { ALL, SOME, NONE, ODD, BROKEN, N_ROWS };
 
-/* Rank r has the values 0.1 * i, i = r, r + P, ...: of any number of ranks the same 30. */
+/* Rank r has the values 0.1 * i, i = r, r + P, ...: of any number of ranks the same
+ * 30. */
 static void fill(sp_table *t)
 {
     for (int i = comm.rank; i < 30; i += comm.size)

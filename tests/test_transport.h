@@ -1,7 +1,7 @@
-/* The transports, each against sums that are known: vectors in the compute stream, posted
- * buckets of several types and pieces, in order with what the device does, the same bits
- * every time. One program per number of ranks; the device is emulated, its NCCL is
- * tests/nccl_double. */
+/* The transports, each against sums that are known: vectors in the compute stream,
+ * posted buckets of several types and pieces, in order with what the device does, the
+ * same bits every time. One program per number of ranks; the device is emulated, its
+ * NCCL is tests/nccl_double. */
 #include "test.h"
 
 #include <stdint.h>
