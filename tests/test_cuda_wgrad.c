@@ -74,8 +74,10 @@ static void every_channel_count(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
-        check(&conv_kinds[CONV_1], 3, rows, channels[i], 17, 8);
-        check(&conv_kinds[CONV_1], 3, rows, 5, channels[i], 0);
+        if (!hc_is_checked()) {
+            check(&conv_kinds[CONV_1], 3, rows, channels[i], 17, 8);
+            check(&conv_kinds[CONV_1], 3, rows, 5, channels[i], 0);
+        }
         check(&conv_kinds[CONV_1], 3, rows, channels[i], channels[i], 0);
     }
 }
@@ -96,7 +98,8 @@ static void several_items(void **state)
     const int rows[] = {2100, 0, 2600};
 
     (void)state;
-    check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
+    if (!hc_is_checked())
+        check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
     check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
 }
 
