@@ -54,6 +54,8 @@ sp_arena *sp_cuda_arena_host(sp_arena *arena);
 sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
                              const int32_t *coords, const int32_t *sample_row,
                              int n_samples, sp_arena *arena, sp_plan *plan);
+int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
+                           const int64_t *voxels, const int64_t *pairs);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
 size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
@@ -63,6 +65,8 @@ sp_status sp_cuda_conv_pack(sp_backend *be, const float *w, int K, int c_in, int
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
+int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
+                                       int n_samples, int64_t pairs);
 
 /* ---- cuda_norm.cu ---- */
 sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,

@@ -340,13 +340,29 @@ const int32_t *pair_starts(const sp_conv_wgrad_args *args)
              : args->sample_row + args->sample0;
 }
 
+int item_of(int c_in, int c_out)
+{
+    return tiles_of(c_in, c_out, 128) < 4 ? SHORT_ITEM : LONG_ITEM;
+}
+
+/* Slots of n_entries lists, of `pairs` together. */
+size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries)
+{
+    const size_t slot = (size_t)c_in * (size_t)c_out;
+    const size_t most = SLOT_BYTES / (slot * sizeof(float)) + 1;
+    const size_t all = (size_t)pairs / item_of(c_in, c_out) + (size_t)n_entries;
+
+    return most < all ? most : all;
+}
+
 sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
     const size_t slot = (size_t)args->x.c * args->dy.c;
     const int32_t *start = pair_starts(args);
     const int n_entries = (args->sample1 - args->sample0) * (m ? m->K : 1);
-    size_t max_items = SLOT_BYTES / (slot * sizeof(float)) + 1;
+    const size_t max_items =
+        slots_of(args->x.c, args->dy.c, start[n_entries] - start[0], n_entries);
     wgrad_call a = {};
     wgrad_items items = {};
 
@@ -358,15 +374,12 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
         a.out = m->pair_out;
         a.K = m->K;
     }
-    a.item = tiles_of(a.x.c, a.dy.c, 128) < 4 ? SHORT_ITEM : LONG_ITEM;
+    a.item = item_of(a.x.c, a.dy.c);
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(cuda_as_operand(be, &a.x));
     SP_TRY(cuda_as_operand(be, &a.dy));
     a.is_aligned_x = cuda_is_aligned(a.x);
     a.is_aligned_dy = cuda_is_aligned(a.dy);
-    const size_t all =
-        (size_t)(start[n_entries] - start[0]) / a.item + (size_t)n_entries;
-    max_items = max_items < all ? max_items : all;
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
     for (int e = 0; e < n_entries; e++)
         SP_TRY(add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items, &items,
@@ -419,4 +432,12 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
     if (args->x.c && args->dy.c)
         SP_TRY(sum_weights(be, args));
     return args->dbias ? sum_bias(be, args) : SP_OK;
+}
+
+/* The slots; copies of fp32 operands for bf16 tensor cores are few and not counted. */
+int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *, int K, int c_in, int c_out,
+                                       int n_samples, int64_t pairs)
+{
+    return (int64_t)(slots_of(c_in, c_out, pairs, n_samples * K) * (size_t)c_in *
+                     (size_t)c_out * sizeof(float));
 }

@@ -192,6 +192,11 @@ typedef struct sp_backend_ops {
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
+    /* Most bytes that a plan takes of its arena, building included, given the voxels of
+     * each level and the pairs of each map. Pure: for `sptrain check`, without open. */
+    int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
+                          const int64_t *voxels, const int64_t *pairs);
+
     /* ---- convolution ---- */
     /* Floats that conv_pack writes for one direction; 0: packing is not used. They
      * depend on be->precision. */
@@ -204,6 +209,10 @@ typedef struct sp_backend_ops {
      * forward. */
     sp_status (*conv_grad_input)(sp_backend *be, const sp_conv_args *args);
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
+    /* Bytes that conv_grad_weight takes for itself; pure, as plan_bytes. The most of any
+     * operation. Depends on be->precision. */
+    int64_t (*conv_grad_weight_bytes)(const sp_backend *be, int K, int c_in, int c_out,
+                                      int n_samples, int64_t pairs);
 
     /* ---- batch norm ---- */
     /* sums[b][0][c] = sum x, sums[b][1][c] = sum x^2 of sample b, in double. */

@@ -94,9 +94,9 @@ void sp_graph_init_buffers(const sp_graph *graph, float *flat);
 void sp_graph_print(const sp_graph *graph, FILE *to);
 /* Bytes of activations and gradients that one training step takes on a rank, given its
  * voxels on each of spec.n_levels levels; -1 if memory for the count ran out. is_frugal
- * as sp_net_options. Without
+ * as sp_net_options; elements of elem_bytes, rows padded to row_bytes. Without
  * parameters, optimizer state, kernel maps and rows of samples. */
 int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_level,
-                              bool is_frugal);
+                              bool is_frugal, int elem_bytes, int row_bytes);
 
 #endif

@@ -35,6 +35,7 @@ typedef struct memory {
     node_memory *node;
     sp_ranges ranges;
     bool is_frugal;
+    int elem_bytes, channels; /* a row is a multiple of so many channels */
 } memory;
 
 static void find_chain(const memory *m, int norm)
@@ -59,11 +60,12 @@ static void find_chain(const memory *m, int norm)
     m->node[end].residual = residual;
 }
 
-static int64_t bytes_of(const sp_node *node, const int64_t *voxels)
+static int64_t bytes_of(const memory *m, const sp_node *node, const int64_t *voxels)
 {
     int64_t rows = node->level < 0 ? 0 : voxels[node->level];
 
-    return rows * node->c_out * (int64_t)sizeof(float);
+    return rows * ((node->c_out + m->channels - 1) / m->channels * m->channels) *
+           m->elem_bytes;
 }
 
 static void find_stored(const memory *m, const int64_t *voxels)
@@ -84,7 +86,7 @@ static void find_stored(const memory *m, const int64_t *voxels)
                                    .last = -1,
                                    .until = -1,
                                    .range = -1,
-                                   .bytes = bytes_of(n, voxels)};
+                                   .bytes = bytes_of(m, n, voxels)};
         for (int k = 0; k < n->n_in; k++) {
             int in = n->in[k];
 
@@ -344,11 +346,13 @@ static void walk_backward(memory *m)
 }
 
 int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_level,
-                              bool is_frugal)
+                              bool is_frugal, int elem_bytes, int row_bytes)
 {
     memory m = {.graph = graph,
                 .node = calloc((size_t)graph->n_nodes, sizeof *m.node),
-                .is_frugal = is_frugal};
+                .is_frugal = is_frugal,
+                .elem_bytes = elem_bytes,
+                .channels = row_bytes / elem_bytes};
     int64_t bytes = -1;
 
     if (m.node && sp_ranges_create(&m.ranges, 2 * graph->n_nodes + 2) == SP_OK) {

@@ -30,7 +30,7 @@ layer() {
         sp_selftest.* | sp_run*.* | \
         sp_mapping.* | sp_session*.* | sp_train*.* | sp_resume.* | \
         sp_report.* | sp_evaluate.* | sp_eval.* | sp_infer.* | sp_predict.* | \
-        sp_check.* | sp_preflight.* | sp_main.*) echo 7 ;;
+        sp_check*.* | sp_preflight.* | sp_main.*) echo 7 ;;
     vox*.* | bench*.*) echo 8 ;;
     *) echo none ;;
     esac

@@ -48,6 +48,24 @@ static void add_scatter(batch *b, int32_t n, int32_t lo, int32_t hi)
 
 static sp_arena host_arena;
 
+/* No more than foreseen, and not much less: samples round up, the library's sort needs
+ * room. */
+static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
+                             const sp_arena *arena)
+{
+    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], foreseen;
+
+    for (int l = 0; l < plan->n_levels; l++)
+        voxels[l] = plan->level[l].n;
+    for (int m = 0; m < plan->n_maps; m++)
+        pairs[m] = plan->map[m].pairs;
+    foreseen = sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
+    if ((int64_t)arena->high > foreseen)
+        fail_msg("%zu bytes of plan, %lld foreseen", arena->high, (long long)foreseen);
+    if (plan->n_samples == 1 && foreseen > (int64_t)arena->high * 102 / 100 + 150000)
+        fail_msg("%zu bytes of plan, %lld foreseen", arena->high, (long long)foreseen);
+}
+
 static void check_in_order(const sp_plan_spec *spec, const batch *b,
                            const sp_plan *want, int order)
 {
@@ -64,6 +82,7 @@ static void check_in_order(const sp_plan_spec *spec, const batch *b,
         for (int m = 0; m < spec->n_maps; m++)
             same_map(&be, m, &plan.map[m], &want->map[m], b->n_samples);
     }
+    took_as_foreseen(spec, &plan, &arena);
     be.ops->arena_destroy(&arena);
     cu_close(&be);
 }

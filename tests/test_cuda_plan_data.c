@@ -74,6 +74,17 @@ static sp_plan_spec minkunet_spec(void)
     return s;
 }
 
+static size_t foresee(const sp_plan_spec *spec, const sp_plan *plan)
+{
+    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS];
+
+    for (int l = 0; l < plan->n_levels; l++)
+        voxels[l] = plan->level[l].n;
+    for (int m = 0; m < plan->n_maps; m++)
+        pairs[m] = plan->map[m].pairs;
+    return (size_t)sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
+}
+
 static void scan_is_planned_as_on_the_host(void **state)
 {
     const sp_plan_spec spec = minkunet_spec();
@@ -81,6 +92,7 @@ static void scan_is_planned_as_on_the_host(void **state)
     int32_t *coords = NULL, row[N_SAMPLES + 1] = {0};
     sp_arena host, device;
     sp_plan want, got;
+    size_t foreseen;
     double begun;
 
     (void)state;
@@ -94,6 +106,10 @@ static void scan_is_planned_as_on_the_host(void **state)
     OK(be.ops->plan_build(&be, &spec, coords, row, N_SAMPLES, &device, &got));
     printf(", device emulated %.1f s, %.1f MB of its memory, %.1f MB of the host's\n",
            sp_now_s() - begun, (double)device.used * 1e-6, (double)host.used * 1e-6);
+    foreseen = foresee(&spec, &got);
+    printf("its arena: %.1f MB, %.1f foreseen\n", (double)device.high * 1e-6,
+           (double)foreseen * 1e-6);
+    assert_in_range(foreseen, device.high, device.high * 102 / 100);
     same_levels(&be, &got, &want);
     for (int m = 0; m < spec.n_maps; m++) {
         same_map(&be, m, &got.map[m], &want.map[m], N_SAMPLES);

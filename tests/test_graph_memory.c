@@ -19,7 +19,7 @@ static void check(const char *layers, bool is_frugal)
     for (int i = 0; i < c.batch.plan.n_levels; i++)
         voxels[i] = c.batch.plan.level[i].n;
     case_step(&c, true);
-    foreseen = sp_graph_memory_bytes(&c.graph, voxels, is_frugal);
+    foreseen = sp_graph_memory_bytes(&c.graph, voxels, is_frugal, 4, 4);
     taken = (int64_t)(c.net.impl->arena.high + c.net.impl->vectors.high);
     /* The rest are sums of a batch norm or of the loss, and rows of samples. */
     if (foreseen > taken || taken - foreseen > 1024)

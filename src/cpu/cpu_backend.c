@@ -44,6 +44,14 @@ sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
     return SP_OK;
 }
 
+/* Sums over samples and rows stand in dw itself. */
+int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
+                                      int n_samples, int64_t pairs)
+{
+    (void)be, (void)K, (void)c_in, (void)c_out, (void)n_samples, (void)pairs;
+    return 0;
+}
+
 sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
 {
     sp_cpu *cpu = be->impl;
@@ -162,11 +170,13 @@ const sp_backend_ops sp_cpu_ops = {
     .wait = sp_cpu_wait,
     .arena_pass = sp_cpu_arena_pass,
     .plan_build = sp_cpu_plan_build,
+    .plan_bytes = sp_cpu_plan_bytes,
     .conv_pack_floats = sp_cpu_conv_pack_floats,
     .conv_pack = sp_cpu_conv_pack,
     .conv_forward = sp_cpu_conv_forward,
     .conv_grad_input = sp_cpu_conv_grad_input,
     .conv_grad_weight = sp_cpu_conv_grad_weight,
+    .conv_grad_weight_bytes = sp_cpu_conv_grad_weight_bytes,
     .norm_sums = sp_cpu_norm_sums,
     .norm_finish = sp_ref_norm_finish,
     .norm_apply = sp_cpu_norm_apply,

@@ -214,3 +214,22 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
     (void)be;
     return build(&b, coords, sample_row);
 }
+
+/* With child words and a neighbour table on each level but the finest: what stands below
+ * the pairs while they are found. */
+int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
+                          const int64_t *voxels, const int64_t *pairs)
+{
+    int64_t bytes = 4 * voxels[0];
+    int l, m;
+
+    (void)n_samples;
+    for (l = 0; l < spec->n_levels; l++)
+        bytes += voxels[l] * (8 + 4 + (l ? 4 + 4 * PLAN_NBR : 0));
+    for (m = 0; m < spec->n_maps; m++) {
+        const sp_map_key *key = &spec->map[m];
+        const int64_t K = key->kernel * key->kernel * key->kernel;
+        bytes += pairs[m] * 8 + (voxels[key->level_out] / SP_TILE + 1) * K * 4;
+    }
+    return bytes;
+}
