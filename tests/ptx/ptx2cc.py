@@ -169,35 +169,19 @@ class Kernel:
         values = ', '.join(self.value(a, k) for a, k in zip(args[1:], kinds))
         return self.store(args[0], kind, f'{function}({values})')
 
-    def do_min(self, parts, args):
-        return self.call(f'min_of', parts, args)
+    def function(name, *counts):
+        """An instruction that is a function of ptx.h. counts: operands of 32 bits, whatever
+        its type, behind those of its type."""
+        def handler(self, parts, args):
+            kinds = [parts[-1]] * (len(args) - 1 - len(counts)) + list(counts)
+            return self.call(name, parts, args, kinds)
+        return handler
 
-    def do_max(self, parts, args):
-        return self.call(f'max_of', parts, args)
-
-    def do_fma(self, parts, args):
-        return self.call('fma_of', parts, args)
-
-    def do_rem(self, parts, args):
-        return self.call('remainder_of', parts, args)
-
-    def do_shl(self, parts, args):
-        return self.call('shl', parts, args, [parts[-1], 'u32'])
-
-    def do_shr(self, parts, args):
-        return self.call('shr', parts, args, [parts[-1], 'u32'])
-
-    def do_bfi(self, parts, args):
-        return self.call('bfi', parts, args, [parts[-1]] * 2 + ['u32'] * 2)
-
-    def do_bfe(self, parts, args):
-        return self.call('bfe', parts, args, [parts[-1], 'u32', 'u32'])
-
-    def do_prmt(self, parts, args):
-        return self.call('prmt', parts, args)
-
-    def do_brev(self, parts, args):
-        return self.call('brev', parts, args)
+    do_min, do_max, do_fma = function('min_of'), function('max_of'), function('fma_of')
+    do_rem, do_prmt, do_brev = function('remainder_of'), function('prmt'), function('brev')
+    do_shl, do_shr = function('shl', 'u32'), function('shr', 'u32')
+    do_bfi, do_bfe = function('bfi', 'u32', 'u32'), function('bfe', 'u32', 'u32')
+    del function
 
     def do_div(self, parts, args):
         if parts[-1][0] == 'f':
