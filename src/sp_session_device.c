@@ -10,12 +10,18 @@
 static sp_status map_devices(sp_session *session)
 {
     const sp_config *config = session->config;
+    int who = 0;
+    sp_status rc;
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
                        "run.device = \"cuda\": this program computes on the CPU only");
-    SP_TRY(sp_mapping_make(&session->mapping, session->comm, &config->run.devices,
-                           config->run.oversubscribe, &session->failed_rank));
+    rc = sp_mapping_make(&session->mapping, session->comm, &config->run.devices,
+                         config->run.oversubscribe, &who);
+    if (rc != SP_OK) {
+        session->failed_rank = who;
+        return rc;
+    }
     if (*sp_mapping_advice(session->mapping.place, session->mapping.n))
         sp_log_warn0("%s",
                      sp_mapping_advice(session->mapping.place, session->mapping.n));

@@ -62,12 +62,13 @@ static sp_heartbeat *map_records(const char *dir, int *n)
 /* What is said of the first that died; the ranks may come to a word of their own. */
 static void describe(const sp_heartbeat *who, int rank, int size, char *text, size_t n)
 {
-    snprintf(
-        text, n,
-        "rank %d/%d host %s pid %lld died, and the others with it; phase %s, epoch "
-        "%lld, step %lld",
-        rank, size, who->host, (long long)who->pid, sp_phase_name((sp_phase)who->phase),
-        (long long)who->epoch, (long long)who->step);
+    snprintf(text, n,
+             "rank %d/%d host %s pid %lld %s, and the others with it; phase %s, epoch "
+             "%lld, step %lld",
+             rank, size, who->host, (long long)who->pid,
+             who->lost == SP_LOST_DEAD ? "died" : "is silent",
+             sp_phase_name((sp_phase)who->phase), (long long)who->epoch,
+             (long long)who->step);
 }
 
 /* At once: a script that the launcher returns to reads status.json. */
@@ -111,6 +112,8 @@ static void conclude(const scene *s)
     if (!records)
         return;
     lost = sp_heartbeat_lost(records, n);
+    if (lost >= 0) /* the rank that found it may have come no further */
+        write_status(s, records, n, lost);
     if (lost >= 0 && sp_run_find_state(s->dir, records, n, &state, &task) &&
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
         const sp_heartbeat *who = &records[lost];

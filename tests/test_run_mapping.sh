@@ -60,6 +60,9 @@ run 2 0 preflight d.deck 'run.devices=[5, 3]'
 says out "^ *0  *5  *GPU-.*-[0-9a-f]*05  *0000:e5:00.0 .*emulated device"
 says out "^ *1  *3  *GPU-.*-[0-9a-f]*03  *0000:e3:00.0 .*emulated device"
 
+# What fails behind the mapping has its message too.
+refused 2 3 "none\*.h5: no such file" 'data.train=["none*.h5"]'
+
 # auto without a device trains on the CPU and says why; a wrong deck is refused all the same.
 HC_DEVICES=0
 run 1 0 train d.deck run.dir=auto run.device=auto
