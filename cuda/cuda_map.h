@@ -3,14 +3,14 @@
  * Output-stationary form, for the convolution forward and for its input gradient: the
  * neighbours of each output row behind one another, by rising offset.
  *
- *     row o   mask bits 1, 13, 14   ->   nbr[first[o]], nbr[first[o] + 1], nbr[first[o] + 2]
+ *     row o   mask bits 1, 13, 14   ->   nbr[first[o]] .. nbr[first[o] + 2]
  *
  * Tiles of the kernels take 128 rows at a time of `order`: rows whose masks are alike
- * stand together, so that a tile skips the offsets that none of its rows has; a tile may
- * hold rows of several samples. The value of a row depends on none of this. Rows stand
- * window by window, since what a wave of blocks gathers should fit the L2: window w has
- * the samples that begin in rows 65536 w .. 65536 w + 65535. Work at 128 rows over that
- * of the pairs, level 0 of crops of a 64-beam scan at 5 cm:
+ * stand together, so that a tile skips the offsets that none of its rows has; a tile
+ * may hold rows of several samples. The value of a row depends on none of this. Rows
+ * stand window by window, since what a wave of blocks gathers should fit the L2: window
+ * w has the samples that begin in rows 65536 w .. 65536 w + 65535. Work at 128 rows
+ * over that of the pairs, level 0 of crops of a 64-beam scan at 5 cm:
  *
  *                  1 or 2 scans of 94,444   4 x 10,000   8 x 10,000   8 x 2,000
  *     windows                       1.51         1.61         1.59        1.87

@@ -1,7 +1,8 @@
 /* Batch norm: sums in double over the rows of each sample, what follows from them, and
  * two passes over elements. The passes are bound by memory: of a tensor [n, c] the sums
- * read one (x), apply reads one or two and writes one; backward the sums read x, dy and y
- * and write dy (the last two with an activation only), apply reads two and writes one.
+ * read one (x), apply reads one or two and writes one; backward the sums read x, dy and
+ * y and write dy (the last two with an activation only), apply reads two and writes
+ * one.
  */
 #include "cuda_rows.cuh"
 #include "sp_norm.h"

@@ -49,7 +49,8 @@ typedef struct plan_builder {
 sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t bytes);
 /* Complete when it returns. */
 sp_status plan_download(plan_builder *b, void *to_host, const void *from, size_t bytes);
-/* Values from [n] in the order of bits 0 .. bits - 1 of key [n], to `to` [n]. Stable. */
+/* Values from [n] in the order of bits 0 .. bits - 1 of key [n], to `to` [n].
+ * Stable. */
 sp_status plan_sort(plan_builder *b, const uint64_t *key, const int32_t *from,
                     int32_t *to, int32_t n, int bits);
 

@@ -1,8 +1,8 @@
 /* Neighbours of output rows.
  *
- * Output row o stands at position p, in steps of the finer level of the two; its partner
- * at offset k at p + d_k (p - d_k where the map is swapped), which is a voxel of level
- * `from` or none. How it is found:
+ * Output row o stands at position p, in steps of the finer level of the two; its
+ * partner at offset k at p + d_k (p - d_k where the map is swapped), which is a voxel
+ * of level `from` or none. How it is found:
  *
  * - below a level `top` whose 3^3 map exists, within one cell of which every partner
  *   lies: the ancestor's row of that map, then down child by child. Siblings read the

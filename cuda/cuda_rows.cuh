@@ -226,13 +226,14 @@ sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
  *     template <class T, int N> void add(const channels<N> &, const item<T, N> &,
  *                                        int64_t i, int j, double *a, double *b);
  * add adds to a[k] and b[k] of channel j + k. A sample is cut into chunks of rows from
- * its own first row on, thread y of a chunk sums rows y, y + step, ..., the threads' sums
- * are added as a tree, those of the chunks too: the value depends on the sample, the
- * number of channels and their alignment alone. */
+ * its own first row on, thread y of a chunk sums rows y, y + step, ..., the threads'
+ * sums are added as a tree, those of the chunks too: the value depends on the sample,
+ * the number of channels and their alignment alone. */
 
 enum { CUDA_SUM_THREADS = 256, CUDA_SUM_AHEAD = 2 };
 
-/* About 32,768 elements: enough blocks on the coarse levels, little to add on the fine. */
+/* About 32,768 elements: enough blocks on the coarse levels, little to add on the
+ * fine. */
 static inline int cuda_chunk_rows(int c)
 {
     int rows = 512;

@@ -96,8 +96,8 @@ sp_status bench_peak(bench *b, double *rate)
 }
 
 /* Two vectors, each half of the bytes, until they have been gone through for long
- * enough; the first time is not counted. On a device each time is a launch, which bounds
- * what a small stream can reach as it bounds a small operation. */
+ * enough; the first time is not counted. On a device each time is a launch, which
+ * bounds what a small stream can reach as it bounds a small operation. */
 sp_status bench_stream(bench *b, double bytes, double *rate)
 {
     const sp_backend_ops *ops = b->backend.ops;

@@ -1,4 +1,5 @@
-/* Memory of the backend, filled with numbers. They are made on the host and uploaded. */
+/* Memory of the backend, filled with numbers. They are made on the host and
+ * uploaded. */
 #include <string.h>
 
 #include "bench.h"

@@ -35,7 +35,8 @@ static int count(const uint64_t set[SP_CORE_WORDS])
     return n;
 }
 
-/* The machine as hwloc sees it; its cores are cut to the allowed ones by the callers. */
+/* The machine as hwloc sees it; its cores are cut to the allowed ones by the
+ * callers. */
 static bool open_topology(hwloc_topology_t *topology, bool has_devices)
 {
     if (hwloc_topology_init(topology) != 0)
@@ -112,7 +113,8 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
 }
 
 /* Which of the node's ranks that may use the same cores this one is, and their number.
- * Sets are told apart by a hash: two that collide make shares smaller, nothing worse. */
+ * Sets are told apart by a hash: two that collide make shares smaller, nothing
+ * worse. */
 static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
                               int *index, int *n)
 {

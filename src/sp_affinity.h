@@ -30,8 +30,8 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
                       uint64_t share[SP_CORE_WORDS]);
 
 /* Bind this process to its share; call before threads are started, which inherit it.
- * pci: of the device it works with, or NULL. Collective over the node; comm->cores becomes
- * the share's. The environment's SP_BIND=no keeps the process where it is.
+ * pci: of the device it works with, or NULL. Collective over the node; comm->cores
+ * becomes the share's. The environment's SP_BIND=no keeps the process where it is.
  * text: the cores as "0-3 of 0-7", "" where nothing was done. SP_EMPI, SP_EMEM. */
 sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t bytes);
 

@@ -38,7 +38,8 @@ sp_status sp_backend_device(int i, sp_device *device)
 #if SP_WITH_CUDA
     return sp_cuda_device(i, device);
 #else
-    return SP_FAIL(SP_EDEVICE, "CUDA device %d: this program computes on the CPU only", i);
+    return SP_FAIL(SP_EDEVICE, "CUDA device %d: this program computes on the CPU only",
+                   i);
 #endif
 }
 

@@ -181,7 +181,8 @@ typedef struct sp_backend_ops {
     sp_status (*arena_pass)(sp_backend *be, sp_arena *arena, sp_pass pass);
 
     /* ---- sums over ranks (sp_transport.h) ----
-     * What can move this memory, best first, ended by NULL; NULL: MPI, where it lies. */
+     * What can move this memory, best first, ended by NULL; NULL: MPI, where it
+     * lies. */
     const struct sp_transport_ops *const *transports;
 
     /* ---- plan (planner thread) ----
@@ -209,8 +210,8 @@ typedef struct sp_backend_ops {
      * forward. */
     sp_status (*conv_grad_input)(sp_backend *be, const sp_conv_args *args);
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
-    /* Bytes that conv_grad_weight takes for itself; pure, as plan_bytes. The most of any
-     * operation. Depends on be->precision. */
+    /* Bytes that conv_grad_weight takes for itself; pure, as plan_bytes. The most of
+     * any operation. Depends on be->precision. */
     int64_t (*conv_grad_weight_bytes)(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs);
 
@@ -286,8 +287,8 @@ static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, i
 }
 
 /* How products are formed: fp32 exactly; tf32 from operands rounded to 10 bits of
- * mantissa; bf16 from activations stored as bf16. Sums, parameters, statistics, loss and
- * weight gradients are fp32 or better in all of them. */
+ * mantissa; bf16 from activations stored as bf16. Sums, parameters, statistics, loss
+ * and weight gradients are fp32 or better in all of them. */
 typedef enum sp_precision { SP_FP32, SP_TF32, SP_BF16 } sp_precision;
 
 struct sp_backend {

@@ -1,5 +1,6 @@
-/* The memory of a run, from its network and its data: a plan of the largest sample tells
- * voxels and pairs; what they take, and packed weights, the backend's table tells. */
+/* The memory of a run, from its network and its data: a plan of the largest sample
+ * tells voxels and pairs; what they take, and packed weights, the backend's table
+ * tells. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,8 +93,8 @@ static int share_of(const sp_session *s, const sp_dataset *set, int64_t step, in
 
 /* ---- what takes memory ---- */
 
-/* Weights, gradient and moments; limbs of ordered sums. On the host also, of rank 0, the
- * copy that a checkpoint is written from. */
+/* Weights, gradient and moments; limbs of ordered sums. On the host also, of rank 0,
+ * the copy that a checkpoint is written from. */
 static double weight_bytes(const sp_session *s, bool is_host)
 {
     const int n_moments = s->config->train.optimizer == SP_ADAMW ? 2 : 1;

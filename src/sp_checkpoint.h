@@ -59,7 +59,8 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
  * NULL). path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged);
 /* Rank 0 only: files of steps after `step` get ".old" behind their names, so that a run
- * that went back neither continues from them nor loses its own to prune. *n: how many. */
+ * that went back neither continues from them nor loses its own to prune. *n: how
+ * many. */
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
 /* Rank 0 only: delete all but the newest `keep` step files, and what a writer that was
  * killed left behind. */

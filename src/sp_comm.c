@@ -258,11 +258,11 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
 }
 
 /* What MPICH over UCX calls for every connection in MPI_Finalize, in place of the
- * library's. That one flushes, which over TCP takes an answer of the peer; but MPICH 4.0
- * and 4.1 then wait in a barrier of the process manager, where a rank answers nobody, so
- * that a peer which comes later waits for ever (pmodels/mpich pull request 6596; one end
- * in five on two hosts). Nothing is under way any more when sp_comm_close comes here:
- * the connections go down with the process. NULL is "done". */
+ * library's. That one flushes, which over TCP takes an answer of the peer; but MPICH
+ * 4.0 and 4.1 then wait in a barrier of the process manager, where a rank answers
+ * nobody, so that a peer which comes later waits for ever (pmodels/mpich pull request
+ * 6596; one end in five on two hosts). Nothing is under way any more when sp_comm_close
+ * comes here: the connections go down with the process. NULL is "done". */
 void *ucp_disconnect_nb(void *connection);
 void *ucp_disconnect_nb(void *connection)
 {

@@ -1,9 +1,10 @@
 /* The memory of a training step, from the graph and the voxels of each level.
  *
- * This walks as sp_net does, forward and backward, with sizes alone and the same ranges:
- * batch norm [+ add] [+ activation] is one pass that stores its end, the inputs of a
- * concat are columns of its range, a gradient is handed on in place where the operation
- * allows it, and a frugal net writes what norms wrote anew where it is wanted.
+ * This walks as sp_net does, forward and backward, with sizes alone and the same
+ * ranges: batch norm [+ add] [+ activation] is one pass that stores its end, the inputs
+ * of a concat are columns of its range, a gradient is handed on in place where the
+ * operation allows it, and a frugal net writes what norms wrote anew where it is
+ * wanted.
  */
 #include "sp_graph.h"
 

@@ -133,8 +133,8 @@ void sp_net_drop_read(sp_net *net, int s);
 void sp_net_drop_used(sp_net *net, int s);
 /* Inputs of a norm that was written anew, which nothing else wants. */
 void sp_net_drop_passed(sp_net *net, const net_step *step);
-/* Backward, frugal: gives as much of what is free, from the end, back to the system: the
- * gradient of weights needs so much from now on. */
+/* Backward, frugal: gives as much of what is free, from the end, back to the system:
+ * the gradient of weights needs so much from now on. */
 void sp_net_release(sp_net *net, size_t bytes);
 /* Hands the gradient of `from` over to `to`, which has none. */
 void sp_net_move_grad(sp_net *net, int from, int to);

@@ -1,7 +1,8 @@
 /* What follows from the sums of a batch norm, one channel at a time, in double: shared
  * by the backends so that they compute the same.
  *
- *     xhat = (x - mean) r     y = act(scale x + shift [+ residual])     r = 1 / sqrt(var + eps)
+ *     xhat = (x - mean) r     y = act(scale x + shift [+ residual])
+ *     r = 1 / sqrt(var + eps)
  *     dx = A g + B x + C      A = gamma r, B = -gamma r^2 sum(g xhat) / N,
  *                             C = -A sum(g) / N - B mean
  * with g the gradient behind the activation and N the rows of the scope.

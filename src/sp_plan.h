@@ -11,8 +11,8 @@
  * Coordinates are not kept: row i of level 0 is row order[i] of the caller's.
  *
  * On the host a map is cut into tiles of at most SP_TILE output rows; no tile straddles
- * a sample, so that per-sample sums do not depend on what else is in the batch. Per tile
- * and offset the (in, out) pairs stand by rising output row:
+ * a sample, so that per-sample sums do not depend on what else is in the batch. Per
+ * tile and offset the (in, out) pairs stand by rising output row:
  *
  *     start[t * K + k] .. start[t * K + k + 1] - 1      pairs of tile t, offset k
  *     tile_row[t] .. tile_row[t + 1] - 1                output rows of tile t

@@ -46,8 +46,8 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
  * status-eval.json, status-predict.json. path holds PATH_MAX bytes; returns it. */
 const char *sp_run_status_path(const char *dir, const char *task, char *path);
 /* Rank 0 (or, for a failure, the rank that diagnosed it): replace the status of
- * run->task atomically. state "running", "done", "stopped", "failed"; message NULL: the code's
- * text, none for SP_OK. Any thread. */
+ * run->task atomically. state "running", "done", "stopped", "failed"; message NULL: the
+ * code's text, none for SP_OK. Any thread. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
 /* The same for one who is not the run: `who` is the record of the rank it is about. */

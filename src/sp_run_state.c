@@ -93,8 +93,8 @@ bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
     return false;
 }
 
-/* A run that ended by itself says so; "running" is the word of one that could not, code 6
- * that of one whose peer could not, and one that was killed early has none. */
+/* A run that ended by itself says so; "running" is the word of one that could not, code
+ * 6 that of one whose peer could not, and one that was killed early has none. */
 static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int n)
 {
     sp_run_state state;

@@ -1,12 +1,12 @@
-/* Does a device compute what the CPU computes? One step of training and one evaluation of
- * a small network on small fixed data, on both. */
+/* Does a device compute what the CPU computes? One step of training and one evaluation
+ * of a small network on small fixed data, on both. */
 #ifndef SP_SELFTEST_H
 #define SP_SELFTEST_H
 
 #include "sp_net.h"
 
-/* device: open, on the thread that will compute on it. SP_EDEVICE names what deviates and
- * by how much. Tolerances are those of its precision. Local; some milliseconds. */
+/* device: open, on the thread that will compute on it. SP_EDEVICE names what deviates
+ * and by how much. Tolerances are those of its precision. Local; some milliseconds. */
 sp_status sp_selftest_device(sp_backend *device);
 
 #endif

@@ -64,7 +64,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
 sp_status sp_session_open_log(sp_session *session);
 /* Collective: choose and open the device; every rank the same kind. */
 sp_status sp_session_open_device(sp_session *session);
-/* Collective: choose and open what sums over ranks; before the network, for training. */
+/* Collective: choose and open what sums over ranks; before the network, for
+ * training. */
 sp_status sp_session_open_transport(sp_session *session);
 /* Collective: indexes of data.train and data.val, as asked for; columns and classes.
  * Makes the sample data first where the deck names it and it is not there. */

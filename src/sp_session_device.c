@@ -78,8 +78,8 @@ static int default_threads(const sp_comm *comm)
     return share > 1 ? share : 1;
 }
 
-/* This rank's share of the node's cores, before the threads start that inherit it. place:
- * of its device, or NULL. */
+/* This rank's share of the node's cores, before the threads start that inherit it.
+ * place: of its device, or NULL. */
 static sp_status bind_cores(sp_session *session, const sp_place *place)
 {
     char cores[200];

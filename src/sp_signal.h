@@ -4,16 +4,16 @@
 #ifndef SP_SIGNAL_H
 #define SP_SIGNAL_H
 
-/* Once, before MPI starts. Should MPI hang in its start, a request ends the process after
- * five seconds with SP_ELIMIT: there is nothing to save yet. */
+/* Once, before MPI starts. Should MPI hang in its start, a request ends the process
+ * after five seconds with SP_ELIMIT: there is nothing to save yet. */
 void sp_signal_install(void);
 /* MPI has started: from now on requests are heeded at the end of a step. */
 void sp_signal_started(void);
-/* A library that aborts is often the echo of a peer that is dying: from now on it waits a
- * second, so that who died first is seen first. */
+/* A library that aborts is often the echo of a peer that is dying: from now on it waits
+ * a second, so that who died first is seen first. */
 void sp_signal_delay_abort(void);
-/* All is said and on disk: should what follows (the end of MPI) hang, the process leaves with
- * this status after so many seconds. */
+/* All is said and on disk: should what follows (the end of MPI) hang, the process
+ * leaves with this status after so many seconds. */
 void sp_signal_leave_after(unsigned seconds, int status);
 /* Seconds until the batch system ends this job (SLURM_JOB_END_TIME, which Slurm sets
  * in its newer versions); INFINITY where it does not say. */

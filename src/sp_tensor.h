@@ -81,9 +81,9 @@ void sp_arena_reset(sp_arena *arena);
 /* Back to an earlier value of arena->used: forget what was handed out since. */
 void sp_arena_rewind(sp_arena *arena, size_t used);
 
-/* What lies in [from, to) is not read again: its whole pages go back to the system until
- * they are touched. Returns where the first of them begins; `to`: there are none, as in
- * arenas of devices. */
+/* What lies in [from, to) is not read again: its whole pages go back to the system
+ * until they are touched. Returns where the first of them begins; `to`: there are none,
+ * as in arenas of devices. */
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to);
 
 #define SP_TAKE(arena, count, pointer)                                                 \

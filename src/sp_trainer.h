@@ -52,7 +52,8 @@ typedef struct sp_trainer {
 sp_status sp_resume_begin(sp_trainer *trainer);
 /* True if the deck asks for no more than the state has. */
 bool sp_resume_is_complete(const sp_trainer *trainer);
-/* Local, before the first step: memory for checkpoints, found beside the first steps. */
+/* Local, before the first step: memory for checkpoints, found beside the first
+ * steps. */
 void sp_resume_prepare(sp_trainer *trainer);
 /* Collective: checkpoint of the present state, written beside the next steps; is_best:
  * as best.h5 too. A failure to write is a warning. is_final: returns when it is

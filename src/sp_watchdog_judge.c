@@ -16,7 +16,6 @@
 #define SLOW_RATIO  1.5
 enum { WITNESS_TRIES = 200 }; /* a millisecond each */
 
-
 /* ---- the end ---- */
 
 static void leave_now(int number)

@@ -7,11 +7,11 @@
  *                        heartbeat.bin: this rank was the first (sp_heartbeat.h)
  *                        status.json:   "failed", 6, where the ranks came to no word
  *
- * A process that dies closes its connections, those with the highest numbers first: ours
- * before the launcher's, who hears of it later. The kernel keeps the order in one epoll
- * set, so that a witness that wakes late still knows it. The witness of rank 0 shares the
- * lock on the run folder: the next start sees what it wrote. Where heartbeat.bin is not
- * shared there is none, and the watchdog's word stands alone.
+ * A process that dies closes its connections, those with the highest numbers first:
+ * ours before the launcher's, who hears of it later. The kernel keeps the order in one
+ * epoll set, so that a witness that wakes late still knows it. The witness of rank 0
+ * shares the lock on the run folder: the next start sees what it wrote. Where
+ * heartbeat.bin is not shared there is none, and the watchdog's word stands alone.
  */
 #ifndef SP_WITNESS_H
 #define SP_WITNESS_H

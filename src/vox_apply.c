@@ -60,8 +60,8 @@ typedef struct prediction {
 } prediction;
 
 /* ---- reading ---- */
-/* Rows of a list; more than the file can hold (compressed ones EXPANSION times that) are
- * damage, not a reason to ask for the memory. */
+/* Rows of a list; more than the file can hold (compressed ones EXPANSION times that)
+ * are damage, not a reason to ask for the memory. */
 static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int64_t *n)
 {
     int64_t most = sp_h5_bytes(file);

@@ -1,6 +1,6 @@
 /* Linked with the program on an emulated device (the linker's --wrap). Standard error
- * says at the end of each optimizer step how often memory of the device was asked for so
- * far, and of each arena when it goes how much of it was in use at most. */
+ * says at the end of each optimizer step how often memory of the device was asked for
+ * so far, and of each arena when it goes how much of it was in use at most. */
 #include <stdio.h>
 
 #include "../cuda/cuda_ops.h"

@@ -7,7 +7,8 @@
 #include "../cuda/cuda_map.h"
 #include "sp_plan.h"
 
-/* All arrays, pair_start aside (NULL), are host memory that cuda_map_host_free frees. */
+/* All arrays, pair_start aside (NULL), are host memory that cuda_map_host_free
+ * frees. */
 cuda_map cuda_map_host(const sp_map *m, int n_samples);
 void cuda_map_host_free(cuda_map *m);
 

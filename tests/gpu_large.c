@@ -5,7 +5,8 @@
  *
  * Each of fp32, tf32 and bf16, on 3^3 and on 2^3 of stride 2. The sums are formed from
  * operands rounded as the kernels round them, so that what is left is the order of the
- * sum and the rounding of the result. Of large results every nth row or column is compared. One JSON object a line; ends with 1 where an error is over its tolerance.
+ * sum and the rounding of the result. Of large results every nth row or column is
+ * compared. One JSON object a line; ends with 1 where an error is over its tolerance.
  */
 #include <math.h>
 #include <stdbool.h>

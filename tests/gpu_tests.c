@@ -1,6 +1,7 @@
-/* gpu_tests [NAME [ARGUMENTS]]: the tests of the CUDA kernels on a real device; without a
- * name the names, but for large, which takes minutes. Here is what the emulator has elsewhere: there is no order to choose and
- * nothing is checked; waits are counted by the linker's wraps. Without a device: 77. */
+/* gpu_tests [NAME [ARGUMENTS]]: the tests of the CUDA kernels on a real device; without
+ * a name the names, but for large, which takes minutes. Here is what the emulator has
+ * elsewhere: there is no order to choose and nothing is checked; waits are counted by
+ * the linker's wraps. Without a device: 77. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -71,12 +72,8 @@ int gpu_large(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(void);
-} tests[] = {{"conv", gpu_conv},
-             {"wgrad", gpu_wgrad},
-             {"plan", gpu_plan},
-             {"rows", gpu_rows},
-             {"loss", gpu_loss},
-             {"net", gpu_net}};
+} tests[] = {{"conv", gpu_conv}, {"wgrad", gpu_wgrad}, {"plan", gpu_plan},
+             {"rows", gpu_rows}, {"loss", gpu_loss},   {"net", gpu_net}};
 
 int main(int argc, char **argv)
 {

@@ -1,8 +1,8 @@
-/* The network, the buckets and the optimizer on the CUDA backend against the same on the
- * plain loops, from equal weights, over equal batches. One step of every network of the
- * tests: loss to 1e-6, gradients to 1e-4 of the largest (batch norm over few voxels
- * magnifies rounding); five steps of one without ReLU: loss to 1e-5. In tf32 the loss is
- * within 1e-3 and the gradient within 0.03 of its length, in bf16 5e-3 and 0.15. */
+/* The network, the buckets and the optimizer on the CUDA backend against the same on
+ * the plain loops, from equal weights, over equal batches. One step of every network of
+ * the tests: loss to 1e-6, gradients to 1e-4 of the largest (batch norm over few voxels
+ * magnifies rounding); five steps of one without ReLU: loss to 1e-5. In tf32 the loss
+ * is within 1e-3 and the gradient within 0.03 of its length, in bf16 5e-3 and 0.15. */
 #include "test.h"
 
 #include "cuda_fixture.h"

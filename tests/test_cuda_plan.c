@@ -1,6 +1,6 @@
-/* Plans of the device are those of the host's builder: every level, the order, and every
- * map in the device's form, number by number; what it refuses, it refuses in the same
- * words. */
+/* Plans of the device are those of the host's builder: every level, the order, and
+ * every map in the device's form, number by number; what it refuses, it refuses in the
+ * same words. */
 #include "test.h"
 
 #include <pthread.h>

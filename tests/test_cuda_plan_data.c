@@ -1,6 +1,6 @@
 /* The plan of a real scan on the device (the emulator): equal to the host's, every
- * neighbour, for MinkUNet's maps; how much its tiles waste. SP_BENCH_DATA names a shard;
- * a batch of its first sample twice. */
+ * neighbour, for MinkUNet's maps; how much its tiles waste. SP_BENCH_DATA names a
+ * shard; a batch of its first sample twice. */
 #include "test.h"
 
 #include "cpu/cpu.h"

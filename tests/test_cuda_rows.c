@@ -1,8 +1,8 @@
 /* Batch norm, activations, dropout, pooling on the CUDA backend against plain loops,
- * over channels, rows, pitches, slopes, element types. Largest error over max(1, largest
- * value) at most 1e-6; sums in double 1e-11; dropout, maxima, broadcasts and copies bit
- * for bit. In bf16 both begin from the same numbers, and results differ by their
- * rounding, 2^-8. */
+ * over channels, rows, pitches, slopes, element types. Largest error over max(1,
+ * largest value) at most 1e-6; sums in double 1e-11; dropout, maxima, broadcasts and
+ * copies bit for bit. In bf16 both begin from the same numbers, and results differ by
+ * their rounding, 2^-8. */
 #include "test.h"
 
 #include "cuda_fixture.h"

@@ -1,6 +1,6 @@
 /* Damaged and hostile files end in the right status and a message that names them: no
- * crash, no hang, no value that a checksum covers and that changed. Each mutant is a pure
- * function of its number; SP_MUTANTS says how many there are in all (100).
+ * crash, no hang, no value that a checksum covers and that changed. Each mutant is a
+ * pure function of its number; SP_MUTANTS says how many there are in all (100).
  *
  * HDF5 itself crashes on some damaged headers. It does so in the limited child that
  * reads them first, and its death is the diagnosis. */
@@ -162,8 +162,8 @@ static void damaged_shards(void **state)
     forget_shard();
 }
 
-/* As h5py writes them: the oldest format, whose headers have no checksums, in compressed
- * chunks. */
+/* As h5py writes them: the oldest format, whose headers have no checksums, in
+ * compressed chunks. */
 static void damaged_shards_of_others(void **state)
 {
     int n = share("shard of others", 100);

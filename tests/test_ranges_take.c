@@ -1,4 +1,5 @@
-/* Ranges do not overlap, free neighbours join, and the end is where the last one was. */
+/* Ranges do not overlap, free neighbours join, and the end is where the last one
+ * was. */
 #include "test.h"
 
 #include "sp_ranges.h"

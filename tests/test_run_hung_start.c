@@ -1,5 +1,5 @@
-/* MPI that does not come up, since its launcher has fallen silent: a request to stop ends
- * the program all the same, with the status that has it started again. */
+/* MPI that does not come up, since its launcher has fallen silent: a request to stop
+ * ends the program all the same, with the status that has it started again. */
 #include "config.h"
 
 #include "test.h"

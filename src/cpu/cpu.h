@@ -39,8 +39,8 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
 int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs);
-/* Least and largest coordinates of c [n][3], n > 0. SP_EDATA names sample and axis where
- * they are out of range. */
+/* Least and largest coordinates of c [n][3], n > 0. SP_EDATA names sample and axis
+ * where they are out of range. */
 sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
                             int32_t hi[3]);
 

@@ -215,8 +215,8 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
     return build(&b, coords, sample_row);
 }
 
-/* With child words and a neighbour table on each level but the finest: what stands below
- * the pairs while they are found. */
+/* With child words and a neighbour table on each level but the finest: what stands
+ * below the pairs while they are found. */
 int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs)
 {

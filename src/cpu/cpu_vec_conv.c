@@ -210,7 +210,8 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     assert(!(c->bias && c->is_added));
     if (centre < 0 && !is_single && !c->is_added)
         begin_rows(c, &t);
-    /* The centre writes every row, as a row's only pair does: no zeroing, one read less.
+    /* The centre writes every row, as a row's only pair does: no zeroing, one read
+     * less.
      */
     if (centre >= 0)
         add_offset(c, &t, centre, true, &next);

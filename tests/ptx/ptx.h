@@ -1,9 +1,10 @@
-/* What the C++ that ptx2cc.py makes of a kernel stands on: PTX instructions that are not
- * one operator of C++. Names and meanings are those of the PTX manual; threads, barriers,
- * memory and tensor cores are the emulator's (tests/hostcuda).
+/* What the C++ that ptx2cc.py makes of a kernel stands on: PTX instructions that are
+ * not one operator of C++. Names and meanings are those of the PTX manual; threads,
+ * barriers, memory and tensor cores are the emulator's (tests/hostcuda).
  *
- * A register holds bits; an instruction reads and writes them as its own type. Addresses of
- * shared memory have 32 bits: the distance from the begin of the emulator's memory.
+ * A register holds bits; an instruction reads and writes them as its own type.
+ * Addresses of shared memory have 32 bits: the distance from the begin of the
+ * emulator's memory.
  */
 #ifndef PTX_H
 #define PTX_H

@@ -1,5 +1,5 @@
-/* Stands for the CUDA runtime below objects that nvcc compiled: kernels are found by name
- * among the translated ones and launched on the emulator. */
+/* Stands for the CUDA runtime below objects that nvcc compiled: kernels are found by
+ * name among the translated ones and launched on the emulator. */
 #include "ptx.h"
 
 #include <map>
