@@ -353,7 +353,12 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToDevice,
 };
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaDeviceAttr : int {
+    cudaDevAttrWarpSize = 10,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+};
 typedef struct hc_stream *cudaStream_t;
 typedef struct hc_event *cudaEvent_t;
 struct cudaUUID_t {

@@ -133,18 +133,6 @@ int cudaFuncSetAttribute(const void *host, int attribute, int value)
 }
 
 /* What CUB asks for: it chooses tile sizes by it. */
-int cudaDeviceGetAttribute(int *value, int attribute, int)
-{
-    enum { WARP = 10, PROCESSORS = 16, MAJOR = 75, MINOR = 76 };
-
-    *value = attribute == WARP         ? 32
-             : attribute == PROCESSORS ? 4
-             : attribute == MAJOR      ? 9
-             : attribute == MINOR      ? 0
-                                       : 1024;
-    return 0;
-}
-
 int cudaFuncGetAttributes(void *attributes, const void *)
 {
     struct {
