@@ -59,8 +59,10 @@ static inline unsigned plan_blocks(int64_t n)
     return (unsigned)((n + PLAN_THREADS - 1) / PLAN_THREADS);
 }
 
+/* 4 blocks: without the number nvcc holds to 32 registers, for which write_masks spills.
+ */
 template <class F>
-__global__ void __launch_bounds__(PLAN_THREADS) plan_each_kernel(F f, int64_t n)
+__global__ void __launch_bounds__(PLAN_THREADS, 4) plan_each_kernel(F f, int64_t n)
 {
     const int64_t i = (int64_t)blockIdx.x * PLAN_THREADS + threadIdx.x;
 
