@@ -2,8 +2,9 @@
 # cuda_registers.sh LOG: registers of each CUDA kernel, from the output of a build with
 # NVCCFLAGS="-O3 -Xptxas -v", and what the compiler could not keep in them. Fails where a
 # kernel spills: its loads and stores go to memory, in the loop that was to avoid them.
+# The library's own kernels (CUB) are listed, but not ours to mend.
 [ -s "$1" ] || { echo "no build log: $1" >&2; exit 1; }
-awk '
+table=$(awk '
 /Compiling entry function/ {
     match($0, /_Z[A-Za-z0-9_]*/); kernel = substr($0, RSTART, RLENGTH)
     match($0, /sm_[0-9a-z]*/); arch = substr($0, RSTART, RLENGTH)
@@ -18,10 +19,12 @@ awk '
     printf "%-7s %4d registers %5d bytes spilled  %s\n", arch, registers, stores + loads,
         kernel
     n++
-    if (stores + loads) bad++
+    if (stores + loads && kernel !~ /^_ZN3cub/) bad++
 }
-END {
-    printf "kernels=%d spilling=%d\n", n, bad
-}' "$1" | c++filt -p
-grep -q 'Used [0-9]* registers' "$1" &&
-    ! grep 'bytes spill' "$1" | grep -v ' 0 bytes spill stores, 0 bytes spill loads'
+END { printf "kernels=%d spilling=%d\n", n, bad }' "$1")
+echo "$table" | c++filt -p
+case $table in
+*kernels=0\ *) exit 1 ;;
+*spilling=0) exit 0 ;;
+*) exit 1 ;;
+esac
