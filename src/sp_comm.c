@@ -283,6 +283,7 @@ void sp_comm_close(sp_comm *comm)
             impl->free_slots = next;
         }
         sp_node_close(impl->shared);
+        impl->shared = NULL; /* the barriers below wait too */
         if (impl->has_mpi) {
             if (impl->node != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->node);
