@@ -77,7 +77,7 @@ struct sp_transport {
     char *host;          /* [host_bytes] of sp_transport_through_host */
     size_t host_bytes;
     double exposed_s; /* that the host has waited for sums whose summands were there */
-    char words[192];  /* for the log: what moves the sums, and why not something else */
+    char words[640];  /* for the log: what moves the sums, and why not something else */
     int failed_rank;  /* who failed where a collective function did, agreed */
     void *impl;
 };

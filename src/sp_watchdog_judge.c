@@ -11,6 +11,7 @@
 #include "sp_watchdog_internal.h"
 
 #define GRACE_S     3.0  /* for the training thread to leave by sp_comm_abort */
+#define SPEECH_S    0.5  /* for another rank to say what happened */
 #define DIAGNOSIS_S 10   /* for all that a diagnosis writes, on a hung disk too */
 #define END_S       10.0 /* for the others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5
@@ -74,6 +75,9 @@ static void diagnose(sp_watchdog *w, const char *text)
         SP_FAIL(SP_EMPI, "%s", text);
         sp_log_error(sp_error_last());
         sp_run_status(w->run, "failed", SP_EMPI, beat->epoch, beat->step, text);
+    } else {
+        /* Leaving takes the launcher, which kills whoever is about to say it. */
+        sp_watchdog_pause(SPEECH_S);
     }
     sp_watchdog_leave(w, SP_EMPI);
 }
