@@ -233,6 +233,9 @@ int main(int argc, char **argv)
         return rc;
     }
     sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+    /* Begins HDF5, whose own end would come first else, beside a thread that uses it. */
+    sp_h5_library();
+    atexit(refuse_early_end);
     rc = run(argc, argv, &comm);
     sp_log_close();
     sp_signal_leave_after(FINALIZE_S, rc);

@@ -172,7 +172,7 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
     if (!nccl || why || comm->size == 1 || strcmp(options->want, "mpi") == 0) {
         char words[600]; /* why is overwritten by what may fail now */
 
-        snprintf(words, sizeof words, "%s", why ? why : "");
+        snprintf(words, sizeof words, "%.599s", why ? why : "");
         rc = start(transport, comm, backend, last, options);
         rc = sp_transport_agree(transport, rc);
         if (rc == SP_OK && why)
