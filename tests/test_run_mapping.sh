@@ -66,7 +66,7 @@ refused 2 3 "none\*.h5: no such file" 'data.train=["none*.h5"]'
 # auto without a device trains on the CPU and says why; a wrong deck is refused all the same.
 HC_DEVICES=0
 run 1 0 train d.deck run.dir=auto run.device=auto
-says out "takes the CPU: no usable CUDA device"
+says out "takes the CPU: no usable CUDA device for run.device"
 HC_DEVICES=8
 refused 1 2 "run.devices names device 9" run.device=auto 'run.devices=[9]'
 echo "ok"
