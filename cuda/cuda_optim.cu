@@ -9,12 +9,17 @@ namespace
 
 enum { THREADS = 256, PER_BLOCK = 4096 };
 
+__device__ double decay_of(const sp_optim_args &a, int64_t i)
+{
+    return a.spared && a.spared[i / SP_SPARED_RUN] ? 0 : a.weight_decay;
+}
+
 struct sgd {
     sp_optim_args a;
 
     __device__ void operator()(int64_t i) const
     {
-        const double g = a.g[i] * a.g_scale + a.weight_decay * a.w[i];
+        const double g = a.g[i] * a.g_scale + decay_of(a, i) * a.w[i];
         double step = g;
 
         if (a.momentum != 0) {
@@ -32,7 +37,7 @@ struct adamw {
     __device__ void operator()(int64_t i) const
     {
         const double g = a.g[i] * a.g_scale;
-        double w = a.w[i] * (1 - a.lr * a.weight_decay);
+        double w = a.w[i] * (1 - a.lr * decay_of(a, i));
 
         a.m[i] = (float)(a.beta1 * a.m[i] + (1 - a.beta1) * g);
         a.v[i] = (float)(a.beta2 * a.v[i] + (1 - a.beta2) * g * g);

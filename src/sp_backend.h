@@ -132,7 +132,12 @@ typedef struct sp_optim_args {
     double lr, momentum, weight_decay, beta1, beta2, eps;
     bool nesterov;
     int64_t t; /* updates before this one: 0 is the first. Both start from m = v = 0 */
+    /* [n over SP_SPARED_RUN, rounded up] not 0: that run of elements has no weight
+     * decay. NULL: all have it. */
+    const uint8_t *spared;
 } sp_optim_args;
+
+enum { SP_SPARED_RUN = 16 };
 
 typedef enum sp_pass {
     SP_FILL_BEGIN, /* planner: what comes now overwrites what was used */

@@ -1,41 +1,14 @@
 #include "sp_optim.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Consecutive parameters that share one weight decay. */
-typedef struct span {
-    int64_t at, n; /* floats */
-    bool has_decay;
-} span;
-
 struct sp_optim_impl {
-    sp_arena arena; /* m and v */
-    int n_spans;
-    span *spans;
+    sp_arena arena;  /* m, v, spared */
+    uint8_t *spared; /* of sp_optim_args; NULL: none is */
 };
-
-/* Padding between parameters belongs to the span before it: it is 0 and stays 0. */
-static void find_spans(const sp_graph *graph, bool decay_norm,
-                       struct sp_optim_impl *impl)
-{
-    span *last = NULL;
-    int p;
-
-    for (p = 0; p < graph->n_params; p++) {
-        bool has_decay = decay_norm || !graph->param[p].is_norm;
-
-        if (!last || last->has_decay != has_decay) {
-            last = &impl->spans[impl->n_spans++];
-            last->at = graph->param[p].offset;
-            last->has_decay = has_decay;
-        }
-        last->n =
-            (p + 1 < graph->n_params ? graph->param[p + 1].offset : graph->n_floats) -
-            last->at;
-    }
-}
 
 static sp_status take_zero(sp_optim *optim, float **out)
 {
@@ -45,11 +18,40 @@ static sp_status take_zero(sp_optim *optim, float **out)
     return optim->backend->ops->fill(optim->backend, *out, 0, bytes);
 }
 
+/* Parameters begin at multiples of a run; what pads them is 0 and stays 0. */
+static sp_status take_spared(sp_optim *optim)
+{
+    const sp_graph *graph = optim->graph;
+    const sp_backend_ops *ops = optim->backend->ops;
+    const size_t n = (size_t)(graph->n_floats + SP_SPARED_RUN - 1) / SP_SPARED_RUN;
+    uint8_t *host = calloc(n + 1, 1);
+    sp_status rc;
+
+    if (!host)
+        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    for (int p = 0; p < graph->n_params; p++) {
+        const sp_param *param = &graph->param[p];
+
+        assert(param->offset % SP_SPARED_RUN == 0);
+        for (int64_t i = 0; param->is_norm && i < param->count; i += SP_SPARED_RUN)
+            host[(param->offset + i) / SP_SPARED_RUN] = 1;
+    }
+    rc = SP_TAKE(&optim->impl->arena, n, &optim->impl->spared);
+    if (rc == SP_OK)
+        rc = ops->upload(optim->backend, optim->impl->spared, host, n);
+    if (rc == SP_OK)
+        rc = ops->wait(optim->backend);
+    free(host);
+    return rc;
+}
+
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend)
 {
-    bool is_adamw = config->train.optimizer == SP_ADAMW;
-    size_t bytes = (size_t)graph->n_floats * sizeof(float) + 256;
+    const bool is_adamw = config->train.optimizer == SP_ADAMW;
+    const size_t n = (size_t)graph->n_floats;
+    const size_t bytes = (is_adamw ? 2 : 1) * n * sizeof(float) +
+                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) + 512;
 
     memset(optim, 0, sizeof *optim);
     optim->graph = graph;
@@ -58,26 +60,17 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     optim->impl = calloc(1, sizeof *optim->impl);
     if (!optim->impl)
         return SP_FAIL(SP_EMEM, "optimizer: out of memory");
-    optim->impl->spans =
-        calloc((size_t)graph->n_params + 1, sizeof *optim->impl->spans);
-    if (!optim->impl->spans)
-        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
-    find_spans(graph, config->train.decay_norm, optim->impl);
-    SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes * (is_adamw ? 2 : 1),
-                                      "optimizer state"));
+    SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
     SP_TRY(take_zero(optim, &optim->m));
     if (is_adamw)
         SP_TRY(take_zero(optim, &optim->v));
-    return SP_OK;
+    return config->train.decay_norm ? SP_OK : take_spared(optim);
 }
 
 void sp_optim_destroy(sp_optim *optim)
 {
-    if (optim->impl) {
-        if (optim->impl->arena.base)
-            optim->backend->ops->arena_destroy(&optim->impl->arena);
-        free(optim->impl->spans);
-    }
+    if (optim->impl && optim->impl->arena.base)
+        optim->backend->ops->arena_destroy(&optim->impl->arena);
     free(optim->impl);
     memset(optim, 0, sizeof *optim);
 }
@@ -130,27 +123,6 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
     return lr * decay(schedule, p);
 }
 
-static sp_status update(sp_optim *o, const sp_optim_args *whole)
-{
-    const sp_backend_ops *ops = o->backend->ops;
-    int i;
-
-    for (i = 0; i < o->impl->n_spans; i++) {
-        const span *s = &o->impl->spans[i];
-        sp_optim_args a = *whole;
-
-        a.n = s->n;
-        a.w += s->at;
-        a.g += s->at;
-        a.m += s->at;
-        a.v = o->v ? o->v + s->at : NULL;
-        if (!s->has_decay)
-            a.weight_decay = 0;
-        SP_TRY((o->v ? ops->adamw : ops->sgd)(o->backend, &a));
-    }
-    return SP_OK;
-}
-
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, double lr, double *grad_norm)
 {
@@ -168,18 +140,22 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         return SP_OK;
     if (c->train.grad_clip > 0)
         clip = fmin(1, c->train.grad_clip / (norm + 1e-6));
-    SP_TRY(update(optim, &(sp_optim_args){.w = param,
-                                          .g = grad,
-                                          .m = optim->m,
-                                          .g_scale = clip / weight_sum,
-                                          .lr = lr,
-                                          .momentum = c->train.momentum,
-                                          .weight_decay = c->train.weight_decay,
-                                          .beta1 = 0.9,
-                                          .beta2 = 0.999,
-                                          .eps = 1e-8,
-                                          .nesterov = c->train.nesterov,
-                                          .t = optim->t}));
+    SP_TRY((optim->v ? optim->backend->ops->adamw : optim->backend->ops->sgd)(
+        optim->backend, &(sp_optim_args){.n = optim->graph->n_floats,
+                                         .w = param,
+                                         .g = grad,
+                                         .m = optim->m,
+                                         .v = optim->v,
+                                         .g_scale = clip / weight_sum,
+                                         .lr = lr,
+                                         .momentum = c->train.momentum,
+                                         .weight_decay = c->train.weight_decay,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.999,
+                                         .eps = 1e-8,
+                                         .nesterov = c->train.nesterov,
+                                         .t = optim->t,
+                                         .spared = optim->impl->spared}));
     optim->t++;
     return SP_OK;
 }

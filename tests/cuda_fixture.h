@@ -12,6 +12,7 @@ int cudaFree(void *data);
 void hc_set_order(uint64_t seed, bool is_lazy);
 bool hc_is_checked(void);
 unsigned hc_waits(void);
+unsigned hc_launches(void);
 
 /* Orders that each case is repeated in; the race checker finds the same in any. */
 static inline int cu_orders(void)

@@ -111,8 +111,8 @@ static void update(sp_backend *be, int n, bool is_adamw, bool nesterov, double m
     sp_tensor w = fx_tensor(1, n, n, 1), m = fx_tensor(1, n, n, 2);
     sp_tensor g = fx_tensor(1, n, n, 3);
     sp_tensor d_w = cu_tensor(be, w), d_m = cu_tensor(be, m);
-    sp_optim_args a = {n,        w.data, g.data, m.data, v,    0.25,     0.1,
-                       momentum, 1e-2,   0.9,    0.999,  1e-8, nesterov, 3};
+    sp_optim_args a = {n,    w.data, g.data, m.data, v,        0.25, 0.1, momentum,
+                       1e-2, 0.9,    0.999,  1e-8,   nesterov, 3,    NULL};
     sp_optim_args d = a;
     sp_tensor got_w = fx_tensor(1, n, n, 9), got_m = fx_tensor(1, n, n, 9);
 
@@ -129,6 +129,92 @@ static void update(sp_backend *be, int n, bool is_adamw, bool nesterov, double m
     cu_same("weights", got_w, w, 1e-7);
     cu_same("moments", got_m, m, 1e-7);
     free(g.data), free(v);
+}
+
+/* By one call, or each run by one of its own, whose weight decay is 0 instead. */
+static void update_spared(sp_backend *be, bool is_adamw, const sp_optim_args *whole,
+                          const uint8_t *spared, bool is_each)
+{
+    const int64_t each = is_each ? SP_SPARED_RUN : whole->n;
+
+    for (int64_t at = 0; at < whole->n; at += each) {
+        sp_optim_args a = *whole;
+
+        a.n = whole->n - at < each ? whole->n - at : each;
+        a.w += at, a.g += at, a.m += at, a.v += at;
+        if (is_each && spared[at / SP_SPARED_RUN])
+            a.weight_decay = 0;
+        if (is_each)
+            a.spared = NULL;
+        OK((is_adamw ? be->ops->adamw : be->ops->sgd)(be, &a));
+    }
+}
+
+/* Weights after an update in which some runs have no weight decay. One launch, unless
+ * each. */
+static float *spare(sp_backend *be, int n, bool is_adamw, bool is_each)
+{
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *w = fx_floats((size_t)n, 1), *g = fx_floats((size_t)n, 2);
+    float *zero = calloc((size_t)n, sizeof *zero);
+    uint8_t spared[64];
+    sp_optim_args a = {n,   NULL, NULL,  NULL, NULL, 0.25, 0.1, 0.9,
+                       0.3, 0.9,  0.999, 1e-8, true, 0,    NULL};
+    unsigned before;
+
+    for (int i = 0; i < 64; i++)
+        spared[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
+    a.w = cu_copy(be, w, bytes);
+    a.g = cu_copy(be, g, bytes);
+    a.m = cu_copy(be, zero, bytes);
+    a.v = cu_copy(be, zero, bytes);
+    a.spared = cu_copy(be, spared, sizeof spared);
+    before = hc_launches();
+    update_spared(be, is_adamw, &a, spared, is_each);
+    if (!is_each)
+        assert_int_equal(hc_launches() - before, 1);
+    OK(be->ops->download(be, w, a.w, bytes));
+    free(g), free(zero);
+    return w;
+}
+
+/* The same on the plain loops. */
+static float *spare_plain(int n, bool is_adamw)
+{
+    sp_backend ref = fx_reference();
+    float *w = fx_floats((size_t)n, 1), *g = fx_floats((size_t)n, 2);
+    float *m = calloc((size_t)n, sizeof *m), *v = calloc((size_t)n, sizeof *v);
+    uint8_t spared[64];
+    sp_optim_args a = {n,   w,   g,     m,    v,    0.25, 0.1,   0.9,
+                       0.3, 0.9, 0.999, 1e-8, true, 0,    spared};
+
+    for (int i = 0; i < 64; i++)
+        spared[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
+    update_spared(&ref, is_adamw, &a, spared, true);
+    free(g), free(m), free(v);
+    return w;
+}
+
+static void runs_are_spared_decay(void **state)
+{
+    static const int counts[] = {5, 160, 1000};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        sp_backend be = cu_open(i);
+
+        for (int is_adamw = 0; is_adamw < 2; is_adamw++) {
+            float *one = spare(&be, counts[i], is_adamw, false);
+            float *each = spare(&be, counts[i], is_adamw, true);
+            float *plain = spare_plain(counts[i], is_adamw);
+
+            assert_memory_equal(one, each, (size_t)counts[i] * sizeof *one);
+            for (int k = 0; k < counts[i]; k++)
+                near_double("weight", one[k], plain[k], 1e-7);
+            free(one), free(each), free(plain);
+        }
+        cu_close(&be);
+    }
 }
 
 static void updates_are_plain(void **state)
@@ -206,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_plain),
         cmocka_unit_test(updates_are_plain),
+        cmocka_unit_test(runs_are_spared_decay),
         cmocka_unit_test(arenas_grow_in_place),
         cmocka_unit_test(absent_device_is_refused),
     };

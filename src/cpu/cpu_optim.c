@@ -1,6 +1,27 @@
 /* Updates of the flat parameter vector: blocks to threads. */
 #include "cpu_isa.h"
 
+_Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks");
+
+/* Elements at .. end - 1 by `rule`, those without weight decay apart. */
+static void update(void (*rule)(const sp_optim_args *, int64_t, int64_t),
+                   const sp_optim_args *a, int64_t at, int64_t end)
+{
+    sp_optim_args without = *a;
+
+    without.weight_decay = 0;
+    while (at < end) {
+        const bool is_spared = a->spared && a->spared[at / SP_SPARED_RUN];
+        int64_t next = a->spared ? at + SP_SPARED_RUN : end;
+
+        while (next < end && !a->spared[next / SP_SPARED_RUN] == !is_spared)
+            next += SP_SPARED_RUN;
+        next = sp_cpu_least(next, end);
+        rule(is_spared ? &without : a, at, next);
+        at = next;
+    }
+}
+
 sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
@@ -8,7 +29,7 @@ sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
 
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        isa->sgd(a, i * size, sp_cpu_least((i + 1) * size, a->n));
+        update(isa->sgd, a, i * size, sp_cpu_least((i + 1) * size, a->n));
     return SP_OK;
 }
 
@@ -19,7 +40,7 @@ sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *a)
 
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        isa->adamw(a, i * size, sp_cpu_least((i + 1) * size, a->n));
+        update(isa->adamw, a, i * size, sp_cpu_least((i + 1) * size, a->n));
     return SP_OK;
 }
 

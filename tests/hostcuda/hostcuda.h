@@ -479,6 +479,8 @@ extern "C" void hc_submit_outside(cudaStream_t stream, const struct hc_outside *
 extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
 /* How often the calling thread has waited for the device. */
 extern "C" unsigned hc_waits();
+/* How many kernels it has launched. */
+extern "C" unsigned hc_launches();
 /* Calls so far that took memory: of the device, or pinned. */
 extern "C" long hc_memory_calls();
 /* The race checker is linked: everything takes ten times as long. */

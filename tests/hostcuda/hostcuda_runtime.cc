@@ -367,8 +367,16 @@ cudaError_t hc_allow_shared(const void *kernel, int bytes)
     return cudaSuccess;
 }
 
+static thread_local unsigned n_launches;
+
+unsigned hc_launches()
+{
+    return n_launches;
+}
+
 void hc_submit(const hc_launch &l, cudaStream_t stream)
 {
+    n_launches++;
     const hold h(S->lock);
     const size_t threads = (size_t)l.block.x * l.block.y * l.block.z;
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
