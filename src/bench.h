@@ -5,8 +5,9 @@
  *     bench_measure  median, ceilings, rows of the table
  *     bench_tensor   memory of the device with numbers in it
  *     bench_voxels   coordinates to work on
- *     bench_ops, bench_rows, bench_plan, bench_step, bench_io, bench_reduce,
- *     bench_model    what is timed
+ *     bench_ops, bench_rows, bench_plan, bench_step, bench_layers, bench_io,
+ *     bench_reduce, bench_model
+ *                    what is timed
  *
  * Between any two measurements of an operation its ceiling is measured anew, because
  * the clock of a core drifts and other programs come and go.
@@ -21,7 +22,8 @@
 
 enum {
     BENCH_LIST = 32, /* numbers of an option */
-    BENCH_PATH = 512
+    BENCH_PATH = 512,
+    BENCH_STEPS = 50 /* at most, of a kind */
 };
 
 typedef struct bench_list {
@@ -30,7 +32,7 @@ typedef struct bench_list {
 } bench_list;
 
 typedef struct bench_options {
-    bool is_json, is_quick, is_cold;
+    bool is_json, is_quick, is_cold, is_by_layer;
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
     const char *device;    /* "cpu", "cuda"; NULL: the CPU, or as the deck says */
@@ -73,6 +75,8 @@ typedef struct bench_job {
     double flops, bytes; /* of one call */
     double footprint;    /* bytes of memory it touches; 0: bytes */
     bench_limit limit;
+    const sp_node *layer; /* of a step, borrowed; NULL: of none */
+    double share;         /* with a layer: of the step's time */
     /* A ceiling of the job's own, in bytes a second, measured by wall time as the job
      * is then; NULL: as `limit` says. */
     sp_status (*ceiling)(void *arg, double *rate);
@@ -182,5 +186,15 @@ sp_status bench_training_open(bench *b, bench_training *t);
 sp_status bench_training_step(bench_training *t, bench_parts *parts);
 /* Frees all; reports a failure. Returns rc. */
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);
+
+/* ---- bench_layers.c: the operations of a step; one session at a time ---- */
+/* From here on the session's operations can be timed; before its loader begins. */
+void bench_layers_attach(bench *b, sp_session *session);
+/* So many steps, at most BENCH_STEPS, each operation timed. Collective. */
+sp_status bench_layers_run(bench_training *t, int n_steps);
+/* A row for each layer and operation, and one of their sum; step_s: what shares are
+ * of. */
+sp_status bench_layers_print(bench *b, const sp_graph *graph, double step_s);
+void bench_layers_free(void);
 
 #endif

@@ -134,11 +134,15 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
 {
     const bool is_flops = job->limit == BENCH_FLOPS;
 
+    if (!b->has_header && job->layer)
+        fprintf(b->out, "%-26s ", "layer");
     if (!b->has_header)
-        fprintf(b->out, "%-20s %8s %9s %5s %5s %10s %6s %10s %9s %9s %9s %6s\n", "name",
-                "n", "pairs", "c_in", "c_out", "ms", "+-%", "cpu ms", "GFLOP/s", "GB/s",
-                "ceiling", "%");
+        fprintf(b->out, "%-20s %8s %9s %5s %5s %10s %6s %10s %9s %9s %9s %6s%s\n",
+                "name", "n", "pairs", "c_in", "c_out", "ms", "+-%", "cpu ms", "GFLOP/s",
+                "GB/s", "ceiling", "%", job->layer ? "  share" : "");
     b->has_header = true;
+    if (job->layer)
+        fprintf(b->out, "%-26s ", job->layer->name);
     fprintf(b->out, "%-20s %8lld %9lld %5d %5d", job->name, (long long)job->n,
             (long long)job->pairs, job->c_in, job->c_out);
     put(b->out, 10, 3, t->wall_s * 1e3);
@@ -149,6 +153,8 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     put(b->out, 7, is_flops ? 1 : 2, ceiling > 0 ? ceiling * 1e-9 : NAN);
     fputs(ceiling > 0 ? is_flops ? " F" : " B" : "  ", b->out);
     put(b->out, 6, 1, ratio * 100);
+    if (job->layer)
+        put(b->out, 6, 2, job->share * 100);
     fputc('\n', b->out);
     fflush(b->out);
 }
@@ -171,6 +177,15 @@ static double floor_s(const bench *b, const bench_job *job)
     return s > 0 ? s : NAN;
 }
 
+static void print_layer(sp_json *json, const bench_job *job)
+{
+    sp_json_text(json, "layer", job->layer->name);
+    sp_json_int(json, "level", job->layer->level);
+    sp_json_int(json, "kernel", job->layer->kernel);
+    sp_json_int(json, "stride", job->layer->stride);
+    sp_json_double(json, "share", job->share);
+}
+
 static sp_status print_json_row(bench *b, const bench_job *job, const bench_time *t,
                                 double s, double ceiling, double ratio)
 {
@@ -180,6 +195,8 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
 
     sp_json_begin(&json);
     sp_json_text(&json, "name", job->name);
+    if (job->layer)
+        print_layer(&json, job);
     sp_json_int(&json, "n", job->n);
     sp_json_int(&json, "pairs", job->pairs);
     sp_json_int(&json, "c_in", job->c_in);

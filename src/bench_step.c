@@ -37,6 +37,8 @@ sp_status bench_training_open(bench *b, bench_training *t)
     memset(t, 0, sizeof *t);
     SP_TRY(sp_session_open(s, &b->options->command, false));
     SP_TRY(sp_session_open_device(s));
+    if (b->options->is_by_layer)
+        bench_layers_attach(b, s);
     SP_TRY(sp_session_open_transport(s));
     SP_TRY(sp_session_open_data(s, true, false));
     SP_TRY(sp_session_normalize(s, &s->train));
@@ -174,13 +176,11 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
 
 /* ---- report ---- */
 
-enum { MAX_STEPS = 50 };
-
 typedef struct steps {
     int n;
-    bench_parts step[MAX_STEPS];
-    bench_parts split[MAX_STEPS]; /* of the CPU the same steps */
-    double peak[MAX_STEPS];
+    bench_parts step[BENCH_STEPS];
+    bench_parts split[BENCH_STEPS]; /* of the CPU the same steps */
+    double peak[BENCH_STEPS];
     int64_t memory_bytes; /* of the device */
 } steps;
 
@@ -189,7 +189,7 @@ typedef struct steps {
 static sp_status run_steps(bench *b, bench_training *t, steps *s)
 {
     const int64_t want =
-        b->options->repeats < MAX_STEPS ? b->options->repeats : MAX_STEPS;
+        b->options->repeats < BENCH_STEPS ? b->options->repeats : BENCH_STEPS;
     sp_backend *backend = &t->session.backend;
     bench_parts warm_up;
 
@@ -205,13 +205,14 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
     t->is_split = !backend->ops->is_host;
     for (int i = 0; t->is_split && i < s->n; i++)
         SP_TRY(bench_training_step(t, &s->split[i]));
-    return SP_OK;
+    t->is_split = false;
+    return b->options->is_by_layer ? bench_layers_run(t, s->n) : SP_OK;
 }
 
 /* Median over the steps of the member at `offset` of bench_parts. */
 static double median_of(const bench_parts *step, int n, size_t offset, double *spread)
 {
-    double value[MAX_STEPS];
+    double value[BENCH_STEPS];
 
     for (int i = 0; i < n; i++)
         memcpy(&value[i], (const char *)&step[i] + offset, sizeof *value);
@@ -236,7 +237,7 @@ static sp_status print_step(bench *b, steps *s)
     bench_job job = {.name = "step", .n = s->step[0].n, .limit = BENCH_FLOPS};
     bench_time time = {
         .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};
-    double wall_spread, cpu_spread, flops, pairs[MAX_STEPS];
+    double wall_spread, cpu_spread, flops, pairs[BENCH_STEPS];
 
     time.wall_s = median_of(s->step, s->n, offsetof(bench_parts, all), &wall_spread);
     time.cpu_s =
@@ -273,6 +274,17 @@ static sp_status print_steps(bench *b, steps *s)
     return SP_OK;
 }
 
+/* One thread's operations are timed by its own time, so their step is too. */
+static sp_status print_layers(bench *b, const bench_training *t, const steps *s)
+{
+    const bool is_wall = b->backend.threads > 1 || !b->backend.ops->is_host;
+    const size_t clock =
+        is_wall ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
+
+    return bench_layers_print(b, &t->session.graph,
+                              median_of(s->step, s->n, clock, NULL));
+}
+
 /* Ceilings are measured on the device that the deck's session opened. */
 sp_status bench_step(bench *b)
 {
@@ -284,7 +296,11 @@ sp_status bench_step(bench *b)
         rc = sp_session_agree(&t.session, bench_device_open(b, &t.session.backend));
     if (rc == SP_OK)
         rc = run_steps(b, &t, &s);
+    if (rc == SP_OK)
+        rc = print_steps(b, &s);
+    if (rc == SP_OK && b->options->is_by_layer)
+        rc = print_layers(b, &t, &s);
+    bench_layers_free();
     bench_device_close(b);
-    rc = bench_training_close(b, &t, rc);
-    return rc == SP_OK ? print_steps(b, &s) : rc;
+    return bench_training_close(b, &t, rc);
 }

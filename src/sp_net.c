@@ -33,6 +33,7 @@ sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
     net->graph = graph;
     net->backend = backend;
     net->comm = comm;
+    net->layer = -1;
     net->impl = calloc(1, sizeof *net->impl);
     if (!net->impl)
         return SP_FAIL(SP_EMEM, "network: out of memory");

@@ -23,6 +23,7 @@ typedef struct sp_net {
     sp_transport *transport; /* borrowed; sums of backend memory over bn_scope */
     float *param;            /* [graph->n_floats] backend memory, 0 at creation */
     float *running;          /* [graph->n_buffer_floats] backend memory, 0 likewise */
+    int layer; /* node whose step runs, for whoever times it; -1: none does */
     struct sp_net_impl *impl;
 } sp_net;
 

@@ -299,6 +299,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         const net_value *out = &impl->value[step->out];
 
         sp_pulse_beat();
+        net->layer = step->layer;
         /* Nothing that ends in the loss reads it, or nothing before it learns: true of
          * the graph, so of all ranks. */
         if (out->needs_grad && out->grad_range >= 0) {
@@ -313,5 +314,6 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));
     }
+    net->layer = -1;
     return SP_OK;
 }

@@ -186,9 +186,11 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
     SP_TRY(sp_net_begin(net, batch, is_training));
     for (s = 0; s < impl->n_steps; s++) {
         sp_pulse_beat();
+        net->layer = impl->step[s].layer;
         SP_TRY(run_step(net, &impl->step[s]));
         sp_net_drop_read(net, s);
     }
+    net->layer = -1;
     SP_TRY(take_logits(net));
     if (logits)
         *logits = impl->logits;

@@ -62,6 +62,40 @@ cd "$work" || exit 99
 run step --quick --json "$SP_SRCDIR/input/dummy.deck"
 limit=1.2
 check step step_forward step_backward step_update loader_plan
+
+# Every convolution of the network in its three directions but the first, whose input has
+# no gradient; their times are within the step's.
+layers() {
+    run step --layers --json "$@"
+    check step layers norm_apply norm_grad_sums loss sgd
+    for row in 'conv_forward","layer":"conv2","level":1,"kernel":3,"stride":2,' \
+        'conv_grad_weight","layer":"conv1"' 'conv_grad_input","layer":"convtr3","level":0' \
+        'conv_grad_input","layer":"conv4"' 'norm_finish","layer":"bn2"'; do
+        grep -q "\"name\":\"$row" "$work/out" || { echo "layers: no $row"; bad=1; }
+    done
+    [ `grep -c '"name":"conv_[fg].*"pairs":[1-9].*"floor_ms":[0-9]' "$work/out"` = 11 ] || {
+        echo "not 11 rows of convolutions:"; cat "$work/out"; bad=1; }
+    grep '"name":"layers"' "$work/out" | grep -q '"share":[01]' || { echo "no share"; bad=1; }
+}
+limit=10
+"$SP_BUILDDIR/spvox" scene --out one --samples 1 --extent 20 --seed 3 >"$work/err" 2>&1 || bad=1
+cat >one.deck <<'END'
+data : { train = ["one*.h5"]; voxel_size = 0.5; };
+augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
+batch : { size = 1; };
+net : { family = "dummy"; };
+END
+layers --quick one.deck
+awk '
+function value(key) {
+    match($0, "\"" key "\":[-+.0-9e]+")
+    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+}
+/"name":"conv_[fg]/ { flops += value("gflops") * value("ms") }
+/"name":"step"/ { step = value("gflops") * value("ms") }
+END { exit !(flops > 0.999 * step && flops < 1.001 * step) }' "$work/out" || {
+    echo "the layers' products are not the step's"; bad=1; }
+
 all_keys=$keys
 keys="name n ms gflops ceiling ratio"
 run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
@@ -99,6 +133,8 @@ END
     check step step_wait step_forward step_backward step_update loader_plan
     grep '"name":"step"' "$work/out" | grep '"precision":"tf32"' |
         grep -q '"memory_bytes":[1-9]' || { echo "step: precision, memory"; bad=1; }
+    limit=1e9
+    layers --quick --repeats 2 --precision bf16 deck
     run step --quick --json --repeats 2 --device cpu deck
     grep '"name":"step"' "$work/out" | grep -q '"clock":"cpu"' || { echo "step: device"; bad=1; }
 fi
