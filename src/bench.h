@@ -4,7 +4,8 @@
  *     bench_main     options, ranks
  *     bench_measure  median, ceilings, rows of the table
  *     bench_tensor   memory of the device with numbers in it
- *     bench_voxels   coordinates to work on
+ *     bench_shapes, bench_voxels
+ *                    coordinates to work on, and files of them
  *     bench_ops, bench_rows, bench_plan, bench_step, bench_layers, bench_io,
  *     bench_reduce, bench_model
  *                    what is timed
@@ -37,7 +38,10 @@ typedef struct bench_options {
     bench_list voxels, channels, ranks;
     const char *device;    /* "cpu", "cuda"; NULL: the CPU, or as the deck says */
     const char *precision; /* "fp32", "tf32", "bf16"; NULL: fp32, or the deck's */
-    const char *shard;     /* NULL: a generated surface */
+    const char *shard;     /* NULL: a shape */
+    const char *shape;     /* NULL: terrain */
+    const char *out;       /* of voxels */
+    int64_t samples;       /* of it */
     int64_t sample;        /* of the shard */
     /* model only; 0: measured, or the default that --help tells */
     double latency_s, bandwidth, read_rate, storage_rate; /* bytes a second */
@@ -129,6 +133,12 @@ sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t
  * them. */
 sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t);
 
+/* ---- bench_shapes.c ---- */
+/* n distinct coordinates [n][3] of a shape: terrain (NULL too), surface, random, lidar.
+ * SP_EUSAGE for another, SP_EMEM. */
+sp_status bench_shape_make(const char *shape, int64_t n, uint64_t seed,
+                           int32_t *coords);
+
 /* ---- bench_voxels.c ---- */
 typedef struct bench_voxels {
     int32_t n;
@@ -136,10 +146,10 @@ typedef struct bench_voxels {
     int32_t sample_row[2];
 } bench_voxels;
 
-/* A rough terrain of n voxels, or the sample of --shard (n: ignored). */
+/* The sample of --shard (n: ignored), or n voxels of --shape. */
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
-/* A shard that holds the terrain n_samples times, in a temporary folder that the caller
+/* A shard of n_samples places of the terrain, in a temporary folder that the caller
  * removes: its path is written to path [BENCH_PATH]. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(const char *path);
@@ -153,6 +163,7 @@ sp_status bench_ops(bench *b);
 sp_status bench_plan(bench *b);
 sp_status bench_step(bench *b);
 sp_status bench_io(bench *b);
+sp_status bench_voxels_write(bench *b);
 sp_status bench_reduce(bench *b);
 sp_status bench_model(bench *b);
 /* ---- bench_rows.c: what works on rows of c channels; called by bench_ops ---- */

@@ -9,7 +9,7 @@
 #include "sp_log.h"
 
 static const char usage[] =
-    "usage: spbench ops | plan | io [OPTION ...]\n"
+    "usage: spbench ops | plan | io | voxels [OPTION ...]\n"
     "       spbench step | model [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
     "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
     "\n"
@@ -24,6 +24,8 @@ static const char usage[] =
     "  ops      every operation, forward and both gradients, by channels and voxels\n"
     "  plan     coordinate pyramid and kernel maps of one sample\n"
     "  step     whole training steps of a deck: loader, plan, network, loss, update\n"
+    "  voxels   writes --out FILE: a shard of --shape, --voxels and --samples, or all "
+    "rows\n           of --shard as plain arrays\n"
     "  io       reading shards, beside plain pread of the same bytes\n"
     "  reduce   all-reduce by size, and the buckets of the deck's network\n"
     "  model    step time on many ranks, predicted from what is measured here\n"
@@ -41,7 +43,9 @@ static const char usage[] =
     "  --threads N        threads (1); with 1, times are the thread's CPU time, with "
     "more\n                     wall time\n"
     "  --repeats N        at most so many (9; stops after 2 s)\n"
-    "  --voxels N,...     voxels of the generated terrain (10000,100000)\n"
+    "  --shape S          terrain, surface (a room), random or lidar: voxels made "
+    "here\n"
+    "  --voxels N,...     how many (10000,100000)\n"
     "  --channels N,...   channels of ops (16,32,64,96,128,256)\n"
     "  --shard FILE       voxels of a shard instead; --sample I of it (0)\n"
     "  --layers           step: also every operation of every layer, in the step\n"
@@ -71,6 +75,7 @@ static const verb verbs[] = {
     {"ops", bench_ops, false, false, true, false},
     {"plan", bench_plan, false, false, true, false},
     {"step", bench_step, true, true, true, true},
+    {"voxels", bench_voxels_write, false, false, false, true},
     {"io", bench_io, false, false, false, false},
     {"reduce", bench_reduce, true, true, false, false},
     {"model", bench_model, true, true, false, false},
@@ -103,6 +108,9 @@ static const option options[] = {
     {"--device", TEXT, AT(device), 0, 0, 0},
     {"--precision", TEXT, AT(precision), 0, 0, 0},
     {"--shard", TEXT, AT(shard), 0, 0, 0},
+    {"--shape", TEXT, AT(shape), 0, 0, 0},
+    {"--out", TEXT, AT(out), 0, 0, 0},
+    {"--samples", INT, AT(samples), 1, 4096, 0},
     {"--sample", INT, AT(sample), 0, INT32_MAX, 0},
     {"--per-rank", INT, AT(per_rank), 1, 4096, 0},
     {"--latency-us", REAL, AT(latency_s), 0, 0, 1e-6},
@@ -228,7 +236,8 @@ static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
     *v = find_verb(argc > 1 ? argv[1] : NULL);
     if (!*v)
         return SP_FAIL(SP_EUSAGE,
-                       "%s: expected ops, plan, step, io, reduce or model "
+                       "%s: expected ops, plan, step, io, voxels, reduce "
+                       "or model "
                        "(spbench --help)",
                        argc > 1 ? argv[1] : "no command");
     to->command.name = (*v)->name;
@@ -262,6 +271,8 @@ static void set_defaults(bench_options *o)
     if (o->channels.n == 0)
         o->channels = is_quick ? (bench_list){2, {16, 32}}
                                : (bench_list){6, {16, 32, 64, 96, 128, 256}};
+    if (o->samples == 0)
+        o->samples = 1;
     if (o->ranks.n == 0)
         o->ranks = (bench_list){4, {8, 64, 512, 4096}};
 }

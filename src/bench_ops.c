@@ -1,4 +1,7 @@
-/* spbench ops: convolutions here, passes over rows in bench_rows.c. */
+/* spbench ops: convolutions here, passes over rows in bench_rows.c.
+ *
+ * down2_rebuilt is a strided convolution together with its map, from unordered
+ * coordinates: how others time theirs. */
 #include "bench.h"
 
 /* Which maps the plan is made of. A gradient towards the input of a stride-2 layer runs
@@ -10,6 +13,10 @@ static const sp_plan_spec spec = {
     .n_maps = N_MAPS,
     .map = {{0, 0, 3, 0}, {0, 1, 2, 0}, {1, 0, 2, 0}},
 };
+
+/* The strided map alone. */
+static const sp_plan_spec spec_down = {
+    .n_levels = 2, .n_maps = 1, .map = {{0, 1, 2, 0}}};
 
 typedef struct layer {
     const char *name[3]; /* forward, both gradients */
@@ -47,6 +54,27 @@ static sp_status forward(void *arg)
         .map = c->map, .x = c->x, .y = c->y, .w = c->w, .w_packed = c->packed};
 
     return c->backend->ops->conv_forward(c->backend, &args);
+}
+
+/* Output rows are as many, whichever of the two plans they are in. */
+typedef struct rebuilt_case {
+    const conv_case *conv;
+    const bench_voxels *voxels;
+    sp_arena arena;
+} rebuilt_case;
+
+static sp_status rebuilt(void *arg)
+{
+    rebuilt_case *r = arg;
+    sp_backend *be = r->conv->backend;
+    conv_case c = *r->conv;
+    sp_plan plan;
+
+    sp_arena_reset(&r->arena);
+    SP_TRY(be->ops->plan_build(be, &spec_down, r->voxels->coords, r->voxels->sample_row,
+                               1, &r->arena, &plan));
+    c.map = &plan.map[0];
+    return forward(&c);
 }
 
 static sp_status grad_input(void *arg)
@@ -149,7 +177,29 @@ static sp_status measure_layer(bench *b, const layer *l, conv_case *c)
     return bench_measure(b, &job);
 }
 
-static sp_status measure_convs(bench *b, sp_arena *arena, const sp_plan *plan, int c)
+/* A device's compute stream waits for that of the plan, so its events span both. */
+static sp_status measure_rebuilt(bench *b, const conv_case *c, const bench_voxels *v)
+{
+    rebuilt_case r = {.conv = c, .voxels = v};
+    sp_status rc = b->backend.ops->arena_create(&r.arena, 0, "plan");
+
+    if (rc == SP_OK)
+        rc = bench_measure(
+            b, &(bench_job){.name = "down2_rebuilt",
+                            .n = c->y.n,
+                            .pairs = c->map->pairs,
+                            .c_in = c->x.c,
+                            .c_out = c->y.c,
+                            .flops = 2.0 * (double)c->map->pairs * c->x.c * c->y.c,
+                            .limit = BENCH_FLOPS,
+                            .run = rebuilt,
+                            .arg = &r});
+    b->backend.ops->arena_destroy(&r.arena);
+    return rc;
+}
+
+static sp_status measure_convs(bench *b, sp_arena *arena, const sp_plan *plan,
+                               const bench_voxels *v, int c)
 {
     const size_t used = arena->used;
 
@@ -165,6 +215,8 @@ static sp_status measure_convs(bench *b, sp_arena *arena, const sp_plan *plan, i
         k.sample_row = out->sample_row;
         SP_TRY(take_case(b, arena, &k, map ? map->n_in : plan->level[0].n, out->n, c));
         SP_TRY(measure_layer(b, l, &k));
+        if (l->map == MAP_DOWN)
+            SP_TRY(measure_rebuilt(b, &k, v));
         sp_arena_rewind(arena, used);
     }
     return SP_OK;
@@ -179,7 +231,7 @@ static sp_status measure_voxels(bench *b, sp_arena *plans, sp_arena *arena,
     SP_TRY(b->backend.ops->plan_build(&b->backend, &spec, v->coords, v->sample_row, 1,
                                       plans, &plan));
     for (int i = 0; i < channels->n; i++) {
-        SP_TRY(measure_convs(b, arena, &plan, (int)channels->at[i]));
+        SP_TRY(measure_convs(b, arena, &plan, v, (int)channels->at[i]));
         SP_TRY(bench_rows(b, arena, v, (int)channels->at[i]));
     }
     return SP_OK;

@@ -40,17 +40,20 @@ static sp_status measure(bench *b, const char *name, const sp_plan_spec *spec,
     return rc;
 }
 
-/* The plan of the network of the deck, under the family's name. */
-static sp_status measure_family(bench *b, const char *family, const bench_voxels *v)
+static sp_status measure_family(bench *b, const char *family, int stem_kernel,
+                                const bench_voxels *v)
 {
-    char override[SP_NAME], name[SP_NAME], *overrides[] = {override};
+    char override[SP_NAME], stem[SP_NAME], name[2 * SP_NAME];
+    char *overrides[] = {override, stem};
     sp_config config = {0};
     sp_graph graph = {0};
     sp_status rc;
 
     snprintf(override, sizeof override, "net.family=%s", family);
-    snprintf(name, sizeof name, "plan_%s", family);
-    rc = sp_config_read(&config, NULL, 1, overrides);
+    snprintf(stem, sizeof stem, "net.stem_kernel=%d", stem_kernel);
+    snprintf(name, sizeof name, stem_kernel == 5 ? "plan_%s" : "plan_%s_stem%d", family,
+             stem_kernel);
+    rc = sp_config_read(&config, NULL, 2, overrides);
     if (rc == SP_OK)
         rc = sp_graph_build(&graph, &config, 4, 20);
     if (rc == SP_OK)
@@ -62,15 +65,19 @@ static sp_status measure_family(bench *b, const char *family, const bench_voxels
 
 sp_status bench_plan(bench *b)
 {
-    static const char *const families[] = {"minkunet18", "dummy"};
+    /* Every minkunet has the same maps, but for those of its stem. */
+    static const struct {
+        const char *family;
+        int stem_kernel;
+    } nets[] = {{"minkunet18", 5}, {"minkunet18", 3}, {"minkunet34", 5}, {"dummy", 5}};
     const bench_options *o = b->options;
     sp_status rc = SP_OK;
 
     for (int i = 0; rc == SP_OK && i < (o->shard ? 1 : o->voxels.n); i++) {
         bench_voxels v = {0};
         rc = bench_voxels_make(o, o->voxels.at[i], &v);
-        for (int f = 0; rc == SP_OK && f < 2; f++)
-            rc = measure_family(b, families[f], &v);
+        for (size_t k = 0; rc == SP_OK && k < sizeof nets / sizeof *nets; k++)
+            rc = measure_family(b, nets[k].family, nets[k].stem_kernel, &v);
         bench_voxels_free(&v);
     }
     return rc;

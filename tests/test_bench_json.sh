@@ -45,7 +45,7 @@ run() {
 limit=10
 run ops --quick --json --voxels 2000 --channels 16
 check multiply_add stream conv3_forward conv3_grad_input conv3_grad_weight down2_forward \
-    up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
+    down2_rebuilt up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
 grep '"limit":"flops"' "$work/out" >"$work/flops" && mv "$work/flops" "$work/out"
 limit=1.2
 check conv3_forward conv3_grad_input conv3_grad_weight down2_forward up2_forward
@@ -54,7 +54,27 @@ grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_
 
 limit=10
 run plan --quick --json --voxels 2000
-check plan_minkunet18 plan_dummy
+check plan_minkunet18 plan_minkunet18_stem3 plan_minkunet34 plan_dummy
+
+# ---- shapes: pairs of a voxel; each a function of its number; files of them ----
+for shape in "terrain 8 10" "surface 8.2 9.2" "random 1.0 1.03" "lidar 2.7 3.4"; do
+    set -- $shape
+    run ops --quick --json --repeats 1 --voxels 50000 --channels 1 --shape $1
+    sed -n 's/.*"name":"conv3_forward","n":\([0-9]*\),"pairs":\([0-9]*\).*/\1 \2/p' \
+        "$work/out" | awk -v lo=$2 -v hi=$3 '{ t = $2 / $1; n = $1 }
+        END { exit !(n == 50000 && t > lo && t < hi) }' || {
+        echo "$1: not 50,000 voxels of $2 to $3 pairs"; bad=1; }
+    run voxels --shape $1 --voxels 3000 --samples 3 --out "$work/$1.h5"
+    "$SP_BUILDDIR/spvox" info "$work/$1.h5" | grep -q 'samples 3  voxels 9000' || {
+        echo "$1: not 3 samples of 3,000 voxels"; bad=1; }
+done
+run voxels --shard "$work/lidar.h5" --out "$work/lidar.raw"
+head -n 1 "$work/lidar.raw" >"$work/out"
+grep -qx 'sptrain-raw 1 samples 3 voxels 9000 features 4 classes 20' "$work/out" || {
+    echo "raw: header"; bad=1; }
+# offsets, coordinates, features, labels
+size=$((`wc -c <"$work/out"` + 8 * 4 + 9000 * (12 + 16 + 4)))
+[ `wc -c <"$work/lidar.raw"` = $size ] || { echo "raw: not $size bytes"; bad=1; }
 run io --quick --json --voxels 2000
 check read read_verified
 
@@ -150,6 +170,10 @@ refused() {
         echo "spbench $* is not refused"; bad=1; }
 }
 refused 2 'expected cpu or cuda' ops --device gpu
+refused 2 'expected terrain, surface, random or lidar' ops --shape torus
+refused 2 '--out FILE is missing' voxels
+refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
+refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
 refused 2 'in fp32 only' ops --precision bf16
 refused 2 'spbench io times the CPU' io --device cuda
