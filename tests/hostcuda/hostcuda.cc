@@ -7,6 +7,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <map>
+#include <string>
+
 #if defined __SANITIZE_ADDRESS__
 #define HC_ASAN 1
 #elif defined __has_feature
@@ -431,6 +434,29 @@ static void set_watchdog(int seconds)
     setitimer(ITIMER_PROF, &timer, NULL);
 }
 
+/* ---- how often each kernel ran ---- */
+
+static std::map<std::string, long> *n_launches;
+
+static void print_launches()
+{
+    for (const auto &kernel : *n_launches)
+        fprintf(stderr, "%6ld %s\n", kernel.second, kernel.first.c_str());
+}
+
+static void count_launch(const char *kernel)
+{
+    static const bool is_asked = getenv("HC_COUNT") != NULL;
+
+    if (!is_asked)
+        return;
+    if (!n_launches) {
+        n_launches = new std::map<std::string, long>();
+        atexit(print_launches);
+    }
+    ++(*n_launches)[kernel];
+}
+
 void hc_run_grid(const hc_launch *launch, uint64_t seed)
 {
     const dim3 g = launch->grid;
@@ -438,6 +464,7 @@ void hc_run_grid(const hc_launch *launch, uint64_t seed)
     std::vector<uint32_t> order(n);
     uint64_t random = (seed + 1) * 0x9e3779b97f4a7c15u;
 
+    count_launch(launch->kernel);
     if (hc_hook.launched)
         hc_hook.launched(launch);
     for (size_t i = 0; i < n; i++)

@@ -7,6 +7,7 @@
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
  *   HC_LAZY=1             operations of streams run when somebody waits, not before
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
+ *   HC_COUNT=1            at the end of the program: how often each kernel was launched
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
