@@ -3,6 +3,7 @@
 
 const sp_backend_ops sp_cuda_ops = {
     .name = "cuda",
+    .sum_rows = CUDA_TILE_ROWS,
     .open = sp_cuda_open,
     .close = sp_cuda_close,
     .arena_create = sp_cuda_arena_create,

@@ -16,6 +16,10 @@
  * The input gradient is the same on the map with in and out exchanged and the weights
  * packed for it.
  *
+ * The sums of y and y^2 over the rows of a tile are taken on the way out, from the
+ * values as they are stored, so that batch norm need not read y again: the rows of a
+ * tile are of several samples and in the map's order, which is the same in every run.
+ *
  * Which units a row's sum has, and their order, is given by the row's mask, and absent
  * rows add exact zeros: the value depends on the row's own inputs and the weights
  * alone.
@@ -52,15 +56,16 @@ struct conv_call {
     sp_tensor x, y;
     const char *w; /* [units][c_y] of CUDA_UNIT_BYTES */
     const float *bias;
+    double *part; /* [tiles][2][c_y] sums of y and y^2; NULL */
     bool is_added, is_aligned_x, is_aligned_y;
     bool is_shared;             /* two offsets share a unit */
     unsigned units, reciprocal; /* of an offset; 2^32 / units + 1 */
 };
 
 /* WM x WN warps. */
-template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
+template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
     enum {
-        BM = BM_,
+        BM = CUDA_TILE_ROWS,
         BN = BN_,
         WM = WM_,
         WN = WN_,
@@ -70,13 +75,15 @@ template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         MT = BM / WM / 16,
         NT = BN / WN / 8,
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
-        PITCH = NT * 8 + 8, /* of a warp's results on their way out */
+        PITCH = NT * 8 + 8,           /* of a warp's results on their way out */
+        COLUMNS = (NT * 8 + 31) / 32, /* of a lane that sums them */
         RESULT_BYTES = WARPS * 16 * PITCH * (int)sizeof(float),
         SHARED =
             STAGES * STAGE_BYTES > RESULT_BYTES ? STAGES *STAGE_BYTES : RESULT_BYTES
     };
     static_assert(MT * WM * 16 == BM && NT * WN * 8 == BN && NT % 2 == 0, "warp tile");
     static_assert(BM % 32 == 0 && BN % (THREADS / 4) == 0, "chunks of a thread");
+    static_assert(BN <= THREADS, "a thread for each column's sums");
 };
 
 /* What a block knows of its rows, for one word of their masks. */
@@ -108,12 +115,13 @@ template <sp_precision P, class T> struct conv_block {
 
     /* Column tiles of the same rows are neighbours, so that the L2 has what they
      * gather. */
+    __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
+
     __device__ void take_rows()
     {
-        const int across = (a.y.c + T::BN - 1) / T::BN;
-        const int64_t row0 = (int64_t)((int)blockIdx.x / across) * T::BM;
+        const int64_t row0 = (int64_t)(blockIdx.x / across()) * T::BM;
 
-        column0 = (int)blockIdx.x % across * T::BN;
+        column0 = (int)(blockIdx.x % across()) * T::BN;
         for (int r = tid; r < T::BM; r += T::THREADS) {
             const int64_t at = row0 + r;
             t.out[r] = at >= a.y.n ? -1 : a.order ? a.order[at] : (int32_t)at;
@@ -296,6 +304,7 @@ template <sp_precision P, class T> struct conv_block {
     {
         float *result = (float *)stages + warp * 16 * T::PITCH;
         const int wm = warp % T::WM, wn = warp / T::WM;
+        double total[2][T::COLUMNS] = {};
 
 #pragma unroll
         for (int i = 0; i < T::MT; i++) {
@@ -313,12 +322,18 @@ template <sp_precision P, class T> struct conv_block {
             else
                 write_rows<float, 4>(result, out, wn * T::NT * 8);
             __syncwarp();
+            if (a.part) {
+                add_columns(result, total);
+                __syncwarp();
+            }
         }
+        if (a.part)
+            write_sums(total);
     }
 
     /* 16 rows of the warp's columns, N elements (16 bytes) a lane. */
     template <class E, int N>
-    __device__ void write_rows(const float *result, const int32_t *out, int column)
+    __device__ void write_rows(float *result, const int32_t *out, int column)
     {
         const int across = T::NT * 8 / N;
 
@@ -331,7 +346,44 @@ template <sp_precision P, class T> struct conv_block {
             for (int j = 0; j < N; j++)
                 v[j] = result[r * T::PITCH + c + j] +
                        (a.bias && n + j < a.y.c ? a.bias[n + j] : 0);
+            if (a.part) /* as y has it */
+                for (int j = 0; j < N; j++)
+                    result[r * T::PITCH + c + j] =
+                        sizeof(E) == 2 ? cuda_float_of(cuda_bf16_of(v[j])) : v[j];
             conv_write<E>(a.y, out[r], n, v, a.is_added, a.is_aligned_y);
+        }
+    }
+
+    /* Of 16 rows, in double as norm_sums; rows that are not there are 0. */
+    __device__ void add_columns(const float *result, double (&total)[2][T::COLUMNS])
+    {
+#pragma unroll
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int r = 0; r < 16 && lane + 32 * e < T::NT * 8; r++) {
+                const double v = result[r * T::PITCH + lane + 32 * e];
+                total[0][e] += v;
+                total[1][e] += v * v;
+            }
+    }
+
+    /* Warps above each other share their columns. The tables are free by now. */
+    __device__ void write_sums(const double (&total)[2][T::COLUMNS])
+    {
+        double(*all)[2][T::NT * 8] = (double(*)[2][T::NT * 8]) & t.in[0][0];
+        double *part = a.part + (size_t)(blockIdx.x / across()) * 2 * a.y.c;
+
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int s = 0; s < 2 && lane + 32 * e < T::NT * 8; s++)
+                all[warp][s][lane + 32 * e] = total[s][e];
+        __syncthreads();
+        if (tid >= T::BN || column0 + tid >= a.y.c)
+            return;
+        for (int s = 0; s < 2; s++) {
+            double sum = 0;
+
+            for (int w = tid / (T::NT * 8) * T::WM, end = w + T::WM; w < end; w++)
+                sum += all[w][s][tid % (T::NT * 8)];
+            part[s * a.y.c + column0 + tid] = sum;
         }
     }
 };
@@ -389,13 +441,13 @@ template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_cal
 
     switch (columns_of(a.y.c, columns, 4)) {
     case 32:
-        return launch<P, conv_tile<128, 32, 4, 1, 3>>(be, a);
+        return launch<P, conv_tile<32, 4, 1, 3>>(be, a);
     case 64:
-        return launch<P, conv_tile<128, 64, 4, 1, 3>>(be, a);
+        return launch<P, conv_tile<64, 4, 1, 3>>(be, a);
     case 96:
-        return launch<P, conv_tile<128, 96, 2, 2, 2>>(be, a);
+        return launch<P, conv_tile<96, 2, 2, 2>>(be, a);
     default:
-        return launch<P, conv_tile<128, 128, 2, 2, 2>>(be, a);
+        return launch<P, conv_tile<128, 2, 2, 2>>(be, a);
     }
 }
 
@@ -404,8 +456,8 @@ sp_status launch_exact(sp_backend *be, const conv_call &a)
     static const int columns[] = {32, 64};
 
     if (columns_of(a.y.c, columns, 2) == 32)
-        return launch<SP_FP32, conv_tile<128, 32, 4, 1, 2>>(be, a);
-    return launch<SP_FP32, conv_tile<128, 64, 4, 1, 2>>(be, a);
+        return launch<SP_FP32, conv_tile<32, 4, 1, 2>>(be, a);
+    return launch<SP_FP32, conv_tile<64, 4, 1, 2>>(be, a);
 }
 
 sp_status run(sp_backend *be, const sp_conv_args *args)
@@ -432,6 +484,7 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
     a.y = args->y;
     a.w = (const char *)args->w_packed;
     a.bias = args->bias;
+    a.part = args->sums;
     a.is_added = args->is_added;
     a.is_aligned_x = cuda_is_aligned(a.x);
     a.is_aligned_y = cuda_is_aligned(a.y);

@@ -1,8 +1,8 @@
-/* Batch norm: sums in double over the rows of each sample, what follows from them, and
- * two passes over elements. The passes are bound by memory: of a tensor [n, c] the sums
- * read one (x), apply reads one or two and writes one; backward the sums read x, dy and
- * y and write dy (the last two with an activation only), apply reads two and writes
- * one.
+/* Batch norm: sums in double over the rows of each sample (those of a convolution's
+ * result it takes itself, cuda_conv.cu), what follows from them, and two passes over
+ * elements. The passes are bound by memory: of a tensor [n, c] the sums read one (x),
+ * apply reads one or two and writes one; backward the sums read x, dy and y and write
+ * dy (the last two with an activation only), apply reads two and writes one.
  */
 #include "cuda_rows.cuh"
 #include "sp_norm.h"
@@ -160,41 +160,62 @@ struct grad_apply {
     }
 };
 
-__global__ void __launch_bounds__(128) finish_kernel(sp_norm_finish_args a)
-{
-    const int j = (int)(blockIdx.x * 128 + threadIdx.x);
+/* Adds the parts of four channels and does what follows. */
+enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
 
-    if (j < a.c)
-        sp_norm_finish_channel(&a, j);
+struct channel_sums {
+    int j; /* of this thread; -1: it finishes none */
+    sp_norm_sums sums;
+};
+
+/* Columns of a block: first sums of its channels, then second ones. */
+__device__ channel_sums add_channels(const sp_sums &s, int c,
+                                     double (*all)[CUDA_PART_COLUMNS])
+{
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y;
+    const int j = (int)blockIdx.x * CHANNELS + x % CHANNELS;
+    channel_sums r = {-1, {0, 0, 0}};
+
+    cuda_add_parts(s.part, s.n_parts, 2 * (size_t)c, j < c ? x / CHANNELS * c + j : -1,
+                   all);
+    if (y == 0 && x < CHANNELS && j < c) {
+        r.j = j;
+        r.sums.first = all[0][x];
+        r.sums.second = all[0][x + CHANNELS];
+        r.sums.rows = sp_norm_rows(&s, c);
+    }
+    return r;
 }
 
-__global__ void __launch_bounds__(128) grad_finish_kernel(sp_norm_grad_finish_args a)
+__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
+    finish_kernel(sp_norm_finish_args a)
 {
-    const int j = (int)(blockIdx.x * 128 + threadIdx.x);
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const channel_sums r = add_channels(a.sums, a.c, all);
 
-    if (j < a.c)
-        sp_norm_grad_finish_channel(&a, j);
+    if (r.j >= 0)
+        sp_norm_finish_channel(&a, r.j, r.sums);
 }
 
-__global__ void __launch_bounds__(128)
-    add_samples_kernel(const double *sums, int n_samples, int m, double n_rows,
-                       double *out, bool is_added)
+__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
+    grad_finish_kernel(sp_norm_grad_finish_args a)
 {
-    const int j = (int)(blockIdx.x * 128 + threadIdx.x);
-    double sum = 0;
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const channel_sums r = add_channels(a.all, a.c, all);
+    sp_norm_sums own = r.sums;
 
-    if (j > m)
+    if (r.j < 0)
         return;
-    for (int b = 0; j < m && b < n_samples; b++)
-        sum += sums[(size_t)b * m + j];
-    if (j == m)
-        sum = n_rows;
-    out[j] = is_added ? out[j] + sum : sum;
+    if (a.own.part && a.own.part != a.all.part) { /* one part */
+        own.first = a.own.part[r.j];
+        own.second = a.own.part[a.c + r.j];
+    }
+    sp_norm_grad_finish_channel(&a, r.j, r.sums, own);
 }
 
-unsigned blocks_of(int n)
+dim3 blocks_of(int c)
 {
-    return ((unsigned)n + 127) / 128;
+    return dim3(((unsigned)c + CHANNELS - 1) / CHANNELS);
 }
 
 } // namespace
@@ -231,8 +252,8 @@ sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
 {
     if (args->c == 0)
         return SP_OK;
-    SP_LAUNCH(finish_kernel, dim3(blocks_of(args->c)), dim3(128), cuda_of(be)->compute,
-              *args);
+    SP_LAUNCH(finish_kernel, blocks_of(args->c), cuda_part_block(args->sums.n_parts),
+              cuda_of(be)->compute, *args);
     return cuda_launched("finish_kernel");
 }
 
@@ -240,15 +261,9 @@ sp_status sp_cuda_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_arg
 {
     if (args->c == 0)
         return SP_OK;
-    SP_LAUNCH(grad_finish_kernel, dim3(blocks_of(args->c)), dim3(128),
-              cuda_of(be)->compute, *args);
+    assert(!args->own.part || args->own.part == args->all.part ||
+           args->own.n_parts == 1);
+    SP_LAUNCH(grad_finish_kernel, blocks_of(args->c),
+              cuda_part_block(args->all.n_parts), cuda_of(be)->compute, *args);
     return cuda_launched("grad_finish_kernel");
-}
-
-sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
-                              double n_rows, double *out, bool is_added)
-{
-    SP_LAUNCH(add_samples_kernel, dim3(blocks_of(m + 1)), dim3(128),
-              cuda_of(be)->compute, sums, n_samples, m, n_rows, out, is_added);
-    return cuda_launched("add_samples_kernel");
 }

@@ -58,6 +58,7 @@ int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
                            const int64_t *voxels, const int64_t *pairs);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
+enum { CUDA_TILE_ROWS = 128 }; /* of a convolution: what its sums are pieces of */
 size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                 bool is_grad_input);
 sp_status sp_cuda_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
@@ -77,6 +78,8 @@ sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
 sp_status sp_cuda_norm_grad_finish(sp_backend *be,
                                    const sp_norm_grad_finish_args *args);
 sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+
+/* ---- cuda_sums.cu ---- */
 sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
                               double n_rows, double *out, bool is_added);
 

@@ -219,6 +219,41 @@ sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
                       : cuda_launch_rows<float, 1>(be, f, first.n, first.c);
 }
 
+/* ---- sums of parts ---- */
+
+enum { CUDA_PART_COLUMNS = 8, CUDA_PART_LANES = 128 };
+
+/* Threads of a block that adds n parts: as many as find work. */
+static inline dim3 cuda_part_block(int n)
+{
+    unsigned lanes = 1;
+
+    while (lanes < CUDA_PART_LANES && lanes < (unsigned)n)
+        lanes *= 2;
+    return dim3(CUDA_PART_COLUMNS, lanes);
+}
+
+/* all[0][x] becomes the sum over the n parts of element `at` of each, for thread x of a
+ * block as above; at < 0: of none. Thread y adds parts y, y + lanes, ..., the threads'
+ * sums are added as a tree. Parts are `stride` long. Ends with a barrier. */
+__device__ static inline void cuda_add_parts(const double *part, int n, size_t stride,
+                                             int at, double (*all)[CUDA_PART_COLUMNS])
+{
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y, lanes = (int)blockDim.y;
+    double sum = 0;
+
+#pragma unroll 4
+    for (int i = at < 0 ? n : y; i < n; i += lanes)
+        sum += part[i * stride + at];
+    all[y][x] = sum;
+    for (int half = lanes / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (y < half)
+            all[y][x] += all[y + half][x];
+    }
+    __syncthreads();
+}
+
 /* ---- sums over the rows of each sample ----
  * F has channels and at() as above, and
  *     template <class T, int N> struct item;                    what it reads of a row

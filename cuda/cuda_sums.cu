@@ -1,37 +1,54 @@
 /* The second half of sums over the rows of each sample: over the chunks of each, as a
- * tree. 32 threads share the chunks of a column, so that hundreds of them do not wait
- * for one another's loads. */
-#include "cuda_util.cuh"
+ * tree; and over the samples. */
+#include "cuda_rows.cuh"
 
-enum { LANES = 32 };
-
-__global__ static void __launch_bounds__(LANES *LANES)
+__global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     add_chunks_kernel(cuda_samples s, int c, int chunk, int n_chunks,
                       const double *part, double *sums)
 {
-    SP_SHARED(double, all, [LANES][LANES + 1]);
-    const int x = (int)threadIdx.x, y = (int)threadIdx.y, b = (int)blockIdx.y;
-    const int at = (int)blockIdx.x * LANES + x;
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const int b = (int)blockIdx.y;
+    const int at = (int)(blockIdx.x * CUDA_PART_COLUMNS + threadIdx.x);
     const int n = (s.row[b + 1] - s.row[b] + chunk - 1) / chunk;
-    double sum = 0;
+    const size_t size = 2 * (size_t)c;
 
-    for (int i = y; at < 2 * c && i < n; i += LANES)
-        sum += part[((size_t)b * n_chunks + i) * 2 * c + at];
-    all[y][x] = sum;
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (y < half)
-            all[y][x] += all[y + half][x];
-    }
-    if (y == 0 && at < 2 * c)
-        sums[(size_t)(s.first + b) * 2 * c + at] = all[0][x];
+    cuda_add_parts(part + (size_t)b * n_chunks * size, n, size, at < 2 * c ? at : -1,
+                   all);
+    if (threadIdx.y == 0 && at < 2 * c)
+        sums[(size_t)(s.first + b) * size + at] = all[0][threadIdx.x];
 }
 
 sp_status cuda_add_chunks(sp_backend *be, const cuda_samples *s, int c, int chunk,
                           int n_chunks, const double *part, double *sums)
 {
-    SP_LAUNCH(
-        add_chunks_kernel, dim3((2 * (unsigned)c + LANES - 1) / LANES, (unsigned)s->n),
-        dim3(LANES, LANES), cuda_of(be)->compute, *s, c, chunk, n_chunks, part, sums);
+    SP_LAUNCH(add_chunks_kernel,
+              dim3((2 * (unsigned)c + CUDA_PART_COLUMNS - 1) / CUDA_PART_COLUMNS,
+                   (unsigned)s->n),
+              cuda_part_block(n_chunks), cuda_of(be)->compute, *s, c, chunk, n_chunks,
+              part, sums);
     return cuda_launched("add_chunks_kernel");
+}
+
+__global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
+    add_samples_kernel(const double *sums, int n_samples, int m, double n_rows,
+                       double *out, bool is_added)
+{
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const int at = (int)(blockIdx.x * CUDA_PART_COLUMNS + threadIdx.x);
+    double sum;
+
+    cuda_add_parts(sums, n_samples, (size_t)m, at < m ? at : -1, all);
+    if (threadIdx.y || at > m)
+        return;
+    sum = at < m ? all[0][threadIdx.x] : n_rows;
+    out[at] = is_added ? out[at] + sum : sum;
+}
+
+sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
+                              double n_rows, double *out, bool is_added)
+{
+    SP_LAUNCH(add_samples_kernel, dim3((unsigned)m / CUDA_PART_COLUMNS + 1),
+              cuda_part_block(n_samples), cuda_of(be)->compute, sums, n_samples, m,
+              n_rows, out, is_added);
+    return cuda_launched("add_samples_kernel");
 }

@@ -8,8 +8,8 @@
  * order; the host waits only in sp_backend_ops.wait and download.
  *
  * Determinism: the value of an output row depends on its own inputs and the weights
- * alone, never on its place in the batch; sums over rows are formed per sample, in a
- * fixed order that depends on that sample alone, whatever the number of threads.
+ * alone, never on its place in the batch; sums over rows have a fixed order, whatever
+ * the number of threads, and those per sample depend on that sample alone.
  */
 #ifndef SP_BACKEND_H
 #define SP_BACKEND_H
@@ -26,6 +26,14 @@ enum { SP_IGNORE = -1 }; /* label of a voxel that counts in neither loss nor met
 
 typedef struct sp_backend sp_backend;
 
+/* Sums over rows, two for each channel: those of the parts added up in a fixed order.
+ * A part is a sample, a piece of the rows, or all of them. */
+typedef struct sp_sums {
+    const double *part; /* [n_parts][2][c] */
+    int n_parts;
+    double n_rows; /* in all of them; < 0: stands behind the last part */
+} sp_sums;
+
 /* y[o] = bias + sum_k W[k]^T x[i] over the pairs (i, o) of offset k.  W
  * [K][c_in][c_out]. map NULL: kernel 1 on one level, K = 1, every row its own pair. */
 typedef struct sp_conv_args {
@@ -39,9 +47,10 @@ typedef struct sp_conv_args {
      * says that it is the forward map itself (odd kernel, stride 1), whose offset K-1-k
      * is its swap. is_added: dx += instead of dx =. */
     bool is_mirrored, is_added;
-    /* Forward of a table with fuses_sums only: NULL, or the sums of y as norm_sums has
-     * them to the bit, taken while a tile of y is in cache. */
-    double *sums;              /* [n_samples][2][c_out], written */
+    /* Forward only: NULL, or the sums of y and y^2, taken while a tile of y is at hand.
+     * Written: [n_samples][2][c_out], as norm_sums has them to the bit; of a table with
+     * sum_rows [ceil(n_out / sum_rows)][2][c_out], of pieces of so many rows. */
+    double *sums;
     const int32_t *sample_row; /* [n_samples + 1] host: rows of y of each sample */
     int n_samples;
 } sp_conv_args;
@@ -81,11 +90,12 @@ typedef struct sp_norm_grad_args {
     bool is_added;
 } sp_norm_grad_args;
 
-/* Statistics from sums (arithmetic in sp_norm.h). sums NULL: from the running ones. */
+/* Statistics from sums (arithmetic in sp_norm.h), or from the running ones: part NULL.
+ */
 typedef struct sp_norm_finish_args {
     int c;
-    const double *sums;        /* [2c + 1] over the scope: sum x, sum x^2, rows */
-    const float *gamma, *beta; /* [c] */
+    sp_sums sums;                          /* over the scope: sum x, sum x^2 */
+    const float *gamma, *beta;             /* [c] */
     float *running_mean, *running_var;     /* [c] moved towards the sums' */
     float *scale, *shift, *mean, *inv_std; /* [c] written */
 } sp_norm_finish_args;
@@ -93,8 +103,8 @@ typedef struct sp_norm_finish_args {
 /* Coefficients of dx, and this rank's share of the parameters' gradient. */
 typedef struct sp_norm_grad_finish_args {
     int c;
-    const double *all; /* [2c + 1] over the scope: sum g, sum g xhat, rows */
-    const double *own; /* the same over this rank; NULL: no dgamma and dbeta */
+    sp_sums all; /* over the scope: sum g, sum g xhat */
+    sp_sums own; /* over this rank: as all, or one part; part NULL: no dgamma, dbeta */
     const float *gamma, *mean, *inv_std; /* [c] */
     float *abc;                          /* [3][c] written */
     float *dgamma, *dbeta;               /* [c] added to */
@@ -164,8 +174,10 @@ typedef struct sp_peak_args {
 
 typedef struct sp_backend_ops {
     const char *name;
-    bool is_host;    /* its memory is the host's: pointers can be used as they are */
-    bool fuses_sums; /* conv_forward heeds sp_conv_args.sums */
+    bool is_host; /* its memory is the host's: pointers can be used as they are */
+    /* conv_forward takes sums (sp_conv_args) of each sample: 0; of pieces of so many
+     * rows, whatever their samples. */
+    int sum_rows;
 
     /* Prepare the device of this rank. threads: host threads for the CPU backend. */
     sp_status (*open)(sp_backend *be, int device, int threads);
@@ -229,8 +241,8 @@ typedef struct sp_backend_ops {
     sp_status (*norm_grad_sums)(sp_backend *be, const sp_norm_grad_args *args);
     sp_status (*norm_grad_finish)(sp_backend *be, const sp_norm_grad_finish_args *args);
     sp_status (*norm_grad_apply)(sp_backend *be, const sp_norm_grad_args *args);
-    /* out[j] = sum over b of sums[b][j], j < m, in the order of the samples; out[m] =
-     * n_rows. is_added: to what is there. For norms and the loss. */
+    /* out[j] = sum over b of sums[b][j], j < m, in a fixed order; out[m] = n_rows.
+     * is_added: to what is there. For norms and the loss. */
     sp_status (*add_samples)(sp_backend *be, const double *sums, int n_samples, int m,
                              double n_rows, double *out, bool is_added);
 

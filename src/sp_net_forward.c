@@ -23,6 +23,23 @@ sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
     return SP_OK;
 }
 
+/* Of what a norm reads, but in exact mode those of samples alone. */
+static sp_status take_sums(sp_net *net, net_value *out, sp_conv_args *args)
+{
+    const int rows = net->backend->ops->sum_rows;
+
+    if (rows && net->impl->options.is_exact)
+        return SP_OK;
+    args->n_samples = net->impl->batch->n_samples;
+    args->sample_row = sp_net_sample_row(net, out->level);
+    out->n_sums = rows ? (int)((args->y.n + rows - 1) / rows) : args->n_samples;
+    SP_TRY(sp_net_take_block(
+        net, 2 * (size_t)out->c * (size_t)out->n_sums * sizeof *args->sums,
+        &out->sums_block));
+    args->sums = net->impl->block[out->sums_block].data;
+    return SP_OK;
+}
+
 static sp_status conv(sp_net *net, net_step *step)
 {
     struct sp_net_impl *impl = net->impl;
@@ -38,14 +55,8 @@ static sp_status conv(sp_net *net, net_step *step)
         .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
 
     SP_TRY(sp_net_pack(net, step, NET_FORWARD));
-    if (impl->is_training && out->feeds_norm && net->backend->ops->fuses_sums) {
-        args.n_samples = impl->batch->n_samples;
-        args.sample_row = sp_net_sample_row(net, out->level);
-        SP_TRY(sp_net_take_block(
-            net, 2 * (size_t)out->c * (size_t)args.n_samples * sizeof(double),
-            &out->sums_block));
-        args.sums = impl->block[out->sums_block].data;
-    }
+    if (impl->is_training && out->feeds_norm)
+        SP_TRY(take_sums(net, out, &args));
     return net->backend->ops->conv_forward(net->backend, &args);
 }
 

@@ -42,7 +42,8 @@ typedef struct net_value {
     /* of the current micro-batch */
     int range;      /* homes: -1 before the first write */
     sp_tensor act;  /* [n, c] */
-    int sums_block; /* [n_samples][2][c] its sums, where its convolution took them; -1 */
+    int sums_block; /* its sums, where its convolution took them; -1 */
+    int n_sums;     /* parts of them */
     int grad_range; /* -1: no gradient has arrived yet */
     sp_tensor grad; /* [n, c] */
 } net_value;

@@ -1,11 +1,11 @@
 /* Batch norm over the scope: sums, then what follows from them.
  *
- *     backend    sums per sample --> over this rank's samples, in order --> finish
- *     ranks                                     over the scope --^
+ *     one rank      sums of parts -------------------------------------------> finish
+ *     several       sums of parts --> of this rank --> over the scope's ranks -->'
+ *     exact mode    sums of samples --> host: all of them in fixed point ------->'
  *
- * All of it stays in the backend's memory and nobody waits, but for sums over ranks. In
- * exact mode both additions are in fixed point, on the host. The arithmetic is in
- * sp_norm.h.
+ * All of it stays in the backend's memory and nobody waits, but for sums over ranks and
+ * in exact mode. The arithmetic is in sp_norm.h.
  */
 #include "sp_net_impl.h"
 
@@ -13,10 +13,9 @@
 
 #include "sp_exact.h"
 
-/* [2c + 1] each, backend memory: two sums for each channel, and the rows. */
 typedef struct norm_sums {
-    const double *own; /* over this rank; NULL in exact mode */
-    const double *all; /* over the scope */
+    sp_sums own; /* over this rank; without parts in exact mode */
+    sp_sums all; /* over the scope */
 } norm_sums;
 
 /* dbeta and dgamma of each sample, rounded on its own. */
@@ -68,26 +67,26 @@ static sp_status combine_exact(sp_net *net, const net_step *step, int64_t n_rows
     return SP_OK;
 }
 
-/* sample [n_samples][2][c], backend memory. n_rows: of this rank. Collective over the
- * scope, with nothing to add too. */
-static sp_status combine(sp_net *net, const net_step *step, int64_t n_rows,
-                         const double *sample, sp_buckets *buckets, norm_sums *sums)
+/* parts: of this rank; of its samples in exact mode. Collective over the scope, with
+ * nothing to add too. */
+static sp_status combine(sp_net *net, const net_step *step, const sp_sums *parts,
+                         sp_buckets *buckets, norm_sums *sums)
 {
     const sp_backend_ops *ops = net->backend->ops;
     struct sp_net_impl *impl = net->impl;
-    int m = 2 * step->norm->c, n_samples = impl->batch->n_samples;
+    int m = 2 * step->norm->c;
 
-    *sums = (norm_sums){NULL, impl->norm_all};
+    *sums = (norm_sums){{NULL, 0, 0}, {impl->norm_all, 1, -1}};
     if (impl->options.is_exact)
-        return combine_exact(net, step, n_rows, sample, buckets);
-    SP_TRY(ops->add_samples(net->backend, sample, n_samples, m, (double)n_rows,
-                            impl->norm_own, false));
-    sums->own = impl->norm_own;
+        return combine_exact(net, step, (int64_t)parts->n_rows, parts->part, buckets);
     if (sp_comm_scope_size(net->comm, impl->options.bn_scope) == 1) {
-        sums->all = impl->norm_own;
+        *sums = (norm_sums){*parts, *parts};
         return SP_OK;
     }
-    SP_TRY(ops->add_samples(net->backend, sample, n_samples, m, (double)n_rows,
+    sums->own = (sp_sums){impl->norm_own, 1, parts->n_rows};
+    SP_TRY(ops->add_samples(net->backend, parts->part, parts->n_parts, m, parts->n_rows,
+                            impl->norm_own, false));
+    SP_TRY(ops->add_samples(net->backend, parts->part, parts->n_parts, m, parts->n_rows,
                             impl->norm_all, false));
     return sp_transport_allreduce(net->transport, impl->options.bn_scope,
                                   impl->norm_all, (size_t)m + 1, SP_F64);
@@ -102,24 +101,26 @@ static sp_status take_sample_sums(sp_net *net, int c, int *block, double **sampl
     return SP_OK;
 }
 
-/* Of the batch; the convolution may have taken those of each sample on its way. */
+/* Of the batch; the convolution may have taken them on its way. */
 static sp_status batch_sums(sp_net *net, const net_step *step, norm_sums *sums)
 {
     net_value *x = &net->impl->value[step->in[0]];
-    int block = x->sums_block;
+    int block = x->sums_block, n_samples = net->impl->batch->n_samples;
+    sp_sums parts = {NULL, n_samples, (double)x->act.n};
     double *sample = NULL;
 
     x->sums_block = -1; /* a second norm of the same value sums for itself */
     if (block >= 0) {
-        sample = net->impl->block[block].data;
+        parts.part = net->impl->block[block].data;
+        parts.n_parts = x->n_sums;
     } else {
         SP_TRY(take_sample_sums(net, step->norm->c, &block, &sample));
-        SP_TRY(net->backend->ops->norm_sums(net->backend, x->act,
-                                            sp_net_sample_row(net, x->level),
-                                            net->impl->batch->n_samples, sample));
+        SP_TRY(net->backend->ops->norm_sums(
+            net->backend, x->act, sp_net_sample_row(net, x->level), n_samples, sample));
+        parts.part = sample;
     }
-    SP_TRY(combine(net, step, x->act.n, sample, NULL, sums));
-    sp_net_drop_block(net, block);
+    SP_TRY(combine(net, step, &parts, NULL, sums));
+    sp_net_drop_block(net, block); /* read by the next operation still */
     step->norm->seen += (double)x->act.n;
     return SP_OK;
 }
@@ -130,7 +131,7 @@ static sp_status finish(sp_net *net, const net_step *step)
     const sp_node *node = &net->graph->node[step->layer];
     const sp_param *param = net->graph->param;
     const net_norm *norm = step->norm;
-    norm_sums sums = {NULL, NULL};
+    norm_sums sums = {0};
 
     if (net->impl->is_training)
         SP_TRY(batch_sums(net, step, &sums));
@@ -240,12 +241,14 @@ sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets)
                               .a = impl->coefficients,
                               .b = impl->coefficients + c,
                               .c = impl->coefficients + 2 * c};
+    sp_sums parts = {NULL, args.n_samples, (double)args.x.n};
     norm_sums sums;
 
     SP_TRY(take_sample_sums(net, c, &block, &args.sums));
     SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
-    SP_TRY(combine(net, step, args.x.n, args.sums, buckets, &sums));
-    sp_net_drop_block(net, block);
+    parts.part = args.sums;
+    SP_TRY(combine(net, step, &parts, buckets, &sums));
     SP_TRY(grad_finish(net, step, &sums, buckets));
+    sp_net_drop_block(net, block);
     return hand_on(net, step, &args);
 }

@@ -17,6 +17,31 @@
 #define SP_NORM_EPS      1e-5
 #define SP_NORM_MOMENTUM 0.1
 
+/* Of one channel. */
+typedef struct sp_norm_sums {
+    double first, second, rows;
+} sp_norm_sums;
+
+static inline SP_HOST_DEVICE double sp_norm_rows(const sp_sums *s, int c)
+{
+    return s->n_rows < 0 ? s->part[(size_t)s->n_parts * 2 * (size_t)c] : s->n_rows;
+}
+
+/* The parts one after another, for whoever need not hurry. */
+static inline sp_norm_sums sp_norm_add_parts(const sp_sums *s, int c, int j)
+{
+    sp_norm_sums sums = {0, 0, 0};
+    int i;
+
+    for (i = 0; s->part && i < s->n_parts; i++) {
+        sums.first += s->part[(2 * (size_t)i) * (size_t)c + (size_t)j];
+        sums.second += s->part[(2 * (size_t)i + 1) * (size_t)c + (size_t)j];
+    }
+    if (s->part)
+        sums.rows = sp_norm_rows(s, c);
+    return sums;
+}
+
 static inline SP_HOST_DEVICE void sp_norm_affine(const sp_norm_finish_args *a, int j,
                                                  double mean, double var)
 {
@@ -48,40 +73,39 @@ static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args
 /* norm_finish of channel j. Variance from E[x^2] - E[x]^2 in double keeps 1e-9 of its
  * value while |mean| < 1e3 standard deviations. */
 static inline SP_HOST_DEVICE void sp_norm_finish_channel(const sp_norm_finish_args *a,
-                                                         int j)
+                                                         int j, sp_norm_sums sums)
 {
-    double rows, n, mean, var;
+    double n, mean, var;
 
-    if (!a->sums) {
+    if (!a->sums.part) {
         sp_norm_affine(a, j, (double)a->running_mean[j], (double)a->running_var[j]);
         return;
     }
-    rows = a->sums[2 * a->c];
-    n = rows > 0 ? rows : 1;
-    mean = a->sums[j] / n;
-    var = a->sums[a->c + j] / n - mean * mean;
+    n = sums.rows > 0 ? sums.rows : 1;
+    mean = sums.first / n;
+    var = sums.second / n - mean * mean;
     if (var < 0)
         var = 0; /* rounding; NaN stays */
     sp_norm_affine(a, j, mean, var);
-    sp_norm_move_running(a, j, mean, var, rows);
+    sp_norm_move_running(a, j, mean, var, sums.rows);
 }
 
 /* norm_grad_finish of channel j. */
 static inline SP_HOST_DEVICE void sp_norm_grad_finish_channel(
-    const sp_norm_grad_finish_args *a, int j)
+    const sp_norm_grad_finish_args *a, int j, sp_norm_sums all, sp_norm_sums own)
 {
     const int c = a->c;
-    const double rows = a->all[2 * c], n = rows > 0 ? rows : 1;
+    const double n = all.rows > 0 ? all.rows : 1;
     const double r = (double)a->inv_std[j], A = (double)a->gamma[j] * r;
-    const double B = -A * r * a->all[c + j] / n;
+    const double B = -A * r * all.second / n;
 
     a->abc[j] = (float)A;
     a->abc[c + j] = (float)B;
-    a->abc[2 * c + j] = (float)(-A * a->all[j] / n - B * (double)a->mean[j]);
-    if (!a->own)
+    a->abc[2 * c + j] = (float)(-A * all.first / n - B * (double)a->mean[j]);
+    if (!a->own.part)
         return;
-    a->dbeta[j] += (float)a->own[j];
-    a->dgamma[j] += (float)a->own[c + j];
+    a->dbeta[j] += (float)own.first;
+    a->dgamma[j] += (float)own.second;
 }
 
 #endif

@@ -5,8 +5,37 @@
 /* y = the convolution or y += it; bf16 products with bf16 rows or, is_mixed, fp32 rows
  * (the network's input and logits). */
 typedef struct variant {
-    bool has_bias, is_added, is_mixed;
+    bool has_bias, is_added, is_mixed, has_sums;
 } variant;
+
+/* The sums of y's tiles are those of y, 1e-12 of the sum of magnitudes apart. */
+static void check_sums(sp_backend *be, sp_tensor y, const double *device)
+{
+    const int tiles = (int)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    double *part = malloc((2 * (size_t)tiles * y.c + 1) * sizeof *part);
+
+    OK(be->ops->download(be, part, device,
+                         2 * (size_t)tiles * y.c *
+                             sizeof *part)); /* no more is there */
+    for (int j = 0; j < y.c; j++) {
+        double want[2] = {0}, got[2] = {0}, size = 0;
+
+        for (int64_t i = 0; i < y.n; i++) {
+            want[0] += fx_at(y, i, j);
+            want[1] += (double)fx_at(y, i, j) * fx_at(y, i, j);
+            size += fabs(fx_at(y, i, j));
+        }
+        for (int t = 0; t < tiles; t++)
+            for (int s = 0; s < 2; s++)
+                got[s] += part[(2 * t + s) * y.c + j];
+        if (!(fabs(got[0] - want[0]) <= 1e-12 * size) ||
+            !(fabs(got[1] - want[1]) <= 1e-12 * want[1]))
+            fail_msg("sums of channel %d of [%d][%d]: %.17g, %.17g, expected %.17g, "
+                     "%.17g",
+                     j, (int)y.n, y.c, got[0], got[1], want[0], want[1]);
+    }
+    free(part);
+}
 
 static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, variant v)
 {
@@ -21,9 +50,14 @@ static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, vari
         .bias =
             v.has_bias ? cu_copy(be, p->bias, (size_t)p->c_out * sizeof(float)) : NULL,
         .is_added = v.is_added};
+    const size_t tiles = (size_t)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
 
+    if (v.has_sums)
+        a.sums = cu_room(be, 2 * tiles * (size_t)y.c * sizeof *a.sums);
     OK(be->ops->conv_forward(be, &a));
     is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
+    if (v.has_sums)
+        check_sums(be, y, a.sums);
     return y;
 }
 
@@ -69,7 +103,7 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
     static int turn;
 
     for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
-        const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0};
+        const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0, turn / 2 % 2 == 0};
         conv_case p =
             case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
         sp_backend be = case_open(turn, p.precision);

@@ -159,7 +159,6 @@ static void cpu_close(sp_backend *be)
 const sp_backend_ops sp_cpu_ops = {
     .name = "cpu",
     .is_host = true,
-    .fuses_sums = true,
     .open = cpu_open,
     .close = cpu_close,
     .arena_create = sp_cpu_arena_create,

@@ -17,7 +17,6 @@ static void ref_close(sp_backend *be)
 const sp_backend_ops sp_ref_ops = {
     .name = "reference",
     .is_host = true,
-    .fuses_sums = true,
     .open = ref_open,
     .close = ref_close,
     .arena_create = sp_cpu_arena_create,

@@ -75,7 +75,7 @@ sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
 {
     (void)be;
     for (int j = 0; j < a->c; j++)
-        sp_norm_finish_channel(a, j);
+        sp_norm_finish_channel(a, j, sp_norm_add_parts(&a->sums, a->c, j));
     return SP_OK;
 }
 
@@ -83,7 +83,8 @@ sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args
 {
     (void)be;
     for (int j = 0; j < a->c; j++)
-        sp_norm_grad_finish_channel(a, j);
+        sp_norm_grad_finish_channel(a, j, sp_norm_add_parts(&a->all, a->c, j),
+                                    sp_norm_add_parts(&a->own, a->c, j));
     return SP_OK;
 }
 
