@@ -61,8 +61,7 @@ int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
 enum { CUDA_TILE_ROWS = 128 }; /* of a convolution: what its sums are pieces of */
 size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                 bool is_grad_input);
-sp_status sp_cuda_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
-                            bool is_grad_input, bool is_mirrored, float *packed);
+sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);

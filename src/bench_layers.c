@@ -149,6 +149,15 @@ static work small_work(int64_t n, int c, double bytes)
     return (work){.n = n, .c_in = c, .c_out = c, .bytes = bytes};
 }
 
+static work pack_work(const sp_pack_args *a, int n)
+{
+    double weights = 0;
+
+    for (int i = 0; i < n; i++)
+        weights += (double)a[i].K * a[i].c_in * a[i].c_out;
+    return small_work(n, 1, 8 * weights);
+}
+
 /* ---- the table ---- */
 
 #define TIMED(op, parameters, arguments, work)                                         \
@@ -163,11 +172,8 @@ static work small_work(int64_t n, int c, double bytes)
 
 TIMED(fill, (sp_backend * be, void *data, int byte, size_t bytes),
       (be, data, byte, bytes), small_work(0, 0, (double)bytes))
-TIMED(conv_pack,
-      (sp_backend * be, const float *w, int K, int c_in, int c_out, bool is_grad_input,
-       bool is_mirrored, float *packed),
-      (be, w, K, c_in, c_out, is_grad_input, is_mirrored, packed),
-      small_work((int64_t)K *c_in, c_out, 8.0 * K * c_in * c_out))
+TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
+      pack_work(a, n))
 TIMED(conv_forward, (sp_backend * be, const sp_conv_args *a), (be, a),
       conv_work(a->map, a->x, a->y))
 TIMED(conv_grad_input, (sp_backend * be, const sp_conv_args *a), (be, a),

@@ -107,16 +107,19 @@ static sp_status pack_weights(void *arg)
 {
     const conv_case *c = arg;
 
-    return c->backend->ops->conv_pack(c->backend, c->w, c->K, c->x.c, c->y.c, false,
-                                      false, c->packed);
+    return c->backend->ops->conv_pack(
+        c->backend,
+        &(sp_pack_args){c->w, c->K, c->x.c, c->y.c, false, false, c->packed}, 1);
 }
 
 static sp_status pack_weights_grad(void *arg)
 {
     const conv_case *c = arg;
 
-    return c->backend->ops->conv_pack(c->backend, c->w, c->K, c->x.c, c->y.c, true,
-                                      c->is_mirrored, c->packed_grad);
+    return c->backend->ops->conv_pack(c->backend,
+                                      &(sp_pack_args){c->w, c->K, c->x.c, c->y.c, true,
+                                                      c->is_mirrored, c->packed_grad},
+                                      1);
 }
 
 static sp_status take_packed(const conv_case *c, sp_arena *arena, bool is_grad_input,

@@ -55,6 +55,14 @@ typedef struct sp_conv_args {
     int n_samples;
 } sp_conv_args;
 
+/* Weights of a convolution in the order that one of its directions reads. */
+typedef struct sp_pack_args {
+    const float *w; /* [K][c_in][c_out] */
+    int K, c_in, c_out;
+    bool is_grad_input, is_mirrored;
+    float *packed; /* conv_pack_floats of them, written */
+} sp_pack_args;
+
 typedef struct sp_conv_wgrad_args {
     const sp_map *map;         /* of the forward pass; NULL as there */
     sp_tensor x, dy;           /* [n_in, c_in], [n_out, c_out] */
@@ -220,8 +228,7 @@ typedef struct sp_backend_ops {
      * depend on be->precision. */
     size_t (*conv_pack_floats)(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input);
-    sp_status (*conv_pack)(sp_backend *be, const float *w, int K, int c_in, int c_out,
-                           bool is_grad_input, bool is_mirrored, float *packed);
+    sp_status (*conv_pack)(sp_backend *be, const sp_pack_args *args, int n_args);
     sp_status (*conv_forward)(sp_backend *be, const sp_conv_args *args);
     /* Here args->x is dy [n_out, c_out] and args->y is dx [n_in, c_in]; args->w as
      * forward. */

@@ -6,21 +6,54 @@
 #include "sp_exact.h"
 #include "sp_pulse.h"
 
-sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
+static sp_pack_args pack_args(const sp_net *net, const net_step *step, int direction)
 {
-    struct sp_net_impl *impl = net->impl;
     const sp_node *node = &net->graph->node[step->layer];
 
-    if (!step->packed[direction] ||
-        (!impl->options.is_frugal && step->packed_at[direction] == impl->weights_at))
-        return SP_OK;
-    SP_TRY(net->backend->ops->conv_pack(
-        net->backend, net->param + net->graph->param[node->weight].offset,
-        node->kernel * node->kernel * node->kernel, node->c_in, node->c_out,
-        direction == NET_GRAD_INPUT, direction == NET_GRAD_INPUT && node->is_mirrored,
-        step->packed[direction]));
-    step->packed_at[direction] = impl->weights_at;
+    return (sp_pack_args){.w = net->param + net->graph->param[node->weight].offset,
+                          .K = node->kernel * node->kernel * node->kernel,
+                          .c_in = node->c_in,
+                          .c_out = node->c_out,
+                          .is_grad_input = direction == NET_GRAD_INPUT,
+                          .is_mirrored =
+                              direction == NET_GRAD_INPUT && node->is_mirrored,
+                          .packed = step->packed[direction]};
+}
+
+/* All that this pass will read and that is stale, in one call. */
+static sp_status pack_all(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    size_t mark = impl->host.used;
+    sp_pack_args *args;
+    int s, d, n = 0;
+
+    SP_TRY(SP_TAKE(&impl->host, NET_DIRECTIONS * impl->n_steps, &args));
+    for (s = 0; s < impl->n_steps; s++)
+        for (d = 0; d <= (impl->is_training ? NET_GRAD_INPUT : NET_FORWARD); d++) {
+            net_step *step = &impl->step[s];
+
+            if (!step->packed[d] || step->packed_at[d] == impl->weights_at)
+                continue;
+            args[n++] = pack_args(net, step, d);
+            step->packed_at[d] = impl->weights_at;
+        }
+    SP_TRY(net->backend->ops->conv_pack(net->backend, args, n));
+    sp_arena_rewind(&impl->host, mark);
     return SP_OK;
+}
+
+sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
+{
+    const struct sp_net_impl *impl = net->impl;
+    sp_pack_args one;
+
+    if (!step->packed[direction])
+        return SP_OK;
+    if (!impl->options.is_frugal)
+        return step->packed_at[direction] == impl->weights_at ? SP_OK : pack_all(net);
+    one = pack_args(net, step, direction);
+    return net->backend->ops->conv_pack(net->backend, &one, 1);
 }
 
 /* Of what a norm reads, but in exact mode those of samples alone. */

@@ -148,7 +148,8 @@ sp_status sp_net_norm_apply(sp_net *net, const net_step *step);
 sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets);
 
 /* ---- sp_net_forward.c ---- */
-/* Packed weights of a direction, packed again where they are stale. */
+/* Packed weights of a direction, packed again where they are stale: those of all steps
+ * at once, frugal those of this one, at each use. */
 sp_status sp_net_pack(sp_net *net, net_step *step, int direction);
 
 #endif

@@ -261,9 +261,15 @@ static inline const float *case_packed(sp_backend *be, const conv_case *p,
     const size_t weights = (size_t)p->K * p->c_in * p->c_out;
     float *packed = cu_room(be, n * sizeof(float));
 
-    OK(be->ops->conv_pack(be, cu_copy(be, p->w, weights * sizeof(float)), p->K, p->c_in,
-                          p->c_out, is_grad_input, is_grad_input && case_is_mirrored(p),
-                          packed));
+    const sp_pack_args a = {cu_copy(be, p->w, weights * sizeof(float)),
+                            p->K,
+                            p->c_in,
+                            p->c_out,
+                            is_grad_input,
+                            is_grad_input && case_is_mirrored(p),
+                            packed};
+
+    OK(be->ops->conv_pack(be, &a, 1));
     return packed;
 }
 

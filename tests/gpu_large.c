@@ -252,8 +252,10 @@ static float *pack(problem *p, bool is_grad)
 
     if (n) {
         OK(SP_TAKE(p->arena, n, &packed));
-        OK(ops->conv_pack(p->be, p->w_device, p->K, p->c_in, p->c_out, is_grad,
-                          is_grad && p->is_mirrored, packed));
+        OK(ops->conv_pack(p->be,
+                          &(sp_pack_args){p->w_device, p->K, p->c_in, p->c_out, is_grad,
+                                          is_grad && p->is_mirrored, packed},
+                          1));
     }
     return packed;
 }

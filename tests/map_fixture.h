@@ -310,7 +310,9 @@ static inline float *fx_pack(sp_backend *be, const float *w, int K, int c_in, in
     float *packed = malloc((n + 1) * sizeof *packed);
 
     packed[n] = FX_GUARD;
-    OK(be->ops->conv_pack(be, w, K, c_in, c_out, is_grad_input, is_mirrored, packed));
+    const sp_pack_args args = {w, K, c_in, c_out, is_grad_input, is_mirrored, packed};
+
+    OK(be->ops->conv_pack(be, &args, 1));
     assert_true(packed[n] == FX_GUARD);
     return packed;
 }

@@ -213,6 +213,50 @@ static void company_changes_no_bit(void **state)
         }
 }
 
+/* More at once than a launch takes: the same bits as one by one. */
+static void packs_of_many(void **state)
+{
+    enum { N = 120, W = 27 * 40 * 24 };
+    sp_backend be = case_open(1, SP_BF16);
+    float *w = fx_floats(W, 7);
+    const float *d_w = cu_copy(&be, w, W * sizeof *w);
+    size_t begin[N + 1] = {0}, bytes;
+    sp_pack_args a[N];
+    char *device[2], *host[2];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        a[i] = (sp_pack_args){
+            .w = d_w,
+            .K = i % 4 ? 27 : 8,
+            .c_in = 1 + i * 7 % 40,
+            .c_out = 1 + i % 24,
+            .is_grad_input = i % 2,
+            .is_mirrored = i % 8 == 1,
+        };
+        begin[i + 1] =
+            begin[i] + be.ops->conv_pack_floats(&be, a[i].K, a[i].c_in, a[i].c_out,
+                                                a[i].is_grad_input);
+    }
+    bytes = begin[N] * sizeof(float);
+    for (int turn = 0; turn < 2; turn++) {
+        device[turn] = cu_room(&be, bytes);
+        for (int i = 0; i < N; i++)
+            a[i].packed = (float *)device[turn] + begin[i];
+        if (turn == 0)
+            OK(be.ops->conv_pack(&be, a, N));
+        for (int i = 0; turn == 1 && i < N; i++)
+            OK(be.ops->conv_pack(&be, &a[i], 1));
+        host[turn] = malloc(bytes);
+        OK(be.ops->download(&be, host[turn], device[turn], bytes));
+    }
+    assert_memory_equal(host[0], host[1], bytes);
+    free(host[0]);
+    free(host[1]);
+    free(w);
+    cu_close(&be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +266,7 @@ int main(void)
         cmocka_unit_test(samples_of_several_tiles),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(packs_of_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

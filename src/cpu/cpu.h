@@ -59,8 +59,7 @@ static inline float *sp_row(sp_tensor t, int64_t i)
 /* ---- plain loops; meanings in sp_backend.h ---- */
 size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input);
-sp_status sp_ref_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
-                           bool is_grad_input, bool is_mirrored, float *packed);
+sp_status sp_ref_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
 sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_ref_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
@@ -104,8 +103,7 @@ sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *
 /* ---- fast ---- */
 size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input);
-sp_status sp_cpu_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
-                           bool is_grad_input, bool is_mirrored, float *packed);
+sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);

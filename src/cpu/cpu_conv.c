@@ -27,19 +27,25 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
     return (size_t)K * (size_t)from * padded(to, SP_CPU_LANES);
 }
 
-sp_status sp_cpu_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
-                           bool is_grad_input, bool is_mirrored, float *packed)
+static void pack(sp_backend *be, const sp_pack_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
-    const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
+    const int from = a->is_grad_input ? a->c_out : a->c_in;
+    const int to = a->is_grad_input ? a->c_in : a->c_out;
     const size_t step = (size_t)from * padded(to, isa->lanes);
 
-#pragma omp parallel for num_threads(be->threads) if (K > 1)
-    for (int k = 0; k < K; k++) {
-        const size_t at = (size_t)(is_mirrored ? K - 1 - k : k);
-        isa->pack(w + at * (size_t)c_in * (size_t)c_out, from, to, is_grad_input,
-                  packed + (size_t)k * step);
+#pragma omp parallel for num_threads(be->threads) if (a->K > 1)
+    for (int k = 0; k < a->K; k++) {
+        const size_t at = (size_t)(a->is_mirrored ? a->K - 1 - k : k);
+        isa->pack(a->w + at * (size_t)a->c_in * (size_t)a->c_out, from, to,
+                  a->is_grad_input, a->packed + (size_t)k * step);
     }
+}
+
+sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
+{
+    for (int i = 0; i < n_args; i++)
+        pack(be, &args[i]);
     return SP_OK;
 }
 

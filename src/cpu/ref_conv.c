@@ -10,11 +10,9 @@ size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
     return 0;
 }
 
-sp_status sp_ref_conv_pack(sp_backend *be, const float *w, int K, int c_in, int c_out,
-                           bool is_grad_input, bool is_mirrored, float *packed)
+sp_status sp_ref_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 {
-    (void)be, (void)w, (void)K, (void)c_in, (void)c_out;
-    (void)is_grad_input, (void)is_mirrored, (void)packed;
+    (void)be, (void)args, (void)n_args;
     return SP_OK;
 }
 
