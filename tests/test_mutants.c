@@ -379,6 +379,15 @@ static blob make_folder(weights *w)
     return blob_read(step_2);
 }
 
+static void forget_folder(weights *w, blob good)
+{
+    free(good.at);
+    free_weights(w);
+    unlink(step_1);
+    unlink(step_2);
+    rmdir(FOLDER);
+}
+
 static void damaged_checkpoints(void **state)
 {
     int n = share("checkpoint", 200), n_good = 0;
@@ -395,8 +404,7 @@ static void damaged_checkpoints(void **state)
         free(bad.at);
     }
     assert_true(n_good < n / 2 + 2);
-    free(good.at);
-    free_weights(&w);
+    forget_folder(&w, good);
 }
 
 static void hostile_checkpoints(void **state)
@@ -431,8 +439,7 @@ static void hostile_checkpoints(void **state)
             use_folder(&w);
         }
     }
-    free(good.at);
-    free_weights(&w);
+    forget_folder(&w, good);
 }
 
 /* Files of weights alone have no checksums, and their arrays any storage. */
