@@ -20,9 +20,14 @@ static sp_status unknown_key(const char *where, const char *path)
                    near->section, near->name);
 }
 
-static void mark(sp_config *config, const sp_key *key, enum sp_origin origin)
+static void mark(sp_config *config, const sp_key *key, enum sp_origin origin,
+                 const char *place)
 {
-    config->origin[key - sp_deck_key] = (unsigned char)origin;
+    int i = (int)(key - sp_deck_key);
+
+    config->origin[i] = (unsigned char)origin;
+    free(config->place[i]);
+    config->place[i] = origin == SP_FROM_DEFAULT ? NULL : strdup(place);
 }
 
 /* ---- a deck ---- */
@@ -51,7 +56,7 @@ static sp_status read_section(sp_config *config, const config_setting_t *section
         if (!key)
             return unknown_key(sp_deck_where(from, s), path);
         SP_TRY(sp_deck_set(config, key, s, from));
-        mark(config, key, origin);
+        mark(config, key, origin, sp_deck_where(from, s));
     }
     return SP_OK;
 }
@@ -179,7 +184,7 @@ static sp_status override(sp_config *config, const char *text)
         SP_TRY(sp_deck_set_text(config, key, equals + 1, "command line"));
     else
         SP_TRY(set_in_grammar(config, key, equals + 1));
-    mark(config, key, SP_FROM_COMMAND_LINE);
+    mark(config, key, SP_FROM_COMMAND_LINE, "command line");
     if (!strcmp(path, "net.family")) { /* replaces the layers of the deck */
         sp_layers_destroy(config->net.layers, config->net.n_layers);
         config->net.layers = NULL;
@@ -195,11 +200,14 @@ static sp_status check_together(const sp_config *config)
     const sp_doubles *scale = &config->augment.scale;
 
     if (scale->n != 0 && (scale->n != 2 || scale->at[0] > scale->at[1]))
-        return SP_FAIL(SP_EUSAGE, "augment.scale takes [low, high] or []");
+        return SP_FAIL(SP_EUSAGE, "%saugment.scale takes [low, high] or []",
+                       sp_config_where(config, "augment.scale"));
     if (config->train.deterministic == SP_DET_WORLD &&
         (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
-        return SP_FAIL(SP_EUSAGE, "train.deterministic = \"world\" needs batch.per = "
-                                  "\"world\" and train.bn_scope = \"world\"");
+        return SP_FAIL(SP_EUSAGE,
+                       "%strain.deterministic = \"world\" needs batch.per = \"world\" "
+                       "and train.bn_scope = \"world\"",
+                       sp_config_where(config, "train.deterministic"));
     return SP_OK;
 }
 
@@ -276,8 +284,10 @@ sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
 
 void sp_config_destroy(sp_config *config)
 {
-    for (int i = 0; i < sp_deck_n_keys; i++)
+    for (int i = 0; i < sp_deck_n_keys; i++) {
         sp_deck_free_value(config, &sp_deck_key[i]);
+        free(config->place[i]);
+    }
     *config = (sp_config){0};
 }
 
@@ -286,6 +296,16 @@ bool sp_config_is_set(const sp_config *config, const char *key)
     const sp_key *k = sp_deck_find(key);
 
     return k && config->origin[k - sp_deck_key] != SP_FROM_DEFAULT;
+}
+
+const char *sp_config_where(const sp_config *config, const char *key)
+{
+    static _Thread_local char where[512];
+    const sp_key *k = sp_deck_find(key);
+    const char *place = k ? config->place[k - sp_deck_key] : NULL;
+
+    snprintf(where, sizeof where, "%s%s", place ? place : "", place ? ": " : "");
+    return where;
 }
 
 /* ---- the default deck ---- */

@@ -118,6 +118,7 @@ typedef struct sp_config {
         double watchdog_s, time_limit_s;
     } run;
     unsigned char origin[SP_MAX_KEYS]; /* of each key: default, deck, command line */
+    char *place[SP_MAX_KEYS]; /* "input/a.deck:12", "command line"; NULL: a default */
 } sp_config;
 
 /* Defaults, then the deck (path NULL: defaults only), then overrides
@@ -140,6 +141,9 @@ sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc);
 
 /* True if the key was set by a deck or an override rather than a default. */
 bool sp_config_is_set(const sp_config *config, const char *key);
+/* "input/a.deck:12: " or "command line: ", the beginning of a message about the key;
+ * "" for a default. Overwritten by the next call of this thread. */
+const char *sp_config_where(const sp_config *config, const char *key);
 /* Value of a key as text, as to_text writes it; malloc'd, NULL for an unknown key. */
 char *sp_config_value(const sp_config *config, const char *key);
 

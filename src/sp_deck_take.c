@@ -55,8 +55,11 @@ static void swap_bytes(void *a, void *b, size_t bytes)
 }
 
 /* Both stay whole, so each is destroyed as always. */
-static void swap(sp_config *a, sp_config *b, const sp_key *key)
+static void swap(sp_config *a, sp_config *b, int i)
 {
+    const sp_key *key = &sp_deck_key[i];
+
+    swap_bytes(&a->place[i], &b->place[i], sizeof a->place[i]);
     swap_bytes(sp_key_field(a, key), sp_key_field(b, key), field_bytes(key->type));
     if (key->type == SP_KEY_WEIGHTS)
         swap_bytes(&a->train.class_weight_list, &b->train.class_weight_list,
@@ -88,6 +91,6 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path)
         const char *key = sp_config_key(i);
         if (strncmp(key, path, n) == 0 && (key[n] == 0 || key[n] == '.') &&
             config->origin[i] != SP_FROM_COMMAND_LINE && !is_replaced(config, key))
-            swap(config, from, &sp_deck_key[i]);
+            swap(config, from, i);
     }
 }

@@ -43,14 +43,15 @@ typedef struct builder {
     int *pooled_level; /* [n] of a node on samples: the level it was pooled from */
 } builder;
 
-#define REFUSE(b, ...) refuse((b), __FILE__, __LINE__, __func__, __VA_ARGS__)
+#define REFUSE(b, ...) refuse(SP_EUSAGE, (b), __FILE__, __LINE__, __func__, __VA_ARGS__)
 
-static sp_status refuse(const builder *b, const char *file, int line, const char *func,
-                        const char *format, ...) __attribute__((format(printf, 5, 6)));
+static sp_status refuse(sp_status rc, const builder *b, const char *file, int line,
+                        const char *func, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
 
 /* "input/a.deck:12: layer conv1: ..." */
-static sp_status refuse(const builder *b, const char *file, int line, const char *func,
-                        const char *format, ...)
+static sp_status refuse(sp_status rc, const builder *b, const char *file, int line,
+                        const char *func, const char *format, ...)
 {
     char text[SP_ERROR_MESSAGE];
     va_list args;
@@ -59,14 +60,13 @@ static sp_status refuse(const builder *b, const char *file, int line, const char
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (!b->layer->file)
-        return sp_error_set(SP_EUSAGE, file, line, func,
-                            "net.family = \"%s\": layer %s: %s",
+        return sp_error_set(rc, file, line, func, "net.family = \"%s\": layer %s: %s",
                             b->family ? b->family : "", b->layer->name, text);
     if (b->layer->line == 0)
-        return sp_error_set(SP_EUSAGE, file, line, func, "%s: layer %s: %s",
-                            b->layer->file, b->layer->name, text);
-    return sp_error_set(SP_EUSAGE, file, line, func, "%s:%d: layer %s: %s",
-                        b->layer->file, b->layer->line, b->layer->name, text);
+        return sp_error_set(rc, file, line, func, "%s: layer %s: %s", b->layer->file,
+                            b->layer->name, text);
+    return sp_error_set(rc, file, line, func, "%s:%d: layer %s: %s", b->layer->file,
+                        b->layer->line, b->layer->name, text);
 }
 
 /* ---- one layer: op, inputs, fields ---- */
@@ -451,7 +451,8 @@ static sp_status check_end(builder *b, const sp_layer *layers)
     if (last->level != 0)
         return REFUSE(b, "the last layer has to be on the voxels, at stride 1");
     if (last->c_out != g->n_classes)
-        return REFUSE(b, "the last layer has %d channels, the data %d classes",
+        return refuse(SP_EDATA, b, __FILE__, __LINE__, __func__,
+                      "the last layer has %d channels, the data %d classes",
                       last->c_out, g->n_classes);
     if (!last->needs_grad)
         return REFUSE(b, "the network has no parameters");

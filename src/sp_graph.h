@@ -74,7 +74,8 @@ typedef struct sp_graph {
     sp_plan_spec spec;
 } sp_graph;
 
-/* c_in feature columns, n_classes outputs. SP_EUSAGE names deck line and layer. */
+/* c_in feature columns, n_classes outputs. SP_EUSAGE names deck line and layer;
+ * SP_EDATA: the network does not fit the data. */
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes);
 void sp_graph_destroy(sp_graph *graph);

@@ -102,17 +102,19 @@ static sp_status check_voxel_size(const sp_session *session, const sp_dataset *s
     if (ratio < 1 - 1e-6 || fabs(ratio - round(ratio)) > 1e-6 * ratio)
         return SP_FAIL(
             SP_EDATA,
-            "%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
+            "%s%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
             "multiple",
-            set->shard[0].path, set->voxel_size, want);
+            sp_config_where(session->config, "data.voxel_size"), set->shard[0].path,
+            set->voxel_size, want);
     return SP_OK;
 }
 
 static sp_status open_columns(sp_session *session, const sp_dataset *set)
 {
     SP_TRY(check_voxel_size(session, set));
-    SP_TRY(sp_dataset_columns(set, &session->config->data.features, &session->columns,
-                              &session->n_columns));
+    SP_TRY(sp_dataset_columns(set, &session->config->data.features,
+                              sp_config_where(session->config, "data.features"),
+                              &session->columns, &session->n_columns));
     session->n_classes = set->n_classes;
     session->class_name = set->class_name;
     return SP_OK;
@@ -252,9 +254,10 @@ static sp_status weights_of_list(const sp_session *session, float *weights)
     int c;
 
     if (list->n != session->n_classes)
-        return SP_FAIL(SP_EUSAGE,
-                       "train.class_weights has %d numbers, the data %d classes",
-                       list->n, session->n_classes);
+        return SP_FAIL(SP_EDATA,
+                       "%strain.class_weights has %d numbers, the data %d classes",
+                       sp_config_where(session->config, "train.class_weights"), list->n,
+                       session->n_classes);
     for (c = 0; c < list->n; c++)
         weights[c] = (float)list->at[c];
     return SP_OK;

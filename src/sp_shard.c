@@ -91,7 +91,8 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-static sp_status find_column(const sp_dataset *set, const char *name, int *column)
+static sp_status find_column(const sp_dataset *set, const char *name, const char *where,
+                             int *column)
 {
     int best = 0;
 
@@ -104,13 +105,13 @@ static sp_status find_column(const sp_dataset *set, const char *name, int *colum
             distance(name, set->feature_name[best]))
             best = i;
     }
-    return SP_FAIL(SP_EUSAGE,
-                   "data.features: %s has no column \"%s\"; did you mean \"%s\"?",
-                   set->shard[0].path, name, set->feature_name[best]);
+    return SP_FAIL(SP_EDATA,
+                   "%sdata.features: %s has no column \"%s\"; did you mean \"%s\"?",
+                   where, set->shard[0].path, name, set->feature_name[best]);
 }
 
 sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
-                             int **columns, int *n_columns)
+                             const char *where, int **columns, int *n_columns)
 {
     int n = features->n ? features->n : set->n_features;
     sp_status rc;
@@ -121,7 +122,8 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
         return SP_FAIL(SP_EMEM, "no memory for %d feature columns", n);
     for (int i = 0; i < n; i++) {
         (*columns)[i] = i;
-        rc = features->n ? find_column(set, features->at[i], &(*columns)[i]) : SP_OK;
+        rc = features->n ? find_column(set, features->at[i], where, &(*columns)[i])
+                         : SP_OK;
         if (rc != SP_OK) {
             free(*columns);
             *columns = NULL;

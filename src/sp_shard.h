@@ -96,10 +96,10 @@ void sp_shard_probe_main(int argc, char **argv);
  * too. */
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm);
 void sp_dataset_close(sp_dataset *set);
-/* Columns named by data.features (all if empty), malloc'd. SP_EUSAGE with nearest name.
- */
+/* Columns named by data.features (all if empty), malloc'd. SP_EDATA with nearest name,
+ * which begins with `where` (sp_config_where). */
 sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
-                             int **columns, int *n_columns);
+                             const char *where, int **columns, int *n_columns);
 /* Train and val fit each other and the deck (voxel size, classes, features). */
 sp_status sp_dataset_match(const sp_dataset *train, const sp_dataset *val);
 

@@ -112,10 +112,13 @@ static void ranges(void **state)
         "command line: train.seed = 99999999999999999999 is no integer as a deck has "
         "it");
     refused("augment : { scale = [2, 1]; };", NULL,
-            "augment.scale takes [low, high] or []");
-    refused("batch : { per = \"rank\"; };", "train.deterministic=world",
-            "train.deterministic = \"world\" needs batch.per = \"world\" and "
-            "train.bn_scope = \"world\"");
+            "d:1: augment.scale takes [low, high] or []");
+    refused("augment :\n{ scale = [1, 1.5]; };", "augment.scale=[3]",
+            "command line: augment.scale takes [low, high] or []");
+    refused(
+        "batch : { per = \"rank\"; };", "train.deterministic=world",
+        "command line: train.deterministic = \"world\" needs batch.per = \"world\" and "
+        "train.bn_scope = \"world\"");
 }
 
 static void grammar(void **state)

@@ -4,7 +4,7 @@
 #include "sp_graph.h"
 
 /* layers: the text inside net.layers = ( ... ), on line 2 and after. */
-static void refused(const char *layers, const char *message)
+static void refused_as(sp_status want, const char *layers, const char *message)
 {
     char deck[2048];
     sp_config c;
@@ -14,11 +14,16 @@ static void refused(const char *layers, const char *message)
     snprintf(deck, sizeof deck, "net : { layers = (\n%s ); };", layers);
     OK(sp_config_parse(&c, deck, "d", 0, NULL));
     rc = sp_graph_build(&g, &c, 3, 4);
-    if (rc != SP_EUSAGE || strcmp(sp_error_last()->message, message))
+    if (rc != want || strcmp(sp_error_last()->message, message))
         fail_msg("%s\n  says    %s\n  not     %s", layers,
                  rc ? sp_error_last()->message : "accepted", message);
     sp_graph_destroy(&g);
     sp_config_destroy(&c);
+}
+
+static void refused(const char *layers, const char *message)
+{
+    refused_as(SP_EUSAGE, layers, message);
 }
 
 #define CONV(name, more)   "{ name = \"" name "\"; op = \"conv\"; " more " }"
@@ -97,14 +102,16 @@ static void strides(void **state)
 static void ends(void **state)
 {
     (void)state;
-    refused(CONV("a", "out = 5; kernel = 3;"),
-            "d:2: layer a: the last layer has 5 channels, the data 4 classes");
+    refused_as(SP_EDATA, CONV("a", "out = 5; kernel = 3;"),
+               "d:2: layer a: the last layer has 5 channels, the data 4 classes");
     refused(CONV("a", OUT4 " stride = 2;"),
             "d:2: layer a: the last layer has to be on the voxels, at stride 1");
     refused(CONV("a", OUT4) ",\n" CONV("b", OUT4 " from = \"input\";"),
             "d:2: layer a: no layer reads it");
-    refused(OP("a", "concat", "from = [\"input\", \"input\"];") "," OP("r", "relu", ""),
-            "d:2: layer r: the last layer has 6 channels, the data 4 classes");
+    refused_as(
+        SP_EDATA,
+        OP("a", "concat", "from = [\"input\", \"input\"];") "," OP("r", "relu", ""),
+        "d:2: layer r: the last layer has 6 channels, the data 4 classes");
 }
 
 static void made_by_the_command_line(void **state)

@@ -46,6 +46,24 @@ run 2 0 base.deck run.dir=s train.steps=2 batch.per=rank train.lr_scale=linear t
 says out 'effective learning rate 0.2'
 says s/metrics.jsonl '"lr":0.2'
 
+# Deck and shards that do not fit each other: status 3, with the line of the deck.
+misfit() {
+    run 2 3 misfit.deck run.dir=misfit $2
+    one_diagnosis "$1"
+}
+cp base.deck misfit.deck
+misfit 'command line: data.features: u.h5 has no column "nope"' data.features='nope'
+misfit 'command line: train.class_weights has 2 numbers' train.class_weights='[1,2.5]'
+misfit 'command line: u.h5: voxel_size' data.voxel_size=0.07
+sed -i 's/^data : {/data : { features = ["nope"];/' misfit.deck
+misfit 'misfit.deck:1: data.features: u.h5 has no column "nope"'
+cat >misfit.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { layers = (
+    { name = "a"; op = "linear"; out = 77; } ); };
+DECK
+misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
+
 # What the program prints without ranks.
 "$SPTRAIN" --keys >keys || fail "--keys"
 for key in data.train augment.jitter batch.voxel_budget net.layers train.nonfinite_limit run.time_limit_s; do

@@ -138,7 +138,7 @@ static void columns_by_name(void **state)
     (void)state;
     OK(fixture_write(&full, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
-    OK(sp_dataset_columns(&set, &two, &columns, &n));
+    OK(sp_dataset_columns(&set, &two, "", &columns, &n));
     assert_int_equal(n, 2);
     q.columns = columns;
     q.n_columns = n;
@@ -150,7 +150,7 @@ static void columns_by_name(void **state)
     }
     assert_null(got.point_voxel);
     free(columns);
-    assert_int_equal(sp_dataset_columns(&set, &one, &columns, &n), SP_EUSAGE);
+    assert_int_equal(sp_dataset_columns(&set, &one, "", &columns, &n), SP_EDATA);
     assert_non_null(strstr(sp_error_last()->message, "\"feature1\""));
     fixture_free(&want);
     sp_sample_destroy(&got);
