@@ -28,13 +28,61 @@ enum { MAX_PATH = 256 };
 
 /* ---- arrays ---- */
 
-/* true: /params weights carry their K; a kernel of volume 1 is [c_in, c_out]. */
 static void dims_of(const sp_param *p, int64_t dim[3])
 {
     int i;
 
     for (i = 0; i < p->n_dims; i++)
         dim[i] = p->dim[i];
+}
+
+/* The same numbers in the same order: shapes that differ in dimensions of 1 only, as
+ * [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
+static bool is_same_but_ones(const sp_h5_shape *shape, const sp_param *p)
+{
+    int i = 0, j = 0;
+
+    if (shape->rank < 0 || shape->rank > SP_H5_RANK)
+        return false;
+    for (;; i++, j++) {
+        while (i < shape->rank && shape->dim[i] == 1)
+            i++;
+        while (j < p->n_dims && p->dim[j] == 1)
+            j++;
+        if (i == shape->rank || j == p->n_dims)
+            return i == shape->rank && j == p->n_dims;
+        if (shape->dim[i] != p->dim[j])
+            return false;
+    }
+}
+
+/* Weights from elsewhere are read by nothing else before they are used. */
+static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n)
+{
+    size_t end = strlen(name), var = strlen("/running_var");
+    bool is_variance = end > var && strcmp(name + end - var, "/running_var") == 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]) || (is_variance && x[i] < 0))
+            return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite%s",
+                           sp_h5_path(file), name, (long long)i, (double)x[i],
+                           is_variance ? " number, not negative" : " number");
+    return SP_OK;
+}
+
+static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
+                              float *to)
+{
+    sp_h5_shape shape;
+    int64_t dim[3];
+
+    dims_of(p, dim);
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (is_same_but_ones(&shape, p))
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
+    else /* for its message */
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, to));
+    return check_numbers(file, name, to, p->count);
 }
 
 static sp_status write_array(sp_h5 *file, const char *name, sp_h5_type type, int rank,
@@ -81,6 +129,7 @@ static sp_status check_crc(sp_h5 *file, const char *name, const void *data,
 static sp_status read_group(sp_h5 *file, const char *group, const sp_param *params,
                             int n, float *flat)
 {
+    const bool is_foreign = !sp_h5_attr_has(file, "/", "format");
     char name[MAX_PATH];
     int64_t dim[3];
     int i;
@@ -91,7 +140,10 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
         dims_of(p, dim);
         if (!sp_h5_has(file, name))
             return SP_FAIL(SP_EDATA, "%s: %s is missing", sp_h5_path(file), name);
-        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset));
+        if (is_foreign)
+            SP_TRY(read_foreign(file, name, p, flat + p->offset));
+        else
+            SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset));
         SP_TRY(
             check_crc(file, name, flat + p->offset, (size_t)p->count * sizeof *flat));
     }

@@ -10,11 +10,14 @@
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
- *     make_shards weights FROM TO [LEFT_OUT [MISSHAPEN]]
- *                                         a file of /params and /buffers alone
+ *     make_shards weights FROM TO [LEFT_OUT [NAME [CHANGE]]]
+ *                                         a file of /params and /buffers alone; NAME has
+ *                                         a row less, or, with CHANGE "one" or "nan", a
+ *                                         dimension of 1 in front, or no number in it
  *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
  *                                         their voxels' labels, rows are the shard's
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +90,8 @@ static sp_status print_sums(const char *path)
 
 /* ---- files of weights ---- */
 
-static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name, bool is_misshapen)
+static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name,
+                            const char *change)
 {
     sp_h5_shape shape;
     int64_t n = 1;
@@ -99,7 +103,14 @@ static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name, bool is_mi
         n *= shape.dim[i];
     data = calloc((size_t)n + 1, sizeof *data);
     rc = sp_h5_read(from, name, SP_H5_F32, shape.rank, shape.dim, data);
-    shape.dim[0] -= is_misshapen;
+    if (strcmp(change, "less") == 0)
+        shape.dim[0]--;
+    if (strcmp(change, "one") == 0) {
+        memmove(shape.dim + 1, shape.dim, (size_t)shape.rank++ * sizeof *shape.dim);
+        shape.dim[0] = 1;
+    }
+    if (strcmp(change, "nan") == 0)
+        data[n - 1] = NAN;
     if (rc == SP_OK)
         rc = sp_h5_write(to, name, SP_H5_F32, shape.rank, shape.dim, data);
     free(data);
@@ -109,7 +120,8 @@ static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name, bool is_mi
 /* As a dozen lines of h5py would write them: no attributes, no checksums. */
 static sp_status write_weights(int argc, char **argv)
 {
-    const char *left_out = argc > 4 ? argv[4] : "", *bad = argc > 5 ? argv[5] : "";
+    const char *left_out = argc > 4 ? argv[4] : "", *changed = argc > 5 ? argv[5] : "";
+    const char *change = argc > 6 ? argv[6] : "less";
     sp_h5 *from, *to;
     char **names;
     int n;
@@ -121,7 +133,8 @@ static sp_status write_weights(int argc, char **argv)
         if ((strncmp(names[i], "/params", 7) == 0 ||
              strncmp(names[i], "/buffers", 8) == 0) &&
             strcmp(names[i], left_out) != 0)
-            SP_TRY(copy_array(from, to, names[i], strcmp(names[i], bad) == 0));
+            SP_TRY(copy_array(from, to, names[i],
+                              strcmp(names[i], changed) == 0 ? change : ""));
     sp_h5_list_free(names, n);
     sp_h5_close(from);
     return sp_h5_close(to);

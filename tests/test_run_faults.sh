@@ -36,7 +36,7 @@ refuse 3 'crc.h5:/crc32c: sample 12' base.deck data.train=crc.h5
 refuse 3 'crc.h5:/crc32c: sample 12' base.deck data.val=crc.h5
 refuse 3 'c.h5.*5' base.deck data.val=c.h5
 refuse 3 'u.h5.*0.5' base.deck data.voxel_size=0.7
-refuse 2 'feature0' base.deck 'data.features=["featur0"]'
+refuse 3 'feature0' base.deck 'data.features=["featur0"]'
 run 2 0 base.deck data.train=crc.h5 data.on_error=skip run.dir=skip train.class_weights=inverse
 says err 'sample 12 left out: crc.h5'
 
@@ -79,4 +79,14 @@ same a b "weights of init_from"
 run 2 0 eval base.deck run.dir=e run.checkpoint=ok.h5
 refuse 3 'missing.h5: /params/bn2/bias is missing' base.deck run.init_from=missing.h5
 refuse 3 'shape.h5:/params/conv4/weight' base.deck run.init_from=shape.h5
+for name in conv4/weight conv4/bias bn1/weight; do # a dimension of 1 changes nothing
+    "$SHARDS" weights $best one.h5 "" /params/$name one || fail "weights"
+    run 1 0 base.deck run.resume=never run.init_from=one.h5 train.lr=0
+    sums r 6 | grep params >a
+    same a b "weights of $name with a dimension of 1"
+done
+for name in /params/conv2/weight /buffers/bn3/running_var; do
+    "$SHARDS" weights $best nan.h5 "" $name nan || fail "weights"
+    refuse 3 "nan.h5:$name: element .* is nan" base.deck run.init_from=nan.h5
+done
 refuse 2 'ok.h5 holds weights only' base.deck run.resume=ok.h5
