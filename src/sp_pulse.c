@@ -1,11 +1,15 @@
 #include "sp_pulse.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <time.h>
 
 static atomic_llong work, waits, waited_ns, wait_begin_ns;
 static atomic_bool is_waiting;
 static atomic_int leave_code;
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* of heard */
+static uint64_t *heard;
 
 static long long now_ns(void)
 {
@@ -51,6 +55,17 @@ void sp_pulse_read(sp_pulse *pulse)
 void sp_pulse_leave(int code)
 {
     atomic_store(&leave_code, code);
+    pthread_mutex_lock(&hearing);
+    if (heard)
+        __atomic_store_n(heard, (uint64_t)code, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&hearing);
+}
+
+void sp_pulse_hear(uint64_t *word)
+{
+    pthread_mutex_lock(&hearing);
+    heard = word;
+    pthread_mutex_unlock(&hearing);
 }
 
 int sp_pulse_leaving(void)

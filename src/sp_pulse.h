@@ -34,6 +34,8 @@ void sp_pulse_read(sp_pulse *pulse);
 /* Watchdog: this process is to end with `code`. 0: not so. */
 void sp_pulse_leave(int code);
 int sp_pulse_leaving(void);
+/* For who cannot ask, as a device: *word becomes the code too. NULL: nobody. */
+void sp_pulse_hear(uint64_t *word);
 
 #ifdef __cplusplus
 }

@@ -41,8 +41,9 @@ struct block {
     std::vector<shared_array> shared;
     size_t shared_bytes;
     int n, n_done, n_arrived;
-    const hc_launch *launch;
-    void *host_sp; /* of the host, while fibers run */
+    int n_polls;             /* since the host let it run */
+    const hc_launch *launch; /* NULL: no block is under way */
+    void *host_sp;           /* of the host, while fibers run */
     void *host_fake;
     const void *host_stack;
     size_t host_stack_bytes;
@@ -135,7 +136,7 @@ static void *first_frame(char *top, void (*entry)())
 #error "hostcuda: no context switch for this processor"
 #endif
 
-static void arrived()
+static void __attribute__((noinline)) arrived()
 {
 #ifdef HC_ASAN
     hc_fiber *f = hc_current();
@@ -396,7 +397,7 @@ static void make_fiber(int i, uint3 at)
     hc_make_ready(f);
 }
 
-static void run_block(const hc_launch *launch, uint3 at, uint64_t seed)
+static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
 {
     const int n = (int)(launch->block.x * launch->block.y * launch->block.z);
 
@@ -410,9 +411,31 @@ static void run_block(const hc_launch *launch, uint3 at, uint64_t seed)
     need_stacks(n);
     for (int i = 0; i < n; i++)
         make_fiber(i, at);
+}
+
+/* True: it has ended. */
+static bool go_on()
+{
+    B->n_polls = 0;
+    B->host_stack = NULL; /* of whichever thread this is */
     hc_switch_away();
+    if (B->n_done < B->n)
+        return false;
     drop_shared();
     B->launch = NULL;
+    return true;
+}
+
+/* All threads that could run have looked in vain: the host may do something else. */
+void hc_poll()
+{
+    hc_fiber *f = hc_current();
+
+    hc_make_ready(f);
+    if (++B->n_polls > 2 * (B->n - B->n_done))
+        jump(f, NULL);
+    else
+        hc_switch_away();
 }
 
 /* ---- watchdog ---- */
@@ -457,23 +480,78 @@ static void count_launch(const char *kernel)
     ++(*n_launches)[kernel];
 }
 
-void hc_run_grid(const hc_launch *launch, uint64_t seed)
-{
-    const dim3 g = launch->grid;
-    const size_t n = (size_t)g.x * g.y * g.z;
-    std::vector<uint32_t> order(n);
-    uint64_t random = (seed + 1) * 0x9e3779b97f4a7c15u;
+struct hc_grid {
+    hc_launch launch;
+    std::vector<uint32_t> order; /* of its blocks */
+    size_t n_done;
+    uint64_t random;
+    block *suspended; /* NULL: none */
+};
 
-    count_launch(launch->kernel);
-    if (hc_hook.launched)
-        hc_hook.launched(launch);
+hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed)
+{
+    const dim3 g = launch.grid;
+    const size_t n = (size_t)g.x * g.y * g.z;
+    hc_grid *grid = new hc_grid();
+
+    count_launch(launch.kernel);
+    grid->launch = launch;
+    grid->random = (seed + 1) * 0x9e3779b97f4a7c15u;
+    grid->order.resize(n);
     for (size_t i = 0; i < n; i++)
-        order[i] = (uint32_t)(hc_option.order == HC_DOWN ? n - 1 - i : i);
+        grid->order[i] = (uint32_t)(hc_option.order == HC_DOWN ? n - 1 - i : i);
     for (size_t i = n; hc_option.order == HC_RANDOM && i > 1; i--)
-        std::swap(order[i - 1], order[hc_random(&random) % i]);
+        std::swap(grid->order[i - 1], grid->order[hc_random(&grid->random) % i]);
+    return grid;
+}
+
+static std::vector<block *> spare;
+
+/* Other grids may run before this one goes on: its block is put aside. */
+static void suspend(hc_grid *grid)
+{
+    if (!B->shared.empty())
+        hc_fail("a thread waits for another device in a block with shared memory");
+    grid->suspended = B;
+    if (spare.empty())
+        spare.push_back(new block());
+    B = spare.back();
+    spare.pop_back();
+}
+
+static void resume(hc_grid *grid)
+{
+    if (!grid->suspended)
+        return;
+    spare.push_back(B);
+    B = grid->suspended;
+    grid->suspended = NULL;
+}
+
+bool hc_grid_go(hc_grid *grid)
+{
+    const hc_launch *l = &grid->launch;
+    const dim3 g = l->grid;
+
+    resume(grid);
+    if (hc_hook.launched)
+        hc_hook.launched(l);
     set_watchdog(hc_option.watchdog_s);
-    for (uint32_t i : order)
-        run_block(launch, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
-                  hc_random(&random) | 1);
+    while (grid->n_done < grid->order.size()) {
+        const uint32_t i = grid->order[grid->n_done];
+
+        if (!B->launch)
+            begin_block(l, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
+                        hc_random(&grid->random) | 1);
+        if (!go_on()) {
+            suspend(grid);
+            break;
+        }
+        grid->n_done++;
+    }
     set_watchdog(0);
+    if (grid->n_done < grid->order.size())
+        return false;
+    delete grid;
+    return true;
 }

@@ -8,6 +8,7 @@
  *   HC_LAZY=1             operations of streams run when somebody waits, not before
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched
+ *   HC_DELAY=1            threads that talk to other processes dawdle now and then
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
@@ -15,6 +16,7 @@
  * outside of kernels and copies: the program ends there as it would on a device. Mixed
  * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes,
  * copies that nobody waits for and launches that a device would refuse are found too.
+ * A kernel whose threads wait for another process is put aside and looked at again.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
  * checked for data races and for accesses out of bounds. A finding ends the program
  * with status 66.
@@ -256,6 +258,51 @@ static inline void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b
     hc_tensor(HC_MMA_TF32, c, a, (uint64_t)b1 << 32 | b0, file, line);
 }
 
+/* ---- what other devices see: meanings in sp_cuda.h ---- */
+
+void hc_poll(); /* a thread looks for what another process writes */
+void hc_store_pair(uint64_t *to, uint64_t a, uint64_t b);
+void hc_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b);
+uint64_t hc_load_word(const uint64_t *from);
+void hc_store_word(uint64_t *to, uint64_t value);
+uint64_t sp_clock_ns();
+
+static inline void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
+{
+    hc_store_pair(to, a, b);
+}
+
+static inline void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b)
+{
+    hc_load_pair(from, &a, &b);
+}
+
+static inline uint64_t sp_load_word(const uint64_t *from)
+{
+    return hc_load_word(from);
+}
+
+static inline void sp_store_word(uint64_t *to, uint64_t value)
+{
+    hc_store_word(to, value);
+}
+
+static inline long long __double_as_longlong(double v)
+{
+    long long bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static inline double __longlong_as_double(long long bits)
+{
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
 static inline void __threadfence()
 {
     hc_fence();
@@ -365,6 +412,10 @@ typedef struct hc_event *cudaEvent_t;
 struct cudaUUID_t {
     char bytes[16];
 };
+struct cudaIpcMemHandle_t {
+    char reserved[64];
+};
+enum { cudaIpcMemLazyEnablePeerAccess = 1 };
 struct cudaDeviceProp {
     char name[256];
     cudaUUID_t uuid;
@@ -404,6 +455,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *data);
+/* Between processes, as between devices: what one exports (of cudaMalloc, whole) others
+ * map. HC_NO_PEER=1: no device reaches another's memory. */
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *data);
+cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *data);
 }
 
 /* How much shared memory launches of a kernel may ask for. */

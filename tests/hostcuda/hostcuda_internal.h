@@ -1,12 +1,14 @@
 /* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
  * (hostcuda_warp.cc), tensor cores and the copies that feed them (hostcuda_tensor.cc),
- * memory, streams and the runtime's calls (hostcuda_runtime.cc).
+ * memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
+ * streams and the runtime's calls (hostcuda_runtime.cc).
  */
 #ifndef HOSTCUDA_INTERNAL_H
 #define HOSTCUDA_INTERNAL_H
 
 #include "hostcuda.h"
 
+#include <mutex>
 #include <vector>
 
 enum hc_state { HC_READY, HC_RUNNING, HC_AT_BARRIER, HC_AT_WARP, HC_DONE };
@@ -74,7 +76,12 @@ const char *hc_where(const hc_fiber *f);
 uint64_t hc_random(uint64_t *state);
 
 /* ---- hostcuda.cc ---- */
-void hc_run_grid(const hc_launch *launch, uint64_t seed);
+/* A launch on its way. */
+struct hc_grid;
+hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed);
+/* False: its threads wait for another process (hc_poll), so it is to be called again,
+ * by whichever thread. True: the grid has ended, and is freed. */
+bool hc_grid_go(hc_grid *grid);
 hc_fiber *hc_current();
 void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
@@ -90,11 +97,23 @@ void hc_warp_left(hc_warp *w);
 void hc_tensor_complete(const hc_warp *w, const hc_fiber *f);
 void hc_copy_left(const hc_fiber *f); /* f is done */
 
-/* ---- hostcuda_runtime.cc: one range of addresses for shared and device memory ---- */
+/* ---- hostcuda_runtime.cc ---- */
+extern std::recursive_mutex &hc_lock; /* of everything but fibers */
+typedef std::lock_guard<std::recursive_mutex> hc_hold;
+typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
+void hc_drain_all(hc_hold_loosely &h); /* until no stream has work left */
+
+/* ---- hostcuda_memory.cc ---- */
+/* One range of addresses for shared and device memory. */
 enum : size_t { HC_SPACE = (size_t)1 << 36, HC_SHARED_SPACE = (size_t)1 << 24 };
 extern char *hc_space; /* [HC_SPACE], shared memory first */
 void hc_fill_garbage(void *data, size_t bytes);
 void hc_open_space(); /* device memory becomes accessible; counted */
 void hc_close_space();
+bool hc_is_pinned(const void *data);
+/* An allocation as a file that other processes map (hostcuda_peer.cc); with the lock.
+ */
+bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode);
+bool hc_import(const char *path, int64_t inode, size_t bytes, void **out);
 
 #endif

@@ -248,7 +248,15 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
-/* Reference counts of launches, on the host. */
+/* On the host: reference counts of launches, words that devices see. */
+uint64_t __tsan_atomic64_load(const volatile uint64_t *p, int)
+{
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+void __tsan_atomic64_store(volatile uint64_t *p, uint64_t value, int)
+{
+    __atomic_store_n(p, value, __ATOMIC_SEQ_CST);
+}
 uint32_t __tsan_atomic32_load(const volatile uint32_t *p, int)
 {
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);

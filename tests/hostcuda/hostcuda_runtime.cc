@@ -1,4 +1,4 @@
-/* Memory, streams, events and the calls of the CUDA runtime. */
+/* Streams, events and the calls of the CUDA runtime. */
 #include "hostcuda_internal.h"
 
 #include <signal.h>
@@ -9,9 +9,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
-
-enum : size_t { PAGE = 4096, DEVICE_MEMORY = (size_t)1 << 28 };
 
 struct hc_event {
     uint64_t recorded, done; /* tickets */
@@ -20,11 +17,12 @@ struct hc_event {
 };
 
 struct operation {
-    enum { RUN, RECORD, WAIT, OUTSIDE } kind;
+    enum { RUN, GRID, RECORD, WAIT, OUTSIDE } kind;
     std::function<void()> run;
     hc_event *event;
     uint64_t ticket;
     hc_outside outside;
+    hc_grid *grid;
     bool is_started;
 };
 
@@ -33,27 +31,16 @@ struct hc_stream {
     bool has_news; /* since somebody waited for it */
 };
 
-struct range_map : std::map<char *, size_t> {
-};
-
 static struct state {
-    std::recursive_mutex lock;
-    range_map reserved; /* addresses */
-    range_map backed;   /* those with memory */
-    range_map pinned;   /* host memory that copies do not wait for */
-    size_t backed_bytes;
-    long n_memory_calls;
-    int n_open;
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
     std::map<const void *, size_t> allowed; /* shared memory of launches, by kernel */
     cudaError_t error;
 } *const S = new state();
 
+std::recursive_mutex &hc_lock = *new std::recursive_mutex();
 char *hc_space;
 hc_options hc_option;
-typedef std::lock_guard<std::recursive_mutex> hold;
-typedef std::unique_lock<std::recursive_mutex> hold_loosely; /* across a wait */
 
 /* ---- start ---- */
 
@@ -102,7 +89,7 @@ static struct start_runtime {
 
 void hc_set_order(uint64_t seed, bool is_lazy)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     hc_option.seed = seed;
     hc_option.is_lazy = is_lazy;
@@ -110,116 +97,19 @@ void hc_set_order(uint64_t seed, bool is_lazy)
     S->ticket = 0;
 }
 
-long hc_memory_calls()
-{
-    const hold h(S->lock);
-
-    return S->n_memory_calls;
-}
-
 bool hc_is_checked()
 {
     return hc_hook.allocated != NULL;
 }
 
-/* ---- memory ---- */
-
-void hc_fill_garbage(void *data, size_t bytes)
-{
-    memset(data, 0xff, bytes); /* NaN as a float, -1 as an integer */
-}
-
-static void protect(int how)
-{
-    for (const auto &r : S->backed)
-        if (mprotect(r.first, r.second, how))
-            hc_fail("mprotect of device memory");
-}
-
-void hc_open_space()
-{
-    if (!S->n_open++)
-        protect(PROT_READ | PROT_WRITE);
-}
-
-void hc_close_space()
-{
-    if (!--S->n_open)
-        protect(PROT_NONE);
-}
-
-static size_t pages(size_t bytes)
-{
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
-/* First gap that is large enough, a page apart from its neighbours. */
-cudaError_t sp_vmm_reserve(void **out, size_t bytes)
-{
-    const hold h(S->lock);
-    char *at = hc_space + HC_SHARED_SPACE;
-
-    bytes = pages(bytes) + PAGE;
-    for (const auto &r : S->reserved) {
-        if ((size_t)(r.first - at) >= bytes)
-            break;
-        at = r.first + r.second;
-    }
-    if ((size_t)(hc_space + HC_SPACE - at) < bytes)
-        return cudaErrorMemoryAllocation;
-    S->reserved[at] = bytes;
-    *out = at;
-    return cudaSuccess;
-}
-
-cudaError_t sp_vmm_back(void *at, size_t bytes, int)
-{
-    const hold h(S->lock);
-    char *data = (char *)at;
-
-    S->n_memory_calls++;
-    if (S->backed_bytes + pages(bytes) > DEVICE_MEMORY)
-        return cudaErrorMemoryAllocation;
-    S->backed_bytes += pages(bytes);
-    S->backed[data] = pages(bytes);
-    hc_open_space();
-    if (mprotect(data, pages(bytes), PROT_READ | PROT_WRITE))
-        hc_fail("mprotect of device memory");
-    hc_fill_garbage(data, pages(bytes));
-    if (hc_hook.allocated)
-        hc_hook.allocated(data, bytes);
-    hc_close_space();
-    return cudaSuccess;
-}
-
-cudaError_t sp_vmm_release(void *base, size_t, size_t backed)
-{
-    const hold h(S->lock);
-    char *data = (char *)base, *end = data + pages(backed);
-    auto r = S->backed.lower_bound(data);
-
-    while (r != S->backed.end() && r->first < end) {
-        if (hc_hook.freed)
-            hc_hook.freed(r->first, r->second);
-        madvise(r->first, r->second, MADV_DONTNEED);
-        mprotect(r->first, r->second, PROT_NONE);
-        S->backed_bytes -= r->second;
-        r = S->backed.erase(r);
-    }
-    S->reserved.erase(data);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
-{
-    const hold h(S->lock);
-
-    *free = DEVICE_MEMORY - S->backed_bytes;
-    *total = DEVICE_MEMORY;
-    return cudaSuccess;
-}
-
 /* ---- streams ---- */
+
+/* Its front has begun a grid that waits for another process. */
+static bool is_suspended(const hc_stream *s)
+{
+    return !s->queue.empty() && s->queue.front().kind == operation::GRID &&
+           s->queue.front().is_started;
+}
 
 static bool is_blocked(const hc_stream *s)
 {
@@ -227,12 +117,13 @@ static bool is_blocked(const hc_stream *s)
 
     if (o.kind == operation::OUTSIDE)
         return o.is_started && !o.outside.is_done(o.outside.arg);
-    return o.kind == operation::WAIT && o.event->done < o.ticket;
+    return is_suspended(s) || (o.kind == operation::WAIT && o.event->done < o.ticket);
 }
 
 static bool is_outside(const hc_stream *s)
 {
-    return !s->queue.empty() && s->queue.front().kind == operation::OUTSIDE;
+    return is_suspended(s) ||
+           (!s->queue.empty() && s->queue.front().kind == operation::OUTSIDE);
 }
 
 static double now_s()
@@ -254,6 +145,11 @@ static void run_front(hc_stream *s)
         hc_close_space();
         return;
     }
+    s->queue.front().is_started = true;
+    if (o.kind == operation::GRID && !hc_grid_go(o.grid)) {
+        hc_close_space();
+        return;
+    }
     s->queue.pop_front();
     if (o.kind == operation::OUTSIDE)
         o.outside.finish(o.outside.arg);
@@ -266,6 +162,16 @@ static void run_front(hc_stream *s)
     hc_close_space();
 }
 
+/* A suspended grid looks whether it can go on; true: it has ended. */
+static bool look_again(hc_stream *s)
+{
+    const bool is_any = is_suspended(s);
+
+    if (is_any)
+        run_front(s);
+    return is_any && !is_suspended(s);
+}
+
 /* Runs one operation of any stream that has one ready. False: all that is left waits
  * for something outside. */
 static bool step()
@@ -274,6 +180,8 @@ static bool step()
     bool is_any_outside = false;
 
     for (hc_stream *s : S->stream) {
+        if (look_again(s))
+            return true;
         if (!s->queue.empty() && !is_blocked(s))
             ready.push_back(s);
         is_any_outside = is_any_outside || is_outside(s);
@@ -286,7 +194,7 @@ static bool step()
 }
 
 /* Until `is_over`. While something outside is waited for, other threads may come in. */
-static void wait_until(hold_loosely &h, const std::function<bool()> &is_over)
+static void wait_until(hc_hold_loosely &h, const std::function<bool()> &is_over)
 {
     while (!is_over())
         if (!step()) {
@@ -296,7 +204,7 @@ static void wait_until(hold_loosely &h, const std::function<bool()> &is_over)
         }
 }
 
-static void drain(hold_loosely &h, hc_stream *s)
+static void drain(hc_hold_loosely &h, hc_stream *s)
 {
     wait_until(h, [=] { return s->queue.empty(); });
 }
@@ -304,6 +212,8 @@ static void drain(hold_loosely &h, hc_stream *s)
 /* What can run does, where streams are not lazy. */
 static void run_ahead(hc_stream *s)
 {
+    if (!hc_option.is_lazy)
+        look_again(s);
     while (!hc_option.is_lazy && !s->queue.empty() && !is_blocked(s))
         run_front(s);
 }
@@ -317,7 +227,7 @@ unsigned hc_waits()
 
 /* The calling thread waits for the stream; not a wait where it has before and nothing
  * came since. */
-static void wait_for(hold_loosely &h, hc_stream *s)
+static void wait_for(hc_hold_loosely &h, hc_stream *s)
 {
     n_waits += s->has_news;
     s->has_news = false;
@@ -333,7 +243,7 @@ static void submit(hc_stream *s, const operation &o)
     run_ahead(s);
 }
 
-static void drain_all(hold_loosely &h)
+void hc_drain_all(hc_hold_loosely &h)
 {
     wait_until(h, [] {
         for (const hc_stream *s : S->stream)
@@ -345,9 +255,9 @@ static void drain_all(hold_loosely &h)
 
 void hc_submit_outside(cudaStream_t stream, const hc_outside *work)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
-    submit(stream, {operation::OUTSIDE, nullptr, NULL, 0, *work, false});
+    submit(stream, {operation::OUTSIDE, nullptr, NULL, 0, *work, NULL, false});
 }
 
 static size_t allowed_shared(const void *kernel)
@@ -359,7 +269,7 @@ static size_t allowed_shared(const void *kernel)
 
 cudaError_t hc_allow_shared(const void *kernel, int bytes)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     if (bytes > 227 << 10)
         return cudaErrorInvalidValue;
@@ -377,7 +287,7 @@ unsigned hc_launches()
 void hc_submit(const hc_launch &l, cudaStream_t stream)
 {
     n_launches++;
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
     const size_t threads = (size_t)l.block.x * l.block.y * l.block.z;
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
     const uint64_t seed = hc_option.seed + 1000003 * ++S->ticket;
@@ -392,12 +302,12 @@ void hc_submit(const hc_launch &l, cudaStream_t stream)
     if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken))
         return;
     submit(stream,
-           {operation::RUN, [=] { hc_run_grid(&l, seed); }, NULL, 0, {}, false});
+           {operation::GRID, nullptr, NULL, 0, {}, hc_grid_begin(l, seed), false});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     *stream = new hc_stream();
     S->stream.push_back(*stream);
@@ -418,7 +328,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    hold_loosely h(S->lock);
+    hc_hold_loosely h(hc_lock);
 
     drain(h, stream);
     for (size_t i = 0; i < S->stream.size(); i++)
@@ -430,7 +340,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    hold_loosely h(S->lock);
+    hc_hold_loosely h(hc_lock);
 
     wait_for(h, stream);
     return cudaSuccess;
@@ -439,7 +349,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 /* Asking is a kind of waiting: something runs. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     if (!stream->queue.empty())
         step();
@@ -455,34 +365,36 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    hold_loosely h(S->lock);
+    hc_hold_loosely h(hc_lock);
 
-    drain_all(h); /* operations refer to it */
+    hc_drain_all(h); /* operations refer to it */
     delete event;
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     event->recorded = ++S->ticket;
-    submit(stream, {operation::RECORD, nullptr, event, event->recorded, {}, false});
+    submit(stream,
+           {operation::RECORD, nullptr, event, event->recorded, {}, NULL, false});
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     if (event->recorded)
-        submit(stream, {operation::WAIT, nullptr, event, event->recorded, {}, false});
+        submit(stream,
+               {operation::WAIT, nullptr, event, event->recorded, {}, NULL, false});
     return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     if (event->done < event->recorded)
         step();
@@ -491,7 +403,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
     if (!begin->is_timed || !end->is_timed || !begin->recorded || !end->recorded)
         return cudaErrorInvalidValue;
@@ -503,45 +415,15 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 
 /* ---- calls ---- */
 
-cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
-{
-    const hold h(S->lock);
-
-    S->n_memory_calls++;
-    *out = aligned_alloc(PAGE, pages(bytes));
-    if (!*out)
-        return cudaErrorMemoryAllocation;
-    hc_fill_garbage(*out, bytes);
-    S->pinned[(char *)*out] = bytes;
-    return cudaSuccess;
-}
-
-cudaError_t cudaFreeHost(void *data)
-{
-    hold_loosely h(S->lock);
-
-    drain_all(h);
-    S->pinned.erase((char *)data);
-    free(data);
-    return cudaSuccess;
-}
-
-static bool is_pinned(const void *data)
-{
-    auto r = S->pinned.upper_bound((char *)data);
-
-    return r != S->pinned.begin() && (--r, (char *)data < r->first + r->second);
-}
-
 /* Copies to pageable memory return when they are complete. Those from it return when it
  * is free again: its content has been put aside, and reaches the device in its turn. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {
-    hold_loosely h(S->lock);
+    hc_hold_loosely h(hc_lock);
     std::shared_ptr<std::vector<char>> aside;
 
-    if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
+    if (kind == cudaMemcpyHostToDevice && !hc_is_pinned(from)) {
         aside = std::make_shared<std::vector<char>>((const char *)from,
                                                     (const char *)from + bytes);
         from = aside->data();
@@ -551,42 +433,26 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                     NULL,
                     0,
                     {},
+                    NULL,
                     false});
-    if (kind == cudaMemcpyDeviceToHost && !is_pinned(to))
+    if (kind == cudaMemcpyDeviceToHost && !hc_is_pinned(to))
         wait_for(h, stream);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream)
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
 
-    submit(stream,
-           {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0, {}, false});
+    submit(
+        stream,
+        {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0, {}, NULL, false});
     return cudaSuccess;
-}
-
-cudaError_t cudaMalloc(void **out, size_t bytes)
-{
-    const hold h(S->lock);
-    const cudaError_t error = sp_vmm_reserve(out, bytes);
-
-    return error == cudaSuccess ? sp_vmm_back(*out, bytes, 0) : error;
-}
-
-cudaError_t cudaFree(void *data)
-{
-    hold_loosely h(S->lock);
-
-    if (!data)
-        return cudaSuccess;
-    drain_all(h);
-    return sp_vmm_release(data, 0, S->reserved.at((char *)data) - PAGE);
 }
 
 cudaError_t cudaGetLastError()
 {
-    const hold h(S->lock);
+    const hc_hold h(hc_lock);
     const cudaError_t error = S->error;
 
     S->error = cudaSuccess;
@@ -595,9 +461,9 @@ cudaError_t cudaGetLastError()
 
 cudaError_t cudaDeviceSynchronize()
 {
-    hold_loosely h(S->lock);
+    hc_hold_loosely h(hc_lock);
 
     n_waits++;
-    drain_all(h);
+    hc_drain_all(h);
     return cudaSuccess;
 }
