@@ -81,6 +81,45 @@ sp_status cuda_is_past(cudaEvent_t event, bool *is_past)
     return SP_OK;
 }
 
+/* ---- the compute stream's end ---- */
+
+namespace
+{
+
+struct idling {
+    sp_transport *transport;
+    cudaStream_t stream;
+};
+
+/* A stream that was left in the middle of a sum is not idle: whoever waits ends with
+ * the process. */
+sp_status test_idle(void *arg, bool *is_done)
+{
+    const idling *i = (const idling *)arg;
+    const sp_transport_ops *ops = i->transport->ops;
+    const cudaError_t error = cudaStreamQuery(i->stream);
+    bool is_leaving = false;
+
+    if (i->transport->peer)
+        SP_TRY(ops->peer->look(i->transport, &is_leaving));
+    *is_done = error == cudaSuccess && !is_leaving;
+    if (error == cudaSuccess)
+        return SP_OK;
+    if (error != cudaErrorNotReady)
+        SP_CUDA(error);
+    cudaGetLastError();
+    return ops->look ? ops->look(i->transport) : SP_OK;
+}
+
+} // namespace
+
+sp_status cuda_wait_idle(void *transport, cudaStream_t compute)
+{
+    idling i = {(sp_transport *)transport, compute};
+
+    return sp_comm_wait_for(i.transport->comm, false, test_idle, &i);
+}
+
 /* ---- staged ---- */
 
 namespace
@@ -347,4 +386,6 @@ const sp_transport_ops sp_cuda_staged_ops = {"mpi-staged",
                                              sp_transport_through_host,
                                              staged_post,
                                              staged_test,
-                                             staged_join};
+                                             staged_join,
+                                             NULL,
+                                             &sp_cuda_peer_ops};

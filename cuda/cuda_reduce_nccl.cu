@@ -109,8 +109,9 @@ sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_a
     return SP_OK;
 }
 
-sp_status look_for_errors(nccl_transport *n)
+sp_status look_for_errors(sp_transport *t)
 {
+    nccl_transport *n = nccl_of(t);
     bool ignored;
 
     SP_TRY(ask(n, n->bulk, "all-reduce", &ignored));
@@ -243,37 +244,6 @@ sp_status make_scope(sp_transport *t)
     return start_together(t, &n->scope, SP_OK, "ncclCommSplit");
 }
 
-/* ---- the compute stream's end ----
- * The device waits for other ranks within the compute stream, so who waits for that
- * stream looks for NCCL's errors too. */
-
-struct idling {
-    nccl_transport *n;
-    cudaStream_t stream;
-};
-
-sp_status test_idle(void *arg, bool *is_done)
-{
-    const idling *i = (const idling *)arg;
-    const cudaError_t error = cudaStreamQuery(i->stream);
-
-    *is_done = error == cudaSuccess;
-    if (*is_done)
-        return SP_OK;
-    if (error != cudaErrorNotReady)
-        SP_CUDA(error);
-    cudaGetLastError();
-    return look_for_errors(i->n);
-}
-
-sp_status wait_idle(void *arg, cudaStream_t stream)
-{
-    sp_transport *t = (sp_transport *)arg;
-    idling i = {nccl_of(t), stream};
-
-    return sp_comm_wait_for(t->comm, false, test_idle, &i);
-}
-
 /* ---- open and close ---- */
 
 sp_status check_same(sp_transport *t)
@@ -304,7 +274,7 @@ sp_status start(sp_transport *t, const sp_transport_options *options)
         ask_for_repeatable();
     SP_TRY(make_bulk(t));
     SP_TRY(make_scope(t));
-    cuda_of(t->backend)->wait = wait_idle;
+    cuda_of(t->backend)->wait = cuda_wait_idle;
     cuda_of(t->backend)->wait_arg = t;
     snprintf(t->words, sizeof t->words, "NCCL %d.%d.%d, %s on the wire (%.128s)",
              n->lib->version / 10000, n->lib->version % 10000 / 100,
@@ -569,7 +539,7 @@ sp_status nccl_test(sp_transport *t, sp_sum *sum, bool *is_done)
         SP_TRY(cuda_is_past(own->computed, &sum->is_computed));
     SP_TRY(cuda_is_past(own->done, is_done));
     if (!*is_done)
-        return look_for_errors(n);
+        return look_for_errors(t);
     cuda_sum_give(&n->free_sums, own);
     sum->handle = NULL;
     return SP_OK;
@@ -587,8 +557,9 @@ sp_status nccl_join(sp_transport *t, sp_sum *sum)
 } // namespace
 
 const sp_transport_ops sp_cuda_nccl_ops = {
-    "nccl",    probe,          nccl_open, nccl_close, nccl_abandon,
-    nccl_take, nccl_allreduce, nccl_post, nccl_test,  nccl_join};
+    "nccl",       probe,     nccl_open,       nccl_close,
+    nccl_abandon, nccl_take, nccl_allreduce,  nccl_post,
+    nccl_test,    nccl_join, look_for_errors, &sp_cuda_peer_ops};
 
 /* What moves device memory, best first: in the table of the backend. */
 extern "C" const sp_transport_ops *const sp_cuda_transports[] = {

@@ -112,6 +112,46 @@ __device__ __forceinline__ uint32_t sp_pack_bf16(float low, float high)
     return r;
 }
 
+/* ---- what other devices and the host see ----
+ * Words of 8 bytes, aligned, in memory of any device or pinned of the host, are stored
+ * and loaded whole; nothing is said of their order, the two of a pair included. */
+
+__device__ __forceinline__ void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
+{
+    asm volatile("st.relaxed.sys.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(a), "l"(b)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_load_pair(const uint64_t *from, uint64_t &a,
+                                             uint64_t &b)
+{
+    asm volatile("ld.relaxed.sys.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(a), "=l"(b)
+                 : "l"(from)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_store_word(uint64_t *to, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.b64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ uint64_t sp_load_word(const uint64_t *from)
+{
+    uint64_t value;
+
+    asm volatile("ld.relaxed.sys.b64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ uint64_t sp_clock_ns()
+{
+    uint64_t ns;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
 /* Addresses apart from memory (cuda_vmm.cu). Sizes are multiples of SP_VMM_GRANULE. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);

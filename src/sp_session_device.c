@@ -152,6 +152,7 @@ sp_status sp_session_open_transport(sp_session *session)
         .is_bf16 = strcmp(config->run.reduce_wire, "bf16") == 0,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,
         .limit_s = config->run.watchdog_s,
+        .peer_limit_s = 10 * config->run.watchdog_s, /* who hangs is known before */
     };
 
     sp_status rc = sp_transport_choose(&session->transport, session->comm,

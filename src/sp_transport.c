@@ -181,6 +181,10 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
     } else {
         rc = start(transport, comm, backend, nccl, options);
     }
+    if (rc == SP_OK && transport->ops->peer && comm->size > 1 &&
+        strcmp(options->want, "mpi") != 0)
+        rc = sp_transport_agree(transport,
+                                transport->ops->peer->open(transport, options));
     if (rc == SP_OK && options->is_bf16 && transport->ops != nccl && comm->size > 1)
         sp_log_warn0("run.reduce_wire = \"bf16\" is for NCCL; fp32 travels");
     return rc;
@@ -188,6 +192,8 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
 
 void sp_transport_close(sp_transport *transport)
 {
+    if (transport->peer)
+        transport->ops->peer->close(transport);
     if (transport->ops && transport->ops->close)
         transport->ops->close(transport);
     if (transport->arena.base)
@@ -198,6 +204,8 @@ void sp_transport_close(sp_transport *transport)
 
 void sp_transport_abandon(sp_transport *transport)
 {
+    if (transport->peer)
+        transport->ops->peer->abandon(transport);
     if (transport->ops && transport->ops->abandon)
         transport->ops->abandon(transport);
 }
@@ -226,6 +234,8 @@ sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope, void *
 
     if (sp_comm_scope_size(transport->comm, scope) == 1 || count == 0)
         return SP_OK;
+    if (transport->peer && transport->ops->peer->takes(transport, scope, &part))
+        return transport->ops->peer->allreduce(transport, &part);
     return transport->ops->allreduce(transport, scope, &part);
 }
 
@@ -271,9 +281,12 @@ static double now_s(void)
 static sp_status test_computed(void *arg, bool *is_done)
 {
     const waiting *w = arg;
+    bool is_leaving = false;
 
     SP_TRY(w->transport->ops->test(w->transport, w->sum, is_done));
-    *is_done = *is_done || w->sum->is_computed;
+    if (w->transport->peer)
+        SP_TRY(w->transport->ops->peer->look(w->transport, &is_leaving));
+    *is_done = (*is_done || w->sum->is_computed) && !is_leaving;
     return SP_OK;
 }
 

@@ -5,6 +5,9 @@
  *     mpi-staged  device   MPI, through pinned host memory, piece by piece
  *     nccl        device   NCCL, where it lies
  *
+ * Beside the latter two, where the devices of a scope reach each other's memory, a few
+ * values are summed through that (sp_peer_ops).
+ *
  * Gradients are posted while the backward pass goes on and travel beside it; what the
  * next operation needs (batch statistics) is summed in the compute stream:
  *
@@ -52,7 +55,26 @@ typedef struct sp_transport_options {
     bool is_bf16;          /* posted floats travel as bf16: nccl only */
     bool is_repeatable;    /* the same bits from run to run */
     double limit_s;        /* patience with the start; 0: ten minutes */
+    double peer_limit_s;   /* of a device with its peers; 0: an hour */
 } sp_transport_options;
+
+/* Sums of a few values of 8 bytes in the compute stream, by kernels that store into
+ * each other's memory: the same bits on all ranks. Beside a transport. */
+typedef struct sp_peer_ops {
+    /* Collective, agreed: t->peer is set where all ranks can; t->words say how it is.
+     * SP_EMPI. */
+    sp_status (*open)(struct sp_transport *t,
+                      const struct sp_transport_options *options);
+    void (*close)(struct sp_transport *t);
+    void (*abandon)(struct sp_transport *t);
+    bool (*takes)(const struct sp_transport *t, sp_scope scope,
+                  const struct sp_part *part);
+    sp_status (*allreduce)(struct sp_transport *t, const struct sp_part *part);
+    /* For who waits for the compute stream: tells the watchdog where that waits for
+     * others. is_leaving: sums were left undone, since the process is to end. Local.
+     * SP_EMPI: a rank did not come. */
+    sp_status (*look)(struct sp_transport *t, bool *is_leaving);
+} sp_peer_ops;
 
 /* One kind of transport. What the functions do is said below, at those that call them.
  * NULL where it says so. */
@@ -67,6 +89,8 @@ typedef struct sp_transport_ops {
     sp_status (*post)(sp_transport *t, const sp_part *part, int n, sp_sum *sum);
     sp_status (*test)(sp_transport *t, sp_sum *sum, bool *is_done);
     sp_status (*join)(sp_transport *t, sp_sum *sum);
+    sp_status (*look)(sp_transport *t); /* for what went wrong; NULL: nothing can */
+    const sp_peer_ops *peer;            /* NULL: none */
 } sp_transport_ops;
 
 struct sp_transport {
@@ -80,6 +104,7 @@ struct sp_transport {
     char words[640];  /* for the log: what moves the sums, and why not something else */
     int failed_rank;  /* who failed where a collective function did, agreed */
     void *impl;
+    void *peer; /* of ops->peer; NULL: it takes nothing */
 };
 
 /* Local: MPI for host memory, whatever the backend; it has none. */

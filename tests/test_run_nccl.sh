@@ -10,7 +10,8 @@
 CPU=$SPTRAIN
 SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
 SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
-export SP_NCCL_LIB
+SP_PEER_MEMORY=0 # all sums are NCCL's here
+export SP_NCCL_LIB SP_PEER_MEMORY
 
 "$SP_BUILDDIR/spvox" scene --out tiny --samples 4 --extent 9 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"

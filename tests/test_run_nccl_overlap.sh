@@ -9,7 +9,8 @@
 . "$SP_SRCDIR/tests/story.sh"
 SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
 SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
-export SP_NCCL_LIB
+SP_PEER_MEMORY=0 # all sums are NCCL's here
+export SP_NCCL_LIB SP_PEER_MEMORY
 
 "$SP_BUILDDIR/spvox" scene --out tiny --samples 1 --extent 14 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"

@@ -16,6 +16,7 @@ C_TYPE = {
     'f32': 'float', 'f64': 'double', 'pred': 'bool',
 }
 SPECIAL = {
+    '%globaltimer': 'sp_clock_ns()',
     '%laneid': '(uint32_t)hc_self->lane',
     '%lanemask_lt': '((1u << hc_self->lane) - 1)',
     '%lanemask_le': '(~0u >> (31 - hc_self->lane))',
@@ -349,7 +350,9 @@ class Kernel:
                       if s in parts), 'generic')
         regs = split(registers[1:-1]) if registers.startswith('{') else [registers]
         c_type = C_TYPE[kind]
-        if {'volatile', 'relaxed', 'acquire'} & set(parts) and not is_write:
+        if 'sys' in parts and not is_write:
+            yield_first = 'hc_poll(); '
+        elif {'volatile', 'relaxed', 'acquire'} & set(parts) and not is_write:
             yield_first = 'hc_maybe_yield(); '
         else:
             yield_first = ''
