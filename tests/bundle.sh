@@ -42,7 +42,9 @@ rm -r "$to/bin" "$to/lib"
 
 mkdir "$to/input" "$to/tests"
 cp "$src"/input/*.deck "$to/input/"
-cp "$src/tests/gpu_check.sh" "$src/tests/gpu_speed.sh" "$to/tests/"
+for file in gpu_check.sh gpu_speed.sh gpu_speed.awk peer_spconv.py; do
+    cp "$src/tests/$file" "$to/tests/"
+done
 cat >"$to/run" <<'END'
 #!/bin/sh
 # run PROGRAM ARGUMENTS...: one of this folder's, or any other, with its libraries.

@@ -1,34 +1,47 @@
 #!/bin/sh
-# gpu_speed.sh [--tiny] [--shard FILE] [RESULTS]: how fast the programs are on the GPU that
-# is there, beside what it does at best. Builds nothing: it runs in a bundle (`make bundle`),
-# or with any other `run` that puts the programs on the PATH (SP_RUN).
+# gpu_speed.sh [--tiny] [--only PARTS] [--shard FILE] [RESULTS]: how fast the programs are
+# on the GPU that is there, beside what it does at best and beside spconv. Builds nothing:
+# it runs in a bundle (`make bundle`), or with any other `run` that puts the programs on
+# the PATH (SP_RUN).
 #
-# Ceilings; every operation by channels; plans; whole steps of the networks at several batch
-# sizes and precisions, by spbench (parts, memory) and by sptrain itself (waiting for data
-# and for other ranks). On the samples of FILE, or of a scene made here. RESULTS
-# (gpu-speed-results) gets JSON lines, each with what was run, and steps.txt, the table that
-# is shown. --tiny: minutes on an emulator instead. 77 where there is no GPU; 1 where
+# PARTS, of ops,plan,steps,ranks,peer (all):
+#     ops    ceilings (products, stream, gathers, launches); every operation by channels on
+#            a lidar's voxels; those of 256 channels on 50,000 random and surface voxels
+#     plan   coordinate pyramid and kernel maps for several networks
+#     steps  whole steps by network, batch, precision and voxels: parts, memory, every
+#            operation of every layer with its floor, the share of the step in which the
+#            device idles; and training itself (waiting for data)
+#     ranks  training on all GPUs: what of the all-reduce is not hidden
+#     peer   the same steps on spconv, where python3 has it with torch: peer_spconv.py
+# The voxels are made here, or of the first sample of FILE, a shard with 4 features.
+# RESULTS (tests/results) gets JSON lines, each with what was run, and tables.txt, which is
+# shown. --tiny: a minute on an emulator instead. 77 where there is no GPU; 1 where
 # something failed, with its last words.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 run=${SP_RUN:-$here/run}
 tiny=
 shard=
+parts=ops,plan,steps,ranks,peer
 while :; do
     case ${1-} in
     --tiny) tiny=yes ;;
+    --only)
+        parts=$2
+        shift
+        ;;
     --shard)
         shard=$(cd "$(dirname "$2")" && pwd)/$(basename "$2") || exit 1
         shift
         ;;
     -*)
-        echo "usage: gpu_speed.sh [--tiny] [--shard FILE] [RESULTS]" >&2
+        echo "usage: gpu_speed.sh [--tiny] [--only PARTS] [--shard FILE] [RESULTS]" >&2
         exit 2
         ;;
     *) break ;;
     esac
     shift
 done
-results=${1:-$PWD/gpu-speed-results}
+results=${1:-$here/tests/results}
 mkdir -p "$results" || exit 1
 results=$(cd "$results" && pwd)
 work=$(mktemp -d) || exit 1
@@ -38,27 +51,46 @@ failed=0
 
 precisions="fp32 tf32 bf16"
 quick=
-channels="--channels 16,32,64,96,128,256"
+channels=16,32,64,96,128,256
+most=256
+lidar=94444
+surface=50000
+samples=8
 steps=20
 warm=5
 repeats=15
-scene="--samples 16 --extent 64 --voxel-size 0.25"
-# network, batch, precision
+# network with the kernel of its stem, voxels, batches, precisions
 combinations="
-minkunet34 1 fp32   minkunet34 1 tf32   minkunet34 1 bf16
-minkunet34 2 fp32   minkunet34 2 tf32   minkunet34 2 bf16
-minkunet34 8 fp32   minkunet34 8 tf32   minkunet34 8 bf16
-minkunet14 2 bf16   minkunet18 2 bf16   minkunet50 2 bf16   dummy 2 bf16   dummy 2 fp32"
+minkunet34-3 lidar   1,2,8 fp32,tf32,bf16
+minkunet18-3 lidar   1,2,8 fp32,tf32,bf16
+minkunet34-3 surface 2     fp32,tf32,bf16
+minkunet18-3 surface 2     fp32,tf32,bf16
+minkunet14-3 lidar   2     bf16
+minkunet34-5 lidar   2     bf16
+dummy-5      lidar   1,2,8 fp32,bf16"
+peer_options="--warm 5 --repeats 15"
 if [ -n "$tiny" ]; then
-    precisions="fp32 bf16"
-    quick="--quick --voxels 100"
-    channels="--channels 8"
+    precisions=bf16
+    quick=--quick
+    channels=8
+    most=8
+    lidar=150
+    surface=100
+    samples=2
     steps=3
     warm=1
     repeats=2
-    scene="--samples 3 --extent 8 --voxel-size 0.8"
-    combinations="dummy 1 fp32   dummy 2 bf16"
+    combinations="dummy-5 lidar 1,2 bf16   dummy-5 surface 2 fp32"
+    peer_options="--warm 1 --repeats 2"
 fi
+
+# wanted PART: is it to be run? What an earlier run left of it goes.
+wanted() {
+    case ,$parts, in *",$1,"*) ;; *) return 1 ;; esac
+    shift
+    for file; do rm -f "$results/$file.jsonl"; done
+    echo "$(date +%T) $file ..." >&2
+}
 
 # measured FILE LABEL COMMAND...: its JSON lines, each with the label, are added to FILE.
 measured() {
@@ -66,7 +98,7 @@ measured() {
     label=$2
     shift 2
     if timeout 900 "$run" "$@" >out 2>log; then
-        sed "s/^{/{$label,/" out >>"$results/$file"
+        sed "s/^{/{$label,/" out >>"$results/$file.jsonl"
     else
         failed=$((failed + 1))
         echo "FAILED  $*"
@@ -75,43 +107,58 @@ measured() {
     fi
 }
 
-rm -f "$results"/*.jsonl
-if [ -z "$shard" ]; then
-    "$run" spvox scene --out scene --seed 5 $scene >log 2>&1 || {
-        tail log
-        exit 1
-    }
-    shard=$work/$(ls scene*.h5 | head -n 1)
-fi
-nvidia-smi --query-gpu=name,uuid,driver_version,memory.total,clocks.sm,power.limit \
-    --format=csv,noheader >"$results/device" 2>/dev/null && cat "$results/device"
-
 # One operation tells whether there is a device; status 7 says that there is none.
 "$run" spbench plan --device cuda --json --quick --voxels 100 --repeats 1 >out 2>log
-status=$?
-if [ $status = 7 ]; then
+if [ $? = 7 ]; then
     echo "SKIPPED: no usable CUDA device on this machine"
     sed 's/^/    /' log
     exit 77
 fi
+nvidia-smi --query-gpu=name,uuid,driver_version,memory.total,clocks.sm,power.limit \
+    --format=csv,noheader >"$results/device" 2>/dev/null && cat "$results/device"
+
+# ---- voxels: lidar.h5, surface.h5 ----
+for shape in lidar surface; do
+    eval n=\$$shape
+    "$run" spbench voxels --shape $shape --voxels "$n" --samples $samples \
+        --out "$work/$shape.h5" >log 2>&1 || { cat log; exit 1; }
+done
+[ -z "$shard" ] || ln -sf "$shard" lidar.h5
+edge=$("$run" spvox info "$work/lidar.h5" 2>/dev/null |
+    sed -n 's/.*voxel_size[ =:]*\([0-9.]*\).*/\1/p' | head -n 1)
+[ -n "$edge" ] || { echo "spvox info does not tell the voxel size of $shard"; exit 1; }
 
 # ---- ceilings, operations, plans ----
-for p in $precisions; do
-    measured ops.jsonl "\"run\":\"ops\"" spbench ops --device cuda --precision "$p" \
-        --json $quick $channels ${quick:---shard "$shard"} --repeats $repeats
-done
-measured plan.jsonl "\"run\":\"plan\"" spbench plan --device cuda --json $quick \
-    ${quick:---shard "$shard"} --repeats $repeats
+if wanted ops ops; then
+    for p in $precisions; do
+        measured ops '"voxels":"lidar"' spbench ops --device cuda --precision "$p" --json \
+            $quick --channels $channels --shard "$work/lidar.h5" --repeats $repeats
+        for shape in random surface; do
+            measured ops "\"voxels\":\"$shape\"" spbench ops --device cuda \
+                --precision "$p" --json $quick --channels $most --shape $shape \
+                --voxels $surface --repeats $repeats
+        done
+    done
+fi
+if wanted plan plan; then
+    for shape in lidar surface; do
+        measured plan "\"voxels\":\"$shape\"" spbench plan --device cuda --json $quick \
+            --shard "$work/$shape.h5" --repeats $repeats
+    done
+fi
 
 # ---- steps ----
-# deck NETWORK BATCH PRECISION
+# deck NETWORK-STEM VOXELS BATCH PRECISION
 deck() {
     cat >deck <<END_OF_DECK
-data : { train = ["$shard"]; val = ["$shard"]; voxel_size = $edge; };
-batch : { size = $2; };
-net : { family = "$1"; };
-train : { steps = $((warm + steps)); warmup_steps = 0; lr = 0.01; precision = "$3"; };
-run : { device = "cuda"; log_every = 1; eval_every = 0; dir = "trained"; };
+data : { train = ["$work/$2.h5"]; val = ["$work/$2.h5"];
+         voxel_size = $([ "$2" = lidar ] && echo "$edge" || echo 0.05); };
+augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
+batch : { size = $3; };
+net : { family = "${1%-*}"; stem_kernel = ${1#*-}; };
+train : { steps = $((warm + steps)); warmup_steps = 0; lr = 0.01; precision = "$4"; };
+run : { device = "cuda"; log_every = 1; eval_every = 0; checkpoint_every = 1000000;
+        dir = "trained"; };
 END_OF_DECK
 }
 
@@ -122,60 +169,96 @@ value() {
             END { if (NR) printf "%.9g", v[int((NR + 1) / 2)]; else printf "null" }'
 }
 
-edge=$("$run" spvox info "$shard" 2>/dev/null | sed -n 's/.*voxel_size[ =:]*\([0-9.]*\).*/\1/p' |
-    head -n 1)
-[ -n "$edge" ] || { echo "spvox info does not tell the voxel size of $shard"; exit 1; }
-set -- $combinations
-while [ $# -ge 3 ]; do
-    label="\"run\":\"step\",\"net\":\"$1\",\"batch\":$2"
-    deck "$1" "$2" "$3"
-    measured step.jsonl "$label" spbench step --json ${tiny:+--quick} --repeats $repeats deck
+# train FILE RANKS LABEL PRECISION [LAUNCHER...]
+train() {
+    file=$1
+    ranks=$2
+    label=$3
+    precision=$4
+    shift 4
     rm -rf trained
-    if timeout 900 "$run" sptrain train deck >log 2>&1; then
-        printf '{%s,"precision":"%s","step_s":%s,"data_wait_s":%s,"comm_exposed_s":%s}\n' \
-            "\"run\":\"train\",\"net\":\"$1\",\"batch\":$2" "$3" "$(value step_s)" \
-            "$(value data_wait_s)" "$(value comm_exposed_s)" >>"$results/train.jsonl"
+    if timeout 900 "$run" "$@" sptrain train deck >log 2>&1; then
+        printf '{%s,"run":"train","ranks":%d,"precision":"%s","step_s":%s,%s:%s,%s:%s}\n' \
+            "$label" "$ranks" "$precision" "$(value step_s)" \
+            '"data_wait_s"' "$(value data_wait_s)" \
+            '"comm_exposed_s"' "$(value comm_exposed_s)" >>"$results/$file.jsonl"
     else
         failed=$((failed + 1))
-        echo "FAILED  sptrain train, $1 batch $2 $3"
+        echo "FAILED  sptrain train, $label, $precision, $ranks ranks"
         tail -n 5 log
     fi
-    shift 3
-done
+}
 
-# ---- the table ----
-cat "$results/step.jsonl" "$results/train.jsonl" 2>/dev/null | awk '
-function text(key) {
-    if (!match($0, "\"" key "\": *\"[^\"]*\"")) return ""
-    split(substr($0, RSTART, RLENGTH), part, "\"")
-    return part[4]
+# each FUNCTION: calls it with every NETWORK VOXELS BATCH PRECISION of the combinations.
+each() {
+    function=$1
+    set -- $combinations
+    while [ $# -ge 4 ]; do
+        for batch in $(echo "$3" | tr , ' '); do
+            for precision in $(echo "$4" | tr , ' '); do
+                $function "$1" "$2" "$batch" "$precision"
+            done
+        done
+        shift 4
+    done
 }
-function number(key) {
-    if (!match($0, "\"" key "\": *[-+.0-9e]+")) return ""
-    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+
+step() {
+    deck "$@"
+    label="\"net\":\"$1\",\"voxels\":\"$2\",\"batch\":$3"
+    measured step "$label" spbench step --layers --json $quick --repeats $repeats deck
+    train train 1 "$label" "$4"
 }
-{
-    key = sprintf("%-12s %5d  %-5s", text("net"), number("batch"), text("precision"))
-    if (!(key in seen)) { seen[key] = 1; order[++n] = key }
-    name = text("name")
-    if (name == "step") {
-        ms[key] = number("ms"); spread[key] = 100 * number("spread")
-        ratio[key] = 100 * number("ratio"); floor[key] = number("floor_ms")
-        memory[key] = number("memory_bytes") / 1048576
-    }
-    if (text("run") == "train") {
-        train[key] = 1e3 * number("step_s"); wait[key] = 1e3 * number("data_wait_s")
-        comm[key] = 1e3 * number("comm_exposed_s")
-    }
+if wanted steps step train layers; then
+    each step
+    grep '"layer":' "$results/step.jsonl" >"$results/layers.jsonl"
+    grep -v '"layer":' "$results/step.jsonl" >out && mv out "$results/step.jsonl"
+fi
+
+# As many samples on every GPU as the batch says.
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+on_all() {
+    deck "$@"
+    sed -i 's/^batch : {/& per = "rank";/' deck
+    train ranks "$gpus" "\"net\":\"$1\",\"voxels\":\"$2\",\"batch\":$3" "$4" \
+        mpirun -n "$gpus"
 }
-END {
-    printf "%-12s %5s  %-5s %9s %6s %9s %6s %9s %9s %9s %8s\n", "network", "batch", "prec",
-        "step ms", "+-%", "floor ms", "% peak", "train ms", "data wait", "comm", "MiB"
-    for (i = 1; i <= n; i++) {
-        k = order[i]
-        printf "%s %9.3f %6.1f %9.3f %6.1f %9.3f %9.3f %9.3f %8.0f\n", k, ms[k], spread[k],
-            floor[k], ratio[k], train[k], wait[k], comm[k], memory[k]
-    }
-}' | tee "$results/steps.txt"
+if [ "$gpus" -gt 1 ] && wanted ranks ranks; then
+    each on_all
+fi
+
+# ---- the peer; its fp16 stands beside bf16 ----
+on_peer() {
+    case $1 in minkunet*) ;; *) return ;; esac
+    python3 "$here/tests/peer_spconv.py" --raw "$2.raw" --net "${1%-*}" --stem "${1#*-}" \
+        --batch "$3" --precision "$(echo "$4" | sed s/bf16/fp16/)" $peer_options \
+        >out 2>log || { failed=$((failed + 1)); echo "FAILED  spconv, $*"; tail -n 3 log; }
+    sed "s/^{/{\"voxels\":\"$2\",/; s/\"net\": *\"[^\"]*\"/\"net\":\"$1\"/" out \
+        >>"$results/peer.jsonl"
+}
+if wanted peer peer; then
+    for shape in lidar surface random; do
+        [ -e $shape.h5 ] || "$run" spbench voxels --shape $shape --voxels $surface \
+            --out $shape.h5 >log 2>&1 || cat log
+        "$run" spbench voxels --shard $shape.h5 --out $shape.raw >log 2>&1 || cat log
+    done
+    python3 "$here/tests/peer_spconv.py" --raw random.raw --net minkunet14 --batch 1 \
+        --stem 3 --precision fp16 $peer_options >out 2>log
+    status=$?
+    if [ $status = 77 ] || [ $status = 127 ]; then
+        echo "no peer: $(cat out log)"
+    else
+        each on_peer
+        for shape in random surface; do
+            python3 "$here/tests/peer_spconv.py" --raw $shape.raw --net "" \
+                --channels $most $peer_options 2>log |
+                sed "s/^{/{\"voxels\":\"$shape\",/" >>"$results/peer.jsonl"
+        done
+    fi
+fi
+
+cd "$results" || exit 1
+cat ops.jsonl plan.jsonl step.jsonl layers.jsonl train.jsonl ranks.jsonl peer.jsonl \
+    2>/dev/null | awk -v worst="$work/worst" -f "$here/tests/gpu_speed.awk" | tee tables.txt
 echo "results in $results; $failed failed"
 [ $failed = 0 ]

@@ -21,16 +21,43 @@ fail() {
 
 sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
 cd "$dir/results" || exit 1
-for row in '"name":"gather_256"' '"name":"conv3_forward".*"precision":"bf16"'; do
+for row in '"name":"gather_256"' '"name":"conv3_forward".*"precision":"bf16"' \
+    '"voxels":"random","name":"down2_rebuilt"'; do
     grep -q "$row" ops.jsonl || fail "no $row"
 done
-grep -q '"name":"plan_minkunet18"' plan.jsonl || fail "plan"
-grep -q '"net":"dummy","batch":2,"name":"step".*"memory_bytes":[1-9]' step.jsonl || fail "step"
+grep -q '"voxels":"lidar","name":"plan_minkunet18"' plan.jsonl || fail "plan"
+grep -q '"net":"dummy-5","voxels":"lidar","batch":2,"name":"step".*"memory_bytes":[1-9]' \
+    step.jsonl || fail "step"
+grep -q '"layer"' step.jsonl && fail "layers among the steps"
+grep -q '"voxels":"surface","batch":2,"name":"conv_grad_weight","layer":"conv2"' \
+    layers.jsonl || fail "layers"
 [ "$(grep -c '"step_s":[0-9.e-]*,"data_wait_s":[0-9.e-]*,"comm_exposed_s":[0-9.e-]*}' \
-    train.jsonl)" = 2 ] || fail "train"
-# network batch precision and eight numbers, of which step, floor and train are times
-[ "$(awk '$1 == "dummy" && NF == 11 && $4 > 0 && $6 > 0 && $8 > 0 && $11 > 0' steps.txt |
-    wc -l)" = 2 ] || fail "table"
+    train.jsonl)" = 3 ] || fail "train"
+# Network, voxels, batch, precision and eleven numbers: times, floor, idle, memory; no peer.
+[ "$(awk '$1 == "dummy-5" && NF == 15 && $5 > 0 && $7 > 0 && $8 > 0 && $9 < 100 &&
+    $10 > 0 && $12 > 0 && $13 == "-"' tables.txt | wc -l)" = 3 ] || fail "table of steps"
+# Operations of a step: their sum is about the part of the step that is not idle.
+awk '/^network/ { part = 1 } /^operations/ { part = 2 } /^single/ { part = 3 }
+    $1 == "dummy-5" && part == 1 { busy[$2 $3] = $5 * (100 - $9) / 100 }
+    $1 == "dummy-5" && part == 2 {
+        gsub(/[()]/, " "); n++; sum = $5 + $7 + $9 + $11 + $13 + $15
+        if (sum < 0.98 * busy[$2 $3] || sum > 1.02 * busy[$2 $3]) bad = 1 }
+    END { exit bad || n != 3 }' tables.txt || fail "table of operations"
+grep -q '^down2_rebuilt *surface .* bf16 ' tables.txt || fail "table of single operations"
+grep -q '^ *plan_dummy *lidar .* voxels' tables.txt || fail "table of plans"
+
+sed '1,/where most is lost/d' tables.txt | grep -q '^[0-9.]* dummy-5 .*conv' ||
+    fail "table of what is lost"
+
+# ---- one part again, with a peer's rows: they stand beside sptrain's ----
+cat >peer.jsonl <<'END'
+{"voxels":"lidar","name": "step", "net":"dummy-5", "batch": 2, "n": 300, "ms": 1000000.0, "precision": "fp16", "run": "peer", "memory_bytes": 1048576}
+END
+sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny --only plan "$dir/results" >"$dir/log" 2>&1 ||
+    fail "gpu_speed.sh --only plan"
+[ "$(awk '$1 == "dummy-5" && $3 == 2 && $4 == "bf16" && NF == 15 { print $13, $15;
+    if ($14 < 0.99 * 1e6 / $5 || $14 > 1.01 * 1e6 / $5) print "off" }' tables.txt)" = \
+    "1000000.000 1" ] || fail "table with a peer"
 
 HC_DEVICES=0 sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny "$dir/none" >"$dir/log" 2>&1
 [ $? = 77 ] || fail "no device: not skipped"
