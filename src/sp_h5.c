@@ -336,6 +336,7 @@ static void describe_layout(hid_t set, hid_t space, sp_h5_shape *shape)
         shape->is_complete = n == 0 || shape->at >= 0;
         break;
     case H5D_CHUNKED:
+        sp_h5_missing_filter(made, shape->missing_filter);
         shape->is_complete =
             has_all_chunks(set, space, made, shape, &shape->chunk_bytes);
         break;

@@ -38,7 +38,10 @@ typedef struct sp_h5_type {
 #define SP_H5_F32 ((sp_h5_type){'f', 4, false})
 #define SP_H5_F64 ((sp_h5_type){'f', 8, false})
 
-enum { SP_H5_RANK = 4 }; /* dimensions that are told */
+enum {
+    SP_H5_RANK = 4, /* dimensions that are told */
+    SP_H5_FILTER = 64
+};
 
 /* A dataset as it lies in its file. */
 typedef struct sp_h5_shape {
@@ -48,7 +51,8 @@ typedef struct sp_h5_shape {
     bool is_contiguous;
     bool is_complete; /* all of its storage was written, and into this file */
     int64_t at;       /* byte offset in the file if contiguous and not empty, else -1 */
-    int64_t chunk_bytes; /* of one chunk uncompressed; 0: not chunked */
+    int64_t chunk_bytes;               /* of one chunk uncompressed; 0: not chunked */
+    char missing_filter[SP_H5_FILTER]; /* compressed so, which cannot be undone; "" */
 } sp_h5_shape;
 
 /* The library's version, "1.10.8". */

@@ -35,5 +35,7 @@ sp_status sp_h5_make_set(sp_h5 *file, const char *name, hid_t type, int rank,
 sp_h5_type sp_h5_describe(hid_t type);
 /* The library's own constant for a number in memory; not to be closed. */
 hid_t sp_h5_native(sp_h5_type type);
+/* Name of a filter of a dataset (its creation properties) that the library lacks, "". */
+void sp_h5_missing_filter(hid_t made, char name[SP_H5_FILTER]);
 
 #endif

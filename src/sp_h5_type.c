@@ -84,3 +84,21 @@ hid_t sp_h5_native(sp_h5_type type)
     }
     return H5I_INVALID_HID;
 }
+
+void sp_h5_missing_filter(hid_t made, char name[SP_H5_FILTER])
+{
+    int n = H5Pget_nfilters(made);
+
+    *name = '\0';
+    for (int i = 0; i < n && !*name; i++) {
+        unsigned flags, config;
+        size_t n_values = 0;
+        H5Z_filter_t id = H5Pget_filter2(made, (unsigned)i, &flags, &n_values, NULL,
+                                         SP_H5_FILTER, name, &config);
+
+        if (id >= 0 && H5Zfilter_avail(id) > 0)
+            *name = '\0';
+        else if (!*name)
+            snprintf(name, SP_H5_FILTER, "number %d", (int)id);
+    }
+}

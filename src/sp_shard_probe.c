@@ -202,6 +202,11 @@ static sp_status find(const probe *p, const char *name, int rank, int64_t rows,
     if (shape.type.kind == '?' || shape.type.kind == 's')
         return SP_FAIL(SP_EDATA, "%s:%s: not of an integer or float type", p->path,
                        name);
+    if (*shape.missing_filter)
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s: compressed by the filter \"%s\", which the HDF5 library "
+                       "lacks; write it contiguous, or with gzip",
+                       p->path, name, shape.missing_filter);
     if (!shape.is_complete)
         return SP_FAIL(SP_EDATA, "%s:%s: its values were not all written", p->path,
                        name);

@@ -92,6 +92,11 @@ with h5py.File(path, "a") as f:
     f.create_dataset("labels", (M,), chunks=(5,), dtype="u1")
 code, lines, errors = run(path)
 assert code == 3 and "not all written" in errors, errors
+with h5py.File(path, "a") as f:  # a filter that only h5py has
+    del f["labels"]
+    f.create_dataset("labels", data=labels.astype("u1"), compression="lzf")
+code, lines, errors = run(path)
+assert code == 3 and "/labels: compressed by the filter \"lzf\"" in errors, errors
 
 ours = folder + "/ours.h5"
 assert run("--write", ours)[0] == 0
