@@ -151,16 +151,20 @@ sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
     int i = 0;
 
     for (;; i++) {
-        size_t n = strcspn(at, ",");
+        const char *end = at + strcspn(at, ",");
+        size_t n;
 
+        at += strspn(at, " ");
+        for (n = (size_t)(end - at); n > 0 && at[n - 1] == ' ';)
+            n--;
         if (i >= scan->n_fields)
             return SP_FAIL(SP_EUSAGE, "%s: has %d columns, --columns %s names more",
                            scan->path, scan->n_fields, columns);
         snprintf(scan->field[i].name, SP_SCAN_NAME, "%.*s",
                  (int)(n == 1 && (*at == '-' || *at == '_') ? 0 : n), at);
-        if (at[n] == '\0')
+        if (*end == '\0')
             break;
-        at += n + 1;
+        at = end + 1;
     }
     while (++i < scan->n_fields)
         scan->field[i].name[0] = '\0';
@@ -180,7 +184,8 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
     return text;
 }
 
-static sp_status find_axes(sp_scan *scan)
+/* What the columns are called is the file's matter, or that of --columns. */
+static sp_status find_axes(sp_scan *scan, const char *columns)
 {
     static const char *const axis_name[] = {"x", "y", "z"};
     char text[512];
@@ -188,7 +193,8 @@ static sp_status find_axes(sp_scan *scan)
     for (int a = 0; a < 3; a++) {
         scan->axis[a] = sp_scan_find(scan, axis_name[a]);
         if (scan->axis[a] < 0)
-            return SP_FAIL(SP_EDATA, "%s: no coordinate %s; there are: %s", scan->path,
+            return SP_FAIL(columns ? SP_EUSAGE : SP_EDATA,
+                           "%s: no coordinate %s; there are: %s", scan->path,
                            axis_name[a], list_fields(scan, text, sizeof text));
     }
     return SP_OK;
@@ -285,7 +291,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
     snprintf(s->title, sizeof s->title, "%s", s->format->name);
     SP_TRY_GOTO(rc, s->format->open(s, options), fail);
-    SP_TRY_GOTO(rc, find_axes(s), fail);
+    SP_TRY_GOTO(rc, find_axes(s, options->columns), fail);
     SP_TRY_GOTO(rc, find_label(s, options->label_field), fail);
     return SP_OK;
 fail:

@@ -247,17 +247,19 @@ static sp_status find_match(const prediction *p, int n, const char *scan, int *b
 /* ---- codes ---- */
 static sp_status check_map(const vox_map *map, const prediction *p)
 {
-    bool fits = p->n_classes == map->n;
-
-    for (int i = 0; fits && i < map->n; i++)
-        fits = strcmp(map->name[i], p->class_name[i]) == 0;
-    if (map->n > 0 && p->class_name && !fits)
-        return SP_FAIL(
-            SP_EUSAGE,
-            "--map has %d classes from %s, %s has %d from %s; give the map that "
-            "made the shards",
-            map->n, map->name[0], p->path, p->n_classes,
-            p->n_classes ? p->class_name[0] : "none");
+    if (map->n == 0 || !p->class_name)
+        return SP_OK;
+    if (map->n != p->n_classes)
+        return SP_FAIL(SP_EUSAGE,
+                       "--map has %d classes, %s has %d; give the map that made the "
+                       "shards",
+                       map->n, p->path, p->n_classes);
+    for (int i = 0; i < map->n; i++)
+        if (strcmp(map->name[i], p->class_name[i]) != 0)
+            return SP_FAIL(SP_EUSAGE,
+                           "--map: class %d is \"%s\", in %s \"%s\"; give the map that "
+                           "made the shards",
+                           i, map->name[i], p->path, p->class_name[i]);
     return SP_OK;
 }
 
@@ -286,13 +288,13 @@ static sp_status take_sample(const vox_map *map, const prediction *p, int64_t s,
 
 /* A point that several samples predict takes the last of them. */
 static sp_status collect(const vox_options *o, const prediction *p, int n,
-                         int64_t n_points, int32_t *code)
+                         int64_t n_points, int32_t *code, int64_t *n_taken)
 {
     const char *scan = o->input[o->n_inputs - 1];
     char file[PATH_BYTES];
-    int64_t n_taken = 0;
     int best;
 
+    *n_taken = 0;
     for (int64_t i = 0; i < n_points; i++)
         code[i] = NONE;
     SP_TRY(find_match(p, n, scan, &best));
@@ -301,11 +303,9 @@ static sp_status collect(const vox_options *o, const prediction *p, int n,
         for (int64_t s = 0; s < p[i].n_samples; s++) {
             file_of(p[i].name[s], file);
             if (compare_files(file, scan) == best)
-                SP_TRY(take_sample(&o->map, &p[i], s, n_points, code, &n_taken));
+                SP_TRY(take_sample(&o->map, &p[i], s, n_points, code, n_taken));
         }
     }
-    sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
-                o->out);
     return SP_OK;
 }
 
@@ -516,7 +516,7 @@ static sp_status apply(const vox_options *o)
     prediction *p = calloc((size_t)n + 1, sizeof *p);
     sp_scan *scan = NULL;
     int32_t *code = NULL;
-    int64_t n_points = 0;
+    int64_t n_points = 0, n_taken;
     sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory");
 
     for (int i = 0; i < n && rc == SP_OK; i++) {
@@ -531,8 +531,10 @@ static sp_status apply(const vox_options *o)
     if (!code)
         rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
     SP_TRY_GOTO(rc, rc, end);
-    SP_TRY_GOTO(rc, collect(o, p, n, n_points, code), end);
+    SP_TRY_GOTO(rc, collect(o, p, n, n_points, code, &n_taken), end);
     SP_TRY_GOTO(rc, write_scan(o, scan, code, n_points), end);
+    sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
+                o->out);
 end:
     free(code);
     sp_scan_close(scan);

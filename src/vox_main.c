@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sp_deck.h"
 #include "sp_log.h"
 #include "sp_shard.h"
 #include "vox.h"
@@ -46,7 +47,7 @@ static void print_help(FILE *to)
 
 static sp_status run_command(int argc, char **argv, sp_comm *comm)
 {
-    int i;
+    int i, nearest = 0;
 
     if (argc < 2) {
         if (comm->rank == 0)
@@ -60,7 +61,13 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
                 return SP_FAIL(SP_EIO, "cannot write to standard output");
             return SP_OK;
         }
-    return SP_FAIL(SP_EUSAGE, "%s: no such command; see spvox --help", argv[1]);
+    for (i = 1; i < N_COMMANDS; i++)
+        if (sp_deck_distance(argv[1], commands[i].name) <
+            sp_deck_distance(argv[1], commands[nearest].name))
+            nearest = i;
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: no such command; did you mean \"%s\"? (spvox --help)", argv[1],
+                   commands[nearest].name);
 }
 
 /* Without MPI, so that it also answers where no ranks can start. */

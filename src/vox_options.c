@@ -9,26 +9,28 @@
 #include "sp_deck_keys.h"
 
 /* ---- values ---- */
-static sp_status read_number(const char *option, const char *text, double low,
-                             double *to)
+static sp_status read_at_least_0(const char *option, const char *text, double *to)
 {
     char *end;
     double x = strtod(text, &end);
 
-    if (end == text || *end || !isfinite(x) || x < low)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number of at least %g", option,
-                       text, low);
+    if (end == text || *end || !isfinite(x) || x < 0)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a length in metre, 0 or more",
+                       option, text);
     *to = x;
     return SP_OK;
 }
 
-/* An edge or a width that is not nothing. */
-static sp_status read_length(const char *option, const char *text, double *to)
+/* A number that is not nothing; `what` it is for the message. */
+static sp_status read_above_0(const char *option, const char *text, const char *what,
+                              double *to)
 {
-    SP_TRY(read_number(option, text, 0, to));
-    if (*to <= 0)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected a length in metre above 0", option,
-                       text);
+    char *end;
+    double x = strtod(text, &end);
+
+    if (end == text || *end || !isfinite(x) || x <= 0)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a %s above 0", option, text, what);
+    *to = x;
     return SP_OK;
 }
 
@@ -137,7 +139,7 @@ static sp_status read_feature(vox_options *o, const char *at, size_t n)
                                                : VOX_ATTRIBUTE;
     if (slash) {
         snprintf(divisor, sizeof divisor, "%.*s", (int)(n - length - 1), slash + 1);
-        SP_TRY(read_length("--features: divisor", divisor, &f->divisor));
+        SP_TRY(read_above_0("--features: divisor", divisor, "number", &f->divisor));
     }
     for (int i = 0; i < o->n_features; i++)
         if (strcmp(o->feature[i].name, f->name) == 0)
@@ -175,11 +177,11 @@ static sp_status take_value(vox_options *o, const char *option, const char *text
     if (strcmp(option, "--shards") == 0)
         return read_count(option, text, &o->shards);
     if (strcmp(option, "--voxel-size") == 0)
-        return read_length(option, text, &o->voxel_size);
+        return read_above_0(option, text, "length in metre", &o->voxel_size);
     if (strcmp(option, "--block") == 0)
-        return read_length(option, text, &o->block);
+        return read_above_0(option, text, "length in metre", &o->block);
     if (strcmp(option, "--overlap") == 0)
-        return read_number(option, text, 0, &o->overlap);
+        return read_at_least_0(option, text, &o->overlap);
     if (strcmp(option, "--bounds") == 0)
         return read_bounds(o, text);
     if (strcmp(option, "--conflict") == 0)

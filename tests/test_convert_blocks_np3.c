@@ -180,8 +180,9 @@ static void classes_return_to_the_scan(void **state)
     OK(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out %/back.ply"));
     OK(command(&comm, "convert --out %/again %/back.ply --features intensity"));
     assert_int_equal(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out "
-                                    "%/back.label --map 1=b,2:3=a"),
+                                    "%/back.label --map 1=a,2:3=c"),
                      SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "class 1 is \"c\", in "));
     assert_int_equal(command(&comm, "apply %/all-00003-of-00004.h5 %/back.ply --out "
                                     "%/back.label"),
                      SP_EDATA);
@@ -214,6 +215,10 @@ static void failures_are_the_same_on_all_ranks(void **state)
                   "--block");
     check_failure("convert --out %/f --block 5 %/none.las", SP_EDATA, "none.las");
     check_failure("convert --out %/scan.txt/f %/scan.txt", SP_EIO, "scan.txt");
+    check_failure("convert --out %/f --voxel-size -1 %/scan.txt", SP_EUSAGE,
+                  "expected a length in metre above 0");
+    check_failure("convert --out %/f --features intensity/0 %/scan.txt", SP_EUSAGE,
+                  "divisor 0: expected a number above 0");
     check_failure("convert %/scan.txt", SP_EUSAGE, "--out PREFIX is missing");
 }
 

@@ -467,8 +467,10 @@ static void text_in_every_dress(void **state)
     check_refused("a.txt", NULL, SP_EUSAGE, "5 columns; say what they are");
     check_refused("a.txt", &(sp_scan_options){.columns = "x,y,z,a,b,c"}, SP_EUSAGE,
                   "has 5 columns");
+    check_refused("a.txt", &(sp_scan_options){.columns = "x,y,a,intensity,label"},
+                  SP_EUSAGE, "no coordinate z; there are: x y a intensity label");
     check_file("a.txt",
-               &(sp_scan_options){.columns = "x,y,z,i,code", .label_field = "code"},
+               &(sp_scan_options){.columns = "x, y,z , i,code", .label_field = "code"},
                "i", 0);
     write_text("a.csv", "X,Y,Z,Intensity,Classification\n", ",");
     check_file("a.csv", NULL, "intensity", 0);
