@@ -156,9 +156,8 @@ __device__ void from_bits(uint64_t bits, int64_t *v)
     *v = (int64_t)bits;
 }
 
-template <class T> __device__ bool add_up(const peers &p, int i, T *data)
+template <class T> __device__ bool add_up(const peers &p, int i, T own, T *to)
 {
-    const T own = data[i];
     T sum = 0;
 
     for (int rank = 0; rank < p.size; rank += GROUP) {
@@ -177,20 +176,21 @@ template <class T> __device__ bool add_up(const peers &p, int i, T *data)
             sum = rank + k ? sum + of_rank : of_rank;
         }
     }
-    data[i] = sum;
+    *to = sum;
     return true;
 }
 
 /* One block. Each thread sends all its values before it waits for any. */
 template <class T>
-__global__ void __launch_bounds__(MAX_THREADS) peer_sum_kernel(peers p, T *data, int n)
+__global__ void __launch_bounds__(MAX_THREADS)
+    peer_sum_kernel(peers p, const T *from, T *to, int n)
 {
     const int first = (int)threadIdx.x, step = (int)blockDim.x;
 
     for (int i = first; i < n; i += step)
-        send(p, i, bits_of(data[i]));
+        send(p, i, bits_of(from[i]));
     for (int i = first; i < n; i += step)
-        if (!add_up(p, i, data))
+        if (!add_up(p, i, from[i], &to[i]))
             return;
 }
 
@@ -308,7 +308,7 @@ sp_status reach_all(sp_transport *t, const offer *all)
 
 /* ---- sums ---- */
 
-template <class T> sp_status put_sum(sp_transport *t, T *data, int n)
+template <class T> sp_status put_sum(sp_transport *t, const T *from, T *to, int n)
 {
     peer *own = peer_of(t);
     const int threads = n < MAX_THREADS ? (n + 31) / 32 * 32 : (int)MAX_THREADS;
@@ -316,22 +316,26 @@ template <class T> sp_status put_sum(sp_transport *t, T *data, int n)
     /* The halves take turns; 0 is fresh memory's. */
     own->p.number += own->p.number == UINT32_MAX ? 3 : 1;
     SP_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, cuda_of(t->backend)->compute,
-              own->p, data, n);
+              own->p, from, to, n);
     return cuda_launched("peer_sum_kernel");
 }
 
-bool peer_takes(const sp_transport *t, sp_scope scope, const sp_part *part)
+bool peer_takes(const sp_transport *t, const sp_small_sum *sum)
 {
-    return scope == peer_of(t)->scope && part->count <= MAX_VALUES &&
-           (part->type == SP_F64 || part->type == SP_I64);
+    const sp_type type = sum->part.type;
+
+    return sum->scope == peer_of(t)->scope && sum->part.count <= MAX_VALUES &&
+           (type == SP_F64 || type == SP_I64);
 }
 
-sp_status peer_allreduce(sp_transport *t, const sp_part *part)
+sp_status peer_allreduce(sp_transport *t, const sp_small_sum *sum)
 {
+    const sp_part *part = &sum->part;
     const int n = (int)part->count;
 
-    return part->type == SP_F64 ? put_sum(t, (double *)part->data, n)
-                                : put_sum(t, (int64_t *)part->data, n);
+    return part->type == SP_F64
+               ? put_sum(t, (const double *)sum->from, (double *)part->data, n)
+               : put_sum(t, (const int64_t *)sum->from, (int64_t *)part->data, n);
 }
 
 /* Sums of known values: links that are there but move nothing, or something else, are
@@ -349,7 +353,7 @@ sp_status try_out(sp_transport *t)
         for (int i = 0; i < TRIAL_VALUES; i++)
             host[i] = (own->p.rank + 1) * (int64_t)(trial + i);
         SP_TRY(sp_cuda_upload(t->backend, data, host, sizeof host));
-        SP_TRY(put_sum(t, data, TRIAL_VALUES));
+        SP_TRY(put_sum(t, data, data, TRIAL_VALUES));
         SP_TRY(sp_cuda_download(t->backend, host, data, sizeof host));
         for (int i = 0; i < TRIAL_VALUES; i++)
             if (host[i] != weight * (trial + i))

@@ -473,27 +473,27 @@ int type_of(sp_type type)
                             : SP_NCCL_INT64;
 }
 
-sp_status put_sum(nccl_transport *n, sp_nccl_comm comm, const sp_part *part,
-                  uint16_t *wire, cudaStream_t stream)
+sp_status put_sum(nccl_transport *n, sp_nccl_comm comm, const void *from,
+                  const sp_part *part, uint16_t *wire, cudaStream_t stream)
 {
     void *data = wire ? wire : part->data;
 
     SP_NCCL(n, comm,
-            all_reduce(data, data, part->count,
+            all_reduce(wire ? wire : from, data, part->count,
                        wire ? SP_NCCL_BFLOAT16 : type_of(part->type), SP_NCCL_SUM, comm,
                        stream),
             "ncclAllReduce");
     return SP_OK;
 }
 
-sp_status nccl_allreduce(sp_transport *t, sp_scope scope, const sp_part *part)
+sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
 {
     nccl_transport *n = nccl_of(t);
-    const sp_nccl_comm comm = scope == n->of ? n->scope : n->bulk;
+    const sp_nccl_comm comm = sum->scope == n->of ? n->scope : n->bulk;
 
-    if (scope != n->of && scope != SP_SCOPE_WORLD)
+    if (sum->scope != n->of && sum->scope != SP_SCOPE_WORLD)
         return SP_FAIL(SP_EMPI, "all-reduce over a scope that was not announced");
-    SP_TRY(put_sum(n, comm, part, NULL, cuda_of(t->backend)->compute));
+    SP_TRY(put_sum(n, comm, sum->from, &sum->part, NULL, cuda_of(t->backend)->compute));
     return settle(t, comm, "ncclAllReduce");
 }
 
@@ -505,7 +505,8 @@ sp_status put_group(sp_transport *t, const sp_part *part, int count)
     SP_NCCL(n, n->bulk, group_start(), "ncclGroupStart");
     for (int i = 0; i < count; i++)
         if (part[i].count)
-            SP_TRY(put_sum(n, n->bulk, &part[i], wire_of(n, &part[i]), n->stream));
+            SP_TRY(put_sum(n, n->bulk, part[i].data, &part[i], wire_of(n, &part[i]),
+                           n->stream));
     SP_NCCL(n, n->bulk, group_end(), "ncclGroupEnd");
     return settle(t, n->bulk, "ncclAllReduce");
 }

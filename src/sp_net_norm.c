@@ -86,10 +86,9 @@ static sp_status combine(sp_net *net, const net_step *step, const sp_sums *parts
     sums->own = (sp_sums){impl->norm_own, 1, parts->n_rows};
     SP_TRY(ops->add_samples(net->backend, parts->part, parts->n_parts, m, parts->n_rows,
                             impl->norm_own, false));
-    SP_TRY(ops->add_samples(net->backend, parts->part, parts->n_parts, m, parts->n_rows,
-                            impl->norm_all, false));
     return sp_transport_allreduce(net->transport, impl->options.bn_scope,
-                                  impl->norm_all, (size_t)m + 1, SP_F64);
+                                  impl->norm_own, impl->norm_all, (size_t)m + 1,
+                                  SP_F64);
 }
 
 static sp_status take_sample_sums(sp_net *net, int c, int *block, double **sample)

@@ -42,7 +42,8 @@ static sp_status measure_reduce(sp_session *s, float *data, double *rate)
         rc = sp_comm_barrier(s->comm);
         begin = sp_now_s();
         if (rc == SP_OK)
-            rc = sp_transport_allreduce(&s->transport, SP_SCOPE_WORLD, data, n, SP_F32);
+            rc = sp_transport_allreduce(&s->transport, SP_SCOPE_WORLD, data, data, n,
+                                        SP_F32);
         if (rc == SP_OK)
             rc = s->backend.ops->wait(&s->backend);
         best = fmin(best, sp_now_s() - begin);

@@ -14,9 +14,13 @@ size_t sp_part_bytes(const sp_part *part)
 
 /* ---- mpi: host memory ---- */
 
-static sp_status mpi_allreduce(sp_transport *t, sp_scope scope, const sp_part *part)
+static sp_status mpi_allreduce(sp_transport *t, const sp_small_sum *sum)
 {
-    return sp_comm_allreduce(t->comm, scope, part->data, part->count, part->type,
+    const sp_part *part = &sum->part;
+
+    if (sum->from != part->data)
+        memcpy(part->data, sum->from, sp_part_bytes(part));
+    return sp_comm_allreduce(t->comm, sum->scope, part->data, part->count, part->type,
                              SP_SUM);
 }
 
@@ -64,15 +68,15 @@ static sp_status make_room(sp_transport *t, size_t bytes)
     return SP_OK;
 }
 
-sp_status sp_transport_through_host(sp_transport *transport, sp_scope scope,
-                                    const sp_part *part)
+sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum)
 {
     sp_backend *backend = transport->backend;
+    const sp_part *part = &sum->part;
     size_t bytes = sp_part_bytes(part);
 
     SP_TRY(make_room(transport, bytes));
-    SP_TRY(backend->ops->download(backend, transport->host, part->data, bytes));
-    SP_TRY(sp_comm_allreduce(transport->comm, scope, transport->host, part->count,
+    SP_TRY(backend->ops->download(backend, transport->host, sum->from, bytes));
+    SP_TRY(sp_comm_allreduce(transport->comm, sum->scope, transport->host, part->count,
                              part->type, SP_SUM));
     return backend->ops->upload(backend, part->data, transport->host, bytes);
 }
@@ -227,16 +231,16 @@ sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **
 
 /* ---- sums ---- */
 
-sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope, void *data,
-                                 size_t count, sp_type type)
+sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
+                                 const void *from, void *to, size_t count, sp_type type)
 {
-    const sp_part part = {data, count, type};
+    const sp_small_sum sum = {scope, from, {to, count, type}};
 
     if (sp_comm_scope_size(transport->comm, scope) == 1 || count == 0)
         return SP_OK;
-    if (transport->peer && transport->ops->peer->takes(transport, scope, &part))
-        return transport->ops->peer->allreduce(transport, &part);
-    return transport->ops->allreduce(transport, scope, &part);
+    if (transport->peer && transport->ops->peer->takes(transport, &sum))
+        return transport->ops->peer->allreduce(transport, &sum);
+    return transport->ops->allreduce(transport, &sum);
 }
 
 sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,

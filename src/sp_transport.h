@@ -41,6 +41,14 @@ typedef struct sp_part {
     sp_type type;
 } sp_part;
 
+/* What is summed over a scope at once: from[count], which stays, into part.data; from
+ * may be part.data. */
+typedef struct sp_small_sum {
+    sp_scope scope;
+    const void *from;
+    sp_part part;
+} sp_small_sum;
+
 /* A posted sum: zero before the post and once it is done. */
 typedef struct sp_sum {
     sp_request request[SP_SUM_PARTS]; /* of mpi */
@@ -67,9 +75,8 @@ typedef struct sp_peer_ops {
                       const struct sp_transport_options *options);
     void (*close)(struct sp_transport *t);
     void (*abandon)(struct sp_transport *t);
-    bool (*takes)(const struct sp_transport *t, sp_scope scope,
-                  const struct sp_part *part);
-    sp_status (*allreduce)(struct sp_transport *t, const struct sp_part *part);
+    bool (*takes)(const struct sp_transport *t, const sp_small_sum *sum);
+    sp_status (*allreduce)(struct sp_transport *t, const sp_small_sum *sum);
     /* For who waits for the compute stream: tells the watchdog where that waits for
      * others. is_leaving: sums were left undone, since the process is to end. Local.
      * SP_EMPI: a rank did not come. */
@@ -85,7 +92,7 @@ typedef struct sp_transport_ops {
     void (*close)(sp_transport *t);
     void (*abandon)(sp_transport *t);                             /* NULL: nothing */
     sp_status (*take)(sp_transport *t, size_t bytes, void **out); /* NULL: arena */
-    sp_status (*allreduce)(sp_transport *t, sp_scope scope, const sp_part *part);
+    sp_status (*allreduce)(sp_transport *t, const sp_small_sum *sum);
     sp_status (*post)(sp_transport *t, const sp_part *part, int n, sp_sum *sum);
     sp_status (*test)(sp_transport *t, sp_sum *sum, bool *is_done);
     sp_status (*join)(sp_transport *t, sp_sum *sum);
@@ -125,11 +132,14 @@ void sp_transport_abandon(sp_transport *transport);
  * until close. Content undefined. Local. SP_EMEM. */
 sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
 
-/* Collective over scope: data[count] becomes its sum over the ranks, behind the compute
- * stream's work so far and before its work to come. A scope of one rank does nothing.
- * Allocates nothing once a count has been seen. SP_EMPI, SP_EDEVICE, SP_EMEM. */
-sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope, void *data,
-                                 size_t count, sp_type type);
+/* Collective over scope: to[count] becomes the sum of from[count] over the ranks, behind
+ * the compute stream's work so far and before its work to come. from may be `to`, else
+ * they lie apart; a scope of one
+ * rank does nothing, so it wants them the same. Allocates nothing once a count has been seen. SP_EMPI, SP_EDEVICE,
+ * SP_EMEM. */
+sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
+                                 const void *from, void *to, size_t count,
+                                 sp_type type);
 
 /* Collective over the world: part[n] become their sums, behind the compute stream's
  * work so far; it must not touch them until the join. */
@@ -147,8 +157,7 @@ sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
 /* For transports: sp_comm_agree that keeps who failed. */
 sp_status sp_transport_agree(sp_transport *transport, sp_status rc);
 /* For transports: allreduce by copies to and from the host, which waits. */
-sp_status sp_transport_through_host(sp_transport *transport, sp_scope scope,
-                                    const sp_part *part);
+sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum);
 /* For transports: sp_transport_take from an arena of the backend. */
 sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **out);
 size_t sp_part_bytes(const sp_part *part);

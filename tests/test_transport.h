@@ -143,7 +143,7 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
     for (int i = 0; i < 10 * comm.rank; i++)
         OK(sp_transport_test(&s->t, &sum[0], &is_done));
     OK(s->be.ops->upload(&s->be, vector, one, sizeof one));
-    OK(sp_transport_allreduce(&s->t, SP_SCOPE_WORLD, vector, 2, SP_F64));
+    OK(sp_transport_allreduce(&s->t, SP_SCOPE_WORLD, vector, vector, 2, SP_F64));
     OK(sp_transport_test(&s->t, &sum[0], &is_done));
     OK(sp_transport_post(&s->t, early, 3, &sum[1]));
     OK(sp_transport_join(&s->t, &sum[0]));
@@ -203,10 +203,11 @@ static void small_sums_over_every_scope(void **state)
             set_up(&s, want[w], scope, false);
             for (int round = 0; round < 3; round++) {
                 put(&s, host, 0, round);
-                OK(sp_transport_allreduce(&s.t, scope, s.small, 64, SP_F64));
-                OK(sp_transport_allreduce(&s.t, scope, s.whole, 64, SP_I64));
-                OK(sp_transport_allreduce(&s.t, SP_SCOPE_RANK, s.small, 64, SP_F64));
-                OK(sp_transport_allreduce(&s.t, scope, s.small, 0, SP_F64));
+                OK(sp_transport_allreduce(&s.t, scope, s.small, s.small, 64, SP_F64));
+                OK(sp_transport_allreduce(&s.t, scope, s.whole, s.whole, 64, SP_I64));
+                OK(sp_transport_allreduce(&s.t, SP_SCOPE_RANK, s.small, s.small, 64,
+                                          SP_F64));
+                OK(sp_transport_allreduce(&s.t, scope, s.small, s.small, 0, SP_F64));
                 check_small(&s, scope, round);
             }
             tear_down(&s);
@@ -260,7 +261,7 @@ static void bf16_travels(void **state)
     const sp_part part[2] = {{s.bulk, 1000, SP_F32}, {s.small, 64, SP_F64}};
     OK(sp_transport_post(&s.t, part, 2, &sum));
     OK(sp_transport_wait(&s.t, &sum));
-    OK(sp_transport_allreduce(&s.t, SP_SCOPE_WORLD, s.whole, 64, SP_I64));
+    OK(sp_transport_allreduce(&s.t, SP_SCOPE_WORLD, s.whole, s.whole, 64, SP_I64));
     OK(s.be.ops->download(&s.be, host, s.bulk, sizeof host));
     check_small(&s, SP_SCOPE_WORLD, 2);
     int n_rounded = 0;

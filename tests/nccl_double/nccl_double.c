@@ -145,7 +145,7 @@ static void start_sum(void *arg)
 {
     job *j = arg;
 
-    memcpy(j->data, j->device, j->count * type_bytes(j->type));
+    memcpy(j->data, j->from, j->count * type_bytes(j->type));
     comm_push(j->comm, j);
 }
 
@@ -182,8 +182,8 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
 {
     job *j;
 
-    if (op != 0 || from != to || c->n_pending == MAX_PENDING || !count)
-        return refuse(INVALID_ARGUMENT, "only sums in place are known here");
+    if (op != 0 || c->n_pending == MAX_PENDING || !count)
+        return refuse(INVALID_ARGUMENT, "only a few sums are known here");
     if (atomic_load(&c->state) != SUCCESS || (c->n_pending && !group_depth))
         return refuse(INVALID_USAGE, "sum on a busy communicator");
     j = calloc(1, sizeof *j);
@@ -191,6 +191,7 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
     j->comm = c;
     j->number = ++n_sums;
     j->told_us = now_us();
+    j->from = from;
     j->device = to;
     j->count = count;
     j->type = type;

@@ -58,8 +58,9 @@ typedef struct job {
     struct job *next;
     struct comm *comm;
     enum { JOB_SUM, JOB_SPLIT } kind;
-    int number;   /* of this rank's sums */
-    void *device; /* summed in place */
+    int number; /* of this rank's sums */
+    const void *from;
+    void *device; /* where the sum goes */
     char *data;   /* [count] the copy that travels */
     uint64_t count;
     int type, color, key;

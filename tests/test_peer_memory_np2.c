@@ -1,0 +1,1 @@
+#include "test_peer_memory.h"
