@@ -26,17 +26,28 @@ double mib(size_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* An eighth more than asked where there is room, so that growing batches do not come
- * back every step. */
+/* A surplus of an eighth, so that growing batches do not come back every step; none
+ * where it would not leave most of the device free, for what other arenas need. */
+size_t surplus(size_t bytes)
+{
+    const size_t more = granules(bytes / 8);
+    size_t free_bytes, total;
+
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
+        return 0;
+    return free_bytes > total / 4 * 3 + more ? more : 0;
+}
+
 sp_status commit(sp_arena *arena, size_t bytes)
 {
     const device_arena *own = (const device_arena *)arena->impl;
     const size_t need = granules(bytes) - arena->committed;
     const size_t room = arena->reserved - arena->committed;
-    size_t more = need + granules(bytes / 8);
+    size_t more = need;
     cudaError_t error;
 
     SP_CUDA(cudaSetDevice(own->device));
+    more += surplus(bytes);
     more = more < room ? more : room;
     error = sp_vmm_back(arena->base + arena->committed, more, own->device);
     if (error == cudaErrorMemoryAllocation && more > need) {

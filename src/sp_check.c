@@ -23,6 +23,22 @@ static void print_batch(const sp_session *s, const sp_sampler *sampler)
                 (long long)sp_sampler_steps_per_epoch(sampler), lr);
 }
 
+static sp_status check_memory(sp_session *s, sp_sampler *sampler)
+{
+    const bool has_eval = s->config->run.eval_every > 0 && s->val.n_samples > 0;
+    sp_sampler val = {0};
+    sp_status rc = SP_OK;
+
+    if (has_eval)
+        rc = sp_sampler_open(&val, &s->val, s->comm, s->config, false);
+    rc = sp_session_agree(s, rc);
+    if (rc == SP_OK)
+        rc = sp_check_memory(s, sampler, has_eval ? &val : NULL);
+    sp_cut_close(&s->cut); /* before its samplers */
+    sp_sampler_close(&val);
+    return rc;
+}
+
 static sp_status check(sp_session *s)
 {
     sp_sampler sampler = {0};
@@ -39,7 +55,7 @@ static sp_status check(sp_session *s)
                 (long long)s->val.n_samples, (long long)s->val.n_voxels, s->n_classes,
                 s->n_columns);
     print_batch(s, &sampler);
-    rc = sp_session_agree(s, sp_check_memory(s, &sampler));
+    rc = check_memory(s, &sampler);
     sp_sampler_close(&sampler);
     return rc;
 }

@@ -1,22 +1,11 @@
 /* The memory of a run, from its network and its data: a plan of the largest sample
  * tells voxels and pairs; what they take, and packed weights, the backend's table
  * tells. */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sp_check.h"
-#include "sp_exact.h"
+#include "sp_foresee.h"
 #include "sp_log.h"
-#include "sp_voxel.h"
-
-enum { SLOTS = 3 }; /* of a loader */
-
-/* A batch of equal samples. */
-typedef struct load {
-    int n_samples;
-    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS];
-} load;
 
 /* MiB. */
 typedef struct memory {
@@ -35,51 +24,21 @@ static int64_t largest_sample(const sp_dataset *set)
     return at;
 }
 
-static sp_status plan_sample(const sp_session *s, const sp_sample *sample,
-                             sp_arena *arena, sp_plan *plan)
-{
-    const sp_backend_ops *host = sp_backend_find("cpu");
-    const sp_augment none = sp_augment_none();
-    const double factor = rint(s->config->data.voxel_size / s->train.voxel_size);
-    int32_t row[2] = {0, 0};
-    sp_voxels voxels = {0};
-    sp_backend be = {.ops = host};
-
-    if (sample->n)
-        SP_TRY(sp_voxelize(sample, &none, factor, s->n_columns, NULL, NULL, arena,
-                           &voxels));
-    row[1] = voxels.n;
-    return host->plan_build(&be, &s->graph.spec, voxels.coords, row, 1, arena, plan);
-}
-
 /* n_samples like the set's largest. */
-static sp_status find_load(const sp_session *s, const sp_dataset *set, int n_samples,
-                           load *l)
+static sp_status find_load(const sp_foresight *f, const sp_dataset *set, int n_samples,
+                           sp_load *l)
 {
-    const sp_sample_request request = {.columns = s->columns,
-                                       .n_columns = s->n_columns};
-    sp_sample sample = {0};
-    sp_arena arena = {0};
-    sp_plan plan = {0};
-    sp_status rc;
     int i;
 
     memset(l, 0, sizeof *l);
+    if (set->n_samples > 0)
+        SP_TRY(sp_foresee_load(f, set, largest_sample(set), -1, l));
     l->n_samples = n_samples;
-    if (set->n_samples == 0)
-        return SP_OK;
-    rc = sp_sample_read(set, largest_sample(set), &request, &sample);
-    if (rc == SP_OK)
-        rc = sp_arena_create(&arena, 0, "check");
-    if (rc == SP_OK)
-        rc = plan_sample(s, &sample, &arena, &plan);
-    for (i = 0; i < plan.n_levels; i++)
-        l->voxels[i] = (int64_t)plan.level[i].n * n_samples;
-    for (i = 0; i < plan.n_maps; i++)
-        l->pairs[i] = plan.map[i].pairs * n_samples;
-    sp_arena_destroy(&arena);
-    sp_sample_destroy(&sample);
-    return rc;
+    for (i = 0; i < SP_MAX_LEVELS; i++)
+        l->voxels[i] *= n_samples;
+    for (i = 0; i < SP_MAX_MAPS; i++)
+        l->pairs[i] *= n_samples;
+    return SP_OK;
 }
 
 /* Samples of a rank at a time, of `step` in the world. */
@@ -91,80 +50,16 @@ static int share_of(const sp_session *s, const sp_dataset *set, int64_t step, in
     return (int)(n < set->n_samples ? n : set->n_samples);
 }
 
-/* ---- what takes memory ---- */
-
-/* Weights, gradient and moments; limbs of ordered sums. On the host also, of rank 0,
- * the copy that a checkpoint is written from. */
-static double weight_bytes(const sp_session *s, bool is_host)
-{
-    const int n_moments = s->config->train.optimizer == SP_ADAMW ? 2 : 1;
-    double each = (2 + n_moments) * (double)sizeof(float);
-
-    if (is_host)
-        each += (1 + n_moments) * (double)sizeof(float);
-    if (is_host && s->config->train.deterministic == SP_DET_WORLD)
-        each += SP_EXACT_LIMBS * (double)sizeof(int64_t);
-    return each * (double)s->graph.n_floats;
-}
-
-/* Weights in the order of the kernels; on the host packed at each use. */
-static double packed_bytes(const sp_session *s, const sp_backend *be)
-{
-    double bytes = 0;
-    int i;
-
-    for (i = 0; i < s->graph.n_nodes && !be->ops->is_host; i++) {
-        const sp_node *node = &s->graph.node[i];
-        const int K = node->kernel * node->kernel * node->kernel;
-        const bool has_grad = node->in[0] >= 0 && s->graph.node[node->in[0]].needs_grad;
-        if (node->op != SP_OP_CONV)
-            continue;
-        bytes +=
-            (double)be->ops->conv_pack_floats(be, K, node->c_in, node->c_out, false);
-        if (has_grad)
-            bytes +=
-                (double)be->ops->conv_pack_floats(be, K, node->c_in, node->c_out, true);
-    }
-    return bytes * (double)sizeof(float);
-}
-
-/* Largest of any layer. */
-static double scratch_bytes(const sp_session *s, const sp_backend *be, const load *l)
-{
-    int64_t most = 0, bytes;
-    int i;
-
-    for (i = 0; i < s->graph.n_nodes; i++) {
-        const sp_node *node = &s->graph.node[i];
-        if (node->op != SP_OP_CONV)
-            continue;
-        bytes = be->ops->conv_grad_weight_bytes(
-            be, node->kernel * node->kernel * node->kernel, node->c_in, node->c_out,
-            l->n_samples, node->map < 0 ? l->voxels[node->level] : l->pairs[node->map]);
-        most = bytes > most ? bytes : most;
-    }
-    return (double)most;
-}
-
-/* One slot of a loader: plan, features, labels; on the host also its order. */
-static double batch_bytes(const sp_session *s, const sp_backend *be, const load *l)
-{
-    const double plan =
-        (double)be->ops->plan_bytes(&s->graph.spec, l->n_samples, l->voxels, l->pairs);
-
-    return plan + (double)l->voxels[0] * (4.0 * s->n_columns + 4);
-}
-
-static double eval_bytes(const sp_session *s, const sp_backend *be, const load *l,
+static double eval_bytes(const sp_foresight *f, const sp_dataset *val, const sp_load *l,
                          int64_t step)
 {
-    const int64_t n = s->val.n_samples;
-    const int64_t n_batches = step ? (n + step - 1) / step : 0;
+    const int64_t n_batches = step ? (val->n_samples + step - 1) / step : 0;
 
-    return (double)(n_batches < SLOTS ? n_batches : SLOTS) * batch_bytes(s, be, l);
+    return (double)(n_batches < SP_FORESEE_SLOTS ? n_batches : SP_FORESEE_SLOTS) *
+           sp_foresee_batch(f, l);
 }
 
-static void print(const sp_session *s, bool is_host, const load *l, const memory *m)
+static void print(const sp_session *s, bool is_host, const sp_load *l, const memory *m)
 {
     const double program = 50; /* MPI, HDF5, buffers of messages */
     const double all =
@@ -197,34 +92,61 @@ static const sp_backend_ops *find_backend(const char *device)
     return sp_backend_find("cpu");
 }
 
-sp_status sp_check_memory(sp_session *s, const sp_sampler *sampler)
+/* Into how many micro-batches a step is cut, for run.memory_mb or the first device that
+ * this process sees; nothing where neither is known. */
+static sp_status check_cut(sp_session *s, const sp_foresight *f, sp_sampler *sampler,
+                           sp_sampler *val)
 {
-    const sp_config *config = s->config;
-    const char *precision = config->train.precision;
-    const bool has_eval = config->run.eval_every > 0 && s->val.n_samples > 0;
-    sp_backend be = {.ops = find_backend(config->run.device)};
-    const bool is_host = be.ops->is_host, is_half = !strcmp(precision, "bf16");
-    int elem_bytes = !is_host && is_half ? 2 : 4;
-    load train, eval = {0};
-    memory m;
+    int64_t bytes = (int64_t)(s->config->run.memory_mb * mib);
+    sp_device device = {0};
+    sp_status rc;
 
-    be.precision = is_half ? SP_BF16 : !strcmp(precision, "tf32") ? SP_TF32 : SP_FP32;
-    SP_TRY(find_load(s, &s->train,
+    if (!f->backend->ops->is_host && sp_backend_visible_devices() > 0)
+        SP_TRY(sp_backend_device(0, &device));
+    if (bytes == 0)
+        bytes = sp_cut_memory_of(device.memory_bytes);
+    rc = sp_cut_open(&s->cut, f, sampler, val, s->comm, bytes, &s->failed_rank);
+    if (rc == SP_OK)
+        sp_cut_print(&s->cut, device.memory_bytes);
+    return rc;
+}
+
+static sp_status foresee(const sp_session *s, const sp_foresight *f,
+                         const sp_sampler *sampler, sp_sampler *val, sp_load *train,
+                         memory *m)
+{
+    const int step = s->config->batch.eval_size;
+    sp_load eval = {0};
+
+    SP_TRY(find_load(f, &s->train,
                      share_of(s, &s->train, sampler->effective, sampler->accumulate),
-                     &train));
-    if (has_eval)
-        SP_TRY(find_load(s, &s->val, share_of(s, &s->val, config->batch.eval_size, 1),
-                         &eval));
-    m.activations =
-        (double)sp_graph_memory_bytes(&s->graph, train.voxels, is_host, elem_bytes,
-                                      is_host ? elem_bytes : 16) /
-        mib;
-    m.weights = weight_bytes(s, is_host) / mib;
-    m.packed = packed_bytes(s, &be) / mib;
-    m.scratch = scratch_bytes(s, &be, &train) / mib;
-    m.batches = (SLOTS * batch_bytes(s, &be, &train) +
-                 eval_bytes(s, &be, &eval, config->batch.eval_size)) /
-                mib;
-    print(s, is_host, &train, &m);
+                     train));
+    if (val)
+        SP_TRY(find_load(f, &s->val, share_of(s, &s->val, step, 1), &eval));
+    m->activations = sp_foresee_activations(f, train, true) / mib;
+    m->weights = sp_foresee_weights(f, true) / mib;
+    m->packed = sp_foresee_packed(f, true) / mib;
+    m->scratch = sp_foresee_scratch(f, train) / mib;
+    m->batches = (SP_FORESEE_SLOTS * sp_foresee_batch(f, train) +
+                  eval_bytes(f, &s->val, &eval, step)) /
+                 mib;
     return SP_OK;
+}
+
+sp_status sp_check_memory(sp_session *s, sp_sampler *sampler, sp_sampler *val)
+{
+    const char *precision = s->config->train.precision;
+    sp_backend be = {.ops = find_backend(s->config->run.device)};
+    const bool is_host = be.ops->is_host;
+    const sp_foresight f = {s->config, &s->graph, &be, s->columns, s->n_columns};
+    sp_load train;
+    memory m = {0};
+
+    if (!is_host)
+        be.precision = !strcmp(precision, "bf16")   ? SP_BF16
+                       : !strcmp(precision, "tf32") ? SP_TF32
+                                                    : SP_FP32;
+    SP_TRY(sp_session_agree(s, foresee(s, &f, sampler, val, &train, &m)));
+    print(s, is_host, &train, &m);
+    return check_cut(s, &f, sampler, val);
 }

@@ -110,7 +110,7 @@ typedef struct sp_config {
     struct {
         char *dir, *device, *resume, *checkpoint, *init_from, *after_save;
         char *transport, *reduce_wire; /* "auto" | "nccl" | "mpi"; "fp32" | "bf16" */
-        double bucket_mb;
+        double bucket_mb, memory_mb;
         bool overlap;
         sp_doubles devices; /* whole numbers */
         int threads, eval_every, log_every, checkpoint_every, keep;

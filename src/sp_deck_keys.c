@@ -119,6 +119,8 @@ const sp_key sp_deck_key[] = {
  "local rank i uses the i-th of these; []: by local rank"},
 {"run", "threads", SP_KEY_INT, AT(run.threads), "0", "[0, 4096]", "threads", NULL,
  "of a rank on the CPU; 0: cores over ranks of the node"},
+{"run", "memory_mb", SP_KEY_REAL, AT(run.memory_mb), "0", "[0, inf)", "MiB", NULL,
+ "memory that a rank may use: steps that need more are cut; 0: its device's"},
 {"run", "oversubscribe", SP_KEY_BOOL, AT(run.oversubscribe), "false", NULL, NULL, NULL,
  "let several ranks share a device"},
 {"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,

@@ -163,8 +163,9 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
     s->epoch = infer->state.at.epoch;
     s->step = infer->state.step;
-    return sp_session_agree(
-        s, sp_evaluate_open(s, &s->val, &infer->sampler, &infer->loader));
+    SP_TRY(sp_session_agree(
+        s, sp_evaluate_open(s, &s->val, &infer->sampler, &infer->loader)));
+    return sp_session_cut(s, NULL, &infer->sampler);
 }
 
 sp_status sp_infer_close(sp_infer *infer, sp_status rc)

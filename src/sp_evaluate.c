@@ -59,15 +59,21 @@ static sp_status evaluate_all(sp_session *session, sp_loader *loader,
 {
     const sp_position start = {0, 0};
     sp_batch *batch;
+    sp_status rc;
 
     SP_TRY(sp_loader_seek(loader, start));
     for (;;) {
         sp_run_beat(&session->run, SP_PHASE_READ, session->epoch, session->step);
-        SP_TRY(sp_loader_next(loader, &batch, NULL));
-        if (!batch)
+        rc = sp_loader_next(loader, &batch, NULL);
+        if (rc == SP_OK && !batch)
             return SP_OK;
         sp_run_beat(&session->run, SP_PHASE_EVAL, session->epoch, session->step);
-        SP_TRY(evaluate_batch(session, batch, metrics, scratch));
+        if (rc == SP_OK)
+            rc = evaluate_batch(session, batch, metrics, scratch);
+        if (rc == SP_EMEM)
+            rc = sp_budget_explain(&session->cut.eval, session->cut.memory,
+                                   batch->sample_id, batch->n_samples);
+        SP_TRY(rc);
         SP_TRY(sp_loader_recycle(loader, batch));
     }
 }

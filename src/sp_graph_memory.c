@@ -35,7 +35,7 @@ typedef struct memory {
     const sp_graph *graph;
     node_memory *node;
     sp_ranges ranges;
-    bool is_frugal;
+    bool is_training, is_frugal;
     int elem_bytes, channels; /* a row is a multiple of so many channels */
 } memory;
 
@@ -214,8 +214,9 @@ static void walk_forward(memory *m)
         if (m->node[i].is_absorbed)
             continue;
         hold(m, i);
-        for (int j = 0; m->is_frugal && j < m->graph->n_nodes; j++)
-            if (m->node[j].last == i && m->node[j].is_cheap)
+        for (int j = 0; j < m->graph->n_nodes; j++)
+            if (m->node[j].last == i &&
+                (!m->is_training || (m->is_frugal && m->node[j].is_cheap)))
                 drop(m, &m->node[j]);
     }
 }
@@ -347,10 +348,12 @@ static void walk_backward(memory *m)
 }
 
 int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_level,
-                              bool is_frugal, int elem_bytes, int row_bytes)
+                              bool is_training, bool is_frugal, int elem_bytes,
+                              int row_bytes)
 {
     memory m = {.graph = graph,
                 .node = calloc((size_t)graph->n_nodes, sizeof *m.node),
+                .is_training = is_training,
                 .is_frugal = is_frugal,
                 .elem_bytes = elem_bytes,
                 .channels = row_bytes / elem_bytes};
@@ -361,7 +364,8 @@ int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_le
         find_homes(&m);
         find_lifetimes(&m);
         walk_forward(&m);
-        walk_backward(&m);
+        if (is_training)
+            walk_backward(&m);
         bytes = (int64_t)m.ranges.end;
         for (int i = 0; i < graph->n_nodes; i++)
             if (graph->node[i].op == SP_OP_MAX_POOL)

@@ -419,6 +419,8 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     pthread_mutex_unlock(&l->lock);
     if (waited_s)
         *waited_s = sp_loader_clock() - begun;
+    if (rc == SP_EMEM)
+        *batch = &slot->batch;
     if (rc != SP_OK)
         return sp_error_raise(&slot->error);
     return *batch ? pass(l, slot, SP_USE_BEGIN) : SP_OK;

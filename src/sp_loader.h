@@ -56,7 +56,9 @@ void sp_loader_destroy(sp_loader *loader);
  * epoch begins by itself); evaluation ends after one pass. Batches in flight are
  * dropped; those not recycled are void. Waits for the samples just being read. */
 sp_status sp_loader_seek(sp_loader *loader, sp_position at);
-/* The next micro-batch; *batch NULL at the end of an evaluation pass. *waited_s (may be
+/* The next micro-batch; *batch NULL at the end of an evaluation pass, and after a
+ * failure, but for SP_EMEM, where it tells whose samples there is no memory for.
+ * *waited_s (may be
  * NULL) is the time the caller waited. A failure of any thread comes where its batch
  * would have, and again until the next seek. With data.on_error = "skip" a sample that
  * cannot be read is empty here, with a warning that names it: the other ranks need not

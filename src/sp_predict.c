@@ -307,16 +307,22 @@ static sp_status predict_all(sp_predictor *p)
     sp_session *s = &p->infer.session;
     const sp_position start = {0, 0};
     sp_batch *batch;
+    sp_status rc;
 
     SP_TRY(sp_loader_seek(p->infer.loader, start));
     for (;;) {
         char *parcel;
 
-        SP_TRY(sp_loader_next(p->infer.loader, &batch, NULL));
-        if (!batch)
+        rc = sp_loader_next(p->infer.loader, &batch, NULL);
+        if (rc == SP_OK && !batch)
             return SP_OK;
         sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
-        SP_TRY(predict_batch(p, batch));
+        if (rc == SP_OK)
+            rc = predict_batch(p, batch);
+        if (rc == SP_EMEM)
+            rc = sp_budget_explain(&s->cut.eval, s->cut.memory, batch->sample_id,
+                                   batch->n_samples);
+        SP_TRY(rc);
         SP_TRY(sp_records_gather(&p->parcels, s->comm, 0));
         while ((parcel = sp_records_next(&p->parcels, NULL)))
             SP_TRY(store(p, parcel));

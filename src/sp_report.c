@@ -169,6 +169,7 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     sp_json_double(&json, "data_wait_s", step->data_wait_s);
     sp_json_double(&json, "comm_exposed_s", step->comm_exposed_s);
     sp_json_double(&json, "imbalance", imbalance(s->comm, step));
+    sp_json_int(&json, "micro_batches", step->n_micro);
     if (step->is_skipped)
         sp_json_bool(&json, "skipped", true);
     SP_TRY(append(&s->run, &trainer->state.metrics_bytes));

@@ -60,8 +60,15 @@ static void log_changes(const sp_config *old, const sp_config *now)
     }
 }
 
+/* Steps are cut as they were, unless the deck has its own word. */
+static void keep_memory(const sp_config *old, sp_session *s)
+{
+    if (s->config->run.memory_mb == 0 && !s->backend.ops->is_host)
+        s->config->run.memory_mb = old->run.memory_mb;
+}
+
 /* Rank 0: the checkpoint belongs to this deck and data. */
-static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
+static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
 {
     const sp_dataset *set = &t->session.train;
@@ -84,6 +91,8 @@ static sp_status compare(const sp_trainer *t, const sp_checkpoint_state *state,
     for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
          i++)
         rc = compare_key(&old, t->session.config, fixed_keys[i], path);
+    if (rc == SP_OK)
+        keep_memory(&old, &t->session);
     if (rc == SP_OK)
         log_changes(&old, t->session.config);
     sp_config_destroy(&old);
@@ -215,6 +224,8 @@ sp_status sp_resume_begin(sp_trainer *trainer)
         rc = choose(trainer, &from);
     SP_TRY(sp_session_agree(s, rc));
     SP_TRY(sp_comm_bcast(s->comm, &from, sizeof from, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &s->config->run.memory_mb,
+                         sizeof s->config->run.memory_mb, 0));
     if (from.is_moving) {
         SP_TRY(sp_run_set_aside(&s->run));
         SP_TRY(sp_session_open_log(s)); /* the log moved too */

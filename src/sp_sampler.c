@@ -10,7 +10,7 @@
 
 /* One position of a step. */
 typedef struct item {
-    int64_t sample, cost, voxels;
+    int64_t sample, cost, voxels, bytes;
     int32_t at;   /* position within the step */
     int32_t rank; /* it is dealt to */
 } item;
@@ -31,6 +31,7 @@ struct sp_sampler_scratch {
     item *sorted;          /* [effective] of one group and micro-batch, by cost */
     load *heap;            /* [comm size] */
     int64_t *held, *dealt; /* [comm size] voxels and cost of one micro-batch */
+    int64_t *bytes;        /* [comm size] of it */
     int *count;            /* [comm size] samples */
     int64_t *mine;         /* [effective] ids of this rank */
     bool has_warned;
@@ -183,6 +184,7 @@ static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
     int g, i, first, end, n = 0;
 
     memset(s->held, 0, n_ranks * sizeof *s->held);
+    memset(s->bytes, 0, n_ranks * sizeof *s->bytes);
     memset(s->dealt, 0, n_ranks * sizeof *s->dealt);
     memset(s->count, 0, n_ranks * sizeof *s->count);
     for (g = 0; g < s->n_groups; g++) {
@@ -192,6 +194,7 @@ static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
         for (i = first; i < end; i++) {
             s->dealt[s->step[i].rank] += s->step[i].cost;
             s->held[s->step[i].rank] += s->step[i].voxels;
+            s->bytes[s->step[i].rank] += s->step[i].bytes;
             s->count[s->step[i].rank]++;
         }
         n += end - first;
@@ -213,63 +216,112 @@ static int longest_group(const struct sp_sampler_scratch *s)
     return longest;
 }
 
-/* No rank holds more than the budget, but for one sample that is over it by itself. */
-static bool fits_budget(const sp_sampler *sampler, int n_micro)
+static bool has_bounds(const sp_sampler *sampler)
+{
+    return sampler->voxel_budget > 0 || sampler->bound.bytes > 0;
+}
+
+/* One sample may be over a bound by itself. */
+static bool is_over(const sp_sampler *sampler, int64_t voxels, int64_t bytes, int count)
+{
+    return count > 1 &&
+           ((sampler->voxel_budget > 0 && voxels > sampler->voxel_budget) ||
+            (sampler->bound.bytes > 0 && bytes > sampler->bound.bytes));
+}
+
+/* No rank holds more than the bounds allow. */
+static bool fits_bounds(const sp_sampler *sampler, int n_micro)
 {
     const struct sp_sampler_scratch *s = sampler->scratch;
     int micro, r;
 
     for (micro = 0; micro < n_micro; micro++) {
+        int64_t voxels = 0, bytes = 0;
+        int count = 0;
+
         deal_micro(sampler, n_micro, micro);
-        for (r = 0; r < sampler->comm->size; r++)
-            if (s->held[r] > sampler->voxel_budget && s->count[r] > 1)
+        for (r = 0; r < sampler->comm->size; r++) {
+            if (is_over(sampler, s->held[r], s->bytes[r], s->count[r]))
                 return false;
+            voxels += s->held[r];
+            bytes += s->bytes[r];
+            count += s->count[r];
+        }
+        if (sampler->is_whole && is_over(sampler, voxels, bytes, count))
+            return false;
     }
     return true;
 }
 
-/* A number of micro-batches that the budget needs at least: every sample over the
- * budget takes a rank for itself, the others fill ranks at best. */
-static int64_t budget_bound(const sp_sampler *sampler)
+static void warn_once(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
-    int64_t alone = 0, rest = 0, slots, n_ranks = sampler->comm->size;
     int i;
 
-    for (i = 0; i < s->n; i++) {
-        if (s->step[i].voxels <= sampler->voxel_budget) {
-            rest += s->step[i].voxels;
-            continue;
-        }
-        alone++;
-        if (!s->has_warned)
+    for (i = 0; i < s->n && !s->has_warned; i++)
+        if (s->step[i].voxels > sampler->voxel_budget) {
             sp_log_warn0(
                 "sample %lld has %lld voxels, over batch.voxel_budget = %lld: it "
                 "runs alone (said once)",
                 (long long)s->step[i].sample, (long long)s->step[i].voxels,
                 (long long)sampler->voxel_budget);
-        s->has_warned = true;
+            s->has_warned = true;
+        }
+}
+
+/* A number of micro-batches that one bound needs at least: every sample over it takes a
+ * rank for itself, the others fill ranks at best. */
+static int64_t least_micro(const sp_sampler *sampler, int64_t most, bool is_bytes)
+{
+    const struct sp_sampler_scratch *s = sampler->scratch;
+    int64_t alone = 0, rest = 0, n_ranks = sampler->is_whole ? 1 : sampler->comm->size;
+    int i;
+
+    for (i = 0; i < s->n; i++) {
+        const int64_t mine = is_bytes ? s->step[i].bytes : s->step[i].voxels;
+
+        if (mine > most)
+            alone++;
+        else
+            rest += mine;
     }
-    slots = alone + (rest + sampler->voxel_budget - 1) / sampler->voxel_budget;
-    return (slots + n_ranks - 1) / n_ranks;
+    return (alone + (rest + most - 1) / most + n_ranks - 1) / n_ranks;
 }
 
 /* Smallest number of micro-batches from `accumulate` on that fits; one sample of each
  * group at a time always does. */
 static int count_micro(const sp_sampler *sampler)
 {
-    int longest = longest_group(sampler->scratch), k;
-    int64_t bound;
+    const struct sp_sampler_scratch *s = sampler->scratch;
+    int longest = longest_group(s);
+    int64_t k = sampler->accumulate < longest ? sampler->accumulate : longest, least;
 
-    k = sampler->accumulate < longest ? sampler->accumulate : longest;
-    if (sampler->voxel_budget <= 0)
-        return k;
-    bound = budget_bound(sampler);
-    if (bound > k)
-        k = bound < longest ? (int)bound : longest;
-    while (k < longest && !fits_budget(sampler, k))
+    if (!has_bounds(sampler))
+        return (int)k;
+    if (sampler->voxel_budget > 0) {
+        warn_once(sampler);
+        least = least_micro(sampler, sampler->voxel_budget, false);
+        k = least > k ? least : k;
+    }
+    if (sampler->bound.bytes > 0) {
+        least = least_micro(sampler, sampler->bound.bytes, true);
+        k = least > k ? least : k;
+    }
+    k = k < longest ? k : longest;
+    while (k < longest && !fits_bounds(sampler, (int)k))
         k++;
-    return k;
+    return (int)k;
+}
+
+static item make_item(const sp_sampler *sampler, int64_t id, int at)
+{
+    const sp_bound *bound = &sampler->bound;
+
+    return (item){.sample = id,
+                  .cost = sp_dataset_cost(sampler->set, id),
+                  .voxels = sp_dataset_voxels(sampler->set, id),
+                  .bytes = bound->of_sample ? bound->of_sample(bound->arg, id) : 0,
+                  .at = at};
 }
 
 /* The step at `at` into scratch, unless it is there. */
@@ -288,12 +340,9 @@ static void load_step(const sp_sampler *sampler, sp_position at)
         s->n = 0;
         return;
     }
-    for (i = 0; i < s->n; i++) {
-        int64_t id = sp_sampler_at(sampler, at.epoch, at.position + i);
-
-        s->step[i] = (item){id, sp_dataset_cost(sampler->set, id),
-                            sp_dataset_voxels(sampler->set, id), i, 0};
-    }
+    for (i = 0; i < s->n; i++)
+        s->step[i] =
+            make_item(sampler, sp_sampler_at(sampler, at.epoch, at.position + i), i);
     s->n_micro = count_micro(sampler);
 }
 
@@ -326,6 +375,55 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
         deal->cost_max = s->dealt[r] > deal->cost_max ? s->dealt[r] : deal->cost_max;
     }
     return SP_OK;
+}
+
+/* Into s->step, most voxels first: a heap of the ids so far whose root has the least. */
+static void load_dearest(const sp_sampler *sampler)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    const int64_t n_samples = sampler->set->n_samples;
+    int64_t id;
+    int i;
+
+    s->at = (sp_position){-1, -1};
+    s->n = n_samples < sampler->effective ? (int)n_samples : sampler->effective;
+    for (i = 0; i < s->n; i++)
+        s->sorted[i] =
+            (item){.sample = i, .cost = sp_dataset_voxels(sampler->set, i), .at = i};
+    for (i = s->n / 2 - 1; i >= 0; i--)
+        sink_item(s->sorted, i, s->n);
+    for (id = s->n; s->n && id < n_samples; id++) {
+        const int64_t voxels = sp_dataset_voxels(sampler->set, id);
+
+        if (voxels <= s->sorted[0].cost)
+            continue;
+        s->sorted[0] = (item){.sample = id, .cost = voxels, .at = (int)(id % INT_MAX)};
+        sink_item(s->sorted, 0, s->n);
+    }
+    sort_items(s->sorted, s->n);
+    for (i = 0; i < s->n; i++)
+        s->step[i] = make_item(sampler, s->sorted[i].sample, i);
+}
+
+void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    int micro, r, k;
+
+    load_dearest(sampler);
+    *bytes = 0;
+    *n_micro = count_micro(sampler);
+    k = longest_group(s);
+    k = sampler->accumulate < k ? sampler->accumulate : k;
+    for (micro = 0; micro < k; micro++) {
+        int64_t sum = 0;
+
+        deal_micro(sampler, k, micro);
+        for (r = 0; r < sampler->comm->size; r++) {
+            sum = s->bytes[r] + (sampler->is_whole ? sum : 0);
+            *bytes = sum > *bytes ? sum : *bytes;
+        }
+    }
 }
 
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler)
@@ -371,11 +469,12 @@ static sp_status allocate(sp_sampler *sampler, int n_groups)
     s->sorted = malloc((n + 1) * sizeof *s->sorted);
     s->heap = malloc(n_ranks * sizeof *s->heap);
     s->held = malloc(n_ranks * sizeof *s->held);
+    s->bytes = malloc(n_ranks * sizeof *s->bytes);
     s->dealt = malloc(n_ranks * sizeof *s->dealt);
     s->count = malloc(n_ranks * sizeof *s->count);
     s->mine = malloc((n + 1) * sizeof *s->mine);
     if (!s->first_rank || !s->member || !s->step || !s->sorted || !s->heap ||
-        !s->held || !s->dealt || !s->count || !s->mine)
+        !s->held || !s->bytes || !s->dealt || !s->count || !s->mine)
         return SP_FAIL(SP_EMEM, "sampler: no memory for steps of %d samples",
                        sampler->effective);
     return SP_OK;
@@ -397,6 +496,7 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     sampler->accumulate = is_training ? config->batch.accumulate : 1;
     sampler->balance = config->batch.balance;
     sampler->voxel_budget = config->batch.voxel_budget;
+    sampler->is_whole = is_training && config->train.deterministic == SP_DET_WORLD;
     if (sampler->per != SP_PER_WORLD)
         n_groups = sampler->per == SP_PER_NODE ? comm->n_nodes : comm->size;
     if (sampler->size < 1 || sampler->accumulate < 1)
@@ -413,6 +513,12 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     return SP_OK;
 }
 
+void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound)
+{
+    sampler->bound = *bound;
+    sampler->scratch->at = (sp_position){-1, -1};
+}
+
 void sp_sampler_close(sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
@@ -424,6 +530,7 @@ void sp_sampler_close(sp_sampler *sampler)
         free(s->sorted);
         free(s->heap);
         free(s->held);
+        free(s->bytes);
         free(s->dealt);
         free(s->count);
         free(s->mine);

@@ -13,8 +13,11 @@
  *                   rank, or in equal runs (batch.balance)
  *
  * All of it is computed alike on every rank from the index of the data set, without a
- * message. With one group the micro-batches do not depend on the ranks unless a voxel
- * budget asks for more of them.
+ * message. A step is cut into more micro-batches than the deck's where a rank would
+ * hold more voxels than batch.voxel_budget, or more bytes than its memory has. With one
+ * group the micro-batches do not depend on the ranks unless such a bound asks for more
+ * of them; with train.deterministic = "world" bounds are kept as if one rank held all,
+ * so that they never do.
  */
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
@@ -22,6 +25,15 @@
 #include "sp_comm.h"
 #include "sp_deck.h"
 #include "sp_shard.h"
+
+/* The memory of a rank for samples, the same on all ranks. */
+typedef struct sp_bound {
+    int64_t bytes;
+    /* What a sample takes of them, at least 1; what several take is the sum. Called by
+     * the thread that deals. NULL: no bound. */
+    int64_t (*of_sample)(void *arg, int64_t sample);
+    void *arg;
+} sp_bound;
 
 typedef struct sp_sampler {
     const sp_dataset *set; /* borrowed */
@@ -33,6 +45,8 @@ typedef struct sp_sampler {
     int accumulate;
     bool balance;
     int64_t voxel_budget;
+    sp_bound bound;
+    bool is_whole; /* bounds are kept as if one rank held all */
     struct sp_sampler_scratch *scratch;
 } sp_sampler;
 
@@ -56,6 +70,8 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
                           const sp_comm *comm, const sp_config *config,
                           bool is_training);
 void sp_sampler_close(sp_sampler *sampler);
+/* From now on; before the sampler is in use. */
+void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound);
 
 /* Sample at a position of an epoch. Thread-safe, about 100 ns. */
 int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
@@ -67,6 +83,10 @@ int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
  * may get no sample. */
 sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
                           sp_deal *deal);
+/* The dearest step there can be, of the samples with the most voxels. *bytes: the most
+ * that a rank would hold of it as the deck cuts it, *n_micro: what it is cut into. The
+ * bound's of_sample is there, its bytes may be 0 for none. */
+void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro);
 /* Optimizer steps of an epoch. */
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
 

@@ -458,6 +458,7 @@ sp_status sp_session_close(sp_session *session, sp_status rc)
     }
     if (session->has_net)
         sp_net_destroy(&session->net);
+    sp_cut_close(&session->cut);
     sp_graph_destroy(&session->graph);
     sp_dataset_close(&session->train);
     sp_dataset_close(&session->val);

@@ -12,6 +12,7 @@
 #define SP_SESSION_H
 
 #include "sp_checkpoint.h"
+#include "sp_cut.h"
 #include "sp_loader.h"
 #include "sp_mapping.h"
 #include "sp_net.h"
@@ -39,7 +40,10 @@ typedef struct sp_session {
     sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
     sp_mapping mapping;    /* ranks to devices; no places where none was asked for */
     sp_backend backend;
-    char device[128];       /* in words */
+    char device[128]; /* in words */
+    /* Of the device, per rank of it, the least of all ranks: all of it, what of it is
+     * for us whoever else uses it, and what was free at the start. 0: the host's. */
+    int64_t memory_total, memory_own, memory_free;
     sp_transport transport; /* zeroed: none was opened */
     sp_dataset train, val;
     int *columns, n_columns;
@@ -49,6 +53,7 @@ typedef struct sp_session {
     sp_graph graph;
     sp_net net;
     bool has_net;
+    sp_cut cut;
     int failed_rank; /* who diagnosed an agreed failure */
     bool is_alone;   /* in a step: a failure of this rank is not known to the others */
     int64_t epoch, step; /* where the run stands, for status and heartbeat */
@@ -80,6 +85,12 @@ sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *
                                    sp_status code);
 /* Collective: graph and network from the config. class_weight may be NULL. */
 sp_status sp_session_open_net(sp_session *session, const float *class_weight);
+/* Collective: cuts what does not fit into the memory that a rank may use: run.memory_mb,
+ * else what sp_cut_memory_of leaves of the device's, or others do. It is written back to
+ * run.memory_mb, so that checkpoints keep it: a continued run cuts its steps alike,
+ * whatever is free by then. train, eval: NULL for none. Once, before the loaders
+ * begin. */
+sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eval);
 /* Collective: weights (and optimizer and state if not NULL) of a file that rank 0
  * reads. */
 sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim,

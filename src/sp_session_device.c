@@ -1,4 +1,5 @@
 /* The device of a session: which kind all ranks take, which one is each rank's. */
+#include <math.h>
 #include <string.h>
 
 #include "sp_affinity.h"
@@ -116,6 +117,76 @@ static sp_status fall_back(sp_session *session, int threads)
     return open_backend(session, 0, threads);
 }
 
+/* Ranks of one device share its memory. */
+static int count_sharers(const sp_mapping *mapping, const sp_place *place)
+{
+    int n = 0;
+
+    for (int i = 0; i < mapping->n; i++)
+        n += strcmp(mapping->place[i].what.uuid, place->what.uuid) == 0;
+    return n > 0 ? n : 1;
+}
+
+/* Collective, before anyone takes of it. */
+static sp_status measure_memory(sp_session *session, const sp_place *place)
+{
+    const int64_t total = place->what.memory_bytes;
+    const int n = count_sharers(&session->mapping, place);
+    sp_backend *backend = &session->backend;
+    int64_t used = 0, memory[3];
+    sp_status rc = backend->ops->memory_used(backend, &used);
+
+    SP_TRY(sp_session_agree(session, rc));
+    memory[0] = sp_cut_memory_of(total) / n;
+    memory[1] = (total - used) / n;
+    memory[2] = total / n;
+    SP_TRY(sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
+    session->memory_own = memory[0];
+    session->memory_free = memory[1];
+    session->memory_total = memory[2];
+    return SP_OK;
+}
+
+/* Bytes that a rank may use; 0: no bound. */
+static int64_t take_memory(sp_session *session)
+{
+    const double mib = 1 << 20;
+    const int64_t own = session->memory_own, free = session->memory_free;
+    double *deck = &session->config->run.memory_mb;
+    int64_t bytes = (int64_t)(*deck * mib);
+
+    if (session->backend.ops->is_host)
+        return bytes;
+    if (bytes > free) {
+        sp_log_warn0("run.memory_mb = %.10g, of the deck or the checkpoint: a device "
+                     "has %.1f MiB free for a rank: steps are cut for that, and sums "
+                     "are not the bits of a run that had more",
+                     *deck, (double)free / mib);
+        bytes = free;
+    } else if (bytes == 0 && free < own) {
+        bytes = free - free / 32;
+        sp_log_warn0("a device has %.1f MiB free for a rank, of %.1f: others use it. "
+                     "Steps are cut for what is free; a run that is to repeat this "
+                     "one's bits needs run.memory_mb=%.0f",
+                     (double)free / mib, (double)own / mib, floor((double)bytes / mib));
+    } else if (bytes == 0) {
+        bytes = own;
+    }
+    if (*deck == 0)
+        bytes = (int64_t)(floor((double)bytes / mib) * mib);
+    *deck = (double)bytes / mib;
+    return bytes;
+}
+
+sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eval)
+{
+    const sp_foresight what = {session->config, &session->graph, &session->backend,
+                               session->columns, session->n_columns};
+
+    return sp_cut_open(&session->cut, &what, train, eval, session->comm,
+                       take_memory(session), &session->failed_rank);
+}
+
 sp_status sp_session_open_device(sp_session *session)
 {
     const bool is_auto = strcmp(session->config->run.device, "auto") == 0;
@@ -139,6 +210,8 @@ sp_status sp_session_open_device(sp_session *session)
     snprintf(session->device, sizeof session->device, "%s%s%s, %d thread%s a rank",
              session->backend.ops->name, place ? " " : "",
              place ? place->what.name : "", threads, threads == 1 ? "" : "s");
+    if (rc == SP_OK && place)
+        rc = measure_memory(session, place);
     return rc;
 }
 

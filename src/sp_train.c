@@ -39,29 +39,44 @@ static sp_status name_samples(sp_trainer *t)
     return SP_OK;
 }
 
-static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last)
+static sp_status compute(sp_trainer *t, const sp_batch *batch, bool is_last)
 {
     sp_session *s = &t->session;
     sp_tail *tail = &t->buckets.tail;
-    sp_batch *batch;
-    double waited;
 
-    sp_run_beat(&s->run, SP_PHASE_READ, t->state.at.epoch, t->state.step);
-    SP_TRY(sp_loader_next(t->loader, &batch, &waited));
-    assert(batch->epoch == t->state.at.epoch &&
-           batch->position == t->state.at.position);
-    *is_last = batch->micro == batch->n_micro - 1;
-    report->data_wait_s += waited;
-    report->n_samples = batch->step_samples;
-    report->cost_max += batch->cost_max;
-    report->cost_sum += batch->cost_sum;
     sp_run_beat(&s->run, SP_PHASE_FORWARD, t->state.at.epoch, t->state.step);
     SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
     SP_TRY(sp_net_train_loss(&s->net, batch, &t->buckets));
     tail->n_voxels += batch->n;
     tail->n_samples += batch->n_samples;
     sp_run_beat(&s->run, SP_PHASE_BACKWARD, t->state.at.epoch, t->state.step);
-    SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, *is_last));
+    return sp_net_backward(&s->net, batch, &t->buckets, is_last);
+}
+
+static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last)
+{
+    sp_session *s = &t->session;
+    sp_batch *batch;
+    double waited;
+    sp_status rc;
+
+    sp_run_beat(&s->run, SP_PHASE_READ, t->state.at.epoch, t->state.step);
+    rc = sp_loader_next(t->loader, &batch, &waited);
+    if (rc == SP_OK) {
+        assert(batch->epoch == t->state.at.epoch &&
+               batch->position == t->state.at.position);
+        *is_last = batch->micro == batch->n_micro - 1;
+        report->data_wait_s += waited;
+        report->n_samples = batch->step_samples;
+        report->n_micro = batch->n_micro;
+        report->cost_max += batch->cost_max;
+        report->cost_sum += batch->cost_sum;
+        rc = compute(t, batch, *is_last);
+    }
+    if (rc == SP_EMEM)
+        rc = sp_budget_explain(&s->cut.train, s->cut.memory, batch->sample_id,
+                               batch->n_samples);
+    SP_TRY(rc);
     return sp_loader_recycle(t->loader, batch);
 }
 
@@ -409,7 +424,10 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_session_agree(s, rc));
     SP_TRY(sp_table_create(&t->times, s->comm, N_TIMES, time_names));
     set_totals(t);
-    return sp_resume_begin(t);
+    SP_TRY(sp_resume_begin(t));
+    if (sp_resume_is_complete(t))
+        return SP_OK;
+    return sp_session_cut(s, &t->sampler, t->val_loader ? &t->val_sampler : NULL);
 }
 
 static sp_status run(sp_trainer *t)
@@ -417,6 +435,7 @@ static sp_status run(sp_trainer *t)
     SP_TRY(sp_loader_seek(t->loader, t->state.at));
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
+    sp_cut_print(&t->session.cut, t->session.memory_total);
     SP_TRY(check_replicas(t)); /* as loaded */
     sp_resume_prepare(t);
     SP_TRY(run_steps(t));

@@ -17,7 +17,7 @@ typedef struct sp_step_report {
     double lr, grad_norm;
     double voxels;
     double step_s, data_wait_s, comm_exposed_s; /* the slowest rank's */
-    int n_samples;                              /* of this step */
+    int n_samples, n_micro;                     /* of this step */
     int64_t cost_max, cost_sum; /* sums over micro-batches, see sp_batch */
     bool is_end;                /* it was the epoch's last */
     bool is_skipped;            /* non-finite: weights unchanged */

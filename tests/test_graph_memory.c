@@ -6,7 +6,7 @@
 
 static sp_comm comm;
 
-static void check(const char *layers, bool is_frugal)
+static void check(const char *layers, bool is_training, bool is_frugal)
 {
     static const case_sample samples[] = {{1, 100, false}, {2, 80, false}};
     sp_net_options options = {
@@ -18,12 +18,16 @@ static void check(const char *layers, bool is_frugal)
     case_batch(&c, samples, 2);
     for (int i = 0; i < c.batch.plan.n_levels; i++)
         voxels[i] = c.batch.plan.level[i].n;
-    case_step(&c, true);
-    foreseen = sp_graph_memory_bytes(&c.graph, voxels, is_frugal, 4, 4);
+    if (is_training)
+        case_step(&c, true);
+    else
+        OK(sp_net_forward(&c.net, &c.batch, false, NULL));
+    foreseen = sp_graph_memory_bytes(&c.graph, voxels, is_training, is_frugal, 4, 4);
     taken = (int64_t)(c.net.impl->arena.high + c.net.impl->vectors.high);
     /* The rest are sums of a batch norm or of the loss, and rows of samples. */
     if (foreseen > taken || taken - foreseen > 1024)
-        fail_msg("%s: %lld bytes foreseen, %lld taken", layers, (long long)foreseen,
+        fail_msg("%s, %s: %lld bytes foreseen, %lld taken", layers,
+                 is_training ? "training" : "evaluation", (long long)foreseen,
                  (long long)taken);
     case_close(&c);
 }
@@ -31,10 +35,10 @@ static void check(const char *layers, bool is_frugal)
 static void foreseen_is_taken(void **state)
 {
     (void)state;
-    for (int is_frugal = 0; is_frugal < 2; is_frugal++) {
+    for (int kind = 0; kind < 4; kind++) {
         for (int i = 0; case_nets[i]; i++)
-            check(case_nets[i], is_frugal);
-        check(case_smooth_net, is_frugal);
+            check(case_nets[i], kind < 2, kind % 2);
+        check(case_smooth_net, kind < 2, kind % 2);
     }
 }
 

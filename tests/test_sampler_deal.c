@@ -177,30 +177,40 @@ static void every_sample_exactly_once(void **state)
     }
 }
 
-/* Micro-batches are the same sets of samples whatever the number of ranks. */
-static void independent_of_ranks(void **state)
+static int64_t hundred_a_voxel(void *arg, int64_t sample)
+{
+    return 1 + 100 * sp_dataset_voxels(arg, sample);
+}
+
+/* Micro-batches are the same sets of samples whatever the number of ranks: those of the
+ * deck, and with deterministic = "world" those of a bound too. */
+static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, int cut)
 {
     sp_dataset set = fake_set(53, 3);
+    const sp_bound bound = {bytes, hundred_a_voxel, &set};
     int n_ranks, micro, n_micro, r, i, n;
-    int64_t sums[2][8][5];
+    int64_t sums[2][8][20];
     sp_deal deal;
 
-    (void)state;
     memset(sums, 0, sizeof sums);
     for (n_ranks = 1; n_ranks <= 8; n_ranks++) {
         setting s = {.set = &set,
-                     .config = fake_config(20, SP_PER_WORLD, 3, 0),
+                     .config = fake_config(20, SP_PER_WORLD, accumulate, budget),
                      .n_ranks = n_ranks,
                      .per_node = 4,
                      .is_training = true};
         sp_position at = {2, 20};
 
+        s.config.train.deterministic = SP_DET_WORLD;
         open_all(&s);
+        for (r = 0; r < n_ranks; r++)
+            sp_sampler_limit(&s.sampler[r], &bound);
         n = sp_sampler_step(&s.sampler[0], at, &n_micro);
         assert_int_equal(n, 20);
-        assert_int_equal(n_micro, 3);
+        if (n_micro != cut)
+            fail_msg("%d ranks: %d micro-batches, expected %d", n_ranks, n_micro, cut);
         for (r = 0; r < n_ranks; r++)
-            for (micro = 0; micro < 3; micro++) {
+            for (micro = 0; micro < cut; micro++) {
                 OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
                 for (i = 0; i < deal.n_samples; i++) {
                     sums[0][n_ranks - 1][micro] += deal.sample[i];
@@ -210,6 +220,56 @@ static void independent_of_ranks(void **state)
         assert_memory_equal(sums[0][0], sums[0][n_ranks - 1], sizeof sums[0][0]);
         assert_memory_equal(sums[1][0], sums[1][n_ranks - 1], sizeof sums[1][0]);
         close_all(&s);
+    }
+}
+
+static void independent_of_ranks(void **state)
+{
+    (void)state;
+    same_micro_batches(3, 0, 0, 3);
+    same_micro_batches(1, 9000, 0, 8);
+    same_micro_batches(1, 0, 900020, 8);
+    same_micro_batches(10, 0, 900020, 10);
+    same_micro_batches(1, 9000, 600000, 16);
+}
+
+/* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at least
+ * as large as any, and without a bound is whole. */
+static void bytes_bound_as_voxels_do(void **state)
+{
+    sp_dataset set = fake_set(120, 9);
+    int n_ranks, n_micro[2], n, most;
+    int64_t bytes;
+
+    (void)state;
+    for (n_ranks = 1; n_ranks <= 5; n_ranks++) {
+        const sp_bound bound = {1 + 100 * 5000, hundred_a_voxel, &set};
+        const sp_bound free = {0, hundred_a_voxel, &set};
+        setting by[2] = {{.set = &set,
+                          .config = fake_config(16, SP_PER_WORLD, 1, 0),
+                          .n_ranks = n_ranks,
+                          .per_node = 4,
+                          .is_training = true}};
+        sp_position at = {1, 0};
+
+        by[1] = by[0];
+        by[1].config.batch.voxel_budget = 5000;
+        open_all(&by[0]);
+        open_all(&by[1]);
+        sp_sampler_limit(&by[0].sampler[0], &free);
+        sp_sampler_dearest(&by[0].sampler[0], &bytes, &n);
+        assert_int_equal(n, 1);
+        assert_true(bytes >= 100 * 16 * (set.n_voxels / 120) / n_ranks);
+        sp_sampler_limit(&by[0].sampler[0], &bound);
+        sp_sampler_dearest(&by[0].sampler[0], &bytes, &most);
+        while ((n = sp_sampler_step(&by[0].sampler[0], at, &n_micro[0])) > 0) {
+            assert_int_equal(sp_sampler_step(&by[1].sampler[0], at, &n_micro[1]), n);
+            assert_int_equal(n_micro[0], n_micro[1]);
+            assert_true(n_micro[0] <= most);
+            at.position += n;
+        }
+        close_all(&by[0]);
+        close_all(&by[1]);
     }
 }
 
@@ -349,6 +409,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sample_exactly_once),
         cmocka_unit_test(independent_of_ranks),
+        cmocka_unit_test(bytes_bound_as_voxels_do),
         cmocka_unit_test(balanced_by_cost),
         cmocka_unit_test(scopes_own_runs),
         cmocka_unit_test(budget_splits_as_little_as_needed),

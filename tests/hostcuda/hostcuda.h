@@ -9,6 +9,8 @@
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then
+ *   HC_MEMORY=n           each device has n MiB of memory (256)
+ *   HC_USED=n             others use n MiB of them (0)
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *

@@ -8,7 +8,27 @@
 
 #include <map>
 
-enum : size_t { PAGE = 4096, DEVICE_MEMORY = (size_t)1 << 28 };
+enum : size_t { PAGE = 4096 };
+
+static size_t mib_of(const char *variable, int otherwise)
+{
+    const char *text = getenv(variable);
+
+    return (size_t)(text && *text ? atoi(text) : otherwise) << 20;
+}
+
+static size_t device_memory()
+{
+    return mib_of("HC_MEMORY", 256);
+}
+
+/* What others have left of it. */
+static size_t memory_for_us()
+{
+    const size_t used = mib_of("HC_USED", 0), all = device_memory();
+
+    return used < all ? all - used : 0;
+}
 
 struct range_map : std::map<char *, size_t> {
 };
@@ -77,7 +97,7 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int)
     char *data = (char *)at;
 
     M->n_calls++;
-    if (M->backed_bytes + pages(bytes) > DEVICE_MEMORY)
+    if (M->backed_bytes + pages(bytes) > memory_for_us())
         return cudaErrorMemoryAllocation;
     M->backed_bytes += pages(bytes);
     M->backed[data] = pages(bytes);
@@ -118,8 +138,8 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
     const hc_hold h(hc_lock);
 
-    *free = DEVICE_MEMORY - M->backed_bytes;
-    *total = DEVICE_MEMORY;
+    *free = memory_for_us() - M->backed_bytes;
+    *total = device_memory();
     return cudaSuccess;
 }
 
