@@ -66,7 +66,7 @@ const sp_key sp_deck_key[] = {
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
 {"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
- "the network layer by layer, in place of net.family"},
+ "the network layer by layer, in place of net.family (below)"},
 
 {"train", "epochs", SP_KEY_INT, AT(train.epochs), "30", "[1, inf)", "epochs", NULL,
  "length of the training where train.steps is 0"},

@@ -15,24 +15,32 @@ typedef struct op_entry {
     sp_op op;
     const char *fields;
     int min_inputs, max_inputs;
+    const char *help;
 } op_entry;
 
+/* clang-format off */
 static const op_entry ops[] = {
-    {"conv", SP_OP_CONV, "OKsb", 1, 1},
-    {"conv_transpose", SP_OP_CONV, "OKsb", 1, 1},
-    {"linear", SP_OP_CONV, "Ob", 1, 1},
-    {"batchnorm", SP_OP_BATCHNORM, "", 1, 1},
-    {"relu", SP_OP_RELU, "", 1, 1},
-    {"leaky_relu", SP_OP_RELU, "l", 1, 1},
-    {"add", SP_OP_ADD, "", 2, MAX_INPUT},
-    {"concat", SP_OP_CONCAT, "", 2, MAX_INPUT},
-    {"dropout", SP_OP_DROPOUT, "p", 1, 1},
-    {"max_pool", SP_OP_MAX_POOL, "kS", 1, 1},
-    {"avg_pool", SP_OP_AVG_POOL, "kS", 1, 1},
-    {"global_avg_pool", SP_OP_GLOBAL_AVG_POOL, "", 1, 1},
-    {"global_max_pool", SP_OP_GLOBAL_MAX_POOL, "", 1, 1},
-    {"broadcast", SP_OP_BROADCAST, "", 1, 1},
+    {"conv", SP_OP_CONV, "OKsb", 1, 1,
+     "kernel^3 offsets; stride 1 (default), 2, 4, ...; bias false by default"},
+    {"conv_transpose", SP_OP_CONV, "OKsb", 1, 1,
+     "back to the coordinates of a finer stride that a layer before it has"},
+    {"linear", SP_OP_CONV, "Ob", 1, 1, "conv of kernel 1"},
+    {"batchnorm", SP_OP_BATCHNORM, "", 1, 1, "over all voxels of train.bn_scope"},
+    {"relu", SP_OP_RELU, "", 1, 1, ""},
+    {"leaky_relu", SP_OP_RELU, "l", 1, 1, "slope below 0: 0.01 by default"},
+    {"add", SP_OP_ADD, "", 2, MAX_INPUT, "of equal channels and stride"},
+    {"concat", SP_OP_CONCAT, "", 2, MAX_INPUT, "channels in the order of from"},
+    {"dropout", SP_OP_DROPOUT, "p", 1, 1, "in training; p = 0.5 by default"},
+    {"max_pool", SP_OP_MAX_POOL, "kS", 1, 1,
+     "over the voxels present; kernel = stride by default"},
+    {"avg_pool", SP_OP_AVG_POOL, "kS", 1, 1,
+     "over the voxels present; kernel = stride by default"},
+    {"global_avg_pool", SP_OP_GLOBAL_AVG_POOL, "", 1, 1, "one row a sample"},
+    {"global_max_pool", SP_OP_GLOBAL_MAX_POOL, "", 1, 1, "one row a sample"},
+    {"broadcast", SP_OP_BROADCAST, "", 1, 1,
+     "that row back to the voxels that were pooled"},
 };
+/* clang-format on */
 enum { N_OPS = sizeof ops / sizeof ops[0] };
 
 typedef struct builder {
@@ -70,6 +78,30 @@ static sp_status refuse(sp_status rc, const builder *b, const char *file, int li
 }
 
 /* ---- one layer: op, inputs, fields ---- */
+
+void sp_graph_print_ops(FILE *to)
+{
+    static const char *const field[128] = {
+        ['o'] = "out",  ['k'] = "kernel", ['s'] = "stride",
+        ['b'] = "bias", ['p'] = "p",      ['l'] = "slope"};
+
+    fprintf(to, "%-16s %-29s %s\n", "op", "fields", "meaning");
+    for (int i = 0; i < N_OPS; i++) {
+        char text[64] = "";
+
+        if (ops[i].max_inputs > 1)
+            snprintf(text, sizeof text, "from of 2 to %d layers", ops[i].max_inputs);
+        for (const char *f = ops[i].fields; *f; f++) {
+            size_t used = strlen(text);
+            bool must = *f >= 'A' && *f <= 'Z';
+
+            snprintf(text + used, sizeof text - used, must ? "%s%s" : "%s[%s]",
+                     used ? " " : "",
+                     field[(unsigned char)(must ? *f - 'A' + 'a' : *f)]);
+        }
+        fprintf(to, "%-16s %-29s %s\n", ops[i].name, *text ? text : "-", ops[i].help);
+    }
+}
 
 static const op_entry *find_op(const char *name)
 {

@@ -80,6 +80,9 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes);
 void sp_graph_destroy(sp_graph *graph);
 
+/* The table of operations of net.layers with their fields, for people. */
+void sp_graph_print_ops(FILE *to);
+
 /* The layer list a family stands for, in a fresh array (caller frees with
  * sp_layers_destroy of sp_deck.h); SP_EUSAGE for an unknown family, with the nearest
  * name. */

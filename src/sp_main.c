@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "sp_deck_keys.h"
+#include "sp_graph.h"
 #include "sp_h5.h"
 #include "sp_log.h"
 #include "sp_pulse.h"
@@ -168,6 +169,21 @@ static void print_version(void)
         puts("CUDA: not compiled in");
 }
 
+static void print_keys(void)
+{
+    sp_deck_print_keys(stdout);
+    fputs("\nnet.layers is a list ( ) of groups { }, one a layer, with a name, an op, "
+          "its\n"
+          "fields (those in brackets may be left out), and from: the name of the layer "
+          "it\n"
+          "reads, or [\"a\", \"b\"] of several; without it the layer before, \"input\" "
+          "stands\n"
+          "for the features. The last layer has as many channels as there are "
+          "classes.\n\n",
+          stdout);
+    sp_graph_print_ops(stdout);
+}
+
 /* Options and commands that need no ranks. True if there was one; its status in *rc. */
 static bool run_without_ranks(int argc, char **argv, sp_status *rc)
 {
@@ -179,7 +195,7 @@ static bool run_without_ranks(int argc, char **argv, sp_status *rc)
     else if (strcmp(word, "--version") == 0)
         print_version();
     else if (strcmp(word, "--keys") == 0)
-        sp_deck_print_keys(stdout);
+        print_keys();
     else if (strcmp(word, "status") == 0)
         *rc = print_status(argc, argv);
     else

@@ -69,6 +69,14 @@ misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
 for key in data.train augment.jitter batch.voxel_budget net.layers train.nonfinite_limit run.time_limit_s; do
     says keys "$key"
 done
+# The table of operations: all there are, in the man page too; the page's network runs.
+sed -n '/^op  /,$p' keys | sed 1d | cut -d ' ' -f 1 >ops
+test "$(wc -l <ops)" -ge 14 || fail "$(wc -l <ops) operations in --keys"
+while read -r op; do
+    grep -q "^\.BR* \(.* \)*$op" "$SP_SRCDIR/man/sptrain.1" || fail "man page lacks $op"
+done <ops
+sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain.1" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
+run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.size=4
 "$SPTRAIN" --version >version || fail "--version"
 for library in MPI HDF5 CUDA; do says version "$library"; done
 "$SPTRAIN" --help >help || fail "--help"
