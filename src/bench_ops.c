@@ -1,7 +1,7 @@
 /* spbench ops: convolutions here, passes over rows in bench_rows.c.
  *
- * down2_rebuilt is a strided convolution together with its map, from unordered
- * coordinates: how others time theirs. */
+ * conv3_rebuilt and down2_rebuilt are convolutions together with their map, from
+ * unordered coordinates: how others time theirs. */
 #include "bench.h"
 
 /* Which maps the plan is made of. A gradient towards the input of a stride-2 layer runs
@@ -13,10 +13,6 @@ static const sp_plan_spec spec = {
     .n_maps = N_MAPS,
     .map = {{0, 0, 3, 0}, {0, 1, 2, 0}, {1, 0, 2, 0}},
 };
-
-/* The strided map alone. */
-static const sp_plan_spec spec_down = {
-    .n_levels = 2, .n_maps = 1, .map = {{0, 1, 2, 0}}};
 
 typedef struct layer {
     const char *name[3]; /* forward, both gradients */
@@ -60,6 +56,7 @@ static sp_status forward(void *arg)
 typedef struct rebuilt_case {
     const conv_case *conv;
     const bench_voxels *voxels;
+    sp_plan_spec spec; /* of its map alone */
     sp_arena arena;
 } rebuilt_case;
 
@@ -71,7 +68,7 @@ static sp_status rebuilt(void *arg)
     sp_plan plan;
 
     sp_arena_reset(&r->arena);
-    SP_TRY(be->ops->plan_build(be, &spec_down, r->voxels->coords, r->voxels->sample_row,
+    SP_TRY(be->ops->plan_build(be, &r->spec, r->voxels->coords, r->voxels->sample_row,
                                1, &r->arena, &plan));
     c.map = &plan.map[0];
     return forward(&c);
@@ -183,12 +180,16 @@ static sp_status measure_layer(bench *b, const layer *l, conv_case *c)
 /* A device's compute stream waits for that of the plan, so its events span both. */
 static sp_status measure_rebuilt(bench *b, const conv_case *c, const bench_voxels *v)
 {
-    rebuilt_case r = {.conv = c, .voxels = v};
+    const bool is_strided = c->map->key.level_out > 0;
+    rebuilt_case r = {
+        .conv = c,
+        .voxels = v,
+        .spec = {.n_levels = is_strided ? 2 : 1, .n_maps = 1, .map = {c->map->key}}};
     sp_status rc = b->backend.ops->arena_create(&r.arena, 0, "plan");
 
     if (rc == SP_OK)
         rc = bench_measure(
-            b, &(bench_job){.name = "down2_rebuilt",
+            b, &(bench_job){.name = is_strided ? "down2_rebuilt" : "conv3_rebuilt",
                             .n = c->y.n,
                             .pairs = c->map->pairs,
                             .c_in = c->x.c,
@@ -218,7 +219,7 @@ static sp_status measure_convs(bench *b, sp_arena *arena, const sp_plan *plan,
         k.sample_row = out->sample_row;
         SP_TRY(take_case(b, arena, &k, map ? map->n_in : plan->level[0].n, out->n, c));
         SP_TRY(measure_layer(b, l, &k));
-        if (l->map == MAP_DOWN)
+        if (l->map == MAP_SAME || l->map == MAP_DOWN)
             SP_TRY(measure_rebuilt(b, &k, v));
         sp_arena_rewind(arena, used);
     }

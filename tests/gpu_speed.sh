@@ -1,8 +1,8 @@
 #!/bin/sh
-# gpu_speed.sh [--tiny] [--only PARTS] [--shard FILE] [RESULTS]: how fast the programs are
-# on the GPU that is there, beside what it does at best and beside spconv. Builds nothing:
-# it runs in a bundle (`make bundle`), or with any other `run` that puts the programs on
-# the PATH (SP_RUN).
+# gpu_speed.sh [--tiny] [--only PARTS] [--nets NETS] [--shard FILE] [RESULTS]: how fast the
+# programs are on the GPU that is there, beside what it does at best and beside spconv.
+# Builds nothing: it runs in a bundle (`make bundle`), or with any other `run` that puts
+# the programs on the PATH (SP_RUN).
 #
 # PARTS, of ops,plan,steps,ranks,peer (all):
 #     ops    ceilings (products, stream, gathers, launches); every operation by channels on
@@ -13,6 +13,8 @@
 #            device idles; and training itself (waiting for data)
 #     ranks  training on all GPUs: what of the all-reduce is not hidden
 #     peer   the same steps on spconv, where python3 has it with torch: peer_spconv.py
+# NETS, as minkunet34-3,dummy-5, takes those networks only (with the kernel of their stem),
+# and adds to the results that are there: a GPU may be had for minutes at a time.
 # The voxels are made here, or of the first sample of FILE, a shard with 4 features.
 # RESULTS (tests/results) gets JSON lines, each with what was run, and tables.txt, which is
 # shown. --tiny: a minute on an emulator instead. 77 where there is no GPU; 1 where
@@ -22,6 +24,7 @@ run=${SP_RUN:-$here/run}
 tiny=
 shard=
 parts=ops,plan,steps,ranks,peer
+nets=
 while :; do
     case ${1-} in
     --tiny) tiny=yes ;;
@@ -29,12 +32,17 @@ while :; do
         parts=$2
         shift
         ;;
+    --nets)
+        nets=$2
+        shift
+        ;;
     --shard)
         shard=$(cd "$(dirname "$2")" && pwd)/$(basename "$2") || exit 1
         shift
         ;;
     -*)
-        echo "usage: gpu_speed.sh [--tiny] [--only PARTS] [--shard FILE] [RESULTS]" >&2
+        echo "usage: gpu_speed.sh [--tiny] [--only PARTS] [--nets NETS] [--shard FILE]" \
+            "[RESULTS]" >&2
         exit 2
         ;;
     *) break ;;
@@ -88,17 +96,20 @@ fi
 wanted() {
     case ,$parts, in *",$1,"*) ;; *) return 1 ;; esac
     shift
-    for file; do rm -f "$results/$file.jsonl"; done
-    echo "$(date +%T) $file ..." >&2
+    echo "$(date +%T) $1 ..." >&2
+    [ -n "$nets" ] || for file; do rm -f "$results/$file.jsonl"; done
 }
 
-# measured FILE LABEL COMMAND...: its JSON lines, each with the label, are added to FILE.
+# measured FILE LABEL COMMAND...: its JSON lines, each with the label, are added to FILE;
+# those of layers to layers.
 measured() {
     file=$1
     label=$2
     shift 2
     if timeout 900 "$run" "$@" >out 2>log; then
-        sed "s/^{/{$label,/" out >>"$results/$file.jsonl"
+        sed "s/^{/{$label,/" out >rows
+        grep -v '"layer":' rows >>"$results/$file.jsonl"
+        if grep '"layer":' rows >layers; then cat layers >>"$results/layers.jsonl"; fi
     else
         failed=$((failed + 1))
         echo "FAILED  $*"
@@ -194,6 +205,7 @@ each() {
     function=$1
     set -- $combinations
     while [ $# -ge 4 ]; do
+        case ,${nets:-$1}, in *",$1,"*) ;; *) shift 4; continue ;; esac
         for batch in $(echo "$3" | tr , ' '); do
             for precision in $(echo "$4" | tr , ' '); do
                 $function "$1" "$2" "$batch" "$precision"
@@ -211,8 +223,6 @@ step() {
 }
 if wanted steps step train layers; then
     each step
-    grep '"layer":' "$results/step.jsonl" >"$results/layers.jsonl"
-    grep -v '"layer":' "$results/step.jsonl" >out && mv out "$results/step.jsonl"
 fi
 
 # As many samples on every GPU as the batch says.

@@ -49,12 +49,16 @@ grep -q '^ *plan_dummy *lidar .* voxels' tables.txt || fail "table of plans"
 sed '1,/where most is lost/d' tables.txt | grep -q '^[0-9.]* dummy-5 .*conv' ||
     fail "table of what is lost"
 
-# ---- one part again, with a peer's rows: they stand beside sptrain's ----
+# ---- one part again: of networks that are not among them nothing is added; a peer's rows
+# stand beside sptrain's ----
+wc -l <step.jsonl >before
 cat >peer.jsonl <<'END'
 {"voxels":"lidar","name": "step", "net":"dummy-5", "batch": 2, "n": 300, "ms": 1000000.0, "precision": "fp16", "run": "peer", "memory_bytes": 1048576}
 END
-sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny --only plan "$dir/results" >"$dir/log" 2>&1 ||
-    fail "gpu_speed.sh --only plan"
+sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny --only plan,steps --nets none \
+    "$dir/results" >"$dir/log" 2>&1 ||
+    fail "gpu_speed.sh --only"
+wc -l <step.jsonl | diff before - || fail "--nets"
 [ "$(awk '$1 == "dummy-5" && $3 == 2 && $4 == "bf16" && NF == 15 { print $13, $15;
     if ($14 < 0.99 * 1e6 / $5 || $14 > 1.01 * 1e6 / $5) print "off" }' tables.txt)" = \
     "1000000.000 1" ] || fail "table with a peer"
