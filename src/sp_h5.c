@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +59,8 @@ static hid_t access_list(void)
     /* Parallel file systems are often mounted without flock; names are ours alone
      * anyway. */
     H5Pset_file_locking(list, false, true);
+    /* Small writes go to the disk at once, so that they and not H5Dclose fail. */
+    H5Pset_sieve_buf_size(list, 0);
     return list;
 }
 
@@ -78,7 +79,7 @@ static sp_status make_handle(sp_h5 **file, const char *path, bool is_written)
     return SP_OK;
 }
 
-static void free_handle(sp_h5 **file)
+void sp_h5_free(sp_h5 **file)
 {
     free((*file)->path);
     free(*file);
@@ -120,7 +121,7 @@ sp_status sp_h5_open(sp_h5 **file, const char *path)
     sp_h5_enter();
     rc = sp_h5_leave(open_read(*file));
     if (rc != SP_OK)
-        free_handle(file);
+        sp_h5_free(file);
     return rc;
 }
 
@@ -146,36 +147,7 @@ sp_status sp_h5_create(sp_h5 **file, const char *path)
     sp_h5_enter();
     rc = sp_h5_leave(open_new(*file));
     if (rc != SP_OK)
-        free_handle(file);
-    return rc;
-}
-
-static sp_status to_disk(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    sp_status rc = SP_OK;
-
-    if (fd < 0 || fsync(fd) != 0)
-        rc =
-            SP_FAIL(SP_EIO, "%s: cannot be flushed to disk: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
-sp_status sp_h5_close(sp_h5 *file)
-{
-    sp_status rc = SP_OK;
-
-    if (!file)
-        return SP_OK;
-    sp_h5_enter();
-    if (H5Fclose(file->id) < 0)
-        rc = sp_h5_fail(file, "", "cannot be closed");
-    sp_h5_leave(rc);
-    if (rc == SP_OK && file->is_written)
-        rc = to_disk(file->path);
-    free_handle(&file);
+        sp_h5_free(file);
     return rc;
 }
 

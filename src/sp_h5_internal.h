@@ -25,6 +25,8 @@ sp_status sp_h5_leave(sp_status rc);
 /* "FILE:object: what: text of the library", with the innermost line of its error stack.
  */
 sp_status sp_h5_fail(const sp_h5 *file, const char *object, const char *what);
+/* Frees the handle alone. */
+void sp_h5_free(sp_h5 **file);
 bool sp_h5_exists(const sp_h5 *file, const char *name);
 /* Opens a dataset; *rc tells why not. */
 hid_t sp_h5_open_set(const sp_h5 *file, const char *name, sp_status *rc);
