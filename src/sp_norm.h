@@ -53,21 +53,22 @@ static inline SP_HOST_DEVICE void sp_norm_affine(const sp_norm_finish_args *a, i
     a->shift[j] = (float)((double)a->beta[j] - mean * scale);
 }
 
-/* A batch that is not finite (its difference to itself is not 0) is kept out: its step
- * is not taken, and one such number would stay in the running statistics for good. */
+/* What is not finite (its difference to itself is not 0), or not as a float, is kept out:
+ * one such number would stay in the running statistics for good. */
 static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args *a,
                                                        int j, double mean, double var,
                                                        double n)
 {
     const double keep = 1 - SP_NORM_MOMENTUM;
-    float *to_mean = a->running_mean + j, *to_var = a->running_var + j;
+    float to_mean, to_var = a->running_var[j];
 
-    if (!(n > 0) || !(mean - mean == 0) || !(var - var == 0))
-        return;
-    *to_mean = (float)(keep * (double)*to_mean + SP_NORM_MOMENTUM * mean);
+    to_mean = (float)(keep * (double)a->running_mean[j] + SP_NORM_MOMENTUM * mean);
     if (n > 1)
-        *to_var =
-            (float)(keep * (double)*to_var + SP_NORM_MOMENTUM * var * n / (n - 1));
+        to_var = (float)(keep * (double)to_var + SP_NORM_MOMENTUM * var * n / (n - 1));
+    if (!(n > 0) || !(to_mean - to_mean == 0) || !(to_var - to_var == 0))
+        return;
+    a->running_mean[j] = to_mean;
+    a->running_var[j] = to_var;
 }
 
 /* norm_finish of channel j. Variance from E[x^2] - E[x]^2 in double keeps 1e-9 of its
