@@ -59,12 +59,9 @@ static void print_notes(const sp_trainer *trainer)
         sp_log_warn0("data.val carries no /labels: there is no evaluation");
 }
 
-void sp_report_header(const sp_trainer *trainer)
+void sp_report_machine(const sp_session *s)
 {
-    const sp_session *s = &trainer->session;
-    const sp_sampler *sampler = &trainer->sampler;
     const sp_comm *comm = s->comm;
-    double world = sampler->effective;
 
     sp_log_info(PACKAGE_STRING ": %d rank%s on %d node%s, device %s, %s, all-reduce by "
                                "%s",
@@ -72,6 +69,17 @@ void sp_report_header(const sp_trainer *trainer)
                 s->device, s->config->train.precision, s->transport.words);
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
+    if (s->cores[0])
+        sp_log_info("rank %d has cores %s", comm->rank, s->cores);
+}
+
+void sp_report_header(const sp_trainer *trainer)
+{
+    const sp_session *s = &trainer->session;
+    const sp_sampler *sampler = &trainer->sampler;
+    const sp_comm *comm = s->comm;
+    double world = sampler->effective;
+
     sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
                 "(%lld voxels), %d classes, %d feature columns%s",
                 (long long)s->train.n_samples, (long long)s->train.n_voxels,

@@ -41,6 +41,7 @@ typedef struct sp_session {
     sp_mapping mapping;    /* ranks to devices; no places where none was asked for */
     sp_backend backend;
     char device[128]; /* in words */
+    char cores[200];  /* of this rank where they were divided, else "" */
     /* Of the device, per rank of it, the least of all ranks: all of it, what of it is
      * for us whoever else uses it, and what was free at the start. 0: the host's. */
     int64_t memory_total, memory_own, memory_free;

@@ -83,13 +83,9 @@ static int default_threads(const sp_comm *comm)
  * place: of its device, or NULL. */
 static sp_status bind_cores(sp_session *session, const sp_place *place)
 {
-    char cores[200];
-    sp_status rc = sp_affinity_bind(session->comm, place ? place->what.pci : NULL,
-                                    cores, sizeof cores);
-
-    if (rc == SP_OK && *cores)
-        sp_log_info("rank %d has cores %s", session->comm->rank, cores);
-    return sp_session_agree(session, rc);
+    return sp_session_agree(
+        session, sp_affinity_bind(session->comm, place ? place->what.pci : NULL,
+                                  session->cores, sizeof session->cores));
 }
 
 /* A device computes a small problem before it gets the large one. Agreed. */

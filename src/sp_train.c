@@ -180,7 +180,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     sp_pulse_read(&after);
     sp_watchdog_step(s->watchdog, report->step_s - (after.waited_s - before.waited_s));
     t->train_s += report->step_s;
-    return check_numbers(t);
+    return SP_OK;
 }
 
 /* Times of the slowest rank; only on steps that are logged. Collective. */
@@ -332,6 +332,7 @@ static sp_status run_steps(sp_trainer *t)
         t->session.is_alone = true;
         SP_TRY(train_step(t, &report));
         SP_TRY(log_step(t, &report));
+        SP_TRY(check_numbers(t));
         t->session.is_alone = false;
         sp_resume_poll(t);
         if (t->state.step % REPLICA_STEPS == 0)
@@ -404,6 +405,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_session_open(s, command, true));
     SP_TRY(sp_session_open_device(s));
     SP_TRY(sp_session_open_transport(s));
+    sp_report_machine(s);
     SP_TRY(sp_session_open_data(s, true, true));
     SP_TRY(check_training_set(s));
     SP_TRY(sp_session_normalize(s, &s->train));

@@ -66,6 +66,8 @@ void sp_resume_poll(sp_trainer *trainer);
  * Collective and agreed, but for sp_report_step, which is within a step: there the
  * others return at once. */
 
+/* The log's first line: ranks, device, transport. */
+void sp_report_machine(const sp_session *session);
 void sp_report_header(const sp_trainer *trainer);
 sp_status sp_report_start(sp_trainer *trainer);
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);

@@ -62,6 +62,7 @@ one_diagnosis 'non-finite 4 steps in a row'
 status nan failed 8
 last=$(steps nan | sed -n 's/ null$//p' | head -1 | cut -d ' ' -f 1)
 test -n "$last" || fail "no step with loss null"
+says nan/metrics.jsonl "\"step\":$((last + 3)),.*\"loss\":null"
 test -f "nan/checkpoints/step-$(printf %09d $((last - 1))).h5" || fail "the last good checkpoint is gone"
 test -f "nan/checkpoints/step-$(printf %09d "$last").h5" && fail "a checkpoint without numbers"
 
