@@ -16,9 +16,7 @@
  * The input gradient is the same on the map with in and out exchanged and the weights
  * packed for it.
  *
- * The sums of y and y^2 over the rows of a tile are taken on the way out, from the
- * values as they are stored, so that batch norm need not read y again: the rows of a
- * tile are of several samples and in the map's order, which is the same in every run.
+ * What batch norm wants of the result is taken on the way out (cuda_conv_out.cuh).
  *
  * Which units a row's sum has, and their order, is given by the row's mask, and absent
  * rows add exact zeros: the value depends on the row's own inputs and the weights
@@ -33,31 +31,30 @@
  * decides between arrangements of the warps; 128 bytes a clock are the most.
  *
  *                columns   warps   registers   shared   blocks of an SM   bytes a clock
- *   bf16, tf32        32   4 x 1          96    57 KB   3 (shared)                  154
- *                     64   4 x 1         138    65 KB   3 (registers, shared)       115
- *                     96   2 x 2         196    73 KB   2 (registers)                90
- *                    128   2 x 2         219    81 KB   2 (both)                     77
- *   fp32              32   4 x 1         122    57 KB   3 (shared)
+ *   bf16, tf32        32   4 x 1         146    57 KB   3 (both)                    154
+ *                     64   4 x 1         151    65 KB   3 (both)                    115
+ *                     96   2 x 2         241    73 KB   2 (registers)                90
+ *                    128   2 x 2         244    81 KB   2 (both)                     77
+ *   fp32              32   4 x 1         145    57 KB   3 (shared)
  *                     64   4 x 1         218    65 KB   2 (registers)
  */
 #include <assert.h>
 
 #include "cuda_conv.cuh"
+#include "cuda_conv_out.cuh"
 
 namespace
 {
 
 enum { WORD = 32, STAGES = 4 };
 
-struct conv_call {
+struct conv_call : conv_result {
     const uint32_t *mask; /* NULL: every row its own pair, K = 1 */
     const int32_t *first, *nbr, *order;
     int K, n_words;
-    sp_tensor x, y;
-    const char *w; /* [units][c_y] of CUDA_UNIT_BYTES */
-    const float *bias;
-    double *part; /* [tiles][2][c_y] sums of y and y^2; NULL */
-    bool is_added, is_aligned_x, is_aligned_y;
+    sp_tensor from; /* what is gathered */
+    const char *w;  /* [units][c_y] of CUDA_UNIT_BYTES */
+    bool is_from_aligned;
     bool is_shared;             /* two offsets share a unit */
     unsigned units, reciprocal; /* of an offset; 2^32 / units + 1 */
 };
@@ -77,7 +74,7 @@ template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
         PITCH = NT * 8 + 8,           /* of a warp's results on their way out */
         COLUMNS = (NT * 8 + 31) / 32, /* of a lane that sums them */
-        RESULT_BYTES = WARPS * 16 * PITCH * (int)sizeof(float),
+        RESULT_BYTES = 2 * WARPS * 16 * PITCH * (int)sizeof(float),
         SHARED =
             STAGES * STAGE_BYTES > RESULT_BYTES ? STAGES *STAGE_BYTES : RESULT_BYTES
     };
@@ -229,9 +226,9 @@ template <sp_precision P, class T> struct conv_block {
     /* at: first byte of the chunk in its row; -1: there is none. */
     __device__ void load_a(char *to, const int32_t *in, int q, int at) const
     {
-        const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.x.c * operand::BYTES);
-        const size_t pitch = (size_t)a.x.ld * operand::BYTES;
-        const char *x = (const char *)a.x.data;
+        const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.from.c * operand::BYTES);
+        const size_t pitch = (size_t)a.from.ld * operand::BYTES;
+        const char *x = (const char *)a.from.data;
 
 #pragma unroll
         for (int e = 0; e < T::BM * 4 / T::THREADS; e++) {
@@ -239,7 +236,7 @@ template <sp_precision P, class T> struct conv_block {
             const int32_t i = bytes ? in[r] : -1;
             cuda_copy_chunk(to + cuda_stage_at(r, q),
                             i < 0 ? x : x + (size_t)i * pitch + at, i < 0 ? 0 : bytes,
-                            a.is_aligned_x);
+                            a.is_from_aligned);
         }
     }
 
@@ -297,95 +294,6 @@ template <sp_precision P, class T> struct conv_block {
         }
         __syncthreads(); /* the groups that are left are empty */
     }
-
-    /* By way of shared memory, 16 rows of a warp at a time, so that rows of y are
-     * written by 16 bytes. */
-    __device__ void write(const float (&sum)[T::MT][T::NT][4])
-    {
-        float *result = (float *)stages + warp * 16 * T::PITCH;
-        const int wm = warp % T::WM, wn = warp / T::WM;
-        double total[2][T::COLUMNS] = {};
-
-#pragma unroll
-        for (int i = 0; i < T::MT; i++) {
-            const int32_t *out = t.out + (wm * T::MT + i) * 16;
-
-#pragma unroll
-            for (int j = 0; j < T::NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++)
-                    result[product::row(v) * T::PITCH + product::column(j, v)] =
-                        sum[i][j][v];
-            __syncwarp();
-            if (a.y.elem == SP_ELEM_BF16)
-                write_rows<cuda_bf16, 8>(result, out, wn * T::NT * 8);
-            else
-                write_rows<float, 4>(result, out, wn * T::NT * 8);
-            __syncwarp();
-            if (a.part) {
-                add_columns(result, total);
-                __syncwarp();
-            }
-        }
-        if (a.part)
-            write_sums(total);
-    }
-
-    /* 16 rows of the warp's columns, N elements (16 bytes) a lane. */
-    template <class E, int N>
-    __device__ void write_rows(float *result, const int32_t *out, int column)
-    {
-        const int across = T::NT * 8 / N;
-
-        for (int e = lane; e < 16 * across; e += 32) {
-            const int r = e / across, c = e % across * N, n = column0 + column + c;
-            float v[N];
-
-            if (out[r] < 0 || n >= a.y.c)
-                continue;
-            for (int j = 0; j < N; j++)
-                v[j] = result[r * T::PITCH + c + j] +
-                       (a.bias && n + j < a.y.c ? a.bias[n + j] : 0);
-            if (a.part) /* as y has it */
-                for (int j = 0; j < N; j++)
-                    result[r * T::PITCH + c + j] =
-                        sizeof(E) == 2 ? cuda_float_of(cuda_bf16_of(v[j])) : v[j];
-            conv_write<E>(a.y, out[r], n, v, a.is_added, a.is_aligned_y);
-        }
-    }
-
-    /* Of 16 rows, in double as norm_sums; rows that are not there are 0. */
-    __device__ void add_columns(const float *result, double (&total)[2][T::COLUMNS])
-    {
-#pragma unroll
-        for (int e = 0; e < T::COLUMNS; e++)
-            for (int r = 0; r < 16 && lane + 32 * e < T::NT * 8; r++) {
-                const double v = result[r * T::PITCH + lane + 32 * e];
-                total[0][e] += v;
-                total[1][e] += v * v;
-            }
-    }
-
-    /* Warps above each other share their columns. The tables are free by now. */
-    __device__ void write_sums(const double (&total)[2][T::COLUMNS])
-    {
-        double(*all)[2][T::NT * 8] = (double(*)[2][T::NT * 8]) & t.in[0][0];
-        double *part = a.part + (size_t)(blockIdx.x / across()) * 2 * a.y.c;
-
-        for (int e = 0; e < T::COLUMNS; e++)
-            for (int s = 0; s < 2 && lane + 32 * e < T::NT * 8; s++)
-                all[warp][s][lane + 32 * e] = total[s][e];
-        __syncthreads();
-        if (tid >= T::BN || column0 + tid >= a.y.c)
-            return;
-        for (int s = 0; s < 2; s++) {
-            double sum = 0;
-
-            for (int w = tid / (T::NT * 8) * T::WM, end = w + T::WM; w < end; w++)
-                sum += all[w][s][tid % (T::NT * 8)];
-            part[s * a.y.c + column0 + tid] = sum;
-        }
-    }
 };
 
 template <sp_precision P, class T>
@@ -402,7 +310,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
         b.list_offsets(word);
         b.walk(word, sum);
     }
-    b.write(sum);
+    conv_out<typename conv_block<P, T>::product, T>(a, table[0].out, b.column0, stages)
+        .write(sum, (double *)table[0].in); /* of which nothing is read any more */
 }
 
 /* ---- launch ---- */
@@ -460,6 +369,31 @@ sp_status launch_exact(sp_backend *be, const conv_call &a)
     return launch<SP_FP32, conv_tile<64, 4, 1, 2>>(be, a);
 }
 
+void set_result(const sp_conv_args *args, conv_result *a)
+{
+    const sp_norm_grad_args *norm = args->norm;
+
+    a->y = args->y;
+    a->bias = args->bias;
+    a->part = args->sums;
+    a->is_added = args->is_added;
+    a->is_aligned = cuda_is_aligned(a->y);
+    if (!norm)
+        return;
+    assert(norm->x.elem == a->y.elem && norm->y.elem == a->y.elem && !args->sums);
+    a->x = norm->x;
+    if (!norm->scale && norm->slope != 1)
+        a->act = norm->y;
+    a->is_aligned = a->is_aligned && cuda_is_aligned(a->x) &&
+                    (!a->act.data || cuda_is_aligned(a->act));
+    a->part = norm->sums;
+    a->mean = norm->mean;
+    a->inv_std = norm->inv_std;
+    a->scale = norm->scale;
+    a->shift = norm->shift;
+    a->slope = norm->slope;
+}
+
 sp_status run(sp_backend *be, const sp_conv_args *args)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
@@ -471,8 +405,8 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
     if (args->y.n == 0 || args->y.c == 0)
         return SP_OK;
     sp_arena_reset(&cuda_of(be)->scratch);
-    a.x = args->x;
-    SP_TRY(cuda_as_operand(be, &a.x));
+    a.from = args->x;
+    SP_TRY(cuda_as_operand(be, &a.from));
     if (m) {
         a.mask = m->mask;
         a.first = m->first;
@@ -481,13 +415,9 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
     }
     a.K = m ? m->K : 1;
     a.n_words = (a.K + WORD - 1) / WORD;
-    a.y = args->y;
     a.w = (const char *)args->w_packed;
-    a.bias = args->bias;
-    a.part = args->sums;
-    a.is_added = args->is_added;
-    a.is_aligned_x = cuda_is_aligned(a.x);
-    a.is_aligned_y = cuda_is_aligned(a.y);
+    a.is_from_aligned = cuda_is_aligned(a.from);
+    set_result(args, &a);
     a.is_shared = units.is_shared;
     a.units = units.per_offset;
     a.reciprocal = a.units > 1 ? (unsigned)((1ull << 32) / a.units + 1) : 0;

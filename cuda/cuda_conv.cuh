@@ -1,5 +1,4 @@
-/* How weights are packed (cuda_conv_pack.cu) and rows of results written: between the
- * files of the convolution. */
+/* How weights are packed (cuda_conv_pack.cu): between the files of the convolution. */
 #ifndef CUDA_CONV_CUH
 #define CUDA_CONV_CUH
 
@@ -30,22 +29,5 @@ static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
 /* What the tensor cores read under the backend's precision: fp32 rows are copied to
  * bf16 in the scratch where it is bf16; others stay. */
 sp_status cuda_as_operand(sp_backend *be, sp_tensor *x);
-
-/* N elements of row i of y from column n on, 16 bytes where rows are aligned. Columns
- * from y.c on stay as they are. */
-template <class T, int N>
-__device__ void conv_write(const sp_tensor &y, int32_t i, int n, float (&v)[N],
-                           bool is_added, bool is_aligned)
-{
-    if (n + N <= y.c && is_aligned) {
-        cuda_give<T>(y, i, n, v, is_added);
-        return;
-    }
-    for (int j = 0; j < N && n + j < y.c; j++)
-        if (is_added)
-            cuda_add(y, i, n + j, v[j]);
-        else
-            cuda_put(y, i, n + j, v[j]);
-}
 
 #endif

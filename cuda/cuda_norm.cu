@@ -2,7 +2,8 @@
  * result it takes itself, cuda_conv.cu), what follows from them, and two passes over
  * elements. The passes are bound by memory: of a tensor [n, c] the sums read one (x),
  * apply reads one or two and writes one; backward the sums read x, dy and y and write
- * dy (the last two with an activation only), apply reads two and writes one.
+ * dy (the last two with an activation only), apply reads two and writes one. Where the
+ * convolution behind can, it does what the backward sums do (cuda_conv_out.cuh).
  */
 #include "cuda_rows.cuh"
 #include "sp_norm.h"
@@ -67,7 +68,8 @@ struct apply {
         if (a.res.data)
             cuda_load<T>(a.res, i, j, res);
         for (int k = 0; k < N; k++) {
-            v[k] = v[k] * here.scale[k] + here.shift[k];
+            v[k] = cuda_affine(v[k], here.scale[k],
+                               here.shift[k]); /* as cuda_conv_out.cuh */
             if (a.res.data)
                 v[k] += res[k];
             v[k] = v[k] > 0 ? v[k] : a.slope * v[k];

@@ -136,6 +136,12 @@ template <int N> __device__ void cuda_channels(const float *from, int j, float (
         v[k] = from[j + k];
 }
 
+/* A norm's value: the same bits forward and where its side of 0 is asked for again. */
+__device__ static inline float cuda_affine(float x, float scale, float shift)
+{
+    return x * scale + shift;
+}
+
 /* ---- which T and N a call gets ---- */
 
 /* All of one type; tensors without data do not count. */

@@ -116,6 +116,17 @@ static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
                            (map ? 4.0 * (double)pairs : 0)};
 }
 
+static work grad_input_work(const sp_conv_args *a)
+{
+    const sp_norm_grad_args *norm = a->norm;
+    work w = conv_work(a->map, a->x, a->y);
+
+    w.bytes += a->is_added ? bytes_of(a->y) : 0;
+    w.bytes += norm ? bytes_of(norm->x) : 0;
+    w.bytes += norm && !norm->scale && norm->slope != 1 ? bytes_of(norm->y) : 0;
+    return w;
+}
+
 static work wgrad_work(const sp_conv_wgrad_args *a)
 {
     work w = conv_work(a->map, a->x, a->dy);
@@ -177,7 +188,7 @@ TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
 TIMED(conv_forward, (sp_backend * be, const sp_conv_args *a), (be, a),
       conv_work(a->map, a->x, a->y))
 TIMED(conv_grad_input, (sp_backend * be, const sp_conv_args *a), (be, a),
-      conv_work(a->map, a->x, a->y))
+      grad_input_work(a))
 TIMED(conv_grad_weight, (sp_backend * be, const sp_conv_wgrad_args *a), (be, a),
       wgrad_work(a))
 TIMED(norm_sums,

@@ -53,6 +53,10 @@ typedef struct sp_conv_args {
     double *sums;
     const int32_t *sample_row; /* [n_samples + 1] host: rows of y of each sample */
     int n_samples;
+    /* Input gradient of a table with sum_rows only: NULL, or the norm before, of whose
+     * output y becomes the whole gradient. Its pass 1 is done on the way: y becomes g,
+     * and norm->sums [ceil(n_in / sum_rows)][2][c_in] the sums of pieces. */
+    const struct sp_norm_grad_args *norm;
 } sp_conv_args;
 
 /* Weights of a convolution in the order that one of its directions reads. */
@@ -96,6 +100,8 @@ typedef struct sp_norm_grad_args {
     const float *a, *b, *c;
     sp_tensor dx;
     bool is_added;
+    /* [c] where y = act(x * scale + shift), so that y need not be read; else NULL */
+    const float *scale, *shift;
 } sp_norm_grad_args;
 
 /* Statistics from sums (arithmetic in sp_norm.h), or from the running ones: part NULL.

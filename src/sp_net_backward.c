@@ -64,6 +64,28 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 
+/* The norm before is told its sums where the convolution can take them on its way. A
+ * frugal net may have what is read for them no more. */
+static sp_status take_norm(sp_net *net, const net_step *step, sp_norm_grad_args *norm,
+                           sp_conv_args *args)
+{
+    struct sp_net_impl *impl = net->impl;
+    net_value *x = &impl->value[step->in[0]];
+    const int rows = net->backend->ops->sum_rows;
+
+    if (step->norm_before < 0 || !rows || impl->options.is_exact ||
+        impl->options.is_frugal)
+        return SP_OK;
+    x->n_sums = (int)((args->y.n + rows - 1) / rows);
+    SP_TRY(sp_net_take_block(net,
+                             2 * (size_t)x->c * (size_t)x->n_sums * sizeof *norm->sums,
+                             &x->sums_block));
+    *norm = sp_net_norm_grad_args(net, &impl->step[step->norm_before]);
+    norm->sums = impl->block[x->sums_block].data;
+    args->norm = norm;
+    return SP_OK;
+}
+
 static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buckets)
 {
     struct sp_net_impl *impl = net->impl;
@@ -73,6 +95,7 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
         .x = dy,
         .w = net->param + net->graph->param[node->weight].offset,
         .is_mirrored = node->is_mirrored};
+    sp_norm_grad_args norm;
 
     SP_TRY(conv_weight(net, step, dy, buckets));
     SP_TRY(sp_bucket_poll(buckets));
@@ -81,6 +104,7 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
     SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));
     args.w_packed = step->packed[NET_GRAD_INPUT];
     SP_TRY(sp_net_grad(net, step->in[0], &args.y, &args.is_added));
+    SP_TRY(take_norm(net, step, &norm, &args));
     return net->backend->ops->conv_grad_input(net->backend, &args);
 }
 

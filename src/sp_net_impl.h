@@ -40,9 +40,11 @@ typedef struct net_value {
     bool is_cheap;   /* homes: norms alone write it */
     bool is_passed;  /* homes: the backward pass reads it only to write others anew */
     /* of the current micro-batch */
-    int range;      /* homes: -1 before the first write */
-    sp_tensor act;  /* [n, c] */
-    int sums_block; /* its sums, where its convolution took them; -1 */
+    int range;     /* homes: -1 before the first write */
+    sp_tensor act; /* [n, c] */
+    /* -1, or its sums, where the convolution that wrote it took them; then those of its
+     * gradient, where the one that completed it did */
+    int sums_block;
     int n_sums;     /* parts of them */
     int grad_range; /* -1: no gradient has arrived yet */
     sp_tensor grad; /* [n, c] */
@@ -62,7 +64,9 @@ typedef struct net_step {
     int out;   /* value */
     int n_in, in[SP_MAX_INPUTS]; /* values */
     float slope;                 /* of the activation; 1: none */
-    int64_t ready; /* once its backward ran, flat gradients from here on are final */
+    int norm_before; /* convolution that completes the gradient of a norm's output: the
+                        step of the norm; else -1 */
+    int64_t ready;   /* once its backward ran, flat gradients from here on are final */
     float *packed[NET_DIRECTIONS];      /* convolution; frugal: one for all steps */
     uint64_t packed_at[NET_DIRECTIONS]; /* weights_at of the packing; 0: none */
     net_norm *norm;
@@ -145,6 +149,8 @@ void sp_net_drop_grad(sp_net *net, int value);
 sp_status sp_net_norm_forward(sp_net *net, net_step *step);
 /* Its last part: writes what it wrote before. */
 sp_status sp_net_norm_apply(sp_net *net, const net_step *step);
+/* Pass 1 of its backward, without sums. */
+sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, const net_step *step);
 sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets);
 
 /* ---- sp_net_forward.c ---- */

@@ -216,6 +216,25 @@ static void find_lifetimes(const sp_net *net)
     impl->value[0].last = -1; /* the batch owns them */
 }
 
+/* Backward, the first reader of a value comes last: then its gradient is whole. */
+static void find_norms_before(struct sp_net_impl *impl)
+{
+    int s, t, k;
+
+    for (s = 0; s < impl->n_steps; s++) {
+        int v = impl->step[s].in[0], norm = -1;
+
+        for (t = 0; t < s; t++) {
+            if (impl->step[t].out == v && impl->step[t].op == SP_OP_BATCHNORM)
+                norm = t;
+            for (k = 0; k < impl->step[t].n_in; k++)
+                if (impl->step[t].in[k] == v)
+                    norm = -1;
+        }
+        impl->step[s].norm_before = impl->step[s].op == SP_OP_CONV ? norm : -1;
+    }
+}
+
 static int64_t end_of(const sp_graph *g, int param)
 {
     return param < 0 ? 0 : g->param[param].offset + g->param[param].count;
@@ -279,6 +298,7 @@ sp_status sp_net_lower(sp_net *net)
     choose_elements(net);
     place_concats(impl);
     find_lifetimes(net);
+    find_norms_before(impl);
     find_ready(net->graph, impl);
     /* Per micro-batch and step at most: argmax, three sums. */
     impl->max_blocks = 4 * impl->n_values + 16;

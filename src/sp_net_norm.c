@@ -224,28 +224,46 @@ static sp_status hand_on(sp_net *net, const net_step *step, sp_norm_grad_args *a
     return SP_OK;
 }
 
-sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets)
+sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, const net_step *step)
 {
-    struct sp_net_impl *impl = net->impl;
+    const struct sp_net_impl *impl = net->impl;
     const net_value *out = &impl->value[step->out];
-    int c = step->norm->c, block;
+    const net_norm *norm = step->norm;
     sp_norm_grad_args args = {.x = impl->value[step->in[0]].act,
                               .y = out->act,
                               .dy = out->grad,
                               .slope = step->slope,
-                              .mean = step->norm->mean,
-                              .inv_std = step->norm->inv_std,
+                              .mean = norm->mean,
+                              .inv_std = norm->inv_std,
                               .sample_row = sp_net_sample_row(net, out->level),
                               .n_samples = impl->batch->n_samples,
                               .a = impl->coefficients,
-                              .b = impl->coefficients + c,
-                              .c = impl->coefficients + 2 * c};
-    sp_sums parts = {NULL, args.n_samples, (double)args.x.n};
+                              .b = impl->coefficients + norm->c,
+                              .c = impl->coefficients + 2 * norm->c};
+
+    if (step->n_in == 1) {
+        args.scale = norm->scale;
+        args.shift = norm->shift;
+    }
+    return args;
+}
+
+sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets)
+{
+    struct sp_net_impl *impl = net->impl;
+    net_value *out = &impl->value[step->out];
+    sp_norm_grad_args args = sp_net_norm_grad_args(net, step);
+    sp_sums parts = {NULL, out->n_sums, (double)args.x.n};
+    int block = out->sums_block;
     norm_sums sums;
 
-    SP_TRY(take_sample_sums(net, c, &block, &args.sums));
-    SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
-    parts.part = args.sums;
+    if (block < 0) { /* else pass 1 is done */
+        SP_TRY(take_sample_sums(net, step->norm->c, &block, &args.sums));
+        SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
+        parts.n_parts = args.n_samples;
+    }
+    out->sums_block = -1;
+    parts.part = impl->block[block].data;
     SP_TRY(combine(net, step, &parts, buckets, &sums));
     SP_TRY(grad_finish(net, step, &sums, buckets));
     sp_net_drop_block(net, block);

@@ -88,7 +88,7 @@ check step step_forward step_backward step_update loader_plan
 # no gradient; their times are within the step's.
 layers() {
     run step --layers --json "$@"
-    check step layers norm_apply norm_grad_sums loss sgd
+    check step layers norm_apply norm_grad_apply loss sgd
     for row in 'conv_forward","layer":"conv2","level":1,"kernel":3,"stride":2,' \
         'conv_grad_weight","layer":"conv1"' 'conv_grad_input","layer":"convtr3","level":0' \
         'conv_grad_input","layer":"conv4"' 'norm_finish","layer":"bn2"'; do

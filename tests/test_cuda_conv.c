@@ -8,32 +8,29 @@ typedef struct variant {
     bool has_bias, is_added, is_mixed, has_sums;
 } variant;
 
-/* The sums of y's tiles are those of y, 1e-12 of the sum of magnitudes apart. */
-static void check_sums(sp_backend *be, sp_tensor y, const double *device)
+/* The parts' sums are those of a and of a b, 1e-12 of the sums of magnitudes apart. */
+static void check_sums(sp_backend *be, sp_tensor a, sp_tensor b, const double *device)
 {
-    const int tiles = (int)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
-    double *part = malloc((2 * (size_t)tiles * y.c + 1) * sizeof *part);
+    const int tiles = (int)((a.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    const size_t n = 2 * (size_t)tiles * (size_t)a.c;
+    double *part = malloc((n + 1) * sizeof *part);
 
-    OK(be->ops->download(be, part, device,
-                         2 * (size_t)tiles * y.c *
-                             sizeof *part)); /* no more is there */
-    for (int j = 0; j < y.c; j++) {
-        double want[2] = {0}, got[2] = {0}, size = 0;
+    OK(be->ops->download(be, part, device, n * sizeof *part)); /* no more is there */
+    for (int s = 0; s < 2; s++)
+        for (int j = 0; j < a.c; j++) {
+            double want = 0, got = 0, size = 0;
 
-        for (int64_t i = 0; i < y.n; i++) {
-            want[0] += fx_at(y, i, j);
-            want[1] += (double)fx_at(y, i, j) * fx_at(y, i, j);
-            size += fabs(fx_at(y, i, j));
+            for (int64_t i = 0; i < a.n; i++) {
+                const double v = fx_at(a, i, j) * (s ? (double)fx_at(b, i, j) : 1);
+                want += v;
+                size += fabs(v);
+            }
+            for (int t = 0; t < tiles; t++)
+                got += part[(2 * t + s) * a.c + j];
+            if (!(fabs(got - want) <= 1e-12 * size))
+                fail_msg("sum %d of channel %d of [%d][%d]: %.17g, expected %.17g", s,
+                         j, (int)a.n, a.c, got, want);
         }
-        for (int t = 0; t < tiles; t++)
-            for (int s = 0; s < 2; s++)
-                got[s] += part[(2 * t + s) * y.c + j];
-        if (!(fabs(got[0] - want[0]) <= 1e-12 * size) ||
-            !(fabs(got[1] - want[1]) <= 1e-12 * want[1]))
-            fail_msg("sums of channel %d of [%d][%d]: %.17g, %.17g, expected %.17g, "
-                     "%.17g",
-                     j, (int)y.n, y.c, got[0], got[1], want[0], want[1]);
-    }
     free(part);
 }
 
@@ -57,7 +54,7 @@ static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, vari
     OK(be->ops->conv_forward(be, &a));
     is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
     if (v.has_sums)
-        check_sums(be, y, a.sums);
+        check_sums(be, y, y, a.sums);
     return y;
 }
 
@@ -75,24 +72,91 @@ static void check_forward(sp_backend *be, const conv_case *p, int n_samples, var
               p->precision == SP_BF16 && !v.is_mixed);
 }
 
+/* A norm before the convolution, whose x, y and vectors are anything. */
+typedef struct norm_case {
+    sp_tensor x, act, xhat;
+    float *vector; /* mean, 1 / std, scale, shift */
+    sp_norm_grad_args device;
+} norm_case;
+
+static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like,
+                           bool is_bf16, int turn)
+{
+    static const float slopes[] = {0, 0.25f, 1};
+    const size_t c = (size_t)like.c;
+    const size_t tiles = (size_t)((like.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    norm_case m = {case_tensor(p->precision, like.n, like.c, like.ld + 8, 8),
+                   case_tensor(p->precision, like.n, like.c, like.ld, 9),
+                   fx_tensor(like.n, like.c, like.ld, 10),
+                   fx_floats(4 * c, 11),
+                   {.slope = slopes[turn % 3]}};
+    const float *vector = cu_copy(be, m.vector, 4 * c * sizeof *vector);
+
+    m.device =
+        (sp_norm_grad_args){.x = case_put(be, m.x, is_bf16),
+                            .y = case_put(be, m.act, is_bf16),
+                            .slope = slopes[turn % 3],
+                            .mean = vector,
+                            .inv_std = vector + c,
+                            .sums = cu_room(be, 2 * tiles * c * sizeof *m.device.sums)};
+    if (turn % 2) {
+        m.device.scale = vector + 2 * c;
+        m.device.shift = vector + 3 * c;
+    }
+    for (int64_t i = 0; i < like.n; i++)
+        for (size_t j = 0; j < c; j++)
+            m.xhat.data[i * like.ld + (int64_t)j] =
+                (fx_at(m.x, i, (int)j) - m.vector[j]) * m.vector[c + j];
+    return m;
+}
+
+/* g of the gradient behind the activation. */
+static void norm_mask(const norm_case *m, double *g)
+{
+    const int c = m->x.c;
+    const float *scale = m->vector + 2 * c, *shift = m->vector + 3 * c;
+
+    for (int64_t i = 0; i < m->x.n; i++)
+        for (int j = 0; j < c; j++) {
+            const float side = m->device.scale ? fx_at(m->x, i, j) * scale[j] + shift[j]
+                                               : fx_at(m->act, i, j);
+            g[i * c + j] *= side > 0 ? 1 : m->device.slope;
+        }
+}
+
+static void norm_drop(norm_case *m)
+{
+    free(m->x.data);
+    free(m->act.data);
+    free(m->xhat.data);
+    free(m->vector);
+}
+
 static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
-                             variant v)
+                             variant v, int turn)
 {
     const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
     const bool is_mirrored = case_is_mirrored(p);
     sp_tensor dx = case_tensor(p->precision, p->x.n, p->c_in, p->x.ld, 6);
     double *want = case_doubles(dx, v.is_added);
     sp_map map = cu_map(be, is_mirrored ? &p->map : &p->back, n_samples);
+    norm_case norm = norm_make(be, p, dx, is_bf16, turn);
     sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
                       .x = case_put(be, p->dy, is_bf16),
                       .y = case_put(be, dx, is_bf16),
                       .w_packed = case_packed(be, p, true),
                       .is_mirrored = is_mirrored,
-                      .is_added = v.is_added};
+                      .is_added = v.is_added,
+                      .norm = v.has_sums ? &norm.device : NULL};
 
     OK(be->ops->conv_grad_input(be, &a));
     is_bf16 ? cu_read_bf16(be, a.y, dx) : cu_read(be, a.y, dx);
     case_grad_input(p, want);
+    if (v.has_sums) {
+        norm_mask(&norm, want);
+        check_sums(be, dx, norm.xhat, norm.device.sums);
+    }
+    norm_drop(&norm);
     case_same("grad input", p, dx, want, is_bf16);
 }
 
@@ -103,12 +167,12 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
     static int turn;
 
     for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
-        const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0, turn / 2 % 2 == 0};
+        const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0, turn % 4 != 2};
         conv_case p =
             case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
         sp_backend be = case_open(turn, p.precision);
         check_forward(&be, &p, n_samples, v);
-        check_grad_input(&be, &p, n_samples, v);
+        check_grad_input(&be, &p, n_samples, v, turn);
         cu_close(&be);
         case_drop(&p);
     }

@@ -111,9 +111,20 @@ static void norm_grad(sp_backend *be, const shape *s, bool is_added)
     const size_t c = (size_t)s->c, n_sums = N_SAMPLES * 2 * c;
     float *p = fx_floats(c * 5, 5), *q;
     double *sums = malloc(n_sums * sizeof *sums);
-    sp_norm_grad_args a = {x,         y,         dy,        s->slope, p,
-                           p + c,     s->row,    N_SAMPLES, sums,     p + 2 * c,
-                           p + 3 * c, p + 4 * c, dx,        is_added};
+    sp_norm_grad_args a = {.x = x,
+                           .y = y,
+                           .dy = dy,
+                           .slope = s->slope,
+                           .mean = p,
+                           .inv_std = p + c,
+                           .sample_row = s->row,
+                           .n_samples = N_SAMPLES,
+                           .sums = sums,
+                           .a = p + 2 * c,
+                           .b = p + 3 * c,
+                           .c = p + 4 * c,
+                           .dx = dx,
+                           .is_added = is_added};
     sp_norm_grad_args d = a;
 
     q = cu_copy(be, p, c * 5 * sizeof *p);

@@ -1,0 +1,220 @@
+/* The way out of a convolution: a tile's sums, in registers, become rows of y, 16 rows
+ * of a warp at a time by way of shared memory, so that memory is met by 16 bytes. On
+ * the way v = [y +] [bias +] sum is made what the next operation would read it for:
+ *
+ *     forward          sums of v and v^2                    batch norm's, of x = y
+ *     input gradient   v = g = v act'(.); sums of g, g xhat   of the norm before
+ *
+ * each over the rows of a tile, in double, from the values as they are stored. Rows of
+ * a tile are of several samples and in the map's order, which is the same in every run.
+ * What is read for a row, y itself or the norm's x and y, is asked for several rows
+ * ahead. */
+#ifndef CUDA_CONV_OUT_CUH
+#define CUDA_CONV_OUT_CUH
+
+#include "cuda_mma.cuh"
+#include "cuda_rows.cuh"
+
+struct conv_result {
+    sp_tensor y;
+    const float *bias;
+    double *part; /* [tiles][2][c_y] sums; NULL */
+    bool is_added, is_aligned;
+    /* The norm whose output's gradient y is (sp_conv_args.norm); x.data NULL: none. */
+    sp_tensor x, act; /* act.data NULL: the side of 0 is that of x scale + shift */
+    const float *mean, *inv_std, *scale, *shift;
+    float slope;
+};
+
+/* What is read for N elements on their way out. */
+template <class E, int N> struct conv_aside {
+    cuda_pack<E, N> y, x, act;
+};
+
+/* T: the tile; P: who has which element of a group of 16 rows. */
+template <class P, class T> struct conv_out {
+    const conv_result &a;
+    const int32_t *row; /* [BM] rows of y, -1: none */
+    int column0, warp, lane;
+    float *value, *other; /* [16][PITCH] of the warp: v; xhat, or v too */
+
+    __device__ conv_out(const conv_result &result, const int32_t *rows, int column,
+                        char *shared)
+        : a(result), row(rows)
+    {
+        warp = (int)threadIdx.x / 32;
+        lane = (int)threadIdx.x % 32;
+        column0 = column + warp / T::WM * T::NT * 8;
+        value = (float *)shared + warp * 16 * T::PITCH;
+        other = a.x.data ? value + T::WARPS * 16 * T::PITCH : value;
+    }
+
+    /* totals: room for all warps' sums. */
+    __device__ void write(const float (&sum)[T::MT][T::NT][4], double *totals)
+    {
+        double total[2][T::COLUMNS] = {};
+
+#pragma unroll
+        for (int i = 0; i < T::MT; i++) {
+            const int32_t *rows = row + (warp % T::WM * T::MT + i) * 16;
+
+#pragma unroll
+            for (int j = 0; j < T::NT; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++)
+                    value[P::row(v) * T::PITCH + P::column(j, v)] = sum[i][j][v];
+            __syncwarp();
+            if (a.y.elem == SP_ELEM_BF16)
+                write_rows<cuda_bf16, 8>(rows);
+            else
+                write_rows<float, 4>(rows);
+            __syncwarp();
+            if (a.part) {
+                add_columns(rows, total);
+                __syncwarp();
+            }
+        }
+        if (a.part)
+            write_sums(total, (double(*)[2][T::NT * 8]) totals);
+    }
+
+    /* 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD times. */
+    template <class E, int N> __device__ void write_rows(const int32_t *rows)
+    {
+        enum { ACROSS = T::NT * 8 / N, TIMES = 16 * ACROSS / 32 };
+        /* As many as there are registers for beside the sums. */
+        enum { AHEAD = TIMES % 3 == 0 ? 3 : TIMES % 4 == 0 && T::NT < 8 ? 4 : 2 };
+        static_assert(TIMES % AHEAD == 0, "whole batches");
+
+#pragma unroll 1
+        for (int first = lane; first < 16 * ACROSS; first += 32 * AHEAD) {
+            conv_aside<E, N> aside[AHEAD];
+
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
+                if (rows[r] >= 0 && column0 + c < a.y.c)
+                    fetch(rows[r], column0 + c, &aside[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
+                if (rows[r] >= 0 && column0 + c < a.y.c)
+                    finish(rows[r], column0 + c, r * T::PITCH + c, aside[u]);
+            }
+        }
+    }
+
+    template <int N> __device__ bool is_whole(int n) const
+    {
+        return n + N <= a.y.c && a.is_aligned;
+    }
+
+    template <class E, int N>
+    __device__ void fetch(int32_t i, int n, conv_aside<E, N> *to) const
+    {
+        if (!is_whole<N>(n))
+            return;
+        if (a.is_added)
+            cuda_take(a.y, i, n, &to->y);
+        if (a.x.data)
+            cuda_take(a.x, i, n, &to->x);
+        if (a.act.data)
+            cuda_take(a.act, i, n, &to->act);
+    }
+
+    /* What was fetched; what could not be, element by element. */
+    template <class E, int N>
+    __device__ void open(const sp_tensor &t, int32_t i, int n,
+                         const cuda_pack<E, N> &pack, float (&v)[N]) const
+    {
+        if (is_whole<N>(n))
+            cuda_open(pack, v);
+        else
+            for (int j = 0; j < N; j++)
+                v[j] = n + j < a.y.c ? cuda_get(t, i, n + j) : 0;
+    }
+
+    /* N elements from n on of row i, which stand at `at` in shared memory. */
+    template <class E, int N>
+    __device__ void finish(int32_t i, int n, int at, const conv_aside<E, N> &aside)
+    {
+        float v[N], old[N];
+
+        if (a.is_added)
+            open(a.y, i, n, aside.y, old);
+        for (int j = 0; j < N; j++)
+            v[j] = value[at + j] + (a.bias && n + j < a.y.c ? a.bias[n + j] : 0) +
+                   (a.is_added ? old[j] : 0);
+        if (a.x.data)
+            pass_norm(i, n, at, aside, v);
+        if (a.part) /* as y has it */
+            for (int j = 0; j < N; j++)
+                value[at + j] =
+                    sizeof(E) == 2 ? cuda_float_of(cuda_bf16_of(v[j])) : v[j];
+        if (is_whole<N>(n))
+            cuda_store<E>(a.y, i, n, v);
+        else
+            for (int j = 0; j < N && n + j < a.y.c; j++)
+                cuda_put(a.y, i, n + j, v[j]);
+    }
+
+    template <class E, int N>
+    __device__ void pass_norm(int32_t i, int n, int at, const conv_aside<E, N> &aside,
+                              float (&v)[N])
+    {
+        float x[N], act[N];
+
+        open(a.x, i, n, aside.x, x);
+        if (a.act.data)
+            open(a.act, i, n, aside.act, act);
+        for (int j = 0; j < N && n + j < a.y.c; j++) {
+            if (a.slope != 1) {
+                const float side =
+                    a.act.data ? act[j]
+                               : cuda_affine(x[j], a.scale[n + j], a.shift[n + j]);
+                v[j] = side > 0 ? v[j] : a.slope * v[j];
+            }
+            other[at + j] = (x[j] - a.mean[n + j]) * a.inv_std[n + j];
+        }
+    }
+
+    /* Of 16 rows. */
+    __device__ void add_columns(const int32_t *rows, double (&total)[2][T::COLUMNS])
+    {
+#pragma unroll
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int r = 0; r < 16 && lane + 32 * e < T::NT * 8; r++) {
+                const int at = r * T::PITCH + lane + 32 * e;
+                if (rows[r] < 0)
+                    continue;
+                total[0][e] += value[at];
+                total[1][e] += (double)value[at] * other[at];
+            }
+    }
+
+    /* Warps above each other share their columns. */
+    __device__ void write_sums(const double (&total)[2][T::COLUMNS],
+                               double (*all)[2][T::NT * 8])
+    {
+        const unsigned across = (unsigned)(a.y.c + T::BN - 1) / T::BN;
+        const int tid = (int)threadIdx.x, n = (int)(blockIdx.x % across) * T::BN + tid;
+        double *part = a.part + (size_t)(blockIdx.x / across) * 2 * a.y.c;
+
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int s = 0; s < 2 && lane + 32 * e < T::NT * 8; s++)
+                all[warp][s][lane + 32 * e] = total[s][e];
+        __syncthreads();
+        if (tid >= T::BN || n >= a.y.c)
+            return;
+        for (int s = 0; s < 2; s++) {
+            double sum = 0;
+
+            for (int w = tid / (T::NT * 8) * T::WM, end = w + T::WM; w < end; w++)
+                sum += all[w][s][tid % (T::NT * 8)];
+            part[s * a.y.c + n] = sum;
+        }
+    }
+};
+
+#endif
