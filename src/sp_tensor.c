@@ -35,6 +35,9 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
 
     memset(arena, 0, sizeof *arena);
     arena->name = name;
+    if (asked > sp_machine_memory()) /* addresses there would be, and then a kill */
+        return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, the machine has %.1f", name,
+                       mib(asked), mib(sp_machine_memory()));
     asked = (asked + MIB - 1) / MIB * MIB;
     reserve = asked;
     base = mmap(NULL, reserve, PROT_READ | PROT_WRITE, flags, -1, 0);

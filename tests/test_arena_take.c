@@ -38,6 +38,17 @@ static void pieces_are_aligned_and_disjoint(void **state)
     sp_arena_destroy(&arena);
 }
 
+static void more_than_the_machine_has_is_refused(void **state)
+{
+    sp_arena arena;
+
+    (void)state;
+    assert_int_equal(sp_arena_create(&arena, sp_machine_memory() + MIB, "test"),
+                     SP_EMEM);
+    assert_non_null(strstr(sp_error_last()->message, "arena test: "));
+    sp_arena_destroy(&arena);
+}
+
 static void rewind_and_reset_give_the_same_memory_again(void **state)
 {
     sp_arena arena;
@@ -140,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_aligned_and_disjoint),
+        cmocka_unit_test(more_than_the_machine_has_is_refused),
         cmocka_unit_test(rewind_and_reset_give_the_same_memory_again),
         cmocka_unit_test(a_full_arena_says_who_asked_for_what),
         cmocka_unit_test(default_is_what_the_process_may_use),
