@@ -201,6 +201,8 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
         SP_TRY(bench_training_step(t, &s->step[s->n]));
     }
     SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
+    if (s->memory_bytes) /* without what the ceilings are measured on */
+        s->memory_bytes -= (int64_t)b->arena.committed;
     memcpy(s->split, s->step, sizeof s->split);
     t->is_split = !backend->ops->is_host;
     for (int i = 0; t->is_split && i < s->n; i++)

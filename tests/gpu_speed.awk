@@ -129,7 +129,7 @@ END {
     for (j = 1; j <= n_kinds; j++) printf " %18s", kinds[j]
     for (i = 1; i <= n_steps; i++) {
         k = step_order[i]
-        if (!(k in floor)) continue
+        if (!(k in idle)) continue
         printf "\n%s", k
         for (j = 1; j <= n_kinds; j++) {
             t = kind_ms[k, kinds[j]]

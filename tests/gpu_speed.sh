@@ -200,18 +200,22 @@ train() {
     fi
 }
 
-# each FUNCTION: calls it with every NETWORK VOXELS BATCH PRECISION of the combinations.
-each() {
+# rows FUNCTION: calls it with NETWORK VOXELS BATCHES PRECISIONS of each row wanted.
+rows() {
     function=$1
     set -- $combinations
     while [ $# -ge 4 ]; do
-        case ,${nets:-$1}, in *",$1,"*) ;; *) shift 4; continue ;; esac
-        for batch in $(echo "$3" | tr , ' '); do
-            for precision in $(echo "$4" | tr , ' '); do
-                $function "$1" "$2" "$batch" "$precision"
-            done
-        done
+        case ,${nets:-$1}, in *",$1,"*) $function "$1" "$2" "$3" "$4" ;; esac
         shift 4
+    done
+}
+
+# cases: of a row; calls $one with NETWORK VOXELS BATCH PRECISION.
+cases() {
+    for batch in $(echo "$3" | tr , ' '); do
+        for precision in $(echo "$4" | tr , ' '); do
+            $one "$1" "$2" "$batch" "$precision"
+        done
     done
 }
 
@@ -222,7 +226,8 @@ step() {
     train train 1 "$label" "$4"
 }
 if wanted steps step train layers; then
-    each step
+    one=step
+    rows cases
 fi
 
 # As many samples on every GPU as the batch says.
@@ -234,17 +239,28 @@ on_all() {
         mpirun -n "$gpus"
 }
 if [ "$gpus" -gt 1 ] && wanted ranks ranks; then
-    each on_all
+    one=on_all
+    rows cases
 fi
 
 # ---- the peer; its fp16 stands beside bf16 ----
+# peer LABELS OPTION...: its JSON lines, edited by sed, are added to the results.
+peer() {
+    labels=$1
+    shift
+    python3 "$here/tests/peer_spconv.py" "$@" $peer_options >out 2>log || {
+        failed=$((failed + 1))
+        echo "FAILED  peer_spconv.py $*"
+        tail -n 3 log
+    }
+    grep '^{' out | sed "$labels" >>"$results/peer.jsonl"
+}
+
 on_peer() {
     case $1 in minkunet*) ;; *) return ;; esac
-    python3 "$here/tests/peer_spconv.py" --raw "$2.raw" --net "${1%-*}" --stem "${1#*-}" \
-        --batch "$3" --precision "$(echo "$4" | sed s/bf16/fp16/)" $peer_options \
-        >out 2>log || { failed=$((failed + 1)); echo "FAILED  spconv, $*"; tail -n 3 log; }
-    sed "s/^{/{\"voxels\":\"$2\",/; s/\"net\": *\"[^\"]*\"/\"net\":\"$1\"/" out \
-        >>"$results/peer.jsonl"
+    peer "s/^{/{\"voxels\":\"$2\",/; s/\"net\": *\"[^\"]*\"/\"net\":\"$1\"/" --raw "$2.raw" \
+        --net "${1%-*}" --stem "${1#*-}" --batch "$3" \
+        --precision "$(echo "$4" | sed s/bf16/fp16/)"
 }
 if wanted peer peer; then
     for shape in lidar surface random; do
@@ -252,17 +268,14 @@ if wanted peer peer; then
             --out $shape.h5 >log 2>&1 || cat log
         "$run" spbench voxels --shard $shape.h5 --out $shape.raw >log 2>&1 || cat log
     done
-    python3 "$here/tests/peer_spconv.py" --raw random.raw --net minkunet14 --batch 1 \
-        --stem 3 --precision fp16 $peer_options >out 2>log
+    python3 "$here/tests/peer_spconv.py" --raw random.raw --net "" >out 2>&1
     status=$?
     if [ $status = 77 ] || [ $status = 127 ]; then
-        echo "no peer: $(cat out log)"
+        echo "no peer: $(cat out)"
     else
-        each on_peer
+        rows on_peer
         for shape in random surface; do
-            python3 "$here/tests/peer_spconv.py" --raw $shape.raw --net "" \
-                --channels $most $peer_options 2>log |
-                sed "s/^{/{\"voxels\":\"$shape\",/" >>"$results/peer.jsonl"
+            peer "s/^{/{\"voxels\":\"$shape\",/" --raw $shape.raw --net "" --channels $most
         done
     fi
 fi

@@ -14,6 +14,7 @@ ends with 77.
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -224,10 +225,10 @@ class Device:
         return time.perf_counter()
 
     def autocast(self, precision):
-        dtype = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}.get(precision)
-        return self.torch.autocast(
-            self.name, dtype=dtype, enabled=dtype is not None and self.is_gpu
-        )
+        half = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}
+        if not self.is_gpu or precision not in half:
+            return contextlib.nullcontext()
+        return self.torch.autocast("cuda", dtype=half[precision])
 
     def memory(self):
         if not self.is_gpu:
