@@ -95,7 +95,7 @@ typedef struct bench_time {
     double spread;
     bool is_wall; /* the clock that rates are made of */
     int repeats;
-    int64_t memory_bytes; /* of the device in use; 0: not told */
+    int64_t memory_bytes; /* as sp_backend.h's memory_used; 0: not told */
 } bench_time;
 
 /* ---- bench_measure.c ---- */

@@ -181,7 +181,7 @@ typedef struct steps {
     bench_parts step[BENCH_STEPS];
     bench_parts split[BENCH_STEPS]; /* of the CPU the same steps */
     double peak[BENCH_STEPS];
-    int64_t memory_bytes; /* of the device */
+    int64_t memory_bytes;
 } steps;
 
 /* The same count on every rank: a step is collective. The parts of a device's step are

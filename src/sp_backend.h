@@ -307,7 +307,8 @@ typedef struct sp_backend_ops {
     /* Does what args ask for and tells how much work it was; 0: the backend has no such
      * limit. */
     sp_status (*peak)(sp_backend *be, const sp_peak_args *args, double *work);
-    /* Bytes of the device in use, by whomever; 0 on the CPU. */
+    /* Bytes of the device in use, by whomever; on the CPU the most that this process has
+     * had in memory; 0: not known. */
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
 } sp_backend_ops;
 

@@ -1,4 +1,5 @@
 /* What spbench divides by on the CPU, and its clock. */
+#include <stdio.h>
 #include <time.h>
 
 #include "cpu_isa.h"
@@ -64,9 +65,18 @@ sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
     return SP_OK;
 }
 
+/* From /proc: what getrusage tells began before this program was executed. */
 sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes)
 {
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[128];
+    long long kib = 0;
+
     (void)be;
-    *bytes = 0;
+    while (f && kib == 0 && fgets(line, sizeof line, f))
+        sscanf(line, "VmHWM: %lld", &kib);
+    if (f)
+        fclose(f);
+    *bytes = kib * 1024;
     return SP_OK;
 }
