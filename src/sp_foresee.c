@@ -6,6 +6,19 @@
 #include "sp_exact.h"
 #include "sp_voxel.h"
 
+enum { EXACT_FLOATS = 1 << 20 }; /* as sp_net_impl.h has it */
+
+/* Exact mode on a device: gradients of samples on their way to the host. */
+static double exact_bytes(const sp_foresight *f)
+{
+    int64_t most = EXACT_FLOATS;
+
+    for (int p = 0; p < f->graph->n_params; p++)
+        if (f->graph->param[p].count > most)
+            most = f->graph->param[p].count;
+    return (double)most * (double)sizeof(float);
+}
+
 double sp_foresee_weights(const sp_foresight *f, bool is_training)
 {
     const sp_config *config = f->config;
@@ -19,6 +32,8 @@ double sp_foresee_weights(const sp_foresight *f, bool is_training)
         each += (1 + n_moments) * (double)sizeof(float);
     if (is_training && is_host && config->train.deterministic == SP_DET_WORLD)
         each += SP_EXACT_LIMBS * (double)sizeof(int64_t);
+    if (is_training && !is_host && config->train.deterministic == SP_DET_WORLD)
+        return each * (double)f->graph->n_floats + exact_bytes(f);
     return each * (double)f->graph->n_floats;
 }
 

@@ -121,21 +121,40 @@ static void use_means(sp_net *net, const double *sum, float *running)
     }
 }
 
+/* A scope of all ranks leaves nothing to do. */
+static bool has_own_running(const sp_net *net)
+{
+    return sp_comm_scope_size(net->comm, net->impl->options.bn_scope) < net->comm->size;
+}
+
+sp_status sp_net_fetch_running(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    const size_t n = (size_t)net->graph->n_buffer_floats;
+
+    if (!has_own_running(net) || impl->fetched)
+        return SP_OK;
+    SP_TRY(SP_TAKE(&impl->host, n + 1, &impl->fetched));
+    return net->backend->ops->download(net->backend, impl->fetched, net->running,
+                                       n * sizeof *impl->fetched);
+}
+
 sp_status sp_net_sync_running(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     size_t n_running = (size_t)net->graph->n_buffer_floats;
-    size_t n = n_running + (size_t)impl->n_norms, mark = impl->host.used;
+    size_t n = n_running + (size_t)impl->n_norms, mark;
     float *running;
     double *sum;
 
-    if (sp_comm_scope_size(net->comm, impl->options.bn_scope) == net->comm->size)
+    if (!has_own_running(net))
         return SP_OK;
+    SP_TRY(sp_net_fetch_running(net));
+    running = impl->fetched;
+    impl->fetched = NULL;
+    mark = impl->host.used;
     SP_TRY(SP_TAKE(&impl->host, n + 1, &sum));
-    SP_TRY(SP_TAKE(&impl->host, n_running, &running));
-    SP_TRY(ops->download(net->backend, running, net->running,
-                         n_running * sizeof *running));
     memset(sum, 0, n * sizeof *sum); /* padding between the buffers */
     weigh_norms(net, running, sum);
     SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, sum, n, SP_F64, SP_SUM));

@@ -74,6 +74,10 @@ sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
  * way. Collective over bn_scope, and over the world with is_last. */
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last);
+/* To the host what sp_net_sync_running will sum, while the device is idle anyway, at
+ * the end of a step: then it works on the update while the host waits for the other
+ * ranks. It may be left out; nothing but sync_running until the next forward. Local. */
+sp_status sp_net_fetch_running(sp_net *net);
 /* Running statistics identical on all ranks (bn_scope below world): the mean of the
  * ranks', weighted by the voxels that each rank has trained on since the last call.
  * Collective over the world; before evaluation and saving. */

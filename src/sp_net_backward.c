@@ -10,34 +10,63 @@ static size_t count_of(const sp_net *net, int param)
     return param < 0 ? 0 : (size_t)net->graph->param[param].count;
 }
 
-/* One sample's gradient at a time, each rounded on its own, so that their sum depends
- * on neither order nor grouping. */
+/* Gradients of samples first .. end - 1, each `stride` floats behind the one before. */
+static sp_status exact_group(sp_net *net, sp_conv_wgrad_args *args, int first, int end,
+                             size_t stride, size_t n_w)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    const bool has_bias = args->dbias;
+    float *at = net->impl->wgrad;
+
+    SP_TRY(ops->fill(net->backend, at, 0, (size_t)(end - first) * stride * sizeof *at));
+    for (int b = first; b < end; b++, at += stride) {
+        args->sample0 = b;
+        args->sample1 = b + 1;
+        args->dw = at;
+        args->dbias = has_bias ? at + n_w : NULL;
+        if (args->sample_row[b] < args->sample_row[b + 1])
+            SP_TRY(ops->conv_grad_weight(net->backend, args));
+    }
+    return SP_OK;
+}
+
+/* Each sample's gradient by itself, each rounded on its own, so that their sum depends
+ * on neither order nor grouping. As many at a time as there is room for. */
 static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args *args,
                             int64_t *exact)
 {
+    enum { ALIGN = 32 }; /* floats, as arenas */
     const sp_backend_ops *ops = net->backend->ops;
     const sp_param *param = net->graph->param;
-    size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
+    const size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
+    const size_t padded = (n_w + n_b + ALIGN - 1) / ALIGN * ALIGN;
+    const int n = net->impl->batch->n_samples;
+    const size_t room = net->impl->n_wgrad / padded;
+    const int group = room < 1 ? 1 : room < (size_t)n ? (int)room : n;
+    const size_t stride = group > 1 ? padded : n_w + n_b;
     sp_arena *host = &net->impl->host;
-    size_t mark = host->used;
+    const size_t mark = host->used;
     float *sum;
-    int b;
 
-    SP_TRY(SP_TAKE(host, n_w + n_b, &sum));
-    args->dw = net->impl->wgrad;
-    args->dbias = n_b ? args->dw + n_w : NULL;
-    for (b = 0; b < net->impl->batch->n_samples; b++) {
-        if (args->sample_row[b] == args->sample_row[b + 1])
-            continue;
-        args->sample0 = b;
-        args->sample1 = b + 1;
-        SP_TRY(ops->fill(net->backend, args->dw, 0, (n_w + n_b) * sizeof(float)));
-        SP_TRY(ops->conv_grad_weight(net->backend, args));
-        SP_TRY(ops->download(net->backend, sum, args->dw, (n_w + n_b) * sizeof *sum));
-        sp_exact_add_f32(exact + param[node->weight].offset * SP_EXACT_LIMBS, sum, n_w);
-        if (n_b)
-            sp_exact_add_f32(exact + param[node->bias].offset * SP_EXACT_LIMBS,
-                             sum + n_w, n_b);
+    args->dbias = n_b ? net->impl->wgrad + n_w : NULL;
+    SP_TRY(SP_TAKE(host, (size_t)group * stride, &sum));
+    for (int first = 0; first < n; first += group) {
+        const int end = n - first < group ? n : first + group;
+
+        SP_TRY(exact_group(net, args, first, end, stride, n_w));
+        SP_TRY(ops->download(net->backend, sum, net->impl->wgrad,
+                             (size_t)(end - first) * stride * sizeof *sum));
+        for (int b = first; b < end; b++) {
+            const float *own = sum + (size_t)(b - first) * stride;
+
+            if (args->sample_row[b] == args->sample_row[b + 1])
+                continue;
+            sp_exact_add_f32(exact + param[node->weight].offset * SP_EXACT_LIMBS, own,
+                             n_w);
+            if (n_b)
+                sp_exact_add_f32(exact + param[node->bias].offset * SP_EXACT_LIMBS,
+                                 own + n_w, n_b);
+        }
     }
     sp_arena_rewind(host, mark);
     return SP_OK;

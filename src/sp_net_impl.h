@@ -97,7 +97,10 @@ struct sp_net_impl {
     double *norm_own, *norm_all; /* [2 widest norm + 1] backend: sums of a norm */
     sp_arena losses;             /* backend: sums of each sample of the step */
     sp_arena loss_ids;           /* host: whose they are */
-    float *wgrad; /* exact mode: weight and bias gradient of one sample */
+    float *fetched;              /* host: of sp_net_fetch_running; NULL: not yet */
+    /* Exact mode: weight and bias gradients of one sample, on devices of some. */
+    float *wgrad;
+    size_t n_wgrad; /* floats */
     /* of the current micro-batch */
     const sp_batch *batch;
     bool is_training;
@@ -105,6 +108,9 @@ struct sp_net_impl {
     const int32_t
         *sample_rows; /* [n_samples + 1] 0, 1, 2 ...: rows of the sample level */
 };
+
+/* Of a device, at least: one download brings the gradients of several samples. */
+enum { SP_NET_WGRAD_FLOATS = 1 << 20 };
 
 /* ---- sp_net_lower.c ---- */
 /* Fills value, step, norm. SP_EMEM. */

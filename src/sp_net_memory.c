@@ -53,6 +53,8 @@ static void widest(const sp_net *net, size_t *wgrad, size_t *norm)
     }
     if (!impl->options.is_exact)
         *wgrad = 0;
+    else if (!net->backend->ops->is_host && *wgrad < SP_NET_WGRAD_FLOATS)
+        *wgrad = SP_NET_WGRAD_FLOATS;
 }
 
 /* Of all steps, frugal: of the largest. */
@@ -126,6 +128,7 @@ sp_status sp_net_take_fixed(sp_net *net)
     SP_TRY(SP_TAKE(&impl->fixed, n, &net->param));
     SP_TRY(ops->fill(net->backend, net->param, 0, n * sizeof *net->param));
     SP_TRY(SP_TAKE(&impl->fixed, wgrad, &impl->wgrad));
+    impl->n_wgrad = wgrad;
     SP_TRY(SP_TAKE(&impl->fixed, n_running, &net->running));
     SP_TRY(ops->fill(net->backend, net->running, 0, n_running * sizeof *net->running));
     SP_TRY(SP_TAKE(&impl->fixed, 3 * norm, &impl->coefficients));
@@ -312,6 +315,7 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     sp_arena_reset(&impl->vectors);
     sp_ranges_reset(&impl->ranges);
     sp_arena_reset(&impl->host);
+    impl->fetched = NULL;
     SP_TRY(SP_TAKE(&impl->host, batch->n_samples + 1, &rows));
     for (b = 0; b <= batch->n_samples; b++)
         rows[b] = b;

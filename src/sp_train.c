@@ -171,6 +171,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     sp_run_beat(&s->run, SP_PHASE_REDUCE, t->state.at.epoch, t->state.step);
     SP_TRY(sp_bucket_wait(&t->buckets, &report->comm_exposed_s));
     sp_run_beat(&s->run, SP_PHASE_UPDATE, t->state.at.epoch, t->state.step);
+    SP_TRY(sp_net_fetch_running(&s->net));
     SP_TRY(update(t, report));
     /* After every step, not before saving alone: then neither a checkpoint nor a stop
      * changes what follows. Nothing to do with bn_scope = "world". */
