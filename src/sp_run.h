@@ -59,6 +59,9 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
 bool sp_run_claim_diagnosis(const char *dir);
 /* True if status.json says state "done"; its step in *step (may be NULL). */
 bool sp_run_is_done(const char *dir, int64_t *step);
+/* True if metrics.jsonl says that the training has ended, which the status does not
+ * after a later start that failed. */
+bool sp_run_has_ended(const char *dir);
 
 /* Rank 0: text file in the folder, replaced atomically. */
 sp_status sp_run_write_text(sp_run *run, const char *name, const char *text);

@@ -74,6 +74,30 @@ bool sp_run_is_done(const char *dir, int64_t *step)
     return true;
 }
 
+static bool begins(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
+
+bool sp_run_has_ended(const char *dir)
+{
+    char path[PATH_MAX], *text;
+    bool has_ended = false;
+
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    if (sp_file_read(path, &text, NULL) != SP_OK)
+        return false;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (begins(line, "{\"event\":\"end\",\"state\":\"done\""))
+            has_ended = true;
+        else if (*line && !begins(line, "{\"event\":\"eval\"")) /* may come later */
+            has_ended = false;
+    }
+    free(text);
+    return has_ended;
+}
+
 static bool is_of(const sp_run_state *state, const sp_heartbeat *records, int n)
 {
     return state->rank >= 0 && state->rank < n &&

@@ -459,15 +459,26 @@ static void finish(sp_trainer *t)
     sp_checkpoint_state_destroy(&t->state);
 }
 
-/* Train, unless an earlier start has finished and said so (it may have been killed
- * between its last checkpoint and its end). */
+/* Rank 0: an earlier start has finished and said so (it may have been killed between
+ * its last checkpoint and its end). A later start that failed has changed the status. */
+static bool has_finished(sp_trainer *t)
+{
+    sp_run *folder = &t->session.run;
+
+    if (!sp_resume_is_complete(t))
+        return false;
+    if (sp_run_is_done(folder->dir, NULL))
+        return true;
+    return sp_run_has_ended(folder->dir) &&
+           sp_run_status(folder, "done", SP_OK, t->state.at.epoch, t->state.step, NULL) ==
+               SP_OK;
+}
+
 static sp_status run_unless_done(sp_trainer *t)
 {
     const sp_session *s = &t->session;
-    int64_t is_done = sp_resume_is_complete(t);
+    int64_t is_done = s->comm->rank == 0 && has_finished(t);
 
-    if (s->comm->rank == 0 && is_done)
-        is_done = sp_run_is_done(s->run.dir, NULL);
     SP_TRY(sp_comm_bcast(s->comm, &is_done, sizeof is_done, 0));
     if (!is_done)
         return run(t);

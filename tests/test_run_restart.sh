@@ -104,6 +104,14 @@ cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'r: finished at step 40'
 same before r/metrics.jsonl "a finished run changed metrics.jsonl"
+run 2 2 base.deck net.width=0.5
+status r failed 2
+run 2 0 eval base.deck
+cp r/metrics.jsonl before
+run 2 0 base.deck
+says out 'r: finished at step 40'
+status r done 0
+same before r/metrics.jsonl "a failed start has undone the end of the run"
 run 2 0 base.deck train.epochs=6
 says out 'continuing with train.epochs = 6 (was 5)'
 status r done 0
