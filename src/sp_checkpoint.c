@@ -487,9 +487,20 @@ sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
     return SP_OK;
 }
 
+static sp_status set_aside(const char *path)
+{
+    char old[PATH_MAX + 8];
+
+    snprintf(old, sizeof old, "%s.old", path);
+    if (rename(path, old) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
+                       strerror(errno));
+    return SP_OK;
+}
+
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
 {
-    char path[PATH_MAX], old[PATH_MAX + 8];
+    char path[PATH_MAX];
     int64_t *steps;
     sp_status rc = SP_OK;
     int all;
@@ -497,16 +508,38 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
     SP_TRY(list_steps(dir, &steps, &all));
     for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
         snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[*n]);
-        snprintf(old, sizeof old, "%s.old", path);
-        if (rename(path, old) != 0)
-            rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
-                         strerror(errno));
+        rc = set_aside(path);
     }
     free(steps);
     return rc;
 }
 
-/* Files that sp_checkpoint_write and link_best did not come to rename. */
+sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best)
+{
+    sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
+    char path[PATH_MAX];
+    sp_status rc;
+
+    snprintf(path, sizeof path, "%s/best.h5", dir);
+    *has_best = false;
+    if (access(path, F_OK) != 0)
+        return SP_OK;
+    rc = sp_checkpoint_verify(path);
+    if (rc == SP_OK)
+        rc = sp_checkpoint_read_state(path, &state, &norm);
+    *has_best = rc == SP_OK && state.step <= step;
+    if (rc != SP_OK)
+        sp_log_warn0("renamed to *.old: %s", sp_error_last()->message);
+    else if (!*has_best)
+        sp_log_info("%s: of a later step (%lld), renamed to *.old", path,
+                    (long long)state.step);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return *has_best ? SP_OK : set_aside(path);
+}
+
+/* Files that sp_checkpoint_write and the saver did not come to rename. */
 static void remove_unfinished(const char *dir)
 {
     DIR *folder = opendir(dir);

@@ -62,6 +62,9 @@ sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged);
  * that went back neither continues from them nor loses its own to prune. *n: how
  * many. */
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
+/* Rank 0 only: does the folder have a whole best.h5 of no later step? Else it is renamed
+ * likewise. */
+sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best);
 /* Rank 0 only: delete all but the newest `keep` step files, and what a writer that was
  * killed left behind. */
 sp_status sp_checkpoint_prune(const char *dir, int keep);

@@ -172,17 +172,23 @@ static sp_status begin_fresh(sp_trainer *t)
     return sp_session_agree(s, rc);
 }
 
-/* Rank 0: a run that goes back leaves what came after. */
-static sp_status set_newer_aside(const sp_trainer *t)
+/* Rank 0: a run that goes back leaves what came after. Without the best weights so far
+ * the next ones are the best. */
+static sp_status leave_later(sp_trainer *t, bool is_going_back)
 {
     char dir[PATH_MAX];
-    int n;
+    bool has_best;
+    int n = 0;
 
     snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
-    SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
+    if (is_going_back)
+        SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
     if (n > 0)
         sp_log_info("%s: %d checkpoint%s of later steps renamed to *.old", dir, n,
                     n == 1 ? "" : "s");
+    SP_TRY(sp_checkpoint_settle_best(dir, t->state.step, &has_best));
+    if (!has_best)
+        t->state.best = NAN;
     return SP_OK;
 }
 
@@ -193,10 +199,11 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     sp_status rc = SP_OK;
 
     SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
-    if (s->comm->rank == 0 && !from->is_foreign &&
-        strcmp(s->config->run.resume, "auto") != 0)
-        rc = set_newer_aside(t);
+    if (s->comm->rank == 0)
+        rc = leave_later(t, !from->is_foreign &&
+                                strcmp(s->config->run.resume, "auto") != 0);
     SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_bcast(s->comm, &t->state.best, sizeof t->state.best, 0));
     if (from->is_foreign) {
         t->state.metrics_bytes = 0;
         sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);

@@ -38,17 +38,17 @@ struct sp_saver {
 
 /* ---- saver thread ---- */
 
-/* best.h5 is a second name of the step's file, so it costs no second copy, where the
+/* The step's file is a second name of best.h5, so it costs no second copy, where the
  * file system has such names. False where not. */
-static bool link_best(const char *path, const char *best)
+static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
 
-    snprintf(temporary, sizeof temporary, "%s.tmp", best);
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
     unlink(temporary);
-    if (link(path, temporary) != 0)
+    if (link(best, temporary) != 0)
         return false;
-    return rename(temporary, best) == 0 && sp_file_sync_folder_of(best) == SP_OK;
+    return rename(temporary, path) == 0 && sp_file_sync_folder_of(path) == SP_OK;
 }
 
 static sp_status write_to(sp_saver *s, const char *path)
@@ -64,9 +64,12 @@ static sp_status write_all(sp_saver *s)
     snprintf(best, sizeof best, "%s/best.h5", s->dir);
     SP_TRY(sp_file_make_folder(s->dir));
     SP_TRY(sp_run_sync_metrics(s->run)); /* whose length the checkpoint holds */
-    SP_TRY(write_to(s, s->saved.path));
-    if (s->is_best && !link_best(s->saved.path, best))
+    /* best.h5 first: a run killed in between goes on from before it, and finds it anew;
+     * the other way round it would go on as if it were there. */
+    if (s->is_best)
         SP_TRY(write_to(s, best));
+    if (!s->is_best || !link_best(best, s->saved.path))
+        SP_TRY(write_to(s, s->saved.path));
     sp_fault_at("linked", s->state.step);
     return sp_checkpoint_prune(s->dir, s->keep);
 }

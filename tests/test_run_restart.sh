@@ -126,6 +126,7 @@ test "$(steps f | cut -d ' ' -f 1 | tr '\n' ' ')" = "37 38 39 40 " || fail "step
 head -1 f/metrics.jsonl | grep -q '"event":"resume","step":36,' || fail "no resume event"
 sums f 40 >b
 same want.sums b "continued from another folder: weights"
+test -f f/checkpoints/best.h5 || fail "no best.h5: the other folder's was better"
 cp f/metrics.jsonl other
 run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
 same other f/old-001/metrics.jsonl "what was in the folder is lost"
@@ -141,6 +142,10 @@ run 2 0 base.deck run.dir=back train.steps=8 run.keep=1 \
 says out '3 checkpoints of later steps renamed'
 test -f back/checkpoints/step-000000008.h5 || fail "the new checkpoint was deleted"
 test -f back/checkpoints/step-000000012.h5.old || fail "a later checkpoint was deleted"
+test -f back/checkpoints/best.h5.old || fail "best.h5 of a later step stayed or was deleted"
+"$SHARDS" sums back/checkpoints/best.h5 >c || fail "no best.h5 after going back"
+sums back 8 >b
+same c b "best.h5 after going back"
 run 2 0 base.deck run.dir=back train.steps=12
 head -12 want.sequence >before
 steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
