@@ -52,6 +52,12 @@ static void print_notes(const sp_trainer *trainer)
     if (config->data.normalize && !s->norm.n)
         sp_log_warn0("the shards carry no feature_mean and feature_std: features are "
                      "used as they are");
+    if ((double)config->train.warmup_steps * trainer->sampler.effective * 2 >
+        (double)trainer->total_samples)
+        sp_log_warn0("train.warmup_steps = %lld of about %lld steps: the learning rate "
+                     "rises for most of the training",
+                     (long long)config->train.warmup_steps,
+                     (long long)(trainer->total_samples / trainer->sampler.effective));
     if (!s->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
         sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
                     "of 90 degrees and leaves scaling out");
