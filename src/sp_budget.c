@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sp_log.h"
+#include "sp_pulse.h"
 
 /* Samples whose plans are compared with what the index foresees: the largest, in some
  * epochs, and others evenly over the set. */
@@ -104,6 +104,11 @@ static int64_t largest_sample(const sp_dataset *set)
     return at;
 }
 
+static int64_t other_sample(const sp_budget *b, int64_t i)
+{
+    return b->set->n_samples <= N_OTHERS ? i : i * b->set->n_samples / N_OTHERS;
+}
+
 /* What data.on_error = "skip" leaves out takes nothing. */
 static sp_status load_of(const sp_budget *b, int64_t sample, int64_t epoch,
                          sp_load *load)
@@ -119,10 +124,11 @@ static sp_status compare(sp_budget *b, int64_t sample, int64_t epoch)
     sp_load load, foreseen;
     double excess;
 
+    sp_pulse_beat();
     SP_TRY(load_of(b, sample, b->is_training ? epoch : -1, &load));
-    if (load.voxels[0] == 0)
-        return SP_OK;
     foresee(b, sample, &foreseen);
+    if (load.voxels[0] == 0 || foreseen.voxels[0] == 0)
+        return SP_OK;
     excess = MARGIN * bytes_of(b, &load) / bytes_of(b, &foreseen);
     b->excess = excess > b->excess ? excess : b->excess;
     return SP_OK;
@@ -136,16 +142,22 @@ static sp_status compare_some(sp_budget *b)
     for (int64_t e = 0; e < (b->is_training ? N_EPOCHS : 1); e++)
         SP_TRY(compare(b, largest_sample(b->set), e));
     for (int64_t i = 0; i < N_OTHERS && i < n; i++)
-        SP_TRY(compare(b, n <= N_OTHERS ? i : i * n / N_OTHERS, 0));
+        SP_TRY(compare(b, other_sample(b, i), 0));
     b->excess = b->excess > 0 ? b->excess : MARGIN;
     return SP_OK;
 }
 
+/* Or another one, where that was left out. */
 static sp_status plan_largest(sp_budget *b)
 {
-    const int64_t sample = largest_sample(b->set);
+    const int64_t n = b->set->n_samples;
+    int64_t sample = largest_sample(b->set);
 
     SP_TRY(load_of(b, sample, -1, &b->like));
+    for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++) {
+        sample = other_sample(b, i);
+        SP_TRY(load_of(b, sample, -1, &b->like));
+    }
     b->like_voxels = sp_dataset_voxels(b->set, sample);
     return SP_OK;
 }
@@ -232,7 +244,7 @@ sp_status sp_budget_explain(sp_budget *budget, int64_t memory, const int64_t *sa
     int64_t need, voxels = 0;
 
     if (!budget->known || n == 0)
-        return SP_FAIL(SP_EMEM, "%s", said);
+        return SP_EMEM; /* as it was said */
     need = sp_budget_fixed(&budget->what, budget->is_training);
     for (int i = 0; i < n; i++) {
         need += compute(budget, sample[i]); /* the planner may be at work on known */
