@@ -1,4 +1,5 @@
 /* The table of the CUDA backend. */
+#include "cuda_map.h"
 #include "cuda_ops.h"
 
 const sp_backend_ops sp_cuda_ops = {

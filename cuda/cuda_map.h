@@ -16,12 +16,21 @@
  *     windows                       1.51         1.61         1.59        1.87
  *     each sample                   1.51         1.93         1.96        2.68
  *
- * A window's rows rise by a key of 32 bits, equal ones by row:
+ * A window's rows rise by a key, equal ones by row:
  *
  *     kernel 1, 2   Gray place of the mask
- *     wider         Gray place of 6 bits: does the inner 3^3 hold anything at -z, +z,
- *                   -x, +x, -y, +y (highest first); then the Gray place of its other
- *                   26 offsets, the centre left out
+ *     3             Gray place of 6 bits: is there anything at -z, +z, -x, +x, -y, +y
+ *                   (highest first); then the Gray place of the 26 offsets besides the
+ *                   centre: 32 bits
+ *     wider         Gray place of 12 bits: is there anything in the planes 0, n - 1, 1,
+ *                   n - 2 of z, of x, of y; then the key of the inner 3^3. A 5^3 kernel
+ *                   on the scan above: 3.9 at 128 rows; 9.4 by the inner 3^3 alone
+ *
+ * Then a window's whole tiles of 128 rows, counted from the first row of all, are put in
+ * falling order of the offsets that they hold: long ones begin first, and what ends last
+ * is short. With 2 tiles at a time on 132 multiprocessors the convolutions of two scans
+ * end 6 to 21 % earlier for that on the three finest levels, if a tile's time is that of
+ * its offsets and two more. A tile belongs to the window of its first row.
  *
  * The Gray place of v is the i with v = i ^ i >> 1. The inner 3^3 of a kernel of edge n
  * begins at offset (n - 3) / 2 along each axis.
@@ -34,7 +43,7 @@
 
 #include <stdint.h>
 
-enum { CUDA_MAP_WINDOW = 1 << 16 };
+enum { CUDA_MAP_WINDOW = 1 << 16, CUDA_TILE_ROWS = 128 };
 
 typedef struct cuda_map {
     int K, n_words;      /* offsets; words of a mask, ceil(K / 32) */

@@ -58,7 +58,6 @@ int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
                            const int64_t *voxels, const int64_t *pairs);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
-enum { CUDA_TILE_ROWS = 128 }; /* of a convolution: what its sums are pieces of */
 size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                 bool is_grad_input);
 sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);

@@ -1,5 +1,6 @@
 /* The memory of a plan, from its numbers: goes through what cuda_plan.cu and
  * cuda_plan_maps.cu take of the arena, in their order. */
+#include "cuda_map.h"
 #include "cuda_ops.h"
 
 enum { ALIGN = 128, CHUNK = 256, SORT_ROOM = 64 << 10 };
@@ -41,7 +42,7 @@ static void take_map(room *r, sp_map_key key, int n_samples, int64_t n, int64_t 
     keep(r, n * 4);                 /* order */
     keep(r, (n_samples * K + 1) * 4);
     keep(r, ((n / CHUNK + n_samples) * K + 1) * 4); /* positions of the pairs */
-    use(r, sort_bytes(n));
+    use(r, 4 * n + 4 * (n / CUDA_TILE_ROWS) + sort_bytes(n));
     for (int i = 0; i < 3; i++)
         keep(r, pairs * 4);
 }

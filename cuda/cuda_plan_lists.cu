@@ -6,8 +6,10 @@
  *
  *     position   | sample 0: offset 0: chunk 0, 1, 2; offset 1: chunk 0, ... | sample 1 |
  *
- * Bytes: order 28 n_out and the passes of the sort; pairs 8 n_words n_out + 12 m.
+ * Bytes: order 48 n_out and the passes of the sort; pairs 8 n_words n_out + 12 m.
  */
+#include <assert.h>
+
 #include "cuda_plan.cuh"
 
 namespace
@@ -39,6 +41,7 @@ struct make_order_words {
 
         if (kernel == 3)
             return mask[o];
+#pragma unroll 3
         for (int i = 0; i < 27; i++) {
             const int x = lo + i % 3, y = lo + i / 3 % 3, z = lo + i / 9;
             const int k = (z * kernel + y) * kernel + x;
@@ -47,7 +50,37 @@ struct make_order_words {
         return m;
     }
 
-    __device__ uint32_t key(int64_t o) const
+    /* Bit j of axis 0, 1, 2 (x, y, z): something is in the plane j of it. */
+    __device__ void planes_of(int64_t o, uint32_t (&plane)[3]) const
+    {
+        const int K = kernel * kernel * kernel;
+
+        for (int w = 0; 32 * w < K; w++)
+            for (uint32_t left = mask[w * n + o]; left; left &= left - 1) {
+                const int k = 32 * w + __ffs((int)left) - 1;
+                plane[0] |= 1u << k % kernel;
+                plane[1] |= 1u << k / kernel % kernel;
+                plane[2] |= 1u << k / (kernel * kernel);
+            }
+    }
+
+    /* The two outer planes on either side of each axis. */
+    __device__ uint64_t outer_key(int64_t o) const
+    {
+        uint32_t plane[3] = {}, bits = 0;
+
+        if (kernel <= 3)
+            return 0;
+        planes_of(o, plane);
+        for (int a = 0; a < 3; a++) {
+            const uint32_t p = plane[(a + 2) % 3]; /* z, x, y */
+            bits = bits << 4 | (p & 1) << 3 | (p >> (kernel - 1) & 1) << 2 |
+                   (p >> 1 & 1) << 1 | (p >> (kernel - 2) & 1);
+        }
+        return gray_place(bits);
+    }
+
+    __device__ uint32_t inner_key(int64_t o) const
     {
         uint32_t m, planes;
 
@@ -67,8 +100,62 @@ struct make_order_words {
     {
         const int32_t begin = sample_row[plan_sample(sample_row, n_samples, o)];
 
-        word[o] = (uint64_t)(begin / CUDA_MAP_WINDOW) << key_bits | key(o);
+        word[o] = (uint64_t)(begin / CUDA_MAP_WINDOW) << key_bits | outer_key(o) << 32 |
+                  inner_key(o);
         row[o] = (int32_t)o;
+    }
+};
+
+enum { COUNT_BITS = 12 };
+
+/* A warp for each whole tile: words by which those with most offsets come first. */
+struct make_tile_words {
+    const uint32_t *mask;
+    int64_t n;
+    const int32_t *sample_row;
+    int n_samples, n_words;
+    const int32_t *order;
+    uint64_t *word;
+    int32_t *tile;
+
+    __device__ void operator()(int64_t i) const
+    {
+        const int32_t *row = order + i / 32 * CUDA_TILE_ROWS;
+        const int lane = (int)(i % 32);
+        int count = 0;
+
+        for (int w = 0; w < n_words; w++) {
+            uint32_t any = 0;
+
+            for (int r = lane; r < CUDA_TILE_ROWS; r += 32)
+                any |= mask[w * n + row[r]];
+            for (int by = 16; by > 0; by /= 2)
+                any |= __shfl_xor_sync(0xffffffffu, any, by);
+            count += __popc(any);
+        }
+        if (lane)
+            return;
+        word[i / 32] =
+            (uint64_t)(sample_row[plan_sample(sample_row, n_samples, row[0])] /
+                       CUDA_MAP_WINDOW)
+                << COUNT_BITS |
+            (uint64_t)((1 << COUNT_BITS) - 1 - count);
+        tile[i / 32] = (int32_t)(i / 32);
+    }
+};
+
+/* The rows of a tile stay together; the last rows, less than a tile, stay where they
+ * are. */
+struct move_tiles {
+    const int32_t *from, *tile;
+    int64_t n_tiles;
+    int32_t *to;
+
+    __device__ void operator()(int64_t i) const
+    {
+        const int64_t t = i / CUDA_TILE_ROWS, r = i % CUDA_TILE_ROWS;
+
+        to[i] = from[t < n_tiles ? tile[t] * (int64_t)CUDA_TILE_ROWS + r : i];
     }
 };
 
@@ -202,18 +289,28 @@ sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
                           const cuda_map *map, int32_t *order)
 {
     const int window_bits = plan_bits((uint64_t)map->n_out / CUDA_MAP_WINDOW);
-    const int key_bits = kernel < 3 ? map->K : 32;
+    const int key_bits = kernel < 3 ? map->K : kernel == 3 ? 32 : 44;
+    const int64_t n_tiles = map->n_out / CUDA_TILE_ROWS;
     const size_t mark = b->arena->used;
+    int32_t *row, *sorted, *tile;
     uint64_t *word;
-    int32_t *row;
 
+    assert(map->K < 1 << COUNT_BITS);
     SP_TRY(SP_TAKE(b->arena, map->n_out, &word));
     SP_TRY(SP_TAKE(b->arena, map->n_out, &row));
+    SP_TRY(SP_TAKE(b->arena, map->n_out, &sorted));
+    SP_TRY(SP_TAKE(b->arena, n_tiles, &tile));
     SP_TRY(plan_each(b,
                      make_order_words{map->mask, map->n_out, out->sample_row,
                                       b->n_samples, kernel, key_bits, word, row},
                      map->n_out));
-    SP_TRY(plan_sort(b, word, row, order, map->n_out, key_bits + window_bits));
+    SP_TRY(plan_sort(b, word, row, sorted, map->n_out, key_bits + window_bits));
+    SP_TRY(plan_each(b,
+                     make_tile_words{map->mask, map->n_out, out->sample_row,
+                                     b->n_samples, map->n_words, sorted, word, row},
+                     32 * n_tiles));
+    SP_TRY(plan_sort(b, word, row, tile, (int32_t)n_tiles, COUNT_BITS + window_bits));
+    SP_TRY(plan_each(b, move_tiles{sorted, tile, n_tiles, order}, map->n_out));
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
 }

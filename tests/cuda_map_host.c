@@ -4,7 +4,7 @@
 
 typedef struct row_key {
     int window;
-    uint32_t key;
+    uint64_t key;
     int32_t row;
 } row_key;
 
@@ -50,9 +50,32 @@ static uint32_t gray_place(uint32_t v)
     return place;
 }
 
+/* Whether plane j of an axis, 0 x, holds anything. */
+static uint32_t is_used(const cuda_map *m, int kernel, int32_t row, int axis, int j)
+{
+    for (int k = 0; k < m->K; k++) {
+        const int at[3] = {k % kernel, k / kernel % kernel, k / kernel / kernel};
+        if (at[axis] == j && has(m, row, k))
+            return 1;
+    }
+    return 0;
+}
+
+/* Of kernels wider than 3: the two outer planes on either side of z, x, y. */
+static uint64_t outer_key(const cuda_map *m, int kernel, int32_t row)
+{
+    static const int axes[] = {2, 0, 1};
+    const int plane[] = {0, kernel - 1, 1, kernel - 2};
+    uint32_t bits = 0;
+
+    for (int i = 0; kernel > 3 && i < 12; i++)
+        bits = bits << 1 | is_used(m, kernel, row, axes[i / 4], plane[i % 4]);
+    return gray_place(bits);
+}
+
 /* Two numbers side by side: which outer planes of the inner 3^3 hold anything, and its
  * other 26 offsets. Smaller kernels: the mask. */
-static uint32_t key_of(const cuda_map *m, int kernel, int32_t row)
+static uint32_t inner_key(const cuda_map *m, int kernel, int32_t row)
 {
     const int lo = (kernel - 3) / 2;
     uint32_t planes = 0, others = 0;
@@ -87,6 +110,34 @@ static int compare(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
+/* Whole tiles by falling number of their offsets; the keys' windows come first. */
+static void order_tiles(const cuda_map *m, const row_key *rows, int32_t *order)
+{
+    const int n_tiles = m->n_out / CUDA_TILE_ROWS;
+    row_key *tiles = malloc(((size_t)n_tiles + 1) * sizeof *tiles);
+
+    for (int t = 0; t < n_tiles; t++) {
+        const row_key *row = rows + (size_t)t * CUDA_TILE_ROWS;
+        int absent = m->K;
+
+        for (int k = 0; k < m->K; k++) {
+            bool is_there = false;
+            for (int r = 0; r < CUDA_TILE_ROWS; r++)
+                is_there = is_there || has(m, row[r].row, k);
+            absent -= is_there;
+        }
+        tiles[t] = (row_key){row->window, (uint64_t)absent, t};
+    }
+    qsort(tiles, (size_t)n_tiles, sizeof *tiles, compare);
+    for (int32_t i = 0; i < m->n_out; i++)
+        order[i] = rows[i / CUDA_TILE_ROWS < n_tiles
+                            ? tiles[i / CUDA_TILE_ROWS].row * CUDA_TILE_ROWS +
+                                  i % CUDA_TILE_ROWS
+                            : i]
+                       .row;
+    free(tiles);
+}
+
 static void take_order(const sp_map *from, cuda_map *m)
 {
     row_key *rows = malloc(((size_t)m->n_out + 1) * sizeof *rows);
@@ -95,11 +146,13 @@ static void take_order(const sp_map *from, cuda_map *m)
     for (int b = 0; b < m->n_samples; b++) {
         const int32_t begin = from->tile_row[from->sample_tile[b]];
         for (int32_t i = begin; i < from->tile_row[from->sample_tile[b + 1]]; i++)
-            rows[i] = (row_key){begin / 65536, key_of(m, from->key.kernel, i), i};
+            rows[i] = (row_key){begin / 65536,
+                                outer_key(m, from->key.kernel, i) << 32 |
+                                    inner_key(m, from->key.kernel, i),
+                                i};
     }
     qsort(rows, (size_t)m->n_out, sizeof *rows, compare);
-    for (int32_t i = 0; i < m->n_out; i++)
-        order[i] = rows[i].row;
+    order_tiles(m, rows, order);
     free(rows);
     m->order = order;
 }
