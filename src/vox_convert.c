@@ -43,7 +43,7 @@ static const char help[] =
     "text.\n"
     "\n"
     "  --out PREFIX          where the shards go\n"
-    "  --shards N            number of files (1)\n"
+    "  --shards N            number of files, at most that of the samples (1)\n"
     "  --voxel-size M        edge of a voxel in metre (0.5)\n"
     "  --map LIST            2=ground,3:4:5=vegetation: codes to classes in the order "
     "named;\n"
@@ -57,7 +57,9 @@ static const char help[] =
     "  --columns LIST        names of the columns of text and npy: x,y,z,-,label (- "
     "passes\n"
     "                        over one)\n"
-    "  --label-field NAME    the attribute that is the label\n"
+    "  --label-field NAME    the attribute that is the label (label, classification, "
+    "class,\n"
+    "                        labels, semantic, sem_class, category or code)\n"
     "  --block M             cuts scans into square blocks, one sample each\n"
     "  --overlap M           margin around a block: context that is not evaluated\n"
     "  --bounds x0,y0,x1,y1  only points with x0 <= x < x1 and y0 <= y < y1\n"
@@ -67,7 +69,9 @@ static const char help[] =
     "                        that are ignored do not vote), or ignore\n"
     "\n"
     "A column that is the same everywhere is stored with mean 0 and std 1, so that\n"
-    "normalizing leaves it as it is.\n";
+    "normalizing leaves it as it is. A name that the source lacks is answered by "
+    "those\n"
+    "it has; scan_angle is in degrees.\n";
 
 /* Everything of one run. */
 typedef struct convert {
