@@ -22,6 +22,7 @@ const sp_backend_ops sp_cuda_ops = {
     .conv_forward = sp_cuda_conv_forward,
     .conv_grad_input = sp_cuda_conv_grad_input,
     .conv_grad_weight = sp_cuda_conv_grad_weight,
+    .join = sp_cuda_join,
     .conv_grad_weight_bytes = sp_cuda_conv_grad_weight_bytes,
     .norm_sums = sp_cuda_norm_sums,
     .norm_finish = sp_cuda_norm_finish,

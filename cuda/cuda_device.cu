@@ -54,7 +54,11 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking,
                                          least > greatest ? least - 1 : least));
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->plan, cudaStreamNonBlocking, least));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->aside, cudaStreamNonBlocking, least));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->turn, cudaEventDisableTiming));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
+    SP_TRY(sp_cuda_arena_create(&cuda->aside_scratch, 0, "scratch aside"));
     return sp_cuda_arena_create(&cuda->scratch, 0, "scratch");
 }
 
@@ -88,11 +92,19 @@ void sp_cuda_close(sp_backend *be)
     if (!cuda)
         return;
     sp_cuda_arena_destroy(&cuda->scratch);
+    if (cuda->aside_scratch.base)
+        sp_cuda_arena_destroy(&cuda->aside_scratch);
     for (int i = 0; i < 2; i++)
         if (cuda->clock[i])
             cudaEventDestroy(cuda->clock[i]);
     if (cuda->turn)
         cudaEventDestroy(cuda->turn);
+    if (cuda->forked)
+        cudaEventDestroy(cuda->forked);
+    if (cuda->joined)
+        cudaEventDestroy(cuda->joined);
+    if (cuda->aside)
+        cudaStreamDestroy(cuda->aside);
     if (cuda->plan)
         cudaStreamDestroy(cuda->plan);
     if (cuda->compute)

@@ -14,6 +14,10 @@
  *                  |filled   \_____  ^used   \________
  *     compute      +-> step 0     +-> step 1         +-> step 0 ...
  *
+ * A weight gradient goes to a stream beside the compute stream, of low priority too, and
+ * what reads or frees its operands waits for it (sp_backend_ops.join): it fills what the
+ * last blocks of the input gradient leave idle.
+ *
  * The planner's thread waits for the sizes it needs on the host; the compute thread
  * waits for neither. A plan that the compute thread builds itself stands in line with
  * its other calls.
@@ -64,6 +68,7 @@ sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
+sp_status sp_cuda_join(sp_backend *be);
 int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                        int n_samples, int64_t pairs);
 

@@ -22,10 +22,13 @@
 /* What be->impl points to. */
 typedef struct sp_cuda {
     pthread_t owner; /* the compute thread */
-    cudaStream_t compute, plan;
-    cudaEvent_t turn;     /* the end of one stream, for the other to wait for */
-    cudaEvent_t clock[2]; /* of clock_begin and clock_end; NULL until then */
-    sp_arena scratch;     /* device; content lives until the next operation */
+    cudaStream_t compute, plan, aside;
+    cudaEvent_t turn;       /* the end of one stream, for the other to wait for */
+    cudaEvent_t clock[2];   /* of clock_begin and clock_end; NULL until then */
+    cudaEvent_t forked;     /* the compute stream, when something goes aside */
+    cudaEvent_t joined;     /* the end of what went aside */
+    sp_arena scratch;       /* device; content lives until the next operation */
+    sp_arena aside_scratch; /* the same for what goes aside */
     /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;

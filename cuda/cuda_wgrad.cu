@@ -27,6 +27,8 @@
  *   fp32   32   2 x 1          86    20 KB   11 (registers, shared)
  *          64   2 x 1         158    36 KB   6 (registers, shared)
  */
+#include <utility>
+
 #include "cuda_conv.cuh"
 #include "cuda_wgrad.cuh"
 
@@ -425,13 +427,43 @@ sp_status sum_bias(sp_backend *be, const sp_conv_wgrad_args *a)
     return cuda_each(be, add_samples{sums, 0, n, c, a->dbias}, 1, c);
 }
 
-} // namespace
-
-sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args)
+sp_status sum_all(sp_backend *be, const sp_conv_wgrad_args *args)
 {
     if (args->x.c && args->dy.c)
         SP_TRY(sum_weights(be, args));
     return args->dbias ? sum_bias(be, args) : SP_OK;
+}
+
+/* From here on calls go to the other stream, with the other's scratch; and back. */
+void change_streams(sp_cuda *cuda)
+{
+    std::swap(cuda->compute, cuda->aside);
+    std::swap(cuda->scratch, cuda->aside_scratch);
+}
+
+} // namespace
+
+sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args)
+{
+    sp_cuda *cuda = cuda_of(be);
+    sp_status rc;
+
+    if (!args->is_aside || be->is_in_line)
+        return sum_all(be, args);
+    SP_CUDA(cudaEventRecord(cuda->forked, cuda->compute));
+    SP_CUDA(cudaStreamWaitEvent(cuda->aside, cuda->forked, 0));
+    change_streams(cuda);
+    rc = sum_all(be, args);
+    change_streams(cuda);
+    SP_TRY(rc);
+    SP_CUDA(cudaEventRecord(cuda->joined, cuda->aside));
+    return SP_OK;
+}
+
+sp_status sp_cuda_join(sp_backend *be)
+{
+    SP_CUDA(cudaStreamWaitEvent(cuda_of(be)->compute, cuda_of(be)->joined, 0));
+    return SP_OK;
 }
 
 /* The slots; copies of fp32 operands for bf16 tensor cores are few and not counted. */

@@ -49,6 +49,7 @@ static const char usage[] =
     "  --channels N,...   channels of ops (16,32,64,96,128,256)\n"
     "  --shard FILE       voxels of a shard instead; --sample I of it (0)\n"
     "  --layers           step: also every operation of every layer, in the step\n"
+    "  --in-line          step: nothing runs beside anything else; as --layers has it\n"
     "  --cold             io: ask the system to forget the files before each reading\n"
     "  --ranks N,...      model: ranks (8,64,512,4096)\n"
     "  --per-rank N       model: samples of a rank in a step (2)\n"
@@ -99,6 +100,7 @@ static const option options[] = {
     {"--json", FLAG, AT(is_json), 0, 0, 0},
     {"--quick", FLAG, AT(is_quick), 0, 0, 0},
     {"--layers", FLAG, AT(is_by_layer), 0, 0, 0},
+    {"--in-line", FLAG, AT(is_in_line), 0, 0, 0},
     {"--cold", FLAG, AT(is_cold), 0, 0, 0},
     {"--threads", INT, AT(threads), 1, 1024, 0},
     {"--repeats", INT, AT(repeats), 1, 101, 0},

@@ -37,6 +37,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     memset(t, 0, sizeof *t);
     SP_TRY(sp_session_open(s, &b->options->command, false));
     SP_TRY(sp_session_open_device(s));
+    s->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
     if (b->options->is_by_layer)
         bench_layers_attach(b, s);
     SP_TRY(sp_session_open_transport(s));

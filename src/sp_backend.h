@@ -74,6 +74,9 @@ typedef struct sp_conv_wgrad_args {
     int sample0, sample1;      /* sums over samples sample0 .. sample1 - 1, in order */
     float *dw;                 /* [K][c_in][c_out], added to */
     float *dbias;              /* [c_out] or NULL, added to */
+    /* May run beside the operations that follow, until join: until then what it reads
+     * stays, and nobody touches what it adds to. */
+    bool is_aside;
 } sp_conv_wgrad_args;
 
 /* y = act(x * scale + shift [+ res]), per channel; act(v) = v > 0 ? v : slope * v with
@@ -240,6 +243,8 @@ typedef struct sp_backend_ops {
      * forward. */
     sp_status (*conv_grad_input)(sp_backend *be, const sp_conv_args *args);
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
+    /* Operations from here on come behind what was begun aside. */
+    sp_status (*join)(sp_backend *be);
     /* Bytes that conv_grad_weight takes for itself; pure, as plan_bytes. The most of
      * any operation. Depends on be->precision. */
     int64_t (*conv_grad_weight_bytes)(const sp_backend *be, int K, int c_in, int c_out,
@@ -326,6 +331,7 @@ struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
     sp_precision precision; /* set before open; the CPU has fp32 alone */
+    bool is_in_line;        /* nothing runs aside, so that each can be timed */
     double begun_s;         /* clock_begin of the CPU */
     void *impl;             /* the backend's own */
 };

@@ -73,7 +73,7 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
 }
 
 static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
-                             sp_buckets *buckets)
+                             sp_buckets *buckets, bool is_aside)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_node *node = &net->graph->node[step->layer];
@@ -83,7 +83,8 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
         .x = impl->value[step->in[0]].act,
         .dy = dy,
         .sample_row = sp_net_sample_row(net, impl->value[step->out].level),
-        .sample1 = impl->batch->n_samples};
+        .sample1 = impl->batch->n_samples,
+        .is_aside = is_aside};
 
     if (buckets->exact)
         return conv_exact(net, node, &args, buckets->exact);
@@ -124,17 +125,19 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
         .x = dy,
         .w = net->param + net->graph->param[node->weight].offset,
         .is_mirrored = node->is_mirrored};
+    bool has_input_grad = impl->value[step->in[0]].needs_grad;
     sp_norm_grad_args norm;
 
-    SP_TRY(conv_weight(net, step, dy, buckets));
+    SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
     SP_TRY(sp_bucket_poll(buckets));
-    if (!impl->value[step->in[0]].needs_grad)
+    if (!has_input_grad)
         return SP_OK;
     SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));
     args.w_packed = step->packed[NET_GRAD_INPUT];
     SP_TRY(sp_net_grad(net, step->in[0], &args.y, &args.is_added));
     SP_TRY(take_norm(net, step, &norm, &args));
-    return net->backend->ops->conv_grad_input(net->backend, &args);
+    SP_TRY(net->backend->ops->conv_grad_input(net->backend, &args));
+    return net->backend->ops->join(net->backend); /* dy and x go after this */
 }
 
 /* dy goes to x, which adds it to what it has or takes the buffer over. */

@@ -23,9 +23,11 @@ mutant() {
         bad=1
         return
     fi
+    others=
+    [ "$1" = test_cuda_net ] && others="tests/net_case.o tests/net_dense.o"
     if ! $CXX_KERNEL -o "$work/kernel.o" "$work/cuda/$2.cu" 2>"$work/log" ||
-        ! $LINK_TEST "$work/test" "$test.o" tests/cuda_map_host.o "$work/kernel.o" \
-            $LINK_LIBS 2>>"$work/log"; then
+        ! $LINK_TEST "$work/test" "$test.o" tests/cuda_map_host.o $others \
+            "$work/kernel.o" $LINK_LIBS 2>>"$work/log"; then
         cat "$work/log"
         echo "$3: does not compile after $4"
         bad=1
@@ -45,6 +47,9 @@ conv() {
 wgrad() {
     mutant test_cuda_wgrad cuda_wgrad "$@"
 }
+net() {
+    mutant test_cuda_net cuda_wgrad "$@"
+}
 
 # barriers and waits
 conv cuda_conv.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
@@ -60,6 +65,9 @@ conv cuda_conv_out.cuh '/add_columns(rows, total);/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/= total\[s\]\[e\];/{n;s/__syncthreads();//}'
 wgrad cuda_wgrad.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
 wgrad cuda_wgrad.cu 's/__syncthreads(); \/\* this step.*//'
+net cuda_wgrad.cu 's/SP_CUDA(cudaStreamWaitEvent(cuda->aside, .*//'
+net cuda_wgrad.cu 's/SP_CUDA(cudaStreamWaitEvent(cuda_of(be)->compute, .*//'
+net cuda_wgrad.cu 's/SP_CUDA(cudaEventRecord(cuda->joined, .*//'
 
 # a row, a column, a pair too many
 conv cuda_conv.cu 's/at >= a.y.n ? -1/at > a.y.n ? -1/'

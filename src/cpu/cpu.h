@@ -63,6 +63,7 @@ sp_status sp_ref_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_ref_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
+sp_status sp_ref_join(sp_backend *be);
 
 sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums);

@@ -175,6 +175,7 @@ const sp_backend_ops sp_cpu_ops = {
     .conv_forward = sp_cpu_conv_forward,
     .conv_grad_input = sp_cpu_conv_grad_input,
     .conv_grad_weight = sp_cpu_conv_grad_weight,
+    .join = sp_ref_join,
     .conv_grad_weight_bytes = sp_cpu_conv_grad_weight_bytes,
     .norm_sums = sp_cpu_norm_sums,
     .norm_finish = sp_ref_norm_finish,

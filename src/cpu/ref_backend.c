@@ -33,6 +33,7 @@ const sp_backend_ops sp_ref_ops = {
     .conv_forward = sp_ref_conv_forward,
     .conv_grad_input = sp_ref_conv_grad_input,
     .conv_grad_weight = sp_ref_conv_grad_weight,
+    .join = sp_ref_join,
     .conv_grad_weight_bytes = sp_cpu_conv_grad_weight_bytes,
     .norm_sums = sp_ref_norm_sums,
     .norm_finish = sp_ref_norm_finish,
