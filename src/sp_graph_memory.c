@@ -193,12 +193,19 @@ static void find_lifetimes(memory *m)
 
 /* ---- activations ---- */
 
+/* From the forward pass on, for the backward pass. */
+static bool is_kept(const memory *m, const node_memory *home)
+{
+    return m->is_training && !(m->is_frugal && home->is_cheap);
+}
+
 static void hold(memory *m, int i)
 {
     node_memory *home = &m->node[home_of(m, i)];
 
     if (home->range < 0)
-        home->range = sp_ranges_take(&m->ranges, (size_t)home->bytes);
+        home->range = sp_ranges_take(&m->ranges, (size_t)home->bytes,
+                                     is_kept(m, home) ? SP_RANGES_LOW : SP_RANGES_HIGH);
 }
 
 static void drop(memory *m, node_memory *home)
@@ -208,15 +215,25 @@ static void drop(memory *m, node_memory *home)
     home->range = -1;
 }
 
+static void reserve_kept(memory *m)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < m->graph->n_nodes; i++)
+        if (m->node[i].home == i && m->node[i].first >= 0 && is_kept(m, &m->node[i]))
+            bytes += sp_ranges_aligned((size_t)m->node[i].bytes);
+    sp_ranges_reserve(&m->ranges, bytes);
+}
+
 static void walk_forward(memory *m)
 {
+    reserve_kept(m);
     for (int i = 0; i < m->graph->n_nodes; i++) {
         if (m->node[i].is_absorbed)
             continue;
         hold(m, i);
         for (int j = 0; j < m->graph->n_nodes; j++)
-            if (m->node[j].last == i &&
-                (!m->is_training || (m->is_frugal && m->node[j].is_cheap)))
+            if (m->node[j].last == i && !is_kept(m, &m->node[j]))
                 drop(m, &m->node[j]);
     }
 }
@@ -261,7 +278,7 @@ static void add_grad(memory *m, int node)
 {
     if (wants_grad(m, node) && m->node[node].grad_range < 0)
         m->node[node].grad_range =
-            sp_ranges_take(&m->ranges, (size_t)m->node[node].bytes);
+            sp_ranges_take(&m->ranges, (size_t)m->node[node].bytes, SP_RANGES_LOW);
 }
 
 /* In place: the buffer of `from` becomes that of `to`, if that has none. */

@@ -217,7 +217,8 @@ static sp_status take_logits(sp_net *net)
     impl->logits = y;
     if (y.elem == SP_ELEM_F32)
         return SP_OK;
-    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, &range, &impl->logits));
+    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, SP_RANGES_LOW, &range,
+                              &impl->logits));
     return net->backend->ops->copy(net->backend, y, impl->logits, false);
 }
 
@@ -270,8 +271,8 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
         args->dlogits = grad;
         return ops->loss(net->backend, args);
     }
-    SP_TRY(
-        sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, &range, &args->dlogits));
+    SP_TRY(sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, SP_RANGES_LOW, &range,
+                              &args->dlogits));
     SP_TRY(ops->loss(net->backend, args));
     SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
     sp_ranges_drop(&net->impl->ranges, range);

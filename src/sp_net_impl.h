@@ -122,8 +122,8 @@ sp_status sp_net_take_fixed(sp_net *net);
 /* Forgets the last micro-batch. */
 sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
 /* n x c in rows that suit the backend. */
-sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *range,
-                             sp_tensor *t);
+sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem,
+                             sp_ranges_side side, int *range, sp_tensor *t);
 /* For vectors. */
 sp_status sp_net_take_block(sp_net *net, size_t bytes, int *block);
 void sp_net_drop_block(sp_net *net, int block);

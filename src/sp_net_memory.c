@@ -182,6 +182,12 @@ static void drop_value(sp_net *net, net_value *value)
     value->range = -1;
 }
 
+/* From the forward pass on, for the backward pass. */
+static bool is_kept(const sp_net *net, const net_value *home)
+{
+    return net->impl->is_training && !(net->impl->options.is_frugal && home->is_cheap);
+}
+
 void sp_net_drop_read(sp_net *net, int s)
 {
     struct sp_net_impl *impl = net->impl;
@@ -190,8 +196,7 @@ void sp_net_drop_read(sp_net *net, int s)
     for (v = 0; v < impl->n_values; v++) {
         net_value *value = &impl->value[v];
 
-        if (value->last == s &&
-            (!impl->is_training || (impl->options.is_frugal && value->is_cheap)))
+        if (value->last == s && !is_kept(net, value))
             drop_value(net, value);
     }
 }
@@ -266,26 +271,44 @@ static size_t matrix_bytes(sp_tensor t)
     return (size_t)t.n * (size_t)t.ld * sp_elem_bytes(t.elem);
 }
 
-sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem, int *range,
-                             sp_tensor *t)
+sp_status sp_net_take_matrix(sp_net *net, int64_t n, int c, sp_elem elem,
+                             sp_ranges_side side, int *range, sp_tensor *t)
 {
     struct sp_net_impl *impl = net->impl;
     sp_arena *arena = &impl->arena;
     void *more;
 
     *t = (sp_tensor){NULL, n, c, pitch(net, c, elem), elem};
-    *range = sp_ranges_take(&impl->ranges, matrix_bytes(*t));
+    *range = sp_ranges_take(&impl->ranges, matrix_bytes(*t), side);
     if (impl->ranges.end > arena->used)
         SP_TRY(sp_arena_take(arena, impl->ranges.end - arena->used, &more));
     t->data = (float *)(void *)(arena->base + impl->ranges.range[*range].at);
     return SP_OK;
 }
 
-static sp_status take_value(sp_net *net, const net_value *value, int *range,
-                            sp_tensor *t)
+static sp_status take_value(sp_net *net, const net_value *value, sp_ranges_side side,
+                            int *range, sp_tensor *t)
 {
     return sp_net_take_matrix(net, sp_net_rows(net, value->level), value->c,
-                              value->elem, range, t);
+                              value->elem, side, range, t);
+}
+
+/* The low side is for what is kept; what comes and goes meanwhile stands above. */
+static void reserve_kept(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    size_t bytes = 0;
+
+    for (int v = 1; v < impl->n_values; v++) {
+        const net_value *value = &impl->value[v];
+        sp_tensor t = {.n = sp_net_rows(net, value->level),
+                       .ld = pitch(net, value->c, value->elem),
+                       .elem = value->elem};
+
+        if (value->home == v && value->first >= 0 && is_kept(net, value))
+            bytes += sp_ranges_aligned(matrix_bytes(t));
+    }
+    sp_ranges_reserve(&impl->ranges, bytes);
 }
 
 /* The batch's own features where they are as the values want them, else a copy. */
@@ -298,7 +321,7 @@ static sp_status take_features(sp_net *net, const sp_batch *batch)
     v->act = x;
     if (v->elem == x.elem && pitch(net, v->c, v->elem) == x.ld)
         return SP_OK;
-    SP_TRY(sp_net_take_matrix(net, x.n, x.c, v->elem, &range, &v->act));
+    SP_TRY(sp_net_take_matrix(net, x.n, x.c, v->elem, SP_RANGES_LOW, &range, &v->act));
     return net->backend->ops->copy(net->backend, x, v->act, false);
 }
 
@@ -323,7 +346,9 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     for (v = 0; v < impl->n_values; v++)
         impl->value[v].range = impl->value[v].grad_range = impl->value[v].sums_block =
             -1;
-    return take_features(net, batch);
+    SP_TRY(take_features(net, batch));
+    reserve_kept(net);
+    return SP_OK;
 }
 
 sp_status sp_net_hold(sp_net *net, int value)
@@ -334,7 +359,9 @@ sp_status sp_net_hold(sp_net *net, int value)
     for (; values[home].home != home; home = values[home].home)
         column += values[home].column;
     if (values[home].range < 0)
-        SP_TRY(take_value(net, &values[home], &values[home].range, &values[home].act));
+        SP_TRY(take_value(net, &values[home],
+                          is_kept(net, &values[home]) ? SP_RANGES_LOW : SP_RANGES_HIGH,
+                          &values[home].range, &values[home].act));
     v->act = sp_tensor_columns(values[home].act, column, v->c);
     return SP_OK;
 }
@@ -345,7 +372,7 @@ sp_status sp_net_grad(sp_net *net, int value, sp_tensor *grad, bool *is_added)
 
     *is_added = v->grad_range >= 0;
     if (!*is_added)
-        SP_TRY(take_value(net, v, &v->grad_range, &v->grad));
+        SP_TRY(take_value(net, v, SP_RANGES_LOW, &v->grad_range, &v->grad));
     *grad = v->grad;
     return SP_OK;
 }

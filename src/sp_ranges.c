@@ -66,36 +66,61 @@ static void absorb_next(sp_ranges *r, int i)
     r->first_unused = gone;
 }
 
-static int find(const sp_ranges *r, size_t bytes)
+size_t sp_ranges_aligned(size_t bytes)
 {
-    int i, best = -1;
-
-    for (i = r->last; i >= 0; i = r->range[i].prev)
-        if (r->range[i].n_holders == 0 && r->range[i].bytes >= bytes &&
-            (best < 0 || r->range[i].bytes <= r->range[best].bytes))
-            best = i;
-    return best;
+    return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
 }
 
-int sp_ranges_take(sp_ranges *ranges, size_t bytes)
+/* The number of a free range of at least so many bytes at the end. */
+static int extend(sp_ranges *r, size_t bytes)
 {
-    sp_ranges *r = ranges;
+    if (r->last < 0 || r->range[r->last].n_holders > 0)
+        insert(r, r->last, r->end, 0);
+    if (r->range[r->last].bytes < bytes)
+        r->range[r->last].bytes = bytes;
+    r->end = r->range[r->last].at + r->range[r->last].bytes;
+    return r->last;
+}
+
+void sp_ranges_reserve(sp_ranges *ranges, size_t bytes)
+{
+    if (bytes)
+        extend(ranges, sp_ranges_aligned(bytes));
+}
+
+static int find(const sp_ranges *r, size_t bytes, sp_ranges_side side)
+{
+    int found = -1;
+
+    for (int i = r->last; i >= 0; i = r->range[i].prev) {
+        if (r->range[i].n_holders != 0 || r->range[i].bytes < bytes)
+            continue;
+        found = i;
+        if (side == SP_RANGES_HIGH)
+            break;
+    }
+    return found;
+}
+
+int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side)
+{
+    sp_range *range = ranges->range;
+    size_t rest;
     int i;
 
-    bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
-    i = find(r, bytes);
-    if (i < 0) { /* at the end, which may be free, but too short */
-        if (r->last < 0 || r->range[r->last].n_holders > 0)
-            insert(r, r->last, r->end, 0);
-        i = r->last;
-        r->range[i].bytes = bytes;
-        r->end = r->range[i].at + bytes;
+    bytes = sp_ranges_aligned(bytes);
+    i = find(ranges, bytes, side);
+    if (i < 0)
+        i = extend(ranges, bytes);
+    rest = range[i].bytes - bytes;
+    if (rest > 0 && side == SP_RANGES_LOW) {
+        range[i].bytes = bytes;
+        insert(ranges, i, range[i].at + bytes, rest);
+    } else if (rest > 0) {
+        range[i].bytes = rest;
+        i = insert(ranges, i, range[i].at + rest, bytes);
     }
-    if (r->range[i].bytes > bytes) {
-        insert(r, i, r->range[i].at + bytes, r->range[i].bytes - bytes);
-        r->range[i].bytes = bytes;
-    }
-    r->range[i].n_holders = 1;
+    range[i].n_holders = 1;
     return i;
 }
 
