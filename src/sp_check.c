@@ -67,5 +67,7 @@ sp_status sp_check(const sp_command *command)
 
     if (rc == SP_OK)
         rc = check(&session);
+    if (rc == SP_OK)
+        rc = sp_session_agree(&session, sp_log_written());
     return sp_session_close(&session, rc);
 }

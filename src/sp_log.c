@@ -42,6 +42,13 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
     return SP_OK;
 }
 
+sp_status sp_log_written(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return SP_FAIL(SP_EIO, "cannot write to standard output");
+    return SP_OK;
+}
+
 void sp_log_close(void)
 {
     pthread_mutex_lock(&state.lock);

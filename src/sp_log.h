@@ -27,6 +27,10 @@ void sp_log_program(const char *name);
  * nothing to say. Training thread; cheap. */
 void sp_log_position(const char *phase, int64_t epoch, int64_t step);
 
+/* SP_EIO where something of what went to standard output was lost (disk full): for
+ * commands whose output is their result. */
+sp_status sp_log_written(void);
+
 /* Rank 0 only, one line, standard output. */
 void sp_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Rank 0 only: a line that replaces the last such line on a terminal; in a file it is

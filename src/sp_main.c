@@ -200,6 +200,11 @@ static bool run_without_ranks(int argc, char **argv, sp_status *rc)
         *rc = print_status(argc, argv);
     else
         return false;
+    if (*rc == SP_OK) {
+        *rc = sp_log_written();
+        if (*rc != SP_OK)
+            sp_log_error(sp_error_last());
+    }
     return true;
 }
 

@@ -235,5 +235,7 @@ sp_status sp_preflight(const sp_command *command)
 
     if (rc == SP_OK)
         rc = preflight(&session);
+    if (rc == SP_OK)
+        rc = sp_session_agree(&session, sp_log_written());
     return sp_session_close(&session, rc);
 }

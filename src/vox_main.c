@@ -57,9 +57,7 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
     for (i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) {
             SP_TRY(commands[i].run(argc - 1, argv + 1, comm));
-            if (fflush(stdout) != 0)
-                return SP_FAIL(SP_EIO, "cannot write to standard output");
-            return SP_OK;
+            return sp_log_written();
         }
     for (i = 1; i < N_COMMANDS; i++)
         if (sp_deck_distance(argv[1], commands[i].name) <
@@ -94,7 +92,7 @@ int main(int argc, char **argv)
     vox_probe_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
-        return fflush(stdout) ? SP_EIO : SP_OK;
+        return sp_log_written();
     rc = sp_comm_open(&comm, &argc, &argv);
     if (rc == SP_OK)
         rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);

@@ -91,3 +91,10 @@ says out 'MiB of activations'
 test -e check && fail "check wrote something"
 run 2 0 preflight base.deck
 says out 'all-reduce MB/s'
+if test -w /dev/full; then
+    for command in --keys "check base.deck"; do
+        "$SPTRAIN" $command >/dev/full 2>err
+        test $? = 4 || fail "$command, disk full"
+        one_diagnosis 'cannot write to standard output'
+    done
+fi

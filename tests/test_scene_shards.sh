@@ -41,6 +41,10 @@ grep -q -e '--extent is missing' "$dir/err" || fail "message of no extent"
 grep -q 'did you mean "scene"' "$dir/err" || fail "message of an unknown command"
 "$spvox" --version | grep -q '^spvox [0-9]' || fail "--version"
 "$spvox" --help | grep -q convert || fail "--help"
+if test -w /dev/full; then
+    "$spvox" info "$dir"/one-*.h5 >/dev/full 2>"$dir/err"; test $? -eq 4 || fail "info, disk full"
+    grep -q 'standard output' "$dir/err" || fail "message of a full disk"
+fi
 "$spvox" $scene --out /dev/null/x 2>"$dir/err"; test $? -eq 4 || fail "no folder: exit 4"
 size=`wc -c <"$dir/one-00000-of-00001.h5"`
 head -c `expr $size - 1000` "$dir/one-00000-of-00001.h5" >"$dir/cut.h5"
