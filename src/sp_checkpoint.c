@@ -3,6 +3,7 @@
  *   /buffers/<layer>/<running_mean|running_var> float32
  *   /optim/m/<layer>/<...>, /optim/v/<...>      float32: momentum, second moment
  *   /normalization/mean, std                    float64, where features are normalized
+ *   /loss/class_weights                         float64, where classes are weighted
  *   root attributes of sp_checkpoint_state
  * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
  * in alphabetical order, each its name and its bytes.
@@ -253,17 +254,23 @@ void sp_checkpoint_probe_main(int argc, char **argv)
 
 /* ---- writing ---- */
 
-static sp_status write_normalization(sp_h5 *file, const sp_normalization *norm)
+/* n 0: nothing to write. */
+static sp_status write_row(sp_h5 *file, const char *name, int n, const double *row)
 {
-    const int64_t dim = norm ? norm->n : 0;
-    const size_t bytes = (size_t)dim * sizeof(double);
+    const int64_t dim = n;
 
-    if (!dim)
+    if (n == 0)
         return SP_OK;
-    SP_TRY(write_array(file, "/normalization/mean", SP_H5_F64, 1, &dim, norm->mean,
-                       bytes));
-    return write_array(file, "/normalization/std", SP_H5_F64, 1, &dim, norm->std,
-                       bytes);
+    return write_array(file, name, SP_H5_F64, 1, &dim, row, (size_t)n * sizeof *row);
+}
+
+static sp_status write_rows(sp_h5 *file, const sp_normalization *norm)
+{
+    if (!norm)
+        return SP_OK;
+    SP_TRY(write_row(file, "/normalization/mean", norm->n, norm->mean));
+    SP_TRY(write_row(file, "/normalization/std", norm->n, norm->std));
+    return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
 }
 
 static sp_status write_all(sp_h5 *file, const sp_graph *graph,
@@ -279,7 +286,7 @@ static sp_status write_all(sp_h5 *file, const sp_graph *graph,
         SP_TRY(write_group(file, "/optim/m", graph->param, graph->n_params, optim->m));
     if (optim && optim->v)
         SP_TRY(write_group(file, "/optim/v", graph->param, graph->n_params, optim->v));
-    return write_normalization(file, normalization);
+    return write_rows(file, normalization);
 }
 
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
@@ -316,24 +323,34 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
 
 /* ---- reading ---- */
 
-static sp_status read_normalization(sp_h5 *file, sp_normalization *norm)
+/* Absent: *n and *row are 0. */
+static sp_status read_row(sp_h5 *file, const char *name, int *n, double **row)
 {
     sp_h5_shape shape;
 
-    if (!sp_h5_has(file, "/normalization/mean"))
+    if (!sp_h5_has(file, name))
         return SP_OK;
-    SP_TRY(sp_h5_shape_of(file, "/normalization/mean", &shape));
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (shape.rank != 1 || shape.dim[0] > 1 << 16)
-        return SP_FAIL(SP_EDATA, "%s:/normalization/mean: expected a row of numbers",
-                       sp_h5_path(file));
-    norm->mean = malloc((size_t)shape.dim[0] * sizeof(double) + 1);
-    norm->std = malloc((size_t)shape.dim[0] * sizeof(double) + 1);
-    if (!norm->mean || !norm->std)
+        return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
+                       name);
+    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
+    if (!*row)
         return SP_FAIL(SP_EMEM, "out of memory");
-    norm->n = (int)shape.dim[0];
-    SP_TRY(
-        sp_h5_read(file, "/normalization/mean", SP_H5_F64, 1, shape.dim, norm->mean));
-    return sp_h5_read(file, "/normalization/std", SP_H5_F64, 1, shape.dim, norm->std);
+    *n = (int)shape.dim[0];
+    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
+}
+
+static sp_status read_rows(sp_h5 *file, sp_normalization *norm)
+{
+    int n_std = 0;
+
+    SP_TRY(read_row(file, "/normalization/mean", &norm->n, &norm->mean));
+    SP_TRY(read_row(file, "/normalization/std", &n_std, &norm->std));
+    if (norm->n != n_std)
+        return SP_FAIL(SP_EDATA, "%s:/normalization: %d means, %d standard deviations",
+                       sp_h5_path(file), norm->n, n_std);
+    return read_row(file, "/loss/class_weights", &norm->n_classes, &norm->class_weight);
 }
 
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
@@ -346,7 +363,7 @@ sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
     SP_TRY(sp_h5_open(&file, path));
     rc = sp_checkpoint_read_root(file, state, &norm);
     if (rc == SP_OK && normalization)
-        rc = read_normalization(file, &norm);
+        rc = read_rows(file, &norm);
     sp_h5_close(file);
     if (normalization)
         *normalization = norm;
@@ -366,6 +383,7 @@ void sp_normalization_destroy(sp_normalization *normalization)
     sp_h5_list_free(normalization->name, normalization->n_names);
     free(normalization->mean);
     free(normalization->std);
+    free(normalization->class_weight);
     memset(normalization, 0, sizeof *normalization);
 }
 

@@ -22,12 +22,15 @@ typedef struct sp_checkpoint_state {
     char *deck;         /* resolved deck, malloc'd on reading */
 } sp_checkpoint_state;
 
-/* The feature columns that eval and predict must use, and their statistics. */
+/* What eval and predict must use as training did: feature columns and their
+ * statistics, weights of the classes in the loss. */
 typedef struct sp_normalization {
     int n_names; /* columns; 0: not known (files of weights, of older versions) */
     char **name; /* [n_names] in the order that the network takes them */
     int n;       /* columns; 0: not normalized */
-    double *mean, *std; /* [n] */
+    double *mean, *std;   /* [n] */
+    int n_classes;        /* 0: all weigh the same */
+    double *class_weight; /* [n_classes] */
 } sp_normalization;
 
 void sp_normalization_destroy(sp_normalization *normalization);

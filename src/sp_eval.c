@@ -51,8 +51,8 @@ static bool is_on_command_line(const sp_session *s, const char *key)
 static sp_status take_network(sp_session *s, const char *deck, const char *path)
 {
     static const char *const taken[] = {
-        "net.layers",      "net.family",    "net.width",      "net.stem_kernel",
-        "net.kernel_down", "data.features", "data.voxel_size"};
+        "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
+        "net.kernel_down", "data.features", "data.voxel_size", "train.label_smoothing"};
     sp_config old;
     size_t i;
 
@@ -76,23 +76,41 @@ static sp_status read_head(sp_infer *infer)
     return rc;
 }
 
+/* Of rank 0 to all. */
+static sp_status bcast_row(sp_session *s, int *n, double **row)
+{
+    size_t bytes;
+
+    SP_TRY(sp_comm_bcast(s->comm, n, sizeof *n, 0));
+    bytes = (size_t)*n * sizeof **row;
+    if (s->comm->rank != 0)
+        *row = malloc(bytes + 1);
+    SP_TRY(
+        sp_session_agree(s, *row || !*n ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    return *n ? sp_comm_bcast(s->comm, *row, bytes, 0) : SP_OK;
+}
+
 static sp_status bcast_norm(sp_session *s)
 {
     sp_normalization *norm = &s->norm;
-    size_t bytes;
 
-    SP_TRY(sp_comm_bcast(s->comm, &norm->n, sizeof norm->n, 0));
-    bytes = (size_t)norm->n * sizeof(double);
-    if (!norm->n)
-        return SP_OK;
-    if (s->comm->rank != 0) {
-        norm->mean = malloc(bytes);
-        norm->std = malloc(bytes);
-    }
-    SP_TRY(sp_session_agree(
-        s, norm->mean && norm->std ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
-    SP_TRY(sp_comm_bcast(s->comm, norm->mean, bytes, 0));
-    return sp_comm_bcast(s->comm, norm->std, bytes, 0);
+    SP_TRY(bcast_row(s, &norm->n, &norm->mean));
+    SP_TRY(bcast_row(s, &norm->n, &norm->std));
+    return bcast_row(s, &norm->n_classes, &norm->class_weight);
+}
+
+/* The loss is that of the training. */
+static sp_status open_net(sp_session *s)
+{
+    float *weights;
+    sp_status rc = sp_session_kept_class_weights(
+        s, is_on_command_line(s, "train.class_weights"), &weights);
+
+    rc = sp_session_agree(s, rc);
+    if (rc == SP_OK)
+        rc = sp_session_open_net(s, weights);
+    free(weights);
+    return rc;
 }
 
 /* Columns in another order would be taken for each other. Those that the command line
@@ -118,9 +136,8 @@ static sp_status settle_norm(sp_infer *infer)
     SP_TRY(sp_comm_bcast(s->comm, &is_checkpoint, sizeof is_checkpoint, 0));
     if (!is_checkpoint)
         return sp_session_agree(s, sp_session_normalize(s, &s->val));
-    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize")) {
-        sp_normalization_destroy(&s->norm);
-    }
+    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize"))
+        s->norm.n = 0;
     if (s->norm.n && s->norm.n != s->n_columns)
         return SP_FAIL(SP_EDATA,
                        "%s: statistics of %d feature columns, data.val has %d",
@@ -157,7 +174,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_session_open_data(s, false, true));
     SP_TRY(match_columns(infer));
     SP_TRY(settle_norm(infer));
-    SP_TRY(sp_session_open_net(s, NULL));
+    SP_TRY(open_net(s));
     SP_TRY(sp_session_load(s, infer->path, NULL, NULL));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));

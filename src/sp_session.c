@@ -263,6 +263,21 @@ static sp_status weights_of_list(const sp_session *session, float *weights)
     return SP_OK;
 }
 
+/* Kept in norm, which checkpoints hold. */
+static sp_status keep_weights(sp_session *session, const float *weights)
+{
+    sp_normalization *norm = &session->norm;
+    int c;
+
+    norm->class_weight = calloc((size_t)session->n_classes, sizeof *norm->class_weight);
+    if (!norm->class_weight)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    norm->n_classes = session->n_classes;
+    for (c = 0; c < norm->n_classes; c++)
+        norm->class_weight[c] = (double)weights[c];
+    return SP_OK;
+}
+
 sp_status sp_session_class_weights(sp_session *session, float **weights)
 {
     int kind = session->config->train.class_weights;
@@ -288,7 +303,34 @@ sp_status sp_session_class_weights(sp_session *session, float **weights)
             weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
     }
     free(count);
-    return rc;
+    SP_TRY(rc);
+    return keep_weights(session, *weights);
+}
+
+sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
+                                        float **weights)
+{
+    const sp_normalization *norm = &session->norm;
+    const int kind = session->config->train.class_weights;
+    size_t n = (size_t)session->n_classes;
+    int c;
+
+    *weights = NULL;
+    if (is_named ? kind == SP_CW_NONE : norm->n_classes == 0)
+        return SP_OK;
+    *weights = calloc(n, sizeof **weights);
+    if (!*weights)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (is_named && kind == SP_CW_LIST)
+        return weights_of_list(session, *weights);
+    if (norm->n_classes != session->n_classes)
+        return SP_FAIL(SP_EDATA,
+                       "train.class_weights: the checkpoint has weights of %d classes, "
+                       "the data %d classes",
+                       norm->n_classes, session->n_classes);
+    for (c = 0; c < norm->n_classes; c++)
+        (*weights)[c] = (float)norm->class_weight[c];
+    return SP_OK;
 }
 
 /* ---- network ---- */

@@ -99,6 +99,11 @@ sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim
 /* Collective: class weights of the deck from the label counts of the training set; NULL
  * if there are none. malloc'd. */
 sp_status sp_session_class_weights(sp_session *session, float **weights);
+/* Those of the checkpoint that norm was read from, for eval and predict; is_named: the
+ * command line names train.class_weights, which then count (a frequency is the
+ * checkpoint's). */
+sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
+                                        float **weights);
 
 /* Report rc (each failure once: one diagnosis on standard error, status.json), free
  * all. Returns rc, or does not return where only this rank failed. */

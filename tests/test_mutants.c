@@ -271,7 +271,8 @@ static void make_weights(weights *w)
     sp_graph_init_params(&w->graph, 1, w->param);
     sp_graph_init_params(&w->graph, 2, w->m);
     sp_graph_init_buffers(&w->graph, w->running);
-    w->norm = (sp_normalization){2, names, 2, means, deviations};
+    w->norm = (sp_normalization){
+        .n_names = 2, .name = names, .n = 2, .mean = means, .std = deviations};
     w->state = (sp_checkpoint_state){.step = 2,
                                      .at = {1, 3},
                                      .samples_seen = 7,

@@ -27,6 +27,17 @@ evals r | sed -n '$!p' | tail -1 >b
 same a b "evaluation while training"
 head -c "$(wc -c <trained)" r/metrics.jsonl | cmp -s - trained || fail "eval changed earlier lines"
 
+# The loss too, where the deck of evaluation does not say how training weighed classes.
+grep -v '^train' base.deck >plain.deck
+run 2 0 base.deck run.dir=w 'train.class_weights="inverse"' train.label_smoothing=0.1
+run 2 0 eval plain.deck run.dir=w
+evals w | sed -n '$p' >a2
+evals w | sed -n '$!p' | tail -1 >b
+same a2 b "evaluation with weights of classes"
+run 1 0 eval plain.deck run.dir=w train.class_weights=none train.label_smoothing=0
+evals w | tail -1 >b
+cmp -s a2 b && fail "weights of classes on the command line do not count"
+
 # The confusion matrix holds every labelled voxel and point once.
 total=$(sed 's/.*"confusion":\[\[\([^a-z]*\)\]\].*/\1/; s/[],[]\{1,\}/+/g' a | sed 's/"point.*//')
 voxels=$(sed 's/.*"voxels":\([0-9]*\),.*/\1/' a)
