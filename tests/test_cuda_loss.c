@@ -169,9 +169,9 @@ static float *spare(sp_backend *be, int n, bool is_adamw, bool is_each)
     a.m = cu_copy(be, zero, bytes);
     a.v = cu_copy(be, zero, bytes);
     a.spared = cu_copy(be, spared, sizeof spared);
-    before = hc_launches();
+    before = hc_launches ? hc_launches() : 0;
     update_spared(be, is_adamw, &a, spared, is_each);
-    if (!is_each)
+    if (hc_launches && !is_each)
         assert_int_equal(hc_launches() - before, 1);
     OK(be->ops->download(be, w, a.w, bytes));
     free(g), free(zero);
