@@ -100,7 +100,7 @@ static void sums_have_the_bits_of_their_order(void **state)
     for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++)
         for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
             hc_set_order(5 + (uint64_t)comm.rank, is_lazy);
-            set_up(&s, "auto", scope, 30);
+            set_up(&s, "auto", scope, 5);
             assert_true((s.t.peer != NULL) ==
                         (scope == SP_SCOPE_NODE || comm.n_nodes == 1));
             for (int i = 0; s.t.peer && i < 8; i++)
@@ -118,7 +118,7 @@ static void sums_follow_each_other(void **state)
     stand s;
 
     (void)state;
-    set_up(&s, "auto", SP_SCOPE_NODE, 30);
+    set_up(&s, "auto", SP_SCOPE_NODE, 5);
     for (int k = 0; k < SUMS; k++)
         for (int i = 0; i < N; i++)
             host[k][i] = value(i, comm.rank, k);
@@ -142,7 +142,7 @@ static void whole_numbers_and_long_vectors(void **state)
     stand s;
 
     (void)state;
-    set_up(&s, "auto", SP_SCOPE_NODE, 30);
+    set_up(&s, "auto", SP_SCOPE_NODE, 5);
     whole = (int64_t *)s.data;
     for (int i = 0; i < 9; i++)
         host[i] = (comm.local_rank + 1) * (((int64_t)1 << 55) + i) - 1000;
@@ -189,7 +189,7 @@ static void all_or_none(void **state)
     set_up(&s, "mpi", SP_SCOPE_NODE, 30); /* as the user wants it */
     assert_null(s.t.peer);
     tear_down(&s);
-    set_up(&s, "auto", SP_SCOPE_NODE, 30);
+    set_up(&s, "auto", SP_SCOPE_NODE, 5);
     assert_non_null(s.t.peer);
     assert_non_null(strstr(s.t.words, "batch statistics through the devices' memory"));
     tear_down(&s);
