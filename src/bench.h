@@ -7,7 +7,7 @@
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and files of them
  *     bench_ops, bench_rows, bench_plan, bench_step, bench_layers, bench_io,
- *     bench_reduce, bench_model
+ *     bench_reduce, bench_sums, bench_model
  *                    what is timed
  *
  * Between any two measurements of an operation its ceiling is measured anew, because
@@ -154,7 +154,9 @@ void bench_voxels_free(bench_voxels *v);
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(const char *path);
 
-/* ---- bench_reduce.c ---- */
+/* ---- bench_reduce.c, bench_sums.c ---- */
+/* Sums of a batch norm's size over the ranks' devices. Collective. */
+sp_status bench_sums(bench *b);
 /* One all-reduce of n floats over all ranks, the slowest rank's time. Collective. */
 sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
 

@@ -27,7 +27,9 @@ static const char usage[] =
     "  voxels   writes --out FILE: a shard of --shape, --voxels and --samples, or all "
     "rows\n           of --shard as plain arrays\n"
     "  io       reading shards, beside plain pread of the same bytes\n"
-    "  reduce   all-reduce by size, and the buckets of the deck's network\n"
+    "  reduce   all-reduce by size, and the buckets of the deck's network; of "
+    "devices,\n"
+    "           sums of a norm's size by every way that there is\n"
     "  model    step time on many ranks, predicted from what is measured here\n"
     "\n"
     "options\n"
@@ -35,7 +37,7 @@ static const char usage[] =
     "                     gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, "
     "...\n"
     "  --quick            small and few: a few seconds\n"
-    "  --device D         ops, plan, step: cpu or cuda (cpu; step: the deck's "
+    "  --device D         ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
     "run.device).\n"
     "                     Of a device times are between events of its stream\n"
     "  --precision P      fp32, tf32 or bf16 (fp32; step: the deck's "
@@ -78,7 +80,7 @@ static const verb verbs[] = {
     {"step", bench_step, true, true, true, true},
     {"voxels", bench_voxels_write, false, false, false, true},
     {"io", bench_io, false, false, false, false},
-    {"reduce", bench_reduce, true, true, false, false},
+    {"reduce", bench_reduce, true, true, true, true},
     {"model", bench_model, true, true, false, false},
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sp_log.h"
 
@@ -113,7 +114,13 @@ static sp_status measure(bench *b, const sp_graph *graph)
 sp_status bench_reduce(bench *b)
 {
     sp_graph graph = {0};
-    sp_status rc = sp_graph_build(&graph, b->options->command.config, 4, 20);
+    sp_status rc;
+
+    if (strcmp(b->options->command.config->run.device, "cuda") == 0)
+        return bench_sums(b);
+    rc = sp_comm_agree(b->comm, bench_device_open(b, NULL), NULL);
+    if (rc == SP_OK)
+        rc = sp_graph_build(&graph, b->options->command.config, 4, 20);
 
     rc = sp_comm_agree(b->comm, rc, NULL);
     if (rc == SP_OK)

@@ -186,7 +186,7 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
         rc = start(transport, comm, backend, nccl, options);
     }
     if (rc == SP_OK && transport->ops->peer && comm->size > 1 &&
-        strcmp(options->want, "mpi") != 0)
+        !options->without_peers && strcmp(options->want, "mpi") != 0)
         rc = sp_transport_agree(transport,
                                 transport->ops->peer->open(transport, options));
     if (rc == SP_OK && options->is_bf16 && transport->ops != nccl && comm->size > 1)

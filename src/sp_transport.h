@@ -63,6 +63,7 @@ typedef struct sp_transport_options {
     bool is_bf16;          /* posted floats travel as bf16: nccl only */
     bool is_repeatable;    /* the same bits from run to run */
     double limit_s;        /* patience with the start; 0: ten minutes */
+    bool without_peers;    /* small sums go the transport's way too */
     double peer_limit_s;   /* of a device with its peers; 0: an hour */
 } sp_transport_options;
 

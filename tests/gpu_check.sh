@@ -127,7 +127,15 @@ gpus=$(nvidia-smi -L 2>none | wc -l)
 if [ "$gpus" -gt 1 ]; then
     step "NCCL, $gpus ranks" train "$gpus" run.dir=all run.transport=nccl \
         train.steps=$steps
+    grep -o "batch statistics.*" log
     step "$gpus ranks follow one" follows all fp32 1e-2
+    step "statistics without the devices' memory" env SP_PEER_MEMORY=0 timeout 600 "$run" \
+        mpirun -n "$gpus" sptrain train small.deck run.dir=all-nccl run.transport=nccl \
+        train.steps=$steps
+    step "they follow those through it" follows all-nccl all 1e-2
+    step "small sums" timeout 300 "$run" mpirun -n "$gpus" spbench reduce --device cuda \
+        small.deck
+    grep doubles log
 fi
 step "two ranks on one GPU, through the host" train 2 run.dir=shared \
     run.oversubscribe=true run.transport=mpi run.devices='[0, 0]' train.steps=$steps

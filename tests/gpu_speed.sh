@@ -238,9 +238,14 @@ on_all() {
     train ranks "$gpus" "\"net\":\"$1\",\"voxels\":\"$2\",\"batch\":$3" "$4" \
         mpirun -n "$gpus"
 }
-if [ "$gpus" -gt 1 ] && wanted ranks ranks; then
+if [ "$gpus" -gt 1 ] && wanted ranks ranks sums; then
     one=on_all
     rows cases
+    echo 'net : { family = "dummy"; };' >sums.deck
+    measured sums '"run":"sums"' mpirun -n "$gpus" spbench reduce --device cuda --json \
+        sums.deck
+    sed -n 's/.*"name":"\(sum_[a-z]*\)","n":\([0-9]*\),.*"ms":\([0-9.e-]*\),.*/\1 \2 \3/p' \
+        "$results/sums.jsonl" | awk '{ printf "%s of %d doubles: %.1f us\n", $1, $2, 1000 * $3 }'
 fi
 
 # ---- the peer; its fp16 stands beside bf16 ----

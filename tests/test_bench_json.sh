@@ -157,6 +157,19 @@ END
         grep -q '"memory_bytes":[1-9]' || { echo "step: precision, memory"; bad=1; }
     limit=1e9
     layers --quick --repeats 2 --precision bf16 deck
+    printf '#!/bin/sh\nexec %s -n 2 %s "$@"\n' "$MPIEXEC" "$cuda" >both
+    chmod +x both
+    bench=./both
+    run reduce --quick --json --repeats 2 --device cuda deck
+    check sum_peers sum_nccl sum_host
+    [ `grep -c '"name":"sum_[a-z]*","n":\(193\|513\),.*"ms":[0-9.]*[1-9]' "$work/out"` = 6 ] || {
+        echo "reduce: not 6 sums"; cat "$work/out"; bad=1; }
+    SP_PEER_MEMORY=0 $bench reduce --quick --repeats 2 --device cuda deck >"$work/out" \
+        2>"$work/err" || bad=1
+    grep -q "no sums through the devices' memory: .*SP_PEER_MEMORY=0" "$work/err" &&
+        grep -q '^513 doubles over 2 ranks through NCCL: [0-9.]* us$' "$work/out" || {
+        echo "reduce without peers"; cat "$work/err"; bad=1; }
+    bench=$cuda
     run step --quick --json --repeats 2 --device cpu deck
     grep '"name":"step"' "$work/out" | grep -q '"clock":"cpu"' || { echo "step: device"; bad=1; }
 fi
@@ -179,6 +192,7 @@ refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
 refused 2 'in fp32 only' ops --precision bf16
 refused 2 'spbench io times the CPU' io --device cuda
+[ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
 
 "$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
 "$bench" ops --threads none 2>"$work/err"
