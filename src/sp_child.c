@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "sp_log.h"
+#include "sp_signal.h"
 
 /* A group of its own, so that what the command starts can be ended with it, and the
  * signal settings of a fresh program rather than ours. */
@@ -80,6 +82,7 @@ static void kill_running(sp_child *child, double after_s)
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     child->pid = 0;
+    child->n_killed++;
     sp_log_warn("%s %s: killed after %.3g s", child->running.command,
                 child->running.path, after_s);
 }
@@ -123,11 +126,20 @@ void sp_child_start(sp_child *child, const char *command, const char *path)
 void sp_child_finish(sp_child *child, double patience_s)
 {
     const struct timespec nap = {0, 2000000};
+    const int n_killed = child->n_killed, signal_before = sp_signal_received();
     double begin_s = sp_now_s();
+    bool is_said = false;
 
-    for (sp_child_poll(child); child->pid && sp_now_s() - begin_s < patience_s;
-         sp_child_poll(child))
+    for (sp_child_poll(child);
+         child->pid && sp_now_s() - begin_s < patience_s &&
+         child->n_killed < n_killed + 2 && sp_signal_received() == signal_before;
+         sp_child_poll(child)) {
+        if (!is_said && sp_now_s() - begin_s > 1)
+            sp_log_info("waiting for %s %s", child->running.command,
+                        child->running.path);
+        is_said = is_said || sp_now_s() - begin_s > 1;
         nanosleep(&nap, NULL);
+    }
     if (child->pid)
         kill_running(child, sp_now_s() - child->started_s);
     for (int i = 0; i < child->n_waiting; i++)

@@ -14,6 +14,7 @@ typedef struct sp_child {
     double limit_s; /* of one command; then it is killed with all it started */
     pid_t pid;      /* running child, 0: none */
     double started_s;
+    int n_killed; /* over their time */
     int n_waiting;
     struct {
         const char *command; /* borrowed */
@@ -28,8 +29,9 @@ void sp_child_start(sp_child *child, const char *command, const char *path);
 /* Collect the child that ended (a failure is a warning), end one over its time, start
  * the next. Returns at once. */
 void sp_child_poll(sp_child *child);
-/* Poll until the queue is empty, at most `patience_s` in all; what runs then is killed
- * and what still waits is given up, with a warning each. */
+/* Poll until the queue is empty, at most `patience_s` in all, until two commands were
+ * over their time or a signal asks to end; what runs then is killed and what still waits
+ * is given up, with a warning each. */
 void sp_child_finish(sp_child *child, double patience_s);
 
 #endif

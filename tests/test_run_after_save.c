@@ -8,6 +8,7 @@
 #include "sp_file.h"
 #include "sp_log.h"
 #include "sp_run.h"
+#include "sp_signal.h"
 
 static sp_comm comm;
 static sp_run run;
@@ -70,6 +71,30 @@ static void a_stuck_command_is_killed_with_its_children(void **state)
     assert_seen("y\n");
 }
 
+static void the_end_waits_for_no_more_than_two_stuck_ones(void **state)
+{
+    double begin_s = sp_now_s();
+
+    (void)state;
+    run.after_save_limit_s = 0.3;
+    for (int i = 0; i < 12; i++)
+        sp_run_after_save(&run, "sleep 100 #", (char[]){(char)('a' + i), 0});
+    sp_run_close(&run);
+    assert_true(sp_now_s() - begin_s < 2.5); /* all: 3.6 */
+}
+
+static void a_signal_ends_the_wait(void **state)
+{
+    double begin_s = sp_now_s();
+
+    (void)state;
+    sp_signal_install();
+    sp_signal_started();
+    sp_run_after_save(&run, "kill -TERM $PPID; sleep 100 #", "x");
+    sp_run_close(&run);
+    assert_true(sp_now_s() - begin_s < 30);
+}
+
 static void events_move_the_queue(void **state)
 {
     (void)state;
@@ -99,7 +124,9 @@ int main(void)
         cmocka_unit_test_setup(commands_run_in_order_with_the_path, open_run),
         cmocka_unit_test_setup(a_slow_command_does_not_hold_up_the_training, open_run),
         cmocka_unit_test_setup(a_stuck_command_is_killed_with_its_children, open_run),
+        cmocka_unit_test_setup(the_end_waits_for_no_more_than_two_stuck_ones, open_run),
         cmocka_unit_test_setup(events_move_the_queue, open_run),
+        cmocka_unit_test_setup(a_signal_ends_the_wait, open_run),
     };
     char command[64];
     int n_failed;
