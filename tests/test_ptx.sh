@@ -1,13 +1,15 @@
 #!/bin/sh
 # The tests of the CUDA kernels with what nvcc made of these.
 bad=0
-for test in conv wgrad rows loss net plan; do
+for test in conv wgrad rows loss net plan peer; do
     prog=$SP_BUILDDIR/tests/ptx_$test
     [ -x "$prog" ] || {
         echo "SKIPPED: $prog is built by make check-ptx only"
         exit 77
     }
-    "$prog" >"ptx_$test.out" 2>&1 || {
+    start=
+    [ $test = peer ] && start="$MPIEXEC -n 3"
+    $start "$prog" >"ptx_$test.out" 2>&1 || {
         tail -20 "ptx_$test.out"
         bad=1
     }
