@@ -29,9 +29,9 @@
  * pinned host memory, where the watchdog writes (sp_pulse_hear) that this process is to
  * leave, and at the clock; then they give up, so that the stream ends, and the host
  * finds in the record which rank was missing. Before that the record shows the host that
- * its device waits, so that the watchdog blames another. One block waits on each device, so there
- * is always room for the kernels that it waits for, NCCL's included; but not on a
- * device that ranks share by turns: such ranks keep to MPI.
+ * its device waits, so that the watchdog blames another. One block waits on each device,
+ * so there is always room for the kernels that it waits for, NCCL's included; but not on
+ * a device that ranks share by turns: such ranks keep to MPI.
  *
  * Ranks of several nodes keep to NCCL: a sum in the node, one over the nodes and the
  * way back would save little of a time that the network rules, and need communicators

@@ -26,8 +26,9 @@ typedef struct sp_load {
     int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS]; /* of the graph's plan */
 } sp_load;
 
-/* Weights, gradients and moments; of exact sums what travels; on the host the copy of rank 0 that a checkpoint is
- * written from, and limbs of exact sums. With is_training false weights alone. */
+/* Weights, gradients and moments; of exact sums what travels; on the host the copy of
+ * rank 0 that a checkpoint is written from, and limbs of exact sums. With is_training
+ * false weights alone. */
 double sp_foresee_weights(const sp_foresight *f, bool is_training);
 /* Weights in the order of the kernels; on the host packed at each use: 0. */
 double sp_foresee_packed(const sp_foresight *f, bool is_training);

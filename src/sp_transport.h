@@ -135,9 +135,8 @@ sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
 
 /* Collective over scope: to[count] becomes the sum of from[count] over the ranks, behind
  * the compute stream's work so far and before its work to come. from may be `to`, else
- * they lie apart; a scope of one
- * rank does nothing, so it wants them the same. Allocates nothing once a count has been seen. SP_EMPI, SP_EDEVICE,
- * SP_EMEM. */
+ * they lie apart; a scope of one rank does nothing, so it wants them the same. Allocates
+ * nothing once a count has been seen. SP_EMPI, SP_EDEVICE, SP_EMEM. */
 sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
                                  const void *from, void *to, size_t count,
                                  sp_type type);

@@ -23,8 +23,9 @@ layer() {
         cpu*.* | ref_*.* | cuda*.* | \
         sp_cuda.h | hostcuda.h) echo 3 ;;
     sp_graph*.* | sp_family.*) echo 4 ;;
-    sp_shard*.* | sp_sample*.* | sp_voxel.* | sp_foresee.* | sp_budget.* | sp_cut.* | sp_loader*.* | sp_gridding.* | sp_world.* | \
-        sp_lidar.* | sp_scene.* | sp_scan*.*) echo 5 ;;
+    sp_shard*.* | sp_sample*.* | sp_voxel.* | sp_foresee.* | sp_budget.* | sp_cut.* | \
+        sp_loader*.* | sp_gridding.* | sp_world.* | sp_lidar.* | sp_scene.* | \
+        sp_scan*.*) echo 5 ;;
     sp_bucket.* | sp_net*.* | sp_optim.* | sp_metrics.* | sp_checkpoint*.*) echo 6 ;;
     sp_heartbeat.* | sp_watchdog*.* | sp_witness.* | sp_saver.* | sp_replica.* | \
         sp_selftest.* | sp_run*.* | \

@@ -1,8 +1,8 @@
 #!/bin/sh
-# cpu_speed.sh [--tiny] [--sparse FILE] [--dense FILE] [RESULTS]: how fast the CPU backend is
+# cpu_speed.sh [--tiny] [--small FILE] [--large FILE] [RESULTS]: how fast the CPU backend is
 # on this machine, beside what the machine does at best. From the build folder, or with
-# SP_BUILDDIR. FILE: shards whose first sample is measured, sparse for minkunet18, dense for
-# plans and the dummy network; else both are a scene that is made here. RESULTS
+# SP_BUILDDIR. FILE: shards whose first sample is measured, small for minkunet18, large for
+# plans and the dummy network; else lidar scans that are made here. RESULTS
 # (cpu-speed-results) gets JSON lines and table.txt, which is shown.
 #
 # Ranks are measured in rounds, since other programs disturb: in each a rank alone on a core,
@@ -10,16 +10,16 @@
 # to two), and two ranks. --tiny: seconds, to see that all of it works.
 build=$(cd "${SP_BUILDDIR:-.}" && pwd) || exit 1
 tiny=
-sparse=
-dense=
+small=
+large=
 file_of() { echo "$(cd "$(dirname "$1")" && pwd)/$(basename "$1")"; }
 while :; do
     case ${1-} in
     --tiny) tiny=yes ;;
-    --sparse) sparse=$(file_of "$2") && shift ;;
-    --dense) dense=$(file_of "$2") && shift ;;
+    --small) small=$(file_of "$2") && shift ;;
+    --large) large=$(file_of "$2") && shift ;;
     -*)
-        echo "usage: cpu_speed.sh [--tiny] [--sparse FILE] [--dense FILE] [RESULTS]" >&2
+        echo "usage: cpu_speed.sh [--tiny] [--small FILE] [--large FILE] [RESULTS]" >&2
         exit 2
         ;;
     *) break ;;
@@ -33,7 +33,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 rm -f "$results"/*.jsonl
 
-scene="--samples 1 --extent 40 --voxel-size 0.3"
+sizes="14023 94444"
 voxels=100000
 channels=32,64,96,128,256
 repeats=9
@@ -43,7 +43,7 @@ many="32 48 64" # metres
 each=22
 width=1.0
 if [ -n "$tiny" ]; then
-    scene="--samples 1 --extent 8 --voxel-size 0.8"
+    sizes="150 300"
     voxels=300
     channels=8
     repeats=2
@@ -69,16 +69,25 @@ measured() {
 
 # number KEY FILE-OF-LINES
 number() { sed -n "s/.*\"$1\": *\([-+.0-9e]*\).*/\1/p" "$2"; }
-median() { sort -g | awk '{ v[NR] = $1 } END { printf "%.6g", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
+median() {
+    sort -g | awk '{ v[NR] = $1 }
+        END { printf "%.6g", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+}
 
-"$build/spvox" scene --out scene --seed 5 $scene >log 2>&1 || die spvox scene
+for n in $sizes; do
+    "$build/spbench" voxels --out "lidar-$n.h5" --shape lidar --voxels "$n" >log 2>&1 ||
+        die spbench voxels
+done
+[ -n "$small" ] || small=$work/lidar-${sizes% *}.h5
+[ -n "$large" ] || large=$work/lidar-${sizes#* }.h5
 for extent in $many; do
     "$build/spvox" scene --out "many-$extent" --samples $each --extent "$extent" --seed 7 \
         --voxel-size 0.8 >log 2>&1 || die spvox scene
 done
-[ -n "$sparse" ] || sparse=$work/$(ls scene*.h5)
-[ -n "$dense" ] || dense=$work/$(ls scene*.h5)
-edge_of() { "$build/spvox" info "$1" 2>log | sed -n 's/.*voxel_size[ =:]*\([0-9.]*\).*/\1/p' | head -n 1; }
+edge_of() {
+    "$build/spvox" info "$1" 2>log | sed -n 's/.*voxel_size[ =:]*\([0-9.]*\).*/\1/p' |
+        head -n 1
+}
 
 # deck FILE NET: no augmentation, so that every step is the same work
 deck() {
@@ -86,23 +95,25 @@ deck() {
     [ -n "$edge" ] || die "voxel size of $1"
     cat >"$2.deck" <<END_OF_DECK
 data : { train = ["$1"]; val = []; voxel_size = $edge; };
-augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
+augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0;
+            jitter = 0.0; };
 batch : { size = 1; };
 net : { family = "$2"; stem_kernel = 3; width = $width; kernel_down = $3; };
 train : { steps = $steps; warmup_steps = 0; lr = 0.01; };
-run : { device = "cpu"; threads = 1; log_every = 1; eval_every = 0; checkpoint_every = 1000000; };
+run : { device = "cpu"; threads = 1; log_every = 1; eval_every = 0;
+        checkpoint_every = 1000000; }; # none meanwhile: its writer takes a core
 END_OF_DECK
 }
-deck "$dense" minkunet18 2
+deck "$large" minkunet18 2
 mv minkunet18.deck large.deck
-deck "$sparse" minkunet18 2
-deck "$dense" dummy 3
+deck "$small" minkunet18 2
+deck "$large" dummy 3
 
 measured ops "$build/spbench" ops --json --voxels $voxels --channels $channels --repeats $repeats
 measured step "$build/spbench" step --json --repeats $repeats minkunet18.deck
 measured dummy "$build/spbench" step --json --repeats $repeats dummy.deck
 measured large "$build/spbench" step --json --repeats 2 large.deck
-measured plan "$build/spbench" plan --json --shard "$dense" --repeats $repeats
+measured plan "$build/spbench" plan --json --shard "$large" --repeats $repeats
 
 # ---- ranks ----
 # cores 0 and 1 of those that this may run on
@@ -118,7 +129,7 @@ train() {
     ranks=$3
     shift 3
     taskset -c "$on" mpirun -np "$ranks" "$build/sptrain" minkunet18.deck run.dir="$dir" \
-        run.resume=never batch.size="$ranks" data.train="[\"$sparse\", \"$sparse\"]" "$@" \
+        run.resume=never batch.size="$ranks" data.train="[\"$small\", \"$small\"]" "$@" \
         >"$dir.log" 2>&1 || { cp "$dir.log" log; die "sptrain, $ranks ranks"; }
 }
 # step_ms DIR: of a step, without the first two
@@ -145,8 +156,9 @@ imbalance() {
     grep '"event":"step"' "$1/metrics.jsonl" | sed '$d' >full
     number imbalance full | awk '{ s += $1 } END { printf "%.4g", NR ? s / NR : 0 }'
 }
+edge=$(edge_of "$(ls many-*-0*.h5 | head -n 1)")
 cat >balance.deck <<END_OF_DECK
-data : { train = ["many-*.h5"]; val = []; voxel_size = $(edge_of "$(ls many-*-0*.h5 | head -n 1)"); };
+data : { train = ["many-*.h5"]; val = []; voxel_size = $edge; };
 batch : { size = 8; };
 net : { family = "minkunet18"; width = 0.125; stem_kernel = 3; };
 train : { epochs = 1; };
@@ -163,7 +175,8 @@ printf '{"name":"imbalance","balanced":%s,"as_dealt":%s}\n' "$(imbalance balance
 row() { printf '%-58s %s\n' "$1" "$2"; }
 of_row() { # of_row FILE NAME KEY [FACTOR]
     grep "\"name\":\"$2\"" "$results/$1.jsonl" >rows
-    number "$3" rows | awk -v f="${4:-1}" '{ printf "%s%.*g", (NR > 1 ? " " : ""), ($1 * f > 9999 ? 9 : 4), f * $1 }'
+    number "$3" rows | awk -v f="${4:-1}" '
+        { printf "%s%.*g", (NR > 1 ? " " : ""), ($1 * f > 9999 ? 9 : 4), f * $1 }'
 }
 {
     grep -m 1 '^model name' /proc/cpuinfo | sed 's/.*: //'
