@@ -45,9 +45,11 @@ while test "\${1#-}" != "\$1"; do shift; done
 host=\$1
 shift
 exec ip netns exec "${id}n\${host#node}" unshare -u -i -m -p -f --mount-proc --kill-child \\
-    sh -c 'hostname '"\$host"'; mount -t tmpfs tmpfs /dev/shm; exec sh -c "\$*"' sh "\$@"
+    sh -c 'hostname '"\$host"'; \$PRIVATE; exec sh -c "\$*"' sh "\$@"
 SH
 chmod +x enter
+PRIVATE="mount -t tmpfs tmpfs /dev/shm"
+export PRIVATE
 printf 'node1:2\nnode2:2\n' >hosts
 hosts() { # ARGUMENTS: four ranks on the two hosts
     timeout -k 5 60 "$MPIEXEC" -f hosts -launcher ssh -launcher-exec "$dir/enter" \
@@ -63,11 +65,12 @@ train : { steps = 20; warmup_steps = 5; };
 run : { log_every = 1; dir = "r"; threads = 1; oversubscribe = true; watchdog_s = 5; };
 DECK
 
-# near DIR DIR: the same samples, the losses within what README promises across ranks.
+# near DIR DIR [STEPS]: the same samples, the losses within what README promises across
+# ranks.
 near() {
     steps "$1" >a
     steps "$2" >b
-    test "$(wc -l <a)" = 20 || fail "$1: 20 steps expected"
+    test "$(wc -l <a)" = "${3-20}" || fail "$1: ${3-20} steps expected"
     paste -d ' ' a b | awk '
         function off(x, y) { return x > y ? x - y : y - x }
         $1 != $5 || $2 != $6 || $3 != $7 { print "sequence:", $0; bad = 1 }
@@ -93,6 +96,29 @@ steps node | head -1 | cut -d ' ' -f 2 | grep -qx 4 || fail "batch of two nodes"
 SP_RANKS_PER_NODE=2 launch 4 base.deck run.dir=parts batch.per=node batch.size=2 \
     train.bn_scope=node || fail "status $? with parts of a host"
 near node parts
+
+# ---- devices: two on each host, emulated ones, with the tests' NCCL, which stands for a
+# network by shared memory ----
+
+CPU=$SPTRAIN
+if test -x "$SP_BUILDDIR/tests/sptrain_hostcuda"; then
+    SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
+    SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
+    export SP_NCCL_LIB
+    PRIVATE=true
+    set -- train.steps=3 net.width=0.25 run.device=cuda run.oversubscribe=false \
+        run.watchdog_s=20
+    for scope in world node; do
+        hosts base.deck run.dir=on-$scope train.bn_scope=$scope "$@" ||
+            fail "status $? on the devices of two hosts"
+        says out 'all-reduce by NCCL'
+        SP_RANKS_PER_NODE=2 run 4 0 base.deck run.dir=by-$scope train.bn_scope=$scope \
+            "$@" run.device=cpu run.oversubscribe=true
+        near on-$scope by-$scope 3
+    done
+fi
+SPTRAIN=$CPU
+PRIVATE="mount -t tmpfs tmpfs /dev/shm"
 
 # ---- cut off in the middle ----
 
