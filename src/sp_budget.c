@@ -13,7 +13,7 @@ enum { N_EPOCHS = 4, N_OTHERS = 8 };
 #define MARGIN   1.0625 /* over the worst of them */
 #define GENEROUS 2.0    /* taken instead where even that fits: no plan is made */
 
-enum { ARENAS = 14, PAGE_BYTES = 2 << 20 };
+enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
 static const int64_t PROGRAM_BYTES = 50 << 20; /* MPI, HDF5, buffers of messages */
 
 int64_t sp_budget_fixed(const sp_foresight *what, bool is_training)

@@ -2,7 +2,7 @@
 # Steps over run.memory_mb are cut into micro-batches: the bits of a deck that asks for as
 # many, on one rank and on two; with deterministic = "world" the same on both.
 . "$SP_SRCDIR/tests/story.sh"
-"$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 14 --seed 3 --voxel-size 0.7 \
+"$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"
 for i in 1 2 3 4 5 6; do cp s-00000-of-00001.h5 t$i.h5; done
 cat >d.deck <<'DECK'
