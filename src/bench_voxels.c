@@ -76,7 +76,7 @@ static sp_status make_sample(const char *shape, uint64_t seed, sp_sample *s)
 static sp_status write_samples(const char *path, const char *shape, int n_samples,
                                sp_sample *sample)
 {
-    char names[CLASSES][8], *classes[CLASSES], *columns[] = {"x", "y", "z", "one"};
+    char names[CLASSES][20], *classes[CLASSES], *columns[] = {"x", "y", "z", "one"};
     const sp_shard_meta meta = {.voxel_size = 0.05,
                                 .n_classes = CLASSES,
                                 .ignore_label = 255,
