@@ -505,7 +505,8 @@ hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed)
     return grid;
 }
 
-static std::vector<block *> spare;
+/* Never destroyed: what it holds is there to the end, as B is. */
+static std::vector<block *> &spare = *new std::vector<block *>();
 
 /* Other grids may run before this one goes on: its block is put aside. */
 static void suspend(hc_grid *grid)
