@@ -24,6 +24,15 @@ skip() {
     exit 77
 }
 
+# on_emulator PROGRAM: this build of sptrain from now on, on emulated devices, with the
+# tests' NCCL.
+on_emulator() {
+    SPTRAIN=$SP_BUILDDIR/tests/$1
+    SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
+    export SP_NCCL_LIB
+    test -x "$SPTRAIN" || skip "no emulator in this build"
+}
+
 # find_python MODULES: the first python3 that imports them, in $python: the PATH's, else the
 # system's, which has the packages of install-deps.sh.
 find_python() {

@@ -3,14 +3,8 @@
 # asks for as many micro-batches, on one rank and on two, and of an uninterrupted run when
 # it is continued, whatever is free by then. A sample that does not fit by itself ends the
 # run with status 5 and is named.
-[ -x "$SP_BUILDDIR/tests/sptrain_hostcuda" ] || {
-    echo "SKIPPED: no emulator in this build"
-    exit 77
-}
 . "$SP_SRCDIR/tests/story.sh"
-SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
-SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
-export SP_NCCL_LIB
+on_emulator sptrain_hostcuda
 "$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 14 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"
 for i in 1 2 3 4 5 6; do cp s-00000-of-00001.h5 t$i.h5; done

@@ -2,16 +2,11 @@
 # sptrain on emulated devices with the tests' NCCL (tests/nccl_double): losses as with MPI,
 # on the CPU and on other numbers of ranks; overlap; node groups; what a library that is
 # missing, old or failing does to a run.
-[ -x "$SP_BUILDDIR/tests/sptrain_hostcuda" ] || {
-    echo "SKIPPED: no emulator in this build"
-    exit 77
-}
 . "$SP_SRCDIR/tests/story.sh"
 CPU=$SPTRAIN
-SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
-SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
+on_emulator sptrain_hostcuda
 SP_PEER_MEMORY=0 # all sums are NCCL's here
-export SP_NCCL_LIB SP_PEER_MEMORY
+export SP_PEER_MEMORY
 
 "$SP_BUILDDIR/spvox" scene --out tiny --samples 4 --extent 9 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"

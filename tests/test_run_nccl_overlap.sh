@@ -2,15 +2,10 @@
 # A slow all-reduce hides behind the backward pass: the tests' NCCL takes longer for the
 # large bucket, and what a step waits for it is less than a tenth of that; without overlap
 # it is all of it.
-[ -x "$SP_BUILDDIR/tests/sptrain_hostcuda" ] || {
-    echo "SKIPPED: no emulator in this build"
-    exit 77
-}
 . "$SP_SRCDIR/tests/story.sh"
-SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
-SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
+on_emulator sptrain_hostcuda
 SP_PEER_MEMORY=0 # all sums are NCCL's here
-export SP_NCCL_LIB SP_PEER_MEMORY
+export SP_PEER_MEMORY
 
 "$SP_BUILDDIR/spvox" scene --out tiny --samples 1 --extent 14 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"

@@ -2,14 +2,8 @@
 # sptrain on emulated devices that reach each other's memory: batch statistics of ranks go
 # through it, with the bits of NCCL's sums; what keeps ranks from it; a rank that is lost
 # while the others' devices wait for it.
-[ -x "$SP_BUILDDIR/tests/sptrain_hostcuda" ] || {
-    echo "SKIPPED: no emulator in this build"
-    exit 77
-}
 . "$SP_SRCDIR/tests/story.sh"
-SPTRAIN=$SP_BUILDDIR/tests/sptrain_hostcuda
-SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
-export SP_NCCL_LIB
+on_emulator sptrain_hostcuda
 THROUGH="; batch statistics through the devices' memory"
 NOT="; batch statistics likewise, since devices share no memory:"
 

@@ -6,14 +6,8 @@
 #   mpi-staged                                  the sums of gradients, then their square
 #   deterministic = "world"                     each norm twice, each convolution (for
 #                                               some MiB of samples), the loss, the end
-[ -x "$SP_BUILDDIR/tests/sptrain_waits" ] || {
-    echo "SKIPPED: no emulator in this build"
-    exit 77
-}
 . "$SP_SRCDIR/tests/story.sh"
-SPTRAIN=$SP_BUILDDIR/tests/sptrain_waits
-SP_NCCL_LIB=$SP_BUILDDIR/tests/nccl_double
-export SP_NCCL_LIB
+on_emulator sptrain_waits
 "$SP_BUILDDIR/spvox" scene --out s --samples 4 --extent 7 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"
 # Three norms, four convolutions, five buckets.
