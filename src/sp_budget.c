@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sp_loader.h"
 #include "sp_pulse.h"
 
 /* Samples whose plans are compared with what the index foresees: the largest, in some
@@ -28,7 +29,7 @@ int64_t sp_budget_fixed(const sp_foresight *what, bool is_training)
 static double bytes_of(const sp_budget *b, const sp_load *load)
 {
     double bytes = b->share * sp_foresee_activations(&b->what, load, b->is_training) +
-                   SP_FORESEE_SLOTS * sp_foresee_batch(&b->what, load);
+                   SP_LOADER_SLOTS * sp_foresee_batch(&b->what, load);
 
     return b->is_training ? bytes + sp_foresee_scratch(&b->what, load) : bytes;
 }

@@ -5,6 +5,7 @@
 
 #include "sp_check.h"
 #include "sp_foresee.h"
+#include "sp_loader.h"
 #include "sp_log.h"
 
 /* MiB. */
@@ -55,7 +56,7 @@ static double eval_bytes(const sp_foresight *f, const sp_dataset *val, const sp_
 {
     const int64_t n_batches = step ? (val->n_samples + step - 1) / step : 0;
 
-    return (double)(n_batches < SP_FORESEE_SLOTS ? n_batches : SP_FORESEE_SLOTS) *
+    return (double)(n_batches < SP_LOADER_SLOTS ? n_batches : SP_LOADER_SLOTS) *
            sp_foresee_batch(f, l);
 }
 
@@ -127,7 +128,7 @@ static sp_status foresee(const sp_session *s, const sp_foresight *f,
     m->weights = sp_foresee_weights(f, true) / mib;
     m->packed = sp_foresee_packed(f, true) / mib;
     m->scratch = sp_foresee_scratch(f, train) / mib;
-    m->batches = (SP_FORESEE_SLOTS * sp_foresee_batch(f, train) +
+    m->batches = (SP_LOADER_SLOTS * sp_foresee_batch(f, train) +
                   eval_bytes(f, &s->val, &eval, step)) /
                  mib;
     return SP_OK;

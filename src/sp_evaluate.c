@@ -19,7 +19,7 @@ sp_status sp_evaluate_open(sp_session *session, const sp_dataset *set,
         .std = session->norm.std,
         .is_training = false,
         .with_points = set->has_points,
-        .n_slots = 3,
+        .n_slots = SP_LOADER_SLOTS,
     };
 
     SP_TRY(sp_sampler_open(sampler, set, session->comm, session->config, false));

@@ -9,8 +9,6 @@
 #include "sp_graph.h"
 #include "sp_shard.h"
 
-enum { SP_FORESEE_SLOTS = 3 }; /* batches that a loader holds */
-
 /* All borrowed. */
 typedef struct sp_foresight {
     const sp_config *config;

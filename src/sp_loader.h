@@ -33,6 +33,8 @@ typedef struct sp_batch {
 
 typedef struct sp_loader sp_loader;
 
+enum { SP_LOADER_SLOTS = 3 }; /* batches that a run's loader holds */
+
 typedef struct sp_loader_options {
     const sp_dataset *set; /* borrowed, like the rest */
     const sp_config *config;

@@ -360,7 +360,7 @@ static sp_status open_loaders(sp_trainer *t)
         .mean = s->norm.mean,
         .std = s->norm.std,
         .is_training = true,
-        .n_slots = 3,
+        .n_slots = SP_LOADER_SLOTS,
     };
 
     SP_TRY(sp_sampler_open(&t->sampler, &s->train, s->comm, config, true));
@@ -470,8 +470,8 @@ static bool has_finished(sp_trainer *t)
     if (sp_run_is_done(folder->dir, NULL))
         return true;
     return sp_run_has_ended(folder->dir) &&
-           sp_run_status(folder, "done", SP_OK, t->state.at.epoch, t->state.step, NULL) ==
-               SP_OK;
+           sp_run_status(folder, "done", SP_OK, t->state.at.epoch, t->state.step,
+                         NULL) == SP_OK;
 }
 
 static sp_status run_unless_done(sp_trainer *t)
