@@ -3,9 +3,8 @@
  *
  *     y[o] = [y[o] +] [bias +] sum over k of x[i] W[k]     pairs (i, o) of offset k
  *
- * A block owns BM rows, neighbours in the map's order, and BN channels of y. For each
- * word of the masks (32 offsets) it writes a table, offset and row -> input row or -1,
- * and lists the offsets that any of its rows has. The inner dimension is their
+ * A block owns BM rows and BN channels of y; for each word of the masks it tabulates and
+ * lists the offsets of its rows (cuda_conv_table.cuh). The inner dimension is their
  * channels, counted in units (cuda_mma.cuh): ceil(c / UNIT) of an offset; up to 4
  * channels of fp32 or 8 of bf16 two offsets share one, 2 i and 2 i + 1. Two units are a
  * step. A ring of STAGES steps is filled by asynchronous copies: A [BM][2 units], rows
@@ -32,32 +31,20 @@
  *
  *                columns   warps   registers   shared   blocks of an SM   bytes a clock
  *   bf16, tf32        32   4 x 1         146    57 KB   3 (both)                    154
- *                     64   4 x 1         151    65 KB   3 (both)                    115
- *                     96   2 x 2         241    73 KB   2 (registers)                90
- *                    128   2 x 2         244    81 KB   2 (both)                     77
- *   fp32              32   4 x 1         145    57 KB   3 (shared)
+ *                     64   4 x 1         150    65 KB   3 (both)                    115
+ *                     96   2 x 2         242    73 KB   2 (registers)                90
+ *                    128   2 x 2         245    81 KB   2 (both)                     77
+ *   fp32              32   4 x 1         148    57 KB   3 (shared)
  *                     64   4 x 1         218    65 KB   2 (registers)
  */
 #include <assert.h>
 
-#include "cuda_conv.cuh"
-#include "cuda_conv_out.cuh"
+#include "cuda_conv_table.cuh"
 
 namespace
 {
 
-enum { WORD = 32, STAGES = 4 };
-
-struct conv_call : conv_result {
-    const uint32_t *mask; /* NULL: every row its own pair, K = 1 */
-    const int32_t *first, *nbr, *order;
-    int K, n_words;
-    sp_tensor from; /* what is gathered */
-    const char *w;  /* [units][c_y] of CUDA_UNIT_BYTES */
-    bool is_from_aligned;
-    bool is_shared;             /* two offsets share a unit */
-    unsigned units, reciprocal; /* of an offset; 2^32 / units + 1 */
-};
+enum { STAGES = 4 };
 
 /* WM x WN warps. */
 template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
@@ -80,124 +67,24 @@ template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
     };
     static_assert(MT * WM * 16 == BM && NT * WN * 8 == BN && NT % 2 == 0, "warp tile");
     static_assert(BM % 32 == 0 && BN % (THREADS / 4) == 0, "chunks of a thread");
-    static_assert(BN <= THREADS, "a thread for each column's sums");
 };
 
-/* What a block knows of its rows, for one word of their masks. */
-template <int BM> struct conv_table {
-    int32_t in[WORD][BM];  /* input row, -1: absent */
-    int32_t out[BM];       /* output row, -1: none */
-    uint32_t has[WORD];    /* bit i: group i of 16 rows has the offset */
-    int offset[WORD];      /* that are there, rising; halved where two share a unit */
-    uint32_t groups[WORD]; /* of offset[i] */
-    int n;
-};
-
-template <sp_precision P, class T> struct conv_block {
+template <sp_precision P, class T> struct conv_block : conv_rows<T> {
+    typedef conv_rows<T> rows;
     typedef cuda_operand<P> operand;
     typedef cuda_product<P, T::MT, T::NT> product;
+    using rows::a;
+    using rows::column0;
+    using rows::entry_of;
+    using rows::t;
+    using rows::tid;
+    using rows::warp;
 
-    const conv_call &a;
-    conv_table<T::BM> &t;
     char *stages;
-    int tid, warp, lane, column0;
 
     __device__ conv_block(const conv_call &call, conv_table<T::BM> &table, char *shared)
-        : a(call), t(table), stages(shared)
+        : rows(call, table), stages(shared)
     {
-        tid = (int)threadIdx.x;
-        warp = tid / 32;
-        lane = tid % 32;
-    }
-
-    /* Column tiles of the same rows are neighbours, so that the L2 has what they
-     * gather. */
-    __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
-
-    __device__ void take_rows()
-    {
-        const int64_t row0 = (int64_t)(blockIdx.x / across()) * T::BM;
-
-        column0 = (int)(blockIdx.x % across()) * T::BN;
-        for (int r = tid; r < T::BM; r += T::THREADS) {
-            const int64_t at = row0 + r;
-            t.out[r] = at >= a.y.n ? -1 : a.order ? a.order[at] : (int32_t)at;
-        }
-    }
-
-    __device__ int offsets_of(int word) const
-    {
-        return min((int)WORD, a.K - WORD * word);
-    }
-
-    /* Ends with a barrier, as it must begin behind one. */
-    __device__ void fill_table(int word)
-    {
-        const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;
-
-        for (int e = tid * 4; e < n; e += T::THREADS * 4)
-            *(int4 *)(&t.in[0][0] + e) = make_int4(-1, -1, -1, -1);
-        __syncthreads();
-        for (int r = tid; r < T::BM; r += T::THREADS) {
-            const int32_t i = t.out[r];
-
-            if (i < 0)
-                continue;
-            if (a.mask)
-                look_up(word, i, r);
-            else
-                t.in[0][r] = i;
-        }
-        __syncthreads();
-    }
-
-    __device__ void look_up(int word, int32_t i, int r)
-    {
-        const uint32_t *mask = a.mask + i;
-        const int32_t *nbr = a.nbr + a.first[i];
-
-        for (int w = 0; w < word; w++, mask += a.y.n)
-            nbr += __popc(*mask);
-        for (uint32_t left = *mask; left; left &= left - 1)
-            t.in[__ffs((int)left) - 1][r] = *nbr++;
-    }
-
-    /* Lists the offsets that are there. Ends with a barrier. */
-    __device__ void list_offsets(int word)
-    {
-        for (int k = warp; k < WORD; k += T::WARPS) {
-            uint32_t has = 0;
-
-            for (int g = 0; k < offsets_of(word) && g < T::BM / 16; g += 2) {
-                const unsigned there =
-                    __ballot_sync(0xffffffffu, t.in[k][g * 16 + lane] >= 0);
-                has |= ((there & 0xffff) != 0) << g | (there >> 16 != 0) << (g + 1);
-            }
-            if (lane == 0)
-                t.has[k] = has;
-        }
-        __syncthreads();
-        if (warp == 0) {
-            const uint32_t has = !a.is_shared ? t.has[lane]
-                                 : lane < WORD / 2
-                                     ? t.has[2 * lane] | t.has[2 * lane + 1]
-                                     : 0;
-            const unsigned there = __ballot_sync(0xffffffffu, has != 0);
-            const int at = __popc(there & ((1u << lane) - 1));
-
-            if (has) {
-                t.offset[at] = lane;
-                t.groups[at] = has;
-            }
-            if (lane == 0)
-                t.n = __popc(there);
-        }
-        __syncthreads();
-    }
-
-    __device__ int entry_of(unsigned unit) const
-    {
-        return (int)(a.units == 1 ? unit : __umulhi(unit, a.reciprocal));
     }
 
     /* Begin the copies of a step; this thread's chunk of every row is q. */
@@ -218,8 +105,8 @@ template <sp_precision P, class T> struct conv_block {
                    is_there ? (int)within * CUDA_UNIT_BYTES + half * CUDA_CHUNK_BYTES
                             : -1);
         load_b(to + T::BM * CUDA_STAGE_ROW, q,
-               a.is_shared ? (size_t)(word * (WORD / 2) + k)
-                           : (size_t)(word * WORD + k) * a.units + within,
+               a.is_shared ? (size_t)(word * (CONV_WORD / 2) + k)
+                           : (size_t)(word * CONV_WORD + k) * a.units + within,
                is_there);
     }
 
@@ -310,7 +197,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
         b.list_offsets(word);
         b.walk(word, sum);
     }
-    conv_out<typename conv_block<P, T>::product, T>(a, table[0].out, b.column0, stages)
+    conv_out<typename conv_block<P, T>::product, T>(
+        a, table[0].out, blockIdx.x / b.across(), b.column0, stages)
         .write(sum, (double *)table[0].in); /* of which nothing is read any more */
 }
 
@@ -414,7 +302,7 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
         a.order = m->order;
     }
     a.K = m ? m->K : 1;
-    a.n_words = (a.K + WORD - 1) / WORD;
+    a.n_words = (a.K + CONV_WORD - 1) / CONV_WORD;
     a.w = (const char *)args->w_packed;
     a.is_from_aligned = cuda_is_aligned(a.from);
     set_result(args, &a);

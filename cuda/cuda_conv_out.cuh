@@ -5,13 +5,14 @@
  *     forward          sums of v and v^2                    batch norm's, of x = y
  *     input gradient   v = g = v act'(.); sums of g, g xhat   of the norm before
  *
- * each over the rows of a tile, in double, from the values as they are stored. Rows of
+ * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored. Rows of
  * a tile are of several samples and in the map's order, which is the same in every run.
  * What is read for a row, y itself or the norm's x and y, is asked for several rows
  * ahead. */
 #ifndef CUDA_CONV_OUT_CUH
 #define CUDA_CONV_OUT_CUH
 
+#include "cuda_map.h"
 #include "cuda_mma.cuh"
 #include "cuda_rows.cuh"
 
@@ -34,13 +35,15 @@ template <class E, int N> struct conv_aside {
 /* T: the tile; P: who has which element of a group of 16 rows. */
 template <class P, class T> struct conv_out {
     const conv_result &a;
-    const int32_t *row; /* [BM] rows of y, -1: none */
+    const int32_t *row;  /* [BM] rows of y, -1: none */
+    const int64_t part0; /* of a.part: the block's first */
+    const int first;     /* column of the block */
     int column0, warp, lane;
     float *value, *other; /* [16][PITCH] of the warp: v; xhat, or v too */
 
-    __device__ conv_out(const conv_result &result, const int32_t *rows, int column,
-                        char *shared)
-        : a(result), row(rows)
+    __device__ conv_out(const conv_result &result, const int32_t *rows, int64_t part,
+                        int column, char *shared)
+        : a(result), row(rows), part0(part), first(column)
     {
         warp = (int)threadIdx.x / 32;
         lane = (int)threadIdx.x % 32;
@@ -193,26 +196,27 @@ template <class P, class T> struct conv_out {
             }
     }
 
-    /* Warps above each other share their columns. */
+    /* Warps above each other share their columns; those of one part are added. */
     __device__ void write_sums(const double (&total)[2][T::COLUMNS],
                                double (*all)[2][T::NT * 8])
     {
-        const unsigned across = (unsigned)(a.y.c + T::BN - 1) / T::BN;
-        const int tid = (int)threadIdx.x, n = (int)(blockIdx.x % across) * T::BN + tid;
-        double *part = a.part + (size_t)(blockIdx.x / across) * 2 * a.y.c;
+        enum { PARTS = T::BM / CUDA_TILE_ROWS, HIGH = T::WM / PARTS };
+        static_assert(PARTS * T::BN <= T::THREADS, "a thread for each sum");
+        const int tid = (int)threadIdx.x, c = tid % T::BN, p = tid / T::BN;
 
         for (int e = 0; e < T::COLUMNS; e++)
             for (int s = 0; s < 2 && lane + 32 * e < T::NT * 8; s++)
                 all[warp][s][lane + 32 * e] = total[s][e];
         __syncthreads();
-        if (tid >= T::BN || n >= a.y.c)
+        if (p >= PARTS || first + c >= a.y.c || (part0 + p) * CUDA_TILE_ROWS >= a.y.n)
             return;
         for (int s = 0; s < 2; s++) {
             double sum = 0;
 
-            for (int w = tid / (T::NT * 8) * T::WM, end = w + T::WM; w < end; w++)
-                sum += all[w][s][tid % (T::NT * 8)];
-            part[s * a.y.c + n] = sum;
+            for (int w = c / (T::NT * 8) * T::WM + p * HIGH, end = w + HIGH; w < end;
+                 w++)
+                sum += all[w][s][c % (T::NT * 8)];
+            a.part[((size_t)(part0 + p) * 2 + (size_t)s) * a.y.c + first + c] = sum;
         }
     }
 };
