@@ -174,17 +174,6 @@ INLINE float fma_f(float a, float b, float c)
 }
 #endif
 
-/* Pairs of a block: mr * nr sums + nr weights + a broadcast fit the registers (32 or
- * 16), and mr + nr loads stay well below mr * nr multiply-adds. */
-INLINE int mr_max(int nr)
-{
-#if LANES == 16
-    return nr <= 2 ? 12 : nr == 3 ? 8 : 6;
-#else
-    return nr == 1 ? 12 : 6;
-#endif
-}
-
 INLINE int min_i(int a, int b)
 {
     return a < b ? a : b;
@@ -216,8 +205,10 @@ enum { STEPS = 4 };
 
 /* Lists of functions M x N for each number of rows M and vectors N. */
 #define UP_TO_6(F, N)  F(1, N) F(2, N) F(3, N) F(4, N) F(5, N) F(6, N)
-#define UP_TO_8(F, N)  UP_TO_6(F, N) F(7, N) F(8, N)
-#define UP_TO_12(F, N) UP_TO_8(F, N) F(9, N) F(10, N) F(11, N) F(12, N)
+#define UP_TO_7(F, N)  UP_TO_6(F, N) F(7, N)
+#define UP_TO_8(F, N)  UP_TO_7(F, N) F(8, N)
+#define UP_TO_10(F, N) UP_TO_8(F, N) F(9, N) F(10, N)
+#define UP_TO_12(F, N) UP_TO_10(F, N) F(11, N) F(12, N)
 
 /* Pairs of one tile. */
 typedef struct tile {

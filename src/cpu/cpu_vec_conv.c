@@ -31,6 +31,19 @@ typedef struct panel {
     vmask tail; /* lanes of the panel's last vector */
 } panel;
 
+/* Pairs of a block. mr * nr sums, nr weights and a broadcast must fit the registers (32
+ * or 16), and at least 8 sums hide the latency. With 32 the pointers to the rows of x
+ * are the limit: beside 12 of them the counter and the weights' address leave the 16
+ * registers there are, and 2 vectors lost 10 % of peak. */
+INLINE int mr_max(int nr)
+{
+#if LANES == 16
+    return nr == 1 ? 10 : nr <= 3 ? 7 : 6;
+#else
+    return nr == 1 ? 12 : 6;
+#endif
+}
+
 INLINE vec load_part(const float *p, int j, int nr, vmask tail)
 {
     return j + 1 < nr ? load(p + j * LANES) : load_m(p + j * LANES, tail);
@@ -96,22 +109,24 @@ typedef void block_fn(const panel *, const int32_t *, const int32_t *);
     }
 #define NAME(M, N) block_##M##x##N,
 /* clang-format off */
-UP_TO_12(SHAPE, 1)
 #if LANES == 16
-UP_TO_12(SHAPE, 2)
-UP_TO_8(SHAPE, 3)
+UP_TO_10(SHAPE, 1)
+UP_TO_7(SHAPE, 2)
+UP_TO_7(SHAPE, 3)
 UP_TO_6(SHAPE, 4)
 #else
+UP_TO_12(SHAPE, 1)
 UP_TO_6(SHAPE, 2)
 #endif
 static block_fn *const blocks[NR_MAX + 1][13] = {
     {0},
-    {0, UP_TO_12(NAME, 1)},
 #if LANES == 16
-    {0, UP_TO_12(NAME, 2)},
-    {0, UP_TO_8(NAME, 3)},
+    {0, UP_TO_10(NAME, 1)},
+    {0, UP_TO_7(NAME, 2)},
+    {0, UP_TO_7(NAME, 3)},
     {0, UP_TO_6(NAME, 4)},
 #else
+    {0, UP_TO_12(NAME, 1)},
     {0, UP_TO_6(NAME, 2)},
 #endif
 };

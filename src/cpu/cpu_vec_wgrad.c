@@ -68,6 +68,17 @@ INLINE void wblock(const wpanel *b, const int32_t *in, const int32_t *out, int n
     }
 }
 
+/* Input channels of a block: mr * nr sums, nr vectors of dy and a broadcast fit the
+ * registers (32 or 16), and mr + nr loads stay well below mr * nr multiply-adds. */
+INLINE int mr_max(int nr)
+{
+#if LANES == 16
+    return nr <= 2 ? 12 : nr == 3 ? 8 : 6;
+#else
+    return nr == 1 ? 12 : 6;
+#endif
+}
+
 typedef void wblock_fn(const wpanel *, const int32_t *, const int32_t *, int);
 
 #define SHAPE(M, N)                                                                    \
