@@ -11,14 +11,30 @@ need="build-essential pkg-config autoconf automake mpich libmpich-dev libhdf5-mp
   libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
 tests="python3 python3-numpy python3-h5py
   slurmctld slurmd slurm-client munge iproute2"
-sudo=
-[ "$(id -u)" = 0 ] || sudo="sudo env DEBIAN_FRONTEND=noninteractive"
-export DEBIAN_FRONTEND=noninteractive
+[ "${1:-}" != --tests ] || need="$need $tests"
 
-$sudo apt-get update -qq
-# shellcheck disable=SC2086
-$sudo apt-get install -y -qq --no-install-recommends $need
-if [ "${1:-}" = --tests ]; then
-    # shellcheck disable=SC2086
-    $sudo apt-get install -y -qq --no-install-recommends $tests
+# What is there already needs neither the network nor the rights of root.
+missing=
+for package in $need; do
+    case $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) in
+    *' ok installed') ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+export DEBIAN_FRONTEND=noninteractive
+sudo=
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || {
+        echo "install-deps.sh: without sudo only root can do this:" \
+            "apt-get install --no-install-recommends$missing" >&2
+        exit 1
+    }
+    sudo="sudo env DEBIAN_FRONTEND=noninteractive"
 fi
+# A list that does not come, of somebody else's packages perhaps, is said and is no end.
+$sudo apt-get update -qq || echo "install-deps.sh: going on with the lists there are" >&2
+# shellcheck disable=SC2086
+$sudo apt-get install -y -qq --no-install-recommends -o Acquire::Retries=3 \
+    -o DPkg::Lock::Timeout=600 $missing
