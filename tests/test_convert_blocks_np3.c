@@ -252,12 +252,13 @@ int main(int argc, char **argv)
 
     if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
         return 1;
-    snprintf(folder, sizeof folder, "/tmp/test_convert_%d", (int)getpid());
+    snprintf(folder, sizeof folder, "/tmp/test_convert_XXXXXX");
+    if (comm.rank == 0 && !mkdtemp(folder))
+        return 1;
     if (sp_comm_bcast(&comm, folder, sizeof folder, 0) != SP_OK)
         return 1;
     snprintf(scan, sizeof scan, "%s/scan.txt", folder);
-    snprintf(remove, sizeof remove, "mkdir -p %s", folder);
-    if (comm.rank == 0 && system(remove) == 0)
+    if (comm.rank == 0)
         write_scan();
     if (sp_comm_barrier(&comm) != SP_OK)
         return 1;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct id {
@@ -46,8 +47,11 @@ bool is_to_fail(const char *what, int number)
     char kind[16];
     int rank = -1, at = 1;
 
-    return text && sscanf(text, "%15[^:]:%d:%d", kind, &rank, &at) >= 2 &&
-           !strcmp(kind, what) && rank == world_rank() && at == number;
+    if (!text || sscanf(text, "%15[^:]:%d:%d", kind, &rank, &at) < 2 ||
+        strcmp(kind, what) != 0 || rank != world_rank() || at != number)
+        return false;
+    note("fault: %s at %lld", what, (long long)time(NULL));
+    return true;
 }
 
 void note(const char *format, ...)
@@ -103,7 +107,9 @@ int ncclGetUniqueId(id *out)
     static int n;
 
     memset(out, 0, sizeof *out);
-    snprintf(out->bytes, sizeof out->bytes, "/nccl-double-%d-%d", getpid(), n++);
+    /* the time, since shared memory outlives a killed program and its number */
+    snprintf(out->bytes, sizeof out->bytes, "/nccl-double-%d-%d-%lld", getpid(), n++,
+             (long long)now_us());
     return SUCCESS;
 }
 

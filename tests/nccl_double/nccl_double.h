@@ -15,8 +15,8 @@
  *       absent  the sum never begins here, and nobody says so
  *   NCCL_DOUBLE_VERSION=N           what ncclGetVersion says (22809)
  *   NCCL_DOUBLE_SLOW=KIB:MS         sums of so many KiB or more take this much longer
- *   NCCL_DOUBLE_LOG=PREFIX          each call's line in PREFIX.RANK, and how long each
- *                                   sum stood behind a slow one
+ *   NCCL_DOUBLE_LOG=PREFIX          each call's line in PREFIX.RANK, how long each sum
+ *                                   stood behind a slow one, and when it was made to fail
  */
 #ifndef NCCL_DOUBLE_H
 #define NCCL_DOUBLE_H
