@@ -34,6 +34,8 @@ static bool is_action(const char *name)
 
 static void happen(void)
 {
+    /* in one piece, since the process may end right behind it */
+    dprintf(STDERR_FILENO, "fault: %s at %lld\n", fault.action, (long long)time(NULL));
     if (is_action("kill"))
         kill(getpid(), SIGKILL);
     else if (is_action("stop"))

@@ -7,7 +7,8 @@
  * (exit(0)), hang (the thread sleeps for ever); slow sleeps a tenth of a second at
  * every passing. POINT is the name of a phase (sp_heartbeat.h) or one that is given
  * here: pread, plan (the loader's threads), saving, verified, renamed, linked (the
- * saver's). Without the variable a point costs one comparison.
+ * saver's). When it happens stderr has a line "fault: ACTION at SECONDS", since 1970.
+ * Without the variable a point costs one comparison.
  */
 #ifndef SP_FAULT_H
 #define SP_FAULT_H

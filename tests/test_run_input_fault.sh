@@ -14,7 +14,7 @@ DECK
 # begin ARGUMENTS...: a run of two ranks, until it has made some steps
 begin() {
     rm -rf r
-    timeout -k 5 60 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
+    timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
     job=$!
     i=0
     until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do
@@ -35,11 +35,21 @@ status r failed 3
 cp u.h5 t.h5
 begin
 truncate -s 2000 t.h5
-sleep 0.4
+i=0
+until grep -q 'trying again: t.h5' err; do
+    sleep 0.02
+    i=$((i + 1))
+    test $i -lt 1500 || fail "no second try"
+done
 cat u.h5 >t.h5
-sleep 2
+last=$(steps r | tail -n 1 | cut -d ' ' -f 1)
+i=0
+until test "$(steps r | wc -l)" -gt $((last + 20)); do # past what was read before
+    sleep 0.02
+    i=$((i + 1))
+    test $i -lt 1500 || fail "no steps since the shard came back"
+done
 kill -TERM "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
 wait $job
 got=$?
 test $got = 75 || fail "status $got although the shard came back"
-says err 'trying again: t.h5'

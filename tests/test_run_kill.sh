@@ -99,7 +99,7 @@ die() {
 die_later() {
     who=$(draw "$3" "$2")
     before=$(record "$who")
-    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 60 "$MPIEXEC" -n "$2" "$SPTRAIN" "$1" \
+    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$2" "$SPTRAIN" "$1" \
         >out 2>err </dev/null &
     job=$!
     sleep "$(draw "$3" 2).$(draw "$3" 90)"

@@ -27,7 +27,9 @@ whole() {
 begin() {
     ranks=$1
     shift
-    timeout -k 5 60 "$MPIEXEC" -n "$ranks" "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
+    # slowed down, so that it is still there when the test has seen that
+    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$ranks" \
+        "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
     job=$!
     i=0
     until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do

@@ -94,7 +94,7 @@ i=0
 until test "$(sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = 2; do
     sleep 0.1
     i=$((i + 1))
-    test $i -lt 100 || {
+    test $i -lt 300 || {
         tail -n 3 slurm/*.log slurm/*.err >&2
         skip "a private Slurm does not start here"
     }
@@ -137,7 +137,7 @@ until_so() {
         test "$(field "$which" Reason)" = BeginTime && restart "$which"
         sleep 0.1
         i=$((i + 1))
-        test $i -lt 250 || ended_badly "$which" "job $which: no $what after 25 s"
+        test $i -lt 900 || ended_badly "$which" "job $which: no $what after 90 s"
     done
 }
 has_ended() {
