@@ -25,16 +25,19 @@
  * ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x c_y, times
  * the tile's waste: 1.3 to 1.5 at 16 rows, see cuda_map.h.
  *
- * Tiles of 128 rows, 128 threads; sm_90, nvcc 13.0, no spills. Shared memory: the ring
- * and 16.9 KB of tables. What an SM reads of it at 60 % of the tensor cores' rate
- * decides between arrangements of the warps; 128 bytes a clock are the most.
+ * Tiles of 128 rows; sm_90, nvcc 13.0, no spills. Shared memory: the ring or, if more,
+ * the results, and 16.9 KB of tables. What an SM reads of it at 60 % of the tensor
+ * cores' rate speaks for large tiles of a warp, 128 bytes a clock are the most; 8 warps
+ * hide more of what is waited for. The device decides (cuda_tiles.cu).
  *
  *                columns   warps   registers   shared   blocks of an SM   bytes a clock
- *   bf16, tf32        32   4 x 1         146    57 KB   3 (both)                    154
- *                     64   4 x 1         150    65 KB   3 (both)                    115
- *                     96   2 x 2         242    73 KB   2 (registers)                90
- *                    128   2 x 2         245    81 KB   2 (both)                     77
- *   fp32              32   4 x 1         148    57 KB   3 (shared)
+ *   bf16, tf32        32   4 x 1         144    57 KB   3 (both)                    154
+ *                     64   4 x 1         149    65 KB   3 (both)                    115
+ *                          4 x 2         128    65 KB   2 (registers)               154
+ *                     96   2 x 2         244    73 KB   2 (registers)                90
+ *                    128   2 x 2         246    81 KB   2 (both)                     77
+ *                          4 x 2         128    89 KB   2 (both)                    115
+ *   fp32              32   4 x 1         150    57 KB   3 (shared)
  *                     64   4 x 1         218    65 KB   2 (registers)
  */
 #include <assert.h>
@@ -197,9 +200,11 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
         b.list_offsets(word);
         b.walk(word, sum);
     }
-    conv_out<typename conv_block<P, T>::product, T>(
-        a, table[0].out, blockIdx.x / b.across(), b.column0, stages)
-        .write(sum, (double *)table[0].in); /* of which nothing is read any more */
+    typedef conv_out<typename conv_block<P, T>::product, T> out;
+    static_assert(out::PIECES * sizeof(typename out::piece_sums) <= sizeof table[0].in,
+                  "room for sums");
+    out(a, table[0].out, blockIdx.x / b.across(), b.column0, stages)
+        .write(sum, (typename out::piece_sums *)table[0].in); /* not read any more */
 }
 
 /* ---- launch ---- */
@@ -219,40 +224,30 @@ template <sp_precision P, class T> sp_status launch(sp_backend *be, const conv_c
     return cuda_launched("conv_kernel");
 }
 
-/* Columns of a tile: the fewest in all, 64 more for each time that rows are gathered.
- * */
-int columns_of(int c, const int *from, int n)
-{
-    int best = from[0];
-
-    for (int i = 1; i < n; i++)
-        if ((c + from[i] - 1) / from[i] * (from[i] + 64) <=
-            (c + best - 1) / best * (best + 64))
-            best = from[i];
-    return best;
-}
-
 template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_call &a)
 {
-    static const int columns[] = {32, 64, 96, 128};
-
-    switch (columns_of(a.y.c, columns, 4)) {
-    case 32:
+    switch (cuda_tile_of(be, a.y.n, a.y.c)) {
+    case CUDA_TILE_32:
         return launch<P, conv_tile<32, 4, 1, 3>>(be, a);
-    case 64:
+    case CUDA_TILE_64:
         return launch<P, conv_tile<64, 4, 1, 3>>(be, a);
-    case 96:
+    case CUDA_TILE_64_8:
+        return launch<P, conv_tile<64, 4, 2, 2>>(be, a);
+    case CUDA_TILE_96:
         return launch<P, conv_tile<96, 2, 2, 2>>(be, a);
+    case CUDA_TILE_128_8:
+        return launch<P, conv_tile<128, 4, 2, 2>>(be, a);
     default:
         return launch<P, conv_tile<128, 2, 2, 2>>(be, a);
     }
 }
 
+/* Bound by multiply-adds, of which the fewest columns have the fewest. */
 sp_status launch_exact(sp_backend *be, const conv_call &a)
 {
     static const int columns[] = {32, 64};
 
-    if (columns_of(a.y.c, columns, 2) == 32)
+    if (cuda_fewest_columns(a.y.c, columns, 2) == 0)
         return launch<SP_FP32, conv_tile<32, 4, 1, 2>>(be, a);
     return launch<SP_FP32, conv_tile<64, 4, 1, 2>>(be, a);
 }

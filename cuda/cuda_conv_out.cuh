@@ -5,8 +5,9 @@
  *     forward          sums of v and v^2                    batch norm's, of x = y
  *     input gradient   v = g = v act'(.); sums of g, g xhat   of the norm before
  *
- * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored. Rows of
- * a tile are of several samples and in the map's order, which is the same in every run.
+ * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored: those of
+ * 32 rows each, added in order, so that no bit depends on the arrangement of the warps.
+ * Rows of a tile are of several samples and in the map's order, the same in every run.
  * What is read for a row, y itself or the norm's x and y, is asked for several rows
  * ahead. */
 #ifndef CUDA_CONV_OUT_CUH
@@ -52,8 +53,13 @@ template <class P, class T> struct conv_out {
         other = a.x.data ? value + T::WARPS * 16 * T::PITCH : value;
     }
 
-    /* totals: room for all warps' sums. */
-    __device__ void write(const float (&sum)[T::MT][T::NT][4], double *totals)
+    /* of 32 rows each: sums of v and of v other */
+    typedef double piece_sums[2][T::BN];
+    enum { PIECES = T::BM / 32 };
+    static_assert(T::MT % 2 == 0, "whole pieces of a warp");
+
+    /* pieces: room for PIECES of them. */
+    __device__ void write(const float (&sum)[T::MT][T::NT][4], piece_sums *pieces)
     {
         double total[2][T::COLUMNS] = {};
 
@@ -75,10 +81,12 @@ template <class P, class T> struct conv_out {
             if (a.part) {
                 add_columns(rows, total);
                 __syncwarp();
+                if (i % 2)
+                    put_piece(total, pieces[(warp % T::WM * T::MT + i) / 2]);
             }
         }
         if (a.part)
-            write_sums(total, (double(*)[2][T::NT * 8]) totals);
+            write_sums(pieces);
     }
 
     /* 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD times. */
@@ -196,26 +204,32 @@ template <class P, class T> struct conv_out {
             }
     }
 
-    /* Warps above each other share their columns; those of one part are added. */
-    __device__ void write_sums(const double (&total)[2][T::COLUMNS],
-                               double (*all)[2][T::NT * 8])
+    /* Then nothing has been summed. */
+    __device__ void put_piece(double (&total)[2][T::COLUMNS], piece_sums &piece)
     {
-        enum { PARTS = T::BM / CUDA_TILE_ROWS, HIGH = T::WM / PARTS };
+#pragma unroll
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int s = 0; s < 2 && lane + 32 * e < T::NT * 8; s++) {
+                piece[s][warp / T::WM * T::NT * 8 + lane + 32 * e] = total[s][e];
+                total[s][e] = 0;
+            }
+    }
+
+    /* Pieces of one part are added. */
+    __device__ void write_sums(const piece_sums *pieces)
+    {
+        enum { PARTS = T::BM / CUDA_TILE_ROWS, EACH = PIECES / PARTS };
         static_assert(PARTS * T::BN <= T::THREADS, "a thread for each sum");
         const int tid = (int)threadIdx.x, c = tid % T::BN, p = tid / T::BN;
 
-        for (int e = 0; e < T::COLUMNS; e++)
-            for (int s = 0; s < 2 && lane + 32 * e < T::NT * 8; s++)
-                all[warp][s][lane + 32 * e] = total[s][e];
         __syncthreads();
         if (p >= PARTS || first + c >= a.y.c || (part0 + p) * CUDA_TILE_ROWS >= a.y.n)
             return;
         for (int s = 0; s < 2; s++) {
             double sum = 0;
 
-            for (int w = c / (T::NT * 8) * T::WM + p * HIGH, end = w + HIGH; w < end;
-                 w++)
-                sum += all[w][s][c % (T::NT * 8)];
+            for (int i = 0; i < EACH; i++)
+                sum += pieces[p * EACH + i][s][c];
             a.part[((size_t)(part0 + p) * 2 + (size_t)s) * a.y.c + first + c] = sum;
         }
     }

@@ -59,7 +59,8 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
     SP_CUDA(cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
     SP_TRY(sp_cuda_arena_create(&cuda->aside_scratch, 0, "scratch aside"));
-    return sp_cuda_arena_create(&cuda->scratch, 0, "scratch");
+    SP_TRY(sp_cuda_arena_create(&cuda->scratch, 0, "scratch"));
+    return sp_cuda_tiles_open(be);
 }
 
 sp_status sp_cuda_open(sp_backend *be, int device, int threads)

@@ -61,6 +61,12 @@ sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
 int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
                            const int64_t *voxels, const int64_t *pairs);
 
+/* ---- cuda_tiles.cu ---- */
+sp_status sp_cuda_tiles_open(sp_backend *be);
+/* What open does where the device is one: choose the tiles of results of up to `widest`
+ * channels by timing them. Waits. */
+sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
+
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
 size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                 bool is_grad_input);

@@ -19,6 +19,8 @@
                            "%s: %s", #call, cudaGetErrorString(sp_cuda_));             \
     } while (0)
 
+enum { CUDA_TILE_WIDTHS = 8 };
+
 /* What be->impl points to. */
 typedef struct sp_cuda {
     pthread_t owner; /* the compute thread */
@@ -29,6 +31,10 @@ typedef struct sp_cuda {
     cudaEvent_t joined;     /* the end of what went aside */
     sp_arena scratch;       /* device; content lives until the next operation */
     sp_arena aside_scratch; /* the same for what goes aside */
+    /* Tiles of convolutions (cuda_tiles.cu): [0] of fewer than few_rows, by channels of
+     * the result: 32 (i + 1), the last more. CUDA_TILES: by the formula. */
+    uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
+    int64_t few_rows;
     /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;

@@ -277,6 +277,117 @@ static void company_changes_no_bit(void **state)
         }
 }
 
+/* A result and the sums that go with it, as bytes: of the forward pass, of the input
+ * gradient behind a norm. */
+static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_t *n)
+{
+    const bool is_bf16 = p->precision == SP_BF16, is_mirrored = case_is_mirrored(p);
+    const sp_tensor like = is_forward ? p->dy : p->x;
+    sp_tensor y = case_tensor(p->precision, like.n, like.c, like.ld, 5);
+    norm_case norm = norm_make(be, p, like, is_bf16, 3);
+    sp_map map = cu_map(be, is_forward || is_mirrored ? &p->map : &p->back, 1);
+    const size_t y_bytes = (size_t)(y.n * y.ld) * (is_bf16 ? 2 : 4);
+    const size_t sums_bytes =
+        2 * sizeof(double) * (size_t)y.c *
+        (size_t)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    sp_conv_args a = {.map = &map,
+                      .x = case_put(be, is_forward ? p->x : p->dy, is_bf16),
+                      .y = case_put(be, y, is_bf16),
+                      .w_packed = case_packed(be, p, !is_forward),
+                      .is_mirrored = !is_forward && is_mirrored,
+                      .sums = is_forward ? norm.device.sums : NULL,
+                      .norm = is_forward ? NULL : &norm.device};
+    char *all = malloc(y_bytes + sums_bytes);
+
+    OK(is_forward ? be->ops->conv_forward(be, &a) : be->ops->conv_grad_input(be, &a));
+    OK(be->ops->download(be, all, a.y.data, y_bytes));
+    OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));
+    free(y.data);
+    norm_drop(&norm);
+    *n = y_bytes + sums_bytes;
+    return all;
+}
+
+static void same_on_all_tiles(const conv_case *p, bool is_forward)
+{
+    static const char *const tiles[] = {"formula", "32",   "64",   "96",
+                                        "128",     "64:8", "128:8"};
+    char *first = NULL, *all;
+    size_t n;
+
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        sp_backend be;
+
+        setenv("SP_TILES", tiles[i], 1);
+        be = case_open((int)i, p->precision);
+        all = bytes_of(&be, p, is_forward, &n);
+        cu_close(&be);
+        if (first && memcmp(first, all, n) != 0)
+            fail_msg("%s, %d -> %d channels: tile %s has other bits",
+                     is_forward ? "forward" : "grad input", p->c_in, p->c_out,
+                     tiles[i]);
+        if (first)
+            free(all);
+        else
+            first = all;
+    }
+    unsetenv("SP_TILES");
+    free(first);
+}
+
+static void tile_changes_no_bit(void **state)
+{
+    static const int rows[] = {190}, channels[][2] = {{20, 24}, {7, 100}, {300, 40}};
+
+    (void)state;
+    for (int precision = SP_TF32; precision <= SP_BF16; precision++)
+        for (size_t i = 0; i < 3; i++) {
+            conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1,
+                                    rows, channels[i][0], channels[i][1], 0);
+            same_on_all_tiles(&p, true);
+            same_on_all_tiles(&p, false);
+            case_drop(&p);
+        }
+}
+
+/* A choice by time, whichever it is: then results are as before, memory is too. */
+static void tiles_are_chosen_by_time(void **state)
+{
+    static const int rows[] = {190};
+    conv_case p = case_make(&conv_kinds[CONV_3], SP_TF32, 1, rows, 24, 64, 0);
+    char *bytes[2];
+    size_t n;
+
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) {
+        sp_backend be = case_open(turn, p.precision);
+        int64_t before = 0, after = 0;
+
+        OK(be.ops->memory_used(&be, &before));
+        if (turn)
+            OK(sp_cuda_tiles_measure(&be, 64, 2));
+        OK(be.ops->memory_used(&be, &after));
+        assert_int_equal(before, after);
+        bytes[turn] = bytes_of(&be, &p, true, &n);
+        cu_close(&be);
+    }
+    assert_memory_equal(bytes[0], bytes[1], n);
+    free(bytes[0]);
+    free(bytes[1]);
+    case_drop(&p);
+}
+
+static void a_tile_that_is_none(void **state)
+{
+    sp_backend be = {.ops = &sp_cuda_ops};
+
+    (void)state;
+    setenv("SP_TILES", "48", 1);
+    assert_int_equal(be.ops->open(&be, 0, 1), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "SP_TILES=48: expected"));
+    unsetenv("SP_TILES");
+}
+
 /* More at once than a launch takes: the same bits as one by one. */
 static void packs_of_many(void **state)
 {
@@ -330,6 +441,9 @@ int main(void)
         cmocka_unit_test(samples_of_several_tiles),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(tile_changes_no_bit),
+        cmocka_unit_test(tiles_are_chosen_by_time),
+        cmocka_unit_test(a_tile_that_is_none),
         cmocka_unit_test(packs_of_many),
     };
 
