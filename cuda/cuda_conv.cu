@@ -3,8 +3,8 @@
  *
  *     y[o] = [y[o] +] [bias +] sum over k of x[i] W[k]     pairs (i, o) of offset k
  *
- * A block owns BM rows and BN channels of y; for each word of the masks it tabulates and
- * lists the offsets of its rows (cuda_conv_table.cuh). The inner dimension is their
+ * A block owns BM rows and BN channels of y; for each word of the masks it lists the
+ * offsets of its rows (cuda_conv_table.cuh). The inner dimension is their
  * channels, counted in units (cuda_mma.cuh): ceil(c / UNIT) of an offset; up to 4
  * channels of fp32 or 8 of bf16 two offsets share one, 2 i and 2 i + 1. Two units are a
  * step. A ring of STAGES steps is filled by asynchronous copies: A [BM][2 units], rows
@@ -43,6 +43,7 @@
 #include <assert.h>
 
 #include "cuda_conv_table.cuh"
+#include "cuda_conv_wgmma.cuh"
 
 namespace
 {
@@ -306,7 +307,8 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
     a.reciprocal = a.units > 1 ? (unsigned)((1ull << 32) / a.units + 1) : 0;
     switch (be->precision) {
     case SP_BF16:
-        return launch_tensor<SP_BF16>(be, a);
+        return be->is_wgmma && cuda_wgmma_suits(a) ? cuda_conv_wgmma(be, a)
+                                                   : launch_tensor<SP_BF16>(be, a);
     case SP_TF32:
         return launch_tensor<SP_TF32>(be, a);
     default:

@@ -74,6 +74,8 @@ sp_status sp_cuda_open(sp_backend *be, int device, int threads)
     be->impl = NULL;
     if (device < 0 || device >= n)
         return SP_FAIL(SP_EDEVICE, "CUDA device %d: this process sees %d", device, n);
+    if (be->is_wgmma)
+        SP_TRY(cuda_wgmma_open(be));
     cuda = (sp_cuda *)calloc(1, sizeof *cuda);
     if (!cuda)
         return SP_FAIL(SP_EMEM, "CUDA backend: out of memory");

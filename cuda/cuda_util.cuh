@@ -21,6 +21,9 @@
 
 enum { CUDA_TILE_WIDTHS = 8 };
 
+/* SP_EDEVICE: the device, or this build, has no wgmma (cuda_conv_wgmma.cu). */
+sp_status cuda_wgmma_open(const sp_backend *be);
+
 /* What be->impl points to. */
 typedef struct sp_cuda {
     pthread_t owner; /* the compute thread */

@@ -22,6 +22,21 @@
 #define SP_ALLOW_SHARED(kernel, bytes)                                                 \
     cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (bytes))
 #define SP_SHARED_BYTES(name) extern __shared__ __align__(16) char name[]
+#define SP_SHARED_BYTES_AT(align, name)                                                \
+    extern __shared__ __align__(align)                                                 \
+    char name[]
+
+/* Ends the launch: what the kernel counts on is not so. */
+__device__ __forceinline__ void sp_trap()
+{
+    __trap();
+}
+
+/* As the instructions that take 32 bits know it. */
+__device__ __forceinline__ uint32_t sp_shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 /* ---- copies to shared memory beside the computation (sm_80) ----
  * Copies that were issued before a commit are a group; wait<N> returns when all but the
@@ -31,10 +46,10 @@
  * */
 __device__ __forceinline__ void sp_copy_async(void *to, const void *from, int bytes)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from), "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sp_shared_address(to)),
+        "l"(from), "r"(bytes)
+        : "memory");
 }
 
 __device__ __forceinline__ void sp_copy_commit()
@@ -62,7 +77,7 @@ __device__ __forceinline__ void sp_ldmatrix(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "r"(sp_shared_address(row))
                  : "memory");
 }
 
@@ -70,7 +85,7 @@ __device__ __forceinline__ void sp_ldmatrix_trans(uint32_t (&r)[4], const void *
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "r"(sp_shared_address(row))
                  : "memory");
 }
 
@@ -164,6 +179,8 @@ cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
 cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);
+
+#include "sp_cuda_wgmma.h"
 
 #else
 

@@ -4,8 +4,9 @@
 #   --with-cuda-arch=LIST   architectures, default "80 90"; PTX of the last plain one is added
 # cudart is linked statically, so that one binary starts on
 # machines without driver, toolkit or NCCL and trains there on the CPU.
-# Sets NVCC, NVCC_GENCODE, CUDA_CFLAGS, CUDA_LDFLAGS, CUDA_LIBS; defines SP_WITH_CUDA and
-# SP_CUDA_ROOT.
+# cuda_conv_wgmma.cu is compiled for 90a in place of 90: wgmma is no part of the latter.
+# Sets NVCC, NVCC_GENCODE, NVCC_WGMMA (the same for that file), CUDA_CFLAGS,
+# CUDA_LDFLAGS, CUDA_LIBS; defines SP_WITH_CUDA and SP_CUDA_ROOT.
 AC_DEFUN([SP_CHECK_CUDA], [
 AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
   [build the CUDA backend (default: where nvcc is found)])], [], [with_cuda=auto])
@@ -29,12 +30,20 @@ AS_IF([test "x$with_cuda" != xno], [
     CUDA_CFLAGS="-I$CUDA_ROOT/include"
     CUDA_LIBS="-lcudart_static -ldl -lrt -lpthread -lstdc++"
     sp_ptx=
+    NVCC_WGMMA=
     for sp_arch in $with_cuda_arch; do
       NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$sp_arch,code=sm_$sp_arch"
       AS_CASE([$sp_arch], [*[[a-z]]], [], [sp_ptx=$sp_arch])
+      AS_CASE(["$sp_arch $NVCC_WGMMA"],
+        [90*SP_WITH_WGMMA*], [],
+        [90\ *|90a\ *],
+        [NVCC_WGMMA="$NVCC_WGMMA -gencode arch=compute_90a,code=sm_90a -DSP_WITH_WGMMA"],
+        [NVCC_WGMMA="$NVCC_WGMMA -gencode arch=compute_$sp_arch,code=sm_$sp_arch"])
     done
     AS_IF([test "x$sp_ptx" != x],
-      [NVCC_GENCODE="$NVCC_GENCODE -gencode arch=compute_$sp_ptx,code=compute_$sp_ptx"])
+      [sp_ptx="-gencode arch=compute_$sp_ptx,code=compute_$sp_ptx"
+       NVCC_GENCODE="$NVCC_GENCODE $sp_ptx"
+       NVCC_WGMMA="$NVCC_WGMMA $sp_ptx"])
     AC_MSG_CHECKING([whether $NVCC builds for: $with_cuda_arch])
     cat >conftest.cu <<'_CU'
 __global__ void fill(int *p) { p[[threadIdx.x]] = 1; }
@@ -60,6 +69,7 @@ _CU
 AM_CONDITIONAL([HAVE_CUDA], [test $sp_have_cuda = yes])
 AC_SUBST([NVCC])
 AC_SUBST([NVCC_GENCODE])
+AC_SUBST([NVCC_WGMMA])
 AC_SUBST([CUDA_CFLAGS])
 AC_SUBST([CUDA_LDFLAGS])
 AC_SUBST([CUDA_LIBS])

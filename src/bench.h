@@ -33,7 +33,7 @@ typedef struct bench_list {
 } bench_list;
 
 typedef struct bench_options {
-    bool is_json, is_quick, is_cold, is_by_layer, is_in_line;
+    bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma;
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
     const char *device;    /* "cpu", "cuda"; NULL: the CPU, or as the deck says */

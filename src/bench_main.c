@@ -42,6 +42,7 @@ static const char usage[] =
     "                     Of a device times are between events of its stream\n"
     "  --precision P      fp32, tf32 or bf16 (fp32; step: the deck's "
     "train.precision)\n"
+    "  --wgmma            as the deck's run.wgmma: wide bf16 convolutions by wgmma\n"
     "  --threads N        threads (1); with 1, times are the thread's CPU time, with "
     "more\n                     wall time\n"
     "  --repeats N        at most so many (9; stops after 2 s)\n"
@@ -103,6 +104,7 @@ static const option options[] = {
     {"--quick", FLAG, AT(is_quick), 0, 0, 0},
     {"--layers", FLAG, AT(is_by_layer), 0, 0, 0},
     {"--in-line", FLAG, AT(is_in_line), 0, 0, 0},
+    {"--wgmma", FLAG, AT(is_wgmma), 0, 0, 0},
     {"--cold", FLAG, AT(is_cold), 0, 0, 0},
     {"--threads", INT, AT(threads), 1, 1024, 0},
     {"--repeats", INT, AT(repeats), 1, 101, 0},
@@ -307,6 +309,7 @@ static sp_status read_config(const verb *v, bench_options *o, char *path)
                        v->name);
     replace(config->run.device, v->has_device ? o->device : "cpu");
     replace(config->train.precision, o->precision);
+    config->run.wgmma = config->run.wgmma || o->is_wgmma;
     config->run.threads = (int)o->threads;
     return SP_OK;
 }

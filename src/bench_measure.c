@@ -219,6 +219,8 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     if (t->memory_bytes)
         sp_json_int(&json, "memory_bytes", t->memory_bytes);
     sp_json_text(&json, "precision", precision_name(b));
+    if (b->backend.is_wgmma)
+        sp_json_bool(&json, "wgmma", true);
     sp_json_text(&json, "device", b->device);
     rc = sp_json_end(&json, &line);
     if (rc == SP_OK)
@@ -435,6 +437,9 @@ static sp_status choose_precision(bench *b)
         return SP_FAIL(SP_EUSAGE, "--precision %s: the CPU computes in fp32 only",
                        want);
     b->backend.precision = (sp_precision)p;
+    b->backend.is_wgmma = b->options->is_wgmma;
+    if (b->backend.is_wgmma && p != SP_BF16)
+        return SP_FAIL(SP_EUSAGE, "--wgmma is for --precision bf16 only");
     return SP_OK;
 }
 

@@ -331,6 +331,7 @@ struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
     sp_precision precision; /* set before open; the CPU has fp32 alone */
+    bool is_wgmma;          /* in bf16 wide convolutions by wgmma; set before open */
     bool is_in_line;        /* nothing runs aside, so that each can be timed */
     double begun_s;         /* clock_begin of the CPU */
     void *impl;             /* the backend's own */

@@ -114,7 +114,7 @@ typedef struct sp_config {
         bool overlap;
         sp_doubles devices; /* whole numbers */
         int threads, eval_every, log_every, checkpoint_every, keep;
-        bool oversubscribe, logits, rank_logs;
+        bool oversubscribe, wgmma, logits, rank_logs;
         double watchdog_s, time_limit_s;
     } run;
     unsigned char origin[SP_MAX_KEYS]; /* of each key: default, deck, command line */

@@ -123,6 +123,8 @@ const sp_key sp_deck_key[] = {
  "memory that a rank may use: steps that need more are cut; 0: its device's"},
 {"run", "oversubscribe", SP_KEY_BOOL, AT(run.oversubscribe), "false", NULL, NULL, NULL,
  "let several ranks share a device"},
+{"run", "wgmma", SP_KEY_BOOL, AT(run.wgmma), "false", NULL, NULL, NULL,
+ "multiply wide bf16 convolutions by wgmma, checked at the start; sm_90 devices only"},
 {"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,
  "auto|nccl|mpi", "what sums over ranks: NCCL between devices of their own, else MPI"},
 {"run", "reduce_wire", SP_KEY_CHOICE, AT(run.reduce_wire), "\"fp32\"", NULL, NULL,

@@ -65,6 +65,12 @@ static sp_status choose_precision(sp_session *session)
             "train.precision = \"%s\": the CPU computes in fp32 only; take a "
             "CUDA device or set train.precision = \"fp32\"",
             want);
+    session->backend.is_wgmma = session->config->run.wgmma;
+    if (session->config->run.wgmma && p != SP_BF16)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.wgmma = true with train.precision = \"%s\": wgmma is for "
+                       "bf16 only",
+                       sp_config_where(session->config, "run.wgmma"), want);
     return SP_OK;
 }
 
@@ -96,6 +102,8 @@ static sp_status open_backend(sp_session *session, int device, int threads)
 
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);
+    if (rc == SP_OK && backend->is_wgmma)
+        rc = sp_selftest_wgmma(backend);
     return sp_session_agree(session, rc);
 }
 

@@ -21,14 +21,14 @@ layer() {
     sp_comm*.* | sp_table.* | sp_records.* | sp_affinity.* | sp_h5*.* | sp_deck*.*) echo 2 ;;
     sp_tensor.* | sp_ranges.* | sp_plan.* | sp_backend.* | sp_norm.h | sp_transport*.* | \
         cpu*.* | ref_*.* | cuda*.* | \
-        sp_cuda.h | hostcuda.h) echo 3 ;;
+        sp_cuda*.h | hostcuda.h) echo 3 ;;
     sp_graph*.* | sp_family.*) echo 4 ;;
     sp_shard*.* | sp_sample*.* | sp_voxel.* | sp_foresee.* | sp_budget.* | sp_cut.* | \
         sp_loader*.* | sp_gridding.* | sp_world.* | sp_lidar.* | sp_scene.* | \
         sp_scan*.*) echo 5 ;;
     sp_bucket.* | sp_net*.* | sp_optim.* | sp_metrics.* | sp_checkpoint*.*) echo 6 ;;
     sp_heartbeat.* | sp_watchdog*.* | sp_witness.* | sp_saver.* | sp_replica.* | \
-        sp_selftest.* | sp_run*.* | \
+        sp_selftest*.* | sp_run*.* | \
         sp_mapping.* | sp_session*.* | sp_train*.* | sp_resume.* | \
         sp_report.* | sp_evaluate.* | sp_eval.* | sp_infer.* | sp_predict.* | \
         sp_check*.* | sp_preflight.* | sp_main.*) echo 7 ;;

@@ -62,6 +62,7 @@ int __wrap_cudaDeviceSynchronize(void)
 /* ---- the tests: what was main in each of their files ---- */
 
 int gpu_conv(void);
+int gpu_wgmma(void);
 int gpu_wgrad(void);
 int gpu_plan(void);
 int gpu_rows(void);
@@ -72,8 +73,9 @@ int gpu_large(int argc, char **argv);
 static const struct {
     const char *name;
     int (*run)(void);
-} tests[] = {{"conv", gpu_conv}, {"wgrad", gpu_wgrad}, {"plan", gpu_plan},
-             {"rows", gpu_rows}, {"loss", gpu_loss},   {"net", gpu_net}};
+} tests[] = {{"conv", gpu_conv}, {"wgmma", gpu_wgmma}, {"wgrad", gpu_wgrad},
+             {"plan", gpu_plan}, {"rows", gpu_rows},   {"loss", gpu_loss},
+             {"net", gpu_net}};
 
 int main(int argc, char **argv)
 {

@@ -2,6 +2,20 @@
  * tf32 and bf16; kinds of map, channels, rows, pitches. Tolerance: conv_case.h. */
 #include "conv_case.h"
 
+/* Compiled a second time as test_cuda_wgmma: bf16 alone, by wgmma. */
+#ifndef BY_WGMMA
+#define BY_WGMMA 0
+#endif
+static const bool is_wgmma = BY_WGMMA;
+
+static sp_backend open_in(int order, sp_precision precision)
+{
+    sp_backend be = case_open(order, precision);
+
+    be.is_wgmma = is_wgmma;
+    return be;
+}
+
 /* y = the convolution or y += it; bf16 products with bf16 rows or, is_mixed, fp32 rows
  * (the network's input and logits). */
 typedef struct variant {
@@ -160,17 +174,22 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
     case_same("grad input", p, dx, want, is_bf16);
 }
 
+static int first_precision(void)
+{
+    return is_wgmma ? SP_BF16 : SP_FP32;
+}
+
 /* Each precision under an order of its own. */
 static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
                   int c_out, int pad)
 {
     static int turn;
 
-    for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
+    for (int precision = first_precision(); precision <= SP_BF16; precision++, turn++) {
         const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0, turn % 4 != 2};
         conv_case p =
             case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
-        sp_backend be = case_open(turn, p.precision);
+        sp_backend be = open_in(turn, p.precision);
         check_forward(&be, &p, n_samples, v);
         check_grad_input(&be, &p, n_samples, v, turn);
         cu_close(&be);
@@ -228,13 +247,13 @@ static void order_changes_no_bit(void **state)
     const int rows[] = {300};
 
     (void)state;
-    for (int precision = SP_FP32; precision <= SP_BF16; precision++) {
-        conv_case p =
-            case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows, 24, 12, 0);
+    for (int precision = first_precision(); precision <= SP_BF16; precision++) {
+        conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows,
+                                24, is_wgmma ? 136 : 12, 0);
         sp_tensor first = {0};
 
         for (int order = 0; order < 4; order++) {
-            sp_backend be = case_open(order, p.precision);
+            sp_backend be = open_in(order, p.precision);
             sp_tensor y = forward(&be, &p, 1, (variant){0});
             cu_close(&be);
             if (order == 0)
@@ -253,15 +272,16 @@ static void order_changes_no_bit(void **state)
 static void company_changes_no_bit(void **state)
 {
     static const int rows[] = {70, 45, 60}, channels[] = {3, 7, 20};
+    const int c_out = is_wgmma ? 128 : 8;
 
     (void)state;
-    for (int precision = SP_FP32; precision <= SP_BF16; precision++)
-        for (size_t i = 0; i < 3; i++) {
-            sp_backend be = case_open(0, (sp_precision)precision);
+    for (int precision = first_precision(); precision <= SP_BF16; precision++)
+        for (size_t i = is_wgmma ? 2 : 0; i < 3; i++) {
+            sp_backend be = open_in(0, (sp_precision)precision);
             conv_case all = case_make(&conv_kinds[CONV_3], be.precision, 3, rows,
-                                      channels[i], 8, 0);
+                                      channels[i], c_out, 0);
             conv_case one = case_make(&conv_kinds[CONV_3], be.precision, 1, rows,
-                                      channels[i], 8, 0);
+                                      channels[i], c_out, 0);
             sp_tensor a, b;
             for (int r = 0; r < rows[0]; r++)
                 for (int d = 0; d < 3; d++)
@@ -432,6 +452,75 @@ static void packs_of_many(void **state)
     cu_close(&be);
 }
 
+/* ---- wgmma ---- */
+
+/* Products so far; a call of few channels or offsets makes none. */
+static unsigned long products(void)
+{
+    return hc_wgmma_count ? hc_wgmma_count() : 0;
+}
+
+/* Both directions where both are wide enough, else one; several words of the masks; rows
+ * and channels around the edges of tiles and of steps. */
+static void wgmma_every_map(void **state)
+{
+    static const struct {
+        int kind, n_samples, rows[3], c_in, c_out, pad;
+        bool is_wide; /* one of the two suits */
+    } all[] = {
+        {CONV_3, 1, {1}, 131, 128, 0, true},
+        {CONV_3, 1, {64}, 33, 136, 0, true},
+        {CONV_3, 1, {129}, 136, 20, 8, true},
+        {CONV_3, 1, {300}, 20, 256, 0, true},
+        {CONV_3, 1, {50}, 129, 33, 1, true}, /* rows off the grid */
+        {CONV_3, 1, {50}, 256, 19, 3, true},
+        {CONV_DOWN, 3, {133, 0, 140}, 72, 256, 0, true},
+        {CONV_UP, 1, {60}, 256, 128, 0, true},
+        {CONV_3_DOWN, 1, {127}, 20, 300, 0, true},
+        {CONV_2, 1, {65}, 64, 160, 0, true},
+        {CONV_1, 1, {300}, 520, 128, 0, true},
+        {CONV_5, 1, {40}, 9, 136, 0, true},
+        {CONV_5, 2, {30, 31}, 128, 12, 0, true},
+        {CONV_KINDS - 1, 1, {70}, 512, 144, 0, true},
+        {CONV_3, 1, {40}, 8, 128, 0, false}, /* offsets share a unit */
+        {CONV_3, 1, {40}, 120, 127, 0, false},
+        {CONV_1, 1, {40}, 511, 128, 0, false},
+        {CONV_3, 1, {0}, 128, 128, 0, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int turn = 0; turn < (hc_is_checked() ? 1 : 2); turn++) {
+            const unsigned long before = products();
+            check(&conv_kinds[all[i].kind], all[i].n_samples, all[i].rows, all[i].c_in,
+                  all[i].c_out, all[i].pad);
+            if (hc_wgmma_count)
+                assert_int_equal(products() > before, all[i].is_wide);
+        }
+}
+
+/* The emulator adds the 16 of a product alike in both ways to multiply, so that their
+ * results must be equal: a device's need not. */
+static void wgmma_equals_mma(void **state)
+{
+    const int rows[] = {200};
+    conv_case p = case_make(&conv_kinds[CONV_3], SP_BF16, 1, rows, 40, 136, 0);
+    sp_tensor y[2];
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        sp_backend be = case_open(way, SP_BF16);
+        be.is_wgmma = way;
+        y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
+        cu_close(&be);
+    }
+    if (hc_wgmma_count)
+        assert_true(fx_equal(y[0], y[1]));
+    free(y[0].data);
+    free(y[1].data);
+    case_drop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +535,20 @@ int main(void)
         cmocka_unit_test(a_tile_that_is_none),
         cmocka_unit_test(packs_of_many),
     };
+    const struct CMUnitTest wgmma_tests[] = {
+        cmocka_unit_test(wgmma_every_map),
+        cmocka_unit_test(wgmma_equals_mma),
+        cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(company_changes_no_bit),
+    };
+    sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = is_wgmma};
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!is_wgmma)
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    if (be.ops->open(&be, 0, 1) != SP_OK) {
+        printf("SKIPPED: %s\n", sp_error_last()->message);
+        return 77;
+    }
+    be.ops->close(&be);
+    return cmocka_run_group_tests(wgmma_tests, NULL, NULL);
 }

@@ -160,6 +160,29 @@ grep -q '"device":"cpu' auto-broken/metrics.jsonl || fail "auto did not take the
 run "$CUDA" train dummy.deck run.dir=auto run.device=auto train.steps=1
 grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the device"
 
+# wgmma multiplies what is wide enough; what it computes is compared before; other devices
+# and precisions refuse it.
+wide='net.width=4.0 train.precision=bf16 train.steps=1 run.eval_every=0'
+sed 's/"dummy"; width = 0.25/"dummy"/' dummy.deck >wide.deck
+HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide run.wgmma=true
+grep -q '^ *[1-9][0-9]* (\?wgmma_kernel' out || fail "no wgmma was launched"
+run "$CUDA" train wide.deck run.dir=wide-mma run.device=cuda $wide
+close_to wide wide-mma 1e-3
+refused() { # refused STATUS TEXT ENVIRONMENT ARGUMENTS...
+    status=$1
+    text=$2
+    shift 2
+    env "$@" >out 2>&1
+    [ $? = "$status" ] || fail "another status than $status: $*"
+    grep -q "$text" out || fail "no \"$text\""
+}
+refused 7 'run.wgmma: values of a small convolution deviate' HC_SKIP=wgmma_kernel \
+    "$CUDA" train wide.deck run.dir=no run.device=cuda $wide run.wgmma=true
+refused 7 'emulated device has compute capability 8.0' HC_CAPABILITY=80 \
+    "$CUDA" train wide.deck run.dir=no run.device=cuda $wide run.wgmma=true
+refused 2 'run.wgmma = true with train.precision = "tf32"' "$CUDA" train wide.deck \
+    run.dir=no run.device=cuda $wide run.wgmma=true train.precision=tf32
+
 # Precision is not widened in silence.
 "$CUDA" train dummy.deck run.dir=no run.device=cpu train.precision=bf16 >out 2>&1
 [ $? = 2 ] || fail "bf16 was not refused"

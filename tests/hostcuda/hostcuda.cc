@@ -271,6 +271,7 @@ static void fiber_main()
     B->launch->invoke(B->launch->call.get());
     f = hc_current();
     hc_copy_left(f);
+    hc_wgmma_left(f);
     f->state = HC_DONE;
     B->n_done++;
     f->warp->live &= ~(1u << f->view.lane);
@@ -347,9 +348,9 @@ void *hc_shared(const void *declaration, size_t size, size_t align)
     return at;
 }
 
-char *hc_launch_shared()
+char *hc_launch_shared(size_t align)
 {
-    return take_shared(B, B->launch->shared_bytes, 128);
+    return take_shared(B, B->launch->shared_bytes, align);
 }
 
 static void drop_shared()
@@ -407,6 +408,7 @@ static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
     B->random = seed;
     B->fiber.resize(MAX_THREADS); /* once: warps point into it */
     B->warp.assign((size_t)(n + 31) / 32, hc_warp());
+    hc_wgmma_begin(B->warp.data(), (int)B->warp.size());
     B->ready.clear();
     need_stacks(n);
     for (int i = 0; i < n; i++)

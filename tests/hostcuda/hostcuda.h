@@ -10,6 +10,7 @@
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then
  *   HC_MEMORY=n           each device has n MiB of memory (256)
+ *   HC_CAPABILITY=n       devices are of capability n / 10 (90)
  *   HC_USED=n             others use n MiB of them (0)
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
@@ -124,8 +125,9 @@ void *hc_shared(const void *declaration, size_t size, size_t align);
         &name##_key, sizeof(name##_type), alignof(T) < 16 ? 16 : alignof(T)))
 
 /* That of the launch. */
-char *hc_launch_shared();
-#define SP_SHARED_BYTES(name) char *const name = hc_launch_shared()
+char *hc_launch_shared(size_t align);
+#define SP_SHARED_BYTES(name)           char *const name = hc_launch_shared(128)
+#define SP_SHARED_BYTES_AT(align, name) char *const name = hc_launch_shared(align)
 
 /* ---- barriers and warp operations ---- */
 
@@ -138,7 +140,11 @@ enum hc_op {
     HC_MMA_BF16,
     HC_MMA_TF32,
     HC_LDMATRIX,
-    HC_LDMATRIX_TRANS
+    HC_LDMATRIX_TRANS,
+    HC_WGMMA,
+    HC_WGMMA_FENCE,
+    HC_WGMMA_COMMIT,
+    HC_WGMMA_WAIT
 };
 void hc_barrier(const char *file, int line);
 /* Every lane of mask calls it with the same op and mask. */
@@ -259,6 +265,8 @@ static inline void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b
 {
     hc_tensor(HC_MMA_TF32, c, a, (uint64_t)b1 << 32 | b0, file, line);
 }
+
+#include "hostcuda_wgmma.h"
 
 /* ---- what other devices see: meanings in sp_cuda.h ---- */
 
@@ -542,6 +550,8 @@ extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
 extern "C" unsigned hc_waits();
 /* How many kernels it has launched. */
 extern "C" unsigned hc_launches();
+/* Products of warpgroups so far, each warp's by itself. */
+extern "C" unsigned long hc_wgmma_count();
 /* Calls so far that took memory: of the device, or pinned. */
 extern "C" long hc_memory_calls();
 /* The race checker is linked: everything takes ten times as long. */

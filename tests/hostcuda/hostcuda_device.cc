@@ -13,6 +13,13 @@ static int n_devices()
     return text && *text ? atoi(text) : 8;
 }
 
+static int capability()
+{
+    const char *text = getenv("HC_CAPABILITY");
+
+    return text && *text ? atoi(text) : 90;
+}
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = n_devices();
@@ -38,10 +45,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
         *value = 32;
         break;
     case cudaDevAttrComputeCapabilityMajor:
-        *value = 9;
+        *value = capability() / 10;
         break;
     case cudaDevAttrComputeCapabilityMinor:
-        *value = 0;
+        *value = capability() % 10;
         break;
     default: /* CUB chooses tile sizes by more of them (tests/ptx) */
         *value = 1024;
@@ -69,7 +76,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     gethostname(host, sizeof host - 1);
     memcpy(p->uuid.bytes, host, sizeof host);
     p->uuid.bytes[sizeof host - 1] = (char)device;
-    p->major = 9;
+    p->major = capability() / 10;
+    p->minor = capability() % 10;
     return cudaMemGetInfo(&free_bytes, &p->totalGlobalMem);
 }
 

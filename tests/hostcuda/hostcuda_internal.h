@@ -1,6 +1,6 @@
 /* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
  * (hostcuda_warp.cc), tensor cores and the copies that feed them (hostcuda_tensor.cc),
- * memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
+ * products of warpgroups (hostcuda_wgmma.cc), memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
  * streams and the runtime's calls (hostcuda_runtime.cc).
  */
 #ifndef HOSTCUDA_INTERNAL_H
@@ -15,9 +15,21 @@ enum hc_state { HC_READY, HC_RUNNING, HC_AT_BARRIER, HC_AT_WARP, HC_DONE };
 
 struct hc_fiber;
 
+/* A wgmma that is still to be computed. */
+struct hc_product {
+    uint64_t a, b; /* descriptors */
+    int n, group;
+};
+
 struct hc_warp {
     hc_fiber *lane[32];
     uint32_t live, waiting; /* lanes not yet done; lanes inside a collective */
+    /* Of wgmma (hostcuda_wgmma.cc): */
+    std::vector<hc_product> products;
+    int n_products, n_committed; /* issued; groups */
+    int last_group = INT32_MAX;  /* of those under way; none */
+    bool is_fenced;
+    std::vector<unsigned> retired_at; /* barriers passed when a group was waited for */
 };
 
 /* On its way to shared memory. */
@@ -45,7 +57,11 @@ struct hc_fiber {
     const void *operand;
     std::vector<hc_copy> copy;
     int n_groups; /* committed */
-    void *fake;   /* of the address sanitizer */
+    /* Of wgmma: */
+    std::vector<void *> landed; /* chunks that this thread is to pass on */
+    std::vector<float> sums;    /* of those under way; empty: none */
+    float *sums_of;
+    void *fake; /* of the address sanitizer */
 };
 
 enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };
@@ -94,8 +110,16 @@ void hc_warp_left(hc_warp *w);
 
 /* ---- hostcuda_tensor.cc ---- */
 /* For all lanes of the warp of f, which all wait in f's operation. */
-void hc_tensor_complete(const hc_warp *w, const hc_fiber *f);
+void hc_tensor_complete(hc_warp *w, const hc_fiber *f);
 void hc_copy_left(const hc_fiber *f); /* f is done */
+
+/* ---- hostcuda_wgmma.cc ---- */
+void hc_wgmma_begin(hc_warp *warps, int n); /* of a block */
+void hc_wgmma_complete(hc_warp *w, const hc_fiber *f);
+void hc_wgmma_copy_begins(hc_fiber *f, const void *to);
+void hc_wgmma_copy_lands(hc_fiber *f, const void *to);
+void hc_wgmma_stored(const void *to); /* by the current thread itself */
+void hc_wgmma_left(const hc_fiber *f);
 
 /* ---- hostcuda_runtime.cc ---- */
 extern std::recursive_mutex &hc_lock; /* of everything but fibers */

@@ -154,6 +154,8 @@ static void check(const void *p, size_t n, bool is_write, bool is_atomic,
     if ((uintptr_t)p % n)
         report("misaligned access", me, pc, 0, NULL);
     check_bytes(at, n, is_write, me, pc);
+    if (is_write)
+        hc_wgmma_stored(p);
 }
 
 /* ---- hooks ---- */

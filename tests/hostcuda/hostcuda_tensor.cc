@@ -36,6 +36,7 @@ void hc_copy_async(void *to, const void *from, int bytes, const char *file, int 
         hc_fail("copy that is not aligned: %s", hc_where(f));
     if ((size_t)((char *)to - hc_space) >= HC_SHARED_SPACE)
         hc_fail("copy to what is not shared memory: %s", hc_where(f));
+    hc_wgmma_copy_begins(f, to);
     tell(f, to, 16, true, c.pc);
     tell(f, from, bytes, false, c.pc);
     if (hc_is_chance(2))
@@ -61,6 +62,7 @@ void hc_copy_wait(int n)
             continue;
         }
         land(&c);
+        hc_wgmma_copy_lands(f, c.to);
         tell(f, c.to, 16, true, c.pc);
     }
     f->copy.resize(left);
@@ -161,7 +163,7 @@ static void load_matrices(const hc_warp *w, bool is_trans)
     }
 }
 
-void hc_tensor_complete(const hc_warp *w, const hc_fiber *f)
+void hc_tensor_complete(hc_warp *w, const hc_fiber *f)
 {
     operands o;
 
@@ -174,8 +176,12 @@ void hc_tensor_complete(const hc_warp *w, const hc_fiber *f)
         take_tf32(w, &o);
         multiply(w, &o, 8);
         break;
-    default:
+    case HC_LDMATRIX:
+    case HC_LDMATRIX_TRANS:
         load_matrices(w, f->op == HC_LDMATRIX_TRANS);
+        break;
+    default:
+        hc_wgmma_complete(w, f);
     }
 }
 

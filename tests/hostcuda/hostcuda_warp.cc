@@ -2,9 +2,19 @@
  * arrive computes for all. */
 #include "hostcuda_internal.h"
 
-static const char *const op_name[] = {"__syncwarp",  "shuffle",  "ballot",
-                                      "all",         "any",      "mma of bf16",
-                                      "mma of tf32", "ldmatrix", "ldmatrix.trans"};
+static const char *const op_name[] = {"__syncwarp",
+                                      "shuffle",
+                                      "ballot",
+                                      "all",
+                                      "any",
+                                      "mma of bf16",
+                                      "mma of tf32",
+                                      "ldmatrix",
+                                      "ldmatrix.trans",
+                                      "wgmma",
+                                      "wgmma.fence",
+                                      "wgmma.commit_group",
+                                      "wgmma.wait_group"};
 
 static void check_match(const hc_fiber *a, const hc_fiber *b)
 {
@@ -33,6 +43,10 @@ static uint64_t lane_result(const hc_warp *w, const hc_fiber *f, uint32_t group,
     case HC_MMA_TF32:
     case HC_LDMATRIX:
     case HC_LDMATRIX_TRANS:
+    case HC_WGMMA:
+    case HC_WGMMA_FENCE:
+    case HC_WGMMA_COMMIT:
+    case HC_WGMMA_WAIT:
         break;
     }
     return 0;

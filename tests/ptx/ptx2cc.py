@@ -504,7 +504,7 @@ class Module:
         for m in re.finditer(r'(\.extern )?\.shared\s+\.align\s+(\d+)\s+\.(\w+)\s+([\w$]+)'
                              r'(?:\[(\d*)\])?\s*;', self.text):
             if m[1]:
-                self.shared[m[4]] = 'hc_launch_shared()'
+                self.shared[m[4]] = 'hc_launch_shared(1024)'
                 continue
             size = bits(m[3]) // 8 * int(m[5] or 1)
             self.sizes.append(m[4])
