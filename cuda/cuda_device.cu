@@ -6,12 +6,35 @@
 
 #include "cuda_util.cuh"
 
-/* Every failure means "none": a missing driver leaves the count untouched. */
 int sp_cuda_device_count(void)
 {
     int n = 0;
 
-    return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
+    if (cudaGetDeviceCount(&n) == cudaSuccess)
+        return n;
+    cudaGetLastError(); /* not the next launch's */
+    return 0;
+}
+
+/* The runtime says "insufficient driver" of none at all too. */
+void sp_cuda_why_none(char *text, size_t size)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int n = 0, driver = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n);
+
+    cudaGetLastError();
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+        snprintf(text, size, "no driver (libcuda.so.1) is loaded");
+    else if (error == cudaErrorInsufficientDriver)
+        snprintf(text, size,
+                 "the driver is too old: it serves CUDA up to %d.%d, this program was "
+                 "built with %d.%d",
+                 driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10);
+    else
+        snprintf(text, size, "%s%s%s", cudaGetErrorString(error),
+                 visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
 }
 
 int sp_cuda_toolkit(void)
@@ -72,6 +95,12 @@ sp_status sp_cuda_open(sp_backend *be, int device, int threads)
     be->device = device;
     be->threads = threads;
     be->impl = NULL;
+    if (n == 0) {
+        char why[256];
+
+        sp_cuda_why_none(why, sizeof why);
+        return SP_FAIL(SP_EDEVICE, "no usable CUDA device: %s", why);
+    }
     if (device < 0 || device >= n)
         return SP_FAIL(SP_EDEVICE, "CUDA device %d: this process sees %d", device, n);
     if (be->is_wgmma)

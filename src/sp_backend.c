@@ -1,5 +1,6 @@
 #include "sp_backend.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "config.h"
@@ -8,6 +9,7 @@
 #if SP_WITH_CUDA
 extern const sp_backend_ops sp_cuda_ops; /* cuda/cuda_ops.h */
 int sp_cuda_device_count(void);
+void sp_cuda_why_none(char *text, size_t size);
 int sp_cuda_toolkit(void);
 sp_status sp_cuda_device(int i, sp_device *device);
 #endif
@@ -29,6 +31,15 @@ int sp_backend_visible_devices(void)
     return sp_cuda_device_count();
 #else
     return 0;
+#endif
+}
+
+void sp_backend_why_none(char *text, size_t size)
+{
+#if SP_WITH_CUDA
+    sp_cuda_why_none(text, size);
+#else
+    snprintf(text, size, "this program computes on the CPU only");
 #endif
 }
 

@@ -341,6 +341,8 @@ struct sp_backend {
 const sp_backend_ops *sp_backend_find(const char *name);
 /* CUDA devices this process sees; 0 without a driver or without CUDA in the build. */
 int sp_backend_visible_devices(void);
+/* Why there are none. */
+void sp_backend_why_none(char *text, size_t size);
 /* What a device is called. */
 typedef struct sp_device {
     char name[64];

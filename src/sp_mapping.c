@@ -11,10 +11,12 @@ sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may
     int index = place->local_rank;
 
     place->device = -1;
-    if (seen == 0)
-        return SP_FAIL(SP_EDEVICE,
-                       "no usable CUDA device for run.device: neither driver nor "
-                       "device, or CUDA_VISIBLE_DEVICES is empty");
+    if (seen == 0) {
+        char why[256];
+
+        sp_backend_why_none(why, sizeof why);
+        return SP_FAIL(SP_EDEVICE, "no usable CUDA device for run.device: %s", why);
+    }
     if (seen == 1) { /* the launcher chose: its numbers are not those of the deck */
         place->device = 0;
         return SP_OK;

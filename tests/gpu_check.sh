@@ -20,11 +20,19 @@ cd "$work" || exit 1
 passed=0
 failed=0
 
-"$run" gpu_tests >names 2>&1
-if [ $? = 77 ]; then
-    echo "SKIPPED: no usable CUDA device on this machine"
+"$run" gpu_tests >names 2>why
+case $? in
+0) ;;
+77)
+    cat why
     exit 77
-fi
+    ;;
+*)
+    echo "FAILED  the programs do not start on this machine"
+    cat why
+    exit 1
+    ;;
+esac
 nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader \
     >"$results/device" 2>/dev/null && cat "$results/device"
 

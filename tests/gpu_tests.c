@@ -82,7 +82,10 @@ int main(int argc, char **argv)
     const size_t n = sizeof tests / sizeof *tests;
 
     if (sp_cuda_device_count() == 0) {
-        fprintf(stderr, "SKIPPED: no usable CUDA device\n");
+        char why[256];
+
+        sp_cuda_why_none(why, sizeof why);
+        fprintf(stderr, "SKIPPED: no usable CUDA device: %s\n", why);
         return 77;
     }
     if (argc > 1 && strcmp(argv[1], "large") == 0)

@@ -30,6 +30,12 @@ refused() {
 export HC_DEVICES
 HC_DEVICES=0
 refused 2 7 "no usable CUDA device"
+export HC_DRIVER
+HC_DRIVER=0
+refused 2 7 "no usable CUDA device for run.device: no driver"
+HC_DRIVER=12040
+refused 2 7 "the driver is too old: it serves CUDA up to 12.4, this program"
+unset HC_DRIVER
 HC_DEVICES=1
 refused 2 7 "ranks 0 and 1 on .* have the same device, emulated"
 HC_DEVICES=2

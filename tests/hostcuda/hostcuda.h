@@ -12,6 +12,8 @@
  *   HC_MEMORY=n           each device has n MiB of memory (256)
  *   HC_CAPABILITY=n       devices are of capability n / 10 (90)
  *   HC_USED=n             others use n MiB of them (0)
+ *   HC_DRIVER=n           a driver of CUDA n, 1000 major + 10 minor, older than the
+ *                         program; 0: none
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
@@ -400,6 +402,7 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
@@ -437,6 +440,7 @@ extern "C" {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device);
 cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);

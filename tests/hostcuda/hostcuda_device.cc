@@ -20,8 +20,22 @@ static int capability()
     return text && *text ? atoi(text) : 90;
 }
 
+/* As the runtime has it: no driver is an insufficient one. */
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    const char *text = getenv("HC_DRIVER");
+
+    *version = text && *text ? atoi(text) : 13000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
+    int driver;
+
+    cudaDriverGetVersion(&driver);
+    if (driver < 13000)
+        return cudaErrorInsufficientDriver;
     *n = n_devices();
     return *n ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -100,6 +114,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "out of memory";
     case cudaErrorInvalidConfiguration:
         return "invalid configuration argument";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorNoDevice:
         return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
