@@ -8,6 +8,15 @@
 namespace
 {
 
+#if CUDART_VERSION < 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **at, unsigned,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult *found)
+{
+    return cudaGetDriverEntryPoint(name, at, flags, found);
+}
+#endif
+
 template <class F> cudaError_t find(const char *name, F *call)
 {
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -21,12 +30,15 @@ template <class F> cudaError_t find(const char *name, F *call)
     return found == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorSymbolNotFound;
 }
 
+/* Both have the same numbers, and so the same words. */
+static_assert((int)CUDA_ERROR_OUT_OF_MEMORY == (int)cudaErrorMemoryAllocation &&
+                  (int)CUDA_ERROR_NOT_SUPPORTED == (int)cudaErrorNotSupported &&
+                  (int)CUDA_ERROR_ILLEGAL_ADDRESS == (int)cudaErrorIllegalAddress,
+              "errors of driver and runtime");
+
 cudaError_t status(CUresult result)
 {
-    if (result == CUDA_SUCCESS)
-        return cudaSuccess;
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? cudaErrorMemoryAllocation
-                                              : cudaErrorUnknown;
+    return (cudaError_t)result;
 }
 
 } // namespace
@@ -50,14 +62,20 @@ static cudaError_t map(CUdeviceptr at, size_t bytes,
     const CUmemAccessDesc access = {location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     decltype(&cuMemMap) do_map;
     decltype(&cuMemSetAccess) allow;
+    decltype(&cuMemUnmap) unmap;
     cudaError_t error = find("cuMemMap", &do_map);
 
     if (error == cudaSuccess)
         error = find("cuMemSetAccess", &allow);
     if (error == cudaSuccess)
-        error = status(do_map(at, bytes, 0, memory, 0));
+        error = find("cuMemUnmap", &unmap);
     if (error == cudaSuccess)
-        error = status(allow(at, bytes, &access, 1));
+        error = status(do_map(at, bytes, 0, memory, 0));
+    if (error != cudaSuccess)
+        return error;
+    error = status(allow(at, bytes, &access, 1));
+    if (error != cudaSuccess)
+        unmap(at, bytes);
     return error;
 }
 
