@@ -39,7 +39,7 @@ static inline bool cuda_is_aligned(sp_tensor t)
 __device__ __forceinline__ void cuda_copy_chunk(char *to, const char *from, int bytes,
                                                 bool is_aligned)
 {
-    if (is_aligned || bytes == 0)
+    if (is_aligned)
         sp_copy_async(to, from, bytes);
     else
         for (int i = 0; i < CUDA_CHUNK_BYTES; i += 2)

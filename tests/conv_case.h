@@ -70,10 +70,11 @@ static inline sp_tensor case_tensor(sp_precision precision, int64_t n, int c, in
     return t;
 }
 
-/* Rows are `pad` longer than c, rounded up to whole chunks unless pad is odd. */
+/* Rows are `pad` longer than c, rounded up to whole chunks, or to an odd pitch where pad
+ * is odd. */
 static inline int case_pitch(int c, int pad)
 {
-    return pad % 2 ? c + pad : (c + pad + 7) / 8 * 8;
+    return pad % 2 ? (c + pad) | 1 : (c + pad + 7) / 8 * 8;
 }
 
 static inline conv_case case_make(const conv_kind *k, sp_precision precision,
@@ -89,7 +90,8 @@ static inline conv_case case_make(const conv_kind *k, sp_precision precision,
                     k->in == k->out && !k->is_swapped);
     p.K = p.map.K;
     p.x = fx_tensor(p.map.n_in, c_in, case_pitch(c_in, pad), 1);
-    p.dy = fx_tensor(p.map.n_out, c_out, case_pitch(c_out, 2 * pad), 2);
+    p.dy = fx_tensor(p.map.n_out, c_out, case_pitch(c_out, pad % 2 ? pad + 2 : 2 * pad),
+                     2);
     p.w = fx_floats((size_t)p.K * c_in * c_out, 3);
     p.bias = fx_floats((size_t)c_out, 4);
     return p;

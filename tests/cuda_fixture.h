@@ -76,9 +76,20 @@ static inline size_t cu_bytes(sp_tensor t)
     return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
 }
 
+/* Where rows are no whole chunks of 16 bytes, the first one is off them too. */
+static inline float *cu_rows(sp_backend *be, sp_tensor host, const void *from,
+                             size_t bytes, size_t element)
+{
+    const size_t off = host.n > 1 && host.ld % 4 ? element : 0;
+    char *to = (char *)cu_room(be, bytes + off) + off;
+
+    OK(be->ops->upload(be, to, from, bytes));
+    return (float *)to;
+}
+
 static inline sp_tensor cu_tensor(sp_backend *be, sp_tensor host)
 {
-    host.data = cu_copy(be, host.data, cu_bytes(host));
+    host.data = cu_rows(be, host, host.data, cu_bytes(host), sizeof(float));
     return host;
 }
 
@@ -98,7 +109,7 @@ static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
         memcpy(&bits, host.data + i, sizeof bits);
         half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
-    host.data = cu_copy(be, half, n * sizeof *half);
+    host.data = cu_rows(be, host, half, n * sizeof *half, sizeof *half);
     host.elem = SP_ELEM_BF16;
     OK(be->ops->wait(be));
     free(half);

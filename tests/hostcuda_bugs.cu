@@ -216,6 +216,16 @@ __global__ static void copy_misaligned(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
+/* The address counts, though none of its bytes are wanted. */
+__global__ static void copy_of_nothing(call a)
+{
+    SP_SHARED(int, tile, [N + 4]);
+
+    begin_copy(tile, a.in + 1, 0);
+    sp_copy_wait<0>();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
 __global__ static void copy_out_of_bounds(call a)
 {
     SP_SHARED(int, tile, [2 * N]);
@@ -324,6 +334,7 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
         K(copy_without_barrier),
         K(copy_too_early),
         K(copy_misaligned),
+        K(copy_of_nothing),
         K(copy_out_of_bounds),
         K(matrix_of_some),
         K(two_barriers),

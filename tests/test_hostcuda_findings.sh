@@ -29,6 +29,7 @@ expect 66 'lanes disagree\|deadlock' $prog shuffle_of_some
 expect 66 'which is not there' $prog shuffle_from_absent
 expect 66 'leaves before its copies' $prog copy_never_waited
 expect 66 'not aligned' $prog copy_misaligned
+expect 66 'not aligned' $prog copy_of_nothing
 expect 66 'lanes disagree\|deadlock\|needs all lanes' $prog matrix_of_some
 expect 66 'is not allocated' $prog far_out_of_bounds
 expect 66 'the host touches device memory' $prog host_touches_device 1

@@ -32,7 +32,7 @@ void hc_copy_async(void *to, const void *from, int bytes, const char *file, int 
     f->line = line;
     if (bytes < 0 || bytes > 16)
         hc_fail("copy of %d bytes: %s", bytes, hc_where(f));
-    if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16))
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) /* though nothing be read */
         hc_fail("copy that is not aligned: %s", hc_where(f));
     if ((size_t)((char *)to - hc_space) >= HC_SHARED_SPACE)
         hc_fail("copy to what is not shared memory: %s", hc_where(f));
