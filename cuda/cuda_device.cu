@@ -70,9 +70,12 @@ sp_status sp_cuda_device(int i, sp_device *device)
  * is room for the gradients' sums. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
 {
-    int least, greatest;
+    int least, greatest, reads_pageable;
 
     SP_CUDA(cudaSetDevice(be->device));
+    SP_CUDA(cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess,
+                                   be->device));
+    cuda->reads_pageable = reads_pageable;
     SP_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking,
                                          least > greatest ? least - 1 : least));
@@ -147,14 +150,22 @@ void sp_cuda_close(sp_backend *be)
 
 /* ---- copies ---- */
 
+/* The driver puts pageable memory aside before it returns, but may let a device that
+ * can read it do so later (CUDA's "API synchronization behavior"). */
 sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes)
 {
-    cudaStream_t stream = cuda_is_owner(be) ? cuda_of(be)->compute : cuda_of(be)->plan;
+    const sp_cuda *cuda = cuda_of(be);
+    cudaStream_t stream = cuda_is_owner(be) ? cuda->compute : cuda->plan;
 
     if (bytes == 0)
         return SP_OK;
     SP_CUDA(cudaSetDevice(be->device));
     SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream));
+    if (!cuda->reads_pageable)
+        return SP_OK;
+    if (cuda_is_owner(be))
+        return sp_cuda_wait(be);
+    SP_CUDA(cudaStreamSynchronize(stream));
     return SP_OK;
 }
 
@@ -164,6 +175,8 @@ sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
     assert(cuda_is_owner(be));
     if (bytes == 0)
         return SP_OK;
+    if (cuda_of(be)->wait) /* the copy itself waits deaf to other ranks */
+        SP_TRY(sp_cuda_wait(be));
     SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
                             cuda_of(be)->compute));
     return sp_cuda_wait(be);

@@ -38,6 +38,7 @@ typedef struct sp_cuda {
      * the result: 32 (i + 1), the last more. CUDA_TILES: by the formula. */
     uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
     int64_t few_rows;
+    bool reads_pageable; /* the device itself reads pageable memory of the host */
     /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;

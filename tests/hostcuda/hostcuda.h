@@ -14,6 +14,8 @@
  *   HC_USED=n             others use n MiB of them (0)
  *   HC_DRIVER=n           a driver of CUDA n, 1000 major + 10 minor, older than the
  *                         program; 0: none
+ *   HC_PAGEABLE=1         copies read pageable memory in their turn, as devices may that
+ *                         read it themselves
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
@@ -419,6 +421,7 @@ enum cudaDeviceAttr : int {
     cudaDevAttrMultiProcessorCount = 16,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrPageableMemoryAccess = 88,
 };
 typedef struct hc_stream *cudaStream_t;
 typedef struct hc_event *cudaEvent_t;

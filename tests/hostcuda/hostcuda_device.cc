@@ -58,6 +58,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
     case cudaDevAttrWarpSize:
         *value = 32;
         break;
+    case cudaDevAttrPageableMemoryAccess:
+        *value = hc_reads_pageable();
+        break;
     case cudaDevAttrComputeCapabilityMajor:
         *value = capability() / 10;
         break;

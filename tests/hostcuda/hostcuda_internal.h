@@ -135,6 +135,7 @@ void hc_fill_garbage(void *data, size_t bytes);
 void hc_open_space(); /* device memory becomes accessible; counted */
 void hc_close_space();
 bool hc_is_pinned(const void *data);
+bool hc_reads_pageable(); /* HC_PAGEABLE */
 /* An allocation as a file that other processes map (hostcuda_peer.cc); with the lock.
  */
 bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode);

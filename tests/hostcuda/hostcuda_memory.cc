@@ -173,6 +173,13 @@ bool hc_is_pinned(const void *data)
     return r != M->pinned.begin() && (--r, (char *)data < r->first + r->second);
 }
 
+bool hc_reads_pageable()
+{
+    const char *text = getenv("HC_PAGEABLE");
+
+    return text && atoi(text);
+}
+
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
     const hc_hold h(hc_lock);

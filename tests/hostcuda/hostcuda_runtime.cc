@@ -35,8 +35,17 @@ static struct state {
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
     std::map<const void *, size_t> allowed; /* shared memory of launches, by kernel */
-    cudaError_t error;
 } *const S = new state();
+
+static thread_local cudaError_t last_error;
+
+/* "Not ready" is remembered like any other. */
+static cudaError_t remember(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last_error = error;
+    return error;
+}
 
 std::recursive_mutex &hc_lock = *new std::recursive_mutex();
 char *hc_space;
@@ -296,7 +305,7 @@ void hc_submit(const hc_launch &l, cudaStream_t stream)
         l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
         l.call_bytes > 4096 + sizeof(void *) ||
         l.shared_bytes > allowed_shared(l.code)) {
-        S->error = cudaErrorInvalidConfiguration;
+        remember(cudaErrorInvalidConfiguration);
         return;
     }
     if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken))
@@ -353,7 +362,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
     if (!stream->queue.empty())
         step();
-    return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+    return remember(stream->queue.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
@@ -398,7 +407,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     if (event->done < event->recorded)
         step();
-    return event->done < event->recorded ? cudaErrorNotReady : cudaSuccess;
+    return remember(event->done < event->recorded ? cudaErrorNotReady : cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
@@ -416,14 +425,15 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 /* ---- calls ---- */
 
 /* Copies to pageable memory return when they are complete. Those from it return when it
- * is free again: its content has been put aside, and reaches the device in its turn. */
+ * is free again: its content has been put aside, and reaches the device in its turn;
+ * not so with HC_PAGEABLE. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {
     hc_hold_loosely h(hc_lock);
     std::shared_ptr<std::vector<char>> aside;
 
-    if (kind == cudaMemcpyHostToDevice && !hc_is_pinned(from)) {
+    if (kind == cudaMemcpyHostToDevice && !hc_is_pinned(from) && !hc_reads_pageable()) {
         aside = std::make_shared<std::vector<char>>((const char *)from,
                                                     (const char *)from + bytes);
         from = aside->data();
@@ -452,10 +462,9 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
 
 cudaError_t cudaGetLastError()
 {
-    const hc_hold h(hc_lock);
-    const cudaError_t error = S->error;
+    const cudaError_t error = last_error;
 
-    S->error = cudaSuccess;
+    last_error = cudaSuccess;
     return error;
 }
 
