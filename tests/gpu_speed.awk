@@ -82,10 +82,10 @@ BEGIN {
     wastes["random", 16] = "1.01"
     wastes["random", 128] = "1.07"
     goal("minkunet34-3", "lidar", 2, 20)
-    goal("conv3_forward", "random", 256, 0.12)
+    goal("conv3_forward", "random", 256, 0.03)
     goal("conv3_forward", "surface", 256, 0.21)
-    goal("down2_rebuilt", "random", 256, 0.72)
-    goal("down2_rebuilt", "surface", 256, 0.72)
+    goal("down2_rebuilt", "random", 256, 0.36)
+    goal("down2_rebuilt", "surface", 256, 0.36)
 }
 { name = text("name"); voxels = text("voxels"); p = precision(); ms = number("ms") }
 
