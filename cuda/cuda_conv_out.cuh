@@ -6,7 +6,8 @@
  *     input gradient   v = g = v act'(.); sums of g, g xhat   of the norm before
  *
  * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored: those of
- * 32 rows each, added in order, so that no bit depends on the arrangement of the warps.
+ * 32 rows each (16 where a warp has no more), added in order, so that no bit depends on
+ * the arrangement of the warps.
  * Rows of a tile are of several samples and in the map's order, the same in every run.
  * What is read for a row, y itself or the norm's x and y, is asked for several rows
  * ahead. */
@@ -53,10 +54,10 @@ template <class P, class T> struct conv_out {
         other = a.x.data ? value + T::WARPS * 16 * T::PITCH : value;
     }
 
-    /* of 32 rows each: sums of v and of v other */
+    /* Of GROUPS times 16 rows each: sums of v and of v other. */
     typedef double piece_sums[2][T::BN];
-    enum { PIECES = T::BM / 32 };
-    static_assert(T::MT % 2 == 0, "whole pieces of a warp");
+    enum { GROUPS = T::MT == 1 ? 1 : 2, PIECES = T::BM / (16 * GROUPS) };
+    static_assert(T::MT % GROUPS == 0, "whole pieces of a warp");
 
     /* pieces: room for PIECES of them. */
     __device__ void write(const float (&sum)[T::MT][T::NT][4], piece_sums *pieces)
@@ -81,8 +82,8 @@ template <class P, class T> struct conv_out {
             if (a.part) {
                 add_columns(rows, total);
                 __syncwarp();
-                if (i % 2)
-                    put_piece(total, pieces[(warp % T::WM * T::MT + i) / 2]);
+                if ((i + 1) % GROUPS == 0)
+                    put_piece(total, pieces[(warp % T::WM * T::MT + i) / GROUPS]);
             }
         }
         if (a.part)

@@ -236,7 +236,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         b.list_offsets(word);
         b.walk(word, sum);
     }
+    typedef conv_out<cuda_product<SP_BF16, 1, out_tile::NT>, out_tile> out;
     static_assert((int)out_tile::RESULT_BYTES <= (int)T::RING, "results in the ring");
+    static_assert(out::PIECES * sizeof(out::piece_sums) <= sizeof table.in, "of table");
 #pragma unroll
     for (int h = 0; h < T::BN / OUT; h++) {
         float part[1][out_tile::NT][4];
@@ -246,9 +248,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
             part[0][i / 4][i % 4] = sum[h * out_tile::NT * 4 + i];
         if (h > 0)
             __syncthreads(); /* the sums of the columns before have been read */
-        conv_out<cuda_product<SP_BF16, 1, out_tile::NT>, out_tile>(
-            a, table.out, blockIdx.x / b.across(), b.column0 + h * OUT, ring)
-            .write(part, (double *)table.in);
+        out(a, table.out, blockIdx.x / b.across(), b.column0 + h * OUT, ring)
+            .write(part, (out::piece_sums *)table.in);
     }
 #else
     (void)a;

@@ -263,6 +263,7 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     sp_cuda *cuda = cuda_of(be);
     const char *text = getenv("SP_TILES");
     const double begin = sp_now_s();
+    const bool is_wgmma = be->is_wgmma;
     uint8_t tile = CUDA_TILES;
     int n = 0;
     sp_status rc;
@@ -274,7 +275,9 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     cuda->few_rows = (int64_t)CUDA_TILE_ROWS * n;
     if ((text && *text) || n < 4 || be->precision == SP_FP32)
         return SP_OK;
+    be->is_wgmma = false; /* has tiles of its own, and was not checked yet */
     rc = sp_cuda_tiles_measure(be, 32 * CUDA_TILE_WIDTHS, REPEATS);
+    be->is_wgmma = is_wgmma;
     if (rc == SP_EMEM) { /* others use the device: the step will say so if it must */
         sp_log_info("convolution tiles by the formula: %s", sp_error_last()->message);
         set_all(cuda, CUDA_TILES);

@@ -44,6 +44,10 @@ conv() {
     objects="tests/test_cuda_conv.o tests/cuda_map_host.o"
     mutant test_cuda_conv cuda_conv "$@"
 }
+wgmma() {
+    objects="tests/test_cuda_wgmma-test_cuda_conv.o tests/test_cuda_wgmma-cuda_map_host.o"
+    mutant test_cuda_wgmma cuda_conv_wgmma "$@"
+}
 wgrad() {
     objects="tests/test_cuda_wgrad.o tests/cuda_map_host.o"
     mutant test_cuda_wgrad cuda_wgrad "$@"
@@ -85,6 +89,24 @@ conv cuda_conv_out.cuh '/= sum\[i\]\[j\]\[v\];/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/write_rows<float, 4>/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/add_columns(rows, total);/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/p = tid \/ T::BN;/{n;n;s/__syncthreads();//}'
+wgmma cuda_conv_wgmma.cu 's/sp_copy_wait<AHEAD - 1>/sp_copy_wait<AHEAD>/'
+wgmma cuda_conv_wgmma.cu 's/sp_fence_async();//'
+wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* of this step.*//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<T::LAG>(sum)/sp_wgmma_wait<T::LAG + 1>(sum)/'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum);//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum)/sp_wgmma_wait<1>(sum)/'
+wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* the ring and.*//'
+wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* the sums of.*/;/'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_fence();//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_commit();//'
+wgmma cuda_conv_wgmma.cu 's/step % T::STAGES \* T::STAGE_BYTES/step % (T::STAGES - 1) * T::STAGE_BYTES/'
+wgmma cuda_conv_wgmma.cu 's/(q ^ (r & 7))/q/'
+wgmma cuda_conv_wgmma.cu 's/(uint64_t)(ATOM >> 4) << 32/(uint64_t)(ATOM >> 3) << 32/'
+wgmma cuda_conv_wgmma.cu 's/from + warp \/ 4 \* 64 \* ROW/from/'
+wgmma cuda_conv_wgmma.cu 's/groups >> (warp \/ 4 \* 4) & 15/groups \& 15/'
+wgmma cuda_conv_wgmma.cu 's/entry <= entry_of(last)/entry < entry_of(last)/'
+wgmma cuda_conv_wgmma.cu 's/b.column0 + h \* OUT/b.column0/'
+wgmma cuda_conv_wgmma.cu 's/cuda_chunk_bytes(at, a.from.c \* 2)/16/'
 wgrad cuda_wgrad.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
 wgrad cuda_wgrad.cu 's/__syncthreads(); \/\* this step.*//'
 net cuda_wgrad.cu 's/SP_CUDA(cudaStreamWaitEvent(cuda->aside, .*//'
@@ -112,7 +134,7 @@ conv cuda_conv_out.cuh 's/side > 0/side >= 0.5f/'
 conv cuda_conv_out.cuh 's/value + T::WARPS \* 16/value + 0 * 16/'
 conv cuda_conv_out.cuh 's/? cuda_float_of(cuda_bf16_of(v\[j\]))/? v[j]/'
 conv cuda_conv_out.cuh 's/i < EACH; i++/i < 1; i++/'
-conv cuda_conv_out.cuh 's/if (i % 2)/if (i == T::MT - 1)/'
+conv cuda_conv_out.cuh 's/if ((i + 1) % GROUPS == 0)/if (i == T::MT - 1)/'
 conv cuda_conv_out.cuh 's/total\[s\]\[e\] = 0;//'
 conv cuda_conv_out.cuh 's/(part0 + p) \* 2/part0 * 4/'
 conv cuda_conv_out.cuh 's/P::column(j, v)\] =/P::column(j, v ^ 1)] =/'
