@@ -17,6 +17,7 @@ function known(key, order, n) {
 }
 # A peer has fp16 where sptrain has bf16.
 function precision() {
+    if (/"wgmma":true/) return "wgmma"
     return text("run") == "peer" && text("precision") == "fp16" ? "bf16" : text("precision")
 }
 function shown(format, value) {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# gpu_speed.sh [--tiny] [--only PARTS] [--nets NETS] [--shard FILE] [RESULTS]: how fast the
-# programs are on the GPU that is there, beside what it does at best and beside spconv.
+# gpu_speed.sh [--tiny] [--wgmma] [--only PARTS] [--nets NETS] [--shard FILE] [RESULTS]:
+# how fast the programs are on the GPU that is there, beside what it does at best and
+# beside spconv.
 # Builds nothing: it runs in a bundle (`make bundle`), or with any other `run` that puts
 # the programs on the PATH (SP_RUN).
 #
@@ -16,18 +17,21 @@
 # NETS, as minkunet34-3,dummy-5, takes those networks only (with the kernel of their stem),
 # and adds to the results that are there: a GPU may be had for minutes at a time.
 # The voxels are made here, or of the first sample of FILE, a shard with 4 features.
+# --wgmma: the operations of 256 channels by wgmma too (run.wgmma), as one more precision.
 # RESULTS (tests/results) gets JSON lines, each with what was run, and tables.txt, which is
 # shown. --tiny: a minute on an emulator instead. 77 where there is no GPU; 1 where
 # something failed, with its last words.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 run=${SP_RUN:-$here/run}
 tiny=
+wgmma=
 shard=
 parts=ops,plan,steps,ranks,peer
 nets=
 while :; do
     case ${1-} in
     --tiny) tiny=yes ;;
+    --wgmma) wgmma=--wgmma ;;
     --only)
         parts=$2
         shift
@@ -41,7 +45,7 @@ while :; do
         shift
         ;;
     -*)
-        echo "usage: gpu_speed.sh [--tiny] [--only PARTS] [--nets NETS] [--shard FILE]" \
+        echo "usage: gpu_speed.sh [--tiny] [--wgmma] [--only PARTS] [--nets NETS] [--shard FILE]" \
             "[RESULTS]" >&2
         exit 2
         ;;
@@ -149,6 +153,11 @@ if wanted ops ops; then
                 --precision "$p" --json $quick --channels $most --shape $shape \
                 --voxels $surface --repeats $repeats
         done
+    done
+    for shape in ${wgmma:+random surface}; do
+        measured ops "\"voxels\":\"$shape\"" spbench ops --device cuda --precision bf16 \
+            $wgmma --json $quick --channels $most --shape $shape --voxels $surface \
+            --repeats $repeats
     done
 fi
 if wanted plan plan; then

@@ -248,6 +248,75 @@ __global__ static void matrix_of_some(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
+/* ---- products of a warpgroup, which the block is ---- */
+
+enum wgmma_bug {
+    wgmma_sound,
+    wgmma_not_landed,
+    wgmma_not_passed_on,
+    wgmma_stored_not_passed_on,
+    wgmma_without_barrier,
+    wgmma_refilled,
+    wgmma_refilled_without_barrier,
+    wgmma_sums_early,
+    wgmma_without_fence,
+    wgmma_of_three_warps,
+    wgmma_of_two_minds,
+    wgmma_never_waited,
+    wgmma_base_offset
+};
+
+struct __align__(1024) operands
+{
+    char a[64][128], b[128][128];
+};
+
+__device__ static uint64_t descriptor(const char *first)
+{
+    return sp_shared_address(first) >> 4 | (uint64_t)(1024 >> 4) << 32 |
+           (uint64_t)1 << 62;
+}
+
+template <int BUG> __global__ static void wgmma_with(call a)
+{
+    SP_SHARED(operands, tile, [1]);
+    char *const bytes = (char *)tile;
+    const int t = (int)threadIdx.x;
+    uint64_t x = descriptor(tile[0].a[0]);
+    float d[64] = {};
+
+    for (int e = t; e < (int)sizeof(operands) / 16; e += N)
+        if (BUG == wgmma_stored_not_passed_on)
+            *(int4 *)(bytes + 16 * e) = make_int4(1, 2, 3, 4);
+        else
+            sp_copy_async(bytes + 16 * e, a.in + 4 * (e % CHUNKS), 16);
+    sp_copy_commit();
+    if (BUG != wgmma_not_landed)
+        sp_copy_wait<0>();
+    if (BUG != wgmma_not_passed_on && BUG != wgmma_stored_not_passed_on)
+        sp_fence_async();
+    if (BUG != wgmma_without_barrier)
+        __syncthreads();
+    if (BUG == wgmma_of_two_minds && t >= 96)
+        x += 2;
+    if (BUG == wgmma_base_offset)
+        x |= (uint64_t)1 << 49;
+    if (BUG != wgmma_without_fence)
+        sp_wgmma_fence();
+    if (BUG != wgmma_of_three_warps || t >= 32)
+        sp_wgmma(d, x, descriptor(tile[0].b[0]));
+    sp_wgmma_commit();
+    if (BUG != wgmma_refilled && BUG != wgmma_sums_early && BUG != wgmma_never_waited)
+        sp_wgmma_wait<0>(d);
+    a.out[t] = d[0] == d[0] ? a.in[t] : -1;
+    if (BUG == wgmma_refilled || BUG == wgmma_refilled_without_barrier)
+        sp_copy_async(bytes + sizeof(operands) - 16 * (t + 1), a.in, 16);
+    sp_copy_commit();
+    sp_copy_wait<0>();
+    if (BUG == wgmma_refilled || BUG == wgmma_sums_early)
+        sp_wgmma_wait<0>(d);
+}
+
 /* ---- sound ---- */
 
 __global__ static void copies(call a)
@@ -341,6 +410,20 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
         K(warp_exchange),
         K(counted),
         K(copies),
+#define W(bug) {#bug, wgmma_with<bug>}
+        W(wgmma_sound),
+        W(wgmma_not_landed),
+        W(wgmma_not_passed_on),
+        W(wgmma_stored_not_passed_on),
+        W(wgmma_without_barrier),
+        W(wgmma_refilled),
+        W(wgmma_refilled_without_barrier),
+        W(wgmma_sums_early),
+        W(wgmma_without_fence),
+        W(wgmma_of_three_warps),
+        W(wgmma_of_two_minds),
+        W(wgmma_never_waited),
+        W(wgmma_base_offset),
     };
 
     for (const auto &k : all)

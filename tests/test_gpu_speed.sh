@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
+sh "$SP_SRCDIR/tests/gpu_speed.sh" --tiny --wgmma "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
 cd "$dir/results" || exit 1
 for row in '"name":"gather_256"' '"name":"conv3_forward".*"precision":"bf16"' \
     '"voxels":"random","name":"down2_rebuilt"'; do
@@ -44,6 +44,7 @@ awk '/^network/ { part = 1 } /^operations/ { part = 2 } /^single/ { part = 3 }
         if (sum < 0.98 * busy[$2 $3] || sum > 1.02 * busy[$2 $3]) bad = 1 }
     END { exit bad || n != 3 }' tables.txt || fail "table of operations"
 grep -q '^down2_rebuilt *surface .* bf16 ' tables.txt || fail "table of single operations"
+grep -q '^conv3_forward *surface .* wgmma ' tables.txt || fail "table without wgmma"
 grep -q '^ *plan_dummy *lidar .* voxels' tables.txt || fail "table of plans"
 
 sed '1,/where most is lost/d' tables.txt | grep -q '^[0-9.]* dummy-5 .*conv' ||

@@ -31,12 +31,23 @@ expect 66 'leaves before its copies' $prog copy_never_waited
 expect 66 'not aligned' $prog copy_misaligned
 expect 66 'not aligned' $prog copy_of_nothing
 expect 66 'lanes disagree\|deadlock\|needs all lanes' $prog matrix_of_some
+expect 66 'nobody waited for' $prog wgmma_not_landed
+expect 66 'not passed on by sp_fence_async' $prog wgmma_not_passed_on
+expect 66 'passed on with no barrier' $prog wgmma_without_barrier
+expect 66 'may still read is overwritten' $prog wgmma_refilled
+expect 66 'overwritten\( with no barrier\)\?' $prog wgmma_refilled_without_barrier
+expect 3 '' $prog wgmma_sums_early
+expect 66 'without a fence' $prog wgmma_without_fence
+expect 66 'all warps of a warpgroup\|leaves out a wgmma' $prog wgmma_of_three_warps
+expect 66 'disagree' $prog wgmma_of_two_minds
+expect 66 'before its wgmma are done' $prog wgmma_never_waited
+expect 66 'without a base offset' $prog wgmma_base_offset
 expect 66 'is not allocated' $prog far_out_of_bounds
 expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
 expect 4 '' $prog too_large 1
 expect 4 '' $prog too_much_shared 1
-for k in copy_all two_barriers warp_exchange counted copies; do
+for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
     expect 0 '' $prog $k
     HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1
 done
@@ -58,7 +69,8 @@ if [ -x $race ]; then
     expect 66 'out of bounds' $race shared_out_of_bounds
     expect 66 'out of bounds' $race copy_out_of_bounds
     expect 66 'access to host memory' $race host_pointer 1
-    for k in copy_all two_barriers warp_exchange counted copies; do
+    expect 66 'not passed on by sp_fence_async' $race wgmma_stored_not_passed_on
+    for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
         expect 0 '' $race $k
     done
 fi
