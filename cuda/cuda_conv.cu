@@ -255,7 +255,7 @@ sp_status launch_exact(sp_backend *be, const conv_call &a)
 
 void set_result(const sp_conv_args *args, conv_result *a)
 {
-    const sp_norm_grad_args *norm = args->norm;
+    const sp_norm_grad_args *norm = args->norm, *beside = args->beside;
 
     a->y = args->y;
     a->bias = args->bias;
@@ -268,14 +268,22 @@ void set_result(const sp_conv_args *args, conv_result *a)
     a->x = norm->x;
     if (!norm->scale && norm->slope != 1)
         a->act = norm->y;
+    a->column = args->norm_column;
     a->is_aligned = a->is_aligned && cuda_is_aligned(a->x) &&
-                    (!a->act.data || cuda_is_aligned(a->act));
+                    (!a->act.data || cuda_is_aligned(a->act)) &&
+                    (size_t)a->column * sp_elem_bytes(a->y.elem) % 16 == 0;
     a->part = norm->sums;
     a->mean = norm->mean;
     a->inv_std = norm->inv_std;
     a->scale = norm->scale;
     a->shift = norm->shift;
     a->slope = norm->slope;
+    if (beside) {
+        assert(beside->x.elem == a->y.elem && beside->x.c == a->x.c &&
+               beside->slope == 1);
+        a->is_aligned = a->is_aligned && cuda_is_aligned(beside->x);
+        a->beside = {beside->x, beside->mean, beside->inv_std, beside->sums};
+    }
 }
 
 sp_status run(sp_backend *be, const sp_conv_args *args)

@@ -4,6 +4,18 @@
  * apply reads one or two and writes one; backward the sums read x, dy and y and write
  * dy (the last two with an activation only), apply reads two and writes one. Where the
  * convolution behind can, it does what the backward sums do (cuda_conv_out.cuh).
+ *
+ * Why that convolution does not apply scale, shift and activation too, to its operands,
+ * so that nobody writes y: a pass treats an element once, a convolution as often as it
+ * gathers it. Of MinkUNet34 in bf16 on two scans of 94,444 voxels 26 of 62 norms are
+ * read by convolutions alone. Without their y (381 MB of the step's 3.0 GB) writing and
+ * reading it would save 0.24 ms of 11, at 4.3 TB/s and 2.5 us a launch. But forward and
+ * weight gradient gather each element 3 to 9 times, those of 256 channels for each 128
+ * columns again, and tiles treat 1.5 to 1.7 times the rows that they gather: at 35
+ * instructions for 8 elements, in shared memory, 0.65 ms of all that 132 SMs can issue.
+ * There a step of 128 columns would move 64 KB instead of 48, 512 clocks, where the
+ * tensor cores at 60 % of their rate take 427; in the fragments, behind ldmatrix, two
+ * warps would do the same work. Counted, not timed.
  */
 #include "cuda_rows.cuh"
 #include "sp_norm.h"

@@ -53,10 +53,16 @@ typedef struct sp_conv_args {
     double *sums;
     const int32_t *sample_row; /* [n_samples + 1] host: rows of y of each sample */
     int n_samples;
-    /* Input gradient of a table with sum_rows only: NULL, or the norm before, of whose
-     * output y becomes the whole gradient. Its pass 1 is done on the way: y becomes g,
-     * and norm->sums [ceil(n_in / sum_rows)][2][c_in] the sums of pieces. */
+    /* Input gradient of a table with sum_rows only: NULL, or a norm before, of whose
+     * output the columns of y from norm_column on become the whole gradient. Its pass 1
+     * is done on the way: they become g, and norm->sums [ceil(n_in / sum_rows)][2][c]
+     * the sums of pieces. */
     const struct sp_norm_grad_args *norm;
+    int norm_column;
+    /* With norm: NULL, or a norm without activation of as many channels, of whose output
+     * g is the whole gradient too, as its output was added to the other's. Its sums are
+     * taken likewise. */
+    const struct sp_norm_grad_args *beside;
 } sp_conv_args;
 
 /* Weights of a convolution in the order that one of its directions reads. */

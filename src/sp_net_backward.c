@@ -94,25 +94,41 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 
-/* The norm before is told its sums where the convolution can take them on its way. A
- * frugal net may have what is read for them no more. */
-static sp_status take_norm(sp_net *net, const net_step *step, sp_norm_grad_args *norm,
-                           sp_conv_args *args)
+/* Room for the sums of a norm's backward. */
+static sp_status take_sums(sp_net *net, const net_step *step, sp_norm_grad_args *norm)
 {
     struct sp_net_impl *impl = net->impl;
-    net_value *x = &impl->value[step->in[0]];
+    net_value *out = &impl->value[step->out];
     const int rows = net->backend->ops->sum_rows;
 
-    if (step->norm_before < 0 || !rows || impl->options.is_exact ||
-        impl->options.is_frugal)
+    *norm = sp_net_norm_grad_args(net, step);
+    out->n_sums = (int)((norm->x.n + rows - 1) / rows);
+    SP_TRY(sp_net_take_block(
+        net, 2 * (size_t)out->c * (size_t)out->n_sums * sizeof *norm->sums,
+        &out->sums_block));
+    norm->sums = impl->block[out->sums_block].data;
+    return SP_OK;
+}
+
+/* The norm before, and one beside it, are told their sums where the convolution can take
+ * them on its way. A frugal net may have what is read for them no more. */
+static sp_status take_norms(sp_net *net, const net_step *step,
+                            sp_norm_grad_args norm[2], sp_conv_args *args)
+{
+    const struct sp_net_impl *impl = net->impl;
+    const net_step *before;
+
+    if (step->norm_before < 0 || !net->backend->ops->sum_rows ||
+        impl->options.is_exact || impl->options.is_frugal)
         return SP_OK;
-    x->n_sums = (int)((args->y.n + rows - 1) / rows);
-    SP_TRY(sp_net_take_block(net,
-                             2 * (size_t)x->c * (size_t)x->n_sums * sizeof *norm->sums,
-                             &x->sums_block));
-    *norm = sp_net_norm_grad_args(net, &impl->step[step->norm_before]);
-    norm->sums = impl->block[x->sums_block].data;
-    args->norm = norm;
+    before = &impl->step[step->norm_before];
+    SP_TRY(take_sums(net, before, &norm[0]));
+    args->norm = &norm[0];
+    args->norm_column = step->norm_column;
+    if (before->norm_beside < 0)
+        return SP_OK;
+    SP_TRY(take_sums(net, &impl->step[before->norm_beside], &norm[1]));
+    args->beside = &norm[1];
     return SP_OK;
 }
 
@@ -126,7 +142,7 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
         .w = net->param + net->graph->param[node->weight].offset,
         .is_mirrored = node->is_mirrored};
     bool has_input_grad = impl->value[step->in[0]].needs_grad;
-    sp_norm_grad_args norm;
+    sp_norm_grad_args norm[2];
 
     SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
     SP_TRY(sp_bucket_poll(buckets));
@@ -135,7 +151,7 @@ static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buc
     SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));
     args.w_packed = step->packed[NET_GRAD_INPUT];
     SP_TRY(sp_net_grad(net, step->in[0], &args.y, &args.is_added));
-    SP_TRY(take_norm(net, step, &norm, &args));
+    SP_TRY(take_norms(net, step, norm, &args));
     SP_TRY(net->backend->ops->conv_grad_input(net->backend, &args));
     return net->backend->ops->join(net->backend); /* dy and x go after this */
 }

@@ -64,8 +64,10 @@ typedef struct net_step {
     int out;   /* value */
     int n_in, in[SP_MAX_INPUTS]; /* values */
     float slope;                 /* of the activation; 1: none */
-    int norm_before; /* convolution that completes the gradient of a norm's output: the
-                        step of the norm; else -1 */
+    /* Convolution that completes the gradient of a norm's output: the step of the norm,
+     * and where in the input the output stands. Norm: the step of one without activation
+     * whose output it alone reads, and adds. Else -1. */
+    int norm_before, norm_column, norm_beside;
     int64_t ready;   /* once its backward ran, flat gradients from here on are final */
     float *packed[NET_DIRECTIONS];      /* convolution; frugal: one for all steps */
     uint64_t packed_at[NET_DIRECTIONS]; /* weights_at of the packing; 0: none */

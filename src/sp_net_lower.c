@@ -216,22 +216,71 @@ static void find_lifetimes(const sp_net *net)
     impl->value[0].last = -1; /* the batch owns them */
 }
 
+/* How often steps before `end` read the value. */
+static int count_reads(const struct sp_net_impl *impl, int value, int end)
+{
+    int s, k, n = 0;
+
+    for (s = 0; s < end; s++)
+        for (k = 0; k < impl->step[s].n_in; k++)
+            n += impl->step[s].in[k] == value;
+    return n;
+}
+
+/* A norm all of whose output's gradient is in that of `value`: that is its output, or
+ * the concat that alone reads it. -1: there is none; *column: where it stands. */
+static int find_norm_of(const struct sp_net_impl *impl, int value, int *column)
+{
+    int s, norm = -1;
+
+    for (s = 0; s < impl->n_steps; s++) {
+        const net_value *out = &impl->value[impl->step[s].out];
+
+        if (impl->step[s].op != SP_OP_BATCHNORM)
+            continue;
+        if (impl->step[s].out == value) {
+            *column = 0;
+            return s;
+        }
+        if (out->home == value &&
+            count_reads(impl, impl->step[s].out, impl->n_steps) == 1) {
+            *column = out->column;
+            norm = s;
+        }
+    }
+    return norm;
+}
+
+/* A norm without activation whose output `step` alone reads, as what it adds; -1. */
+static int find_norm_beside(const struct sp_net_impl *impl, const net_step *step)
+{
+    int s;
+
+    if (step->op != SP_OP_BATCHNORM || step->n_in < 2 ||
+        count_reads(impl, step->in[1], impl->n_steps) > 1)
+        return -1;
+    for (s = 0; s < impl->n_steps; s++) {
+        const net_step *norm = &impl->step[s];
+
+        if (norm->out == step->in[1] && norm->op == SP_OP_BATCHNORM &&
+            norm->n_in == 1 && norm->slope == 1)
+            return s;
+    }
+    return -1;
+}
+
 /* Backward, the first reader of a value comes last: then its gradient is whole. */
 static void find_norms_before(struct sp_net_impl *impl)
 {
-    int s, t, k;
+    int s;
 
     for (s = 0; s < impl->n_steps; s++) {
-        int v = impl->step[s].in[0], norm = -1;
+        net_step *step = &impl->step[s];
 
-        for (t = 0; t < s; t++) {
-            if (impl->step[t].out == v && impl->step[t].op == SP_OP_BATCHNORM)
-                norm = t;
-            for (k = 0; k < impl->step[t].n_in; k++)
-                if (impl->step[t].in[k] == v)
-                    norm = -1;
-        }
-        impl->step[s].norm_before = impl->step[s].op == SP_OP_CONV ? norm : -1;
+        step->norm_before = -1;
+        if (step->op == SP_OP_CONV && count_reads(impl, step->in[0], s) == 0)
+            step->norm_before = find_norm_of(impl, step->in[0], &step->norm_column);
+        step->norm_beside = find_norm_beside(impl, step);
     }
 }
 

@@ -55,7 +55,7 @@
     LAYER("u1", "conv_transpose", "out = 4; kernel = 2; stride = 2;")                 \
     LAYER("ub1", "batchnorm")                                                         \
     LAYER("ur1", "relu")                                                              \
-    LAYER("k1", "concat", "from = [\"ur1\", \"r1\"];")                                \
+    LAYER("k1", "concat", "from = [\"r1\", \"ur1\"];")                                \
     LAYER("c3", "conv", "out = 4; kernel = 3;")                                       \
     LAYER("n3", "batchnorm")                                                          \
     LAYER("k2", "concat", "from = [\"n3\", \"k1\", \"n3\"];")                         \

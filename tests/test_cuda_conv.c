@@ -91,41 +91,39 @@ typedef struct norm_case {
     sp_tensor x, act, xhat;
     float *vector; /* mean, 1 / std, scale, shift */
     sp_norm_grad_args device;
+    int column; /* of the gradient: its first channel */
 } norm_case;
 
-static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like,
-                           bool is_bf16, int turn)
+static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like, int c,
+                           float slope, bool is_bf16, bool has_scale, uint64_t seed)
 {
-    static const float slopes[] = {0, 0.25f, 1};
-    const size_t c = (size_t)like.c;
+    const size_t n = (size_t)c;
     const size_t tiles = (size_t)((like.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
-    norm_case m = {case_tensor(p->precision, like.n, like.c, like.ld + 8, 8),
-                   case_tensor(p->precision, like.n, like.c, like.ld, 9),
-                   fx_tensor(like.n, like.c, like.ld, 10),
-                   fx_floats(4 * c, 11),
-                   {.slope = slopes[turn % 3]}};
-    const float *vector = cu_copy(be, m.vector, 4 * c * sizeof *vector);
+    norm_case m = {.x = case_tensor(p->precision, like.n, c, like.ld + 8, seed),
+                   .act = case_tensor(p->precision, like.n, c, like.ld, seed + 1),
+                   .xhat = fx_tensor(like.n, c, c, seed),
+                   .vector = fx_floats(4 * n, seed + 2)};
+    const float *vector = cu_copy(be, m.vector, 4 * n * sizeof *vector);
 
     m.device =
         (sp_norm_grad_args){.x = case_put(be, m.x, is_bf16),
                             .y = case_put(be, m.act, is_bf16),
-                            .slope = slopes[turn % 3],
+                            .slope = slope,
                             .mean = vector,
-                            .inv_std = vector + c,
-                            .sums = cu_room(be, 2 * tiles * c * sizeof *m.device.sums)};
-    if (turn % 2) {
-        m.device.scale = vector + 2 * c;
-        m.device.shift = vector + 3 * c;
+                            .inv_std = vector + n,
+                            .sums = cu_room(be, 2 * tiles * n * sizeof *m.device.sums)};
+    if (has_scale) {
+        m.device.scale = vector + 2 * n;
+        m.device.shift = vector + 3 * n;
     }
     for (int64_t i = 0; i < like.n; i++)
-        for (size_t j = 0; j < c; j++)
-            m.xhat.data[i * like.ld + (int64_t)j] =
-                (fx_at(m.x, i, (int)j) - m.vector[j]) * m.vector[c + j];
+        for (int j = 0; j < c; j++)
+            m.xhat.data[i * c + j] = (fx_at(m.x, i, j) - m.vector[j]) * m.vector[c + j];
     return m;
 }
 
-/* g of the gradient behind the activation. */
-static void norm_mask(const norm_case *m, double *g)
+/* g of the gradient behind the activation, rows of `ld`. */
+static void norm_mask(const norm_case *m, int ld, double *g)
 {
     const int c = m->x.c;
     const float *scale = m->vector + 2 * c, *shift = m->vector + 3 * c;
@@ -134,7 +132,7 @@ static void norm_mask(const norm_case *m, double *g)
         for (int j = 0; j < c; j++) {
             const float side = m->device.scale ? fx_at(m->x, i, j) * scale[j] + shift[j]
                                                : fx_at(m->act, i, j);
-            g[i * c + j] *= side > 0 ? 1 : m->device.slope;
+            g[i * ld + m->column + j] *= side > 0 ? 1 : m->device.slope;
         }
 }
 
@@ -150,27 +148,39 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
                              variant v, int turn)
 {
     const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
+    static const float slopes[] = {0, 0.25f, 1};
     const bool is_mirrored = case_is_mirrored(p);
     sp_tensor dx = case_tensor(p->precision, p->x.n, p->c_in, p->x.ld, 6);
     double *want = case_doubles(dx, v.is_added);
     sp_map map = cu_map(be, is_mirrored ? &p->map : &p->back, n_samples);
-    norm_case norm = norm_make(be, p, dx, is_bf16, turn);
+    const bool is_part = turn / 3 % 2;
+    const int column = is_part ? dx.c / 16 * 8 + turn / 6 % 2 : 0;
+    const int c = is_part ? (dx.c - column + 1) / 2 : dx.c;
+    norm_case norm = norm_make(be, p, dx, c, slopes[turn % 3], is_bf16, turn % 2, 8);
+    norm_case beside = norm_make(be, p, dx, c, 1, is_bf16, true, 20);
     sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
                       .x = case_put(be, p->dy, is_bf16),
                       .y = case_put(be, dx, is_bf16),
                       .w_packed = case_packed(be, p, true),
                       .is_mirrored = is_mirrored,
                       .is_added = v.is_added,
-                      .norm = v.has_sums ? &norm.device : NULL};
+                      .norm = v.has_sums ? &norm.device : NULL,
+                      .norm_column = column,
+                      .beside = v.has_sums && turn % 5 < 3 ? &beside.device : NULL};
 
+    norm.column = column;
     OK(be->ops->conv_grad_input(be, &a));
     is_bf16 ? cu_read_bf16(be, a.y, dx) : cu_read(be, a.y, dx);
     case_grad_input(p, want);
     if (v.has_sums) {
-        norm_mask(&norm, want);
-        check_sums(be, dx, norm.xhat, norm.device.sums);
+        norm_mask(&norm, dx.c, want);
+        check_sums(be, sp_tensor_columns(dx, column, c), norm.xhat, norm.device.sums);
+        if (a.beside)
+            check_sums(be, sp_tensor_columns(dx, column, c), beside.xhat,
+                       beside.device.sums);
     }
     norm_drop(&norm);
+    norm_drop(&beside);
     case_same("grad input", p, dx, want, is_bf16);
 }
 
@@ -298,13 +308,14 @@ static void company_changes_no_bit(void **state)
 }
 
 /* A result and the sums that go with it, as bytes: of the forward pass, of the input
- * gradient behind a norm. */
+ * gradient behind two norms. */
 static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_t *n)
 {
     const bool is_bf16 = p->precision == SP_BF16, is_mirrored = case_is_mirrored(p);
     const sp_tensor like = is_forward ? p->dy : p->x;
     sp_tensor y = case_tensor(p->precision, like.n, like.c, like.ld, 5);
-    norm_case norm = norm_make(be, p, like, is_bf16, 3);
+    norm_case norm = norm_make(be, p, like, like.c, 0, is_bf16, true, 8);
+    norm_case beside = norm_make(be, p, like, like.c, 1, is_bf16, true, 20);
     sp_map map = cu_map(be, is_forward || is_mirrored ? &p->map : &p->back, 1);
     const size_t y_bytes = (size_t)(y.n * y.ld) * (is_bf16 ? 2 : 4);
     const size_t sums_bytes =
@@ -316,15 +327,19 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
                       .w_packed = case_packed(be, p, !is_forward),
                       .is_mirrored = !is_forward && is_mirrored,
                       .sums = is_forward ? norm.device.sums : NULL,
-                      .norm = is_forward ? NULL : &norm.device};
-    char *all = malloc(y_bytes + sums_bytes);
+                      .norm = is_forward ? NULL : &norm.device,
+                      .beside = is_forward ? NULL : &beside.device};
+    char *all = malloc(y_bytes + 2 * sums_bytes);
 
     OK(is_forward ? be->ops->conv_forward(be, &a) : be->ops->conv_grad_input(be, &a));
     OK(be->ops->download(be, all, a.y.data, y_bytes));
     OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));
+    OK(be->ops->download(be, all + y_bytes + sums_bytes, beside.device.sums,
+                         sums_bytes));
     free(y.data);
     norm_drop(&norm);
-    *n = y_bytes + sums_bytes;
+    norm_drop(&beside);
+    *n = y_bytes + 2 * sums_bytes;
     return all;
 }
 

@@ -73,18 +73,22 @@ losses cuda-dummy >a
 losses other >b
 cmp -s a b || fail "another order gave other losses"
 
-# Norms' sums come with the convolutions in both directions: two more steps sum rows for
-# the bias alone, and finish each of the three norms twice.
-launches() { # launches STEPS KERNEL
+# Norms' sums come with the convolutions in both directions, also those of norms behind a
+# concat or on a shortcut: two more steps sum rows for the bias alone, and finish each of
+# the three norms twice.
+launches() { # launches STEPS KERNEL FAMILY
     rm -rf counted
     HC_COUNT=1 run "$CUDA" train dummy.deck run.dir=counted run.device=cuda \
-        run.eval_every=0 "train.steps=$1"
+        run.eval_every=0 "train.steps=$1" "net.family=$3"
     awk -v k="$2" 'index($0, k) && $1 + 0 == $1 { n += $1 } END { print n + 0 }' out
 }
-for want in row_sums_kernel=2 grad_finish_kernel=6 add_samples_kernel=2; do
+for want in dummy:row_sums_kernel=2 dummy:grad_finish_kernel=6 \
+    dummy:add_samples_kernel=2 minkunet14A:row_sums_kernel=2; do
+    family=${want%:*}
     kernel=${want%=*}
-    more=$(($(launches 5 $kernel) - $(launches 3 $kernel)))
-    [ "$more" = "${want#*=}" ] || fail "$more launches of $kernel in two steps"
+    kernel=${kernel#*:}
+    more=$(($(launches 5 $kernel $family) - $(launches 3 $kernel $family)))
+    [ "$more" = "${want#*=}" ] || fail "$family: $more launches of $kernel in two steps"
 done
 
 # Stopped and continued equals uninterrupted, and the CPU continues it too.

@@ -128,6 +128,87 @@ static void check_ready(const lowered *l)
     }
 }
 
+static bool reads(const net_step *step, int value)
+{
+    for (int k = 0; k < step->n_in; k++)
+        if (step->in[k] == value)
+            return true;
+    return false;
+}
+
+/* When the backward of convolution s ends, it or a concat that it reads is the only
+ * one still to hand a gradient to the norm before, and nobody has one for its input. */
+static void check_norm_before(const struct sp_net_impl *impl, int s)
+{
+    const net_step *step = &impl->step[s];
+    const net_value *in = &impl->value[step->in[0]];
+    const int out = impl->step[step->norm_before].out;
+    const bool is_part = out != step->in[0];
+
+    assert_int_equal(impl->step[step->norm_before].op, SP_OP_BATCHNORM);
+    assert_int_equal(step->norm_column, is_part ? impl->value[out].column : 0);
+    assert_true(step->norm_column + impl->value[out].c <= in->c);
+    for (int t = 0; t < impl->n_steps; t++) {
+        const net_step *other = &impl->step[t];
+
+        assert_true(t >= s || !reads(other, step->in[0]));
+        if (is_part && reads(other, out))
+            assert_true(other->op == SP_OP_CONCAT && other->out == step->in[0]);
+    }
+}
+
+/* What the norm beside gets as gradient is what the other has. */
+static void check_norm_beside(const struct sp_net_impl *impl, int s)
+{
+    const net_step *beside = &impl->step[impl->step[s].norm_beside];
+
+    assert_int_equal(beside->op, SP_OP_BATCHNORM);
+    assert_int_equal(beside->out, impl->step[s].in[1]);
+    assert_true(beside->slope == 1 && beside->n_in == 1);
+    for (int t = 0; t < impl->n_steps; t++)
+        assert_int_equal(reads(&impl->step[t], beside->out), t == s);
+}
+
+/* Norms whose sums no convolution takes. */
+static int check_norms(const struct sp_net_impl *impl)
+{
+    int n = impl->n_norms;
+
+    for (int s = 0; s < impl->n_steps; s++) {
+        const int norm = impl->step[s].norm_before;
+
+        if (impl->step[s].norm_beside >= 0)
+            check_norm_beside(impl, s);
+        if (norm < 0)
+            continue;
+        check_norm_before(impl, s);
+        n -= 1 + (impl->step[norm].norm_beside >= 0);
+    }
+    return n;
+}
+
+static void convolutions_take_the_sums_of_norms_before(void **state)
+{
+    /* Read by an add of three, by a concat twice, by a broadcast; by a norm, by an
+     * activation and others, by the loss. */
+    static const int without[] = {0, 1, 1, 1, 3};
+    char *family[] = {"net.family=dummy", "net.family=minkunet18",
+                      "net.family=minkunet34"};
+    lowered l;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        lower(&l, family[i], NULL);
+        assert_int_equal(check_norms(l.net.impl), 0);
+        drop(&l);
+    }
+    for (int i = 0; case_nets[i]; i++) {
+        lower(&l, NULL, case_nets[i]);
+        assert_int_equal(check_norms(l.net.impl), without[i]);
+        drop(&l);
+    }
+}
+
 static void columns_are_disjoint_and_gradients_final(void **state)
 {
     lowered l;
@@ -151,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_keep_no_add_and_no_activation),
         cmocka_unit_test(unet_concats_copy_nothing),
+        cmocka_unit_test(convolutions_take_the_sums_of_norms_before),
         cmocka_unit_test(columns_are_disjoint_and_gradients_final),
     };
 
