@@ -66,6 +66,19 @@ sp_status sp_cuda_device(int i, sp_device *device)
     return SP_OK;
 }
 
+/* Below 8.0 there is no code in this program, whatever it was built for: copies beside
+ * the computation and bf16 products came with that. */
+static sp_status check_capability(const sp_backend *be)
+{
+    sp_device device;
+
+    SP_TRY(sp_cuda_device(be->device, &device));
+    if (device.capability < 80)
+        return SP_FAIL(SP_EDEVICE, "%s: compute capability %d.%d; 8.0 is the least",
+                       device.name, device.capability / 10, device.capability % 10);
+    return SP_OK;
+}
+
 /* Smaller numbers go first. Plans fill what the step leaves idle; above the step there
  * is room for the gradients' sums. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
@@ -106,6 +119,7 @@ sp_status sp_cuda_open(sp_backend *be, int device, int threads)
     }
     if (device < 0 || device >= n)
         return SP_FAIL(SP_EDEVICE, "CUDA device %d: this process sees %d", device, n);
+    SP_TRY(check_capability(be));
     if (be->is_wgmma)
         SP_TRY(cuda_wgmma_open(be));
     cuda = (sp_cuda *)calloc(1, sizeof *cuda);

@@ -36,6 +36,10 @@ refused 2 7 "no usable CUDA device for run.device: no driver"
 HC_DRIVER=12040
 refused 2 7 "the driver is too old: it serves CUDA up to 12.4, this program"
 unset HC_DRIVER
+export HC_CAPABILITY
+HC_CAPABILITY=75 HC_DEVICES=2
+refused 2 7 "emulated device: compute capability 7.5; 8.0 is the least"
+unset HC_CAPABILITY
 HC_DEVICES=1
 refused 2 7 "ranks 0 and 1 on .* have the same device, emulated"
 HC_DEVICES=2
@@ -48,6 +52,11 @@ refused 3 2 "run.devices names 2 devices, the node .* runs 3 ranks" 'run.devices
 # Allowed: one device each; shared on purpose; a made-up node a rank with one device each.
 run 2 0 train d.deck run.dir=two
 steps two >want
+export HC_PAGEABLE=1 HC_LAZY=1
+run 2 0 train d.deck run.dir=late
+unset HC_PAGEABLE HC_LAZY
+steps late >got
+same got want "copies that read the host's memory late: other losses"
 run 2 0 train d.deck run.dir=named 'run.devices=[5, 3]'
 steps named >got
 same got want "named devices: other losses"
