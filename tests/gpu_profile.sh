@@ -30,12 +30,14 @@ skip() {
 }
 
 # profiled FILE STEPS OPTION...: what ncu says of that many training steps is in FILE.
+# Clocks stay as they are in gpu_speed.sh; not every machine lets ncu set them.
 profiled() {
     file=$1
     n=$2
     shift 2
     rm -rf trained
-    timeout 1800 "$run" "$ncu" --csv --page raw --print-units base --log-file "$file" "$@" \
+    timeout 1800 "$run" "$ncu" --csv --page raw --print-units base \
+        --clock-control none --log-file "$file" "$@" \
         sptrain train deck train.steps="$n" >out 2>log && ! grep -q '^==ERROR==' "$file" &&
         return
     grep -q ERR_NVGPUCTRPERM "$file" out log 2>/dev/null &&
