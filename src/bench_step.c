@@ -232,6 +232,22 @@ static sp_status print_part(bench *b, const steps *s, const char *name, size_t o
     return bench_print(b, &job, &time, 0);
 }
 
+/* The mean: the loader runs beside the steps, and may end two batches in one of them
+ * and none in the next. */
+static sp_status print_loader(bench *b, const steps *s, const char *name, size_t offset)
+{
+    const bench_job job = {.name = name, .n = s->step[0].n};
+    bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = s->n, .spread = NAN};
+
+    for (int i = 0; i < s->n; i++) {
+        double value;
+
+        memcpy(&value, (const char *)&s->step[i] + offset, sizeof value);
+        time.wall_s += value / s->n;
+    }
+    return bench_print(b, &job, &time, 0);
+}
+
 /* With one thread the step's time is what all threads of the process used, loader and
  * planner included: the step on one core. With more it is the wall time. */
 static sp_status print_step(bench *b, steps *s)
@@ -267,14 +283,13 @@ static sp_status print_steps(bench *b, steps *s)
         {"step_backward", offsetof(bench_parts, backward), false},
         {"step_reduce", offsetof(bench_parts, reduce), false},
         {"step_update", offsetof(bench_parts, update), false},
-        {"loader_plan", offsetof(bench_parts, plan), true},
-        {"loader_read", offsetof(bench_parts, read), true},
     };
 
     SP_TRY(print_step(b, s));
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         SP_TRY(print_part(b, s, part[i].name, part[i].offset, part[i].is_whole));
-    return SP_OK;
+    SP_TRY(print_loader(b, s, "loader_plan", offsetof(bench_parts, plan)));
+    return print_loader(b, s, "loader_read", offsetof(bench_parts, read));
 }
 
 /* One thread's operations are timed by its own time, so their step is too. */
