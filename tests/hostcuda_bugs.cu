@@ -17,6 +17,16 @@ __global__ static void copy_all(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
+/* Static shared memory counts beside that of the launch. */
+__global__ static void with_shared(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    SP_SHARED_BYTES(more);
+
+    tile[threadIdx.x] = a.in[threadIdx.x];
+    a.out[threadIdx.x] = tile[threadIdx.x] + 0 * (more == NULL);
+}
+
 /* The value that a lower thread wrote: rising order hides the missing barrier. */
 __global__ static void missing_barrier(call a)
 {
@@ -481,6 +491,15 @@ int main(int argc, char **argv)
         SP_LAUNCH_SHARED(copy_all, dim3(1), dim3(N), 64 << 10, first,
                          (call{d_in, d_out}));
         return cudaGetLastError() == cudaSuccess ? 0 : 4;
+    }
+    if (!strcmp(name, "shared_of_capability")) {
+        if (SP_ALLOW_SHARED(with_shared, 99 << 10) != cudaSuccess)
+            return 4;
+        SP_LAUNCH_SHARED(with_shared, dim3(1), dim3(N), 99 << 10, first,
+                         (call{d_in, d_out}));
+        cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost,
+                        first);
+        return out == want ? 0 : 3;
     }
     const bool is_large = !strcmp(name, "too_large");
     const bool is_host = !strcmp(name, "host_pointer");

@@ -47,6 +47,11 @@ expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
 expect 4 '' $prog too_large 1
 expect 4 '' $prog too_much_shared 1
+expect 0 '' $prog shared_of_capability 1
+HC_CAPABILITY=86
+export HC_CAPABILITY
+expect 66 'bytes of shared memory' $prog shared_of_capability 1
+unset HC_CAPABILITY
 for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
     expect 0 '' $prog $k
     HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1

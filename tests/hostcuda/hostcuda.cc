@@ -24,7 +24,7 @@ extern "C" void __asan_unpoison_memory_region(const void *, size_t);
 #endif
 
 enum : size_t { STACK = 128 << 10, GUARD = 4 << 10 };
-enum { MAX_THREADS = 1024, STATIC_SHARED = 48 << 10, ALL_SHARED = 227 << 10 };
+enum { MAX_THREADS = 1024, STATIC_SHARED = 48 << 10 };
 
 struct shared_array {
     const void *declaration;
@@ -342,9 +342,10 @@ void *hc_shared(const void *declaration, size_t size, size_t align)
     if (B->shared.size() > before)
         B->shared_bytes += size;
     if (B->shared_bytes > STATIC_SHARED ||
-        B->shared_bytes + B->launch->shared_bytes > ALL_SHARED)
-        hc_fail("%zu bytes of shared memory, at most %d fit, %d with the launch's",
-                B->shared_bytes, (int)STATIC_SHARED, (int)ALL_SHARED);
+        B->shared_bytes + B->launch->shared_bytes > hc_most_shared())
+        hc_fail("%zu bytes of shared memory, %zu with the launch's: %d and %zu fit",
+                B->shared_bytes, B->shared_bytes + B->launch->shared_bytes,
+                (int)STATIC_SHARED, hc_most_shared());
     return at;
 }
 

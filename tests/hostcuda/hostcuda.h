@@ -10,7 +10,8 @@
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then
  *   HC_MEMORY=n           each device has n MiB of memory (256)
- *   HC_CAPABILITY=n       devices are of capability n / 10 (90)
+ *   HC_CAPABILITY=n       devices are of capability n / 10 (90), with the shared memory
+ *                         that goes with it
  *   HC_USED=n             others use n MiB of them (0)
  *   HC_DRIVER=n           a driver of CUDA n, 1000 major + 10 minor, older than the
  *                         program; 0: none

@@ -20,6 +20,20 @@ static int capability()
     return text && *text ? atoi(text) : 90;
 }
 
+size_t hc_most_shared()
+{
+    switch (capability()) {
+    case 80:
+    case 87:
+        return 163 << 10;
+    case 86:
+    case 89:
+    case 120:
+        return 99 << 10;
+    }
+    return 227 << 10;
+}
+
 /* As the runtime has it: no driver is an insufficient one. */
 cudaError_t cudaDriverGetVersion(int *version)
 {

@@ -121,6 +121,9 @@ void hc_wgmma_copy_lands(hc_fiber *f, const void *to);
 void hc_wgmma_stored(const void *to); /* by the current thread itself */
 void hc_wgmma_left(const hc_fiber *f);
 
+/* ---- hostcuda_device.cc ---- */
+size_t hc_most_shared(); /* bytes of a block, static and of the launch together */
+
 /* ---- hostcuda_runtime.cc ---- */
 extern std::recursive_mutex &hc_lock; /* of everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;

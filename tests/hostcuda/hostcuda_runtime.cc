@@ -280,7 +280,7 @@ cudaError_t hc_allow_shared(const void *kernel, int bytes)
 {
     const hc_hold h(hc_lock);
 
-    if (bytes > 227 << 10)
+    if ((size_t)bytes > hc_most_shared())
         return cudaErrorInvalidValue;
     S->allowed[kernel] = (size_t)bytes;
     return cudaSuccess;
