@@ -56,6 +56,12 @@ run() {
     shift 2
     launch "$n" "$@"
     got=$?
+    # MPICH's launcher forgets a status that it collects before it has seen the rank's
+    # connection closed, and says 1: seldom, where it waits for a processor.
+    if test $got = 1 && grep -q 'EXIT STRING: Hangup (signal 1)' out; then
+        launch "$n" "$@"
+        got=$?
+    fi
     test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
 }
 
