@@ -84,19 +84,6 @@ struct out_tile {
     };
 };
 
-/* Chunk q of row r. */
-__device__ __forceinline__ int place(int r, int q)
-{
-    return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
-}
-
-/* Of rows from `first` on, which begins an atom. */
-__device__ __forceinline__ uint64_t operand(const char *first)
-{
-    return (uint64_t)(sp_shared_address(first) >> 4) | (uint64_t)1 << 16 |
-           (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
-}
-
 template <class T> struct wgmma_block : conv_rows<T> {
     typedef conv_rows<T> rows;
     using rows::a;
@@ -112,6 +99,19 @@ template <class T> struct wgmma_block : conv_rows<T> {
                            char *shared)
         : rows(call, table), stages(shared)
     {
+    }
+
+    /* Chunk q of row r. */
+    __device__ static int place(int r, int q)
+    {
+        return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
+    }
+
+    /* Of rows from `first` on, which begins an atom. */
+    __device__ static uint64_t operand(const char *first)
+    {
+        return (uint64_t)(sp_shared_address(first) >> 4) | (uint64_t)1 << 16 |
+               (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
     }
 
     /* Begin the copies of a step; this thread's chunk of every row is q. */

@@ -69,10 +69,12 @@ void sp_report_machine(const sp_session *s)
 {
     const sp_comm *comm = s->comm;
 
-    sp_log_info(PACKAGE_STRING ": %d rank%s on %d node%s, device %s, %s, all-reduce by "
-                               "%s",
+    sp_log_info(PACKAGE_STRING
+                ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
+                "%s",
                 comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
-                s->device, s->config->train.precision, s->transport.words);
+                s->device, s->config->train.precision,
+                s->config->run.wgmma ? " by wgmma" : "", s->transport.words);
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
     if (s->cores[0])

@@ -126,6 +126,15 @@ for precision in fp32 tf32 bf16; do
         train.precision=$precision
     step "$precision repeats in bits" equal $precision $precision-2
 done
+cap=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>none | head -n 1)
+if [ "$cap" = 9.0 ]; then
+    wide="net.width=1.0 train.precision=bf16 train.steps=$steps"
+    step "train, bf16, wide" train 1 run.dir=wide $wide
+    step "train, by wgmma" train 1 run.dir=wgmma $wide run.wgmma=true
+    step "train again, by wgmma" train 1 run.dir=wgmma-2 $wide run.wgmma=true
+    step "wgmma repeats in bits" equal wgmma wgmma-2
+    step "wgmma follows mma.sync" follows wgmma wide 2e-2
+fi
 step "fp32 follows the CPU" follows fp32 cpu 1e-2
 step "tf32 follows the CPU" follows tf32 cpu 3e-2
 step "bf16 follows the CPU" follows bf16 cpu 5e-2

@@ -96,7 +96,6 @@ wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<T::LAG>(sum)/sp_wgmma_wait<T::LAG + 1>
 wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum);//'
 wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum)/sp_wgmma_wait<1>(sum)/'
 wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* the ring and.*//'
-wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* the sums of.*/;/'
 wgmma cuda_conv_wgmma.cu 's/sp_wgmma_fence();//'
 wgmma cuda_conv_wgmma.cu 's/sp_wgmma_commit();//'
 wgmma cuda_conv_wgmma.cu 's/step % T::STAGES \* T::STAGE_BYTES/step % (T::STAGES - 1) * T::STAGE_BYTES/'

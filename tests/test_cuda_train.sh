@@ -169,6 +169,7 @@ grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the devic
 wide='net.width=4.0 train.precision=bf16 train.steps=1 run.eval_every=0'
 sed 's/"dummy"; width = 0.25/"dummy"/' dummy.deck >wide.deck
 HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide run.wgmma=true
+grep -q 'bf16 by wgmma' out || fail "wgmma is not in the log"
 grep -q '^ *[1-9][0-9]* (\?wgmma_kernel' out || fail "no wgmma was launched"
 run "$CUDA" train wide.deck run.dir=wide-mma run.device=cuda $wide
 close_to wide wide-mma 1e-3

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests of the CUDA kernels with what nvcc made of these.
 bad=0
-for test in conv wgrad rows loss net plan peer; do
+for test in conv wgmma wgrad rows loss net plan peer; do
     prog=$SP_BUILDDIR/tests/ptx_$test
     [ -x "$prog" ] || {
         echo "SKIPPED: $prog is built by make check-ptx only"

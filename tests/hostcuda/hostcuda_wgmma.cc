@@ -30,7 +30,7 @@ struct chunk {
 
 struct call {
     uint64_t a, b;
-    int n;
+    int n, is_at_once;
 };
 
 /* Every product of a warpgroup of this block. */
@@ -259,6 +259,15 @@ static void check_same(hc_warp *w, const call &c, const hc_fiber *f)
         hc_fail("warps of a warpgroup disagree in a wgmma: %s", hc_where(f));
 }
 
+static void give_sums(hc_warp *w)
+{
+    for (int i = 0; i < 32; i++) {
+        hc_fiber *lane = w->lane[i];
+        memcpy(lane->sums_of, lane->sums.data(), lane->sums.size() * sizeof(float));
+        lane->sums.clear();
+    }
+}
+
 static void issue(hc_warp *w, const hc_fiber *f)
 {
     const call c = *(const call *)f->operand;
@@ -272,7 +281,7 @@ static void issue(hc_warp *w, const hc_fiber *f)
         hc_fiber *lane = w->lane[i];
         float *d = (float *)lane->to;
 
-        if (lane->sums.empty())
+        if (lane->sums.empty() || c.is_at_once)
             lane->sums.assign(d, d + c.n / 2);
         else if (lane->sums_of != d || lane->sums.size() != (size_t)c.n / 2)
             hc_fail("wgmma with other sums than those under way: %s", hc_where(lane));
@@ -281,10 +290,14 @@ static void issue(hc_warp *w, const hc_fiber *f)
     }
     begin_reading(c.a, warp_of(f) % IN_GROUP * 16, 16, f);
     begin_reading(c.b, 0, c.n, f);
-    if (w->products.empty() && hc_is_chance(2))
+    if (c.is_at_once || (w->products.empty() && hc_is_chance(2)))
         compute(w, p);
     else
         w->products.push_back(p);
+    if (c.is_at_once)
+        give_sums(w);
+    else
+        w->last_group = w->n_committed;
 }
 
 /* All but the latest n groups. */
@@ -299,11 +312,7 @@ static void retire(hc_warp *w, const hc_fiber *f, int n)
         w->retired_at.push_back(f->view.barriers);
     if (w->last_group >= (int)w->retired_at.size())
         return;
-    for (int i = 0; i < 32; i++) {
-        hc_fiber *lane = w->lane[i];
-        memcpy(lane->sums_of, lane->sums.data(), lane->sums.size() * sizeof(float));
-        lane->sums.clear();
-    }
+    give_sums(w);
     w->last_group = INT32_MAX;
     w->is_fenced = false;
 }
@@ -322,7 +331,6 @@ void hc_wgmma_complete(hc_warp *w, const hc_fiber *f)
         break;
     default:
         issue(w, f);
-        w->last_group = w->n_committed;
     }
 }
 
@@ -340,7 +348,15 @@ void hc_wgmma_left(const hc_fiber *f)
 
 void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line)
 {
-    const call c = {a, b, n};
+    const call c = {a, b, n, false};
+
+    hc_tensor(HC_WGMMA, d, &c, 0, file, line);
+}
+
+void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
+                      int line)
+{
+    const call c = {a, b, n, true};
 
     hc_tensor(HC_WGMMA, d, &c, 0, file, line);
 }

@@ -4,6 +4,9 @@
 #define HOSTCUDA_WGMMA_H
 
 void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line);
+/* Sums are there at once: for translated PTX, whose registers are locals. */
+void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
+                      int line);
 void hc_fence_async();
 uint32_t hc_shared_offset(const void *p);
 

@@ -391,7 +391,13 @@ class Kernel:
     def do_membar(self, parts, args):
         return 'hc_fence();'
 
-    do_fence = do_membar
+    def do_fence(self, parts, args):
+        if parts[1:3] == ['proxy', 'async']:
+            return 'hc_fence_async();'
+        return self.do_membar(parts, args)
+
+    def do_trap(self, parts, args):
+        return f'hc_trap({self.site()});'
 
     def do_nanosleep(self, parts, args):
         return 'hc_maybe_yield();'
@@ -465,6 +471,23 @@ class Kernel:
                 f'hc_tensor({op}, c, a, (uint64_t){self.value(b[1], "b32")} << 32 | '
                 f'{self.value(b[0], "b32")}, {self.site()}); '
                 + ' '.join(self.store(x, 'f32', f'c[{i}]') for i, x in enumerate(d)))
+
+    def do_wgmma(self, parts, args):
+        """Registers are locals here, so that sums change at once; operands are still
+        read late as far as the checks go."""
+        simple = {'fence': 'FENCE', 'commit_group': 'COMMIT', 'wait_group': 'WAIT'}
+        if parts[1] in simple:
+            return (f'hc_tensor(HC_WGMMA_{simple[parts[1]]}, nullptr, nullptr, '
+                    f'{args[0] if args else 0}, {self.site()});')
+        sums = split(args[0][1:-1])
+        if (parts[4:] != [f'm64n{2 * len(sums)}k16', 'f32', 'bf16', 'bf16']
+                or args[3:] != ['1', '1', '1', '0', '0']):
+            raise Unknown('.'.join(parts))
+        values = ', '.join(self.value(x, 'f32') for x in sums)
+        return (f'float d[] = {{{values}}}; hc_wgmma_at_once(d, {2 * len(sums)}, '
+                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, '
+                f'{self.site()}); '
+                + ' '.join(self.store(x, 'f32', f'd[{i}]') for i, x in enumerate(sums)))
 
     # ---- declarations ----
 
