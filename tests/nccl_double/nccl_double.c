@@ -186,11 +186,14 @@ static void submit(comm *c)
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, comm *c,
                   void *stream)
 {
+    const int state = atomic_load(&c->state);
     job *j;
 
     if (op != 0 || c->n_pending == MAX_PENDING || !count)
         return refuse(INVALID_ARGUMENT, "only a few sums are known here");
-    if (atomic_load(&c->state) != SUCCESS || (c->n_pending && !group_depth))
+    if (state != SUCCESS && state != IN_PROGRESS)
+        return state; /* it has failed, perhaps between two calls */
+    if (state != SUCCESS || (c->n_pending && !group_depth))
         return refuse(INVALID_USAGE, "sum on a busy communicator");
     j = calloc(1, sizeof *j);
     j->kind = JOB_SUM;
