@@ -190,6 +190,7 @@ template <sp_precision P, class T> struct conv_block : conv_rows<T> {
 template <sp_precision P, class T>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a)
 {
+    sp_grid_wait();
     SP_SHARED_BYTES(stages);
     SP_SHARED(conv_table<T::BM>, table, [1]);
     conv_block<P, T> b(a, table[0], stages);

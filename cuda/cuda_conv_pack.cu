@@ -77,6 +77,7 @@ template <sp_precision P> struct pack_chunk {
 template <sp_precision P>
 __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(pack_calls l)
 {
+    sp_grid_wait();
     int i = 0, width, chunks, at;
 
     while (l.first[i + 1] <= blockIdx.x)

@@ -222,6 +222,7 @@ template <class T> struct wgmma_block : conv_rows<T> {
 template <class T>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call a)
 {
+    sp_grid_wait();
 #if HAS_WGMMA
     SP_SHARED_BYTES_AT(1024, ring);
     conv_table<T::BM> &table = *(conv_table<T::BM> *)(ring + T::RING);

@@ -97,6 +97,8 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
     SP_CUDA(cudaEventCreateWithFlags(&cuda->turn, cudaEventDisableTiming));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
+    sp_early_allow(cuda->compute, be->device);
+    sp_early_allow(cuda->aside, be->device);
     SP_TRY(sp_cuda_arena_create(&cuda->aside_scratch, 0, "scratch aside"));
     SP_TRY(sp_cuda_arena_create(&cuda->scratch, 0, "scratch"));
     return sp_cuda_tiles_open(be);
@@ -152,6 +154,8 @@ void sp_cuda_close(sp_backend *be)
         cudaEventDestroy(cuda->forked);
     if (cuda->joined)
         cudaEventDestroy(cuda->joined);
+    sp_early_forget(cuda->aside);
+    sp_early_forget(cuda->compute);
     if (cuda->aside)
         cudaStreamDestroy(cuda->aside);
     if (cuda->plan)
@@ -174,6 +178,7 @@ sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t
     if (bytes == 0)
         return SP_OK;
     SP_CUDA(cudaSetDevice(be->device));
+    sp_early_break(stream);
     SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream));
     if (!cuda->reads_pageable)
         return SP_OK;
@@ -191,6 +196,7 @@ sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
         return SP_OK;
     if (cuda_of(be)->wait) /* the copy itself waits deaf to other ranks */
         SP_TRY(sp_cuda_wait(be));
+    sp_early_break(cuda_of(be)->compute);
     SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
                             cuda_of(be)->compute));
     return sp_cuda_wait(be);
@@ -199,8 +205,10 @@ sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
 sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes)
 {
     assert(cuda_is_owner(be));
-    if (bytes)
-        SP_CUDA(cudaMemsetAsync(data, byte, bytes, cuda_of(be)->compute));
+    if (bytes == 0)
+        return SP_OK;
+    sp_early_break(cuda_of(be)->compute);
+    SP_CUDA(cudaMemsetAsync(data, byte, bytes, cuda_of(be)->compute));
     return SP_OK;
 }
 

@@ -75,6 +75,7 @@ __device__ void voxel(const loss_call &a, int64_t i, double *sum)
 
 __global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_samples s)
 {
+    sp_grid_wait();
     SP_SHARED(double, all, [2][CHUNK]);
     const int b = (int)blockIdx.y, t = (int)threadIdx.x;
     const int64_t begin = s.row[b] + (int64_t)blockIdx.x * CHUNK;

@@ -121,14 +121,12 @@ sp_status sp_cuda_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
     SP_CUDA(cudaSetDevice(be->device));
     switch (pass) {
     case SP_FILL_BEGIN:
-        SP_CUDA(cudaStreamWaitEvent(cuda->plan, own->used, 0));
-        break;
+        return cuda_wait_event(cuda->plan, own->used);
     case SP_FILL_END:
         SP_CUDA(cudaEventRecord(own->filled, cuda->plan));
         break;
     case SP_USE_BEGIN:
-        SP_CUDA(cudaStreamWaitEvent(cuda->compute, own->filled, 0));
-        break;
+        return cuda_wait_event(cuda->compute, own->filled);
     case SP_USE_END:
         SP_CUDA(cudaEventRecord(own->used, cuda->compute));
         break;

@@ -204,6 +204,7 @@ __device__ channel_sums add_channels(const sp_sums &s, int c,
 __global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     finish_kernel(sp_norm_finish_args a)
 {
+    sp_grid_wait();
     SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
     const channel_sums r = add_channels(a.sums, a.c, all);
 
@@ -214,6 +215,7 @@ __global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
 __global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     grad_finish_kernel(sp_norm_grad_finish_args a)
 {
+    sp_grid_wait();
     SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
     const channel_sums r = add_channels(a.all, a.c, all);
     sp_norm_sums own = r.sums;

@@ -49,6 +49,7 @@ struct adamw {
 template <class F>
 __global__ void __launch_bounds__(THREADS) update_kernel(F f, int64_t n)
 {
+    sp_grid_wait();
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 
     if (i < n)
@@ -81,6 +82,7 @@ __device__ double block_sum(double mine)
 __global__ void __launch_bounds__(THREADS)
     squares_kernel(const float *g, int64_t n, double *part)
 {
+    sp_grid_wait();
     const int64_t begin = (int64_t)blockIdx.x * PER_BLOCK;
     const int64_t end = min(begin + PER_BLOCK, n);
     double sum = 0;
@@ -95,6 +97,7 @@ __global__ void __launch_bounds__(THREADS)
 __global__ void __launch_bounds__(THREADS)
     sum_kernel(const double *part, int64_t n, double *out)
 {
+    sp_grid_wait();
     double sum = 0;
 
     for (int64_t i = threadIdx.x; i < n; i += THREADS)

@@ -36,6 +36,7 @@ template <bool IS_BF16>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     mma_peak_kernel(int rounds, float *out)
 {
+    sp_grid_wait();
     float c[CHAINS][4];
     uint32_t a[4];
     float sum = 0;
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     fma_peak_kernel(int rounds, float *out)
 {
+    sp_grid_wait();
     const float a = 0.999f + 1e-6f * (float)threadIdx.x, b = 1e-3f;
     float c[2 * CHAINS];
     float sum = 0;
@@ -83,6 +85,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 __global__ void __launch_bounds__(THREADS)
     stream_peak_kernel(const float4 *x, float4 *y, int64_t n)
 {
+    sp_grid_wait();
     const int64_t step = (int64_t)gridDim.x * THREADS;
     const int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 
@@ -90,13 +93,17 @@ __global__ void __launch_bounds__(THREADS)
         y[i] = x[i];
 }
 
-__global__ void nothing_kernel(int) {}
+__global__ void nothing_kernel(int)
+{
+    sp_grid_wait();
+}
 
 /* Rows drawn by a hash, so that only they are read. */
 __global__ void __launch_bounds__(THREADS)
     gather_peak_kernel(const uint4 *x, unsigned n_rows, int lanes, int rounds,
                        uint32_t *out)
 {
+    sp_grid_wait();
     const unsigned at = blockIdx.x * THREADS + threadIdx.x;
     const unsigned lane = at % (unsigned)lanes;
     unsigned draw = at / (unsigned)lanes * 2654435761u;

@@ -185,6 +185,7 @@ template <class T>
 __global__ void __launch_bounds__(MAX_THREADS)
     peer_sum_kernel(peers p, const T *from, T *to, int n)
 {
+    sp_grid_wait();
     const int first = (int)threadIdx.x, step = (int)blockDim.x;
 
     for (int i = first; i < n; i += step)
@@ -263,8 +264,7 @@ sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *m
     memset(own->p.rec, 0, sizeof *own->p.rec);
     SP_CUDA(cudaMalloc(&memory, memory_bytes(own)));
     own->p.memory[own->p.rank] = (uint64_t *)memory;
-    SP_CUDA(
-        cudaMemsetAsync(memory, 0, memory_bytes(own), cuda_of(t->backend)->compute));
+    SP_TRY(sp_cuda_fill(t->backend, memory, 0, memory_bytes(own)));
     SP_TRY(sp_cuda_wait(t->backend));
     SP_CUDA(cudaIpcGetMemHandle(&mine->is.handle, memory));
     SP_CUDA(

@@ -55,6 +55,7 @@ sp_status plan_sort(plan_builder *b, const uint64_t *key, const int32_t *from,
 __global__ static void __launch_bounds__(PLAN_THREADS)
     scan_sums_kernel(int32_t *sums, int n, int32_t *total)
 {
+    sp_grid_wait();
     int64_t before = 0;
 
     for (int at = 0; at < n; at += PLAN_THREADS) {
@@ -400,8 +401,7 @@ sp_status begin(sp_backend *be)
     if (!cuda_is_owner(be))
         return SP_OK;
     SP_CUDA(cudaEventRecord(cuda->turn, cuda->compute));
-    SP_CUDA(cudaStreamWaitEvent(cuda->plan, cuda->turn, 0));
-    return SP_OK;
+    return cuda_wait_event(cuda->plan, cuda->turn);
 }
 
 sp_status end(sp_backend *be)
@@ -411,8 +411,7 @@ sp_status end(sp_backend *be)
     if (!cuda_is_owner(be))
         return SP_OK;
     SP_CUDA(cudaEventRecord(cuda->turn, cuda->plan));
-    SP_CUDA(cudaStreamWaitEvent(cuda->compute, cuda->turn, 0));
-    return SP_OK;
+    return cuda_wait_event(cuda->compute, cuda->turn);
 }
 
 } // namespace

@@ -64,6 +64,7 @@ static inline unsigned plan_blocks(int64_t n)
 template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS, 4) plan_each_kernel(F f, int64_t n)
 {
+    sp_grid_wait();
     const int64_t i = (int64_t)blockIdx.x * PLAN_THREADS + threadIdx.x;
 
     if (i < n)
@@ -112,6 +113,7 @@ template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS)
     plan_sums_kernel(F f, int64_t n, int32_t *sums)
 {
+    sp_grid_wait();
     const int64_t begin = (int64_t)blockIdx.x * PLAN_SCAN;
     const int64_t end = min(begin + PLAN_SCAN, n);
     int32_t sum = 0, total;
@@ -127,6 +129,7 @@ template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS)
     plan_put_kernel(F f, int64_t n, const int32_t *sums)
 {
+    sp_grid_wait();
     const int64_t begin = (int64_t)blockIdx.x * PLAN_SCAN;
     int32_t before = sums[blockIdx.x], total;
 

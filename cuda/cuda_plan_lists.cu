@@ -211,6 +211,7 @@ __device__ void count_word(uint32_t m, int n_offsets, int32_t (*count)[32])
 __global__ void __launch_bounds__(PLAN_CHUNK)
     count_pairs_kernel(pair_lists l, int32_t *position)
 {
+    sp_grid_wait();
     SP_SHARED(int32_t, count, [WARPS][32]);
     const chunk_rows rows(l);
 
@@ -253,6 +254,7 @@ __global__ void __launch_bounds__(PLAN_CHUNK)
     write_pairs_kernel(pair_lists l, const int32_t *first, const int32_t *nbr,
                        const int32_t *position, int32_t *pair_in, int32_t *pair_out)
 {
+    sp_grid_wait();
     SP_SHARED(int32_t, count, [WARPS][32]);
     const chunk_rows rows(l);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

@@ -80,6 +80,7 @@ unsigned columns_of(int c)
 __global__ void __launch_bounds__(32 * 32)
     sample_argmax_kernel(sp_tensor x, cuda_samples s, int32_t *argmax)
 {
+    sp_grid_wait();
     SP_SHARED(float, value, [32][33]);
     SP_SHARED(int32_t, row, [32][33]);
     const int b = (int)blockIdx.y, tx = (int)threadIdx.x, y = (int)threadIdx.y;

@@ -401,6 +401,7 @@ union float_bits {
 __global__ void __launch_bounds__(CAST_THREADS)
     narrow_kernel(const float *from, size_t n, uint16_t *to)
 {
+    sp_grid_wait();
     const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
     float_bits x;
 
@@ -417,6 +418,7 @@ __global__ void __launch_bounds__(CAST_THREADS)
 __global__ void __launch_bounds__(CAST_THREADS)
     widen_kernel(const uint16_t *from, size_t n, float *to)
 {
+    sp_grid_wait();
     const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
     float_bits x;
 
@@ -493,6 +495,7 @@ sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
 
     if (sum->scope != n->of && sum->scope != SP_SCOPE_WORLD)
         return SP_FAIL(SP_EMPI, "all-reduce over a scope that was not announced");
+    sp_early_break(cuda_of(t->backend)->compute);
     SP_TRY(put_sum(n, comm, sum->from, &sum->part, NULL, cuda_of(t->backend)->compute));
     return settle(t, comm, "ncclAllReduce");
 }
@@ -551,7 +554,7 @@ sp_status nccl_join(sp_transport *t, sp_sum *sum)
     const cuda_sum *own = (const cuda_sum *)sum->handle;
 
     if (own)
-        SP_CUDA(cudaStreamWaitEvent(cuda_of(t->backend)->compute, own->done, 0));
+        SP_TRY(cuda_wait_event(cuda_of(t->backend)->compute, own->done));
     return SP_OK;
 }
 

@@ -185,6 +185,7 @@ __device__ void cuda_some_rows(const F &f, int64_t i, int64_t n, int step, int j
 template <class F, class T, int N>
 __global__ void __launch_bounds__(CUDA_EACH_THREADS) rows_kernel(F f, int64_t n, int c)
 {
+    sp_grid_wait();
     const int64_t i = (int64_t)blockIdx.x * blockDim.y * CUDA_EACH_ROWS + threadIdx.y;
     int j = (int)(blockIdx.y * blockDim.x + threadIdx.x) * N;
 
@@ -323,6 +324,7 @@ template <class F, class T, int N>
 __global__ void __launch_bounds__(CUDA_SUM_THREADS, 2)
     row_sums_kernel(F f, cuda_samples s, int c, int chunk, double *part)
 {
+    sp_grid_wait();
     SP_SHARED(double, all, [2 * CUDA_SUM_THREADS * N]);
     const int b = (int)blockIdx.z, y = (int)threadIdx.y, rows = (int)blockDim.y;
     const int columns = (int)blockDim.x * N, x = (int)threadIdx.x * N;

@@ -6,6 +6,7 @@ __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     add_chunks_kernel(cuda_samples s, int c, int chunk, int n_chunks,
                       const double *part, double *sums)
 {
+    sp_grid_wait();
     SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
     const int b = (int)blockIdx.y;
     const int at = (int)(blockIdx.x * CUDA_PART_COLUMNS + threadIdx.x);
@@ -33,6 +34,7 @@ __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     add_samples_kernel(const double *sums, int n_samples, int m, double n_rows,
                        double *out, bool is_added)
 {
+    sp_grid_wait();
     SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
     const int at = (int)(blockIdx.x * CUDA_PART_COLUMNS + threadIdx.x);
     double sum;

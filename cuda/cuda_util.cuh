@@ -54,6 +54,14 @@ static inline bool cuda_is_owner(sp_backend *be)
     return pthread_equal(cuda_of(be)->owner, pthread_self());
 }
 
+/* What the stream does from here on comes behind the event. */
+static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
+{
+    sp_early_break(stream);
+    SP_CUDA(cudaStreamWaitEvent(stream, event, 0));
+    return SP_OK;
+}
+
 /* After each launch: a refused launch shows here, a failed kernel at the next wait. */
 static inline sp_status cuda_launched(const char *kernel)
 {
@@ -78,6 +86,7 @@ enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
 template <class F>
 __global__ void __launch_bounds__(CUDA_EACH_THREADS) each_kernel(F f, int64_t n, int c)
 {
+    sp_grid_wait();
     const int j = (int)(blockIdx.y * blockDim.x + threadIdx.x);
     int64_t i = (int64_t)blockIdx.x * blockDim.y * CUDA_EACH_ROWS + threadIdx.y;
 

@@ -202,6 +202,7 @@ template <class W>
 __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     wgrad_kernel(wgrad_call a, wgrad_items items)
 {
+    sp_grid_wait();
     SP_SHARED_BYTES(stages);
     wgrad_block<W> b(a, items, stages);
     float sum[W::MT][W::NT][4] = {};
@@ -214,6 +215,7 @@ __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
 __global__ void __launch_bounds__(256)
     add_slots_kernel(wgrad_call a, wgrad_items items, float *dw)
 {
+    sp_grid_wait();
     const int64_t n = (int64_t)a.x.c * a.dy.c;
     const int64_t i = (int64_t)blockIdx.x * 256 * SUMS + threadIdx.x;
     const int k = (int)blockIdx.y;
@@ -451,7 +453,7 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
     if (!args->is_aside || be->is_in_line)
         return sum_all(be, args);
     SP_CUDA(cudaEventRecord(cuda->forked, cuda->compute));
-    SP_CUDA(cudaStreamWaitEvent(cuda->aside, cuda->forked, 0));
+    SP_TRY(cuda_wait_event(cuda->aside, cuda->forked));
     change_streams(cuda);
     rc = sum_all(be, args);
     change_streams(cuda);
@@ -462,8 +464,7 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
 
 sp_status sp_cuda_join(sp_backend *be)
 {
-    SP_CUDA(cudaStreamWaitEvent(cuda_of(be)->compute, cuda_of(be)->joined, 0));
-    return SP_OK;
+    return cuda_wait_event(cuda_of(be)->compute, cuda_of(be)->joined);
 }
 
 /* The slots; copies of fp32 operands for bf16 tensor cores are few and not counted. */

@@ -3,6 +3,30 @@
  * `make check`. What the two need of a kernel file: launches by SP_LAUNCH, shared
  * arrays by SP_SHARED, masks written out, no early return before a later __syncthreads,
  * streams of one's own. What is written in PTX is here too, a wrapper each.
+ *
+ * Early launches. A kernel that follows another in the compute stream or in the one
+ * aside is launched with programmatic stream serialization: on sm_90 its blocks may
+ * begin when all blocks of the one before have ended, before that one's writes are
+ * visible and without the pause between two kernels. Every kernel therefore begins with
+ * sp_grid_wait(), which returns when the kernels before have completed and their writes
+ * are visible (PTX ISA, griddepcontrol.wait); ahead of it there is arithmetic on
+ * launch arguments and nothing else. Why that is enough:
+ *
+ *   - No kernel calls launch_dependents. So what precedes a wait overlaps with the end
+ *     of one kernel, never with its work, and waiting blocks hold no place that the
+ *     stream aside could use.
+ *   - Every thread waits, so a kernel completes after the one before it: by induction
+ *     its wait is for all earlier ones, and so is an event recorded behind it, a copy,
+ *     or a kernel launched the plain way.
+ *   - A launch behind anything but a kernel of ours (the wait for an event, a copy, a
+ *     fill, NCCL) is a plain one: what is promised is said of the previous kernel alone
+ *     (CUDA runtime, cudaLaunchAttributeProgrammaticStreamSerialization).
+ *   - Code compiled for less than sm_90 has no wait, also where a newer device runs it
+ *     (NVIDIA/cccl issue 9134): then no launch is early (cuda_early.cu).
+ *   - No pointer is __restrict__: loads through such could be moved ahead of the wait.
+ *
+ * The emulator ends the program where a kernel touches device memory ahead of the wait
+ * or leaves without it, and where an early launch follows anything else.
  */
 #ifndef SP_CUDA_H
 #define SP_CUDA_H
@@ -14,11 +38,11 @@
 
 /* Templated kernels in parentheses: SP_LAUNCH((sum_kernel<32>), grid, block, ...). */
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    (kernel)<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__)
+    sp_launch((kernel), (grid), (block), 0, (stream), __VA_ARGS__)
 #define SP_SHARED(T, name, dims) __shared__ __align__(16) T name dims
 /* Shared memory whose size comes with the launch, at most what SP_ALLOW_SHARED said. */
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
-    (kernel)<<<(grid), (block), (bytes), (stream)>>>(__VA_ARGS__)
+    sp_launch((kernel), (grid), (block), (bytes), (stream), __VA_ARGS__)
 #define SP_ALLOW_SHARED(kernel, bytes)                                                 \
     cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (bytes))
 #define SP_SHARED_BYTES(name) extern __shared__ __align__(16) char name[]
@@ -36,6 +60,34 @@ __device__ __forceinline__ void sp_trap()
 __device__ __forceinline__ uint32_t sp_shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+bool sp_early_next(cudaStream_t stream); /* below */
+
+template <class... P, class... A>
+static inline void sp_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t bytes,
+                             cudaStream_t stream, const A &...values)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = bytes;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = sp_early_next(stream) ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, values...); /* a failure: cudaGetLastError */
+}
+
+/* The first statement of every kernel, by all threads. */
+__device__ __forceinline__ void sp_grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* ---- copies to shared memory beside the computation (sm_80) ----
@@ -189,5 +241,16 @@ cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
 #endif
 
 enum { SP_VMM_GRANULE = 2 << 20 };
+
+/* ---- early launches (cuda_early.cu) ----
+ * Of `stream`, which one thread uses, from here on, where the device and the code can;
+ * the environment's SP_EARLY_LAUNCH=0 keeps from it. No launches go on meanwhile. */
+void sp_early_allow(cudaStream_t stream, int device);
+void sp_early_forget(cudaStream_t stream);
+/* Something other than a kernel of ours has been put into the stream; not for the record
+ * of an event, which is behind the kernels before it anyway. */
+void sp_early_break(cudaStream_t stream);
+/* For each launch: whether it may be early. */
+bool sp_early_next(cudaStream_t stream);
 
 #endif

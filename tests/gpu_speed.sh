@@ -5,13 +5,15 @@
 # Builds nothing: it runs in a bundle (`make bundle`), or with any other `run` that puts
 # the programs on the PATH (SP_RUN).
 #
-# PARTS, of ops,plan,steps,ranks,peer (all):
+# PARTS, of ops,plan,steps,switches,ranks,peer (all):
 #     ops    ceilings (products, stream, gathers, launches); every operation by channels on
 #            a lidar's voxels; those of 256 channels on 50,000 random and surface voxels
 #     plan   coordinate pyramid and kernel maps for several networks
 #     steps  whole steps by network, batch, precision and voxels: parts, memory, every
 #            operation of every layer with its floor, the share of the step in which the
 #            device idles; and training itself (waiting for data)
+#     switches   a step of minkunet34 in bf16 as it is, without early launches of kernels
+#            (SP_EARLY_LAUNCH=0) and with the tiles of the formula (SP_TILES=formula)
 #     ranks  training on all GPUs: what of the all-reduce is not hidden
 #     peer   the same steps on spconv, where python3 has it with torch: peer_spconv.py
 # NETS, as minkunet34-3,dummy-5, takes those networks only (with the kernel of their stem),
@@ -26,7 +28,7 @@ run=${SP_RUN:-$here/run}
 tiny=
 wgmma=
 shard=
-parts=ops,plan,steps,ranks,peer
+parts=ops,plan,steps,switches,ranks,peer
 nets=
 while :; do
     case ${1-} in
@@ -80,6 +82,7 @@ minkunet18-3 surface 2     fp32,tf32,bf16
 minkunet14-3 lidar   2     bf16
 minkunet34-5 lidar   2     bf16
 dummy-5      lidar   1,2,8 fp32,bf16"
+switched="minkunet34-3 lidar 2 bf16"
 peer_options="--warm 5 --repeats 15"
 if [ -n "$tiny" ]; then
     precisions=bf16
@@ -93,6 +96,7 @@ if [ -n "$tiny" ]; then
     warm=1
     repeats=2
     combinations="dummy-5 lidar 1,2 bf16   dummy-5 surface 2 fp32"
+    switched="dummy-5 lidar 2 bf16"
     peer_options="--warm 1 --repeats 2"
 fi
 
@@ -237,6 +241,18 @@ step() {
 if wanted steps step train layers; then
     one=step
     rows cases
+fi
+
+# As it is comes first and last: the device's clock drifts.
+if wanted switches switches; then
+    deck $switched
+    for switch in as_is= SP_EARLY_LAUNCH=0 SP_TILES=formula as_is=; do
+        measured switches "\"switch\":\"$switch\"" env "$switch" spbench step --json \
+            $quick --repeats $repeats deck
+    done
+    sed -n 's/^{"switch":"\([^"]*\)".*"name":"step".*"ms":\([0-9.e-]*\).*/\1 \2/p' \
+        "$results/switches.jsonl" | awk -v of="$switched" '
+            { printf "step of %s, %-17s %10.3f ms\n", of, $1, $2 }'
 fi
 
 # As many samples on every GPU as the batch says.

@@ -444,6 +444,45 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
     return 0;
 }
 
+__global__ static void waits_first(call a)
+{
+    sp_grid_wait();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+__global__ static void reads_ahead_of_the_wait(call a)
+{
+    const int v = a.in[threadIdx.x];
+
+    sp_grid_wait();
+    a.out[threadIdx.x] = v;
+}
+
+__global__ static void leaves_without_the_wait(call a)
+{
+    if (threadIdx.x == 3)
+        return;
+    sp_grid_wait();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
+/* Behind another in a stream of early launches. */
+static void run_early(const char *name, call a)
+{
+    void (*const kernel)(call) = strstr(name, "reads_ahead")   ? reads_ahead_of_the_wait
+                                 : strstr(name, "leaves")      ? leaves_without_the_wait
+                                 : strstr(name, "never_waits") ? copy_all
+                                                               : waits_first;
+
+    sp_early_allow(first, 0);
+    SP_LAUNCH(waits_first, dim3(1), dim3(N), first, a);
+    if (strstr(name, "behind_a_fill"))
+        cudaMemsetAsync(a.out, 0, N * sizeof(int), first);
+    if (strstr(name, "behind_a_record"))
+        cudaEventRecord(event, first);
+    SP_LAUNCH(kernel, dim3(1), dim3(N), first, a);
+}
+
 /* The second stream copies what the first one makes. */
 static void copy_on_second(const char *name, call a, int *result)
 {
@@ -486,6 +525,13 @@ int main(int argc, char **argv)
     if (strstr(name, "streams")) {
         copy_on_second(name, {d_in, d_out}, out.data());
         return out == want ? 0 : 3;
+    }
+    if (!strncmp(name, "launch_", 7)) {
+        run_early(name, {d_in, d_out});
+        cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost,
+                        first);
+        cudaStreamSynchronize(first);
+        return out != want ? 3 : hc_early_launches() == 1 ? 0 : 4;
     }
     if (!strcmp(name, "too_much_shared")) {
         SP_LAUNCH_SHARED(copy_all, dim3(1), dim3(N), 64 << 10, first,

@@ -91,6 +91,14 @@ for want in dummy:row_sums_kernel=2 dummy:grad_finish_kernel=6 \
     [ "$more" = "${want#*=}" ] || fail "$family: $more launches of $kernel in two steps"
 done
 
+# Kernels behind kernels are launched early, unless that is switched off.
+early=$(launches 1 'launched early' dummy)
+all=$(awk '/kernel/ && !/plan_|pairs|scan_sums/ { n += $1 } END { print n }' out)
+[ "$early" -gt $((all / 2)) ] || fail "$early launches of $all are early"
+export SP_EARLY_LAUNCH=0
+[ "$(launches 1 'launched early' dummy)" = 0 ] || fail "early launches nevertheless"
+unset SP_EARLY_LAUNCH
+
 # Stopped and continued equals uninterrupted, and the CPU continues it too.
 run "$CUDA" train dummy.deck run.dir=half run.device=cuda train.schedule=constant
 run "$CUDA" train dummy.deck run.dir=cut run.device=cuda train.schedule=constant \

@@ -28,6 +28,7 @@ done
 grep -q '"voxels":"lidar","name":"plan_minkunet18"' plan.jsonl || fail "plan"
 grep -q '"net":"dummy-5","voxels":"lidar","batch":2,"name":"step".*"memory_bytes":[1-9]' \
     step.jsonl || fail "step"
+[ "$(grep -c 'dummy-5 lidar 2 bf16, .* ms$' "$dir/log")" = 4 ] || fail "switches"
 grep -q '"layer"' step.jsonl && fail "layers among the steps"
 grep -q '"voxels":"surface","batch":2,"name":"conv_grad_weight","layer":"conv2"' \
     layers.jsonl || fail "layers"

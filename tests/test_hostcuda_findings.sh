@@ -45,6 +45,13 @@ expect 66 'without a base offset' $prog wgmma_base_offset
 expect 66 'is not allocated' $prog far_out_of_bounds
 expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
+expect 66 'ahead of sp_grid_wait' $prog launch_reads_ahead
+expect 66 'ahead of sp_grid_wait' $prog launch_never_waits
+expect 66 'leaves without sp_grid_wait' $prog launch_leaves
+expect 66 'not behind a kernel' $prog launch_behind_a_fill
+expect 0 '' $prog launch_waits
+expect 0 '' $prog launch_behind_a_record
+SP_EARLY_LAUNCH=0 expect 4 '' $prog launch_waits 1
 expect 4 '' $prog too_large 1
 expect 4 '' $prog too_much_shared 1
 expect 0 '' $prog shared_of_capability 1

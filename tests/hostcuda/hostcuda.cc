@@ -41,7 +41,9 @@ struct block {
     std::vector<shared_array> shared;
     size_t shared_bytes;
     int n, n_done, n_arrived;
-    int n_polls;             /* since the host let it run */
+    int n_polls;   /* since the host let it run */
+    bool is_ahead; /* device memory is closed until all have waited */
+    std::vector<hc_fiber *> waited;
     const hc_launch *launch; /* NULL: no block is under way */
     void *host_sp;           /* of the host, while fibers run */
     void *host_fake;
@@ -272,6 +274,8 @@ static void fiber_main()
     f = hc_current();
     hc_copy_left(f);
     hc_wgmma_left(f);
+    if (B->launch->is_early && !f->has_waited)
+        hc_fail("launched early, leaves without sp_grid_wait: %s", hc_where(f));
     f->state = HC_DONE;
     B->n_done++;
     f->warp->live &= ~(1u << f->view.lane);
@@ -304,6 +308,30 @@ void hc_maybe_yield()
         hc_make_ready(hc_current());
         hc_switch_away();
     }
+}
+
+bool hc_is_ahead()
+{
+    return B->is_ahead;
+}
+
+void hc_grid_wait()
+{
+    hc_fiber *f = hc_current();
+
+    f->has_waited = true;
+    if (!B->is_ahead)
+        return;
+    B->waited.push_back(f);
+    f->state = HC_AT_GRID_WAIT;
+    if ((int)B->waited.size() < B->n)
+        return hc_switch_away();
+    f->state = HC_RUNNING;
+    B->is_ahead = false;
+    hc_open_space();
+    for (hc_fiber *other : B->waited)
+        if (other != f)
+            hc_make_ready(other);
 }
 
 void hc_fence()
@@ -429,7 +457,7 @@ static bool go_on()
     return true;
 }
 
-/* All threads that could run have looked in vain: the host may do something else. */
+/* All threads that could run have looked in vain. */
 void hc_poll()
 {
     hc_fiber *f = hc_current();
@@ -463,14 +491,16 @@ static void set_watchdog(int seconds)
 /* ---- how often each kernel ran ---- */
 
 static std::map<std::string, long> *n_launches;
+static long n_early;
 
 static void print_launches()
 {
     for (const auto &kernel : *n_launches)
         fprintf(stderr, "%6ld %s\n", kernel.second, kernel.first.c_str());
+    fprintf(stderr, "%6ld launched early\n", n_early);
 }
 
-static void count_launch(const char *kernel)
+static void count_launch(const hc_launch *launch)
 {
     static const bool is_asked = getenv("HC_COUNT") != NULL;
 
@@ -480,7 +510,8 @@ static void count_launch(const char *kernel)
         n_launches = new std::map<std::string, long>();
         atexit(print_launches);
     }
-    ++(*n_launches)[kernel];
+    ++(*n_launches)[launch->kernel];
+    n_early += launch->is_early;
 }
 
 struct hc_grid {
@@ -497,7 +528,7 @@ hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed)
     const size_t n = (size_t)g.x * g.y * g.z;
     hc_grid *grid = new hc_grid();
 
-    count_launch(launch.kernel);
+    count_launch(&launch);
     grid->launch = launch;
     grid->random = (seed + 1) * 0x9e3779b97f4a7c15u;
     grid->order.resize(n);
@@ -532,6 +563,11 @@ static void resume(hc_grid *grid)
     grid->suspended = NULL;
 }
 
+bool hc_is_early(const hc_grid *grid)
+{
+    return grid->launch.is_early;
+}
+
 bool hc_grid_go(hc_grid *grid)
 {
     const hc_launch *l = &grid->launch;
@@ -544,9 +580,12 @@ bool hc_grid_go(hc_grid *grid)
     while (grid->n_done < grid->order.size()) {
         const uint32_t i = grid->order[grid->n_done];
 
-        if (!B->launch)
+        if (!B->launch) {
             begin_block(l, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
                         hc_random(&grid->random) | 1);
+            B->is_ahead = hc_is_early(grid) && grid->n_done == 0;
+            B->waited.clear();
+        }
         if (!go_on()) {
             suspend(grid);
             break;

@@ -7,7 +7,8 @@
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
  *   HC_LAZY=1             operations of streams run when somebody waits, not before
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
- *   HC_COUNT=1            at the end of the program: how often each kernel was launched
+ *   HC_COUNT=1            at the end of the program: how often each kernel was launched,
+ *                         how many launches were early
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then
  *   HC_MEMORY=n           each device has n MiB of memory (256)
  *   HC_CAPABILITY=n       devices are of capability n / 10 (90), with the shared memory
@@ -24,6 +25,8 @@
  * outside of kernels and copies: the program ends there as it would on a device. Mixed
  * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes,
  * copies that nobody waits for and launches that a device would refuse are found too.
+ * Kernels that are launched early and touch device memory ahead of their wait, or leave
+ * without it, are found, and early launches that follow something else than a kernel.
  * A kernel whose threads wait for another process is put aside and looked at again.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
  * checked for data races and for accesses out of bounds. A finding ends the program
@@ -155,12 +158,20 @@ void hc_barrier(const char *file, int line);
 /* Every lane of mask calls it with the same op and mask. */
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
                        const char *file, int line);
+/* For what comes before the kernel in its stream. Of a kernel launched early the first
+ * block's threads find no device memory until all of them have come here. */
+void hc_grid_wait();
 void hc_fence();
 void hc_maybe_yield(); /* a place where another thread may run */
 
 static inline void __syncthreads(HC_SITE)
 {
     hc_barrier(file, line);
+}
+
+static inline void sp_grid_wait()
+{
+    hc_grid_wait();
 }
 
 static inline void __syncwarp(unsigned mask = ~0u, HC_SITE)
@@ -424,6 +435,10 @@ enum cudaDeviceAttr : int {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrPageableMemoryAccess = 88,
 };
+struct cudaFuncAttributes { /* the first of many */
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion;
+};
 typedef struct hc_stream *cudaStream_t;
 typedef struct hc_event *cudaEvent_t;
 struct cudaUUID_t {
@@ -449,6 +464,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *kernel);
 cudaError_t cudaGetLastError();
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t cudaMalloc(void **out, size_t bytes);
@@ -505,8 +521,11 @@ struct hc_launch {
     void (*invoke)(const void *call);
     std::shared_ptr<const void> call; /* host memory that kernels may read */
     size_t call_bytes;
+    bool is_early; /* by sp_early_next */
 };
 void hc_submit(const hc_launch &launch, cudaStream_t stream);
+
+bool sp_early_next(cudaStream_t stream); /* cuda/sp_cuda.h */
 
 /* The kernel with the arguments as they were at its launch. */
 template <class... P> struct hc_call {
@@ -529,8 +548,8 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
     typedef hc_call<P...> call;
 
     hc_submit({name, (const void *)kernel, grid, block, shared_bytes, call::invoke,
-               std::make_shared<const call>(call{kernel, {(P)values...}}),
-               sizeof(call)},
+               std::make_shared<const call>(call{kernel, {(P)values...}}), sizeof(call),
+               sp_early_next(stream)},
               stream);
 }
 
@@ -558,6 +577,8 @@ extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
 extern "C" unsigned hc_waits();
 /* How many kernels it has launched. */
 extern "C" unsigned hc_launches();
+/* How many of them early. */
+extern "C" unsigned hc_early_launches();
 /* Products of warpgroups so far, each warp's by itself. */
 extern "C" unsigned long hc_wgmma_count();
 /* Calls so far that took memory: of the device, or pinned. */

@@ -11,7 +11,14 @@
 #include <mutex>
 #include <vector>
 
-enum hc_state { HC_READY, HC_RUNNING, HC_AT_BARRIER, HC_AT_WARP, HC_DONE };
+enum hc_state {
+    HC_READY,
+    HC_RUNNING,
+    HC_AT_BARRIER,
+    HC_AT_WARP,
+    HC_AT_GRID_WAIT,
+    HC_DONE
+};
 
 struct hc_fiber;
 
@@ -56,7 +63,8 @@ struct hc_fiber {
     void *to; /* of a tensor operation */
     const void *operand;
     std::vector<hc_copy> copy;
-    int n_groups; /* committed */
+    int n_groups;    /* committed */
+    bool has_waited; /* hc_grid_wait */
     /* Of wgmma: */
     std::vector<void *> landed; /* chunks that this thread is to pass on */
     std::vector<float> sums;    /* of those under way; empty: none */
@@ -95,10 +103,14 @@ uint64_t hc_random(uint64_t *state);
 /* A launch on its way. */
 struct hc_grid;
 hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed);
+/* What comes before it in its stream may not have happened yet: device memory is to be
+ * closed when it begins, and is open when it has ended. */
+bool hc_is_early(const hc_grid *grid);
 /* False: its threads wait for another process (hc_poll), so it is to be called again,
  * by whichever thread. True: the grid has ended, and is freed. */
 bool hc_grid_go(hc_grid *grid);
 hc_fiber *hc_current();
+bool hc_is_ahead(); /* of the grid's wait, where device memory is closed */
 void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);

@@ -28,7 +28,8 @@ struct operation {
 
 struct hc_stream {
     std::deque<operation> queue;
-    bool has_news; /* since somebody waited for it */
+    bool has_news;         /* since somebody waited for it */
+    bool is_behind_kernel; /* what was submitted last, events' records aside */
 };
 
 static struct state {
@@ -63,6 +64,9 @@ static void on_fault(int, siginfo_t *info, void *)
     }
     if (!hc_self)
         hc_fail("the host touches device memory at %p", (const void *)at);
+    if (hc_is_ahead())
+        hc_fail("launched early, touches device memory ahead of sp_grid_wait: %s",
+                hc_where(hc_current()));
     hc_fail("address %p is not allocated: %s", (const void *)at,
             hc_where(hc_current()));
 }
@@ -147,7 +151,8 @@ static void run_front(hc_stream *s)
 {
     operation o = s->queue.front();
 
-    hc_open_space();
+    if (o.is_started || o.kind != operation::GRID || !hc_is_early(o.grid))
+        hc_open_space();
     if (o.kind == operation::OUTSIDE && !o.is_started) {
         s->queue.front().is_started = true;
         o.outside.start(o.outside.arg);
@@ -248,6 +253,8 @@ static void submit(hc_stream *s, const operation &o)
     if (!s)
         hc_fail("the legacy default stream is not used here");
     s->has_news = true;
+    if (o.kind != operation::RECORD)
+        s->is_behind_kernel = o.kind == operation::GRID;
     s->queue.push_back(o);
     run_ahead(s);
 }
@@ -293,9 +300,17 @@ unsigned hc_launches()
     return n_launches;
 }
 
+static thread_local unsigned n_early;
+
+unsigned hc_early_launches()
+{
+    return n_early;
+}
+
 void hc_submit(const hc_launch &l, cudaStream_t stream)
 {
     n_launches++;
+    n_early += l.is_early;
     const hc_hold h(hc_lock);
     const size_t threads = (size_t)l.block.x * l.block.y * l.block.z;
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
@@ -308,8 +323,13 @@ void hc_submit(const hc_launch &l, cudaStream_t stream)
         remember(cudaErrorInvalidConfiguration);
         return;
     }
-    if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken))
+    if (l.is_early && !stream->is_behind_kernel)
+        hc_fail("kernel %s launched early, not behind a kernel in its stream",
+                l.kernel);
+    if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken)) {
+        stream->is_behind_kernel = true;
         return;
+    }
     submit(stream,
            {operation::GRID, nullptr, NULL, 0, {}, hc_grid_begin(l, seed), false});
 }

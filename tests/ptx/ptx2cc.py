@@ -399,6 +399,11 @@ class Kernel:
     def do_trap(self, parts, args):
         return f'hc_trap({self.site()});'
 
+    def do_griddepcontrol(self, parts, args):
+        if 'wait' not in parts:
+            raise Unknown('.'.join(parts))
+        return 'hc_grid_wait();'
+
     def do_nanosleep(self, parts, args):
         return 'hc_maybe_yield();'
 

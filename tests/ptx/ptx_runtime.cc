@@ -99,8 +99,8 @@ int __cudaGetKernel(const void **kernel, const void *host)
     return 0;
 }
 
-int __cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,
-                       size_t shared_bytes, cudaStream_t stream)
+static int launch_kernel(const void *host, dim3 grid, dim3 block, void **arguments,
+                         size_t shared_bytes, cudaStream_t stream, bool is_early)
 {
     const host_table::const_iterator k = host_functions().find(host);
     const std::shared_ptr<ptx_call> call = std::make_shared<ptx_call>();
@@ -112,9 +112,30 @@ int __cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments
         memcpy(call->parameters + k->second->parameter[i].at, arguments[i],
                (size_t)k->second->parameter[i].bytes);
     hc_submit({k->second->name, host, grid, block, shared_bytes, invoke, call,
-               offsetof(ptx_call, parameters) + (size_t)k->second->bytes},
+               offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early},
               stream);
     return 0;
+}
+
+int __cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,
+                       size_t shared_bytes, cudaStream_t stream)
+{
+    return launch_kernel(host, grid, block, arguments, shared_bytes, stream, false);
+}
+
+/* The first fields of cudaLaunchConfig_t; its attributes are those of cuda/sp_cuda.h. */
+struct launch_config {
+    dim3 grid, block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+    const void *attributes;
+    unsigned n_attributes;
+};
+
+int cudaLaunchKernelExC(const launch_config *c, const void *host, void **arguments)
+{
+    return launch_kernel(host, c->grid, c->block, arguments, c->shared_bytes, c->stream,
+                         c->n_attributes > 0);
 }
 
 int cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,
@@ -133,17 +154,6 @@ int cudaFuncSetAttribute(const void *host, int attribute, int value)
 }
 
 /* What CUB asks for: it chooses tile sizes by it. */
-int cudaFuncGetAttributes(void *attributes, const void *)
-{
-    struct {
-        size_t bytes[3];
-        int max_threads, registers, ptx_version, binary_version;
-    } const a = {{}, 1024, 32, 90, 90};
-
-    memcpy(attributes, &a, sizeof a);
-    return 0;
-}
-
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *, int,
                                                            size_t, unsigned)
 {
