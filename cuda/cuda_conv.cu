@@ -31,13 +31,13 @@
  * hide more of what is waited for. The device decides (cuda_tiles.cu).
  *
  *                columns   warps   registers   shared   blocks of an SM   bytes a clock
- *   bf16, tf32        32   4 x 1         141    57 KB   3 (both)                    154
- *                     64   4 x 1         148    65 KB   3 (both)                    115
- *                          4 x 2         128    65 KB   2 (registers)               154
- *                     96   2 x 2         236    73 KB   2 (registers)                90
- *                    128   2 x 2         242    81 KB   2 (both)                     77
+ *   bf16, tf32        32   4 x 1         144    57 KB   3 (both)                    154
+ *                     64   4 x 1         152    65 KB   3 (both)                    115
+ *                          4 x 2         123    65 KB   2 (registers)               154
+ *                     96   2 x 2         207    73 KB   2 (registers)                90
+ *                    128   2 x 2         219    81 KB   2 (both)                     77
  *                          4 x 2         128    89 KB   2 (both)                    115
- *   fp32              32   4 x 1         145    57 KB   3 (shared)
+ *   fp32              32   4 x 1         143    57 KB   3 (shared)
  *                     64   4 x 1         218    65 KB   2 (registers)
  */
 #include <assert.h>

@@ -121,13 +121,20 @@ template <class P, class T> struct conv_out {
     __device__ void pass_rows(const int32_t *rows)
     {
         enum { ACROSS = T::NT * 8 / N, TIMES = 16 * ACROSS / 32 };
-        /* As many as there are registers for beside the sums. */
-        enum { AHEAD = TIMES % 3 == 0 ? 3 : TIMES % 4 == 0 && T::NT < 8 ? 4 : 2 };
+        /* As many as there are registers for beside the sums: 128 of a thread where
+         * two blocks of 256 share an SM. */
+        enum { IS_TIGHT = T::THREADS * T::BLOCKS >= 512 };
+        enum {
+            AHEAD = IS_TIGHT                      ? (T::NT < 8 ? 2 : 1)
+                    : TIMES % 3 == 0              ? 3
+                    : TIMES % 4 == 0 && T::NT < 8 ? 4
+                                                  : 2
+        };
         static_assert(TIMES % AHEAD == 0, "whole batches");
 
 #pragma unroll 1
         for (int first = lane; first < 16 * ACROSS; first += 32 * AHEAD) {
-            conv_aside<E, N> aside[AHEAD];
+            conv_aside<E, N> aside[AHEAD] = {};
 
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
@@ -223,7 +230,10 @@ template <class P, class T> struct conv_out {
         open(a.x, i, n, aside.x, x);
         if (a.act.data)
             open(a.act, i, n, aside.act, act);
-        for (int j = max(0, -n); j < N && n + j < a.x.c; j++) {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if ((unsigned)(n + j) >= (unsigned)a.x.c)
+                continue;
             if (a.slope != 1) {
                 const float side =
                     a.act.data ? act[j]
@@ -241,8 +251,10 @@ template <class P, class T> struct conv_out {
 
         n -= a.column;
         open(a.beside.x, i, n, aside.x, x);
-        for (int j = max(0, -n); j < N && n + j < a.x.c; j++)
-            other[at + j] = (x[j] - a.beside.mean[n + j]) * a.beside.inv_std[n + j];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            if ((unsigned)(n + j) < (unsigned)a.x.c)
+                other[at + j] = (x[j] - a.beside.mean[n + j]) * a.beside.inv_std[n + j];
     }
 
     /* Of 16 rows: v; v times what is other. */
