@@ -87,7 +87,8 @@ static void kill_running(sp_child *child, double after_s)
                 child->running.path, after_s);
 }
 
-void sp_child_poll(sp_child *child)
+/* Whether the running one has ended, or must. */
+static void settle(sp_child *child)
 {
     int status = 0;
     pid_t ended = child->pid ? waitpid(child->pid, &status, WNOHANG) : 0;
@@ -100,6 +101,11 @@ void sp_child_poll(sp_child *child)
         child->pid = 0;
     else if (child->pid && elapsed_s > child->limit_s)
         kill_running(child, elapsed_s);
+}
+
+void sp_child_poll(sp_child *child)
+{
+    settle(child);
     start_next(child);
 }
 
@@ -127,17 +133,22 @@ void sp_child_finish(sp_child *child, double patience_s)
 {
     const struct timespec nap = {0, 2000000};
     const int n_killed = child->n_killed, signal_before = sp_signal_received();
-    double begin_s = sp_now_s();
+    double begin_s = sp_now_s(), waited_s;
     bool is_said = false;
 
-    for (sp_child_poll(child);
-         child->pid && sp_now_s() - begin_s < patience_s &&
-         child->n_killed < n_killed + 2 && sp_signal_received() == signal_before;
-         sp_child_poll(child)) {
-        if (!is_said && sp_now_s() - begin_s > 1)
+    for (;;) {
+        settle(child);
+        waited_s = sp_now_s() - begin_s;
+        if (waited_s >= patience_s || child->n_killed >= n_killed + 2 ||
+            sp_signal_received() != signal_before)
+            break;
+        start_next(child);
+        if (!child->pid)
+            break;
+        if (!is_said && waited_s > 1)
             sp_log_info("waiting for %s %s", child->running.command,
                         child->running.path);
-        is_said = is_said || sp_now_s() - begin_s > 1;
+        is_said = is_said || waited_s > 1;
         nanosleep(&nap, NULL);
     }
     if (child->pid)
