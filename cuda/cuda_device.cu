@@ -54,15 +54,18 @@ static void print_uuid(const unsigned char *u, char *to, size_t size)
 sp_status sp_cuda_device(int i, sp_device *device)
 {
     cudaDeviceProp p;
+    int major, minor;
 
     SP_CUDA(cudaGetDeviceProperties(&p, i));
+    SP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i));
+    SP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i));
     snprintf(device->name, sizeof device->name, "%.63s", p.name);
     print_uuid((const unsigned char *)p.uuid.bytes, device->uuid, sizeof device->uuid);
     SP_CUDA(cudaDeviceGetPCIBusId(device->pci, sizeof device->pci, i));
     for (char *c = device->pci; *c; c++) /* as below /sys */
         *c = (char)tolower(*c);
     device->memory_bytes = (int64_t)p.totalGlobalMem;
-    device->capability = 10 * p.major + p.minor;
+    device->capability = 10 * major + minor;
     return SP_OK;
 }
 

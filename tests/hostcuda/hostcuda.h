@@ -452,7 +452,6 @@ struct cudaDeviceProp {
     char name[256];
     cudaUUID_t uuid;
     size_t totalGlobalMem;
-    int major, minor;
 };
 
 extern "C" {

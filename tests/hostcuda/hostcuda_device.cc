@@ -114,8 +114,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     gethostname(host, sizeof host - 1);
     memcpy(p->uuid.bytes, host, sizeof host);
     p->uuid.bytes[sizeof host - 1] = (char)device;
-    p->major = capability() / 10;
-    p->minor = capability() % 10;
     return cudaMemGetInfo(&free_bytes, &p->totalGlobalMem);
 }
 
