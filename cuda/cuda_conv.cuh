@@ -46,8 +46,8 @@ enum {
 /* Which of them a result of n rows and c channels takes. */
 int cuda_tile_of(sp_backend *be, int64_t n, int c);
 
-/* The formula: which of `columns`, rising, has the fewest in all for c channels, with 64
- * more for each time that rows are gathered. */
+/* The formula: which of `columns`, rising, has the fewest in all for c channels, with
+ * 64 more for each time that rows are gathered. */
 int cuda_fewest_columns(int c, const int *columns, int n);
 
 #endif

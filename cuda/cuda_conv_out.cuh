@@ -2,13 +2,13 @@
  * of a warp at a time by way of shared memory, so that memory is met by 16 bytes. On
  * the way v = [y +] [bias +] sum is made what the next operation would read it for:
  *
- *     forward          sums of v and v^2                    batch norm's, of x = y
- *     input gradient   v = g = v act'(.); sums of g, g xhat   of the norm before
- *                                         sums of g, g xhat   of one that was added to it
+ *     forward          sums of v and v^2                     batch norm's, of x = y
+ *     input gradient   v = g = v act'(.); sums of g, g xhat  of the norm before
+ *                      sums of g, g xhat                     of one that was added to it
  *
- * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored: those of
- * 32 rows each (16 where a warp has no more), added in order, so that no bit depends on
- * the arrangement of the warps.
+ * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored: those
+ * of 32 rows each (16 where a warp has no more), added in order, so that no bit depends
+ * on the arrangement of the warps.
  * Rows of a tile are of several samples and in the map's order, the same in every run.
  * What is read for a row, y itself or the norm's x and y, is asked for several rows
  * ahead. */

@@ -30,8 +30,9 @@
  *     256                        217   213,892 B   1
  *
  * Expected, not measured. Shared memory, bytes a clock at the full rate of 2048
- * multiply-adds, of 128: 96 read and 64 written with 128 columns, 80 and 48 with 256. L2:
- * the weights of each offset that a tile has, 2 c_x BN bytes, weigh more than the rows.
+ * multiply-adds, of 128: 96 read and 64 written with 128 columns, 80 and 48 with 256.
+ * L2: the weights of each offset that a tile has, 2 c_x BN bytes, weigh more than the
+ * rows.
  * 50,000 voxels of a surface (t = 8.7) with 256 channels: 0.76 GB of weights, and of
  * rows 0.45 GB with 128 columns, 0.22 with 256: 219 and 178 us at 5.5 TB/s, against 145
  * us of products at 80 % of 788 TFLOP/s.

@@ -20,7 +20,6 @@ typedef struct problem {
     sp_backend *backend;
     sp_arena arena;
     sp_plan plan;
-    sp_map_key key;
     float *w, *bias, *vector; /* vector: mean, 1 / std, scale, shift */
     float *packed;
     sp_tensor x, y, norm_x;
