@@ -7,7 +7,7 @@
 #ifndef SP_CPU_H
 #define SP_CPU_H
 
-#include "sp_backend.h"
+#include "compute/sp_backend.h"
 
 #ifdef __cplusplus
 extern "C" {

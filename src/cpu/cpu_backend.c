@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "config.h"
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name)
 {

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 #define IOTA4(n)  n, n + 1, n + 2, n + 3
 #define IOTA16(n) IOTA4(n), IOTA4(n + 4), IOTA4(n + 8), IOTA4(n + 12)

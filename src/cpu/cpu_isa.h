@@ -12,8 +12,8 @@
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
-#include "cpu.h"
-#include "sp_rng.h"
+#include "cpu/cpu.h"
+#include "base/sp_rng.h"
 
 enum {
     SP_CPU_LANES = 16, /* the widest: packed buffers are padded to it */

@@ -1,7 +1,7 @@
 /* Loss: spans of rows to threads, their sums added in order. */
 #include <string.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 /* Counts are integers, but shared: one thread, after the predictions are there. */
 static void count_confusion(const sp_loss_args *a, const int32_t *prediction)

@@ -2,7 +2,7 @@
  * and the spans' sums are added in order: the number of threads does not show. */
 #include <string.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 /* Spans and their partial sums, one scratch. */
 typedef struct parts {

@@ -1,5 +1,5 @@
 /* Updates of the flat parameter vector: blocks to threads. */
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 _Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks");
 

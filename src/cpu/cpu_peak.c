@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 /* One thread counts its own time: what else runs on the core does not matter. */
 static double clock_s(const sp_backend *be)

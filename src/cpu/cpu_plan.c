@@ -1,8 +1,8 @@
 /* Plan of a batch on the CPU: the pyramid. See cpu_plan.h for the method. */
-#include "cpu_plan.h"
+#include "cpu/cpu_plan.h"
 #include "config.h"
 
-#include "cpu.h"
+#include "cpu/cpu.h"
 
 #include <assert.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #ifndef CPU_PLAN_H
 #define CPU_PLAN_H
 
-#include "sp_plan.h"
+#include "compute/sp_plan.h"
 
 enum {
     PLAN_LEVELS = 22, /* of 20 bits a coordinate, and roots above them */

@@ -6,7 +6,7 @@
  * bits, then gather the partners of the list. No branch depends on the data.
  * Compressing goes through a register: compressing stores are slow on some processors;
  * what is stored beyond is overwritten. */
-#include "cpu_plan.h"
+#include "cpu/cpu_plan.h"
 
 #include <immintrin.h>
 

@@ -3,7 +3,7 @@
  * While maps are built their pairs stand tile by tile, `in` before `out`, above all
  * scratch: the numbers are known only in the end. Then they move down over the scratch,
  * each map's `in` and `out` in one piece, and the arena keeps exactly the plan. */
-#include "cpu_plan.h"
+#include "cpu/cpu_plan.h"
 
 #include <assert.h>
 #include <string.h>

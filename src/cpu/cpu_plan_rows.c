@@ -3,7 +3,7 @@
  * They begin at an ancestor whose one-step neighbourhood holds every partner, take the
  * neighbour that holds it and go down child by child. The 2^3 kernel of stride 2 needs
  * no more than the child words. */
-#include "cpu_plan.h"
+#include "cpu/cpu_plan.h"
 
 #include <string.h>
 

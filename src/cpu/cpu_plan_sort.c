@@ -4,9 +4,9 @@
  * dividing keys divides coordinates, and near the sample, so that keys are short. The
  * row number rides in the low bits of the sorted word: one 8-byte word moves per row.
  * Where key and row do not fit into 64 bits, the key is sorted in two halves. */
-#include "cpu_plan.h"
+#include "cpu/cpu_plan.h"
 
-#include "cpu.h"
+#include "cpu/cpu.h"
 
 #include <string.h>
 

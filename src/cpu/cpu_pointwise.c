@@ -1,7 +1,7 @@
 /* Elementwise operations: blocks of rows to threads. */
 #include <string.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {

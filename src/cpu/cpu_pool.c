@@ -2,7 +2,7 @@
  * outputs share, so there threads take columns and every sum keeps its order. */
 #include <string.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 enum { COLUMNS = 16 /* of one piece of work: a line of a row */ };
 

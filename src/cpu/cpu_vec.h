@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 #ifndef LANES
 #define LANES 4

@@ -15,7 +15,7 @@
  * a full map, then the other offsets by rising k, in each the input channels by rising
  * index. Blocks, panels and tiles cut that chain nowhere, so they do not change a bit
  * of it. */
-#include "cpu_vec.h"
+#include "cpu/cpu_vec.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /* Softmax cross-entropy of a range of rows with its gradient: the exponentials in
  * float (3e-7 relative), their sum, the logarithm and the sums over rows in double.
  * Vectors run along the classes; the last one of a row is masked. */
-#include "cpu_vec.h"
+#include "cpu/cpu_vec.h"
 
 #include <math.h>
 

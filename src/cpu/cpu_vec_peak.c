@@ -1,6 +1,6 @@
 /* What one core can do at most with this instruction set: the ceilings that spbench
  * divides by. */
-#include "cpu_vec.h"
+#include "cpu/cpu_vec.h"
 
 /* Independent chains: latency times units is 8 to 10, and all fit 16 registers. */
 enum { CHAINS = 12 };

@@ -3,7 +3,7 @@
  * keep them in registers. Sums run row after row in one chain a channel: the block of
  * columns a channel falls into does not change them. Compiled without contraction;
  * fused operations are spelled out. */
-#include "cpu_vec.h"
+#include "cpu/cpu_vec.h"
 
 #include <math.h>
 

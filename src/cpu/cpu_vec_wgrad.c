@@ -11,7 +11,7 @@
  * Each element is one chain of fused multiply-adds over the pairs, tile after tile.
  * Runs and blocks cut it nowhere; threads own whole panels, so their number changes
  * nothing either. */
-#include "cpu_vec.h"
+#include "cpu/cpu_vec.h"
 
 enum { RUN = 96 /* pairs */ };
 

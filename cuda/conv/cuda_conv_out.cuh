@@ -1,0 +1,311 @@
+/* The way out of a convolution: a tile's sums, in registers, become rows of y, 16 rows
+ * of a warp at a time by way of shared memory, so that memory is met by 16 bytes. On
+ * the way v = [y +] [bias +] sum is made what the next operation would read it for:
+ *
+ *     forward          sums of v and v^2                     batch norm's, of x = y
+ *     input gradient   v = g = v act'(.); sums of g, g xhat  of the norm before
+ *                      sums of g, g xhat                     of one that was added to it
+ *
+ * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored: those
+ * of 32 rows each (16 where a warp has no more), added in order, so that no bit depends
+ * on the arrangement of the warps.
+ * Rows of a tile are of several samples and in the map's order, the same in every run.
+ * What is read for a row, y itself or the norm's x and y, is asked for several rows
+ * ahead. */
+#ifndef CUDA_CONV_OUT_CUH
+#define CUDA_CONV_OUT_CUH
+
+#include "cuda/plan/cuda_map.h"
+#include "cuda/conv/cuda_mma.cuh"
+#include "cuda/device/cuda_rows.cuh"
+
+struct conv_result {
+    sp_tensor y;
+    const float *bias;
+    double *part; /* [tiles][2][channels of y, of the norm] sums; NULL */
+    bool is_added, is_aligned;
+    /* The norm whose output's gradient the columns of y from `column` on are
+     * (sp_conv_args.norm); x.data NULL: none. */
+    sp_tensor x, act; /* act.data NULL: the side of 0 is that of x scale + shift */
+    const float *mean, *inv_std, *scale, *shift;
+    float slope;
+    int column;
+    /* The norm beside it; x.data NULL: none. */
+    struct {
+        sp_tensor x;
+        const float *mean, *inv_std;
+        double *part; /* as the other's */
+    } beside;
+};
+
+/* What is read for N elements on their way out. */
+template <class E, int N> struct conv_aside {
+    cuda_pack<E, N> y, x, act;
+};
+
+/* Columns of sums: v; v times what is other; times what is for the norm beside. */
+enum { CONV_SUMS = 3 };
+
+/* T: the tile; P: who has which element of a group of 16 rows. */
+template <class P, class T> struct conv_out {
+    const conv_result &a;
+    const int32_t *row;  /* [BM] rows of y, -1: none */
+    const int64_t part0; /* of a.part: the block's first */
+    const int first;     /* column of the block */
+    int column0, warp, lane;
+    float *value, *other; /* [16][PITCH] of the warp: v; xhat, or v too */
+
+    __device__ conv_out(const conv_result &result, const int32_t *rows, int64_t part,
+                        int column, char *shared)
+        : a(result), row(rows), part0(part), first(column)
+    {
+        warp = (int)threadIdx.x / 32;
+        lane = (int)threadIdx.x % 32;
+        column0 = column + warp / T::WM * T::NT * 8;
+        value = (float *)shared + warp * 16 * T::PITCH;
+        other = a.x.data ? value + T::WARPS * 16 * T::PITCH : value;
+    }
+
+    /* Of GROUPS times 16 rows each. */
+    typedef double piece_sums[CONV_SUMS][T::BN];
+    enum { GROUPS = T::MT == 1 ? 1 : 2, PIECES = T::BM / (16 * GROUPS) };
+    static_assert(T::MT % GROUPS == 0, "whole pieces of a warp");
+
+    /* pieces: room for PIECES of them. */
+    __device__ void write(const float (&sum)[T::MT][T::NT][4], piece_sums *pieces)
+    {
+        double total[CONV_SUMS][T::COLUMNS] = {};
+
+#pragma unroll
+        for (int i = 0; i < T::MT; i++) {
+            const int32_t *rows = row + (warp % T::WM * T::MT + i) * 16;
+
+#pragma unroll
+            for (int j = 0; j < T::NT; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++)
+                    value[P::row(v) * T::PITCH + P::column(j, v)] = sum[i][j][v];
+            __syncwarp();
+            pass<false>(rows);
+            __syncwarp();
+            if (a.part) {
+                add_columns(rows, total[0], total[1]);
+                __syncwarp();
+            }
+            if (a.beside.x.data) {
+                double again[T::COLUMNS] = {};
+
+                pass<true>(rows);
+                __syncwarp();
+                add_columns(rows, again, total[2]);
+                __syncwarp();
+            }
+            if (a.part && (i + 1) % GROUPS == 0)
+                put_piece(total, pieces[(warp % T::WM * T::MT + i) / GROUPS]);
+        }
+        if (a.part)
+            write_sums(pieces);
+    }
+
+    template <bool IS_BESIDE> __device__ void pass(const int32_t *rows)
+    {
+        if (a.y.elem == SP_ELEM_BF16)
+            pass_rows<cuda_bf16, 8, IS_BESIDE>(rows);
+        else
+            pass_rows<float, 4, IS_BESIDE>(rows);
+    }
+
+    /* 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD times: what is
+     * written; or, of the norm beside, what is summed. */
+    template <class E, int N, bool IS_BESIDE>
+    __device__ void pass_rows(const int32_t *rows)
+    {
+        enum { ACROSS = T::NT * 8 / N, TIMES = 16 * ACROSS / 32 };
+        /* As many as there are registers for beside the sums: 128 of a thread where
+         * two blocks of 256 share an SM. */
+        enum { IS_TIGHT = T::THREADS * T::BLOCKS >= 512 };
+        enum {
+            AHEAD = IS_TIGHT                      ? (T::NT < 8 ? 2 : 1)
+                    : TIMES % 3 == 0              ? 3
+                    : TIMES % 4 == 0 && T::NT < 8 ? 4
+                                                  : 2
+        };
+        static_assert(TIMES % AHEAD == 0, "whole batches");
+
+#pragma unroll 1
+        for (int first = lane; first < 16 * ACROSS; first += 32 * AHEAD) {
+            conv_aside<E, N> aside[AHEAD] = {};
+
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
+                if (rows[r] < 0 || column0 + c >= a.y.c)
+                    continue;
+                if (IS_BESIDE)
+                    fetch_norm(a.beside.x, rows[r], column0 + c, &aside[u].x);
+                else
+                    fetch(rows[r], column0 + c, &aside[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < AHEAD; u++) {
+                const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
+                if (rows[r] < 0 || column0 + c >= a.y.c)
+                    continue;
+                if (IS_BESIDE)
+                    pass_beside(rows[r], column0 + c, r * T::PITCH + c, aside[u]);
+                else
+                    finish(rows[r], column0 + c, r * T::PITCH + c, aside[u]);
+            }
+        }
+    }
+
+    /* Whether channels n .. n + N - 1 of c are there, in one piece. */
+    template <int N> __device__ bool is_whole(int n, int c) const
+    {
+        return n >= 0 && n + N <= c && a.is_aligned;
+    }
+
+    template <class E, int N>
+    __device__ void fetch(int32_t i, int n, conv_aside<E, N> *to) const
+    {
+        if (a.is_added && is_whole<N>(n, a.y.c))
+            cuda_take(a.y, i, n, &to->y);
+        if (a.x.data)
+            fetch_norm(a.x, i, n, &to->x);
+        if (a.act.data)
+            fetch_norm(a.act, i, n, &to->act);
+    }
+
+    template <class E, int N>
+    __device__ void fetch_norm(const sp_tensor &t, int32_t i, int n,
+                               cuda_pack<E, N> *to) const
+    {
+        if (is_whole<N>(n - a.column, t.c))
+            cuda_take(t, i, n - a.column, to);
+    }
+
+    /* Channels of t from n on: what was fetched; what could not be, one by one. */
+    template <class E, int N>
+    __device__ void open(const sp_tensor &t, int32_t i, int n,
+                         const cuda_pack<E, N> &pack, float (&v)[N]) const
+    {
+        if (is_whole<N>(n, t.c))
+            cuda_open(pack, v);
+        else
+            for (int j = 0; j < N; j++)
+                v[j] = n + j >= 0 && n + j < t.c ? cuda_get(t, i, n + j) : 0;
+    }
+
+    /* N elements from n on of row i, which stand at `at` in shared memory. */
+    template <class E, int N>
+    __device__ void finish(int32_t i, int n, int at, const conv_aside<E, N> &aside)
+    {
+        float v[N], old[N];
+
+        if (a.is_added)
+            open(a.y, i, n, aside.y, old);
+        for (int j = 0; j < N; j++)
+            v[j] = value[at + j] + (a.bias && n + j < a.y.c ? a.bias[n + j] : 0) +
+                   (a.is_added ? old[j] : 0);
+        if (a.x.data)
+            pass_norm(i, n - a.column, at, aside, v);
+        if (a.part) /* as y has it */
+            for (int j = 0; j < N; j++)
+                value[at + j] =
+                    sizeof(E) == 2 ? cuda_float_of(cuda_bf16_of(v[j])) : v[j];
+        if (is_whole<N>(n, a.y.c))
+            cuda_store<E>(a.y, i, n, v);
+        else
+            for (int j = 0; j < N && n + j < a.y.c; j++)
+                cuda_put(a.y, i, n + j, v[j]);
+    }
+
+    /* n: the first of N channels; some may not be the norm's. */
+    template <class E, int N>
+    __device__ void pass_norm(int32_t i, int n, int at, const conv_aside<E, N> &aside,
+                              float (&v)[N])
+    {
+        float x[N], act[N];
+
+        open(a.x, i, n, aside.x, x);
+        if (a.act.data)
+            open(a.act, i, n, aside.act, act);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if ((unsigned)(n + j) >= (unsigned)a.x.c)
+                continue;
+            if (a.slope != 1) {
+                const float side =
+                    a.act.data ? act[j]
+                               : cuda_affine(x[j], a.scale[n + j], a.shift[n + j]);
+                v[j] = side > 0 ? v[j] : a.slope * v[j];
+            }
+            other[at + j] = (x[j] - a.mean[n + j]) * a.inv_std[n + j];
+        }
+    }
+
+    template <class E, int N>
+    __device__ void pass_beside(int32_t i, int n, int at, const conv_aside<E, N> &aside)
+    {
+        float x[N];
+
+        n -= a.column;
+        open(a.beside.x, i, n, aside.x, x);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            if ((unsigned)(n + j) < (unsigned)a.x.c)
+                other[at + j] = (x[j] - a.beside.mean[n + j]) * a.beside.inv_std[n + j];
+    }
+
+    /* Of 16 rows: v; v times what is other. */
+    __device__ void add_columns(const int32_t *rows, double (&plain)[T::COLUMNS],
+                                double (&times)[T::COLUMNS])
+    {
+#pragma unroll
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int r = 0; r < 16 && lane + 32 * e < T::NT * 8; r++) {
+                const int at = r * T::PITCH + lane + 32 * e;
+                if (rows[r] < 0)
+                    continue;
+                plain[e] += value[at];
+                times[e] += (double)value[at] * other[at];
+            }
+    }
+
+    /* Then nothing has been summed. */
+    __device__ void put_piece(double (&total)[CONV_SUMS][T::COLUMNS], piece_sums &piece)
+    {
+#pragma unroll
+        for (int e = 0; e < T::COLUMNS; e++)
+            for (int s = 0; s < CONV_SUMS && lane + 32 * e < T::NT * 8; s++) {
+                piece[s][warp / T::WM * T::NT * 8 + lane + 32 * e] = total[s][e];
+                total[s][e] = 0;
+            }
+    }
+
+    /* Pieces of one part are added. */
+    __device__ void write_sums(const piece_sums *pieces)
+    {
+        enum { PARTS = T::BM / CUDA_TILE_ROWS, EACH = PIECES / PARTS };
+        static_assert(PARTS * T::BN <= T::THREADS, "a thread for each sum");
+        const int tid = (int)threadIdx.x, c = tid % T::BN, p = tid / T::BN;
+        const int n = first + c - a.column, width = a.x.data ? a.x.c : a.y.c;
+        const size_t at = (size_t)(part0 + p) * 2 * width + n;
+
+        __syncthreads();
+        if (p >= PARTS || n < 0 || n >= width || (part0 + p) * CUDA_TILE_ROWS >= a.y.n)
+            return;
+        for (int s = 0; s < CONV_SUMS; s++) {
+            double sum = 0;
+
+            for (int i = 0; i < EACH; i++)
+                sum += pieces[p * EACH + i][s][c];
+            if (s < 2)
+                a.part[at + s * width] = sum;
+            if (s != 1 && a.beside.x.data)
+                a.beside.part[at + s / 2 * width] = sum;
+        }
+    }
+};
+
+#endif

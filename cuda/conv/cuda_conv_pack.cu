@@ -1,0 +1,165 @@
+/* Operands in the form that the convolutions read. Weights, once a step:
+ *
+ *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
+ *
+ * element e of unit u, n is W of the unit's offset and its e-th channel there (or of
+ * the two offsets that share the unit), 0 behind the last; bf16, fp32 rounded to tf32,
+ * or fp32. Forward the inner dimension is c_in and n is c_out, for the input gradient
+ * the other way about.
+ *
+ * Bytes: 4 read, and as many written as the precision has, of each weight. Neighbours
+ * among threads have chunks of neighbouring channels; forward their reads lie side by
+ * side, backward their writes. One launch packs the weights of many convolutions.
+ */
+#include <assert.h>
+
+#include "cuda/conv/cuda_conv.cuh"
+
+namespace
+{
+
+enum { MAX_PACKS = 52, PACK_THREADS = 256, PACK_CHUNKS = 4 /* of a thread */ };
+
+struct pack_call {
+    sp_pack_args a;
+    cuda_units units;
+};
+
+/* Convolution i has blocks first[i] .. first[i + 1] - 1. */
+struct pack_calls {
+    int n;
+    unsigned first[MAX_PACKS + 1];
+    pack_call call[MAX_PACKS];
+};
+static_assert(sizeof(pack_calls) <= 4096, "arguments of a launch");
+
+template <sp_precision P> struct pack_chunk {
+    typedef cuda_operand<P> operand;
+    const sp_pack_args &a;
+    const cuda_units &units;
+
+    __device__ float weight(int k, int inner, int n) const
+    {
+        const int depth = a.is_grad_input ? a.c_out : a.c_in;
+        const int at = a.is_mirrored ? a.K - 1 - k : k;
+        const int i = a.is_grad_input ? n : inner, o = a.is_grad_input ? inner : n;
+
+        if (k >= a.K || inner >= depth)
+            return 0;
+        return a.w[((size_t)at * a.c_in + i) * a.c_out + o];
+    }
+
+    /* i: unit and half, n: channel of the result. */
+    __device__ void write(int i, int n) const
+    {
+        const int unit = i / 2, half = i % 2;
+        const int width = a.is_grad_input ? a.c_in : a.c_out;
+        const int k = units.is_shared ? i : unit / (int)units.per_offset;
+        const int inner =
+            units.is_shared
+                ? 0
+                : unit % (int)units.per_offset * operand::UNIT + half * operand::CHUNK;
+        uint32_t v[4];
+
+        for (int e = 0; e < 4; e++)
+            if (P == SP_BF16)
+                v[e] = sp_pack_bf16(weight(k, inner + 2 * e, n),
+                                    weight(k, inner + 2 * e + 1, n));
+            else if (P == SP_TF32)
+                v[e] = sp_round_tf32(__float_as_uint(weight(k, inner + e, n)));
+            else
+                v[e] = __float_as_uint(weight(k, inner + e, n));
+        *(uint4 *)((char *)a.packed + ((size_t)unit * width + n) * CUDA_UNIT_BYTES +
+                   half * CUDA_CHUNK_BYTES) = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+};
+
+template <sp_precision P>
+__global__ void __launch_bounds__(PACK_THREADS) pack_kernel(pack_calls l)
+{
+    sp_grid_wait();
+    int i = 0, width, chunks, at;
+
+    while (l.first[i + 1] <= blockIdx.x)
+        i++;
+    width = l.call[i].a.is_grad_input ? l.call[i].a.c_in : l.call[i].a.c_out;
+    chunks = 2 * (int)l.call[i].units.n * width;
+    at = (int)((blockIdx.x - l.first[i]) * PACK_THREADS * PACK_CHUNKS + threadIdx.x);
+    for (int e = 0; e < PACK_CHUNKS; e++, at += PACK_THREADS)
+        if (at < chunks)
+            pack_chunk<P>{l.call[i].a, l.call[i].units}.write(at / width, at % width);
+}
+
+struct to_bf16 {
+    sp_tensor from, to;
+
+    __device__ void operator()(int64_t i, int j) const
+    {
+        cuda_put(to, i, j, cuda_get(from, i, j));
+    }
+};
+
+} // namespace
+
+size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
+                                bool is_grad_input)
+{
+    const int depth = is_grad_input ? c_out : c_in, n = is_grad_input ? c_in : c_out;
+
+    return cuda_conv_units(be->precision, K, depth).n * (size_t)n *
+           (CUDA_UNIT_BYTES / sizeof(float));
+}
+
+static sp_status pack_some(sp_backend *be, const pack_calls &l)
+{
+    const dim3 blocks(l.first[l.n]);
+    cudaStream_t stream = cuda_of(be)->compute;
+
+    if (blocks.x == 0)
+        return SP_OK;
+    if (be->precision == SP_BF16)
+        SP_LAUNCH((pack_kernel<SP_BF16>), blocks, dim3(PACK_THREADS), stream, l);
+    else if (be->precision == SP_TF32)
+        SP_LAUNCH((pack_kernel<SP_TF32>), blocks, dim3(PACK_THREADS), stream, l);
+    else
+        SP_LAUNCH((pack_kernel<SP_FP32>), blocks, dim3(PACK_THREADS), stream, l);
+    return cuda_launched("pack_kernel");
+}
+
+sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
+{
+    for (int done = 0; done < n_args;) {
+        pack_calls l = {};
+
+        for (; l.n < MAX_PACKS && done < n_args; l.n++, done++) {
+            const sp_pack_args &a = args[done];
+            const int width = a.is_grad_input ? a.c_in : a.c_out;
+            const int depth = a.is_grad_input ? a.c_out : a.c_in;
+            const cuda_units units = cuda_conv_units(be->precision, a.K, depth);
+            const size_t chunks = 2 * units.n * (size_t)width;
+            const size_t each = PACK_THREADS * PACK_CHUNKS;
+
+            assert((uintptr_t)a.packed % CUDA_CHUNK_BYTES == 0 && chunks <= INT32_MAX);
+            l.call[l.n] = {a, units};
+            l.first[l.n + 1] = l.first[l.n] + (unsigned)((chunks + each - 1) / each);
+        }
+        SP_TRY(pack_some(be, l));
+    }
+    return SP_OK;
+}
+
+sp_status cuda_as_operand(sp_backend *be, sp_tensor *x)
+{
+    sp_tensor to = *x;
+
+    assert(x->elem == SP_ELEM_F32 || be->precision == SP_BF16);
+    if (x->elem == SP_ELEM_BF16 || be->precision != SP_BF16)
+        return SP_OK;
+    to.elem = SP_ELEM_BF16;
+    to.ld = (x->c + 7) / 8 * 8;
+    SP_TRY(sp_arena_take(&cuda_of(be)->scratch, (size_t)to.n * (size_t)to.ld * 2,
+                         (void **)&to.data));
+    SP_TRY(cuda_each(be, to_bf16{*x, to}, x->n, x->c));
+    *x = to;
+    return SP_OK;
+}

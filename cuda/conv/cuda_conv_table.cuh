@@ -1,0 +1,142 @@
+/* What a block of the convolution knows of its rows: which input row each offset of the
+ * kernel has for each of them, and which offsets any of them has. The same for every
+ * way to multiply (cuda_conv.cu, cuda_conv_wgmma.cu).
+ *
+ * A block owns BM rows of y, neighbours in the map's order, and BN of its channels. For
+ * each word of the masks (32 offsets) it writes a table, offset and row -> input row or
+ * -1, and lists the offsets that are there. */
+#ifndef CUDA_CONV_TABLE_CUH
+#define CUDA_CONV_TABLE_CUH
+
+#include "cuda/conv/cuda_conv.cuh"
+#include "cuda/conv/cuda_conv_out.cuh"
+
+enum { CONV_WORD = 32 };
+
+struct conv_call : conv_result {
+    const uint32_t *mask; /* NULL: every row its own pair, K = 1 */
+    const int32_t *first, *nbr, *order;
+    int K, n_words;
+    sp_tensor from; /* what is gathered */
+    const char *w;  /* [units][c_y] of CUDA_UNIT_BYTES */
+    bool is_from_aligned;
+    bool is_shared;             /* two offsets share a unit */
+    unsigned units, reciprocal; /* of an offset; 2^32 / units + 1 */
+};
+
+/* For one word of the masks. */
+template <int BM> struct conv_table {
+    int32_t in[CONV_WORD][BM];  /* input row, -1: absent */
+    int32_t out[BM];            /* output row, -1: none */
+    uint32_t has[CONV_WORD];    /* bit i: group i of 16 rows has the offset */
+    int offset[CONV_WORD];      /* that are there, rising; halved where two share */
+    uint32_t groups[CONV_WORD]; /* of offset[i] */
+    int n;
+};
+
+/* T: the tile, of BM x BN and THREADS in WARPS. */
+template <class T> struct conv_rows {
+    const conv_call &a;
+    conv_table<T::BM> &t;
+    int tid, warp, lane, column0;
+
+    __device__ conv_rows(const conv_call &call, conv_table<T::BM> &table)
+        : a(call), t(table)
+    {
+        tid = (int)threadIdx.x;
+        warp = tid / 32;
+        lane = tid % 32;
+    }
+
+    /* Column tiles of the same rows are neighbours, so that the L2 has what they
+     * gather. */
+    __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
+
+    __device__ void take_rows()
+    {
+        const int64_t row0 = (int64_t)(blockIdx.x / across()) * T::BM;
+
+        column0 = (int)(blockIdx.x % across()) * T::BN;
+        for (int r = tid; r < T::BM; r += T::THREADS) {
+            const int64_t at = row0 + r;
+            t.out[r] = at >= a.y.n ? -1 : a.order ? a.order[at] : (int32_t)at;
+        }
+    }
+
+    __device__ int offsets_of(int word) const
+    {
+        return min((int)CONV_WORD, a.K - CONV_WORD * word);
+    }
+
+    /* Ends with a barrier, as it must begin behind one. */
+    __device__ void fill_table(int word)
+    {
+        const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;
+
+        for (int e = tid * 4; e < n; e += T::THREADS * 4)
+            *(int4 *)(&t.in[0][0] + e) = make_int4(-1, -1, -1, -1);
+        __syncthreads();
+        for (int r = tid; r < T::BM; r += T::THREADS) {
+            const int32_t i = t.out[r];
+
+            if (i < 0)
+                continue;
+            if (a.mask)
+                look_up(word, i, r);
+            else
+                t.in[0][r] = i;
+        }
+        __syncthreads();
+    }
+
+    __device__ void look_up(int word, int32_t i, int r)
+    {
+        const uint32_t *mask = a.mask + i;
+        const int32_t *nbr = a.nbr + a.first[i];
+
+        for (int w = 0; w < word; w++, mask += a.y.n)
+            nbr += __popc(*mask);
+        for (uint32_t left = *mask; left; left &= left - 1)
+            t.in[__ffs((int)left) - 1][r] = *nbr++;
+    }
+
+    /* Lists the offsets that are there. Ends with a barrier. */
+    __device__ void list_offsets(int word)
+    {
+        for (int k = warp; k < CONV_WORD; k += T::WARPS) {
+            uint32_t has = 0;
+
+            for (int g = 0; k < offsets_of(word) && g < T::BM / 16; g += 2) {
+                const unsigned there =
+                    __ballot_sync(0xffffffffu, t.in[k][g * 16 + lane] >= 0);
+                has |= ((there & 0xffff) != 0) << g | (there >> 16 != 0) << (g + 1);
+            }
+            if (lane == 0)
+                t.has[k] = has;
+        }
+        __syncthreads();
+        if (warp == 0) {
+            const uint32_t has = !a.is_shared ? t.has[lane]
+                                 : lane < CONV_WORD / 2
+                                     ? t.has[2 * lane] | t.has[2 * lane + 1]
+                                     : 0;
+            const unsigned there = __ballot_sync(0xffffffffu, has != 0);
+            const int at = __popc(there & ((1u << lane) - 1));
+
+            if (has) {
+                t.offset[at] = lane;
+                t.groups[at] = has;
+            }
+            if (lane == 0)
+                t.n = __popc(there);
+        }
+        __syncthreads();
+    }
+
+    __device__ int entry_of(unsigned unit) const
+    {
+        return (int)(a.units == 1 ? unit : __umulhi(unit, a.reciprocal));
+    }
+};
+
+#endif

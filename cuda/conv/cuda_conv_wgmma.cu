@@ -1,0 +1,318 @@
+/* The convolution's sums by products of warpgroups (wgmma, sm_90a): another way to
+ * multiply what cuda_conv.cu multiplies by mma.sync, which stays the path of record.
+ * Chosen by run.wgmma, in bf16 only, for layers that cuda_wgmma_suits names.
+ *
+ * A block owns 128 rows and BN channels of y; its two warpgroups own 64 rows each. The
+ * inner dimension is that of cuda_conv.cu, in the same order, four units (64 channels,
+ * 128 bytes) a step. A ring of STAGES steps, A [128] and B [BN] rows of 128 bytes as
+ * wgmma wants them (sp_cuda_wgmma.h), is filled by the threads' copies: no engine of
+ * sm_90 gathers rows. The packed weights (cuda_conv_pack.cu) are laid out anew as they
+ * are copied. A step, of which LAG groups of products may still be under way:
+ *
+ *     wait for products   of step - 1 - LAG: its slot of the ring may be filled again
+ *     wait for copies     of this step, and pass them on to the async proxy
+ *     barrier             both are now true of all threads
+ *     multiply            but for a warpgroup none of whose rows has any of the step
+ *     copy                step + STAGES - 1 - LAG, to the slot that was waited for
+ *
+ * Absent rows are zeros, and channels behind the last are: a step is multiplied as a
+ * whole. Every sum takes its channels in the order that cuda_conv.cu has; how the
+ * products of 16 are added inside the tensor cores may differ, and with it the last
+ * bits.
+ *
+ * Two arrangements. 128 columns: 3 stages of 32 KB, two blocks of an SM, each of which
+ * fills the other's waits: LAG 0. 256: 4 stages of 48 KB, one block: LAG 1, so that
+ * products never stop for a barrier. All shared memory comes with the launch, the
+ * tables behind the ring, since the ring must begin at a multiple of 1024.
+ *
+ *     sm_90a, nvcc 13.0    registers   shared      blocks of an SM
+ *     128 columns                127   115,588 B   2 (both)
+ *     256                        217   213,892 B   1
+ *
+ * Expected, not measured. Shared memory, bytes a clock at the full rate of 2048
+ * multiply-adds, of 128: 96 read and 64 written with 128 columns, 80 and 48 with 256.
+ * L2: the weights of each offset that a tile has, 2 c_x BN bytes, weigh more than the
+ * rows.
+ * 50,000 voxels of a surface (t = 8.7) with 256 channels: 0.76 GB of weights, and of
+ * rows 0.45 GB with 128 columns, 0.22 with 256: 219 and 178 us at 5.5 TB/s, against 145
+ * us of products at 80 % of 788 TFLOP/s.
+ */
+#include "cuda/conv/cuda_conv_wgmma.cuh"
+
+#if !defined __CUDACC__ || defined __CUDA_ARCH_FEAT_SM90_ALL
+#define HAS_WGMMA 1
+#else
+#define HAS_WGMMA 0
+#endif
+
+namespace
+{
+
+enum { ROW = 128, ATOM = 8 * ROW, CHUNKS = ROW / CUDA_CHUNK_BYTES };
+enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
+
+template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
+    enum {
+        BM = CUDA_TILE_ROWS,
+        BN = BN_,
+        STAGES = STAGES_,
+        LAG = LAG_,
+        BLOCKS = BLOCKS_, /* of an SM */
+        WARPS = BM / 16,
+        THREADS = WARPS * 32,
+        AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
+        STAGE_BYTES = (BM + BN) * ROW,
+        RING = STAGES * STAGE_BYTES,
+        SHARED = RING + (int)sizeof(conv_table<BM>)
+    };
+    static_assert(LAG < STAGES - 1, "a step is copied ahead");
+};
+
+/* The way out takes OUT columns at a time, so that results fit the ring. */
+struct out_tile {
+    enum {
+        BM = CUDA_TILE_ROWS,
+        BN = OUT,
+        WM = BM / 16,
+        WN = 1,
+        WARPS = WM,
+        THREADS = WARPS * 32,
+        BLOCKS = 1, /* what is read ahead fits beside the sums */
+        MT = 1,
+        NT = OUT / 8,
+        PITCH = NT * 8 + 8,
+        COLUMNS = NT * 8 / 32,
+        RESULT_BYTES = 2 * WARPS * 16 * PITCH * (int)sizeof(float)
+    };
+};
+
+template <class T> struct wgmma_block : conv_rows<T> {
+    typedef conv_rows<T> rows;
+    using rows::a;
+    using rows::column0;
+    using rows::entry_of;
+    using rows::t;
+    using rows::tid;
+    using rows::warp;
+
+    char *stages;
+
+    __device__ wgmma_block(const conv_call &call, conv_table<T::BM> &table,
+                           char *shared)
+        : rows(call, table), stages(shared)
+    {
+    }
+
+    /* Chunk q of row r. */
+    __device__ static int place(int r, int q)
+    {
+        return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
+    }
+
+    /* Of rows from `first` on, which begins an atom. */
+    __device__ static uint64_t operand(const char *first)
+    {
+        return (uint64_t)(sp_shared_address(first) >> 4) | (uint64_t)1 << 16 |
+               (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
+    }
+
+    /* Begin the copies of a step; this thread's chunk of every row is q. */
+    __device__ void load(int word, int step, unsigned n_units)
+    {
+        char *to = stages + step % T::STAGES * T::STAGE_BYTES;
+        const int q = tid % CHUNKS;
+        const unsigned unit = STEP_UNITS * (unsigned)step + (unsigned)q / 2;
+        const bool is_there = unit < n_units;
+        const int entry = is_there ? entry_of(unit) : 0;
+        const unsigned within = is_there ? unit - (unsigned)entry * a.units : 0;
+        const int k = is_there ? t.offset[entry] : 0;
+
+        load_a(to, t.in[k], q,
+               is_there ? (int)within * CUDA_UNIT_BYTES + (q & 1) * CUDA_CHUNK_BYTES
+                        : -1);
+        load_b(to + T::BM * ROW, q, (size_t)(word * CONV_WORD + k) * a.units + within,
+               is_there);
+    }
+
+    /* at: first byte of the chunk in its row; -1: there is none. */
+    __device__ void load_a(char *to, const int32_t *in, int q, int at) const
+    {
+        const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.from.c * 2);
+        const size_t pitch = (size_t)a.from.ld * 2;
+        const char *x = (const char *)a.from.data;
+
+#pragma unroll
+        for (int e = 0; e < T::BM / T::AT_ONCE; e++) {
+            const int r = tid / CHUNKS + e * T::AT_ONCE;
+            const int32_t i = bytes ? in[r] : -1;
+            cuda_copy_chunk(to + place(r, q), i < 0 ? x : x + (size_t)i * pitch + at,
+                            i < 0 ? 0 : bytes, a.is_from_aligned);
+        }
+    }
+
+    __device__ void load_b(char *to, int q, size_t unit, bool is_there) const
+    {
+        const char *w =
+            a.w + unit * (size_t)a.y.c * CUDA_UNIT_BYTES + (q & 1) * CUDA_CHUNK_BYTES;
+
+#pragma unroll
+        for (int e = 0; e < T::BN / T::AT_ONCE; e++) {
+            const int r = tid / CHUNKS + e * T::AT_ONCE, n = column0 + r;
+            const bool is_read = is_there && n < a.y.c;
+            sp_copy_async(to + place(r, q),
+                          is_read ? w + (size_t)n * CUDA_UNIT_BYTES : a.w,
+                          is_read ? (int)CUDA_CHUNK_BYTES : 0);
+        }
+    }
+
+    /* Whether any of the warpgroup's rows has any offset of the step. */
+    __device__ bool is_needed(int step, unsigned n_units) const
+    {
+        const unsigned first = STEP_UNITS * (unsigned)step;
+        const unsigned last = min((int)(first + STEP_UNITS), (int)n_units) - 1;
+        unsigned groups = 0;
+
+        for (int entry = entry_of(first); entry <= entry_of(last); entry++)
+            groups |= t.groups[entry];
+        return __any_sync(0xffffffffu, (groups >> (warp / 4 * 4) & 15) != 0) != 0;
+    }
+
+    __device__ void multiply(int step, unsigned n_units, float (&sum)[T::BN / 2])
+    {
+        const char *from = stages + step % T::STAGES * T::STAGE_BYTES;
+
+        if (is_needed(step, n_units)) {
+            const uint64_t x = operand(from + warp / 4 * 64 * ROW);
+            const uint64_t w = operand(from + T::BM * ROW);
+
+            sp_wgmma_fence();
+#pragma unroll
+            for (int u = 0; u < STEP_UNITS; u++)
+                sp_wgmma(sum, x + (unsigned)u * (CUDA_UNIT_BYTES >> 4),
+                         w + (unsigned)u * (CUDA_UNIT_BYTES >> 4));
+        }
+        sp_wgmma_commit();
+    }
+
+    /* All offsets of one word of the masks. Ends with a barrier. */
+    __device__ void walk(int word, float (&sum)[T::BN / 2])
+    {
+        enum { AHEAD = T::STAGES - 1 - T::LAG };
+        const unsigned n_units = (unsigned)t.n * a.units;
+        const int steps = (int)((n_units + STEP_UNITS - 1) / STEP_UNITS);
+
+        for (int s = 0; s < AHEAD; s++) {
+            if (s < steps)
+                load(word, s, n_units);
+            sp_copy_commit();
+        }
+        for (int step = 0; step < steps; step++) {
+            sp_wgmma_wait<T::LAG>(sum);
+            sp_copy_wait<AHEAD - 1>();
+            sp_fence_async();
+            __syncthreads(); /* of this step, and of the one that was waited for */
+            multiply(step, n_units, sum);
+            if (step + AHEAD < steps)
+                load(word, step + AHEAD, n_units);
+            sp_copy_commit();
+        }
+        sp_wgmma_wait<0>(sum);
+        __syncthreads(); /* the ring and the table are free */
+    }
+};
+
+template <class T>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call a)
+{
+    sp_grid_wait();
+#if HAS_WGMMA
+    SP_SHARED_BYTES_AT(1024, ring);
+    conv_table<T::BM> &table = *(conv_table<T::BM> *)(ring + T::RING);
+    wgmma_block<T> b(a, table, ring);
+    float sum[T::BN / 2] = {};
+
+    if (sp_shared_address(ring) % ATOM)
+        sp_trap(); /* the swizzle goes by addresses */
+    b.take_rows();
+    for (int word = 0; word < a.n_words; word++) {
+        b.fill_table(word);
+        b.list_offsets(word);
+        b.walk(word, sum);
+    }
+    typedef conv_out<cuda_product<SP_BF16, 1, out_tile::NT>, out_tile> out;
+    static_assert((int)out_tile::RESULT_BYTES <= (int)T::RING, "results in the ring");
+    static_assert(out::PIECES * sizeof(out::piece_sums) <= sizeof table.in, "of table");
+#pragma unroll
+    for (int h = 0; h < T::BN / OUT; h++) {
+        float part[1][out_tile::NT][4];
+
+#pragma unroll
+        for (int i = 0; i < out_tile::NT * 4; i++)
+            part[0][i / 4][i % 4] = sum[h * out_tile::NT * 4 + i];
+        if (h > 0)
+            __syncthreads(); /* the sums of the columns before have been read */
+        out(a, table.out, blockIdx.x / b.across(), b.column0 + h * OUT, ring)
+            .write(part, (out::piece_sums *)table.in);
+    }
+#else
+    (void)a;
+    sp_trap();
+#endif
+}
+
+template <class T> sp_status launch(sp_backend *be, const conv_call &a)
+{
+    static int ready_on = -1; /* the device that has heard of the shared memory */
+    const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
+                            (unsigned)((a.y.c + T::BN - 1) / T::BN);
+
+    if (ready_on != be->device) {
+        SP_CUDA(SP_ALLOW_SHARED((wgmma_kernel<T>), T::SHARED));
+        ready_on = be->device;
+    }
+    SP_LAUNCH_SHARED((wgmma_kernel<T>), dim3(blocks), dim3(T::THREADS), T::SHARED,
+                     cuda_of(be)->compute, a);
+    return cuda_launched("wgmma_kernel");
+}
+
+} // namespace
+
+/* The kernels are in the build: the rule that compiles this file for sm_90a says so. */
+#if !defined __CUDACC__ || defined SP_WITH_WGMMA
+static const bool is_built = true;
+#else
+static const bool is_built = false;
+#endif
+
+sp_status cuda_wgmma_open(const sp_backend *be)
+{
+    sp_device device;
+
+    SP_TRY(sp_cuda_device(be->device, &device));
+    if (device.capability != 90)
+        return SP_FAIL(SP_EDEVICE,
+                       "run.wgmma = true: %s has compute capability %d.%d; wgmma is of "
+                       "9.0 alone",
+                       device.name, device.capability / 10, device.capability % 10);
+    if (!is_built)
+        return SP_FAIL(SP_EDEVICE,
+                       "run.wgmma = true: this program was built without sm_90 "
+                       "(configure --with-cuda-arch)");
+    return SP_OK;
+}
+
+bool cuda_wgmma_suits(const conv_call &a)
+{
+    return a.y.c >= 128 && !a.is_shared && (int64_t)a.K * a.from.c >= 512;
+}
+
+/* As many columns at a time as waste fewest: rows are gathered and masked anew for each
+ * tile of them. */
+sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &a)
+{
+    const int narrow = (a.y.c + 127) / 128, wide = (a.y.c + 255) / 256;
+
+    if (wide * (256 + 64) < narrow * (128 + 64))
+        return launch<wgmma_tile<256, 4, 1, 1>>(be, a);
+    return launch<wgmma_tile<128, 3, 0, 2>>(be, a);
+}

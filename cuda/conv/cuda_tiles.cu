@@ -1,0 +1,289 @@
+/* Which tile a convolution takes: measured on the device when the backend is opened.
+ *
+ * Tiles of the tensor cores differ in columns and warps (cuda_conv.cu). Which is fastest
+ * depends on how wide the result is and on whether its rows fill the device: where they
+ * do not, narrow tiles make more blocks. No bit of a result or of its sums depends on
+ * it, so every rank measures for itself, and a run that is continued may choose anew.
+ *
+ * Two maps made for the purpose stand for all: few rows, half as many tiles of 128 as
+ * the device has multiprocessors, and many, twice as many. Tiles hold 27 to 3 of 27
+ * offsets in falling order, as cuda_map.h has them; a row has 3 in 5 of its tile's, 9 on
+ * average, and rows of x at random behind them. For each width, with x as wide, the
+ * tiles are timed in turn, some times; by the medians one must save 3 % to displace the
+ * formula's.
+ *
+ * Not measured: other numbers of offsets and widths of x, which make tiles longer or
+ * shorter; more than 256 channels, where there are blocks enough (the formula); fp32,
+ * which is bound by its multiply-adds. SP_TILES=64:8, say, takes that tile everywhere,
+ * to compare; SP_TILES=formula times nothing. Nor does a device of less than 4
+ * multiprocessors, which has no waves to fill: the tests' emulator has one, and a clock
+ * that says nothing.
+ */
+#include <algorithm>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/conv/cuda_conv.cuh"
+#include "base/sp_log.h"
+
+namespace
+{
+
+enum { K = 27, RUNS = 2, REPEATS = 5, MOST_REPEATS = 16 };
+const double WORTH = 0.97;
+
+const struct {
+    const char *name; /* columns, warps where there are 8 */
+    int columns;
+} tiles[CUDA_TILES] = {
+    {"32", 32}, {"64", 64}, {"96", 96}, {"128", 128}, {"64:8", 64}, {"128:8", 128},
+};
+
+int by_formula(int c)
+{
+    static const int columns[] = {32, 64, 96, 128};
+
+    return cuda_fewest_columns(c, columns, 4);
+}
+
+/* ---- a map as of a level, and a convolution on it ---- */
+
+/* nbr[first[i]] .. of row i of n; mask [n], first [n + 1], nbr [K n]. */
+void draw_map(int n, uint32_t *mask, int32_t *first, int32_t *nbr)
+{
+    const int n_tiles = n / CUDA_TILE_ROWS;
+    unsigned draw = 1;
+
+    first[0] = 0;
+    for (int i = 0; i < n; i++) {
+        const int tile = i / CUDA_TILE_ROWS, there = K - (K - 3) * tile / n_tiles;
+        const int own = (3 * there + 4) / 5;
+
+        mask[i] = 0;
+        for (int j = 0; j < own; j++) { /* rows of a group of 16 are alike */
+            const int of_tile = (i / 16 * 3 + i % 4 + j) % there;
+            mask[i] |= 1u << (7 * tile + of_tile) % K;
+            draw = draw * 1664525u + 1013904223u;
+            nbr[first[i] + j] = (int32_t)((uint64_t)draw * (unsigned)n >> 32);
+        }
+        first[i + 1] = first[i] + own;
+    }
+}
+
+sp_status take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
+{
+    const size_t words = 2 * (size_t)n + 1 + (size_t)K * (size_t)n;
+    int32_t *host = (int32_t *)malloc(words * sizeof *host), *device = NULL;
+    sp_status rc = SP_TAKE(arena, words, &device);
+
+    if (!host)
+        return SP_FAIL(SP_EMEM, "tiles: out of memory");
+    if (rc == SP_OK) {
+        draw_map(n, (uint32_t *)host, host + n, host + 2 * n + 1);
+        rc = sp_cuda_upload(be, device, host, words * sizeof *host);
+    }
+    free(host);
+    map->K = K;
+    map->n_words = 1;
+    map->n_in = map->n_out = n;
+    map->mask = (const uint32_t *)device;
+    map->first = device + n;
+    map->nbr = device + 2 * n + 1;
+    return rc;
+}
+
+/* Operands of any finite value, for results of up to `widest` channels. */
+sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest,
+                        sp_conv_args *a)
+{
+    const sp_elem elem = be->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;
+    const size_t x_bytes = (size_t)n * (size_t)widest * sp_elem_bytes(elem);
+    const size_t w_bytes = sp_cuda_conv_pack_floats(be, K, widest, widest, false) * 4;
+    char *x, *y, *w;
+
+    SP_TRY(sp_arena_take(arena, x_bytes, (void **)&x));
+    SP_TRY(sp_arena_take(arena, x_bytes, (void **)&y));
+    SP_TRY(sp_arena_take(arena, w_bytes, (void **)&w));
+    SP_TRY(SP_TAKE(arena, 2 * (n / CUDA_TILE_ROWS) * widest, &a->sums));
+    SP_TRY(sp_cuda_fill(be, x, 0x3c, x_bytes));
+    SP_TRY(sp_cuda_fill(be, w, 0x3c, w_bytes));
+    a->x = {(float *)x, n, 0, 0, elem};
+    a->y = {(float *)y, n, 0, 0, elem};
+    a->w_packed = (const float *)w;
+    return SP_OK;
+}
+
+/* ---- time ---- */
+
+/* Behind one that keeps the device busy while the host goes ahead. */
+sp_status time_tile(sp_backend *be, const sp_conv_args *a, double *seconds)
+{
+    SP_TRY(sp_cuda_conv_forward(be, a));
+    SP_TRY(sp_cuda_clock_begin(be));
+    for (int i = 0; i < RUNS; i++)
+        SP_TRY(sp_cuda_conv_forward(be, a));
+    return sp_cuda_clock_end(be, seconds);
+}
+
+double median(double *v, int n)
+{
+    std::sort(v, v + n);
+    return v[n / 2];
+}
+
+/* tile: where the choice is kept, for x and y of c channels. */
+sp_status choose(sp_backend *be, sp_conv_args a, int c, int repeats, uint8_t *tile)
+{
+    const int prior = by_formula(c);
+    double time[CUDA_TILES][MOST_REPEATS];
+    int best = prior;
+    double least;
+
+    a.x.c = a.x.ld = a.y.c = a.y.ld = c;
+    for (int r = 0; r < repeats; r++)
+        for (int t = 0; t < CUDA_TILES; t++)
+            if (tiles[t].columns <= c) {
+                *tile = (uint8_t)t;
+                SP_TRY(time_tile(be, &a, &time[t][r]));
+            }
+    least = WORTH * median(time[prior], repeats);
+    for (int t = 0; t < CUDA_TILES; t++) {
+        if (tiles[t].columns > c || t == prior || median(time[t], repeats) >= least)
+            continue;
+        least = median(time[t], repeats);
+        best = t;
+    }
+    *tile = (uint8_t)best;
+    return SP_OK;
+}
+
+/* On a map of n rows. */
+sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int repeats,
+                     uint8_t *tile)
+{
+    cuda_map map = {};
+    sp_map of = {};
+    sp_conv_args a = {};
+
+    SP_TRY(take_map(be, arena, n, &map));
+    SP_TRY(take_operands(be, arena, n, widest, &a));
+    of.device = &map;
+    a.map = &of;
+    for (int i = 0; i < CUDA_TILE_WIDTHS && 32 * (i + 1) <= widest; i++)
+        SP_TRY(choose(be, a, 32 * (i + 1), repeats, &tile[i]));
+    return SP_OK;
+}
+
+sp_status multiprocessors(const sp_backend *be, int *n)
+{
+    SP_CUDA(cudaDeviceGetAttribute(n, cudaDevAttrMultiProcessorCount, be->device));
+    return SP_OK;
+}
+
+/* ---- words ---- */
+
+sp_status parse(const char *text, uint8_t *tile)
+{
+    for (*tile = 0; *tile < CUDA_TILES; ++*tile)
+        if (strcmp(text, tiles[*tile].name) == 0)
+            return SP_OK;
+    if (strcmp(text, "formula") == 0)
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "SP_TILES=%s: expected formula, 32, 64, 96, 128, 64:8 or "
+                   "128:8, columns and warps of a tile",
+                   text);
+}
+
+void print_row(const uint8_t *tile, char *to, size_t size)
+{
+    for (int i = 0, at = 0; i < CUDA_TILE_WIDTHS; i++)
+        at += snprintf(to + at, size - (size_t)at, " %s", tiles[tile[i]].name);
+}
+
+void print_choice(const sp_cuda *cuda, double seconds)
+{
+    char few[64], many[64];
+
+    print_row(cuda->tile[0], few, sizeof few);
+    print_row(cuda->tile[1], many, sizeof many);
+    sp_log_info("convolution tiles for 32, 64 .. 256 channels, timed in %.0f ms:%s; "
+                "below %lld rows:%s",
+                1e3 * seconds, many, (long long)cuda->few_rows, few);
+}
+
+void set_all(sp_cuda *cuda, uint8_t tile)
+{
+    memset(cuda->tile, tile, sizeof cuda->tile);
+}
+
+} // namespace
+
+int cuda_fewest_columns(int c, const int *columns, int n)
+{
+    int best = 0;
+
+    for (int i = 1; i < n; i++)
+        if ((c + columns[i] - 1) / columns[i] * (columns[i] + 64) <=
+            (c + columns[best] - 1) / columns[best] * (columns[best] + 64))
+            best = i;
+    return best;
+}
+
+int cuda_tile_of(sp_backend *be, int64_t n, int c)
+{
+    const sp_cuda *cuda = cuda_of(be);
+    const int tile =
+        cuda->tile[n >= cuda->few_rows][std::min((c - 1) / 32, (int)CUDA_TILE_WIDTHS)];
+
+    return tile < CUDA_TILES ? tile : by_formula(c);
+}
+
+sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats)
+{
+    sp_cuda *cuda = cuda_of(be);
+    sp_arena arena;
+    sp_status rc;
+    int n = 0;
+
+    SP_TRY(multiprocessors(be, &n));
+    rc = sp_cuda_arena_create(&arena, 0, "tiles");
+    for (int many = 0; rc == SP_OK && many < 2; many++) {
+        sp_arena_reset(&arena);
+        rc = choose_all(be, &arena, CUDA_TILE_ROWS * (many ? 2 * n : (n + 1) / 2),
+                        widest, std::min(repeats, (int)MOST_REPEATS), cuda->tile[many]);
+    }
+    sp_cuda_arena_destroy(&arena);
+    return rc;
+}
+
+sp_status sp_cuda_tiles_open(sp_backend *be)
+{
+    sp_cuda *cuda = cuda_of(be);
+    const char *text = getenv("SP_TILES");
+    const double begin = sp_now_s();
+    const bool is_wgmma = be->is_wgmma;
+    uint8_t tile = CUDA_TILES;
+    int n = 0;
+    sp_status rc;
+
+    if (text && *text)
+        SP_TRY(parse(text, &tile));
+    set_all(cuda, tile);
+    SP_TRY(multiprocessors(be, &n));
+    cuda->few_rows = (int64_t)CUDA_TILE_ROWS * n;
+    if ((text && *text) || n < 4 || be->precision == SP_FP32)
+        return SP_OK;
+    be->is_wgmma = false; /* has tiles of its own, and was not checked yet */
+    rc = sp_cuda_tiles_measure(be, 32 * CUDA_TILE_WIDTHS, REPEATS);
+    be->is_wgmma = is_wgmma;
+    if (rc == SP_EMEM) { /* others use the device: the step will say so if it must */
+        sp_log_info("convolution tiles by the formula: %s", sp_error_last()->message);
+        set_all(cuda, CUDA_TILES);
+        return SP_OK;
+    }
+    if (rc == SP_OK)
+        print_choice(cuda, sp_now_s() - begin);
+    return rc;
+}

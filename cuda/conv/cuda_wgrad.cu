@@ -1,0 +1,476 @@
+/* Weight gradient: for each offset k a GEMM with the pairs as inner dimension,
+ *
+ *     dW[k] += sum over pairs (i, o) of x[i]^T dy[o]       [c_in, c_out], fp32
+ *
+ * in bf16 and tf32 on tensor cores, in fp32 without. The pairs of each sample and
+ * offset are cut into items of fixed length; a block owns one item and T x T of the
+ * matrix, and writes its sum to the item's slot; a second kernel adds the slots of an
+ * offset to dW in order. So the order of the sum is that of the samples' pairs,
+ * whatever runs when.
+ *
+ * A block goes through its item by PAIRS pairs: a ring of STAGES stages is filled by
+ * asynchronous copies of both rows of each pair, whose numbers are read one stage
+ * ahead.
+ *
+ * Bytes through L2: m (c_in ceil(c_out / T) + c_out ceil(c_in / T)) elements and 8 m of
+ * pairs; slots 8 c_in c_out an item (written and read). Flops: 2 m c_in c_out, up to
+ * PAIRS - 1 idle pairs an item. At 128 x 128 in bf16 that is 64 flops a byte of the L2.
+ *
+ * sm_90, nvcc 13.0, no spills:
+ *
+ *           T   warps   registers   shared   blocks of an SM
+ *   bf16   32   2 x 2          58    16 KB   8 (registers)
+ *          64   2 x 2         114    32 KB   4 (registers)
+ *          96   2 x 2         185    48 KB   2 (registers)
+ *         128   2 x 4         126    64 KB   2 (registers)
+ *   tf32    as bf16, 59, 103, 160 and 127 registers; 20, 36, 52 and 68 KB
+ *   fp32   32   2 x 1          86    20 KB   11 (registers, shared)
+ *          64   2 x 1         158    36 KB   6 (registers, shared)
+ */
+#include <utility>
+
+#include "cuda/conv/cuda_conv.cuh"
+#include "cuda/conv/cuda_wgrad.cuh"
+
+namespace
+{
+
+enum { STAGES = 4, MAX_ENTRIES = 384, SHORT_ITEM = 2048, LONG_ITEM = 4096 };
+enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* of a thread that adds slots */ };
+
+/* A round: entry e is one sample and one offset, the offset after that of entry e - 1.
+ * Its pairs are begin[e] .. begin[e + 1] - 1, its items first[e] .. first[e + 1] - 1.
+ * */
+struct wgrad_items {
+    int n, k0; /* entries, offset of entry 0 */
+    int first[MAX_ENTRIES + 1];
+    int32_t begin[MAX_ENTRIES + 1];
+};
+
+struct wgrad_call {
+    const int32_t *in, *out; /* rows of the pairs; NULL: every row its own pair */
+    sp_tensor x, dy;
+    int K, item; /* item: its pairs */
+    bool is_aligned_x, is_aligned_dy;
+    float *part; /* [items][c_in][c_out] */
+};
+
+template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_tile {
+    enum {
+        T = T_,
+        WM = WM_,
+        WN = WN_,
+        BLOCKS = BLOCKS_, /* of an SM */
+        THREADS = WM * WN * 32,
+        MT = T / WM / 16,
+        NT = T / WN / 8
+    };
+    typedef wgrad_product<P, T, MT, NT> product;
+    typedef cuda_operand<P> operand;
+    enum {
+        CHUNKS = T / operand::CHUNK,           /* of a row */
+        N = product::PAIRS * CHUNKS / THREADS, /* of a thread, each operand */
+        OPERAND_BYTES = product::PAIRS * product::ROW_BYTES,
+        STAGE_BYTES = 2 * OPERAND_BYTES,
+        SHARED = STAGES * STAGE_BYTES
+    };
+    static_assert(MT * WM * 16 == T && NT * WN * 8 == T && NT % 2 == 0, "warp tile");
+    static_assert(N * THREADS == product::PAIRS * CHUNKS, "chunks of a thread");
+};
+
+template <class W> struct wgrad_block {
+    typedef typename W::operand operand;
+
+    const wgrad_call &a;
+    char *stages;
+    int32_t begin, count;              /* of the item */
+    int i0, o0;                        /* of the matrix */
+    int32_t row_x[W::N], row_dy[W::N]; /* of the stage to be loaded next; -1: none */
+
+    __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,
+                           char *shared)
+        : a(call), stages(shared)
+    {
+        const int across = (a.dy.c + W::T - 1) / W::T, item = (int)blockIdx.x;
+        int low = 0, high = items.n - 1;
+
+        while (low < high) { /* the last entry that begins at or before the item */
+            const int middle = (low + high + 1) / 2;
+            if (items.first[middle] <= item)
+                low = middle;
+            else
+                high = middle - 1;
+        }
+        begin = items.begin[low] + (item - items.first[low]) * a.item;
+        count = min(a.item, items.begin[low + 1] - begin);
+        i0 = (int)blockIdx.y / across * W::T;
+        o0 = (int)blockIdx.y % across * W::T;
+    }
+
+    __device__ int32_t row_of(const int32_t *rows, int p) const
+    {
+        if (p >= count)
+            return -1;
+        return rows ? rows[begin + p] : begin + p;
+    }
+
+    __device__ void fetch_rows(int step)
+    {
+#pragma unroll
+        for (int e = 0; e < W::N; e++) {
+            const int p = step * W::product::PAIRS +
+                          ((int)threadIdx.x + e * W::THREADS) / W::CHUNKS;
+            row_x[e] = row_of(a.in, p);
+            row_dy[e] = row_of(a.out, p);
+        }
+    }
+
+    __device__ void load(const sp_tensor &t, bool is_aligned, int c0,
+                         const int32_t *rows, char *to) const
+    {
+#pragma unroll
+        for (int e = 0; e < W::N; e++) {
+            const int chunk = (int)threadIdx.x + e * W::THREADS, q = chunk % W::CHUNKS;
+            const int at = c0 * operand::BYTES + q * CUDA_CHUNK_BYTES;
+            const int bytes =
+                rows[e] < 0 ? 0 : cuda_chunk_bytes(at, t.c * operand::BYTES);
+
+            cuda_copy_chunk(
+                to + W::product::at(chunk / W::CHUNKS, q),
+                (const char *)t.data +
+                    (bytes ? (size_t)rows[e] * t.ld * operand::BYTES + at : 0),
+                bytes, is_aligned);
+        }
+    }
+
+    __device__ void load_stage(int step)
+    {
+        char *to = stages + step % STAGES * W::STAGE_BYTES;
+
+        load(a.x, a.is_aligned_x, i0, row_x, to);
+        load(a.dy, a.is_aligned_dy, o0, row_dy, to + W::OPERAND_BYTES);
+    }
+
+    __device__ void walk(float (&sum)[W::MT][W::NT][4])
+    {
+        const int steps = (count + W::product::PAIRS - 1) / W::product::PAIRS;
+        const int warp = (int)threadIdx.x / 32;
+        const int row = warp % W::WM * W::MT * 16, column = warp / W::WM * W::NT * 8;
+
+        fetch_rows(0);
+        for (int s = 0; s < STAGES - 1; s++) {
+            if (s < steps)
+                load_stage(s);
+            sp_copy_commit();
+            fetch_rows(s + 1);
+        }
+        for (int step = 0; step < steps; step++) {
+            const char *from = stages + step % STAGES * W::STAGE_BYTES;
+
+            sp_copy_wait<STAGES - 2>();
+            __syncthreads(); /* this step has landed, nobody reads the one before */
+            if (step + STAGES - 1 < steps)
+                load_stage(step + STAGES - 1);
+            sp_copy_commit();
+            fetch_rows(step + STAGES);
+            W::product::multiply(from, row, from + W::OPERAND_BYTES, column, sum);
+        }
+    }
+
+    __device__ void write(const float (&sum)[W::MT][W::NT][4]) const
+    {
+        const int warp = (int)threadIdx.x / 32;
+        float *slot = a.part + (size_t)blockIdx.x * a.x.c * a.dy.c;
+
+#pragma unroll
+        for (int m = 0; m < W::MT; m++)
+#pragma unroll
+            for (int j = 0; j < W::NT; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++) {
+                    const int i =
+                        i0 + (warp % W::WM * W::MT + m) * 16 + W::product::row(v);
+                    const int o =
+                        o0 + warp / W::WM * W::NT * 8 + W::product::column(j, v);
+                    if (i < a.x.c && o < a.dy.c)
+                        slot[(size_t)i * a.dy.c + o] = sum[m][j][v];
+                }
+    }
+};
+
+template <class W>
+__global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
+    wgrad_kernel(wgrad_call a, wgrad_items items)
+{
+    sp_grid_wait();
+    SP_SHARED_BYTES(stages);
+    wgrad_block<W> b(a, items, stages);
+    float sum[W::MT][W::NT][4] = {};
+
+    b.walk(sum);
+    b.write(sum);
+}
+
+/* dw[k] += slots of k, in order; blockIdx.y: k. */
+__global__ void __launch_bounds__(256)
+    add_slots_kernel(wgrad_call a, wgrad_items items, float *dw)
+{
+    sp_grid_wait();
+    const int64_t n = (int64_t)a.x.c * a.dy.c;
+    const int64_t i = (int64_t)blockIdx.x * 256 * SUMS + threadIdx.x;
+    const int k = (int)blockIdx.y;
+    float sum[SUMS] = {};
+
+    for (int e = (k - items.k0 + a.K) % a.K; e < items.n; e += a.K)
+        for (int s = items.first[e]; s < items.first[e + 1]; s++)
+#pragma unroll
+            for (int j = 0; j < SUMS; j++)
+                sum[j] += i + 256 * j < n ? a.part[s * n + i + 256 * j] : 0;
+    for (int j = 0; j < SUMS; j++)
+        if (i + 256 * j < n)
+            dw[k * n + i + 256 * j] += sum[j];
+}
+
+/* ---- launch ---- */
+
+template <class W>
+sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static int ready_on = -1; /* the device that has heard of the shared memory */
+    const unsigned tiles =
+        (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
+
+    if (ready_on != be->device) {
+        SP_CUDA(SP_ALLOW_SHARED((wgrad_kernel<W>), W::SHARED));
+        ready_on = be->device;
+    }
+    SP_LAUNCH_SHARED((wgrad_kernel<W>), dim3((unsigned)items.first[items.n], tiles),
+                     dim3(W::THREADS), W::SHARED, cuda_of(be)->compute, a, items);
+    return cuda_launched("wgrad_kernel");
+}
+
+int tiles_of(int c_in, int c_out, int t)
+{
+    return (c_in + t - 1) / t * ((c_out + t - 1) / t);
+}
+
+/* Edge of a tile: least arithmetic, with 64 more channels for what a tile gathers. */
+int edge_of(int c_in, int c_out, const int *from, int n)
+{
+    int best = from[0];
+
+    for (int i = 1; i < n; i++)
+        if (tiles_of(c_in, c_out, from[i]) * from[i] * (from[i] + 64) <=
+            tiles_of(c_in, c_out, best) * best * (best + 64))
+            best = from[i];
+    return best;
+}
+
+template <sp_precision P>
+sp_status launch_tensor(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static const int edges[] = {32, 64, 96, 128};
+
+    switch (edge_of(a.x.c, a.dy.c, edges, 4)) {
+    case 32:
+        return launch<wgrad_tile<P, 32, 2, 2, 4>>(be, a, items);
+    case 64:
+        return launch<wgrad_tile<P, 64, 2, 2, 3>>(be, a, items);
+    case 96:
+        return launch<wgrad_tile<P, 96, 2, 2, 2>>(be, a, items);
+    default:
+        return launch<wgrad_tile<P, 128, 2, 4, 2>>(be, a, items);
+    }
+}
+
+sp_status launch_exact(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static const int edges[] = {32, 64};
+
+    if (edge_of(a.x.c, a.dy.c, edges, 2) == 32)
+        return launch<wgrad_tile<SP_FP32, 32, 2, 1, 8>>(be, a, items);
+    return launch<wgrad_tile<SP_FP32, 64, 2, 1, 4>>(be, a, items);
+}
+
+/* What has been listed; then the list is empty. */
+sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *dw)
+{
+    const int64_t n = (int64_t)a.x.c * a.dy.c;
+
+    if (items->first[items->n] > 0) {
+        if (be->precision == SP_BF16)
+            SP_TRY(launch_tensor<SP_BF16>(be, a, *items));
+        else if (be->precision == SP_TF32)
+            SP_TRY(launch_tensor<SP_TF32>(be, a, *items));
+        else
+            SP_TRY(launch_exact(be, a, *items));
+        SP_LAUNCH(add_slots_kernel,
+                  dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
+                  dim3(256), cuda_of(be)->compute, a, *items, dw);
+        SP_TRY(cuda_launched("add_slots_kernel"));
+    }
+    items->n = 0;
+    return SP_OK;
+}
+
+/* The pairs of offset k of one sample, in as many rounds as it takes. */
+sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
+                    int32_t end, int max_items, wgrad_items *items, float *dw)
+{
+    do {
+        int need = (end - begin + a.item - 1) / a.item, room;
+
+        if (items->n == MAX_ENTRIES || items->first[items->n] == max_items)
+            SP_TRY(flush(be, a, items, dw));
+        if (items->n == 0)
+            items->k0 = k;
+        room = max_items - items->first[items->n];
+        need = need < room ? need : room;
+        items->begin[items->n] = begin;
+        begin = begin + (int64_t)need * a.item < end ? begin + need * a.item : end;
+        items->n++;
+        items->first[items->n] = items->first[items->n - 1] + need;
+        items->begin[items->n] = begin;
+    } while (begin < end);
+    return SP_OK;
+}
+
+/* Where the pairs of samples sample0 .. begin, K a sample and an end. */
+const int32_t *pair_starts(const sp_conv_wgrad_args *args)
+{
+    const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
+
+    return m ? m->pair_start_host + (size_t)args->sample0 * m->K
+             : args->sample_row + args->sample0;
+}
+
+int item_of(int c_in, int c_out)
+{
+    return tiles_of(c_in, c_out, 128) < 4 ? SHORT_ITEM : LONG_ITEM;
+}
+
+/* Slots of n_entries lists, of `pairs` together. */
+size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries)
+{
+    const size_t slot = (size_t)c_in * (size_t)c_out;
+    const size_t most = SLOT_BYTES / (slot * sizeof(float)) + 1;
+    const size_t all = (size_t)pairs / item_of(c_in, c_out) + (size_t)n_entries;
+
+    return most < all ? most : all;
+}
+
+sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
+{
+    const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
+    const size_t slot = (size_t)args->x.c * args->dy.c;
+    const int32_t *start = pair_starts(args);
+    const int n_entries = (args->sample1 - args->sample0) * (m ? m->K : 1);
+    const size_t max_items =
+        slots_of(args->x.c, args->dy.c, start[n_entries] - start[0], n_entries);
+    wgrad_call a = {};
+    wgrad_items items = {};
+
+    a.x = args->x;
+    a.dy = args->dy;
+    a.K = 1;
+    if (m) {
+        a.in = m->pair_in;
+        a.out = m->pair_out;
+        a.K = m->K;
+    }
+    a.item = item_of(a.x.c, a.dy.c);
+    sp_arena_reset(&cuda_of(be)->scratch);
+    SP_TRY(cuda_as_operand(be, &a.x));
+    SP_TRY(cuda_as_operand(be, &a.dy));
+    a.is_aligned_x = cuda_is_aligned(a.x);
+    a.is_aligned_dy = cuda_is_aligned(a.dy);
+    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
+    for (int e = 0; e < n_entries; e++)
+        SP_TRY(add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items, &items,
+                         args->dw));
+    return flush(be, a, &items, args->dw);
+}
+
+/* ---- bias ---- */
+
+struct columns {
+    sp_tensor dy;
+
+    __device__ void operator()(int64_t i, int j, double *sum) const
+    {
+        sum[0] += cuda_get(dy, i, j);
+    }
+};
+
+struct add_samples {
+    const double *sums; /* [samples][2][c] */
+    int sample0, sample1, c;
+    float *dbias;
+
+    __device__ void operator()(int64_t, int j) const
+    {
+        double sum = 0;
+
+        for (int b = sample0; b < sample1; b++)
+            sum += sums[(size_t)b * 2 * c + j];
+        dbias[j] += (float)sum;
+    }
+};
+
+sp_status sum_bias(sp_backend *be, const sp_conv_wgrad_args *a)
+{
+    const int n = a->sample1 - a->sample0, c = a->dy.c;
+    double *sums;
+
+    sp_arena_reset(&cuda_of(be)->scratch);
+    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n * 2 * c, &sums));
+    SP_TRY(
+        cuda_sample_sums(be, columns{a->dy}, a->sample_row + a->sample0, n, c, sums));
+    return cuda_each(be, add_samples{sums, 0, n, c, a->dbias}, 1, c);
+}
+
+sp_status sum_all(sp_backend *be, const sp_conv_wgrad_args *args)
+{
+    if (args->x.c && args->dy.c)
+        SP_TRY(sum_weights(be, args));
+    return args->dbias ? sum_bias(be, args) : SP_OK;
+}
+
+/* From here on calls go to the other stream, with the other's scratch; and back. */
+void change_streams(sp_cuda *cuda)
+{
+    std::swap(cuda->compute, cuda->aside);
+    std::swap(cuda->scratch, cuda->aside_scratch);
+}
+
+} // namespace
+
+sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args)
+{
+    sp_cuda *cuda = cuda_of(be);
+    sp_status rc;
+
+    if (!args->is_aside || be->is_in_line)
+        return sum_all(be, args);
+    SP_CUDA(cudaEventRecord(cuda->forked, cuda->compute));
+    SP_TRY(cuda_wait_event(cuda->aside, cuda->forked));
+    change_streams(cuda);
+    rc = sum_all(be, args);
+    change_streams(cuda);
+    SP_TRY(rc);
+    SP_CUDA(cudaEventRecord(cuda->joined, cuda->aside));
+    return SP_OK;
+}
+
+sp_status sp_cuda_join(sp_backend *be)
+{
+    return cuda_wait_event(cuda_of(be)->compute, cuda_of(be)->joined);
+}
+
+/* The slots; copies of fp32 operands for bf16 tensor cores are few and not counted. */
+int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *, int K, int c_in, int c_out,
+                                       int n_samples, int64_t pairs)
+{
+    return (int64_t)(slots_of(c_in, c_out, pairs, n_samples * K) * (size_t)c_in *
+                     (size_t)c_out * sizeof(float));
+}

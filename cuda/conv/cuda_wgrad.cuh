@@ -1,0 +1,152 @@
+/* The product of a warp in the weight gradient: MT groups of 16 channels of x times NT
+ * x 8 channels of dy, over the pairs of a stage, in sum[MT][NT][4].
+ *
+ * Both operands stand as they are gathered, a row of T channels for each pair: the
+ * inner dimension runs down. bf16: ldmatrix.trans turns them; chunk q of row r stands
+ * at q ^ (r & 7), or q ^ (r / 2 & 3) where a row is not a multiple of 128 bytes, so
+ * that eight rows meet eight groups of banks. There is no such load for fp32: rows are
+ * 8 elements longer, so that the four rows and eight channels of a fragment meet 32
+ * banks.
+ */
+#ifndef CUDA_WGRAD_CUH
+#define CUDA_WGRAD_CUH
+
+#include "cuda/conv/cuda_mma.cuh"
+
+/* fp32 and tf32 have this, bf16 its own. */
+template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
+    enum { PAIRS = 16, ROW_BYTES = (T + 8) * 4 }; /* of a stage */
+
+    __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }
+
+    __device__ static uint32_t load(const char *from, int pair, int channel)
+    {
+        const uint32_t v = *(const uint32_t *)(from + pair * ROW_BYTES + channel * 4);
+
+        return sp_round_tf32(v);
+    }
+
+    __device__ static void multiply(const char *x, int i0, const char *dy, int o0,
+                                    float (&sum)[MT][NT][4])
+    {
+        const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+
+#pragma unroll
+        for (int step = 0; step < PAIRS / 8; step++) {
+            const int p = 8 * step + t;
+            uint32_t a[MT][4];
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int v = 0; v < 4; v++)
+                    a[i][v] = load(x, p + v / 2 * 4, i0 + 16 * i + g + v % 2 * 8);
+#pragma unroll
+            for (int j = 0; j < NT; j++) {
+                const uint32_t b0 = load(dy, p, o0 + 8 * j + g);
+                const uint32_t b1 = load(dy, p + 4, o0 + 8 * j + g);
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+                    sp_mma_tf32(sum[i][j], a[i], b0, b1);
+            }
+        }
+    }
+
+    __device__ static int row(int v)
+    {
+        return (int)threadIdx.x % 32 / 4 + v / 2 * 8;
+    }
+    __device__ static int column(int j, int v)
+    {
+        return j * 8 + (int)threadIdx.x % 4 * 2 + v % 2;
+    }
+};
+
+template <int T, int MT, int NT> struct wgrad_product<SP_BF16, T, MT, NT> {
+    enum { PAIRS = 32, ROW_BYTES = T * 2 };
+
+    __device__ static int at(int r, int q)
+    {
+        return r * ROW_BYTES + (q ^ (T % 64 == 0 ? r & 7 : r >> 1 & 3)) * 16;
+    }
+
+    __device__ static void multiply(const char *x, int i0, const char *dy, int o0,
+                                    float (&sum)[MT][NT][4])
+    {
+        const int lane = (int)threadIdx.x % 32;
+
+#pragma unroll
+        for (int p = 0; p < PAIRS; p += 16) {
+            uint32_t a[MT][4], b[4];
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+                sp_ldmatrix_trans(a[i], x + at(p + lane / 16 * 8 + lane % 8,
+                                               i0 / 8 + 2 * i + (lane / 8 & 1)));
+#pragma unroll
+            for (int j = 0; j < NT; j += 2) {
+                sp_ldmatrix_trans(b, dy + at(p + lane % 16, o0 / 8 + j + lane / 16));
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+                    sp_mma_bf16(sum[i][j], a[i], b[0], b[1]);
+                    sp_mma_bf16(sum[i][j + 1], a[i], b[2], b[3]);
+                }
+            }
+        }
+    }
+
+    __device__ static int row(int v)
+    {
+        return (int)threadIdx.x % 32 / 4 + v / 2 * 8;
+    }
+    __device__ static int column(int j, int v)
+    {
+        return j * 8 + (int)threadIdx.x % 4 * 2 + v % 2;
+    }
+};
+
+/* A lane has four channels of x side by side and four times NT / 4 of dy. */
+template <int T, int MT, int NT> struct wgrad_product<SP_FP32, T, MT, NT> {
+    enum { PAIRS = 16, ROW_BYTES = (T + 8) * 4 };
+    static_assert(NT % 4 == 0, "four columns at a time");
+
+    __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }
+
+    __device__ static void multiply(const char *x, int i0, const char *dy, int o0,
+                                    float (&sum)[MT][NT][4])
+    {
+#pragma unroll 4
+        for (int p = 0; p < PAIRS; p++) {
+            const float *row_x = (const float *)(x + p * ROW_BYTES) + i0;
+            const float *row_y = (const float *)(dy + p * ROW_BYTES) + o0;
+            float4 y[NT / 4];
+
+#pragma unroll
+            for (int j = 0; j < NT / 4; j++)
+                y[j] = *(const float4 *)(row_y + column(4 * j, 0));
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                const float4 f = *(const float4 *)(row_x + 16 * i + row(0));
+                const float v[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+                for (int h = 0; h < 4; h++)
+#pragma unroll
+                    for (int j = 0; j < NT / 4; j++) {
+                        sum[i][4 * j][h] = fmaf(v[h], y[j].x, sum[i][4 * j][h]);
+                        sum[i][4 * j + 1][h] = fmaf(v[h], y[j].y, sum[i][4 * j + 1][h]);
+                        sum[i][4 * j + 2][h] = fmaf(v[h], y[j].z, sum[i][4 * j + 2][h]);
+                        sum[i][4 * j + 3][h] = fmaf(v[h], y[j].w, sum[i][4 * j + 3][h]);
+                    }
+            }
+        }
+    }
+
+    __device__ static int row(int v)
+    {
+        return (int)threadIdx.x % 32 / 8 * 4 + v;
+    }
+    __device__ static int column(int j, int)
+    {
+        return j / 4 * 32 + (int)threadIdx.x % 8 * 4 + j % 4;
+    }
+};
+
+#endif

@@ -1,0 +1,226 @@
+/* The device of this rank: start, streams, copies. */
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda/device/cuda_util.cuh"
+
+int sp_cuda_device_count(void)
+{
+    int n = 0;
+
+    if (cudaGetDeviceCount(&n) == cudaSuccess)
+        return n;
+    cudaGetLastError(); /* not the next launch's */
+    return 0;
+}
+
+/* The runtime says "insufficient driver" of none at all too. */
+void sp_cuda_why_none(char *text, size_t size)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int n = 0, driver = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n);
+
+    cudaGetLastError();
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+        snprintf(text, size, "no driver (libcuda.so.1) is loaded");
+    else if (error == cudaErrorInsufficientDriver)
+        snprintf(text, size,
+                 "the driver is too old: it serves CUDA up to %d.%d, this program was "
+                 "built with %d.%d",
+                 driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10);
+    else
+        snprintf(text, size, "%s%s%s", cudaGetErrorString(error),
+                 visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+}
+
+int sp_cuda_toolkit(void)
+{
+    return CUDART_VERSION;
+}
+
+/* As nvidia-smi prints it. */
+static void print_uuid(const unsigned char *u, char *to, size_t size)
+{
+    snprintf(to, size,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
+             u[12], u[13], u[14], u[15]);
+}
+
+sp_status sp_cuda_device(int i, sp_device *device)
+{
+    cudaDeviceProp p;
+    int major, minor;
+
+    SP_CUDA(cudaGetDeviceProperties(&p, i));
+    SP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i));
+    SP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i));
+    snprintf(device->name, sizeof device->name, "%.63s", p.name);
+    print_uuid((const unsigned char *)p.uuid.bytes, device->uuid, sizeof device->uuid);
+    SP_CUDA(cudaDeviceGetPCIBusId(device->pci, sizeof device->pci, i));
+    for (char *c = device->pci; *c; c++) /* as below /sys */
+        *c = (char)tolower(*c);
+    device->memory_bytes = (int64_t)p.totalGlobalMem;
+    device->capability = 10 * major + minor;
+    return SP_OK;
+}
+
+/* Below 8.0 there is no code in this program, whatever it was built for: copies beside
+ * the computation and bf16 products came with that. */
+static sp_status check_capability(const sp_backend *be)
+{
+    sp_device device;
+
+    SP_TRY(sp_cuda_device(be->device, &device));
+    if (device.capability < 80)
+        return SP_FAIL(SP_EDEVICE, "%s: compute capability %d.%d; 8.0 is the least",
+                       device.name, device.capability / 10, device.capability % 10);
+    return SP_OK;
+}
+
+/* Smaller numbers go first. Plans fill what the step leaves idle; above the step there
+ * is room for the gradients' sums. */
+static sp_status start(sp_backend *be, sp_cuda *cuda)
+{
+    int least, greatest, reads_pageable;
+
+    SP_CUDA(cudaSetDevice(be->device));
+    SP_CUDA(cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess,
+                                   be->device));
+    cuda->reads_pageable = reads_pageable;
+    SP_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking,
+                                         least > greatest ? least - 1 : least));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->plan, cudaStreamNonBlocking, least));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->aside, cudaStreamNonBlocking, least));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->turn, cudaEventDisableTiming));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming));
+    SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
+    sp_early_allow(cuda->compute, be->device);
+    sp_early_allow(cuda->aside, be->device);
+    SP_TRY(sp_cuda_arena_create(&cuda->aside_scratch, 0, "scratch aside"));
+    SP_TRY(sp_cuda_arena_create(&cuda->scratch, 0, "scratch"));
+    return sp_cuda_tiles_open(be);
+}
+
+sp_status sp_cuda_open(sp_backend *be, int device, int threads)
+{
+    const int n = sp_cuda_device_count();
+    sp_cuda *cuda;
+    sp_status rc;
+
+    be->device = device;
+    be->threads = threads;
+    be->impl = NULL;
+    if (n == 0) {
+        char why[256];
+
+        sp_cuda_why_none(why, sizeof why);
+        return SP_FAIL(SP_EDEVICE, "no usable CUDA device: %s", why);
+    }
+    if (device < 0 || device >= n)
+        return SP_FAIL(SP_EDEVICE, "CUDA device %d: this process sees %d", device, n);
+    SP_TRY(check_capability(be));
+    if (be->is_wgmma)
+        SP_TRY(cuda_wgmma_open(be));
+    cuda = (sp_cuda *)calloc(1, sizeof *cuda);
+    if (!cuda)
+        return SP_FAIL(SP_EMEM, "CUDA backend: out of memory");
+    cuda->owner = pthread_self();
+    be->impl = cuda;
+    rc = start(be, cuda);
+    if (rc != SP_OK)
+        sp_cuda_close(be);
+    return rc;
+}
+
+/* Failures here have been reported by the operation that met them. */
+void sp_cuda_close(sp_backend *be)
+{
+    sp_cuda *cuda = cuda_of(be);
+
+    if (!cuda)
+        return;
+    sp_cuda_arena_destroy(&cuda->scratch);
+    if (cuda->aside_scratch.base)
+        sp_cuda_arena_destroy(&cuda->aside_scratch);
+    for (int i = 0; i < 2; i++)
+        if (cuda->clock[i])
+            cudaEventDestroy(cuda->clock[i]);
+    if (cuda->turn)
+        cudaEventDestroy(cuda->turn);
+    if (cuda->forked)
+        cudaEventDestroy(cuda->forked);
+    if (cuda->joined)
+        cudaEventDestroy(cuda->joined);
+    sp_early_forget(cuda->aside);
+    sp_early_forget(cuda->compute);
+    if (cuda->aside)
+        cudaStreamDestroy(cuda->aside);
+    if (cuda->plan)
+        cudaStreamDestroy(cuda->plan);
+    if (cuda->compute)
+        cudaStreamDestroy(cuda->compute);
+    free(cuda);
+    be->impl = NULL;
+}
+
+/* ---- copies ---- */
+
+/* The driver puts pageable memory aside before it returns, but may let a device that
+ * can read it do so later (CUDA's "API synchronization behavior"). */
+sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes)
+{
+    const sp_cuda *cuda = cuda_of(be);
+    cudaStream_t stream = cuda_is_owner(be) ? cuda->compute : cuda->plan;
+
+    if (bytes == 0)
+        return SP_OK;
+    SP_CUDA(cudaSetDevice(be->device));
+    sp_early_break(stream);
+    SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream));
+    if (!cuda->reads_pageable)
+        return SP_OK;
+    if (cuda_is_owner(be))
+        return sp_cuda_wait(be);
+    SP_CUDA(cudaStreamSynchronize(stream));
+    return SP_OK;
+}
+
+sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
+                           size_t bytes)
+{
+    assert(cuda_is_owner(be));
+    if (bytes == 0)
+        return SP_OK;
+    if (cuda_of(be)->wait) /* the copy itself waits deaf to other ranks */
+        SP_TRY(sp_cuda_wait(be));
+    sp_early_break(cuda_of(be)->compute);
+    SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,
+                            cuda_of(be)->compute));
+    return sp_cuda_wait(be);
+}
+
+sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes)
+{
+    assert(cuda_is_owner(be));
+    if (bytes == 0)
+        return SP_OK;
+    sp_early_break(cuda_of(be)->compute);
+    SP_CUDA(cudaMemsetAsync(data, byte, bytes, cuda_of(be)->compute));
+    return SP_OK;
+}
+
+sp_status sp_cuda_wait(sp_backend *be)
+{
+    const sp_cuda *cuda = cuda_of(be);
+
+    if (cuda->wait)
+        return cuda->wait(cuda->wait_arg, cuda->compute);
+    SP_CUDA(cudaStreamSynchronize(cuda->compute));
+    return SP_OK;
+}

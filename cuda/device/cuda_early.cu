@@ -1,0 +1,86 @@
+/* Which launches may begin early (sp_cuda.h): those that follow a kernel of ours in one
+ * of the streams that are listed here, as long as nothing else came between.
+ *
+ * Graphs were not taken instead: grids, numbers of rows and addresses change with every
+ * batch, so that a captured step would be updated node by node, which costs the host
+ * about what launching does; and the host is ahead of the device in all but the
+ * smallest networks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/device/sp_cuda.h"
+
+namespace
+{
+
+enum { MOST = 8 };
+
+/* The thread that uses a stream alone writes is_behind_kernel; others look for streams
+ * of their own here while the list does not change. */
+struct early_stream {
+    cudaStream_t stream; /* NULL: free */
+    bool is_behind_kernel;
+} streams[MOST];
+
+early_stream *find(cudaStream_t stream)
+{
+    for (early_stream &s : streams)
+        if (s.stream == stream)
+            return &s;
+    return NULL;
+}
+
+__global__ void any_kernel()
+{
+    sp_grid_wait();
+}
+
+/* Compiled for an older device, kernels lack the wait, whatever the device can do. */
+bool has_wait(int device)
+{
+    cudaFuncAttributes code = {};
+    int major = 0;
+
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           major >= 9 &&
+           cudaFuncGetAttributes(&code, (const void *)any_kernel) == cudaSuccess &&
+           code.ptxVersion >= 90;
+}
+
+} // namespace
+
+void sp_early_allow(cudaStream_t stream, int device)
+{
+    const char *text = getenv("SP_EARLY_LAUNCH");
+    early_stream *s = find(NULL);
+
+    if (s && has_wait(device) && !(text && strcmp(text, "0") == 0))
+        *s = {stream, false};
+}
+
+void sp_early_forget(cudaStream_t stream)
+{
+    early_stream *s = stream ? find(stream) : NULL;
+
+    if (s)
+        *s = {NULL, false};
+}
+
+void sp_early_break(cudaStream_t stream)
+{
+    early_stream *s = find(stream);
+
+    if (s)
+        s->is_behind_kernel = false;
+}
+
+bool sp_early_next(cudaStream_t stream)
+{
+    early_stream *s = stream ? find(stream) : NULL;
+    const bool is_early = s && s->is_behind_kernel;
+
+    if (s)
+        s->is_behind_kernel = true;
+    return is_early;
+}

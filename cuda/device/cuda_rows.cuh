@@ -1,0 +1,433 @@
+/* Rows of either element type, several channels at a time: what the operations between
+ * the convolutions are made of. A thread takes N channels side by side, 16 bytes where
+ * all rows of a call are aligned to that, and computes in fp32; what is left of a row
+ * goes one by one. Columns behind c are neither read nor written: they may be another
+ * tensor's.
+ */
+#ifndef CUDA_ROWS_CUH
+#define CUDA_ROWS_CUH
+
+#include <assert.h>
+
+#include "cuda/device/cuda_util.cuh"
+
+typedef uint16_t cuda_bf16; /* the upper half of a float */
+
+__device__ static inline float cuda_float_of(cuda_bf16 bits)
+{
+    return __uint_as_float((uint32_t)bits << 16);
+}
+
+__device__ static inline cuda_bf16 cuda_bf16_of(float v)
+{
+    return (cuda_bf16)sp_pack_bf16(v, 0);
+}
+
+/* ---- one element, whatever its type ---- */
+
+__device__ static inline float cuda_get(const sp_tensor &t, int64_t i, int j)
+{
+    const int64_t at = i * t.ld + j;
+
+    return t.elem == SP_ELEM_BF16 ? cuda_float_of(((const cuda_bf16 *)t.data)[at])
+                                  : t.data[at];
+}
+
+__device__ static inline void cuda_put(const sp_tensor &t, int64_t i, int j, float v)
+{
+    const int64_t at = i * t.ld + j;
+
+    if (t.elem == SP_ELEM_BF16)
+        ((cuda_bf16 *)t.data)[at] = cuda_bf16_of(v);
+    else
+        t.data[at] = v;
+}
+
+__device__ static inline void cuda_add(const sp_tensor &t, int64_t i, int j, float v)
+{
+    cuda_put(t, i, j, cuda_get(t, i, j) + v);
+}
+
+/* ---- N elements of type T ---- */
+
+/* As they are in memory, in one access. */
+template <class T, int N> struct cuda_pack;
+template <> struct cuda_pack<float, 1> {
+    float bits;
+};
+template <> struct cuda_pack<float, 4> {
+    float4 bits;
+};
+template <> struct cuda_pack<cuda_bf16, 1> {
+    cuda_bf16 bits;
+};
+template <> struct cuda_pack<cuda_bf16, 8> {
+    uint4 bits;
+};
+
+template <class T, int N>
+__device__ void cuda_take(const sp_tensor &t, int64_t i, int j, cuda_pack<T, N> *pack)
+{
+    *pack = *(const cuda_pack<T, N> *)((const T *)t.data + i * t.ld + j);
+}
+
+template <class T, int N>
+__device__ void cuda_open(const cuda_pack<T, N> &pack, float (&v)[N])
+{
+    if constexpr (sizeof(T) == 4 && N == 1) {
+        v[0] = pack.bits;
+    } else if constexpr (sizeof(T) == 4) {
+        v[0] = pack.bits.x, v[1] = pack.bits.y, v[2] = pack.bits.z, v[3] = pack.bits.w;
+    } else if constexpr (N == 1) {
+        v[0] = cuda_float_of(pack.bits);
+    } else {
+        const uint32_t two[4] = {pack.bits.x, pack.bits.y, pack.bits.z, pack.bits.w};
+        for (int k = 0; k < 4; k++) {
+            v[2 * k] = __uint_as_float(two[k] << 16);
+            v[2 * k + 1] = __uint_as_float(two[k] & 0xffff0000u);
+        }
+    }
+}
+
+template <class T, int N>
+__device__ void cuda_load(const sp_tensor &t, int64_t i, int j, float (&v)[N])
+{
+    cuda_pack<T, N> pack;
+
+    cuda_take(t, i, j, &pack);
+    cuda_open(pack, v);
+}
+
+template <class T, int N>
+__device__ void cuda_store(const sp_tensor &t, int64_t i, int j, const float (&v)[N])
+{
+    T *to = (T *)t.data + i * t.ld + j;
+
+    if constexpr (sizeof(T) == 4 && N == 1)
+        *to = v[0];
+    else if constexpr (sizeof(T) == 4)
+        *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
+    else if constexpr (N == 1)
+        *to = cuda_bf16_of(v[0]);
+    else
+        *(uint4 *)to = make_uint4(sp_pack_bf16(v[0], v[1]), sp_pack_bf16(v[2], v[3]),
+                                  sp_pack_bf16(v[4], v[5]), sp_pack_bf16(v[6], v[7]));
+}
+
+/* y = v, or y += v. */
+template <class T, int N>
+__device__ void cuda_give(const sp_tensor &y, int64_t i, int j, float (&v)[N],
+                          bool is_added)
+{
+    float old[N];
+
+    if (is_added) {
+        cuda_load<T>(y, i, j, old);
+        for (int k = 0; k < N; k++)
+            v[k] += old[k];
+    }
+    cuda_store<T>(y, i, j, v);
+}
+
+/* Constants of N channels. */
+template <int N> __device__ void cuda_channels(const float *from, int j, float (&v)[N])
+{
+    for (int k = 0; k < N; k++)
+        v[k] = from[j + k];
+}
+
+/* A norm's value: the same bits forward and where its side of 0 is asked for again. */
+__device__ static inline float cuda_affine(float x, float scale, float shift)
+{
+    return x * scale + shift;
+}
+
+/* ---- which T and N a call gets ---- */
+
+/* All of one type; tensors without data do not count. */
+static inline bool cuda_can_group(const sp_tensor *const *t, int n)
+{
+    bool is_aligned = true;
+
+    for (int i = 0; i < n; i++) {
+        if (!t[i]->data)
+            continue;
+        assert(t[i]->elem == t[0]->elem);
+        is_aligned = is_aligned && (uintptr_t)t[i]->data % 16 == 0 &&
+                     (size_t)t[i]->ld * sp_elem_bytes(t[i]->elem) % 16 == 0;
+    }
+    return is_aligned;
+}
+
+/* ---- each row ----
+ * F has, for N channels from j on,
+ *     template <int N> struct channels;  template <int N> channels<N> at(int j);
+ *     template <class T, int N> void row(const channels<N> &, int64_t i, int j);
+ * where channels holds what is the same for all rows. Derive from cuda_plain where that
+ * is nothing. */
+
+struct cuda_plain {
+    template <int N> struct channels {
+    };
+    template <int N> __device__ channels<N> at(int) const { return {}; }
+};
+
+template <class F, class T, int N>
+__device__ void cuda_some_rows(const F &f, int64_t i, int64_t n, int step, int j)
+{
+    const auto here = f.template at<N>(j);
+
+    for (int r = 0; r < CUDA_EACH_ROWS; r++, i += step)
+        if (i < n)
+            f.template row<T, N>(here, i, j);
+}
+
+template <class F, class T, int N>
+__global__ void __launch_bounds__(CUDA_EACH_THREADS) rows_kernel(F f, int64_t n, int c)
+{
+    sp_grid_wait();
+    const int64_t i = (int64_t)blockIdx.x * blockDim.y * CUDA_EACH_ROWS + threadIdx.y;
+    int j = (int)(blockIdx.y * blockDim.x + threadIdx.x) * N;
+
+    if (j + N <= c)
+        cuda_some_rows<F, T, N>(f, i, n, (int)blockDim.y, j);
+    else
+        for (; j < c; j++)
+            cuda_some_rows<F, T, 1>(f, i, n, (int)blockDim.y, j);
+}
+
+template <class T, int N, class F>
+sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c)
+{
+    const int groups = (c + N - 1) / N;
+    const dim3 block(cuda_lanes(groups), CUDA_EACH_THREADS / cuda_lanes(groups));
+    const int64_t rows = (int64_t)block.y * CUDA_EACH_ROWS;
+    const dim3 grid((unsigned)((n + rows - 1) / rows),
+                    ((unsigned)groups + block.x - 1) / block.x);
+
+    if (n == 0 || c == 0)
+        return SP_OK;
+    SP_LAUNCH((rows_kernel<F, T, N>), grid, block, cuda_of(be)->compute, f, n, c);
+    return cuda_launched("rows_kernel");
+}
+
+/* Of the n x c elements of the tensors, which are of one type. */
+template <class F, class... Tensors>
+sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
+                        const Tensors &...others)
+{
+    const sp_tensor *const all[] = {&first, &others...};
+    const bool is_grouped = cuda_can_group(all, 1 + (int)sizeof...(others));
+
+    if (first.elem == SP_ELEM_BF16)
+        return is_grouped ? cuda_launch_rows<cuda_bf16, 8>(be, f, first.n, first.c)
+                          : cuda_launch_rows<cuda_bf16, 1>(be, f, first.n, first.c);
+    return is_grouped ? cuda_launch_rows<float, 4>(be, f, first.n, first.c)
+                      : cuda_launch_rows<float, 1>(be, f, first.n, first.c);
+}
+
+/* ---- sums of parts ---- */
+
+enum { CUDA_PART_COLUMNS = 8, CUDA_PART_LANES = 128 };
+
+/* Threads of a block that adds n parts: as many as find work. */
+static inline dim3 cuda_part_block(int n)
+{
+    unsigned lanes = 1;
+
+    while (lanes < CUDA_PART_LANES && lanes < (unsigned)n)
+        lanes *= 2;
+    return dim3(CUDA_PART_COLUMNS, lanes);
+}
+
+/* all[0][x] becomes the sum over the n parts of element `at` of each, for thread x of a
+ * block as above; at < 0: of none. Thread y adds parts y, y + lanes, ..., the threads'
+ * sums are added as a tree. Parts are `stride` long. Ends with a barrier. */
+__device__ static inline void cuda_add_parts(const double *part, int n, size_t stride,
+                                             int at, double (*all)[CUDA_PART_COLUMNS])
+{
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y, lanes = (int)blockDim.y;
+    double sum = 0;
+
+#pragma unroll 4
+    for (int i = at < 0 ? n : y; i < n; i += lanes)
+        sum += part[i * stride + at];
+    all[y][x] = sum;
+    for (int half = lanes / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (y < half)
+            all[y][x] += all[y + half][x];
+    }
+    __syncthreads();
+}
+
+/* ---- sums over the rows of each sample ----
+ * F has channels and at() as above, and
+ *     template <class T, int N> struct item;                    what it reads of a row
+ *     template <class T, int N> void load(int64_t i, int j, item<T, N> *);
+ *     template <class T, int N> void add(const channels<N> &, const item<T, N> &,
+ *                                        int64_t i, int j, double *a, double *b);
+ * add adds to a[k] and b[k] of channel j + k. A sample is cut into chunks of rows from
+ * its own first row on, thread y of a chunk sums rows y, y + step, ..., the threads'
+ * sums are added as a tree, those of the chunks too: the value depends on the sample,
+ * the number of channels and their alignment alone. */
+
+enum { CUDA_SUM_THREADS = 256, CUDA_SUM_AHEAD = 2 };
+
+/* About 32,768 elements: enough blocks on the coarse levels, little to add on the
+ * fine. */
+static inline int cuda_chunk_rows(int c)
+{
+    int rows = 512;
+
+    while (rows > 64 && rows * c > 32768)
+        rows /= 2;
+    return rows;
+}
+
+/* Rows i, i + step, ... below end. */
+template <class F, class T, int N>
+__device__ void cuda_add_rows(const F &f, int64_t i, int64_t end, int step, int j,
+                              double *a, double *b)
+{
+    const auto here = f.template at<N>(j);
+    typename F::template item<T, N> item[CUDA_SUM_AHEAD];
+
+    for (; i < end; i += CUDA_SUM_AHEAD * step) {
+#pragma unroll
+        for (int r = 0; r < CUDA_SUM_AHEAD; r++)
+            if (i + r * step < end)
+                f.load(i + r * step, j, &item[r]);
+#pragma unroll
+        for (int r = 0; r < CUDA_SUM_AHEAD; r++)
+            if (i + r * step < end)
+                f.add(here, item[r], i + r * step, j, a, b);
+    }
+}
+
+/* all [2][blockDim.y][columns]: row 0 becomes the sum over y. */
+template <int N> __device__ void cuda_sum_threads(double *all, int columns)
+{
+    const int x = (int)threadIdx.x * N, y = (int)threadIdx.y, rows = (int)blockDim.y;
+
+    for (int half = rows / 2; half > 0; half /= 2) {
+        __syncthreads();
+        for (int at = 0; at < 2 * N && y < half; at++) {
+            double *to = all + ((size_t)(at / N * rows) + y) * columns + x + at % N;
+            *to += to[(size_t)half * columns];
+        }
+    }
+    __syncthreads();
+}
+
+template <class F, class T, int N>
+__global__ void __launch_bounds__(CUDA_SUM_THREADS, 2)
+    row_sums_kernel(F f, cuda_samples s, int c, int chunk, double *part)
+{
+    sp_grid_wait();
+    SP_SHARED(double, all, [2 * CUDA_SUM_THREADS * N]);
+    const int b = (int)blockIdx.z, y = (int)threadIdx.y, rows = (int)blockDim.y;
+    const int columns = (int)blockDim.x * N, x = (int)threadIdx.x * N;
+    const int j = (int)blockIdx.y * columns + x;
+    const int64_t begin = s.row[b] + (int64_t)blockIdx.x * chunk;
+    const int64_t end = min(begin + chunk, (int64_t)s.row[b + 1]);
+    double sum[2][N] = {};
+
+    if (begin >= end) /* the whole block */
+        return;
+    if (j + N <= c)
+        cuda_add_rows<F, T, N>(f, begin + y, end, rows, j, sum[0], sum[1]);
+    else
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            if (j + k < c)
+                cuda_add_rows<F, T, 1>(f, begin + y, end, rows, j + k, &sum[0][k],
+                                       &sum[1][k]);
+    for (int at = 0; at < 2 * N; at++)
+        all[(size_t)(at / N * rows + y) * columns + x + at % N] = sum[at / N][at % N];
+    cuda_sum_threads<N>(all, columns);
+    for (int k = 0; y < 2 && k < N && j + k < c; k++)
+        part[(((size_t)b * gridDim.x + blockIdx.x) * 2 + (size_t)y) * (size_t)c + j +
+             k] = all[(size_t)(y * rows) * columns + x + k];
+}
+
+/* sums [n_samples][2][c], device; sample b's rows begin at sample_row[b]. Leaves what
+ * was taken from the scratch before. */
+template <class T, int N, class F>
+sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row,
+                           int n_samples, int c, double *sums)
+{
+    sp_arena *scratch = &cuda_of(be)->scratch;
+    const size_t mark = scratch->used;
+    const int chunk = cuda_chunk_rows(c);
+    const unsigned groups = ((unsigned)c + N - 1) / N, lanes = cuda_lanes((int)groups);
+
+    for (int first = 0; c && first < n_samples; first += CUDA_GROUP) {
+        const cuda_samples s = cuda_group(sample_row, first, n_samples);
+        const int n_chunks = (cuda_longest(&s) + chunk - 1) / chunk;
+        double *part;
+
+        SP_TRY(SP_TAKE(scratch, (size_t)s.n * n_chunks * 2 * c, &part));
+        if (n_chunks) {
+            SP_LAUNCH(
+                (row_sums_kernel<F, T, N>),
+                dim3((unsigned)n_chunks, (groups + lanes - 1) / lanes, (unsigned)s.n),
+                dim3(lanes, CUDA_SUM_THREADS / lanes), cuda_of(be)->compute, f, s, c,
+                chunk, part);
+            SP_TRY(cuda_launched("row_sums_kernel"));
+        }
+        SP_TRY(cuda_add_chunks(be, &s, c, chunk, n_chunks, part, sums));
+        sp_arena_rewind(scratch, mark);
+    }
+    return SP_OK;
+}
+
+/* Over the rows of the tensors, which are of one type. */
+template <class F, class... Tensors>
+sp_status cuda_row_sums(sp_backend *be, const F &f, const int32_t *sample_row,
+                        int n_samples, double *sums, const sp_tensor &first,
+                        const Tensors &...others)
+{
+    const sp_tensor *const all[] = {&first, &others...};
+    const bool is_grouped = cuda_can_group(all, 1 + (int)sizeof...(others));
+    const int c = first.c;
+
+    if (first.elem == SP_ELEM_BF16)
+        return is_grouped ? cuda_launch_sums<cuda_bf16, 8>(be, f, sample_row, n_samples,
+                                                           c, sums)
+                          : cuda_launch_sums<cuda_bf16, 1>(be, f, sample_row, n_samples,
+                                                           c, sums);
+    return is_grouped
+               ? cuda_launch_sums<float, 4>(be, f, sample_row, n_samples, c, sums)
+               : cuda_launch_sums<float, 1>(be, f, sample_row, n_samples, c, sums);
+}
+
+/* f(i, j, sum) adds two numbers of row i, channel j, to sum[0] and sum[1]. */
+template <class F> struct cuda_one_by_one : cuda_plain {
+    F f;
+
+    template <class T, int N> struct item {
+    };
+    template <class T, int N> __device__ void load(int64_t, int, item<T, N> *) const {}
+    template <class T, int N>
+    __device__ void add(const channels<N> &, const item<T, N> &, int64_t i, int j,
+                        double *a, double *b) const
+    {
+        double sum[2] = {*a, *b};
+
+        f(i, j, sum);
+        *a = sum[0];
+        *b = sum[1];
+    }
+};
+
+/* Sums over rows of any type. */
+template <class F>
+sp_status cuda_sample_sums(sp_backend *be, const F &f, const int32_t *sample_row,
+                           int n_samples, int c, double *sums)
+{
+    return cuda_launch_sums<float, 1>(be, cuda_one_by_one<F>{{}, f}, sample_row,
+                                      n_samples, c, sums);
+}
+
+#endif

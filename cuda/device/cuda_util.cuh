@@ -1,0 +1,156 @@
+/* What the kernel files share: errors, the backend's state, "each element", samples.
+ * Rows and sums over them are in cuda_rows.cuh.
+ */
+#ifndef CUDA_UTIL_CUH
+#define CUDA_UTIL_CUH
+
+#include <pthread.h>
+
+#include "cuda/device/cuda_ops.h"
+#include "cuda/device/sp_cuda.h"
+
+/* A call of the runtime; its failure becomes the error record. */
+#define SP_CUDA(call)                                                                  \
+    do {                                                                               \
+        cudaError_t sp_cuda_ = (call);                                                 \
+        if (sp_cuda_ != cudaSuccess)                                                   \
+            return SP_FAIL(sp_cuda_ == cudaErrorMemoryAllocation ? SP_EMEM             \
+                                                                 : SP_EDEVICE,         \
+                           "%s: %s", #call, cudaGetErrorString(sp_cuda_));             \
+    } while (0)
+
+enum { CUDA_TILE_WIDTHS = 8 };
+
+/* SP_EDEVICE: the device, or this build, has no wgmma (cuda_conv_wgmma.cu). */
+sp_status cuda_wgmma_open(const sp_backend *be);
+
+/* What be->impl points to. */
+typedef struct sp_cuda {
+    pthread_t owner; /* the compute thread */
+    cudaStream_t compute, plan, aside;
+    cudaEvent_t turn;       /* the end of one stream, for the other to wait for */
+    cudaEvent_t clock[2];   /* of clock_begin and clock_end; NULL until then */
+    cudaEvent_t forked;     /* the compute stream, when something goes aside */
+    cudaEvent_t joined;     /* the end of what went aside */
+    sp_arena scratch;       /* device; content lives until the next operation */
+    sp_arena aside_scratch; /* the same for what goes aside */
+    /* Tiles of convolutions (cuda_tiles.cu): [0] of fewer than few_rows, by channels of
+     * the result: 32 (i + 1), the last more. CUDA_TILES: by the formula. */
+    uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
+    int64_t few_rows;
+    bool reads_pageable; /* the device itself reads pageable memory of the host */
+    /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
+    sp_status (*wait)(void *wait_arg, cudaStream_t compute);
+    void *wait_arg;
+} sp_cuda;
+
+static inline sp_cuda *cuda_of(sp_backend *be)
+{
+    return (sp_cuda *)be->impl;
+}
+
+static inline bool cuda_is_owner(sp_backend *be)
+{
+    return pthread_equal(cuda_of(be)->owner, pthread_self());
+}
+
+/* What the stream does from here on comes behind the event. */
+static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
+{
+    sp_early_break(stream);
+    SP_CUDA(cudaStreamWaitEvent(stream, event, 0));
+    return SP_OK;
+}
+
+/* After each launch: a refused launch shows here, a failed kernel at the next wait. */
+static inline sp_status cuda_launched(const char *kernel)
+{
+    const cudaError_t error = cudaGetLastError();
+
+    if (error != cudaSuccess)
+        return SP_FAIL(SP_EDEVICE, "%s: %s", kernel, cudaGetErrorString(error));
+    return SP_OK;
+}
+
+__device__ static inline float *cuda_row(sp_tensor t, int64_t i)
+{
+    return t.data + i * t.ld;
+}
+
+/* ---- each element ----
+ * f(i, j) for every row i and channel j. Threads stand side by side along the channels,
+ * so that rows are read and written whole. */
+
+enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
+
+template <class F>
+__global__ void __launch_bounds__(CUDA_EACH_THREADS) each_kernel(F f, int64_t n, int c)
+{
+    sp_grid_wait();
+    const int j = (int)(blockIdx.y * blockDim.x + threadIdx.x);
+    int64_t i = (int64_t)blockIdx.x * blockDim.y * CUDA_EACH_ROWS + threadIdx.y;
+
+    if (j >= c)
+        return;
+    for (int r = 0; r < CUDA_EACH_ROWS; r++, i += blockDim.y)
+        if (i < n)
+            f(i, j);
+}
+
+static inline unsigned cuda_lanes(int c)
+{
+    unsigned lanes = 1;
+
+    while (lanes < 32 && lanes < (unsigned)c)
+        lanes *= 2;
+    return lanes;
+}
+
+template <class F> sp_status cuda_each(sp_backend *be, F f, int64_t n, int c)
+{
+    const dim3 block(cuda_lanes(c), CUDA_EACH_THREADS / cuda_lanes(c));
+    const int64_t rows = (int64_t)block.y * CUDA_EACH_ROWS;
+    const dim3 grid((unsigned)((n + rows - 1) / rows),
+                    ((unsigned)c + block.x - 1) / block.x);
+
+    if (n == 0 || c == 0)
+        return SP_OK;
+    SP_LAUNCH((each_kernel<F>), grid, block, cuda_of(be)->compute, f, n, c);
+    return cuda_launched("each_kernel");
+}
+
+/* ---- samples ----
+ * Their rows travel with the launch, some samples at a time. */
+
+enum { CUDA_GROUP = 128 };
+
+typedef struct cuda_samples {
+    int first, n;                /* samples first .. first + n - 1 */
+    int32_t row[CUDA_GROUP + 1]; /* [n + 1] */
+} cuda_samples;
+
+static inline cuda_samples cuda_group(const int32_t *sample_row, int first, int end)
+{
+    cuda_samples s = {first, end - first < CUDA_GROUP ? end - first : CUDA_GROUP, {0}};
+
+    for (int b = 0; b <= s.n; b++)
+        s.row[b] = sample_row[first + b];
+    return s;
+}
+
+static inline int32_t cuda_longest(const cuda_samples *s)
+{
+    int32_t longest = 0;
+
+    for (int b = 0; b < s->n; b++)
+        if (s->row[b + 1] - s->row[b] > longest)
+            longest = s->row[b + 1] - s->row[b];
+    return longest;
+}
+
+/* sums [s->n][2][c] of part [s->n][n_chunks][2][c], in the order of the chunks
+ * (cuda_sums.cu). */
+sp_status cuda_add_chunks(sp_backend *be, const cuda_samples *s, int c, int chunk,
+                          int n_chunks, const double *part, double *sums);
+
+#endif

@@ -1,0 +1,570 @@
+/* Device memory summed by NCCL, where it lies.
+ *
+ * Two communicators, so that a small sum in the compute stream does not queue behind a
+ * gradient bucket: `bulk` over the world for what is posted (reduce stream), `scope`
+ * split off from it for batch statistics (compute stream). Everything is issued by one
+ * thread in one order on all ranks, and bulk is held to a few blocks of the device, so
+ * that kernels of both find room beside the computation.
+ *
+ * Communicators do not block: whatever NCCL does in the background is polled for, and
+ * with it what went wrong. NCCL's waiting is the host's: nothing here waits for other
+ * ranks without hearing the watchdog.
+ */
+#include "cuda/reduce/cuda_reduce.cuh"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda/reduce/cuda_nccl.h"
+#include "process/sp_pulse.h"
+
+enum { BULK_BLOCKS = 16, CAST_THREADS = 256 };
+
+#define LONG_START_S 600
+#define CLOSE_S      5.0
+#define ROUND_S      0.02 /* between agreements while communicators start */
+#define SECONDHAND_S 2.0  /* the rank that failed speaks before those that notice */
+#define ABANDON_S    3.0
+
+namespace
+{
+
+struct nccl_transport {
+    const sp_nccl *lib;
+    sp_nccl_comm bulk, scope; /* scope NULL: of one rank */
+    sp_scope of;              /* what scope is over */
+    cudaStream_t stream;      /* of bulk */
+    cuda_sum *free_sums;
+    double limit_s;
+    bool is_bf16, is_failed;
+    float *taken; /* [n_taken] of sp_transport_take */
+    size_t n_taken;
+    uint16_t *wire;  /* [n_taken] its floats on their way; NULL: fp32 travels */
+    bool is_ncclmem; /* taken is NCCL's */
+    void *registration;
+};
+
+nccl_transport *nccl_of(sp_transport *t)
+{
+    return (nccl_transport *)t->impl;
+}
+
+double now_s()
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void pause_s(double s)
+{
+    const struct timespec nap = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
+
+    nanosleep(&nap, NULL);
+}
+
+/* ---- errors ---- */
+
+sp_status fail(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
+               const char *what)
+{
+    const char *more = n->lib->get_last_error(comm);
+
+    n->is_failed = true;
+    if (result == SP_NCCL_REMOTE_ERROR && !sp_pulse_leaving())
+        pause_s(SECONDHAND_S);
+    return SP_FAIL(SP_EMPI, "NCCL: %s: %s%s%s", what, n->lib->get_error_string(result),
+                   more && *more ? ": " : "", more ? more : "");
+}
+
+/* In progress is no error of a communicator that does not block. */
+bool is_fine(sp_nccl_result result)
+{
+    return result == SP_NCCL_SUCCESS || result == SP_NCCL_IN_PROGRESS;
+}
+
+#define SP_NCCL(n, comm, call, what)                                                   \
+    do {                                                                               \
+        const sp_nccl_result sp_nccl_ = (n)->lib->call;                                \
+        if (!is_fine(sp_nccl_))                                                        \
+            return fail((n), (comm), sp_nccl_, what);                                  \
+    } while (0)
+
+/* What a communicator does in the background: is it at rest, has it failed? */
+sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_at_rest)
+{
+    sp_nccl_result state = SP_NCCL_SUCCESS;
+
+    *is_at_rest = true;
+    if (!comm)
+        return SP_OK;
+    SP_NCCL(n, comm, comm_get_async_error(comm, &state), what);
+    if (!is_fine(state))
+        return fail(n, comm, state, what);
+    *is_at_rest = state == SP_NCCL_SUCCESS;
+    return SP_OK;
+}
+
+sp_status look_for_errors(sp_transport *t)
+{
+    nccl_transport *n = nccl_of(t);
+    bool ignored;
+
+    SP_TRY(ask(n, n->bulk, "all-reduce", &ignored));
+    return ask(n, n->scope, "all-reduce", &ignored);
+}
+
+struct settling {
+    nccl_transport *n;
+    sp_nccl_comm comm;
+    const char *what;
+};
+
+sp_status test_at_rest(void *arg, bool *is_done)
+{
+    const settling *s = (const settling *)arg;
+
+    return ask(s->n, s->comm, s->what, is_done);
+}
+
+/* Until NCCL has put into the stream what it was told to. */
+sp_status settle(sp_transport *t, sp_nccl_comm comm, const char *what)
+{
+    settling s = {nccl_of(t), comm, what};
+    bool is_at_rest;
+
+    SP_TRY(ask(s.n, comm, what, &is_at_rest));
+    return is_at_rest ? SP_OK : sp_comm_wait_for(t->comm, true, test_at_rest, &s);
+}
+
+/* ---- start ---- */
+
+sp_status probe()
+{
+    const sp_nccl *lib;
+
+    return sp_nccl_load(&lib);
+}
+
+/* Algorithms that sum in an order of their own each time are left out; what the user
+ * has set stays. NCCL reads its environment at its first call. */
+void ask_for_repeatable()
+{
+    setenv("NCCL_ALGO", "Ring", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+    setenv("NCCL_COLLNET_ENABLE", "0", 0);
+}
+
+sp_nccl_config config_of(int max_blocks)
+{
+    sp_nccl_config c = {};
+
+    c.size = sizeof c;
+    c.magic = 0xcafebeef;
+    c.version = SP_NCCL_LEAST;
+    c.blocking = 0;
+    c.cga_cluster_size = c.min_ctas = c.split_share = SP_NCCL_DEFAULT;
+    c.max_ctas = max_blocks;
+    return c;
+}
+
+/* All ranks ask their communicators in rounds, so that one that fails, or the end of
+ * patience, is known to all. */
+sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_status rc,
+                         const char *what)
+{
+    nccl_transport *n = nccl_of(t);
+    const double end = now_s() + n->limit_s;
+
+    for (;;) {
+        const double round_end = now_s() + ROUND_S;
+        int64_t failed, busy, late;
+        bool is_at_rest = false;
+
+        while (rc == SP_OK && !is_at_rest && now_s() < round_end) {
+            if (*comm)
+                rc = ask(n, *comm, what, &is_at_rest);
+            if (rc == SP_OK && !is_at_rest)
+                pause_s(0.001);
+        }
+        int64_t state[3] = {rc != SP_OK, rc == SP_OK && !is_at_rest, now_s() > end};
+
+        SP_TRY(sp_comm_allreduce(t->comm, SP_SCOPE_WORLD, state, 3, SP_I64, SP_MAX));
+        failed = state[0];
+        busy = state[1];
+        late = state[2];
+        if (!failed && busy && late && rc == SP_OK && !is_at_rest)
+            rc = SP_FAIL(SP_EMPI, "NCCL: %s: not done after %.0f s", what, n->limit_s);
+        if (failed || !busy || late)
+            return sp_transport_agree(t, rc);
+    }
+}
+
+sp_status make_bulk(sp_transport *t)
+{
+    nccl_transport *n = nccl_of(t);
+    sp_nccl_config config = config_of(BULK_BLOCKS);
+    sp_nccl_id id = {};
+    sp_nccl_result result = SP_NCCL_SUCCESS;
+    sp_status rc = SP_OK;
+
+    if (t->comm->rank == 0)
+        result = n->lib->get_unique_id(&id);
+    if (!is_fine(result))
+        rc = fail(n, NULL, result, "ncclGetUniqueId");
+    SP_TRY(sp_transport_agree(t, rc));
+    SP_TRY(sp_comm_bcast(t->comm, &id, sizeof id, 0));
+    /* Some MPIs let the root go before the others have got it. */
+    SP_TRY(sp_comm_barrier(t->comm));
+    result = n->lib->comm_init_rank_config(&n->bulk, t->comm->size, id, t->comm->rank,
+                                           &config);
+    if (!is_fine(result))
+        rc = fail(n, n->bulk, result, "ncclCommInitRankConfig");
+    return start_together(t, &n->bulk, rc, "ncclCommInitRankConfig");
+}
+
+sp_status make_scope(sp_transport *t)
+{
+    nccl_transport *n = nccl_of(t);
+    sp_nccl_config config = config_of(SP_NCCL_DEFAULT);
+    const int color = n->of == SP_SCOPE_NODE ? t->comm->node : 0;
+    sp_nccl_result result;
+    sp_status rc = SP_OK;
+
+    if (n->of == SP_SCOPE_RANK)
+        return SP_OK;
+    result = n->lib->comm_split(n->bulk, color, t->comm->rank, &n->scope, &config);
+    if (!is_fine(result))
+        rc = fail(n, n->bulk, result, "ncclCommSplit");
+    SP_TRY(start_together(t, &n->bulk, rc, "ncclCommSplit"));
+    return start_together(t, &n->scope, SP_OK, "ncclCommSplit");
+}
+
+/* ---- open and close ---- */
+
+sp_status check_same(sp_transport *t)
+{
+    const int version = nccl_of(t)->lib->version;
+    bool is_same;
+
+    SP_TRY(sp_comm_is_same(t->comm, &version, sizeof version, &is_same));
+    return is_same
+               ? SP_OK
+               : SP_FAIL(SP_EMPI, "NCCL: %s is version %d here, another on other ranks",
+                         nccl_of(t)->lib->path, version);
+}
+
+sp_status start(sp_transport *t, const sp_transport_options *options)
+{
+    nccl_transport *n = nccl_of(t);
+    sp_status rc = sp_nccl_load(&n->lib);
+
+    n->of = options->scope;
+    n->is_bf16 = options->is_bf16;
+    n->limit_s = options->limit_s > 0 ? options->limit_s : LONG_START_S;
+    if (rc == SP_OK)
+        rc = cuda_urgent_stream(&n->stream);
+    SP_TRY(sp_transport_agree(t, rc));
+    SP_TRY(check_same(t));
+    if (options->is_repeatable)
+        ask_for_repeatable();
+    SP_TRY(make_bulk(t));
+    SP_TRY(make_scope(t));
+    cuda_of(t->backend)->wait = cuda_wait_idle;
+    cuda_of(t->backend)->wait_arg = t;
+    snprintf(t->words, sizeof t->words, "NCCL %d.%d.%d, %s on the wire (%.128s)",
+             n->lib->version / 10000, n->lib->version % 10000 / 100,
+             n->lib->version % 100, n->is_bf16 ? "bf16" : "fp32", n->lib->path);
+    return SP_OK;
+}
+
+sp_status nccl_open(sp_transport *t, const sp_transport_options *options)
+{
+    sp_status rc;
+
+    t->impl = calloc(1, sizeof(nccl_transport));
+    rc = t->impl ? SP_OK : SP_FAIL(SP_EMEM, "transport: out of memory");
+    SP_TRY(sp_transport_agree(t, rc));
+    rc = start(t, options);
+    if (rc != SP_OK) /* somewhere: nothing is finished together any more */
+        nccl_of(t)->is_failed = true;
+    return rc;
+}
+
+void finish(nccl_transport *n, sp_nccl_comm comm)
+{
+    const double end = now_s() + CLOSE_S;
+    sp_nccl_result state = SP_NCCL_IN_PROGRESS;
+
+    if (!comm)
+        return;
+    if (n->is_failed || !is_fine(n->lib->comm_finalize(comm))) {
+        n->lib->comm_abort(comm);
+        return;
+    }
+    while (state == SP_NCCL_IN_PROGRESS && now_s() < end &&
+           n->lib->comm_get_async_error(comm, &state) == SP_NCCL_SUCCESS)
+        pause_s(0.001);
+    if (state == SP_NCCL_SUCCESS)
+        n->lib->comm_destroy(comm);
+    else
+        n->lib->comm_abort(comm);
+}
+
+void nccl_close(sp_transport *t)
+{
+    nccl_transport *n = nccl_of(t);
+
+    if (!n)
+        return;
+    cuda_of(t->backend)->wait = NULL;
+    if (n->registration && !n->is_failed)
+        n->lib->comm_deregister(n->bulk, n->registration);
+    finish(n, n->scope);
+    finish(n, n->bulk);
+    if (n->is_ncclmem)
+        n->lib->mem_free(n->taken);
+    if (n->stream)
+        cudaStreamDestroy(n->stream);
+    cuda_sums_destroy(&n->free_sums);
+    free(n);
+}
+
+void *abort_all(void *arg)
+{
+    nccl_transport *n = (nccl_transport *)arg;
+
+    if (n->scope)
+        n->lib->comm_abort(n->scope);
+    if (n->bulk)
+        n->lib->comm_abort(n->bulk);
+    return NULL;
+}
+
+/* The process is about to end, and an abort that hangs must not keep it. */
+void nccl_abandon(sp_transport *t)
+{
+    struct timespec end;
+    pthread_t thread;
+
+    if (!t->impl || pthread_create(&thread, NULL, abort_all, t->impl) != 0)
+        return;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (time_t)ABANDON_S;
+    pthread_timedjoin_np(thread, NULL, &end);
+}
+
+/* ---- memory ---- */
+
+/* NCCL's own memory can be registered, so that the network and the links between
+ * devices read it where it lies. Without registration sums are the same. */
+sp_status take_from_nccl(sp_transport *t, size_t bytes, void **out)
+{
+    nccl_transport *n = nccl_of(t);
+    void *data = NULL;
+
+    if (!n->lib->mem_alloc || !n->lib->mem_free || !n->lib->comm_register ||
+        !n->lib->comm_deregister || n->lib->mem_alloc(&data, bytes) != SP_NCCL_SUCCESS)
+        return sp_transport_take_arena(t, bytes, out);
+    n->is_ncclmem = true;
+    if (!is_fine(n->lib->comm_register(n->bulk, data, bytes, &n->registration)))
+        n->registration = NULL;
+    *out = data;
+    return settle(t, n->bulk, "ncclCommRegister");
+}
+
+sp_status nccl_take(sp_transport *t, size_t bytes, void **out)
+{
+    nccl_transport *n = nccl_of(t);
+    const size_t floats = (bytes + 127) / 128 * 32;
+
+    SP_TRY(take_from_nccl(t, floats * (n->is_bf16 ? 6 : 4), out));
+    n->taken = (float *)*out;
+    n->n_taken = floats;
+    if (n->is_bf16)
+        n->wire = (uint16_t *)(n->taken + floats);
+    return SP_OK;
+}
+
+/* ---- bf16 on the wire ---- */
+
+union float_bits {
+    float f;
+    uint32_t u;
+};
+
+/* The upper half of a float, rounded to nearest, ties to even; NaN stays NaN. */
+__global__ void __launch_bounds__(CAST_THREADS)
+    narrow_kernel(const float *from, size_t n, uint16_t *to)
+{
+    sp_grid_wait();
+    const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
+    float_bits x;
+
+    if (i >= n)
+        return;
+    x.f = from[i];
+    if ((x.u & 0x7fffffffu) > 0x7f800000u)
+        x.u |= 0x00400000u;
+    else
+        x.u += 0x7fffu + (x.u >> 16 & 1);
+    to[i] = (uint16_t)(x.u >> 16);
+}
+
+__global__ void __launch_bounds__(CAST_THREADS)
+    widen_kernel(const uint16_t *from, size_t n, float *to)
+{
+    sp_grid_wait();
+    const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
+    float_bits x;
+
+    if (i >= n)
+        return;
+    x.u = (uint32_t)from[i] << 16;
+    to[i] = x.f;
+}
+
+unsigned blocks_of(size_t n)
+{
+    return (unsigned)((n + CAST_THREADS - 1) / CAST_THREADS);
+}
+
+/* Where a part's floats travel as bf16; NULL: they travel as they are. */
+uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
+{
+    const float *data = (const float *)part->data;
+
+    if (!n->wire || part->type != SP_F32 || data < n->taken ||
+        data + part->count > n->taken + n->n_taken)
+        return NULL;
+    return n->wire + (data - n->taken);
+}
+
+sp_status narrow(nccl_transport *n, const sp_part *part)
+{
+    uint16_t *wire = wire_of(n, part);
+
+    if (!wire || !part->count)
+        return SP_OK;
+    SP_LAUNCH(narrow_kernel, blocks_of(part->count), CAST_THREADS, n->stream,
+              (const float *)part->data, part->count, wire);
+    return cuda_launched("narrow_kernel");
+}
+
+sp_status widen(nccl_transport *n, const sp_part *part)
+{
+    uint16_t *wire = wire_of(n, part);
+
+    if (!wire || !part->count)
+        return SP_OK;
+    SP_LAUNCH(widen_kernel, blocks_of(part->count), CAST_THREADS, n->stream, wire,
+              part->count, (float *)part->data);
+    return cuda_launched("widen_kernel");
+}
+
+/* ---- sums ---- */
+
+int type_of(sp_type type)
+{
+    return type == SP_F32   ? SP_NCCL_FLOAT32
+           : type == SP_F64 ? SP_NCCL_FLOAT64
+                            : SP_NCCL_INT64;
+}
+
+sp_status put_sum(nccl_transport *n, sp_nccl_comm comm, const void *from,
+                  const sp_part *part, uint16_t *wire, cudaStream_t stream)
+{
+    void *data = wire ? wire : part->data;
+
+    SP_NCCL(n, comm,
+            all_reduce(wire ? wire : from, data, part->count,
+                       wire ? SP_NCCL_BFLOAT16 : type_of(part->type), SP_NCCL_SUM, comm,
+                       stream),
+            "ncclAllReduce");
+    return SP_OK;
+}
+
+sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
+{
+    nccl_transport *n = nccl_of(t);
+    const sp_nccl_comm comm = sum->scope == n->of ? n->scope : n->bulk;
+
+    if (sum->scope != n->of && sum->scope != SP_SCOPE_WORLD)
+        return SP_FAIL(SP_EMPI, "all-reduce over a scope that was not announced");
+    sp_early_break(cuda_of(t->backend)->compute);
+    SP_TRY(put_sum(n, comm, sum->from, &sum->part, NULL, cuda_of(t->backend)->compute));
+    return settle(t, comm, "ncclAllReduce");
+}
+
+/* One group is one launch. */
+sp_status put_group(sp_transport *t, const sp_part *part, int count)
+{
+    nccl_transport *n = nccl_of(t);
+
+    SP_NCCL(n, n->bulk, group_start(), "ncclGroupStart");
+    for (int i = 0; i < count; i++)
+        if (part[i].count)
+            SP_TRY(put_sum(n, n->bulk, part[i].data, &part[i], wire_of(n, &part[i]),
+                           n->stream));
+    SP_NCCL(n, n->bulk, group_end(), "ncclGroupEnd");
+    return settle(t, n->bulk, "ncclAllReduce");
+}
+
+sp_status nccl_post(sp_transport *t, const sp_part *part, int count, sp_sum *sum)
+{
+    nccl_transport *n = nccl_of(t);
+    cuda_sum *own;
+
+    SP_TRY(cuda_sum_take(t->backend, &n->free_sums, &own));
+    sum->handle = own;
+    SP_CUDA(cudaStreamWaitEvent(n->stream, own->computed, 0));
+    for (int i = 0; i < count; i++)
+        SP_TRY(narrow(n, &part[i]));
+    SP_TRY(put_group(t, part, count));
+    for (int i = 0; i < count; i++)
+        SP_TRY(widen(n, &part[i]));
+    SP_CUDA(cudaEventRecord(own->done, n->stream));
+    return SP_OK;
+}
+
+sp_status nccl_test(sp_transport *t, sp_sum *sum, bool *is_done)
+{
+    nccl_transport *n = nccl_of(t);
+    cuda_sum *own = (cuda_sum *)sum->handle;
+
+    *is_done = true;
+    if (!own)
+        return SP_OK;
+    if (!sum->is_computed)
+        SP_TRY(cuda_is_past(own->computed, &sum->is_computed));
+    SP_TRY(cuda_is_past(own->done, is_done));
+    if (!*is_done)
+        return look_for_errors(t);
+    cuda_sum_give(&n->free_sums, own);
+    sum->handle = NULL;
+    return SP_OK;
+}
+
+sp_status nccl_join(sp_transport *t, sp_sum *sum)
+{
+    const cuda_sum *own = (const cuda_sum *)sum->handle;
+
+    if (own)
+        SP_TRY(cuda_wait_event(cuda_of(t->backend)->compute, own->done));
+    return SP_OK;
+}
+
+} // namespace
+
+const sp_transport_ops sp_cuda_nccl_ops = {
+    "nccl",       probe,     nccl_open,       nccl_close,
+    nccl_abandon, nccl_take, nccl_allreduce,  nccl_post,
+    nccl_test,    nccl_join, look_for_errors, &sp_cuda_peer_ops};
+
+/* What moves device memory, best first: in the table of the backend. */
+extern "C" const sp_transport_ops *const sp_cuda_transports[] = {
+    &sp_cuda_nccl_ops, &sp_cuda_staged_ops, NULL};

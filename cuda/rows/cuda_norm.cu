@@ -1,0 +1,285 @@
+/* Batch norm: sums in double over the rows of each sample (those of a convolution's
+ * result it takes itself, cuda_conv.cu), what follows from them, and two passes over
+ * elements. The passes are bound by memory: of a tensor [n, c] the sums read one (x),
+ * apply reads one or two and writes one; backward the sums read x, dy and y and write
+ * dy (the last two with an activation only), apply reads two and writes one. Where the
+ * convolution behind can, it does what the backward sums do (cuda_conv_out.cuh).
+ *
+ * Why that convolution does not apply scale, shift and activation too, to its operands,
+ * so that nobody writes y: a pass treats an element once, a convolution as often as it
+ * gathers it. Of MinkUNet34 in bf16 on two scans of 94,444 voxels 26 of 62 norms are
+ * read by convolutions alone. Without their y (381 MB of the step's 3.0 GB) writing and
+ * reading it would save 0.24 ms of 11, at 4.3 TB/s and 2.5 us a launch. But forward and
+ * weight gradient gather each element 3 to 9 times, those of 256 channels for each 128
+ * columns again, and tiles treat 1.5 to 1.7 times the rows that they gather: at 35
+ * instructions for 8 elements, in shared memory, 0.65 ms of all that 132 SMs can issue.
+ * There a step of 128 columns would move 64 KB instead of 48, 512 clocks, where the
+ * tensor cores at 60 % of their rate take 427; in the fragments, behind ldmatrix, two
+ * warps would do the same work. Counted, not timed.
+ */
+#include "cuda/device/cuda_rows.cuh"
+#include "compute/sp_norm.h"
+
+namespace
+{
+
+struct values_and_squares {
+    sp_tensor x;
+
+    template <int N> struct channels {
+    };
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x;
+    };
+
+    template <int N> __device__ channels<N> at(int) const { return {}; }
+
+    template <class T, int N>
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+    }
+
+    template <class T, int N>
+    __device__ void add(const channels<N> &, const item<T, N> &item, int64_t, int,
+                        double *a, double *b) const
+    {
+        float v[N];
+
+        cuda_open(item.x, v);
+        for (int k = 0; k < N; k++) {
+            const double d = v[k];
+            a[k] += d;
+            b[k] += d * d;
+        }
+    }
+};
+
+struct apply {
+    sp_norm_args a;
+
+    template <int N> struct channels {
+        float scale[N], shift[N];
+    };
+
+    template <int N> __device__ channels<N> at(int j) const
+    {
+        channels<N> here;
+
+        cuda_channels(a.scale, j, here.scale);
+        cuda_channels(a.shift, j, here.shift);
+        return here;
+    }
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &here, int64_t i, int j) const
+    {
+        float v[N], res[N] = {};
+
+        cuda_load<T>(a.x, i, j, v);
+        if (a.res.data)
+            cuda_load<T>(a.res, i, j, res);
+        for (int k = 0; k < N; k++) {
+            v[k] = cuda_affine(v[k], here.scale[k],
+                               here.shift[k]); /* as cuda_conv_out.cuh */
+            if (a.res.data)
+                v[k] += res[k];
+            v[k] = v[k] > 0 ? v[k] : a.slope * v[k];
+        }
+        cuda_store<T>(a.y, i, j, v);
+    }
+};
+
+/* dy becomes g on the way. */
+struct grad_sums {
+    sp_tensor x, y, dy;
+    float slope;
+    const float *mean, *inv_std;
+
+    template <int N> struct channels {
+        float mean[N], inv_std[N];
+    };
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x, y, dy;
+    };
+
+    template <int N> __device__ channels<N> at(int j) const
+    {
+        channels<N> here;
+
+        cuda_channels(mean, j, here.mean);
+        cuda_channels(inv_std, j, here.inv_std);
+        return here;
+    }
+
+    template <class T, int N>
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+        cuda_take(dy, i, j, &v->dy);
+        if (slope != 1)
+            cuda_take(y, i, j, &v->y);
+    }
+
+    template <class T, int N>
+    __device__ void add(const channels<N> &here, const item<T, N> &item, int64_t i,
+                        int j, double *a, double *b) const
+    {
+        float v[N], g[N];
+
+        cuda_open(item.dy, g);
+        if (slope != 1) {
+            cuda_open(item.y, v);
+            for (int k = 0; k < N; k++)
+                g[k] = v[k] > 0 ? g[k] : slope * g[k];
+            cuda_store<T>(dy, i, j, g);
+        }
+        cuda_open(item.x, v);
+        for (int k = 0; k < N; k++) {
+            a[k] += g[k];
+            b[k] += g[k] * (((double)v[k] - here.mean[k]) * here.inv_std[k]);
+        }
+    }
+};
+
+struct grad_apply {
+    sp_tensor x, dy, dx;
+    const float *a, *b, *c;
+    bool is_added;
+
+    template <int N> struct channels {
+        float a[N], b[N], c[N];
+    };
+
+    template <int N> __device__ channels<N> at(int j) const
+    {
+        channels<N> here;
+
+        cuda_channels(a, j, here.a);
+        cuda_channels(b, j, here.b);
+        cuda_channels(c, j, here.c);
+        return here;
+    }
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &here, int64_t i, int j) const
+    {
+        float g[N], v[N];
+
+        cuda_load<T>(dy, i, j, g);
+        cuda_load<T>(x, i, j, v);
+        for (int k = 0; k < N; k++)
+            v[k] = here.a[k] * g[k] + here.b[k] * v[k] + here.c[k];
+        cuda_give<T>(dx, i, j, v, is_added);
+    }
+};
+
+/* Adds the parts of four channels and does what follows. */
+enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
+
+struct channel_sums {
+    int j; /* of this thread; -1: it finishes none */
+    sp_norm_sums sums;
+};
+
+/* Columns of a block: first sums of its channels, then second ones. */
+__device__ channel_sums add_channels(const sp_sums &s, int c,
+                                     double (*all)[CUDA_PART_COLUMNS])
+{
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y;
+    const int j = (int)blockIdx.x * CHANNELS + x % CHANNELS;
+    channel_sums r = {-1, {0, 0, 0}};
+
+    cuda_add_parts(s.part, s.n_parts, 2 * (size_t)c, j < c ? x / CHANNELS * c + j : -1,
+                   all);
+    if (y == 0 && x < CHANNELS && j < c) {
+        r.j = j;
+        r.sums.first = all[0][x];
+        r.sums.second = all[0][x + CHANNELS];
+        r.sums.rows = sp_norm_rows(&s, c);
+    }
+    return r;
+}
+
+__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
+    finish_kernel(sp_norm_finish_args a)
+{
+    sp_grid_wait();
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const channel_sums r = add_channels(a.sums, a.c, all);
+
+    if (r.j >= 0)
+        sp_norm_finish_channel(&a, r.j, r.sums);
+}
+
+__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
+    grad_finish_kernel(sp_norm_grad_finish_args a)
+{
+    sp_grid_wait();
+    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const channel_sums r = add_channels(a.all, a.c, all);
+    sp_norm_sums own = r.sums;
+
+    if (r.j < 0)
+        return;
+    if (a.own.part && a.own.part != a.all.part) { /* one part */
+        own.first = a.own.part[r.j];
+        own.second = a.own.part[a.c + r.j];
+    }
+    sp_norm_grad_finish_channel(&a, r.j, r.sums, own);
+}
+
+dim3 blocks_of(int c)
+{
+    return dim3(((unsigned)c + CHANNELS - 1) / CHANNELS);
+}
+
+} // namespace
+
+sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                            int n_samples, double *sums)
+{
+    sp_arena_reset(&cuda_of(be)->scratch);
+    return cuda_row_sums(be, values_and_squares{x}, sample_row, n_samples, sums, x);
+}
+
+sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)
+{
+    return cuda_each_row(be, apply{*args}, args->x, args->y, args->res);
+}
+
+sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
+{
+    const grad_sums f = {a->x, a->y, a->dy, a->slope, a->mean, a->inv_std};
+
+    sp_arena_reset(&cuda_of(be)->scratch);
+    return cuda_row_sums(be, f, a->sample_row, a->n_samples, a->sums, a->x, a->y,
+                         a->dy);
+}
+
+sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
+{
+    const grad_apply f = {a->x, a->dy, a->dx, a->a, a->b, a->c, a->is_added};
+
+    return cuda_each_row(be, f, a->x, a->dy, a->dx);
+}
+
+sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
+{
+    if (args->c == 0)
+        return SP_OK;
+    SP_LAUNCH(finish_kernel, blocks_of(args->c), cuda_part_block(args->sums.n_parts),
+              cuda_of(be)->compute, *args);
+    return cuda_launched("finish_kernel");
+}
+
+sp_status sp_cuda_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args)
+{
+    if (args->c == 0)
+        return SP_OK;
+    assert(!args->own.part || args->own.part == args->all.part ||
+           args->own.n_parts == 1);
+    SP_LAUNCH(grad_finish_kernel, blocks_of(args->c),
+              cuda_part_block(args->all.n_parts), cuda_of(be)->compute, *args);
+    return cuda_launched("grad_finish_kernel");
+}

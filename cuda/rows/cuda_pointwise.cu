@@ -1,0 +1,128 @@
+/* Elementwise operations, bound by memory. */
+#include "cuda/device/cuda_rows.cuh"
+#include "base/sp_rng.h"
+
+namespace
+{
+
+struct relu : cuda_plain {
+    sp_tensor x, y;
+    float slope;
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &, int64_t i, int j) const
+    {
+        float v[N];
+
+        cuda_load<T>(x, i, j, v);
+        for (int k = 0; k < N; k++)
+            v[k] = v[k] > 0 ? v[k] : slope * v[k];
+        cuda_store<T>(y, i, j, v);
+    }
+};
+
+struct relu_grad : cuda_plain {
+    sp_tensor y, dy, dx;
+    float slope;
+    bool is_added;
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &, int64_t i, int j) const
+    {
+        float g[N], v[N];
+
+        cuda_load<T>(dy, i, j, g);
+        cuda_load<T>(y, i, j, v);
+        for (int k = 0; k < N; k++)
+            g[k] = v[k] > 0 ? g[k] : slope * g[k];
+        cuda_give<T>(dx, i, j, g, is_added);
+    }
+};
+
+struct copy : cuda_plain {
+    sp_tensor x, y;
+    bool is_added;
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &, int64_t i, int j) const
+    {
+        float v[N];
+
+        cuda_load<T>(x, i, j, v);
+        cuda_give<T>(y, i, j, v, is_added);
+    }
+};
+
+/* Between the element types. */
+struct convert {
+    sp_tensor x, y;
+    bool is_added;
+
+    __device__ void operator()(int64_t i, int j) const
+    {
+        cuda_put(y, i, j, cuda_get(x, i, j) + (is_added ? cuda_get(y, i, j) : 0));
+    }
+};
+
+/* Rows of one sample, counted from its first. */
+struct dropout : cuda_plain {
+    sp_tensor x, y;
+    sp_rng rng;
+    float p, scale;
+    int layer;
+
+    template <class T, int N>
+    __device__ void row(const channels<N> &, int64_t i, int j) const
+    {
+        float v[N];
+
+        cuda_load<T>(x, i, j, v);
+        for (int k = 0; k < N; k++) {
+            const uint64_t block = sp_dropout_block(layer, i, j + k);
+            const uint32_t word = sp_rng_at(&rng, block << 2 | (uint64_t)((j + k) & 3));
+            v[k] = sp_rng_to_unit(word) >= p ? v[k] * scale : 0;
+        }
+        cuda_store<T>(y, i, j, v);
+    }
+};
+
+} // namespace
+
+sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
+{
+    return cuda_each_row(be, relu{{}, x, y, slope}, x, y);
+}
+
+sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
+                            sp_tensor dx, bool is_added)
+{
+    return cuda_each_row(be, relu_grad{{}, y, dy, dx, slope, is_added}, y, dy, dx);
+}
+
+sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
+{
+    if (x.elem != y.elem)
+        return cuda_each(be, convert{x, y, is_added}, x.n, x.c);
+    return cuda_each_row(be, copy{{}, x, y, is_added}, x, y);
+}
+
+sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
+                          uint64_t epoch, int layer, const int64_t *sample_id,
+                          const int32_t *sample_row, int n_samples, sp_tensor y)
+{
+    const float scale = p < 1 ? 1 / (1 - p) : 0;
+
+    for (int b = 0; b < n_samples; b++) {
+        const int32_t n = sample_row[b + 1] - sample_row[b];
+        const sp_tensor from = sp_tensor_rows(x, sample_row[b], n);
+        const sp_tensor to = sp_tensor_rows(y, sample_row[b], n);
+        const dropout f = {
+            {},   from,
+            to,   sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]),
+            p,    scale,
+            layer};
+
+        SP_TRY(cuda_each_row(be, f, from, to));
+    }
+    return SP_OK;
+}

@@ -1,0 +1,63 @@
+/* The table of plain loops. */
+#include "cpu/cpu.h"
+
+static sp_status ref_open(sp_backend *be, int device, int threads)
+{
+    be->device = device;
+    be->threads = threads;
+    be->impl = NULL;
+    return SP_OK;
+}
+
+static void ref_close(sp_backend *be)
+{
+    (void)be;
+}
+
+const sp_backend_ops sp_ref_ops = {
+    .name = "reference",
+    .is_host = true,
+    .open = ref_open,
+    .close = ref_close,
+    .arena_create = sp_cpu_arena_create,
+    .arena_destroy = sp_cpu_arena_destroy,
+    .upload = sp_cpu_move,
+    .download = sp_cpu_move,
+    .fill = sp_cpu_fill,
+    .wait = sp_cpu_wait,
+    .arena_pass = sp_cpu_arena_pass,
+    .plan_build = sp_cpu_plan_build,
+    .plan_bytes = sp_cpu_plan_bytes,
+    .conv_pack_floats = sp_ref_conv_pack_floats,
+    .conv_pack = sp_ref_conv_pack,
+    .conv_forward = sp_ref_conv_forward,
+    .conv_grad_input = sp_ref_conv_grad_input,
+    .conv_grad_weight = sp_ref_conv_grad_weight,
+    .join = sp_ref_join,
+    .conv_grad_weight_bytes = sp_cpu_conv_grad_weight_bytes,
+    .norm_sums = sp_ref_norm_sums,
+    .norm_finish = sp_ref_norm_finish,
+    .norm_apply = sp_ref_norm_apply,
+    .norm_grad_sums = sp_ref_norm_grad_sums,
+    .norm_grad_finish = sp_ref_norm_grad_finish,
+    .norm_grad_apply = sp_ref_norm_grad_apply,
+    .add_samples = sp_ref_add_samples,
+    .relu = sp_ref_relu,
+    .relu_grad = sp_ref_relu_grad,
+    .copy = sp_ref_copy,
+    .dropout = sp_ref_dropout,
+    .pool = sp_ref_pool,
+    .pool_grad = sp_ref_pool_grad,
+    .global_pool = sp_ref_global_pool,
+    .global_pool_grad = sp_ref_global_pool_grad,
+    .broadcast = sp_ref_broadcast,
+    .broadcast_grad = sp_ref_broadcast_grad,
+    .loss = sp_ref_loss,
+    .sgd = sp_ref_sgd,
+    .adamw = sp_ref_adamw,
+    .sum_squares = sp_ref_sum_squares,
+    .clock_begin = sp_cpu_clock_begin,
+    .clock_end = sp_cpu_clock_end,
+    .peak = sp_cpu_peak,
+    .memory_used = sp_cpu_memory_used,
+};

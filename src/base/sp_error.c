@@ -1,0 +1,84 @@
+#include "base/sp_error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local sp_error_record record;
+
+/* "src/data/sp_shard.c" of any build folder's spelling of it. */
+static const char *short_file(const char *file)
+{
+    const char *last = strrchr(file, '/'), *at = last;
+
+    while (at && at > file && at[-1] != '/')
+        at--;
+    return at ? at : file;
+}
+
+sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
+                       const char *format, ...)
+{
+    va_list args;
+    char text[SP_ERROR_MESSAGE];
+
+    /* Through a copy: an argument may be the old message. */
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    record.code = code;
+    memcpy(record.message, text, sizeof text);
+    snprintf(record.trace, sizeof record.trace, "%s:%d %s", short_file(file), line,
+             func);
+    return code;
+}
+
+sp_status sp_error_pass(sp_status code, const char *file, int line, const char *func)
+{
+    size_t used = strlen(record.trace);
+
+    if (record.code != code) /* a status without a record: say at least where */
+        return sp_error_set(code, file, line, func, "%s", sp_status_text(code));
+    snprintf(record.trace + used, sizeof record.trace - used, " < %s:%d %s",
+             short_file(file), line, func);
+    return code;
+}
+
+const sp_error_record *sp_error_last(void)
+{
+    return &record;
+}
+
+void sp_error_save(sp_error_record *to)
+{
+    *to = record;
+}
+
+sp_status sp_error_raise(const sp_error_record *from)
+{
+    record = *from;
+    return record.code;
+}
+
+#define SP_STATUS_NAME(name, value, text)                                              \
+    case name:                                                                         \
+        return #name;
+#define SP_STATUS_TEXT(name, value, text)                                              \
+    case name:                                                                         \
+        return text;
+
+const char *sp_status_name(sp_status code)
+{
+    switch (code) {
+        SP_STATUS_LIST(SP_STATUS_NAME)
+    }
+    return "unknown status";
+}
+
+const char *sp_status_text(sp_status code)
+{
+    switch (code) {
+        SP_STATUS_LIST(SP_STATUS_TEXT)
+    }
+    return "unknown status";
+}

@@ -1,0 +1,115 @@
+#include "base/sp_exact.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* Bits between the weights of two limbs; the weight of limb 0 is 2^-SHIFT. */
+enum { BITS = 34, SHIFT = 4, PARALLEL_FROM = 1 << 16 };
+
+#define TOP  0x1p36 /* magnitude that a summand must stay below */
+#define ULP  0x1p-72
+#define HALF 0x1p55 /* 2^22 summands of |limb| <= 2^33 */
+
+/* Adding 1.5 2^52 to a double of magnitude below 2^51 leaves its nearest integer in the
+ * low bits of the sum's representation: a conversion that every vector unit has. */
+#define MAGIC      0x1.8p52
+#define MAGIC_BITS 0x4338000000000000u
+
+/* Limb 1 of k poisoned sums is k 2^57 modulo 2^64: at least 2^57 away from 0, and sound
+ * sums stay within 2^55, unless 128 divides k; then limb 2, k 2^50, shows it up to k =
+ * 2^14. */
+#define POISON_1 ((uint64_t)1 << 57)
+#define POISON_2 ((uint64_t)1 << 50)
+
+static inline uint64_t nearest(double x, double *rest)
+{
+    double moved = x + MAGIC;
+    uint64_t bits;
+
+    memcpy(&bits, &moved, sizeof bits);
+    *rest = (x - (moved - MAGIC)) * 0x1p34;
+    return bits - MAGIC_BITS;
+}
+
+/* Unsigned, since what poisoned sums do may wrap around. */
+static inline void add(uint64_t *sum, double x)
+{
+    bool is_sound = fabs(x) < TOP; /* false for NaN */
+    double rest;
+    uint64_t limb0 = nearest((is_sound ? x : 0) * 0x1p4, &rest);
+    uint64_t limb1 = nearest(rest, &rest);
+    uint64_t limb2 = nearest(rest, &rest);
+
+    sum[0] = is_sound ? sum[0] + limb0 : 0;
+    sum[1] = is_sound ? sum[1] + limb1 : POISON_1;
+    sum[2] = is_sound ? sum[2] + limb2 : POISON_2;
+}
+
+void sp_exact_add_f64(int64_t *sum, const double *x, size_t n)
+{
+    uint64_t *limbs = (uint64_t *)sum;
+
+#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_FROM)
+    for (size_t i = 0; i < n; i++)
+        add(limbs + SP_EXACT_LIMBS * i, x[i]);
+}
+
+void sp_exact_add_f32(int64_t *sum, const float *x, size_t n)
+{
+    uint64_t *limbs = (uint64_t *)sum;
+
+#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_FROM)
+    for (size_t i = 0; i < n; i++)
+        add(limbs + SP_EXACT_LIMBS * i, x[i]);
+}
+
+static bool is_sound_sum(const int64_t *sum)
+{
+    return sum[0] >= -((int64_t)1 << 62) && sum[0] <= (int64_t)1 << 62 &&
+           fabs((double)sum[1]) <= HALF && fabs((double)sum[2]) <= HALF;
+}
+
+/* The sum in units of ULP * 2^*shift, rounded to odd where bits had to go: a later
+ * rounding to 24 or 53 bits is then the rounding of the exact sum. */
+static __int128 join(const int64_t *sum, int *shift)
+{
+    int64_t carry = sum[1] + (sum[2] >> BITS);
+    __int128 high = (__int128)sum[0] + (carry >> BITS);
+    int64_t mask = ((int64_t)1 << BITS) - 1;
+    __int128 low = ((__int128)(carry & mask) << BITS) | (sum[2] & mask);
+    enum { DROP = 16 };
+
+    *shift = 0;
+    if (high > -((__int128)1 << 56) && high < (__int128)1 << 56)
+        return high * ((__int128)1 << 2 * BITS) + low;
+    *shift = DROP;
+    return (high * ((__int128)1 << (2 * BITS - DROP)) + (low >> DROP)) |
+           ((low & ((1 << DROP) - 1)) != 0);
+}
+
+void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
+{
+#pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
+    for (size_t i = 0; i < n; i++) {
+        int shift;
+        __int128 whole = join(sum + SP_EXACT_LIMBS * i, &shift);
+
+        x[i] = is_sound_sum(sum + SP_EXACT_LIMBS * i)
+                   ? (double)whole * (shift ? ULP * 0x1p16 : ULP)
+                   : (double)NAN;
+    }
+}
+
+void sp_exact_get_f32(const int64_t *sum, float *x, size_t n)
+{
+#pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
+    for (size_t i = 0; i < n; i++) {
+        int shift;
+        __int128 whole = join(sum + SP_EXACT_LIMBS * i, &shift);
+
+        x[i] = is_sound_sum(sum + SP_EXACT_LIMBS * i)
+                   ? (float)whole * (float)(shift ? ULP * 0x1p16 : ULP)
+                   : NAN;
+    }
+}

@@ -1,0 +1,176 @@
+#include "base/sp_json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 4096, NUMBER = 32 };
+
+static void append(sp_json *json, const char *text, size_t bytes)
+{
+    size_t needed = json->length + bytes + 1;
+
+    if (needed > json->capacity) {
+        size_t capacity = json->capacity ? json->capacity : FIRST_CAPACITY;
+        char *grown;
+
+        while (capacity < needed)
+            capacity *= 2;
+        grown = realloc(json->text, capacity);
+        if (!grown) {
+            json->is_short = true;
+            return;
+        }
+        json->text = grown;
+        json->capacity = capacity;
+    }
+    memcpy(json->text + json->length, text, bytes);
+    json->length += bytes;
+    json->text[json->length] = 0;
+}
+
+/* Bytes of the UTF-8 character at s; 0 where it is none. */
+static size_t character_bytes(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    /* longer than needed, surrogates, beyond U+10FFFF */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+        return 0;
+    return n;
+}
+
+static void append_quoted(sp_json *json, const char *text)
+{
+    const char *at = text;
+    char escape[8];
+
+    append(json, "\"", 1);
+    while (*at) {
+        size_t n = character_bytes((const unsigned char *)at);
+
+        if (*at == '"' || *at == '\\') {
+            snprintf(escape, sizeof escape, "\\%c", *at);
+            append(json, escape, 2);
+        } else if ((unsigned char)*at < 0x20) {
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*at);
+            append(json, escape, 6);
+        } else if (n == 0)
+            append(json, "?", 1);
+        else
+            append(json, at, n);
+        at += n ? n : 1;
+    }
+    append(json, "\"", 1);
+}
+
+/* Comma where one is due, and the key. */
+static void append_key(sp_json *json, const char *key)
+{
+    char last = json->length ? json->text[json->length - 1] : '{';
+
+    if (last != '{' && last != '[')
+        append(json, ",", 1);
+    if (key) {
+        append_quoted(json, key);
+        append(json, ":", 1);
+    }
+}
+
+static void append_value(sp_json *json, const char *key, const char *value)
+{
+    append_key(json, key);
+    append(json, value, strlen(value));
+}
+
+void sp_json_begin(sp_json *json)
+{
+    json->length = 0;
+    json->is_short = false;
+    append(json, "{", 1);
+}
+
+sp_status sp_json_end(sp_json *json, const char **line)
+{
+    append(json, "}", 1);
+    if (json->is_short)
+        return SP_FAIL(SP_EMEM, "JSON line of more than %zu bytes", json->capacity);
+    *line = json->text;
+    return SP_OK;
+}
+
+void sp_json_destroy(sp_json *json)
+{
+    free(json->text);
+    memset(json, 0, sizeof *json);
+}
+
+void sp_json_text(sp_json *json, const char *key, const char *value)
+{
+    append_key(json, key);
+    if (value)
+        append_quoted(json, value);
+    else
+        append(json, "null", 4);
+}
+
+void sp_json_int(sp_json *json, const char *key, int64_t value)
+{
+    char number[NUMBER];
+
+    snprintf(number, sizeof number, "%" PRId64, value);
+    append_value(json, key, number);
+}
+
+void sp_json_bool(sp_json *json, const char *key, bool value)
+{
+    append_value(json, key, value ? "true" : "false");
+}
+
+void sp_json_double(sp_json *json, const char *key, double value)
+{
+    char number[NUMBER];
+
+    snprintf(number, sizeof number, "%.17g", value);
+    append_value(json, key, isfinite(value) ? number : "null");
+}
+
+void sp_json_float(sp_json *json, const char *key, float value)
+{
+    char number[NUMBER];
+
+    snprintf(number, sizeof number, "%.9g", (double)value);
+    append_value(json, key, isfinite(value) ? number : "null");
+}
+
+void sp_json_null(sp_json *json, const char *key)
+{
+    append_value(json, key, "null");
+}
+
+void sp_json_begin_object(sp_json *json, const char *key)
+{
+    append_value(json, key, "{");
+}
+void sp_json_end_object(sp_json *json)
+{
+    append(json, "}", 1);
+}
+void sp_json_begin_array(sp_json *json, const char *key)
+{
+    append_value(json, key, "[");
+}
+void sp_json_end_array(sp_json *json)
+{
+    append(json, "]", 1);
+}

@@ -1,0 +1,217 @@
+#include "config.h"
+
+#include "base/sp_log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MESSAGE = 4096, DEFAULT_COLUMNS = 80 };
+
+static struct {
+    pthread_mutex_t lock;
+    const char *program;
+    char who[128]; /* "rank 3/8 host local 1", "" before the ranks are known */
+    int rank;
+    FILE *file;        /* of this rank, or NULL */
+    bool is_line_open; /* a progress line stands on the terminal without an end */
+    const char *phase; /* sp_log_position */
+    int64_t epoch, step;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .program = "sptrain"};
+
+sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
+                      const char *rank_file)
+{
+    sp_log_close();
+    state.rank = rank;
+    snprintf(state.who, sizeof state.who, "rank %d/%d %s local %d", rank, size, host,
+             local_rank);
+    if (!rank_file)
+        return SP_OK;
+    state.file = fopen(rank_file, "ae");
+    if (!state.file)
+        return SP_FAIL(SP_EIO, "%s: cannot open the log: %s", rank_file,
+                       strerror(errno));
+    return SP_OK;
+}
+
+sp_status sp_log_written(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return SP_FAIL(SP_EIO, "cannot write to standard output");
+    return SP_OK;
+}
+
+void sp_log_close(void)
+{
+    pthread_mutex_lock(&state.lock);
+    if (state.is_line_open)
+        fputs("\n", stdout);
+    fflush(stdout);
+    if (state.file)
+        fclose(state.file);
+    state.is_line_open = false;
+    state.file = NULL;
+    pthread_mutex_unlock(&state.lock);
+}
+
+void sp_log_program(const char *name)
+{
+    state.program = name;
+}
+
+void sp_log_position(const char *phase, int64_t epoch, int64_t step)
+{
+    state.phase = phase;
+    state.epoch = epoch;
+    state.step = step;
+}
+
+/* One line to the stream and to this rank's file. The lock is held. */
+static void say(FILE *stream, const char *line)
+{
+    if (state.is_line_open) {
+        fputs("\n", stdout);
+        fflush(stdout);
+        state.is_line_open = false;
+    }
+    if (stream) {
+        fprintf(stream, "%s\n", line);
+        fflush(stream);
+    }
+    if (state.file) {
+        fprintf(state.file, "%s\n", line);
+        fflush(state.file);
+    }
+}
+
+void sp_log_info(const char *format, ...)
+{
+    char line[MESSAGE];
+    va_list args;
+
+    if (state.rank != 0 && !state.file)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    pthread_mutex_lock(&state.lock);
+    say(state.rank == 0 ? stdout : NULL, line);
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* A line longer than the terminal is wide would wrap and could not be replaced. */
+static int terminal_columns(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+        return size.ws_col - 1;
+    return DEFAULT_COLUMNS - 1;
+}
+
+void sp_log_progress(const char *format, ...)
+{
+    char line[MESSAGE];
+    va_list args;
+
+    if (state.rank != 0)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    pthread_mutex_lock(&state.lock);
+    if (isatty(STDOUT_FILENO)) {
+        printf("\r%.*s\033[K", terminal_columns(), line);
+        fflush(stdout);
+        state.is_line_open = true;
+        if (state.file)
+            fprintf(state.file, "%s\n", line);
+    } else
+        say(stdout, line);
+    pthread_mutex_unlock(&state.lock);
+}
+
+static void warn(const char *who, const char *format, va_list args)
+{
+    char message[MESSAGE], line[MESSAGE + 256];
+
+    vsnprintf(message, sizeof message, format, args);
+    snprintf(line, sizeof line, "%s: %s%swarning: %s", state.program, who,
+             who[0] ? ": " : "", message);
+    pthread_mutex_lock(&state.lock);
+    say(stderr, line);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void sp_log_warn(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    warn(state.who, format, args);
+    va_end(args);
+}
+
+void sp_log_warn0(const char *format, ...)
+{
+    va_list args;
+
+    if (state.rank != 0)
+        return;
+    va_start(args, format);
+    warn("", format, args);
+    va_end(args);
+}
+
+/* Text with every line but the first indented by two. */
+static void append_indented(char *block, size_t bytes, const char *text)
+{
+    size_t used = strlen(block);
+
+    for (; *text && used + 4 < bytes; text++) {
+        block[used++] = *text;
+        if (*text == '\n') {
+            block[used++] = ' ';
+            block[used++] = ' ';
+        }
+    }
+    block[used] = 0;
+}
+
+void sp_log_error(const sp_error_record *record)
+{
+    char block[2 * (SP_ERROR_MESSAGE + SP_ERROR_TRACE)], position[128];
+
+    snprintf(block, sizeof block, "%s: %s%s%s: ", state.program, state.who,
+             state.who[0] ? ": " : "", sp_status_name(record->code));
+    append_indented(block, sizeof block, record->message);
+    if (state.phase) {
+        snprintf(position, sizeof position,
+                 "\nphase %s, epoch %" PRId64 ", step %" PRId64, state.phase,
+                 state.epoch, state.step);
+        append_indented(block, sizeof block, position);
+    }
+    if (record->trace[0]) {
+        append_indented(block, sizeof block, "\n");
+        append_indented(block, sizeof block, record->trace);
+    }
+    pthread_mutex_lock(&state.lock);
+    say(stderr, block);
+    pthread_mutex_unlock(&state.lock);
+}
+
+double sp_now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

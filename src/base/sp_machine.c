@@ -1,0 +1,147 @@
+#include "config.h"
+
+#include "base/sp_machine.h"
+
+#include <limits.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+int sp_machine_cores(uint64_t set[SP_CORE_WORDS])
+{
+    size_t bytes = SP_CORE_WORDS * sizeof *set;
+    int n = 0;
+
+    memset(set, 0, bytes);
+    if (sched_getaffinity(0, bytes, (cpu_set_t *)set) != 0)
+        set[0] = 1;
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    return n > 0 ? n : 1;
+}
+
+/* This process's folder below the root of the unified hierarchy, "" where there is
+ * none. */
+static void cgroup_folder(char *folder, size_t bytes)
+{
+    char line[PATH_MAX];
+    FILE *file = fopen("/proc/self/cgroup", "r");
+
+    folder[0] = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "0::", 3) == 0) {
+            line[strcspn(line, "\n")] = 0;
+            snprintf(folder, bytes, "%s", line + 3);
+        }
+    if (file)
+        fclose(file);
+}
+
+/* Numbers at the start of the file; a word such as "max" counts as none. */
+static int read_numbers(const char *path, double *first, double *second)
+{
+    FILE *file = fopen(path, "r");
+    int n = file ? fscanf(file, "%lf %lf", first, second) : 0;
+
+    if (file)
+        fclose(file);
+    return n;
+}
+
+/* The least limit that the file `name` states from this process's folder up to the
+ * root: the first number, over the second where there are two; HUGE_VAL without any. */
+static double cgroup_limit(const char *name)
+{
+    char folder[PATH_MAX], path[2 * PATH_MAX];
+    double least = HUGE_VAL, value, period;
+    char *slash = folder;
+
+    cgroup_folder(folder, sizeof folder);
+    while (slash) {
+        snprintf(path, sizeof path, CGROUP_ROOT "%s/%s", folder, name);
+        switch (read_numbers(path, &value, &period)) {
+        case 1:
+            least = fmin(least, value);
+            break;
+        case 2:
+            least = fmin(least, value / period);
+            break;
+        }
+        slash = strrchr(folder, '/');
+        if (slash)
+            *slash = 0;
+    }
+    return least;
+}
+
+int sp_machine_core_quota(void)
+{
+    double quota = cgroup_limit("cpu.max"), microseconds, period, unused;
+
+    /* the older hierarchy; -1 stands for no limit */
+    if (read_numbers(CGROUP_ROOT "/cpu/cpu.cfs_quota_us", &microseconds, &unused) ==
+            1 &&
+        microseconds > 0 &&
+        read_numbers(CGROUP_ROOT "/cpu/cpu.cfs_period_us", &period, &unused) == 1)
+        quota = fmin(quota, microseconds / period);
+    return quota < INT_MAX ? (int)fmax(1, ceil(quota)) : INT_MAX;
+}
+
+size_t sp_machine_memory(void)
+{
+    double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double limit, unused;
+
+    bytes = fmin(bytes, cgroup_limit("memory.max"));
+    if (read_numbers(CGROUP_ROOT "/memory/memory.limit_in_bytes", &limit, &unused) == 1)
+        bytes = fmin(bytes, limit);
+    return (size_t)bytes;
+}
+
+size_t sp_machine_address_space(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return limit.rlim_cur;
+}
+
+const char *sp_machine_processor(void)
+{
+    static char name[128] = "unknown";
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+
+    while (file && fgets(line, sizeof line, file)) {
+        char *at = strstr(line, ": ");
+        if (strncmp(line, "model name", 10) != 0 || !at)
+            continue;
+        at[strcspn(at, "\n")] = 0;
+        snprintf(name, sizeof name, "%.120s", at + 2);
+        break;
+    }
+    if (file)
+        fclose(file);
+    return name;
+}
+
+void sp_machine_zero(void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+
+    if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {
+        memset(data, 0, bytes);
+        return;
+    }
+    memset(data, 0, begin - at);
+    memset((void *)end, 0, at + bytes - end);
+}

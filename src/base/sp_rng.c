@@ -1,0 +1,118 @@
+/* Many draws at a time. The generator's lanes do not depend on each other, so the
+ * compiler puts LANES blocks side by side in vectors. Normal deviates use additions,
+ * products and roots alone, which every machine rounds alike (nothing is contracted):
+ * the last bits of a C library's log and sin are not the same everywhere. */
+#include "base/sp_rng.h"
+
+#include <string.h>
+
+enum { LANES = 16 };
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
+    !defined(__SANITIZE_ADDRESS__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* c[i][l] becomes word i of block `block` + l. */
+INLINE void fill(const sp_rng *r, uint64_t block, uint32_t c[4][LANES])
+{
+    uint32_t k0 = r->key[0], k1 = r->key[1];
+
+    for (int l = 0; l < LANES; l++) {
+        c[0][l] = (uint32_t)(block + (uint64_t)l);
+        c[1][l] = (uint32_t)((block + (uint64_t)l) >> 32);
+        c[2][l] = r->hi[0];
+        c[3][l] = r->hi[1];
+    }
+    for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
+#pragma GCC unroll 1 /* else it is unrolled before it could become a vector */
+        for (int l = 0; l < LANES; l++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * c[0][l];
+            uint64_t p1 = (uint64_t)0xCD9E8D57u * c[2][l];
+
+            c[0][l] = (uint32_t)(p1 >> 32) ^ c[1][l] ^ k0;
+            c[1][l] = (uint32_t)p1;
+            c[2][l] = (uint32_t)(p0 >> 32) ^ c[3][l] ^ k1;
+            c[3][l] = (uint32_t)p0;
+        }
+}
+
+WIDE void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *out)
+{
+    uint32_t c[4][LANES], word[4 * LANES];
+
+    for (uint64_t block = first / 4; n > 0; block += LANES) {
+        int64_t m = n < 4 * LANES ? n : 4 * LANES;
+
+        fill(r, block, c);
+        for (int l = 0; l < LANES; l++)
+            for (int i = 0; i < 4; i++)
+                word[4 * l + i] = c[i][l];
+        memcpy(out, word, (size_t)m * sizeof *out);
+        out += m;
+        n -= m;
+    }
+}
+
+/* log of u in (0, 1), 2e-7 of its value at most: the exponent and a polynomial in the
+ * mantissa, taken from [sqrt(1/2), sqrt(2)). */
+INLINE float log_of(float u)
+{
+    uint32_t bits, whole;
+    float f, p;
+
+    memcpy(&bits, &u, sizeof bits);
+    bits += 0x3f800000u - 0x3f3504f3u;
+    whole = bits >> 23;
+    bits = (bits & 0x007fffffu) + 0x3f3504f3u;
+    memcpy(&f, &bits, sizeof f);
+    f -= 1;
+    p = 0.162341893f + f * -0.10134057f;
+    p = 0.198985651f + f * (-0.172470137f + f * p);
+    p = 0.333351135f + f * (-0.24970071f + f * p);
+    p = 0.99999994f + f * (-0.500003636f + f * p);
+    return (float)((int32_t)whole - 127) * 0.693147181f + f * p;
+}
+
+/* Two deviates of two words (Box and Muller). The radius takes 23 bits and reaches
+ * 5.77; of the angle two bits choose the quarter, the others the place in it. */
+INLINE void two_normals(uint32_t a, uint32_t b, float *x, float *y)
+{
+    float u = (float)(int32_t)(2 * (a >> 9) + 1) * 0x1p-24f;
+    float v = (float)((int32_t)b >> 2) * 0x1p-30f; /* quarters, [-1/2, 1/2) */
+    float r = sqrtf(-2 * log_of(u)), t = v * v, s, c, swapped;
+
+    s = 1.57079637f + t * (-0.64596349f + t * (0.0796802193f + t * -0.0046021631f));
+    c = 1 + t * (-1.23369706f + t * (0.253598601f + t * -0.020408256f));
+    s *= v;
+    c = b & 1 ? -c : c;
+    swapped = b & 2 ? s : c;
+    s = b & 2 ? c : s;
+    *x = r * swapped;
+    *y = r * s;
+}
+
+WIDE void sp_rng_normals(const sp_rng *r, uint64_t first, int64_t n, float *out)
+{
+    uint32_t c[4][LANES];
+    float z[4][LANES], value[4 * LANES];
+
+    for (uint64_t block = first / 4; n > 0; block += LANES) {
+        int64_t m = n < 4 * LANES ? n : 4 * LANES;
+
+        fill(r, block, c);
+        for (int i = 0; i < 4; i += 2)
+            for (int l = 0; l < LANES; l++)
+                two_normals(c[i][l], c[i + 1][l], &z[i][l], &z[i + 1][l]);
+        for (int l = 0; l < LANES; l++)
+            for (int i = 0; i < 4; i++)
+                value[4 * l + i] = z[i][l];
+        memcpy(out, value, (size_t)m * sizeof *out);
+        out += m;
+        n -= m;
+    }
+}

@@ -1,0 +1,172 @@
+/* spbench io: samples as training reads them, beside plain pread of the same bytes. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "base/sp_log.h"
+
+typedef struct io_case {
+    const bench_options *options;
+    sp_dataset set;
+    sp_sample_request request;
+    sp_sample sample;
+    char *buffer;
+    double bytes; /* of all samples */
+} io_case;
+
+/* Rows of a sample within its shard. */
+static int64_t first_row(const sp_dataset *set, int shard, int64_t sample)
+{
+    return set->offset[sample + shard];
+}
+
+/* Size of a row of coordinates, features and labels; 0 where there are none or where
+ * they are stored in chunks. */
+static size_t row_bytes(const sp_extent *e)
+{
+    return e->at < 0 ? 0 : (size_t)e->cols * (size_t)e->type_size;
+}
+
+static void extents_of(const sp_shard *shard, const sp_extent *extent[3])
+{
+    extent[0] = &shard->coords;
+    extent[1] = &shard->features;
+    extent[2] = &shard->labels;
+}
+
+/* Ask the system to forget its copy of the files, so that the next read is from the
+ * device. */
+static void forget(const io_case *c)
+{
+    for (int i = 0; c->options->is_cold && i < c->set.n_shards; i++) {
+        const int fd = open(c->set.shard[i].path, O_RDONLY);
+        if (fd < 0)
+            continue;
+        fdatasync(fd);
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+}
+
+static sp_status read_extent(int fd, const char *path, const sp_extent *e, int64_t row,
+                             int64_t rows, char *to)
+{
+    size_t left = row_bytes(e) * (size_t)rows;
+    off_t at = (off_t)(e->at + row * (int64_t)row_bytes(e));
+
+    while (left) {
+        const ssize_t n = pread(fd, to, left, at);
+        if (n <= 0)
+            return SP_FAIL(SP_EIO, "%s: pread of %zu bytes at %lld failed", path, left,
+                           (long long)at);
+        left -= (size_t)n;
+        at += n;
+        to += n;
+    }
+    return SP_OK;
+}
+
+static sp_status read_plainly(const io_case *c, int shard)
+{
+    const sp_shard *s = &c->set.shard[shard];
+    const sp_extent *extent[3];
+    const int fd = open(s->path, O_RDONLY);
+    sp_status rc = SP_OK;
+
+    if (fd < 0)
+        return SP_FAIL(SP_EIO, "%s: cannot be opened", s->path);
+    extents_of(s, extent);
+    for (int64_t i = s->first_sample; i < s->first_sample + s->n_samples; i++)
+        for (int e = 0; e < 3 && rc == SP_OK; e++)
+            if (row_bytes(extent[e]))
+                rc = read_extent(fd, s->path, extent[e], first_row(&c->set, shard, i),
+                                 sp_dataset_voxels(&c->set, i), c->buffer);
+    close(fd);
+    return rc;
+}
+
+static sp_status plain_rate(void *arg, double *rate)
+{
+    const io_case *c = arg;
+    double begin;
+
+    forget(c);
+    begin = sp_now_s();
+    for (int i = 0; i < c->set.n_shards; i++)
+        SP_TRY(read_plainly(c, i));
+    *rate = c->bytes / (sp_now_s() - begin);
+    forget(c);
+    return SP_OK;
+}
+
+static sp_status read_samples(void *arg)
+{
+    io_case *c = arg;
+
+    for (int64_t i = 0; i < c->set.n_samples; i++)
+        SP_TRY(sp_sample_read(&c->set, i, &c->request, &c->sample));
+    return SP_OK;
+}
+
+/* Bytes of all samples, and room for the largest part of one. */
+static sp_status size_up(io_case *c)
+{
+    size_t largest = 1;
+
+    for (int s = 0; s < c->set.n_shards; s++) {
+        const sp_shard *shard = &c->set.shard[s];
+        const sp_extent *extent[3];
+        extents_of(shard, extent);
+        for (int e = 0; e < 3; e++)
+            for (int64_t i = 0; i < shard->n_samples; i++) {
+                const size_t n =
+                    (size_t)sp_dataset_voxels(&c->set, shard->first_sample + i) *
+                    row_bytes(extent[e]);
+                c->bytes += (double)n;
+                largest = n > largest ? n : largest;
+            }
+    }
+    c->buffer = malloc(largest);
+    return c->buffer ? SP_OK : SP_FAIL(SP_EMEM, "out of memory for %zu bytes", largest);
+}
+
+static sp_status measure(bench *b, io_case *c)
+{
+    bench_job job = {.n = c->set.n_voxels,
+                     .limit = BENCH_BYTES,
+                     .ceiling = plain_rate,
+                     .run = read_samples,
+                     .arg = c};
+
+    SP_TRY(size_up(c));
+    job.bytes = c->bytes;
+    job.name = "read";
+    SP_TRY(bench_measure(b, &job));
+    c->request.verify = true;
+    job.name = "read_verified";
+    return bench_measure(b, &job);
+}
+
+sp_status bench_io(bench *b)
+{
+    const bench_options *o = b->options;
+    io_case c = {.options = o};
+    char made[BENCH_PATH] = "", *name[] = {o->shard ? (char *)o->shard : made};
+    const sp_strings pattern = {1, name};
+    sp_status rc = SP_OK;
+
+    if (!o->shard)
+        rc = bench_shard_make(o->voxels.at[0], o->is_quick ? 4 : 32, made);
+    if (rc == SP_OK)
+        rc = sp_dataset_open(&c.set, &pattern, NULL);
+    if (rc == SP_OK)
+        rc = measure(b, &c);
+    sp_sample_destroy(&c.sample);
+    sp_dataset_close(&c.set);
+    free(c.buffer);
+    if (*made)
+        bench_shard_remove(made);
+    return rc;
+}

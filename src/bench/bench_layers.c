@@ -1,0 +1,374 @@
+/* spbench step --layers: every operation of a step, timed where it stands.
+ *
+ * The session's backend gets a copy of its table in which each operation of the step is
+ * called between two readings of the clock: on real maps, with real strides, and with
+ * the caches as the operation before left them. So the network is not described a
+ * second time here, and whatever a deck holds has its rows.
+ *
+ *     step    conv_forward  norm_sums  ...  conv_grad_weight  ...  sgd      net->layer
+ *     clock   |          |  |       |       |              |       | |      tells whose
+ *
+ * A device is kept busy for a while before each operation: the host waits for it after
+ * each, and so has called all launches of the next when the first of them begins. The
+ * time is the device's own. What an empty pair of readings takes is subtracted. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+enum { MAX_ROWS = 4096, LEAD_US = 100 };
+
+/* What an operation has to do at the least. */
+typedef struct work {
+    int64_t n, pairs;
+    int c_in, c_out;
+    double flops, bytes;
+} work;
+
+typedef struct row {
+    int layer; /* node; -1: of the whole network */
+    const char *op;
+    work work;                   /* of one step */
+    double seconds[BENCH_STEPS]; /* by step */
+} row;
+
+static struct trace {
+    const sp_backend_ops *real;
+    sp_backend_ops timed;
+    bench *b;
+    const sp_net *net;
+    bool is_on;
+    int step, n_rows;
+    double empty_s; /* of a pair of readings */
+    row *row;       /* [MAX_ROWS] */
+} trace;
+
+/* ---- the clock ---- */
+
+static sp_status begin(sp_backend *be)
+{
+    const sp_peak_args lead = {.what = SP_PEAK_PRODUCTS,
+                               .amount = 1e-6 * LEAD_US * trace.b->best_flops,
+                               .x = trace.b->x,
+                               .y = trace.b->y,
+                               .n = trace.b->stream_floats};
+    double done;
+
+    if (!be->ops->is_host)
+        SP_TRY(trace.real->peak(be, &lead, &done));
+    return trace.real->clock_begin(be);
+}
+
+static sp_status find_row(int layer, const char *op, row **out)
+{
+    int i = 0;
+
+    while (i < trace.n_rows &&
+           (trace.row[i].layer != layer || strcmp(trace.row[i].op, op) != 0))
+        i++;
+    if (i == MAX_ROWS)
+        return SP_FAIL(SP_EUSAGE, "--layers: more than %d rows", MAX_ROWS);
+    if (i == trace.n_rows)
+        trace.row[trace.n_rows++] = (row){.layer = layer, .op = op};
+    *out = &trace.row[i];
+    return SP_OK;
+}
+
+/* Work of the first step stands for all; calls of one layer within a step add up. */
+static sp_status end(sp_backend *be, const char *op, work w)
+{
+    double seconds;
+    row *r = NULL;
+
+    SP_TRY(trace.real->clock_end(be, &seconds));
+    SP_TRY(find_row(trace.net->layer, op, &r));
+    r->seconds[trace.step] += fmax(seconds - trace.empty_s, 0);
+    if (trace.step > 0)
+        return SP_OK;
+    w.flops += r->work.flops;
+    w.bytes += r->work.bytes;
+    r->work = w;
+    return SP_OK;
+}
+
+/* ---- work ---- */
+
+static double bytes_of(sp_tensor t)
+{
+    return t.data ? (double)t.n * t.c * (double)sp_elem_bytes(t.elem) : 0;
+}
+
+/* Two directions of a convolution read one tensor and write the other, its gradient
+ * towards the weights reads both. Weights once, and the row numbers of the pairs. */
+static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
+{
+    const int64_t pairs = map ? map->pairs : out.n;
+    const double weights = (double)(map ? map->K : 1) * in.c * out.c;
+
+    return (work){.n = out.n,
+                  .pairs = pairs,
+                  .c_in = in.c,
+                  .c_out = out.c,
+                  .flops = 2.0 * (double)pairs * in.c * out.c,
+                  .bytes = bytes_of(in) + bytes_of(out) +
+                           weights * (double)sp_elem_bytes(in.elem) +
+                           (map ? 4.0 * (double)pairs : 0)};
+}
+
+static work grad_input_work(const sp_conv_args *a)
+{
+    const sp_norm_grad_args *norm = a->norm;
+    work w = conv_work(a->map, a->x, a->y);
+
+    w.bytes += a->is_added ? bytes_of(a->y) : 0;
+    w.bytes += norm ? bytes_of(norm->x) : 0;
+    w.bytes += norm && !norm->scale && norm->slope != 1 ? bytes_of(norm->y) : 0;
+    return w;
+}
+
+static work wgrad_work(const sp_conv_wgrad_args *a)
+{
+    work w = conv_work(a->map, a->x, a->dy);
+
+    w.bytes += (double)(a->map ? a->map->K : 1) * a->x.c * a->dy.c *
+               (8 - (double)sp_elem_bytes(a->x.elem)); /* fp32, read and written */
+    return w;
+}
+
+static work rows_work(sp_tensor t, double bytes)
+{
+    return (work){.n = t.n, .c_in = t.c, .c_out = t.c, .bytes = bytes};
+}
+
+static work norm_grad_sums_work(const sp_norm_grad_args *a)
+{
+    const bool has_act = a->slope != 1;
+
+    return rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) * (has_act ? 2 : 1) +
+                               (has_act ? bytes_of(a->y) : 0));
+}
+
+static work loss_work(const sp_loss_args *a)
+{
+    return rows_work(a->logits, bytes_of(a->logits) + bytes_of(a->dlogits) +
+                                    4.0 * (double)a->logits.n);
+}
+
+static work small_work(int64_t n, int c, double bytes)
+{
+    return (work){.n = n, .c_in = c, .c_out = c, .bytes = bytes};
+}
+
+static work pack_work(const sp_pack_args *a, int n)
+{
+    double weights = 0;
+
+    for (int i = 0; i < n; i++)
+        weights += (double)a[i].K * a[i].c_in * a[i].c_out;
+    return small_work(n, 1, 8 * weights);
+}
+
+/* ---- the table ---- */
+
+#define TIMED(op, parameters, arguments, work)                                         \
+    static sp_status op parameters                                                     \
+    {                                                                                  \
+        if (!trace.is_on)                                                              \
+            return trace.real->op arguments;                                           \
+        SP_TRY(begin(be));                                                             \
+        SP_TRY(trace.real->op arguments);                                              \
+        return end(be, #op, work);                                                     \
+    }
+
+TIMED(fill, (sp_backend * be, void *data, int byte, size_t bytes),
+      (be, data, byte, bytes), small_work(0, 0, (double)bytes))
+TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
+      pack_work(a, n))
+TIMED(conv_forward, (sp_backend * be, const sp_conv_args *a), (be, a),
+      conv_work(a->map, a->x, a->y))
+TIMED(conv_grad_input, (sp_backend * be, const sp_conv_args *a), (be, a),
+      grad_input_work(a))
+TIMED(conv_grad_weight, (sp_backend * be, const sp_conv_wgrad_args *a), (be, a),
+      wgrad_work(a))
+TIMED(norm_sums,
+      (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
+       double *sums),
+      (be, x, sample_row, n_samples, sums), rows_work(x, bytes_of(x)))
+TIMED(norm_finish, (sp_backend * be, const sp_norm_finish_args *a), (be, a),
+      small_work(0, a->c, 0))
+TIMED(norm_apply, (sp_backend * be, const sp_norm_args *a), (be, a),
+      rows_work(a->x, bytes_of(a->x) + bytes_of(a->y) + bytes_of(a->res)))
+TIMED(norm_grad_sums, (sp_backend * be, const sp_norm_grad_args *a), (be, a),
+      norm_grad_sums_work(a))
+TIMED(norm_grad_finish, (sp_backend * be, const sp_norm_grad_finish_args *a), (be, a),
+      small_work(0, a->c, 0))
+TIMED(norm_grad_apply, (sp_backend * be, const sp_norm_grad_args *a), (be, a),
+      rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) +
+                          bytes_of(a->dx) * (a->is_added ? 2 : 1)))
+TIMED(add_samples,
+      (sp_backend * be, const double *sums, int n_samples, int m, double n_rows,
+       double *out, bool is_added),
+      (be, sums, n_samples, m, n_rows, out, is_added), small_work(n_samples, m, 0))
+TIMED(relu, (sp_backend * be, sp_tensor x, float slope, sp_tensor y), (be, x, slope, y),
+      rows_work(x, bytes_of(x) + bytes_of(y)))
+TIMED(relu_grad,
+      (sp_backend * be, sp_tensor y, float slope, sp_tensor dy, sp_tensor dx,
+       bool is_added),
+      (be, y, slope, dy, dx, is_added),
+      rows_work(y, bytes_of(y) + bytes_of(dy) + bytes_of(dx) * (is_added ? 2 : 1)))
+TIMED(copy, (sp_backend * be, sp_tensor x, sp_tensor y, bool is_added),
+      (be, x, y, is_added),
+      rows_work(x, bytes_of(x) + bytes_of(y) * (is_added ? 2 : 1)))
+TIMED(dropout,
+      (sp_backend * be, sp_tensor x, float p, uint64_t seed, uint64_t epoch, int layer,
+       const int64_t *sample_id, const int32_t *sample_row, int n_samples, sp_tensor y),
+      (be, x, p, seed, epoch, layer, sample_id, sample_row, n_samples, y),
+      rows_work(x, bytes_of(x) + bytes_of(y)))
+TIMED(pool, (sp_backend * be, const sp_pool_args *a), (be, a),
+      rows_work(a->y, bytes_of(a->x) + bytes_of(a->y)))
+TIMED(pool_grad, (sp_backend * be, const sp_pool_args *a), (be, a),
+      rows_work(a->dy, bytes_of(a->dy) + 2 * bytes_of(a->dx)))
+TIMED(global_pool,
+      (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
+       int32_t *argmax, sp_tensor y),
+      (be, x, sample_row, n_samples, argmax, y), rows_work(x, bytes_of(x)))
+TIMED(global_pool_grad,
+      (sp_backend * be, sp_tensor dy, const int32_t *sample_row, int n_samples,
+       const int32_t *argmax, sp_tensor dx),
+      (be, dy, sample_row, n_samples, argmax, dx), rows_work(dx, 2 * bytes_of(dx)))
+TIMED(broadcast,
+      (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
+       sp_tensor y),
+      (be, x, sample_row, n_samples, y), rows_work(y, bytes_of(y)))
+TIMED(broadcast_grad,
+      (sp_backend * be, sp_tensor dy, const int32_t *sample_row, int n_samples,
+       sp_tensor dx),
+      (be, dy, sample_row, n_samples, dx), rows_work(dy, bytes_of(dy)))
+TIMED(loss, (sp_backend * be, const sp_loss_args *a), (be, a), loss_work(a))
+TIMED(sgd, (sp_backend * be, const sp_optim_args *a), (be, a),
+      small_work(a->n, 1, 20.0 * (double)a->n)) /* w, g, m; w, m */
+TIMED(adamw, (sp_backend * be, const sp_optim_args *a), (be, a),
+      small_work(a->n, 1, 28.0 * (double)a->n)) /* w, g, m, v; w, m, v */
+TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
+      (be, g, n, sum), small_work(n, 1, 4.0 * (double)n))
+
+/* Plan, uploads and downloads stay as they are: other threads call them too. */
+void bench_layers_attach(bench *b, sp_session *session)
+{
+    sp_backend_ops *t = &trace.timed;
+
+    trace.b = b;
+    trace.net = &session->net;
+    trace.real = session->backend.ops;
+    *t = *trace.real;
+    t->fill = fill;
+    t->conv_pack = conv_pack;
+    t->conv_forward = conv_forward;
+    t->conv_grad_input = conv_grad_input;
+    t->conv_grad_weight = conv_grad_weight;
+    t->norm_sums = norm_sums;
+    t->norm_finish = norm_finish;
+    t->norm_apply = norm_apply;
+    t->norm_grad_sums = norm_grad_sums;
+    t->norm_grad_finish = norm_grad_finish;
+    t->norm_grad_apply = norm_grad_apply;
+    t->add_samples = add_samples;
+    t->relu = relu;
+    t->relu_grad = relu_grad;
+    t->copy = copy;
+    t->dropout = dropout;
+    t->pool = pool;
+    t->pool_grad = pool_grad;
+    t->global_pool = global_pool;
+    t->global_pool_grad = global_pool_grad;
+    t->broadcast = broadcast;
+    t->broadcast_grad = broadcast_grad;
+    t->loss = loss;
+    t->sgd = sgd;
+    t->adamw = adamw;
+    t->sum_squares = sum_squares;
+    session->backend.ops = t;
+}
+
+/* ---- steps and rows ---- */
+
+static sp_status measure_empty(sp_backend *be)
+{
+    double value[9];
+
+    trace.empty_s = 0;
+    for (int i = 0; i < 9; i++) {
+        SP_TRY(begin(be));
+        SP_TRY(trace.real->clock_end(be, &value[i]));
+    }
+    trace.empty_s = bench_median(value, 9, NULL);
+    return SP_OK;
+}
+
+sp_status bench_layers_run(bench_training *t, int n_steps)
+{
+    bench_parts parts;
+    sp_status rc = SP_OK;
+
+    trace.row = calloc(MAX_ROWS, sizeof *trace.row);
+    if (!trace.row)
+        return SP_FAIL(SP_EMEM, "out of memory for the rows of --layers");
+    SP_TRY(measure_empty(&t->session.backend));
+    for (trace.step = 0; rc == SP_OK && trace.step < n_steps; trace.step++) {
+        bench_progress(trace.b, "layers of step %d of %d", trace.step + 1, n_steps);
+        trace.is_on = true;
+        rc = bench_training_step(t, &parts);
+        trace.is_on = false;
+    }
+    return rc;
+}
+
+/* Whichever of its floors is the higher limits an operation. */
+static sp_status print_row(bench *b, const sp_graph *graph, row *r, double step_s,
+                           double *busy_s)
+{
+    static const sp_node whole = {.name = "-"};
+    const work *w = &r->work;
+    const bool is_flops = w->flops / b->best_flops >= w->bytes / b->best_bytes;
+    bench_job job = {.name = r->op,
+                     .n = w->n,
+                     .pairs = w->pairs,
+                     .c_in = w->c_in,
+                     .c_out = w->c_out,
+                     .flops = w->flops,
+                     .bytes = w->bytes,
+                     .layer = r->layer < 0 ? &whole : &graph->node[r->layer],
+                     .limit = w->flops > 0 && is_flops ? BENCH_FLOPS : BENCH_BYTES};
+    bench_time time = {.is_wall = true, .repeats = trace.step};
+
+    time.wall_s = bench_median(r->seconds, trace.step, &time.spread);
+    time.cpu_s = NAN;
+    *busy_s += time.wall_s;
+    job.share = time.wall_s / step_s;
+    time.wall_s = fmax(time.wall_s, 1e-9);
+    return bench_print(b, &job, &time,
+                       job.limit == BENCH_FLOPS ? b->best_flops
+                       : w->bytes > 0           ? b->best_bytes
+                                                : 0);
+}
+
+sp_status bench_layers_print(bench *b, const sp_graph *graph, double step_s)
+{
+    static const sp_node whole = {.name = "-"};
+    bench_job job = {.name = "layers", .layer = &whole};
+    bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = trace.step};
+
+    b->has_header = false;
+    for (int i = 0; i < trace.n_rows; i++)
+        SP_TRY(print_row(b, graph, &trace.row[i], step_s, &time.wall_s));
+    job.share = time.wall_s / step_s;
+    return bench_print(b, &job, &time, 0);
+}
+
+void bench_layers_free(void)
+{
+    free(trace.row);
+    trace.row = NULL;
+    trace.n_rows = 0;
+}

@@ -1,0 +1,385 @@
+/* spbench: command line, start of the ranks, exit status. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "config.h"
+#include "base/sp_log.h"
+
+static const char usage[] =
+    "usage: spbench ops | plan | io | voxels [OPTION ...]\n"
+    "       spbench step | model [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
+    "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
+    "\n"
+    "Times what sptrain is made of, each beside a ceiling of this machine measured in "
+    "the\nsame run between the repeats: the multiply-add peak of the vector code in "
+    "use, "
+    "a\nstream through memory, plain pread, one plain all-reduce. A matrix product of "
+    "a "
+    "BLAS\nis not among them: the program links none.\n"
+    "\n"
+    "commands\n"
+    "  ops      every operation, forward and both gradients, by channels and voxels\n"
+    "  plan     coordinate pyramid and kernel maps of one sample\n"
+    "  step     whole training steps of a deck: loader, plan, network, loss, update\n"
+    "  voxels   writes --out FILE: a shard of --shape, --voxels and --samples, or all "
+    "rows\n           of --shard as plain arrays\n"
+    "  io       reading shards, beside plain pread of the same bytes\n"
+    "  reduce   all-reduce by size, and the buckets of the deck's network; of "
+    "devices,\n"
+    "           sums of a norm's size by every way that there is\n"
+    "  model    step time on many ranks, predicted from what is measured here\n"
+    "\n"
+    "options\n"
+    "  --json             one object a line: name, n, pairs, c_in, c_out, ms, gflops,\n"
+    "                     gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, "
+    "...\n"
+    "  --quick            small and few: a few seconds\n"
+    "  --device D         ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
+    "run.device).\n"
+    "                     Of a device times are between events of its stream\n"
+    "  --precision P      fp32, tf32 or bf16 (fp32; step: the deck's "
+    "train.precision)\n"
+    "  --wgmma            as the deck's run.wgmma: wide bf16 convolutions by wgmma\n"
+    "  --threads N        threads (1); with 1, times are the thread's CPU time, with "
+    "more\n                     wall time\n"
+    "  --repeats N        at most so many (9; stops after 2 s)\n"
+    "  --shape S          terrain, surface (a room), random or lidar: voxels made "
+    "here\n"
+    "  --voxels N,...     how many (10000,100000)\n"
+    "  --channels N,...   channels of ops (16,32,64,96,128,256)\n"
+    "  --shard FILE       voxels of a shard instead; --sample I of it (0)\n"
+    "  --layers           step: also every operation of every layer, in the step\n"
+    "  --in-line          step: nothing runs beside anything else; as --layers has it\n"
+    "  --cold             io: ask the system to forget the files before each reading\n"
+    "  --ranks N,...      model: ranks (8,64,512,4096)\n"
+    "  --per-rank N       model: samples of a rank in a step (2)\n"
+    "  --latency-us X     model: of one message, and\n"
+    "  --bandwidth-gb-s X model: GB/s of a rank; measured on the ranks it runs on, "
+    "else\n"
+    "                     2 us and 12.5 GB/s\n"
+    "  --read-mb-s X      model: reading rate of one rank; else measured\n"
+    "  --storage-gb-s X   model: of all ranks together; else without bound\n"
+    "  --help, --version\n"
+    "\n"
+    "DECK left out: as sptrain. Exit status as sptrain's: 0, 2 usage or deck, 3 data,\n"
+    "4 files, 5 memory, 6 peers, 7 device.\n";
+
+typedef struct verb {
+    const char *name;
+    sp_status (*run)(bench *b);
+    bool has_deck, has_ranks;
+    bool has_device; /* else the CPU alone */
+    bool has_own;    /* opens what it measures on itself: the deck's device */
+} verb;
+
+static const verb verbs[] = {
+    {"ops", bench_ops, false, false, true, false},
+    {"plan", bench_plan, false, false, true, false},
+    {"step", bench_step, true, true, true, true},
+    {"voxels", bench_voxels_write, false, false, false, true},
+    {"io", bench_io, false, false, false, false},
+    {"reduce", bench_reduce, true, true, true, true},
+    {"model", bench_model, true, true, false, false},
+};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+/* ---- options ---- */
+
+typedef enum kind { FLAG, INT, LIST, REAL, TEXT } kind;
+
+typedef struct option {
+    const char *name;
+    kind kind;
+    size_t offset;       /* in bench_options */
+    int64_t least, most; /* INT, LIST */
+    double unit;         /* REAL: times the value */
+} option;
+
+#define AT(member) offsetof(bench_options, member)
+static const option options[] = {
+    {"--json", FLAG, AT(is_json), 0, 0, 0},
+    {"--quick", FLAG, AT(is_quick), 0, 0, 0},
+    {"--layers", FLAG, AT(is_by_layer), 0, 0, 0},
+    {"--in-line", FLAG, AT(is_in_line), 0, 0, 0},
+    {"--wgmma", FLAG, AT(is_wgmma), 0, 0, 0},
+    {"--cold", FLAG, AT(is_cold), 0, 0, 0},
+    {"--threads", INT, AT(threads), 1, 1024, 0},
+    {"--repeats", INT, AT(repeats), 1, 101, 0},
+    {"--voxels", LIST, AT(voxels), 1, 1 << 24, 0},
+    {"--channels", LIST, AT(channels), 1, 4096, 0},
+    {"--ranks", LIST, AT(ranks), 1, 1 << 20, 0},
+    {"--device", TEXT, AT(device), 0, 0, 0},
+    {"--precision", TEXT, AT(precision), 0, 0, 0},
+    {"--shard", TEXT, AT(shard), 0, 0, 0},
+    {"--shape", TEXT, AT(shape), 0, 0, 0},
+    {"--out", TEXT, AT(out), 0, 0, 0},
+    {"--samples", INT, AT(samples), 1, 4096, 0},
+    {"--sample", INT, AT(sample), 0, INT32_MAX, 0},
+    {"--per-rank", INT, AT(per_rank), 1, 4096, 0},
+    {"--latency-us", REAL, AT(latency_s), 0, 0, 1e-6},
+    {"--bandwidth-gb-s", REAL, AT(bandwidth), 0, 0, 1e9},
+    {"--read-mb-s", REAL, AT(read_rate), 0, 0, 1e6},
+    {"--storage-gb-s", REAL, AT(storage_rate), 0, 0, 1e9},
+};
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+static sp_status parse_int(const option *o, const char *text, char **end, int64_t *to)
+{
+    errno = 0;
+    *to = strtoll(text, end, 10);
+    if (*end == text || errno || *to < o->least || *to > o->most)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number in %lld .. %lld",
+                       o->name, text, (long long)o->least, (long long)o->most);
+    return SP_OK;
+}
+
+static sp_status parse_list(const option *o, const char *text, bench_list *list)
+{
+    char *end = (char *)text;
+
+    list->n = 0;
+    for (const char *at = text; list->n < BENCH_LIST; at = end + 1) {
+        SP_TRY(parse_int(o, at, &end, &list->at[list->n++]));
+        if (*end != ',')
+            break;
+    }
+    if (*end)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected at most %d whole numbers: N,N,...",
+                       o->name, text, BENCH_LIST);
+    return SP_OK;
+}
+
+static sp_status parse_real(const option *o, const char *text, double *to)
+{
+    char *end;
+
+    *to = strtod(text, &end) * o->unit;
+    if (end == text || *end || !(*to > 0) || *to > 1e30)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number above 0", o->name, text);
+    return SP_OK;
+}
+
+static sp_status parse_value(const option *o, const char *text, bench_options *to)
+{
+    void *at = (char *)to + o->offset;
+    char *end;
+
+    if (!text)
+        return SP_FAIL(SP_EUSAGE, "%s: a value is missing", o->name);
+    switch (o->kind) {
+    case INT:
+        SP_TRY(parse_int(o, text, &end, at));
+        return *end
+                   ? SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number", o->name, text)
+                   : SP_OK;
+    case LIST:
+        return parse_list(o, text, at);
+    case REAL:
+        return parse_real(o, text, at);
+    default:
+        *(const char **)at = text;
+        return SP_OK;
+    }
+}
+
+static const option *find_option(const char *word)
+{
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (strcmp(options[i].name, word) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static const verb *find_verb(const char *word)
+{
+    for (int i = 0; word && i < N_VERBS; i++)
+        if (strcmp(verbs[i].name, word) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+/* A word that is no option: the deck, then overrides (moved to argv's front). */
+static sp_status parse_word(const verb *v, char **argv, char *word, bench_options *to)
+{
+    sp_command *c = &to->command;
+
+    if (word[0] == '-' || !v->has_deck)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: spbench %s has no such option or argument; "
+                       "spbench --help lists them",
+                       word, v->name);
+    if (strchr(word, '=')) {
+        c->overrides = argv;
+        argv[c->n_overrides++] = word;
+    } else if (!c->deck && c->n_overrides == 0) {
+        c->deck = word;
+    } else {
+        return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE", word);
+    }
+    return SP_OK;
+}
+
+static sp_status check_device(const verb *v, const bench_options *o)
+{
+    static const char *const precisions[] = {"fp32", "tf32", "bf16"};
+    const char *want = o->precision;
+
+    if (o->device && strcmp(o->device, "cpu") != 0 && strcmp(o->device, "cuda") != 0)
+        return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", o->device);
+    if (want && strcmp(want, precisions[0]) != 0 && strcmp(want, precisions[1]) != 0 &&
+        strcmp(want, precisions[2]) != 0)
+        return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16", want);
+    if (!v->has_device && o->device && strcmp(o->device, "cuda") == 0)
+        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU", v->name);
+    return SP_OK;
+}
+
+static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
+{
+    *v = find_verb(argc > 1 ? argv[1] : NULL);
+    if (!*v)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: expected ops, plan, step, io, voxels, reduce "
+                       "or model "
+                       "(spbench --help)",
+                       argc > 1 ? argv[1] : "no command");
+    to->command.name = (*v)->name;
+    for (int i = 2; i < argc; i++) {
+        const option *o = find_option(argv[i]);
+        if (!o) {
+            SP_TRY(parse_word(*v, argv, argv[i], to));
+        } else if (o->kind == FLAG) {
+            *(bool *)((char *)to + o->offset) = true;
+        } else {
+            SP_TRY(parse_value(o, argv[i + 1], to));
+            i++;
+        }
+    }
+    return check_device(*v, to);
+}
+
+static void set_defaults(bench_options *o)
+{
+    const bool is_quick = o->is_quick;
+
+    if (o->threads == 0)
+        o->threads = 1;
+    if (o->repeats == 0)
+        o->repeats = is_quick ? 5 : 9;
+    if (o->per_rank == 0)
+        o->per_rank = 2;
+    if (o->voxels.n == 0)
+        o->voxels =
+            is_quick ? (bench_list){1, {3000}} : (bench_list){2, {10000, 100000}};
+    if (o->channels.n == 0)
+        o->channels = is_quick ? (bench_list){2, {16, 32}}
+                               : (bench_list){6, {16, 32, 64, 96, 128, 256}};
+    if (o->samples == 0)
+        o->samples = 1;
+    if (o->ranks.n == 0)
+        o->ranks = (bench_list){4, {8, 64, 512, 4096}};
+}
+
+/* ---- running ---- */
+
+/* A key of the deck that an option replaces. */
+static void replace(char *key, const char *value)
+{
+    if (value)
+        snprintf(key, SP_NAME, "%s", value);
+}
+
+/* The deck as sptrain reads it, with the device, precision and threads asked for
+ * here. */
+static sp_status read_config(const verb *v, bench_options *o, char *path)
+{
+    sp_config *config = o->command.config;
+
+    if (!o->command.deck) {
+        SP_TRY(sp_deck_find_default(path));
+        o->command.deck = path;
+    }
+    SP_TRY(sp_config_read(config, o->command.deck, o->command.n_overrides,
+                          o->command.overrides));
+    if (!v->has_device && strcmp(config->run.device, "cuda") == 0)
+        return SP_FAIL(SP_EUSAGE, "run.device = \"cuda\": spbench %s times the CPU",
+                       v->name);
+    replace(config->run.device, v->has_device ? o->device : "cpu");
+    replace(config->train.precision, o->precision);
+    config->run.wgmma = config->run.wgmma || o->is_wgmma;
+    config->run.threads = (int)o->threads;
+    return SP_OK;
+}
+
+static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
+{
+    sp_config config = {0};
+    char path[PATH_MAX] = "";
+    bench b = {0};
+    sp_status rc = SP_OK;
+
+    o->command.config = &config;
+    o->command.comm = comm;
+    if (v->has_deck) {
+        rc = comm->rank == 0 ? read_config(v, o, path) : SP_OK;
+        rc = sp_config_bcast(&config, comm, rc);
+    }
+    if (rc == SP_OK)
+        rc = sp_comm_agree(comm, bench_open(&b, o, comm), NULL);
+    if (rc == SP_OK && !v->has_own)
+        rc = sp_comm_agree(comm, bench_device_open(&b, NULL), NULL);
+    if (rc == SP_OK)
+        rc = v->run(&b);
+    if (rc != SP_OK && !b.is_reported && comm->rank == 0)
+        sp_log_error(sp_error_last());
+    bench_close(&b);
+    sp_config_destroy(&config);
+    return rc;
+}
+
+static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *o)
+{
+    sp_comm comm = {0};
+    sp_status rc = sp_comm_open(&comm, &argc, &argv);
+
+    if (rc == SP_OK) {
+        sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+        rc = run(v, o, &comm);
+        sp_log_close();
+    } else {
+        sp_log_error(sp_error_last());
+    }
+    sp_comm_close(&comm);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    bench_options o = {0};
+    const verb *v;
+    sp_comm comm;
+    sp_status rc;
+
+    sp_shard_probe_main(argc, argv);
+    sp_log_program("spbench");
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return fputs(usage, stdout) < 0;
+    if (strcmp(word, "--version") == 0)
+        return puts("spbench (" PACKAGE_NAME ") " PACKAGE_VERSION) < 0;
+    rc = parse(argc, argv, &v, &o);
+    if (rc != SP_OK) {
+        sp_log_error(sp_error_last());
+        return rc;
+    }
+    set_defaults(&o);
+    if (v->has_ranks)
+        return run_ranks(argc, argv, v, &o);
+    sp_comm_open_self(&comm);
+    rc = run(v, &o, &comm);
+    sp_comm_close(&comm);
+    return rc;
+}

@@ -1,0 +1,84 @@
+/* spbench plan: coordinate pyramid and kernel maps of one sample, for the networks that
+ * the program has. */
+#include "bench/bench.h"
+
+typedef struct plan_case {
+    sp_backend *backend;
+    const sp_plan_spec *spec;
+    const bench_voxels *voxels;
+    sp_arena arena;
+    sp_plan plan;
+} plan_case;
+
+static sp_status build(void *arg)
+{
+    plan_case *c = arg;
+
+    sp_arena_reset(&c->arena);
+    return c->backend->ops->plan_build(c->backend, c->spec, c->voxels->coords,
+                                       c->voxels->sample_row, 1, &c->arena, &c->plan);
+}
+
+static sp_status measure(bench *b, const char *name, const sp_plan_spec *spec,
+                         const bench_voxels *v)
+{
+    plan_case c = {.backend = &b->backend, .spec = spec, .voxels = v};
+    bench_job job = {
+        .name = name, .n = v->n, .limit = BENCH_BYTES, .run = build, .arg = &c};
+    sp_status rc = b->backend.ops->arena_create(&c.arena, 0, "plan");
+
+    if (rc == SP_OK)
+        rc = build(&c);
+    for (int i = 0; rc == SP_OK && i < c.plan.n_maps; i++)
+        job.pairs += c.plan.map[i].pairs;
+    for (int i = 0; rc == SP_OK && i < c.plan.n_levels; i++)
+        job.bytes += 12.0 * c.plan.level[i].n;          /* key and parent */
+    job.bytes += 12.0 * v->n + 8.0 * (double)job.pairs; /* coordinates in, pairs out */
+    if (rc == SP_OK)
+        rc = bench_measure(b, &job);
+    b->backend.ops->arena_destroy(&c.arena);
+    return rc;
+}
+
+static sp_status measure_family(bench *b, const char *family, int stem_kernel,
+                                const bench_voxels *v)
+{
+    char override[SP_NAME], stem[SP_NAME], name[2 * SP_NAME];
+    char *overrides[] = {override, stem};
+    sp_config config = {0};
+    sp_graph graph = {0};
+    sp_status rc;
+
+    snprintf(override, sizeof override, "net.family=%s", family);
+    snprintf(stem, sizeof stem, "net.stem_kernel=%d", stem_kernel);
+    snprintf(name, sizeof name, stem_kernel == 5 ? "plan_%s" : "plan_%s_stem%d", family,
+             stem_kernel);
+    rc = sp_config_read(&config, NULL, 2, overrides);
+    if (rc == SP_OK)
+        rc = sp_graph_build(&graph, &config, 4, 20);
+    if (rc == SP_OK)
+        rc = measure(b, name, &graph.spec, v);
+    sp_graph_destroy(&graph);
+    sp_config_destroy(&config);
+    return rc;
+}
+
+sp_status bench_plan(bench *b)
+{
+    /* Every minkunet has the same maps, but for those of its stem. */
+    static const struct {
+        const char *family;
+        int stem_kernel;
+    } nets[] = {{"minkunet18", 5}, {"minkunet18", 3}, {"minkunet34", 5}, {"dummy", 5}};
+    const bench_options *o = b->options;
+    sp_status rc = SP_OK;
+
+    for (int i = 0; rc == SP_OK && i < (o->shard ? 1 : o->voxels.n); i++) {
+        bench_voxels v = {0};
+        rc = bench_voxels_make(o, o->voxels.at[i], &v);
+        for (size_t k = 0; rc == SP_OK && k < sizeof nets / sizeof *nets; k++)
+            rc = measure_family(b, nets[k].family, nets[k].stem_kernel, &v);
+        bench_voxels_free(&v);
+    }
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* spbench reduce: all-reduce of the ranks it is started with, by size; and the
+ * gradient's buckets of the deck's network beside one all-reduce of the same bytes. */
+#include "bench/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+
+enum { MAX_ROUNDS = 50 };
+
+typedef struct reduce_case {
+    sp_comm *comm;
+    float *data;
+    int64_t n;
+    sp_buckets *buckets;
+} reduce_case;
+
+static sp_status once_plain(reduce_case *c)
+{
+    return sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, c->data, (size_t)c->n, SP_F32,
+                             SP_SUM);
+}
+
+static sp_status once_buckets(reduce_case *c)
+{
+    SP_TRY(sp_bucket_ready(c->buckets, 0));
+    return sp_bucket_wait(c->buckets, NULL);
+}
+
+/* Seconds of the slowest rank. Collective. */
+static sp_status time_once(reduce_case *c, sp_status (*once)(reduce_case *), double *s)
+{
+    double begin;
+
+    SP_TRY(sp_comm_barrier(c->comm));
+    begin = sp_now_s();
+    SP_TRY(once(c));
+    *s = sp_now_s() - begin;
+    return sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, s, 1, SP_F64, SP_MAX);
+}
+
+static int rounds_of(const bench *b)
+{
+    return b->options->repeats < MAX_ROUNDS ? (int)b->options->repeats : MAX_ROUNDS;
+}
+
+sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
+{
+    reduce_case c = {.comm = b->comm, .data = data, .n = n};
+    double s[MAX_ROUNDS];
+    const int rounds = rounds_of(b);
+
+    for (int i = -1; i < rounds; i++) /* the first opens connections */
+        SP_TRY(time_once(&c, once_plain, &s[i < 0 ? 0 : i]));
+    *t = (bench_time){.cpu_s = NAN, .is_wall = true, .repeats = rounds};
+    t->wall_s = bench_median(s, rounds, &t->spread);
+    return SP_OK;
+}
+
+static sp_status measure_size(bench *b, float *data, int64_t n)
+{
+    bench_job job = {.name = "allreduce", .n = n, .limit = BENCH_BYTES};
+    bench_time t;
+
+    SP_TRY(bench_reduce_time(b, data, n, &t));
+    job.bytes = 4.0 * (double)n;
+    return bench_print(b, &job, &t, 0);
+}
+
+/* Buckets and one plain all-reduce, alternating. */
+static sp_status measure_buckets(bench *b, const sp_graph *graph, float *data)
+{
+    sp_buckets buckets;
+    reduce_case c = {.comm = b->comm, .data = data, .n = graph->n_floats};
+    bench_job job = {.name = "buckets", .n = graph->n_floats, .limit = BENCH_BYTES};
+    double plain[MAX_ROUNDS], s[MAX_ROUNDS];
+    bench_time t = {.cpu_s = NAN, .is_wall = true, .repeats = rounds_of(b)};
+    sp_status rc = sp_buckets_create(&buckets, graph, b->comm, false, 0);
+
+    c.buckets = &buckets;
+    rc = sp_comm_agree(b->comm, rc, NULL);
+    for (int i = 0; rc == SP_OK && i < t.repeats; i++) {
+        rc = time_once(&c, once_plain, &plain[i]);
+        if (rc == SP_OK)
+            rc = sp_buckets_zero(&buckets);
+        if (rc == SP_OK)
+            rc = time_once(&c, once_buckets, &s[i]);
+    }
+    sp_buckets_destroy(&buckets);
+    SP_TRY(rc);
+    job.bytes = 4.0 * (double)graph->n_floats;
+    t.wall_s = bench_median(s, t.repeats, &t.spread);
+    return bench_print(b, &job, &t, job.bytes / bench_median(plain, t.repeats, NULL));
+}
+
+static sp_status measure(bench *b, const sp_graph *graph)
+{
+    const int64_t sizes[] = {1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, graph->n_floats};
+    const int64_t most = graph->n_floats > 1 << 20 ? graph->n_floats : 1 << 20;
+    float *data = NULL; /* as the gradient has it */
+    sp_status rc = sp_comm_alloc(b->comm, (size_t)most * sizeof *data, (void **)&data);
+
+    rc = sp_comm_agree(b->comm, rc, NULL);
+    for (size_t i = 0; rc == SP_OK && i < sizeof sizes / sizeof *sizes; i++)
+        rc = measure_size(b, data, sizes[i]);
+    if (rc == SP_OK && b->comm->size > 1)
+        rc = measure_buckets(b, graph, data);
+    sp_comm_free(b->comm, data);
+    return rc;
+}
+
+sp_status bench_reduce(bench *b)
+{
+    sp_graph graph = {0};
+    sp_status rc;
+
+    if (strcmp(b->options->command.config->run.device, "cuda") == 0)
+        return bench_sums(b);
+    rc = sp_comm_agree(b->comm, bench_device_open(b, NULL), NULL);
+    if (rc == SP_OK)
+        rc = sp_graph_build(&graph, b->options->command.config, 4, 20);
+
+    rc = sp_comm_agree(b->comm, rc, NULL);
+    if (rc == SP_OK)
+        rc = measure(b, &graph);
+    sp_graph_destroy(&graph);
+    return rc;
+}

@@ -1,0 +1,168 @@
+/* Operations that pass over rows or parameters: bound by bandwidth. */
+#include "bench/bench.h"
+
+#include <string.h>
+
+typedef struct rows_case {
+    sp_backend *backend;
+    sp_tensor x, y, dy;
+    sp_tensor logits, dlogits; /* fp32 in every precision */
+    float *scale, *shift;      /* [c] */
+    double *sums;              /* [2][c] */
+    const int32_t *sample_row;
+    int32_t *label;       /* [n] */
+    float *w, *g, *m, *v; /* [n * c] */
+} rows_case;
+
+static sp_status batchnorm(void *arg)
+{
+    const rows_case *r = arg;
+    const sp_norm_args args = {
+        .x = r->x, .y = r->y, .scale = r->scale, .shift = r->shift, .slope = 0};
+
+    SP_TRY(r->backend->ops->norm_sums(r->backend, r->x, r->sample_row, 1, r->sums));
+    return r->backend->ops->norm_apply(r->backend, &args);
+}
+
+static sp_status batchnorm_grad(void *arg)
+{
+    const rows_case *r = arg;
+    const sp_norm_grad_args args = {.x = r->x,
+                                    .y = r->y,
+                                    .dy = r->dy,
+                                    .slope = 0,
+                                    .mean = r->shift,
+                                    .inv_std = r->scale,
+                                    .sample_row = r->sample_row,
+                                    .n_samples = 1,
+                                    .sums = r->sums,
+                                    .a = r->scale,
+                                    .b = r->shift,
+                                    .c = r->shift,
+                                    .dx = r->dy};
+
+    SP_TRY(r->backend->ops->norm_grad_sums(r->backend, &args));
+    return r->backend->ops->norm_grad_apply(r->backend, &args);
+}
+
+static sp_status relu(void *arg)
+{
+    const rows_case *r = arg;
+
+    return r->backend->ops->relu(r->backend, r->x, 0, r->y);
+}
+
+static sp_status add(void *arg)
+{
+    const rows_case *r = arg;
+
+    return r->backend->ops->copy(r->backend, r->x, r->y, true);
+}
+
+static sp_status copy(void *arg)
+{
+    const rows_case *r = arg;
+
+    return r->backend->ops->copy(r->backend, r->x, r->y, false);
+}
+
+static sp_status loss(void *arg)
+{
+    const rows_case *r = arg;
+    const sp_loss_args args = {.logits = r->logits,
+                               .label = r->label,
+                               .sample_row = r->sample_row,
+                               .n_samples = 1,
+                               .sums = r->sums,
+                               .dlogits = r->dlogits};
+
+    return r->backend->ops->loss(r->backend, &args);
+}
+
+/* lr 0: the numbers stay as they are however often this is called. */
+static sp_optim_args optim_args(const rows_case *r)
+{
+    return (sp_optim_args){.n = r->x.n * r->x.c,
+                           .w = r->w,
+                           .g = r->g,
+                           .m = r->m,
+                           .v = r->v,
+                           .g_scale = 1,
+                           .momentum = 0.9,
+                           .nesterov = true,
+                           .weight_decay = 1e-4,
+                           .beta1 = 0.9,
+                           .beta2 = 0.999,
+                           .eps = 1e-8,
+                           .t = 1};
+}
+
+static sp_status sgd(void *arg)
+{
+    const rows_case *r = arg;
+    const sp_optim_args args = optim_args(r);
+
+    return r->backend->ops->sgd(r->backend, &args);
+}
+
+static sp_status adamw(void *arg)
+{
+    const rows_case *r = arg;
+    const sp_optim_args args = optim_args(r);
+
+    return r->backend->ops->adamw(r->backend, &args);
+}
+
+/* Tensors of n x c elements: how many each operation reads or writes, and how many they
+ * are. */
+static const struct {
+    const char *name;
+    int moved, touched;
+    sp_status (*run)(void *arg);
+    bool is_fp32; /* in every precision */
+} passes[] = {
+    {"batchnorm", 3, 2, batchnorm, false},           /* x; x, y */
+    {"batchnorm_grad", 7, 3, batchnorm_grad, false}, /* x, y, dy, dy; x, dy, dy */
+    {"relu", 2, 2, relu, false},
+    {"add", 3, 2, add, false},
+    {"copy", 2, 2, copy, false},
+    {"loss", 2, 2, loss, true},
+    {"sgd", 5, 3, sgd, true},     /* w, g, m; w, m */
+    {"adamw", 7, 4, adamw, true}, /* w, g, m, v; w, m, v */
+};
+
+static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_case *r)
+{
+    SP_TRY(bench_take_tensor(b, arena, n, c, &r->x));
+    SP_TRY(bench_take_tensor(b, arena, n, c, &r->y));
+    SP_TRY(bench_take_tensor(b, arena, n, c, &r->dy));
+    SP_TRY(bench_take_random(b, arena, n * c, &r->w));
+    SP_TRY(bench_take_random(b, arena, n * c, &r->g));
+    SP_TRY(bench_take_random(b, arena, n * c, &r->m));
+    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->v)); /* not negative */
+    r->logits = (sp_tensor){r->w, n, c, c, SP_ELEM_F32};
+    r->dlogits = (sp_tensor){r->g, n, c, c, SP_ELEM_F32};
+    SP_TRY(bench_take_value(b, arena, c, 0.9f, &r->scale));
+    SP_TRY(bench_take_value(b, arena, c, 0.01f, &r->shift));
+    SP_TRY(SP_TAKE(arena, 2 * c, &r->sums));
+    return bench_take_labels(b, arena, n, c, &r->label);
+}
+
+sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)
+{
+    const size_t used = arena->used;
+    rows_case r = {.backend = &b->backend, .sample_row = v->sample_row};
+    bench_job job = {.n = v->n, .c_in = c, .c_out = c, .limit = BENCH_BYTES, .arg = &r};
+
+    SP_TRY(take_case(b, arena, v->n, c, &r));
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        job.name = passes[i].name;
+        const double each = passes[i].is_fp32 ? 4 : (double)sp_elem_bytes(r.x.elem);
+        job.bytes = each * passes[i].moved * (double)v->n * c;
+        job.footprint = each * passes[i].touched * (double)v->n * c;
+        job.run = passes[i].run;
+        SP_TRY(bench_measure(b, &job));
+    }
+    sp_arena_rewind(arena, used);
+    return SP_OK;
+}

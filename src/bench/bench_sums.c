@@ -1,0 +1,152 @@
+/* spbench reduce on devices: small sums over the ranks, as batch norms wait for them, by
+ * every way that there is: the devices' memory, NCCL, the host. */
+#include "bench/bench.h"
+
+#include <math.h>
+
+#include "base/sp_log.h"
+
+enum { MOST_ROUNDS = 25, N_CHANNELS = 2, N_WAYS = 3 };
+
+static const int channels[N_CHANNELS] = {96, 256};
+
+typedef struct way {
+    const char *name, *words, *want; /* want: of sp_transport_options */
+    bool is_peer;
+} way;
+
+static const way ways[N_WAYS] = {{"sum_peers", "the devices' memory", "auto", true},
+                                 {"sum_nccl", "NCCL", "nccl", false},
+                                 {"sum_host", "the host", "mpi", false}};
+
+typedef struct sums {
+    sp_session session;
+    sp_transport transport;
+    sp_arena arena;
+    double *from, *to;             /* [2c + 1] of the most channels */
+    double us[N_WAYS][N_CHANNELS]; /* of one sum; NAN: cannot be */
+} sums;
+
+/* Seconds of one sum of many in a row, of the slowest rank. Collective. */
+static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
+{
+    sp_backend *be = &s->session.backend;
+    sp_comm *comm = s->session.comm;
+
+    SP_TRY(sp_comm_barrier(comm));
+    SP_TRY(be->ops->clock_begin(be));
+    for (int i = 0; i < repeats; i++)
+        SP_TRY(sp_transport_allreduce(&s->transport, SP_SCOPE_WORLD, s->from, s->to, n,
+                                      SP_F64));
+    SP_TRY(be->ops->clock_end(be, seconds));
+    *seconds /= repeats;
+    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, seconds, 1, SP_F64, SP_MAX);
+}
+
+static sp_status time_sum(bench *b, sums *s, const way *w, int c, double *us)
+{
+    bench_job job = {.name = w->name, .n = 2 * c + 1, .c_in = c, .limit = BENCH_BYTES};
+    bench_time t = {.cpu_s = NAN, .is_wall = true};
+    const int in_a_row = b->options->is_quick ? 10 : 200;
+    double seconds[MOST_ROUNDS];
+
+    t.repeats = (int)fmin((double)b->options->repeats, MOST_ROUNDS);
+    for (int i = -1; i < t.repeats; i++) /* the first opens connections */
+        SP_TRY(time_once(s, (size_t)job.n, in_a_row, &seconds[i < 0 ? 0 : i]));
+    t.wall_s = bench_median(seconds, t.repeats, &t.spread);
+    *us = 1e6 * t.wall_s;
+    job.bytes = 8.0 * (double)job.n;
+    return bench_print(b, &job, &t, 0);
+}
+
+/* What cannot be is no failure, but a line that says why. Agreed. */
+static bool open_way(sums *s, const way *w)
+{
+    const sp_transport_options options = {
+        .want = w->want,
+        .objection = s->session.mapping.is_shared ? "ranks share a device" : NULL,
+        .without_peers = !w->is_peer,
+        .scope = SP_SCOPE_WORLD,
+        .is_repeatable = true,
+        .limit_s = 60,
+        .peer_limit_s = 60};
+    const sp_status rc = sp_transport_choose(&s->transport, s->session.comm,
+                                             &s->session.backend, &options);
+    const bool is_there = rc == SP_OK && (!w->is_peer || s->transport.peer);
+
+    if (!is_there)
+        sp_log_info("no sums through %s: %s", w->words,
+                    rc == SP_OK ? s->transport.words : sp_error_last()->message);
+    return is_there;
+}
+
+static sp_status time_way(bench *b, sums *s, int i)
+{
+    sp_status rc = SP_OK;
+
+    for (int k = 0; k < N_CHANNELS; k++)
+        s->us[i][k] = NAN;
+    if (open_way(s, &ways[i])) {
+        s->session.is_alone = true; /* a rank that fails leaves the others waiting */
+        for (int k = 0; rc == SP_OK && k < N_CHANNELS; k++)
+            rc = time_sum(b, s, &ways[i], channels[k], &s->us[i][k]);
+        s->session.is_alone = rc != SP_OK;
+    }
+    if (rc == SP_OK)
+        sp_transport_close(&s->transport);
+    return rc;
+}
+
+static void print_summary(const bench *b, const sums *s)
+{
+    if (b->comm->rank || b->options->is_json)
+        return;
+    for (int i = 0; i < N_WAYS; i++)
+        for (int k = 0; k < N_CHANNELS; k++)
+            if (!isnan(s->us[i][k]))
+                fprintf(b->out, "%d doubles over %d ranks through %s: %.1f us\n",
+                        2 * channels[k] + 1, b->comm->size, ways[i].words, s->us[i][k]);
+    fflush(b->out);
+}
+
+static sp_status measure(bench *b, sums *s)
+{
+    sp_backend *be = &s->session.backend;
+    const size_t n = 2 * (size_t)channels[N_CHANNELS - 1] + 1;
+    sp_status rc = bench_device_open(b, be);
+
+    if (rc == SP_OK)
+        rc = be->ops->arena_create(&s->arena, 1 << 20, "sums");
+    if (rc == SP_OK)
+        rc = SP_TAKE(&s->arena, n, &s->from);
+    if (rc == SP_OK)
+        rc = SP_TAKE(&s->arena, n, &s->to);
+    if (rc == SP_OK)
+        rc = be->ops->fill(be, s->from, 0, n * sizeof *s->from);
+    rc = sp_session_agree(&s->session, rc);
+    for (int i = 0; rc == SP_OK && i < N_WAYS; i++)
+        rc = time_way(b, s, i);
+    if (rc == SP_OK)
+        print_summary(b, s);
+    return rc;
+}
+
+sp_status bench_sums(bench *b)
+{
+    sums s = {0};
+    sp_status rc = sp_session_open(&s.session, &b->options->command, false);
+
+    if (rc == SP_OK && b->comm->size == 1)
+        rc =
+            SP_FAIL(SP_EUSAGE, "spbench reduce times sums of several ranks on devices: "
+                               "start it with mpirun -n 2, one device each");
+    if (rc == SP_OK)
+        rc = sp_session_open_device(&s.session);
+    if (rc == SP_OK)
+        rc = measure(b, &s);
+    b->is_reported = rc != SP_OK;
+    if (s.arena.base)
+        s.session.backend.ops->arena_destroy(&s.arena);
+    bench_device_close(b);
+    return sp_session_close(&s.session, rc);
+}

@@ -1,0 +1,94 @@
+/* Memory of the backend, filled with numbers. They are made on the host and
+ * uploaded. */
+#include <string.h>
+
+#include "bench/bench.h"
+#include "base/sp_rng.h"
+
+/* Host memory for what is uploaded next; an upload has read it when it returns. */
+static sp_status stage(bench *b, size_t bytes, void *out)
+{
+    sp_arena_reset(&b->staging);
+    return sp_arena_take(&b->staging, bytes, out);
+}
+
+static sp_status take_copy(bench *b, sp_arena *arena, const void *host, size_t bytes,
+                           void **out)
+{
+    SP_TRY(sp_arena_take(arena, bytes, out));
+    return b->backend.ops->upload(&b->backend, *out, host, bytes);
+}
+
+static void draw(int64_t n, float *out)
+{
+    const sp_rng rng = sp_rng_open(1, SP_RNG_INIT, (uint64_t)n, 0);
+
+    for (int64_t i = 0; i < n; i += 4) {
+        uint32_t word[4];
+        sp_rng_block(&rng, (uint64_t)i / 4, word);
+        for (int64_t j = i; j < n && j < i + 4; j++)
+            out[j] = (float)(int32_t)word[j - i] * 0x1p-31f;
+    }
+}
+
+sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out)
+{
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *host;
+
+    SP_TRY(stage(b, bytes, &host));
+    draw(n, host);
+    return take_copy(b, arena, host, bytes, (void **)out);
+}
+
+sp_status bench_take_value(bench *b, sp_arena *arena, int64_t n, float value,
+                           float **out)
+{
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *host;
+
+    SP_TRY(stage(b, bytes, &host));
+    for (int64_t i = 0; i < n; i++)
+        host[i] = value;
+    return take_copy(b, arena, host, bytes, (void **)out);
+}
+
+sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t **out)
+{
+    const size_t bytes = (size_t)n * sizeof(int32_t);
+    int32_t *host;
+
+    SP_TRY(stage(b, bytes, &host));
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (int32_t)(i % c);
+    return take_copy(b, arena, host, bytes, (void **)out);
+}
+
+/* The upper half of each; what is cut off does not matter here. */
+static void halve(float *data, int64_t n)
+{
+    uint16_t *half = (uint16_t *)data;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &data[i], sizeof bits);
+        memcpy(&half[i], &(uint16_t){(uint16_t)(bits >> 16)}, sizeof *half);
+    }
+}
+
+sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tensor *t)
+{
+    const bool is_host = b->backend.ops->is_host;
+    const sp_elem elem = b->backend.precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;
+    const int each = is_host ? 1 : 16 / (int)sp_elem_bytes(elem);
+    const int ld = (c + each - 1) / each * each;
+    float *host;
+
+    SP_TRY(stage(b, (size_t)(n * ld) * sizeof(float), &host));
+    draw(n * ld, host);
+    if (elem == SP_ELEM_BF16)
+        halve(host, n * ld);
+    *t = (sp_tensor){NULL, n, c, ld, elem};
+    return take_copy(b, arena, host, (size_t)(n * ld) * sp_elem_bytes(elem),
+                     (void **)&t->data);
+}

@@ -1,0 +1,215 @@
+#include "bench/bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static sp_status read_sample(const bench_options *options, bench_voxels *v)
+{
+    char *name[] = {(char *)options->shard};
+    const sp_strings pattern = {1, name};
+    const sp_sample_request request = {.verify = true};
+    sp_dataset set = {0};
+    sp_sample sample = {0};
+    sp_status rc = sp_dataset_open(&set, &pattern, NULL);
+
+    if (rc == SP_OK && options->sample >= set.n_samples)
+        rc = SP_FAIL(SP_EUSAGE, "--sample %lld: %s has %lld samples",
+                     (long long)options->sample, options->shard,
+                     (long long)set.n_samples);
+    if (rc == SP_OK)
+        rc = sp_sample_read(&set, options->sample, &request, &sample);
+    if (rc == SP_OK) {
+        v->n = (int32_t)sample.n;
+        v->coords = malloc(((size_t)v->n + 1) * 3 * sizeof *v->coords);
+        if (v->coords)
+            memcpy(v->coords, sample.coords, (size_t)v->n * 3 * sizeof *v->coords);
+        else
+            rc = SP_FAIL(SP_EMEM, "out of memory for %d voxels", v->n);
+    }
+    sp_sample_destroy(&sample);
+    sp_dataset_close(&set);
+    return rc;
+}
+
+sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v)
+{
+    memset(v, 0, sizeof *v);
+    if (options->shard) {
+        SP_TRY(read_sample(options, v));
+    } else {
+        v->n = (int32_t)n;
+        v->coords = malloc((size_t)n * 3 * sizeof *v->coords);
+        if (!v->coords)
+            return SP_FAIL(SP_EMEM, "out of memory for %lld voxels", (long long)n);
+        SP_TRY(bench_shape_make(options->shape, n, 0, v->coords));
+    }
+    v->sample_row[1] = v->n;
+    return SP_OK;
+}
+
+void bench_voxels_free(bench_voxels *v)
+{
+    free(v->coords);
+    memset(v, 0, sizeof *v);
+}
+
+/* ---- samples in files ---- */
+
+enum { CLASSES = 20, COLUMNS = 4 }; /* as of a labelled scan */
+
+/* Sample number `seed` of a shape: columns x, y, z and 1, labels by place. */
+static sp_status make_sample(const char *shape, uint64_t seed, sp_sample *s)
+{
+    SP_TRY(bench_shape_make(shape, s->n, seed, s->coords));
+    for (int64_t i = 0; i < s->n; i++) {
+        const int32_t *at = s->coords + 3 * i;
+        for (int j = 0; j < COLUMNS; j++)
+            s->features[COLUMNS * i + j] = j < 3 ? (float)at[j] * 0.01f : 1;
+        s->labels[i] = ((at[0] >> 4) + (at[1] >> 4) + (at[2] >> 3)) & 15;
+    }
+    return SP_OK;
+}
+
+static sp_status write_samples(const char *path, const char *shape, int n_samples,
+                               sp_sample *sample)
+{
+    char names[CLASSES][20], *classes[CLASSES], *columns[] = {"x", "y", "z", "one"};
+    const sp_shard_meta meta = {.voxel_size = 0.05,
+                                .n_classes = CLASSES,
+                                .ignore_label = 255,
+                                .n_features = COLUMNS,
+                                .class_name = classes,
+                                .feature_name = columns,
+                                .has_labels = true};
+    int64_t *voxels = malloc((size_t)n_samples * sizeof *voxels);
+    sp_shard_writer *writer = NULL;
+    sp_status rc = voxels ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+
+    for (int i = 0; i < CLASSES; i++) {
+        snprintf(names[i], sizeof names[i], "class%d", i);
+        classes[i] = names[i];
+    }
+    for (int i = 0; rc == SP_OK && i < n_samples; i++)
+        voxels[i] = sample->n;
+    if (rc == SP_OK)
+        rc = sp_shard_create(&writer, path, &meta, n_samples, voxels, NULL);
+    for (int i = 0; rc == SP_OK && i < n_samples; i++) {
+        rc = make_sample(shape, (uint64_t)i, sample);
+        if (rc == SP_OK)
+            rc = sp_shard_write_sample(writer, i, sample, NULL, NULL);
+    }
+    free(voxels);
+    return sp_shard_close(writer, rc);
+}
+
+static sp_status write_shard(const char *path, const char *shape, int64_t n,
+                             int n_samples)
+{
+    sp_sample s = {.n = n};
+    sp_status rc;
+
+    s.coords = malloc(((size_t)n + 1) * 3 * sizeof *s.coords);
+    s.features = malloc(((size_t)n + 1) * COLUMNS * sizeof *s.features);
+    s.labels = malloc(((size_t)n + 1) * sizeof *s.labels);
+    if (s.coords && s.features && s.labels)
+        rc = write_samples(path, shape, n_samples, &s);
+    else
+        rc = SP_FAIL(SP_EMEM, "out of memory for %lld voxels", (long long)n);
+    free(s.coords);
+    free(s.features);
+    free(s.labels);
+    return rc;
+}
+
+sp_status bench_shard_make(int64_t n, int n_samples, char *path)
+{
+    const char *folder = getenv("TMPDIR");
+
+    if (snprintf(path, BENCH_PATH, "%s/spbench-XXXXXX", folder ? folder : "/tmp") >=
+            BENCH_PATH - 16 ||
+        !mkdtemp(path))
+        return SP_FAIL(SP_EIO, "%s: cannot make a temporary folder", path);
+    strcat(path, "/terrain.h5");
+    return write_shard(path, NULL, n, n_samples);
+}
+
+void bench_shard_remove(const char *path)
+{
+    char folder[BENCH_PATH];
+    char *slash;
+
+    snprintf(folder, sizeof folder, "%s", path);
+    unlink(path);
+    slash = strrchr(folder, '/');
+    if (slash) {
+        *slash = 0;
+        rmdir(folder);
+    }
+}
+
+/* ---- spbench voxels ---- */
+
+/* All rows of the set behind one another, one array after the other. */
+static sp_status write_arrays(const sp_dataset *set, FILE *to)
+{
+    const sp_sample_request request = {.verify = true};
+    sp_status rc = SP_OK;
+    int64_t row = 0;
+
+    fprintf(to, "sptrain-raw 1 samples %lld voxels %lld features %d classes %d\n",
+            (long long)set->n_samples, (long long)set->n_voxels, set->n_features,
+            set->n_classes);
+    for (int64_t i = 0; i <= set->n_samples; i++) {
+        fwrite(&row, sizeof row, 1, to);
+        row += i < set->n_samples ? sp_dataset_voxels(set, i) : 0;
+    }
+    for (int array = 0; array < 3; array++)
+        for (int64_t i = 0; rc == SP_OK && i < set->n_samples; i++) {
+            sp_sample s = {0};
+            rc = sp_sample_read(set, i, &request, &s);
+            const size_t n = rc == SP_OK ? (size_t)s.n : 0;
+            if (array == 0)
+                fwrite(s.coords, 3 * sizeof *s.coords, n, to);
+            else if (array == 1)
+                fwrite(s.features, (size_t)set->n_features * sizeof(float), n, to);
+            else
+                fwrite(s.labels, sizeof *s.labels, n, to);
+            sp_sample_destroy(&s);
+        }
+    return rc;
+}
+
+static sp_status write_raw(const char *from, const char *path)
+{
+    char *name[] = {(char *)from};
+    const sp_strings pattern = {1, name};
+    sp_dataset set = {0};
+    FILE *to = NULL;
+    sp_status rc = sp_dataset_open(&set, &pattern, NULL);
+
+    if (rc == SP_OK && !(to = fopen(path, "wb")))
+        rc = SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
+    if (rc == SP_OK)
+        rc = write_arrays(&set, to);
+    if (to) {
+        const bool is_bad = ferror(to);
+        if ((fclose(to) || is_bad) && rc == SP_OK)
+            rc = SP_FAIL(SP_EIO, "%s: cannot be written", path);
+    }
+    sp_dataset_close(&set);
+    return rc;
+}
+
+sp_status bench_voxels_write(bench *b)
+{
+    const bench_options *o = b->options;
+
+    if (!o->out)
+        return SP_FAIL(SP_EUSAGE, "spbench voxels: --out FILE is missing");
+    if (o->shard)
+        return write_raw(o->shard, o->out);
+    return write_shard(o->out, o->shape, o->voxels.at[0], (int)o->samples);
+}

@@ -1,0 +1,188 @@
+#include "comm/sp_affinity.h"
+
+#include <hwloc.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_BITS = 64 };
+
+static hwloc_bitmap_t to_bitmap(const uint64_t set[SP_CORE_WORDS])
+{
+    hwloc_bitmap_t map = hwloc_bitmap_alloc();
+
+    for (unsigned i = 0; map && i < SP_CORE_WORDS * WORD_BITS; i++)
+        if (set[i / WORD_BITS] >> i % WORD_BITS & 1)
+            hwloc_bitmap_set(map, i);
+    return map;
+}
+
+static void from_bitmap(hwloc_const_bitmap_t map, uint64_t set[SP_CORE_WORDS])
+{
+    memset(set, 0, SP_CORE_WORDS * sizeof *set);
+    for (int i = hwloc_bitmap_first(map); i >= 0 && i < SP_CORE_WORDS * WORD_BITS;
+         i = hwloc_bitmap_next(map, i))
+        set[i / WORD_BITS] |= (uint64_t)1 << i % WORD_BITS;
+}
+
+static int count(const uint64_t set[SP_CORE_WORDS])
+{
+    int n = 0;
+
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    return n;
+}
+
+/* The machine as hwloc sees it; its cores are cut to the allowed ones by the
+ * callers. */
+static bool open_topology(hwloc_topology_t *topology, bool has_devices)
+{
+    if (hwloc_topology_init(topology) != 0)
+        return false;
+    if (has_devices)
+        hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(*topology) == 0)
+        return true;
+    hwloc_topology_destroy(*topology);
+    return false;
+}
+
+void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
+                      uint64_t near[SP_CORE_WORDS])
+{
+    hwloc_topology_t topology;
+    hwloc_obj_t device, place;
+
+    memcpy(near, allowed, SP_CORE_WORDS * sizeof *near);
+    if (!pci || !open_topology(&topology, true))
+        return;
+    device = hwloc_get_pcidev_by_busidstring(topology, pci);
+    place = device ? hwloc_get_non_io_ancestor_obj(topology, device) : NULL;
+    if (place && place->cpuset) {
+        uint64_t local[SP_CORE_WORDS];
+        from_bitmap(place->cpuset, local);
+        for (int w = 0; w < SP_CORE_WORDS; w++)
+            near[w] &= local[w];
+        if (count(near) == 0)
+            memcpy(near, allowed, SP_CORE_WORDS * sizeof *near);
+    }
+    hwloc_topology_destroy(topology);
+}
+
+/* Share `index` of n of the machine cut down to `set`. */
+static int divide(hwloc_topology_t topology, hwloc_const_bitmap_t set, int index, int n,
+                  uint64_t share[SP_CORE_WORDS])
+{
+    hwloc_bitmap_t *shares = calloc((size_t)n, sizeof(hwloc_bitmap_t));
+    hwloc_obj_t root;
+    int cores = 0;
+
+    if (!shares || hwloc_topology_restrict(topology, set, 0) != 0) {
+        free(shares);
+        return 0;
+    }
+    root = hwloc_get_root_obj(topology);
+    if (hwloc_bitmap_weight(root->cpuset) >= n &&
+        hwloc_distrib(topology, &root, 1, shares, (unsigned)n, INT_MAX, 0) == 0) {
+        from_bitmap(shares[index], share);
+        cores = count(share);
+    }
+    for (int i = 0; i < n; i++)
+        hwloc_bitmap_free(shares[i]);
+    free(shares);
+    return cores;
+}
+
+int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
+                      uint64_t share[SP_CORE_WORDS])
+{
+    hwloc_topology_t topology;
+    hwloc_bitmap_t map;
+    int cores;
+
+    memset(share, 0, SP_CORE_WORDS * sizeof *share);
+    if (!open_topology(&topology, false))
+        return 0;
+    map = to_bitmap(set);
+    cores = map ? divide(topology, map, index, n, share) : 0;
+    hwloc_bitmap_free(map);
+    hwloc_topology_destroy(topology);
+    return cores;
+}
+
+/* Which of the node's ranks that may use the same cores this one is, and their number.
+ * Sets are told apart by a hash: two that collide make shares smaller, nothing
+ * worse. */
+static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
+                              int *index, int *n)
+{
+    const size_t ranks = (size_t)comm->local_size;
+    int64_t *hash = calloc(ranks, sizeof *hash), own = 0;
+    sp_status rc;
+
+    if (!hash)
+        return SP_FAIL(SP_EMEM, "affinity: out of memory");
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        own = (int64_t)(((uint64_t)own ^ set[w]) * 0x9E3779B97F4A7C15u);
+    hash[comm->local_rank] = own;
+    rc = sp_comm_allreduce(comm, SP_SCOPE_NODE, hash, ranks, SP_I64, SP_SUM);
+    *index = *n = 0;
+    for (int i = 0; rc == SP_OK && i < comm->local_size; i++) {
+        *index += hash[i] == own && i < comm->local_rank;
+        *n += hash[i] == own;
+    }
+    free(hash);
+    return rc;
+}
+
+/* "0-3 of 0-7" */
+static void describe(hwloc_const_bitmap_t share, hwloc_const_bitmap_t allowed,
+                     char *text, size_t bytes)
+{
+    size_t used;
+
+    hwloc_bitmap_list_snprintf(text, bytes, share);
+    used = strlen(text);
+    snprintf(text + used, bytes - used, " of ");
+    used = strlen(text);
+    hwloc_bitmap_list_snprintf(text + used, bytes - used, allowed);
+}
+
+static bool bind_to(const uint64_t share[SP_CORE_WORDS],
+                    const uint64_t allowed[SP_CORE_WORDS], char *text, size_t bytes)
+{
+    hwloc_topology_t topology;
+    hwloc_bitmap_t to = to_bitmap(share), from = to_bitmap(allowed);
+    bool is_bound = false;
+
+    if (to && from && open_topology(&topology, false)) {
+        is_bound = hwloc_set_cpubind(topology, to, HWLOC_CPUBIND_PROCESS) == 0;
+        hwloc_topology_destroy(topology);
+    }
+    if (is_bound)
+        describe(to, from, text, bytes);
+    hwloc_bitmap_free(to);
+    hwloc_bitmap_free(from);
+    return is_bound;
+}
+
+sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t bytes)
+{
+    const char *wish = getenv("SP_BIND");
+    uint64_t allowed[SP_CORE_WORDS], near[SP_CORE_WORDS], share[SP_CORE_WORDS];
+    int index = 0, n = 1, cores;
+
+    text[0] = 0;
+    sp_machine_cores(allowed);
+    sp_affinity_near(allowed, pci, near);
+    SP_TRY(find_sharers(comm, near, &index, &n));
+    if (wish && strcmp(wish, "no") == 0)
+        return SP_OK;
+    cores = sp_affinity_share(near, index, n, share);
+    if (cores > 0 && cores < count(allowed) && bind_to(share, allowed, text, bytes) &&
+        cores < comm->cores)
+        comm->cores = cores;
+    return SP_OK;
+}

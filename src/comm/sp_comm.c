@@ -1,0 +1,533 @@
+#include "config.h"
+
+#include "comm/sp_comm.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/sp_comm_internal.h"
+#include "base/sp_machine.h"
+#include "process/sp_pulse.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+sp_status sp_comm_mpi_fail(int error, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+
+    MPI_Error_string(error, text, &length);
+    return SP_FAIL(SP_EMPI, "%s: %s", what, text);
+}
+
+/* ---- waiting ---- */
+
+/* Between two tests. MPI spins fastest; where ranks share cores the sleeper makes room
+ * for the rank that is waited for, and a long wait (a checkpoint) need not burn a core
+ * anywhere. */
+static void pause_between_tests(const sp_comm *comm, int n_tests)
+{
+    const struct timespec nap = {0, comm->is_oversubscribed ? 10000 : 50000};
+    int spins = comm->is_oversubscribed ? 2 : 2000;
+
+    if (n_tests < spins)
+        return;
+    if (n_tests < 4 * spins)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/* Tested one by one, which names the error of the piece that failed; MPI makes those
+ * that completed MPI_REQUEST_NULL, which test as done. */
+static sp_status test_slot(void *arg, bool *is_done)
+{
+    sp_comm_slot *s = arg;
+
+    *is_done = !s->is_shared || s->shared.is_done;
+    for (int i = 0; i < s->n; i++) {
+        int flag;
+
+        SP_MPI(Test(&s->pieces[i], &flag, MPI_STATUS_IGNORE));
+        *is_done = *is_done && flag;
+    }
+    return SP_OK;
+}
+
+/* Whatever is waited for: others may need this rank's part of a sum. */
+static void progress(const sp_comm *comm)
+{
+    if (comm->impl && comm->impl->shared)
+        sp_node_progress(comm->impl->shared);
+}
+
+sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *test,
+                           void *arg)
+{
+    bool is_done = false;
+    sp_status rc = SP_OK;
+
+    if (is_for_others)
+        sp_pulse_wait_begin();
+    for (int n_tests = 0; rc == SP_OK && !is_done; n_tests += n_tests < INT_MAX) {
+        progress(comm);
+        rc = test(arg, &is_done);
+        if (rc != SP_OK || is_done)
+            break;
+        /* The watchdog has said what is wrong; nobody will come to this meeting. */
+        if (sp_pulse_leaving())
+            sp_comm_abort(comm, (sp_status)sp_pulse_leaving());
+        if (is_for_others)
+            sp_pulse_wait_turn();
+        pause_between_tests(comm, n_tests);
+    }
+    if (is_for_others)
+        sp_pulse_wait_end();
+    return rc;
+}
+
+sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests)
+{
+    sp_comm_slot slot = {.pieces = requests, .n = n};
+
+    return sp_comm_wait_for(comm, true, test_slot, &slot);
+}
+
+/* ---- start and end ---- */
+
+void sp_comm_open_self(sp_comm *comm)
+{
+    static const int only_node = 0;
+    uint64_t set[SP_CORE_WORDS];
+    int quota = sp_machine_core_quota();
+
+    memset(comm, 0, sizeof *comm);
+    comm->size = comm->local_size = comm->n_nodes = 1;
+    comm->node_of_rank = &only_node;
+    gethostname(comm->host, sizeof comm->host - 1);
+    comm->cores = sp_machine_cores(set);
+    if (comm->cores > quota)
+        comm->cores = quota;
+    comm->node_cores = comm->cores;
+}
+
+/* Several tasks of srun that each think they are alone would train the same thing side
+ * by side and overwrite each other's files. Launchers that speak PMI set PMI_SIZE. A
+ * program beside the tasks, started by the batch script itself, is alone by intention:
+ * there the job has a number, but no step. */
+static sp_status check_launcher(const sp_comm *comm)
+{
+    const char *tasks = getenv("SLURM_NTASKS");
+    bool is_beside = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
+
+    if (comm->size > 1 || !tasks || atoi(tasks) <= 1 || is_beside || getenv("PMI_SIZE"))
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "Slurm started %s tasks, but MPI sees a world of one: start with "
+                   "`srun --mpi=pmi2` (or with mpirun inside the allocation)",
+                   tasks);
+}
+
+/* Cores of this node: the union over its ranks, which the launcher may have bound
+ * apart. Counted before SP_RANKS_PER_NODE cuts nodes up. */
+static sp_status count_cores(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+    uint64_t set[SP_CORE_WORDS];
+    int quota = sp_machine_core_quota(), n = 0, ranks;
+    MPI_Request request;
+
+    sp_machine_cores(set);
+    SP_MPI(Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T, MPI_BOR,
+                      impl->node, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    comm->node_cores = n < quota ? n : quota;
+    SP_MPI(Comm_size(impl->node, &ranks));
+    comm->is_oversubscribed = ranks > comm->node_cores;
+    return SP_OK;
+}
+
+/* SP_RANKS_PER_NODE: sp_comm.h. */
+static sp_status cut_node(struct sp_comm_impl *impl)
+{
+    const char *text = getenv("SP_RANKS_PER_NODE");
+    int n = text ? atoi(text) : 0, rank;
+    MPI_Comm part;
+
+    if (n <= 0)
+        return SP_OK;
+    SP_MPI(Comm_rank(impl->node, &rank));
+    SP_MPI(Comm_split(impl->node, rank / n, rank, &part));
+    SP_MPI(Comm_free(&impl->node));
+    impl->node = part;
+    return SP_OK;
+}
+
+/* Every rank says who leads its node; leaders in ascending order number the nodes. */
+static sp_status number_nodes(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+    int leader = comm->rank, *leaders = malloc(sizeof *leaders * (size_t)comm->size);
+    MPI_Request request;
+
+    impl->node_of_rank = leaders;
+    if (!leaders)
+        return SP_FAIL(SP_EMEM, "table of %d ranks", comm->size);
+    SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    comm->n_nodes = 0;
+    for (int r = 0; r < comm->size; r++) {
+        /* a leader stands before its followers, whose entry it is by then */
+        leaders[r] = leaders[r] == r ? comm->n_nodes++ : leaders[leaders[r]];
+    }
+    comm->node_of_rank = leaders;
+    comm->node = leaders[comm->rank];
+    return SP_OK;
+}
+
+static sp_status exchange_in_node(void *arg, const void *mine, size_t bytes, void *all)
+{
+    sp_comm *comm = arg;
+    MPI_Request request;
+
+    SP_MPI(Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                      comm->impl->node, &request));
+    return sp_comm_wait_all(comm, 1, &request);
+}
+
+/* SP_NODE_MEMORY: sp_comm.h. */
+static sp_status share_memory(sp_comm *comm)
+{
+    const char *text = getenv("SP_NODE_MEMORY");
+
+    if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
+        return SP_OK;
+    return sp_node_open(&comm->impl->shared, comm->local_rank, comm->local_size,
+                        exchange_in_node, comm);
+}
+
+static sp_status find_nodes(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+
+    SP_MPI(Comm_split_type(impl->world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
+                           &impl->node));
+    SP_TRY(count_cores(comm));
+    SP_TRY(cut_node(impl));
+    SP_MPI(Comm_set_errhandler(impl->node, MPI_ERRORS_RETURN));
+    SP_MPI(Comm_dup(impl->world, &impl->lane));
+    SP_MPI(Comm_rank(impl->node, &comm->local_rank));
+    SP_MPI(Comm_size(impl->node, &comm->local_size));
+    SP_TRY(number_nodes(comm));
+    return share_memory(comm);
+}
+
+sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
+{
+    struct sp_comm_impl *impl;
+    int provided;
+
+    sp_comm_open_self(comm);
+    impl = calloc(1, sizeof *impl);
+    if (!impl)
+        return SP_FAIL(SP_EMEM, "communicator");
+    comm->impl = impl;
+    impl->node = impl->lane = MPI_COMM_NULL;
+    SP_MPI(Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
+    impl->has_mpi = true;
+    impl->world = MPI_COMM_WORLD;
+    SP_MPI(Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN));
+    if (provided < MPI_THREAD_FUNNELED)
+        return SP_FAIL(SP_EMPI, "this MPI does not allow threads beside it");
+    SP_MPI(Comm_rank(impl->world, &comm->rank));
+    SP_MPI(Comm_size(impl->world, &comm->size));
+    SP_TRY(check_launcher(comm));
+    SP_TRY(find_nodes(comm));
+    return SP_OK;
+}
+
+/* What MPICH over UCX calls for every connection in MPI_Finalize, in place of the
+ * library's. That one flushes, which over TCP takes an answer of the peer; but MPICH
+ * 4.0 and 4.1 then wait in a barrier of the process manager, where a rank answers
+ * nobody, so that a peer which comes later waits for ever (pmodels/mpich pull request
+ * 6596; one end in five on two hosts). Nothing is under way any more when sp_comm_close
+ * comes here: the connections go down with the process. NULL is "done". */
+void *ucp_disconnect_nb(void *connection);
+void *ucp_disconnect_nb(void *connection)
+{
+    (void)connection;
+    return NULL;
+}
+
+void sp_comm_close(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+
+    if (impl) {
+        while (impl->free_slots) {
+            sp_comm_slot *next = impl->free_slots->next;
+
+            free(impl->free_slots->pieces);
+            free(impl->free_slots);
+            impl->free_slots = next;
+        }
+        sp_node_close(impl->shared);
+        impl->shared = NULL; /* the barriers below wait too */
+        if (impl->has_mpi) {
+            if (impl->node != MPI_COMM_NULL)
+                MPI_Comm_free(&impl->node);
+            if (impl->lane != MPI_COMM_NULL)
+                MPI_Comm_free(&impl->lane);
+            /* Whoever is through the second knows that all of the first has arrived. */
+            if (sp_comm_barrier(comm) == SP_OK)
+                sp_comm_barrier(comm);
+            MPI_Finalize();
+        }
+        free(impl->node_of_rank);
+        free(impl);
+    }
+    memset(comm, 0, sizeof *comm);
+}
+
+void sp_comm_abort(sp_comm *comm, sp_status code)
+{
+    sp_pulse_leave((int)code);
+    fflush(NULL);
+    if (comm && comm->impl && comm->impl->has_mpi)
+        MPI_Abort(MPI_COMM_WORLD, (int)code);
+    _exit((int)code);
+}
+
+/* ---- all-reduce ---- */
+
+int sp_comm_scope_size(const sp_comm *comm, sp_scope scope)
+{
+    switch (scope) {
+    case SP_SCOPE_WORLD:
+    case SP_SCOPE_LANE:
+        return comm->size;
+    case SP_SCOPE_NODE:
+        return comm->local_size;
+    case SP_SCOPE_RANK:
+        break;
+    }
+    return 1;
+}
+
+static MPI_Datatype mpi_type(sp_type type)
+{
+    return type == SP_F32   ? MPI_FLOAT
+           : type == SP_F64 ? MPI_DOUBLE
+           : type == SP_I64 ? MPI_INT64_T
+                            : MPI_UINT8_T;
+}
+
+static MPI_Op mpi_op(sp_reduce_op op)
+{
+    return op == SP_SUM ? MPI_SUM : op == SP_MAX ? MPI_MAX : MPI_MIN;
+}
+
+/* A slot with room for n MPI requests. */
+static sp_status take_slot(struct sp_comm_impl *impl, size_t n, sp_comm_slot **taken)
+{
+    sp_comm_slot *s = impl->free_slots;
+    MPI_Request *pieces;
+
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        if (!s)
+            return SP_FAIL(SP_EMEM, "request of an all-reduce");
+        impl->free_slots = s;
+    }
+    if ((size_t)s->capacity < n) {
+        pieces = realloc(s->pieces, n * sizeof *pieces);
+        if (!pieces)
+            return SP_FAIL(SP_EMEM, "%zu requests of an all-reduce", n);
+        s->pieces = pieces;
+        s->capacity = (int)n;
+    }
+    impl->free_slots = s->next;
+    s->next = NULL;
+    s->n = 0;
+    s->is_shared = false;
+    *taken = s;
+    return SP_OK;
+}
+
+static void give_slot(struct sp_comm_impl *impl, sp_request *request)
+{
+    sp_comm_slot *s = request->handle;
+
+    s->next = impl->free_slots;
+    impl->free_slots = s;
+    request->handle = NULL;
+}
+
+static MPI_Comm comm_of(const struct sp_comm_impl *impl, sp_scope scope)
+{
+    return scope == SP_SCOPE_NODE   ? impl->node
+           : scope == SP_SCOPE_LANE ? impl->lane
+                                    : impl->world;
+}
+
+/* Within one node, what its shared memory can do. */
+static bool takes_shared(const sp_comm *comm, sp_scope scope, const void *data,
+                         size_t count, sp_type type)
+{
+    return comm->impl->shared && (scope == SP_SCOPE_NODE || comm->n_nodes == 1) &&
+           sp_node_takes(comm->impl->shared, scope, data, count, type);
+}
+
+sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
+                             sp_type type, sp_reduce_op op, sp_request *request)
+{
+    size_t bytes = sp_type_bytes(type), most = PIECE_BYTES / bytes;
+    MPI_Comm mcomm;
+    sp_comm_slot *s = NULL;
+
+    assert(!request->handle);
+    if (sp_comm_scope_size(comm, scope) == 1 || count == 0)
+        return SP_OK;
+    SP_TRY(take_slot(comm->impl, (count + most - 1) / most, &s));
+    request->handle = s;
+    s->is_shared = takes_shared(comm, scope, data, count, type);
+    if (s->is_shared) {
+        sp_node_post(comm->impl->shared, &s->shared, scope, data, count, type, op);
+        return SP_OK;
+    }
+    mcomm = comm_of(comm->impl, scope);
+    for (size_t done = 0; done < count; done += most) {
+        int n = (int)(count - done < most ? count - done : most);
+
+        SP_MPI(Iallreduce(MPI_IN_PLACE, (char *)data + done * bytes, n, mpi_type(type),
+                          mpi_op(op), mcomm, &s->pieces[s->n]));
+        s->n++;
+    }
+    return SP_OK;
+}
+
+sp_status sp_comm_test(sp_comm *comm, sp_request *request, bool *is_done)
+{
+    sp_comm_slot *s = request->handle;
+
+    *is_done = true;
+    if (!s)
+        return SP_OK;
+    progress(comm);
+    SP_TRY(test_slot(s, is_done));
+    if (*is_done)
+        give_slot(comm->impl, request);
+    return SP_OK;
+}
+
+sp_status sp_comm_wait(sp_comm *comm, sp_request *request)
+{
+    sp_comm_slot *s = request->handle;
+
+    if (!s)
+        return SP_OK;
+    SP_TRY(sp_comm_wait_for(comm, true, test_slot, s));
+    give_slot(comm->impl, request);
+    return SP_OK;
+}
+
+sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
+                            sp_type type, sp_reduce_op op)
+{
+    sp_request request = {NULL};
+
+    SP_TRY(sp_comm_iallreduce(comm, scope, data, count, type, op, &request));
+    SP_TRY(sp_comm_wait(comm, &request));
+    return SP_OK;
+}
+
+/* ---- the world ---- */
+
+sp_status sp_comm_barrier(sp_comm *comm)
+{
+    MPI_Request request;
+
+    if (comm->size == 1)
+        return SP_OK;
+    SP_MPI(Ibarrier(comm->impl->world, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    return SP_OK;
+}
+
+sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
+{
+    MPI_Request request;
+
+    if (comm->size == 1)
+        return SP_OK;
+    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
+        int n = (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
+
+        SP_MPI(Ibcast((char *)data + done, n, MPI_BYTE, root, comm->impl->world,
+                      &request));
+        SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    }
+    return SP_OK;
+}
+
+/* ---- memory ---- */
+
+sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
+{
+    *out = NULL;
+    if (comm->impl && comm->impl->shared && comm->n_nodes == 1)
+        SP_TRY(sp_node_alloc(comm->impl->shared, bytes, out));
+    if (!*out) {
+        *out = aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
+        if (!*out)
+            return SP_FAIL(SP_EMEM, "%zu bytes that ranks sum", bytes);
+        madvise(*out, bytes, MADV_HUGEPAGE);
+        sp_machine_zero(*out, bytes);
+    }
+    return SP_OK;
+}
+
+static bool is_shared(const sp_comm *comm, const void *data)
+{
+    return comm->impl && comm->impl->shared && sp_node_holds(comm->impl->shared, data);
+}
+
+void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
+{
+    if (is_shared(comm, data))
+        memset(data, 0, bytes);
+    else
+        sp_machine_zero(data, bytes);
+}
+
+void sp_comm_free(sp_comm *comm, void *data)
+{
+    if (data && is_shared(comm, data))
+        sp_node_free(comm->impl->shared, data);
+    else
+        free(data);
+}
+
+const char *sp_comm_library(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n;
+
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
+        return "unknown MPI";
+    text[strcspn(text, "\n")] = 0;
+    for (char *tab; (tab = strchr(text, '\t'));) /* MPICH separates by tabs */
+        *tab = ' ';
+    return text;
+}

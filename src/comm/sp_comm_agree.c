@@ -1,0 +1,39 @@
+#include "config.h"
+
+#include "comm/sp_comm.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
+{
+    int64_t lowest = mine == SP_OK ? comm->size : comm->rank;
+    sp_error_record record;
+
+    if (who)
+        *who = -1;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &lowest, 1, SP_I64, SP_MIN));
+    if (lowest == comm->size)
+        return SP_OK;
+    if (mine != SP_OK && sp_error_last()->code != mine)
+        SP_FAIL(mine, "%s",
+                sp_status_text(mine)); /* a status that came without a record */
+    sp_error_save(&record);
+    SP_TRY(sp_comm_bcast(comm, &record, sizeof record, (int)lowest));
+    if (who)
+        *who = (int)lowest;
+    return sp_error_raise(&record);
+}
+
+sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *is_same)
+{
+    XXH128_hash_t hash = XXH3_128bits(data, bytes);
+    /* ~x falls as x rises: one minimum finds both ends */
+    int64_t ends[6] = {(int64_t)hash.low64, (int64_t)hash.high64, (int64_t)bytes};
+
+    for (int i = 0; i < 3; i++)
+        ends[3 + i] = ~ends[i];
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, ends, 6, SP_I64, SP_MIN));
+    *is_same = ends[0] == ~ends[3] && ends[1] == ~ends[4] && ends[2] == ~ends[5];
+    return SP_OK;
+}

@@ -1,0 +1,123 @@
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/sp_comm_internal.h"
+
+enum { TAG_GATHER = 1 };
+
+static size_t n_pieces_of(size_t bytes)
+{
+    return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+}
+
+/* Posts the receive or send of one rank's bytes, cut up; *n counts the requests. */
+static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
+                             int peer, MPI_Request *requests, size_t *n)
+{
+    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
+        int piece = (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
+        char *at = (char *)data + done;
+        MPI_Comm world = comm->impl->world;
+
+        if (is_receive)
+            SP_MPI(
+                Irecv(at, piece, MPI_BYTE, peer, TAG_GATHER, world, &requests[(*n)++]));
+        else
+            SP_MPI(
+                Isend(at, piece, MPI_BYTE, peer, TAG_GATHER, world, &requests[(*n)++]));
+    }
+    return SP_OK;
+}
+
+static sp_status send_bytes(sp_comm *comm, const void *data, size_t bytes, int root)
+{
+    size_t n = 0;
+    MPI_Request *requests = malloc(n_pieces_of(bytes) * sizeof *requests);
+    sp_status rc;
+
+    if (!requests && bytes)
+        return SP_FAIL(SP_EMEM, "requests of a gather");
+    rc = post_pieces(comm, false, (void *)(uintptr_t)data, bytes, root, requests, &n);
+    if (rc == SP_OK)
+        rc = sp_comm_wait_all(comm, (int)n, requests);
+    free(requests);
+    SP_TRY(rc);
+    return SP_OK;
+}
+
+/* Root: from every other rank to its place in `all`. */
+static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
+{
+    size_t n = 0, n_requests = 0;
+    MPI_Request *requests;
+    sp_status rc = SP_OK;
+
+    for (int r = 0; r < comm->size; r++)
+        n_requests += n_pieces_of((size_t)sizes[r]);
+    requests = malloc((n_requests + 1) * sizeof *requests);
+    if (!requests)
+        return SP_FAIL(SP_EMEM, "requests of a gather");
+    for (int r = 0; r < comm->size && rc == SP_OK; all += sizes[r++])
+        if (r != comm->rank)
+            rc = post_pieces(comm, true, all, (size_t)sizes[r], r, requests, &n);
+    if (rc == SP_OK)
+        rc = sp_comm_wait_all(comm, (int)n, requests);
+    free(requests);
+    SP_TRY(rc);
+    return SP_OK;
+}
+
+/* Root: allocate, own bytes in place. */
+static sp_status make_room(sp_comm *comm, const void *data, const int64_t *counts,
+                           void **all, size_t *sizes)
+{
+    size_t total = 0, own = 0;
+
+    for (int r = 0; r < comm->size; r++) {
+        own = r == comm->rank ? total : own;
+        total += (size_t)counts[r];
+        if (sizes)
+            sizes[r] = (size_t)counts[r];
+    }
+    *all = malloc(total + 1); /* never NULL for nothing */
+    if (!*all)
+        return SP_FAIL(SP_EMEM, "%zu bytes gathered from %d ranks", total, comm->size);
+    if (counts[comm->rank])
+        memcpy((char *)*all + own, data, (size_t)counts[comm->rank]);
+    return SP_OK;
+}
+
+sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
+                         void **all, size_t *sizes)
+{
+    int64_t *counts = calloc((size_t)comm->size, sizeof *counts);
+    sp_status rc = SP_OK;
+
+    *all = NULL;
+    if (!counts)
+        rc = SP_FAIL(SP_EMEM, "sizes of a gather");
+    else
+        counts[comm->rank] = (int64_t)bytes;
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc,
+                sp_comm_allreduce(comm, SP_SCOPE_WORLD, counts, (size_t)comm->size,
+                                  SP_I64, SP_SUM),
+                end);
+    if (comm->rank == root)
+        rc = make_room(comm, data, counts, all, sizes);
+    /* the others would wait for a root without room */
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    if (comm->rank == root)
+        SP_TRY_GOTO(rc, receive_bytes(comm, *all, counts), end);
+    else
+        SP_TRY_GOTO(rc, send_bytes(comm, data, bytes, root), end);
+end:
+    if (rc != SP_OK) {
+        free(*all);
+        *all = NULL;
+    }
+    free(counts);
+    return rc;
+}

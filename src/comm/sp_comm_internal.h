@@ -1,0 +1,44 @@
+/* Inside sp_comm: what its files share. The only header that includes mpi.h. */
+#ifndef SP_COMM_INTERNAL_H
+#define SP_COMM_INTERNAL_H
+
+#include <mpi.h>
+
+#include "comm/sp_comm_node.h"
+
+/* Counts of MPI are int, and some libraries count bytes in an int: no message is
+ * longer. (The test of the cutting takes a small number.) */
+#ifndef PIECE_BYTES
+#define PIECE_BYTES ((size_t)1 << 30)
+#endif
+
+/* What one sp_request waits for; slots are reused, so a step allocates none. */
+typedef struct sp_comm_slot {
+    struct sp_comm_slot *next; /* in the list of free slots */
+    MPI_Request *pieces;
+    int n, capacity;
+    bool is_shared; /* `shared` alone: summed in the node's memory */
+    sp_node_request shared;
+} sp_comm_slot;
+
+struct sp_comm_impl {
+    bool has_mpi;
+    MPI_Comm world, node, lane;
+    sp_node *shared; /* memory of the node; NULL: MPI does it all */
+    sp_comm_slot *free_slots;
+    int *node_of_rank;
+};
+
+/* An error of MPI as SP_EMPI with MPI's own text. */
+sp_status sp_comm_mpi_fail(int error, const char *what);
+/* Until all n are done. */
+sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests);
+
+#define SP_MPI(call)                                                                   \
+    do {                                                                               \
+        int error_ = MPI_##call;                                                       \
+        if (error_ != MPI_SUCCESS)                                                     \
+            return sp_comm_mpi_fail(error_, "MPI_" #call);                             \
+    } while (0)
+
+#endif

@@ -1,0 +1,435 @@
+#include "config.h"
+
+#include "comm/sp_comm_node.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    LINE = 128, /* apart, two flags share no line, prefetched pairs included */
+    SLOT_BYTES = 1 << 15, /* longest short vector */
+    N_SLOTS = 4,
+    READ_BYTES = 1 << 19, /* that every rank reads of short vectors: else MPI's tree */
+    BLOCK_BYTES = 1 << 13 /* of a slice, summed within the first cache */
+};
+
+/* What a rank tells the others: for each of these, the number of the last request of
+ * which it is true. */
+typedef enum flag {
+    WRITTEN, /* short: its vector is in a slot */
+    READ,    /* it has added up all slots */
+    POSTED,  /* long: its vector may be added up */
+    SUMMED,  /* its slice is written to all ranks */
+    LANE_POSTED,
+    LANE_SUMMED,
+    N_FLAGS
+} flag;
+
+typedef struct lane {
+    struct {
+        _Alignas(LINE) _Atomic int64_t number;
+    } flag[N_FLAGS];
+} lane;
+
+typedef struct region {
+    struct region *next;
+    char *base; /* [size][bytes] */
+    size_t bytes;
+} region;
+
+/* Posted and not yet done, in order. */
+typedef struct queue {
+    sp_node_request *first, **last;
+    int64_t n_posted;
+} queue;
+
+struct sp_node {
+    int rank, size;
+    sp_node_exchange *exchange;
+    void *arg;
+    region segment;
+    lane *lane;                         /* [size] */
+    queue brief, lengthy, lengthy_lane; /* SP_SCOPE_LANE has an order of its own */
+    region *regions;
+};
+
+/* ---- shared memory ---- */
+
+/* What the first rank tells of memory that it made. */
+typedef struct offer {
+    int64_t pid, fd; /* fd < 0: none */
+    char name[32];   /* nobody else's, so that a pid of another container is noticed */
+} offer;
+
+/* Sizes beyond the limit on files raise a signal. */
+static bool is_allowed(size_t bytes)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+           (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes);
+}
+
+static int make_memory(size_t bytes, offer *o)
+{
+    uint64_t random = 0;
+    int fd;
+
+    if (!is_allowed(bytes) || getrandom(&random, sizeof random, 0) < 0)
+        return -1;
+    snprintf(o->name, sizeof o->name, "sptrain-%016llx", (unsigned long long)random);
+    fd = memfd_create(o->name, MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    o->pid = getpid();
+    o->fd = fd;
+    return fd;
+}
+
+static int open_memory(const offer *o)
+{
+    char path[64], target[PATH_MAX], name[48];
+    ssize_t n;
+
+    if (o->fd < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o->pid,
+             (long long)o->fd);
+    n = readlink(path, target, sizeof target - 1);
+    if (n < 0)
+        return -1;
+    target[n] = 0;
+    snprintf(name, sizeof name, "/memfd:%s", o->name);
+    return strncmp(target, name, strlen(name)) == 0 ? open(path, O_RDWR | O_CLOEXEC)
+                                                    : -1;
+}
+
+static char *map_memory(int fd, size_t bytes)
+{
+    char *base = fd < 0 ? MAP_FAILED
+                        : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    return base == MAP_FAILED ? NULL : base;
+}
+
+/* Collective. r->base stays NULL on all ranks if one of them cannot have it. */
+static sp_status share(const sp_node *node, size_t bytes, region *r)
+{
+    size_t all_bytes = bytes * (size_t)node->size;
+    offer mine = {.fd = -1}, *all = calloc((size_t)node->size, sizeof *all);
+    int8_t is_mapped, *mapped = calloc((size_t)node->size, 1);
+    int fd = -1;
+    sp_status rc = all && mapped ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+
+    if (rc == SP_OK && node->rank == 0)
+        fd = make_memory(all_bytes, &mine);
+    if (rc == SP_OK)
+        rc = node->exchange(node->arg, &mine, sizeof mine, all);
+    if (rc == SP_OK) {
+        if (node->rank > 0)
+            fd = open_memory(&all[0]);
+        r->bytes = bytes;
+        r->base = map_memory(fd, all_bytes);
+        is_mapped = r->base != NULL;
+        rc = node->exchange(node->arg, &is_mapped, 1, mapped);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc != SP_OK || memchr(mapped, 0, (size_t)node->size)) {
+        if (r->base)
+            munmap(r->base, all_bytes);
+        r->base = NULL;
+    }
+    free(all);
+    free(mapped);
+    return rc;
+}
+
+static void unshare(const sp_node *node, region *r)
+{
+    if (r->base)
+        munmap(r->base, r->bytes * (size_t)node->size);
+    r->base = NULL;
+}
+
+static sp_status open_node(sp_node *node)
+{
+    size_t flags = sizeof(lane), slots = (size_t)N_SLOTS * SLOT_BYTES;
+
+    SP_TRY(share(node, flags + slots, &node->segment));
+    node->lane = (lane *)(void *)node->segment.base;
+    return SP_OK;
+}
+
+sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_exchange *exchange,
+                       void *arg)
+{
+    sp_node *n = calloc(1, sizeof *n);
+    sp_status rc;
+
+    *node = NULL;
+    if (!n)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    n->rank = rank;
+    n->size = size;
+    n->exchange = exchange;
+    n->arg = arg;
+    n->brief.last = &n->brief.first;
+    n->lengthy.last = &n->lengthy.first;
+    n->lengthy_lane.last = &n->lengthy_lane.first;
+    rc = open_node(n);
+    if (rc != SP_OK || !n->segment.base)
+        sp_node_close(n);
+    else
+        *node = n;
+    return rc;
+}
+
+void sp_node_close(sp_node *node)
+{
+    if (!node)
+        return;
+    while (node->regions)
+        sp_node_free(node,
+                     node->regions->base + node->regions->bytes * (size_t)node->rank);
+    unshare(node, &node->segment);
+    free(node);
+}
+
+sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out)
+{
+    region *r = calloc(1, sizeof *r);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    *out = NULL;
+    if (!r)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (share(node, (bytes + page) / page * page, r) != SP_OK || !r->base) {
+        free(r);
+        return SP_OK;
+    }
+    r->next = node->regions;
+    node->regions = r;
+    *out = r->base + r->bytes * (size_t)node->rank;
+    return SP_OK;
+}
+
+bool sp_node_free(sp_node *node, void *data)
+{
+    for (region **at = &node->regions; *at; at = &(*at)->next) {
+        region *r = *at;
+
+        if (r->base + r->bytes * (size_t)node->rank != (char *)data)
+            continue;
+        *at = r->next;
+        unshare(node, r);
+        free(r);
+        return true;
+    }
+    return false;
+}
+
+/* The region whose part of this rank holds data. */
+static const region *region_of(const sp_node *node, const void *data)
+{
+    const region *r = node->regions;
+
+    for (; r; r = r->next) {
+        const char *own = r->base + r->bytes * (size_t)node->rank;
+
+        if ((const char *)data >= own && (const char *)data < own + r->bytes)
+            break;
+    }
+    return r;
+}
+
+bool sp_node_holds(const sp_node *node, const void *data)
+{
+    return region_of(node, data) != NULL;
+}
+
+/* ---- arithmetic ---- */
+
+size_t sp_type_bytes(sp_type type)
+{
+    return type == SP_U8 ? 1 : type == SP_F32 ? sizeof(float) : sizeof(double);
+}
+
+#define COMBINE(NAME, TYPE)                                                            \
+    static void NAME(void *to, const void *from, size_t n, sp_reduce_op op)            \
+    {                                                                                  \
+        TYPE *restrict a = to;                                                         \
+        const TYPE *restrict b = from;                                                 \
+        size_t i;                                                                      \
+                                                                                       \
+        for (i = 0; op == SP_SUM && i < n; i++)                                        \
+            a[i] = (TYPE)(a[i] + b[i]);                                                \
+        for (i = 0; op == SP_MAX && i < n; i++)                                        \
+            a[i] = b[i] > a[i] ? b[i] : a[i];                                          \
+        for (i = 0; op == SP_MIN && i < n; i++)                                        \
+            a[i] = b[i] < a[i] ? b[i] : a[i];                                          \
+    }
+COMBINE(combine_f32, float)
+COMBINE(combine_f64, double)
+COMBINE(combine_i64, int64_t)
+COMBINE(combine_u8, uint8_t)
+
+static void combine(void *to, const void *from, size_t n, const sp_node_request *q)
+{
+    static void (*const by_type[])(void *, const void *, size_t, sp_reduce_op) = {
+        [SP_F32] = combine_f32,
+        [SP_F64] = combine_f64,
+        [SP_I64] = combine_i64,
+        [SP_U8] = combine_u8,
+    };
+
+    by_type[q->type](to, from, n, q->op);
+}
+
+/* ---- requests ---- */
+
+static void tell(const sp_node *node, flag what, int64_t number)
+{
+    atomic_store_explicit(&node->lane[node->rank].flag[what].number, number,
+                          memory_order_release);
+}
+
+static bool all_told(const sp_node *node, flag what, int64_t number)
+{
+    for (int r = 0; r < node->size; r++)
+        if (atomic_load_explicit(&node->lane[r].flag[what].number,
+                                 memory_order_acquire) < number)
+            return false;
+    return true;
+}
+
+static char *slot_of(const sp_node *node, int rank, int64_t number)
+{
+    char *slots = node->segment.base + sizeof(lane) * (size_t)node->size;
+
+    return slots + ((size_t)rank * N_SLOTS + (size_t)(number % N_SLOTS)) * SLOT_BYTES;
+}
+
+static bool is_brief(const sp_node *node, size_t bytes)
+{
+    return bytes <= SLOT_BYTES && bytes * (size_t)node->size <= READ_BYTES;
+}
+
+bool sp_node_takes(const sp_node *node, sp_scope scope, const void *data, size_t count,
+                   sp_type type)
+{
+    return (scope != SP_SCOPE_LANE && is_brief(node, count * sp_type_bytes(type))) ||
+           region_of(node, data);
+}
+
+void sp_node_post(sp_node *node, sp_node_request *request, sp_scope scope, void *data,
+                  size_t count, sp_type type, sp_reduce_op op)
+{
+    bool is_lane = scope == SP_SCOPE_LANE;
+    bool is_long = is_lane || !is_brief(node, count * sp_type_bytes(type));
+    queue *q = is_lane ? &node->lengthy_lane : is_long ? &node->lengthy : &node->brief;
+
+    *request = (sp_node_request){
+        .number = ++q->n_posted, .data = data, .count = count, .type = type, .op = op};
+    *q->last = request;
+    q->last = &request->next;
+    if (is_long)
+        tell(node, is_lane ? LANE_POSTED : POSTED, request->number);
+    sp_node_progress(node);
+}
+
+static void pop(queue *q)
+{
+    q->first->is_done = true;
+    q->first = q->first->next;
+    if (!q->first)
+        q->last = &q->first;
+}
+
+/* The slot is free once all have read what it held N_SLOTS requests ago. */
+static void give_brief(sp_node *node, sp_node_request *q)
+{
+    if (q->is_given || !all_told(node, READ, q->number - N_SLOTS))
+        return;
+    memcpy(slot_of(node, node->rank, q->number), q->data,
+           q->count * sp_type_bytes(q->type));
+    tell(node, WRITTEN, q->number);
+    q->is_given = true;
+}
+
+static void progress_brief(sp_node *node)
+{
+    sp_node_request *q;
+
+    for (q = node->brief.first; q; q = q->next) {
+        give_brief(node, q);
+        if (!q->is_given)
+            break;
+    }
+    while ((q = node->brief.first) && q->is_given &&
+           all_told(node, WRITTEN, q->number)) {
+        memcpy(q->data, slot_of(node, 0, q->number), q->count * sp_type_bytes(q->type));
+        for (int r = 1; r < node->size; r++)
+            combine(q->data, slot_of(node, r, q->number), q->count, q);
+        tell(node, READ, q->number);
+        pop(&node->brief);
+    }
+}
+
+/* This rank's slice of all vectors, to all ranks. */
+static void sum_slice(const sp_node *node, const sp_node_request *q)
+{
+    const region *r = region_of(node, q->data);
+    size_t each = sp_type_bytes(q->type), n_ranks = (size_t)node->size;
+    size_t at = (size_t)(q->data - r->base) - r->bytes * (size_t)node->rank;
+    size_t lines = (q->count * each + LINE - 1) / LINE;
+    size_t from = lines * (size_t)node->rank / n_ranks * LINE;
+    size_t to = lines * ((size_t)node->rank + 1) / n_ranks * LINE;
+    _Alignas(LINE) char sum[BLOCK_BYTES];
+
+    to = to < q->count * each ? to : q->count * each;
+    for (size_t n; from < to; from += n) {
+        char *first = r->base + at + from;
+
+        n = to - from < BLOCK_BYTES ? to - from : BLOCK_BYTES;
+        memcpy(sum, first, n);
+        for (size_t k = 1; k < n_ranks; k++)
+            combine(sum, first + k * r->bytes, n / each, q);
+        for (size_t k = 0; k < n_ranks; k++)
+            memcpy(first + k * r->bytes, sum, n);
+    }
+}
+
+static void progress_long(sp_node *node, queue *posts, flag posted, flag summed)
+{
+    sp_node_request *q;
+
+    for (q = posts->first; q; q = q->next) {
+        if (!q->is_given && all_told(node, posted, q->number)) {
+            sum_slice(node, q);
+            tell(node, summed, q->number);
+            q->is_given = true;
+        }
+        if (!q->is_given)
+            break;
+    }
+    while ((q = posts->first) && q->is_given && all_told(node, summed, q->number))
+        pop(posts);
+}
+
+void sp_node_progress(sp_node *node)
+{
+    progress_brief(node);
+    progress_long(node, &node->lengthy, POSTED, SUMMED);
+    progress_long(node, &node->lengthy_lane, LANE_POSTED, LANE_SUMMED);
+}

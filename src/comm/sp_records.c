@@ -1,0 +1,83 @@
+#include "comm/sp_records.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 8, HEAD = 8 };
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+void sp_records_destroy(sp_records *records)
+{
+    free(records->data);
+    free(records->gathered);
+    memset(records, 0, sizeof *records);
+}
+
+void sp_records_clear(sp_records *records)
+{
+    records->bytes = 0;
+}
+
+static sp_status make_room(sp_records *r, size_t bytes)
+{
+    size_t room = 2 * r->room > bytes ? 2 * r->room : bytes;
+    char *data;
+
+    if (bytes <= r->room)
+        return SP_OK;
+    data = realloc(r->data, room);
+    if (!data)
+        return SP_FAIL(SP_EMEM, "records of %zu bytes", bytes);
+    r->data = data;
+    r->room = room;
+    return SP_OK;
+}
+
+sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
+{
+    const uint64_t head = bytes;
+    size_t at = records->bytes, end = at + HEAD + padded(bytes);
+
+    SP_TRY(make_room(records, end));
+    memcpy(records->data + at, &head, sizeof head);
+    memset(records->data + at + HEAD, 0, padded(bytes));
+    *record = records->data + at + HEAD;
+    records->bytes = end;
+    return SP_OK;
+}
+
+sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
+{
+    size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
+    sp_status rc = sizes ? SP_OK : SP_FAIL(SP_EMEM, "sizes of a gather");
+
+    free(records->gathered);
+    records->gathered = NULL;
+    records->gathered_bytes = records->at = 0;
+    rc = sp_comm_agree(comm, rc, NULL);
+    if (rc == SP_OK)
+        rc = sp_comm_gather(comm, records->data, records->bytes, root,
+                            &records->gathered, sizes);
+    for (int r = 0; rc == SP_OK && comm->rank == root && r < comm->size; r++)
+        records->gathered_bytes += sizes[r];
+    free(sizes);
+    return rc;
+}
+
+void *sp_records_next(sp_records *records, size_t *bytes)
+{
+    char *at = (char *)records->gathered + records->at;
+    uint64_t head;
+
+    if (records->at >= records->gathered_bytes)
+        return NULL;
+    memcpy(&head, at, sizeof head);
+    if (bytes)
+        *bytes = head;
+    records->at += HEAD + padded(head);
+    return at + HEAD;
+}

@@ -1,0 +1,94 @@
+/* The plan of a batch: its coordinate pyramid and kernel maps. Depends on coordinates
+ * only, so the loader builds it ahead of the step.
+ *
+ * Rows of every level are sorted by (sample, Morton key), bit 0 of the key x, bit 1 y,
+ * bit 2 z. Keys are relative to a base of their sample: its least coordinate along each
+ * axis, rounded down to a multiple of the coarsest stride. So a sample's order depends
+ * on that sample and the number of levels alone, and
+ * - the next level is a scan of key >> 3;
+ * - the children of a voxel are consecutive rows;
+ * - key & 7 is the offset of the 2^3 kernel of stride 2 (offsets have x fastest).
+ * Coordinates are not kept: row i of level 0 is row order[i] of the caller's.
+ *
+ * On the host a map is cut into tiles of at most SP_TILE output rows; no tile straddles
+ * a sample, so that per-sample sums do not depend on what else is in the batch. Per
+ * tile and offset the (in, out) pairs stand by rising output row:
+ *
+ *     start[t * K + k] .. start[t * K + k + 1] - 1      pairs of tile t, offset k
+ *     tile_row[t] .. tile_row[t + 1] - 1                output rows of tile t
+ *     sample_tile[b] .. sample_tile[b + 1] - 1          tiles of sample b
+ */
+#ifndef SP_PLAN_H
+#define SP_PLAN_H
+
+#include "compute/sp_tensor.h"
+
+enum {
+    SP_MAX_LEVELS = 12, /* tensor strides 1 .. 2^11 */
+    SP_MAX_MAPS = 64,   /* distinct kernel maps of a network */
+    SP_MAX_KERNEL = 7,  /* edge of a kernel */
+    SP_TILE = 512,
+    SP_COORD_LIMIT = 1 << 19 /* coordinates lie in [-limit, limit) */
+};
+
+/* The map of a kernel^3 convolution from level_in to level_out (log2 of the tensor
+ * stride). level_out >= level_in: out row o, offset k, in row at o + s * d_k, s the
+ * stride of level_in. level_out < level_in, or is_swapped on one level: that of the
+ * convolution from level_out to level_in with in and out exchanged. */
+typedef struct sp_map_key {
+    uint8_t level_in, level_out, kernel, is_swapped;
+} sp_map_key;
+
+/* What the network needs: made once by sp_graph. */
+typedef struct sp_plan_spec {
+    int n_levels; /* levels 0 .. n_levels - 1 */
+    int n_maps;
+    sp_map_key map[SP_MAX_MAPS];
+} sp_plan_spec;
+
+typedef struct sp_level {
+    int32_t n; /* voxels */
+    const uint64_t
+        *key; /* [n] Morton key relative to a base of the sample, rising within
+               * it; what stands above the key is the backend's affair */
+    const int32_t *parent;     /* [n] row in the next coarser level; NULL on the last */
+    const int32_t *sample_row; /* [n_samples + 1] host: first row of each sample */
+} sp_level;
+
+typedef struct sp_map {
+    sp_map_key key;
+    int32_t n_in, n_out;
+    int K; /* kernel^3 */
+    int n_tiles;
+    int64_t pairs;
+    bool is_full; /* offset `centre` holds every output row with in == out; by the key
+                  * alone (one level, odd kernel), since it decides the order of sums */
+    int centre;
+    const int32_t *start;       /* [n_tiles * K + 1] */
+    const int32_t *in, *out;    /* [pairs] */
+    const int32_t *tile_row;    /* [n_tiles + 1] */
+    const int32_t *sample_tile; /* [n_samples + 1] host */
+    /* The map in the form of a device's backend, which has no tiles: all of the above
+     * from `start` on is NULL there. NULL on the host. */
+    const void *device;
+} sp_map;
+
+typedef struct sp_plan {
+    int n_samples, n_levels, n_maps;
+    sp_level level[SP_MAX_LEVELS];
+    sp_map map[SP_MAX_MAPS]; /* in the order of the spec */
+    const int32_t *order;    /* [n] host: input row of each row of level 0 */
+} sp_plan;
+
+/* Offset k of a kernel of edge n in steps of the finer stride: x fastest
+ * (input/SCHEMA). */
+static inline void sp_kernel_offset(int n, int k, int d[3])
+{
+    int lo = n % 2 ? -(n - 1) / 2 : 0;
+
+    d[0] = lo + k % n;
+    d[1] = lo + k / n % n;
+    d[2] = lo + k / (n * n);
+}
+
+#endif

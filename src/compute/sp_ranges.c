@@ -1,0 +1,145 @@
+#include "compute/sp_ranges.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 128 };
+
+sp_status sp_ranges_create(sp_ranges *ranges, int most)
+{
+    memset(ranges, 0, sizeof *ranges);
+    ranges->max = 2 * most + 1; /* between any two held ones one may be free */
+    ranges->range = calloc((size_t)ranges->max, sizeof *ranges->range);
+    if (!ranges->range)
+        return SP_FAIL(SP_EMEM, "table of %d ranges: out of memory", ranges->max);
+    sp_ranges_reset(ranges);
+    return SP_OK;
+}
+
+void sp_ranges_destroy(sp_ranges *ranges)
+{
+    free(ranges->range);
+    memset(ranges, 0, sizeof *ranges);
+}
+
+void sp_ranges_reset(sp_ranges *ranges)
+{
+    ranges->n = 0;
+    ranges->first_unused = ranges->last = -1;
+    ranges->end = 0;
+}
+
+/* A range behind `prev`. */
+static int insert(sp_ranges *r, int prev, size_t at, size_t bytes)
+{
+    int i = r->first_unused, next = prev < 0 ? -1 : r->range[prev].next;
+
+    if (i >= 0)
+        r->first_unused = r->range[i].next;
+    else
+        i = r->n++;
+    assert(i < r->max);
+    r->range[i] = (sp_range){.at = at, .bytes = bytes, .prev = prev, .next = next};
+    if (prev >= 0)
+        r->range[prev].next = i;
+    if (next >= 0)
+        r->range[next].prev = i;
+    else
+        r->last = i;
+    return i;
+}
+
+/* Joins the range with its next one, which is free as it is. */
+static void absorb_next(sp_ranges *r, int i)
+{
+    int gone = r->range[i].next, next = r->range[gone].next;
+
+    r->range[i].bytes += r->range[gone].bytes;
+    r->range[i].next = next;
+    if (next >= 0)
+        r->range[next].prev = i;
+    else
+        r->last = i;
+    r->range[gone].n_holders = -1;
+    r->range[gone].next = r->first_unused;
+    r->first_unused = gone;
+}
+
+size_t sp_ranges_aligned(size_t bytes)
+{
+    return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
+}
+
+/* The number of a free range of at least so many bytes at the end. */
+static int extend(sp_ranges *r, size_t bytes)
+{
+    if (r->last < 0 || r->range[r->last].n_holders > 0)
+        insert(r, r->last, r->end, 0);
+    if (r->range[r->last].bytes < bytes)
+        r->range[r->last].bytes = bytes;
+    r->end = r->range[r->last].at + r->range[r->last].bytes;
+    return r->last;
+}
+
+void sp_ranges_reserve(sp_ranges *ranges, size_t bytes)
+{
+    if (bytes)
+        extend(ranges, sp_ranges_aligned(bytes));
+}
+
+static int find(const sp_ranges *r, size_t bytes, sp_ranges_side side)
+{
+    int found = -1;
+
+    for (int i = r->last; i >= 0; i = r->range[i].prev) {
+        if (r->range[i].n_holders != 0 || r->range[i].bytes < bytes)
+            continue;
+        found = i;
+        if (side == SP_RANGES_HIGH)
+            break;
+    }
+    return found;
+}
+
+int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side)
+{
+    sp_range *range = ranges->range;
+    size_t rest;
+    int i;
+
+    bytes = sp_ranges_aligned(bytes);
+    i = find(ranges, bytes, side);
+    if (i < 0)
+        i = extend(ranges, bytes);
+    rest = range[i].bytes - bytes;
+    if (rest > 0 && side == SP_RANGES_LOW) {
+        range[i].bytes = bytes;
+        insert(ranges, i, range[i].at + bytes, rest);
+    } else if (rest > 0) {
+        range[i].bytes = rest;
+        i = insert(ranges, i, range[i].at + rest, bytes);
+    }
+    range[i].n_holders = 1;
+    return i;
+}
+
+void sp_ranges_hold(sp_ranges *ranges, int range)
+{
+    assert(ranges->range[range].n_holders > 0);
+    ranges->range[range].n_holders++;
+}
+
+void sp_ranges_drop(sp_ranges *ranges, int range)
+{
+    sp_range *all = ranges->range;
+    int prev = all[range].prev, next = all[range].next;
+
+    assert(all[range].n_holders > 0);
+    if (--all[range].n_holders > 0)
+        return;
+    if (next >= 0 && all[next].n_holders == 0)
+        absorb_next(ranges, range);
+    if (prev >= 0 && all[prev].n_holders == 0)
+        absorb_next(ranges, prev);
+}

@@ -1,0 +1,110 @@
+#include "config.h"
+
+#include "compute/sp_tensor.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sp_machine.h"
+
+enum { ALIGN = 128, HUGE_PAGE = 2 << 20 };
+
+#define MIB           ((size_t)1 << 20)
+#define LEAST_RESERVE (64 * MIB)
+
+static double mib(size_t bytes)
+{
+    return (double)bytes / (double)MIB;
+}
+
+/* Where the address space itself is limited, several arenas and the libraries share it.
+ */
+static size_t default_reserve(void)
+{
+    size_t memory = sp_machine_memory(), addresses = sp_machine_address_space() / 8;
+
+    return memory < addresses ? memory : addresses;
+}
+
+sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
+{
+    size_t asked = reserve ? reserve : default_reserve();
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *base;
+
+    memset(arena, 0, sizeof *arena);
+    arena->name = name;
+    if (asked > sp_machine_memory()) /* addresses there would be, and then a kill */
+        return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, the machine has %.1f", name,
+                       mib(asked), mib(sp_machine_memory()));
+    asked = (asked + MIB - 1) / MIB * MIB;
+    reserve = asked;
+    base = mmap(NULL, reserve, PROT_READ | PROT_WRITE, flags, -1, 0);
+    while (base == MAP_FAILED && reserve / 2 >= LEAST_RESERVE) {
+        reserve = reserve / 2 / MIB * MIB;
+        base = mmap(NULL, reserve, PROT_READ | PROT_WRITE, flags, -1, 0);
+    }
+    if (base == MAP_FAILED)
+        return SP_FAIL(SP_EMEM, "arena %s: cannot reserve %.1f MiB of addresses: %s",
+                       name, mib(asked), strerror(errno));
+    /* Gathers touch rows all over the range; large pages spare them most TLB misses. */
+    madvise(base, reserve, MADV_HUGEPAGE);
+    arena->base = base;
+    arena->reserved = reserve;
+    return SP_OK;
+}
+
+void sp_arena_destroy(sp_arena *arena)
+{
+    if (arena->base)
+        munmap(arena->base, arena->reserved);
+    memset(arena, 0, sizeof *arena);
+}
+
+sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
+{
+    size_t room = arena->reserved - arena->used;
+    size_t end = arena->used + (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    void *taken = arena->base + arena->used;
+
+    /* The reserved range is a whole number of ALIGN, so rounding up cannot leave it. */
+    if (bytes > room)
+        return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, %.1f of %.1f MiB in use",
+                       arena->name, mib(bytes), mib(arena->used), mib(arena->reserved));
+    if (arena->commit && end > arena->committed)
+        SP_TRY(arena->commit(arena, end));
+    arena->used = end;
+    if (arena->used > arena->high)
+        arena->high = arena->used;
+    memcpy(out, &taken, sizeof taken); /* *out is a pointer of the caller's type */
+    return SP_OK;
+}
+
+void sp_arena_reset(sp_arena *arena)
+{
+    sp_arena_rewind(arena, 0);
+}
+
+void sp_arena_rewind(sp_arena *arena, size_t used)
+{
+#ifdef SP_DEBUG
+    if (arena->used > used &&
+        !arena->commit) /* all bits set: NaN as a float, -1 as an integer */
+        memset(arena->base + used, 0xff, arena->used - used);
+#endif
+    arena->used = used;
+}
+
+size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
+{
+    uintptr_t base = (uintptr_t)arena->base;
+    /* Whole large pages, so that none is broken up. */
+    uintptr_t begin = (base + from + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
+
+    if (begin >= end || arena->commit)
+        return to;
+    madvise((void *)begin, end - begin, MADV_DONTNEED);
+    return begin - base;
+}

@@ -1,0 +1,95 @@
+/* Shapes and memory of what the network computes on.
+ *
+ * Arenas: one reserved range of addresses each, handed out from the front and reset as
+ * a whole. Reserving costs nothing; pages become memory when first touched and stay, so
+ * after the largest batch was seen a step allocates nothing.
+ *
+ *     base                used          touched            reserved
+ *     | tensor | tensor | |   ...       |    ...           |
+ *
+ * Memory of a device does not come by touching it: there a backend's `commit` brings
+ * more when the front passes what there is.
+ */
+#ifndef SP_TENSOR_H
+#define SP_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sp_arena {
+    char *base;
+    size_t used, high, reserved; /* bytes */
+    const char *name;            /* for messages; borrowed */
+    /* NULL: host memory. Else addresses that the host must not touch; gives memory to
+     * the first `bytes` of them at least, and raises committed. */
+    sp_status (*commit)(struct sp_arena *arena, size_t bytes);
+    size_t committed; /* bytes with memory; device only */
+    void *impl;       /* the backend's own */
+} sp_arena;
+
+/* What a tensor's elements are. Zero, so that a tensor is fp32 unless it says else. */
+typedef enum sp_elem { SP_ELEM_F32, SP_ELEM_BF16 } sp_elem;
+
+/* A matrix [n][c], row i at element i * ld of data. Borrowed memory of the backend's
+ * space. What lies between c and ld is another tensor's or nobody's: operations neither
+ * read nor write it. bf16 (the upper half of a float, 2 bytes) exists on devices only,
+ * where data is cast. */
+typedef struct sp_tensor {
+    float *data;
+    int64_t n;
+    int c, ld; /* elements */
+    sp_elem elem;
+} sp_tensor;
+
+static inline size_t sp_elem_bytes(sp_elem elem)
+{
+    return elem == SP_ELEM_BF16 ? 2 : 4;
+}
+
+/* Rows row .. row + n - 1, or columns column .. column + c - 1, of t. */
+static inline sp_tensor sp_tensor_rows(sp_tensor t, int64_t row, int64_t n)
+{
+    t.data = (float *)((char *)t.data + row * t.ld * (int64_t)sp_elem_bytes(t.elem));
+    t.n = n;
+    return t;
+}
+
+static inline sp_tensor sp_tensor_columns(sp_tensor t, int column, int c)
+{
+    t.data = (float *)((char *)t.data + column * (int64_t)sp_elem_bytes(t.elem));
+    t.c = c;
+    return t;
+}
+
+/* Host arena of at most `reserve` bytes (0: as much memory as this process may use).
+ * Less is reserved where the address space is limited (arena->reserved says how much).
+ * SP_EMEM. */
+sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name);
+void sp_arena_destroy(sp_arena *arena);
+/* 128-byte aligned, content undefined; no bytes give a valid address too. SP_EMEM when
+ * the reserved range is used up. */
+sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out);
+/* Forget what was handed out. With SP_DEBUG the bytes are filled with NaN. */
+void sp_arena_reset(sp_arena *arena);
+/* Back to an earlier value of arena->used: forget what was handed out since. */
+void sp_arena_rewind(sp_arena *arena, size_t used);
+
+/* What lies in [from, to) is not read again: its whole pages go back to the system
+ * until they are touched. Returns where the first of them begins; `to`: there are none,
+ * as in arenas of devices. */
+size_t sp_arena_release(sp_arena *arena, size_t from, size_t to);
+
+#define SP_TAKE(arena, count, pointer)                                                 \
+    sp_arena_take((arena), (size_t)(count) * sizeof **(pointer), (void **)(pointer))
+
+#ifdef __cplusplus
+}
+#endif
+#endif

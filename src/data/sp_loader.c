@@ -1,0 +1,462 @@
+/* Threads and ring of the loader.
+ *
+ *     seq        0     1     2     3        slot of a micro-batch: seq % n_slots
+ *              next  plan  read  deal       the first not yet handed out, planned, ...
+ *
+ * The planner deals micro-batches to free slots, in the sampler's order; readers take
+ * their samples in this order; the planner fills each slot once all its samples are
+ * read. All numbers above belong to `lock`; the content of a slot to whoever its state
+ * says. Results depend on the order of dealing alone, never on which reader was first.
+ */
+#include "data/sp_loader.h"
+
+#include <assert.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process/sp_fault.h"
+#include "data/sp_loader_slot.h"
+#include "base/sp_log.h"
+
+struct sp_loader {
+    sp_loader_options options;
+    sp_sample_request request;
+    bool is_skipping; /* data.on_error */
+
+    pthread_mutex_t lock;
+    pthread_cond_t for_readers, for_planner, for_caller;
+    int n_threads; /* started: the planner, then readers */
+    pthread_t *thread;
+    bool is_stopping, is_paused, is_planning;
+    int n_reading; /* readers at work */
+
+    int n_slots;
+    loader_slot *slot;
+    int64_t next, plan, read, deal; /* see above */
+    bool has_ended;                 /* nothing is dealt any more */
+    int64_t n_skipped;
+    double plan_s, read_s;
+
+    /* Of the planner, and of sp_loader_seek while it is paused. */
+    sp_position at;
+    int micro, n_micro, step_samples;
+    loader_filler filler;
+};
+
+static loader_slot *slot_of(sp_loader *l, int64_t seq)
+{
+    return &l->slot[seq % l->n_slots];
+}
+
+/* ---- readers ---- */
+
+/* With the lock: the next sample to read; NULL: none. */
+static loader_slot *take_sample(sp_loader *l, int *i)
+{
+    if (l->is_paused)
+        return NULL;
+    for (; l->read < l->deal; l->read++) {
+        loader_slot *slot = slot_of(l, l->read);
+        if (slot->n_taken < slot->batch.n_samples) {
+            *i = slot->n_taken++;
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+static void read_one(sp_loader *l, loader_slot *slot, int i)
+{
+    sp_status rc;
+
+    l->n_reading++;
+    pthread_mutex_unlock(&l->lock);
+    sp_fault_beside("pread");
+    rc = sp_sample_read(l->options.set, slot->sample_id[i], &l->request,
+                        &slot->sample[i]);
+    if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
+        sp_log_warn("sample %lld left out: %s", (long long)slot->sample_id[i],
+                    sp_error_last()->message);
+        slot->sample[i].id = slot->sample_id[i];
+        slot->sample[i].n = slot->sample[i].n_points = 0;
+    }
+    pthread_mutex_lock(&l->lock);
+    if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
+        l->n_skipped++;
+    } else if (rc != SP_OK && (slot->failed < 0 || i < slot->failed)) {
+        slot->failed = i; /* the first in order, not in time */
+        sp_error_save(&slot->error);
+        slot->rc = rc;
+    }
+    slot->n_read++;
+    l->n_reading--;
+    if (slot->n_read == slot->batch.n_samples || l->is_paused)
+        pthread_cond_broadcast(&l->for_planner);
+    if (l->is_paused)
+        pthread_cond_broadcast(&l->for_caller);
+}
+
+static void *reader_main(void *arg)
+{
+    sp_loader *l = arg;
+
+    pthread_mutex_lock(&l->lock);
+    while (!l->is_stopping) {
+        int i;
+        loader_slot *slot = take_sample(l, &i);
+        if (slot)
+            read_one(l, slot, i);
+        else
+            pthread_cond_wait(&l->for_readers, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- planner ---- */
+
+/* Begin the next step; *is_end where an evaluation pass is over. */
+static sp_status begin_step(sp_loader *l, bool *is_end)
+{
+    const sp_loader_options *o = &l->options;
+
+    *is_end = false;
+    l->step_samples = sp_sampler_step(o->sampler, l->at, &l->n_micro);
+    if (l->step_samples == 0 && o->is_training) {
+        l->at = (sp_position){.epoch = l->at.epoch + 1, .position = 0};
+        l->step_samples = sp_sampler_step(o->sampler, l->at, &l->n_micro);
+        if (l->step_samples == 0)
+            return SP_FAIL(SP_EDATA, "the training data has no sample");
+    }
+    *is_end = l->step_samples == 0;
+    return SP_OK;
+}
+
+static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
+{
+    sp_deal deal;
+
+    *is_end = false;
+    if (l->micro == 0)
+        SP_TRY(begin_step(l, is_end));
+    if (*is_end)
+        return SP_OK;
+    SP_TRY(sp_sampler_deal(l->options.sampler, l->at, l->micro, &deal));
+    SP_TRY(sp_loader_slot_deal(slot, &deal, l->at));
+    slot->batch.micro = l->micro;
+    slot->batch.n_micro = l->n_micro;
+    slot->batch.step_samples = l->step_samples;
+    if (++l->micro == l->n_micro) {
+        l->micro = 0;
+        l->at.position += l->step_samples;
+    }
+    return SP_OK;
+}
+
+/* With the lock, which is given up meanwhile. A failure is a slot without samples. */
+static void deal_slot(sp_loader *l)
+{
+    loader_slot *slot = slot_of(l, l->deal);
+    bool is_end;
+    sp_status rc;
+
+    l->is_planning = true;
+    pthread_mutex_unlock(&l->lock);
+    sp_arena_reset(&slot->host);
+    sp_arena_reset(&slot->device);
+    rc = deal_next(l, slot, &is_end);
+    pthread_mutex_lock(&l->lock);
+    l->is_planning = false;
+    l->has_ended = is_end || rc != SP_OK;
+    if (is_end)
+        return;
+    if (rc != SP_OK) {
+        slot->batch.n_samples = slot->n_taken = slot->n_read = 0;
+        sp_error_save(&slot->error);
+        slot->rc = rc;
+    }
+    slot->state = SLOT_READING;
+    l->deal++;
+    pthread_cond_broadcast(&l->for_readers);
+}
+
+static void fill_slot(sp_loader *l, loader_slot *slot)
+{
+    sp_status rc = slot->rc;
+
+    l->is_planning = true;
+    pthread_mutex_unlock(&l->lock);
+    sp_fault_beside("plan");
+    if (rc == SP_OK) {
+        rc = sp_loader_slot_fill(&l->filler, slot);
+        if (rc != SP_OK)
+            sp_error_save(&slot->error);
+    }
+    pthread_mutex_lock(&l->lock);
+    l->is_planning = false;
+    slot->rc = rc;
+    if (rc != SP_OK) {
+        l->has_ended = true;
+    } else {
+        l->plan_s += l->filler.plan_s;
+        l->read_s += l->filler.other_s;
+    }
+    slot->state = SLOT_READY;
+    l->plan++;
+}
+
+static bool is_read(const loader_slot *slot)
+{
+    return slot->state == SLOT_READING && slot->n_read == slot->batch.n_samples;
+}
+
+/* With the lock: one piece of work; false: nothing to do now. */
+static bool plan_some(sp_loader *l)
+{
+    if (l->is_paused)
+        return false;
+    if (!l->has_ended && slot_of(l, l->deal)->state == SLOT_FREE)
+        deal_slot(l); /* first, so that readers have work meanwhile */
+    else if (l->plan < l->deal && is_read(slot_of(l, l->plan)))
+        fill_slot(l, slot_of(l, l->plan));
+    else
+        return false;
+    pthread_cond_broadcast(&l->for_caller);
+    return true;
+}
+
+static void *planner_main(void *arg)
+{
+    sp_loader *l = arg;
+
+    pthread_mutex_lock(&l->lock);
+    while (!l->is_stopping)
+        if (!plan_some(l)) {
+            double begun = sp_loader_clock();
+            bool is_reading = l->plan < l->deal;
+            pthread_cond_wait(&l->for_planner, &l->lock);
+            if (is_reading)
+                l->read_s += sp_loader_clock() - begun;
+        }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- start and end ---- */
+
+/* The shards' voxel size, or a multiple of it. */
+static sp_status find_factor(const sp_loader_options *o, double *factor)
+{
+    double wanted = o->config->data.voxel_size, stored = o->set->voxel_size;
+
+    *factor = rint(wanted / stored);
+    if (*factor < 1 || fabs(wanted - *factor * stored) > 1e-6 * wanted)
+        return SP_FAIL(
+            SP_EDATA,
+            "data.voxel_size is %.9g, the shards have %.9g: expected the same "
+            "or a multiple of it",
+            wanted, stored);
+    return SP_OK;
+}
+
+static sp_status open_arenas(sp_loader *l)
+{
+    const sp_backend_ops *ops = l->options.backend->ops;
+    int i;
+
+    SP_TRY(sp_arena_create(&l->filler.scratch, 0, "loader scratch"));
+    for (i = 0; i < l->n_slots; i++) {
+        SP_TRY(sp_arena_create(&l->slot[i].host, 0, "batch rows"));
+        SP_TRY(ops->arena_create(&l->slot[i].device, 0, "batch"));
+    }
+    return SP_OK;
+}
+
+/* Signals go to the training thread, which looks at them between steps. */
+static sp_status start_threads(sp_loader *l, int n)
+{
+    sigset_t all, before;
+    int failed = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    while (l->n_threads < n && !failed) {
+        failed = pthread_create(&l->thread[l->n_threads], NULL,
+                                l->n_threads ? reader_main : planner_main, l);
+        l->n_threads += !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return SP_FAIL(SP_EMEM, "cannot start thread %d of %d of the loader: %s",
+                       l->n_threads + 1, n, strerror(failed));
+    return SP_OK;
+}
+
+static sp_status open_loader(sp_loader *l)
+{
+    int n_readers = l->options.config->data.readers;
+
+    n_readers = n_readers > 0 ? n_readers : 1;
+    l->slot = calloc((size_t)l->n_slots, sizeof *l->slot);
+    l->thread = calloc((size_t)n_readers + 1, sizeof *l->thread);
+    if (!l->slot || !l->thread)
+        return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
+    SP_TRY(find_factor(&l->options, &l->filler.factor));
+    SP_TRY(open_arenas(l));
+    return start_threads(l, n_readers + 1);
+}
+
+sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
+{
+    sp_loader *l = calloc(1, sizeof *l);
+    sp_status rc;
+
+    *loader = NULL;
+    assert(options->n_slots >= 2);
+    if (!l)
+        return SP_FAIL(SP_EMEM, "no memory for a loader");
+    l->options = *options;
+    l->filler.options = &l->options;
+    l->n_slots = options->n_slots;
+    l->is_paused = true; /* until sp_loader_seek */
+    l->is_skipping = strcmp(options->config->data.on_error, "skip") == 0;
+    l->request = (sp_sample_request){.columns = options->columns,
+                                     .n_columns = options->n_columns,
+                                     .verify = options->config->data.verify,
+                                     .with_points = options->with_points};
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->for_readers, NULL);
+    pthread_cond_init(&l->for_planner, NULL);
+    pthread_cond_init(&l->for_caller, NULL);
+    rc = open_loader(l);
+    if (rc != SP_OK)
+        sp_loader_destroy(l);
+    else
+        *loader = l;
+    return rc;
+}
+
+void sp_loader_destroy(sp_loader *l)
+{
+    int i;
+
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->is_stopping = true;
+    pthread_cond_broadcast(&l->for_readers);
+    pthread_cond_broadcast(&l->for_planner);
+    pthread_mutex_unlock(&l->lock);
+    for (i = 0; i < l->n_threads; i++)
+        pthread_join(l->thread[i], NULL);
+    for (i = 0; l->slot && i < l->n_slots; i++)
+        sp_loader_slot_destroy(&l->slot[i], l->options.backend);
+    sp_arena_destroy(&l->filler.scratch);
+    pthread_cond_destroy(&l->for_readers);
+    pthread_cond_destroy(&l->for_planner);
+    pthread_cond_destroy(&l->for_caller);
+    pthread_mutex_destroy(&l->lock);
+    free(l->slot);
+    free(l->thread);
+    free(l);
+}
+
+/* ---- the caller's side ---- */
+
+static sp_status pass(const sp_loader *l, loader_slot *slot, sp_pass pass)
+{
+    sp_backend *be = l->options.backend;
+
+    return be->ops->arena_pass(be, &slot->device, pass);
+}
+
+sp_status sp_loader_seek(sp_loader *l, sp_position at)
+{
+    sp_status rc = SP_OK;
+    int i;
+
+    pthread_mutex_lock(&l->lock);
+    l->is_paused = true;
+    while (l->n_reading || l->is_planning)
+        pthread_cond_wait(&l->for_caller, &l->lock);
+    for (i = 0; i < l->n_slots; i++) {
+        if (l->slot[i].state == SLOT_TAKEN && rc == SP_OK)
+            rc = pass(l, &l->slot[i], SP_USE_END);
+        l->slot[i].state = SLOT_FREE;
+    }
+    l->next = l->plan = l->read = l->deal = 0;
+    l->has_ended = false;
+    l->at = at;
+    l->micro = 0;
+    l->is_paused = false;
+    pthread_cond_broadcast(&l->for_planner);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
+{
+    double begun = sp_loader_clock();
+    sp_status rc = SP_OK;
+    loader_slot *slot;
+
+    *batch = NULL;
+    pthread_mutex_lock(&l->lock);
+    assert(!l->is_paused); /* sp_loader_seek comes first */
+    slot = slot_of(l, l->next);
+    while (l->next == l->plan && !(l->has_ended && l->plan == l->deal))
+        pthread_cond_wait(&l->for_caller, &l->lock);
+    if (l->next < l->plan)
+        rc = slot->rc;
+    if (l->next < l->plan && rc == SP_OK) {
+        slot->state = SLOT_TAKEN;
+        l->next++;
+        *batch = &slot->batch;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (waited_s)
+        *waited_s = sp_loader_clock() - begun;
+    if (rc == SP_EMEM)
+        *batch = &slot->batch;
+    if (rc != SP_OK)
+        return sp_error_raise(&slot->error);
+    return *batch ? pass(l, slot, SP_USE_BEGIN) : SP_OK;
+}
+
+sp_status sp_loader_recycle(sp_loader *l, sp_batch *batch)
+{
+    sp_status rc = SP_OK;
+    int i;
+
+    pthread_mutex_lock(&l->lock);
+    for (i = 0; i < l->n_slots; i++)
+        if (batch == &l->slot[i].batch && l->slot[i].state == SLOT_TAKEN) {
+            rc = pass(l, &l->slot[i], SP_USE_END);
+            l->slot[i].state = SLOT_FREE;
+        }
+    pthread_cond_broadcast(&l->for_planner);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+void sp_loader_times(sp_loader *l, double *plan_s, double *read_s)
+{
+    pthread_mutex_lock(&l->lock);
+    *plan_s = l->plan_s;
+    *read_s = l->read_s;
+    l->plan_s = l->read_s = 0;
+    pthread_mutex_unlock(&l->lock);
+}
+
+int64_t sp_loader_skipped(sp_loader *l)
+{
+    int64_t n;
+
+    pthread_mutex_lock(&l->lock);
+    n = l->n_skipped;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}

@@ -1,0 +1,214 @@
+#include "data/sp_loader_slot.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double sp_loader_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- deal ---- */
+
+static sp_status reserve_samples(loader_slot *slot, int n)
+{
+    int room = slot->n_room ? slot->n_room : 4;
+    sp_sample *grown;
+
+    if (n <= slot->n_room)
+        return SP_OK;
+    while (room < n)
+        room = room > INT_MAX / 2 ? n : 2 * room;
+    grown = realloc(slot->sample, (size_t)room * sizeof *grown);
+    if (!grown)
+        return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", room);
+    memset(grown + slot->n_room, 0, (size_t)(room - slot->n_room) * sizeof *grown);
+    slot->sample = grown;
+    slot->n_room = room;
+    return SP_OK;
+}
+
+sp_status sp_loader_slot_deal(loader_slot *slot, const sp_deal *deal, sp_position at)
+{
+    slot->n_taken = slot->n_read = 0;
+    slot->failed = -1;
+    slot->rc = SP_OK;
+    slot->batch = (sp_batch){.epoch = at.epoch,
+                             .position = at.position,
+                             .n_samples = deal->n_samples,
+                             .cost_max = deal->cost_max,
+                             .cost_sum = deal->cost_sum};
+    SP_TRY(reserve_samples(slot, deal->n_samples));
+    SP_TRY(SP_TAKE(&slot->host, deal->n_samples, &slot->sample_id));
+    if (deal->n_samples)
+        memcpy(slot->sample_id, deal->sample,
+               (size_t)deal->n_samples * sizeof *slot->sample_id);
+    slot->batch.sample_id = slot->sample_id;
+    return SP_OK;
+}
+
+void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
+{
+    int i;
+
+    for (i = 0; i < slot->n_room; i++)
+        sp_sample_destroy(&slot->sample[i]);
+    free(slot->sample);
+    sp_arena_destroy(&slot->host);
+    if (slot->device.base)
+        backend->ops->arena_destroy(&slot->device);
+    memset(slot, 0, sizeof *slot);
+}
+
+/* ---- fill ---- */
+
+/* Voxels of a batch as they come out of sp_voxelize, sample after sample. */
+typedef struct collation {
+    sp_voxels *voxels;   /* [n_samples] */
+    int32_t *sample_row; /* [n_samples + 1] */
+    int32_t *coords;     /* [n][3] */
+    int32_t n;
+} collation;
+
+/* A sample without voxels may be one that could not be read: it lacks everything that
+ * augmentation might need. */
+static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int b,
+                                 sp_voxels *out)
+{
+    const sp_loader_options *o = f->options;
+    sp_augment aug = sp_augment_none();
+
+    *out = (sp_voxels){0};
+    if (slot->sample[b].n == 0)
+        return SP_OK;
+    if (o->is_training)
+        aug = sp_augment_draw(o->config, o->set->has_subvoxel,
+                              (uint64_t)o->config->train.seed,
+                              (uint64_t)slot->batch.epoch, slot->sample_id[b]);
+    return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
+                       &f->scratch, out);
+}
+
+static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
+                                  collation *all)
+{
+    int b, n = slot->batch.n_samples;
+
+    SP_TRY(SP_TAKE(&f->scratch, n, &all->voxels));
+    SP_TRY(SP_TAKE(&f->scratch, n + 1, &all->sample_row));
+    all->sample_row[0] = 0;
+    for (b = 0; b < n; b++) {
+        SP_TRY(voxelize_sample(f, slot, b, &all->voxels[b]));
+        if (all->voxels[b].n > INT32_MAX - all->sample_row[b])
+            return SP_FAIL(SP_EDATA,
+                           "more than 2^31 voxels in one micro-batch of a rank: set "
+                           "batch.voxel_budget or use more ranks");
+        all->sample_row[b + 1] = all->sample_row[b] + all->voxels[b].n;
+    }
+    all->n = all->sample_row[n];
+    return SP_OK;
+}
+
+static sp_status collate(loader_filler *f, const loader_slot *slot, collation *all)
+{
+    int b;
+
+    SP_TRY(voxelize_samples(f, slot, all));
+    SP_TRY(SP_TAKE(&f->scratch, (size_t)all->n * 3, &all->coords));
+    for (b = 0; b < slot->batch.n_samples; b++)
+        if (all->voxels[b].n)
+            memcpy(all->coords + 3 * (size_t)all->sample_row[b], all->voxels[b].coords,
+                   (size_t)all->voxels[b].n * 3 * sizeof *all->coords);
+    return SP_OK;
+}
+
+/* Features and labels in the plan's row order, to the device. */
+static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation *all)
+{
+    sp_backend *be = f->options->backend;
+    size_t c = (size_t)f->options->n_columns, n = (size_t)all->n;
+    float *features, *to_features;
+    int32_t *labels, *to_labels, i;
+    int b;
+
+    SP_TRY(SP_TAKE(&f->scratch, n * c, &features));
+    SP_TRY(SP_TAKE(&f->scratch, n, &labels));
+    for (b = 0; b < slot->batch.n_samples; b++) {
+        const sp_voxels *v = &all->voxels[b];
+        for (i = all->sample_row[b]; i < all->sample_row[b + 1]; i++) {
+            size_t from = (size_t)(slot->batch.plan.order[i] - all->sample_row[b]);
+            memcpy(features + c * (size_t)i, v->features + c * from, c * sizeof(float));
+            labels[i] = v->labels[from];
+        }
+    }
+    SP_TRY(SP_TAKE(&slot->device, n * c, &to_features));
+    SP_TRY(SP_TAKE(&slot->device, n, &to_labels));
+    SP_TRY(be->ops->upload(be, to_features, features, n * c * sizeof *features));
+    SP_TRY(be->ops->upload(be, to_labels, labels, n * sizeof *labels));
+    slot->batch.n = all->n;
+    slot->batch.features = to_features;
+    slot->batch.labels = to_labels;
+    return SP_OK;
+}
+
+/* Where each stored voxel went, for evaluation. */
+static sp_status keep_stored(loader_filler *f, loader_slot *slot, const collation *all)
+{
+    int32_t *row_in_plan, *row_of, i;
+    int64_t *at, r;
+    int b, n = slot->batch.n_samples;
+
+    SP_TRY(SP_TAKE(&f->scratch, all->n, &row_in_plan));
+    for (i = 0; i < all->n; i++)
+        row_in_plan[slot->batch.plan.order[i]] = i;
+    SP_TRY(SP_TAKE(&slot->host, n + 1, &at));
+    at[0] = 0;
+    for (b = 0; b < n; b++)
+        at[b + 1] = at[b] + slot->sample[b].n;
+    SP_TRY(SP_TAKE(&slot->host, at[n], &row_of));
+    for (b = 0; b < n; b++)
+        for (r = 0; r < slot->sample[b].n; r++) {
+            int32_t to = all->voxels[b].row_of[r];
+            row_of[at[b] + r] = to < 0 ? -1 : row_in_plan[all->sample_row[b] + to];
+        }
+    slot->batch.sample = slot->sample;
+    slot->batch.row_of = row_of;
+    slot->batch.row_of_at = at;
+    return SP_OK;
+}
+
+static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation *all)
+{
+    const sp_loader_options *o = f->options;
+    double begun = sp_loader_clock();
+    sp_status rc = o->backend->ops->plan_build(o->backend, &o->graph->spec, all->coords,
+                                               all->sample_row, slot->batch.n_samples,
+                                               &slot->device, &slot->batch.plan);
+
+    f->plan_s = sp_loader_clock() - begun;
+    return rc;
+}
+
+sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
+{
+    sp_backend *be = f->options->backend;
+    double begun = sp_loader_clock();
+    collation all = {0};
+
+    f->plan_s = f->other_s = 0;
+    sp_arena_reset(&f->scratch);
+    SP_TRY(collate(f, slot, &all));
+    SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
+    SP_TRY(build_plan(f, slot, &all));
+    SP_TRY(order_rows(f, slot, &all));
+    SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_END));
+    if (!f->options->is_training)
+        SP_TRY(keep_stored(f, slot, &all));
+    f->other_s = sp_loader_clock() - begun - f->plan_s;
+    return SP_OK;
+}

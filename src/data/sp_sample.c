@@ -1,0 +1,592 @@
+/* Reading one sample. Each dataset passes in pieces that stay in the cache while they
+ * are checksummed, converted and checked; where the stored type is the one wanted, the
+ * piece is read into its place at once. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_crc.h"
+#include "process/sp_pulse.h"
+#include "data/sp_shard_internal.h"
+
+enum {
+    NO_WORD = -1,       /* beside the kinds of sp_word */
+    PIECE = 256 * 1024, /* bytes; measured: half of it costs a tenth more, in calls */
+    ALIGNMENT = 64
+};
+
+/* Arrays of a sample and room for its reading; each only grows. */
+struct sp_sample_buffers {
+    size_t voxels, features, subvoxel, points, gather, table; /* allocated */
+    void *raw;                                                /* [PIECE] or one row */
+    size_t raw_bytes;
+    void *gathered;
+    uint64_t *keys; /* [table] */
+};
+
+typedef struct reader {
+    const sp_dataset *set;
+    const sp_shard *shard;
+    const sp_sample_request *request;
+    sp_sample *out;
+    sp_shard_handle file;
+    int64_t sample; /* in the shard */
+    int64_t first, first_point;
+    int n_columns;
+    bool has_all_columns; /* all, in the order stored */
+    bool has_crc, is_summed;
+    uint32_t crc, coords_crc; /* of what was read, of coords alone */
+} reader;
+
+/* "FILE:/dataset: sample 183 (name)": where every message begins. */
+static const char *place(const reader *r, const char *dataset, char *text, size_t size)
+{
+    const char *name = r->set->has_names ? r->set->name[r->out->id] : "";
+
+    snprintf(text, size, "%s:%s: sample %lld%s%s%s", r->shard->path, dataset,
+             (long long)r->sample, *name ? " (" : "", name, *name ? ")" : "");
+    return text;
+}
+
+#define BAD(r, dataset, ...)                                                           \
+    do {                                                                               \
+        char place_[512], text_[400];                                                  \
+        snprintf(text_, sizeof text_, __VA_ARGS__);                                    \
+        return SP_FAIL(SP_EDATA, "%s: %s", place(r, dataset, place_, sizeof place_),   \
+                       text_);                                                         \
+    } while (0)
+
+/* ---- buffers ---- */
+
+/* At least `need` elements, with room to grow, or SP_EMEM. Content is not kept. */
+static sp_status grow(void *array, size_t *have, size_t need, size_t size)
+{
+    void **pointer = array, *fresh;
+    size_t room = need + need / 4 + 64;
+
+    if (need <= *have && *pointer)
+        return SP_OK;
+    free(*pointer);
+    *pointer = NULL;
+    *have = 0;
+    if (posix_memalign(&fresh, ALIGNMENT, room * size) != 0)
+        return SP_FAIL(SP_EMEM, "no memory for a sample: %zu bytes", room * size);
+    *pointer = fresh;
+    *have = room;
+    return SP_OK;
+}
+
+/* Arrays that grow together: coords and labels; voxel, label and index of points. */
+static sp_status grow_all(sp_sample *s, const reader *r)
+{
+    struct sp_sample_buffers *own = s->own;
+    size_t n = (size_t)s->n, m = (size_t)s->n_points, have;
+    size_t row = (size_t)r->shard->features.cols * 8;
+
+    have = own->voxels;
+    SP_TRY(grow(&s->coords, &have, n, 3 * sizeof *s->coords));
+    SP_TRY(grow(&s->labels, &own->voxels, n, sizeof *s->labels));
+    SP_TRY(grow(&s->features, &own->features, n * (size_t)r->n_columns,
+                sizeof *s->features));
+    if (r->set->has_subvoxel)
+        SP_TRY(grow(&s->subvoxel, &own->subvoxel, 3 * n, 1));
+    if (r->request->with_points && r->set->has_points) {
+        have = own->points;
+        SP_TRY(grow(&s->point_voxel, &have, m, sizeof *s->point_voxel));
+        have = own->points;
+        SP_TRY(grow(&s->point_index, &have, m, sizeof *s->point_index));
+        SP_TRY(grow(&s->point_labels, &own->points, m, sizeof *s->point_labels));
+    }
+    SP_TRY(grow(&own->raw, &own->raw_bytes, row > PIECE ? row : PIECE, 1));
+    return grow(&own->gathered, &own->gather, row > PIECE ? row : PIECE, 1);
+}
+
+void sp_sample_destroy(sp_sample *sample)
+{
+    if (sample->own) {
+        free(sample->coords);
+        free(sample->features);
+        free(sample->labels);
+        free(sample->subvoxel);
+        free(sample->point_voxel);
+        free(sample->point_labels);
+        free(sample->point_index);
+        free(sample->own->raw);
+        free(sample->own->gathered);
+        free(sample->own->keys);
+        free(sample->own);
+    }
+    *sample = (sp_sample){0};
+}
+
+/* ---- bytes ---- */
+
+/* n rows from `row` on as stored. */
+static sp_status take_rows(reader *r, const char *dataset, const sp_extent *extent,
+                           int64_t row, int64_t n, void *to)
+{
+    size_t row_bytes = (size_t)extent->cols * (size_t)extent->type_size;
+    size_t bytes = (size_t)n * row_bytes, done = 0;
+    off_t at = (off_t)(extent->at + row * (int64_t)row_bytes);
+    char where[512];
+    ssize_t got;
+
+    sp_pulse_beat();
+    if (extent->is_chunked)
+        return sp_h5_read_rows(r->file.h5, dataset, row, n, to);
+    while (done < bytes) {
+        got = pread(r->file.fd, (char *)to + done, bytes - done, at + (off_t)done);
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0)
+            return SP_FAIL(SP_EIO,
+                           "%s: the file ends %zu bytes too early: it shrank while in "
+                           "use",
+                           place(r, dataset, where, sizeof where), bytes - done);
+        else if (errno != EINTR)
+            return SP_FAIL(SP_EIO, "%s: %s", place(r, dataset, where, sizeof where),
+                           strerror(errno));
+    }
+    return SP_OK;
+}
+
+/* A piece of a dataset that counts in the checksum; and whether any of its words is
+ * strange, in the same pass, unless kind is NO_WORD. */
+static sp_status take_summed(reader *r, const char *dataset, const sp_extent *extent,
+                             int64_t row, int64_t n, void *to, int kind, bool *strange)
+{
+    size_t bytes = (size_t)n * (size_t)extent->cols * (size_t)extent->type_size;
+
+    SP_TRY(take_rows(r, dataset, extent, row, n, to));
+    if (r->is_summed && kind != NO_WORD)
+        r->crc = sp_crc32c_strange(r->crc, to, bytes, (sp_word)kind, strange);
+    else if (r->is_summed)
+        r->crc = sp_crc32c(r->crc, to, bytes);
+    else if (kind != NO_WORD)
+        *strange = sp_words_strange(to, bytes, (sp_word)kind);
+    return SP_OK;
+}
+
+static bool is_type(const sp_extent *extent, char kind, int size)
+{
+    return extent->kind == kind && extent->type_size == size && !extent->is_swapped;
+}
+
+/* Rows of a dataset that make a piece. */
+static int64_t piece_rows(const sp_extent *extent)
+{
+    int64_t rows = PIECE / ((int64_t)extent->cols * extent->type_size);
+
+    return rows > 0 ? rows : 1;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- coordinates ---- */
+
+static sp_status say_outside(const reader *r, const int32_t *coords, int64_t row0)
+{
+    int64_t i = 0;
+
+    while (coords[i] >= -SP_COORD_LIMIT && coords[i] < SP_COORD_LIMIT)
+        i++;
+    BAD(r, "/coords", "row %lld: %c = %d, expected -524288 to 524287",
+        (long long)(row0 + i / 3), "xyz"[i % 3], coords[i]);
+}
+
+static sp_status read_coords(reader *r)
+{
+    const sp_extent *extent = &r->shard->coords;
+    bool is_direct = is_type(extent, 'i', 4), is_outside;
+    int64_t step = piece_rows(extent), n = r->out->n, m, bad;
+
+    for (int64_t done = 0; done < n; done += m) {
+        int32_t *to = r->out->coords + 3 * done;
+        void *raw = is_direct ? to : r->out->own->raw;
+
+        m = smaller(step, n - done);
+        SP_TRY(take_summed(r, "/coords", extent, r->first + done, m, raw,
+                           is_direct ? SP_COORD : NO_WORD, &is_outside));
+        if (!is_direct && (bad = sp_convert_i32(extent, raw, 3 * m, to)) >= 0)
+            BAD(r, "/coords",
+                "row %lld: %c = %.17g, expected an integer, -524288 to 524287",
+                (long long)(done + bad / 3), "xyz"[bad % 3],
+                sp_convert_value(extent, raw, bad));
+        if (!is_direct)
+            is_outside = sp_words_strange(to, 3 * (size_t)m * sizeof *to, SP_COORD);
+        if (is_outside)
+            return say_outside(r, to, done);
+    }
+    r->coords_crc = r->crc;
+    return SP_OK;
+}
+
+static sp_status say_duplicate(const reader *r, int64_t second)
+{
+    const int32_t *c = r->out->coords, *d = c + 3 * second;
+    int64_t first = 0;
+
+    while (memcmp(c + 3 * first, d, 3 * sizeof *c) != 0)
+        first++;
+    BAD(r, "/coords",
+        "rows %lld and %lld are both (%d, %d, %d), expected unique coordinates",
+        (long long)first, (long long)second, d[0], d[1], d[2]);
+}
+
+static sp_status check_unique(reader *r)
+{
+    struct sp_sample_buffers *own = r->out->own;
+    size_t slots = sp_unique_slots(r->out->n);
+    int64_t second;
+
+    if (sp_shard_is_known(r->set, r->out->id, r->coords_crc))
+        return SP_OK;
+    if (!sp_unique_by_order(r->out->coords, r->out->n)) {
+        SP_TRY(grow(&own->keys, &own->table, slots, sizeof *own->keys));
+        second = sp_unique_find(r->out->coords, r->out->n, own->keys, slots);
+        if (second >= 0)
+            return say_duplicate(r, second);
+    }
+    sp_shard_make_known(r->set, r->out->id, r->coords_crc);
+    return SP_OK;
+}
+
+/* ---- features ---- */
+
+static const char *column_name(const reader *r, int64_t c)
+{
+    return r->set->feature_name[r->request->columns ? r->request->columns[c] : c];
+}
+
+static sp_status say_non_finite(const reader *r, const float *x, int64_t row0)
+{
+    int64_t i = 0;
+
+    while (isfinite(x[i]))
+        i++;
+    BAD(r, "/features", "row %lld: %s is %g, expected a finite number",
+        (long long)(row0 + i / r->n_columns), column_name(r, i % r->n_columns),
+        (double)x[i]);
+}
+
+/* The wanted columns of n rows as stored. */
+static void gather(const reader *r, const sp_extent *extent, const void *raw, int64_t n,
+                   void *to)
+{
+    size_t size = (size_t)extent->type_size;
+    const char *from = raw;
+    char *at = to;
+
+    for (int64_t i = 0; i < n; i++, from += (size_t)extent->cols * size)
+        for (int c = 0; c < r->n_columns; c++, at += size) {
+            const char *value = from + (size_t)r->request->columns[c] * size;
+
+            if (size == 4)
+                memcpy(at, value, 4);
+            else
+                memcpy(at, value, size);
+        }
+}
+
+static sp_status say_lossy(const reader *r, const sp_extent *extent, const void *raw,
+                           int64_t bad, int64_t row0)
+{
+    int c = r->n_columns;
+
+    BAD(r, "/features",
+        "row %lld: %s is %.17g, which float32 does not hold exactly; write this column "
+        "rounded to float32",
+        (long long)(row0 + bad / c), column_name(r, bad % c),
+        sp_convert_value(extent, raw, bad));
+}
+
+static sp_status read_features(reader *r)
+{
+    const sp_extent *extent = &r->shard->features;
+    bool is_native = is_type(extent, 'f', 4);
+    bool is_direct = is_native && r->has_all_columns, is_strange;
+    struct sp_sample_buffers *own = r->out->own;
+    int64_t step = piece_rows(extent), n = r->out->n, c = r->n_columns, m, bad;
+
+    for (int64_t done = 0; done < n; done += m) {
+        float *to = r->out->features + c * done;
+        void *raw = is_direct ? to : own->raw, *wanted = raw;
+
+        m = smaller(step, n - done);
+        SP_TRY(take_summed(r, "/features", extent, r->first + done, m, raw,
+                           is_direct ? SP_FLOAT : NO_WORD, &is_strange));
+        if (!r->has_all_columns) {
+            wanted = is_native ? (void *)to : own->gathered;
+            gather(r, extent, raw, m, wanted);
+        }
+        if (!is_native && (bad = sp_convert_f32(extent, wanted, m * c, to)) >= 0)
+            return say_lossy(r, extent, wanted, bad, done);
+        if (!is_direct)
+            is_strange = sp_words_strange(to, (size_t)(m * c) * sizeof *to, SP_FLOAT);
+        if (is_strange)
+            return say_non_finite(r, to, done);
+    }
+    return SP_OK;
+}
+
+/* ---- labels ---- */
+
+SP_WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_classes,
+                                         int ignore, int32_t *to)
+{
+    int is_bad = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        is_bad |= (raw[i] != ignore) & (raw[i] >= n_classes);
+        to[i] = raw[i] == ignore ? SP_IGNORE : raw[i];
+    }
+    for (int64_t i = 0; is_bad && i < n; i++)
+        if (raw[i] != ignore && raw[i] >= n_classes)
+            return i;
+    return -1;
+}
+
+static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
+                               int n_classes, int ignore, int32_t *to)
+{
+    int64_t bad = sp_convert_i32(extent, raw, n, to);
+
+    for (int64_t i = 0; bad < 0 && i < n; i++) {
+        if (to[i] == ignore)
+            to[i] = SP_IGNORE;
+        else if (to[i] < 0 || to[i] >= n_classes)
+            return i;
+    }
+    return bad;
+}
+
+/* What both /labels and /point_labels need; `first` row of the file. */
+static sp_status read_labels(reader *r, const char *dataset, const sp_extent *extent,
+                             int64_t first, int64_t n, int32_t *to)
+{
+    int n_classes = r->set->n_classes, ignore = r->set->ignore_label;
+    void *raw = r->out->own->raw;
+    int64_t m, bad;
+
+    if (extent->type_size == 0) {
+        for (int64_t i = 0; i < n; i++)
+            to[i] = SP_IGNORE;
+        return SP_OK;
+    }
+    for (int64_t done = 0; done < n; done += m) {
+        m = smaller(piece_rows(extent), n - done);
+        if (extent == &r->shard->labels)
+            SP_TRY(
+                take_summed(r, dataset, extent, first + done, m, raw, NO_WORD, NULL));
+        else
+            SP_TRY(take_rows(r, dataset, extent, first + done, m, raw));
+        bad = is_type(extent, 'u', 1)
+                  ? labels_from_bytes(raw, m, n_classes, ignore, to + done)
+                  : labels_from_any(extent, raw, m, n_classes, ignore, to + done);
+        if (bad >= 0)
+            BAD(r, dataset,
+                "row %lld: label %.17g, expected 0 to %d or ignore_label %d",
+                (long long)(done + bad), sp_convert_value(extent, raw, bad),
+                n_classes - 1, ignore);
+    }
+    return SP_OK;
+}
+
+/* ---- the rest ---- */
+
+static sp_status read_subvoxel(reader *r)
+{
+    const sp_extent *extent = &r->shard->subvoxel;
+    int32_t *wide = r->out->own->gathered;
+    void *raw = r->out->own->raw;
+    int64_t n = r->out->n, step = PIECE / 32, m, bad;
+
+    if (!r->set->has_subvoxel)
+        return SP_OK;
+    if (is_type(extent, 'u', 1))
+        return take_rows(r, "/subvoxel", extent, r->first, n, r->out->subvoxel);
+    for (int64_t done = 0; done < n; done += m) {
+        m = smaller(step, n - done);
+        SP_TRY(take_rows(r, "/subvoxel", extent, r->first + done, m, raw));
+        bad = sp_convert_i32(extent, raw, 3 * m, wide);
+        for (int64_t i = 0; i < 3 * m && bad < 0; i++) {
+            bad = wide[i] < 0 || wide[i] > 255 ? i : -1;
+            r->out->subvoxel[3 * done + i] = (uint8_t)wide[i];
+        }
+        if (bad >= 0)
+            BAD(r, "/subvoxel", "row %lld: %.17g, expected 0 to 255",
+                (long long)(done + bad / 3), sp_convert_value(extent, raw, bad));
+    }
+    return SP_OK;
+}
+
+static sp_status read_origin(reader *r)
+{
+    const sp_extent *extent = &r->shard->origin;
+    unsigned char raw[3 * 8];
+
+    memset(r->out->origin, 0, sizeof r->out->origin);
+    if (extent->type_size == 0)
+        return SP_OK;
+    SP_TRY(take_rows(r, "/origin", extent, r->sample, 1, r->out->own->raw));
+    memcpy(raw, r->out->own->raw, 3 * (size_t)extent->type_size);
+    for (int i = 0; i < 3; i++) {
+        int64_t ignored[3];
+
+        if (i == 0) /* puts the bytes in this machine's order */
+            sp_convert_i64(extent, r->out->own->raw, 3, ignored);
+        r->out->origin[i] = sp_convert_value(extent, r->out->own->raw, i);
+        if (!isfinite(r->out->origin[i]))
+            BAD(r, "/origin", "%c is %g, expected a finite number", "xyz"[i],
+                r -> out -> origin[i]);
+    }
+    return SP_OK;
+}
+
+static sp_status read_point_index(reader *r)
+{
+    const sp_extent *extent = &r->shard->point_index;
+    uint64_t *to = r->out->point_index;
+    int64_t n = r->out->n_points, m, bad;
+
+    for (int64_t i = 0; extent->type_size == 0 && i < n; i++)
+        to[i] = (uint64_t)i;
+    if (extent->type_size == 0)
+        return SP_OK;
+    if (is_type(extent, 'u', 8))
+        return take_rows(r, "/point_index", extent, r->first_point, n, to);
+    for (int64_t done = 0; done < n; done += m) {
+        int64_t *wide = (int64_t *)to + done;
+        void *raw = r->out->own->raw;
+
+        m = smaller(piece_rows(extent), n - done);
+        SP_TRY(take_rows(r, "/point_index", extent, r->first_point + done, m, raw));
+        bad = sp_convert_i64(extent, raw, m, wide);
+        for (int64_t i = 0; i < m && bad < 0; i++)
+            bad = wide[i] < 0 ? i : -1;
+        if (bad >= 0)
+            BAD(r, "/point_index", "point %lld: %.17g, expected an integer, 0 or more",
+                (long long)(done + bad), sp_convert_value(extent, raw, bad));
+    }
+    return SP_OK;
+}
+
+static sp_status read_point_voxel(reader *r)
+{
+    const sp_extent *extent = &r->shard->point_voxel;
+    bool is_direct = is_type(extent, 'u', 4);
+    int64_t n = r->out->n_points, m, bad;
+
+    for (int64_t done = 0; done < n; done += m) {
+        uint32_t *to = r->out->point_voxel + done;
+        void *raw = is_direct ? (void *)to : r->out->own->raw;
+
+        m = smaller(piece_rows(extent), n - done);
+        SP_TRY(take_rows(r, "/point_voxel", extent, r->first_point + done, m, raw));
+        bad = is_direct ? -1 : sp_convert_i32(extent, raw, m, (int32_t *)to);
+        for (int64_t i = 0; i < m && bad < 0; i++)
+            bad = to[i] >= (uint64_t)r->out->n ? i : -1;
+        if (bad >= 0)
+            BAD(r, "/point_voxel",
+                "point %lld: %.17g, expected a row of the sample, 0 to %lld",
+                (long long)(done + bad), sp_convert_value(extent, raw, bad),
+                (long long)r->out->n - 1);
+    }
+    return SP_OK;
+}
+
+static sp_status read_points(reader *r)
+{
+    if (!r->request->with_points || !r->set->has_points)
+        return SP_OK;
+    SP_TRY(read_point_voxel(r));
+    SP_TRY(read_point_index(r));
+    return read_labels(r, "/point_labels", &r->shard->point_labels, r->first_point,
+                       r->out->n_points, r->out->point_labels);
+}
+
+static sp_status check_crc(reader *r)
+{
+    const sp_extent *extent = &r->shard->crc;
+    int64_t stored;
+
+    SP_TRY(take_rows(r, "/crc32c", extent, r->sample, 1, r->out->own->raw));
+    if (sp_convert_i64(extent, r->out->own->raw, 1, &stored) >= 0 ||
+        (uint32_t)stored != r->crc)
+        BAD(r, "/crc32c",
+            "checksum of coords, features, labels is %08x, expected %08x: "
+            "damaged data",
+            r->crc, (unsigned)(uint32_t)stored);
+    return SP_OK;
+}
+
+static sp_status read_voxels(reader *r)
+{
+    sp_status rc;
+
+    r->is_summed = r->request->verify; /* coords without a stored sum too: their name */
+    rc = read_coords(r);
+    r->is_summed = r->has_crc;
+    if (rc == SP_OK)
+        rc = read_features(r);
+    if (rc == SP_OK)
+        rc = read_labels(r, "/labels", &r->shard->labels, r->first, r->out->n,
+                         r->out->labels);
+    SP_TRY(rc);
+    if (r->has_crc)
+        SP_TRY(check_crc(r));
+    return r->request->verify ? check_unique(r) : SP_OK;
+}
+
+static sp_status begin(reader *r)
+{
+    const sp_sample_request *q = r->request;
+
+    r->n_columns = q->columns ? q->n_columns : r->set->n_features;
+    r->has_all_columns = r->n_columns == r->set->n_features;
+    for (int c = 0; q->columns && c < q->n_columns; c++)
+        r->has_all_columns &= q->columns[c] == c;
+    r->has_crc = q->verify && r->shard->crc.type_size > 0;
+    if (!r->out->own)
+        r->out->own = calloc(1, sizeof *r->out->own);
+    if (!r->out->own)
+        return SP_FAIL(SP_EMEM, "no memory for a sample");
+    return grow_all(r->out, r);
+}
+
+sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
+                              const sp_sample_request *request, sp_sample *out)
+{
+    int shard = sp_dataset_shard_of(set, sample);
+    const int64_t *offset = set->offset + sample + shard;
+    reader r = {
+        .set = set, .shard = &set->shard[shard], .request = request, .out = out};
+    sp_status rc;
+
+    r.sample = sample - r.shard->first_sample;
+    r.first = offset[0];
+    out->id = sample;
+    out->n = offset[1] - offset[0];
+    out->n_points = 0;
+    if (request->with_points && set->has_points) {
+        r.first_point = set->point_offset[sample + shard];
+        out->n_points = set->point_offset[sample + shard + 1] - r.first_point;
+    }
+    SP_TRY(begin(&r));
+    SP_TRY(sp_shard_take(set, shard, &r.file));
+    rc = read_voxels(&r);
+    if (rc == SP_OK)
+        rc = read_subvoxel(&r);
+    if (rc == SP_OK)
+        rc = read_origin(&r);
+    if (rc == SP_OK)
+        rc = read_points(&r);
+    sp_shard_give(set, &r.file);
+    SP_TRY(rc);
+    return SP_OK;
+}

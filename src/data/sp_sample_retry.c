@@ -1,0 +1,42 @@
+/* Patience with files: a server that restarts, a mount that comes back, a file that is
+ * being put in place are no reason to end a long run. */
+#include <time.h>
+
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+#include "data/sp_shard_internal.h"
+
+enum { TRIES = 4 };
+
+#define FIRST_PAUSE_S 0.25 /* doubled each time: 1.75 s in all */
+
+static void pause_s(double s)
+{
+    struct timespec nap = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
+
+    nanosleep(&nap, NULL);
+    sp_pulse_beat();
+}
+
+sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
+                         const sp_sample_request *request, sp_sample *out)
+{
+    double wait_s = FIRST_PAUSE_S;
+    sp_status rc = sp_sample_read_once(set, sample, request, out);
+    sp_error_record first;
+
+    if (rc == SP_EIO)
+        sp_error_save(&first);
+    for (int i = 1; i < TRIES && rc == SP_EIO; i++, wait_s *= 2) {
+        if (i == 1)
+            sp_log_warn("trying again: %s", sp_error_last()->message);
+        pause_s(wait_s);
+        sp_shard_forget(set, sp_dataset_shard_of(set, sample));
+        rc = sp_sample_read_once(set, sample, request, out);
+    }
+    /* input, not output: its own status */
+    if (rc == SP_EIO)
+        return SP_FAIL(SP_EDATA, "%s (tried %d times)", first.message, TRIES);
+    SP_TRY(rc);
+    return SP_OK;
+}

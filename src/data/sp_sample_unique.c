@@ -1,0 +1,122 @@
+/* Whether the coordinates of a sample are unique. */
+#include <string.h>
+
+#include "data/sp_shard_internal.h"
+
+static inline uint64_t key_of(const int32_t *c)
+{
+    return (uint64_t)(c[0] + SP_COORD_LIMIT) << 40 |
+           (uint64_t)(c[1] + SP_COORD_LIMIT) << 20 | (uint64_t)(c[2] + SP_COORD_LIMIT);
+}
+
+/* Whether row c stands above row b: x slowest, z slowest, or by Morton key. */
+typedef enum order { BY_X, BY_Z, BY_MORTON, N_ORDERS } order;
+
+/* Branches are costlier here than both sides of them. */
+static inline bool is_below(const int32_t *b, const int32_t *c, int slow, int fast)
+{
+    return (b[slow] < c[slow]) |
+           ((b[slow] == c[slow]) &
+            ((b[1] < c[1]) | ((b[1] == c[1]) & (b[fast] < c[fast]))));
+}
+
+/* Is the highest bit of a lower than that of b? */
+static inline bool is_shorter(uint32_t a, uint32_t b)
+{
+    return (a < b) & (a < (a ^ b));
+}
+
+/* The axis that differs in the highest bit decides, of several the last; without
+ * making the keys (T. M. Chan, 2002). */
+static inline bool is_below_morton(const int32_t *b, const int32_t *c)
+{
+    uint32_t x = (uint32_t)(b[0] ^ c[0]), y = (uint32_t)(b[1] ^ c[1]);
+    uint32_t z = (uint32_t)(b[2] ^ c[2]);
+    bool is_y = !is_shorter(y, x), is_z = !is_shorter(z, is_y ? y : x);
+    int32_t low = is_y ? b[1] : b[0], high = is_y ? c[1] : c[0];
+
+    return (is_z ? b[2] : low) < (is_z ? c[2] : high);
+}
+
+static inline bool follows(const int32_t *c, order by)
+{
+    if (by == BY_MORTON)
+        return is_below_morton(c - 3, c);
+    return by == BY_X ? is_below(c - 3, c, 0, 2) : is_below(c - 3, c, 2, 0);
+}
+
+/* Does each of the rows first .. end - 1 stand above the one before? */
+static inline bool is_rising(const int32_t *coords, int64_t first, int64_t end,
+                             order by)
+{
+    int is_falling = 0;
+
+    for (int64_t i = first; i < end; i++)
+        is_falling |= !follows(coords + 3 * i, by);
+    return !is_falling;
+}
+
+SP_WIDE static bool is_rising_any(const int32_t *coords, int64_t first, int64_t end,
+                                  order by)
+{
+    if (by == BY_MORTON)
+        return is_rising(coords, first, end, BY_MORTON);
+    return by == BY_X ? is_rising(coords, first, end, BY_X)
+                      : is_rising(coords, first, end, BY_Z);
+}
+
+bool sp_unique_by_order(const int32_t *coords, int64_t n)
+{
+    enum { STRETCH = 1024 };
+
+    for (int by = 0; by < N_ORDERS; by++) {
+        int64_t done = 1, end;
+
+        for (; done < n; done = end) {
+            end = n < done + STRETCH ? n : done + STRETCH;
+            if (!is_rising_any(coords, done, end, (order)by))
+                break;
+        }
+        if (done >= n)
+            return true;
+    }
+    return false;
+}
+
+static int slot_bits(int64_t n)
+{
+    int bits = 6;
+
+    while ((int64_t)1 << bits < 2 * n) /* at most half full */
+        bits++;
+    return bits;
+}
+
+size_t sp_unique_slots(int64_t n)
+{
+    return (size_t)1 << slot_bits(n);
+}
+
+/* Open addressing, looked up a few rows ahead so that the misses of the cache overlap.
+ */
+int64_t sp_unique_find(const int32_t *coords, int64_t n, uint64_t *keys, size_t slots)
+{
+    enum { AHEAD = 12 };
+    const uint64_t factor = 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
+    int shift = 64 - slot_bits(n);
+
+    memset(keys, 0xff, slots * sizeof *keys);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t key = key_of(coords + 3 * i), slot = key * factor >> shift;
+
+        if (i + AHEAD < n)
+            __builtin_prefetch(
+                &keys[key_of(coords + 3 * (i + AHEAD)) * factor >> shift], 1);
+        while (keys[slot] != UINT64_MAX && keys[slot] != key)
+            slot = (slot + 1) & (slots - 1);
+        if (keys[slot] == key)
+            return i;
+        keys[slot] = key;
+    }
+    return -1;
+}

@@ -1,0 +1,540 @@
+#include "data/sp_sampler.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "base/sp_rng.h"
+
+/* One position of a step. */
+typedef struct item {
+    int64_t sample, cost, voxels, bytes;
+    int32_t at;   /* position within the step */
+    int32_t rank; /* it is dealt to */
+} item;
+
+/* A rank in the heap of loads; the least loaded stands first. */
+typedef struct load {
+    int64_t cost;
+    int32_t rank;
+} load;
+
+struct sp_sampler_scratch {
+    int n_groups;    /* that get positions of their own: world 1, nodes, ranks */
+    int *first_rank; /* [n_groups + 1] into member */
+    int *member;     /* [comm size] ranks by group, rising */
+    sp_position at;  /* the step that `step` holds */
+    int n, n_micro;
+    item *step;            /* [effective] by position */
+    item *sorted;          /* [effective] of one group and micro-batch, by cost */
+    load *heap;            /* [comm size] */
+    int64_t *held, *dealt; /* [comm size] voxels and cost of one micro-batch */
+    int64_t *bytes;        /* [comm size] of it */
+    int *count;            /* [comm size] samples */
+    int64_t *mine;         /* [effective] ids of this rank */
+    bool has_warned;
+};
+
+/* ---- order of an epoch ---- */
+
+/* Keyed permutation of 0 .. n-1: a balanced Feistel network on the smallest even number
+ * of bits that hold n, walked until it falls below n again (fewer than 4 rounds on
+ * average). A position needs no table, so that any step of any epoch can be the first
+ * of a run. */
+static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
+{
+    enum { ROUNDS = 8 };
+    sp_rng rng = sp_rng_open(seed, SP_RNG_SHUFFLE, epoch, 0);
+    uint64_t key = (uint64_t)rng.hi[1] << 32 | rng.hi[0], mask, left, right, swap;
+    int half = 1, i;
+
+    while (half < 31 && (uint64_t)1 << 2 * half < n)
+        half++;
+    mask = ((uint64_t)1 << half) - 1;
+    do {
+        left = x >> half;
+        right = x & mask;
+        for (i = 0; i < ROUNDS; i++) {
+            swap = left ^ (sp_rng_mix(key + 0x9e3779b97f4a7c15u * (uint64_t)(i + 1) +
+                                      (right << 8)) >>
+                               17 &
+                           mask);
+            left = right;
+            right = swap;
+        }
+        x = left << half | right;
+    } while (x >= n);
+    return x;
+}
+
+int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position)
+{
+    assert(position >= 0 && position < sampler->set->n_samples);
+    if (!sampler->is_shuffled)
+        return position;
+    return (int64_t)permute((uint64_t)position, (uint64_t)sampler->set->n_samples,
+                            sampler->seed, (uint64_t)epoch);
+}
+
+/* ---- dealing ---- */
+
+/* Longest first; ties by position. */
+static bool is_before(const item *a, const item *b)
+{
+    return a->cost != b->cost ? a->cost > b->cost : a->at < b->at;
+}
+
+/* Heap sort: qsort may allocate. The order is total, so stability does not matter. */
+static void sink_item(item *items, int root, int n)
+{
+    item moved = items[root];
+    int child;
+
+    for (; (child = 2 * root + 1) < n; root = child) {
+        if (child + 1 < n && is_before(&items[child], &items[child + 1]))
+            child++;
+        if (!is_before(&moved, &items[child]))
+            break;
+        items[root] = items[child];
+    }
+    items[root] = moved;
+}
+
+static void sort_items(item *items, int n)
+{
+    item last;
+    int i;
+
+    for (i = n / 2 - 1; i >= 0; i--)
+        sink_item(items, i, n);
+    for (i = n - 1; i > 0; i--) {
+        last = items[i];
+        items[i] = items[0];
+        items[0] = last;
+        sink_item(items, 0, i);
+    }
+}
+
+static bool is_lighter(const load *a, const load *b)
+{
+    return a->cost != b->cost ? a->cost < b->cost : a->rank < b->rank;
+}
+
+static void sink_first(load *heap, int n)
+{
+    load moved = heap[0];
+    int root, child;
+
+    for (root = 0; (child = 2 * root + 1) < n; root = child) {
+        if (child + 1 < n && is_lighter(&heap[child + 1], &heap[child]))
+            child++;
+        if (!is_lighter(&heap[child], &moved))
+            break;
+        heap[root] = heap[child];
+    }
+    heap[root] = moved;
+}
+
+/* Deal items[0 .. n-1] to the ranks of a group: by cost, or in equal runs. */
+static void deal_group(const sp_sampler *sampler, item *items, int n, const int *member,
+                       int n_members)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    int i;
+
+    if (!sampler->balance || n_members == 1) {
+        for (i = 0; i < n_members; i++) {
+            int at = (int)((int64_t)n * i / n_members);
+            int end = (int)((int64_t)n * (i + 1) / n_members);
+
+            for (; at < end; at++)
+                items[at].rank = member[i];
+        }
+        return;
+    }
+    for (i = 0; i < n_members; i++)
+        s->heap[i] = (load){0, member[i]};
+    memcpy(s->sorted, items, (size_t)n * sizeof *items);
+    sort_items(s->sorted, n);
+    for (i = 0; i < n; i++) {
+        items[s->sorted[i].at - items[0].at].rank = s->heap[0].rank;
+        s->heap[0].cost += s->sorted[i].cost;
+        sink_first(s->heap, n_members);
+    }
+}
+
+/* Positions first .. end-1 of the step are what group g computes in a micro-batch. */
+static void group_run(const struct sp_sampler_scratch *s, int n_micro, int micro, int g,
+                      int *first, int *end)
+{
+    int64_t from = (int64_t)s->n * g / s->n_groups;
+    int64_t length = (int64_t)s->n * (g + 1) / s->n_groups - from;
+
+    *first = (int)(from + length * micro / n_micro);
+    *end = (int)(from + length * (micro + 1) / n_micro);
+}
+
+/* Deal one micro-batch of the cached step to all ranks; fills dealt, held and count. */
+static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    size_t n_ranks = (size_t)sampler->comm->size;
+    int g, i, first, end, n = 0;
+
+    memset(s->held, 0, n_ranks * sizeof *s->held);
+    memset(s->bytes, 0, n_ranks * sizeof *s->bytes);
+    memset(s->dealt, 0, n_ranks * sizeof *s->dealt);
+    memset(s->count, 0, n_ranks * sizeof *s->count);
+    for (g = 0; g < s->n_groups; g++) {
+        group_run(s, n_micro, micro, g, &first, &end);
+        deal_group(sampler, s->step + first, end - first, s->member + s->first_rank[g],
+                   s->first_rank[g + 1] - s->first_rank[g]);
+        for (i = first; i < end; i++) {
+            s->dealt[s->step[i].rank] += s->step[i].cost;
+            s->held[s->step[i].rank] += s->step[i].voxels;
+            s->bytes[s->step[i].rank] += s->step[i].bytes;
+            s->count[s->step[i].rank]++;
+        }
+        n += end - first;
+    }
+    return n;
+}
+
+/* ---- micro-batches ---- */
+
+static int longest_group(const struct sp_sampler_scratch *s)
+{
+    int g, longest = 0;
+
+    for (g = 0; g < s->n_groups; g++) {
+        int n = (int)((int64_t)s->n * (g + 1) / s->n_groups -
+                      (int64_t)s->n * g / s->n_groups);
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+static bool has_bounds(const sp_sampler *sampler)
+{
+    return sampler->voxel_budget > 0 || sampler->bound.bytes > 0;
+}
+
+/* One sample may be over a bound by itself. */
+static bool is_over(const sp_sampler *sampler, int64_t voxels, int64_t bytes, int count)
+{
+    return count > 1 &&
+           ((sampler->voxel_budget > 0 && voxels > sampler->voxel_budget) ||
+            (sampler->bound.bytes > 0 && bytes > sampler->bound.bytes));
+}
+
+/* No rank holds more than the bounds allow. */
+static bool fits_bounds(const sp_sampler *sampler, int n_micro)
+{
+    const struct sp_sampler_scratch *s = sampler->scratch;
+    int micro, r;
+
+    for (micro = 0; micro < n_micro; micro++) {
+        int64_t voxels = 0, bytes = 0;
+        int count = 0;
+
+        deal_micro(sampler, n_micro, micro);
+        for (r = 0; r < sampler->comm->size; r++) {
+            if (is_over(sampler, s->held[r], s->bytes[r], s->count[r]))
+                return false;
+            voxels += s->held[r];
+            bytes += s->bytes[r];
+            count += s->count[r];
+        }
+        if (sampler->is_whole && is_over(sampler, voxels, bytes, count))
+            return false;
+    }
+    return true;
+}
+
+static void warn_once(const sp_sampler *sampler)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    int i;
+
+    for (i = 0; i < s->n && !s->has_warned; i++)
+        if (s->step[i].voxels > sampler->voxel_budget) {
+            sp_log_warn0(
+                "sample %lld has %lld voxels, over batch.voxel_budget = %lld: it "
+                "runs alone (said once)",
+                (long long)s->step[i].sample, (long long)s->step[i].voxels,
+                (long long)sampler->voxel_budget);
+            s->has_warned = true;
+        }
+}
+
+/* A number of micro-batches that one bound needs at least: every sample over it takes a
+ * rank for itself, the others fill ranks at best. */
+static int64_t least_micro(const sp_sampler *sampler, int64_t most, bool is_bytes)
+{
+    const struct sp_sampler_scratch *s = sampler->scratch;
+    int64_t alone = 0, rest = 0, n_ranks = sampler->is_whole ? 1 : sampler->comm->size;
+    int i;
+
+    for (i = 0; i < s->n; i++) {
+        const int64_t mine = is_bytes ? s->step[i].bytes : s->step[i].voxels;
+
+        if (mine > most)
+            alone++;
+        else
+            rest += mine;
+    }
+    return (alone + (rest + most - 1) / most + n_ranks - 1) / n_ranks;
+}
+
+/* Smallest number of micro-batches from `accumulate` on that fits; one sample of each
+ * group at a time always does. */
+static int count_micro(const sp_sampler *sampler)
+{
+    const struct sp_sampler_scratch *s = sampler->scratch;
+    int longest = longest_group(s);
+    int64_t k = sampler->accumulate < longest ? sampler->accumulate : longest, least;
+
+    if (!has_bounds(sampler))
+        return (int)k;
+    if (sampler->voxel_budget > 0) {
+        warn_once(sampler);
+        least = least_micro(sampler, sampler->voxel_budget, false);
+        k = least > k ? least : k;
+    }
+    if (sampler->bound.bytes > 0) {
+        least = least_micro(sampler, sampler->bound.bytes, true);
+        k = least > k ? least : k;
+    }
+    k = k < longest ? k : longest;
+    while (k < longest && !fits_bounds(sampler, (int)k))
+        k++;
+    return (int)k;
+}
+
+static item make_item(const sp_sampler *sampler, int64_t id, int at)
+{
+    const sp_bound *bound = &sampler->bound;
+
+    return (item){.sample = id,
+                  .cost = sp_dataset_cost(sampler->set, id),
+                  .voxels = sp_dataset_voxels(sampler->set, id),
+                  .bytes = bound->of_sample ? bound->of_sample(bound->arg, id) : 0,
+                  .at = at};
+}
+
+/* The step at `at` into scratch, unless it is there. */
+static void load_step(const sp_sampler *sampler, sp_position at)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    int64_t left = sampler->set->n_samples - at.position;
+    int i;
+
+    if (s->at.epoch == at.epoch && s->at.position == at.position)
+        return;
+    s->at = at;
+    s->n = left < sampler->effective ? (int)left : sampler->effective;
+    s->n_micro = 0;
+    if (s->n <= 0) {
+        s->n = 0;
+        return;
+    }
+    for (i = 0; i < s->n; i++)
+        s->step[i] =
+            make_item(sampler, sp_sampler_at(sampler, at.epoch, at.position + i), i);
+    s->n_micro = count_micro(sampler);
+}
+
+int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro)
+{
+    load_step(sampler, at);
+    *n_micro = sampler->scratch->n_micro;
+    return sampler->scratch->n;
+}
+
+sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
+                          sp_deal *deal)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    int g, i, r, first, end;
+
+    load_step(sampler, at);
+    assert(micro >= 0 && micro < s->n_micro);
+    memset(deal, 0, sizeof *deal);
+    deal->n_world = deal_micro(sampler, s->n_micro, micro);
+    for (g = 0; g < s->n_groups; g++) {
+        group_run(s, s->n_micro, micro, g, &first, &end);
+        for (i = first; i < end; i++)
+            if (s->step[i].rank == sampler->comm->rank)
+                s->mine[deal->n_samples++] = s->step[i].sample;
+    }
+    deal->sample = s->mine;
+    for (r = 0; r < sampler->comm->size; r++) {
+        deal->cost_sum += s->dealt[r];
+        deal->cost_max = s->dealt[r] > deal->cost_max ? s->dealt[r] : deal->cost_max;
+    }
+    return SP_OK;
+}
+
+/* Into s->step, most voxels first: a heap of the ids so far whose root has the least. */
+static void load_dearest(const sp_sampler *sampler)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    const int64_t n_samples = sampler->set->n_samples;
+    int64_t id;
+    int i;
+
+    s->at = (sp_position){-1, -1};
+    s->n = n_samples < sampler->effective ? (int)n_samples : sampler->effective;
+    for (i = 0; i < s->n; i++)
+        s->sorted[i] =
+            (item){.sample = i, .cost = sp_dataset_voxels(sampler->set, i), .at = i};
+    for (i = s->n / 2 - 1; i >= 0; i--)
+        sink_item(s->sorted, i, s->n);
+    for (id = s->n; s->n && id < n_samples; id++) {
+        const int64_t voxels = sp_dataset_voxels(sampler->set, id);
+
+        if (voxels <= s->sorted[0].cost)
+            continue;
+        s->sorted[0] = (item){.sample = id, .cost = voxels, .at = (int)(id % INT_MAX)};
+        sink_item(s->sorted, 0, s->n);
+    }
+    sort_items(s->sorted, s->n);
+    for (i = 0; i < s->n; i++)
+        s->step[i] = make_item(sampler, s->sorted[i].sample, i);
+}
+
+void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    int micro, r, k;
+
+    load_dearest(sampler);
+    *bytes = 0;
+    *n_micro = count_micro(sampler);
+    k = longest_group(s);
+    k = sampler->accumulate < k ? sampler->accumulate : k;
+    for (micro = 0; micro < k; micro++) {
+        int64_t sum = 0;
+
+        deal_micro(sampler, k, micro);
+        for (r = 0; r < sampler->comm->size; r++) {
+            sum = s->bytes[r] + (sampler->is_whole ? sum : 0);
+            *bytes = sum > *bytes ? sum : *bytes;
+        }
+    }
+}
+
+int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler)
+{
+    return (sampler->set->n_samples + sampler->effective - 1) / sampler->effective;
+}
+
+/* ---- open and close ---- */
+
+/* Ranks by group: of the world, of each node, each alone. */
+static void fill_groups(const sp_sampler *sampler)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+    const sp_comm *comm = sampler->comm;
+    int g, r, at = 0;
+
+    for (g = 0; g < s->n_groups; g++) {
+        s->first_rank[g] = at;
+        for (r = 0; r < comm->size; r++)
+            if (s->n_groups == 1 ||
+                (sampler->per == SP_PER_RANK ? r : comm->node_of_rank[r]) == g)
+                s->member[at++] = r;
+    }
+    s->first_rank[s->n_groups] = at;
+    assert(at == comm->size);
+}
+
+static sp_status allocate(sp_sampler *sampler, int n_groups)
+{
+    struct sp_sampler_scratch *s = calloc(1, sizeof *s);
+    size_t n = (size_t)sampler->effective, n_ranks = (size_t)sampler->comm->size;
+
+    if ((int64_t)n > sampler->set->n_samples)
+        n = (size_t)sampler->set->n_samples;
+    sampler->scratch = s;
+    if (!s)
+        return SP_FAIL(SP_EMEM, "sampler: no memory");
+    s->n_groups = n_groups;
+    s->at.epoch = s->at.position = -1;
+    s->first_rank = malloc(((size_t)n_groups + 1) * sizeof *s->first_rank);
+    s->member = malloc(n_ranks * sizeof *s->member);
+    s->step = malloc((n + 1) * sizeof *s->step);
+    s->sorted = malloc((n + 1) * sizeof *s->sorted);
+    s->heap = malloc(n_ranks * sizeof *s->heap);
+    s->held = malloc(n_ranks * sizeof *s->held);
+    s->bytes = malloc(n_ranks * sizeof *s->bytes);
+    s->dealt = malloc(n_ranks * sizeof *s->dealt);
+    s->count = malloc(n_ranks * sizeof *s->count);
+    s->mine = malloc((n + 1) * sizeof *s->mine);
+    if (!s->first_rank || !s->member || !s->step || !s->sorted || !s->heap ||
+        !s->held || !s->bytes || !s->dealt || !s->count || !s->mine)
+        return SP_FAIL(SP_EMEM, "sampler: no memory for steps of %d samples",
+                       sampler->effective);
+    return SP_OK;
+}
+
+sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
+                          const sp_comm *comm, const sp_config *config,
+                          bool is_training)
+{
+    int n_groups = 1;
+
+    memset(sampler, 0, sizeof *sampler);
+    sampler->set = set;
+    sampler->comm = comm;
+    sampler->seed = (uint64_t)config->train.seed;
+    sampler->is_shuffled = is_training;
+    sampler->per = is_training ? config->batch.per : SP_PER_WORLD;
+    sampler->size = is_training ? config->batch.size : config->batch.eval_size;
+    sampler->accumulate = is_training ? config->batch.accumulate : 1;
+    sampler->balance = config->batch.balance;
+    sampler->voxel_budget = config->batch.voxel_budget;
+    sampler->is_whole = is_training && config->train.deterministic == SP_DET_WORLD;
+    if (sampler->per != SP_PER_WORLD)
+        n_groups = sampler->per == SP_PER_NODE ? comm->n_nodes : comm->size;
+    if (sampler->size < 1 || sampler->accumulate < 1)
+        return SP_FAIL(SP_EUSAGE,
+                       "batch of %d samples in %d micro-batches: both are >= 1",
+                       sampler->size, sampler->accumulate);
+    if (sampler->size > INT_MAX / n_groups)
+        return SP_FAIL(SP_EUSAGE,
+                       "batch.size = %d times %d exceeds the largest batch, %d",
+                       sampler->size, n_groups, INT_MAX);
+    sampler->effective = sampler->size * n_groups;
+    SP_TRY(allocate(sampler, n_groups));
+    fill_groups(sampler);
+    return SP_OK;
+}
+
+void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound)
+{
+    sampler->bound = *bound;
+    sampler->scratch->at = (sp_position){-1, -1};
+}
+
+void sp_sampler_close(sp_sampler *sampler)
+{
+    struct sp_sampler_scratch *s = sampler->scratch;
+
+    if (s) {
+        free(s->first_rank);
+        free(s->member);
+        free(s->step);
+        free(s->sorted);
+        free(s->heap);
+        free(s->held);
+        free(s->bytes);
+        free(s->dealt);
+        free(s->count);
+        free(s->mine);
+        free(s);
+    }
+    memset(sampler, 0, sizeof *sampler);
+}

@@ -1,0 +1,167 @@
+#include "data/sp_shard.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/sp_shard_internal.h"
+
+bool sp_shard_is_chunked(const sp_shard *shard)
+{
+    return shard->coords.is_chunked || shard->features.is_chunked ||
+           shard->labels.is_chunked || shard->origin.is_chunked ||
+           shard->subvoxel.is_chunked || shard->crc.is_chunked ||
+           shard->point_voxel.is_chunked || shard->point_labels.is_chunked ||
+           shard->point_index.is_chunked;
+}
+
+static void free_texts(char **texts, int64_t n)
+{
+    for (int64_t i = 0; texts && i < n; i++)
+        free(texts[i]);
+    free(texts);
+}
+
+void sp_dataset_close(sp_dataset *set)
+{
+    sp_shard_files_destroy(set->files);
+    for (int i = 0; i < set->n_shards; i++)
+        free(set->shard[i].path);
+    free(set->shard);
+    free_texts(set->class_name, set->n_classes);
+    free_texts(set->feature_name, set->n_features);
+    free_texts(set->name, set->n_samples);
+    free(set->feature_mean);
+    free(set->feature_std);
+    free(set->offset);
+    free(set->point_offset);
+    free(set->cost);
+    *set = (sp_dataset){0};
+}
+
+int sp_dataset_shard_of(const sp_dataset *set, int64_t sample)
+{
+    int lo = 0, hi = set->n_shards;
+
+    while (hi - lo > 1) { /* the last shard that begins at or before it */
+        int mid = lo + (hi - lo) / 2;
+
+        if (set->shard[mid].first_sample <= sample)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample)
+{
+    const int64_t *offset = set->offset + sample + sp_dataset_shard_of(set, sample);
+
+    return offset[1] - offset[0];
+}
+
+int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)
+{
+    if (set->has_cost)
+        return set->cost[sample * SP_COST_COLUMNS + SP_COST_COLUMNS - 1];
+    return sp_dataset_voxels(set, sample);
+}
+
+/* ---- columns ---- */
+
+/* Edit distance of short names, letters compared as they are. */
+static int distance(const char *a, const char *b)
+{
+    enum { MOST = 64 };
+    int row[MOST + 1], n = (int)strnlen(b, MOST), corner, above;
+
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 0; a[i] && i < MOST; i++) {
+        corner = row[0]++;
+        for (int j = 1; j <= n; j++) {
+            above = row[j];
+            row[j] = corner + (a[i] != b[j - 1]);
+            row[j] = row[j] < above + 1 ? row[j] : above + 1;
+            row[j] = row[j] < row[j - 1] + 1 ? row[j] : row[j - 1] + 1;
+            corner = above;
+        }
+    }
+    return row[n];
+}
+
+static sp_status find_column(const sp_dataset *set, const char *name, const char *where,
+                             int *column)
+{
+    int best = 0;
+
+    for (int i = 0; i < set->n_features; i++) {
+        if (strcmp(set->feature_name[i], name) == 0) {
+            *column = i;
+            return SP_OK;
+        }
+        if (distance(name, set->feature_name[i]) <
+            distance(name, set->feature_name[best]))
+            best = i;
+    }
+    return SP_FAIL(SP_EDATA,
+                   "%sdata.features: %s has no column \"%s\"; did you mean \"%s\"?",
+                   where, set->shard[0].path, name, set->feature_name[best]);
+}
+
+sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
+                             const char *where, int **columns, int *n_columns)
+{
+    int n = features->n ? features->n : set->n_features;
+    sp_status rc;
+
+    *n_columns = 0;
+    *columns = malloc((size_t)n * sizeof **columns);
+    if (!*columns)
+        return SP_FAIL(SP_EMEM, "no memory for %d feature columns", n);
+    for (int i = 0; i < n; i++) {
+        (*columns)[i] = i;
+        rc = features->n ? find_column(set, features->at[i], where, &(*columns)[i])
+                         : SP_OK;
+        if (rc != SP_OK) {
+            free(*columns);
+            *columns = NULL;
+            SP_TRY(rc);
+        }
+    }
+    *n_columns = n;
+    return SP_OK;
+}
+
+/* ---- train and val ---- */
+
+static sp_status match_names(const sp_dataset *train, const sp_dataset *val,
+                             const char *what, int n_train, char *const *in_train,
+                             int n_val, char *const *in_val)
+{
+    const char *a = train->shard[0].path, *b = val->shard[0].path;
+
+    if (n_train != n_val)
+        return SP_FAIL(SP_EDATA, "%s has %d %s, training data %s have %d", b, n_val,
+                       what, a, n_train);
+    for (int i = 0; i < n_train; i++)
+        if (strcmp(in_train[i], in_val[i]) != 0)
+            return SP_FAIL(SP_EDATA,
+                           "%s: number %d of %s is \"%s\", in training data %s \"%s\"",
+                           b, i, what, in_val[i], a, in_train[i]);
+    return SP_OK;
+}
+
+sp_status sp_dataset_match(const sp_dataset *train, const sp_dataset *val)
+{
+    const char *a = train->shard[0].path, *b = val->shard[0].path;
+
+    if (fabs(train->voxel_size - val->voxel_size) > 1e-6 * train->voxel_size)
+        return SP_FAIL(SP_EDATA, "%s has voxel_size %.9g, training data %s have %.9g",
+                       b, val->voxel_size, a, train->voxel_size);
+    SP_TRY(match_names(train, val, "classes", train->n_classes, train->class_name,
+                       val->n_classes, val->class_name));
+    return match_names(train, val, "feature columns", train->n_features,
+                       train->feature_name, val->n_features, val->feature_name);
+}

@@ -1,0 +1,346 @@
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/sp_shard_internal.h"
+
+/* ---- patterns ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool has_path(const sp_strings *paths, int n, const char *path)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(paths->at[i], path) == 0)
+            return true;
+    return false;
+}
+
+/* Files of an earlier pattern are not taken again. */
+static sp_status add_paths(sp_strings *paths, char **found, size_t n)
+{
+    int before = paths->n;
+    char **more = realloc(paths->at, ((size_t)before + n + 1) * sizeof *more);
+
+    if (!more)
+        return SP_FAIL(SP_EMEM, "no memory for %zu file names", n);
+    paths->at = more;
+    qsort(found, n, sizeof *found, by_name);
+    for (size_t i = 0; i < n; i++) {
+        if (has_path(paths, before, found[i]))
+            continue;
+        if (!(paths->at[paths->n] = strdup(found[i])))
+            return SP_FAIL(SP_EMEM, "no memory for %zu file names", n);
+        paths->n++;
+    }
+    return SP_OK;
+}
+
+static sp_status add_pattern(sp_strings *paths, const char *pattern)
+{
+    glob_t found = {0};
+    int failed =
+        glob(pattern, GLOB_NOSORT | GLOB_TILDE_CHECK | GLOB_BRACE, NULL, &found);
+    sp_status rc;
+
+    if (failed == GLOB_NOSPACE)
+        rc = SP_FAIL(SP_EMEM, "%s: no memory for its file names", pattern);
+    else if (failed == GLOB_ABORTED)
+        rc = SP_FAIL(SP_EDATA, "%s: folder cannot be read: %s", pattern,
+                     strerror(errno));
+    else if (failed || found.gl_pathc == 0)
+        rc = SP_FAIL(SP_EDATA, "%s: no such file%s", pattern,
+                     strpbrk(pattern, "*?[{") ? " (no match for the pattern)" : "");
+    else
+        rc = add_paths(paths, found.gl_pathv, found.gl_pathc);
+    globfree(&found);
+    return rc;
+}
+
+/* "DIR/NAME-00003-of-00016.h5": place and value of its numbers. */
+typedef struct family {
+    size_t stem; /* length of "DIR/NAME" */
+    int width;   /* digits of a number */
+    long member, members;
+} family;
+
+static bool take_number(const char *at, int width, long *value)
+{
+    *value = 0;
+    for (int i = 0; i < width; i++) {
+        if (!isdigit((unsigned char)at[i]))
+            return false;
+        *value = 10 * *value + (at[i] - '0');
+    }
+    return true;
+}
+
+static bool is_family(const char *path, family *out)
+{
+    const char *of = NULL;
+    size_t length = strlen(path);
+
+    for (const char *at = path; (at = strstr(at, "-of-")); at++)
+        of = at;
+    if (!of || length < 3 || strcmp(path + length - 3, ".h5") != 0)
+        return false;
+    out->width = (int)(path + length - 3 - (of + 4));
+    if (out->width < 1 || out->width > 9 || of - path < out->width + 1 ||
+        of[-out->width - 1] != '-')
+        return false;
+    out->stem = (size_t)(of - path) - (size_t)out->width - 1;
+    return take_number(of - out->width, out->width, &out->member) &&
+           take_number(of + 4, out->width, &out->members);
+}
+
+static sp_status check_members(const char *path, const family *f)
+{
+    size_t bytes = strlen(path) + 1;
+    int width = f->width < 9 ? f->width : 9;
+    char *member;
+    sp_status rc = SP_OK;
+
+    if (f->member >= f->members)
+        return SP_FAIL(SP_EDATA, "%s: member %ld of a set of %ld", path, f->member,
+                       f->members);
+    member = malloc(bytes);
+    if (!member)
+        return SP_FAIL(SP_EMEM, "%s: no memory", path);
+    for (long i = 0; rc == SP_OK && i < f->members; i++) {
+        snprintf(member, bytes, "%.*s-%0*ld-of-%0*ld.h5", (int)f->stem, path, width, i,
+                 width, f->members);
+        if (access(member, F_OK) != 0)
+            rc = SP_FAIL(SP_EDATA,
+                         "%s: missing, one of the %ld files that %s belongs to", member,
+                         f->members, path);
+    }
+    free(member);
+    return rc;
+}
+
+/* Each family is checked at its first member; two of one name and different size would
+ * count samples twice. */
+static sp_status check_families(const sp_strings *paths)
+{
+    family last = {0}, f;
+    const char *last_path = NULL;
+
+    for (int i = 0; i < paths->n; i++) {
+        if (!is_family(paths->at[i], &f))
+            continue;
+        if (last_path && f.stem == last.stem &&
+            strncmp(last_path, paths->at[i], f.stem) == 0) {
+            if (f.members == last.members && f.width == last.width)
+                continue;
+            return SP_FAIL(SP_EDATA, "%s and %s belong to two data sets of one name",
+                           last_path, paths->at[i]);
+        }
+        SP_TRY(check_members(paths->at[i], &f));
+        last = f;
+        last_path = paths->at[i];
+    }
+    return SP_OK;
+}
+
+sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
+{
+    *paths = (sp_strings){0};
+    if (patterns->n == 0)
+        return SP_FAIL(SP_EDATA, "no data files are named");
+    for (int i = 0; i < patterns->n; i++)
+        SP_TRY(add_pattern(paths, patterns->at[i]));
+    return check_families(paths);
+}
+
+void sp_shard_glob_free(sp_strings *paths)
+{
+    for (int i = 0; i < paths->n; i++)
+        free(paths->at[i]);
+    free(paths->at);
+    *paths = (sp_strings){0};
+}
+
+/* ---- open files ---- */
+
+enum { MOST_OPEN = 256 };
+
+typedef struct open_file {
+    int shard, fd, users;
+    sp_h5 *h5;
+    uint64_t last_use;
+} open_file;
+
+struct sp_shard_files {
+    pthread_mutex_t lock;
+    uint64_t clock;
+    int n; /* slots in use */
+    open_file slot[MOST_OPEN];
+    int *slot_of;            /* [n_shards] -1: not open */
+    _Atomic uint64_t *known; /* [n_samples] checksum + 2^32, 0 none */
+};
+
+sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
+                                int64_t n_samples)
+{
+    struct sp_shard_files *f = calloc(1, sizeof *f);
+
+    *files = f;
+    if (f) {
+        pthread_mutex_init(&f->lock, NULL);
+        f->slot_of = malloc(((size_t)n_shards + 1) * sizeof *f->slot_of);
+        f->known = calloc((size_t)n_samples + 1, sizeof *f->known);
+    }
+    if (!f || !f->slot_of || !f->known) {
+        sp_shard_files_destroy(f);
+        *files = NULL;
+        return SP_FAIL(SP_EMEM, "no memory for a table of %d files, %lld samples",
+                       n_shards, (long long)n_samples);
+    }
+    for (int i = 0; i < n_shards; i++)
+        f->slot_of[i] = -1;
+    return SP_OK;
+}
+
+static void shut(open_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    sp_h5_close(file->h5);
+    *file = (open_file){.shard = -1, .fd = -1};
+}
+
+void sp_shard_files_destroy(struct sp_shard_files *files)
+{
+    if (!files)
+        return;
+    for (int i = 0; i < files->n; i++)
+        shut(&files->slot[i]);
+    pthread_mutex_destroy(&files->lock);
+    free(files->slot_of);
+    free(files->known);
+    free(files);
+}
+
+static sp_status open_shard(const sp_shard *shard, open_file *file)
+{
+    struct stat about;
+
+    file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0)
+        return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
+    if (fstat(file->fd, &about) != 0)
+        return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
+    if (about.st_size != shard->file_bytes)
+        return SP_FAIL(SP_EIO,
+                       "%s: has %lld bytes now, %lld when its index was read: changed "
+                       "while in use",
+                       shard->path, (long long)about.st_size,
+                       (long long)shard->file_bytes);
+    if (sp_shard_is_chunked(shard))
+        SP_TRY(sp_h5_open(&file->h5, shard->path));
+    return SP_OK;
+}
+
+/* A free slot, the one unused for longest, or -1 if all are being read from. */
+static int find_slot(struct sp_shard_files *files)
+{
+    int oldest = -1;
+
+    if (files->n < MOST_OPEN)
+        return files->n++;
+    for (int i = 0; i < files->n; i++)
+        if (files->slot[i].users == 0 &&
+            (oldest < 0 || files->slot[i].last_use < files->slot[oldest].last_use))
+            oldest = i;
+    if (oldest >= 0 && files->slot[oldest].shard >= 0)
+        files->slot_of[files->slot[oldest].shard] = -1;
+    if (oldest >= 0)
+        shut(&files->slot[oldest]);
+    return oldest;
+}
+
+static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *handle)
+{
+    struct sp_shard_files *files = set->files;
+    open_file file = {.shard = shard, .fd = -1};
+    int slot = files->slot_of[shard];
+    sp_status rc;
+
+    if (slot < 0) {
+        rc = open_shard(&set->shard[shard], &file);
+        if (rc != SP_OK) {
+            shut(&file);
+            return rc;
+        }
+        slot = find_slot(files);
+        if (slot < 0) { /* more readers than slots: a file of its own */
+            *handle = (sp_shard_handle){file.fd, -1, file.h5};
+            return SP_OK;
+        }
+        files->slot[slot] = file;
+        files->slot_of[shard] = slot;
+    }
+    files->slot[slot].users++;
+    files->slot[slot].last_use = ++files->clock;
+    *handle = (sp_shard_handle){files->slot[slot].fd, slot, files->slot[slot].h5};
+    return SP_OK;
+}
+
+sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handle)
+{
+    sp_status rc;
+
+    pthread_mutex_lock(&set->files->lock);
+    rc = take_locked(set, shard, handle);
+    pthread_mutex_unlock(&set->files->lock);
+    return rc;
+}
+
+void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle)
+{
+    if (handle->slot < 0) {
+        open_file file = {.fd = handle->fd, .h5 = handle->h5};
+
+        shut(&file);
+        return;
+    }
+    pthread_mutex_lock(&set->files->lock);
+    set->files->slot[handle->slot].users--;
+    pthread_mutex_unlock(&set->files->lock);
+}
+
+bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc)
+{
+    return atomic_load_explicit(&set->files->known[sample], memory_order_relaxed) ==
+           ((uint64_t)1 << 32 | crc);
+}
+
+void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc)
+{
+    atomic_store_explicit(&set->files->known[sample], (uint64_t)1 << 32 | crc,
+                          memory_order_relaxed);
+}
+
+void sp_shard_forget(const sp_dataset *set, int shard)
+{
+    struct sp_shard_files *files = set->files;
+    int slot;
+
+    pthread_mutex_lock(&files->lock);
+    slot = files->slot_of[shard];
+    if (slot >= 0) { /* closed when the slot is needed: others may be reading from it */
+        files->slot[slot].shard = -1;
+        files->slot_of[shard] = -1;
+    }
+    pthread_mutex_unlock(&files->lock);
+}

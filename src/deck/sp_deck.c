@@ -1,0 +1,339 @@
+#include "config.h"
+
+#include "deck/sp_deck.h"
+
+#include <libconfig.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "deck/sp_deck_keys.h"
+#include "deck/sp_deck_text.h"
+#include "base/sp_log.h"
+
+static sp_status unknown_key(const char *where, const char *path)
+{
+    const sp_key *near = sp_deck_nearest_key(path);
+
+    return SP_FAIL(SP_EUSAGE, "%s: unknown key %.80s; nearest is %s.%s", where, path,
+                   near->section, near->name);
+}
+
+static void mark(sp_config *config, const sp_key *key, enum sp_origin origin,
+                 const char *place)
+{
+    int i = (int)(key - sp_deck_key);
+
+    config->origin[i] = (unsigned char)origin;
+    free(config->place[i]);
+    config->place[i] = origin == SP_FROM_DEFAULT ? NULL : strdup(place);
+}
+
+/* ---- a deck ---- */
+
+static sp_status read_section(sp_config *config, const config_setting_t *section,
+                              const sp_deck_source *from, enum sp_origin origin)
+{
+    const char *name = config_setting_name(section);
+    char path[2 * SP_NAME];
+
+    if (!config_setting_is_group(section) && !sp_deck_is_section(name))
+        return unknown_key(sp_deck_where(from, section), name);
+    if (!sp_deck_is_section(name))
+        return SP_FAIL(SP_EUSAGE, "%s: unknown section %.80s; nearest is %s",
+                       sp_deck_where(from, section), name,
+                       sp_deck_nearest_section(name));
+    if (!config_setting_is_group(section))
+        return SP_FAIL(SP_EUSAGE, "%s: section %s takes a group { }, found %s",
+                       sp_deck_where(from, section), name, sp_deck_describe(section));
+    for (int i = 0; i < config_setting_length(section); i++) {
+        const config_setting_t *s = config_setting_get_elem(section, (unsigned)i);
+        const sp_key *key;
+
+        snprintf(path, sizeof path, "%s.%.80s", name, config_setting_name(s));
+        key = sp_deck_find(path);
+        if (!key)
+            return unknown_key(sp_deck_where(from, s), path);
+        SP_TRY(sp_deck_set(config, key, s, from));
+        mark(config, key, origin, sp_deck_where(from, s));
+    }
+    return SP_OK;
+}
+
+static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
+{
+    const char *file, *begin = text->text;
+    int line;
+
+    config_set_auto_convert(parsed, CONFIG_FALSE);
+    if (config_read_string(parsed, text->text))
+        return SP_OK;
+    for (int i = 1; i < config_error_line(parsed) && strchr(begin, '\n'); i++)
+        begin = strchr(begin, '\n') + 1;
+    begin += strspn(begin, " \t");
+    file = sp_deck_text_place(text, config_error_line(parsed), &line);
+    return SP_FAIL(SP_EUSAGE, "%s:%d: %s, in or just before: %.*s", file, line,
+                   config_error_text(parsed), (int)strcspn(begin, "\n"), begin);
+}
+
+static sp_status read_deck(sp_config *config, const sp_deck_text *text,
+                           enum sp_origin origin)
+{
+    const sp_deck_source from = {text};
+    config_t parsed;
+    const config_setting_t *root;
+    sp_status rc;
+
+    config_init(&parsed);
+    rc = parse_text(text, &parsed);
+    root = config_root_setting(&parsed);
+    for (int i = 0; rc == SP_OK && i < config_setting_length(root); i++)
+        rc = read_section(config, config_setting_get_elem(root, (unsigned)i), &from,
+                          origin);
+    config_destroy(&parsed);
+    return rc;
+}
+
+static sp_status read_defaults(sp_config *config)
+{
+    sp_deck_text text = {0};
+    char *deck = NULL;
+    size_t size;
+    FILE *to = open_memstream(&deck, &size);
+    sp_status rc;
+
+    *config = (sp_config){0};
+    if (!to)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    for (int i = 0; i < sp_deck_n_keys; i++) {
+        const sp_key *k = &sp_deck_key[i];
+        if (i == 0 || strcmp(k->section, k[-1].section))
+            fprintf(to, "%s%s : {\n", i ? "};\n" : "", k->section);
+        fprintf(to, "%s = %s;\n", k->name, k->standard);
+    }
+    fprintf(to, "};\n");
+    rc = fclose(to) ? SP_FAIL(SP_EMEM, "deck: out of memory")
+                    : sp_deck_text_string(&text, deck, "defaults");
+    if (rc == SP_OK)
+        rc = read_deck(config, &text, SP_FROM_DEFAULT);
+    sp_deck_text_destroy(&text);
+    free(deck);
+    return rc;
+}
+
+/* ---- the command line ---- */
+
+static bool is_as_it_stands(const sp_key *key, const char *value)
+{
+    switch (key->type) {
+    case SP_KEY_TEXT:
+    case SP_KEY_CHOICE:
+    case SP_KEY_ENUM:
+        return *value != '"';
+    case SP_KEY_TEXTS:
+    case SP_KEY_WEIGHTS:
+        return *value && !strchr("\"[(", *value);
+    default:
+        return false;
+    }
+}
+
+/* A value in the deck's grammar, as the one setting of a text of its own. */
+static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char *value)
+{
+    const sp_deck_source from = {NULL};
+    sp_deck_text text = {0};
+    config_t parsed;
+    char *deck;
+    sp_status rc;
+
+    if (asprintf(&deck, "value = %s\n;", value) < 0)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    config_init(&parsed);
+    rc = sp_deck_text_string(&text, deck, "command line");
+    if (rc == SP_EUSAGE ||
+        (rc == SP_OK && (!config_read_string(&parsed, text.text) ||
+                         config_setting_length(config_root_setting(&parsed)) != 1)))
+        rc = SP_FAIL(SP_EUSAGE, "command line: %s.%s = %.80s is no %s as a deck has it",
+                     key->section, key->name, value, sp_deck_type_name(key->type));
+    if (rc == SP_OK)
+        rc = sp_deck_set(config, key,
+                         config_setting_get_elem(config_root_setting(&parsed), 0),
+                         &from);
+    config_destroy(&parsed);
+    sp_deck_text_destroy(&text);
+    free(deck);
+    return rc;
+}
+
+static sp_status override(sp_config *config, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    const sp_key *key;
+    char path[2 * SP_NAME];
+
+    if (!equals)
+        return SP_FAIL(SP_EUSAGE, "command line: \"%.80s\" is no SECTION.KEY=VALUE",
+                       text);
+    snprintf(path, sizeof path, "%.*s", (int)(equals - text), text);
+    key = sp_deck_find(path);
+    if (!key)
+        return unknown_key("command line", path);
+    if (is_as_it_stands(key, equals + 1))
+        SP_TRY(sp_deck_set_text(config, key, equals + 1, "command line"));
+    else
+        SP_TRY(set_in_grammar(config, key, equals + 1));
+    mark(config, key, SP_FROM_COMMAND_LINE, "command line");
+    if (!strcmp(path, "net.family")) { /* replaces the layers of the deck */
+        sp_layers_destroy(config->net.layers, config->net.n_layers);
+        config->net.layers = NULL;
+        config->net.n_layers = 0;
+    }
+    return SP_OK;
+}
+
+/* ---- the whole ---- */
+
+static sp_status check_together(const sp_config *config)
+{
+    const sp_doubles *scale = &config->augment.scale;
+
+    if (scale->n != 0 && (scale->n != 2 || scale->at[0] > scale->at[1]))
+        return SP_FAIL(SP_EUSAGE, "%saugment.scale takes [low, high] or []",
+                       sp_config_where(config, "augment.scale"));
+    if (config->train.deterministic == SP_DET_WORLD &&
+        (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
+        return SP_FAIL(SP_EUSAGE,
+                       "%strain.deterministic = \"world\" needs batch.per = \"world\" "
+                       "and train.bn_scope = \"world\"",
+                       sp_config_where(config, "train.deterministic"));
+    return SP_OK;
+}
+
+/* A key of net that the network does not use. A deck that states every key is a
+ * resolved one: there only the command line is worth a warning. */
+static void warn_unused(const sp_config *config)
+{
+    static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
+                                      "net.family"};
+    bool has_layers = config->net.n_layers > 0, is_resolved = true;
+    int n = has_layers ? 4 : !strcmp(config->net.family, "dummy") ? 1 : 0;
+    char unused[128] = "";
+
+    for (int i = 0; i < sp_deck_n_keys; i++)
+        is_resolved = is_resolved && (sp_deck_key[i].type == SP_KEY_LAYERS ||
+                                      config->origin[i] != SP_FROM_DEFAULT);
+    for (int i = 0; i < n; i++) {
+        int origin = config->origin[sp_deck_find(key[i]) - sp_deck_key];
+        size_t used = strlen(unused);
+
+        if (origin == SP_FROM_COMMAND_LINE || (origin == SP_FROM_DECK && !is_resolved))
+            snprintf(unused + used, sizeof unused - used, "%s%s", used ? ", " : "",
+                     key[i]);
+    }
+    if (*unused)
+        sp_log_warn0("ignored, not used by %s: %s",
+                     has_layers ? "net.layers" : config->net.family, unused);
+}
+
+static sp_status finish(sp_config *config, int n_overrides, char *const *overrides)
+{
+    for (int i = 0; i < n_overrides; i++)
+        SP_TRY(override(config, overrides[i]));
+    SP_TRY(check_together(config));
+    if (!sp_config_is_set(config, "net.kernel_down") && config->net.n_layers == 0)
+        config->net.kernel_down = strcmp(config->net.family, "dummy") ? 2 : 3;
+    warn_unused(config);
+    return SP_OK;
+}
+
+sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
+                         char *const *overrides)
+{
+    sp_deck_text text = {0};
+    sp_status rc;
+
+    SP_TRY(read_defaults(config));
+    if (path) {
+        rc = sp_deck_text_file(&text, path);
+        if (rc == SP_OK)
+            rc = read_deck(config, &text, SP_FROM_DECK);
+        sp_deck_text_destroy(&text);
+        SP_TRY(rc);
+    }
+    SP_TRY(finish(config, n_overrides, overrides));
+    return SP_OK;
+}
+
+sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
+                          int n_overrides, char *const *overrides)
+{
+    sp_deck_text deck = {0};
+    sp_status rc;
+
+    SP_TRY(read_defaults(config));
+    rc = sp_deck_text_string(&deck, text, name);
+    if (rc == SP_OK)
+        rc = read_deck(config, &deck, SP_FROM_DECK);
+    sp_deck_text_destroy(&deck);
+    SP_TRY(rc);
+    SP_TRY(finish(config, n_overrides, overrides));
+    return SP_OK;
+}
+
+void sp_config_destroy(sp_config *config)
+{
+    for (int i = 0; i < sp_deck_n_keys; i++) {
+        sp_deck_free_value(config, &sp_deck_key[i]);
+        free(config->place[i]);
+    }
+    *config = (sp_config){0};
+}
+
+bool sp_config_is_set(const sp_config *config, const char *key)
+{
+    const sp_key *k = sp_deck_find(key);
+
+    return k && config->origin[k - sp_deck_key] != SP_FROM_DEFAULT;
+}
+
+const char *sp_config_where(const sp_config *config, const char *key)
+{
+    static _Thread_local char where[512];
+    const sp_key *k = sp_deck_find(key);
+    const char *place = k ? config->place[k - sp_deck_key] : NULL;
+
+    snprintf(where, sizeof where, "%s%s", place ? place : "", place ? ": " : "");
+    return where;
+}
+
+/* ---- the default deck ---- */
+
+static bool try_folder(const char *folder, char *path, char *tried, size_t room)
+{
+    size_t used = strlen(tried);
+
+    snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder, *folder ? "/" : "");
+    snprintf(tried + used, room - used, "\n  %s", path);
+    return access(path, R_OK) == 0;
+}
+
+sp_status sp_deck_find_default(char *path)
+{
+    char own[PATH_MAX] = "", tried[SP_ERROR_MESSAGE] = "";
+    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    char *slash;
+
+    own[n > 0 ? n : 0] = 0;
+    slash = strrchr(own, '/');
+    if (slash)
+        *slash = 0;
+    if (try_folder("", path, tried, sizeof tried) ||
+        (slash && try_folder(own, path, tried, sizeof tried)) ||
+        try_folder(SP_SOURCE_DIR, path, tried, sizeof tried) ||
+        try_folder(SP_DATA_DIR, path, tried, sizeof tried))
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE, "no deck given and no default deck found; tried%s",
+                   tried);
+}

@@ -1,0 +1,36 @@
+/* The config of rank 0 on all ranks, as text. */
+#include "deck/sp_deck.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc)
+{
+    char *text = NULL;
+    int64_t bytes = 0;
+    unsigned char origin[SP_MAX_KEYS];
+
+    if (comm->rank != 0)
+        rc = SP_OK;
+    else if (rc == SP_OK)
+        rc = sp_config_to_text(config, &text);
+    if (text)
+        bytes = (int64_t)strlen(text) + 1;
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
+    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &bytes, sizeof bytes, 0), done);
+    if (comm->rank != 0 && !(text = malloc((size_t)bytes)))
+        rc = SP_FAIL(SP_EMEM, "deck: no memory for %lld bytes", (long long)bytes);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
+    SP_TRY_GOTO(rc, sp_comm_bcast(comm, text, (size_t)bytes, 0), done);
+    if (comm->rank == 0)
+        memcpy(origin, config->origin, sizeof origin);
+    SP_TRY_GOTO(rc, sp_comm_bcast(comm, origin, sizeof origin, 0), done);
+    if (comm->rank != 0)
+        rc = sp_config_parse(config, text, "deck of rank 0", 0, NULL);
+    if (rc == SP_OK)
+        memcpy(config->origin, origin, sizeof origin);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
+done:
+    free(text);
+    return rc;
+}

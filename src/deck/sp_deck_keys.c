@@ -1,0 +1,329 @@
+#include "deck/sp_deck_keys.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define AT(field) offsetof(sp_config, field)
+#define FAMILIES                                                                       \
+    "minkunet14|minkunet14A|minkunet14B|minkunet14C|minkunet14D|minkunet18|"           \
+    "minkunet18A|minkunet18B|minkunet18D|minkunet34|minkunet34A|minkunet34B|"          \
+    "minkunet34C|minkunet50|minkunet101|dummy"
+
+/* clang-format off */
+const sp_key sp_deck_key[] = {
+/* section, name, type, field, default, range, unit, names, help */
+{"data", "train", SP_KEY_TEXTS, AT(data.train), "[\"input/sample/train-*.h5\"]", NULL,
+ NULL, NULL, "shards to train on: paths or globs"},
+{"data", "val", SP_KEY_TEXTS, AT(data.val), "[\"input/sample/val-*.h5\"]", NULL, NULL,
+ NULL, "shards to evaluate and predict: paths or globs"},
+{"data", "voxel_size", SP_KEY_REAL, AT(data.voxel_size), "0.5", "(0, inf)", "m", NULL,
+ "edge of a voxel; the shards' or a multiple of it"},
+{"data", "features", SP_KEY_TEXTS, AT(data.features), "[]", NULL, NULL, NULL,
+ "feature columns by name; []: all, in the shards' order"},
+{"data", "normalize", SP_KEY_BOOL, AT(data.normalize), "true", NULL, NULL, NULL,
+ "(x - feature_mean) / feature_std where the shards have them"},
+{"data", "readers", SP_KEY_INT, AT(data.readers), "2", "[1, 64]", "threads", NULL,
+ "threads of a rank that read ahead"},
+{"data", "verify", SP_KEY_BOOL, AT(data.verify), "true", NULL, NULL, NULL,
+ "compare checksums where the shards have them"},
+{"data", "on_error", SP_KEY_CHOICE, AT(data.on_error), "\"stop\"", NULL, NULL,
+ "stop|skip", "damaged sample: end the run, or leave it out with a warning"},
+
+{"augment", "flip", SP_KEY_BOOL, AT(augment.flip), "true", NULL, NULL, NULL,
+ "mirror x and y, each with probability 1/2"},
+{"augment", "rotate_z", SP_KEY_BOOL, AT(augment.rotate_z), "true", NULL, NULL, NULL,
+ "turn about z by any angle"},
+{"augment", "scale", SP_KEY_REALS, AT(augment.scale), "[0.95, 1.05]", "(0, inf)", NULL,
+ NULL, "[low, high] of the factor drawn; []: none"},
+{"augment", "drop", SP_KEY_REAL, AT(augment.drop), "0.1", "[0, 1)", NULL, NULL,
+ "probability with which a voxel is left out"},
+{"augment", "jitter", SP_KEY_REAL, AT(augment.jitter), "0.01", "[0, inf)", NULL, NULL,
+ "standard deviation of noise on normalized features"},
+
+{"batch", "size", SP_KEY_INT, AT(batch.size), "16", "[1, inf)", "samples", NULL,
+ "samples of one optimizer step, counted per batch.per"},
+{"batch", "per", SP_KEY_ENUM, AT(batch.per), "\"world\"", NULL, NULL, "world|node|rank",
+ "what batch.size counts: all ranks, each node, each rank"},
+{"batch", "eval_size", SP_KEY_INT, AT(batch.eval_size), "16", "[1, inf)", "samples",
+ NULL, "samples of one evaluation batch of all ranks"},
+{"batch", "balance", SP_KEY_BOOL, AT(batch.balance), "true", NULL, NULL, NULL,
+ "deal samples to ranks by cost, not by count"},
+{"batch", "voxel_budget", SP_KEY_INT64, AT(batch.voxel_budget), "0", "[0, inf)",
+ "voxels", NULL, "most voxels of a rank at a time; 0: no bound"},
+{"batch", "accumulate", SP_KEY_INT, AT(batch.accumulate), "1", "[1, inf)",
+ "micro-batches", NULL, "micro-batches of one step"},
+
+{"net", "family", SP_KEY_CHOICE, AT(net.family), "\"minkunet18\"", NULL, NULL, FAMILIES,
+ "network, unless net.layers gives one"},
+{"net", "width", SP_KEY_REAL, AT(net.width), "1.0", "(0, 64]", NULL, NULL,
+ "factor on every number of channels of the family"},
+{"net", "stem_kernel", SP_KEY_INT, AT(net.stem_kernel), "5", "[1, 7]", "voxels", NULL,
+ "kernel of the first convolution (minkunet)"},
+{"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
+ "kernel of the convolutions of stride 2; 3 by default for dummy"},
+{"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
+ "the network layer by layer, in place of net.family (below)"},
+
+{"train", "epochs", SP_KEY_INT, AT(train.epochs), "30", "[1, inf)", "epochs", NULL,
+ "length of the training where train.steps is 0"},
+{"train", "steps", SP_KEY_INT64, AT(train.steps), "0", "[0, inf)", "steps", NULL,
+ "optimizer steps to train; 0: by train.epochs"},
+{"train", "optimizer", SP_KEY_ENUM, AT(train.optimizer), "\"sgd\"", NULL, NULL,
+ "sgd|adamw", "update rule"},
+{"train", "lr", SP_KEY_REAL, AT(train.lr), "0.1", "[0, inf)", NULL, NULL,
+ "learning rate, before train.lr_scale"},
+{"train", "momentum", SP_KEY_REAL, AT(train.momentum), "0.9", "[0, 1)", NULL, NULL,
+ "of sgd"},
+{"train", "nesterov", SP_KEY_BOOL, AT(train.nesterov), "true", NULL, NULL, NULL,
+ "Nesterov's form of momentum, of sgd"},
+{"train", "weight_decay", SP_KEY_REAL, AT(train.weight_decay), "1e-4", "[0, inf)", NULL,
+ NULL, "sgd: added to the gradient; adamw: decoupled"},
+{"train", "decay_norm", SP_KEY_BOOL, AT(train.decay_norm), "true", NULL, NULL, NULL,
+ "weight decay on batch norm's scale and shift too"},
+{"train", "schedule", SP_KEY_ENUM, AT(train.schedule), "\"cosine\"", NULL, NULL,
+ "constant|step|poly|cosine|onecycle", "learning rate over the training"},
+{"train", "warmup_steps", SP_KEY_INT64, AT(train.warmup_steps), "100", "[0, inf)",
+ "steps", NULL, "linear rise of the learning rate"},
+{"train", "lr_scale", SP_KEY_ENUM, AT(train.lr_scale), "\"none\"", NULL, NULL,
+ "none|linear|sqrt", "learning rate by effective batch over batch.size"},
+{"train", "grad_clip", SP_KEY_REAL, AT(train.grad_clip), "0.0", "[0, inf)", NULL, NULL,
+ "greatest norm of the gradient; 0: no bound"},
+{"train", "loss", SP_KEY_CHOICE, AT(train.loss), "\"cross_entropy\"", NULL, NULL,
+ "cross_entropy", "loss"},
+{"train", "class_weights", SP_KEY_WEIGHTS, AT(train.class_weights), "\"none\"",
+ "[0, inf)", NULL, "none|inverse|sqrt_inverse",
+ "weight of each class, from its frequency or a list of numbers"},
+{"train", "label_smoothing", SP_KEY_REAL, AT(train.label_smoothing), "0.0", "[0, 1]",
+ NULL, NULL, "part of the target spread over all classes"},
+{"train", "bn_scope", SP_KEY_ENUM, AT(train.bn_scope), "\"world\"", NULL, NULL,
+ "rank|node|world", "over which voxels batch statistics are taken"},
+{"train", "precision", SP_KEY_CHOICE, AT(train.precision), "\"fp32\"", NULL, NULL,
+ "fp32|tf32|bf16", "arithmetic of the convolutions; bf16 stores activations so too; the "
+ "CPU has fp32 alone"},
+{"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
+ "of weights, shuffle, augmentation and dropout"},
+{"train", "deterministic", SP_KEY_ENUM, AT(train.deterministic), "\"run\"", NULL, NULL,
+ "run|world|off", "bit-identical for the same ranks, for any ranks, or not"},
+{"train", "nonfinite_limit", SP_KEY_INT, AT(train.nonfinite_limit), "10", "[0, inf)",
+ "steps", NULL, "non-finite steps in a row that end the run"},
+
+{"run", "dir", SP_KEY_TEXT, AT(run.dir), "\"runs/default\"", NULL, NULL, NULL,
+ "run folder: metrics, checkpoints, predictions"},
+{"run", "device", SP_KEY_CHOICE, AT(run.device), "\"auto\"", NULL, NULL,
+ "auto|cuda|cpu", "where to compute"},
+{"run", "devices", SP_KEY_INTS, AT(run.devices), "[]", "[0, 1023]", NULL, NULL,
+ "local rank i uses the i-th of these; []: by local rank"},
+{"run", "threads", SP_KEY_INT, AT(run.threads), "0", "[0, 4096]", "threads", NULL,
+ "of a rank on the CPU; 0: cores over ranks of the node"},
+{"run", "memory_mb", SP_KEY_REAL, AT(run.memory_mb), "0", "[0, inf)", "MiB", NULL,
+ "memory that a rank may use: steps that need more are cut; 0: its device's"},
+{"run", "oversubscribe", SP_KEY_BOOL, AT(run.oversubscribe), "false", NULL, NULL, NULL,
+ "let several ranks share a device"},
+{"run", "wgmma", SP_KEY_BOOL, AT(run.wgmma), "false", NULL, NULL, NULL,
+ "multiply wide bf16 convolutions by wgmma, checked at the start; sm_90 devices only"},
+{"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,
+ "auto|nccl|mpi", "what sums over ranks: NCCL between devices of their own, else MPI"},
+{"run", "reduce_wire", SP_KEY_CHOICE, AT(run.reduce_wire), "\"fp32\"", NULL, NULL,
+ "fp32|bf16", "how gradients travel by NCCL; bf16 halves the bytes, rounds the sums"},
+{"run", "bucket_mb", SP_KEY_REAL, AT(run.bucket_mb), "16", "(0, 4096]", "MiB", NULL,
+ "of gradients that travel together"},
+{"run", "overlap", SP_KEY_BOOL, AT(run.overlap), "true", NULL, NULL, NULL,
+ "sum gradients while the backward pass goes on"},
+{"run", "eval_every", SP_KEY_INT, AT(run.eval_every), "1", "[0, inf)", "epochs", NULL,
+ "between evaluations; 0: none"},
+{"run", "log_every", SP_KEY_INT, AT(run.log_every), "10", "[0, inf)", "steps", NULL,
+ "between lines of the log; 0: once an epoch"},
+{"run", "checkpoint_every", SP_KEY_INT, AT(run.checkpoint_every), "0", "[0, inf)",
+ "steps", NULL, "between checkpoints; 0: once an epoch"},
+{"run", "keep", SP_KEY_INT, AT(run.keep), "3", "[1, inf)", "files", NULL,
+ "newest checkpoints kept, besides best.h5"},
+{"run", "resume", SP_KEY_TEXT, AT(run.resume), "\"auto\"", NULL, NULL, NULL,
+ "auto, never, or the path of a checkpoint"},
+{"run", "checkpoint", SP_KEY_TEXT, AT(run.checkpoint), "\"\"", NULL, NULL, NULL,
+ "of eval and predict; empty: best.h5, else the newest"},
+{"run", "init_from", SP_KEY_TEXT, AT(run.init_from), "\"\"", NULL, NULL, NULL,
+ "file with the weights to start from; empty: random"},
+{"run", "logits", SP_KEY_BOOL, AT(run.logits), "false", NULL, NULL, NULL,
+ "predictions with the network's output"},
+{"run", "rank_logs", SP_KEY_BOOL, AT(run.rank_logs), "false", NULL, NULL, NULL,
+ "one log file a rank in the run folder"},
+{"run", "after_save", SP_KEY_TEXT, AT(run.after_save), "\"\"", NULL, NULL, NULL,
+ "command run with the path of each new checkpoint and of metrics.jsonl"},
+{"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, inf)", "s", NULL,
+ "without progress of a rank before the run is ended; 0: never"},
+{"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, inf)", "s", NULL,
+ "then save and end with status 75; 0: no limit"},
+};
+/* clang-format on */
+
+const int sp_deck_n_keys = sizeof sp_deck_key / sizeof sp_deck_key[0];
+_Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
+               "SP_MAX_KEYS");
+
+static void path_of(const sp_key *key, char *to)
+{
+    snprintf(to, SP_NAME, "%s.%s", key->section, key->name);
+}
+
+const sp_key *sp_deck_find(const char *path)
+{
+    char name[SP_NAME];
+
+    for (int i = 0; i < sp_deck_n_keys; i++) {
+        path_of(&sp_deck_key[i], name);
+        if (!strcmp(name, path))
+            return &sp_deck_key[i];
+    }
+    return NULL;
+}
+
+bool sp_deck_is_section(const char *name)
+{
+    for (int i = 0; i < sp_deck_n_keys; i++)
+        if (!strcmp(sp_deck_key[i].section, name))
+            return true;
+    return false;
+}
+
+bool sp_deck_in_range(const char *range, double value)
+{
+    char *end;
+    double lo = strtod(range + 1, &end), hi = strtod(end + 1, &end);
+
+    return isfinite(value) && (range[0] == '[' ? value >= lo : value > lo) &&
+           (*end == ']' ? value <= hi : value < hi);
+}
+
+bool sp_deck_choice_name(const char *names, int i, char *to)
+{
+    while (i > 0 && (names = strchr(names, '|'))) {
+        names++;
+        i--;
+    }
+    if (names)
+        snprintf(to, SP_NAME, "%.*s", (int)strcspn(names, "|"), names);
+    return names;
+}
+
+int sp_deck_choice(const char *names, const char *word)
+{
+    char name[SP_NAME];
+
+    for (int i = 0; sp_deck_choice_name(names, i, name); i++)
+        if (!strcasecmp(name, word))
+            return i;
+    return -1;
+}
+
+int sp_deck_distance(const char *a, const char *b)
+{
+    int row[SP_NAME + 1], n_b = (int)strnlen(b, SP_NAME);
+
+    for (int j = 0; j <= n_b; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1] && i < 2 * SP_NAME; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= n_b; j++) {
+            bool same =
+                tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            int best = diagonal + !same;
+
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[n_b];
+}
+
+void sp_deck_nearest_choice(const char *names, const char *word, char *to)
+{
+    char name[SP_NAME];
+    int least = 0;
+
+    for (int i = 0; sp_deck_choice_name(names, i, name); i++) {
+        int d = sp_deck_distance(word, name);
+
+        if (i == 0 || d < least) {
+            least = d;
+            memcpy(to, name, SP_NAME);
+        }
+    }
+}
+
+const char *sp_deck_nearest_section(const char *word)
+{
+    const char *best = sp_deck_key[0].section;
+
+    for (int i = 0; i < sp_deck_n_keys; i++)
+        if (sp_deck_distance(word, sp_deck_key[i].section) <
+            sp_deck_distance(word, best))
+            best = sp_deck_key[i].section;
+    return best;
+}
+
+/* A right name in a wrong section is nearer than a misspelt one in the right section,
+ * and that nearer than anything elsewhere. */
+static int key_distance(const sp_key *key, const char *path)
+{
+    const char *dot = strchr(path, '.'), *name = dot ? dot + 1 : path;
+    char section[SP_NAME];
+
+    snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - path) : 0, path);
+    return 4 * sp_deck_distance(name, key->name) +
+           (dot && strcmp(section, key->section)) +
+           (dot ? sp_deck_distance(section, key->section) : 0);
+}
+
+const sp_key *sp_deck_nearest_key(const char *path)
+{
+    const sp_key *best = &sp_deck_key[0];
+
+    for (int i = 1; i < sp_deck_n_keys; i++)
+        if (key_distance(&sp_deck_key[i], path) < key_distance(best, path))
+            best = &sp_deck_key[i];
+    return best;
+}
+
+const char *sp_deck_type_name(sp_key_type type)
+{
+    static const char *const name[] = {[SP_KEY_TEXT] = "text",
+                                       [SP_KEY_CHOICE] = "name",
+                                       [SP_KEY_ENUM] = "name",
+                                       [SP_KEY_TEXTS] = "list of texts",
+                                       [SP_KEY_BOOL] = "true|false",
+                                       [SP_KEY_INT] = "integer",
+                                       [SP_KEY_INT64] = "integer",
+                                       [SP_KEY_REAL] = "number",
+                                       [SP_KEY_REALS] = "numbers",
+                                       [SP_KEY_INTS] = "integers",
+                                       [SP_KEY_WEIGHTS] = "name or numbers",
+                                       [SP_KEY_LAYERS] = "list of groups"};
+
+    return name[type];
+}
+
+void sp_deck_print_keys(FILE *to)
+{
+    char path[SP_NAME];
+
+    fprintf(to, "%-24s %-16s %-28s %-10s %-14s %s\n", "key", "type", "default", "range",
+            "unit", "meaning");
+    for (int i = 0; i < sp_deck_n_keys; i++) {
+        const sp_key *k = &sp_deck_key[i];
+
+        path_of(k, path);
+        fprintf(to, "%-24s %-16s %-28s %-10s %-14s %s", path,
+                sp_deck_type_name(k->type), k->standard, k->range ? k->range : "-",
+                k->unit ? k->unit : "-", k->help);
+        if (k->names)
+            fprintf(to, " (%s)", k->names);
+        putc('\n', to);
+    }
+}

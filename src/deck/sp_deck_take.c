@@ -1,0 +1,96 @@
+/* Keys by number, and values handed from one config to another. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "deck/sp_deck_keys.h"
+
+int sp_config_n_keys(void)
+{
+    return sp_deck_n_keys;
+}
+
+const char *sp_config_key(int i)
+{
+    static _Thread_local char path[2 * SP_NAME];
+
+    snprintf(path, sizeof path, "%s.%s", sp_deck_key[i].section, sp_deck_key[i].name);
+    return path;
+}
+
+/* Bytes of a field. */
+static size_t field_bytes(sp_key_type type)
+{
+    switch (type) {
+    case SP_KEY_TEXT:
+    case SP_KEY_CHOICE:
+        return sizeof(char *);
+    case SP_KEY_ENUM:
+    case SP_KEY_INT:
+    case SP_KEY_WEIGHTS:
+        return sizeof(int);
+    case SP_KEY_TEXTS:
+        return sizeof(sp_strings);
+    case SP_KEY_BOOL:
+        return sizeof(bool);
+    case SP_KEY_INT64:
+        return sizeof(int64_t);
+    case SP_KEY_REAL:
+        return sizeof(double);
+    case SP_KEY_REALS:
+    case SP_KEY_INTS:
+        return sizeof(sp_doubles);
+    case SP_KEY_LAYERS:
+        return sizeof(sp_layer *);
+    }
+    return 0;
+}
+
+static void swap_bytes(void *a, void *b, size_t bytes)
+{
+    char old[sizeof(sp_strings) + sizeof(sp_doubles)];
+
+    memcpy(old, a, bytes);
+    memcpy(a, b, bytes);
+    memcpy(b, old, bytes);
+}
+
+/* Both stay whole, so each is destroyed as always. */
+static void swap(sp_config *a, sp_config *b, int i)
+{
+    const sp_key *key = &sp_deck_key[i];
+
+    swap_bytes(&a->place[i], &b->place[i], sizeof a->place[i]);
+    swap_bytes(sp_key_field(a, key), sp_key_field(b, key), field_bytes(key->type));
+    if (key->type == SP_KEY_WEIGHTS)
+        swap_bytes(&a->train.class_weight_list, &b->train.class_weight_list,
+                   sizeof a->train.class_weight_list);
+    if (key->type == SP_KEY_LAYERS)
+        swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
+}
+
+static bool is_from_command_line(const sp_config *config, const char *path)
+{
+    const sp_key *key = sp_deck_find(path);
+
+    return config->origin[key - sp_deck_key] == SP_FROM_COMMAND_LINE;
+}
+
+/* A family named on the command line replaces layers, with its own kernel_down. */
+static bool is_replaced(const sp_config *config, const char *key)
+{
+    return is_from_command_line(config, "net.family") &&
+           (strcmp(key, "net.layers") == 0 || strcmp(key, "net.kernel_down") == 0);
+}
+
+void sp_config_take(sp_config *config, sp_config *from, const char *path)
+{
+    size_t n = strlen(path);
+    int i;
+
+    for (i = 0; i < sp_deck_n_keys; i++) {
+        const char *key = sp_config_key(i);
+        if (strncmp(key, path, n) == 0 && (key[n] == 0 || key[n] == '.') &&
+            config->origin[i] != SP_FROM_COMMAND_LINE && !is_replaced(config, key))
+            swap(config, from, i);
+    }
+}

@@ -1,0 +1,300 @@
+#include "deck/sp_deck_text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Ten levels of a file that includes itself twice are a thousand files. */
+enum { MAX_INCLUDES = 10, MAX_FILES = 200, MAX_DECK_BYTES = 16 << 20 };
+
+typedef struct scanner {
+    sp_deck_text *to;
+    FILE *out;
+    int file, line; /* where the character being read stands */
+    int depth;
+    size_t bytes; /* of all files so far */
+    bool is_short_of_memory;
+} scanner;
+
+static sp_status scan_file(scanner *x, const char *path, const char *from);
+
+static void begin_line(scanner *x)
+{
+    sp_deck_text *t = x->to;
+
+    if ((t->n_lines & (t->n_lines - 1)) == 0) { /* full at powers of two: double */
+        size_t room = t->n_lines ? 2 * (size_t)t->n_lines : 1;
+        sp_deck_line *line = realloc(t->line, room * sizeof *line);
+        if (!line) {
+            x->is_short_of_memory = true;
+            return;
+        }
+        t->line = line;
+    }
+    t->line[t->n_lines++] = (sp_deck_line){x->file, x->line};
+}
+
+static void emit(scanner *x, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        putc(s[i], x->out);
+        if (s[i] == '\n') {
+            x->line++;
+            begin_line(x);
+        }
+    }
+}
+
+static sp_status add_file(scanner *x, const char *name)
+{
+    sp_deck_text *t = x->to;
+    char **file = realloc(t->file, ((size_t)t->n_files + 1) * sizeof *file);
+
+    if (file)
+        t->file = file;
+    if (!file || !(file[t->n_files] = strdup(name)))
+        return SP_FAIL(SP_EMEM, "%s: out of memory", name);
+    x->file = t->n_files++;
+    x->line = 1;
+    return SP_OK;
+}
+
+/* Length of the string, comment or name that begins at s; 0: none of them. */
+static size_t skip_length(const char *s)
+{
+    const char *p = s;
+
+    if (*p == '"') {
+        for (p++; *p && *p != '"'; p++)
+            p += *p == '\\' && p[1];
+        return (size_t)(p - s) + (*p == '"');
+    }
+    if (*p == '#' || (*p == '/' && p[1] == '/'))
+        return strcspn(p, "\n");
+    if (*p == '/' && p[1] == '*') {
+        p = strstr(p + 2, "*/");
+        return p ? (size_t)(p - s) + 2 : strlen(s);
+    }
+    if (isalpha((unsigned char)*p) || *p == '*' || *p == '_')
+        while (isalnum((unsigned char)*p) || (*p && strchr("*_-", *p)))
+            p++;
+    return (size_t)(p - s);
+}
+
+/* A number at *s: copied, integers with the suffix that keeps 64 bits. */
+static sp_status scan_number(scanner *x, const char **s)
+{
+    const char *p = *s + (**s == '-' || **s == '+');
+    bool is_hex = p[0] == '0' && (p[1] == 'x' || p[1] == 'X');
+    bool is_integer = true;
+    size_t n;
+
+    for (p += is_hex ? 2 : 0; isalnum((unsigned char)*p) || *p == '.'; p++) {
+        is_integer = is_integer && (is_hex || isdigit((unsigned char)*p) || *p == 'L');
+        if (!is_hex && (*p == 'e' || *p == 'E') && (p[1] == '-' || p[1] == '+'))
+            p++;
+    }
+    n = (size_t)(p - *s);
+    emit(x, *s, n);
+    errno = 0;
+    if (is_integer && strtoll(*s, NULL, is_hex ? 16 : 10) && errno == ERANGE)
+        return SP_FAIL(SP_EUSAGE, "%s:%d: the integer %.*s is beyond 64 bits",
+                       x->to->file[x->file], x->line, (int)n, *s);
+    if (is_integer && p[-1] != 'L')
+        putc('L', x->out);
+    *s = p;
+    return SP_OK;
+}
+
+/* @include "path" at *s. */
+static sp_status scan_include(scanner *x, const char **s)
+{
+    const char *p = *s + strlen("@include");
+    char path[PATH_MAX], place[PATH_MAX + 32];
+    int file = x->file, line = x->line;
+    struct stat about;
+    const char *slash;
+    size_t n;
+
+    p += strspn(p, " \t");
+    n = *p == '"' ? strcspn(p + 1, "\"\n") : 0;
+    snprintf(place, sizeof place, "%s:%d: ", x->to->file[file], line);
+    if (*p != '"' || p[n + 1] != '"')
+        return SP_FAIL(SP_EUSAGE, "%s@include takes a file name in quotation marks",
+                       place);
+    if (x->depth >= MAX_INCLUDES)
+        return SP_FAIL(SP_EUSAGE, "%sincludes nested deeper than %d", place,
+                       MAX_INCLUDES);
+    slash = strrchr(x->to->file[file], '/');
+    if (p[1] == '/')
+        slash = NULL;
+    snprintf(path, sizeof path, "%.*s%.*s",
+             slash ? (int)(slash + 1 - x->to->file[file]) : 0, x->to->file[file],
+             (int)n, p + 1);
+    if (x->to->n_files >= MAX_FILES)
+        return SP_FAIL(SP_EUSAGE, "%smore than %d files are included", place,
+                       MAX_FILES);
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return SP_FAIL(SP_EUSAGE, "%s%s is no regular file", place, path);
+    SP_TRY(scan_file(x, path, place));
+    x->file = file;
+    x->line = line;
+    putc('\n', x->out);
+    begin_line(x);
+    *s = p + n + 2;
+    return SP_OK;
+}
+
+static sp_status scan(scanner *x, const char *s)
+{
+    bool is_line_start = true;
+    size_t n;
+
+    begin_line(x);
+    while (*s) {
+        bool is_sign =
+            (*s == '-' || *s == '+') && (isdigit((unsigned char)s[1]) || s[1] == '.');
+
+        if ((n = skip_length(s)) > 0) {
+            emit(x, s, n);
+            s += n;
+        } else if (is_line_start && !strncmp(s, "@include", 8)) {
+            SP_TRY(scan_include(x, &s));
+        } else if (isdigit((unsigned char)*s) || *s == '.' || is_sign) {
+            SP_TRY(scan_number(x, &s));
+        } else {
+            if (*s != '[' && *s != ']')
+                emit(x, s, 1);
+            else
+                putc(*s == '[' ? '(' : ')', x->out);
+            is_line_start = *s == '\n' || (is_line_start && isspace((unsigned char)*s));
+            s++;
+            continue;
+        }
+        is_line_start = false;
+    }
+    if (x->is_short_of_memory)
+        return SP_FAIL(SP_EMEM, "%s: out of memory", x->to->file[x->file]);
+    return SP_OK;
+}
+
+/* The whole file, NUL-terminated; from is put before messages. */
+static sp_status read_text(const char *path, const char *from, char **text)
+{
+    FILE *in = fopen(path, "r");
+    size_t room = 1 << 16, n = 0;
+
+    *text = NULL;
+    if (!in)
+        return SP_FAIL(SP_EUSAGE, "%scannot read the deck %s: %s", from, path,
+                       strerror(errno));
+    for (;;) {
+        char *grown = realloc(*text, room + 1);
+        if (!grown) {
+            fclose(in);
+            return SP_FAIL(SP_EMEM, "%s: out of memory", path);
+        }
+        *text = grown;
+        errno = 0;
+        n += fread(*text + n, 1, room - n, in);
+        if (n < room || room > MAX_DECK_BYTES)
+            break;
+        room *= 2;
+    }
+    (*text)[n] = 0;
+    if (ferror(in)) {
+        int e = errno;
+        fclose(in);
+        return SP_FAIL(SP_EUSAGE, "%scannot read the deck %s: %s", from, path,
+                       strerror(e));
+    }
+    fclose(in);
+    if (n > MAX_DECK_BYTES || strlen(*text) != n)
+        return SP_FAIL(SP_EUSAGE, "%s%s is no deck: %s", from, path,
+                       n > MAX_DECK_BYTES ? "larger than 16 MiB" : "it has zero bytes");
+    return SP_OK;
+}
+
+static sp_status scan_file(scanner *x, const char *path, const char *from)
+{
+    char *text;
+    sp_status rc = read_text(path, from, &text);
+
+    x->bytes += rc == SP_OK ? strlen(text) : 0;
+    if (x->bytes > MAX_DECK_BYTES)
+        rc = SP_FAIL(SP_EUSAGE, "%sfiles of more than 16 MiB together", from);
+    if (rc == SP_OK)
+        rc = add_file(x, path);
+    if (rc == SP_OK) {
+        if (x->depth++)
+            putc('\n', x->out); /* an included file begins on a line of its own */
+        rc = scan(x, text);
+        x->depth--;
+    }
+    free(text);
+    return rc;
+}
+
+static sp_status open_text(scanner *x, sp_deck_text *text, size_t *size)
+{
+    *text = (sp_deck_text){0};
+    *x = (scanner){.to = text};
+    x->out = open_memstream(&text->text, size);
+    return x->out ? SP_OK : SP_FAIL(SP_EMEM, "deck: out of memory");
+}
+
+static sp_status close_text(scanner *x, sp_status rc)
+{
+    if (fclose(x->out) && rc == SP_OK)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    return rc;
+}
+
+sp_status sp_deck_text_file(sp_deck_text *text, const char *path)
+{
+    scanner x;
+    size_t size;
+
+    SP_TRY(open_text(&x, text, &size));
+    return close_text(&x, scan_file(&x, path, ""));
+}
+
+sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name)
+{
+    scanner x;
+    size_t size;
+    sp_status rc;
+
+    SP_TRY(open_text(&x, text, &size));
+    rc = add_file(&x, name);
+    x.depth = 1;
+    if (rc == SP_OK)
+        rc = scan(&x, string);
+    return close_text(&x, rc);
+}
+
+void sp_deck_text_destroy(sp_deck_text *text)
+{
+    for (int i = 0; i < text->n_files; i++)
+        free(text->file[i]);
+    free(text->file);
+    free(text->line);
+    free(text->text);
+    *text = (sp_deck_text){0};
+}
+
+const char *sp_deck_text_place(const sp_deck_text *text, int line, int *line_in_file)
+{
+    const sp_deck_line *at;
+
+    if (line > text->n_lines)
+        line = text->n_lines;
+    at = &text->line[line > 0 ? line - 1 : 0];
+    *line_in_file = at->line;
+    return text->file[at->file];
+}

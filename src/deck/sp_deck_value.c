@@ -1,0 +1,296 @@
+/* One value of a deck to its field of sp_config. sp_deck_text has made every integer 64
+ * bits wide and every array a list. */
+#include "deck/sp_deck_keys.h"
+
+#include <libconfig.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "deck/sp_deck_text.h"
+
+enum { WHERE_BYTES = 512 };
+
+const char *sp_deck_where(const sp_deck_source *from, const config_setting_t *setting)
+{
+    static _Thread_local char where[WHERE_BYTES];
+    int line;
+    const char *file;
+
+    if (!from->text)
+        return "command line";
+    /* elements of lists carry no line of their own */
+    while (setting && config_setting_source_line(setting) == 0)
+        setting = config_setting_parent(setting);
+    line = setting ? (int)config_setting_source_line(setting) : 1;
+    file = sp_deck_text_place(from->text, line, &line);
+    snprintf(where, sizeof where, "%s:%d", file, line);
+    return where;
+}
+
+const char *sp_deck_describe(const config_setting_t *s)
+{
+    static _Thread_local char text[128];
+
+    switch (config_setting_type(s)) {
+    case CONFIG_TYPE_STRING:
+        snprintf(text, sizeof text, "the text \"%.80s\"", config_setting_get_string(s));
+        break;
+    case CONFIG_TYPE_BOOL:
+        return config_setting_get_bool(s) ? "true" : "false";
+    case CONFIG_TYPE_FLOAT:
+        snprintf(text, sizeof text, "%.15g, a number that is no integer",
+                 config_setting_get_float(s));
+        break;
+    case CONFIG_TYPE_INT:
+    case CONFIG_TYPE_INT64:
+        snprintf(text, sizeof text, "the integer %lld", config_setting_get_int64(s));
+        break;
+    case CONFIG_TYPE_GROUP:
+        return "a group { }";
+    default:
+        return "a list";
+    }
+    return text;
+}
+
+static sp_status wrong_type(const sp_key *key, const char *takes, const char *where,
+                            const config_setting_t *found)
+{
+    return SP_FAIL(SP_EUSAGE, "%s: %s.%s takes %s, found %s", where, key->section,
+                   key->name, takes, sp_deck_describe(found));
+}
+
+static bool is_list(const config_setting_t *s)
+{
+    return config_setting_is_list(s) || config_setting_is_array(s);
+}
+
+static bool is_integer(const config_setting_t *s)
+{
+    return config_setting_is_number(s) && config_setting_type(s) != CONFIG_TYPE_FLOAT;
+}
+
+static double number(const config_setting_t *s)
+{
+    return is_integer(s) ? (double)config_setting_get_int64(s)
+                         : config_setting_get_float(s);
+}
+
+static sp_status check_range(const sp_key *key, double value, const char *where)
+{
+    const char *range = key->range ? key->range : "(-inf, inf)";
+
+    if (!sp_deck_in_range(range, value))
+        return SP_FAIL(SP_EUSAGE, "%s: %s.%s = %.15g is out of range %s", where,
+                       key->section, key->name, value, range);
+    return SP_OK;
+}
+
+static sp_status set_string(char **to, const char *text)
+{
+    char *copy = strdup(text);
+
+    if (!copy)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    free(*to);
+    *to = copy;
+    return SP_OK;
+}
+
+void sp_deck_free_strings(sp_strings *s)
+{
+    for (int i = 0; i < s->n; i++)
+        free(s->at[i]);
+    free(s->at);
+    *s = (sp_strings){0};
+}
+
+static sp_status add_string(sp_strings *to, const char *text)
+{
+    char **at = realloc(to->at, ((size_t)to->n + 1) * sizeof *at);
+
+    if (!at)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    to->at = at;
+    to->at[to->n] = NULL;
+    SP_TRY(set_string(&to->at[to->n], text));
+    to->n++;
+    return SP_OK;
+}
+
+sp_status sp_deck_read_strings(sp_strings *to, const config_setting_t *s,
+                               const char *what, const char *where)
+{
+    int n = is_list(s) ? config_setting_length(s) : 1;
+
+    sp_deck_free_strings(to);
+    for (int i = 0; i < n; i++) {
+        const config_setting_t *e =
+            is_list(s) ? config_setting_get_elem(s, (unsigned)i) : s;
+
+        if (config_setting_type(e) != CONFIG_TYPE_STRING)
+            return SP_FAIL(SP_EUSAGE, "%s: %s takes a list of texts, found %s", where,
+                           what, sp_deck_describe(e));
+        SP_TRY(add_string(to, config_setting_get_string(e)));
+    }
+    return SP_OK;
+}
+
+static sp_status read_numbers(const sp_key *key, sp_doubles *to,
+                              const config_setting_t *s, const char *where)
+{
+    int n = is_list(s) ? config_setting_length(s) : 0;
+
+    free(to->at);
+    *to = (sp_doubles){0};
+    if (!is_list(s))
+        return wrong_type(key, "a list of numbers", where, s);
+    to->at = calloc((size_t)n + 1, sizeof *to->at);
+    if (!to->at)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    for (int i = 0; i < n; i++) {
+        const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
+        bool is_right =
+            key->type == SP_KEY_INTS ? is_integer(e) : config_setting_is_number(e);
+
+        if (!is_right)
+            return wrong_type(key,
+                              key->type == SP_KEY_INTS ? "a list of integers"
+                                                       : "a list of numbers",
+                              where, e);
+        SP_TRY(check_range(key, number(e), where));
+        to->at[to->n++] = number(e);
+    }
+    return SP_OK;
+}
+
+static sp_status not_a_choice(const sp_key *key, const char *text, const char *where)
+{
+    char nearest[SP_NAME];
+
+    sp_deck_nearest_choice(key->names, text, nearest);
+    return SP_FAIL(SP_EUSAGE, "%s: %s.%s = \"%.80s\" is none of %s; nearest is \"%s\"",
+                   where, key->section, key->name, text, key->names, nearest);
+}
+
+sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
+                           const char *where)
+{
+    void *field = sp_key_field(config, key);
+    char name[SP_NAME];
+    int i;
+
+    if (key->type == SP_KEY_TEXT)
+        return set_string(field, text);
+    if (key->type == SP_KEY_TEXTS) {
+        sp_deck_free_strings(field);
+        return add_string(field, text);
+    }
+    i = sp_deck_choice(key->names, text);
+    if (i < 0)
+        return not_a_choice(key, text, where);
+    if (key->type == SP_KEY_CHOICE) {
+        sp_deck_choice_name(key->names, i, name);
+        return set_string(field, name);
+    }
+    *(int *)field = i;
+    return SP_OK;
+}
+
+static sp_status set_integer(void *field, const sp_key *key, const config_setting_t *s,
+                             const char *where)
+{
+    long long value;
+
+    if (!is_integer(s))
+        return wrong_type(key, "an integer", where, s);
+    value = config_setting_get_int64(s);
+    SP_TRY(check_range(key, (double)value, where));
+    if (key->type == SP_KEY_INT64)
+        *(int64_t *)field = value;
+    else if (value > INT_MAX)
+        return SP_FAIL(SP_EUSAGE, "%s: %s.%s = %lld is above %d", where, key->section,
+                       key->name, value, INT_MAX);
+    else
+        *(int *)field = (int)value;
+    return SP_OK;
+}
+
+static sp_status set_real(double *field, const sp_key *key, const config_setting_t *s,
+                          const char *where)
+{
+    if (!config_setting_is_number(s))
+        return wrong_type(key, "a number", where, s);
+    SP_TRY(check_range(key, number(s), where));
+    *field = number(s);
+    return SP_OK;
+}
+
+static sp_status set_words(sp_config *config, const sp_key *key,
+                           const config_setting_t *s, const char *where)
+{
+    if (key->type == SP_KEY_WEIGHTS && is_list(s)) {
+        config->train.class_weights = SP_CW_LIST;
+        return read_numbers(key, &config->train.class_weight_list, s, where);
+    }
+    if (config_setting_type(s) == CONFIG_TYPE_STRING)
+        return sp_deck_set_text(config, key, config_setting_get_string(s), where);
+    if (key->type == SP_KEY_TEXT)
+        return wrong_type(key, "a text in quotation marks", where, s);
+    return SP_FAIL(SP_EUSAGE, "%s: %s.%s takes one of %s%s, found %s", where,
+                   key->section, key->name, key->names,
+                   key->type == SP_KEY_WEIGHTS ? " or a list of numbers" : "",
+                   sp_deck_describe(s));
+}
+
+sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting_t *s,
+                      const sp_deck_source *from)
+{
+    const char *where = sp_deck_where(from, s);
+    void *field = sp_key_field(config, key);
+    char path[2 * SP_NAME];
+
+    switch (key->type) {
+    case SP_KEY_BOOL:
+        if (config_setting_type(s) != CONFIG_TYPE_BOOL)
+            return wrong_type(key, "true or false", where, s);
+        *(bool *)field = config_setting_get_bool(s);
+        return SP_OK;
+    case SP_KEY_INT:
+    case SP_KEY_INT64:
+        return set_integer(field, key, s, where);
+    case SP_KEY_REAL:
+        return set_real(field, key, s, where);
+    case SP_KEY_REALS:
+    case SP_KEY_INTS:
+        return read_numbers(key, field, s, where);
+    case SP_KEY_TEXTS:
+        snprintf(path, sizeof path, "%s.%s", key->section, key->name);
+        return sp_deck_read_strings(field, s, path, where);
+    case SP_KEY_LAYERS:
+        if (!is_list(s))
+            return wrong_type(key, "a list ( ) of layers", where, s);
+        return sp_deck_read_layers(config, s, from);
+    default:
+        return set_words(config, key, s, where);
+    }
+}
+
+void sp_deck_free_value(sp_config *config, const sp_key *key)
+{
+    void *field = sp_key_field(config, key);
+
+    if (key->type == SP_KEY_TEXT || key->type == SP_KEY_CHOICE) {
+        free(*(char **)field);
+    } else if (key->type == SP_KEY_TEXTS) {
+        sp_deck_free_strings(field);
+    } else if (key->type == SP_KEY_REALS || key->type == SP_KEY_INTS) {
+        free(((sp_doubles *)field)->at);
+    } else if (key->type == SP_KEY_WEIGHTS) {
+        free(config->train.class_weight_list.at);
+    } else if (key->type == SP_KEY_LAYERS) {
+        sp_layers_destroy(config->net.layers, config->net.n_layers);
+    }
+}

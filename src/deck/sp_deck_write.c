@@ -1,0 +1,152 @@
+/* The config as a deck that reads back to the same config. */
+#include "deck/sp_deck_keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "deck/sp_deck_text.h"
+
+void sp_deck_write_text(FILE *to, const char *text)
+{
+    putc('"', to);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            fprintf(to, "\\%c", *p);
+        else if (*p < 0x20 || *p == 0x7f)
+            fprintf(to, "\\x%02X", *p);
+        else
+            putc(*p, to);
+    }
+    putc('"', to);
+}
+
+/* The fewest digits that read back to the same number. */
+void sp_deck_write_real(FILE *to, double value)
+{
+    char text[32];
+
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    /* an integer beyond 64 bits would be refused */
+    fprintf(to, strpbrk(text, ".e") ? "%s" : "%s.0", text);
+}
+
+void sp_deck_write_strings(FILE *to, const sp_strings *s)
+{
+    putc('[', to);
+    for (int i = 0; i < s->n; i++) {
+        fputs(i ? ", " : "", to);
+        sp_deck_write_text(to, s->at[i]);
+    }
+    putc(']', to);
+}
+
+static void write_numbers(FILE *to, const sp_key *key, const sp_doubles *d)
+{
+    putc('[', to);
+    for (int i = 0; i < d->n; i++) {
+        fputs(i ? ", " : "", to);
+        if (key->type == SP_KEY_INTS)
+            fprintf(to, "%.0f", d->at[i]);
+        else
+            sp_deck_write_real(to, d->at[i]);
+    }
+    putc(']', to);
+}
+
+static void write_name(FILE *to, const sp_key *key, int i)
+{
+    char name[SP_NAME] = "";
+
+    sp_deck_choice_name(key->names, i, name);
+    fprintf(to, "\"%s\"", name);
+}
+
+static void write_value(FILE *to, const sp_config *config, const sp_key *key)
+{
+    const void *field = sp_key_field(config, key);
+
+    switch (key->type) {
+    case SP_KEY_TEXT:
+    case SP_KEY_CHOICE:
+        sp_deck_write_text(to, *(char *const *)field);
+        break;
+    case SP_KEY_ENUM:
+        write_name(to, key, *(const int *)field);
+        break;
+    case SP_KEY_TEXTS:
+        sp_deck_write_strings(to, field);
+        break;
+    case SP_KEY_BOOL:
+        fputs(*(const bool *)field ? "true" : "false", to);
+        break;
+    case SP_KEY_INT:
+        fprintf(to, "%d", *(const int *)field);
+        break;
+    case SP_KEY_INT64:
+        fprintf(to, "%lld", (long long)*(const int64_t *)field);
+        break;
+    case SP_KEY_REAL:
+        sp_deck_write_real(to, *(const double *)field);
+        break;
+    case SP_KEY_REALS:
+    case SP_KEY_INTS:
+        write_numbers(to, key, field);
+        break;
+    case SP_KEY_WEIGHTS:
+        if (config->train.class_weights == SP_CW_LIST)
+            write_numbers(to, key, &config->train.class_weight_list);
+        else
+            write_name(to, key, config->train.class_weights);
+        break;
+    case SP_KEY_LAYERS:
+        sp_deck_write_layers(to, config);
+        break;
+    }
+}
+
+sp_status sp_config_to_text(const sp_config *config, char **text)
+{
+    size_t size;
+    FILE *to;
+
+    *text = NULL;
+    to = open_memstream(text, &size);
+    if (!to)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    for (int i = 0; i < sp_deck_n_keys; i++) {
+        const sp_key *k = &sp_deck_key[i];
+
+        if (i == 0 || strcmp(k->section, k[-1].section))
+            fprintf(to, "%s%s : {\n", i ? "};\n" : "", k->section);
+        if (k->type == SP_KEY_LAYERS && config->net.n_layers == 0)
+            continue;
+        fprintf(to, "    %s = ", k->name);
+        write_value(to, config, k);
+        fprintf(to, ";\n");
+    }
+    fprintf(to, "};\n");
+    if (fclose(to))
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    return SP_OK;
+}
+
+char *sp_config_value(const sp_config *config, const char *key)
+{
+    const sp_key *k = sp_deck_find(key);
+    char *text = NULL;
+    size_t size;
+    FILE *to = k ? open_memstream(&text, &size) : NULL;
+
+    if (!to)
+        return NULL;
+    write_value(to, config, k);
+    if (fclose(to)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

@@ -1,0 +1,237 @@
+/* The layer lists of the families: dummy, and MinkowskiEngine's MinkUNet with its
+ * names.
+ *
+ *   conv0p1s1 --------------------------------------------------------- block8 final
+ *     conv1p1s2 block1 -------------------------------- block7 convtr7p2s2
+ *       conv2p2s2 block2 ---------------- block6 convtr6p4s2
+ *         conv3p4s2 block3 ---- block5 convtr5p8s2
+ *           conv4p8s2 block4 convtr4p16s2
+ */
+#include "graph/sp_graph.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct unet_kind {
+    const char *name;
+    bool is_bottleneck;
+    int blocks[8], planes[8]; /* of the four stages down and the four up */
+} unet_kind;
+
+#define ONE  1, 1, 1, 1, 1, 1, 1, 1
+#define TWO  2, 2, 2, 2, 2, 2, 2, 2
+#define DEEP 2, 3, 4, 6, 2, 2, 2, 2
+#define DOWN 32, 64, 128, 256
+
+static const unet_kind unet[] = {
+    {"minkunet14", false, {ONE}, {DOWN, 256, 128, 96, 96}},
+    {"minkunet14A", false, {ONE}, {DOWN, 128, 128, 96, 96}},
+    {"minkunet14B", false, {ONE}, {DOWN, 128, 128, 128, 128}},
+    {"minkunet14C", false, {ONE}, {DOWN, 192, 192, 128, 128}},
+    {"minkunet14D", false, {ONE}, {DOWN, 384, 384, 384, 384}},
+    {"minkunet18", false, {TWO}, {DOWN, 256, 128, 96, 96}},
+    {"minkunet18A", false, {TWO}, {DOWN, 128, 128, 96, 96}},
+    {"minkunet18B", false, {TWO}, {DOWN, 128, 128, 128, 128}},
+    {"minkunet18D", false, {TWO}, {DOWN, 384, 384, 384, 384}},
+    {"minkunet34", false, {DEEP}, {DOWN, 256, 128, 96, 96}},
+    {"minkunet34A", false, {DEEP}, {DOWN, 256, 128, 64, 64}},
+    {"minkunet34B", false, {DEEP}, {DOWN, 256, 128, 64, 32}},
+    {"minkunet34C", false, {DEEP}, {DOWN, 256, 128, 96, 96}},
+    {"minkunet50", true, {DEEP}, {DOWN, 256, 128, 96, 96}},
+    {"minkunet101", true, {2, 3, 4, 23, 2, 2, 2, 2}, {DOWN, 256, 128, 96, 96}},
+};
+
+typedef struct builder {
+    sp_layer *layer;
+    int n, room;
+    double width;
+    int expansion, channels; /* channels: of the last layer of the trunk */
+    bool is_short_of_memory;
+} builder;
+
+static int scaled(const builder *b, int planes)
+{
+    long n = lround(planes * b->width);
+
+    return n < 1 ? 1 : (int)n;
+}
+
+/* A layer that reads the one before it; the caller fills in the rest. */
+static sp_layer *add(builder *b, const char *op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static sp_layer *add(builder *b, const char *op, const char *format, ...)
+{
+    static _Thread_local sp_layer
+        spare; /* takes what is written after memory ran out */
+    sp_layer *l = &spare;
+    va_list args;
+
+    if (b->n == b->room) {
+        int room = b->room ? 2 * b->room : 64;
+        sp_layer *grown = realloc(b->layer, (size_t)room * sizeof *grown);
+        if (grown) {
+            b->layer = grown;
+            b->room = room;
+        } else {
+            b->is_short_of_memory = true;
+        }
+    }
+    if (b->n < b->room)
+        l = &b->layer[b->n++];
+    *l = (sp_layer){
+        .out = -1, .kernel = -1, .stride = -1, .bias = -1, .p = NAN, .slope = NAN};
+    snprintf(l->op, sizeof l->op, "%s", op);
+    va_start(args, format);
+    vsnprintf(l->name, sizeof l->name, format, args);
+    va_end(args);
+    return l;
+}
+
+static void read_from(builder *b, sp_layer *l, const char *name)
+{
+    char **at = realloc(l->from.at, ((size_t)l->from.n + 1) * sizeof *at);
+
+    if (at)
+        l->from.at = at;
+    if (!at || !(at[l->from.n] = strdup(name)))
+        b->is_short_of_memory = true;
+    else
+        l->from.n++;
+}
+
+static void add_conv(builder *b, const char *op, const char *name, int out, int kernel,
+                     int stride)
+{
+    sp_layer *l = add(b, op, "%s", name);
+
+    l->out = out;
+    l->kernel = kernel;
+    l->stride = stride;
+}
+
+/* conv, batch norm, ReLU with the digits or letters that end the names. */
+static void add_unit(builder *b, const char *op, const char *name, const char *end,
+                     int out, int kernel, int stride)
+{
+    add_conv(b, op, name, out, kernel, stride);
+    add(b, "batchnorm", "bn%s", end);
+    add(b, "relu", "relu%s", end);
+    b->channels = out;
+}
+
+static void add_block(builder *b, int stage, int i, int planes)
+{
+    static const int basic[] = {3, 3}, bottleneck[] = {1, 3, 1};
+    const int *kernel = b->expansion > 1 ? bottleneck : basic;
+    int n = b->expansion > 1 ? 3 : 2, out = planes * b->expansion;
+    char input[SP_NAME], name[SP_NAME], sum[2][SP_NAME];
+    sp_layer *l;
+
+    snprintf(input, sizeof input, "%s", b->n ? b->layer[b->n - 1].name : "input");
+    for (int k = 1; k <= n; k++) {
+        snprintf(name, sizeof name, "block%d.%d.conv%d", stage, i, k);
+        add_conv(b, "conv", name, k == n ? out : planes, kernel[k - 1], 1);
+        add(b, "batchnorm", "block%d.%d.norm%d", stage, i, k);
+        if (k < n)
+            add(b, "relu", "block%d.%d.relu%d", stage, i, k);
+    }
+    snprintf(sum[0], SP_NAME, "block%d.%d.norm%d", stage, i, n);
+    snprintf(sum[1], SP_NAME, "%s", input);
+    if (b->channels != out) {
+        snprintf(name, sizeof name, "block%d.%d.downsample.0", stage, i);
+        add_conv(b, "conv", name, out, 1, 1);
+        read_from(b, &b->layer[b->n - 1], input);
+        snprintf(sum[1], SP_NAME, "block%d.%d.downsample.1", stage, i);
+        add(b, "batchnorm", "%s", sum[1]);
+    }
+    l = add(b, "add", "block%d.%d.add", stage, i);
+    read_from(b, l, sum[0]);
+    read_from(b, l, sum[1]);
+    add(b, "relu", "block%d.%d.relu%d", stage, i, n);
+    b->channels = out;
+}
+
+/* The layer whose output ends stage `stage` (0: the stem). */
+static void stage_end(const builder *b, const unet_kind *u, int stage, char *to)
+{
+    if (stage == 0)
+        snprintf(to, SP_NAME, "relu0");
+    else
+        snprintf(to, SP_NAME, "block%d.%d.relu%d", stage, u->blocks[stage - 1] - 1,
+                 b->expansion > 1 ? 3 : 2);
+}
+
+static void add_unet(builder *b, const unet_kind *u, const sp_config *config,
+                     int n_classes)
+{
+    char name[SP_NAME], end[SP_NAME], skip[SP_NAME];
+    int down = config->net.kernel_down, skip_channels[4];
+    sp_layer *l;
+
+    b->expansion = u->is_bottleneck ? 4 : 1;
+    add_unit(b, "conv", "conv0p1s1", "0", scaled(b, 32), config->net.stem_kernel, 1);
+    for (int s = 1; s <= 4; s++) {
+        skip_channels[s - 1] = b->channels;
+        snprintf(name, sizeof name, "conv%dp%ds2", s, 1 << (s - 1));
+        snprintf(end, sizeof end, "%d", s);
+        add_unit(b, "conv", name, end, b->channels, down, 2);
+        for (int i = 0; i < u->blocks[s - 1]; i++)
+            add_block(b, s, i, scaled(b, u->planes[s - 1]));
+    }
+    for (int s = 4; s < 8; s++) {
+        snprintf(name, sizeof name, "convtr%dp%ds2", s, 1 << (8 - s));
+        snprintf(end, sizeof end, "tr%d", s);
+        add_unit(b, "conv_transpose", name, end, scaled(b, u->planes[s]), down, 2);
+        stage_end(b, u, 7 - s, skip);
+        l = add(b, "concat", "cat%d", s);
+        snprintf(end, sizeof end, "relutr%d", s);
+        read_from(b, l, end);
+        read_from(b, l, skip);
+        b->channels += skip_channels[7 - s];
+        for (int i = 0; i < u->blocks[s]; i++)
+            add_block(b, s + 1, i, scaled(b, u->planes[s]));
+    }
+    add_conv(b, "conv", "final", n_classes, 1, 1);
+    b->layer[b->n - 1].bias = 1;
+}
+
+static void add_dummy(builder *b, const sp_config *config, int n_classes)
+{
+    int down = config->net.kernel_down;
+
+    add_unit(b, "conv", "conv1", "1", scaled(b, 32), 3, 1);
+    add_unit(b, "conv", "conv2", "2", scaled(b, 64), down, 2);
+    add_unit(b, "conv_transpose", "convtr3", "3", scaled(b, 32), down, 2);
+    add_conv(b, "conv", "conv4", n_classes, 1, 1);
+    b->layer[b->n - 1].bias = 1;
+}
+
+sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
+                          int *n_layers)
+{
+    const char *family = config->net.family;
+    builder b = {.width = config->net.width};
+    size_t i;
+
+    *layers = NULL;
+    *n_layers = 0;
+    if (!strcasecmp(family, "dummy")) {
+        add_dummy(&b, config, n_classes);
+    } else {
+        for (i = 0; i < sizeof unet / sizeof unet[0]; i++)
+            if (!strcasecmp(family, unet[i].name))
+                break;
+        if (i == sizeof unet / sizeof unet[0])
+            return SP_FAIL(SP_EUSAGE, "net.family = \"%s\" is unknown", family);
+        add_unet(&b, &unet[i], config, n_classes);
+    }
+    *layers = b.layer;
+    *n_layers = b.n;
+    if (b.is_short_of_memory)
+        return SP_FAIL(SP_EMEM, "net.family = \"%s\": out of memory", family);
+    return SP_OK;
+}

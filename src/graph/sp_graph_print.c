@@ -1,0 +1,59 @@
+/* What people see of a graph: the table of layers. */
+#include "graph/sp_graph.h"
+
+#include <string.h>
+
+static int64_t weights_of(const sp_graph *g, const sp_node *node)
+{
+    return (node->weight < 0 ? 0 : g->param[node->weight].count) +
+           (node->bias < 0 ? 0 : g->param[node->bias].count);
+}
+
+static void write_inputs(const sp_graph *g, const sp_node *node, char *to, size_t room)
+{
+    size_t used = 0;
+
+    *to = 0;
+    for (int i = 0; i < node->n_in && used < room; i++)
+        used += (size_t)snprintf(to + used, room - used, "%s%s", i ? ", " : "",
+                                 node->in[i] < 0 ? "input" : g->node[node->in[i]].name);
+}
+
+static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *to)
+{
+    char from[SP_MAX_INPUTS * (SP_NAME + 2)], stride[16] = "sample", kernel[24] = "";
+    bool has_kernel = node->op == SP_OP_CONV || node->op == SP_OP_MAX_POOL ||
+                      node->op == SP_OP_AVG_POOL;
+
+    if (node->level >= 0)
+        snprintf(stride, sizeof stride, "%d", 1 << node->level);
+    if (has_kernel && node->stride > 1)
+        snprintf(kernel, sizeof kernel, "%d^3 / %d", node->kernel, node->stride);
+    else if (has_kernel)
+        snprintf(kernel, sizeof kernel, "%d^3", node->kernel);
+    write_inputs(g, node, from, sizeof from);
+    fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s\n", width, node->name,
+            node->op_name, stride, kernel, node->c_in, node->c_out,
+            (long long)weights_of(g, node), from);
+}
+
+void sp_graph_print(const sp_graph *graph, FILE *to)
+{
+    int width = 5, n_convs = 0;
+
+    for (int i = 0; i < graph->n_nodes; i++) {
+        int length = (int)strlen(graph->node[i].name);
+
+        width = length > width ? length : width;
+        n_convs += graph->node[i].op == SP_OP_CONV;
+    }
+    fprintf(to, "%-*s %-15s %6s  %-8s %5s %5s %11s  %s\n", width, "layer", "op",
+            "stride", "kernel", "in", "out", "parameters", "from");
+    for (int i = 0; i < graph->n_nodes; i++)
+        print_node(graph, &graph->node[i], width, to);
+    fprintf(to,
+            "%d layers, %d of them convolutions; %lld parameters; %d kernel maps on %d "
+            "coordinate levels\n",
+            graph->n_nodes, n_convs, (long long)graph->n_weights, graph->spec.n_maps,
+            graph->spec.n_levels);
+}

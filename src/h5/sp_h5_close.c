@@ -1,0 +1,76 @@
+/* The end of a file: on the disk, or an error that leaves HDF5 in order. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "h5/sp_h5_internal.h"
+
+/* Bytes that HDF5 may add to a file while it closes it. */
+enum { MARGIN = 1 << 16 };
+
+/* Cuts off what was taken beyond its end. */
+static sp_status to_disk(const char *path, int64_t bytes)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    sp_status rc = SP_OK;
+
+    if (fd < 0 || ftruncate(fd, bytes) != 0 || fsync(fd) != 0)
+        rc =
+            SP_FAIL(SP_EIO, "%s: cannot be flushed to disk: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int64_t size_of(const sp_h5 *file)
+{
+    hsize_t bytes = 0;
+
+    H5Fget_filesize(file->id, &bytes);
+    return (int64_t)bytes;
+}
+
+/* HDF5 crashes at its end where a file could not be closed, and one that finds no room
+ * on the disk cannot. So room for what is still to be written is taken first, with some
+ * for what the library adds then, and where there is none the rest goes to memory. */
+static sp_status take_room(const sp_h5 *file)
+{
+    int *disk, memory, error;
+
+    if (H5Fget_vfd_handle(file->id, H5P_DEFAULT, (void **)&disk) < 0)
+        return SP_OK;
+    error = posix_fallocate(*disk, 0, (off_t)(size_of(file) + MARGIN));
+    if (error == 0 || error == EINVAL || error == EOPNOTSUPP)
+        return SP_OK;
+    memory = (int)syscall(SYS_memfd_create, file->path, 0);
+    if (memory >= 0) {
+        dup2(memory, *disk);
+        close(memory);
+    }
+    return SP_FAIL(SP_EIO, "%s: cannot be written: %s", file->path, strerror(error));
+}
+
+sp_status sp_h5_close(sp_h5 *file)
+{
+    int64_t bytes = 0;
+    sp_status rc = SP_OK;
+
+    if (!file)
+        return SP_OK;
+    sp_h5_enter();
+    if (file->is_written) {
+        rc = take_room(file);
+        if (H5Fflush(file->id, H5F_SCOPE_LOCAL) < 0 && rc == SP_OK)
+            rc = sp_h5_fail(file, "", "cannot be written");
+        bytes = size_of(file);
+    }
+    if (H5Fclose(file->id) < 0 && rc == SP_OK)
+        rc = sp_h5_fail(file, "", "cannot be closed");
+    sp_h5_leave(rc);
+    if (rc == SP_OK && file->is_written)
+        rc = to_disk(file->path, bytes);
+    sp_h5_free(&file);
+    return rc;
+}

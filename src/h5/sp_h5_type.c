@@ -1,0 +1,104 @@
+#include "h5/sp_h5_internal.h"
+
+static bool is_ieee(hid_t type, size_t size)
+{
+    static const size_t exponent[] = {[2] = 5, [4] = 8, [8] = 11};
+    size_t sign, e_at, e_bits, m_at, m_bits;
+
+    if (size != 2 && size != 4 && size != 8)
+        return false;
+    if (H5Tget_fields(type, &sign, &e_at, &e_bits, &m_at, &m_bits) < 0)
+        return false;
+    return e_bits == exponent[size] && m_bits == 8 * size - 1 - e_bits && m_at == 0 &&
+           e_at == m_bits && sign == 8 * size - 1 &&
+           H5Tget_ebias(type) == ((size_t)1 << (e_bits - 1)) - 1 &&
+           H5Tget_norm(type) == H5T_NORM_IMPLIED;
+}
+
+static void describe_number(hid_t type, sp_h5_type *out)
+{
+    size_t size = H5Tget_size(type);
+    H5T_order_t order = H5Tget_order(type);
+    bool is_whole = H5Tget_precision(type) == 8 * size && H5Tget_offset(type) == 0 &&
+                    (order == H5T_ORDER_LE || order == H5T_ORDER_BE);
+
+    out->is_swapped = size > 1 && order != H5Tget_order(H5T_NATIVE_INT);
+    if (!is_whole)
+        return;
+    if (H5Tget_class(type) == H5T_FLOAT && is_ieee(type, size))
+        out->kind = 'f';
+    else if (H5Tget_class(type) == H5T_INTEGER &&
+             (size == 1 || size == 2 || size == 4 || size == 8))
+        out->kind = H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i';
+}
+
+sp_h5_type sp_h5_describe(hid_t type)
+{
+    sp_h5_type out = {'?', (int)H5Tget_size(type), false};
+    hid_t base;
+
+    switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+    case H5T_FLOAT:
+        describe_number(type, &out);
+        break;
+    case H5T_ENUM: /* h5py's booleans */
+        base = H5Tget_super(type);
+        describe_number(base, &out);
+        H5Tclose(base);
+        break;
+    case H5T_STRING:
+        out.kind = 's';
+        break;
+    default:
+        break;
+    }
+    return out;
+}
+
+hid_t sp_h5_native(sp_h5_type type)
+{
+    switch (type.kind == 'f'   ? -type.size
+            : type.kind == 'u' ? type.size + 10
+                               : type.size) {
+    case -4:
+        return H5T_NATIVE_FLOAT;
+    case -8:
+        return H5T_NATIVE_DOUBLE;
+    case 1:
+        return H5T_NATIVE_INT8;
+    case 2:
+        return H5T_NATIVE_INT16;
+    case 4:
+        return H5T_NATIVE_INT32;
+    case 8:
+        return H5T_NATIVE_INT64;
+    case 11:
+        return H5T_NATIVE_UINT8;
+    case 12:
+        return H5T_NATIVE_UINT16;
+    case 14:
+        return H5T_NATIVE_UINT32;
+    case 18:
+        return H5T_NATIVE_UINT64;
+    }
+    return H5I_INVALID_HID;
+}
+
+void sp_h5_missing_filter(hid_t made, char name[SP_H5_FILTER])
+{
+    int n = H5Pget_nfilters(made);
+
+    *name = '\0';
+    for (int i = 0; i < n && !*name; i++) {
+        unsigned flags, config;
+        size_t n_values = 0;
+        H5Z_filter_t id = H5Pget_filter2(made, (unsigned)i, &flags, &n_values, NULL,
+                                         SP_H5_FILTER, name, &config);
+
+        if (id >= 0 && H5Zfilter_avail(id) > 0)
+            *name = '\0';
+        else if (!*name)
+            snprintf(name, SP_H5_FILTER, "number %d", (int)id);
+    }
+}

@@ -1,0 +1,312 @@
+#include "net/sp_bucket.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128, NARROW = 16 };
+
+/* Doubles in backend memory that the host learns at the end of a step: the loss's sums,
+ * the tail, the square of the gradient. All but the last travel. */
+enum { TAIL = SP_LOSS_SUMS, SQUARES = TAIL + sizeof(sp_tail) / sizeof(double), N_SUMS };
+_Static_assert(sizeof(sp_tail) % sizeof(double) == 0, "the tail is all doubles");
+
+struct sp_buckets_impl {
+    int n_posted, n_done;    /* buckets, in order */
+    sp_sum *sum;             /* [n_buckets] */
+    sp_transport own;        /* MPI between hosts */
+    sp_transport *transport; /* own, or the one attached */
+    sp_backend *backend;     /* NULL: not attached */
+    float *host;             /* [n_floats] grad, or what becomes of the limbs; NULL */
+    double *sums;            /* [N_SUMS] backend memory */
+    double host_sums[N_SUMS];
+};
+
+/* Where the first layers' bucket ends: they are a small part of a bucket together, and
+ * not all there is. */
+static int64_t narrow_end(const sp_graph *graph, int64_t at_least)
+{
+    int64_t end = 0;
+
+    for (int p = 1; p < graph->n_params; p++)
+        if (graph->param[p].offset <= at_least / NARROW)
+            end = graph->param[p].offset;
+    return graph->n_floats > at_least / NARROW ? end : 0;
+}
+
+/* Cut from the end: where a bucket is full, where the next parameter would fill it half
+ * as much again, and before the narrow layers. begin NULL: count only. */
+static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
+{
+    const int64_t narrow = narrow_end(graph, at_least);
+    int64_t end = graph->n_floats;
+    int n = 0, p;
+
+    if (begin)
+        begin[0] = end;
+    for (p = graph->n_params - 1; p >= 0; p--) {
+        int64_t at = p ? graph->param[p].offset : 0;
+        int64_t next = p > 1 ? graph->param[p - 1].offset : 0;
+
+        if (p && at != narrow && end - at < at_least &&
+            end - next <= at_least + at_least / 2)
+            continue;
+        if (p && at < narrow)
+            continue;
+        n++;
+        if (begin)
+            begin[n] = at;
+        end = at;
+    }
+    if (n == 0 && begin) /* nothing to learn: the tail travels alone */
+        begin[1] = 0;
+    return n ? n : 1;
+}
+
+sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
+                            bool is_exact, size_t bucket_bytes)
+{
+    sp_buckets *b = buckets;
+    size_t each = is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float);
+    size_t n = (size_t)graph->n_floats;
+    int64_t at_least = (int64_t)((bucket_bytes ? bucket_bytes : BUCKET_BYTES) / each);
+
+    memset(b, 0, sizeof *b);
+    b->comm = comm;
+    b->graph = graph;
+    b->is_overlapped = true;
+    b->n_buckets = cut(graph, at_least, NULL);
+    b->begin = malloc(((size_t)b->n_buckets + 1) * sizeof *b->begin);
+    b->impl = calloc(1, sizeof *b->impl);
+    if (!b->begin || !b->impl)
+        return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
+    cut(graph, at_least, b->begin);
+    b->impl->sum = calloc((size_t)b->n_buckets, sizeof *b->impl->sum);
+    if (!b->impl->sum)
+        return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
+    sp_transport_open_host(&b->impl->own, comm);
+    b->impl->transport = &b->impl->own;
+    SP_TRY(sp_comm_alloc(comm, n * sizeof *b->grad, (void **)&b->impl->host));
+    b->grad = b->impl->host;
+    b->loss = b->impl->sums = b->impl->host_sums;
+    b->squares = NAN;
+    if (is_exact)
+        SP_TRY(sp_comm_alloc(comm, n * each, (void **)&b->exact));
+    return SP_OK;
+}
+
+sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport)
+{
+    struct sp_buckets_impl *impl = buckets->impl;
+    sp_backend *backend = transport->backend;
+    size_t bytes = (size_t)buckets->graph->n_floats * sizeof(float);
+    void *memory;
+
+    impl->backend = backend;
+    if (!buckets->exact)
+        impl->transport = transport;
+    if (backend->ops->is_host)
+        return SP_OK;
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    SP_TRY(sp_transport_take(transport, bytes + sizeof impl->host_sums, &memory));
+    buckets->grad = memory;
+    buckets->loss = impl->sums = (double *)((char *)memory + bytes);
+    if (!buckets->exact) { /* nothing passes through the host */
+        sp_comm_free(buckets->comm, impl->host);
+        impl->host = NULL;
+    }
+    return backend->ops->fill(backend, memory, 0, bytes + sizeof impl->host_sums);
+}
+
+void sp_buckets_destroy(sp_buckets *buckets)
+{
+    struct sp_buckets_impl *impl = buckets->impl;
+
+    if (impl) {
+        sp_transport_close(&impl->own);
+        sp_comm_free(buckets->comm, impl->host);
+        sp_comm_free(buckets->comm, buckets->exact);
+        free(impl->sum);
+    }
+    free(buckets->impl);
+    free(buckets->begin);
+    memset(buckets, 0, sizeof *buckets);
+}
+
+/* Its memory is not the host's. */
+static bool is_device(const sp_buckets *b)
+{
+    return b->grad != b->impl->host;
+}
+
+sp_status sp_buckets_zero(sp_buckets *buckets)
+{
+    struct sp_buckets_impl *impl = buckets->impl;
+    sp_backend *backend = impl->backend;
+    size_t n = (size_t)buckets->graph->n_floats;
+
+    if (buckets->exact)
+        memset(buckets->exact, 0, n * SP_EXACT_LIMBS * sizeof *buckets->exact);
+    memset(&buckets->tail, 0, sizeof buckets->tail);
+    memset(buckets->tail_exact, 0, sizeof buckets->tail_exact);
+    impl->n_posted = impl->n_done = 0;
+    if (!is_device(buckets)) {
+        sp_comm_clear(buckets->comm, buckets->grad, n * sizeof *buckets->grad);
+        memset(impl->sums, 0, sizeof impl->host_sums);
+        return SP_OK;
+    }
+    SP_TRY(backend->ops->fill(backend, impl->sums, 0, sizeof impl->host_sums));
+    return backend->ops->fill(backend, buckets->grad, 0, n * sizeof *buckets->grad);
+}
+
+/* Bucket i as it travels. */
+static sp_part part_of(const sp_buckets *b, int i)
+{
+    int64_t at = b->begin[i + 1], n = b->begin[i] - at;
+
+    if (b->exact)
+        return (sp_part){b->exact + at * SP_EXACT_LIMBS, (size_t)n * SP_EXACT_LIMBS,
+                         SP_I64};
+    return (sp_part){b->grad + at, (size_t)n, SP_F32};
+}
+
+/* The last bucket goes with the tail. */
+sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from)
+{
+    sp_buckets *b = buckets;
+    struct sp_buckets_impl *impl = b->impl;
+
+    if (b->comm->size == 1 || !b->is_overlapped)
+        return SP_OK;
+    for (; impl->n_posted < b->n_buckets - 1 && b->begin[impl->n_posted + 1] >= from;
+         impl->n_posted++) {
+        const sp_part part = part_of(b, impl->n_posted);
+
+        SP_TRY(
+            sp_transport_post(impl->transport, &part, 1, &impl->sum[impl->n_posted]));
+    }
+    return SP_OK;
+}
+
+sp_status sp_bucket_poll(sp_buckets *buckets)
+{
+    struct sp_buckets_impl *impl = buckets->impl;
+    bool is_done = true;
+
+    while (is_done && impl->n_done < impl->n_posted) {
+        SP_TRY(sp_transport_test(impl->transport, &impl->sum[impl->n_done], &is_done));
+        impl->n_done += is_done;
+    }
+    return SP_OK;
+}
+
+/* ---- the end of a step ---- */
+
+static sp_status to_backend(sp_buckets *b, void *to, const void *from, size_t bytes)
+{
+    sp_backend *backend = b->impl->backend;
+
+    if (is_device(b))
+        return backend->ops->upload(backend, to, from, bytes);
+    memcpy(to, from, bytes);
+    return SP_OK;
+}
+
+/* The counts are whole numbers, so their sum in double has no order; the loss has one,
+ * and travels as limbs where that matters. */
+static sp_status post_last(sp_buckets *b)
+{
+    struct sp_buckets_impl *impl = b->impl;
+    sp_part part[SP_SUM_PARTS] = {part_of(b, b->n_buckets - 1)};
+    int n = 2;
+
+    if (b->exact) {
+        part[1] = (sp_part){&b->tail, SQUARES - TAIL, SP_F64};
+        part[2] = (sp_part){b->tail_exact, 2 * SP_EXACT_LIMBS, SP_I64};
+        n = 3;
+    } else {
+        SP_TRY(to_backend(b, impl->sums + TAIL, &b->tail, sizeof b->tail));
+        part[1] = (sp_part){impl->sums, SQUARES, SP_F64};
+    }
+    return sp_transport_post(impl->transport, part, n, &impl->sum[impl->n_posted++]);
+}
+
+static sp_status post_rest(sp_buckets *b)
+{
+    const bool is_overlapped = b->is_overlapped;
+    sp_status rc;
+
+    b->is_overlapped = true;
+    rc = sp_bucket_ready(b, 0);
+    b->is_overlapped = is_overlapped;
+    SP_TRY(rc);
+    SP_TRY(post_last(b));
+    for (int i = b->impl->n_done; i < b->n_buckets; i++)
+        SP_TRY(sp_transport_join(b->impl->transport, &b->impl->sum[i]));
+    return SP_OK;
+}
+
+/* Until the sums are there; then nothing the host waits for can hang on other ranks. */
+static sp_status wait_for_all(sp_buckets *b)
+{
+    struct sp_buckets_impl *impl = b->impl;
+
+    for (; impl->n_done < b->n_buckets; impl->n_done++)
+        SP_TRY(sp_transport_wait(impl->transport, &impl->sum[impl->n_done]));
+    return SP_OK;
+}
+
+static sp_status use_limbs(sp_buckets *b)
+{
+    size_t n = (size_t)b->graph->n_floats;
+    double loss[2];
+
+    sp_exact_get_f32(b->exact, b->impl->host, n);
+    sp_exact_get_f64(b->tail_exact, loss, 2);
+    b->tail.loss_sum = loss[0];
+    b->tail.weight_sum = loss[1];
+    return is_device(b) ? to_backend(b, b->grad, b->impl->host, n * sizeof *b->grad)
+                        : SP_OK;
+}
+
+/* What the backend has summed joins the tail. */
+static sp_status fetch_sums(sp_buckets *b)
+{
+    struct sp_buckets_impl *impl = b->impl;
+
+    if (is_device(b))
+        SP_TRY(impl->backend->ops->download(impl->backend, impl->host_sums, impl->sums,
+                                            sizeof impl->host_sums));
+    if (impl->backend)
+        b->squares = impl->host_sums[SQUARES];
+    if (b->exact)
+        return SP_OK;
+    if (b->comm->size > 1)
+        memcpy(&b->tail, impl->host_sums + TAIL, sizeof b->tail);
+    b->tail.loss_sum += impl->host_sums[0];
+    b->tail.weight_sum += impl->host_sums[1];
+    return SP_OK;
+}
+
+sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
+{
+    sp_buckets *b = buckets;
+    struct sp_buckets_impl *impl = b->impl;
+    sp_backend *backend = impl->backend;
+    const double before = impl->transport->exposed_s;
+
+    if (b->comm->size > 1)
+        SP_TRY(post_rest(b));
+    if (b->exact && b->comm->size > 1)
+        SP_TRY(wait_for_all(b));
+    if (b->exact)
+        SP_TRY(use_limbs(b));
+    if (backend)
+        SP_TRY(backend->ops->sum_squares(backend, b->grad, b->graph->n_floats,
+                                         &impl->sums[SQUARES]));
+    if (b->comm->size > 1)
+        SP_TRY(wait_for_all(b));
+    if (exposed_s)
+        *exposed_s = impl->transport->exposed_s - before;
+    return fetch_sums(b);
+}

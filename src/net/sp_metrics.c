@@ -1,0 +1,135 @@
+#include "net/sp_metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_exact.h"
+
+sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points)
+{
+    size_t cells = (size_t)n_classes * (size_t)n_classes;
+    size_t n = cells * (with_points ? 2 : 1) + 2 * SP_EXACT_LIMBS + 1;
+
+    memset(metrics, 0, sizeof *metrics);
+    metrics->sums = calloc(n, sizeof *metrics->sums);
+    if (!metrics->sums)
+        return SP_FAIL(SP_EMEM, "no memory for confusion matrices of %d classes",
+                       n_classes);
+    metrics->n_sums = (int)n;
+    metrics->n_classes = n_classes;
+    metrics->confusion = metrics->sums;
+    metrics->point_confusion = with_points ? metrics->sums + cells : NULL;
+    metrics->exact = metrics->sums + n - 1 - 2 * SP_EXACT_LIMBS;
+    return SP_OK;
+}
+
+void sp_metrics_destroy(sp_metrics *metrics)
+{
+    free(metrics->sums);
+    memset(metrics, 0, sizeof *metrics);
+}
+
+void sp_metrics_zero(sp_metrics *metrics)
+{
+    memset(metrics->sums, 0, (size_t)metrics->n_sums * sizeof *metrics->sums);
+    metrics->loss_sum = metrics->weight_sum = 0;
+    metrics->n_samples = 0;
+}
+
+void sp_metrics_add_loss(sp_metrics *metrics, const double *sums, int n_samples)
+{
+    int b;
+
+    for (b = 0; b < n_samples; b++) /* [2] and [2][SP_EXACT_LIMBS] run alike */
+        sp_exact_add_f64(metrics->exact, sums + 2 * b, 2);
+    metrics->n_samples += n_samples;
+}
+
+void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
+                           const uint32_t *point_voxel, const int32_t *point_label,
+                           const int32_t *row_of, const int32_t *prediction)
+{
+    int64_t i;
+    int32_t row;
+
+    for (i = 0; i < n_points; i++) {
+        row = row_of[point_voxel[i]];
+        if (point_label[i] >= 0 && row >= 0)
+            metrics->point_confusion[(int64_t)point_label[i] * metrics->n_classes +
+                                     prediction[row]]++;
+    }
+}
+
+sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
+{
+    int64_t *last = metrics->sums + metrics->n_sums - 1;
+    double loss[2];
+
+    *last = metrics->n_samples;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, metrics->sums,
+                             (size_t)metrics->n_sums, SP_I64, SP_SUM));
+    metrics->n_samples = *last;
+    sp_exact_get_f64(metrics->exact, loss, 2);
+    metrics->loss_sum = loss[0];
+    metrics->weight_sum = loss[1];
+    return SP_OK;
+}
+
+/* Truth and prediction of class c: row and column sums. */
+static void marginals(const int64_t *confusion, int n, int c, int64_t *row,
+                      int64_t *col)
+{
+    int i;
+
+    *row = *col = 0;
+    for (i = 0; i < n; i++) {
+        *row += confusion[(int64_t)c * n + i];
+        *col += confusion[(int64_t)i * n + c];
+    }
+}
+
+double sp_metrics_iou(const int64_t *confusion, int n_classes, int c)
+{
+    int64_t row, col, hit = confusion[(int64_t)c * n_classes + c];
+
+    marginals(confusion, n_classes, c, &row, &col);
+    if (row + col == 0)
+        return NAN;
+    return (double)hit / (double)(row + col - hit);
+}
+
+double sp_metrics_miou(const int64_t *confusion, int n_classes)
+{
+    double sum = 0, iou;
+    int c, n = 0;
+
+    for (c = 0; c < n_classes; c++) {
+        iou = sp_metrics_iou(confusion, n_classes, c);
+        if (!isnan(iou)) {
+            sum += iou;
+            n++;
+        }
+    }
+    return n ? sum / n : NAN;
+}
+
+double sp_metrics_accuracy(const int64_t *confusion, int n_classes)
+{
+    int64_t total = sp_metrics_total(confusion, n_classes), hit = 0;
+    int c;
+
+    for (c = 0; c < n_classes; c++)
+        hit += confusion[(int64_t)c * n_classes + c];
+    return total ? (double)hit / (double)total : NAN;
+}
+
+int64_t sp_metrics_total(const int64_t *confusion, int n_classes)
+{
+    int64_t total = 0;
+    int i;
+
+    for (i = 0; i < n_classes * n_classes; i++)
+        total += confusion[i];
+    return total;
+}

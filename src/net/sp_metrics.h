@@ -1,0 +1,60 @@
+/* Confusion matrices and what follows from them; exact: integers until the last
+ * division.
+ *
+ * What the ranks sum lies in one buffer, so that one all-reduce of int64 does it, and
+ * the loss travels as fixed-point limbs (sp_exact): its value depends on neither the
+ * number of ranks nor the order of samples.
+ *
+ *     | confusion | point_confusion         | exact   | n |
+ *     | C*C       | C*C, where points are   | 2*LIMBS | 1 |
+ */
+#ifndef SP_METRICS_H
+#define SP_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/sp_comm.h"
+
+typedef struct sp_metrics {
+    int n_classes;
+    int64_t *confusion;          /* [C][C] truth, prediction: voxels */
+    int64_t *point_confusion;    /* [C][C]: raw points; NULL where there are none */
+    double loss_sum, weight_sum; /* set by sp_metrics_reduce: sum w * l, sum w */
+    int64_t n_samples;
+    int64_t *exact; /* [2][SP_EXACT_LIMBS] loss and weight; order-independent */
+    int64_t *sums;  /* [n_sums] the buffer that holds all of the above */
+    int n_sums;
+} sp_metrics;
+
+/* Zeroed metrics. SP_EMEM. */
+sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points);
+void sp_metrics_destroy(sp_metrics *metrics);
+void sp_metrics_zero(sp_metrics *metrics);
+
+/* Add what sp_loss_args.sums holds of n_samples samples: sums [n_samples][2]. Local. */
+void sp_metrics_add_loss(sp_metrics *metrics, const double *sums, int n_samples);
+/* Add one sample's raw points to point_confusion. Local.
+ *   point_voxel  [n_points] stored row of each point
+ *   point_label  [n_points] class or SP_IGNORE
+ *   row_of       [n] batch row of each stored row, -1 none
+ *   prediction   [rows of the batch] class */
+void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
+                           const uint32_t *point_voxel, const int32_t *point_label,
+                           const int32_t *row_of, const int32_t *prediction);
+
+/* Collective: sums over all ranks, one all-reduce; every rank then holds the sums of
+ * all and loss_sum and weight_sum (NAN if a summand was not finite). Allocates nothing.
+ */
+sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm);
+
+/* IoU of class c; NAN if absent from truth and prediction. */
+double sp_metrics_iou(const int64_t *confusion, int n_classes, int c);
+/* Mean over the classes that occur; NAN if none. */
+double sp_metrics_miou(const int64_t *confusion, int n_classes);
+/* Share of the diagonal; NAN of an empty matrix. */
+double sp_metrics_accuracy(const int64_t *confusion, int n_classes);
+/* Sum of the matrix: labelled voxels (points). */
+int64_t sp_metrics_total(const int64_t *confusion, int n_classes);
+
+#endif

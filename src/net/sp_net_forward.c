@@ -1,0 +1,400 @@
+#include "net/sp_net_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/sp_exact.h"
+#include "process/sp_pulse.h"
+
+static sp_pack_args pack_args(const sp_net *net, const net_step *step, int direction)
+{
+    const sp_node *node = &net->graph->node[step->layer];
+
+    return (sp_pack_args){.w = net->param + net->graph->param[node->weight].offset,
+                          .K = node->kernel * node->kernel * node->kernel,
+                          .c_in = node->c_in,
+                          .c_out = node->c_out,
+                          .is_grad_input = direction == NET_GRAD_INPUT,
+                          .is_mirrored =
+                              direction == NET_GRAD_INPUT && node->is_mirrored,
+                          .packed = step->packed[direction]};
+}
+
+/* All that this pass will read and that is stale, in one call. */
+static sp_status pack_all(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    size_t mark = impl->host.used;
+    sp_pack_args *args;
+    int s, d, n = 0;
+
+    SP_TRY(SP_TAKE(&impl->host, NET_DIRECTIONS * impl->n_steps, &args));
+    for (s = 0; s < impl->n_steps; s++)
+        for (d = 0; d <= (impl->is_training ? NET_GRAD_INPUT : NET_FORWARD); d++) {
+            net_step *step = &impl->step[s];
+
+            if (!step->packed[d] || step->packed_at[d] == impl->weights_at)
+                continue;
+            args[n++] = pack_args(net, step, d);
+            step->packed_at[d] = impl->weights_at;
+        }
+    SP_TRY(net->backend->ops->conv_pack(net->backend, args, n));
+    sp_arena_rewind(&impl->host, mark);
+    return SP_OK;
+}
+
+sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
+{
+    const struct sp_net_impl *impl = net->impl;
+    sp_pack_args one;
+
+    if (!step->packed[direction])
+        return SP_OK;
+    if (!impl->options.is_frugal)
+        return step->packed_at[direction] == impl->weights_at ? SP_OK : pack_all(net);
+    one = pack_args(net, step, direction);
+    return net->backend->ops->conv_pack(net->backend, &one, 1);
+}
+
+/* Of what a norm reads, but in exact mode those of samples alone. */
+static sp_status take_sums(sp_net *net, net_value *out, sp_conv_args *args)
+{
+    const int rows = net->backend->ops->sum_rows;
+
+    if (rows && net->impl->options.is_exact)
+        return SP_OK;
+    args->n_samples = net->impl->batch->n_samples;
+    args->sample_row = sp_net_sample_row(net, out->level);
+    out->n_sums = rows ? (int)((args->y.n + rows - 1) / rows) : args->n_samples;
+    SP_TRY(sp_net_take_block(
+        net, 2 * (size_t)out->c * (size_t)out->n_sums * sizeof *args->sums,
+        &out->sums_block));
+    args->sums = net->impl->block[out->sums_block].data;
+    return SP_OK;
+}
+
+static sp_status conv(sp_net *net, net_step *step)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_node *node = &net->graph->node[step->layer];
+    const sp_param *param = net->graph->param;
+    net_value *out = &impl->value[step->out];
+    sp_conv_args args = {
+        .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
+        .x = impl->value[step->in[0]].act,
+        .y = out->act,
+        .w = net->param + param[node->weight].offset,
+        .w_packed = step->packed[NET_FORWARD],
+        .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
+
+    SP_TRY(sp_net_pack(net, step, NET_FORWARD));
+    if (impl->is_training && out->feeds_norm)
+        SP_TRY(take_sums(net, out, &args));
+    return net->backend->ops->conv_forward(net->backend, &args);
+}
+
+static sp_status add(sp_net *net, const net_step *step, sp_tensor y)
+{
+    int k;
+
+    for (k = 0; k < step->n_in; k++)
+        SP_TRY(net->backend->ops->copy(net->backend, net->impl->value[step->in[k]].act,
+                                       y, k > 0));
+    return SP_OK;
+}
+
+/* Copies what was not written in place. */
+static sp_status concat(sp_net *net, const net_step *step, sp_tensor y)
+{
+    int k, column = 0;
+
+    for (k = 0; k < step->n_in; k++) {
+        sp_tensor x = net->impl->value[step->in[k]].act;
+        sp_tensor part = sp_tensor_columns(y, column, x.c);
+
+        if (part.data != x.data)
+            SP_TRY(net->backend->ops->copy(net->backend, x, part, false));
+        column += x.c;
+    }
+    return SP_OK;
+}
+
+static sp_status dropout(sp_net *net, const net_step *step, sp_tensor x, sp_tensor y)
+{
+    const sp_batch *batch = net->impl->batch;
+    const sp_backend_ops *ops = net->backend->ops;
+
+    if (!net->impl->is_training)
+        return ops->copy(net->backend, x, y, false);
+    return ops->dropout(
+        net->backend, x, net->graph->node[step->layer].p, net->impl->options.seed,
+        (uint64_t)batch->epoch, step->layer, batch->sample_id,
+        sp_net_sample_row(net, net->impl->value[step->out].level), batch->n_samples, y);
+}
+
+static sp_status take_argmax(sp_net *net, net_step *step, sp_tensor y, int *block)
+{
+    SP_TRY(sp_net_take_block(net, (size_t)y.n * (size_t)y.c * sizeof *step->argmax,
+                             block));
+    step->argmax = net->impl->block[*block].data;
+    return SP_OK;
+}
+
+static sp_status pool(sp_net *net, net_step *step, sp_tensor x, sp_tensor y)
+{
+    const sp_node *node = &net->graph->node[step->layer];
+    sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
+                         .is_max = step->op == SP_OP_MAX_POOL,
+                         .x = x,
+                         .y = y};
+    int block = -1;
+
+    if (args.is_max)
+        SP_TRY(take_argmax(net, step, y, &block));
+    args.argmax = step->argmax;
+    SP_TRY(net->backend->ops->pool(net->backend, &args));
+    if (block >= 0 && !net->impl->is_training)
+        sp_net_drop_block(net, block);
+    return SP_OK;
+}
+
+static sp_status global_pool(sp_net *net, net_step *step, sp_tensor x, sp_tensor y)
+{
+    int level = net->impl->value[step->in[0]].level, block = -1;
+
+    if (step->op == SP_OP_GLOBAL_MAX_POOL)
+        SP_TRY(take_argmax(net, step, y, &block));
+    SP_TRY(
+        net->backend->ops->global_pool(net->backend, x, sp_net_sample_row(net, level),
+                                       net->impl->batch->n_samples, step->argmax, y));
+    if (block >= 0 && !net->impl->is_training)
+        sp_net_drop_block(net, block);
+    return SP_OK;
+}
+
+static sp_status run_step(sp_net *net, net_step *step)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    const struct sp_net_impl *impl = net->impl;
+    sp_tensor x = impl->value[step->in[0]].act, y;
+
+    SP_TRY(sp_net_hold(net, step->out));
+    y = impl->value[step->out].act;
+    switch (step->op) {
+    case SP_OP_CONV:
+        return conv(net, step);
+    case SP_OP_BATCHNORM:
+        return sp_net_norm_forward(net, step);
+    case SP_OP_RELU:
+        return ops->relu(net->backend, x, step->slope, y);
+    case SP_OP_ADD:
+        return add(net, step, y);
+    case SP_OP_CONCAT:
+        return concat(net, step, y);
+    case SP_OP_DROPOUT:
+        return dropout(net, step, x, y);
+    case SP_OP_MAX_POOL:
+    case SP_OP_AVG_POOL:
+        return pool(net, step, x, y);
+    case SP_OP_GLOBAL_AVG_POOL:
+    case SP_OP_GLOBAL_MAX_POOL:
+        return global_pool(net, step, x, y);
+    case SP_OP_BROADCAST:
+        return ops->broadcast(net->backend, x,
+                              sp_net_sample_row(net, impl->value[step->out].level),
+                              impl->batch->n_samples, y);
+    }
+    return SP_OK;
+}
+
+/* The loss and whoever asks want them in fp32. */
+static sp_status take_logits(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    sp_tensor y = impl->value[impl->n_values - 1].act;
+    int range;
+
+    impl->logits = y;
+    if (y.elem == SP_ELEM_F32)
+        return SP_OK;
+    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, SP_RANGES_LOW, &range,
+                              &impl->logits));
+    return net->backend->ops->copy(net->backend, y, impl->logits, false);
+}
+
+sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
+                         sp_tensor *logits)
+{
+    struct sp_net_impl *impl = net->impl;
+    int s;
+
+    SP_TRY(sp_net_begin(net, batch, is_training));
+    for (s = 0; s < impl->n_steps; s++) {
+        sp_pulse_beat();
+        net->layer = impl->step[s].layer;
+        SP_TRY(run_step(net, &impl->step[s]));
+        sp_net_drop_read(net, s);
+    }
+    net->layer = -1;
+    SP_TRY(take_logits(net));
+    if (logits)
+        *logits = impl->logits;
+    return SP_OK;
+}
+
+/* ---- loss ---- */
+
+static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
+{
+    const struct sp_net_impl *impl = net->impl;
+    const net_value *output = &impl->value[impl->n_values - 1];
+
+    return (sp_loss_args){.logits = impl->logits,
+                          .label = batch->labels,
+                          .class_weight = impl->class_weight,
+                          .smoothing = impl->options.label_smoothing,
+                          .sample_row = sp_net_sample_row(net, output->level),
+                          .n_samples = batch->n_samples};
+}
+
+static sp_status run_loss(sp_net *net, sp_loss_args *args)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    sp_tensor grad;
+    bool is_added;
+    int range;
+
+    if (!net->impl->is_training)
+        return ops->loss(net->backend, args);
+    SP_TRY(sp_net_grad(net, net->impl->n_values - 1, &grad, &is_added));
+    if (grad.elem == SP_ELEM_F32) {
+        args->dlogits = grad;
+        return ops->loss(net->backend, args);
+    }
+    SP_TRY(sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, SP_RANGES_LOW, &range,
+                              &args->dlogits));
+    SP_TRY(ops->loss(net->backend, args));
+    SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
+    sp_ranges_drop(&net->impl->ranges, range);
+    return SP_OK;
+}
+
+static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
+{
+    int b;
+
+    out->loss_sum = out->weight_sum = 0;
+    for (b = 0; b < n_samples; b++) {
+        out->loss_sum += sums[2 * b];
+        out->weight_sum += sums[2 * b + 1];
+        if (out->exact)
+            sp_exact_add_f64(out->exact, sums + 2 * (size_t)b, 2);
+    }
+}
+
+/* What the host asked for, in one range, so that it comes in one piece. */
+typedef struct loss_results {
+    size_t confusion_at, prediction_at, bytes; /* the sums come first */
+} loss_results;
+
+static loss_results lay_out(const sp_loss_args *args, bool has_confusion,
+                            bool has_prediction)
+{
+    size_t C = (size_t)args->logits.c, n = (size_t)args->logits.n;
+    loss_results r;
+
+    r.confusion_at = 2 * (size_t)args->n_samples * sizeof(double);
+    r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
+    r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
+    return r;
+}
+
+sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
+                      int64_t *confusion, int32_t *prediction)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_backend_ops *ops = net->backend->ops;
+    sp_loss_args args = loss_args(net, batch);
+    loss_results r = lay_out(&args, confusion, prediction);
+    size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
+    char *at, *host;
+    int block;
+
+    SP_TRY(sp_net_take_block(net, r.bytes, &block));
+    SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));
+    at = impl->block[block].data;
+    args.sums = (double *)at;
+    if (confusion) {
+        args.confusion = (int64_t *)(at + r.confusion_at);
+        SP_TRY(ops->fill(net->backend, args.confusion, 0, C * C * sizeof *confusion));
+    }
+    if (prediction)
+        args.prediction = (int32_t *)(at + r.prediction_at);
+    SP_TRY(run_loss(net, &args));
+    SP_TRY(ops->download(net->backend, host, at, r.bytes));
+    sp_net_drop_block(net, block);
+    sum_loss((const double *)host, batch->n_samples, out);
+    for (i = 0; confusion && i < C * C; i++)
+        confusion[i] += ((const int64_t *)(host + r.confusion_at))[i];
+    if (prediction && args.logits.n)
+        memcpy(prediction, host + r.prediction_at,
+               (size_t)args.logits.n * sizeof *prediction);
+    sp_arena_rewind(&impl->host, mark);
+    return SP_OK;
+}
+
+/* Room for a micro-batch behind those before it: whole multiples of what arenas align
+ * to, so that they follow one another without gaps. */
+static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
+{
+    enum { GROUP = 16 };
+    struct sp_net_impl *impl = net->impl;
+    int n = (batch->n_samples + GROUP - 1) / GROUP * GROUP, b;
+    int64_t *id;
+
+    if (batch->micro == 0) {
+        sp_arena_reset(&impl->losses);
+        sp_arena_reset(&impl->loss_ids);
+    }
+    SP_TRY(SP_TAKE(&impl->losses, 2 * n, sums));
+    SP_TRY(SP_TAKE(&impl->loss_ids, n, &id));
+    for (b = 0; b < n; b++)
+        id[b] = b < batch->n_samples ? batch->sample_id[b] : -1;
+    return SP_OK;
+}
+
+sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buckets)
+{
+    const sp_backend_ops *ops = net->backend->ops;
+    sp_loss_args args = loss_args(net, batch);
+    sp_net_loss_out out = {.exact = buckets->tail_exact};
+    size_t n = 2 * (size_t)batch->n_samples, mark = net->impl->host.used;
+    double *host;
+
+    assert(net->impl->is_training);
+    SP_TRY(take_losses(net, batch, &args.sums));
+    SP_TRY(run_loss(net, &args));
+    if (!buckets->exact)
+        return ops->add_samples(net->backend, args.sums, batch->n_samples, 2, batch->n,
+                                buckets->loss, true);
+    SP_TRY(SP_TAKE(&net->impl->host, n + 1, &host));
+    SP_TRY(ops->download(net->backend, host, args.sums, n * sizeof *host));
+    sum_loss(host, batch->n_samples, &out);
+    sp_arena_rewind(&net->impl->host, mark);
+    return SP_OK;
+}
+
+sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
+                               const double (**loss)[2])
+{
+    struct sp_net_impl *impl = net->impl;
+    double *host;
+
+    SP_TRY(sp_arena_take(&impl->host, impl->losses.used + 1, (void **)&host));
+    SP_TRY(net->backend->ops->download(net->backend, host, impl->losses.base,
+                                       impl->losses.used));
+    *n = (int)(impl->loss_ids.used / sizeof **id);
+    *id = (const int64_t *)impl->loss_ids.base;
+    *loss = (const double(*)[2])host;
+    return SP_OK;
+}

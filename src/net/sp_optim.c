@@ -1,0 +1,161 @@
+#include "net/sp_optim.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sp_optim_impl {
+    sp_arena arena;  /* m, v, spared */
+    uint8_t *spared; /* of sp_optim_args; NULL: none is */
+};
+
+static sp_status take_zero(sp_optim *optim, float **out)
+{
+    size_t bytes = (size_t)optim->graph->n_floats * sizeof **out;
+
+    SP_TRY(sp_arena_take(&optim->impl->arena, bytes, (void **)out));
+    return optim->backend->ops->fill(optim->backend, *out, 0, bytes);
+}
+
+/* Parameters begin at multiples of a run; what pads them is 0 and stays 0. */
+static sp_status take_spared(sp_optim *optim)
+{
+    const sp_graph *graph = optim->graph;
+    const sp_backend_ops *ops = optim->backend->ops;
+    const size_t n = (size_t)(graph->n_floats + SP_SPARED_RUN - 1) / SP_SPARED_RUN;
+    uint8_t *host = calloc(n + 1, 1);
+    sp_status rc;
+
+    if (!host)
+        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    for (int p = 0; p < graph->n_params; p++) {
+        const sp_param *param = &graph->param[p];
+
+        assert(param->offset % SP_SPARED_RUN == 0);
+        for (int64_t i = 0; param->is_norm && i < param->count; i += SP_SPARED_RUN)
+            host[(param->offset + i) / SP_SPARED_RUN] = 1;
+    }
+    rc = SP_TAKE(&optim->impl->arena, n, &optim->impl->spared);
+    if (rc == SP_OK)
+        rc = ops->upload(optim->backend, optim->impl->spared, host, n);
+    if (rc == SP_OK)
+        rc = ops->wait(optim->backend);
+    free(host);
+    return rc;
+}
+
+sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
+                          const sp_config *config, sp_backend *backend)
+{
+    const bool is_adamw = config->train.optimizer == SP_ADAMW;
+    const size_t n = (size_t)graph->n_floats;
+    const size_t bytes = (is_adamw ? 2 : 1) * n * sizeof(float) +
+                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) + 512;
+
+    memset(optim, 0, sizeof *optim);
+    optim->graph = graph;
+    optim->config = config;
+    optim->backend = backend;
+    optim->impl = calloc(1, sizeof *optim->impl);
+    if (!optim->impl)
+        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
+    SP_TRY(take_zero(optim, &optim->m));
+    if (is_adamw)
+        SP_TRY(take_zero(optim, &optim->v));
+    return config->train.decay_norm ? SP_OK : take_spared(optim);
+}
+
+void sp_optim_destroy(sp_optim *optim)
+{
+    if (optim->impl && optim->impl->arena.base)
+        optim->backend->ops->arena_destroy(&optim->impl->arena);
+    free(optim->impl);
+    memset(optim, 0, sizeof *optim);
+}
+
+/* From a at t = 0 to b at t = 1 along half a cosine. */
+static double arc(double a, double b, double t)
+{
+    return b + (a - b) * 0.5 * (1 + cos(M_PI * t));
+}
+
+static double one_cycle(double p, double rise)
+{
+    const double start = 1.0 / 25, end = start / 1e4;
+
+    if (p < rise)
+        return arc(start, 1, p / rise);
+    return rise < 1 ? arc(1, end, (p - rise) / (1 - rise)) : 1;
+}
+
+static double decay(sp_schedule schedule, double p)
+{
+    switch (schedule) {
+    case SP_STEP:
+        return p < 0.5 ? 1 : p < 0.75 ? 0.1 : 0.01;
+    case SP_POLY:
+        return pow(1 - p, 0.9);
+    case SP_COSINE:
+        return 0.5 * (1 + cos(M_PI * p));
+    default:
+        return 1;
+    }
+}
+
+double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_samples,
+                   int64_t effective)
+{
+    double batch = (double)effective, seen = (double)samples_seen;
+    double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
+    double warm = (double)config->train.warmup_steps * batch, ratio, lr;
+    sp_schedule schedule = (sp_schedule)config->train.schedule;
+
+    lr = config->train.lr;
+    ratio = batch / (double)config->batch.size;
+    if (config->train.lr_scale != SP_LR_NONE)
+        lr *= config->train.lr_scale == SP_LR_LINEAR ? ratio : sqrt(ratio);
+    if (schedule == SP_ONECYCLE)
+        return lr * one_cycle(p, warm > 0 ? fmin(1, warm / total) : 0.3);
+    if (warm > 0)
+        lr *= fmin(1, (seen + batch) / warm);
+    return lr * decay(schedule, p);
+}
+
+sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
+                        double squares, double weight_sum, double lr, double *grad_norm)
+{
+    const sp_config *c = optim->config;
+    double norm, clip = 1;
+
+    if (grad_norm)
+        *grad_norm = 0;
+    if (weight_sum == 0)
+        return SP_OK;
+    norm = sqrt(squares) / weight_sum;
+    if (grad_norm)
+        *grad_norm = norm;
+    if (!isfinite(norm))
+        return SP_OK;
+    if (c->train.grad_clip > 0)
+        clip = fmin(1, c->train.grad_clip / (norm + 1e-6));
+    SP_TRY((optim->v ? optim->backend->ops->adamw : optim->backend->ops->sgd)(
+        optim->backend, &(sp_optim_args){.n = optim->graph->n_floats,
+                                         .w = param,
+                                         .g = grad,
+                                         .m = optim->m,
+                                         .v = optim->v,
+                                         .g_scale = clip / weight_sum,
+                                         .lr = lr,
+                                         .momentum = c->train.momentum,
+                                         .weight_decay = c->train.weight_decay,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.999,
+                                         .eps = 1e-8,
+                                         .nesterov = c->train.nesterov,
+                                         .t = optim->t,
+                                         .spared = optim->impl->spared}));
+    optim->t++;
+    return SP_OK;
+}

@@ -1,0 +1,76 @@
+#include "process/sp_fault.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    atomic_bool is_set;
+    char action[16], point[16];
+    long long step;
+    atomic_llong now; /* the last step heard of */
+} fault;
+
+void sp_fault_open(int rank)
+{
+    const char *text = getenv("SP_TEST_FAULT");
+    int who;
+
+    fault.is_set = text &&
+                   sscanf(text, "%15[a-z]@%d:%15[a-z]:%lld", fault.action, &who,
+                          fault.point, &fault.step) == 4 &&
+                   who == rank;
+}
+
+static bool is_action(const char *name)
+{
+    return strcmp(fault.action, name) == 0;
+}
+
+static void happen(void)
+{
+    /* in one piece, since the process may end right behind it */
+    dprintf(STDERR_FILENO, "fault: %s at %lld\n", fault.action, (long long)time(NULL));
+    if (is_action("kill"))
+        kill(getpid(), SIGKILL);
+    else if (is_action("stop"))
+        kill(getpid(), SIGSTOP);
+    else if (is_action("segv"))
+        raise(SIGSEGV);
+    else if (is_action("abort"))
+        abort();
+    else if (is_action("leave"))
+        _exit(0);
+    else if (is_action("quit"))
+        _exit(3);
+    else if (is_action("exit"))
+        exit(0);
+    while (is_action("hang"))
+        sleep(1000);
+}
+
+void sp_fault_at(const char *point, int64_t step)
+{
+    const struct timespec tenth = {0, 100000000};
+
+    if (!fault.is_set)
+        return;
+    fault.now = step;
+    if (step < fault.step || strcmp(point, fault.point) != 0)
+        return;
+    if (is_action("slow"))
+        nanosleep(&tenth, NULL);
+    else if (atomic_exchange(&fault.is_set, false))
+        happen();
+}
+
+void sp_fault_beside(const char *point)
+{
+    if (fault.is_set)
+        sp_fault_at(point, fault.now);
+}

@@ -1,0 +1,25 @@
+/* A limited child of this program that reads what may be damaged: if the library that
+ * reads it crashes, hangs or eats memory, only the child dies.
+ */
+#ifndef SP_PROBE_H
+#define SP_PROBE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+
+/* Run `work(path)` in a child if this program's main called sp_probe_main with `word`,
+ * else here. Its failure comes back with its message; its death is SP_EDATA. */
+sp_status sp_probe_run(const char *word, const char *path,
+                       sp_status (*work)(const char *path));
+/* First thing in main: does the work and exits where the program was started as such a
+ * child (argv[1] is `word`, argv[2] the path). */
+void sp_probe_main(int argc, char **argv, const char *word,
+                   sp_status (*work)(const char *path));
+
+/* In a child: signals as in a fresh program, no core files, at most this much memory
+ * beyond what it has. */
+void sp_probe_limit(int64_t bytes);
+
+#endif

@@ -1,0 +1,111 @@
+#include "process/sp_signal.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/sp_error.h"
+
+static volatile sig_atomic_t received;
+static struct timespec first;
+static volatile sig_atomic_t is_starting;
+
+/* For MPI to come up once we are asked to stop: nothing is lost yet. */
+enum { START_S = 5 };
+
+static volatile sig_atomic_t exit_status;
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(exit_status);
+}
+
+/* All of it may be called in a handler. */
+void sp_signal_leave_after(unsigned seconds, int status)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = leave;
+    sigemptyset(&action.sa_mask);
+    exit_status = status;
+    sigaction(SIGALRM, &action, NULL);
+    alarm(seconds);
+}
+
+static void handle(int number)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now); /* async-signal-safe */
+    if (!received) {
+        first = now;
+        received = number;
+        if (is_starting)
+            sp_signal_leave_after(START_S, SP_ELIMIT);
+    } else if (now.tv_sec - first.tv_sec >= 2) {
+        _exit(128 + number);
+    }
+}
+
+void sp_signal_install(void)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+    struct sigaction action;
+    unsigned i;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handle;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    is_starting = 1;
+    for (i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, NULL);
+    action.sa_handler = SIG_IGN; /* a closed terminal or pipe is no reason to die */
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+void sp_signal_started(void)
+{
+    is_starting = 0;
+    alarm(0);
+}
+
+static void wait_a_second(int number)
+{
+    const struct timespec second = {1, 0};
+
+    (void)number;
+    nanosleep(&second, NULL); /* abort() goes on after that */
+}
+
+void sp_signal_delay_abort(void)
+{
+    struct sigaction action;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = wait_a_second;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGABRT, &action, NULL);
+}
+
+int sp_signal_received(void)
+{
+    return received;
+}
+
+double sp_signal_job_left_s(void)
+{
+    const char *text = getenv("SLURM_JOB_END_TIME");
+    long long end = text ? atoll(text) : 0;
+    struct timespec now;
+
+    if (end <= 0)
+        return INFINITY;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)(end - (long long)now.tv_sec);
+}

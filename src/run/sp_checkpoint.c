@@ -1,0 +1,594 @@
+/* Layout (input/SCHEMA):
+ *   /params/<layer>/<weight|bias>               float32
+ *   /buffers/<layer>/<running_mean|running_var> float32
+ *   /optim/m/<layer>/<...>, /optim/v/<...>      float32: momentum, second moment
+ *   /normalization/mean, std                    float64, where features are normalized
+ *   /loss/class_weights                         float64, where classes are weighted
+ *   root attributes of sp_checkpoint_state
+ * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
+ * in alphabetical order, each its name and its bytes.
+ */
+#include "run/sp_checkpoint_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_crc.h"
+#include "process/sp_fault.h"
+#include "base/sp_file.h"
+#include "h5/sp_h5.h"
+#include "base/sp_log.h"
+#include "process/sp_probe.h"
+
+enum { MAX_PATH = 256 };
+
+/* ---- arrays ---- */
+
+static void dims_of(const sp_param *p, int64_t dim[3])
+{
+    int i;
+
+    for (i = 0; i < p->n_dims; i++)
+        dim[i] = p->dim[i];
+}
+
+/* The same numbers in the same order: shapes that differ in dimensions of 1 only, as
+ * [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
+static bool is_same_but_ones(const sp_h5_shape *shape, const sp_param *p)
+{
+    int i = 0, j = 0;
+
+    if (shape->rank < 0 || shape->rank > SP_H5_RANK)
+        return false;
+    for (;; i++, j++) {
+        while (i < shape->rank && shape->dim[i] == 1)
+            i++;
+        while (j < p->n_dims && p->dim[j] == 1)
+            j++;
+        if (i == shape->rank || j == p->n_dims)
+            return i == shape->rank && j == p->n_dims;
+        if (shape->dim[i] != p->dim[j])
+            return false;
+    }
+}
+
+/* Weights from elsewhere are read by nothing else before they are used. */
+static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n)
+{
+    size_t end = strlen(name), var = strlen("/running_var");
+    bool is_variance = end > var && strcmp(name + end - var, "/running_var") == 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]) || (is_variance && x[i] < 0))
+            return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite%s",
+                           sp_h5_path(file), name, (long long)i, (double)x[i],
+                           is_variance ? " number, not negative" : " number");
+    return SP_OK;
+}
+
+static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
+                              float *to)
+{
+    sp_h5_shape shape;
+    int64_t dim[3];
+
+    dims_of(p, dim);
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (is_same_but_ones(&shape, p))
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
+    else /* for its message */
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, to));
+    return check_numbers(file, name, to, p->count);
+}
+
+static sp_status write_array(sp_h5 *file, const char *name, sp_h5_type type, int rank,
+                             const int64_t *dim, const void *data, size_t bytes)
+{
+    uint32_t crc = sp_crc32c(0, data, bytes);
+
+    SP_TRY(sp_h5_write(file, name, type, rank, dim, data));
+    return sp_h5_attr_write(file, name, "crc32c", SP_H5_U32, -1, &crc);
+}
+
+static sp_status write_group(sp_h5 *file, const char *group, const sp_param *params,
+                             int n, const float *flat)
+{
+    char name[MAX_PATH];
+    int64_t dim[3];
+    int i;
+
+    for (i = 0; i < n; i++) {
+        const sp_param *p = &params[i];
+        snprintf(name, sizeof name, "%s/%s", group, p->name);
+        dims_of(p, dim);
+        SP_TRY(write_array(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset,
+                           (size_t)p->count * sizeof *flat));
+    }
+    return SP_OK;
+}
+
+/* Checksum of what was read; a file of weights alone has none. */
+static sp_status check_crc(sp_h5 *file, const char *name, const void *data,
+                           size_t bytes)
+{
+    uint32_t want, crc = sp_crc32c(0, data, bytes);
+
+    if (!sp_h5_attr_has(file, name, "crc32c") && !sp_h5_attr_has(file, "/", "format"))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_read(file, name, "crc32c", SP_H5_U32, 1, &want));
+    if (crc != want)
+        return SP_FAIL(SP_EDATA, "%s:%s: crc32c %08x, expected %08x", sp_h5_path(file),
+                       name, crc, want);
+    return SP_OK;
+}
+
+static sp_status read_group(sp_h5 *file, const char *group, const sp_param *params,
+                            int n, float *flat)
+{
+    const bool is_foreign = !sp_h5_attr_has(file, "/", "format");
+    char name[MAX_PATH];
+    int64_t dim[3];
+    int i;
+
+    for (i = 0; i < n; i++) {
+        const sp_param *p = &params[i];
+        snprintf(name, sizeof name, "%s/%s", group, p->name);
+        dims_of(p, dim);
+        if (!sp_h5_has(file, name))
+            return SP_FAIL(SP_EDATA, "%s: %s is missing", sp_h5_path(file), name);
+        if (is_foreign)
+            SP_TRY(read_foreign(file, name, p, flat + p->offset));
+        else
+            SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset));
+        SP_TRY(
+            check_crc(file, name, flat + p->offset, (size_t)p->count * sizeof *flat));
+    }
+    return SP_OK;
+}
+
+/* ---- verifying ---- */
+
+/* Weights from elsewhere may be stored in any way, and stand beside anything. */
+static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint)
+{
+    sp_h5_shape shape;
+    size_t bytes;
+    void *data;
+    sp_status rc;
+    int i;
+
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    bytes = (size_t)shape.type.size;
+    for (i = 0; i < shape.rank; i++)
+        bytes *= (size_t)shape.dim[i];
+    if (!is_checkpoint && shape.rank < 1)
+        return SP_OK;
+    if (shape.rank < 1 || (is_checkpoint && !shape.is_contiguous) ||
+        (shape.is_contiguous && (int64_t)bytes > sp_h5_bytes(file)))
+        return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
+                       sp_h5_path(file), name);
+    data = malloc(bytes ? bytes : 1);
+    if (!data)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %zu bytes", sp_h5_path(file),
+                       name, bytes);
+    rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
+    if (rc == SP_OK && is_checkpoint)
+        rc = check_crc(file, name, data, bytes);
+    free(data);
+    return rc;
+}
+
+static bool is_ours(const char *name)
+{
+    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
+}
+
+static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
+{
+    sp_checkpoint_state state;
+    sp_normalization norm = {0};
+    char **names;
+    sp_status rc;
+    int i, n;
+
+    rc = sp_checkpoint_read_root(file, &state, &norm);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    SP_TRY(rc);
+    SP_TRY(sp_h5_list(file, "/", &names, &n));
+    for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
+        if (is_checkpoint || is_ours(names[i]))
+            rc = verify_dataset(file, names[i], is_checkpoint);
+    sp_h5_list_free(names, n);
+    return rc;
+}
+
+static sp_status verify_file(const char *path, bool is_checkpoint)
+{
+    sp_h5 *file;
+    sp_status rc = SP_OK, end;
+
+    SP_TRY(sp_h5_open(&file, path));
+    is_checkpoint = is_checkpoint || sp_h5_attr_has(file, "/", "format");
+    if (is_checkpoint)
+        rc = sp_checkpoint_check_format(file);
+    if (rc == SP_OK)
+        rc = verify_all(file, is_checkpoint);
+    end = sp_h5_close(file);
+    return rc == SP_OK ? end : rc;
+}
+
+static sp_status verify(const char *path)
+{
+    return verify_file(path, true);
+}
+
+static sp_status verify_weights(const char *path)
+{
+    return verify_file(path, false);
+}
+
+#define VERIFY         "--probe-checkpoint"
+#define VERIFY_WEIGHTS "--probe-weights"
+
+sp_status sp_checkpoint_verify(const char *path)
+{
+    return sp_probe_run(VERIFY, path, verify);
+}
+
+sp_status sp_checkpoint_verify_weights(const char *path)
+{
+    return sp_probe_run(VERIFY_WEIGHTS, path, verify_weights);
+}
+
+void sp_checkpoint_probe_main(int argc, char **argv)
+{
+    sp_probe_main(argc, argv, VERIFY, verify);
+    sp_probe_main(argc, argv, VERIFY_WEIGHTS, verify_weights);
+}
+
+/* ---- writing ---- */
+
+/* n 0: nothing to write. */
+static sp_status write_row(sp_h5 *file, const char *name, int n, const double *row)
+{
+    const int64_t dim = n;
+
+    if (n == 0)
+        return SP_OK;
+    return write_array(file, name, SP_H5_F64, 1, &dim, row, (size_t)n * sizeof *row);
+}
+
+static sp_status write_rows(sp_h5 *file, const sp_normalization *norm)
+{
+    if (!norm)
+        return SP_OK;
+    SP_TRY(write_row(file, "/normalization/mean", norm->n, norm->mean));
+    SP_TRY(write_row(file, "/normalization/std", norm->n, norm->std));
+    return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
+}
+
+static sp_status write_all(sp_h5 *file, const sp_graph *graph,
+                           const sp_checkpoint_state *state,
+                           const sp_normalization *normalization, const float *param,
+                           const float *running, const sp_optim *optim)
+{
+    SP_TRY(sp_checkpoint_write_root(file, state, normalization));
+    sp_fault_at("saving", state->step);
+    SP_TRY(write_group(file, "/params", graph->param, graph->n_params, param));
+    SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
+    if (optim && optim->m)
+        SP_TRY(write_group(file, "/optim/m", graph->param, graph->n_params, optim->m));
+    if (optim && optim->v)
+        SP_TRY(write_group(file, "/optim/v", graph->param, graph->n_params, optim->v));
+    return write_rows(file, normalization);
+}
+
+sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
+                              const sp_checkpoint_state *state,
+                              const sp_normalization *normalization, const float *param,
+                              const float *running, const sp_optim *optim)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc, end;
+
+    if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_h5_create(&file, temporary));
+    rc = write_all(file, graph, state, normalization, param, running, optim);
+    end = sp_h5_close(file);
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK)
+        rc = verify(temporary); /* just written: no need of a child */
+    sp_fault_at("verified", state->step);
+    if (rc == SP_OK && rename(temporary, path) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                     strerror(errno));
+    if (rc != SP_OK) {
+        unlink(temporary);
+        return rc == SP_EDATA
+                   ? (sp_status)SP_FAIL(SP_EIO, "written, but not read back: %s",
+                                        sp_error_last()->message)
+                   : rc;
+    }
+    sp_fault_at("renamed", state->step);
+    return sp_file_sync_folder_of(path);
+}
+
+/* ---- reading ---- */
+
+/* Absent: *n and *row are 0. */
+static sp_status read_row(sp_h5 *file, const char *name, int *n, double **row)
+{
+    sp_h5_shape shape;
+
+    if (!sp_h5_has(file, name))
+        return SP_OK;
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank != 1 || shape.dim[0] > 1 << 16)
+        return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
+                       name);
+    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
+    if (!*row)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    *n = (int)shape.dim[0];
+    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
+}
+
+static sp_status read_rows(sp_h5 *file, sp_normalization *norm)
+{
+    int n_std = 0;
+
+    SP_TRY(read_row(file, "/normalization/mean", &norm->n, &norm->mean));
+    SP_TRY(read_row(file, "/normalization/std", &n_std, &norm->std));
+    if (norm->n != n_std)
+        return SP_FAIL(SP_EDATA, "%s:/normalization: %d means, %d standard deviations",
+                       sp_h5_path(file), norm->n, n_std);
+    return read_row(file, "/loss/class_weights", &norm->n_classes, &norm->class_weight);
+}
+
+sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
+                                   sp_normalization *normalization)
+{
+    sp_normalization norm = {0};
+    sp_h5 *file;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = sp_checkpoint_read_root(file, state, &norm);
+    if (rc == SP_OK && normalization)
+        rc = read_rows(file, &norm);
+    sp_h5_close(file);
+    if (normalization)
+        *normalization = norm;
+    else
+        sp_normalization_destroy(&norm);
+    return rc;
+}
+
+void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
+{
+    free(state->deck);
+    memset(state, 0, sizeof *state);
+}
+
+void sp_normalization_destroy(sp_normalization *normalization)
+{
+    sp_h5_list_free(normalization->name, normalization->n_names);
+    free(normalization->mean);
+    free(normalization->std);
+    free(normalization->class_weight);
+    memset(normalization, 0, sizeof *normalization);
+}
+
+/* A moment that the file lacks (another optimizer wrote it) starts from zero. */
+static sp_status read_moment(sp_h5 *file, const sp_graph *graph, const char *group,
+                             float *flat)
+{
+    char name[MAX_PATH];
+
+    if (!flat || !graph->n_params)
+        return SP_OK;
+    snprintf(name, sizeof name, "%s/%s", group, graph->param[0].name);
+    if (!sp_h5_has(file, name)) {
+        sp_log_warn0("%s holds no %s: the optimizer starts afresh", sp_h5_path(file),
+                     group);
+        return SP_OK;
+    }
+    return read_group(file, group, graph->param, graph->n_params, flat);
+}
+
+static sp_status read_all(sp_h5 *file, const sp_graph *graph, float *param,
+                          float *running, sp_optim *optim)
+{
+    SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
+    SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
+    if (!optim)
+        return SP_OK;
+    SP_TRY(read_moment(file, graph, "/optim/m", optim->m));
+    SP_TRY(read_moment(file, graph, "/optim/v", optim->v));
+    return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
+}
+
+sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
+                             float *running, sp_optim *optim)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = read_all(file, graph, param, running, optim);
+    sp_h5_close(file);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+/* Step of "step-000000012.h5", -1 for another name. */
+static int64_t step_of(const char *name)
+{
+    long long step;
+    int end = 0;
+
+    if (sscanf(name, "step-%lld.h5%n", &step, &end) != 1 || !end || name[end])
+        return -1;
+    return step;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* Steps of the folder's files, newest first; malloc'd. An absent folder has none. */
+static sp_status list_steps(const char *dir, int64_t **steps, int *n)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    int room = 0;
+
+    *steps = NULL;
+    *n = 0;
+    if (!folder && errno == ENOENT)
+        return SP_OK;
+    if (!folder)
+        return SP_FAIL(SP_EIO, "%s: cannot list it: %s", dir, strerror(errno));
+    while ((entry = readdir(folder))) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0)
+            continue;
+        if (*n == room) {
+            int64_t *grown =
+                realloc(*steps, (size_t)(room = 2 * room + 16) * sizeof *grown);
+            if (!grown)
+                break;
+            *steps = grown;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    closedir(folder);
+    if (*n)
+        qsort(*steps, (size_t)*n, sizeof **steps, newest_first);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
+{
+    int64_t *steps;
+    int i, n, damaged = 0;
+
+    SP_TRY(list_steps(dir, &steps, &n));
+    for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
+        if (i < n)
+            snprintf(path, PATH_MAX, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        else
+            snprintf(path, PATH_MAX, "%s/best.h5", dir);
+        if (i == n && access(path, F_OK) != 0) {
+            path[0] = 0;
+        } else if (sp_checkpoint_verify(path) != SP_OK) {
+            sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+            damaged++;
+            path[0] = 0;
+        }
+    }
+    free(steps);
+    if (n_damaged)
+        *n_damaged = damaged;
+    return SP_OK;
+}
+
+static sp_status set_aside(const char *path)
+{
+    char old[PATH_MAX + 8];
+
+    snprintf(old, sizeof old, "%s.old", path);
+    if (rename(path, old) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
+                       strerror(errno));
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
+{
+    char path[PATH_MAX];
+    int64_t *steps;
+    sp_status rc = SP_OK;
+    int all;
+
+    SP_TRY(list_steps(dir, &steps, &all));
+    for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
+        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[*n]);
+        rc = set_aside(path);
+    }
+    free(steps);
+    return rc;
+}
+
+sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best)
+{
+    sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
+    char path[PATH_MAX];
+    sp_status rc;
+
+    snprintf(path, sizeof path, "%s/best.h5", dir);
+    *has_best = false;
+    if (access(path, F_OK) != 0)
+        return SP_OK;
+    rc = sp_checkpoint_verify(path);
+    if (rc == SP_OK)
+        rc = sp_checkpoint_read_state(path, &state, &norm);
+    *has_best = rc == SP_OK && state.step <= step;
+    if (rc != SP_OK)
+        sp_log_warn0("renamed to *.old: %s", sp_error_last()->message);
+    else if (!*has_best)
+        sp_log_info("%s: of a later step (%lld), renamed to *.old", path,
+                    (long long)state.step);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return *has_best ? SP_OK : set_aside(path);
+}
+
+/* Files that sp_checkpoint_write and the saver did not come to rename. */
+static void remove_unfinished(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    char path[PATH_MAX];
+
+    while (folder && (entry = readdir(folder))) {
+        const char *name = entry->d_name, *end = strrchr(name, '.');
+        if ((strncmp(name, "step-", 5) == 0 || strncmp(name, "best", 4) == 0) && end &&
+            strcmp(end, ".tmp") == 0) {
+            snprintf(path, sizeof path, "%s/%s", dir, name);
+            unlink(path);
+        }
+    }
+    if (folder)
+        closedir(folder);
+}
+
+sp_status sp_checkpoint_prune(const char *dir, int keep)
+{
+    char path[PATH_MAX];
+    int64_t *steps;
+    int i, n;
+
+    remove_unfinished(dir);
+    SP_TRY(list_steps(dir, &steps, &n));
+    for (i = keep > 0 ? keep : 1; i < n; i++) {
+        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        if (unlink(path) != 0)
+            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
+    }
+    free(steps);
+    return SP_OK;
+}

@@ -1,0 +1,289 @@
+/* Reading a run folder: what status.json says and who was last heard. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "run/sp_run.h"
+
+/* Whose status there may be. */
+static const char *const tasks[] = {"", "eval", "predict"};
+enum { N_TASKS = sizeof tasks / sizeof *tasks };
+
+static void copy_text(char *to, size_t bytes, const json_t *root, const char *key)
+{
+    const char *text = json_string_value(json_object_get(root, key));
+
+    snprintf(to, bytes, "%s", text ? text : "");
+}
+
+static int64_t number(const json_t *root, const char *key)
+{
+    return json_integer_value(json_object_get(root, key));
+}
+
+const char *sp_run_status_path(const char *dir, const char *task, char *path)
+{
+    snprintf(path, PATH_MAX, "%s/status%s%s.json", dir, task[0] ? "-" : "", task);
+    return path;
+}
+
+sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state)
+{
+    char path[PATH_MAX], *text;
+    json_error_t error;
+    json_t *root;
+
+    memset(state, 0, sizeof *state);
+    SP_TRY(sp_file_read(sp_run_status_path(dir, task, path), &text, NULL));
+    root = json_loads(text, 0, &error);
+    free(text);
+    if (!json_is_object(root) || !json_is_string(json_object_get(root, "state"))) {
+        json_decref(root);
+        return SP_FAIL(SP_EDATA, "%s: %s", path,
+                       root ? "no \"state\" in it" : error.text);
+    }
+    copy_text(state->state, sizeof state->state, root, "state");
+    copy_text(state->phase, sizeof state->phase, root, "phase");
+    copy_text(state->host, sizeof state->host, root, "host");
+    copy_text(state->message, sizeof state->message, root, "message");
+    state->exit_code = (int)number(root, "exit_code");
+    state->rank = (int)number(root, "rank");
+    state->pid = number(root, "pid");
+    state->epoch = number(root, "epoch");
+    state->step = number(root, "step");
+    json_decref(root);
+    return SP_OK;
+}
+
+bool sp_run_is_done(const char *dir, int64_t *step)
+{
+    sp_run_state state;
+
+    if (sp_run_read_state(dir, "", &state) != SP_OK || strcmp(state.state, "done") != 0)
+        return false;
+    if (step)
+        *step = state.step;
+    return true;
+}
+
+static bool begins(const char *line, const char *with)
+{
+    return strncmp(line, with, strlen(with)) == 0;
+}
+
+bool sp_run_has_ended(const char *dir)
+{
+    char path[PATH_MAX], *text;
+    bool has_ended = false;
+
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    if (sp_file_read(path, &text, NULL) != SP_OK)
+        return false;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (begins(line, "{\"event\":\"end\",\"state\":\"done\""))
+            has_ended = true;
+        else if (*line && !begins(line, "{\"event\":\"eval\"")) /* may come later */
+            has_ended = false;
+    }
+    free(text);
+    return has_ended;
+}
+
+static bool is_of(const sp_run_state *state, const sp_heartbeat *records, int n)
+{
+    return state->rank >= 0 && state->rank < n &&
+           records[state->rank].pid == state->pid &&
+           strcmp(records[state->rank].host, state->host) == 0;
+}
+
+bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
+                       sp_run_state *state, const char **task)
+{
+    for (int i = 0; i < N_TASKS; i++)
+        if (sp_run_read_state(dir, tasks[i], state) == SP_OK &&
+            is_of(state, records, n)) {
+            *task = tasks[i];
+            return true;
+        }
+    return false;
+}
+
+/* A run that ended by itself says so; "running" is the word of one that could not, code
+ * 6 that of one whose peer could not, and one that was killed early has none. */
+static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int n)
+{
+    sp_run_state state;
+    const char *task;
+
+    return !sp_run_find_state(dir, records, n, &state, &task) ||
+           strcmp(state.state, "running") == 0 || state.exit_code == SP_EMPI;
+}
+
+static const char *date(double time_s, char text[32])
+{
+    time_t whole = (time_t)time_s;
+    struct tm utc;
+
+    strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&whole, &utc));
+    return text;
+}
+
+static void describe(const sp_heartbeat *record, int rank, int size, char *text,
+                     size_t bytes)
+{
+    snprintf(text, bytes,
+             "rank %d/%d host %s pid %" PRId64 ", phase %s, epoch %" PRId64
+             ", step %" PRId64,
+             rank, size, record->host, record->pid,
+             sp_phase_name((sp_phase)record->phase), record->epoch, record->step);
+}
+
+/* Every rank closed its folder (an evaluation need not write a status). */
+static bool have_all_left(const sp_heartbeat *records, int n)
+{
+    for (int r = 0; r < n; r++)
+        if (records[r].counter && records[r].phase != SP_PHASE_END)
+            return false;
+    return true;
+}
+
+/* The rank that the others saw fall. */
+static void report_marked(const char *dir, const sp_heartbeat *records, int n, int lost)
+{
+    const int kind = records[lost].lost;
+    char text[256], when[32];
+
+    describe(&records[lost], lost, n, text, sizeof text);
+    sp_log_warn0(
+        "%s: the run before this one was lost with %s, which %s; last heard at %s", dir,
+        text,
+        kind == SP_LOST_DEAD     ? "died"
+        : kind == SP_LOST_SILENT ? "fell silent"
+                                 : "hung",
+        date(records[lost].time, when));
+}
+
+/* Nobody lived to see it: who was last heard, and who was not heard for longest. */
+static void report_ends(const char *dir, const sp_heartbeat *records, int n)
+{
+    char first_text[256], last_text[256], when[32];
+    int first, last;
+
+    sp_heartbeat_ends(records, n, &first, &last);
+    if (last < 0)
+        return;
+    describe(&records[first], first, n, first_text, sizeof first_text);
+    describe(&records[last], last, n, last_text, sizeof last_text);
+    date(records[last].time, when);
+    if (first == last)
+        sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s", dir,
+                     when, last_text);
+    else
+        sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s\n"
+                     "  silent %.3f s longer than that: %s",
+                     dir, when, last_text, records[last].time - records[first].time,
+                     first_text);
+}
+
+void sp_run_report_lost(const char *dir)
+{
+    char path[PATH_MAX];
+    sp_heartbeat *records;
+    int n, lost;
+
+    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
+    if (sp_heartbeat_read(path, &records, &n) != SP_OK)
+        return;
+    lost = sp_heartbeat_lost(records, n);
+    if (!have_all_left(records, n) && has_lost_somebody(dir, records, n)) {
+        if (lost >= 0)
+            report_marked(dir, records, n, lost);
+        else
+            report_ends(dir, records, n);
+    }
+    free(records);
+}
+
+static void print_state(const sp_run_state *s, const char *dir, const char *task,
+                        FILE *to)
+{
+    fprintf(to, "%s: %s%s%s", dir, task, task[0] ? " " : "", s->state);
+    if (strcmp(s->state, "running") != 0)
+        fprintf(to, ", exit code %d", s->exit_code);
+    fprintf(to, "\n  phase %s, epoch %" PRId64 ", step %" PRId64 "\n", s->phase,
+            s->epoch, s->step);
+    fprintf(to, "  said by rank %d, host %s, pid %" PRId64 "\n", s->rank, s->host,
+            s->pid);
+    if (s->message[0])
+        fprintf(to, "  %s\n", s->message);
+}
+
+static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
+{
+    char when[32];
+
+    fprintf(to, "%6s  %-24s %8s  %-9s %6s %9s  %-20s %10s\n", "rank", "host", "pid",
+            "phase", "epoch", "step", "last heard", "age_s");
+    for (int r = 0; r < n; r++) {
+        const sp_heartbeat *h = &records[r];
+
+        if (h->counter == 0) {
+            fprintf(to, "%6d  never heard\n", r);
+            continue;
+        }
+        fprintf(to,
+                "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64
+                "  %-20s %10.1f%s\n",
+                r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch,
+                h->step, date(h->time, when), difftime(time(NULL), (time_t)h->time),
+                h->lost                   ? "  lost"
+                : sp_heartbeat_is_gone(h) ? "  process gone"
+                                          : "");
+    }
+}
+
+/* The training's, then what eval and predict left; *n: how many there are. */
+static sp_status print_states(const char *dir, FILE *to, int *n)
+{
+    sp_run_state state;
+
+    *n = 0;
+    for (int i = 0; i < 3; i++) {
+        sp_status rc = sp_run_read_state(dir, tasks[i], &state);
+
+        if (rc == SP_EIO)
+            continue;
+        SP_TRY(rc);
+        print_state(&state, dir, tasks[i], to);
+        ++*n;
+    }
+    return SP_OK;
+}
+
+sp_status sp_run_print_status(const char *dir, FILE *to)
+{
+    char path[PATH_MAX];
+    sp_heartbeat *records = NULL;
+    int n_states, n;
+
+    SP_TRY(print_states(dir, to, &n_states));
+    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
+    if (n_states == 0 && sp_heartbeat_read(path, &records, &n) == SP_OK)
+        fprintf(to, "%s: started, no status yet\n", dir);
+    else if (n_states == 0)
+        return SP_FAIL(SP_EIO,
+                       "%s: no run here (neither status.json nor heartbeat.bin)", dir);
+    if (records || sp_heartbeat_read(path, &records, &n) == SP_OK)
+        print_heartbeats(records, n, to);
+    free(records);
+    return SP_OK;
+}

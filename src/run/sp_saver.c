@@ -1,0 +1,303 @@
+#include "run/sp_saver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "process/sp_fault.h"
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+
+typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
+
+struct sp_saver {
+    sp_run *run;
+    const sp_net *net;
+    const sp_normalization *norm;
+    const sp_optim *from;
+    int keep;
+    char dir[PATH_MAX - 64];
+    float *param, *running; /* the reserve */
+    sp_optim optim;         /* m and v are the reserve's */
+    sp_checkpoint_state state;
+    bool is_best;
+    sp_saved saved;
+    double begin_s;
+    pthread_t thread;
+    bool is_started, is_ending;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    saver_state phase;
+};
+
+/* ---- saver thread ---- */
+
+/* The step's file is a second name of best.h5, so it costs no second copy, where the
+ * file system has such names. False where not. */
+static bool link_best(const char *best, const char *path)
+{
+    char temporary[PATH_MAX + 16];
+
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    unlink(temporary);
+    if (link(best, temporary) != 0)
+        return false;
+    return rename(temporary, path) == 0 && sp_file_sync_folder_of(path) == SP_OK;
+}
+
+static sp_status write_to(sp_saver *s, const char *path)
+{
+    return sp_checkpoint_write(path, s->net->graph, &s->state, s->norm, s->param,
+                               s->running, &s->optim);
+}
+
+static sp_status write_all(sp_saver *s)
+{
+    char best[PATH_MAX];
+
+    snprintf(best, sizeof best, "%s/best.h5", s->dir);
+    SP_TRY(sp_file_make_folder(s->dir));
+    SP_TRY(sp_run_sync_metrics(s->run)); /* whose length the checkpoint holds */
+    /* best.h5 first: a run killed in between goes on from before it, and finds it anew;
+     * the other way round it would go on as if it were there. */
+    if (s->is_best)
+        SP_TRY(write_to(s, best));
+    if (!s->is_best || !link_best(best, s->saved.path))
+        SP_TRY(write_to(s, s->saved.path));
+    sp_fault_at("linked", s->state.step);
+    return sp_checkpoint_prune(s->dir, s->keep);
+}
+
+static double thread_cpu_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void save(sp_saver *s)
+{
+    double begin_cpu_s = thread_cpu_s();
+
+    s->saved.rc = write_all(s);
+    if (s->saved.rc != SP_OK)
+        sp_error_save(&s->saved.error);
+    s->saved.write_s = sp_now_s() - s->begin_s;
+    s->saved.cpu_s = thread_cpu_s() - begin_cpu_s;
+}
+
+static void touch(float *reserve, int64_t n)
+{
+    if (reserve)
+        memset(reserve, 0, (size_t)n * sizeof *reserve);
+}
+
+/* The system finds memory at the first store: here, beside the first steps, and not
+ * while the training waits for the first copy. */
+static void touch_reserve(sp_saver *s)
+{
+    const sp_graph *graph = s->net->graph;
+
+    touch(s->param, graph->n_floats);
+    touch(s->optim.m, graph->n_floats);
+    touch(s->optim.v, graph->n_floats);
+    touch(s->running, graph->n_buffer_floats);
+}
+
+static void *saver_main(void *arg)
+{
+    sp_saver *s = arg;
+
+    touch_reserve(s);
+    pthread_mutex_lock(&s->lock);
+    s->phase = SAVER_IDLE;
+    pthread_cond_broadcast(&s->changed);
+    while (!s->is_ending || s->phase == SAVER_BUSY) {
+        if (s->phase != SAVER_BUSY) {
+            pthread_cond_wait(&s->changed, &s->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&s->lock);
+        save(s);
+        pthread_mutex_lock(&s->lock);
+        s->phase = SAVER_DONE;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- start and end ---- */
+
+/* A killed run leaves a file under its temporary name. */
+static void remove_unfinished(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    char path[PATH_MAX + 256];
+
+    if (!folder)
+        return;
+    while ((entry = readdir(folder))) {
+        size_t n = strlen(entry->d_name);
+
+        if (n < 7 || strcmp(entry->d_name + n - 7, ".h5.tmp") != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+        if (unlink(path) != 0)
+            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
+    }
+    closedir(folder);
+}
+
+static float *reserve(const float *like, int64_t n, bool *is_short)
+{
+    float *copy = like ? malloc((size_t)n * sizeof *copy + 1) : NULL;
+
+    *is_short = *is_short || (like && !copy);
+    return copy;
+}
+
+static sp_status make_reserve(sp_saver *s)
+{
+    const sp_graph *graph = s->net->graph;
+    bool is_short = false;
+
+    s->param = reserve(s->net->param, graph->n_floats, &is_short);
+    s->running = reserve(s->net->running, graph->n_buffer_floats, &is_short);
+    s->optim = *s->from;
+    s->optim.m = reserve(s->from->m, graph->n_floats, &is_short);
+    s->optim.v = reserve(s->from->v, graph->n_floats, &is_short);
+    return is_short ? SP_FAIL(SP_EMEM, "reserve of a checkpoint: out of memory")
+                    : SP_OK;
+}
+
+/* Signals go to the training thread. */
+static sp_status start_thread(sp_saver *s)
+{
+    sigset_t all, before;
+    int failed;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    failed = pthread_create(&s->thread, NULL, saver_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return SP_FAIL(SP_EMEM, "cannot start the saver's thread: %s",
+                       strerror(failed));
+    s->is_started = true;
+    return SP_OK;
+}
+
+sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
+                          const sp_optim *optim, const sp_normalization *norm, int keep)
+{
+    sp_saver *s = calloc(1, sizeof *s);
+
+    *saver = s;
+    if (!s)
+        return SP_FAIL(SP_EMEM, "saver: out of memory");
+    s->run = run;
+    s->net = net;
+    s->from = optim;
+    s->norm = norm;
+    s->keep = keep;
+    snprintf(s->dir, sizeof s->dir, "%s/checkpoints", run->dir);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    remove_unfinished(s->dir);
+    s->phase = SAVER_BUSY; /* with the reserve */
+    SP_TRY(make_reserve(s));
+    SP_TRY(start_thread(s));
+    return SP_OK;
+}
+
+void sp_saver_destroy(sp_saver *s)
+{
+    if (!s)
+        return;
+    if (s->is_started) {
+        pthread_mutex_lock(&s->lock);
+        s->is_ending = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s->param);
+    free(s->running);
+    free(s->optim.m);
+    free(s->optim.v);
+    sp_checkpoint_state_destroy(&s->state);
+    free(s);
+}
+
+/* ---- training thread ---- */
+
+static sp_status copy_floats(sp_saver *s, float *to, const float *from, int64_t n)
+{
+    sp_backend *backend = s->net->backend;
+
+    if (!to)
+        return SP_OK;
+    return backend->ops->download(backend, to, from, (size_t)n * sizeof *to);
+}
+
+static sp_status take_snapshot(sp_saver *s)
+{
+    const sp_graph *graph = s->net->graph;
+
+    SP_TRY(copy_floats(s, s->param, s->net->param, graph->n_floats));
+    SP_TRY(copy_floats(s, s->optim.m, s->from->m, graph->n_floats));
+    SP_TRY(copy_floats(s, s->optim.v, s->from->v, graph->n_floats));
+    SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
+    s->optim.t = s->from->t;
+    return SP_OK;
+}
+
+sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_best)
+{
+    char *deck = strdup(state->deck);
+
+    if (!deck)
+        return SP_FAIL(SP_EMEM, "deck of a checkpoint: out of memory");
+    free(s->state.deck);
+    s->state = *state;
+    s->state.deck = deck;
+    s->is_best = is_best;
+    memset(&s->saved, 0, sizeof s->saved);
+    s->saved.step = state->step;
+    snprintf(s->saved.path, sizeof s->saved.path, "%s/step-%09lld.h5", s->dir,
+             (long long)state->step);
+    SP_TRY(take_snapshot(s));
+    s->begin_s = sp_now_s();
+    pthread_mutex_lock(&s->lock);
+    s->phase = SAVER_BUSY;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    return SP_OK;
+}
+
+bool sp_saver_collect(sp_saver *s, bool is_waiting, sp_saved *saved)
+{
+    bool is_done;
+
+    pthread_mutex_lock(&s->lock);
+    while (is_waiting && s->phase == SAVER_BUSY)
+        pthread_cond_wait(&s->changed, &s->lock);
+    is_done = s->phase == SAVER_DONE;
+    if (is_done) {
+        *saved = s->saved;
+        s->phase = SAVER_IDLE;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return is_done;
+}

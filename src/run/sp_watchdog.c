@@ -1,0 +1,423 @@
+#include "config.h"
+
+#include "run/sp_watchdog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+#include "run/sp_watchdog_internal.h"
+
+enum { CONNECT_TRIES = 3 };
+
+#define INTERVAL_S 1.0 /* between signs, at most a quarter of the limit */
+#define CONNECT_S  3.0 /* patience with one address */
+#define TOLD_S     2.0 /* for the watchdog's word, where MPI failed first */
+
+/* ---- signs ---- */
+
+sp_row *sp_watchdog_own_row(sp_watchdog *w)
+{
+    return &w->row[w->run->comm->rank == 0 ? 0 : 1];
+}
+
+static double get_double(const double *from)
+{
+    double value;
+
+    __atomic_load(from, &value, __ATOMIC_RELAXED);
+    return value;
+}
+
+/* This rank's signs; copied into heartbeat.bin too, for whoever cannot be linked. */
+void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, int code)
+{
+    sp_heartbeat *beat = w->run->beat;
+    sp_pulse pulse;
+
+    sp_pulse_read(&pulse);
+    memset(signs, 0, sizeof *signs);
+    signs->token = w->address.token;
+    signs->rank = w->run->comm->rank;
+    signs->kind = kind;
+    signs->code = code;
+    signs->work = pulse.work;
+    signs->waits = pulse.waits;
+    signs->is_waiting = pulse.is_waiting;
+    signs->phase = __atomic_load_n(&beat->phase, __ATOMIC_RELAXED);
+    signs->epoch = __atomic_load_n(&beat->epoch, __ATOMIC_RELAXED);
+    signs->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
+    signs->own_s = get_double(&w->own_s);
+    memcpy(signs->host, w->run->comm->host, sizeof signs->host);
+    __atomic_store_n(&beat->work, pulse.work, __ATOMIC_RELAXED);
+    __atomic_store_n(&beat->waits, pulse.waits, __ATOMIC_RELAXED);
+}
+
+static void note(sp_row *r, const sp_signs *signs)
+{
+    double now = sp_now_s();
+
+    r->heard_s = now;
+    if (signs->work != r->signs.work)
+        r->worked_s = r->changed_s = now;
+    if (signs->waits != r->signs.waits)
+        r->changed_s = now;
+    if (!signs->is_waiting && signs->phase >= 0 && signs->phase < SP_PHASE_COUNT)
+        r->seen[signs->phase]++;
+    r->signs = *signs;
+}
+
+/* From heartbeat.bin, where no link is. */
+static void note_record(sp_watchdog *w, sp_row *r, int rank)
+{
+    const sp_heartbeat *beat = sp_run_heartbeat(w->run, rank);
+    sp_signs signs = {.rank = rank};
+
+    if (!beat || !beat->counter)
+        return;
+    signs.work = __atomic_load_n(&beat->work, __ATOMIC_RELAXED) + beat->counter;
+    signs.waits = __atomic_load_n(&beat->waits, __ATOMIC_RELAXED);
+    signs.phase = beat->phase;
+    signs.epoch = beat->epoch;
+    signs.step = beat->step;
+    memcpy(signs.host, beat->host, sizeof signs.host);
+    if (signs.work != r->signs.work || signs.waits != r->signs.waits)
+        note(r, &signs);
+}
+
+/* After a pause of this process itself nobody is blamed for it. */
+static void forgive(sp_watchdog *w, double now)
+{
+    for (int r = 0; r < w->n_rows; r++)
+        w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
+}
+
+/* ---- rank 0 ---- */
+
+static void receive(sp_watchdog *w, sp_row *r)
+{
+    sp_signs signs;
+    bool is_closed = false;
+
+    while (r->link.fd >= 0 && sp_link_receive(&r->link, &signs, &is_closed)) {
+        if (signs.token != w->address.token)
+            continue;
+        note(r, &signs);
+        if (signs.kind == SP_SIGNS_LEAVE)
+            sp_watchdog_leave(w, signs.code);
+        if (signs.kind == SP_SIGNS_END)
+            r->state = SP_ROW_ENDED;
+    }
+    if (!is_closed)
+        return;
+    sp_link_close(&r->link);
+    if (r->state == SP_ROW_ENDED)
+        return;
+    if (r->signs.token == w->address.token)
+        sp_watchdog_diagnose_dead(w, r);
+    r->state = SP_ROW_ABSENT; /* closed before its first word: it has just ended */
+}
+
+/* A new connection says who it is with its first frame; the answer lets the other side
+ * tell from then on a death of this process from its end. */
+static void receive_fresh(sp_watchdog *w, int i)
+{
+    sp_signs signs;
+    bool is_closed = false;
+    sp_row *r;
+
+    if (sp_link_receive(&w->fresh[i], &signs, &is_closed)) {
+        bool is_ours = signs.token == w->address.token && signs.rank > 0 &&
+                       signs.rank < w->n_rows &&
+                       w->row[signs.rank].state == SP_ROW_ABSENT;
+        if (is_ours) {
+            r = &w->row[signs.rank];
+            r->link = w->fresh[i];
+            r->state = signs.kind == SP_SIGNS_END ? SP_ROW_ENDED : SP_ROW_LINKED;
+            note(r, &signs);
+            sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
+            sp_link_send(&r->link, &signs);
+        } else {
+            sp_link_close(&w->fresh[i]);
+        }
+    } else if (is_closed) {
+        sp_link_close(&w->fresh[i]);
+    } else {
+        return;
+    }
+    w->fresh[i] = w->fresh[--w->n_fresh];
+}
+
+static void accept_all(sp_watchdog *w)
+{
+    while (w->n_fresh < w->run->comm->size) {
+        int fd = sp_link_accept(w->listener);
+
+        if (fd < 0)
+            return;
+        w->fresh[w->n_fresh++] = (sp_link){.fd = fd};
+    }
+}
+
+static int fill_poll(sp_watchdog *w)
+{
+    int n = 0;
+
+    w->fd[n++] = (struct pollfd){w->wake[0], POLLIN, 0};
+    if (w->listener >= 0)
+        w->fd[n++] = (struct pollfd){w->listener, POLLIN, 0};
+    for (int i = 0; i < w->n_fresh; i++)
+        w->fd[n++] = (struct pollfd){w->fresh[i].fd, POLLIN, 0};
+    for (int r = 0; r < w->n_rows; r++)
+        if (w->row[r].link.fd >= 0)
+            w->fd[n++] = (struct pollfd){w->row[r].link.fd, POLLIN, 0};
+    return n;
+}
+
+static void listen_to_all(sp_watchdog *w)
+{
+    if (w->listener >= 0)
+        accept_all(w);
+    for (int i = w->n_fresh - 1; i >= 0; i--)
+        receive_fresh(w, i);
+    for (int r = 0; r < w->n_rows; r++)
+        receive(w, &w->row[r]);
+}
+
+static void say(sp_watchdog *w, sp_signs_kind kind, int code)
+{
+    sp_signs signs;
+    sp_row *own = sp_watchdog_own_row(w);
+
+    sp_watchdog_take_own(w, &signs, kind, code);
+    note(own, &signs);
+    for (int r = 0; r < w->n_rows; r++)
+        sp_link_send(&w->row[r].link, &signs);
+    for (int i = 0; i < w->n_fresh; i++)
+        sp_link_send(&w->fresh[i], &signs);
+}
+
+/* ---- the other ranks ---- */
+
+static void connect_to_root(sp_watchdog *w)
+{
+    struct pollfd wake = {w->wake[0], POLLIN, 0};
+    sp_row *root = &w->row[0];
+    sp_signs signs;
+
+    for (int i = 0; i < CONNECT_TRIES && root->link.fd < 0; i++)
+        if (i == 0 || poll(&wake, 1, 1000) == 0)
+            root->link.fd =
+                sp_link_connect(&w->address, w->run->comm->host, w->wake[0], CONNECT_S);
+    if (root->link.fd < 0)
+        return;
+    root->state = SP_ROW_LINKED;
+    root->heard_s = root->changed_s = sp_now_s();
+    memcpy(root->signs.host, w->address.host, sizeof root->signs.host);
+    sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
+    sp_link_send(&root->link, &signs);
+}
+
+static void warn_alone(sp_watchdog *w)
+{
+    if (w->row[0].state == SP_ROW_ABSENT && !w->has_warned && w->stop_code < 0)
+        sp_log_warn("watchdog: cannot connect to rank 0 on %s; it is watched through "
+                    "heartbeat.bin where the run folder is shared",
+                    w->address.host);
+    w->has_warned = true;
+}
+
+/* What no link tells: this process, heartbeat.bin. */
+static void look_around(sp_watchdog *w)
+{
+    for (int i = 0; i < w->n_rows; i++) {
+        sp_row *r = &w->row[i];
+
+        if (r->state == SP_ROW_ABSENT && r != sp_watchdog_own_row(w))
+            note_record(w, r, i);
+    }
+}
+
+static void *watch(void *arg)
+{
+    sp_watchdog *w = arg;
+    bool is_root = w->run->comm->rank == 0;
+    double last_s = sp_now_s(), now;
+
+    if (!is_root && w->address.port) {
+        connect_to_root(w);
+        warn_alone(w);
+    }
+    while (w->stop_code < 0) {
+        poll(w->fd, (nfds_t)fill_poll(w), (int)(1e3 * w->interval_s));
+        now = sp_now_s();
+        if (now - last_s > 3 * w->interval_s + 2)
+            forgive(w, now);
+        listen_to_all(w);
+        if (now - last_s < 0.9 * w->interval_s)
+            continue;
+        last_s = now;
+        say(w, SP_SIGNS_ALIVE, 0);
+        look_around(w);
+        /* rank 0 first, then who cannot hear it */
+        sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
+        if (is_root)
+            sp_watchdog_judge_speed(w);
+    }
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+/* Rank 0 of a large job holds a connection to each rank. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
+{
+    size_t size = (size_t)comm->size;
+    double now = sp_now_s();
+
+    w->n_rows = comm->rank == 0 ? comm->size : 2;
+    w->row = calloc((size_t)w->n_rows, sizeof *w->row);
+    w->fresh = calloc(size, sizeof *w->fresh);
+    w->fd = calloc(2 + 2 * size, sizeof *w->fd);
+    if (!w->row || !w->fresh || !w->fd)
+        return SP_FAIL(SP_EMEM, "watchdog of %d ranks", comm->size);
+    for (int r = 0; r < w->n_rows; r++) {
+        w->row[r].link.fd = -1;
+        w->row[r].signs.rank = comm->rank == 0 || r == 0 ? r : comm->rank;
+        w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
+    }
+    if (pipe2(w->wake, O_CLOEXEC) != 0)
+        return SP_FAIL(SP_EMEM, "watchdog: %s", strerror(errno));
+    return SP_OK;
+}
+
+/* Signals go to the training thread; the last minute's is taken here too. */
+static sp_status start_thread(sp_watchdog *w)
+{
+    sigset_t most, before;
+    int failed;
+
+    sigfillset(&most);
+    sigdelset(&most, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &most, &before);
+    failed = pthread_create(&w->thread, NULL, watch, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return SP_FAIL(SP_EMEM, "watchdog: cannot start its thread: %s",
+                       strerror(failed));
+    w->is_started = true;
+    return SP_OK;
+}
+
+static sp_status start(sp_watchdog *w)
+{
+    sp_comm *comm = w->run->comm;
+    sp_status rc = allocate(w, comm);
+
+    if (rc == SP_OK && comm->rank == 0) {
+        raise_file_limit();
+        if (sp_link_listen(&w->listener, &w->address, comm->host) != SP_OK)
+            sp_log_warn("%s", sp_error_last()->message);
+    }
+    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    SP_TRY(sp_comm_bcast(comm, &w->address, sizeof w->address, 0));
+    return sp_comm_agree(comm, start_thread(w), NULL);
+}
+
+sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
+{
+    sp_watchdog *w;
+    sp_status rc;
+
+    *watchdog = NULL;
+    if (limit_s <= 0)
+        return SP_OK;
+    w = calloc(1, sizeof *w);
+    SP_TRY(sp_comm_agree(run->comm, w ? SP_OK : SP_FAIL(SP_EMEM, "watchdog"), NULL));
+    *watchdog = w;
+    w->run = run;
+    w->limit_s = limit_s;
+    w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
+    w->listener = w->wake[0] = w->wake[1] = -1;
+    w->stop_code = -1;
+    rc = start(w);
+    if (rc != SP_OK) {
+        sp_watchdog_stop(w, rc);
+        *watchdog = NULL;
+    }
+    SP_TRY(rc);
+    return SP_OK;
+}
+
+void sp_watchdog_step(sp_watchdog *watchdog, double own_s)
+{
+    double mean;
+
+    if (!watchdog)
+        return;
+    mean = watchdog->own_s > 0 ? 0.8 * watchdog->own_s + 0.2 * own_s : own_s;
+    __atomic_store(&watchdog->own_s, &mean, __ATOMIC_RELAXED);
+}
+
+double sp_watchdog_cpu_s(const sp_watchdog *watchdog)
+{
+    struct timespec t;
+    clockid_t clock;
+
+    if (!watchdog || pthread_getcpuclockid(watchdog->thread, &clock) != 0 ||
+        clock_gettime(clock, &t) != 0)
+        return 0;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void close_all(sp_watchdog *w)
+{
+    for (int r = 0; w->row && r < w->n_rows; r++)
+        sp_link_close(&w->row[r].link);
+    for (int i = 0; i < w->n_fresh; i++)
+        sp_link_close(&w->fresh[i]);
+    if (w->listener >= 0)
+        close(w->listener);
+    for (int i = 0; i < 2; i++)
+        if (w->wake[i] >= 0)
+            close(w->wake[i]);
+}
+
+void sp_watchdog_stop(sp_watchdog *w, sp_status code)
+{
+    if (!w)
+        return;
+    /* MPI may notice a lost peer first; the watchdog knows which one it is */
+    if (code == SP_EMPI)
+        sp_watchdog_pause(TOLD_S);
+    w->stop_code = code;
+    if (w->is_started) {
+        if (write(w->wake[1], "", 1) != 1)
+            sp_log_warn("watchdog: %s", strerror(errno));
+        pthread_join(w->thread, NULL);
+        if (w->listener >= 0)
+            accept_all(w); /* they too hear that this is the end */
+        say(w, SP_SIGNS_END, code);
+    }
+    close_all(w);
+    free(w->row);
+    free(w->fresh);
+    free(w->fd);
+    free(w);
+}

@@ -1,0 +1,59 @@
+/* What the files of the watchdog share: sp_watchdog.c (threads and links),
+ * sp_watchdog_judge.c (who is lost, and what then). */
+#ifndef SP_WATCHDOG_INTERNAL_H
+#define SP_WATCHDOG_INTERNAL_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "run/sp_watchdog.h"
+#include "run/sp_watchdog_link.h"
+
+typedef enum sp_row_state { SP_ROW_ABSENT, SP_ROW_LINKED, SP_ROW_ENDED } sp_row_state;
+
+/* What is known of one rank; times are this process's. */
+typedef struct sp_row {
+    sp_signs signs; /* the last ones */
+    sp_row_state state;
+    sp_link link;
+    double heard_s, changed_s, worked_s; /* any sign; work or waits; work */
+    double slow_s;                       /* since when it is slow; 0: it is not */
+    bool is_slow_told;
+    int seen[SP_PHASE_COUNT]; /* at work, by phase */
+} sp_row;
+
+struct sp_watchdog {
+    sp_run *run;
+    double limit_s, interval_s;
+    sp_link_address address;
+    int listener, wake[2];
+    pthread_t thread;
+    bool is_started, has_warned;
+    sp_row *row; /* [n_rows]: all on rank 0; elsewhere rank 0's and the own one */
+    int n_rows;
+    sp_link *fresh; /* [size] accepted, not yet said who they are; rank 0 */
+    int n_fresh;
+    struct pollfd *fd;      /* [2 + 2 size] */
+    volatile int stop_code; /* -1: goes on */
+    double own_s;           /* written by the training thread */
+};
+
+/* This rank's row; its signs as they are now. */
+sp_row *sp_watchdog_own_row(sp_watchdog *w);
+void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
+                          int code);
+
+/* The process ends with `code`, without a word of its own. */
+void sp_watchdog_leave(sp_watchdog *w, int code) __attribute__((noreturn));
+/* The connection of r closed: it is named, everybody leaves. */
+void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *r)
+    __attribute__((noreturn));
+/* Returns if nobody is lost: of the ranks this one watches, the one silent for longest;
+ * margin_s beyond the limit leaves rank 0 the first word. */
+void sp_watchdog_judge(sp_watchdog *w, double margin_s);
+/* Rank 0: report who has been slow for long. */
+void sp_watchdog_judge_speed(sp_watchdog *w);
+void sp_watchdog_pause(double s);
+
+#endif

@@ -1,0 +1,261 @@
+/* Who is lost, what is said of it, and how everybody leaves. */
+#include "config.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+#include "run/sp_watchdog_internal.h"
+
+#define GRACE_S     3.0  /* for the training thread to leave by sp_comm_abort */
+#define SPEECH_S    0.5  /* for another rank to say what happened */
+#define DIAGNOSIS_S 10   /* for all that a diagnosis writes, on a hung disk too */
+#define END_S       10.0 /* for the others to follow a rank that ends with an error */
+#define SLOW_RATIO  1.5
+enum { WITNESS_TRIES = 200 }; /* a millisecond each */
+
+/* ---- the end ---- */
+
+static void leave_now(int number)
+{
+    (void)number;
+    _exit(SP_EMPI);
+}
+
+/* From here on this process ends within DIAGNOSIS_S, whatever blocks. */
+static void set_last_minute(void)
+{
+    struct sigaction action = {.sa_handler = leave_now};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    alarm(DIAGNOSIS_S);
+}
+
+void sp_watchdog_pause(double s)
+{
+    struct timespec nap = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
+
+    nanosleep(&nap, NULL);
+}
+
+void sp_watchdog_leave(sp_watchdog *w, int code)
+{
+    sp_signs signs;
+
+    set_last_minute();
+    sp_watchdog_take_own(w, &signs, SP_SIGNS_LEAVE, code);
+    for (int r = 0; w->run->comm->rank == 0 && r < w->n_rows; r++)
+        sp_link_send(&w->row[r].link, &signs);
+    sp_pulse_leave(code);
+    sp_watchdog_pause(GRACE_S);
+    _exit(code);
+}
+
+/* For the next start, at once: a launcher may kill this process within milliseconds. */
+static void mark(sp_watchdog *w, const sp_row *r, sp_lost lost)
+{
+    sp_heartbeat *records = sp_run_heartbeat(w->run, 0);
+
+    if (records)
+        sp_heartbeat_mark_lost(records, w->run->comm->size, r->signs.rank, lost);
+}
+
+/* The one diagnosis; then everybody leaves. */
+static void diagnose(sp_watchdog *w, const char *text) __attribute__((noreturn));
+static void diagnose(sp_watchdog *w, const char *text)
+{
+    const sp_heartbeat *beat = w->run->beat;
+
+    set_last_minute();
+    if (sp_run_claim_diagnosis(w->run->dir)) {
+        SP_FAIL(SP_EMPI, "%s", text);
+        sp_log_error(sp_error_last());
+        sp_run_status(w->run, "failed", SP_EMPI, beat->epoch, beat->step, text);
+    } else {
+        /* Leaving takes the launcher, which kills whoever is about to say it. */
+        sp_watchdog_pause(SPEECH_S);
+    }
+    sp_watchdog_leave(w, SP_EMPI);
+}
+
+static void describe(const sp_watchdog *w, const sp_row *r, char *text, size_t size)
+{
+    snprintf(text, size, "rank %d/%d host %s", r->signs.rank, w->run->comm->size,
+             r->signs.host[0] ? r->signs.host : "(not heard yet)");
+}
+
+/* The record in heartbeat.bin is newer than the last frame, where it is shared. */
+static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size)
+{
+    const sp_heartbeat *beat = sp_run_heartbeat(w->run, r->signs.rank);
+    bool is_newer = beat && beat->counter && beat->step >= r->signs.step;
+
+    snprintf(text, size, "phase %s, epoch %lld, step %lld",
+             sp_phase_name((sp_phase)(is_newer ? beat->phase : r->signs.phase)),
+             (long long)(is_newer ? beat->epoch : r->signs.epoch),
+             (long long)(is_newer ? beat->step : r->signs.step));
+}
+
+/* The node's witness knows which of several was the first. */
+static void ask_witness(sp_watchdog *w, sp_row *r)
+{
+    sp_heartbeat *records = sp_run_heartbeat(w->run, 0);
+    int lost = -1;
+
+    if (!records || strcmp(r->signs.host, w->run->comm->host) != 0)
+        return;
+    for (int i = 0; i < WITNESS_TRIES && lost < 0; i++) {
+        lost = sp_heartbeat_lost(records, w->run->comm->size);
+        if (lost < 0)
+            sp_watchdog_pause(0.001);
+    }
+    if (lost < 0)
+        return;
+    r->signs.rank = lost;
+    memcpy(r->signs.host, records[lost].host, sizeof r->signs.host);
+}
+
+void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *row)
+{
+    char who[128], where[128], text[512];
+    sp_row copy = *row, *r = &copy;
+
+    ask_witness(w, r);
+    mark(w, r, SP_LOST_DEAD);
+    describe(w, r, who, sizeof who);
+    place(w, r, where, sizeof where);
+    snprintf(text, sizeof text,
+             "%s died: its connection closed without a word; last heard %.1f s before, "
+             "in %s",
+             who, sp_now_s() - r->heard_s, where);
+    diagnose(w, text);
+}
+
+static void diagnose_silent(sp_watchdog *w, const sp_row *r, double now)
+{
+    char who[128], where[128], text[512];
+    bool is_heard = now - r->heard_s < w->limit_s / 2;
+
+    mark(w, r, is_heard ? SP_LOST_HUNG : SP_LOST_SILENT);
+    describe(w, r, who, sizeof who);
+    place(w, r, where, sizeof where);
+    if (is_heard)
+        snprintf(text, sizeof text,
+                 "%s hangs: no progress for %.1f s in %s (run.watchdog_s = %g)", who,
+                 now - r->changed_s, where, w->limit_s);
+    else
+        snprintf(text, sizeof text,
+                 "%s is silent: no sign of life for %.1f s, last in %s; its process is "
+                 "stopped, or its node or network is gone (run.watchdog_s = %g)",
+                 who, now - r->heard_s, where, w->limit_s);
+    diagnose(w, text);
+}
+
+static void diagnose_stuck(sp_watchdog *w, double since_s)
+{
+    char where[128], text[512];
+
+    place(w, sp_watchdog_own_row(w), where, sizeof where);
+    snprintf(text, sizeof text,
+             "all ranks wait for each other for %.1f s in %s: the transport between "
+             "them is lost (run.watchdog_s = %g)",
+             since_s, where, w->limit_s);
+    diagnose(w, text);
+}
+
+/* ---- judging ---- */
+
+static void judge_ended(sp_watchdog *w, const sp_row *r, double now)
+{
+    bool is_error = r->signs.code != SP_OK && r->signs.code != SP_ELIMIT;
+
+    if (is_error && now - r->heard_s > END_S)
+        sp_watchdog_leave(w, r->signs.code);
+}
+
+void sp_watchdog_judge(sp_watchdog *w, double margin_s)
+{
+    double now = sp_now_s(), worked_s = 0;
+    const sp_row *worst = NULL;
+    bool are_all_waiting = w->n_rows == w->run->comm->size;
+
+    for (int i = 0; i < w->n_rows; i++) {
+        const sp_row *r = &w->row[i];
+
+        if (r->state == SP_ROW_ENDED) {
+            judge_ended(w, r, now);
+            are_all_waiting = false;
+            continue;
+        }
+        are_all_waiting = are_all_waiting && r->signs.is_waiting;
+        worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;
+        if ((r->state == SP_ROW_LINKED || r->signs.host[0]) &&
+            (!worst || r->changed_s < worst->changed_s))
+            worst = r;
+    }
+    if (worst && now - worst->changed_s > w->limit_s + margin_s)
+        diagnose_silent(w, worst, now);
+    if (are_all_waiting && w->n_rows > 1 && now - worked_s > w->limit_s)
+        diagnose_stuck(w, now - worked_s);
+}
+
+/* ---- stragglers ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static const char *main_phase(const sp_row *r)
+{
+    int most = 0;
+
+    for (int p = 1; p < SP_PHASE_COUNT; p++)
+        most = r->seen[p] > r->seen[most] ? p : most;
+    return sp_phase_name((sp_phase)most);
+}
+
+static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
+{
+    char who[128];
+    double ratio = r->signs.own_s / median;
+
+    if (ratio <= SLOW_RATIO) {
+        r->slow_s = 0;
+        r->is_slow_told = r->is_slow_told && ratio > 0.8 * SLOW_RATIO;
+        return;
+    }
+    if (r->slow_s == 0) {
+        r->slow_s = now;
+        memset(r->seen, 0, sizeof r->seen);
+    }
+    if (r->is_slow_told || now - r->slow_s < w->limit_s / 2)
+        return;
+    r->is_slow_told = true;
+    describe(w, r, who, sizeof who);
+    sp_log_warn0("%s is slow: %.3f s of own work a step, %.1f times the median of the "
+                 "ranks, mostly in phase %s",
+                 who, r->signs.own_s, ratio, main_phase(r));
+}
+
+void sp_watchdog_judge_speed(sp_watchdog *w)
+{
+    double own[64], now = sp_now_s(), median;
+    int n = w->n_rows, stride = (n + 63) / 64, k = 0;
+
+    for (int r = 0; r < n; r++)
+        if (w->row[r].signs.own_s <= 0)
+            return;
+    for (int r = 0; r < n; r += stride) /* of many ranks, 64 tell the median */
+        own[k++] = w->row[r].signs.own_s;
+    qsort(own, (size_t)k, sizeof *own, ascending);
+    median = own[(k - 1) / 2];
+    for (int r = 0; n > 1 && r < n; r++)
+        tell_slow(w, &w->row[r], median, now);
+}

@@ -1,0 +1,378 @@
+#include "scan/sp_gridding.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/sp_backend.h"
+
+/* A voxel's Morton key and the point (or row) it came from. */
+typedef struct item {
+    uint64_t key;
+    uint32_t row;
+} item;
+
+enum { BUFFERS = 12 };
+
+struct sp_grid_buffers {
+    void *at[BUFFERS];
+    size_t bytes[BUFFERS];
+};
+
+enum buffer_name {
+    B_ITEMS,
+    B_SPARE,
+    B_VOTES,
+    B_COUNT,
+    B_COORDS,
+    B_FEATURES,
+    B_LABELS,
+    B_SUBVOXEL,
+    B_POINT_VOXEL,
+    B_POINT_LABELS,
+    B_POINT_INDEX,
+    B_ROW_OF,
+};
+
+/* Buffer of at least this size; NULL with the error recorded. */
+static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
+{
+    struct sp_grid_buffers *own = grid->own;
+    void *at;
+
+    if (own->at[name] && own->bytes[name] >= bytes)
+        return own->at[name];
+    bytes = bytes + bytes / 4 + 64;
+    at = realloc(own->at[name], bytes);
+    if (!at) {
+        SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes", bytes);
+        return NULL;
+    }
+    own->at[name] = at;
+    own->bytes[name] = bytes;
+    return at;
+}
+
+#define GROW(grid, name, count, pointer)                                               \
+    ((*(pointer) = grow((grid), (name), (size_t)(count) * sizeof **(pointer)))         \
+         ? SP_OK                                                                       \
+         : SP_EMEM)
+
+void sp_grid_destroy(sp_grid *grid)
+{
+    int i;
+
+    for (i = 0; grid->own && i < BUFFERS; i++)
+        free(grid->own->at[i]);
+    free(grid->own);
+    memset(grid, 0, sizeof *grid);
+}
+
+/* ---- Morton keys ---- */
+
+static uint64_t spread(uint64_t v)
+{ /* bit i to bit 3 i, 20 bits */
+    v = (v | v << 32) & 0x001f00000000ffffu;
+    v = (v | v << 16) & 0x001f0000ff0000ffu;
+    v = (v | v << 8) & 0x100f00f00f00f00fu;
+    v = (v | v << 4) & 0x10c30c30c30c30c3u;
+    return (v | v << 2) & 0x1249249249249249u;
+}
+
+static int32_t compact(uint64_t v)
+{ /* inverse of spread */
+    v &= 0x1249249249249249u;
+    v = (v | v >> 2) & 0x10c30c30c30c30c3u;
+    v = (v | v >> 4) & 0x100f00f00f00f00fu;
+    v = (v | v >> 8) & 0x001f0000ff0000ffu;
+    v = (v | v >> 16) & 0x001f00000000ffffu;
+    return (int32_t)((v | v >> 32) & 0xfffff);
+}
+
+static uint64_t morton(const int32_t c[3])
+{
+    return spread((uint64_t)(c[0] + SP_COORD_LIMIT)) |
+           spread((uint64_t)(c[1] + SP_COORD_LIMIT)) << 1 |
+           spread((uint64_t)(c[2] + SP_COORD_LIMIT)) << 2;
+}
+
+/* Stable radix sort by key; bytes that are alike in all keys are passed over. */
+static void sort_items(item *items, item *spare, int64_t n)
+{
+    item *from = items, *to = spare, *swap;
+    uint64_t all_or = 0, all_and = ~(uint64_t)0;
+    int64_t at[257], i;
+    int shift, d;
+
+    for (i = 0; i < n; i++) {
+        all_or |= items[i].key;
+        all_and &= items[i].key;
+    }
+    for (shift = 0; shift < 64; shift += 8) {
+        if (n == 0 || ((all_or ^ all_and) >> shift & 255) == 0)
+            continue;
+        memset(at, 0, sizeof at);
+        for (i = 0; i < n; i++)
+            at[(from[i].key >> shift & 255) + 1]++;
+        for (d = 0; d < 256; d++)
+            at[d + 1] += at[d];
+        for (i = 0; i < n; i++)
+            to[at[from[i].key >> shift & 255]++] = from[i];
+        swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != items && n > 0)
+        memcpy(items, from, (size_t)n * sizeof *items);
+}
+
+/* ---- cost ---- */
+
+static bool has_key(const uint64_t *table, uint64_t mask, uint64_t key)
+{
+    uint64_t h = (key * 0x9e3779b97f4a7c15u) >> 20 & mask;
+
+    while (table[h] && table[h] != key + 1)
+        h = (h + 1) & mask;
+    return table[h] != 0;
+}
+
+/* Pairs of the 3^3 kernel: every voxel with itself, and each neighbour pair both ways.
+ */
+static int64_t count_pairs(const item *items, int64_t n, uint64_t *table, uint64_t mask)
+{
+    int64_t i, pairs = n;
+    uint64_t h;
+    int32_t c[3];
+    int k, d[3];
+
+    for (i = 0; i < n; i++) {
+        h = (items[i].key * 0x9e3779b97f4a7c15u) >> 20 & mask;
+        while (table[h])
+            h = (h + 1) & mask;
+        table[h] = items[i].key + 1;
+    }
+    for (i = 0; i < n; i++)
+        for (k = 14; k < 27; k++) { /* the half of the offsets after the centre */
+            bool is_inside = true;
+            int a;
+
+            sp_kernel_offset(3, k, d);
+            for (a = 0; a < 3; a++) {
+                c[a] = compact(items[i].key >> a) - SP_COORD_LIMIT + d[a];
+                is_inside =
+                    is_inside && c[a] >= -SP_COORD_LIMIT && c[a] < SP_COORD_LIMIT;
+            }
+            if (is_inside && has_key(table, mask, morton(c)))
+                pairs += 2;
+        }
+    return pairs;
+}
+
+/* items: sorted, one per voxel. */
+static sp_status cost_of_sorted(const item *items, int64_t n,
+                                int64_t cost[SP_COST_COLUMNS])
+{
+    uint64_t *table, size = 16;
+    int64_t i;
+    int level;
+
+    for (level = 0; level < SP_COST_COLUMNS - 1; level++) {
+        cost[level] = n > 0;
+        for (i = 1; i < n; i++)
+            cost[level] += items[i].key >> 3 * level != items[i - 1].key >> 3 * level;
+    }
+    while (size < 2 * (uint64_t)n)
+        size *= 2;
+    table = calloc(size, sizeof *table);
+    if (!table)
+        return SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes",
+                       (size_t)size * sizeof *table);
+    cost[SP_COST_COLUMNS - 1] = count_pairs(items, n, table, size - 1);
+    free(table);
+    return SP_OK;
+}
+
+sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_COLUMNS])
+{
+    item *items = malloc(2 * ((size_t)n + 1) * sizeof *items);
+    sp_status rc;
+    int64_t i;
+
+    if (!items)
+        return SP_FAIL(SP_EMEM, "cost of a sample: no memory for %lld voxels",
+                       (long long)n);
+    for (i = 0; i < n; i++)
+        items[i] = (item){morton(coords + 3 * i), (uint32_t)i};
+    sort_items(items, items + n, n);
+    rc = cost_of_sorted(items, n, cost);
+    free(items);
+    return rc;
+}
+
+/* ---- voxels ---- */
+
+static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *options,
+                                int64_t i, int32_t c[3])
+{
+    double v;
+    int a;
+
+    for (a = 0; a < 3; a++) {
+        v = floor((points->xyz[3 * i + a] - options->origin[a]) / options->voxel_size);
+        if (!(v >= -SP_COORD_LIMIT && v < SP_COORD_LIMIT))
+            return SP_FAIL(
+                SP_EDATA,
+                "point %lld: %c = %.17g m lies outside the grid of 2^20 voxels "
+                "of %g m around %.17g m",
+                (long long)(points->index ? points->index[i] : (uint64_t)i), "xyz"[a],
+                points -> xyz[3 * i + a], options -> voxel_size, options -> origin[a]);
+        c[a] = (int32_t)v;
+    }
+    return SP_OK;
+}
+
+/* Label of the voxel whose labelled points are the n votes. */
+static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
+{
+    int64_t best = 0, i, j;
+    int32_t winner = SP_IGNORE;
+    bool is_mixed = false;
+
+    /* Few points and fewer classes: move each distinct label's votes to the front. */
+    for (i = 0; i < n;) {
+        int64_t first = i;
+        int32_t label = votes[i];
+
+        for (j = i; j < n; j++)
+            if (votes[j] == label) {
+                votes[j] = votes[i];
+                votes[i++] = label;
+            }
+        is_mixed = is_mixed || i < n;
+        if (i - first > best) {
+            best = i - first;
+            winner = label;
+        } else if (i - first == best) {
+            winner = SP_IGNORE;
+        }
+    }
+    return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
+}
+
+/* One voxel from its points items[0 .. m-1], which stand in point order. */
+static void fill_voxel(sp_grid *grid, const sp_points *points,
+                       const sp_grid_options *options, const item *items, int64_t m,
+                       int64_t row, int32_t *votes)
+{
+    sp_sample *s = &grid->sample;
+    int64_t i, n_votes = 0;
+    double sum, inside;
+    int a;
+
+    for (a = 0; a < 3; a++) {
+        s->coords[3 * row + a] = compact(items->key >> a) - SP_COORD_LIMIT;
+        for (sum = 0, i = 0; i < m; i++)
+            sum += (points->xyz[3 * (int64_t)items[i].row + a] - options->origin[a]) /
+                       options->voxel_size -
+                   s->coords[3 * row + a];
+        inside = floor(sum / (double)m * 256);
+        s->subvoxel[3 * row + a] = (uint8_t)fmin(fmax(inside, 0), 255);
+    }
+    for (a = 0; a < points->c; a++) {
+        for (sum = 0, i = 0; i < m; i++)
+            sum += points->features[(int64_t)items[i].row * points->c + a];
+        s->features[row * points->c + a] = (float)(sum / (double)m);
+    }
+    for (i = 0; points->label && i < m; i++)
+        if (points->label[items[i].row] != SP_IGNORE)
+            votes[n_votes++] = points->label[items[i].row];
+    s->labels[row] = majority(votes, n_votes, options->ignore_conflicts);
+    grid->count[row] = (int32_t)m;
+}
+
+static sp_status fill_point_map(sp_grid *grid, const sp_points *points,
+                                const uint32_t *row_of)
+{
+    sp_sample *s = &grid->sample;
+    int64_t i, at = 0;
+
+    SP_TRY(GROW(grid, B_POINT_VOXEL, points->n, &s->point_voxel));
+    SP_TRY(GROW(grid, B_POINT_LABELS, points->n, &s->point_labels));
+    SP_TRY(GROW(grid, B_POINT_INDEX, points->n, &s->point_index));
+    for (i = 0; i < points->n; i++) {
+        if (points->is_owned && !points->is_owned[i])
+            continue;
+        s->point_voxel[at] = row_of[i];
+        s->point_labels[at] = points->label ? points->label[i] : SP_IGNORE;
+        s->point_index[at++] = points->index ? points->index[i] : (uint64_t)i;
+    }
+    s->n_points = at;
+    return SP_OK;
+}
+
+/* Sorted points to rows; items shrinks to one entry per voxel. */
+static sp_status fill_rows(sp_grid *grid, const sp_points *points,
+                           const sp_grid_options *options, item *items,
+                           int64_t n_voxels)
+{
+    sp_sample *s = &grid->sample;
+    uint32_t *row_of;
+    int32_t *votes;
+    int64_t begin, end, row = 0, i;
+
+    SP_TRY(GROW(grid, B_VOTES, points->n, &votes));
+    SP_TRY(GROW(grid, B_ROW_OF, points->n, &row_of));
+    SP_TRY(GROW(grid, B_COUNT, n_voxels, &grid->count));
+    SP_TRY(GROW(grid, B_COORDS, 3 * n_voxels, &s->coords));
+    SP_TRY(GROW(grid, B_FEATURES, n_voxels * points->c, &s->features));
+    SP_TRY(GROW(grid, B_LABELS, n_voxels, &s->labels));
+    SP_TRY(GROW(grid, B_SUBVOXEL, 3 * n_voxels, &s->subvoxel));
+    for (begin = 0; begin < points->n; begin = end, row++) {
+        for (end = begin + 1; end < points->n && items[end].key == items[begin].key;)
+            end++;
+        fill_voxel(grid, points, options, items + begin, end - begin, row, votes);
+        for (i = begin; i < end; i++)
+            row_of[items[i].row] = (uint32_t)row;
+        items[row].key = items[begin].key; /* row <= begin: already read */
+    }
+    s->n = row;
+    if (options->with_points)
+        SP_TRY(fill_point_map(grid, points, row_of));
+    return SP_OK;
+}
+
+static void begin_sample(sp_sample *s, const sp_grid_options *options)
+{
+    int64_t id = s->id;
+
+    memset(s, 0, sizeof *s);
+    s->id = id;
+    memcpy(s->origin, options->origin, sizeof s->origin);
+}
+
+sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
+                         const sp_grid_options *options)
+{
+    item *items, *spare;
+    int64_t i, n_voxels = points->n > 0;
+    int32_t c[3];
+
+    if (points->n > INT32_MAX)
+        return SP_FAIL(SP_EDATA, "%lld points in one sample, at most %d are possible",
+                       (long long)points->n, INT32_MAX);
+    if (!grid->own && !(grid->own = calloc(1, sizeof *grid->own)))
+        return SP_FAIL(SP_EMEM, "voxelization: no memory");
+    begin_sample(&grid->sample, options);
+    SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
+    SP_TRY(GROW(grid, B_SPARE, points->n, &spare));
+    for (i = 0; i < points->n; i++) {
+        SP_TRY(voxel_of_point(points, options, i, c));
+        items[i] = (item){morton(c), (uint32_t)i};
+    }
+    sort_items(items, spare, points->n);
+    for (i = 1; i < points->n; i++)
+        n_voxels += items[i].key != items[i - 1].key;
+    SP_TRY(fill_rows(grid, points, options, items, n_voxels));
+    return cost_of_sorted(items, grid->sample.n, grid->cost);
+}

@@ -1,0 +1,519 @@
+#include "scan/sp_scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "scan/sp_scan_format.h"
+
+/* Names by which people call the label, in the order looked for. */
+static const char *const label_names[] = {
+    "label",    "classification", "class",    "labels",
+    "semantic", "sem_class",      "category", "code"};
+
+/* ---- bytes ---- */
+bool sp_scan_is_big_endian(void)
+{
+    const uint16_t one = 1;
+
+    return *(const unsigned char *)&one == 0;
+}
+
+uint16_t sp_scan_le16(const unsigned char *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+uint32_t sp_scan_le32(const unsigned char *at)
+{
+    return sp_scan_le16(at) | (uint32_t)sp_scan_le16(at + 2) << 16;
+}
+
+uint64_t sp_scan_le64(const unsigned char *at)
+{
+    return sp_scan_le32(at) | (uint64_t)sp_scan_le32(at + 4) << 32;
+}
+
+double sp_scan_lef64(const unsigned char *at)
+{
+    uint64_t bits = sp_scan_le64(at);
+    double x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)
+{
+    unsigned char *p = to;
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t got = pread(scan->fd, p + done, bytes - done, at + (int64_t)done);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
+        if (got == 0)
+            return SP_FAIL(SP_EDATA,
+                           "%s: file ends at byte %" PRId64
+                           ", expected %zu bytes at %" PRId64,
+                           scan->path, at + (int64_t)done, bytes, at);
+        done += (size_t)got;
+    }
+    return SP_OK;
+}
+
+sp_status sp_scan_stream(sp_scan *scan, int64_t at, FILE **stream)
+{
+    *stream = fopen(scan->path, "rb");
+    if (!*stream || fseeko(*stream, at, SEEK_SET) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
+    return SP_OK;
+}
+
+sp_status sp_scan_check_size(const sp_scan *scan)
+{
+    int64_t room = scan->file_bytes - scan->data_at;
+
+    if (room < 0 || scan->n_points < 0 || scan->n_points > room / scan->record_bytes)
+        return SP_FAIL(SP_EDATA,
+                       "%s: truncated: %" PRId64
+                       " points of %d bytes from byte %" PRId64 " need %" PRId64
+                       " bytes, the file has %" PRId64,
+                       scan->path, scan->n_points, scan->record_bytes, scan->data_at,
+                       scan->n_points > INT64_MAX / scan->record_bytes
+                           ? INT64_MAX
+                           : scan->data_at + scan->n_points * scan->record_bytes,
+                       scan->file_bytes);
+    return SP_OK;
+}
+
+int sp_scan_numbers(const char *line, double *to, int n)
+{
+    const char *at = line;
+    int found = 0;
+
+    while (found < n) {
+        char *end;
+
+        at += strspn(at, " \t,;\r\n");
+        to[found] = strtod(at, &end);
+        if (end == at || !strchr(" \t,;\r\n", *end))
+            break;
+        at = end;
+        found++;
+    }
+    return found;
+}
+
+/* ---- fields ---- */
+static const char *plain(const char *name)
+{
+    return strncasecmp(name, "scalar_", 7) == 0 ? name + 7 : name;
+}
+
+int sp_scan_find(const sp_scan *scan, const char *name)
+{
+    for (int i = 0; i < scan->n_fields; i++)
+        if (strcasecmp(plain(scan->field[i].name), plain(name)) == 0)
+            return i;
+    return -1;
+}
+
+sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, int size)
+{
+    size_t n = (size_t)scan->n_fields + 1;
+    sp_scan_field *grown = realloc(scan->field, n * sizeof *grown);
+
+    if (!grown) {
+        SP_FAIL(SP_EMEM, "%s: no memory for %zu fields", scan->path, n);
+        return NULL;
+    }
+    scan->field = grown;
+    scan->n_fields = (int)n;
+    grown += n - 1;
+    *grown = (sp_scan_field){.at = at, .kind = kind, .size = size, .scale = 1};
+    snprintf(grown->name, sizeof grown->name, "%s", name);
+    return grown;
+}
+
+sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
+{
+    const char *at = columns;
+    int i = 0;
+
+    for (;; i++) {
+        const char *end = at + strcspn(at, ",");
+        size_t n;
+
+        at += strspn(at, " ");
+        for (n = (size_t)(end - at); n > 0 && at[n - 1] == ' ';)
+            n--;
+        if (i >= scan->n_fields)
+            return SP_FAIL(SP_EUSAGE, "%s: has %d columns, --columns %s names more",
+                           scan->path, scan->n_fields, columns);
+        snprintf(scan->field[i].name, SP_SCAN_NAME, "%.*s",
+                 (int)(n == 1 && (*at == '-' || *at == '_') ? 0 : n), at);
+        if (*end == '\0')
+            break;
+        at = end + 1;
+    }
+    while (++i < scan->n_fields)
+        scan->field[i].name[0] = '\0';
+    return SP_OK;
+}
+
+/* Names of all fields for messages. */
+static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < scan->n_fields && used < bytes; i++)
+        if (scan->field[i].name[0])
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " " : "",
+                                     scan->field[i].name);
+    return text;
+}
+
+/* What the columns are called is the file's matter, or that of --columns. */
+static sp_status find_axes(sp_scan *scan, const char *columns)
+{
+    static const char *const axis_name[] = {"x", "y", "z"};
+    char text[512];
+
+    for (int a = 0; a < 3; a++) {
+        scan->axis[a] = sp_scan_find(scan, axis_name[a]);
+        if (scan->axis[a] < 0)
+            return SP_FAIL(columns ? SP_EUSAGE : SP_EDATA,
+                           "%s: no coordinate %s; there are: %s", scan->path,
+                           axis_name[a], list_fields(scan, text, sizeof text));
+    }
+    return SP_OK;
+}
+
+static sp_status find_label(sp_scan *scan, const char *wanted)
+{
+    char text[512];
+
+    scan->label = -1;
+    if (wanted) {
+        scan->label = sp_scan_find(scan, wanted);
+        if (scan->label < 0)
+            return SP_FAIL(SP_EUSAGE,
+                           "%s: no attribute %s for the label; there are: %s",
+                           scan->path, wanted, list_fields(scan, text, sizeof text));
+        return SP_OK;
+    }
+    for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++)
+        if (scan->label < 0)
+            scan->label = sp_scan_find(scan, label_names[i]);
+    return SP_OK;
+}
+
+/* ---- open and close ---- */
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+
+    return n > m && strcasecmp(path + n - m, ending) == 0;
+}
+
+static const sp_scan_format *detect(const char *path, const unsigned char *head,
+                                    size_t n)
+{
+    static const char *const text[] = {".txt", ".xyz", ".xyzi", ".pts",    ".csv",
+                                       ".asc", ".tsv", ".dat",  ".xyzrgb", ".xyzl"};
+
+    if (n >= 4 && memcmp(head, "LASF", 4) == 0)
+        return n > 104 && (head[104] & 0xc0) ? &sp_scan_laz : &sp_scan_las;
+    if (n >= 4 && memcmp(head, "ply", 3) == 0 && (head[3] == '\n' || head[3] == '\r'))
+        return &sp_scan_ply;
+    if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0)
+        return &sp_scan_npy;
+    if (ends_in(path, ".pcd"))
+        return &sp_scan_pcd;
+    if (ends_in(path, ".bin"))
+        return &sp_scan_kitti;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        if (ends_in(path, text[i]))
+            return &sp_scan_text;
+    return NULL;
+}
+
+static sp_status open_file(sp_scan *scan)
+{
+    unsigned char head[128];
+    struct stat st;
+    ssize_t got;
+
+    scan->fd = open(scan->path, O_RDONLY | O_CLOEXEC);
+    if (scan->fd < 0 || fstat(scan->fd, &st) != 0)
+        return SP_FAIL(errno == ENOENT ? SP_EDATA : SP_EIO, "%s: cannot open: %s",
+                       scan->path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", scan->path,
+                       S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+    scan->file_bytes = st.st_size;
+    got = pread(scan->fd, head, sizeof head, 0);
+    if (got < 0)
+        return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
+    scan->format = detect(scan->path, head, (size_t)got);
+    if (!scan->format)
+        return SP_FAIL(SP_EDATA,
+                       "%s: unknown format; expected .las, .laz, .bin (SemanticKITTI), "
+                       ".ply, .pcd, .npy or columns of text (.txt .xyz .pts .csv .asc)",
+                       scan->path);
+    return SP_OK;
+}
+
+sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *options)
+{
+    static const sp_scan_options none = {0};
+    sp_scan *s = calloc(1, sizeof *s);
+    sp_status rc;
+
+    *scan = s;
+    if (!s)
+        return SP_FAIL(SP_EMEM, "%s: no memory for a scan", path);
+    s->fd = -1;
+    s->path = strdup(path);
+    if (!options)
+        options = &none;
+    SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
+    snprintf(s->title, sizeof s->title, "%s", s->format->name);
+    SP_TRY_GOTO(rc, s->format->open(s, options), fail);
+    SP_TRY_GOTO(rc, find_axes(s, options->columns), fail);
+    SP_TRY_GOTO(rc, find_label(s, options->label_field), fail);
+    return SP_OK;
+fail:
+    sp_scan_close(s);
+    *scan = NULL;
+    return rc;
+}
+
+void sp_scan_close(sp_scan *scan)
+{
+    if (!scan)
+        return;
+    if (scan->format && scan->format->close)
+        scan->format->close(scan);
+    if (scan->fd >= 0)
+        close(scan->fd);
+    free(scan->own);
+    free(scan->record);
+    free(scan->selected);
+    free(scan->field);
+    free(scan->path);
+    free(scan);
+}
+
+const char *sp_scan_path(const sp_scan *scan)
+{
+    return scan->path;
+}
+int64_t sp_scan_count(const sp_scan *scan)
+{
+    return scan->n_points;
+}
+bool sp_scan_is_labelled(const sp_scan *scan)
+{
+    return scan->label >= 0;
+}
+
+bool sp_scan_has(const sp_scan *scan, const char *name)
+{
+    return sp_scan_find(scan, name) >= 0;
+}
+
+const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
+{
+    const sp_scan_field *f = &scan->field[i];
+    bool is_scaled;
+
+    if (i < 0 || i >= scan->n_fields)
+        return NULL;
+    is_scaled = f->scale != 1 || f->add != 0 || f->size == 8 ||
+                (f->kind == 'f' && f->size == 2);
+    *kind = is_scaled ? 'f' : f->kind;
+    *size = is_scaled ? 8 : f->size;
+    return f->name;
+}
+
+sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
+{
+    char text[512];
+
+    free(scan->selected);
+    scan->n_selected = 0;
+    scan->selected = calloc((size_t)n + 1, sizeof *scan->selected);
+    if (!scan->selected)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %d attributes", scan->path, n);
+    for (int i = 0; i < n; i++) {
+        scan->selected[i] = sp_scan_find(scan, names[i]);
+        if (scan->selected[i] < 0)
+            return SP_FAIL(SP_EUSAGE, "%s: no attribute %s; there are: %s", scan->path,
+                           names[i], list_fields(scan, text, sizeof text));
+    }
+    scan->n_selected = n;
+    return SP_OK;
+}
+
+sp_status sp_scan_rewind(sp_scan *scan)
+{
+    scan->row = 0;
+    return scan->format->rewind ? scan->format->rewind(scan) : SP_OK;
+}
+
+/* ---- records to numbers ---- */
+static double half_to_double(uint16_t h)
+{
+    int exponent = h >> 10 & 31, mantissa = h & 1023;
+    double x = exponent == 0    ? ldexp(mantissa, -24)
+               : exponent == 31 ? (mantissa ? NAN : INFINITY)
+                                : ldexp(mantissa + 1024, exponent - 25);
+
+    return h >> 15 ? -x : x;
+}
+
+static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
+{
+    uint64_t u = 0;
+    float f32;
+    double f64;
+
+    for (int i = 0; i < f->size; i++)
+        u |= (uint64_t)
+                 bytes[f->is_swapped != sp_scan_is_big_endian() ? f->size - 1 - i : i]
+             << 8 * i;
+    if (f->kind == 'f' && f->size == 8) {
+        memcpy(&f64, &u, sizeof f64);
+        return f64;
+    }
+    if (f->kind == 'f' && f->size == 4) {
+        uint32_t low = (uint32_t)u;
+
+        memcpy(&f32, &low, sizeof f32);
+        return f32;
+    }
+    if (f->kind == 'f')
+        return half_to_double((uint16_t)u);
+    if (f->kind == 'i') {
+        int unused = 64 - 8 * f->size;
+
+        return (double)((int64_t)(u << unused) >> unused);
+    }
+    u >>= f->shift;
+    return (double)(f->bits ? u & ((UINT64_C(1) << f->bits) - 1) : u);
+}
+
+/* Two roundings, as every other reader of scaled integers does it: the product goes
+ * through memory so that no compiler fuses it with the sum. */
+static double value(const sp_scan_field *f, const unsigned char *record)
+{
+    volatile double scaled = raw_value(f, record + f->at) * f->scale;
+
+    return scaled + f->add;
+}
+
+static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
+{
+    size_t n = (size_t)max;
+
+    if (scan->record_capacity < max) {
+        unsigned char *grown = realloc(scan->record, n * (size_t)scan->record_bytes);
+
+        if (!grown)
+            return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
+        scan->record = grown;
+        scan->record_capacity = max;
+    }
+    if (out->capacity >= max)
+        return SP_OK;
+    sp_scan_points_destroy(out);
+    out->xyz = malloc(n * 3 * sizeof *out->xyz);
+    out->label = malloc(n * sizeof *out->label);
+    out->attr = malloc(n * ((size_t)scan->n_selected + 1) * sizeof *out->attr);
+    if (!out->xyz || !out->label || !out->attr)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
+    out->capacity = max;
+    return SP_OK;
+}
+
+static sp_status read_records(sp_scan *scan, int64_t max, int64_t *n)
+{
+    if (scan->format->fill)
+        return scan->format->fill(scan, max, scan->record, n);
+    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    return sp_scan_pread(scan, scan->record, (size_t)(*n * scan->record_bytes),
+                         scan->data_at + scan->row * scan->record_bytes);
+}
+
+static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
+                              int64_t row, int32_t *label)
+{
+    double x = value(&scan->field[scan->label], record);
+
+    if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
+        return SP_FAIL(SP_EDATA, "%s: point %" PRId64 ": label %g, expected an integer",
+                       scan->path, row, x);
+    *label = x < 0 ? SP_SCAN_UNLABELLED : (int32_t)x;
+    return SP_OK;
+}
+
+/* One attribute for n records; a loop per field keeps its description in registers. */
+static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
+                        int stride)
+{
+    const sp_scan_field *f = &scan->field[field];
+    const unsigned char *record = scan->record;
+
+    for (int64_t i = 0; i < n; i++, record += scan->record_bytes, to += stride) {
+        *to = value(f, record);
+        if (!isfinite(*to))
+            return SP_FAIL(SP_EDATA,
+                           "%s: point %" PRId64 ": %s is %g, expected a number",
+                           scan->path, scan->row + i, f->name, *to);
+    }
+    return SP_OK;
+}
+
+sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
+{
+    int64_t n = 0, left = scan->n_points - scan->row;
+
+    if (scan->n_points >= 0 && left < max)
+        max = left > 0 ? left : 1;
+    SP_TRY(reserve(scan, out, max));
+    SP_TRY(read_records(scan, max, &n));
+    for (int a = 0; a < 3; a++)
+        SP_TRY(decode(scan, scan->axis[a], n, out->xyz + a, 3));
+    for (int i = 0; i < scan->n_selected; i++)
+        SP_TRY(decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected));
+    for (int64_t i = 0; i < n; i++) {
+        out->label[i] = SP_SCAN_UNLABELLED;
+        if (scan->label >= 0)
+            SP_TRY(decode_label(scan, scan->record + i * scan->record_bytes,
+                                scan->row + i, &out->label[i]));
+    }
+    out->n = n;
+    out->first_row = scan->row;
+    scan->row += n;
+    return SP_OK;
+}
+
+void sp_scan_points_destroy(sp_scan_points *points)
+{
+    free(points->xyz);
+    free(points->label);
+    free(points->attr);
+    *points = (sp_scan_points){0};
+}

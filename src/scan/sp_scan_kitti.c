@@ -1,0 +1,153 @@
+/* SemanticKITTI: NAME.bin holds x y z remission as float32; NAME.label, beside it or in
+ * the folder labels/ next to the folder of the scans, holds a uint32 per point: class
+ * in the low 16 bits, instance in the high ones. A record joins the two: 16 bytes
+ * and 4. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "scan/sp_scan_format.h"
+
+enum { POINT_BYTES = 16, LABEL_BYTES = 4 };
+
+/* Reader of the label file: a scan of its own without fields, for its checked reading.
+ */
+typedef struct kitti {
+    sp_scan label;
+    char *path;
+} kitti;
+
+/* Path of the label file; malloc'd. beside: NAME.label; else
+ * FOLDER/../labels/NAME.label. */
+static char *label_path(const char *path, bool beside)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    int stem = (int)(strlen(name) - strlen(".bin"));
+    size_t bytes = strlen(path) + sizeof "/../labels/.label";
+    char *to = malloc(bytes);
+
+    if (to && beside)
+        snprintf(to, bytes, "%.*s%.*s.label", (int)(name - path), path, stem, name);
+    else if (to)
+        snprintf(to, bytes, "%.*s../labels/%.*s.label", (int)(name - path), path, stem,
+                 name);
+    return to;
+}
+
+static sp_status open_label(sp_scan *scan, kitti *k)
+{
+    int64_t bytes;
+
+    k->label.fd = -1;
+    for (int beside = 1; beside >= 0 && k->label.fd < 0; beside--) {
+        free(k->path);
+        k->path = label_path(scan->path, beside);
+        if (!k->path)
+            return SP_FAIL(SP_EMEM, "%s: no memory for a path", scan->path);
+        k->label.fd = open(k->path, O_RDONLY | O_CLOEXEC);
+    }
+    k->label.path = k->path;
+    if (k->label.fd < 0)
+        return SP_OK;
+    bytes = lseek(k->label.fd, 0, SEEK_END);
+    if (bytes != scan->n_points * LABEL_BYTES)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64
+                       " points of %s",
+                       k->path, bytes, scan->n_points * LABEL_BYTES, scan->n_points,
+                       scan->path);
+    return SP_OK;
+}
+
+static sp_status add_fields(sp_scan *scan, bool is_labelled)
+{
+    static const struct {
+        const char *name;
+        int at, shift;
+        char kind;
+    } field[] = {{"x", 0, 0, 'f'},          {"y", 4, 0, 'f'},
+                 {"z", 8, 0, 'f'},          {"intensity", 12, 0, 'f'},
+                 {"remission", 12, 0, 'f'}, {"label", 16, 0, 'u'},
+                 {"instance", 16, 16, 'u'}};
+
+    for (int i = 0; i < (is_labelled ? 7 : 5); i++) {
+        sp_scan_field *f =
+            sp_scan_add(scan, field[i].name, field[i].at, field[i].kind, 4);
+
+        if (!f)
+            return SP_EMEM;
+        f->is_swapped = sp_scan_is_big_endian();
+        f->shift = field[i].shift;
+        f->bits = field[i].kind == 'u' ? 16 : 0;
+    }
+    return SP_OK;
+}
+
+static sp_status open_kitti(sp_scan *scan, const sp_scan_options *options)
+{
+    kitti *k = calloc(1, sizeof *k);
+
+    (void)options;
+    scan->own = k;
+    if (!k)
+        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    k->label.fd = -1;
+    if (scan->file_bytes % POINT_BYTES)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %" PRId64
+                       " bytes, expected a multiple of %d (float32 x y z "
+                       "remission)",
+                       scan->path, scan->file_bytes, POINT_BYTES);
+    scan->n_points = scan->file_bytes / POINT_BYTES;
+    scan->record_bytes = POINT_BYTES + LABEL_BYTES;
+    SP_TRY(open_label(scan, k));
+    return add_fields(scan, k->label.fd >= 0);
+}
+
+static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
+{
+    kitti *k = scan->own;
+    int64_t count = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    unsigned char *plain = malloc((size_t)count * (POINT_BYTES + LABEL_BYTES) + 1);
+    unsigned char *label = plain + count * POINT_BYTES;
+    sp_status rc = SP_OK;
+
+    if (!plain)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", scan->path,
+                       count);
+    memset(label, 0, (size_t)count * LABEL_BYTES);
+    SP_TRY_GOTO(rc,
+                sp_scan_pread(scan, plain, (size_t)count * POINT_BYTES,
+                              scan->row * POINT_BYTES),
+                end);
+    if (k->label.fd >= 0)
+        SP_TRY_GOTO(rc,
+                    sp_scan_pread(&k->label, label, (size_t)count * LABEL_BYTES,
+                                  scan->row * LABEL_BYTES),
+                    end);
+    for (int64_t i = 0; i < count; i++, to += POINT_BYTES + LABEL_BYTES) {
+        memcpy(to, plain + i * POINT_BYTES, POINT_BYTES);
+        memcpy(to + POINT_BYTES, label + i * LABEL_BYTES, LABEL_BYTES);
+    }
+    *n = count;
+end:
+    free(plain);
+    return rc;
+}
+
+static void close_kitti(sp_scan *scan)
+{
+    kitti *k = scan->own;
+
+    if (k && k->label.fd >= 0)
+        close(k->label.fd);
+    if (k)
+        free(k->path);
+}
+
+const sp_scan_format sp_scan_kitti = {.name = "SemanticKITTI",
+                                      .open = open_kitti,
+                                      .fill = fill_kitti,
+                                      .close = close_kitti};

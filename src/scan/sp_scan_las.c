@@ -1,0 +1,323 @@
+/* LAS 1.2 to 1.4, point data formats 0 to 10 (ASPRS, "LAS specification 1.4 - R15").
+ * Fields are named in the specification's words in lower case; scan_angle is in degrees
+ * in every format; extra bytes have the names of their descriptions. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan/sp_scan_las.h"
+
+const int sp_las_bytes[SP_LAS_FORMATS] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
+
+typedef struct las_field {
+    const char *name;
+    int at;
+    char kind;
+    int size, shift, bits;
+    double scale;
+} las_field;
+
+static const las_field old_fields[] = {{"intensity", 12, 'u', 2, 0, 0, 1},
+                                       {"return_number", 14, 'u', 1, 0, 3, 1},
+                                       {"number_of_returns", 14, 'u', 1, 3, 3, 1},
+                                       {"scan_direction_flag", 14, 'u', 1, 6, 1, 1},
+                                       {"edge_of_flight_line", 14, 'u', 1, 7, 1, 1},
+                                       {"classification", 15, 'u', 1, 0, 5, 1},
+                                       {"synthetic", 15, 'u', 1, 5, 1, 1},
+                                       {"key_point", 15, 'u', 1, 6, 1, 1},
+                                       {"withheld", 15, 'u', 1, 7, 1, 1},
+                                       {"scan_angle", 16, 'i', 1, 0, 0, 1},
+                                       {"scan_angle_rank", 16, 'i', 1, 0, 0, 1},
+                                       {"user_data", 17, 'u', 1, 0, 0, 1},
+                                       {"point_source_id", 18, 'u', 2, 0, 0, 1},
+                                       {0}};
+
+static const las_field new_fields[] = {{"intensity", 12, 'u', 2, 0, 0, 1},
+                                       {"return_number", 14, 'u', 1, 0, 4, 1},
+                                       {"number_of_returns", 14, 'u', 1, 4, 4, 1},
+                                       {"synthetic", 15, 'u', 1, 0, 1, 1},
+                                       {"key_point", 15, 'u', 1, 1, 1, 1},
+                                       {"withheld", 15, 'u', 1, 2, 1, 1},
+                                       {"overlap", 15, 'u', 1, 3, 1, 1},
+                                       {"scanner_channel", 15, 'u', 1, 4, 2, 1},
+                                       {"scan_direction_flag", 15, 'u', 1, 6, 1, 1},
+                                       {"edge_of_flight_line", 15, 'u', 1, 7, 1, 1},
+                                       {"classification", 16, 'u', 1, 0, 0, 1},
+                                       {"user_data", 17, 'u', 1, 0, 0, 1},
+                                       {"scan_angle", 18, 'i', 2, 0, 0, 0.006},
+                                       {"point_source_id", 20, 'u', 2, 0, 0, 1},
+                                       {"gps_time", 22, 'f', 8, 0, 0, 1},
+                                       {0}};
+
+/* Groups that stand at another place in each format. */
+static const las_field time_field[] = {{"gps_time", 0, 'f', 8, 0, 0, 1}, {0}};
+static const las_field rgb_fields[] = {{"red", 0, 'u', 2, 0, 0, 1},
+                                       {"green", 2, 'u', 2, 0, 0, 1},
+                                       {"blue", 4, 'u', 2, 0, 0, 1},
+                                       {0}};
+static const las_field nir_field[] = {{"nir", 0, 'u', 2, 0, 0, 1}, {0}};
+static const las_field wave_fields[] = {
+    {"wavepacket_index", 0, 'u', 1, 0, 0, 1},
+    {"wavepacket_offset", 1, 'u', 8, 0, 0, 1},
+    {"wavepacket_size", 9, 'u', 4, 0, 0, 1},
+    {"return_point_wave_location", 13, 'f', 4, 0, 0, 1},
+    {"x_t", 17, 'f', 4, 0, 0, 1},
+    {"y_t", 21, 'f', 4, 0, 0, 1},
+    {"z_t", 25, 'f', 4, 0, 0, 1},
+    {0}};
+/* Where they stand, by format; -1: not there. */
+static const int time_at[SP_LAS_FORMATS] = {-1, 20, -1, 20, 20, 20, -1, -1, -1, -1, -1};
+static const int rgb_at[SP_LAS_FORMATS] = {-1, -1, 20, 28, -1, 28, -1, 30, 30, -1, 30};
+static const int nir_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36};
+static const int wave_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, 28, 34, -1, -1, -1, 30, 38};
+
+static sp_status add_fields(sp_scan *scan, const las_field *from, int at)
+{
+    for (; at >= 0 && from->name; from++) {
+        sp_scan_field *f =
+            sp_scan_add(scan, from->name, at + from->at, from->kind, from->size);
+
+        if (!f)
+            return SP_EMEM;
+        f->shift = from->shift;
+        f->bits = from->bits;
+        f->scale = from->scale;
+        f->is_swapped = sp_scan_is_big_endian();
+    }
+    return SP_OK;
+}
+
+static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
+{
+    static const char *const axis[] = {"x", "y", "z"};
+
+    for (int a = 0; a < 3; a++) {
+        sp_scan_field *f = sp_scan_add(scan, axis[a], 4 * a, 'i', 4);
+
+        if (!f)
+            return SP_EMEM;
+        f->scale = h->scale[a];
+        f->add = h->offset[a];
+        f->is_swapped = sp_scan_is_big_endian();
+    }
+    SP_TRY(add_fields(scan, h->format < 6 ? old_fields : new_fields, 0));
+    SP_TRY(add_fields(scan, time_field, time_at[h->format]));
+    SP_TRY(add_fields(scan, rgb_fields, rgb_at[h->format]));
+    SP_TRY(add_fields(scan, nir_field, nir_at[h->format]));
+    return add_fields(scan, wave_fields, wave_at[h->format]);
+}
+
+/* One description of extra bytes: 192 bytes, type at 2, options at 3, name at 4, scale
+ * at 112, offset at 136. Types above 10 are deprecated arrays; their bytes are not
+ * named. */
+static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
+{
+    static const struct {
+        char kind;
+        int size;
+    } type[] = {{'u', 1}, {'i', 1}, {'u', 2}, {'i', 2}, {'u', 4},
+                {'i', 4}, {'u', 8}, {'i', 8}, {'f', 4}, {'f', 8}};
+    int t = d[2];
+    sp_scan_field *f;
+    char name[33];
+
+    if (t == 0) { /* undocumented bytes: as many as the options say */
+        *at += d[3];
+        return SP_OK;
+    }
+    if (t > 30)
+        return SP_FAIL(SP_EDATA, "%s: extra bytes of type %d, expected 0 to 30",
+                       scan->path, t);
+    if (t <= 10 && *at + type[t - 1].size <= scan->record_bytes) {
+        snprintf(name, sizeof name, "%.32s", (const char *)d + 4);
+        f = sp_scan_add(scan, name, *at, type[t - 1].kind, type[t - 1].size);
+        if (!f)
+            return SP_EMEM;
+        f->is_swapped = sp_scan_is_big_endian();
+        f->scale = d[3] & 8 ? sp_scan_lef64(d + 112) : 1;
+        f->add = d[3] & 16 ? sp_scan_lef64(d + 136) : 0;
+    }
+    *at += type[(t - 1) % 10].size * ((t - 1) / 10 + 1);
+    return SP_OK;
+}
+
+/* Walk the variable length records for the one that describes extra bytes. */
+static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
+{
+    int64_t at = h->header_bytes;
+    int extra_at = sp_las_bytes[h->format];
+
+    for (uint32_t i = 0; i < h->n_vlrs; i++) {
+        unsigned char head[54], d[192];
+        int bytes;
+
+        if (at + 54 > h->data_at)
+            return SP_FAIL(
+                SP_EDATA,
+                "%s: %u variable length records, but number %u runs into the "
+                "points at byte %" PRId64,
+                scan->path, h->n_vlrs, i, h->data_at);
+        SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
+        bytes = sp_scan_le16(head + 20);
+        at += 54;
+        if (sp_scan_le16(head + 18) == 4 &&
+            strncmp((char *)head + 2, "LASF_Spec", 16) == 0)
+            for (int k = 0; k + 192 <= bytes; k += 192) {
+                SP_TRY(sp_scan_pread(scan, d, sizeof d, at + k));
+                SP_TRY(add_extra(scan, d, &extra_at));
+            }
+        at += bytes;
+    }
+    return SP_OK;
+}
+
+static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)
+{
+    uint32_t old = sp_scan_le32(b + 107);
+    uint64_t n = h->minor >= 4 ? sp_scan_le64(b + 247) : old;
+
+    if (n == 0)
+        n = old;
+    if (n > INT64_MAX || (old != 0 && old != n))
+        return SP_FAIL(SP_EDATA,
+                       "%s: header counts %u points in its old field and %" PRIu64
+                       " in its new one",
+                       scan->path, old, n);
+    h->n_points = (int64_t)n;
+    return SP_OK;
+}
+
+static sp_status read_header(sp_scan *scan, sp_las_header *h)
+{
+    unsigned char b[375] = {0};
+    int minimum;
+
+    SP_TRY(sp_scan_pread(scan, b, 227, 0));
+    h->minor = b[25];
+    if (b[24] != 1 || h->minor > 4)
+        return SP_FAIL(SP_EDATA, "%s: LAS version %d.%d, expected 1.0 to 1.4",
+                       scan->path, b[24], b[25]);
+    minimum = h->minor < 3 ? 227 : h->minor == 3 ? 235 : 375;
+    h->header_bytes = sp_scan_le16(b + 94);
+    if (h->header_bytes < minimum)
+        return SP_FAIL(SP_EDATA, "%s: header of %d bytes, expected at least %d",
+                       scan->path, h->header_bytes, minimum);
+    SP_TRY(sp_scan_pread(scan, b, (size_t)minimum, 0));
+    h->data_at = sp_scan_le32(b + 96);
+    h->n_vlrs = sp_scan_le32(b + 100);
+    h->format = b[104] & 0x3f; /* the two high bits say LAZ */
+    h->record_bytes = sp_scan_le16(b + 105);
+    for (int a = 0; a < 3; a++) {
+        h->scale[a] = sp_scan_lef64(b + 131 + 8 * a);
+        h->offset[a] = sp_scan_lef64(b + 155 + 8 * a);
+    }
+    if (h->format >= SP_LAS_FORMATS)
+        return SP_FAIL(SP_EDATA, "%s: point data format %d, expected 0 to 10",
+                       scan->path, h->format);
+    if (h->record_bytes < sp_las_bytes[h->format] || h->data_at < h->header_bytes)
+        return SP_FAIL(SP_EDATA,
+                       "%s: records of %d bytes from byte %" PRId64
+                       ", expected at least %d from byte %d",
+                       scan->path, h->record_bytes, h->data_at, sp_las_bytes[h->format],
+                       h->header_bytes);
+    return read_count(scan, b, h);
+}
+
+sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
+{
+    SP_TRY(read_header(scan, h));
+    scan->data_at = h->data_at;
+    scan->record_bytes = h->record_bytes;
+    scan->n_points = h->n_points;
+    snprintf(scan->title, sizeof scan->title, "%s 1.%d format %d", scan->format->name,
+             h->minor, h->format);
+    SP_TRY(name_fields(scan, h));
+    return read_extra(scan, h);
+}
+
+static sp_status open_las(sp_scan *scan, const sp_scan_options *options)
+{
+    sp_las_header header;
+
+    (void)options;
+    SP_TRY(sp_las_open(scan, &header));
+    return sp_scan_check_size(scan);
+}
+
+const sp_scan_format sp_scan_las = {.name = "LAS", .open = open_las};
+
+/* ---- writing ---- */
+enum { COPY_BYTES = 1 << 20 };
+
+static sp_status check_codes(const sp_scan *scan, const int32_t *code, int limit)
+{
+    for (int64_t i = 0; i < scan->n_points; i++)
+        if (code[i] < 0 || code[i] > limit)
+            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
+                           scan->path, code[i], scan->title, limit);
+    return SP_OK;
+}
+
+/* The class byte of each record whose class byte is among file bytes at .. at + n - 1,
+ * held in b; `class_at` is its place in a record, `keep` the bits that are not its own.
+ */
+static void patch(const sp_scan *scan, const int32_t *code, int class_at, unsigned keep,
+                  unsigned char *b, int64_t at, int64_t n)
+{
+    int64_t first = scan->data_at + class_at, row = 0;
+
+    if (at > first)
+        row = (at - first + scan->record_bytes - 1) / scan->record_bytes;
+    for (; row < scan->n_points; row++) {
+        int64_t to = first + row * scan->record_bytes - at;
+
+        if (to >= n)
+            break;
+        b[to] = (unsigned char)((b[to] & keep) | (unsigned)code[row]);
+    }
+}
+
+static sp_status copy_patched(sp_scan *scan, const int32_t *code, FILE *to,
+                              const char *path, int class_at, unsigned keep)
+{
+    unsigned char *b = malloc(COPY_BYTES);
+    sp_status rc = b ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
+
+    for (int64_t at = 0; at < scan->file_bytes && rc == SP_OK; at += COPY_BYTES) {
+        int64_t n =
+            scan->file_bytes - at < COPY_BYTES ? scan->file_bytes - at : COPY_BYTES;
+
+        rc = sp_scan_pread(scan, b, (size_t)n, at);
+        if (rc != SP_OK)
+            break;
+        patch(scan, code, class_at, keep, b, at, n);
+        if (fwrite(b, 1, (size_t)n, to) != (size_t)n)
+            rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    free(b);
+    return rc;
+}
+
+sp_status sp_scan_write_las(sp_scan *scan, const char *path, const int32_t *code)
+{
+    int class_field = sp_scan_find(scan, "classification"), class_at;
+    bool is_old;
+    sp_status rc;
+    FILE *to;
+
+    if (scan->format != &sp_scan_las)
+        return SP_FAIL(SP_EDATA,
+                       "%s: is %s; classes are written into copies of LAS only",
+                       scan->path, scan->title);
+    class_at = scan->field[class_field].at;
+    is_old = class_at == 15;
+    SP_TRY(check_codes(scan, code, is_old ? 31 : 255));
+    to = fopen(path, "wb");
+    if (!to)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    rc = copy_patched(scan, code, to, path, class_at, is_old ? 0xe0 : 0);
+    if (fclose(to) != 0 && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return rc;
+}

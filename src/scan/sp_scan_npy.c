@@ -1,0 +1,183 @@
+/* NumPy arrays: [n, k] of any number type, in C or Fortran order, with columns named by
+ * --columns (x y z where there are three), and structured arrays of numbers with their
+ * own names. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan/sp_scan_format.h"
+
+enum { MAX_HEADER = 1 << 20 };
+
+typedef struct npy {
+    char *header; /* the Python literal */
+    bool is_fortran;
+    int64_t rows, cols;
+    int item_bytes;
+} npy;
+
+static sp_status bad_header(const sp_scan *scan, const npy *a, const char *what)
+{
+    return SP_FAIL(SP_EDATA, "%s: npy header: %s: %.200s", scan->path, what, a->header);
+}
+
+static sp_status read_header(sp_scan *scan, npy *a)
+{
+    unsigned char b[12];
+    size_t bytes, at;
+
+    SP_TRY(sp_scan_pread(scan, b, 10, 0));
+    at = b[6] >= 2 ? 12 : 10;
+    SP_TRY(sp_scan_pread(scan, b, at, 0));
+    bytes = b[6] >= 2 ? sp_scan_le32(b + 8) : sp_scan_le16(b + 8);
+    if (b[6] < 1 || b[6] > 3 || bytes > MAX_HEADER)
+        return SP_FAIL(SP_EDATA, "%s: npy version %d with a header of %zu bytes",
+                       scan->path, b[6], bytes);
+    a->header = calloc(bytes + 1, 1);
+    if (!a->header)
+        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    scan->data_at = (int64_t)(at + bytes);
+    return sp_scan_pread(scan, a->header, bytes, (int64_t)at);
+}
+
+/* Value of a key of the header; NULL. */
+static const char *value_of(const npy *a, const char *key)
+{
+    const char *at = strstr(a->header, key);
+
+    at = at ? strchr(at, ':') : NULL;
+    return at ? at + 1 + strspn(at + 1, " ") : NULL;
+}
+
+/* '<f4' and the like, with its quotes; returns what follows, NULL where it is no
+ * number. */
+static const char *take_type(const char *at, sp_scan_field *f)
+{
+    char order, kind;
+    int size, used = 0;
+
+    if (sscanf(at, "'%c%c%d'%n", &order, &kind, &size, &used) != 3 || used == 0 ||
+        !strchr("<>|=", order) || !strchr("iufb", kind))
+        return NULL;
+    if ((size != 1 && size != 2 && size != 4 && size != 8) ||
+        (kind == 'f' && size == 1))
+        return NULL;
+    f->kind = (char)(kind == 'b' ? 'u' : kind);
+    f->size = size;
+    f->is_swapped =
+        size > 1 && (order == '>' ? !sp_scan_is_big_endian()
+                                  : order == '<' && sp_scan_is_big_endian());
+    return at + used;
+}
+
+/* [('x', '<f8'), ('label', '|u1')] */
+static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
+{
+    for (at++; *at && *at != ']'; at += strspn(at, "), ")) {
+        char name[SP_SCAN_NAME];
+        sp_scan_field type = {0}, *f;
+        int used = 0;
+
+        if (sscanf(at, "('%63[^']', %n", name, &used) != 1 || used == 0 ||
+            !(at = take_type(at + used, &type)) || *at != ')')
+            return bad_header(scan, a, "expected a plain number in each field");
+        f = sp_scan_add(scan, name, scan->record_bytes, type.kind, type.size);
+        if (!f)
+            return SP_EMEM;
+        f->is_swapped = type.is_swapped;
+        scan->record_bytes += type.size;
+    }
+    a->cols = 1;
+    return SP_OK;
+}
+
+static sp_status take_columns(sp_scan *scan, npy *a, const char *descr,
+                              const char *columns)
+{
+    sp_scan_field type = {0};
+
+    if (!take_type(descr, &type))
+        return bad_header(scan, a, "expected numbers of 1, 2, 4 or 8 bytes");
+    if (a->cols < 3 || a->cols > 4096)
+        return bad_header(scan, a, "expected a shape (points, 3 or more columns)");
+    for (int i = 0; i < a->cols; i++) {
+        sp_scan_field *f = sp_scan_add(scan, "", i * type.size, type.kind, type.size);
+
+        if (!f)
+            return SP_EMEM;
+        f->is_swapped = type.is_swapped;
+    }
+    a->item_bytes = type.size;
+    scan->record_bytes = (int)a->cols * type.size;
+    if (!columns && a->cols != 3)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: %" PRId64
+                       " columns; say what they are: --columns x,y,z,... (- "
+                       "for one to pass over)",
+                       scan->path, a->cols);
+    return sp_scan_name_columns(scan, columns ? columns : "x,y,z");
+}
+
+static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
+{
+    npy *a = calloc(1, sizeof *a);
+    const char *descr, *order, *shape;
+    int n;
+
+    scan->own = a;
+    if (!a)
+        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    SP_TRY(read_header(scan, a));
+    descr = value_of(a, "'descr'");
+    order = value_of(a, "'fortran_order'");
+    shape = value_of(a, "'shape'");
+    if (!descr || !order || !shape)
+        return bad_header(scan, a, "expected descr, fortran_order and shape");
+    n = sscanf(shape, "(%" SCNd64 ", %" SCNd64, &a->rows, &a->cols);
+    if (n < 1 || a->rows < 0 || (n == 2) == (*descr == '['))
+        return bad_header(scan, a, "expected a shape (points, columns)");
+    scan->n_points = a->rows;
+    a->is_fortran = *order == 'T' && *descr != '[';
+    if (*descr == '[')
+        SP_TRY(take_structure(scan, a, descr));
+    else
+        SP_TRY(take_columns(scan, a, descr, options->columns));
+    return scan->record_bytes ? sp_scan_check_size(scan) : SP_OK;
+}
+
+static sp_status fill_npy(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
+{
+    npy *a = scan->own;
+    size_t item = (size_t)a->item_bytes;
+    unsigned char *column;
+    sp_status rc = SP_OK;
+
+    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    if (!a->is_fortran)
+        return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
+                             scan->data_at + scan->row * scan->record_bytes);
+    column = malloc((size_t)*n * item + 1);
+    if (!column)
+        return SP_FAIL(SP_EMEM, "%s: no memory for a column", scan->path);
+    for (int64_t c = 0; c < a->cols && rc == SP_OK; c++) {
+        rc = sp_scan_pread(scan, column, (size_t)*n * item,
+                           scan->data_at + (c * a->rows + scan->row) * a->item_bytes);
+        for (int64_t i = 0; rc == SP_OK && i < *n; i++)
+            memcpy(to + i * scan->record_bytes + c * a->item_bytes,
+                   column + (size_t)i * item, item);
+    }
+    free(column);
+    return rc;
+}
+
+static void close_npy(sp_scan *scan)
+{
+    npy *a = scan->own;
+
+    if (a)
+        free(a->header);
+}
+
+const sp_scan_format sp_scan_npy = {
+    .name = "NumPy", .open = open_npy, .fill = fill_npy, .close = close_npy};

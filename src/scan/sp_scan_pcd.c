@@ -1,0 +1,337 @@
+/* PCD 0.5 to 0.7: ascii, binary, binary_compressed (LZF, fields one after the other, so
+ * the whole file is decompressed at once). A field of several values is named NAME_0,
+ * NAME_1, ...; packed colours (rgb, rgba) are also red, green, blue. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "scan/sp_scan_format.h"
+
+enum { MAX_FIELDS = 256 };
+typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_data;
+
+typedef struct pcd {
+    FILE *stream;
+    char *line;
+    size_t line_bytes;
+    int n; /* fields as in the file */
+    char name[MAX_FIELDS][SP_SCAN_NAME];
+    int size[MAX_FIELDS], count[MAX_FIELDS];
+    char type[MAX_FIELDS];
+    int64_t width, height, points;
+    pcd_data data;
+    unsigned char *plain; /* decompressed: field after field */
+} pcd;
+
+/* LZF (M. Lehmann): a control byte below 32 starts a run of that many + 1 plain bytes;
+ * else its high 3 bits are the length - 2 of a copy (7: a byte is added), its low 5
+ * bits and the next byte the distance - 1. True if exactly n_out bytes came out. */
+static bool lzf_expand(const unsigned char *in, size_t n_in, unsigned char *out,
+                       size_t n_out)
+{
+    size_t i = 0, o = 0;
+
+    while (i < n_in) {
+        unsigned control = in[i++];
+        size_t length, distance;
+
+        if (control < 32) {
+            length = control + 1;
+            if (length > n_in - i || length > n_out - o)
+                return false;
+            memcpy(out + o, in + i, length);
+            i += length;
+            o += length;
+            continue;
+        }
+        length = control >> 5;
+        if (length == 7) {
+            if (i == n_in)
+                return false;
+            length += in[i++];
+        }
+        if (i == n_in)
+            return false;
+        distance = ((size_t)(control & 31) << 8 | in[i++]) + 1;
+        length += 2;
+        if (distance > o || length > n_out - o)
+            return false;
+        for (; length > 0; length--, o++) /* may overlap itself */
+            out[o] = out[o - distance];
+    }
+    return o == n_out;
+}
+
+/* ---- header ---- */
+static sp_status bad_line(const sp_scan *scan, const char *line)
+{
+    return SP_FAIL(SP_EDATA, "%s: PCD header line \"%.80s\" does not fit", scan->path,
+                   line);
+}
+
+/* The words after the keyword; one per field. */
+static sp_status take_words(sp_scan *scan, pcd *p, char *line, const char *key)
+{
+    int i = 0;
+    char *rest = NULL, *copy = strdup(line), *word;
+    bool fits = copy != NULL;
+
+    for (word = copy ? strtok_r(copy, " \t\r\n", &rest) : NULL;
+         (word = copy ? strtok_r(NULL, " \t\r\n", &rest) : NULL) && fits; i++) {
+        fits = i < MAX_FIELDS && (p->n == 0 || i < p->n);
+        if (fits && *key == 'F')
+            snprintf(p->name[i], SP_SCAN_NAME, "%s", word);
+        else if (fits && *key == 'T')
+            p->type[i] = (char)(*word == 'F' ? 'f' : *word == 'U' ? 'u' : 'i');
+        else if (fits)
+            (*key == 'S' ? p->size : p->count)[i] = atoi(word);
+    }
+    free(copy);
+    if (!fits || (p->n != 0 && i != p->n))
+        return bad_line(scan, line);
+    p->n = i;
+    return SP_OK;
+}
+
+static sp_status take_line(sp_scan *scan, pcd *p, char *line)
+{
+    static const char *const words[] = {"FIELDS", "SIZE", "TYPE", "COUNT"};
+    char data[32];
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(line, words[i], strlen(words[i])) == 0)
+            return take_words(scan, p, line, words[i]);
+    if (sscanf(line, "WIDTH %" SCNd64, &p->width) == 1 ||
+        sscanf(line, "HEIGHT %" SCNd64, &p->height) == 1 ||
+        sscanf(line, "POINTS %" SCNd64, &p->points) == 1)
+        return SP_OK;
+    if (sscanf(line, "DATA %31s", data) == 1) {
+        p->data = strcmp(data, "ascii") == 0               ? PCD_ASCII
+                  : strcmp(data, "binary") == 0            ? PCD_BINARY
+                  : strcmp(data, "binary_compressed") == 0 ? PCD_COMPRESSED
+                                                           : PCD_NONE;
+        snprintf(scan->title, sizeof scan->title, "PCD %s", data);
+        return p->data ? SP_OK : bad_line(scan, line);
+    }
+    if (*line == '#' || *line == '\n' || *line == '\r' ||
+        strncmp(line, "VERSION", 7) == 0 || strncmp(line, "VIEWPOINT", 9) == 0)
+        return SP_OK;
+    return bad_line(scan, line);
+}
+
+static sp_status check_header(sp_scan *scan, pcd *p)
+{
+    if (p->points < 0)
+        p->points = p->width * p->height;
+    if (p->width < 0 || p->height < 0 || p->width > 1 << 30 || p->height > 1 << 30 ||
+        p->points != p->width * p->height || p->points > UINT32_MAX)
+        return SP_FAIL(SP_EDATA,
+                       "%s: POINTS %" PRId64 ", expected WIDTH * HEIGHT = %" PRId64
+                       " * %" PRId64 " and less than 2^32",
+                       scan->path, p->points, p->width, p->height);
+    for (int i = 0; i < p->n; i++) {
+        int size = p->size[i];
+
+        if ((size != 1 && size != 2 && size != 4 && size != 8) || p->count[i] < 1 ||
+            p->count[i] > 1 << 16 || (p->type[i] == 'f' && size < 4))
+            return SP_FAIL(SP_EDATA,
+                           "%s: field %s: TYPE %c SIZE %d COUNT %d is no number",
+                           scan->path, p->name[i], p->type[i] ? p->type[i] : '?', size,
+                           p->count[i]);
+    }
+    scan->n_points = p->points;
+    return SP_OK;
+}
+
+static sp_status read_header(sp_scan *scan, pcd *p)
+{
+    p->points = -1;
+    p->height = 1;
+    for (int i = 0; i < MAX_FIELDS; i++)
+        p->count[i] = 1;
+    while (p->data == PCD_NONE) {
+        if (getline(&p->line, &p->line_bytes, p->stream) < 0 ||
+            ftello(p->stream) > 1 << 20)
+            return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
+        SP_TRY(take_line(scan, p, p->line));
+    }
+    scan->data_at = ftello(p->stream);
+    return check_header(scan, p);
+}
+
+/* Colours packed in four bytes as 0xAARRGGBB. */
+static sp_status add_colours(sp_scan *scan, int at)
+{
+    static const char *const colour[] = {"blue", "green", "red"};
+
+    for (int i = 0; i < 3; i++) {
+        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', 4);
+
+        if (!f)
+            return SP_EMEM;
+        f->shift = 8 * i;
+        f->bits = 8;
+        f->is_swapped = sp_scan_is_big_endian();
+    }
+    return SP_OK;
+}
+
+static sp_status add_fields(sp_scan *scan, const pcd *p)
+{
+    bool is_ascii = p->data == PCD_ASCII;
+    int at = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        char name[SP_SCAN_NAME + 16];
+
+        if (!is_ascii && strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4)
+            SP_TRY(add_colours(scan, at));
+        for (int k = 0; k < p->count[i]; k++) {
+            int size = is_ascii ? 8 : p->size[i];
+            sp_scan_field *f;
+
+            snprintf(name, sizeof name, p->count[i] > 1 ? "%s_%d" : "%s", p->name[i],
+                     k);
+            f = sp_scan_add(scan, strcmp(p->name[i], "_") == 0 ? "" : name, at,
+                            is_ascii ? 'f' : p->type[i], size);
+            if (!f)
+                return SP_EMEM;
+            f->is_swapped = !is_ascii && sp_scan_is_big_endian();
+            at += size;
+        }
+    }
+    scan->record_bytes = at;
+    return SP_OK;
+}
+
+/* ---- data ---- */
+static sp_status expand(sp_scan *scan, pcd *p)
+{
+    unsigned char head[8], *packed;
+    size_t n_in, n_out;
+    bool is_good;
+
+    SP_TRY(sp_scan_pread(scan, head, sizeof head, scan->data_at));
+    n_in = sp_scan_le32(head);
+    n_out = sp_scan_le32(head + 4);
+    if ((int64_t)n_in > scan->file_bytes - scan->data_at - 8 ||
+        (int64_t)n_out != scan->n_points * scan->record_bytes)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %zu bytes that become %zu; the file has %" PRId64
+                       " bytes, the points take %" PRId64,
+                       scan->path, n_in, n_out, scan->file_bytes,
+                       scan->n_points * scan->record_bytes);
+    packed = malloc(n_in + 1);
+    p->plain = malloc(n_out + 1);
+    if (!packed || !p->plain) {
+        free(packed);
+        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", scan->path,
+                       n_in + n_out);
+    }
+    sp_status rc = sp_scan_pread(scan, packed, n_in, scan->data_at + 8);
+    is_good = rc == SP_OK && lzf_expand(packed, n_in, p->plain, n_out);
+    free(packed);
+    SP_TRY(rc);
+    return is_good ? SP_OK
+                   : SP_FAIL(SP_EDATA, "%s: damaged: does not decompress to %zu bytes",
+                             scan->path, n_out);
+}
+
+/* From field after field to point after point. */
+static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *to)
+{
+    const unsigned char *from = p->plain;
+    int at = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        int bytes = p->size[i] * p->count[i];
+
+        for (int64_t k = 0; k < n; k++)
+            memcpy(to + k * scan->record_bytes + at, from + (scan->row + k) * bytes,
+                   (size_t)bytes);
+        from += scan->n_points * bytes;
+        at += bytes;
+    }
+}
+
+static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
+{
+    for (int64_t i = 0; i < n; i++, to += scan->record_bytes) {
+        double number[MAX_FIELDS];
+        int wanted = scan->record_bytes / 8, found;
+
+        if (getline(&p->line, &p->line_bytes, p->stream) < 0)
+            return SP_FAIL(SP_EDATA,
+                           "%s: truncated: ends in point %" PRId64 " of %" PRId64,
+                           scan->path, scan->row + i, scan->n_points);
+        found = sp_scan_numbers(p->line, number, wanted);
+        if (found < wanted)
+            return SP_FAIL(SP_EDATA, "%s: point %" PRId64 ": %d numbers, expected %d",
+                           scan->path, scan->row + i, found, wanted);
+        memcpy(to, number, (size_t)scan->record_bytes);
+    }
+    return SP_OK;
+}
+
+static sp_status fill_pcd(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
+{
+    pcd *p = scan->own;
+
+    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    if (p->data == PCD_BINARY)
+        return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
+                             scan->data_at + scan->row * scan->record_bytes);
+    if (p->data == PCD_ASCII)
+        return fill_ascii(scan, p, *n, to);
+    gather(scan, p, *n, to);
+    return SP_OK;
+}
+
+static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
+{
+    pcd *p = calloc(1, sizeof *p);
+
+    (void)options;
+    scan->own = p;
+    if (!p)
+        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    SP_TRY(sp_scan_stream(scan, 0, &p->stream));
+    SP_TRY(read_header(scan, p));
+    SP_TRY(add_fields(scan, p));
+    if (p->data == PCD_ASCII && scan->record_bytes / 8 > MAX_FIELDS)
+        return SP_FAIL(SP_EDATA, "%s: more than %d numbers a point", scan->path,
+                       MAX_FIELDS);
+    if (p->data == PCD_COMPRESSED)
+        return expand(scan, p);
+    return p->data == PCD_BINARY && scan->record_bytes ? sp_scan_check_size(scan)
+                                                       : SP_OK;
+}
+
+static sp_status rewind_pcd(sp_scan *scan)
+{
+    pcd *p = scan->own;
+
+    if (fseeko(p->stream, scan->data_at, SEEK_SET) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));
+    return SP_OK;
+}
+
+static void close_pcd(sp_scan *scan)
+{
+    pcd *p = scan->own;
+
+    if (p && p->stream)
+        fclose(p->stream);
+    if (p) {
+        free(p->line);
+        free(p->plain);
+    }
+}
+
+const sp_scan_format sp_scan_pcd = {.name = "PCD",
+                                    .open = open_pcd,
+                                    .fill = fill_pcd,
+                                    .rewind = rewind_pcd,
+                                    .close = close_pcd};

@@ -1,0 +1,41 @@
+/* Labelled airborne-like scenes as samples and as shards: for trying the program
+ * without data and for tests of scale. A sample is a pure function of (seed, index,
+ * extent, voxel size).
+ *
+ *     sp_world --> sp_lidar --> sp_gridding --> shard
+ *
+ * Classes: ground, vegetation, building, vehicle, wire; poles and stray returns are not
+ * labelled. Features: intensity, height (metre above the scene's 2nd percentile of z),
+ * number_of_returns; means over a voxel's points.
+ */
+#ifndef SP_SCENE_H
+#define SP_SCENE_H
+
+#include "scan/sp_gridding.h"
+
+enum { SP_SCENE_CLASSES = 5, SP_SCENE_FEATURES = 3 };
+extern const char *const sp_scene_class[SP_SCENE_CLASSES];
+extern const char *const sp_scene_feature[SP_SCENE_FEATURES];
+
+typedef struct sp_scene_options {
+    uint64_t seed;
+    double extent;     /* metre, edge of the square: 4 .. 1000 */
+    double voxel_size; /* metre, > 0 */
+    bool with_points;
+} sp_scene_options;
+
+/* One sample. Local. SP_EUSAGE for options out of range, SP_EDATA for voxels too small
+ * for the grid, SP_EMEM. */
+sp_status sp_scene_make(const sp_scene_options *options, int64_t index, sp_grid *grid);
+
+/* Samples 0 .. n_samples-1 as PREFIX-00000-of-0000N.h5 ...; missing folders are made.
+ * Each shard is written by one rank. The same bytes for any number of ranks. Collective
+ * over comm, with an agreed result; comm NULL: local. */
+sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
+                         int64_t n_samples, int n_shards, sp_comm *comm);
+
+/* The sample data of the default deck: 32 small scenes to train on, 8 of another seed
+ * to validate on, about 2,300 voxels of 0.5 m each. Local, about a second. */
+sp_status sp_scene_make_sample_data(const char *train_prefix, const char *val_prefix);
+
+#endif

@@ -1,0 +1,231 @@
+/* `sptrain eval`, and what eval and predict share: a network from a checkpoint. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/sp_evaluate.h"
+#include "train/sp_infer.h"
+#include "base/sp_log.h"
+#include "train/sp_train.h"
+#include "train/sp_trainer.h"
+
+/* Rank 0: run.checkpoint, else best.h5, else the newest. */
+static sp_status find_checkpoint(const sp_session *s, char *path)
+{
+    const sp_config *config = s->config;
+    char dir[PATH_MAX - 64];
+
+    snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
+    if (path[0])
+        return sp_checkpoint_verify_weights(path);
+    snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
+    snprintf(path, PATH_MAX, "%s/best.h5", dir);
+    if (access(path, R_OK) == 0) {
+        if (sp_checkpoint_verify(path) == SP_OK)
+            return SP_OK;
+        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+    }
+    SP_TRY(sp_checkpoint_find(dir, path, NULL));
+    if (!path[0])
+        return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
+                       dir);
+    return SP_OK;
+}
+
+static bool is_on_command_line(const sp_session *s, const char *key)
+{
+    const size_t n = strlen(key);
+    int i;
+
+    for (i = 0; i < s->command->n_overrides; i++)
+        if (strncmp(s->command->overrides[i], key, n) == 0 &&
+            s->command->overrides[i][n] == '=')
+            return true;
+    return false;
+}
+
+/* Rank 0: what describes the network comes from the checkpoint's deck, unless the
+ * command line says otherwise; all other keys are the user's. A family on the command
+ * line replaces the checkpoint's layers as it does a deck's. */
+static sp_status take_network(sp_session *s, const char *deck, const char *path)
+{
+    static const char *const taken[] = {
+        "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
+        "net.kernel_down", "data.features", "data.voxel_size", "train.label_smoothing"};
+    sp_config old;
+    size_t i;
+
+    SP_TRY(sp_config_parse(&old, deck, path, 0, NULL));
+    for (i = is_on_command_line(s, "net.family"); i < sizeof taken / sizeof *taken; i++)
+        sp_config_take(s->config, &old, taken[i]);
+    sp_config_destroy(&old);
+    return SP_OK;
+}
+
+/* Rank 0: config and feature statistics from the checkpoint. */
+static sp_status read_head(sp_infer *infer)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = SP_OK;
+
+    SP_TRY(find_checkpoint(s, infer->path));
+    SP_TRY(sp_checkpoint_read_state(infer->path, &infer->state, &s->norm));
+    if (infer->state.deck)
+        rc = take_network(s, infer->state.deck, infer->path);
+    return rc;
+}
+
+/* Of rank 0 to all. */
+static sp_status bcast_row(sp_session *s, int *n, double **row)
+{
+    size_t bytes;
+
+    SP_TRY(sp_comm_bcast(s->comm, n, sizeof *n, 0));
+    bytes = (size_t)*n * sizeof **row;
+    if (s->comm->rank != 0)
+        *row = malloc(bytes + 1);
+    SP_TRY(
+        sp_session_agree(s, *row || !*n ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    return *n ? sp_comm_bcast(s->comm, *row, bytes, 0) : SP_OK;
+}
+
+static sp_status bcast_norm(sp_session *s)
+{
+    sp_normalization *norm = &s->norm;
+
+    SP_TRY(bcast_row(s, &norm->n, &norm->mean));
+    SP_TRY(bcast_row(s, &norm->n, &norm->std));
+    return bcast_row(s, &norm->n_classes, &norm->class_weight);
+}
+
+/* The loss is that of the training. */
+static sp_status open_net(sp_session *s)
+{
+    float *weights;
+    sp_status rc = sp_session_kept_class_weights(
+        s, is_on_command_line(s, "train.class_weights"), &weights);
+
+    rc = sp_session_agree(s, rc);
+    if (rc == SP_OK)
+        rc = sp_session_open_net(s, weights);
+    free(weights);
+    return rc;
+}
+
+/* Columns in another order would be taken for each other. Those that the command line
+ * names are the user's word. */
+static sp_status match_columns(sp_infer *infer)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = SP_OK;
+
+    if (s->comm->rank == 0 && !is_on_command_line(s, "data.features"))
+        rc = sp_session_match_columns(s, &s->val, &s->norm, infer->path, SP_EDATA);
+    return sp_session_agree(s, rc);
+}
+
+/* The checkpoint's statistics count, none included, unless the command line forbids
+ * them; a file of weights alone has no say, so the data's own are taken as in training.
+ */
+static sp_status settle_norm(sp_infer *infer)
+{
+    sp_session *s = &infer->session;
+    int is_checkpoint = infer->state.deck != NULL;
+
+    SP_TRY(sp_comm_bcast(s->comm, &is_checkpoint, sizeof is_checkpoint, 0));
+    if (!is_checkpoint)
+        return sp_session_agree(s, sp_session_normalize(s, &s->val));
+    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize"))
+        s->norm.n = 0;
+    if (s->norm.n && s->norm.n != s->n_columns)
+        return SP_FAIL(SP_EDATA,
+                       "%s: statistics of %d feature columns, data.val has %d",
+                       infer->path, s->norm.n, s->n_columns);
+    return SP_OK;
+}
+
+/* In a status of its own: the training's stays as it is. */
+static sp_status say(sp_session *s, const char *state)
+{
+    sp_status rc = SP_OK;
+
+    if (s->comm->rank == 0)
+        rc = sp_run_status(&s->run, state, SP_OK, s->epoch, s->step, "");
+    return sp_session_agree(s, rc);
+}
+
+sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = SP_OK;
+
+    memset(infer, 0, sizeof *infer);
+    SP_TRY(sp_session_open(s, command, true));
+    SP_TRY(say(s, "running"));
+    SP_TRY(sp_session_open_device(s));
+    if (s->comm->rank == 0)
+        rc = read_head(infer);
+    else
+        sp_config_destroy(s->config);
+    SP_TRY(sp_config_bcast(s->config, s->comm, rc));
+    SP_TRY(bcast_norm(s));
+    SP_TRY(sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0));
+    SP_TRY(sp_session_open_data(s, false, true));
+    SP_TRY(match_columns(infer));
+    SP_TRY(settle_norm(infer));
+    SP_TRY(open_net(s));
+    SP_TRY(sp_session_load(s, infer->path, NULL, NULL));
+    SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
+    s->epoch = infer->state.at.epoch;
+    s->step = infer->state.step;
+    SP_TRY(sp_session_agree(
+        s, sp_evaluate_open(s, &s->val, &infer->sampler, &infer->loader)));
+    return sp_session_cut(s, NULL, &infer->sampler);
+}
+
+sp_status sp_infer_close(sp_infer *infer, sp_status rc)
+{
+    if (!infer->session.is_alone) {
+        sp_loader_destroy(infer->loader);
+        sp_sampler_close(&infer->sampler);
+        sp_checkpoint_state_destroy(&infer->state);
+    }
+    if (rc == SP_OK)
+        rc = say(&infer->session, "done");
+    return sp_session_close(&infer->session, rc);
+}
+
+static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
+{
+    sp_session *s = &infer->session;
+
+    if (!s->val.has_labels)
+        return SP_FAIL(SP_EDATA,
+                       "%s: /labels: expected for evaluation, found none "
+                       "(sptrain predict needs none)",
+                       s->val.shard[0].path);
+    SP_TRY(sp_session_agree(
+        s, sp_metrics_create(metrics, s->n_classes, s->val.has_points)));
+    SP_TRY(sp_evaluate_pass(s, infer->loader, metrics));
+    SP_TRY(sp_report_eval(s, metrics, s->epoch, s->step, NULL));
+    sp_report_table(s, metrics);
+    return SP_OK;
+}
+
+sp_status sp_eval(const sp_command *command)
+{
+    sp_infer infer;
+    sp_metrics metrics = {0};
+    sp_status rc = sp_infer_open(&infer, command);
+
+    if (rc == SP_OK) {
+        sp_log_info("evaluating %s (step %lld) on %d rank%s: %s", infer.path,
+                    (long long)infer.state.step, command->comm->size,
+                    command->comm->size == 1 ? "" : "s", infer.session.device);
+        rc = evaluate(&infer, &metrics);
+    }
+    sp_metrics_destroy(&metrics);
+    return sp_infer_close(&infer, rc);
+}

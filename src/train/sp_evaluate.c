@@ -1,0 +1,94 @@
+#include "train/sp_evaluate.h"
+
+#include "base/sp_log.h"
+#include "train/sp_train.h"
+#include "train/sp_trainer.h"
+
+sp_status sp_evaluate_open(sp_session *session, const sp_dataset *set,
+                           sp_sampler *sampler, sp_loader **loader)
+{
+    const sp_loader_options options = {
+        .set = set,
+        .config = session->config,
+        .graph = &session->graph,
+        .backend = &session->backend,
+        .sampler = sampler,
+        .columns = session->columns,
+        .n_columns = session->n_columns,
+        .mean = session->norm.mean,
+        .std = session->norm.std,
+        .is_training = false,
+        .with_points = set->has_points,
+        .n_slots = SP_LOADER_SLOTS,
+    };
+
+    SP_TRY(sp_sampler_open(sampler, set, session->comm, session->config, false));
+    return sp_loader_create(loader, &options);
+}
+
+static void count_points(const sp_batch *batch, const int32_t *prediction,
+                         sp_metrics *metrics)
+{
+    int b;
+
+    for (b = 0; b < batch->n_samples; b++) {
+        const sp_sample *s = &batch->sample[b];
+        sp_metrics_add_points(metrics, s->n_points, s->point_voxel, s->point_labels,
+                              batch->row_of + batch->row_of_at[b], prediction);
+    }
+}
+
+static sp_status evaluate_batch(sp_session *session, const sp_batch *batch,
+                                sp_metrics *metrics, sp_arena *scratch)
+{
+    sp_net_loss_out out = {.exact = metrics->exact};
+    int32_t *prediction;
+
+    sp_arena_reset(scratch);
+    SP_TRY(SP_TAKE(scratch, batch->n, &prediction));
+    SP_TRY(sp_net_forward(&session->net, batch, false, NULL));
+    SP_TRY(sp_net_loss(&session->net, batch, &out, metrics->confusion, prediction));
+    metrics->n_samples += batch->n_samples;
+    if (metrics->point_confusion)
+        count_points(batch, prediction, metrics);
+    return SP_OK;
+}
+
+static sp_status evaluate_all(sp_session *session, sp_loader *loader,
+                              sp_metrics *metrics, sp_arena *scratch)
+{
+    const sp_position start = {0, 0};
+    sp_batch *batch;
+    sp_status rc;
+
+    SP_TRY(sp_loader_seek(loader, start));
+    for (;;) {
+        sp_run_beat(&session->run, SP_PHASE_READ, session->epoch, session->step);
+        rc = sp_loader_next(loader, &batch, NULL);
+        if (rc == SP_OK && !batch)
+            return SP_OK;
+        sp_run_beat(&session->run, SP_PHASE_EVAL, session->epoch, session->step);
+        if (rc == SP_OK)
+            rc = evaluate_batch(session, batch, metrics, scratch);
+        if (rc == SP_EMEM)
+            rc = sp_budget_explain(&session->cut.eval, session->cut.memory,
+                                   batch->sample_id, batch->n_samples);
+        SP_TRY(rc);
+        SP_TRY(sp_loader_recycle(loader, batch));
+    }
+}
+
+sp_status sp_evaluate_pass(sp_session *session, sp_loader *loader, sp_metrics *metrics)
+{
+    sp_arena scratch;
+    sp_status rc;
+
+    sp_metrics_zero(metrics);
+    SP_TRY(sp_arena_create(&scratch, 0, "predictions"));
+    session->is_alone = true; /* the others do not wait for the end of their pass */
+    rc = evaluate_all(session, loader, metrics, &scratch);
+    sp_arena_destroy(&scratch);
+    SP_TRY(rc);
+    session->is_alone = false;
+    return sp_metrics_reduce(metrics, session->comm);
+}

@@ -1,0 +1,266 @@
+/* sptrain: command line, start of the ranks, exit status. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "deck/sp_deck_keys.h"
+#include "graph/sp_graph.h"
+#include "h5/sp_h5.h"
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+#include "process/sp_signal.h"
+#include "train/sp_train.h"
+#include "run/sp_witness.h"
+
+static const char usage[] =
+    "usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
+    "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n"
+    "\n"
+    "Trains sparse 3D convolutional networks that label point clouds; one process per "
+    "GPU\n"
+    "or per share of the cores.\n"
+    "\n"
+    "commands\n"
+    "  train       train, evaluate, checkpoint; continues where an earlier run "
+    "stopped\n"
+    "  eval        exact validation of run.checkpoint on data.val\n"
+    "  predict     write predictions for data.val\n"
+    "  check       print network, batch and memory estimate; train nothing\n"
+    "  preflight   what each rank got, and measured rates\n"
+    "  status DIR  state of the run in DIR, and who was last heard\n"
+    "\n"
+    "options\n"
+    "  --keys      every key of a deck with type, default, range and meaning\n"
+    "  --help      this text\n"
+    "  --version   version and libraries\n"
+    "\n"
+    "DECK left out: input/default.deck of the working folder, the program's folder, "
+    "the\n"
+    "source folder or the installed data folder.\n"
+    "exit status: 0 finished, 2 usage or deck, 3 input data, 4 file system, 5 memory,\n"
+    "6 peer or transport lost, 7 device, 8 numbers, 75 stopped on request (run "
+    "again).\n";
+
+typedef struct sp_verb {
+    const char *name;
+    sp_status (*run)(const sp_command *command);
+} sp_verb;
+
+static const sp_verb verbs[] = {{"train", sp_train},
+                                {"eval", sp_eval},
+                                {"predict", sp_predict},
+                                {"check", sp_check},
+                                {"preflight", sp_preflight}};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static const sp_verb *find_verb(const char *name)
+{
+    int i;
+
+    for (i = 0; i < N_VERBS; i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+/* A word that is neither a command nor an override names a deck. */
+static bool looks_like_path(const char *word)
+{
+    return strchr(word, '/') || strchr(word, '.') || access(word, F_OK) == 0;
+}
+
+/* argv after the program's name --> verb, deck path, overrides (in place). */
+static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *command)
+{
+    int i = 1;
+
+    *verb = i < argc ? find_verb(argv[i]) : NULL;
+    i += *verb != NULL;
+    if (!*verb)
+        *verb = &verbs[0];
+    if (i < argc && argv[i][0] != '-' && !strchr(argv[i], '=')) {
+        if (!looks_like_path(argv[i])) {
+            char nearest[SP_NAME];
+            sp_deck_nearest_choice("train|eval|predict|check|preflight|status", argv[i],
+                                   nearest);
+            return SP_FAIL(SP_EUSAGE,
+                           "%s: no such command or deck; did you mean \"%s\"? "
+                           "(sptrain --help lists the commands)",
+                           argv[i], nearest);
+        }
+        command->deck = argv[i++];
+    }
+    command->name = (*verb)->name;
+    command->overrides = argv + i;
+    command->n_overrides = argc - i;
+    for (; i < argc; i++)
+        if (argv[i][0] == '-' || !strchr(argv[i], '='))
+            return SP_FAIL(SP_EUSAGE,
+                           "%s: expected SECTION.KEY=VALUE; sptrain --help tells more",
+                           argv[i]);
+    return SP_OK;
+}
+
+static sp_status read_config(int argc, char **argv, const sp_verb **verb,
+                             sp_command *command, char *path)
+{
+    SP_TRY(parse(argc, argv, verb, command));
+    if (!command->deck) {
+        SP_TRY(sp_deck_find_default(path));
+        command->deck = path;
+    }
+    return sp_config_read(command->config, command->deck, command->n_overrides,
+                          command->overrides);
+}
+
+static void print_error(const sp_comm *comm)
+{
+    if (comm->rank == 0)
+        sp_log_error(sp_error_last());
+}
+
+static sp_status run(int argc, char **argv, sp_comm *comm)
+{
+    const sp_verb *verb = &verbs[0];
+    sp_config config = {0};
+    sp_command command = {.config = &config, .comm = comm};
+    char path[PATH_MAX] = "";
+    sp_status rc = SP_OK;
+
+    /* Every rank parses its own command line (they are the same); rank 0 alone reads
+     * files. */
+    if (comm->rank == 0)
+        rc = read_config(argc, argv, &verb, &command, path);
+    else
+        parse(argc, argv, &verb, &command);
+    rc = sp_config_bcast(&config, comm, rc);
+    if (rc != SP_OK)
+        print_error(comm);
+    else
+        rc = verb->run(&command);
+    sp_config_destroy(&config);
+    return rc;
+}
+
+static sp_status print_status(int argc, char **argv)
+{
+    sp_status rc =
+        argc == 3
+            ? sp_run_print_status(argv[2], stdout)
+            : SP_FAIL(SP_EUSAGE, "status: expected one run folder, found %d", argc - 2);
+
+    if (rc != SP_OK)
+        sp_log_error(sp_error_last());
+    return rc;
+}
+
+static void print_version(void)
+{
+    int cuda = sp_backend_cuda_version();
+
+    puts(PACKAGE_STRING);
+    printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
+    if (cuda)
+        printf("CUDA toolkit: %d.%d\n", cuda / 1000, cuda % 1000 / 10);
+    else
+        puts("CUDA: not compiled in");
+}
+
+static void print_keys(void)
+{
+    sp_deck_print_keys(stdout);
+    fputs("\nnet.layers is a list ( ) of groups { }, one a layer, with a name, an op, "
+          "its\n"
+          "fields (those in brackets may be left out), and from: the name of the layer "
+          "it\n"
+          "reads, or [\"a\", \"b\"] of several; without it the layer before, \"input\" "
+          "stands\n"
+          "for the features. The last layer has as many channels as there are "
+          "classes.\n\n",
+          stdout);
+    sp_graph_print_ops(stdout);
+}
+
+/* Options and commands that need no ranks. True if there was one; its status in *rc. */
+static bool run_without_ranks(int argc, char **argv, sp_status *rc)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+
+    *rc = SP_OK;
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        fputs(usage, stdout);
+    else if (strcmp(word, "--version") == 0)
+        print_version();
+    else if (strcmp(word, "--keys") == 0)
+        print_keys();
+    else if (strcmp(word, "status") == 0)
+        *rc = print_status(argc, argv);
+    else
+        return false;
+    if (*rc == SP_OK) {
+        *rc = sp_log_written();
+        if (*rc != SP_OK)
+            sp_log_error(sp_error_last());
+    }
+    return true;
+}
+
+static bool has_finished;
+
+/* exit() from inside a library must not look like success to a launcher. */
+static void refuse_early_end(void)
+{
+    int code = sp_pulse_leaving();
+
+    if (has_finished)
+        return;
+    if (!code)
+        fputs("sptrain: the process was ended before the program was through\n",
+              stderr);
+    _exit(code ? code : SP_EMPI);
+}
+
+static bool is_training(int argc, char **argv)
+{
+    const sp_verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+
+    return !verb || verb->run == sp_train;
+}
+
+/* Seconds that the end of MPI may take: a peer's host may be gone. */
+enum { FINALIZE_S = 30 };
+
+int main(int argc, char **argv)
+{
+    sp_comm comm;
+    sp_status rc;
+
+    sp_shard_probe_main(argc, argv);
+    sp_checkpoint_probe_main(argc, argv);
+    sp_witness_main(argc, argv);
+    if (run_without_ranks(argc, argv, &rc))
+        return rc;
+    atexit(refuse_early_end);
+    if (is_training(argc, argv)) /* a request may come while MPI starts */
+        sp_signal_install();
+    rc = sp_comm_open(&comm, &argc, &argv);
+    sp_signal_started();
+    if (rc != SP_OK) {
+        sp_log_error(sp_error_last());
+        has_finished = true;
+        return rc;
+    }
+    sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+    /* Begins HDF5, whose own end would come first else, beside a thread that uses it. */
+    sp_h5_library();
+    atexit(refuse_early_end);
+    rc = run(argc, argv, &comm);
+    sp_log_close();
+    sp_signal_leave_after(FINALIZE_S, rc);
+    sp_comm_close(&comm);
+    has_finished = true;
+    return rc;
+}

@@ -1,0 +1,150 @@
+#include "train/sp_mapping.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rules ---- */
+
+sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may_share)
+{
+    const int seen = place->n_visible;
+    int index = place->local_rank;
+
+    place->device = -1;
+    if (seen == 0) {
+        char why[256];
+
+        sp_backend_why_none(why, sizeof why);
+        return SP_FAIL(SP_EDEVICE, "no usable CUDA device for run.device: %s", why);
+    }
+    if (seen == 1) { /* the launcher chose: its numbers are not those of the deck */
+        place->device = 0;
+        return SP_OK;
+    }
+    if (devices->n > 0) {
+        if (index >= devices->n && !may_share)
+            return SP_FAIL(SP_EUSAGE,
+                           "run.devices names %d devices, the node %s runs %d ranks",
+                           devices->n, place->host, place->local_size);
+        index = (int)devices->at[index % devices->n];
+        if (index >= seen)
+            return SP_FAIL(SP_EUSAGE,
+                           "run.devices names device %d, the process sees %d (0 to %d)",
+                           index, seen, seen - 1);
+    } else if (may_share) {
+        index %= seen;
+    }
+    if (index >= seen)
+        return SP_FAIL(
+            SP_EDEVICE,
+            "%d ranks on %s, which has %d CUDA devices: start at most %d ranks "
+            "a node, or set run.oversubscribe = true",
+            place->local_size, place->host, seen, seen);
+    place->device = index;
+    return SP_OK;
+}
+
+sp_status sp_mapping_check(const sp_place *places, int n, bool may_share,
+                           bool *is_shared)
+{
+    *is_shared = false;
+    for (int a = 0; a < n; a++)
+        for (int b = a + 1; b < n; b++) {
+            const sp_place *first = &places[a], *second = &places[b];
+            if (first->node != second->node ||
+                strcmp(first->what.uuid, second->what.uuid) != 0)
+                continue;
+            *is_shared = true;
+            if (!may_share)
+                return SP_FAIL(
+                    SP_EDEVICE,
+                    "ranks %d and %d on %s have the same device, %s %s: start "
+                    "one rank a device, or set run.oversubscribe = true",
+                    first->rank, second->rank, first->host, first->what.name,
+                    first->what.uuid);
+        }
+    return SP_OK;
+}
+
+const char *sp_mapping_advice(const sp_place *places, int n)
+{
+    for (int a = 0; a < n; a++)
+        for (int b = a + 1; b < n; b++)
+            if (places[a].node == places[b].node && places[a].n_visible == 1 &&
+                places[b].n_visible == 1 &&
+                strcmp(places[a].what.uuid, places[b].what.uuid) != 0)
+                return "each rank sees one device only, so NCCL cannot use the links "
+                       "between them: let every rank see all devices of its node (srun "
+                       "--gpu-bind=none; no CUDA_VISIBLE_DEVICES a rank)";
+    return "";
+}
+
+/* ---- the ranks of a run ---- */
+
+static int read_numa_node(const char *pci)
+{
+    char path[96];
+    int node = -1;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", pci);
+    file = fopen(path, "r");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%d", &node) != 1)
+        node = -1;
+    fclose(file);
+    return node;
+}
+
+static sp_status find_place(sp_place *mine, const sp_comm *comm,
+                            const sp_doubles *devices, bool may_share)
+{
+    memset(mine, 0, sizeof *mine);
+    mine->rank = comm->rank;
+    mine->node = comm->node;
+    mine->local_rank = comm->local_rank;
+    mine->local_size = comm->local_size;
+    mine->numa_node = -1;
+    snprintf(mine->host, sizeof mine->host, "%s", comm->host);
+    mine->n_visible = sp_backend_visible_devices();
+    SP_TRY(sp_mapping_choose(mine, devices, may_share));
+    SP_TRY(sp_backend_device(mine->device, &mine->what));
+    mine->numa_node = read_numa_node(mine->what.pci);
+    return SP_OK;
+}
+
+/* All places to all ranks. */
+static sp_status share_places(sp_mapping *mapping, sp_comm *comm, const sp_place *mine)
+{
+    const size_t bytes = (size_t)comm->size * sizeof *mine;
+    void *all = NULL;
+    sp_status rc;
+
+    mapping->n = comm->size;
+    SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, 0, &all, NULL));
+    mapping->place = all ? all : malloc(bytes);
+    rc = mapping->place ? SP_OK : SP_FAIL(SP_EMEM, "device mapping: out of memory");
+    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    return sp_comm_bcast(comm, mapping->place, bytes, 0);
+}
+
+sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
+                          bool may_share, int *who)
+{
+    sp_place mine;
+
+    memset(mapping, 0, sizeof *mapping);
+    SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share), who));
+    SP_TRY(share_places(mapping, comm, &mine));
+    return sp_comm_agree(
+        comm,
+        sp_mapping_check(mapping->place, mapping->n, may_share, &mapping->is_shared),
+        who);
+}
+
+void sp_mapping_destroy(sp_mapping *mapping)
+{
+    free(mapping->place);
+    memset(mapping, 0, sizeof *mapping);
+}

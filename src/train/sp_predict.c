@@ -1,0 +1,370 @@
+/* `sptrain predict`: one file per shard of data.val, rows in the shard's order. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "h5/sp_h5.h"
+#include "train/sp_infer.h"
+#include "base/sp_log.h"
+#include "comm/sp_records.h"
+#include "train/sp_train.h"
+
+/* What a rank sends to rank 0 for one sample: this head, then labels [n] (uint16),
+ * logits [n][C] if wanted, point labels [n_points] (uint16), point indexes [n_points]
+ * (uint64). */
+typedef struct sp_parcel {
+    int64_t sample, n, n_points;
+} sp_parcel;
+
+typedef struct sp_predictor {
+    sp_infer infer;
+    bool with_logits;
+    int label_bytes; /* 1 or 2 */
+    sp_arena scratch;
+    sp_records parcels;
+    sp_h5 **file; /* rank 0: [n_shards] open while samples arrive */
+} sp_predictor;
+
+static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
+{
+    size_t logits = p->with_logits ? 4 * (size_t)p->infer.session.n_classes : 0;
+
+    return sizeof *head + (size_t)head->n * (2 + logits) + (size_t)head->n_points * 10;
+}
+
+/* ---- files (rank 0) ---- */
+
+static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    const int64_t n = set->shard[shard].n_samples;
+    const int64_t version = 1, step = p->infer.state.step;
+    const int64_t classes = set->n_classes, ignore = set->ignore_label;
+    char *const format[] = {"sptrain-predictions"};
+    char *const checkpoint[] = {(char *)(uintptr_t)p->infer.path};
+
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
+    SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
+    SP_TRY(sp_h5_attr_write(file, "/", "voxel_size", SP_H5_F64, -1, &set->voxel_size));
+    SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &classes));
+    SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "class_names", set->n_classes,
+                                  set->class_name));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "feature_names", set->n_features,
+                                  set->feature_name));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "checkpoint", -1, checkpoint));
+    SP_TRY(sp_h5_attr_write(file, "/", "step", SP_H5_I64, -1, &step));
+    if (set->has_names)
+        SP_TRY(sp_h5_write_texts(file, "/names", n,
+                                 set->name + set->shard[shard].first_sample));
+    return SP_OK;
+}
+
+/* Where the predictions of a shard go; until all are there, with ".tmp" behind. */
+static void path_of(const sp_predictor *p, int shard, bool is_whole, char *path)
+{
+    const char *from = p->infer.session.val.shard[shard].path;
+    const char *slash = strrchr(from, '/');
+
+    snprintf(path, PATH_MAX, "%s/predictions/%s%s", p->infer.session.run.dir,
+             slash ? slash + 1 : from, is_whole ? "" : ".tmp");
+}
+
+static sp_status create_file(sp_predictor *p, int shard)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    const sp_shard *s = &set->shard[shard];
+    const int64_t *offset = set->offset + s->first_sample + shard;
+    sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+    int64_t dim[2] = {s->n_samples + 1, set->n_classes};
+    char path[PATH_MAX];
+    sp_h5 *file;
+
+    path_of(p, shard, false, path);
+    SP_TRY(sp_h5_create(&p->file[shard], path));
+    file = p->file[shard];
+    SP_TRY(write_attributes(p, file, shard));
+    SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = offset[s->n_samples];
+    SP_TRY(sp_h5_write(file, "/labels", type, 1, dim, NULL));
+    if (p->with_logits)
+        SP_TRY(sp_h5_write(file, "/logits", SP_H5_F32, 2, dim, NULL));
+    if (!set->has_points)
+        return SP_OK;
+    offset = set->point_offset + s->first_sample + shard;
+    dim[0] = s->n_samples + 1;
+    SP_TRY(sp_h5_write(file, "/point_offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = offset[s->n_samples];
+    SP_TRY(sp_h5_write(file, "/point_labels", type, 1, dim, NULL));
+    return sp_h5_write(file, "/point_index", SP_H5_U64, 1, dim, NULL);
+}
+
+/* Predictions are named by their shards, so no two may have the same name. */
+static sp_status check_names(const sp_predictor *p)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    char a[PATH_MAX], b[PATH_MAX];
+    int i, j;
+
+    for (i = 0; i < set->n_shards; i++)
+        for (j = 0, path_of(p, i, true, a); j < i; j++) {
+            path_of(p, j, true, b);
+            if (strcmp(a, b) == 0)
+                return SP_FAIL(SP_EUSAGE,
+                               "data.val: the predictions of %s and of %s would both "
+                               "be %s; predict them into two run folders",
+                               set->shard[j].path, set->shard[i].path, a);
+        }
+    return SP_OK;
+}
+
+static sp_status create_files(sp_predictor *p)
+{
+    const sp_session *s = &p->infer.session;
+    char dir[PATH_MAX];
+    int i;
+
+    SP_TRY(check_names(p));
+    snprintf(dir, sizeof dir, "%s/predictions", s->run.dir);
+    SP_TRY(sp_file_make_folder(dir));
+    p->file = calloc((size_t)s->val.n_shards, sizeof *p->file);
+    if (!p->file)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (i = 0; i < s->val.n_shards; i++)
+        SP_TRY(create_file(p, i));
+    return SP_OK;
+}
+
+/* Labels travel as uint16; narrow them in place where a byte is what the file has. */
+static const void *as_stored(const sp_predictor *p, uint16_t *labels, int64_t n)
+{
+    uint8_t *narrow = (uint8_t *)labels;
+    int64_t i;
+
+    if (p->label_bytes == 1)
+        for (i = 0; i < n; i++)
+            narrow[i] = (uint8_t)labels[i];
+    return labels;
+}
+
+/* A sample that data.on_error = "skip" left out has no class: ignore_label. */
+static sp_status store_ignored(sp_h5 *file, const char *name, sp_h5_type type,
+                               int64_t row, int64_t n, int ignore)
+{
+    uint16_t *label = malloc((size_t)n * sizeof *label + 1);
+    sp_status rc;
+    int64_t i;
+
+    if (!label)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (type.size == 1)
+        memset(label, ignore, (size_t)n);
+    else
+        for (i = 0; i < n; i++)
+            label[i] = (uint16_t)ignore;
+    rc = sp_h5_write_rows(file, name, row, n, label);
+    free(label);
+    return rc;
+}
+
+static sp_status store_skipped(sp_predictor *p, int64_t sample, int shard)
+{
+    const sp_dataset *set = &p->infer.session.val;
+    const int64_t *row = set->offset + sample + shard;
+    const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
+    sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+
+    SP_TRY(store_ignored(p->file[shard], "/labels", type, row[0], row[1] - row[0],
+                         set->ignore_label));
+    if (!point)
+        return SP_OK;
+    return store_ignored(p->file[shard], "/point_labels", type, point[0],
+                         point[1] - point[0], set->ignore_label);
+}
+
+/* One sample to its place. */
+static sp_status store(sp_predictor *p, char *parcel)
+{
+    const sp_session *s = &p->infer.session;
+    const sp_dataset *set = &s->val;
+    const sp_parcel head = *(const sp_parcel *)parcel;
+    int shard = sp_dataset_shard_of(set, head.sample);
+    sp_h5 *file = p->file[shard];
+    int64_t row = set->offset[head.sample + shard], point;
+    char *at = parcel + sizeof head;
+
+    if (head.n != sp_dataset_voxels(set, head.sample))
+        return store_skipped(p, head.sample, shard);
+    if (p->with_logits) {
+        SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
+        at += (size_t)head.n * 4 * (size_t)s->n_classes;
+    }
+    if (set->has_points) {
+        point = set->point_offset[head.sample + shard];
+        SP_TRY(sp_h5_write_rows(file, "/point_index", point, head.n_points, at));
+        at += head.n_points * 8;
+        SP_TRY(sp_h5_write_rows(file, "/point_labels", point, head.n_points,
+                                as_stored(p, (uint16_t *)at, head.n_points)));
+        at += head.n_points * 2;
+    }
+    return sp_h5_write_rows(file, "/labels", row, head.n,
+                            as_stored(p, (uint16_t *)at, head.n));
+}
+
+/* To disk and to their names, or away where something failed. */
+static sp_status close_files(sp_predictor *p, sp_status rc)
+{
+    char temporary[PATH_MAX], path[PATH_MAX];
+    int i;
+
+    for (i = 0; p->file && i < p->infer.session.val.n_shards; i++) {
+        sp_status end = sp_h5_close(p->file[i]);
+        rc = rc == SP_OK ? end : rc;
+        path_of(p, i, false, temporary);
+        path_of(p, i, true, path);
+        if (rc != SP_OK)
+            unlink(temporary);
+        else if (rename(temporary, path) != 0)
+            rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                         strerror(errno));
+    }
+    free(p->file);
+    p->file = NULL;
+    return rc;
+}
+
+/* ---- every rank ---- */
+
+/* Sample b of the batch as a parcel. */
+static sp_status pack(sp_predictor *p, const sp_batch *batch, int b,
+                      const int32_t *prediction, sp_tensor logits)
+{
+    const sp_sample *sample = &batch->sample[b];
+    const int32_t *row_of = batch->row_of + batch->row_of_at[b];
+    const bool with_points = p->infer.session.val.has_points;
+    sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
+    uint16_t *label;
+    void *parcel;
+    char *to;
+    int64_t i;
+
+    SP_TRY(sp_records_add(&p->parcels, parcel_bytes(p, &head), &parcel));
+    memcpy(parcel, &head, sizeof head);
+    to = (char *)parcel + sizeof head;
+    for (i = 0; p->with_logits && i < head.n; i++, to += 4 * logits.c)
+        memcpy(to, logits.data + (int64_t)row_of[i] * logits.ld, 4 * (size_t)logits.c);
+    if (head.n_points)
+        memcpy(to, sample->point_index, 8 * (size_t)head.n_points);
+    label = (uint16_t *)(to + 8 * head.n_points);
+    for (i = 0; i < head.n_points; i++)
+        *label++ = (uint16_t)prediction[row_of[sample->point_voxel[i]]];
+    for (i = 0; i < head.n; i++)
+        *label++ = (uint16_t)prediction[row_of[i]];
+    return SP_OK;
+}
+
+/* The logits where the host can read them. */
+static sp_status fetch_logits(sp_predictor *p, sp_tensor *logits)
+{
+    sp_backend *backend = &p->infer.session.backend;
+    const float *from = logits->data;
+    size_t n = (size_t)logits->n * (size_t)logits->ld;
+
+    if (!p->with_logits || backend->ops->is_host || n == 0)
+        return SP_OK;
+    SP_TRY(SP_TAKE(&p->scratch, n, &logits->data));
+    n -= (size_t)(logits->ld - logits->c); /* the last row ends with its channels */
+    return backend->ops->download(backend, logits->data, from, n * sizeof *from);
+}
+
+static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
+{
+    sp_session *s = &p->infer.session;
+    sp_net_loss_out out = {0};
+    sp_tensor logits;
+    int32_t *prediction;
+    int b;
+
+    sp_arena_reset(&p->scratch);
+    SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
+    SP_TRY(sp_net_forward(&s->net, batch, false, &logits));
+    SP_TRY(sp_net_loss(&s->net, batch, &out, NULL, prediction));
+    SP_TRY(fetch_logits(p, &logits));
+    sp_records_clear(&p->parcels);
+    for (b = 0; b < batch->n_samples; b++)
+        SP_TRY(pack(p, batch, b, prediction, logits));
+    return SP_OK;
+}
+
+/* Every rank holds the same number of batches (some may be empty), so they meet after
+ * each. */
+static sp_status predict_all(sp_predictor *p)
+{
+    sp_session *s = &p->infer.session;
+    const sp_position start = {0, 0};
+    sp_batch *batch;
+    sp_status rc;
+
+    SP_TRY(sp_loader_seek(p->infer.loader, start));
+    for (;;) {
+        char *parcel;
+
+        rc = sp_loader_next(p->infer.loader, &batch, NULL);
+        if (rc == SP_OK && !batch)
+            return SP_OK;
+        sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
+        if (rc == SP_OK)
+            rc = predict_batch(p, batch);
+        if (rc == SP_EMEM)
+            rc = sp_budget_explain(&s->cut.eval, s->cut.memory, batch->sample_id,
+                                   batch->n_samples);
+        SP_TRY(rc);
+        SP_TRY(sp_records_gather(&p->parcels, s->comm, 0));
+        while ((parcel = sp_records_next(&p->parcels, NULL)))
+            SP_TRY(store(p, parcel));
+        SP_TRY(sp_loader_recycle(p->infer.loader, batch));
+    }
+}
+
+static sp_status predict(sp_predictor *p)
+{
+    sp_session *s = &p->infer.session;
+    sp_status rc = SP_OK;
+
+    p->with_logits = s->config->run.logits;
+    p->label_bytes = s->n_classes <= 256 ? 1 : 2;
+    if (s->comm->rank == 0)
+        rc = create_files(p);
+    if (rc == SP_OK)
+        rc = sp_arena_create(&p->scratch, 0, "predictions");
+    SP_TRY(sp_session_agree(s, rc));
+    s->is_alone = true;
+    SP_TRY(predict_all(p));
+    s->is_alone = false;
+    return sp_session_agree(s, close_files(p, SP_OK));
+}
+
+sp_status sp_predict(const sp_command *command)
+{
+    sp_predictor p;
+    sp_status rc;
+
+    memset(&p, 0, sizeof p);
+    rc = sp_infer_open(&p.infer, command);
+    if (rc == SP_OK) {
+        rc = predict(&p);
+        if (rc == SP_OK)
+            sp_log_info("predictions of %lld samples in %s/predictions (%s, step %lld)",
+                        (long long)p.infer.session.val.n_samples,
+                        p.infer.session.run.dir, p.infer.path,
+                        (long long)p.infer.state.step);
+    }
+    rc = close_files(&p, rc);
+    sp_arena_destroy(&p.scratch);
+    sp_records_destroy(&p.parcels);
+    return sp_infer_close(&p.infer, rc);
+}

@@ -1,0 +1,241 @@
+/* `sptrain preflight`: what each rank got, and how fast it is.
+ *
+ *     each rank   place, device, measured rates  --gather-->  rank 0: table, warnings
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "train/sp_train.h"
+#include "train/sp_trainer.h"
+
+/* One rank's row of the table; rates in MB/s, 0: nothing to measure. */
+typedef struct sp_flight {
+    char host[64];
+    int rank, node, local_rank, cores;
+    sp_place place; /* device -1: computes on the CPU */
+    double reduce, copy, read;
+} sp_flight;
+
+typedef double sp_rate_of(const sp_flight *flight);
+
+/* ---- rates ---- */
+
+/* All-reduce of the gradient's size in backend memory: best of five. Collective. */
+static sp_status measure_reduce(sp_session *s, float *data, double *rate)
+{
+    const size_t n = (size_t)s->graph.n_floats;
+    double best = INFINITY;
+    void *shared = NULL;
+    sp_status rc = SP_OK;
+    int i;
+
+    if (s->comm->size == 1)
+        return SP_OK;              /* nothing moves */
+    if (s->backend.ops->is_host) { /* where the gradient would lie */
+        SP_TRY(sp_comm_alloc(s->comm, n * sizeof *data, &shared));
+        data = shared;
+    }
+    for (i = 0; i < 5 && rc == SP_OK; i++) {
+        double begin;
+        rc = sp_comm_barrier(s->comm);
+        begin = sp_now_s();
+        if (rc == SP_OK)
+            rc = sp_transport_allreduce(&s->transport, SP_SCOPE_WORLD, data, data, n,
+                                        SP_F32);
+        if (rc == SP_OK)
+            rc = s->backend.ops->wait(&s->backend);
+        best = fmin(best, sp_now_s() - begin);
+    }
+    sp_comm_free(s->comm, shared);
+    *rate = (double)n * 4e-6 / best;
+    return rc;
+}
+
+/* Host to device, as a batch travels: best of five. */
+static sp_status measure_copy(sp_session *s, float *data, double *rate)
+{
+    const size_t bytes = (size_t)s->graph.n_floats * sizeof *data;
+    double best = INFINITY;
+    void *host;
+    sp_status rc = SP_OK;
+    int i;
+
+    if (s->backend.ops->is_host)
+        return SP_OK;
+    host = calloc(1, bytes);
+    if (!host)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (i = 0; i < 5 && rc == SP_OK; i++) {
+        const double begin = sp_now_s();
+        rc = s->backend.ops->upload(&s->backend, data, host, bytes);
+        if (rc == SP_OK)
+            rc = s->backend.ops->wait(&s->backend);
+        best = fmin(best, sp_now_s() - begin);
+    }
+    free(host);
+    *rate = (double)bytes * 1e-6 / best;
+    return rc;
+}
+
+/* Samples of this rank's share, again and again for 0.3 s; one sample at least. */
+static sp_status measure_read(const sp_session *s, double *rate)
+{
+    const sp_sample_request request = {
+        .columns = s->columns, .n_columns = s->n_columns, .verify = true};
+    const int64_t n = s->train.n_samples;
+    sp_sample sample = {0};
+    double begin = sp_now_s(), bytes = 0;
+    sp_status rc = SP_OK;
+    int64_t i = s->comm->rank;
+
+    if (n == 0)
+        return SP_OK;
+    do {
+        rc = sp_sample_read(&s->train, i % n, &request, &sample);
+        bytes += (double)sample.n * (12 + 4 * s->n_columns + 1);
+        i += s->comm->size;
+    } while (rc == SP_OK && sp_now_s() - begin < 0.3);
+    *rate = bytes * 1e-6 / (sp_now_s() - begin);
+    sp_sample_destroy(&sample);
+    return rc;
+}
+
+/* All three; a vector of the gradient's size lies in the backend's memory meanwhile. */
+static sp_status measure(sp_session *s, sp_flight *flight)
+{
+    const sp_backend_ops *ops = s->backend.ops;
+    const size_t bytes = (size_t)s->graph.n_floats * sizeof(float);
+    sp_arena arena = {0};
+    float *data = NULL;
+    sp_status rc = ops->arena_create(&arena, bytes + 128, "preflight");
+
+    if (rc == SP_OK)
+        rc = SP_TAKE(&arena, s->graph.n_floats, &data);
+    if (rc == SP_OK)
+        rc = ops->fill(&s->backend, data, 0, bytes);
+    if (rc == SP_OK)
+        rc = measure_copy(s, data, &flight->copy);
+    if (rc == SP_OK)
+        rc = measure_read(s, &flight->read);
+    rc = sp_session_agree(s, rc);
+    if (rc == SP_OK)
+        rc = measure_reduce(s, data, &flight->reduce);
+    ops->arena_destroy(&arena);
+    return rc;
+}
+
+/* ---- table ---- */
+
+static double reduce_of(const sp_flight *f)
+{
+    return f->reduce;
+}
+
+static double copy_of(const sp_flight *f)
+{
+    return f->copy;
+}
+
+static double read_of(const sp_flight *f)
+{
+    return f->read;
+}
+
+/* A rank at less than a quarter of the fastest holds up all others. */
+static void warn_of_slowest(const sp_flight *all, int n, sp_rate_of *rate,
+                            const char *what)
+{
+    const sp_flight *slowest = all;
+    double fastest = 0;
+    int r;
+
+    for (r = 0; r < n; r++) {
+        if (rate(&all[r]) < rate(slowest))
+            slowest = &all[r];
+        fastest = fmax(fastest, rate(&all[r]));
+    }
+    if (rate(slowest) < fastest / 4)
+        sp_log_warn0("rank %d on %s %s at %.0f MB/s, the fastest at %.0f MB/s",
+                     slowest->rank, slowest->host, what, rate(slowest), fastest);
+}
+
+static void print_devices(const sp_flight *all, int n)
+{
+    int r;
+
+    sp_log_info("%5s %6s  %-41s %-13s %4s  %s", "rank", "device", "UUID", "PCI", "NUMA",
+                "name");
+    for (r = 0; r < n; r++) {
+        const sp_place *p = &all[r].place;
+        char numa[12] = "?";
+        if (p->numa_node >= 0)
+            snprintf(numa, sizeof numa, "%d", p->numa_node);
+        sp_log_info("%5d %6d  %-41s %-13s %4s  %s", all[r].rank, p->device,
+                    p->what.uuid, p->what.pci, numa, p->what.name);
+    }
+}
+
+static void print_flights(const sp_session *s, const sp_flight *all)
+{
+    const int n = s->comm->size;
+    const char *transport = n == 1 ? "none" : s->transport.ops->name;
+    int r;
+
+    sp_log_info("%5s %-20s %5s %6s %6s  %-10s %15s %12s %10s", "rank", "host", "node",
+                "local", "cores", "transport", "all-reduce MB/s", "to GPU MB/s",
+                "read MB/s");
+    for (r = 0; r < n; r++) {
+        const sp_flight *f = &all[r];
+        sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15.0f %12.0f %10.0f", f->rank,
+                    f->host, f->node, f->local_rank, f->cores, transport, f->reduce,
+                    f->copy, f->read);
+    }
+    if (!s->backend.ops->is_host)
+        print_devices(all, n);
+    warn_of_slowest(all, n, read_of, "reads shards");
+    warn_of_slowest(all, n, copy_of, "copies to its device");
+    warn_of_slowest(all, n, reduce_of, "reduces");
+}
+
+static sp_status preflight(sp_session *s)
+{
+    sp_comm *comm = s->comm;
+    sp_flight mine = {.rank = comm->rank,
+                      .node = comm->node,
+                      .local_rank = comm->local_rank,
+                      .place.device = -1};
+    void *all = NULL;
+
+    snprintf(mine.host, sizeof mine.host, "%s", comm->host);
+    SP_TRY(sp_session_open_device(s));
+    mine.cores = comm->cores;
+    SP_TRY(sp_session_open_transport(s));
+    if (!s->backend.ops->is_host)
+        mine.place = s->mapping.place[comm->rank];
+    SP_TRY(sp_session_open_data(s, true, false));
+    SP_TRY(sp_graph_build(&s->graph, s->config, s->n_columns, s->n_classes));
+    SP_TRY(measure(s, &mine));
+    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
+    sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
+                comm->size, comm->size == 1 ? "" : "s", comm->n_nodes,
+                comm->n_nodes == 1 ? "" : "s", s->device, s->transport.words,
+                (double)s->graph.n_floats * 4e-6);
+    if (comm->rank == 0)
+        print_flights(s, all);
+    free(all);
+    return SP_OK;
+}
+
+sp_status sp_preflight(const sp_command *command)
+{
+    sp_session session;
+    sp_status rc = sp_session_open(&session, command, false);
+
+    if (rc == SP_OK)
+        rc = preflight(&session);
+    if (rc == SP_OK)
+        rc = sp_session_agree(&session, sp_log_written());
+    return sp_session_close(&session, rc);
+}

@@ -1,0 +1,400 @@
+/* What a run tells: the console of rank 0 and metrics.jsonl. Global values only. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "h5/sp_h5.h"
+#include "base/sp_json.h"
+#include "base/sp_log.h"
+#include "base/sp_machine.h"
+#include "train/sp_trainer.h"
+
+/* The header alone: no library to link. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Reused for every line, so that a step's line allocates nothing. Training thread only.
+ */
+static sp_json json;
+
+/* Rank 0: ends the line and appends it. */
+static sp_status append(sp_run *run, int64_t *bytes)
+{
+    const char *line;
+
+    SP_TRY(sp_json_end(&json, &line));
+    return sp_run_event(run, line, bytes);
+}
+
+static void begin(const char *event)
+{
+    sp_json_begin(&json);
+    sp_json_text(&json, "event", event);
+}
+
+/* ---- header and start ---- */
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* What the deck asks for and the data cannot give. */
+static void print_notes(const sp_trainer *trainer)
+{
+    const sp_session *s = &trainer->session;
+    const sp_config *config = s->config;
+    const bool is_scaled = config->augment.scale.n > 0;
+
+    if (config->data.normalize && !s->norm.n)
+        sp_log_warn0("the shards carry no feature_mean and feature_std: features are "
+                     "used as they are");
+    if ((double)config->train.warmup_steps * trainer->sampler.effective * 2 >
+        (double)trainer->total_samples)
+        sp_log_warn0("train.warmup_steps = %lld of about %lld steps: the learning rate "
+                     "rises for most of the training",
+                     (long long)config->train.warmup_steps,
+                     (long long)(trainer->total_samples / trainer->sampler.effective));
+    if (!s->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
+        sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
+                    "of 90 degrees and leaves scaling out");
+    if (s->val.n_shards && !s->val.has_labels && config->run.eval_every > 0)
+        sp_log_warn0("data.val carries no /labels: there is no evaluation");
+}
+
+void sp_report_machine(const sp_session *s)
+{
+    const sp_comm *comm = s->comm;
+
+    sp_log_info(PACKAGE_STRING
+                ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
+                "%s",
+                comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
+                s->device, s->config->train.precision,
+                s->config->run.wgmma ? " by wgmma" : "", s->transport.words);
+    if (comm->is_oversubscribed)
+        sp_log_info("more ranks than cores on a node: waiting ranks sleep");
+    if (s->cores[0])
+        sp_log_info("rank %d has cores %s", comm->rank, s->cores);
+}
+
+void sp_report_header(const sp_trainer *trainer)
+{
+    const sp_session *s = &trainer->session;
+    const sp_sampler *sampler = &trainer->sampler;
+    const sp_comm *comm = s->comm;
+    double world = sampler->effective;
+
+    sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
+                "(%lld voxels), %d classes, %d feature columns%s",
+                (long long)s->train.n_samples, (long long)s->train.n_voxels,
+                (long long)s->val.n_samples, (long long)s->val.n_voxels, s->n_classes,
+                s->n_columns, s->norm.n ? ", normalized" : "");
+    sp_log_info("batch: %g samples a step in the world, %.4g a node, %.4g a rank; "
+                "%lld steps an epoch; effective learning rate %g",
+                world, world / comm->n_nodes, world / comm->size,
+                (long long)sp_sampler_steps_per_epoch(sampler), trainer->base_lr);
+    sp_log_info("network: %s, %lld parameters; run folder %s",
+                s->config->net.n_layers ? "from net.layers" : s->config->net.family,
+                (long long)s->graph.n_weights, s->run.dir);
+    print_notes(trainer);
+}
+
+static void write_start(const sp_session *s, const char *deck)
+{
+    char hash[17];
+    int r;
+
+    snprintf(hash, sizeof hash, "%016llx",
+             (unsigned long long)XXH64(deck, strlen(deck), 0));
+    sp_json_text(&json, "version", PACKAGE_VERSION);
+    sp_json_text(&json, "mpi", sp_comm_library());
+    sp_json_text(&json, "hdf5", sp_h5_library());
+    sp_json_text(&json, "processor", sp_machine_processor());
+    sp_json_int(&json, "ranks", s->comm->size);
+    sp_json_int(&json, "nodes", s->comm->n_nodes);
+    sp_json_begin_array(&json, "node_of_rank");
+    for (r = 0; r < s->comm->size; r++)
+        sp_json_int(&json, NULL, s->comm->node_of_rank[r]);
+    sp_json_end_array(&json);
+    sp_json_text(&json, "device", s->device);
+    sp_json_text(&json, "precision", s->config->train.precision);
+    sp_json_text(&json, "transport", s->transport.ops->name);
+    sp_json_text(&json, "transport_text", s->transport.words);
+    sp_json_text(&json, "deck_hash", hash);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->train.hash);
+    sp_json_text(&json, "data_hash", hash);
+    sp_json_int(&json, "parameters", s->graph.n_weights);
+}
+
+sp_status sp_report_start(sp_trainer *trainer)
+{
+    sp_session *s = &trainer->session;
+    int64_t *bytes = &trainer->state.metrics_bytes;
+    char *deck = NULL;
+    sp_status rc = SP_OK;
+
+    if (s->comm->rank == 0) {
+        if (trainer->is_resumed)
+            rc = sp_run_truncate_metrics(&s->run, trainer->state.metrics_bytes);
+        if (rc == SP_OK)
+            rc = sp_config_to_text(s->config, &deck);
+        if (rc == SP_OK)
+            rc = sp_run_write_text(&s->run, "deck.resolved", deck);
+        if (rc == SP_OK) {
+            begin(trainer->is_resumed ? "resume" : "start");
+            sp_json_int(&json, "step", trainer->state.step);
+            write_start(s, deck);
+            rc = append(&s->run, bytes);
+        }
+        if (rc == SP_OK)
+            rc = sp_run_status(&s->run, "running", SP_OK, s->epoch, s->step, "");
+        free(deck);
+    }
+    return sp_session_agree(s, rc);
+}
+
+/* ---- steps ---- */
+
+/* Largest over mean cost of the ranks' shares. */
+static double imbalance(const sp_comm *comm, const sp_step_report *step)
+{
+    return step->cost_sum ? (double)step->cost_max * comm->size / (double)step->cost_sum
+                          : 1;
+}
+
+sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
+{
+    sp_session *s = &trainer->session;
+    const int64_t total = trainer->total_samples;
+
+    if (s->comm->rank != 0)
+        return SP_OK;
+    begin("step");
+    sp_json_int(&json, "step", step->step);
+    sp_json_int(&json, "epoch", step->epoch + 1);
+    sp_json_int(&json, "samples", step->samples);
+    sp_json_double(&json, "loss", step->loss);
+    sp_json_double(&json, "lr", step->lr);
+    sp_json_double(&json, "grad_norm", step->grad_norm);
+    sp_json_int(&json, "voxels", (int64_t)step->voxels);
+    sp_json_double(&json, "step_s", step->step_s);
+    sp_json_double(&json, "data_wait_s", step->data_wait_s);
+    sp_json_double(&json, "comm_exposed_s", step->comm_exposed_s);
+    sp_json_double(&json, "imbalance", imbalance(s->comm, step));
+    sp_json_int(&json, "micro_batches", step->n_micro);
+    if (step->is_skipped)
+        sp_json_bool(&json, "skipped", true);
+    SP_TRY(append(&s->run, &trainer->state.metrics_bytes));
+    sp_log_progress("step=%lld epoch=%lld loss=%.5g lr=%.4g voxels=%.0f step_s=%.3f "
+                    "data_wait_s=%.3f comm_exposed_s=%.3f done=%.0f%%",
+                    (long long)step->step, (long long)step->epoch + 1, step->loss,
+                    step->lr, step->voxels, step->step_s, step->data_wait_s,
+                    step->comm_exposed_s,
+                    total ? 100.0 * (double)step->samples / (double)total : 0);
+    return SP_OK;
+}
+
+sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
+{
+    sp_session *s = &trainer->session;
+    double n = (double)(trainer->state.step - trainer->first_step);
+    sp_status rc = SP_OK;
+
+    sp_log_info("epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f",
+                (long long)step->epoch + 1, (long long)step->step,
+                (long long)step->samples, step->loss, n > 0 ? trainer->train_s / n : 0);
+    if (s->comm->rank == 0)
+        rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
+    return sp_session_agree(s, rc);
+}
+
+/* ---- evaluation ---- */
+
+static void write_iou(const sp_session *s, const char *key, const int64_t *confusion)
+{
+    int c;
+
+    sp_json_begin_object(&json, key);
+    for (c = 0; c < s->n_classes; c++)
+        sp_json_double(&json, s->class_name[c],
+                       sp_metrics_iou(confusion, s->n_classes, c));
+    sp_json_end_object(&json);
+}
+
+static void write_confusion(const char *key, const int64_t *confusion, int n)
+{
+    int i, j;
+
+    sp_json_begin_array(&json, key);
+    for (i = 0; i < n; i++) {
+        sp_json_begin_array(&json, NULL);
+        for (j = 0; j < n; j++)
+            sp_json_int(&json, NULL, confusion[i * n + j]);
+        sp_json_end_array(&json);
+    }
+    sp_json_end_array(&json);
+}
+
+static void write_eval(const sp_session *s, const sp_metrics *m)
+{
+    const int n = m->n_classes;
+    const int64_t *points = m->point_confusion;
+
+    sp_json_int(&json, "samples", m->n_samples);
+    sp_json_int(&json, "voxels", sp_metrics_total(m->confusion, n));
+    sp_json_double(&json, "loss",
+                   m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN);
+    sp_json_double(&json, "accuracy", sp_metrics_accuracy(m->confusion, n));
+    sp_json_double(&json, "miou", sp_metrics_miou(m->confusion, n));
+    write_iou(s, "iou", m->confusion);
+    write_confusion("confusion", m->confusion, n);
+    if (!points)
+        return;
+    sp_json_int(&json, "points", sp_metrics_total(points, n));
+    sp_json_double(&json, "point_miou", sp_metrics_miou(points, n));
+    sp_json_double(&json, "point_accuracy", sp_metrics_accuracy(points, n));
+    write_iou(s, "point_iou", points);
+    write_confusion("point_confusion", points, n);
+}
+
+static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
+{
+    const int n = m->n_classes;
+    char points[96] = "";
+
+    if (m->point_confusion)
+        snprintf(points, sizeof points, " point_miou=%.4f point_accuracy=%.4f",
+                 sp_metrics_miou(m->point_confusion, n),
+                 sp_metrics_accuracy(m->point_confusion, n));
+    sp_log_info("eval epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s",
+                (long long)epoch, (long long)step,
+                m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN,
+                sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
+                points);
+}
+
+/* Rank 0. */
+static sp_status report_eval(sp_session *session, const sp_metrics *metrics,
+                             int64_t epoch, int64_t step, int64_t *bytes)
+{
+    char path[PATH_MAX];
+
+    begin("eval");
+    sp_json_int(&json, "step", step);
+    sp_json_int(&json, "epoch", epoch);
+    write_eval(session, metrics);
+    SP_TRY(append(&session->run, bytes));
+    print_eval(metrics, epoch, step);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", session->run.dir);
+    sp_run_after_save(&session->run, session->config->run.after_save, path);
+    return SP_OK;
+}
+
+sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t epoch,
+                         int64_t step, int64_t *bytes)
+{
+    sp_status rc = SP_OK;
+
+    if (session->comm->rank == 0)
+        rc = report_eval(session, metrics, epoch, step, bytes);
+    return sp_session_agree(session, rc);
+}
+
+static void print_share(char *to, size_t size, double share)
+{
+    if (isnan(share))
+        snprintf(to, size, "absent");
+    else
+        snprintf(to, size, "%.4f", share);
+}
+
+void sp_report_table(const sp_session *session, const sp_metrics *metrics)
+{
+    const int n = metrics->n_classes;
+    const int64_t *points = metrics->point_confusion;
+    int c, i;
+
+    if (session->comm->rank != 0)
+        return;
+    sp_log_info("%-24s %12s %8s%s", "class", "voxels", "IoU",
+                points ? "  point IoU" : "");
+    for (c = 0; c <= n; c++) {
+        char iou[16], point_iou[16] = "";
+        int64_t voxels = 0;
+        for (i = 0; i < n; i++)
+            voxels += c < n ? metrics->confusion[c * n + i] : 0;
+        print_share(iou, sizeof iou,
+                    c < n ? sp_metrics_iou(metrics->confusion, n, c)
+                          : sp_metrics_miou(metrics->confusion, n));
+        if (points)
+            print_share(point_iou, sizeof point_iou,
+                        c < n ? sp_metrics_iou(points, n, c)
+                              : sp_metrics_miou(points, n));
+        if (c == n)
+            voxels = sp_metrics_total(metrics->confusion, n);
+        sp_log_info("%-24s %12lld %8s %10s", c < n ? session->class_name[c] : "mean",
+                    (long long)voxels, iou, point_iou);
+    }
+}
+
+/* ---- end ---- */
+
+/* In percent. */
+static double share(double part_s, double whole_s)
+{
+    return whole_s > 0 ? 100 * part_s / whole_s : 0;
+}
+
+/* Rank 0. */
+static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
+{
+    sp_session *s = &trainer->session;
+    const bool is_done = strcmp(state, "done") == 0;
+    const double total_s = sp_now_s() - trainer->begin_s;
+    const double watch_s = trainer->replica_s + sp_watchdog_cpu_s(s->watchdog);
+    char best[40] = ""; /* nothing where no epoch was evaluated */
+
+    begin("end");
+    sp_json_text(&json, "state", state);
+    sp_json_int(&json, "step", trainer->state.step);
+    sp_json_int(&json, "epoch", s->epoch);
+    sp_json_int(&json, "samples", trainer->state.samples_seen);
+    sp_json_double(&json, "best_miou", trainer->state.best);
+    sp_json_double(&json, "total_s", total_s);
+    sp_json_double(&json, "train_s", trainer->train_s);
+    sp_json_double(&json, "eval_s", trainer->eval_s);
+    sp_json_double(&json, "save_s", trainer->save_s);
+    sp_json_double(&json, "save_last_s", trainer->save_last_s);
+    sp_json_double(&json, "save_write_s", trainer->write_s);
+    sp_json_double(&json, "save_cpu_s", trainer->write_cpu_s);
+    sp_json_double(&json, "replica_s", trainer->replica_s);
+    sp_json_double(&json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
+    SP_TRY(append(&s->run, NULL));
+    if (is_done && trainer->metrics.n_samples > 0)
+        sp_report_table(s, &trainer->metrics);
+    if (!isnan(trainer->state.best))
+        snprintf(best, sizeof best, " best_miou=%.4f", trainer->state.best);
+    sp_log_info(
+        "safety: training waited %.3g s for checkpoints (%.2g %%), their writer "
+        "took %.3g s of a core; comparing weights and watching took %.3g s (%.2g "
+        "%%)",
+        trainer->save_s, share(trainer->save_s, trainer->train_s), trainer->write_cpu_s,
+        watch_s, share(watch_s, trainer->train_s));
+    sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f",
+                state, (long long)trainer->state.step, best, total_s, trainer->train_s,
+                trainer->eval_s, trainer->save_s + trainer->save_last_s);
+    return sp_run_status(&s->run, state, is_done ? SP_OK : SP_ELIMIT, s->epoch,
+                         trainer->state.step, message);
+}
+
+sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message)
+{
+    sp_session *s = &trainer->session;
+
+    return sp_session_agree(s, s->comm->rank == 0 ? report_end(trainer, state, message)
+                                                  : SP_OK);
+}

@@ -1,0 +1,346 @@
+/* Where a run begins, and how it is saved. */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "train/sp_trainer.h"
+
+/* What a continued run must have in common with its checkpoint. */
+static const char *const fixed_keys[] = {
+    "net.family", "net.width",  "net.stem_kernel", "net.kernel_down",
+    "net.layers", "batch.size", "batch.per",       "train.seed",
+};
+
+bool sp_resume_is_complete(const sp_trainer *trainer)
+{
+    const sp_config *config = trainer->session.config;
+
+    if (config->train.steps > 0)
+        return trainer->state.step >= config->train.steps;
+    return trainer->state.at.epoch >= config->train.epochs;
+}
+
+/* ---- beginning ---- */
+
+static sp_status compare_key(const sp_config *old, const sp_config *now,
+                             const char *key, const char *path)
+{
+    char *a = sp_config_value(old, key), *b = sp_config_value(now, key);
+    sp_status rc = SP_OK;
+
+    if (a && b && strcmp(a, b) != 0)
+        rc =
+            SP_FAIL(SP_EUSAGE,
+                    "%s: %s: checkpoint %s, deck %s; it must stay the same to continue "
+                    "(run.resume = \"never\" begins anew)",
+                    path, key, a, b);
+    free(a);
+    free(b);
+    return rc;
+}
+
+/* Keys that may change are logged. */
+static void log_changes(const sp_config *old, const sp_config *now)
+{
+    int i;
+
+    for (i = 0; i < sp_config_n_keys(); i++) {
+        const char *key = sp_config_key(i);
+        char *a = sp_config_value(old, key), *b = sp_config_value(now, key);
+        if (a && b && strcmp(a, b) != 0)
+            sp_log_info("continuing with %s = %s (was %s)", key, b, a);
+        free(a);
+        free(b);
+    }
+}
+
+/* Steps are cut as they were, unless the deck has its own word. */
+static void keep_memory(const sp_config *old, sp_session *s)
+{
+    if (s->config->run.memory_mb == 0 && !s->backend.ops->is_host)
+        s->config->run.memory_mb = old->run.memory_mb;
+}
+
+/* Rank 0: the checkpoint belongs to this deck and data. */
+static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
+                         const sp_normalization *norm, const char *path)
+{
+    const sp_dataset *set = &t->session.train;
+    const uint64_t hash = set->hash;
+    sp_config old;
+    sp_status rc;
+    size_t i;
+
+    if (!state->deck)
+        return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
+                       path);
+    SP_TRY(sp_session_match_columns(&t->session, set, norm, path, SP_EUSAGE));
+    if (state->data_hash != hash)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: data index: checkpoint %016llx, data.train %016llx: the "
+                       "training set changed; run.init_from takes the weights over",
+                       path, (unsigned long long)state->data_hash,
+                       (unsigned long long)hash);
+    SP_TRY(sp_config_parse(&old, state->deck, path, 0, NULL));
+    for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
+         i++)
+        rc = compare_key(&old, t->session.config, fixed_keys[i], path);
+    if (rc == SP_OK)
+        keep_memory(&old, &t->session);
+    if (rc == SP_OK)
+        log_changes(&old, t->session.config);
+    sp_config_destroy(&old);
+    return rc;
+}
+
+/* Where to begin; rank 0 finds it for all. */
+typedef struct beginning {
+    char path[PATH_MAX]; /* of the checkpoint, "" : none */
+    bool is_moving;      /* the folder's content first moves to old-NNN */
+    bool is_foreign;     /* the checkpoint is another folder's, whose lines it counts */
+} beginning;
+
+/* Whether the file stands in the run folder's own checkpoints. */
+static bool is_own(const char *dir, const char *path)
+{
+    char own[PATH_MAX], *where = realpath(path, NULL), *folder;
+    bool is_same;
+
+    snprintf(own, sizeof own, "%s/checkpoints", dir);
+    folder = realpath(own, NULL);
+    if (where && strrchr(where, '/'))
+        *strrchr(where, '/') = 0;
+    is_same = where && folder && strcmp(where, folder) == 0;
+    free(where);
+    free(folder);
+    return is_same;
+}
+
+/* Rank 0: the checkpoint to continue from, compared. */
+static sp_status choose(sp_trainer *t, beginning *from)
+{
+    const char *resume = t->session.config->run.resume;
+    sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
+    char dir[PATH_MAX], *path = from->path;
+    int n_damaged = 0;
+    sp_status rc;
+
+    from->is_moving = strcmp(resume, "never") == 0;
+    if (from->is_moving)
+        return SP_OK;
+    if (strcmp(resume, "auto") != 0) {
+        snprintf(path, PATH_MAX, "%s", resume);
+        from->is_foreign = from->is_moving = !is_own(t->session.run.dir, path);
+        SP_TRY(sp_checkpoint_verify_weights(path)); /* a whole one has all checked */
+    } else {
+        snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
+        SP_TRY(sp_checkpoint_find(dir, path, &n_damaged));
+    }
+    if (!path[0]) {
+        from->is_moving = n_damaged > 0;
+        if (from->is_moving)
+            sp_log_warn0("%s: no checkpoint is whole: the run begins anew", dir);
+        return SP_OK;
+    }
+    rc = sp_checkpoint_read_state(path, &state, &norm);
+    if (rc == SP_OK)
+        rc = compare(t, &state, &norm, path);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return rc;
+}
+
+static sp_status begin_fresh(sp_trainer *t)
+{
+    sp_session *s = &t->session;
+    const char *from = s->config->run.init_from;
+    sp_status rc = SP_OK;
+
+    if (from[0]) {
+        SP_TRY(sp_session_load(s, from, NULL, NULL));
+        sp_log_info("weights from %s", from);
+    }
+    if (s->comm->rank == 0)
+        rc = sp_run_truncate_metrics(&s->run, 0);
+    return sp_session_agree(s, rc);
+}
+
+/* Rank 0: a run that goes back leaves what came after. Without the best weights so far
+ * the next ones are the best. */
+static sp_status leave_later(sp_trainer *t, bool is_going_back)
+{
+    char dir[PATH_MAX];
+    bool has_best;
+    int n = 0;
+
+    snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
+    if (is_going_back)
+        SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
+    if (n > 0)
+        sp_log_info("%s: %d checkpoint%s of later steps renamed to *.old", dir, n,
+                    n == 1 ? "" : "s");
+    SP_TRY(sp_checkpoint_settle_best(dir, t->state.step, &has_best));
+    if (!has_best)
+        t->state.best = NAN;
+    return SP_OK;
+}
+
+static sp_status begin_from(sp_trainer *t, const beginning *from)
+{
+    sp_session *s = &t->session;
+    const char *path = from->path;
+    sp_status rc = SP_OK;
+
+    SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
+    if (s->comm->rank == 0)
+        rc = leave_later(t, !from->is_foreign &&
+                                strcmp(s->config->run.resume, "auto") != 0);
+    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_bcast(s->comm, &t->state.best, sizeof t->state.best, 0));
+    if (from->is_foreign) {
+        t->state.metrics_bytes = 0;
+        sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);
+    }
+    t->is_resumed = true;
+    t->first_step = t->state.step;
+    s->epoch = t->state.at.epoch + (t->state.at.position > 0);
+    s->step = t->state.step;
+    if (!sp_resume_is_complete(t))
+        sp_log_info("continuing from %s: step %lld, epoch %lld", path,
+                    (long long)s->step, (long long)s->epoch);
+    return SP_OK;
+}
+
+sp_status sp_resume_begin(sp_trainer *trainer)
+{
+    sp_session *s = &trainer->session;
+    beginning from = {0};
+    sp_status rc = SP_OK;
+
+    trainer->state.best = NAN;
+    trainer->state.seed = s->config->train.seed;
+    trainer->state.data_hash = s->train.hash;
+    if (s->comm->rank == 0)
+        rc = choose(trainer, &from);
+    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_bcast(s->comm, &from, sizeof from, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &s->config->run.memory_mb,
+                         sizeof s->config->run.memory_mb, 0));
+    if (from.is_moving) {
+        SP_TRY(sp_run_set_aside(&s->run));
+        SP_TRY(sp_session_open_log(s)); /* the log moved too */
+    }
+    return from.path[0] ? begin_from(trainer, &from) : begin_fresh(trainer);
+}
+
+/* ---- saving ---- */
+
+/* Rank 0: what became of the last post. A failure is a warning: the run goes on. */
+static sp_status collect(sp_trainer *t, bool is_waiting)
+{
+    sp_session *s = &t->session;
+    sp_saved saved;
+
+    if (!t->saver || !sp_saver_collect(t->saver, is_waiting, &saved))
+        return SP_OK;
+    t->write_s += saved.write_s;
+    t->write_cpu_s += saved.cpu_s;
+    if (saved.rc == SP_OK) {
+        sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
+        return SP_OK;
+    }
+    sp_error_raise(&saved.error);
+    sp_log_error(sp_error_last());
+    sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
+                 "earlier checkpoints are as they were",
+                 (long long)saved.step);
+    return saved.rc;
+}
+
+void sp_resume_poll(sp_trainer *trainer)
+{
+    if (trainer->saver)
+        collect(trainer, false);
+}
+
+/* Rank 0. */
+static sp_status open_saver(sp_trainer *t)
+{
+    sp_session *s = &t->session;
+    sp_status rc;
+
+    if (t->saver)
+        return SP_OK;
+    rc = sp_saver_create(&t->saver, &s->run, &s->net, &t->optim, &s->norm,
+                         s->config->run.keep);
+    if (rc != SP_OK) {
+        sp_saver_destroy(t->saver);
+        t->saver = NULL;
+    }
+    return rc;
+}
+
+void sp_resume_prepare(sp_trainer *trainer)
+{
+    if (trainer->session.comm->rank == 0 && open_saver(trainer) != SP_OK)
+        sp_log_error(sp_error_last()); /* the next save tries again */
+}
+
+/* Rank 0. */
+static sp_status post(sp_trainer *t, bool is_best)
+{
+    sp_session *s = &t->session;
+    sp_checkpoint_state state = t->state;
+    sp_status rc;
+
+    SP_TRY(open_saver(t));
+    collect(t, true); /* one at a time */
+    SP_TRY(sp_config_to_text(s->config, &state.deck));
+    rc = sp_saver_post(t->saver, &state, is_best);
+    free(state.deck);
+    return rc;
+}
+
+/* Rank 0: the last one is waited for, and its failure is the run's. */
+static sp_status post_final(sp_trainer *t, bool is_best)
+{
+    sp_session *s = &t->session;
+    sp_saved saved;
+
+    SP_TRY(post(t, is_best));
+    if (!sp_saver_collect(t->saver, true, &saved))
+        return SP_OK;
+    t->write_s += saved.write_s;
+    t->write_cpu_s += saved.cpu_s;
+    if (saved.rc != SP_OK)
+        return sp_error_raise(&saved.error);
+    sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
+    return SP_OK;
+}
+
+sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
+{
+    sp_session *s = &trainer->session;
+    double begin = sp_now_s();
+    sp_status rc = SP_OK;
+
+    sp_run_beat(&s->run, SP_PHASE_SAVE, trainer->state.at.epoch, trainer->state.step);
+    if (s->comm->rank == 0 && is_final)
+        rc = post_final(trainer, is_best);
+    else if (s->comm->rank == 0 && post(trainer, is_best) != SP_OK)
+        sp_log_error(sp_error_last()); /* out of memory: the run goes on */
+    if (is_final)
+        rc = sp_session_agree(s, rc);
+    if (is_final)
+        trainer->save_last_s = sp_now_s() - begin;
+    else
+        trainer->save_s += sp_now_s() - begin;
+    return rc;
+}

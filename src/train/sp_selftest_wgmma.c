@@ -1,0 +1,227 @@
+/* Two convolutions, forward and input gradient, by both ways to multiply. */
+#include "train/sp_selftest.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_rng.h"
+
+/* A bumpy surface, three tiles of 128 rows, the last of 33. Few channels are read, a
+ * number that fills no step of 64; those that are written take both arrangements. */
+enum { EDGE = 17, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
+enum { NARROW = 37, PITCH = 40, WIDE = 139, GRAD_WIDE = 128, MOST = 144 };
+
+/* Of the greatest magnitude: sums of some hundred products in fp32, added in another
+ * order inside the tensor cores; and one unit of the last place of bf16. */
+static const double TOLERANCE = 1e-4, TOLERANCE_BF16 = 1e-4 + 1.0 / 128;
+
+typedef struct problem {
+    sp_backend *backend;
+    sp_arena arena;
+    sp_plan plan;
+    float *w, *bias, *vector; /* vector: mean, 1 / std, scale, shift */
+    float *packed;
+    sp_tensor x, y, norm_x;
+    double *sums;
+    size_t y_bytes, sums_n;
+    void *host; /* room for what is drawn at a time */
+} problem;
+
+/* n numbers in [low, high), or their bf16, in the backend's memory. */
+static sp_status draw(problem *p, size_t n, uint64_t seed, float low, float high,
+                      sp_elem elem, void *out)
+{
+    sp_rng r = sp_rng_open(1, SP_RNG_INIT, seed, 0);
+    void *data;
+
+    for (size_t i = 0; i < n; i++) {
+        const float v = (float)sp_rng_uniform(&r, low, high);
+        uint32_t bits;
+
+        memcpy(&bits, &v, sizeof bits);
+        if (elem == SP_ELEM_BF16)
+            ((uint16_t *)p->host)[i] = (uint16_t)(bits >> 16);
+        else
+            ((float *)p->host)[i] = v;
+    }
+    SP_TRY(sp_arena_take(&p->arena, n * sp_elem_bytes(elem), &data));
+    SP_TRY(p->backend->ops->upload(p->backend, data, p->host, n * sp_elem_bytes(elem)));
+    memcpy(out, &data, sizeof data);
+    return p->backend->ops->wait(p->backend); /* host is used again */
+}
+
+static sp_status draw_rows(problem *p, int c, int ld, uint64_t seed, sp_elem elem,
+                           sp_tensor *t)
+{
+    *t = (sp_tensor){.n = ROWS, .c = c, .ld = ld, .elem = elem};
+    return draw(p, (size_t)ROWS * (size_t)ld, seed, -1, 1, elem, &t->data);
+}
+
+static sp_status make_plan(problem *p)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const sp_plan_spec spec = {.n_levels = 1, .n_maps = 1, .map = {{.kernel = KERNEL}}};
+    static const int32_t row[] = {0, ROWS};
+    int32_t coords[ROWS][3];
+
+    for (int i = 0; i < ROWS; i++) {
+        const int x = i / EDGE, y = i % EDGE;
+        coords[i][0] = x;
+        coords[i][1] = y;
+        coords[i][2] = (x * x + 3 * y) / 8;
+    }
+    return ops->plan_build(p->backend, &spec, coords[0], row, 1, &p->arena, &p->plan);
+}
+
+static sp_status make_problem(problem *p, bool is_grad)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const int c = is_grad ? GRAD_WIDE : WIDE, ld = is_grad ? GRAD_WIDE : MOST;
+    const sp_elem elem = is_grad ? SP_ELEM_BF16 : SP_ELEM_F32;
+    const int c_in = is_grad ? c : NARROW, c_out = is_grad ? NARROW : c;
+    const size_t tiles = (size_t)(ROWS + ops->sum_rows - 1) / (size_t)ops->sum_rows;
+    const size_t packed = ops->conv_pack_floats(p->backend, K, c_in, c_out, is_grad);
+    sp_pack_args pack = {NULL, K, c_in, c_out, is_grad, is_grad, NULL};
+
+    SP_TRY(draw(p, (size_t)K * (size_t)c_in * (size_t)c_out, 1, -1, 1, SP_ELEM_F32,
+                &p->w));
+    SP_TRY(SP_TAKE(&p->arena, packed, &p->packed));
+    pack.w = p->w;
+    pack.packed = p->packed;
+    SP_TRY(ops->conv_pack(p->backend, &pack, 1));
+    SP_TRY(draw(p, (size_t)c, 2, -1, 1, SP_ELEM_F32, &p->bias));
+    SP_TRY(draw(p, 4 * (size_t)c, 3, 0.5f, 1, SP_ELEM_F32, &p->vector));
+    SP_TRY(draw_rows(p, NARROW, PITCH, 4, SP_ELEM_BF16, &p->x));
+    SP_TRY(draw_rows(p, c, ld, 5, elem, &p->norm_x));
+    SP_TRY(draw_rows(p, c, ld, 6, elem, &p->y));
+    p->sums_n = 2 * tiles * (size_t)c;
+    p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(elem);
+    return SP_TAKE(&p->arena, p->sums_n, &p->sums);
+}
+
+/* One way; what it wrote, in host memory. */
+static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, double *sums)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const size_t sums_bytes = p->sums_n * sizeof *sums;
+    sp_norm_grad_args norm = {.x = p->norm_x,
+                              .y = p->norm_x,
+                              .mean = p->vector,
+                              .inv_std = p->vector + p->y.c,
+                              .scale = p->vector + 2 * p->y.c,
+                              .shift = p->vector + 3 * p->y.c,
+                              .slope = 0.25f,
+                              .sums = p->sums};
+    const sp_conv_args args = {.map = &p->plan.map[0],
+                               .x = p->x,
+                               .y = p->y,
+                               .w = p->w,
+                               .w_packed = p->packed,
+                               .bias = is_grad ? NULL : p->bias,
+                               .sums = is_grad ? NULL : p->sums,
+                               .is_mirrored = is_grad,
+                               .norm = is_grad ? &norm : NULL};
+    sp_status rc;
+
+    SP_TRY(ops->fill(p->backend, p->y.data, 0xff, p->y_bytes));
+    SP_TRY(ops->fill(p->backend, p->sums, 0xff, sums_bytes));
+    p->backend->is_wgmma = is_wgmma;
+    rc = is_grad ? ops->conv_grad_input(p->backend, &args)
+                 : ops->conv_forward(p->backend, &args);
+    p->backend->is_wgmma = true;
+    SP_TRY(rc);
+    SP_TRY(ops->download(p->backend, y, p->y.data, p->y_bytes));
+    return ops->download(p->backend, sums, p->sums, sums_bytes);
+}
+
+static double value(const problem *p, const void *y, int row, int j)
+{
+    const size_t at = (size_t)row * (size_t)p->y.ld + (size_t)j;
+    uint32_t bits;
+    float v;
+
+    if (p->y.elem == SP_ELEM_F32)
+        return ((const float *)y)[at];
+    bits = (uint32_t)((const uint16_t *)y)[at] << 16;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Not "not greater", so that NaN fails. */
+static sp_status judge(const char *what, bool is_grad, double deviation, double most)
+{
+    if (deviation <= most)
+        return SP_OK;
+    return SP_FAIL(SP_EDEVICE,
+                   "run.wgmma: %s of a small %s deviate by %.3g from those without it, "
+                   "at most %.3g expected: set run.wgmma = false",
+                   what, is_grad ? "input gradient" : "convolution", deviation, most);
+}
+
+static double worse(double a, double b)
+{
+    return b <= a ? a : b; /* NaN is worse */
+}
+
+static sp_status compare(const problem *p, bool is_grad, void *const y[2],
+                         double *const sums[2])
+{
+    const double relative = is_grad ? TOLERANCE_BF16 : TOLERANCE;
+    double largest = 0, off = 0, sums_off = 0;
+
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < p->y.c; j++) {
+            const double a = value(p, y[0], i, j), b = value(p, y[1], i, j);
+            largest = worse(largest, fabs(a));
+            off = worse(off, fabs(a - b));
+        }
+    for (size_t i = 0; i < p->sums_n; i++)
+        sums_off = worse(sums_off, fabs(sums[0][i] - sums[1][i]));
+    SP_TRY(judge("values", is_grad, off, relative * largest));
+    /* of 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2 */
+    return judge("sums", is_grad, sums_off,
+                 p->backend->ops->sum_rows * 2 * relative * largest *
+                     (is_grad ? 1 : largest));
+}
+
+static sp_status check(problem *p, bool is_grad)
+{
+    void *y[2] = {NULL, NULL};
+    double *sums[2] = {NULL, NULL};
+    sp_status rc = make_problem(p, is_grad);
+
+    for (int way = 0; way < 2 && rc == SP_OK; way++) {
+        y[way] = malloc(p->y_bytes);
+        sums[way] = malloc(p->sums_n * sizeof **sums);
+        rc = y[way] && sums[way] ? compute(p, is_grad, way == 1, y[way], sums[way])
+                                 : SP_FAIL(SP_EMEM, "self-test: out of memory");
+    }
+    if (rc == SP_OK)
+        rc = compare(p, is_grad, y, sums);
+    for (int way = 0; way < 2; way++) {
+        free(y[way]);
+        free(sums[way]);
+    }
+    return rc;
+}
+
+sp_status sp_selftest_wgmma(sp_backend *device)
+{
+    problem p = {.backend = device};
+    const size_t most = (size_t)K * MOST * PITCH;
+    sp_status rc;
+
+    p.host = malloc(most * sizeof(float));
+    if (!p.host)
+        return SP_FAIL(SP_EMEM, "self-test: out of memory");
+    rc = device->ops->arena_create(&p.arena, 64 << 20, "self-test");
+    if (rc == SP_OK)
+        rc = make_plan(&p);
+    for (int is_grad = 0; is_grad < 2 && rc == SP_OK; is_grad++)
+        rc = check(&p, is_grad);
+    if (p.arena.base)
+        device->ops->arena_destroy(&p.arena);
+    free(p.host);
+    return rc;
+}

@@ -1,0 +1,569 @@
+/* spvox apply: predicted classes back onto the scan they came from.
+ *
+ *     predictions  /names         tile.las[0,0]  tile.las[0,1]  other.las ...
+ *                  /point_index   rows of tile.las ...
+ *                  /point_labels  classes          --map reversed--> codes
+ *     scan         code [points of the scan], 0 or -1 where nothing was predicted
+ *
+ * Samples of the scan are found by name: the same file, else the same name without its
+ * folder if no other file of that name is in the predictions. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "h5/sp_h5.h"
+#include "base/sp_log.h"
+#include "process/sp_probe.h"
+#include "scan/sp_scan.h"
+#include "vox/vox.h"
+#include "vox/vox_options.h"
+
+enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 /* most of deflate */ };
+
+static const char option_names[] = "--out --map --columns --label-field";
+
+static const char help[] =
+    "usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]\n"
+    "\n"
+    "Writes the classes that sptrain predict gave the points (shards made with "
+    "--points)\n"
+    "onto the scan. The ending of FILE says how:\n"
+    "\n"
+    "  .las    a copy of the LAS scan with other classes; 0 where nothing was "
+    "predicted\n"
+    "  .label  uint32 per point as in SemanticKITTI; 0 where nothing was predicted\n"
+    "  .ply    the points of any scan with their attributes and an int property "
+    "label;\n"
+    "          -1 where nothing was predicted\n"
+    "\n"
+    "  --map LIST          as in spvox convert: each class becomes the first code of "
+    "its\n"
+    "                      entry. Without it a class is written as its number\n"
+    "  --columns LIST, --label-field NAME   as in spvox convert\n";
+
+/* One file of predictions. */
+typedef struct prediction {
+    const char *path;
+    int64_t n_samples, n_points;
+    char **name;     /* [n_samples] */
+    int64_t *offset; /* [n_samples + 1] */
+    int32_t *label;  /* [n_points] */
+    uint64_t *index; /* [n_points] */
+    int64_t ignore_label;
+    int n_classes;
+    char **class_name;
+} prediction;
+
+/* ---- reading ---- */
+/* Rows of a list; more than the file can hold (compressed ones EXPANSION times that)
+ * are damage, not a reason to ask for the memory. */
+static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int64_t *n)
+{
+    int64_t most = sp_h5_bytes(file);
+    sp_h5_shape shape;
+
+    if (!sp_h5_has(file, name))
+        return SP_FAIL(
+            SP_EDATA, "%s: no %s; predictions on points need shards made with --points",
+            path, name);
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank != 1)
+        return SP_FAIL(SP_EDATA, "%s:%s: rank %d, expected 1", path, name, shape.rank);
+    if (!shape.is_contiguous)
+        most *= EXPANSION;
+    if (!shape.is_complete || shape.dim[0] * shape.type.size > most ||
+        shape.dim[0] > most)
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s: %" PRId64 " rows, which the file does not hold", path,
+                       name, shape.dim[0]);
+    *n = shape.dim[0];
+    return SP_OK;
+}
+
+/* Offsets may be absent where there is one sample. */
+static sp_status read_offsets(sp_h5 *file, prediction *p)
+{
+    const int64_t dim = p->n_samples + 1;
+
+    if (sp_h5_has(file, "/point_offsets"))
+        SP_TRY(sp_h5_read(file, "/point_offsets", SP_H5_I64, 1, &dim, p->offset));
+    else if (p->n_samples == 1)
+        p->offset[1] = p->n_points;
+    else
+        return SP_FAIL(SP_EDATA, "%s: no /point_offsets", p->path);
+    for (int64_t i = 0; i < p->n_samples; i++)
+        if (p->offset[i] < 0 || p->offset[i + 1] < p->offset[i])
+            return SP_FAIL(SP_EDATA, "%s:/point_offsets: sample %" PRId64 ": falls",
+                           p->path, i);
+    if (p->offset[0] != 0 || p->offset[p->n_samples] != p->n_points)
+        return SP_FAIL(SP_EDATA,
+                       "%s:/point_offsets: %" PRId64 " to %" PRId64 ", expected 0 to "
+                       "%" PRId64,
+                       p->path, p->offset[0], p->offset[p->n_samples], p->n_points);
+    return SP_OK;
+}
+
+static sp_status read_arrays(sp_h5 *file, prediction *p)
+{
+    int64_t n_index;
+
+    SP_TRY(count_rows(file, p->path, "/names", &p->n_samples));
+    SP_TRY(count_rows(file, p->path, "/point_labels", &p->n_points));
+    SP_TRY(count_rows(file, p->path, "/point_index", &n_index));
+    if (n_index != p->n_points)
+        return SP_FAIL(SP_EDATA, "%s:/point_index: %" PRId64 " rows, expected %" PRId64,
+                       p->path, n_index, p->n_points);
+    p->name = calloc((size_t)p->n_samples + 1, sizeof *p->name);
+    p->offset = calloc((size_t)p->n_samples + 1, sizeof *p->offset);
+    p->label = calloc((size_t)p->n_points + 1, sizeof *p->label);
+    p->index = calloc((size_t)p->n_points + 1, sizeof *p->index);
+    if (!p->name || !p->offset || !p->label || !p->index)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", p->path,
+                       p->n_points);
+    SP_TRY(sp_h5_read_texts(file, "/names", p->n_samples, p->name));
+    SP_TRY(read_offsets(file, p));
+    SP_TRY(sp_h5_read(file, "/point_labels", SP_H5_I32, 1, &p->n_points, p->label));
+    return sp_h5_read(file, "/point_index", SP_H5_U64, 1, &p->n_points, p->index);
+}
+
+static sp_status read_prediction(prediction *p, const char *path)
+{
+    sp_h5 *file = NULL;
+    sp_status rc;
+
+    p->path = path;
+    p->ignore_label = VOX_IGNORE_LABEL;
+    SP_TRY(sp_h5_open(&file, path));
+    SP_TRY_GOTO(rc, read_arrays(file, p), end);
+    if (sp_h5_attr_has(file, "/", "ignore_label"))
+        SP_TRY_GOTO(
+            rc, sp_h5_attr_read_int(file, "/", "ignore_label", &p->ignore_label), end);
+    if (sp_h5_attr_has(file, "/", "class_names"))
+        SP_TRY_GOTO(rc,
+                    sp_h5_attr_read_texts(file, "/", "class_names", &p->class_name,
+                                          &p->n_classes),
+                    end);
+end:
+    sp_h5_close(file);
+    return rc;
+}
+
+static void free_prediction(prediction *p)
+{
+    for (int64_t i = 0; p->name && i < p->n_samples; i++)
+        free(p->name[i]);
+    free(p->name);
+    free(p->offset);
+    free(p->label);
+    free(p->index);
+    if (p->class_name)
+        sp_h5_list_free(p->class_name, p->n_classes);
+}
+
+/* HDF5 crashes on some damaged files: a limited child reads them first (sp_probe.h). */
+static sp_status check_prediction(const char *path)
+{
+    prediction p = {0};
+    sp_status rc = read_prediction(&p, path);
+
+    free_prediction(&p);
+    return rc;
+}
+
+#define PROBE "--probe-predictions"
+
+void vox_probe_main(int argc, char **argv)
+{
+    sp_probe_main(argc, argv, PROBE, check_prediction);
+}
+
+/* ---- which samples are of the scan ---- */
+
+/* The file's part of "tile.las[3,4]". */
+static void file_of(const char *name, char path[PATH_BYTES])
+{
+    size_t n = strlen(name);
+    const char *bracket = strrchr(name, '[');
+    int bx, by, used = 0;
+
+    if (bracket && sscanf(bracket, "[%d,%d]%n", &bx, &by, &used) == 2 &&
+        bracket[used] == '\0')
+        n = (size_t)(bracket - name);
+    snprintf(path, PATH_BYTES, "%.*s", (int)n, name);
+}
+
+static const char *base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* 2 the same file, 1 the same name in another folder, 0 another one. */
+static int compare_files(const char *a, const char *b)
+{
+    struct stat s, t;
+
+    if (strcmp(a, b) == 0 || (stat(a, &s) == 0 && stat(b, &t) == 0 &&
+                              s.st_dev == t.st_dev && s.st_ino == t.st_ino))
+        return 2;
+    return strcmp(base(a), base(b)) == 0;
+}
+
+static sp_status find_match(const prediction *p, int n, const char *scan, int *best)
+{
+    char file[PATH_BYTES], first[PATH_BYTES] = "";
+
+    *best = 0;
+    for (int i = 0; i < n; i++)
+        for (int64_t s = 0; s < p[i].n_samples; s++) {
+            int match;
+
+            file_of(p[i].name[s], file);
+            match = compare_files(file, scan);
+            *best = match > *best ? match : *best;
+        }
+    if (*best == 0)
+        return SP_FAIL(SP_EDATA, "%s: no sample of %s; the first one is of %s", p->path,
+                       scan, p->n_samples ? p->name[0] : "nothing");
+    for (int i = 0; i < n && *best == 1; i++)
+        for (int64_t s = 0; s < p[i].n_samples; s++) {
+            file_of(p[i].name[s], file);
+            if (compare_files(file, scan) != 1)
+                continue;
+            if (*first && strcmp(first, file) != 0)
+                return SP_FAIL(SP_EDATA, "%s: both %s and %s may be %s", p[i].path,
+                               first, file, scan);
+            memcpy(first, file, sizeof first);
+        }
+    return SP_OK;
+}
+
+/* ---- codes ---- */
+static sp_status check_map(const vox_map *map, const prediction *p)
+{
+    if (map->n == 0 || !p->class_name)
+        return SP_OK;
+    if (map->n != p->n_classes)
+        return SP_FAIL(SP_EUSAGE,
+                       "--map has %d classes, %s has %d; give the map that made the "
+                       "shards",
+                       map->n, p->path, p->n_classes);
+    for (int i = 0; i < map->n; i++)
+        if (strcmp(map->name[i], p->class_name[i]) != 0)
+            return SP_FAIL(SP_EUSAGE,
+                           "--map: class %d is \"%s\", in %s \"%s\"; give the map that "
+                           "made the shards",
+                           i, map->name[i], p->path, p->class_name[i]);
+    return SP_OK;
+}
+
+static sp_status take_sample(const vox_map *map, const prediction *p, int64_t s,
+                             int64_t n_points, int32_t *code, int64_t *n_taken)
+{
+    for (int64_t i = p->offset[s]; i < p->offset[s + 1]; i++) {
+        int32_t label = p->label[i];
+
+        if (p->index[i] >= (uint64_t)n_points)
+            return SP_FAIL(SP_EDATA,
+                           "%s:/point_index: sample %" PRId64 ": row %" PRIu64
+                           ", but the scan has %" PRId64 " points",
+                           p->path, s, p->index[i], n_points);
+        if (label == p->ignore_label)
+            continue;
+        if (label < 0 || (map->n > 0 && label >= map->n))
+            return SP_FAIL(SP_EDATA,
+                           "%s:/point_labels: sample %" PRId64 ": class %d of %d",
+                           p->path, s, label, map->n);
+        *n_taken += code[p->index[i]] == NONE;
+        code[p->index[i]] = map->n > 0 ? map->first_code[label] : label;
+    }
+    return SP_OK;
+}
+
+/* A point that several samples predict takes the last of them. */
+static sp_status collect(const vox_options *o, const prediction *p, int n,
+                         int64_t n_points, int32_t *code, int64_t *n_taken)
+{
+    const char *scan = o->input[o->n_inputs - 1];
+    char file[PATH_BYTES];
+    int best;
+
+    *n_taken = 0;
+    for (int64_t i = 0; i < n_points; i++)
+        code[i] = NONE;
+    SP_TRY(find_match(p, n, scan, &best));
+    for (int i = 0; i < n; i++) {
+        SP_TRY(check_map(&o->map, &p[i]));
+        for (int64_t s = 0; s < p[i].n_samples; s++) {
+            file_of(p[i].name[s], file);
+            if (compare_files(file, scan) == best)
+                SP_TRY(take_sample(&o->map, &p[i], s, n_points, code, n_taken));
+        }
+    }
+    return SP_OK;
+}
+
+/* ---- writing ---- */
+static void replace_none(int32_t *code, int64_t n, int32_t by)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (code[i] == NONE)
+            code[i] = by;
+}
+
+static bool put_little(FILE *to, uint64_t bits, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        if (putc((int)(bits >> 8 * i & 255), to) == EOF)
+            return false;
+    return true;
+}
+
+/* A number as the type that was announced for it. */
+static bool put_number(FILE *to, double x, char kind, int size)
+{
+    uint64_t bits = 0;
+    float f = (float)x;
+    uint32_t low;
+
+    if (kind == 'f' && size == 4) {
+        memcpy(&low, &f, sizeof low);
+        bits = low;
+    } else if (kind == 'f') {
+        memcpy(&bits, &x, sizeof bits);
+    } else {
+        bits = (uint64_t)(int64_t)x;
+    }
+    return put_little(to, bits, size);
+}
+
+static sp_status write_label(const char *path, const int32_t *code, int64_t n)
+{
+    FILE *to = fopen(path, "wb");
+    bool is_good = to != NULL;
+
+    for (int64_t i = 0; is_good && i < n; i++)
+        is_good = put_little(to, (uint32_t)code[i], 4);
+    if ((to && fclose(to) != 0) || !is_good)
+        return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return SP_OK;
+}
+
+enum { MAX_PROPERTIES = 512 };
+
+/* What is written of each point of a PLY besides x y z and the label. */
+typedef struct layout {
+    int n;
+    const char *name[MAX_PROPERTIES];
+    char kind[MAX_PROPERTIES];
+    int size[MAX_PROPERTIES];
+} layout;
+
+static void lay_out(const sp_scan *scan, const vox_options *o, layout *l)
+{
+    const char *name;
+    char kind;
+    int size;
+
+    l->n = 0;
+    for (int i = 0; (name = sp_scan_attribute(scan, i, &kind, &size)); i++) {
+        bool is_axis = strlen(name) == 1 && strchr("xyzXYZ", *name);
+
+        if (!*name || is_axis || strcasecmp(name, "label") == 0 ||
+            l->n == MAX_PROPERTIES ||
+            (o->label_field && strcasecmp(name, o->label_field) == 0))
+            continue;
+        l->name[l->n] = name;
+        l->kind[l->n] = kind;
+        l->size[l->n++] = size;
+    }
+}
+
+static const char *type_name(char kind, int size)
+{
+    if (kind == 'f')
+        return size == 4 ? "float" : "double";
+    return size == 1   ? (kind == 'u' ? "uchar" : "char")
+           : size == 2 ? (kind == 'u' ? "ushort" : "short")
+                       : (kind == 'u' ? "uint" : "int");
+}
+
+static void put_header(FILE *to, const layout *l, int64_t n)
+{
+    fprintf(to,
+            "ply\nformat binary_little_endian 1.0\nelement vertex %" PRId64
+            "\nproperty double x\nproperty double y\nproperty double z\n",
+            n);
+    for (int i = 0; i < l->n; i++) {
+        fprintf(to, "property %s ", type_name(l->kind[i], l->size[i]));
+        for (const char *c = l->name[i]; *c; c++) /* a name is one word */
+            putc(*c == ' ' || *c == '\t' ? '_' : *c, to);
+        putc('\n', to);
+    }
+    fputs("property int label\nend_header\n", to);
+}
+
+static sp_status put_points(FILE *to, sp_scan *scan, const layout *l,
+                            const int32_t *code, sp_scan_points *points)
+{
+    SP_TRY(sp_scan_select(scan, l->n, l->name));
+    SP_TRY(sp_scan_rewind(scan));
+    do {
+        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, points));
+        for (int64_t i = 0; i < points->n; i++) {
+            for (int a = 0; a < 3; a++)
+                put_number(to, points->xyz[3 * i + a], 'f', 8);
+            for (int k = 0; k < l->n; k++)
+                put_number(to, points->attr[i * l->n + k], l->kind[k], l->size[k]);
+            put_number(to, code[points->first_row + i], 'i', 4);
+        }
+    } while (points->n > 0);
+    return SP_OK;
+}
+
+static sp_status write_ply(const char *path, const vox_options *o, sp_scan *scan,
+                           const int32_t *code, int64_t n)
+{
+    sp_scan_points points = {0};
+    FILE *to = fopen(path, "wb");
+    sp_status rc;
+    layout l;
+
+    if (!to)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    lay_out(scan, o, &l);
+    put_header(to, &l, n);
+    rc = put_points(to, scan, &l, code, &points);
+    if ((ferror(to) | fclose(to)) && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    sp_scan_points_destroy(&points);
+    return rc;
+}
+
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+
+    return n > m && strcasecmp(path + n - m, ending) == 0;
+}
+
+/* To a temporary name, then in its place. */
+static sp_status write_scan(const vox_options *o, sp_scan *scan, int32_t *code,
+                            int64_t n)
+{
+    char path[PATH_BYTES];
+    sp_status rc;
+
+    snprintf(path, sizeof path, "%s.tmp", o->out);
+    if (!ends_in(o->out, ".ply"))
+        replace_none(code, n, 0);
+    rc = ends_in(o->out, ".las")     ? sp_scan_write_las(scan, path, code)
+         : ends_in(o->out, ".label") ? write_label(path, code, n)
+                                     : write_ply(path, o, scan, code, n);
+    if (rc == SP_OK && rename(path, o->out) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot rename to it: %s", o->out, strerror(errno));
+    if (rc != SP_OK)
+        unlink(path);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+/* Points of the scan; text is read through for it. */
+static sp_status count_points(sp_scan *scan, int64_t *n)
+{
+    sp_scan_points points = {0};
+    sp_status rc = SP_OK;
+
+    *n = sp_scan_count(scan);
+    if (*n >= 0)
+        return SP_OK;
+    do {
+        rc = sp_scan_next(scan, SP_SCAN_BLOCK, &points);
+        *n = points.first_row + points.n;
+    } while (rc == SP_OK && points.n > 0);
+    sp_scan_points_destroy(&points);
+    return rc;
+}
+
+static sp_status check_options(const vox_options *o)
+{
+    if (!o->out)
+        return SP_FAIL(SP_EUSAGE, "spvox apply: --out FILE is missing");
+    if (o->n_inputs < 2)
+        return SP_FAIL(SP_EUSAGE,
+                       "spvox apply: expected PREDICTIONS... SCAN, found %d file%s",
+                       o->n_inputs, o->n_inputs == 1 ? "" : "s");
+    if (!ends_in(o->out, ".las") && !ends_in(o->out, ".label") &&
+        !ends_in(o->out, ".ply"))
+        return SP_FAIL(SP_EUSAGE, "--out %s: expected an ending .las, .label or .ply",
+                       o->out);
+    return strlen(o->out) < PATH_BYTES - 8
+               ? SP_OK
+               : SP_FAIL(SP_EUSAGE, "spvox apply: --out is too long");
+}
+
+static sp_status apply(const vox_options *o)
+{
+    const sp_scan_options options = {o->columns, o->label_field};
+    int n = o->n_inputs - 1;
+    prediction *p = calloc((size_t)n + 1, sizeof *p);
+    sp_scan *scan = NULL;
+    int32_t *code = NULL;
+    int64_t n_points = 0, n_taken;
+    sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory");
+
+    for (int i = 0; i < n && rc == SP_OK; i++) {
+        rc = sp_probe_run(PROBE, o->input[i], check_prediction);
+        if (rc == SP_OK)
+            rc = read_prediction(&p[i], o->input[i]);
+    }
+    SP_TRY_GOTO(rc, rc, end);
+    SP_TRY_GOTO(rc, sp_scan_open(&scan, o->input[n], &options), end);
+    SP_TRY_GOTO(rc, count_points(scan, &n_points), end);
+    code = malloc((size_t)n_points * sizeof *code + 1);
+    if (!code)
+        rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
+    SP_TRY_GOTO(rc, rc, end);
+    SP_TRY_GOTO(rc, collect(o, p, n, n_points, code, &n_taken), end);
+    SP_TRY_GOTO(rc, write_scan(o, scan, code, n_points), end);
+    sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
+                o->out);
+end:
+    free(code);
+    sp_scan_close(scan);
+    for (int i = 0; p && i < n; i++)
+        free_prediction(&p[i]);
+    free(p);
+    return rc;
+}
+
+sp_status vox_apply(int argc, char **argv, sp_comm *comm)
+{
+    vox_options *o = malloc(sizeof *o);
+    sp_status rc;
+
+    if (!o)
+        return SP_FAIL(SP_EMEM, "no memory for options");
+    rc = vox_options_read(o, argc, argv, option_names);
+    if (rc == SP_OK && o->is_help) {
+        if (comm->rank == 0)
+            fputs(help, stdout);
+        goto end;
+    }
+    if (rc == SP_OK)
+        rc = check_options(o);
+    if (rc == SP_OK && comm->rank == 0)
+        rc = apply(o);
+    rc = sp_comm_agree(comm, rc, NULL);
+end:
+    vox_options_destroy(o);
+    free(o);
+    return rc;
+}

@@ -1,0 +1,131 @@
+#include "vox/vox_cloud.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/sp_backend.h"
+
+sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
+{
+    const sp_scan_options options = {o->columns, o->label_field};
+    const char *name[VOX_MAX_FEATURES];
+    int n = 0;
+
+    SP_TRY(sp_scan_open(scan, o->input[file], &options));
+    for (int i = 0; i < o->n_features; i++)
+        if (o->feature[i].kind == VOX_ATTRIBUTE)
+            name[n++] = o->feature[i].name;
+    return sp_scan_select(*scan, n, name);
+}
+
+bool vox_is_within(const vox_options *o, const double *xyz)
+{
+    return !o->has_bounds || (xyz[0] >= o->bounds[0] && xyz[0] < o->bounds[2] &&
+                              xyz[1] >= o->bounds[1] && xyz[1] < o->bounds[3]);
+}
+
+int32_t vox_class_of(const vox_options *o, int32_t code)
+{
+    if (code < 0)
+        return SP_IGNORE;
+    if (o->map.n == 0)
+        return code;
+    return code <= VOX_MAX_CODE ? o->map.class_of[code] : SP_IGNORE;
+}
+
+void vox_features_of(const vox_options *o, const double *attr, float *to)
+{
+    for (int i = 0; i < o->n_features; i++) {
+        const vox_feature *f = &o->feature[i];
+
+        to[i] = f->kind == VOX_ATTRIBUTE ? (float)(*attr++ / f->divisor)
+                : f->kind == VOX_ONE     ? (float)(1 / f->divisor)
+                                         : 0.0F;
+    }
+}
+
+static void *resize(void *at, int64_t n, size_t bytes, bool *is_good)
+{
+    void *grown = realloc(at, (size_t)n * bytes + 1);
+
+    *is_good = *is_good && grown;
+    return grown ? grown : at;
+}
+
+sp_status vox_cloud_reserve(vox_cloud *c, const vox_options *o, int64_t n)
+{
+    bool is_good = true;
+
+    if (n <= c->capacity)
+        return SP_OK;
+    n += n / 2;
+    c->xyz = resize(c->xyz, n, 3 * sizeof *c->xyz, &is_good);
+    c->features =
+        resize(c->features, n, (size_t)o->n_features * sizeof *c->features, &is_good);
+    c->label = resize(c->label, n, sizeof *c->label, &is_good);
+    c->index = resize(c->index, n, sizeof *c->index, &is_good);
+    c->is_owned = resize(c->is_owned, n, sizeof *c->is_owned, &is_good);
+    if (!is_good)
+        return SP_FAIL(SP_EMEM, "no memory for a sample of %" PRId64 " points%s", n,
+                       o->block > 0 ? "" : "; cut the scan with --block");
+    c->capacity = n;
+    return SP_OK;
+}
+
+static void append(vox_cloud *c, const vox_options *o, const sp_scan_points *p,
+                   int n_attrs)
+{
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t to = c->n;
+
+        if (!vox_is_within(o, p->xyz + 3 * i))
+            continue;
+        memcpy(c->xyz + 3 * to, p->xyz + 3 * i, 3 * sizeof *c->xyz);
+        vox_features_of(o, p->attr + i * n_attrs, c->features + to * o->n_features);
+        c->label[to] = vox_class_of(o, p->label[i]);
+        c->index[to] = (uint64_t)(p->first_row + i);
+        c->is_owned[to] = 1;
+        c->n++;
+    }
+}
+
+static int count_attributes(const vox_options *o)
+{
+    int n = 0;
+
+    for (int i = 0; i < o->n_features; i++)
+        n += o->feature[i].kind == VOX_ATTRIBUTE;
+    return n;
+}
+
+sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file)
+{
+    sp_scan *scan = NULL;
+    sp_scan_points points = {0};
+    sp_status rc;
+
+    c->n = 0;
+    SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
+    c->is_labelled = sp_scan_is_labelled(scan);
+    do {
+        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
+        SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
+        append(c, o, &points, count_attributes(o));
+    } while (points.n > 0);
+end:
+    sp_scan_points_destroy(&points);
+    sp_scan_close(scan);
+    return rc;
+}
+
+void vox_cloud_destroy(vox_cloud *c)
+{
+    free(c->xyz);
+    free(c->features);
+    free(c->label);
+    free(c->index);
+    free(c->is_owned);
+    *c = (vox_cloud){0};
+}

@@ -1,0 +1,600 @@
+/* spvox convert: scans to voxel shards, in parallel over ranks.
+ *
+ *     cut        file f by rank f % size      pieces: the list of samples (--block)
+ *     voxelize   piece i by rank i % size     parts in one temporary file per rank
+ *     agree      all                          classes, mean and std of the whole set
+ *     write      shard s by rank s % size     contiguous ranges of samples
+ *
+ * The list of samples is a function of the input alone, each sample is voxelized by one
+ * rank in the order of its file, and what is pooled is pooled in the order of the list:
+ * the bytes do not depend on the number of ranks. Cutting is by whole files, so one
+ * huge file is cut by one rank while the others wait; its blocks are then voxelized by
+ * all. Temporary files lie beside the shards, where every rank sees them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/sp_backend.h"
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "vox/vox.h"
+#include "vox/vox_cloud.h"
+#include "vox/vox_part.h"
+#include "vox/vox_voxelize.h"
+
+enum { PATH_BYTES = 4096 };
+
+static const char option_names[] =
+    "--out --shards --voxel-size --map --features --columns --label-field --block "
+    "--overlap --bounds --points --conflict";
+
+static const char help[] =
+    "usage: spvox convert [OPTIONS] --out PREFIX INPUT...\n"
+    "\n"
+    "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads LAS 1.0 to 1.4, LAZ "
+    "(with\n"
+    "liblaszip), SemanticKITTI .bin with its .label, PLY, PCD, .npy and columns of "
+    "text.\n"
+    "\n"
+    "  --out PREFIX          where the shards go\n"
+    "  --shards N            number of files, at most that of the samples (1)\n"
+    "  --voxel-size M        edge of a voxel in metre (0.5)\n"
+    "  --map LIST            2=ground,3:4:5=vegetation: codes to classes in the order "
+    "named;\n"
+    "                        all other codes are ignored. Without it code k is classK\n"
+    "  --features LIST       one, height (metre above the sample's 2nd percentile of "
+    "z),\n"
+    "                        count (points in the voxel), any attribute of the source; "
+    "each\n"
+    "                        may have a /DIVISOR (one,height, and intensity where it "
+    "is)\n"
+    "  --columns LIST        names of the columns of text and npy: x,y,z,-,label (- "
+    "passes\n"
+    "                        over one)\n"
+    "  --label-field NAME    the attribute that is the label (label, classification, "
+    "class,\n"
+    "                        labels, semantic, sem_class, category or code)\n"
+    "  --block M             cuts scans into square blocks, one sample each\n"
+    "  --overlap M           margin around a block: context that is not evaluated\n"
+    "  --bounds x0,y0,x1,y1  only points with x0 <= x < x1 and y0 <= y < y1\n"
+    "  --points              stores the point map, point labels and point index\n"
+    "  --conflict HOW        of different labels in a voxel: majority (ties ignored; "
+    "points\n"
+    "                        that are ignored do not vote), or ignore\n"
+    "\n"
+    "A column that is the same everywhere is stored with mean 0 and std 1, so that\n"
+    "normalizing leaves it as it is. A name that the source lacks is answered by "
+    "those\n"
+    "it has; scan_angle is in degrees.\n";
+
+/* Everything of one run. */
+typedef struct convert {
+    const vox_options *options;
+    sp_comm *comm;
+    vox_piece *piece; /* [n_pieces] the same on all ranks */
+    int64_t n_pieces;
+    vox_part *part; /* [n_parts] of all ranks, in the order of the pieces */
+    int64_t n_parts;
+    int n_classes;
+    char **class_name;
+    bool has_labels;
+    double mean[VOX_MAX_FEATURES], std[VOX_MAX_FEATURES];
+} convert;
+
+static void spill_path(const convert *c, int file, char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%s.spill-%05d.tmp", c->options->out, file);
+}
+
+static void part_path(const convert *c, int64_t rank, char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%s.part-%05d.tmp", c->options->out, (int)rank);
+}
+
+/* "tile.las", "tile.las[3,4]". */
+static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTES])
+{
+    if (c->options->block > 0)
+        snprintf(name, PATH_BYTES, "%s[%d,%d]", c->options->input[p->file], p->bx,
+                 p->by);
+    else
+        snprintf(name, PATH_BYTES, "%s", c->options->input[p->file]);
+}
+
+/* ---- cut ---- */
+
+/* Collective: the ranks' arrays joined in rank order on all ranks; *all is malloc'd. */
+static sp_status share(sp_comm *comm, const void *mine, size_t bytes, void **all,
+                       size_t *all_bytes)
+{
+    size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
+    sp_status rc = SP_OK;
+    uint64_t total = 0;
+
+    *all = NULL;
+    if (!sizes)
+        rc = SP_FAIL(SP_EMEM, "no memory for %d ranks", comm->size);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_gather(comm, mine, bytes, 0, all, sizes), end);
+    for (int r = 0; comm->rank == 0 && r < comm->size; r++)
+        total += sizes[r];
+    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &total, sizeof total, 0), end);
+    if (comm->rank != 0)
+        *all = malloc(total + 1);
+    if (!*all)
+        rc = SP_FAIL(SP_EMEM, "no memory for the list of samples");
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_bcast(comm, *all, total, 0), end);
+    *all_bytes = total;
+end:
+    free(sizes);
+    return rc;
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const vox_piece *p = a, *q = b;
+
+    if (p->file != q->file)
+        return p->file < q->file ? -1 : 1;
+    return p->at < q->at ? -1 : p->at > q->at;
+}
+
+static sp_status cut_files(const convert *c, vox_piece **mine, int64_t *n)
+{
+    const vox_options *o = c->options;
+
+    for (int f = c->comm->rank; f < o->n_inputs; f += c->comm->size) {
+        char path[PATH_BYTES];
+
+        spill_path(c, f, path);
+        SP_TRY(vox_spill_write(o, f, path, mine, n));
+    }
+    return SP_OK;
+}
+
+/* A file is a sample; how many points it has is found when it is read. */
+static sp_status list_files(convert *c)
+{
+    c->n_pieces = c->options->n_inputs;
+    c->piece = calloc((size_t)c->n_pieces, sizeof *c->piece);
+    if (!c->piece)
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", c->n_pieces);
+    for (int f = 0; f < c->n_pieces; f++)
+        c->piece[f] = (vox_piece){.file = f, .at = -1};
+    return SP_OK;
+}
+
+static sp_status find_pieces(convert *c)
+{
+    vox_piece *mine = NULL;
+    int64_t n = 0;
+    size_t bytes = 0;
+    void *all = NULL;
+    sp_status rc;
+
+    if (c->options->block <= 0)
+        return list_files(c);
+    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, cut_files(c, &mine, &n), NULL), end);
+    SP_TRY_GOTO(rc, share(c->comm, mine, (size_t)n * sizeof *mine, &all, &bytes), end);
+    c->piece = all;
+    c->n_pieces = (int64_t)(bytes / sizeof *c->piece);
+    qsort(c->piece, (size_t)c->n_pieces, sizeof *c->piece, compare_pieces);
+    all = NULL;
+end:
+    free(all);
+    free(mine);
+    return rc;
+}
+
+/* ---- voxelize ---- */
+/* One piece to the end of this rank's file. A piece without points leaves part->n 0. */
+static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, int fd,
+                           int64_t *at, vox_part *part)
+{
+    const vox_piece *p = &c->piece[part->piece];
+    char path[PATH_BYTES], name[PATH_BYTES];
+    int64_t bytes;
+    sp_status rc;
+
+    spill_path(c, p->file, path);
+    SP_TRY(p->at < 0 ? vox_cloud_load(cloud, c->options, p->file)
+                     : vox_spill_read(cloud, c->options, path, p));
+    part->is_labelled = cloud->is_labelled;
+    part->max_label = -1;
+    for (int64_t i = 0; i < cloud->n; i++)
+        part->max_label =
+            cloud->label[i] > part->max_label ? cloud->label[i] : part->max_label;
+    if (cloud->n == 0)
+        return SP_OK;
+    rc = vox_voxelize(c->options, cloud, grid);
+    piece_name(c, p, name);
+    if (rc == SP_EDATA)
+        return SP_FAIL(rc, "%s: %s%s", name, sp_error_last()->message,
+                       c->options->block > 0 ? "" : " (--block cuts large scans)");
+    SP_TRY(rc);
+    part->rank = c->comm->rank;
+    part->at = *at;
+    part_path(c, part->rank, path);
+    SP_TRY(vox_part_write(fd, path, grid, c->options->n_features, part, &bytes));
+    *at += bytes;
+    return SP_OK;
+}
+
+static sp_status make_parts(const convert *c, int fd, vox_part **mine, int64_t *n)
+{
+    int64_t most = c->n_pieces / c->comm->size + 1, at = 0;
+    vox_part *part = calloc((size_t)most, sizeof *part);
+    vox_cloud cloud = {0};
+    sp_grid grid = {0};
+    sp_status rc = SP_OK;
+
+    *mine = part;
+    if (!part)
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", most);
+    for (int64_t i = c->comm->rank; i < c->n_pieces && rc == SP_OK;
+         i += c->comm->size) {
+        part[*n].piece = i;
+        rc = make_part(c, &cloud, &grid, fd, &at, &part[*n]);
+        ++*n;
+    }
+    sp_grid_destroy(&grid);
+    vox_cloud_destroy(&cloud);
+    return rc;
+}
+
+static sp_status open_part(const convert *c, int *fd)
+{
+    char path[PATH_BYTES];
+
+    part_path(c, c->comm->rank, path);
+    *fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    if (*fd < 0)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    return SP_OK;
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const vox_part *p = a, *q = b;
+
+    return p->piece < q->piece ? -1 : p->piece > q->piece;
+}
+
+static sp_status find_parts(convert *c)
+{
+    vox_part *mine = NULL;
+    int64_t n = 0;
+    size_t bytes = 0;
+    void *all = NULL;
+    int fd = -1;
+    sp_status rc = open_part(c, &fd);
+
+    if (rc == SP_OK)
+        rc = make_parts(c, fd, &mine, &n);
+    if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "cannot write temporary samples: %s", strerror(errno));
+    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, share(c->comm, mine, (size_t)n * sizeof *mine, &all, &bytes), end);
+    c->part = all;
+    c->n_parts = (int64_t)(bytes / sizeof *c->part);
+    qsort(c->part, (size_t)c->n_parts, sizeof *c->part, compare_parts);
+    all = NULL;
+end:
+    free(all);
+    free(mine);
+    return rc;
+}
+
+/* ---- agree ---- */
+
+/* Leave out files without a point (within the bounds), and say so. */
+static sp_status drop_empty(convert *c)
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < c->n_parts; i++)
+        if (c->part[i].n > 0)
+            c->part[kept++] = c->part[i];
+    if (kept < c->n_parts)
+        sp_log_info("spvox: %" PRId64 " of %" PRId64 " files have no point%s",
+                    c->n_parts - kept, c->n_parts,
+                    c->options->has_bounds ? " within --bounds" : "");
+    c->n_parts = kept;
+    if (kept == 0)
+        return SP_FAIL(SP_EDATA, "%s%s: no points%s", c->options->input[0],
+                       c->options->n_inputs > 1 ? " and the other inputs" : "",
+                       c->options->has_bounds ? " within --bounds" : "");
+    if (kept < c->options->shards)
+        return SP_FAIL(SP_EUSAGE,
+                       "--shards %d: expected at most %" PRId64
+                       ", the number of samples",
+                       c->options->shards, kept);
+    return SP_OK;
+}
+
+/* All inputs have labels, or none has. */
+static sp_status agree_on_labels(convert *c)
+{
+    const char *labelled = NULL, *unlabelled = NULL;
+
+    for (int64_t i = c->n_parts; i-- > 0;) {
+        const char *name = c->options->input[c->piece[c->part[i].piece].file];
+
+        *(c->part[i].is_labelled ? &labelled : &unlabelled) = name;
+    }
+    if (labelled && unlabelled)
+        return SP_FAIL(SP_EDATA,
+                       "%s has no labels, but %s has; a data set has one or the other",
+                       unlabelled, labelled);
+    c->has_labels = labelled != NULL;
+    return SP_OK;
+}
+
+/* Classes of the map; without one, class k for each code up to the largest. */
+static sp_status name_classes(convert *c)
+{
+    const vox_map *map = &c->options->map;
+    int64_t n = 1;
+
+    for (int64_t i = 0; i < c->n_parts; i++)
+        n = c->part[i].max_label >= n ? c->part[i].max_label + 1 : n;
+    if (map->n == 0 && n > VOX_MAX_CLASSES)
+        return SP_FAIL(SP_EDATA,
+                       "label codes up to %" PRId64 ", at most %d without --map", n - 1,
+                       VOX_MAX_CLASSES - 1);
+    c->n_classes = map->n ? map->n : (int)n;
+    c->class_name = calloc((size_t)c->n_classes, sizeof *c->class_name);
+    for (int i = 0; c->class_name && i < c->n_classes; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "class%d", i);
+        c->class_name[i] = strdup(map->n ? map->name[i] : name);
+        if (!c->class_name[i])
+            return SP_FAIL(SP_EMEM, "no memory for class names");
+    }
+    return c->class_name ? SP_OK : SP_FAIL(SP_EMEM, "no memory for class names");
+}
+
+/* Mean and standard deviation over all voxels, samples joined in order (Chan, Golub and
+ * LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+ * 1979). A constant column keeps its value through normalization: occupancy is input
+ * too. */
+static void pool_statistics(convert *c)
+{
+    for (int f = 0; f < c->options->n_features; f++) {
+        double n = 0, mean = 0, m2 = 0;
+
+        for (int64_t i = 0; i < c->n_parts; i++) {
+            const vox_part *p = &c->part[i];
+            double m = (double)p->n, d = p->mean[f] - mean;
+
+            m2 += p->m2[f] + d * d * n * m / (n + m);
+            mean += d * m / (n + m);
+            n += m;
+        }
+        c->mean[f] = mean;
+        c->std[f] = sqrt(m2 / n);
+        if (c->std[f] <= 1e-7 * fabs(mean)) {
+            c->mean[f] = 0;
+            c->std[f] = 1;
+        }
+    }
+}
+
+/* ---- write ---- */
+static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_t first,
+                               int64_t end)
+{
+    for (int64_t i = first; i < end; i++) {
+        const vox_part *p = &c->part[i];
+        char path[PATH_BYTES], name[PATH_BYTES];
+        sp_sample sample;
+        sp_status rc;
+
+        part_path(c, p->rank, path);
+        piece_name(c, &c->piece[p->piece], name);
+        rc = vox_part_read(path, p, c->options->n_features, &sample);
+        if (rc == SP_OK)
+            rc = sp_shard_write_sample(writer, i - first, &sample, name, p->cost);
+        vox_part_free(&sample);
+        SP_TRY(rc);
+    }
+    return SP_OK;
+}
+
+static sp_shard_meta describe(const convert *c, char *feature_name[VOX_MAX_FEATURES])
+{
+    for (int f = 0; f < c->options->n_features; f++)
+        feature_name[f] = (char *)c->options->feature[f].name;
+    return (sp_shard_meta){.voxel_size = c->options->voxel_size,
+                           .n_classes = c->n_classes,
+                           .ignore_label = VOX_IGNORE_LABEL,
+                           .n_features = c->options->n_features,
+                           .class_name = c->class_name,
+                           .feature_name = feature_name,
+                           .feature_mean = c->mean,
+                           .feature_std = c->std,
+                           .has_labels = c->has_labels,
+                           .has_subvoxel = true,
+                           .has_points = c->options->with_points};
+}
+
+static sp_status write_shard(const convert *c, int s)
+{
+    int64_t first = c->n_parts * s / c->options->shards;
+    int64_t end = c->n_parts * (s + 1) / c->options->shards, n = end - first;
+    int64_t *voxels = calloc(2 * (size_t)n + 1, sizeof *voxels), *points = voxels + n;
+    char path[PATH_BYTES], *feature_name[VOX_MAX_FEATURES];
+    sp_shard_meta meta = describe(c, feature_name);
+    sp_shard_writer *writer = NULL;
+    sp_status rc;
+
+    if (!voxels)
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", n);
+    for (int64_t i = 0; i < n; i++) {
+        voxels[i] = c->part[first + i].n;
+        points[i] = c->part[first + i].n_points;
+    }
+    snprintf(path, sizeof path, "%s-%05d-of-%05d.h5", c->options->out, s,
+             c->options->shards);
+    rc = sp_shard_create(&writer, path, &meta, n, voxels, points);
+    if (rc == SP_OK)
+        rc = sp_shard_close(writer, write_samples(c, writer, first, end));
+    free(voxels);
+    return rc;
+}
+
+static sp_status write_shards(const convert *c)
+{
+    for (int s = c->comm->rank; s < c->options->shards; s += c->comm->size)
+        SP_TRY(write_shard(c, s));
+    return SP_OK;
+}
+
+/* A glob for PREFIX-*.h5 would read shards of an earlier run with another number too.
+ */
+static void warn_of_others(const convert *c)
+{
+    char pattern[PATH_BYTES], ending[32];
+    int others = 0;
+    glob_t found;
+
+    snprintf(pattern, sizeof pattern, "%s-[0-9][0-9][0-9][0-9][0-9]-of-*.h5",
+             c->options->out);
+    snprintf(ending, sizeof ending, "-of-%05d.h5", c->options->shards);
+    if (c->comm->rank != 0 || glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *path = found.gl_pathv[i];
+        size_t n = strlen(path), m = strlen(ending);
+
+        others += n < m || strcmp(path + n - m, ending) != 0;
+    }
+    globfree(&found);
+    if (others > 0)
+        sp_log_warn0(
+            "%d older shards %s-* with another number of shards are still there",
+            others, c->options->out);
+}
+
+/* ---- the command ---- */
+
+/* one, height, and intensity where the first input has it. */
+static sp_status default_features(vox_options *o)
+{
+    const sp_scan_options options = {o->columns, o->label_field};
+    sp_scan *scan;
+    bool has_intensity;
+
+    SP_TRY(sp_scan_open(&scan, o->input[0], &options));
+    has_intensity = sp_scan_has(scan, "intensity");
+    sp_scan_close(scan);
+    return vox_features_read(o, has_intensity ? "one,height,intensity" : "one,height");
+}
+
+static sp_status check_options(vox_options *o)
+{
+    if (!o->out)
+        return SP_FAIL(SP_EUSAGE, "spvox convert: --out PREFIX is missing");
+    if (strlen(o->out) > PATH_BYTES - 64)
+        return SP_FAIL(SP_EUSAGE, "spvox convert: --out is too long");
+    if (o->n_inputs == 0)
+        return SP_FAIL(SP_EUSAGE, "spvox convert: no input; spvox convert --help");
+    if (o->overlap > 0 && o->block <= 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "--overlap %g: is the margin of a --block, which is missing",
+                       o->overlap);
+    return o->n_features ? SP_OK : default_features(o);
+}
+
+static void remove_temporary(const convert *c)
+{
+    char path[PATH_BYTES];
+
+    part_path(c, c->comm->rank, path);
+    unlink(path);
+    for (int f = c->comm->rank; c->options->block > 0 && f < c->options->n_inputs;
+         f += c->comm->size) {
+        spill_path(c, f, path);
+        unlink(path);
+    }
+}
+
+static void report(const convert *c)
+{
+    int64_t voxels = 0, points = 0;
+
+    for (int64_t i = 0; i < c->n_parts; i++) {
+        voxels += c->part[i].n;
+        points += c->part[i].n_points;
+    }
+    sp_log_info("samples=%" PRId64 " voxels=%" PRId64 " points_mapped=%" PRId64
+                " classes=%d shards=%d out=%s",
+                c->n_parts, voxels, points, c->n_classes, c->options->shards,
+                c->options->out);
+}
+
+/* Collective. Temporary files go whether it fails or not. */
+static sp_status run(convert *c)
+{
+    sp_status rc = find_pieces(c);
+
+    if (rc == SP_OK)
+        rc = find_parts(c);
+    if (rc == SP_OK) { /* the same on all ranks, for the same lists */
+        rc = drop_empty(c);
+        if (rc == SP_OK)
+            rc = agree_on_labels(c);
+        if (rc == SP_OK)
+            rc = name_classes(c);
+        if (rc == SP_OK) {
+            pool_statistics(c);
+            rc = write_shards(c);
+        }
+        rc = sp_comm_agree(c->comm, rc, NULL);
+    }
+    remove_temporary(c);
+    if (rc == SP_OK) {
+        report(c);
+        warn_of_others(c);
+    }
+    return rc;
+}
+
+sp_status vox_convert(int argc, char **argv, sp_comm *comm)
+{
+    vox_options *options = malloc(sizeof *options);
+    convert c = {.options = options, .comm = comm};
+    sp_status rc;
+
+    if (!options)
+        return SP_FAIL(SP_EMEM, "no memory for options");
+    rc = vox_options_read(options, argc, argv, option_names);
+    if (rc == SP_OK && options->is_help) {
+        if (comm->rank == 0)
+            fputs(help, stdout);
+        goto end;
+    }
+    if (rc == SP_OK)
+        rc = check_options(options);
+    if (rc == SP_OK)
+        rc = sp_file_make_folder_of(options->out);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    rc = run(&c);
+end:
+    for (int i = 0; c.class_name && i < c.n_classes; i++)
+        free(c.class_name[i]);
+    free(c.class_name);
+    free(c.piece);
+    free(c.part);
+    vox_options_destroy(options);
+    free(options);
+    return rc;
+}

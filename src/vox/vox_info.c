@@ -1,0 +1,295 @@
+/* spvox info: what shards hold. Samples are read by all ranks in turn; rank 0 prints.
+ */
+#include "vox/vox.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan/sp_gridding.h"
+#include "data/sp_shard.h"
+
+static const char help[] = "Usage: spvox info [--samples] SHARD...\n"
+                           "\n"
+                           "Reads voxel shards (files or patterns of one data set), "
+                           "checks everything in them and\n"
+                           "prints samples, voxels, class histogram, feature ranges "
+                           "and cost per sample: voxels at\n"
+                           "strides 1 to 16 and pairs of a 3x3x3 kernel.\n"
+                           "\n"
+                           "  --samples   one more line for every sample\n"
+                           "  --help      this text\n";
+
+typedef struct info {
+    sp_dataset set;
+    sp_comm *comm;
+    int64_t *histogram; /* [n_classes + 1] the last is the ignored */
+    double *lo, *hi;    /* [n_features] */
+    double *sums;       /* [2][n_features] of values and squares */
+    int64_t *cost;      /* [n_samples][SP_COST_COLUMNS] */
+} info;
+
+static sp_status allocate(info *in)
+{
+    size_t c = (size_t)in->set.n_features, i;
+
+    in->histogram = calloc((size_t)in->set.n_classes + 1, sizeof *in->histogram);
+    in->lo = malloc((c + 1) * sizeof *in->lo);
+    in->hi = malloc((c + 1) * sizeof *in->hi);
+    in->sums = calloc(2 * c + 1, sizeof *in->sums);
+    in->cost =
+        calloc((size_t)in->set.n_samples + 1, SP_COST_COLUMNS * sizeof *in->cost);
+    if (!in->histogram || !in->lo || !in->hi || !in->sums || !in->cost)
+        return SP_FAIL(SP_EMEM, "info: no memory for %lld samples",
+                       (long long)in->set.n_samples);
+    for (i = 0; i < c; i++) {
+        in->lo[i] = INFINITY;
+        in->hi[i] = -INFINITY;
+    }
+    return SP_OK;
+}
+
+static void release(info *in)
+{
+    free(in->histogram);
+    free(in->lo);
+    free(in->hi);
+    free(in->sums);
+    free(in->cost);
+    sp_dataset_close(&in->set);
+}
+
+/* ---- reading ---- */
+
+static void add_sample(info *in, const sp_sample *s)
+{
+    int c = in->set.n_features, a;
+    int64_t i;
+
+    for (i = 0; i < s->n; i++) {
+        in->histogram[s->labels[i] < 0 ? in->set.n_classes : s->labels[i]]++;
+        for (a = 0; a < c; a++) {
+            double x = s->features[i * c + a];
+
+            in->lo[a] = fmin(in->lo[a], x);
+            in->hi[a] = fmax(in->hi[a], x);
+            in->sums[a] += x;
+            in->sums[c + a] += x * x;
+        }
+    }
+}
+
+/* This rank's samples: every size-th. */
+static sp_status read_samples(info *in, const sp_sample_request *request, sp_sample *s)
+{
+    int64_t i;
+
+    for (i = in->comm->rank; i < in->set.n_samples; i += in->comm->size) {
+        SP_TRY(sp_sample_read(&in->set, i, request, s));
+        add_sample(in, s);
+        if (in->set.cost)
+            memcpy(in->cost + SP_COST_COLUMNS * i, in->set.cost + SP_COST_COLUMNS * i,
+                   SP_COST_COLUMNS * sizeof *in->cost);
+        else
+            SP_TRY(sp_grid_cost(s->coords, s->n, in->cost + SP_COST_COLUMNS * i));
+    }
+    return SP_OK;
+}
+
+static sp_status read_all(info *in)
+{
+    const sp_strings every_column = {0};
+    sp_sample_request request = {.verify = true, .with_points = in->set.has_points};
+    sp_sample sample;
+    int *columns = NULL;
+    sp_status rc;
+
+    memset(&sample, 0, sizeof sample);
+    rc = allocate(in);
+    if (rc == SP_OK)
+        rc = sp_dataset_columns(&in->set, &every_column, "", &columns, &request.n_columns);
+    request.columns = columns;
+    if (rc == SP_OK)
+        rc = read_samples(in, &request, &sample);
+    sp_sample_destroy(&sample);
+    free(columns);
+    return rc;
+}
+
+static sp_status sum_over_ranks(info *in)
+{
+    size_t c = (size_t)in->set.n_features;
+
+    SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->histogram,
+                             (size_t)in->set.n_classes + 1, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->lo, c, SP_F64, SP_MIN));
+    SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->hi, c, SP_F64, SP_MAX));
+    SP_TRY(
+        sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->sums, 2 * c, SP_F64, SP_SUM));
+    return sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->cost,
+                             (size_t)in->set.n_samples * SP_COST_COLUMNS, SP_I64,
+                             SP_SUM);
+}
+
+/* ---- printing ---- */
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* "name   min   median   max   sum" of n numbers, which are sorted on the way. */
+static void print_spread(const char *name, int64_t *values, int64_t n)
+{
+    int64_t sum = 0, i;
+    double median;
+
+    if (n == 0)
+        return;
+    qsort(values, (size_t)n, sizeof *values, compare);
+    for (i = 0; i < n; i++)
+        sum += values[i];
+    median = ((double)values[(n - 1) / 2] + (double)values[n / 2]) / 2;
+    printf("  %-16s %12lld %12.12g %12lld %14lld\n", name, (long long)values[0], median,
+           (long long)values[n - 1], (long long)sum);
+}
+
+static sp_status print_cost(const info *in)
+{
+    static const char *const column[SP_COST_COLUMNS] = {
+        "voxels",      "at stride 2",  "at stride 4",
+        "at stride 8", "at stride 16", "pairs of 3x3x3"};
+    int64_t n = in->set.n_samples, *values = malloc(((size_t)n + 1) * sizeof *values),
+            i;
+    int k;
+
+    if (!values)
+        return SP_FAIL(SP_EMEM, "info: no memory for %lld samples", (long long)n);
+    printf(
+        "cost per sample             min       median          max            sum\n");
+    for (k = 0; k < SP_COST_COLUMNS; k++) {
+        for (i = 0; i < n; i++)
+            values[i] = in->cost[SP_COST_COLUMNS * i + k];
+        print_spread(column[k], values, n);
+    }
+    free(values);
+    return SP_OK;
+}
+
+static void print_classes(const info *in)
+{
+    const sp_dataset *set = &in->set;
+    int c;
+
+    printf("labels                   voxels    share\n");
+    for (c = 0; c <= set->n_classes; c++) {
+        const char *name = c == set->n_classes ? "ignored"
+                           : set->class_name   ? set->class_name[c]
+                                               : "";
+
+        printf("  %3d %-12s %13lld   %6.2f%%\n",
+               c == set->n_classes ? set->ignore_label : c, name,
+               (long long)in->histogram[c],
+               set->n_voxels ? 100.0 * (double)in->histogram[c] / (double)set->n_voxels
+                             : 0);
+    }
+}
+
+static void print_features(const info *in)
+{
+    const sp_dataset *set = &in->set;
+    int a;
+
+    printf("features                   min          max         mean          std\n");
+    for (a = 0; a < set->n_features && set->n_voxels > 0; a++) {
+        double n = (double)set->n_voxels, mean = in->sums[a] / n;
+        double square = in->sums[set->n_features + a] / n - mean * mean;
+
+        printf("  %-16s %12.6g %12.6g %12.6g %12.6g\n", set->feature_name[a], in->lo[a],
+               in->hi[a], mean, sqrt(fmax(square, 0)));
+        if (set->feature_mean && set->feature_std)
+            printf("  %-16s %12s %12s %12.6g %12.6g\n", "  as stored", "", "",
+                   set->feature_mean[a], set->feature_std[a]);
+    }
+}
+
+static void print_samples(const info *in)
+{
+    const int64_t *cost = in->cost;
+    int64_t i;
+
+    printf(
+        "sample     voxels   stride 2   stride 4   stride 8  stride 16        pairs  "
+        "name\n");
+    for (i = 0; i < in->set.n_samples; i++, cost += SP_COST_COLUMNS)
+        printf("%6lld %10lld %10lld %10lld %10lld %10lld %12lld  %s\n", (long long)i,
+               (long long)cost[0], (long long)cost[1], (long long)cost[2],
+               (long long)cost[3], (long long)cost[4], (long long)cost[5],
+               in->set.name ? in->set.name[i] : "");
+}
+
+static sp_status print_all(const info *in, bool wants_samples)
+{
+    const sp_dataset *set = &in->set;
+
+    printf("shards %d  samples %lld  voxels %lld  voxel_size %g m\n", set->n_shards,
+           (long long)set->n_samples, (long long)set->n_voxels, set->voxel_size);
+    printf("points %lld  subvoxel %s  names %s  cost %s\n", (long long)set->n_points,
+           set->has_subvoxel ? "yes" : "no", set->has_names ? "yes" : "no",
+           set->has_cost ? "stored" : "not stored, computed here");
+    SP_TRY(print_cost(in));
+    if (set->has_labels)
+        print_classes(in);
+    else
+        printf("labels: none\n");
+    print_features(in);
+    if (wants_samples)
+        print_samples(in);
+    return SP_OK;
+}
+
+/* ---- the command ---- */
+
+static sp_status inform(info *in, const sp_strings *patterns, bool wants_samples)
+{
+    SP_TRY(sp_dataset_open(&in->set, patterns, in->comm));
+    SP_TRY(sp_comm_agree(in->comm, read_all(in), NULL));
+    SP_TRY(sum_over_ranks(in));
+    return in->comm->rank == 0 ? print_all(in, wants_samples) : SP_OK;
+}
+
+sp_status vox_info(int argc, char **argv, sp_comm *comm)
+{
+    static const struct option options[] = {{"samples", no_argument, NULL, 's'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    bool wants_samples = false;
+    info in = {.comm = comm};
+    sp_strings patterns;
+    sp_status rc;
+    int option;
+
+    optind = 0;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == '?')
+            return SP_FAIL(SP_EUSAGE, "info: %s is no option; see spvox info --help",
+                           argv[optind - 1]);
+        if (option == 'h') {
+            if (comm->rank == 0)
+                fputs(help, stdout);
+            return SP_OK;
+        }
+        wants_samples = true;
+    }
+    if (optind == argc)
+        return SP_FAIL(SP_EUSAGE, "info: no shard given; see spvox info --help");
+    patterns = (sp_strings){argc - optind, argv + optind};
+    rc = inform(&in, &patterns, wants_samples);
+    release(&in);
+    return rc;
+}

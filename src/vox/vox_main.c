@@ -1,0 +1,110 @@
+/* spvox: raw scans to voxel shards and predictions back onto scans. Starts the ranks,
+ * calls the command, and ends all ranks with one exit status. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "deck/sp_deck.h"
+#include "base/sp_log.h"
+#include "data/sp_shard.h"
+#include "vox/vox.h"
+
+typedef struct command {
+    const char *name, *does;
+    sp_status (*run)(int argc, char **argv, sp_comm *comm);
+} command;
+
+static const command commands[] = {
+    {"convert", "turn scans (LAS, KITTI, PLY, PCD, text, npy) into shards",
+     vox_convert},
+    {"scene", "make labelled synthetic scenes as shards", vox_scene},
+    {"info", "print what shards hold", vox_info},
+    {"apply", "write predicted classes onto a scan", vox_apply},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *to)
+{
+    int i;
+
+    fputs("Usage: spvox COMMAND [OPTIONS] [FILE...]\n"
+          "       mpirun -np N spvox COMMAND ...\n"
+          "\n"
+          "Turns raw scans into voxel shards, in parallel over ranks, and predictions "
+          "back\n"
+          "into scans.\n"
+          "\n",
+          to);
+    for (i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].does);
+    fputs("\n"
+          "spvox COMMAND --help tells a command's options. spvox --version prints the\n"
+          "version.\n",
+          to);
+}
+
+static sp_status run_command(int argc, char **argv, sp_comm *comm)
+{
+    int i, nearest = 0;
+
+    if (argc < 2) {
+        if (comm->rank == 0)
+            print_help(stderr);
+        return SP_FAIL(SP_EUSAGE, "no command given");
+    }
+    for (i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            SP_TRY(commands[i].run(argc - 1, argv + 1, comm));
+            return sp_log_written();
+        }
+    for (i = 1; i < N_COMMANDS; i++)
+        if (sp_deck_distance(argv[1], commands[i].name) <
+            sp_deck_distance(argv[1], commands[nearest].name))
+            nearest = i;
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: no such command; did you mean \"%s\"? (spvox --help)", argv[1],
+                   commands[nearest].name);
+}
+
+/* Without MPI, so that it also answers where no ranks can start. */
+static bool answers_at_once(int argc, char **argv)
+{
+    if (argc != 2)
+        return false;
+    if (strcmp(argv[1], "--version") == 0)
+        printf("spvox %s\n", PACKAGE_VERSION);
+    else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        print_help(stdout);
+    else
+        return false;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    sp_comm comm;
+    sp_status rc;
+    int who = 0;
+
+    sp_shard_probe_main(argc, argv);
+    vox_probe_main(argc, argv);
+    sp_log_program("spvox");
+    if (answers_at_once(argc, argv))
+        return sp_log_written();
+    rc = sp_comm_open(&comm, &argc, &argv);
+    if (rc == SP_OK)
+        rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+    if (rc != SP_OK) {
+        sp_log_error(sp_error_last());
+        sp_comm_close(&comm);
+        return rc;
+    }
+    rc = sp_comm_agree(&comm, run_command(argc, argv, &comm), &who);
+    if (rc != SP_OK && comm.rank == who)
+        sp_log_error(sp_error_last());
+    sp_log_close();
+    sp_comm_close(&comm);
+    return rc;
+}

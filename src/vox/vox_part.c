@@ -1,0 +1,120 @@
+#include "vox/vox_part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ARRAYS = 7 };
+
+/* The arrays of a sample in the order of the file. */
+static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[ARRAYS])
+{
+    size_t n = (size_t)s->n, p = (size_t)s->n_points;
+
+    array[0] = (void **)&s->coords, bytes[0] = n * 3 * sizeof *s->coords;
+    array[1] = (void **)&s->features, bytes[1] = n * (size_t)c * sizeof *s->features;
+    array[2] = (void **)&s->labels, bytes[2] = n * sizeof *s->labels;
+    array[3] = (void **)&s->subvoxel, bytes[3] = n * 3 * sizeof *s->subvoxel;
+    array[4] = (void **)&s->point_voxel, bytes[4] = p * sizeof *s->point_voxel;
+    array[5] = (void **)&s->point_labels, bytes[5] = p * sizeof *s->point_labels;
+    array[6] = (void **)&s->point_index, bytes[6] = p * sizeof *s->point_index;
+}
+
+/* Mean and squared differences in two passes over the column: exact enough for columns
+ * far from zero, like a time, and a function of the sample alone. */
+static void take_statistics(const sp_sample *s, int c, vox_part *part)
+{
+    for (int f = 0; f < c; f++) {
+        double sum = 0, m2 = 0, mean;
+
+        for (int64_t i = 0; i < s->n; i++)
+            sum += s->features[i * c + f];
+        mean = s->n ? sum / (double)s->n : 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            double d = s->features[i * c + f] - mean;
+
+            m2 += d * d;
+        }
+        part->mean[f] = mean;
+        part->m2[f] = m2;
+    }
+}
+
+static sp_status write_all(int fd, const char *path, const void *from, size_t bytes,
+                           int64_t at)
+{
+    const unsigned char *p = from;
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t put = pwrite(fd, p + done, bytes - done, (off_t)at + (off_t)done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+        done += (size_t)put;
+    }
+    return SP_OK;
+}
+
+sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_features,
+                         vox_part *part, int64_t *bytes)
+{
+    sp_sample s = grid->sample;
+    void **array[ARRAYS];
+    size_t size[ARRAYS];
+
+    part->n = s.n;
+    part->n_points = s.n_points;
+    memcpy(part->cost, grid->cost, sizeof part->cost);
+    memcpy(part->origin, s.origin, sizeof part->origin);
+    take_statistics(&s, n_features, part);
+    list_arrays(&s, n_features, array, size);
+    *bytes = 0;
+    for (int i = 0; i < ARRAYS; i++) {
+        SP_TRY(write_all(fd, path, *array[i], size[i], part->at + *bytes));
+        *bytes += (int64_t)size[i];
+    }
+    return SP_OK;
+}
+
+sp_status vox_part_read(const char *path, const vox_part *part, int n_features,
+                        sp_sample *s)
+{
+    void **array[ARRAYS];
+    size_t size[ARRAYS];
+    FILE *file = fopen(path, "rb");
+    sp_status rc = SP_OK;
+
+    *s = (sp_sample){.n = part->n, .n_points = part->n_points};
+    memcpy(s->origin, part->origin, sizeof s->origin);
+    if (!file || fseeko(file, part->at, SEEK_SET) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));
+    list_arrays(s, n_features, array, size);
+    for (int i = 0; i < ARRAYS && rc == SP_OK; i++) {
+        *array[i] = malloc(size[i] + 1);
+        if (!*array[i])
+            rc = SP_FAIL(SP_EMEM, "no memory for a sample of %" PRId64 " voxels", s->n);
+        else if (fread(*array[i], 1, size[i], file) != size[i])
+            rc = SP_FAIL(SP_EIO, "%s: ends early", path);
+    }
+    if (file)
+        fclose(file);
+    return rc;
+}
+
+void vox_part_free(sp_sample *s)
+{
+    void **array[ARRAYS];
+    size_t size[ARRAYS];
+
+    list_arrays(s, 0, array, size);
+    for (int i = 0; i < ARRAYS; i++)
+        free(*array[i]);
+    *s = (sp_sample){0};
+}

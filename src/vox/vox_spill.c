@@ -1,0 +1,316 @@
+/* Cutting a scan into blocks (vox_cloud.h): three passes over the file, for its extent,
+ * for the points of each block, and to write them; records of a block lie together and
+ * in the order of the file, so a sample does not depend on anything but its scan. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/sp_backend.h"
+#include "vox/vox_cloud.h"
+
+enum {
+    MAX_BLOCKS = 1 << 20,
+    BUFFER_BYTES = 64 << 20 /* of all blocks together */
+};
+
+/* Followed by the features, float [n_features]. */
+typedef struct record {
+    double xyz[3];
+    uint64_t index;
+    int32_t label, is_owned;
+} record;
+
+typedef struct cutter {
+    const vox_options *options;
+    sp_scan *scan;
+    sp_scan_points points;
+    const char *path;
+    int fd;
+    double low[2], high[2]; /* of the points in the bounds */
+    int64_t n_blocks[2];
+    int64_t *total, *own;  /* [blocks] points, those it owns */
+    int64_t *at;           /* [blocks] next record */
+    unsigned char *buffer; /* [blocks][per_block] records */
+    int64_t *held;         /* [blocks] records in the buffer */
+    int64_t per_block;
+    size_t record_bytes;
+    int n_attrs;
+} cutter;
+
+static size_t bytes_of_record(const vox_options *o)
+{
+    return sizeof(record) + ((size_t)o->n_features * sizeof(float) + 7) / 8 * 8;
+}
+
+/* Calls `take` for each point within the bounds. */
+static sp_status each_point(cutter *c, sp_status (*take)(cutter *c, int64_t i))
+{
+    SP_TRY(sp_scan_rewind(c->scan));
+    do {
+        SP_TRY(sp_scan_next(c->scan, SP_SCAN_BLOCK, &c->points));
+        for (int64_t i = 0; i < c->points.n; i++)
+            if (vox_is_within(c->options, c->points.xyz + 3 * i))
+                SP_TRY(take(c, i));
+    } while (c->points.n > 0);
+    return SP_OK;
+}
+
+static sp_status extend(cutter *c, int64_t i)
+{
+    for (int a = 0; a < 2; a++) {
+        double x = c->points.xyz[3 * i + a];
+
+        c->low[a] = fmin(c->low[a], x);
+        c->high[a] = fmax(c->high[a], x);
+    }
+    return SP_OK;
+}
+
+static int64_t block_of(const cutter *c, int axis, double x)
+{
+    double b = floor((x - c->low[axis]) / c->options->block);
+
+    return b < 0                            ? 0
+           : b >= (double)c->n_blocks[axis] ? c->n_blocks[axis] - 1
+                                            : (int64_t)b;
+}
+
+/* Calls `take` for each block that has the point, its own or in the margin. */
+static sp_status each_block(cutter *c, int64_t i,
+                            sp_status (*take)(cutter *c, int64_t i, int64_t block,
+                                              bool is_own))
+{
+    double margin = c->options->overlap;
+    int64_t own[2], first[2], last[2];
+
+    for (int a = 0; a < 2; a++) {
+        double x = c->points.xyz[3 * i + a];
+
+        own[a] = block_of(c, a, x);
+        first[a] = block_of(c, a, x - margin);
+        last[a] = block_of(c, a, x + margin);
+    }
+    for (int64_t y = first[1]; y <= last[1]; y++)
+        for (int64_t x = first[0]; x <= last[0]; x++)
+            SP_TRY(take(c, i, y * c->n_blocks[0] + x, x == own[0] && y == own[1]));
+    return SP_OK;
+}
+
+static sp_status count(cutter *c, int64_t i, int64_t block, bool is_own)
+{
+    (void)i;
+    c->total[block]++;
+    c->own[block] += is_own;
+    return SP_OK;
+}
+
+static sp_status count_blocks(cutter *c, int64_t i)
+{
+    return each_block(c, i, count);
+}
+
+static sp_status flush(cutter *c, int64_t block)
+{
+    const unsigned char *from =
+        c->buffer + (size_t)(block * c->per_block) * c->record_bytes;
+    size_t bytes = (size_t)c->held[block] * c->record_bytes, done = 0;
+    off_t at = (off_t)((size_t)c->at[block] * c->record_bytes);
+
+    while (done < bytes) {
+        ssize_t put = pwrite(c->fd, from + done, bytes - done, at + (off_t)done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
+        done += (size_t)put;
+    }
+    c->at[block] += c->held[block];
+    c->held[block] = 0;
+    return SP_OK;
+}
+
+static sp_status put(cutter *c, int64_t i, int64_t block, bool is_own)
+{
+    unsigned char *to =
+        c->buffer + (size_t)(block * c->per_block + c->held[block]) * c->record_bytes;
+    float features[VOX_MAX_FEATURES];
+    record r = {.index = (uint64_t)(c->points.first_row + i),
+                .label =
+                    is_own ? vox_class_of(c->options, c->points.label[i]) : SP_IGNORE,
+                .is_owned = is_own};
+
+    if (c->own[block] == 0) /* margins alone make no sample */
+        return SP_OK;
+    memcpy(r.xyz, c->points.xyz + 3 * i, sizeof r.xyz);
+    vox_features_of(c->options, c->points.attr + i * c->n_attrs, features);
+    memcpy(to, &r, sizeof r);
+    memcpy(to + sizeof r, features, (size_t)c->options->n_features * sizeof *features);
+    return ++c->held[block] == c->per_block ? flush(c, block) : SP_OK;
+}
+
+static sp_status put_blocks(cutter *c, int64_t i)
+{
+    return each_block(c, i, put);
+}
+
+/* Number of blocks from the extent; room for their counts. */
+static sp_status lay_out(cutter *c, int64_t *n)
+{
+    const char *path = sp_scan_path(c->scan);
+
+    for (int a = 0; a < 2; a++) {
+        double blocks;
+
+        c->low[a] = floor(c->low[a]);
+        blocks = fmax(1, ceil((c->high[a] - c->low[a]) / c->options->block));
+        if (blocks > MAX_BLOCKS)
+            return SP_FAIL(SP_EUSAGE, "%s: --block %g cuts %g m into more than %d",
+                           path, c->options->block, c->high[a] - c->low[a], MAX_BLOCKS);
+        c->n_blocks[a] = (int64_t)blocks;
+    }
+    *n = c->n_blocks[0] * c->n_blocks[1];
+    if (*n > MAX_BLOCKS)
+        return SP_FAIL(SP_EUSAGE, "%s: --block %g makes %" PRId64 " blocks, at most %d",
+                       path, c->options->block, *n, MAX_BLOCKS);
+    c->total = calloc((size_t)*n, sizeof *c->total);
+    c->own = calloc((size_t)*n, sizeof *c->own);
+    c->at = calloc((size_t)*n, sizeof *c->at);
+    c->held = calloc((size_t)*n, sizeof *c->held);
+    c->per_block = BUFFER_BYTES / (*n * (int64_t)c->record_bytes);
+    c->per_block = c->per_block < 1 ? 1 : c->per_block > 4096 ? 4096 : c->per_block;
+    c->buffer = malloc((size_t)(*n * c->per_block) * c->record_bytes);
+    if (!c->total || !c->own || !c->at || !c->held || !c->buffer)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks", path, *n);
+    return SP_OK;
+}
+
+/* Blocks that own points become pieces, one behind the other in the temporary file. */
+static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
+                             int64_t *n_pieces)
+{
+    int64_t at = 0, used = *n_pieces;
+
+    for (int64_t b = 0; b < n; b++)
+        used += c->own[b] > 0;
+    vox_piece *grown = realloc(*pieces, (size_t)(used + 1) * sizeof *grown);
+
+    if (!grown)
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
+    *pieces = grown;
+    for (int64_t b = 0; b < n; b++) {
+        if (c->own[b] == 0)
+            continue;
+        c->at[b] = at;
+        grown[(*n_pieces)++] = (vox_piece){.file = file,
+                                           .bx = (int32_t)(b % c->n_blocks[0]),
+                                           .by = (int32_t)(b / c->n_blocks[0]),
+                                           .is_labelled = sp_scan_is_labelled(c->scan),
+                                           .at = at,
+                                           .n = c->total[b]};
+        at += c->total[b];
+    }
+    return SP_OK;
+}
+
+static sp_status cut(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
+{
+    int64_t n = 0;
+
+    SP_TRY(vox_scan_open(&c->scan, c->options, file));
+    SP_TRY(each_point(c, extend));
+    if (c->low[0] > c->high[0])
+        return SP_OK; /* no point within the bounds */
+    SP_TRY(lay_out(c, &n));
+    SP_TRY(each_point(c, count_blocks));
+    SP_TRY(list_pieces(c, n, file, pieces, n_pieces));
+    c->fd = open(c->path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    if (c->fd < 0)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", c->path, strerror(errno));
+    SP_TRY(each_point(c, put_blocks));
+    for (int64_t b = 0; b < n; b++)
+        SP_TRY(flush(c, b));
+    return SP_OK;
+}
+
+sp_status vox_spill_write(const vox_options *o, int file, const char *path,
+                          vox_piece **pieces, int64_t *n_pieces)
+{
+    cutter c = {.options = o,
+                .path = path,
+                .fd = -1,
+                .low = {INFINITY, INFINITY},
+                .high = {-INFINITY, -INFINITY},
+                .record_bytes = bytes_of_record(o)};
+    sp_status rc;
+
+    for (int i = 0; i < o->n_features; i++)
+        c.n_attrs += o->feature[i].kind == VOX_ATTRIBUTE;
+    rc = cut(&c, file, pieces, n_pieces);
+    if (c.fd >= 0 && close(c.fd) != 0 && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    sp_scan_close(c.scan);
+    sp_scan_points_destroy(&c.points);
+    free(c.total);
+    free(c.own);
+    free(c.at);
+    free(c.held);
+    free(c.buffer);
+    return rc;
+}
+
+static void take_records(vox_cloud *cloud, const vox_options *o,
+                         const unsigned char *from, int64_t n)
+{
+    size_t bytes = bytes_of_record(o);
+
+    for (int64_t i = 0; i < n; i++, from += bytes) {
+        int64_t to = cloud->n++;
+        record r;
+
+        memcpy(&r, from, sizeof r);
+        memcpy(cloud->xyz + 3 * to, r.xyz, sizeof r.xyz);
+        memcpy(cloud->features + to * o->n_features, from + sizeof r,
+               (size_t)o->n_features * sizeof(float));
+        cloud->label[to] = r.label;
+        cloud->index[to] = r.index;
+        cloud->is_owned[to] = (uint8_t)r.is_owned;
+    }
+}
+
+sp_status vox_spill_read(vox_cloud *cloud, const vox_options *o, const char *path,
+                         const vox_piece *piece)
+{
+    size_t bytes = bytes_of_record(o);
+    unsigned char *buffer = malloc(SP_SCAN_BLOCK * bytes);
+    FILE *file = fopen(path, "rb");
+    sp_status rc = SP_OK;
+
+    cloud->n = 0;
+    cloud->is_labelled = piece->is_labelled;
+    if (!buffer)
+        rc = SP_FAIL(SP_EMEM, "no memory to read %s", path);
+    else if (!file || fseeko(file, (off_t)((size_t)piece->at * bytes), SEEK_SET) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));
+    else
+        rc = vox_cloud_reserve(cloud, o, piece->n);
+    while (rc == SP_OK && cloud->n < piece->n) {
+        int64_t n =
+            piece->n - cloud->n < SP_SCAN_BLOCK ? piece->n - cloud->n : SP_SCAN_BLOCK;
+
+        if (fread(buffer, bytes, (size_t)n, file) != (size_t)n)
+            rc = SP_FAIL(SP_EIO, "%s: ends early, expected %" PRId64 " points", path,
+                         piece->at + piece->n);
+        else
+            take_records(cloud, o, buffer, n);
+    }
+    if (file)
+        fclose(file);
+    free(buffer);
+    return rc;
+}

@@ -1,0 +1,32 @@
+/* Linked with the program on an emulated device (the linker's --wrap). Standard error
+ * says at the end of each optimizer step how often memory of the device was asked for
+ * so far, and of each arena when it goes how much of it was in use at most. */
+#include <stdio.h>
+
+#include "cuda/device/cuda_ops.h"
+#include "net/sp_bucket.h"
+
+long hc_memory_calls(void);
+
+/* NOLINTBEGIN: names given by the linker */
+sp_status __real_sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
+sp_status __wrap_sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
+void __real_sp_cuda_arena_destroy(sp_arena *arena);
+void __wrap_sp_cuda_arena_destroy(sp_arena *arena);
+
+sp_status __wrap_sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
+{
+    static long step;
+
+    fprintf(stderr, "step %ld memory calls %ld\n", ++step, hc_memory_calls());
+    return __real_sp_bucket_wait(buckets, exposed_s);
+}
+
+void __wrap_sp_cuda_arena_destroy(sp_arena *arena)
+{
+    if (arena->base)
+        fprintf(stderr, "arena %s: %zu bytes of %zu\n", arena->name, arena->high,
+                arena->committed);
+    __real_sp_cuda_arena_destroy(arena);
+}
+/* NOLINTEND */

@@ -1,0 +1,86 @@
+/* Linked with the program on an emulated device (the linker's --wrap). Standard error
+ * says of each optimizer step how often the training thread stopped for the device and
+ * for other ranks: waits with no kernel launched between them are one stop. */
+#include <stdio.h>
+
+#include "cuda/device/cuda_ops.h"
+#include "net/sp_bucket.h"
+#include "net/sp_net.h"
+
+unsigned hc_launches(void);
+
+/* What a kind of wait was counted at. */
+typedef struct stops {
+    unsigned n, launched;
+} stops;
+
+static stops device, ranks;
+
+static void stop(stops *s)
+{
+    s->n += hc_launches() != s->launched;
+    s->launched = hc_launches();
+}
+
+/* NOLINTBEGIN: names given by the linker */
+sp_status __real_sp_buckets_zero(sp_buckets *buckets);
+sp_status __wrap_sp_buckets_zero(sp_buckets *buckets);
+sp_status __real_sp_net_sync_running(sp_net *net);
+sp_status __wrap_sp_net_sync_running(sp_net *net);
+sp_status __real_sp_comm_wait_for(sp_comm *comm, bool is_for_others,
+                                  sp_comm_test_fn *test, void *arg);
+sp_status __wrap_sp_comm_wait_for(sp_comm *comm, bool is_for_others,
+                                  sp_comm_test_fn *test, void *arg);
+sp_status __real_sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data,
+                                   size_t count, sp_type type, sp_reduce_op op);
+sp_status __wrap_sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data,
+                                   size_t count, sp_type type, sp_reduce_op op);
+sp_status __real_sp_cuda_wait(sp_backend *be);
+sp_status __wrap_sp_cuda_wait(sp_backend *be);
+sp_status __real_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
+                                  size_t bytes);
+sp_status __wrap_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
+                                  size_t bytes);
+
+sp_status __wrap_sp_buckets_zero(sp_buckets *buckets)
+{
+    device = ranks = (stops){0, hc_launches()};
+    return __real_sp_buckets_zero(buckets);
+}
+
+/* The end of a step. */
+sp_status __wrap_sp_net_sync_running(sp_net *net)
+{
+    sp_status rc = __real_sp_net_sync_running(net);
+
+    fprintf(stderr, "stops device %u ranks %u\n", device.n, ranks.n);
+    return rc;
+}
+
+sp_status __wrap_sp_comm_wait_for(sp_comm *comm, bool is_for_others,
+                                  sp_comm_test_fn *test, void *arg)
+{
+    stop(is_for_others ? &ranks : &device);
+    return __real_sp_comm_wait_for(comm, is_for_others, test, arg);
+}
+
+sp_status __wrap_sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data,
+                                   size_t count, sp_type type, sp_reduce_op op)
+{
+    stop(&ranks);
+    return __real_sp_comm_allreduce(comm, scope, data, count, type, op);
+}
+
+sp_status __wrap_sp_cuda_wait(sp_backend *be)
+{
+    stop(&device);
+    return __real_sp_cuda_wait(be);
+}
+
+sp_status __wrap_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
+                                  size_t bytes)
+{
+    stop(&device);
+    return __real_sp_cuda_download(be, to_host, from, bytes);
+}
+/* NOLINTEND */

@@ -1,0 +1,203 @@
+#!/bin/sh
+# sptrain on an emulated CUDA device: losses as on the CPU, the same bits whatever runs first,
+# checkpoints that either continues, equal evaluations, predictions, two ranks.
+SPVOX=$SP_BUILDDIR/spvox
+CPU=$SP_BUILDDIR/sptrain
+CUDA=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+[ -x "$CUDA" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+fail() {
+    echo "FAILED: $*" >&2
+    tail -5 out >&2
+    exit 1
+}
+
+run() { # run PROGRAM ARGUMENTS...
+    timeout 100 "$@" >out 2>&1 || fail "$*"
+}
+
+# losses DIR: of the steps.
+losses() {
+    sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
+}
+
+confusions() {
+    sed -n 's/.*"event":"eval".*\("confusion".*\)/\1/p' "$1/metrics.jsonl"
+}
+
+# close_to DIR DIR TOLERANCE: as many losses, each this close.
+close_to() {
+    losses "$1" >a
+    losses "$2" >b
+    [ -s a ] || fail "no steps in $1"
+    [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
+    paste a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
+        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
+}
+
+run "$SPVOX" scene --out tiny --samples 3 --extent 11 --seed 3 --voxel-size 0.7
+cat >dummy.deck <<'END'
+data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
+batch : { size = 2; eval_size = 2; };
+net : { family = "dummy"; width = 0.25; };
+train : { steps = 5; warmup_steps = 0; lr = 0.01; };
+run : { log_every = 1; threads = 1; };
+END
+sed 's/family.*/layers = (\
+    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },\
+    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },\
+    { name = "b2"; op = "batchnorm"; },\
+    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },\
+    { name = "a"; op = "add"; from = ["u", "b1"]; },\
+    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };/' \
+    dummy.deck >smooth.deck
+
+# Five steps without ReLU agree to 1e-5; with it the first does to 1e-6.
+for net in smooth dummy; do
+    run "$CPU" train $net.deck run.dir=cpu-$net run.device=cpu
+    HC_LAZY=1 run "$CUDA" train $net.deck run.dir=cuda-$net run.device=cuda
+done
+close_to cuda-smooth cpu-smooth 1e-5
+for d in cuda-dummy cpu-dummy; do
+    mkdir first-$d
+    grep '"step":1,' $d/metrics.jsonl >first-$d/metrics.jsonl
+done
+close_to first-cuda-dummy first-cpu-dummy 1e-6
+
+# Another order of threads, blocks and streams: the same bits.
+HC_SEED=9 run "$CUDA" train dummy.deck run.dir=other run.device=cuda
+losses cuda-dummy >a
+losses other >b
+cmp -s a b || fail "another order gave other losses"
+
+# Norms' sums come with the convolutions in both directions, also those of norms behind a
+# concat or on a shortcut: two more steps sum rows for the bias alone, and finish each of
+# the three norms twice.
+launches() { # launches STEPS KERNEL FAMILY
+    rm -rf counted
+    HC_COUNT=1 run "$CUDA" train dummy.deck run.dir=counted run.device=cuda \
+        run.eval_every=0 "train.steps=$1" "net.family=$3"
+    awk -v k="$2" 'index($0, k) && $1 + 0 == $1 { n += $1 } END { print n + 0 }' out
+}
+for want in dummy:row_sums_kernel=2 dummy:grad_finish_kernel=6 \
+    dummy:add_samples_kernel=2 minkunet14A:row_sums_kernel=2; do
+    family=${want%:*}
+    kernel=${want%=*}
+    kernel=${kernel#*:}
+    more=$(($(launches 3 $kernel $family) - $(launches 1 $kernel $family)))
+    [ "$more" = "${want#*=}" ] || fail "$family: $more launches of $kernel in two steps"
+done
+
+# Kernels behind kernels are launched early, unless that is switched off.
+early=$(launches 1 'launched early' dummy)
+all=$(awk '/kernel/ && !/plan_|pairs|scan_sums/ { n += $1 } END { print n }' out)
+[ "$early" -gt $((all / 2)) ] || fail "$early launches of $all are early"
+export SP_EARLY_LAUNCH=0
+[ "$(launches 1 'launched early' dummy)" = 0 ] || fail "early launches nevertheless"
+unset SP_EARLY_LAUNCH
+
+# Stopped and continued equals uninterrupted, and the CPU continues it too.
+run "$CUDA" train dummy.deck run.dir=half run.device=cuda train.schedule=constant
+run "$CUDA" train dummy.deck run.dir=cut run.device=cuda train.schedule=constant \
+    train.steps=3
+cp -r cut cut-cpu
+run "$CUDA" train dummy.deck run.dir=cut run.device=cuda train.schedule=constant
+losses half >a
+losses cut >b
+cmp -s a b || fail "a continued run gave other losses"
+run "$CPU" train dummy.deck run.dir=cut-cpu run.device=cpu train.schedule=constant
+close_to cut-cpu half 1e-2
+
+# One checkpoint evaluates to the same counts on both.
+for p in CPU CUDA; do
+    eval "prog=\$$p"
+    run "$prog" eval dummy.deck run.dir=eval-$p run.logits=true \
+        run.checkpoint=cuda-dummy/checkpoints/best.h5
+    run "$prog" predict dummy.deck run.dir=eval-$p run.logits=true \
+        run.checkpoint=cuda-dummy/checkpoints/best.h5
+    confusions eval-$p >confusion-$p
+    [ -s confusion-$p ] || fail "$p: no evaluation"
+    ls eval-$p/predictions/*.h5 >/dev/null || fail "$p: no predictions"
+done
+cmp -s confusion-CPU confusion-CUDA || fail "evaluations differ"
+
+# Two ranks of the device: the same first loss.
+run "$MPIEXEC" -n 2 "$CUDA" train dummy.deck run.dir=two run.device=cuda \
+    run.oversubscribe=true 'run.devices=[0, 0]' train.steps=2
+mkdir first-two
+grep '"step":1,' two/metrics.jsonl >first-two/metrics.jsonl
+close_to first-two first-cuda-dummy 1e-6
+for exact in one two; do
+    [ $exact = one ] && ranks=1 || ranks=2
+    run "$MPIEXEC" -n $ranks "$CUDA" train dummy.deck run.dir=exact-$exact \
+        run.device=cuda run.oversubscribe=true 'run.devices=[0, 0]' train.steps=3 train.deterministic=world
+done
+losses exact-one >a
+losses exact-two >b
+cmp -s a b || fail "deterministic = world: other losses on two ranks"
+
+# The first steps of a small MinkUNet in tf32 and bf16 follow those in fp32, and are the
+# same bits in another order.
+sed 's/"dummy"; width = 0.25/"minkunet14A"; width = 0.25; stem_kernel = 3/' dummy.deck >mink.deck
+for p in fp32 tf32 bf16; do
+    run "$CUDA" train mink.deck run.dir=mink-$p run.device=cuda train.precision=$p train.steps=3
+    grep -q "\"precision\":\"$p\"" mink-$p/metrics.jsonl || fail "$p is not in the start event"
+done
+close_to mink-tf32 mink-fp32 3e-3
+close_to mink-bf16 mink-fp32 3e-2
+losses mink-bf16 >a
+losses mink-fp32 >b
+cmp -s a b && fail "bf16 gave the losses of fp32"
+HC_SEED=7 HC_LAZY=1 run "$CUDA" train mink.deck run.dir=mink-other run.device=cuda \
+    train.precision=bf16 train.steps=3
+losses mink-other >b
+cmp -s a b || fail "bf16: another order gave other losses"
+run "$CUDA" predict mink.deck run.dir=mink-bf16 run.device=cuda train.precision=bf16 \
+    run.logits=true
+
+# A device that computes wrongly is found out before it trains: the update left out, a sum
+# left as it was. It ends the run, or all ranks take the CPU where the deck leaves it open.
+for broken in update_kernel row_sums_kernel; do
+    HC_SKIP=$broken "$CUDA" train dummy.deck run.dir=broken run.device=cuda >out 2>&1
+    [ $? = 7 ] || fail "without $broken: another status than 7"
+    grep -q 'self-test: .* deviates by' out || fail "without $broken: no self-test failed"
+done
+HC_SKIP=update_kernel run "$MPIEXEC" -n 2 "$CUDA" train dummy.deck run.dir=auto-broken \
+    run.oversubscribe=true run.device=auto train.steps=1
+grep -q 'ALL RANKS COMPUTE ON THE CPU.*self-test: .* deviates by' out || fail "no warning"
+grep -q '"device":"cpu' auto-broken/metrics.jsonl || fail "auto did not take the CPU"
+run "$CUDA" train dummy.deck run.dir=auto run.device=auto train.steps=1
+grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the device"
+
+# wgmma multiplies what is wide enough; what it computes is compared before; other devices
+# and precisions refuse it.
+wide='net.width=4.0 train.precision=bf16 train.steps=1 run.eval_every=0'
+sed 's/"dummy"; width = 0.25/"dummy"/' dummy.deck >wide.deck
+HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide run.wgmma=true
+grep -q 'bf16 by wgmma' out || fail "wgmma is not in the log"
+grep -q '^ *[1-9][0-9]* (\?wgmma_kernel' out || fail "no wgmma was launched"
+run "$CUDA" train wide.deck run.dir=wide-mma run.device=cuda $wide
+close_to wide wide-mma 1e-3
+refused() { # refused STATUS TEXT ENVIRONMENT ARGUMENTS...
+    status=$1
+    text=$2
+    shift 2
+    env "$@" >out 2>&1
+    [ $? = "$status" ] || fail "another status than $status: $*"
+    grep -q "$text" out || fail "no \"$text\""
+}
+refused 7 'run.wgmma: values of a small convolution deviate' HC_SKIP=wgmma_kernel \
+    "$CUDA" train wide.deck run.dir=no run.device=cuda $wide run.wgmma=true
+refused 7 'emulated device has compute capability 8.0' HC_CAPABILITY=80 \
+    "$CUDA" train wide.deck run.dir=no run.device=cuda $wide run.wgmma=true
+refused 2 'run.wgmma = true with train.precision = "tf32"' "$CUDA" train wide.deck \
+    run.dir=no run.device=cuda $wide run.wgmma=true train.precision=tf32
+
+# Precision is not widened in silence.
+"$CUDA" train dummy.deck run.dir=no run.device=cpu train.precision=bf16 >out 2>&1
+[ $? = 2 ] || fail "bf16 was not refused"
+grep -q 'the CPU computes in fp32 only' out || fail "bf16 was refused for another reason"
+echo "all as on the CPU"

@@ -1,0 +1,102 @@
+#!/bin/sh
+# gpu_speed.sh measures and tabulates, with the programs on an emulated device; without one
+# it skips.
+bench=$SP_BUILDDIR/tests/device/spbench_hostcuda
+[ -x "$bench" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/bin"
+ln -s "$bench" "$dir/bin/spbench"
+ln -s "$SP_BUILDDIR/tests/device/sptrain_hostcuda" "$dir/bin/sptrain"
+ln -s "$SP_BUILDDIR/spvox" "$dir/bin/spvox"
+printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >"$dir/run"
+chmod +x "$dir/run"
+export SP_RUN="$dir/run"
+
+fail() {
+    echo "FAILED: $*"
+    cat "$dir/log"
+    exit 1
+}
+
+sh "$SP_SRCDIR/tests/tools/gpu_speed.sh" --tiny --wgmma "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
+cd "$dir/results" || exit 1
+for row in '"name":"gather_256"' '"name":"conv3_forward".*"precision":"bf16"' \
+    '"voxels":"random","name":"down2_rebuilt"'; do
+    grep -q "$row" ops.jsonl || fail "no $row"
+done
+grep -q '"voxels":"lidar","name":"plan_minkunet18"' plan.jsonl || fail "plan"
+grep -q '"net":"dummy-5","voxels":"lidar","batch":2,"name":"step".*"memory_bytes":[1-9]' \
+    step.jsonl || fail "step"
+[ "$(grep -c 'dummy-5 lidar 2 bf16, .* ms$' "$dir/log")" = 4 ] || fail "switches"
+grep -q '"layer"' step.jsonl && fail "layers among the steps"
+grep -q '"voxels":"surface","batch":2,"name":"conv_grad_weight","layer":"conv2"' \
+    layers.jsonl || fail "layers"
+[ "$(grep -c '"step_s":[0-9.e-]*,"data_wait_s":[0-9.e-]*,"comm_exposed_s":[0-9.e-]*}' \
+    train.jsonl)" = 3 ] || fail "train"
+# Network, voxels, batch, precision and eleven numbers: times, floor, idle, memory; no peer.
+[ "$(awk '$1 == "dummy-5" && NF == 15 && $5 > 0 && $7 > 0 && $8 > 0 && $9 < 100 &&
+    $10 > 0 && $12 > 0 && $13 == "-"' tables.txt | wc -l)" = 3 ] || fail "table of steps"
+# Operations of a step: their sum is about the part of the step that is not idle.
+awk '/^network/ { part = 1 } /^operations/ { part = 2 } /^single/ { part = 3 }
+    $1 == "dummy-5" && part == 1 { busy[$2 $3] = $5 * (100 - $9) / 100 }
+    $1 == "dummy-5" && part == 2 {
+        gsub(/[()]/, " "); n++; sum = $5 + $7 + $9 + $11 + $13 + $15
+        if (sum < 0.98 * busy[$2 $3] || sum > 1.02 * busy[$2 $3]) bad = 1 }
+    END { exit bad || n != 3 }' tables.txt || fail "table of operations"
+grep -q '^down2_rebuilt *surface .* bf16 ' tables.txt || fail "table of single operations"
+grep -q '^conv3_forward *surface .* wgmma ' tables.txt || fail "table without wgmma"
+grep -q '^ *plan_dummy *lidar .* voxels' tables.txt || fail "table of plans"
+
+sed '1,/where most is lost/d' tables.txt | grep -q '^[0-9.]* dummy-5 .*conv' ||
+    fail "table of what is lost"
+
+# ---- one part again: of networks that are not among them nothing is added; a peer's rows
+# stand beside sptrain's ----
+wc -l <step.jsonl >before
+cat >peer.jsonl <<'END'
+{"voxels":"lidar","name": "step", "net":"dummy-5", "batch": 2, "n": 300, "ms": 1000000.0, "precision": "fp16", "run": "peer", "memory_bytes": 1048576}
+END
+sh "$SP_SRCDIR/tests/tools/gpu_speed.sh" --tiny --only plan,steps --nets none \
+    "$dir/results" >"$dir/log" 2>&1 ||
+    fail "gpu_speed.sh --only"
+wc -l <step.jsonl | diff before - || fail "--nets"
+[ "$(awk '$1 == "dummy-5" && $3 == 2 && $4 == "bf16" && NF == 15 { print $13, $15;
+    if ($14 < 0.99 * 1e6 / $5 || $14 > 1.01 * 1e6 / $5) print "off" }' tables.txt)" = \
+    "1000000.000 1" ] || fail "table with a peer"
+
+# ---- goals: what is not measured has a dash; what is, stands beside its bar and what
+# 435,000 and 164,824 pairs foresee at these rates, worked out by hand; and 2 us a launch:
+#     conv3_forward     2 B * (435000 * 512 + 1.12 * 435000 / 128 * 65536) / 5 TB/s
+#     conv_forward      1.44 * 2 * 164824 * 65536 / (0.8 * 410 TFLOP/s)
+#     conv_grad_weight  2 B * 164824 * 1024 / 5 TB/s
+#     norm_apply        20 MB / 4 TB/s
+[ "$(sed '1,/^goals/d; /^plans/,$d' tables.txt |
+    awk 'NF == 10 && $5 == "-" && $7 == "-"' | wc -l)" = 5 ] || fail "goals without measurements"
+cat >known.jsonl <<'END'
+{"name":"multiply_add","ms":1,"gflops":410000.0,"precision":"bf16"}
+{"name":"stream","ms":1,"ceiling":4000.0,"precision":"bf16"}
+{"name":"launch","ms":0.002,"precision":"bf16"}
+{"name":"gather_256","ms":1,"gbytes_s":3000.0,"precision":"bf16"}
+{"name":"gather_512","ms":1,"gbytes_s":5000.0,"precision":"bf16"}
+{"voxels":"surface","name":"conv3_forward","n":50000,"pairs":435000,"c_in":256,"c_out":256,"ms":0.2,"gbytes_s":100,"floor_ms":0.11,"precision":"bf16"}
+{"voxels":"surface","name":"down2_rebuilt","n":50000,"pairs":50000,"c_in":256,"c_out":256,"ms":0.73,"floor_ms":0.01,"precision":"bf16"}
+{"net":"minkunet34-3","voxels":"lidar","batch":2,"name":"step","ms":12,"precision":"bf16"}
+{"net":"minkunet34-3","voxels":"lidar","batch":2,"name":"conv_forward","layer":"a","level":4,"kernel":3,"stride":1,"n":19008,"pairs":164824,"c_in":256,"c_out":256,"ms":0.1,"gbytes_s":240,"floor_ms":0.03,"precision":"bf16"}
+{"net":"minkunet34-3","voxels":"lidar","batch":2,"name":"conv_grad_weight","layer":"a","level":4,"kernel":3,"stride":1,"n":19008,"pairs":164824,"c_in":256,"c_out":256,"ms":0.1,"gbytes_s":240,"floor_ms":0.03,"precision":"bf16"}
+{"net":"minkunet34-3","voxels":"lidar","batch":2,"name":"norm_apply","layer":"b","level":4,"kernel":0,"stride":1,"n":19008,"pairs":0,"c_in":256,"c_out":256,"ms":0.01,"gbytes_s":2000,"floor_ms":0.005,"precision":"bf16"}
+END
+awk -v worst="$dir/worst" -f "$SP_SRCDIR/tests/tools/gpu_speed.awk" known.jsonl >known ||
+    fail "gpu_speed.awk"
+for row in 'minkunet34-3 lidar 2 bf16 12.0000 20.000 yes 0.0650 0.1734 -' \
+    'conv3_forward random 256 bf16 - 0.030 - - - -' \
+    'conv3_forward surface 256 bf16 0.2000 0.210 yes 0.1100 0.1909 8.70' \
+    'down2_rebuilt surface 256 bf16 0.7300 0.360 no 0.0100 - 1.00'; do
+    sed '1,/^goals/d' known | tr -s ' ' | grep -qxF "$row" || {
+        cat known
+        fail "goal $row"
+    }
+done
+
+HC_DEVICES=0 sh "$SP_SRCDIR/tests/tools/gpu_speed.sh" --tiny "$dir/none" >"$dir/log" 2>&1
+[ $? = 77 ] || fail "no device: not skipped"

@@ -1,0 +1,131 @@
+#!/bin/sh
+# sptrain on emulated devices with the tests' NCCL (tests/emulator/nccl_double): losses as with MPI,
+# on the CPU and on other numbers of ranks; overlap; node groups; what a library that is
+# missing, old or failing does to a run.
+. "$SP_SRCDIR/tests/run/story.sh"
+CPU=$SPTRAIN
+on_emulator sptrain_hostcuda
+SP_PEER_MEMORY=0 # all sums are NCCL's here
+export SP_PEER_MEMORY
+
+"$SP_BUILDDIR/spvox" scene --out tiny --samples 4 --extent 9 --seed 3 --voxel-size 0.7 \
+    >out 2>err || fail "no data"
+cat >d.deck <<'END_DECK'
+data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
+batch : { size = 4; eval_size = 4; };
+net : { layers = (
+    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },
+    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },
+    { name = "b2"; op = "batchnorm"; },
+    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },
+    { name = "a"; op = "add"; from = ["u", "b1"]; },
+    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };
+train : { steps = 3; warmup_steps = 0; lr = 0.01; };
+run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; bucket_mb = 0.008;
+        watchdog_s = 20; };
+END_DECK
+
+# close_to DIR DIR TOLERANCE: as many losses, each this close.
+close_to() {
+    steps "$1" | cut -d' ' -f4 >a
+    steps "$2" | cut -d' ' -f4 >b
+    [ -s a ] && [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
+    paste -d' ' a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
+        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
+}
+
+# log_says TEXT RANK: what this rank asked of the library.
+log_says() {
+    grep -q "$1" log."$2" || fail "rank $2 did not: $1: $(tr '\n' ';' <log."$2")"
+}
+
+# ---- the same losses ----
+SPTRAIN=$CPU
+run 1 0 train d.deck run.dir=cpu run.device=cpu
+SPTRAIN=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+for n in 2 3; do
+    rm -f log.*
+    NCCL_DOUBLE_LOG=log run $n 0 train d.deck run.dir=nccl-$n
+    says out "all-reduce by NCCL 2.28.9, fp32 on the wire"
+    says nccl-$n/metrics.jsonl '"transport":"nccl"'
+    close_to nccl-$n cpu 1e-5
+    for r in $(seq 0 $((n - 1))); do
+        log_says "^init rank $r of $n" "$r"
+        log_says "^register " "$r"
+        [ "$(grep -c "^finalize" log."$r")" = 2 ] || fail "rank $r: communicators left open"
+        [ "$(grep -c "^destroy" log."$r")" = 2 ] || fail "rank $r: communicators left"
+        grep -q "^abort" log."$r" && fail "rank $r aborted"
+    done
+done
+run 3 0 train d.deck run.dir=staged-3 run.transport=mpi
+says out "all-reduce by MPI through the host"
+close_to staged-3 cpu 1e-5
+# Again, in other orders, lazily, and without overlap: the same bits.
+HC_SEED=7 HC_LAZY=1 run 3 0 train d.deck run.dir=again
+steps nccl-3 >want
+steps again >got
+same want got "another order gave other losses"
+run 3 0 train d.deck run.dir=late run.overlap=false
+steps late >got
+same want got "run.overlap = false gave other losses"
+# Gradients in several buckets travel before the last batch-norm sum of a step's backward.
+awk '/type 7/ { n++ } /type 8/ && n == 1 { between = 1 } END { exit !(n >= 6 && between) }' \
+    log.0 || fail "buckets: $(tr '\n' ';' <log.0)"
+
+# ---- node groups, exact sums, bf16 ----
+SP_RANKS_PER_NODE=2
+export SP_RANKS_PER_NODE
+rm -f log.*
+NCCL_DOUBLE_LOG=log run 4 0 train d.deck run.dir=nodes train.bn_scope=node
+log_says "^split color 1: rank 1 of 2" 3
+log_says "over 2$" 0
+SPTRAIN=$CPU
+run 4 0 train d.deck run.dir=nodes-cpu run.device=cpu train.bn_scope=node
+SPTRAIN=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+unset SP_RANKS_PER_NODE
+close_to nodes nodes-cpu 1e-5
+run 1 0 train d.deck run.dir=exact-1 train.deterministic=world
+run 2 0 train d.deck run.dir=exact-2 train.deterministic=world
+steps exact-1 >want
+steps exact-2 >got
+same want got "deterministic = world: other losses on two ranks"
+rm -f log.*
+NCCL_DOUBLE_LOG=log run 2 0 train d.deck run.dir=bf16 run.reduce_wire=bf16
+says out "bf16 on the wire"
+log_says "of type 9" 1
+close_to bf16 cpu 1e-2
+
+# ---- without the library ----
+SP_NCCL_LIB=$dir/nowhere run 2 0 train d.deck run.dir=auto
+says out "MPI through the host (NCCL: SP_NCCL_LIB: .*nowhere"
+SP_NCCL_LIB=$dir/nowhere run 2 6 train d.deck run.dir=none run.transport=nccl
+one_diagnosis 'run.transport = "nccl": NCCL: SP_NCCL_LIB: .*nowhere'
+NCCL_DOUBLE_VERSION=21003 run 2 0 train d.deck run.dir=old
+says out "MPI through the host (NCCL: .* is version 2.10.3; 2.18 or later is needed)"
+NCCL_DOUBLE_VERSION=21003 run 2 6 train d.deck run.dir=older run.transport=nccl
+one_diagnosis "is version 2.10.3; 2.18 or later is needed"
+run 2 0 train d.deck run.dir=shared run.oversubscribe=true 'run.devices=[0, 0]'
+says out "MPI through the host (ranks share a device)"
+run 2 2 train d.deck run.dir=cpus run.device=cpu run.transport=nccl
+one_diagnosis "the CPU's memory is not NCCL's"
+
+# ---- when it fails ----
+watch_s=$(patience nccl-2)
+# fails FAILURE TEXT ARGUMENTS...: everyone leaves with 6 and one diagnosis, within 12 s or
+# those of watchdog_s.
+fails() {
+    failure=$1 text=$2
+    shift 2
+    rm -rf run log.*
+    NCCL_DOUBLE_LOG=log NCCL_DOUBLE_FAIL=$failure run 2 6 train d.deck run.dir=run "$@"
+    failing=${failure#*:}
+    gone_within $((watch_s + 12)) "log.${failing%%:*}"
+    one_diagnosis "$text"
+    status run failed 6
+}
+fails init:1 "rank 1/2 .* NCCL: ncclCommInitRankConfig: unhandled system error: stand-in: no device"
+fails error:1:9 "rank 1/2 .* NCCL: .*: unhandled system error: stand-in: socket"
+log_says "^abort" 1
+fails remote:1:9 "rank 1/2 .* NCCL: .*: unhandled system error: stand-in: socket"
+fails absent:1:9 "SP_EMPI: " run.watchdog_s="$watch_s"
+echo "ok"

@@ -1,0 +1,600 @@
+/* Fibers and blocks. */
+#include "emulator/hostcuda_internal.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <map>
+#include <string>
+
+#if defined __SANITIZE_ADDRESS__
+#define HC_ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define HC_ASAN 1
+#endif
+#endif
+#ifdef HC_ASAN
+extern "C" void __sanitizer_start_switch_fiber(void **, const void *, size_t);
+extern "C" void __sanitizer_finish_switch_fiber(void *, const void **, size_t *);
+extern "C" void __asan_unpoison_memory_region(const void *, size_t);
+#endif
+
+enum : size_t { STACK = 128 << 10, GUARD = 4 << 10 };
+enum { MAX_THREADS = 1024, STATIC_SHARED = 48 << 10 };
+
+struct shared_array {
+    const void *declaration;
+    char *data;
+    size_t size;
+};
+
+/* The one block that runs. */
+struct block {
+    std::vector<hc_fiber> fiber;
+    std::vector<hc_warp> warp;
+    std::vector<char *> stack;
+    std::vector<hc_fiber *> ready;
+    std::vector<shared_array> shared;
+    size_t shared_bytes;
+    int n, n_done, n_arrived;
+    int n_polls;   /* since the host let it run */
+    bool is_ahead; /* device memory is closed until all have waited */
+    std::vector<hc_fiber *> waited;
+    const hc_launch *launch; /* NULL: no block is under way */
+    void *host_sp;           /* of the host, while fibers run */
+    void *host_fake;
+    const void *host_stack;
+    size_t host_stack_bytes;
+    uint64_t random;
+};
+
+static block *B = new block();
+thread_local hc_view *hc_self;
+static hc_fiber *volatile running; /* for the watchdog, whatever thread it interrupts */
+hc_hooks hc_hook;
+
+/* ---- findings ---- */
+
+void hc_fail(const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "hostcuda: kernel %s: ", B->launch ? B->launch->kernel : "none");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    fflush(stderr);
+    _exit(66);
+}
+
+const char *hc_where(const hc_fiber *f)
+{
+    static char text[4][256];
+    static unsigned turn;
+    char *to = text[turn++ % 4];
+    const hc_view *v = &f->view;
+
+    snprintf(to, sizeof text[0], "block (%u,%u,%u) thread (%u,%u,%u) at %s:%d",
+             v->block.x, v->block.y, v->block.z, v->thread.x, v->thread.y, v->thread.z,
+             f->file ? f->file : "its start", f->line);
+    return to;
+}
+
+uint64_t hc_random(uint64_t *state)
+{
+    uint64_t x = *state;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    *state = x;
+    return x * 0x2545f4914f6cdd1du >> 11;
+}
+
+/* ---- context switch ---- */
+
+extern "C" void hc_switch(void **save, void *to);
+#if defined __x86_64__
+asm(".text\n.globl hc_switch\nhc_switch:\n"
+    " push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+    " mov %rsp,(%rdi)\n mov %rsi,%rsp\n"
+    " pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
+
+static void *first_frame(char *top, void (*entry)())
+{
+    void **s = (void **)top;
+
+    *--s = NULL;
+    *--s = (void *)entry;
+    for (int i = 0; i < 6; i++)
+        *--s = NULL;
+    return s;
+}
+#elif defined __aarch64__
+asm(".text\n.globl hc_switch\nhc_switch:\n sub sp,sp,#160\n"
+    " stp x19,x20,[sp]\n stp x21,x22,[sp,#16]\n stp x23,x24,[sp,#32]\n"
+    " stp x25,x26,[sp,#48]\n stp x27,x28,[sp,#64]\n stp x29,x30,[sp,#80]\n"
+    " stp d8,d9,[sp,#96]\n stp d10,d11,[sp,#112]\n stp d12,d13,[sp,#128]\n"
+    " stp d14,d15,[sp,#144]\n mov x2,sp\n str x2,[x0]\n mov sp,x1\n"
+    " ldp x19,x20,[sp]\n ldp x21,x22,[sp,#16]\n ldp x23,x24,[sp,#32]\n"
+    " ldp x25,x26,[sp,#48]\n ldp x27,x28,[sp,#64]\n ldp x29,x30,[sp,#80]\n"
+    " ldp d8,d9,[sp,#96]\n ldp d10,d11,[sp,#112]\n ldp d12,d13,[sp,#128]\n"
+    " ldp d14,d15,[sp,#144]\n add sp,sp,#160\n ret\n");
+
+static void *first_frame(char *top, void (*entry)())
+{
+    void **s = (void **)(top - 160);
+
+    memset(s, 0, 160);
+    s[11] = (void *)entry; /* x30 */
+    return s;
+}
+#else
+#error "hostcuda: no context switch for this processor"
+#endif
+
+static void __attribute__((noinline)) arrived()
+{
+#ifdef HC_ASAN
+    hc_fiber *f = hc_current();
+    const void *stack;
+    size_t bytes;
+
+    __sanitizer_finish_switch_fiber(f ? f->fake : B->host_fake, &stack, &bytes);
+    if (f && !B->host_stack) {
+        B->host_stack = stack;
+        B->host_stack_bytes = bytes;
+    }
+#endif
+}
+
+/* NULL is the host. */
+static void jump(hc_fiber *from, hc_fiber *to)
+{
+    if (from == to) {
+        to->state = HC_RUNNING;
+        return;
+    }
+    hc_self = to ? &to->view : NULL;
+    running = to;
+    if (to)
+        to->state = HC_RUNNING;
+#ifdef HC_ASAN
+    __sanitizer_start_switch_fiber(!from                    ? &B->host_fake
+                                   : from->state == HC_DONE ? NULL
+                                                            : &from->fake,
+                                   to ? to->stack : B->host_stack,
+                                   to ? STACK : B->host_stack_bytes);
+#endif
+    hc_switch(from ? &from->sp : &B->host_sp, to ? to->sp : B->host_sp);
+    arrived();
+}
+
+/* ---- scheduling ---- */
+
+hc_fiber *hc_current()
+{
+    return (hc_fiber *)hc_self;
+}
+
+void hc_make_ready(hc_fiber *f)
+{
+    f->state = HC_READY;
+    B->ready.push_back(f);
+}
+
+bool hc_is_own_stack(const void *p)
+{
+    const char *stack = hc_current()->stack;
+
+    return (const char *)p >= stack && (const char *)p < stack + STACK;
+}
+
+static hc_fiber *pick()
+{
+    std::vector<hc_fiber *> &r = B->ready;
+    hc_fiber *f;
+
+    if (hc_option.order == HC_RANDOM)
+        std::swap(r[hc_random(&B->random) % r.size()], r.back());
+    if (hc_option.order == HC_UP) {
+        f = r.front();
+        r.erase(r.begin());
+        return f;
+    }
+    f = r.back();
+    r.pop_back();
+    return f;
+}
+
+static void fail_deadlock()
+{
+    char text[1024] = "";
+    size_t used = 0;
+    const hc_fiber *last = NULL;
+
+    for (int i = 0; i < B->n && used < sizeof text - 300; i++) {
+        const hc_fiber *f = &B->fiber[i];
+        if (f->state == HC_DONE || (last && last->line == f->line))
+            continue;
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "\n  %s", hc_where(f));
+        last = f;
+    }
+    hc_fail("deadlock: %d of %d threads done, %d at __syncthreads; waiting:%s",
+            B->n_done, B->n, B->n_arrived, text);
+}
+
+/* All threads that are not done have arrived. */
+static void release_barrier()
+{
+    const hc_fiber *first = NULL, *done = NULL;
+
+    for (int i = 0; i < B->n; i++) {
+        const hc_fiber *f = &B->fiber[i];
+        if (f->state == HC_DONE)
+            done = f;
+        else if (!first)
+            first = f;
+        else if (f->line != first->line || strcmp(f->file, first->file))
+            hc_fail("divergent __syncthreads: %s and %s", hc_where(first), hc_where(f));
+    }
+    if (done)
+        hc_fail("thread (%u,%u,%u) is done while others wait in __syncthreads: %s",
+                done->view.thread.x, done->view.thread.y, done->view.thread.z,
+                hc_where(first));
+    B->n_arrived = 0;
+    for (int i = 0; i < B->n; i++)
+        hc_make_ready(&B->fiber[i]);
+}
+
+void hc_switch_away()
+{
+    hc_fiber *from = hc_current();
+
+    if (B->ready.empty() && B->n_done < B->n) {
+        if (!B->n_arrived || B->n_arrived + B->n_done < B->n)
+            fail_deadlock();
+        release_barrier();
+    }
+    jump(from, B->n_done == B->n ? NULL : pick());
+}
+
+static void fiber_main()
+{
+    hc_fiber *f;
+
+    arrived();
+    B->launch->invoke(B->launch->call.get());
+    f = hc_current();
+    hc_copy_left(f);
+    hc_wgmma_left(f);
+    if (B->launch->is_early && !f->has_waited)
+        hc_fail("launched early, leaves without sp_grid_wait: %s", hc_where(f));
+    f->state = HC_DONE;
+    B->n_done++;
+    f->warp->live &= ~(1u << f->view.lane);
+    hc_warp_left(f->warp);
+    hc_switch_away();
+    abort();
+}
+
+void hc_barrier(const char *file, int line)
+{
+    hc_fiber *f = hc_current();
+
+    f->file = file;
+    f->line = line;
+    f->state = HC_AT_BARRIER;
+    B->n_arrived++;
+    hc_switch_away();
+    f->view.barriers++;
+}
+
+bool hc_is_chance(int one_in)
+{
+    return hc_option.order == HC_RANDOM &&
+           hc_random(&B->random) % (unsigned)one_in == 0;
+}
+
+void hc_maybe_yield()
+{
+    if (hc_option.order != HC_RANDOM || hc_is_chance(4)) {
+        hc_make_ready(hc_current());
+        hc_switch_away();
+    }
+}
+
+bool hc_is_ahead()
+{
+    return B->is_ahead;
+}
+
+void hc_grid_wait()
+{
+    hc_fiber *f = hc_current();
+
+    f->has_waited = true;
+    if (!B->is_ahead)
+        return;
+    B->waited.push_back(f);
+    f->state = HC_AT_GRID_WAIT;
+    if ((int)B->waited.size() < B->n)
+        return hc_switch_away();
+    f->state = HC_RUNNING;
+    B->is_ahead = false;
+    hc_open_space();
+    for (hc_fiber *other : B->waited)
+        if (other != f)
+            hc_make_ready(other);
+}
+
+void hc_fence()
+{
+    if (hc_hook.fenced)
+        hc_hook.fenced(hc_self);
+}
+
+/* ---- shared memory: the front of hc_space, from which each block takes its arrays
+ * ---- */
+
+enum { SHARED_GAP = 256 }; /* between arrays: never allocated */
+
+static char *take_shared(const void *declaration, size_t size, size_t align)
+{
+    char *at = hc_space + SHARED_GAP;
+
+    for (const shared_array &a : B->shared) {
+        if (a.declaration == declaration)
+            return a.data;
+        at = a.data + a.size + SHARED_GAP;
+    }
+    at = (char *)(((uintptr_t)at + align - 1) / align * align);
+    hc_fill_garbage(at, size);
+    if (hc_hook.allocated)
+        hc_hook.allocated(at, size);
+    B->shared.push_back({declaration, at, size});
+    return at;
+}
+
+void *hc_shared(const void *declaration, size_t size, size_t align)
+{
+    const size_t before = B->shared.size();
+    char *at = take_shared(declaration, size, align);
+
+    if (B->shared.size() > before)
+        B->shared_bytes += size;
+    if (B->shared_bytes > STATIC_SHARED ||
+        B->shared_bytes + B->launch->shared_bytes > hc_most_shared())
+        hc_fail("%zu bytes of shared memory, %zu with the launch's: %d and %zu fit",
+                B->shared_bytes, B->shared_bytes + B->launch->shared_bytes,
+                (int)STATIC_SHARED, hc_most_shared());
+    return at;
+}
+
+char *hc_launch_shared(size_t align)
+{
+    return take_shared(B, B->launch->shared_bytes, align);
+}
+
+static void drop_shared()
+{
+    for (const shared_array &a : B->shared)
+        if (hc_hook.freed)
+            hc_hook.freed(a.data, a.size);
+    B->shared.clear();
+    B->shared_bytes = 0;
+}
+
+/* ---- blocks ---- */
+
+static void need_stacks(int n)
+{
+    while ((int)B->stack.size() < n) {
+        char *m = (char *)mmap(NULL, STACK + GUARD, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (m == MAP_FAILED || mprotect(m, GUARD, PROT_NONE))
+            hc_fail("no memory for stacks");
+        B->stack.push_back(m + GUARD);
+    }
+}
+
+static void make_fiber(int i, uint3 at)
+{
+    const dim3 b = B->launch->block;
+    const unsigned u = (unsigned)i;
+    hc_fiber *f = &B->fiber[i];
+
+    *f = hc_fiber();
+    f->view.thread = {u % b.x, u / b.x % b.y, u / (b.x * b.y)};
+    f->view.block = at;
+    f->view.block_dim = b;
+    f->view.grid_dim = B->launch->grid;
+    f->view.lane = i % 32;
+    f->stack = B->stack[i];
+    f->warp = &B->warp[i / 32];
+    f->warp->lane[i % 32] = f;
+    f->warp->live |= 1u << i % 32;
+#ifdef HC_ASAN /* the last fiber's frames never returned */
+    __asan_unpoison_memory_region(f->stack, STACK);
+#endif
+    f->sp = first_frame(f->stack + STACK, fiber_main);
+    hc_make_ready(f);
+}
+
+static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
+{
+    const int n = (int)(launch->block.x * launch->block.y * launch->block.z);
+
+    B->launch = launch;
+    B->n = n;
+    B->n_done = B->n_arrived = 0;
+    B->random = seed;
+    B->fiber.resize(MAX_THREADS); /* once: warps point into it */
+    B->warp.assign((size_t)(n + 31) / 32, hc_warp());
+    hc_wgmma_begin(B->warp.data(), (int)B->warp.size());
+    B->ready.clear();
+    need_stacks(n);
+    for (int i = 0; i < n; i++)
+        make_fiber(i, at);
+}
+
+/* True: it has ended. */
+static bool go_on()
+{
+    B->n_polls = 0;
+    B->host_stack = NULL; /* of whichever thread this is */
+    hc_switch_away();
+    if (B->n_done < B->n)
+        return false;
+    drop_shared();
+    B->launch = NULL;
+    return true;
+}
+
+/* All threads that could run have looked in vain. */
+void hc_poll()
+{
+    hc_fiber *f = hc_current();
+
+    hc_make_ready(f);
+    if (++B->n_polls > 2 * (B->n - B->n_done))
+        jump(f, NULL);
+    else
+        hc_switch_away();
+}
+
+/* ---- watchdog ---- */
+
+static void on_watchdog(int)
+{
+    const hc_fiber *f = running;
+
+    if (f)
+        hc_fail("watchdog: still running after %d s: %s", hc_option.watchdog_s,
+                hc_where(f));
+}
+
+static void set_watchdog(int seconds)
+{
+    const struct itimerval timer = {{0, 0}, {seconds, 0}};
+
+    signal(SIGPROF, seconds ? on_watchdog : SIG_IGN);
+    setitimer(ITIMER_PROF, &timer, NULL);
+}
+
+/* ---- how often each kernel ran ---- */
+
+static std::map<std::string, long> *n_launches;
+static long n_early;
+
+static void print_launches()
+{
+    for (const auto &kernel : *n_launches)
+        fprintf(stderr, "%6ld %s\n", kernel.second, kernel.first.c_str());
+    fprintf(stderr, "%6ld launched early\n", n_early);
+}
+
+static void count_launch(const hc_launch *launch)
+{
+    static const bool is_asked = getenv("HC_COUNT") != NULL;
+
+    if (!is_asked)
+        return;
+    if (!n_launches) {
+        n_launches = new std::map<std::string, long>();
+        atexit(print_launches);
+    }
+    ++(*n_launches)[launch->kernel];
+    n_early += launch->is_early;
+}
+
+struct hc_grid {
+    hc_launch launch;
+    std::vector<uint32_t> order; /* of its blocks */
+    size_t n_done;
+    uint64_t random;
+    block *suspended; /* NULL: none */
+};
+
+hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed)
+{
+    const dim3 g = launch.grid;
+    const size_t n = (size_t)g.x * g.y * g.z;
+    hc_grid *grid = new hc_grid();
+
+    count_launch(&launch);
+    grid->launch = launch;
+    grid->random = (seed + 1) * 0x9e3779b97f4a7c15u;
+    grid->order.resize(n);
+    for (size_t i = 0; i < n; i++)
+        grid->order[i] = (uint32_t)(hc_option.order == HC_DOWN ? n - 1 - i : i);
+    for (size_t i = n; hc_option.order == HC_RANDOM && i > 1; i--)
+        std::swap(grid->order[i - 1], grid->order[hc_random(&grid->random) % i]);
+    return grid;
+}
+
+/* Never destroyed: what it holds is there to the end, as B is. */
+static std::vector<block *> &spare = *new std::vector<block *>();
+
+/* Other grids may run before this one goes on: its block is put aside. */
+static void suspend(hc_grid *grid)
+{
+    if (!B->shared.empty())
+        hc_fail("a thread waits for another device in a block with shared memory");
+    grid->suspended = B;
+    if (spare.empty())
+        spare.push_back(new block());
+    B = spare.back();
+    spare.pop_back();
+}
+
+static void resume(hc_grid *grid)
+{
+    if (!grid->suspended)
+        return;
+    spare.push_back(B);
+    B = grid->suspended;
+    grid->suspended = NULL;
+}
+
+bool hc_is_early(const hc_grid *grid)
+{
+    return grid->launch.is_early;
+}
+
+bool hc_grid_go(hc_grid *grid)
+{
+    const hc_launch *l = &grid->launch;
+    const dim3 g = l->grid;
+
+    resume(grid);
+    if (hc_hook.launched)
+        hc_hook.launched(l);
+    set_watchdog(hc_option.watchdog_s);
+    while (grid->n_done < grid->order.size()) {
+        const uint32_t i = grid->order[grid->n_done];
+
+        if (!B->launch) {
+            begin_block(l, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
+                        hc_random(&grid->random) | 1);
+            B->is_ahead = hc_is_early(grid) && grid->n_done == 0;
+            B->waited.clear();
+        }
+        if (!go_on()) {
+            suspend(grid);
+            break;
+        }
+        grid->n_done++;
+    }
+    set_watchdog(0);
+    if (grid->n_done < grid->order.size())
+        return false;
+    delete grid;
+    return true;
+}

@@ -1,0 +1,149 @@
+/* The devices of the emulator: HC_DEVICES of them (8), named after this machine. Each
+ * process has their memory for itself. */
+#include "emulator/hostcuda_internal.h"
+
+#include <unistd.h>
+
+static thread_local int current;
+
+static int n_devices()
+{
+    const char *text = getenv("HC_DEVICES");
+
+    return text && *text ? atoi(text) : 8;
+}
+
+static int capability()
+{
+    const char *text = getenv("HC_CAPABILITY");
+
+    return text && *text ? atoi(text) : 90;
+}
+
+size_t hc_most_shared()
+{
+    switch (capability()) {
+    case 80:
+    case 87:
+        return 163 << 10;
+    case 86:
+    case 89:
+    case 120:
+        return 99 << 10;
+    }
+    return 227 << 10;
+}
+
+/* As the runtime has it: no driver is an insufficient one. */
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    const char *text = getenv("HC_DRIVER");
+
+    *version = text && *text ? atoi(text) : 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    int driver;
+
+    cudaDriverGetVersion(&driver);
+    if (driver < 13000)
+        return cudaErrorInsufficientDriver;
+    *n = n_devices();
+    return *n ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+
+/* One multiprocessor, so that kernels that fill a device are small. */
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
+{
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidValue;
+    switch (what) {
+    case cudaDevAttrMultiProcessorCount:
+        *value = 1;
+        break;
+    case cudaDevAttrWarpSize:
+        *value = 32;
+        break;
+    case cudaDevAttrPageableMemoryAccess:
+        *value = hc_reads_pageable();
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = capability() / 10;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = capability() % 10;
+        break;
+    default: /* CUB chooses tile sizes by more of them (tests/emulator/ptx) */
+        *value = 1024;
+    }
+    return cudaSuccess;
+}
+
+/* Kernels here wait where those for sm_90 do. */
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
+{
+    *a = {0, 0, 0, 1024, 32, 90, 90};
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidDevice;
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
+{
+    char host[sizeof p->uuid.bytes] = "";
+    size_t free_bytes;
+
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidDevice;
+    *p = cudaDeviceProp();
+    strcpy(p->name, "emulated device");
+    gethostname(host, sizeof host - 1);
+    memcpy(p->uuid.bytes, host, sizeof host);
+    p->uuid.bytes[sizeof host - 1] = (char)device;
+    return cudaMemGetInfo(&free_bytes, &p->totalGlobalMem);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
+{
+    if (device < 0 || device >= n_devices())
+        return cudaErrorInvalidDevice;
+    snprintf(id, (size_t)size, "0000:%02X:00.0", 0xE0 + device); /* of no real device */
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorInvalidValue:
+        return "invalid argument";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidConfiguration:
+        return "invalid configuration argument";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorNotReady:
+        return "device not ready";
+    }
+    return "unknown error";
+}

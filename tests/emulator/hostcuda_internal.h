@@ -1,0 +1,159 @@
+/* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
+ * (hostcuda_warp.cc), tensor cores and the copies that feed them (hostcuda_tensor.cc),
+ * products of warpgroups (hostcuda_wgmma.cc), memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
+ * streams and the runtime's calls (hostcuda_runtime.cc).
+ */
+#ifndef HOSTCUDA_INTERNAL_H
+#define HOSTCUDA_INTERNAL_H
+
+#include "emulator/hostcuda.h"
+
+#include <mutex>
+#include <vector>
+
+enum hc_state {
+    HC_READY,
+    HC_RUNNING,
+    HC_AT_BARRIER,
+    HC_AT_WARP,
+    HC_AT_GRID_WAIT,
+    HC_DONE
+};
+
+struct hc_fiber;
+
+/* A wgmma that is still to be computed. */
+struct hc_product {
+    uint64_t a, b; /* descriptors */
+    int n, group;
+};
+
+struct hc_warp {
+    hc_fiber *lane[32];
+    uint32_t live, waiting; /* lanes not yet done; lanes inside a collective */
+    /* Of wgmma (hostcuda_wgmma.cc): */
+    std::vector<hc_product> products;
+    int n_products, n_committed; /* issued; groups */
+    int last_group = INT32_MAX;  /* of those under way; none */
+    bool is_fenced;
+    std::vector<unsigned> retired_at; /* barriers passed when a group was waited for */
+};
+
+/* On its way to shared memory. */
+struct hc_copy {
+    void *to;
+    const void *from;
+    int bytes, group;
+    bool has_landed;
+    const void *pc;
+};
+
+struct hc_fiber {
+    hc_view view; /* first: hc_self points here */
+    void *sp;     /* of the suspended fiber */
+    char *stack;
+    hc_warp *warp;
+    hc_state state;
+    const char *file; /* of the barrier or collective it is in */
+    int line;
+    hc_op op; /* the collective */
+    uint32_t mask;
+    uint64_t value, result;
+    int from;
+    void *to; /* of a tensor operation */
+    const void *operand;
+    std::vector<hc_copy> copy;
+    int n_groups;    /* committed */
+    bool has_waited; /* hc_grid_wait */
+    /* Of wgmma: */
+    std::vector<void *> landed; /* chunks that this thread is to pass on */
+    std::vector<float> sums;    /* of those under way; empty: none */
+    float *sums_of;
+    void *fake; /* of the address sanitizer */
+};
+
+enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };
+
+struct hc_options {
+    hc_order order;
+    uint64_t seed;
+    bool is_lazy;
+    int watchdog_s;
+};
+extern hc_options hc_option;
+
+/* What the race checker hears of; unused where it is not linked. */
+struct hc_hooks {
+    void (*allocated)(const void *data, size_t bytes);
+    void (*freed)(const void *data, size_t bytes);
+    void (*launched)(const hc_launch *launch);
+    void (*fenced)(const hc_view *view);
+    void (*accessed)(const hc_view *view, const void *data, size_t bytes, bool is_write,
+                     const void *pc);
+};
+extern hc_hooks hc_hook;
+
+/* Ends the program: kernel, then the finding. */
+void hc_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* "block (..) thread (..) at file:line" in one of several static buffers. */
+const char *hc_where(const hc_fiber *f);
+uint64_t hc_random(uint64_t *state);
+
+/* ---- hostcuda.cc ---- */
+/* A launch on its way. */
+struct hc_grid;
+hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed);
+/* What comes before it in its stream may not have happened yet: device memory is to be
+ * closed when it begins, and is open when it has ended. */
+bool hc_is_early(const hc_grid *grid);
+/* False: its threads wait for another process (hc_poll), so it is to be called again,
+ * by whichever thread. True: the grid has ended, and is freed. */
+bool hc_grid_go(hc_grid *grid);
+hc_fiber *hc_current();
+bool hc_is_ahead(); /* of the grid's wait, where device memory is closed */
+void hc_make_ready(hc_fiber *f);
+void hc_switch_away(); /* from the current fiber, which is not ready */
+bool hc_is_own_stack(const void *p);
+bool hc_is_chance(int one_in); /* under the random order; never under others */
+
+/* ---- hostcuda_warp.cc ---- */
+/* A lane left: collectives that waited for it alone complete. */
+void hc_warp_left(hc_warp *w);
+
+/* ---- hostcuda_tensor.cc ---- */
+/* For all lanes of the warp of f, which all wait in f's operation. */
+void hc_tensor_complete(hc_warp *w, const hc_fiber *f);
+void hc_copy_left(const hc_fiber *f); /* f is done */
+
+/* ---- hostcuda_wgmma.cc ---- */
+void hc_wgmma_begin(hc_warp *warps, int n); /* of a block */
+void hc_wgmma_complete(hc_warp *w, const hc_fiber *f);
+void hc_wgmma_copy_begins(hc_fiber *f, const void *to);
+void hc_wgmma_copy_lands(hc_fiber *f, const void *to);
+void hc_wgmma_stored(const void *to); /* by the current thread itself */
+void hc_wgmma_left(const hc_fiber *f);
+
+/* ---- hostcuda_device.cc ---- */
+size_t hc_most_shared(); /* bytes of a block, static and of the launch together */
+
+/* ---- hostcuda_runtime.cc ---- */
+extern std::recursive_mutex &hc_lock; /* of everything but fibers */
+typedef std::lock_guard<std::recursive_mutex> hc_hold;
+typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
+void hc_drain_all(hc_hold_loosely &h); /* until no stream has work left */
+
+/* ---- hostcuda_memory.cc ---- */
+/* One range of addresses for shared and device memory. */
+enum : size_t { HC_SPACE = (size_t)1 << 36, HC_SHARED_SPACE = (size_t)1 << 24 };
+extern char *hc_space; /* [HC_SPACE], shared memory first */
+void hc_fill_garbage(void *data, size_t bytes);
+void hc_open_space(); /* device memory becomes accessible; counted */
+void hc_close_space();
+bool hc_is_pinned(const void *data);
+bool hc_reads_pageable(); /* HC_PAGEABLE */
+/* An allocation as a file that other processes map (hostcuda_peer.cc); with the lock.
+ */
+bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode);
+bool hc_import(const char *path, int64_t inode, size_t bytes, void **out);
+
+#endif

@@ -1,0 +1,264 @@
+/* Memory of the emulated device, and host memory that copies do not wait for. */
+#include "emulator/hostcuda_internal.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+
+enum : size_t { PAGE = 4096 };
+
+static size_t mib_of(const char *variable, int otherwise)
+{
+    const char *text = getenv(variable);
+
+    return (size_t)(text && *text ? atoi(text) : otherwise) << 20;
+}
+
+static size_t device_memory()
+{
+    return mib_of("HC_MEMORY", 256);
+}
+
+/* What others have left of it. */
+static size_t memory_for_us()
+{
+    const size_t used = mib_of("HC_USED", 0), all = device_memory();
+
+    return used < all ? all - used : 0;
+}
+
+struct range_map : std::map<char *, size_t> {
+};
+
+static struct memory {
+    range_map reserved;           /* addresses */
+    range_map backed;             /* those with memory */
+    range_map pinned;             /* of the host */
+    std::map<char *, int> shared; /* those of a file that other processes map */
+    size_t backed_bytes;
+    long n_calls;
+    int n_open;
+} *const M = new memory();
+
+void hc_fill_garbage(void *data, size_t bytes)
+{
+    memset(data, 0xff, bytes); /* NaN as a float, -1 as an integer */
+}
+
+static void protect(int how)
+{
+    for (const auto &r : M->backed)
+        if (mprotect(r.first, r.second, how))
+            hc_fail("mprotect of device memory");
+}
+
+void hc_open_space()
+{
+    if (!M->n_open++)
+        protect(PROT_READ | PROT_WRITE);
+}
+
+void hc_close_space()
+{
+    if (!--M->n_open)
+        protect(PROT_NONE);
+}
+
+static size_t pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* First gap that is large enough, a page apart from its neighbours. */
+cudaError_t sp_vmm_reserve(void **out, size_t bytes)
+{
+    const hc_hold h(hc_lock);
+    char *at = hc_space + HC_SHARED_SPACE;
+
+    bytes = pages(bytes) + PAGE;
+    for (const auto &r : M->reserved) {
+        if ((size_t)(r.first - at) >= bytes)
+            break;
+        at = r.first + r.second;
+    }
+    if ((size_t)(hc_space + HC_SPACE - at) < bytes)
+        return cudaErrorMemoryAllocation;
+    M->reserved[at] = bytes;
+    *out = at;
+    return cudaSuccess;
+}
+
+cudaError_t sp_vmm_back(void *at, size_t bytes, int)
+{
+    const hc_hold h(hc_lock);
+    char *data = (char *)at;
+
+    M->n_calls++;
+    if (M->backed_bytes + pages(bytes) > memory_for_us())
+        return cudaErrorMemoryAllocation;
+    M->backed_bytes += pages(bytes);
+    M->backed[data] = pages(bytes);
+    hc_open_space();
+    if (mprotect(data, pages(bytes), PROT_READ | PROT_WRITE))
+        hc_fail("mprotect of device memory");
+    hc_fill_garbage(data, pages(bytes));
+    if (hc_hook.allocated)
+        hc_hook.allocated(data, bytes);
+    hc_close_space();
+    return cudaSuccess;
+}
+
+cudaError_t sp_vmm_release(void *base, size_t, size_t backed)
+{
+    const hc_hold h(hc_lock);
+    char *data = (char *)base, *end = data + pages(backed);
+    auto r = M->backed.lower_bound(data);
+
+    while (r != M->backed.end() && r->first < end) {
+        if (hc_hook.freed)
+            hc_hook.freed(r->first, r->second);
+        if (mmap(r->first, r->second, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                 0) == MAP_FAILED)
+            hc_fail("no addresses for device memory");
+        if (M->shared.count(r->first))
+            close(M->shared[r->first]);
+        M->shared.erase(r->first);
+        M->backed_bytes -= r->second;
+        r = M->backed.erase(r);
+    }
+    M->reserved.erase(data);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+    const hc_hold h(hc_lock);
+
+    *free = memory_for_us() - M->backed_bytes;
+    *total = device_memory();
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
+{
+    const hc_hold h(hc_lock);
+
+    M->n_calls++;
+    *out = aligned_alloc(PAGE, pages(bytes));
+    if (!*out)
+        return cudaErrorMemoryAllocation;
+    hc_fill_garbage(*out, bytes);
+    M->pinned[(char *)*out] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *data)
+{
+    hc_hold_loosely h(hc_lock);
+
+    hc_drain_all(h);
+    M->pinned.erase((char *)data);
+    free(data);
+    return cudaSuccess;
+}
+
+bool hc_is_pinned(const void *data)
+{
+    auto r = M->pinned.upper_bound((char *)data);
+
+    return r != M->pinned.begin() && (--r, (char *)data < r->first + r->second);
+}
+
+bool hc_reads_pageable()
+{
+    const char *text = getenv("HC_PAGEABLE");
+
+    return text && atoi(text);
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    const hc_hold h(hc_lock);
+    const cudaError_t error = sp_vmm_reserve(out, bytes);
+
+    return error == cudaSuccess ? sp_vmm_back(*out, bytes, 0) : error;
+}
+
+cudaError_t cudaFree(void *data)
+{
+    hc_hold_loosely h(hc_lock);
+
+    if (!data)
+        return cudaSuccess;
+    hc_drain_all(h);
+    return sp_vmm_release(data, 0, M->reserved.at((char *)data) - PAGE);
+}
+
+long hc_memory_calls()
+{
+    const hc_hold h(hc_lock);
+
+    return M->n_calls;
+}
+
+/* ---- between processes ---- */
+
+/* A file takes the place of what is there. */
+static bool map_file(char *at, size_t bytes, int fd)
+{
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+        MAP_FAILED)
+        return false;
+    M->shared[at] = fd;
+    return true;
+}
+
+bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode)
+{
+    const auto r = M->backed.find(data);
+    struct stat st;
+
+    if (r == M->backed.end())
+        return false;
+    *bytes = (int64_t)r->second;
+    if (!M->shared.count(data)) {
+        const int file = memfd_create("device", MFD_CLOEXEC);
+
+        hc_open_space();
+        if (file < 0 || write(file, data, r->second) != (ssize_t)r->second ||
+            !map_file(data, r->second, file))
+            hc_fail("memory of a device cannot be exported");
+        hc_close_space();
+    }
+    *fd = M->shared[data];
+    *inode = fstat((int)*fd, &st) ? -1 : (int64_t)st.st_ino;
+    return true;
+}
+
+bool hc_import(const char *path, int64_t inode, size_t bytes, void **out)
+{
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    void *at;
+
+    if (file < 0 || fstat(file, &st) || (int64_t)st.st_ino != inode ||
+        sp_vmm_reserve(&at, bytes) != cudaSuccess) {
+        if (file >= 0)
+            close(file);
+        return false;
+    }
+    hc_open_space();
+    if (!map_file((char *)at, bytes, file))
+        hc_fail("memory of another device cannot be mapped");
+    M->backed[(char *)at] = bytes;
+    M->backed_bytes += bytes; /* given back with it */
+    if (hc_hook.allocated)
+        hc_hook.allocated(at, bytes);
+    hc_close_space();
+    *out = at;
+    return true;
+}

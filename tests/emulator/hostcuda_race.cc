@@ -1,0 +1,270 @@
+/* Race checker: kernels are compiled by clang with -fsanitize=thread, and the calls
+ * that this puts before every access come here instead of to the sanitizer's own
+ * library.
+ *
+ * The rule is exact, per byte: two accesses of one launch race if one of them writes,
+ * not both are atomic, and either their blocks differ, or their threads differ within
+ * one interval of __syncthreads and, inside a warp, of __syncwarp. Blocks that both
+ * called
+ * __threadfence are trusted. Checked too: bounds, alignment, and that kernels read host
+ * memory in their arguments only.
+ */
+#include "emulator/hostcuda_internal.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <set>
+
+/* Of one byte: who wrote, who read last, and another thread that read before. */
+struct record {
+    uint64_t write, read, read_before;
+    const void *write_pc, *read_pc;
+    bool is_allocated;
+};
+
+static record *shadow; /* [HC_SPACE], memory where touched */
+static uint64_t launch_number;
+static const hc_launch *launch;
+static std::set<uint32_t> *fenced;
+extern char __executable_start, end;
+
+/* A stamp: launch 12 bits | block 20 | thread 10 | barriers 12 | warp syncs 9 | atomic
+ */
+static uint64_t stamp_of(const hc_view *v, bool is_atomic)
+{
+    const uint64_t block =
+        v->block.x +
+        v->grid_dim.x * (v->block.y + (uint64_t)v->grid_dim.y * v->block.z);
+    const uint64_t thread =
+        v->thread.x + v->block_dim.x * (v->thread.y + v->block_dim.y * v->thread.z);
+
+    return launch_number << 52 | (block & 0xfffff) << 32 | thread << 22 |
+           (uint64_t)(v->barriers & 4095) << 10 | (uint64_t)(v->warp_syncs & 511) << 1 |
+           is_atomic;
+}
+
+static uint32_t block_of(uint64_t stamp)
+{
+    return stamp >> 32 & 0xfffff;
+}
+
+static unsigned thread_of(uint64_t stamp)
+{
+    return stamp >> 22 & 1023;
+}
+
+static bool is_race(uint64_t a, uint64_t b)
+{
+    if (a >> 52 != b >> 52 || (a & b & 1))
+        return false;
+    if (block_of(a) != block_of(b))
+        return !(fenced->count(block_of(a)) && fenced->count(block_of(b)));
+    if (thread_of(a) == thread_of(b) || ((a ^ b) >> 10 & 4095))
+        return false;
+    return thread_of(a) / 32 != thread_of(b) / 32 || !((a ^ b) >> 1 & 511);
+}
+
+/* Source line of a code address, by addr2line where there is one. */
+static void print_line(const void *pc)
+{
+    char command[256];
+
+    snprintf(command, sizeof command, "addr2line -s -e /proc/%d/exe 0x%zx >&2",
+             getpid(), (size_t)((const char *)pc - &__executable_start) - 1);
+    if (system(command))
+        fprintf(stderr, "code at %p\n", pc);
+}
+
+static void report(const char *what, uint64_t me, const void *pc, uint64_t other,
+                   const void *other_pc)
+{
+    fprintf(stderr, "hostcuda: %s by thread %u of block %u at ", what, thread_of(me),
+            block_of(me));
+    print_line(pc);
+    if (other_pc) {
+        fprintf(stderr, "  and thread %u of block %u at ", thread_of(other),
+                block_of(other));
+        print_line(other_pc);
+    }
+    hc_fail("%s", what);
+}
+
+static bool is_between(const void *p, const void *begin, const void *stop)
+{
+    return (const char *)p >= (const char *)begin &&
+           (const char *)p < (const char *)stop;
+}
+
+static void check_host_access(const void *p, const void *pc, uint64_t me)
+{
+    const char *call = (const char *)launch->call.get();
+
+    if (!hc_is_own_stack(p) && p != (const void *)&hc_self &&
+        !is_between(p, hc_self, hc_self + 1) &&
+        !is_between(p, call, call + launch->call_bytes) &&
+        !is_between(p, &__executable_start, &end))
+        report("access to host memory", me, pc, 0, NULL);
+}
+
+static void check_write(record *r, uint64_t me, const void *pc)
+{
+    if (is_race(me, r->write))
+        report("race: written twice", me, pc, r->write, r->write_pc);
+    if (is_race(me, r->read))
+        report("race: written after it was read", me, pc, r->read, r->read_pc);
+    if (is_race(me, r->read_before))
+        report("race: written after it was read", me, pc, r->read_before, r->read_pc);
+    r->write = me;
+    r->write_pc = pc;
+}
+
+static void check_read(record *r, uint64_t me, const void *pc)
+{
+    if (is_race(me, r->write))
+        report("race: read after it was written", me, pc, r->write, r->write_pc);
+    if (thread_of(r->read) != thread_of(me) || block_of(r->read) != block_of(me))
+        r->read_before = r->read;
+    r->read = me;
+    r->read_pc = pc;
+}
+
+static void check_bytes(size_t at, size_t n, bool is_write, uint64_t me, const void *pc)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!shadow[at + i].is_allocated)
+            report("access out of bounds", me, pc, 0, NULL);
+        (is_write ? check_write : check_read)(&shadow[at + i], me, pc);
+    }
+}
+
+static void check(const void *p, size_t n, bool is_write, bool is_atomic,
+                  const void *pc)
+{
+    const size_t at = (size_t)((const char *)p - hc_space);
+    uint64_t me;
+
+    if (!hc_self || !launch)
+        return;
+    me = stamp_of(hc_self, is_atomic);
+    if (at >= HC_SPACE) {
+        check_host_access(p, pc, me);
+        return;
+    }
+    if ((uintptr_t)p % n)
+        report("misaligned access", me, pc, 0, NULL);
+    check_bytes(at, n, is_write, me, pc);
+    if (is_write)
+        hc_wgmma_stored(p);
+}
+
+/* ---- hooks ---- */
+
+static void on_allocated(const void *data, size_t bytes)
+{
+    record *r = shadow + ((const char *)data - hc_space);
+
+    for (size_t i = 0; i < bytes; i++)
+        r[i].is_allocated = true;
+}
+
+static void on_freed(const void *data, size_t bytes)
+{
+    memset((void *)(shadow + ((const char *)data - hc_space)), 0,
+           bytes * sizeof(record));
+}
+
+static void on_launched(const hc_launch *l)
+{
+    launch = l;
+    launch_number = launch_number % 4095 + 1;
+    fenced->clear();
+}
+
+static void on_fenced(const hc_view *view)
+{
+    fenced->insert(block_of(stamp_of(view, false)));
+}
+
+/* Copies and ldmatrix, which the emulator does for a thread. */
+static void on_accessed(const hc_view *view, const void *data, size_t bytes,
+                        bool is_write, const void *pc)
+{
+    const size_t at = (size_t)((const char *)data - hc_space);
+    const uint64_t me = stamp_of(view, false);
+
+    if (at >= HC_SPACE)
+        report("access to host memory", me, pc, 0, NULL);
+    check_bytes(at, bytes, is_write, me, pc);
+}
+
+static struct start_race {
+    start_race()
+    {
+        shadow = (record *)mmap(NULL, HC_SPACE * sizeof *shadow, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (shadow == MAP_FAILED)
+            hc_fail("no addresses for the race checker's records");
+        fenced = new std::set<uint32_t>();
+        hc_hook = {on_allocated, on_freed, on_launched, on_fenced, on_accessed};
+    }
+} start_once;
+
+/* ---- what clang calls ---- */
+
+#define CALLER __builtin_return_address(0)
+#define ACCESS(n)                                                                      \
+    void __tsan_read##n(void *p)                                                       \
+    {                                                                                  \
+        check(p, n, false, false, CALLER);                                             \
+    }                                                                                  \
+    void __tsan_write##n(void *p)                                                      \
+    {                                                                                  \
+        check(p, n, true, false, CALLER);                                              \
+    }                                                                                  \
+    void __tsan_unaligned_read##n(void *p)                                             \
+    {                                                                                  \
+        check(p, n, false, false, CALLER);                                             \
+    }                                                                                  \
+    void __tsan_unaligned_write##n(void *p)                                            \
+    {                                                                                  \
+        check(p, n, true, false, CALLER);                                              \
+    }
+#define ATOMIC(bits, T)                                                                \
+    T __tsan_atomic##bits##_fetch_add(volatile T *p, T v, int)                         \
+    {                                                                                  \
+        check((const void *)p, sizeof v, true, true, CALLER);                          \
+        return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);                             \
+    }
+
+extern "C" {
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+ATOMIC(32, uint32_t)
+ATOMIC(64, uint64_t)
+void __tsan_init() {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+/* On the host: reference counts of launches, words that devices see. */
+uint64_t __tsan_atomic64_load(const volatile uint64_t *p, int)
+{
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+void __tsan_atomic64_store(volatile uint64_t *p, uint64_t value, int)
+{
+    __atomic_store_n(p, value, __ATOMIC_SEQ_CST);
+}
+uint32_t __tsan_atomic32_load(const volatile uint32_t *p, int)
+{
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+uint8_t __tsan_atomic8_load(const volatile uint8_t *p, int)
+{
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+}

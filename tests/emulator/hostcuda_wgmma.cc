@@ -1,0 +1,379 @@
+/* Products of warpgroups (wgmma.mma_async): meanings in cuda/device/sp_cuda_wgmma.h.
+ *
+ * They read shared memory from their issue to the wait that they are finished by, past
+ * what orders the threads' own accesses. Each warp of the four computes its 16 rows, at
+ * the issue or at the wait, as chance has it; until the wait its sums are NaN. Chunks of
+ * 16 bytes remember who brought them and which products read them, so that these are
+ * found, in whatever order threads run:
+ *
+ *     a product reads a chunk whose copy was not waited for, or was not passed on by
+ *     its thread's sp_fence_async, or without a barrier behind that
+ *     a copy overwrites a chunk before all warps that read it have waited, or without a
+ *     barrier behind that
+ *     sums are touched without a fence of their registers, or never waited for
+ *     warps of a warpgroup disagree in their descriptors or in the number of products
+ *
+ * What threads store themselves is seen where the race checker is linked. */
+#include "emulator/hostcuda_internal.h"
+
+enum { CHUNK = 16, CHUNKS = (256 << 10) / CHUNK, WARPGROUPS = 8, IN_GROUP = 4 };
+enum { ATOM = 1024, ATOM_ROW = 128 };
+enum chunk_state : uint8_t { UNTOUCHED, ON_ITS_WAY, LANDED, PASSED_ON };
+
+struct chunk {
+    unsigned turn; /* of the block that the rest is about */
+    chunk_state state;
+    const hc_fiber *by;
+    unsigned barriers;    /* of that thread when it passed the chunk on */
+    int read[WARPGROUPS]; /* the last group of products that read it, -1: none */
+};
+
+struct call {
+    uint64_t a, b;
+    int n, is_at_once;
+};
+
+/* Every product of a warpgroup of this block. */
+static std::vector<call> *const issued = new std::vector<call>[WARPGROUPS];
+static chunk chunks[CHUNKS];
+static unsigned turn = 1;
+static hc_warp *warps; /* of the block */
+static int n_warps;
+static unsigned long n_issued;
+
+void hc_wgmma_begin(hc_warp *warp, int n)
+{
+    turn++;
+    warps = warp;
+    n_warps = n;
+    for (int i = 0; i < WARPGROUPS; i++)
+        issued[i].clear();
+}
+
+static int warp_of(const hc_fiber *f)
+{
+    return (int)(f->warp - warps);
+}
+
+/* NULL: not shared memory that products could read. */
+static chunk *chunk_at(const void *p)
+{
+    const size_t at = (size_t)((const char *)p - hc_space) / CHUNK;
+    chunk *c = &chunks[at];
+
+    if (at >= CHUNKS)
+        return NULL;
+    if (c->turn != turn) {
+        c->turn = turn;
+        c->state = UNTOUCHED;
+        for (int i = 0; i < WARPGROUPS; i++)
+            c->read[i] = -1;
+    }
+    return c;
+}
+
+/* ---- who writes ---- */
+
+static bool is_read(const chunk *c)
+{
+    for (int i = 0; i < WARPGROUPS; i++)
+        if (c->read[i] >= 0)
+            return true;
+    return false;
+}
+
+static void check_read(const chunk *c, const hc_fiber *f, int i)
+{
+    for (int w = i * IN_GROUP; w < (i + 1) * IN_GROUP && w < n_warps; w++) {
+        const std::vector<unsigned> &at = warps[w].retired_at;
+
+        if ((size_t)c->read[i] >= at.size())
+            hc_fail("what a wgmma may still read is overwritten: %s", hc_where(f));
+        if (f->warp != &warps[w] && at[(size_t)c->read[i]] >= f->view.barriers)
+            hc_fail("what a wgmma of another warp read is overwritten with no barrier "
+                    "since: %s",
+                    hc_where(f));
+    }
+}
+
+static void write_chunk(hc_fiber *f, chunk *c, chunk_state state)
+{
+    for (int i = 0; i < WARPGROUPS; i++)
+        if (c->read[i] >= 0) {
+            check_read(c, f, i);
+            c->read[i] = -1;
+        }
+    c->state = state;
+    c->by = f;
+}
+
+void hc_wgmma_copy_begins(hc_fiber *f, const void *to)
+{
+    chunk *c = chunk_at(to);
+
+    if (c)
+        write_chunk(f, c, ON_ITS_WAY);
+}
+
+static void land(hc_fiber *f, chunk *c)
+{
+    c->state = LANDED;
+    f->landed.push_back(c);
+}
+
+void hc_wgmma_copy_lands(hc_fiber *f, const void *to)
+{
+    chunk *c = chunk_at(to);
+
+    if (c && c->by == f)
+        land(f, c);
+}
+
+void hc_wgmma_stored(const void *to)
+{
+    hc_fiber *f = hc_current();
+    chunk *c = chunk_at(to);
+
+    if (!c || (c->state == LANDED && c->by == f && !is_read(c)))
+        return;
+    write_chunk(f, c, LANDED);
+    land(f, c);
+}
+
+void hc_fence_async()
+{
+    hc_fiber *f = hc_current();
+
+    for (void *p : f->landed) {
+        chunk *c = (chunk *)p;
+        if (c->turn != turn || c->state != LANDED || c->by != f)
+            continue;
+        c->state = PASSED_ON;
+        c->barriers = f->view.barriers;
+    }
+    f->landed.clear();
+}
+
+/* ---- operands ---- */
+
+/* Chunk `half` of 16 bytes of a row. Of the descriptor (PTX ISA, "Matrix Descriptor
+ * Format"): bits 0-13 start address, 16-29 leading and 32-45 stride byte offset, each
+ * over 16; 49-51 base offset; 62-63 swizzle, 1: 128 bytes. K-major with that swizzle:
+ * rows of 128 bytes, eight to an atom of 1024, atoms the stride apart, the leading
+ * offset unused; address bits 4-6 are exchanged by exclusive or with bits 7-9. */
+static char *address_of(uint64_t descriptor, int row, int half, const hc_fiber *f)
+{
+    const uint64_t start = (descriptor & 0x3fff) << 4;
+    const uint64_t stride = (descriptor >> 32 & 0x3fff) << 4;
+    uint64_t at = start + (uint64_t)(row / 8) * stride +
+                  (uint64_t)(row % 8) * ATOM_ROW + (uint64_t)half * CHUNK;
+
+    if (descriptor >> 62 != 1 || (descriptor & 0x3fffc000c000c000u))
+        hc_fail("descriptor %016llx: only swizzles of 128 bytes without a base offset "
+                "are emulated: %s",
+                (unsigned long long)descriptor, hc_where(f));
+    if (stride % ATOM || start % ATOM >= ATOM_ROW)
+        hc_fail("descriptor %016llx: atoms do not lie at multiples of %d bytes: %s",
+                (unsigned long long)descriptor, (int)ATOM, hc_where(f));
+    at ^= (at >> 7 & 7) << 4;
+    return hc_space + at;
+}
+
+static void check_chunk(const chunk *c, const hc_fiber *f)
+{
+    static const char *const why[] = {
+        "", "a copy brings and nobody waited for",
+        "is there, but was not passed on by sp_fence_async"};
+
+    if (c->state == ON_ITS_WAY || c->state == LANDED)
+        hc_fail("wgmma reads what %s: %s", why[c->state], hc_where(f));
+    if (c->state == PASSED_ON && c->barriers >= f->view.barriers)
+        hc_fail("wgmma reads what a thread passed on with no barrier since: %s",
+                hc_where(f));
+}
+
+/* The bytes of rows first .. first + n - 1 are read from now to the wait. */
+static void begin_reading(uint64_t descriptor, int first, int n, const hc_fiber *f)
+{
+    for (int r = first; r < first + n; r++)
+        for (int half = 0; half < 2; half++) {
+            chunk *c = chunk_at(address_of(descriptor, r, half, f));
+            if (!c)
+                hc_fail("wgmma reads beyond shared memory: %s", hc_where(f));
+            check_chunk(c, f);
+            c->read[warp_of(f) / IN_GROUP] = f->warp->n_committed;
+        }
+}
+
+static void take(uint64_t descriptor, int row, const hc_fiber *f, float (&to)[16])
+{
+    for (int half = 0; half < 2; half++) {
+        uint16_t bits[8];
+        memcpy(bits, address_of(descriptor, row, half, f), sizeof bits);
+        for (int e = 0; e < 8; e++)
+            to[8 * half + e] = __uint_as_float((uint32_t)bits[e] << 16);
+    }
+}
+
+/* The warp's 16 rows of D += A B. Element (row g, column 8 j + 2 t) of a warp's rows is
+ * d[4 j] of lane 4 g + t, the next column d[4 j + 1], eight rows on d[4 j + 2], [3]. */
+static void compute(hc_warp *w, const hc_product &p)
+{
+    const hc_fiber *f = w->lane[0];
+    const int row0 = warp_of(f) % IN_GROUP * 16;
+    float a[16][16], b[16];
+
+    for (int r = 0; r < 16; r++)
+        take(p.a, row0 + r, f, a[r]);
+    for (int c = 0; c < p.n; c++) {
+        take(p.b, c, f, b);
+        for (int r = 0; r < 16; r++) {
+            float *d = &w->lane[r % 8 * 4 + c % 8 / 2]
+                            ->sums[(size_t)(c / 8 * 4 + r / 8 * 2 + c % 2)];
+            double sum = 0;
+            for (int k = 0; k < 16; k++)
+                sum += (double)a[r][k] * b[k];
+            *d = (float)(*d + sum);
+        }
+    }
+}
+
+/* ---- the operations, when all lanes of a warp have come ---- */
+
+static void check_same(hc_warp *w, const call &c, const hc_fiber *f)
+{
+    std::vector<call> &all = issued[warp_of(f) / IN_GROUP];
+    const size_t i = (size_t)w->n_products++;
+
+    for (int lane = 0; lane < 32; lane++)
+        if (memcmp(w->lane[lane]->operand, &c, sizeof c))
+            hc_fail("lanes disagree in a wgmma: %s", hc_where(f));
+    for (int k = 0; k < IN_GROUP; k++) {
+        const int other = warp_of(f) / IN_GROUP * IN_GROUP + k;
+        if (other >= n_warps || (!warps[other].live && i == all.size()))
+            hc_fail("wgmma without all warps of a warpgroup: %s", hc_where(f));
+    }
+    if (i == all.size())
+        all.push_back(c);
+    if (all[i].a != c.a || all[i].b != c.b || all[i].n != c.n)
+        hc_fail("warps of a warpgroup disagree in a wgmma: %s", hc_where(f));
+}
+
+static void give_sums(hc_warp *w)
+{
+    for (int i = 0; i < 32; i++) {
+        hc_fiber *lane = w->lane[i];
+        memcpy(lane->sums_of, lane->sums.data(), lane->sums.size() * sizeof(float));
+        lane->sums.clear();
+    }
+}
+
+static void issue(hc_warp *w, const hc_fiber *f)
+{
+    const call c = *(const call *)f->operand;
+    const hc_product p = {c.a, c.b, c.n, w->n_committed};
+
+    n_issued++;
+    check_same(w, c, f);
+    if (!w->is_fenced)
+        hc_fail("wgmma without a fence of its registers: %s", hc_where(f));
+    for (int i = 0; i < 32; i++) {
+        hc_fiber *lane = w->lane[i];
+        float *d = (float *)lane->to;
+
+        if (lane->sums.empty() || c.is_at_once)
+            lane->sums.assign(d, d + c.n / 2);
+        else if (lane->sums_of != d || lane->sums.size() != (size_t)c.n / 2)
+            hc_fail("wgmma with other sums than those under way: %s", hc_where(lane));
+        lane->sums_of = d;
+        hc_fill_garbage(d, (size_t)c.n / 2 * sizeof *d);
+    }
+    begin_reading(c.a, warp_of(f) % IN_GROUP * 16, 16, f);
+    begin_reading(c.b, 0, c.n, f);
+    if (c.is_at_once || (w->products.empty() && hc_is_chance(2)))
+        compute(w, p);
+    else
+        w->products.push_back(p);
+    if (c.is_at_once)
+        give_sums(w);
+    else
+        w->last_group = w->n_committed;
+}
+
+/* All but the latest n groups. */
+static void retire(hc_warp *w, const hc_fiber *f, int n)
+{
+    size_t done = 0;
+
+    while (done < w->products.size() && w->products[done].group < w->n_committed - n)
+        compute(w, w->products[done++]);
+    w->products.erase(w->products.begin(), w->products.begin() + (long)done);
+    while ((int)w->retired_at.size() < w->n_committed - n)
+        w->retired_at.push_back(f->view.barriers);
+    if (w->last_group >= (int)w->retired_at.size())
+        return;
+    give_sums(w);
+    w->last_group = INT32_MAX;
+    w->is_fenced = false;
+}
+
+void hc_wgmma_complete(hc_warp *w, const hc_fiber *f)
+{
+    switch (f->op) {
+    case HC_WGMMA_FENCE:
+        w->is_fenced = true;
+        break;
+    case HC_WGMMA_COMMIT:
+        w->n_committed++;
+        break;
+    case HC_WGMMA_WAIT:
+        retire(w, f, (int)f->value);
+        break;
+    default:
+        issue(w, f);
+    }
+}
+
+void hc_wgmma_left(const hc_fiber *f)
+{
+    const hc_warp *w = f->warp;
+
+    if (!f->sums.empty())
+        hc_fail("a thread leaves before its wgmma are done: %s", hc_where(f));
+    if (w < warps || w >= warps + n_warps)
+        return; /* of a block that was put aside: one without shared memory */
+    if (w->n_products != (int)issued[warp_of(f) / IN_GROUP].size())
+        hc_fail("a warp leaves out a wgmma of its warpgroup: %s", hc_where(f));
+}
+
+/* ---- what kernels call ---- */
+
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line)
+{
+    const call c = {a, b, n, false};
+
+    hc_tensor(HC_WGMMA, d, &c, 0, file, line);
+}
+
+void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
+                      int line)
+{
+    const call c = {a, b, n, true};
+
+    hc_tensor(HC_WGMMA, d, &c, 0, file, line);
+}
+
+uint32_t hc_shared_offset(const void *p)
+{
+    return (uint32_t)((const char *)p - hc_space);
+}
+
+unsigned long hc_wgmma_count()
+{
+    return n_issued;
+}
+
+void hc_trap(const char *file, int line)
+{
+    hc_fail("trap at %s:%d", file, line);
+}

@@ -1,0 +1,51 @@
+/* Products of warpgroups, a part of hostcuda.h: meanings in cuda/device/sp_cuda_wgmma.h, what
+ * is checked in hostcuda_wgmma.cc. */
+#ifndef HOSTCUDA_WGMMA_H
+#define HOSTCUDA_WGMMA_H
+
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line);
+/* Sums are there at once: for translated PTX, whose registers are locals. */
+void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
+                      int line);
+void hc_fence_async();
+uint32_t hc_shared_offset(const void *p);
+
+void hc_trap(const char *file, int line);
+
+static inline void sp_trap(HC_SITE)
+{
+    hc_trap(file, line);
+}
+
+static inline void sp_fence_async()
+{
+    hc_fence_async();
+}
+
+static inline uint32_t sp_shared_address(const void *p)
+{
+    return hc_shared_offset(p);
+}
+
+template <int N>
+static inline void sp_wgmma(float (&d)[N], uint64_t a, uint64_t b, HC_SITE)
+{
+    hc_wgmma(d, 2 * N, a, b, file, line);
+}
+
+static inline void sp_wgmma_fence(HC_SITE)
+{
+    hc_tensor(HC_WGMMA_FENCE, NULL, NULL, 0, file, line);
+}
+
+static inline void sp_wgmma_commit(HC_SITE)
+{
+    hc_tensor(HC_WGMMA_COMMIT, NULL, NULL, 0, file, line);
+}
+
+template <int PENDING, int N> static inline void sp_wgmma_wait(float (&)[N], HC_SITE)
+{
+    hc_tensor(HC_WGMMA_WAIT, NULL, NULL, PENDING, file, line);
+}
+
+#endif

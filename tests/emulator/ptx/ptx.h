@@ -1,0 +1,272 @@
+/* What the C++ that ptx2cc.py makes of a kernel stands on: PTX instructions that are
+ * not one operator of C++. Names and meanings are those of the PTX manual; threads,
+ * barriers, memory and tensor cores are the emulator's (tests/emulator).
+ *
+ * A register holds bits; an instruction reads and writes them as its own type.
+ * Addresses of shared memory have 32 bits: the distance from the begin of the
+ * emulator's memory.
+ */
+#ifndef PTX_H
+#define PTX_H
+
+#include <limits>
+
+#include "emulator/hostcuda_internal.h"
+
+/* A translated kernel: parameters lie behind one another, as a launch passes them. */
+struct ptx_parameter {
+    int at, bytes;
+};
+struct ptx_kernel {
+    const char *name; /* as the compiler mangled it */
+    void (*run)(const char *parameters);
+    int bytes, n_parameters;
+    const ptx_parameter *parameter;
+};
+/* Called by each translated file before main. */
+void ptx_register(const ptx_kernel *kernel);
+
+/* ---- registers ---- */
+
+template <class T, class R> static inline T get(R r)
+{
+    if constexpr (sizeof(T) == sizeof(R)) {
+        T v;
+        memcpy(&v, &r, sizeof v);
+        return v;
+    } else {
+        return (T)r;
+    }
+}
+
+template <class T, class R> static inline void put(R &r, T v)
+{
+    if constexpr (sizeof(T) == sizeof(R))
+        memcpy(&r, &v, sizeof r);
+    else
+        r = (R)v;
+}
+
+static inline float float_of(uint32_t bits)
+{
+    return get<float>(bits);
+}
+
+static inline double double_of(uint64_t bits)
+{
+    return get<double>(bits);
+}
+
+/* ---- memory ---- */
+
+static inline char *shared(uint32_t address)
+{
+    return hc_space + address;
+}
+
+static inline uint32_t shared_address(const void *p)
+{
+    return (uint32_t)((const char *)p - hc_space);
+}
+
+/* Before each access: it must be aligned to its size, vectors as a whole. */
+template <class T>
+static inline T *access(const void *p, int count, bool is_write, const char *file,
+                        int line)
+{
+    if ((uintptr_t)p % (sizeof(T) * (size_t)count))
+        hc_fail("%s:%d: %p is not aligned to %zu bytes", file, line, p,
+                sizeof(T) * (size_t)count);
+    if (hc_hook.accessed && (const char *)p >= hc_space &&
+        (const char *)p < hc_space + HC_SPACE)
+        hc_hook.accessed(hc_self, p, sizeof(T) * (size_t)count, is_write,
+                         __builtin_return_address(0));
+    return (T *)const_cast<void *>(p);
+}
+
+/* ---- integers ---- */
+
+template <class T> static inline T shl(T a, uint32_t n)
+{
+    return n >= sizeof(T) * 8 ? 0 : (T)(a << n);
+}
+
+template <class T> static inline T shr(T a, uint32_t n)
+{
+    return n >= sizeof(T) * 8 ? (T)(a < 0 ? -1 : 0) : (T)(a >> n);
+}
+
+template <class T> static inline T divide(T a, T b)
+{
+    return b ? (T)(a / b) : (T)-1;
+}
+
+template <class T> static inline T remainder_of(T a, T b)
+{
+    return b ? (T)(a % b) : a;
+}
+
+template <class T> static inline T bfi(T a, T b, uint32_t at, uint32_t n)
+{
+    const T mask = shl<T>(n >= sizeof(T) * 8 ? ~(T)0 : (T)(((T)1 << n) - 1), at);
+
+    return (T)((b & ~mask) | (shl(a, at) & mask));
+}
+
+template <class T> static inline T bfe(T a, uint32_t at, uint32_t n)
+{
+    const T v = shr(a, at);
+
+    return n >= sizeof(T) * 8 ? v : (T)(v & (((T)1 << n) - 1));
+}
+
+static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector)
+{
+    const uint64_t bytes = (uint64_t)b << 32 | a;
+    uint32_t r = 0;
+
+    for (int i = 0; i < 4; i++) {
+        const uint32_t s = selector >> (4 * i) & 15;
+        uint32_t byte = (uint32_t)(bytes >> (8 * (s & 7))) & 255;
+        if (s & 8) /* its sign, eight times */
+            byte = byte & 128 ? 255 : 0;
+        r |= byte << (8 * i);
+    }
+    return r;
+}
+
+static inline uint32_t clz(uint32_t v)
+{
+    return v ? (uint32_t)__builtin_clz(v) : 32;
+}
+
+static inline uint32_t clz(uint64_t v)
+{
+    return v ? (uint32_t)__builtin_clzll(v) : 64;
+}
+
+/* bfind.shiftamt: how far to shift so that the first one comes to the top. */
+template <class T> static inline uint32_t shift_to_top(T v)
+{
+    return v ? clz(v) : ~0u;
+}
+
+template <class T> static inline uint32_t bfind(T v)
+{
+    return v ? (uint32_t)sizeof(T) * 8 - 1 - clz(v) : ~0u;
+}
+
+template <class T> static inline T brev(T v)
+{
+    T r = 0;
+
+    for (unsigned i = 0; i < sizeof(T) * 8; i++)
+        r |= (T)(v >> i & 1) << (sizeof(T) * 8 - 1 - i);
+    return r;
+}
+
+/* ---- floating point ---- */
+
+/* To an integer, as the hardware does out of its range; f is whole. */
+template <class T, class F> static inline T saturate(F f)
+{
+    if (f != f)
+        return 0;
+    if (f <= (F)std::numeric_limits<T>::min())
+        return std::numeric_limits<T>::min();
+    if (f >= (F)std::numeric_limits<T>::max())
+        return std::numeric_limits<T>::max();
+    return (T)f;
+}
+
+/* min and max of numbers: the other one where one is NaN. */
+static inline float min_of(float a, float b)
+{
+    return fminf(a, b);
+}
+static inline float max_of(float a, float b)
+{
+    return fmaxf(a, b);
+}
+static inline double min_of(double a, double b)
+{
+    return fmin(a, b);
+}
+static inline double max_of(double a, double b)
+{
+    return fmax(a, b);
+}
+template <class T> static inline T min_of(T a, T b)
+{
+    return a < b ? a : b;
+}
+template <class T> static inline T max_of(T a, T b)
+{
+    return a > b ? a : b;
+}
+static inline float fma_of(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+static inline double fma_of(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+/* rcp.approx.ftz.f64: the upper half of the result. */
+static inline double rough_reciprocal(double v)
+{
+    return get<double>(get<uint64_t>(1 / v) & 0xffffffff00000000u);
+}
+
+/* ---- blocks ---- */
+
+static inline uint32_t block_threads()
+{
+    return blockDim.x * blockDim.y * blockDim.z;
+}
+
+/* A barrier that tells how many threads of the block came with a true value. Blocks run
+ * one after another, so one counter serves all. */
+static inline uint32_t count_in_block(bool value, const char *file, int line)
+{
+    static uint32_t count;
+    uint32_t n;
+
+    count += value;
+    hc_barrier(file, line);
+    n = count;
+    hc_barrier(file, line);
+    count = 0;
+    hc_barrier(file, line);
+    return n;
+}
+
+/* ---- warps ---- */
+
+enum ptx_shuffle { SHFL_UP, SHFL_DOWN, SHFL_BFLY, SHFL_IDX };
+
+/* clamp: the operand c of the manual. *is_inside: the source lane is in the segment. */
+static inline uint32_t shuffle(ptx_shuffle mode, uint32_t value, uint32_t by,
+                               uint32_t clamp, uint32_t mask, bool *is_inside,
+                               const char *file, int line)
+{
+    const int lane = hc_self->lane, segment = (int)(clamp >> 8 & 31);
+    const int last = (lane & segment) | ((int)(clamp & 31) & ~segment);
+    const int first = lane & segment, b = (int)(by & 31);
+    int from;
+
+    if (mode == SHFL_UP) {
+        from = lane - b;
+        *is_inside = from >= last;
+    } else {
+        from = mode == SHFL_DOWN   ? lane + b
+               : mode == SHFL_BFLY ? lane ^ b
+                                   : first | (b & ~segment);
+        *is_inside = from <= last;
+    }
+    return (uint32_t)hc_collective(HC_SHUFFLE, mask, value, *is_inside ? from : lane,
+                                   file, line);
+}
+
+#endif

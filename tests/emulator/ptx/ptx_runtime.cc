@@ -1,0 +1,168 @@
+/* Stands for the CUDA runtime below objects that nvcc compiled: kernels are found by
+ * name among the translated ones and launched on the emulator. */
+#include "emulator/ptx/ptx.h"
+
+#include <map>
+#include <string>
+
+typedef std::map<std::string, const ptx_kernel *> kernel_table;
+typedef std::map<const void *, const ptx_kernel *> host_table;
+
+static kernel_table &kernels()
+{
+    static kernel_table *const all = new kernel_table();
+
+    return *all;
+}
+
+static host_table &host_functions()
+{
+    static host_table *const all = new host_table();
+
+    return *all;
+}
+
+/* Between the two halves of a launch. */
+static struct pending {
+    dim3 grid, block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+} launch;
+
+void ptx_register(const ptx_kernel *kernel)
+{
+    kernels()[kernel->name] = kernel;
+}
+
+struct ptx_call {
+    const ptx_kernel *kernel;
+    alignas(16) char parameters[4096];
+};
+
+static void invoke(const void *call)
+{
+    const ptx_call *c = static_cast<const ptx_call *>(call);
+
+    c->kernel->run(c->parameters);
+}
+
+extern "C" {
+
+/* ---- what nvcc writes into every object ---- */
+
+void **__cudaRegisterFatBinary(void *)
+{
+    static void *handle;
+
+    return &handle;
+}
+
+void __cudaRegisterFatBinaryEnd(void **) {}
+
+void __cudaUnregisterFatBinary(void **) {}
+
+/* Constants are in the translated kernels. */
+void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int) {}
+
+/* The translated kernels registered before: their objects are linked first. */
+void __cudaRegisterFunction(void **, const char *host, char *, const char *name, int,
+                            void *, void *, void *, void *, int *)
+{
+    const kernel_table::const_iterator k = kernels().find(name);
+
+    if (k != kernels().end())
+        host_functions()[host] = k->second;
+    else
+        fprintf(stderr, "no translated kernel %s\n", name);
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                     void *stream)
+{
+    launch = {grid, block, shared_bytes, (cudaStream_t)stream};
+    return 0;
+}
+
+int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes,
+                               void *stream)
+{
+    *grid = launch.grid;
+    *block = launch.block;
+    *shared_bytes = launch.shared_bytes;
+    *(cudaStream_t *)stream = launch.stream;
+    return 0;
+}
+
+int __cudaGetKernel(const void **kernel, const void *host)
+{
+    *kernel = host;
+    return 0;
+}
+
+static int launch_kernel(const void *host, dim3 grid, dim3 block, void **arguments,
+                         size_t shared_bytes, cudaStream_t stream, bool is_early)
+{
+    const host_table::const_iterator k = host_functions().find(host);
+    const std::shared_ptr<ptx_call> call = std::make_shared<ptx_call>();
+
+    if (k == host_functions().end())
+        return 98; /* cudaErrorInvalidDeviceFunction */
+    call->kernel = k->second;
+    for (int i = 0; i < k->second->n_parameters; i++)
+        memcpy(call->parameters + k->second->parameter[i].at, arguments[i],
+               (size_t)k->second->parameter[i].bytes);
+    hc_submit({k->second->name, host, grid, block, shared_bytes, invoke, call,
+               offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early},
+              stream);
+    return 0;
+}
+
+int __cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,
+                       size_t shared_bytes, cudaStream_t stream)
+{
+    return launch_kernel(host, grid, block, arguments, shared_bytes, stream, false);
+}
+
+/* The first fields of cudaLaunchConfig_t; its attributes are those of cuda/device/sp_cuda.h. */
+struct launch_config {
+    dim3 grid, block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+    const void *attributes;
+    unsigned n_attributes;
+};
+
+int cudaLaunchKernelExC(const launch_config *c, const void *host, void **arguments)
+{
+    return launch_kernel(host, c->grid, c->block, arguments, c->shared_bytes, c->stream,
+                         c->n_attributes > 0);
+}
+
+int cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,
+                     size_t shared_bytes, cudaStream_t stream)
+{
+    return __cudaLaunchKernel(host, grid, block, arguments, shared_bytes, stream);
+}
+
+/* ---- the runtime's calls that the emulator's header has under other names ---- */
+
+int cudaFuncSetAttribute(const void *host, int attribute, int value)
+{
+    enum { MAX_DYNAMIC_SHARED = 8 };
+
+    return attribute == MAX_DYNAMIC_SHARED ? hc_allow_shared(host, value) : 0;
+}
+
+/* What CUB asks for: it chooses tile sizes by it. */
+int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *, int,
+                                                           size_t, unsigned)
+{
+    *n = 2;
+    return 0;
+}
+
+int cudaPeekAtLastError()
+{
+    return 0;
+}
+}

@@ -1,0 +1,89 @@
+#!/bin/sh
+# The emulator that runs the CUDA kernels finds what was planted in tests/emulator/hostcuda_bugs.cu,
+# in every of several orders, and finds nothing where nothing is.
+cd "$SP_BUILDDIR" || exit 1
+prog=tests/emulator/hostcuda_bugs
+race=tests/emulator/hostcuda_bugs_race
+bad=0
+[ -x $prog ] || { echo "no emulator in this build"; exit 77; }
+
+# expect STATUS TEXT PROGRAM NAME [SEEDS]
+expect() {
+    for seed in ${5-1 2 3}; do
+        out=$(HC_SEED=$seed HC_WATCHDOG=1 $3 "$4" 2>&1)
+        rc=$?
+        if [ $rc != "$1" ] || ! printf '%s\n' "$out" | grep -q "$2"; then
+            echo "$3 $4, seed $seed: status $rc, expected $1 and \"$2\": $out"
+            bad=1
+        fi
+    done
+}
+
+for k in missing_barrier missing_second_barrier missing_syncwarp uninitialised_shared \
+    copy_waited_late copy_without_barrier copy_too_early; do
+    expect 3 '' $prog $k
+done
+expect 66 'divergent __syncthreads' $prog divergent_barrier
+expect 66 'is done while others wait' $prog early_return
+expect 66 'lanes disagree\|deadlock' $prog shuffle_of_some
+expect 66 'which is not there' $prog shuffle_from_absent
+expect 66 'leaves before its copies' $prog copy_never_waited
+expect 66 'not aligned' $prog copy_misaligned
+expect 66 'not aligned' $prog copy_of_nothing
+expect 66 'lanes disagree\|deadlock\|needs all lanes' $prog matrix_of_some
+expect 66 'nobody waited for' $prog wgmma_not_landed
+expect 66 'not passed on by sp_fence_async' $prog wgmma_not_passed_on
+expect 66 'passed on with no barrier' $prog wgmma_without_barrier
+expect 66 'may still read is overwritten' $prog wgmma_refilled
+expect 66 'overwritten\( with no barrier\)\?' $prog wgmma_refilled_without_barrier
+expect 3 '' $prog wgmma_sums_early
+expect 66 'without a fence' $prog wgmma_without_fence
+expect 66 'all warps of a warpgroup\|leaves out a wgmma' $prog wgmma_of_three_warps
+expect 66 'disagree' $prog wgmma_of_two_minds
+expect 66 'before its wgmma are done' $prog wgmma_never_waited
+expect 66 'without a base offset' $prog wgmma_base_offset
+expect 66 'is not allocated' $prog far_out_of_bounds
+expect 66 'the host touches device memory' $prog host_touches_device 1
+expect 66 'watchdog' $prog endless 1
+expect 66 'ahead of sp_grid_wait' $prog launch_reads_ahead
+expect 66 'ahead of sp_grid_wait' $prog launch_never_waits
+expect 66 'leaves without sp_grid_wait' $prog launch_leaves
+expect 66 'not behind a kernel' $prog launch_behind_a_fill
+expect 0 '' $prog launch_waits
+expect 0 '' $prog launch_behind_a_record
+SP_EARLY_LAUNCH=0 expect 4 '' $prog launch_waits 1
+expect 4 '' $prog too_large 1
+expect 4 '' $prog too_much_shared 1
+expect 0 '' $prog shared_of_capability 1
+HC_CAPABILITY=86
+export HC_CAPABILITY
+expect 66 'bytes of shared memory' $prog shared_of_capability 1
+unset HC_CAPABILITY
+for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
+    expect 0 '' $prog $k
+    HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1
+done
+
+# A missing event shows where streams run late, in some orders; with the event in none.
+missed=0
+for seed in 1 2 3 4 5 6 7 8; do
+    HC_LAZY=1 HC_SEED=$seed $prog streams_without_event || missed=$((missed + 1))
+    HC_LAZY=1 HC_SEED=$seed $prog event_between_streams || bad=1
+done
+[ $missed -gt 0 ] || { echo "a missing event between streams went unseen"; bad=1; }
+
+if [ -x $race ]; then
+    for k in missing_barrier missing_second_barrier missing_syncwarp race_of_blocks \
+        copy_without_barrier copy_too_early; do
+        expect 66 'race: ' $race $k
+    done
+    expect 66 'out of bounds' $race just_out_of_bounds
+    expect 66 'out of bounds' $race shared_out_of_bounds
+    expect 66 'out of bounds' $race copy_out_of_bounds
+    expect 66 'access to host memory' $race host_pointer 1
+    expect 66 'not passed on by sp_fence_async' $race wgmma_stored_not_passed_on
+    for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
+        expect 0 '' $race $k
+    done
+fi
+exit $bad

@@ -1,0 +1,182 @@
+/* Device copies of a test's arrays, and the CUDA backend on the emulator. Every array
+ * is an allocation of its own, so that the race checker knows its bounds. */
+#ifndef CUDA_FIXTURE_H
+#define CUDA_FIXTURE_H
+
+#include "cuda/device/cuda_ops.h"
+#include "gpu/cuda_map_host.h"
+#include "fixtures/map_fixture.h"
+
+int cudaMalloc(void **out, size_t bytes);
+int cudaFree(void *data);
+void hc_set_order(uint64_t seed, bool is_lazy);
+bool hc_is_checked(void);
+unsigned hc_waits(void);
+unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
+unsigned long hc_wgmma_count(void) __attribute__((weak));
+
+/* Orders that each case is repeated in; the race checker finds the same in any. */
+static inline int cu_orders(void)
+{
+    return hc_is_checked() ? 1 : 3;
+}
+
+static struct {
+    void *data[256];
+    int n;
+    cuda_map map[32];
+    int n_maps;
+} cu_held;
+
+static inline sp_backend cu_open(int order)
+{
+    sp_backend be = {.ops = &sp_cuda_ops};
+
+    hc_set_order((uint64_t)order + 1, order % 2);
+    OK(be.ops->open(&be, 0, 1));
+    return be;
+}
+
+/* Frees every copy. */
+static inline void cu_close(sp_backend *be)
+{
+    OK(be->ops->wait(be));
+    while (cu_held.n)
+        assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
+    while (cu_held.n_maps) /* what of a map is the host's */
+        free((void *)cu_held.map[--cu_held.n_maps].pair_start_host);
+    be->ops->close(be);
+}
+
+static inline void *cu_copy(sp_backend *be, const void *host, size_t bytes)
+{
+    void *data;
+
+    assert_true(cu_held.n < 256);
+    if (!host)
+        return NULL;
+    assert_int_equal(cudaMalloc(&data, bytes ? bytes : 1), 0);
+    OK(be->ops->upload(be, data, host, bytes));
+    cu_held.data[cu_held.n++] = data;
+    return data;
+}
+
+static inline void *cu_room(sp_backend *be, size_t bytes)
+{
+    char *zero = calloc(1, bytes + 1);
+    void *data = cu_copy(be, zero, bytes);
+
+    OK(be->ops->wait(be));
+    free(zero);
+    return data;
+}
+
+static inline size_t cu_bytes(sp_tensor t)
+{
+    return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
+}
+
+/* Where rows are no whole chunks of 16 bytes, the first one is off them too. */
+static inline float *cu_rows(sp_backend *be, sp_tensor host, const void *from,
+                             size_t bytes, size_t element)
+{
+    const size_t off = host.n > 1 && host.ld % 4 ? element : 0;
+    char *to = (char *)cu_room(be, bytes + off) + off;
+
+    OK(be->ops->upload(be, to, from, bytes));
+    return (float *)to;
+}
+
+static inline sp_tensor cu_tensor(sp_backend *be, sp_tensor host)
+{
+    host.data = cu_rows(be, host, host.data, cu_bytes(host), sizeof(float));
+    return host;
+}
+
+static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
+{
+    OK(be->ops->download(be, host.data, device.data, cu_bytes(host)));
+}
+
+/* The same rows as bf16: what is behind c is rounded too. */
+static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
+{
+    const size_t n = cu_bytes(host) / sizeof(float);
+    uint16_t *half = malloc(n * sizeof *half);
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, host.data + i, sizeof bits);
+        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    host.data = cu_rows(be, host, half, n * sizeof *half, sizeof *half);
+    host.elem = SP_ELEM_BF16;
+    OK(be->ops->wait(be));
+    free(half);
+    return host;
+}
+
+/* Guards come back as what bf16 makes of them, and are put right where they are. */
+static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
+{
+    const size_t n = cu_bytes(host) / sizeof(float);
+    uint16_t *half = malloc(n * sizeof *half);
+
+    OK(be->ops->download(be, half, device.data, n * sizeof *half));
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)half[i] << 16;
+        memcpy(host.data + i, &bits, sizeof bits);
+        if (host.data[i] == 12352.0f) /* 12345 in bf16 */
+            host.data[i] = FX_GUARD;
+    }
+    free(half);
+}
+
+/* The device's form of the map, valid until cu_close. */
+static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
+                                            int n_samples)
+{
+    const size_t n = sizeof(int32_t);
+    cuda_map host = cuda_map_host(m, n_samples), *d;
+
+    assert_true(cu_held.n_maps < 32);
+    d = &cu_held.map[cu_held.n_maps++];
+    *d = host;
+    d->mask = cu_copy(be, d->mask, (size_t)d->n_out * (size_t)d->n_words * n);
+    d->first = cu_copy(be, d->first, ((size_t)d->n_out + 1) * n);
+    d->nbr = cu_copy(be, d->nbr, (size_t)d->pairs * n);
+    d->order = cu_copy(be, d->order, (size_t)d->n_out * n);
+    d->pair_in = cu_copy(be, d->pair_in, (size_t)d->pairs * n);
+    d->pair_out = cu_copy(be, d->pair_out, (size_t)d->pairs * n);
+    d->pair_start =
+        cu_copy(be, d->pair_start_host, ((size_t)(n_samples * d->K) + 1) * n);
+    host.pair_start_host = NULL; /* d has it */
+    cuda_map_host_free(&host);
+    return d;
+}
+
+/* As a plan of the device has it: without tile lists. */
+static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
+{
+    sp_map d = *m;
+
+    d.n_tiles = 0;
+    d.start = d.in = d.out = d.tile_row = d.sample_tile = NULL;
+    d.device = cu_device_map(be, m, n_samples);
+    return d;
+}
+
+/* Fails where a and b differ by more than the tolerance; frees both. */
+static inline void cu_same(const char *what, sp_tensor a, sp_tensor b, double tolerance)
+{
+    const double error = fx_error(a, b);
+
+    if (!(error <= tolerance))
+        fail_msg("%s, [%d, %d]: error %g, at most %g", what, (int)a.n, a.c, error,
+                 tolerance);
+    fx_guards(a);
+    free(a.data);
+    free(b.data);
+}
+
+#endif

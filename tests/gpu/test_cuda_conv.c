@@ -1,0 +1,568 @@
+/* Convolution and its input gradient on the CUDA backend against loops in double: fp32,
+ * tf32 and bf16; kinds of map, channels, rows, pitches. Tolerance: conv_case.h. */
+#include "gpu/conv_case.h"
+
+/* Compiled a second time as test_cuda_wgmma: bf16 alone, by wgmma. */
+#ifndef BY_WGMMA
+#define BY_WGMMA 0
+#endif
+static const bool is_wgmma = BY_WGMMA;
+
+static sp_backend open_in(int order, sp_precision precision)
+{
+    sp_backend be = case_open(order, precision);
+
+    be.is_wgmma = is_wgmma;
+    return be;
+}
+
+/* y = the convolution or y += it; bf16 products with bf16 rows or, is_mixed, fp32 rows
+ * (the network's input and logits). */
+typedef struct variant {
+    bool has_bias, is_added, is_mixed, has_sums;
+} variant;
+
+/* The parts' sums are those of a and of a b, 1e-12 of the sums of magnitudes apart. */
+static void check_sums(sp_backend *be, sp_tensor a, sp_tensor b, const double *device)
+{
+    const int tiles = (int)((a.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    const size_t n = 2 * (size_t)tiles * (size_t)a.c;
+    double *part = malloc((n + 1) * sizeof *part);
+
+    OK(be->ops->download(be, part, device, n * sizeof *part)); /* no more is there */
+    for (int s = 0; s < 2; s++)
+        for (int j = 0; j < a.c; j++) {
+            double want = 0, got = 0, size = 0;
+
+            for (int64_t i = 0; i < a.n; i++) {
+                const double v = fx_at(a, i, j) * (s ? (double)fx_at(b, i, j) : 1);
+                want += v;
+                size += fabs(v);
+            }
+            for (int t = 0; t < tiles; t++)
+                got += part[(2 * t + s) * a.c + j];
+            if (!(fabs(got - want) <= 1e-12 * size))
+                fail_msg("sum %d of channel %d of [%d][%d]: %.17g, expected %.17g", s,
+                         j, (int)a.n, a.c, got, want);
+        }
+    free(part);
+}
+
+static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, variant v)
+{
+    const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
+    sp_tensor y = case_tensor(p->precision, p->dy.n, p->c_out, p->dy.ld, 5);
+    sp_map map = cu_map(be, &p->map, n_samples);
+    sp_conv_args a = {
+        .map = p->kind->has_map ? &map : NULL,
+        .x = case_put(be, p->x, is_bf16),
+        .y = case_put(be, y, is_bf16),
+        .w_packed = case_packed(be, p, false),
+        .bias =
+            v.has_bias ? cu_copy(be, p->bias, (size_t)p->c_out * sizeof(float)) : NULL,
+        .is_added = v.is_added};
+    const size_t tiles = (size_t)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+
+    if (v.has_sums)
+        a.sums = cu_room(be, 2 * tiles * (size_t)y.c * sizeof *a.sums);
+    OK(be->ops->conv_forward(be, &a));
+    is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
+    if (v.has_sums)
+        check_sums(be, y, y, a.sums);
+    return y;
+}
+
+static void check_forward(sp_backend *be, const conv_case *p, int n_samples, variant v)
+{
+    sp_tensor old = case_tensor(p->precision, p->dy.n, p->c_out, p->dy.ld, 5);
+    double *want = case_doubles(old, v.is_added);
+
+    for (int64_t i = 0; v.has_bias && i < old.n; i++)
+        for (int j = 0; j < old.c; j++)
+            want[i * old.c + j] += p->bias[j];
+    free(old.data);
+    case_forward(p, want);
+    case_same("forward", p, forward(be, p, n_samples, v), want,
+              p->precision == SP_BF16 && !v.is_mixed);
+}
+
+/* A norm before the convolution, whose x, y and vectors are anything. */
+typedef struct norm_case {
+    sp_tensor x, act, xhat;
+    float *vector; /* mean, 1 / std, scale, shift */
+    sp_norm_grad_args device;
+    int column; /* of the gradient: its first channel */
+} norm_case;
+
+static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like, int c,
+                           float slope, bool is_bf16, bool has_scale, uint64_t seed)
+{
+    const size_t n = (size_t)c;
+    const size_t tiles = (size_t)((like.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    norm_case m = {.x = case_tensor(p->precision, like.n, c, like.ld + 8, seed),
+                   .act = case_tensor(p->precision, like.n, c, like.ld, seed + 1),
+                   .xhat = fx_tensor(like.n, c, c, seed),
+                   .vector = fx_floats(4 * n, seed + 2)};
+    const float *vector = cu_copy(be, m.vector, 4 * n * sizeof *vector);
+
+    m.device =
+        (sp_norm_grad_args){.x = case_put(be, m.x, is_bf16),
+                            .y = case_put(be, m.act, is_bf16),
+                            .slope = slope,
+                            .mean = vector,
+                            .inv_std = vector + n,
+                            .sums = cu_room(be, 2 * tiles * n * sizeof *m.device.sums)};
+    if (has_scale) {
+        m.device.scale = vector + 2 * n;
+        m.device.shift = vector + 3 * n;
+    }
+    for (int64_t i = 0; i < like.n; i++)
+        for (int j = 0; j < c; j++)
+            m.xhat.data[i * c + j] = (fx_at(m.x, i, j) - m.vector[j]) * m.vector[c + j];
+    return m;
+}
+
+/* g of the gradient behind the activation, rows of `ld`. */
+static void norm_mask(const norm_case *m, int ld, double *g)
+{
+    const int c = m->x.c;
+    const float *scale = m->vector + 2 * c, *shift = m->vector + 3 * c;
+
+    for (int64_t i = 0; i < m->x.n; i++)
+        for (int j = 0; j < c; j++) {
+            const float side = m->device.scale ? fx_at(m->x, i, j) * scale[j] + shift[j]
+                                               : fx_at(m->act, i, j);
+            g[i * ld + m->column + j] *= side > 0 ? 1 : m->device.slope;
+        }
+}
+
+static void norm_drop(norm_case *m)
+{
+    free(m->x.data);
+    free(m->act.data);
+    free(m->xhat.data);
+    free(m->vector);
+}
+
+static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
+                             variant v, int turn)
+{
+    const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
+    static const float slopes[] = {0, 0.25f, 1};
+    const bool is_mirrored = case_is_mirrored(p);
+    sp_tensor dx = case_tensor(p->precision, p->x.n, p->c_in, p->x.ld, 6);
+    double *want = case_doubles(dx, v.is_added);
+    sp_map map = cu_map(be, is_mirrored ? &p->map : &p->back, n_samples);
+    const bool is_part = turn / 3 % 2;
+    const int column = is_part ? dx.c / 16 * 8 + turn / 6 % 2 : 0;
+    const int c = is_part ? (dx.c - column + 1) / 2 : dx.c;
+    norm_case norm = norm_make(be, p, dx, c, slopes[turn % 3], is_bf16, turn % 2, 8);
+    norm_case beside = norm_make(be, p, dx, c, 1, is_bf16, true, 20);
+    sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
+                      .x = case_put(be, p->dy, is_bf16),
+                      .y = case_put(be, dx, is_bf16),
+                      .w_packed = case_packed(be, p, true),
+                      .is_mirrored = is_mirrored,
+                      .is_added = v.is_added,
+                      .norm = v.has_sums ? &norm.device : NULL,
+                      .norm_column = column,
+                      .beside = v.has_sums && turn % 5 < 3 ? &beside.device : NULL};
+
+    norm.column = column;
+    OK(be->ops->conv_grad_input(be, &a));
+    is_bf16 ? cu_read_bf16(be, a.y, dx) : cu_read(be, a.y, dx);
+    case_grad_input(p, want);
+    if (v.has_sums) {
+        norm_mask(&norm, dx.c, want);
+        check_sums(be, sp_tensor_columns(dx, column, c), norm.xhat, norm.device.sums);
+        if (a.beside)
+            check_sums(be, sp_tensor_columns(dx, column, c), beside.xhat,
+                       beside.device.sums);
+    }
+    norm_drop(&norm);
+    norm_drop(&beside);
+    case_same("grad input", p, dx, want, is_bf16);
+}
+
+static int first_precision(void)
+{
+    return is_wgmma ? SP_BF16 : SP_FP32;
+}
+
+/* Each precision under an order of its own. */
+static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
+                  int c_out, int pad)
+{
+    static int turn;
+
+    for (int precision = first_precision(); precision <= SP_BF16; precision++, turn++) {
+        const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0, turn % 4 != 2};
+        conv_case p =
+            case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
+        sp_backend be = open_in(turn, p.precision);
+        check_forward(&be, &p, n_samples, v);
+        check_grad_input(&be, &p, n_samples, v, turn);
+        cu_close(&be);
+        case_drop(&p);
+    }
+}
+
+static void every_map_and_row_count(void **state)
+{
+    static const int rows[] = {0, 1, 31, 33, 127};
+
+    (void)state;
+    for (int k = 0; k < CONV_KINDS; k++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            check(&conv_kinds[k], 1, &rows[i], k == CONV_5 ? 4 : 20, 24, 0);
+}
+
+/* Both as what is gathered and as what is written. */
+static void every_channel_count(void **state)
+{
+    static const int channels[] = {1,  3,  4,  8,   16,  20,  32,
+                                   48, 64, 96, 128, 160, 256, 300};
+    const int rows[] = {33, 0, 40};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        check(&conv_kinds[CONV_DOWN], 3, rows, channels[i], 17, 8);
+        check(&conv_kinds[CONV_DOWN], 3, rows, 5, channels[i], 0);
+        check(&conv_kinds[CONV_1], 3, rows, channels[i], channels[i], 0);
+    }
+}
+
+/* Rows that no copy of 16 bytes can take. */
+static void rows_off_the_grid(void **state)
+{
+    const int rows[] = {50};
+
+    (void)state;
+    check(&conv_kinds[CONV_3], 1, rows, 7, 9, 1);
+    check(&conv_kinds[CONV_DOWN], 1, rows, 33, 20, 3);
+}
+
+static void samples_of_several_tiles(void **state)
+{
+    const int rows[] = {700, 0, 1300};
+
+    (void)state;
+    check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
+    check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
+}
+
+/* The same bits whatever runs first. */
+static void order_changes_no_bit(void **state)
+{
+    const int rows[] = {300};
+
+    (void)state;
+    for (int precision = first_precision(); precision <= SP_BF16; precision++) {
+        conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows,
+                                24, is_wgmma ? 136 : 12, 0);
+        sp_tensor first = {0};
+
+        for (int order = 0; order < 4; order++) {
+            sp_backend be = open_in(order, p.precision);
+            sp_tensor y = forward(&be, &p, 1, (variant){0});
+            cu_close(&be);
+            if (order == 0)
+                first = y;
+            else {
+                assert_true(fx_equal(first, y));
+                free(y.data);
+            }
+        }
+        free(first.data);
+        case_drop(&p);
+    }
+}
+
+/* A sample's rows have the same bits alone and where others share its tiles. */
+static void company_changes_no_bit(void **state)
+{
+    static const int rows[] = {70, 45, 60}, channels[] = {3, 7, 20};
+    const int c_out = is_wgmma ? 128 : 8;
+
+    (void)state;
+    for (int precision = first_precision(); precision <= SP_BF16; precision++)
+        for (size_t i = is_wgmma ? 2 : 0; i < 3; i++) {
+            sp_backend be = open_in(0, (sp_precision)precision);
+            conv_case all = case_make(&conv_kinds[CONV_3], be.precision, 3, rows,
+                                      channels[i], c_out, 0);
+            conv_case one = case_make(&conv_kinds[CONV_3], be.precision, 1, rows,
+                                      channels[i], c_out, 0);
+            sp_tensor a, b;
+            for (int r = 0; r < rows[0]; r++)
+                for (int d = 0; d < 3; d++)
+                    assert_int_equal(all.level[0].at[r][d], one.level[0].at[r][d]);
+            a = forward(&be, &all, 3, (variant){0});
+            b = forward(&be, &one, 1, (variant){0});
+            assert_true(fx_equal(fx_rows(a, 0, rows[0]), b));
+            cu_close(&be);
+            free(a.data);
+            free(b.data);
+            case_drop(&all);
+            case_drop(&one);
+        }
+}
+
+/* A result and the sums that go with it, as bytes: of the forward pass, of the input
+ * gradient behind two norms. */
+static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_t *n)
+{
+    const bool is_bf16 = p->precision == SP_BF16, is_mirrored = case_is_mirrored(p);
+    const sp_tensor like = is_forward ? p->dy : p->x;
+    sp_tensor y = case_tensor(p->precision, like.n, like.c, like.ld, 5);
+    norm_case norm = norm_make(be, p, like, like.c, 0, is_bf16, true, 8);
+    norm_case beside = norm_make(be, p, like, like.c, 1, is_bf16, true, 20);
+    sp_map map = cu_map(be, is_forward || is_mirrored ? &p->map : &p->back, 1);
+    const size_t y_bytes = (size_t)(y.n * y.ld) * (is_bf16 ? 2 : 4);
+    const size_t sums_bytes =
+        2 * sizeof(double) * (size_t)y.c *
+        (size_t)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    sp_conv_args a = {.map = &map,
+                      .x = case_put(be, is_forward ? p->x : p->dy, is_bf16),
+                      .y = case_put(be, y, is_bf16),
+                      .w_packed = case_packed(be, p, !is_forward),
+                      .is_mirrored = !is_forward && is_mirrored,
+                      .sums = is_forward ? norm.device.sums : NULL,
+                      .norm = is_forward ? NULL : &norm.device,
+                      .beside = is_forward ? NULL : &beside.device};
+    char *all = malloc(y_bytes + 2 * sums_bytes);
+
+    OK(is_forward ? be->ops->conv_forward(be, &a) : be->ops->conv_grad_input(be, &a));
+    OK(be->ops->download(be, all, a.y.data, y_bytes));
+    OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));
+    OK(be->ops->download(be, all + y_bytes + sums_bytes, beside.device.sums,
+                         sums_bytes));
+    free(y.data);
+    norm_drop(&norm);
+    norm_drop(&beside);
+    *n = y_bytes + 2 * sums_bytes;
+    return all;
+}
+
+static void same_on_all_tiles(const conv_case *p, bool is_forward)
+{
+    static const char *const tiles[] = {"formula", "32",   "64",   "96",
+                                        "128",     "64:8", "128:8"};
+    char *first = NULL, *all;
+    size_t n;
+
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        sp_backend be;
+
+        setenv("SP_TILES", tiles[i], 1);
+        be = case_open((int)i, p->precision);
+        all = bytes_of(&be, p, is_forward, &n);
+        cu_close(&be);
+        if (first && memcmp(first, all, n) != 0)
+            fail_msg("%s, %d -> %d channels: tile %s has other bits",
+                     is_forward ? "forward" : "grad input", p->c_in, p->c_out,
+                     tiles[i]);
+        if (first)
+            free(all);
+        else
+            first = all;
+    }
+    unsetenv("SP_TILES");
+    free(first);
+}
+
+static void tile_changes_no_bit(void **state)
+{
+    static const int rows[] = {190}, channels[][2] = {{20, 24}, {7, 100}, {300, 40}};
+
+    (void)state;
+    for (int precision = SP_TF32; precision <= SP_BF16; precision++)
+        for (size_t i = 0; i < 3; i++) {
+            conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1,
+                                    rows, channels[i][0], channels[i][1], 0);
+            same_on_all_tiles(&p, true);
+            same_on_all_tiles(&p, false);
+            case_drop(&p);
+        }
+}
+
+/* A choice by time, whichever it is: then results are as before, memory is too. */
+static void tiles_are_chosen_by_time(void **state)
+{
+    static const int rows[] = {190};
+    conv_case p = case_make(&conv_kinds[CONV_3], SP_TF32, 1, rows, 24, 64, 0);
+    char *bytes[2];
+    size_t n;
+
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) {
+        sp_backend be = case_open(turn, p.precision);
+        int64_t before = 0, after = 0;
+
+        OK(be.ops->memory_used(&be, &before));
+        if (turn)
+            OK(sp_cuda_tiles_measure(&be, 64, 2));
+        OK(be.ops->memory_used(&be, &after));
+        assert_int_equal(before, after);
+        bytes[turn] = bytes_of(&be, &p, true, &n);
+        cu_close(&be);
+    }
+    assert_memory_equal(bytes[0], bytes[1], n);
+    free(bytes[0]);
+    free(bytes[1]);
+    case_drop(&p);
+}
+
+static void a_tile_that_is_none(void **state)
+{
+    sp_backend be = {.ops = &sp_cuda_ops};
+
+    (void)state;
+    setenv("SP_TILES", "48", 1);
+    assert_int_equal(be.ops->open(&be, 0, 1), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "SP_TILES=48: expected"));
+    unsetenv("SP_TILES");
+}
+
+/* More at once than a launch takes: the same bits as one by one. */
+static void packs_of_many(void **state)
+{
+    enum { N = 120, W = 27 * 40 * 24 };
+    sp_backend be = case_open(1, SP_BF16);
+    float *w = fx_floats(W, 7);
+    const float *d_w = cu_copy(&be, w, W * sizeof *w);
+    size_t begin[N + 1] = {0}, bytes;
+    sp_pack_args a[N];
+    char *device[2], *host[2];
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        a[i] = (sp_pack_args){
+            .w = d_w,
+            .K = i % 4 ? 27 : 8,
+            .c_in = 1 + i * 7 % 40,
+            .c_out = 1 + i % 24,
+            .is_grad_input = i % 2,
+            .is_mirrored = i % 8 == 1,
+        };
+        begin[i + 1] =
+            begin[i] + be.ops->conv_pack_floats(&be, a[i].K, a[i].c_in, a[i].c_out,
+                                                a[i].is_grad_input);
+    }
+    bytes = begin[N] * sizeof(float);
+    for (int turn = 0; turn < 2; turn++) {
+        device[turn] = cu_room(&be, bytes);
+        for (int i = 0; i < N; i++)
+            a[i].packed = (float *)device[turn] + begin[i];
+        if (turn == 0)
+            OK(be.ops->conv_pack(&be, a, N));
+        for (int i = 0; turn == 1 && i < N; i++)
+            OK(be.ops->conv_pack(&be, &a[i], 1));
+        host[turn] = malloc(bytes);
+        OK(be.ops->download(&be, host[turn], device[turn], bytes));
+    }
+    assert_memory_equal(host[0], host[1], bytes);
+    free(host[0]);
+    free(host[1]);
+    free(w);
+    cu_close(&be);
+}
+
+/* ---- wgmma ---- */
+
+/* Products so far; a call of few channels or offsets makes none. */
+static unsigned long products(void)
+{
+    return hc_wgmma_count ? hc_wgmma_count() : 0;
+}
+
+/* Both directions where both are wide enough, else one; several words of the masks; rows
+ * and channels around the edges of tiles and of steps. */
+static void wgmma_every_map(void **state)
+{
+    static const struct {
+        int kind, n_samples, rows[3], c_in, c_out, pad;
+        bool is_wide; /* one of the two suits */
+    } all[] = {
+        {CONV_3, 1, {1}, 131, 128, 0, true},
+        {CONV_3, 1, {64}, 33, 136, 0, true},
+        {CONV_3, 1, {129}, 136, 20, 8, true},
+        {CONV_3, 1, {300}, 20, 256, 0, true},
+        {CONV_3, 1, {50}, 129, 33, 1, true}, /* rows off the grid */
+        {CONV_3, 1, {50}, 256, 19, 3, true},
+        {CONV_DOWN, 3, {133, 0, 140}, 72, 256, 0, true},
+        {CONV_UP, 1, {60}, 256, 128, 0, true},
+        {CONV_3_DOWN, 1, {127}, 20, 300, 0, true},
+        {CONV_2, 1, {65}, 64, 160, 0, true},
+        {CONV_1, 1, {300}, 520, 128, 0, true},
+        {CONV_5, 1, {40}, 9, 136, 0, true},
+        {CONV_5, 2, {30, 31}, 128, 12, 0, true},
+        {CONV_KINDS - 1, 1, {70}, 512, 144, 0, true},
+        {CONV_3, 1, {40}, 8, 128, 0, false}, /* offsets share a unit */
+        {CONV_3, 1, {40}, 120, 127, 0, false},
+        {CONV_1, 1, {40}, 511, 128, 0, false},
+        {CONV_3, 1, {0}, 128, 128, 0, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int turn = 0; turn < (hc_is_checked() ? 1 : 2); turn++) {
+            const unsigned long before = products();
+            check(&conv_kinds[all[i].kind], all[i].n_samples, all[i].rows, all[i].c_in,
+                  all[i].c_out, all[i].pad);
+            if (hc_wgmma_count)
+                assert_int_equal(products() > before, all[i].is_wide);
+        }
+}
+
+/* The emulator adds the 16 of a product alike in both ways to multiply, so that their
+ * results must be equal: a device's need not. */
+static void wgmma_equals_mma(void **state)
+{
+    const int rows[] = {200};
+    conv_case p = case_make(&conv_kinds[CONV_3], SP_BF16, 1, rows, 40, 136, 0);
+    sp_tensor y[2];
+
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        sp_backend be = case_open(way, SP_BF16);
+        be.is_wgmma = way;
+        y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
+        cu_close(&be);
+    }
+    if (hc_wgmma_count)
+        assert_true(fx_equal(y[0], y[1]));
+    cu_same("wgmma and mma.sync", y[0], y[1], 0.01);
+    case_drop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_map_and_row_count),
+        cmocka_unit_test(every_channel_count),
+        cmocka_unit_test(rows_off_the_grid),
+        cmocka_unit_test(samples_of_several_tiles),
+        cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(tile_changes_no_bit),
+        cmocka_unit_test(tiles_are_chosen_by_time),
+        cmocka_unit_test(a_tile_that_is_none),
+        cmocka_unit_test(packs_of_many),
+    };
+    const struct CMUnitTest wgmma_tests[] = {
+        cmocka_unit_test(wgmma_every_map),
+        cmocka_unit_test(wgmma_equals_mma),
+        cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(company_changes_no_bit),
+    };
+    sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = is_wgmma};
+
+    if (!is_wgmma)
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    if (be.ops->open(&be, 0, 1) != SP_OK) {
+        printf("SKIPPED: %s\n", sp_error_last()->message);
+        return 77;
+    }
+    be.ops->close(&be);
+    return cmocka_run_group_tests(wgmma_tests, NULL, NULL);
+}

@@ -1,0 +1,442 @@
+/* Plans of the device are those of the host's builder: every level, the order, and
+ * every map in the device's form, number by number; what it refuses, it refuses in the
+ * same words. */
+#include "fixtures/test.h"
+
+#include <pthread.h>
+
+#include "cpu/cpu.h"
+#include "gpu/cuda_plan_same.h"
+#include "fixtures/plan_samples.h"
+
+/* ---- plans of both ---- */
+
+static sp_arena host_arena;
+
+/* No more than foreseen, and not much less: samples round up, the library's sort needs
+ * room. */
+static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
+                             const sp_arena *arena)
+{
+    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], foreseen;
+
+    for (int l = 0; l < plan->n_levels; l++)
+        voxels[l] = plan->level[l].n;
+    for (int m = 0; m < plan->n_maps; m++)
+        pairs[m] = plan->map[m].pairs;
+    foreseen = sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
+    if ((int64_t)arena->high > foreseen)
+        fail_msg("%zu bytes of plan, %lld foreseen", arena->high, (long long)foreseen);
+    if (plan->n_samples == 1 && foreseen > (int64_t)arena->high * 102 / 100 + 150000)
+        fail_msg("%zu bytes of plan, %lld foreseen", arena->high, (long long)foreseen);
+}
+
+static void check_in_order(const sp_plan_spec *spec, const batch *b,
+                           const sp_plan *want, int order)
+{
+    sp_backend be = cu_open(order);
+    sp_arena arena;
+    sp_plan plan;
+
+    OK(be.ops->arena_create(&arena, 0, "test"));
+    for (int again = order == 0; again < 2; again++) { /* in used memory too */
+        sp_arena_reset(&arena);
+        OK(be.ops->plan_build(&be, spec, b->coords, b->row, b->n_samples, &arena,
+                              &plan));
+        same_levels(&be, &plan, want);
+        for (int m = 0; m < spec->n_maps; m++)
+            same_map(&be, m, &plan.map[m], &want->map[m], b->n_samples);
+    }
+    took_as_foreseen(spec, &plan, &arena);
+    be.ops->arena_destroy(&arena);
+    cu_close(&be);
+}
+
+static void check(const sp_plan_spec *spec, const batch *b)
+{
+    sp_plan want;
+
+    sp_arena_reset(&host_arena);
+    OK(sp_cpu_plan_build(NULL, spec, b->coords, b->row, b->n_samples, &host_arena,
+                         &want));
+    for (int order = 0; order < cu_orders(); order++)
+        check_in_order(spec, b, &want, order);
+}
+
+static sp_plan_spec dummy_spec(void)
+{
+    sp_plan_spec s = {0};
+
+    oracle_map(&s, 0, 0, 3, 0);
+    oracle_map(&s, 0, 1, 3, 0);
+    oracle_map(&s, 1, 0, 3, 0);
+    return s;
+}
+
+static sp_plan_spec minkunet_spec(int stem)
+{
+    sp_plan_spec s = {0};
+
+    if (stem != 3)
+        oracle_map(&s, 0, 0, stem, 0);
+    for (int l = 0; l < 5; l++)
+        oracle_map(&s, l, l, 3, 0);
+    for (int l = 0; l < 4; l++) {
+        oracle_map(&s, l, l + 1, 2, 0);
+        oracle_map(&s, l + 1, l, 2, 0);
+    }
+    return s;
+}
+
+/* Every kernel, as a graph can ask for it; `cubes`: with the 3^3 maps that spare a
+ * search. */
+static sp_plan_spec odd_spec(bool has_cubes)
+{
+    sp_plan_spec s = {0};
+
+    for (int n = 1; n <= SP_MAX_KERNEL; n++) {
+        oracle_map(&s, 0, 0, n, 0);
+        oracle_map(&s, 0, 0, n, 1);
+        oracle_map(&s, 0, 1, n, 0);
+        oracle_map(&s, 1, 0, n, 0);
+        oracle_map(&s, 1, 3, n, 0);
+        oracle_map(&s, 3, 1, n, 0);
+    }
+    for (int l = 1; l < 5 && has_cubes; l++)
+        oracle_map(&s, l, l, 3, 0);
+    oracle_map(&s, 0, 6, 7, 0);
+    oracle_map(&s, 6, 0, 7, 0);
+    return s;
+}
+
+static void mixed_batch(batch *b)
+{
+    int32_t one[3] = {-7, 12345, -1};
+
+    *b = (batch){0};
+    batch_add(b, NULL, 0);
+    add_surface(b, 320, -20, -31, -4);
+    batch_add(b, NULL, 0);
+    batch_add(b, one, 1);
+    add_surface(b, 70, 100000, -300000, 17);
+    add_scatter(b, 100, -5, 6);
+    batch_add(b, NULL, 0);
+}
+
+static void families(void **state)
+{
+    sp_plan_spec spec[3] = {dummy_spec(), minkunet_spec(5), minkunet_spec(3)};
+    batch b;
+
+    (void)state;
+    mixed_batch(&b);
+    for (int i = 0; i < 3; i++)
+        check(&spec[i], &b);
+    free(b.coords);
+}
+
+static void every_kernel_and_stride(void **state)
+{
+    sp_plan_spec searched = odd_spec(false), found = odd_spec(true);
+    batch b;
+
+    (void)state;
+    mixed_batch(&b);
+    check(&searched, &b);
+    check(&found, &b);
+    free(b.coords);
+}
+
+static void every_number_of_voxels(void **state)
+{
+    static const int32_t n[] = {0, 1, 31, 33, 127, 257, 2000};
+    sp_plan_spec spec = minkunet_spec(5);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+        batch b = {0};
+        add_surface(&b, n[i], 5, -9, 3);
+        check(&spec, &b);
+        free(b.coords);
+    }
+}
+
+/* The first two samples share a window of the order, the third has the next. */
+static void order_of_several_windows(void **state)
+{
+    const sp_plan_spec spec = {.n_levels = 2, .n_maps = 1, .map = {{0, 0, 3, false}}};
+    batch b = {0};
+    sp_plan want;
+
+    (void)state;
+    if (hc_is_checked()) /* ten times as long, and nothing new */
+        return;
+    add_surface(&b, 40000, 0, 0, 0);
+    add_surface(&b, 30000, 5, 5, 5);
+    add_surface(&b, 300, 0, 0, 0);
+    sp_arena_reset(&host_arena);
+    OK(sp_cpu_plan_build(NULL, &spec, b.coords, b.row, b.n_samples, &host_arena,
+                         &want));
+    check_in_order(&spec, &b, &want, 1);
+    free(b.coords);
+}
+
+static void dense_block_fills_every_offset(void **state)
+{
+    sp_plan_spec spec = odd_spec(true);
+    int32_t c[343][3];
+    batch b = {0};
+
+    (void)state;
+    for (int i = 0; i < 343; i++)
+        c[i][0] = i % 7 - 3, c[i][1] = i / 7 % 7 - 9, c[i][2] = 4 - i / 49;
+    batch_add(&b, c[0], 343);
+    check(&spec, &b);
+    free(b.coords);
+}
+
+/* No sample at all, empty ones, one voxel, and levels up to one cell and beyond. */
+static void nothing_and_deep_nets(void **state)
+{
+    sp_plan_spec spec = odd_spec(true), deep = {0};
+    int32_t one[3] = {3, -4, 5};
+    batch none = {0}, empty = {0}, single = {0}, small = {0};
+
+    (void)state;
+    for (int l = 0; l < SP_MAX_LEVELS; l++) {
+        oracle_map(&deep, l, l, 3, 0);
+        if (l)
+            oracle_map(&deep, l - 1, l, 2, 0);
+    }
+    oracle_map(&deep, 0, 11, 3, 0);
+    oracle_map(&deep, 11, 0, 3, 0);
+    batch_add(&empty, NULL, 0);
+    batch_add(&empty, NULL, 0);
+    batch_add(&single, one, 1);
+    add_surface(&small, 40, -3, -3, -3);
+    add_surface(&small, 9, 30, 0, 100);
+    check(&spec, &none);
+    check(&spec, &empty);
+    check(&spec, &single);
+    check(&deep, &single);
+    check(&deep, &small);
+    check(&deep, &empty);
+    free(empty.coords);
+    free(single.coords);
+    free(small.coords);
+}
+
+/* Keys of 60 bits: of 40 samples they are more than a word. Corners on every border of
+ * the range. */
+static void whole_range(void **state)
+{
+    sp_plan_spec spec[2] = {minkunet_spec(5), dummy_spec()};
+    int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
+    batch b = {0}, many = {0};
+
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        corner[i][0] = i & 1 ? hi - (i >> 3) : lo + (i >> 3);
+        corner[i][1] = i & 2 ? hi : lo;
+        corner[i][2] = i & 4 ? hi : lo;
+    }
+    batch_add(&b, corner[0], 16);
+    batch_add(&b, corner[0], 16); /* as if they touched, were samples side by side */
+    add_scatter(&b, 150, lo, hi + 1);
+    add_surface(&b, 50, lo, lo, lo);
+    for (int i = 0; i < 40; i++)
+        batch_add(&many, corner[0], i % 17);
+    for (int i = 0; i < 2; i++) {
+        check(&spec[i], &b);
+        check(&spec[i], &many);
+    }
+    free(b.coords);
+    free(many.coords);
+}
+
+/* ---- refusals ---- */
+
+static void refused_alike(const batch *b)
+{
+    sp_plan_spec spec = minkunet_spec(3);
+    sp_backend be = cu_open(1);
+    char message[sizeof sp_error_last()->message];
+    sp_arena arena;
+    sp_plan plan;
+
+    OK(be.ops->arena_create(&arena, 0, "test"));
+    sp_arena_reset(&host_arena);
+    assert_int_equal(sp_cpu_plan_build(NULL, &spec, b->coords, b->row, b->n_samples,
+                                       &host_arena, &plan),
+                     SP_EDATA);
+    snprintf(message, sizeof message, "%s", sp_error_last()->message);
+    assert_int_equal(
+        be.ops->plan_build(&be, &spec, b->coords, b->row, b->n_samples, &arena, &plan),
+        SP_EDATA);
+    assert_string_equal(sp_error_last()->message, message);
+    be.ops->arena_destroy(&arena);
+    cu_close(&be);
+}
+
+static void bad_coordinates_are_named(void **state)
+{
+    int32_t twice[15] = {1, 2, 3, 5, 5, -5, 0, 0, 0, 5, 5, -5, 9, 9, 9};
+    int32_t far[6] = {0, 0, 0, 1, SP_COORD_LIMIT, 1}, again[6] = {5, 5, -5, 1, 2, 3};
+    batch duplicate = {0}, outside = {0};
+
+    (void)state;
+    batch_add(&duplicate, again, 2); /* equal in another sample: no duplicates */
+    batch_add(&duplicate, NULL, 0);
+    batch_add(&duplicate, twice, 5);
+    refused_alike(&duplicate);
+    batch_add(&outside, again, 2);
+    batch_add(&outside, far, 2);
+    refused_alike(&outside);
+    free(duplicate.coords);
+    free(outside.coords);
+}
+
+static void full_arena_is_an_error(void **state)
+{
+    sp_plan_spec spec = minkunet_spec(5);
+    sp_backend be = cu_open(0);
+    sp_arena arena;
+    sp_plan plan;
+    batch b = {0};
+
+    (void)state;
+    add_surface(&b, 20000, 0, 0, 0);
+    OK(be.ops->arena_create(&arena, 1 << 20, "small"));
+    assert_int_equal(be.ops->plan_build(&be, &spec, b.coords, b.row, 1, &arena, &plan),
+                     SP_EMEM);
+    be.ops->arena_destroy(&arena);
+    cu_close(&be);
+    free(b.coords);
+}
+
+/* ---- two threads, two streams ---- */
+
+enum { ROUNDS = 4, C = 8, BUSY = 500 };
+
+typedef struct filling {
+    sp_backend *be;
+    sp_arena *arena;
+    const batch *b;
+    float value;
+    float *features; /* device, [rows][C] */
+    sp_plan plan;
+    sp_status rc;
+} filling;
+
+/* As the planner of the loader does. */
+static sp_status fill(filling *f)
+{
+    const sp_plan_spec spec = minkunet_spec(3);
+    const size_t n = (size_t)f->b->row[f->b->n_samples] * C;
+    float *rows = malloc(n * sizeof *rows);
+
+    SP_TRY(f->be->ops->arena_pass(f->be, f->arena, SP_FILL_BEGIN));
+    sp_arena_reset(f->arena);
+    SP_TRY(f->be->ops->plan_build(f->be, &spec, f->b->coords, f->b->row,
+                                  f->b->n_samples, f->arena, &f->plan));
+    SP_TRY(SP_TAKE(f->arena, n, &f->features));
+    for (size_t i = 0; i < n; i++)
+        rows[i] = f->value;
+    SP_TRY(f->be->ops->upload(f->be, f->features, rows, n * sizeof *rows));
+    memset(rows, 0, n * sizeof *rows); /* it is the caller's again */
+    free(rows);
+    return f->be->ops->arena_pass(f->be, f->arena, SP_FILL_END);
+}
+
+static void *fill_main(void *arg)
+{
+    filling *f = arg;
+
+    f->rc = fill(f);
+    return NULL;
+}
+
+static void fill_in_thread(filling *f)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, fill_main, f), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    OK(f->rc);
+}
+
+/* Each round's rows, copied by the compute stream while the next round is filled into
+ * the same arena, and nobody but the planner waits. */
+static void pass_and_use(uint64_t seed, const batch *b)
+{
+    const int64_t n = b->row[b->n_samples];
+    sp_backend be = cu_open(0);
+    sp_tensor host = fx_tensor(n, C, C, 1), out[ROUNDS];
+    sp_arena arena;
+
+    hc_set_order(seed, true);
+    OK(be.ops->arena_create(&arena, 0, "test"));
+    for (int i = 0; i < ROUNDS; i++)
+        out[i] = cu_tensor(&be, host);
+    for (int i = 0; i < ROUNDS; i++) {
+        filling f = {.be = &be, .arena = &arena, .b = b, .value = (float)i};
+        fill_in_thread(&f);
+        OK(be.ops->arena_pass(&be, &arena, SP_USE_BEGIN));
+        for (int k = 0; k < i % 2 * BUSY; k++) /* a step behind the planner */
+            OK(be.ops->fill(&be, out[i].data, 0, sizeof(float)));
+        OK(be.ops->copy(&be, (sp_tensor){.data = f.features, .n = n, .c = C, .ld = C},
+                        out[i], false));
+        OK(be.ops->arena_pass(&be, &arena, SP_USE_END));
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        cu_read(&be, out[i], host);
+        for (int64_t k = 0; k < n * C; k++)
+            assert_true(host.data[k] == (float)i);
+    }
+    free(host.data);
+    be.ops->arena_destroy(&arena);
+    cu_close(&be);
+}
+
+static void streams_wait_for_what_they_use(void **state)
+{
+    batch b = {0};
+
+    (void)state;
+    add_surface(&b, 60, 0, 0, 0);
+    for (uint64_t seed = 1; seed < 5; seed++)
+        pass_and_use(seed, &b);
+    free(b.coords);
+}
+
+static int open_host(void **state)
+{
+    (void)state;
+    OK(sp_arena_create(&host_arena, 0, "host"));
+    return 0;
+}
+
+static int close_host(void **state)
+{
+    (void)state;
+    sp_arena_destroy(&host_arena);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families),
+        cmocka_unit_test(every_kernel_and_stride),
+        cmocka_unit_test(every_number_of_voxels),
+        cmocka_unit_test(order_of_several_windows),
+        cmocka_unit_test(dense_block_fills_every_offset),
+        cmocka_unit_test(nothing_and_deep_nets),
+        cmocka_unit_test(whole_range),
+        cmocka_unit_test(bad_coordinates_are_named),
+        cmocka_unit_test(full_arena_is_an_error),
+        cmocka_unit_test(streams_wait_for_what_they_use),
+    };
+
+    return cmocka_run_group_tests(tests, open_host, close_host);
+}

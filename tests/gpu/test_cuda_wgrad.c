@@ -1,0 +1,160 @@
+/* The convolution's weight gradient on the CUDA backend against loops in double: fp32,
+ * tf32 and bf16; kinds of map, channels, rows, pitches, ranges of samples. Tolerance:
+ * conv_case.h. */
+#include "gpu/conv_case.h"
+
+/* dW with dbias behind it, added to what is there; samples sample0 .. sample1 - 1. */
+static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
+                             int sample0, int sample1, bool is_mixed)
+{
+    const size_t n = (size_t)p->K * p->c_in * p->c_out, all = n + (size_t)p->c_out;
+    const bool is_bf16 = p->precision == SP_BF16;
+    sp_tensor dw = fx_tensor(1, (int)all, (int)all, 8);
+    sp_tensor on_device = cu_tensor(be, dw);
+    sp_map map = cu_map(be, &p->map, n_samples);
+    sp_conv_wgrad_args a = {.map = p->kind->has_map ? &map : NULL,
+                            .x = case_put(be, p->x, is_bf16 && !is_mixed),
+                            .dy = case_put(be, p->dy, is_bf16),
+                            .sample_row = p->level[p->kind->out].sample_row,
+                            .sample0 = sample0,
+                            .sample1 = sample1,
+                            .dw = on_device.data,
+                            .dbias = on_device.data + n};
+
+    OK(be->ops->conv_grad_weight(be, &a));
+    cu_read(be, on_device, dw);
+    return dw;
+}
+
+static void check_samples(sp_backend *be, const conv_case *p, int n_samples,
+                          int sample0, int sample1, bool is_mixed)
+{
+    const int32_t *row = p->level[p->kind->out].sample_row;
+    sp_tensor dw = grad_weight(be, p, n_samples, sample0, sample1, is_mixed);
+    sp_tensor old = fx_tensor(1, dw.c, dw.ld, 8);
+    double *want = case_doubles(old, true);
+
+    case_grad_weight(p, row[sample0], row[sample1], want);
+    free(old.data);
+    case_same("grad weight", p, dw, want, false);
+}
+
+static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
+                  int c_out, int pad)
+{
+    static int turn;
+
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
+        conv_case p =
+            case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
+        sp_backend be = case_open(turn, p.precision);
+        check_samples(&be, &p, n_samples, 0, n_samples, turn % 5 == 0);
+        if (n_samples > 1)
+            check_samples(&be, &p, n_samples, 1, n_samples - 1, false);
+        cu_close(&be);
+        case_drop(&p);
+    }
+}
+
+static void every_map_and_row_count(void **state)
+{
+    static const int rows[] = {0, 1, 31, 33, 127};
+
+    (void)state;
+    for (int k = 0; k < CONV_KINDS; k++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            check(&conv_kinds[k], 1, &rows[i], k == CONV_5 ? 4 : 20, 24, 0);
+}
+
+static void every_channel_count(void **state)
+{
+    static const int channels[] = {1,  3,  4,  8,   16,  20,  32,
+                                   48, 64, 96, 128, 160, 256, 300};
+    const int rows[] = {33, 0, 40};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        if (!hc_is_checked()) {
+            check(&conv_kinds[CONV_1], 3, rows, channels[i], 17, 8);
+            check(&conv_kinds[CONV_1], 3, rows, 5, channels[i], 0);
+        }
+        check(&conv_kinds[CONV_1], 3, rows, channels[i], channels[i], 0);
+    }
+}
+
+/* Rows that no copy of 16 bytes can take. */
+static void rows_off_the_grid(void **state)
+{
+    const int rows[] = {50};
+
+    (void)state;
+    check(&conv_kinds[CONV_3], 1, rows, 7, 9, 1);
+    check(&conv_kinds[CONV_DOWN], 1, rows, 33, 20, 3);
+}
+
+/* More pairs than an item has. */
+static void several_items(void **state)
+{
+    const int rows[] = {2100, 0, 2600};
+
+    (void)state;
+    if (!hc_is_checked())
+        check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
+    check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
+}
+
+/* More entries than a round has; more slots than the scratch takes at a time. */
+static void several_rounds(void **state)
+{
+    const int rows[] = {60, 60, 60, 60}, few[] = {12, 12, 12, 12};
+
+    (void)state;
+    check(&conv_kinds[CONV_5], 4, rows, 3, 5, 0);
+    if (!hc_is_checked()) {
+        conv_case p = case_make(&conv_kinds[CONV_2], SP_BF16, 4, few, 768, 768, 0);
+        sp_backend be = case_open(1, SP_BF16);
+        check_samples(&be, &p, 4, 0, 4, false);
+        cu_close(&be);
+        case_drop(&p);
+    }
+}
+
+static void order_changes_no_bit(void **state)
+{
+    const int rows[] = {300};
+
+    (void)state;
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++) {
+        conv_case p =
+            case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows, 24, 12, 0);
+        sp_tensor first = {0};
+
+        for (int order = 0; order < 4; order++) {
+            sp_backend be = case_open(order, p.precision);
+            sp_tensor dw = grad_weight(&be, &p, 1, 0, 1, false);
+            cu_close(&be);
+            if (order == 0)
+                first = dw;
+            else {
+                assert_true(fx_equal(first, dw));
+                free(dw.data);
+            }
+        }
+        free(first.data);
+        case_drop(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_map_and_row_count),
+        cmocka_unit_test(every_channel_count),
+        cmocka_unit_test(rows_off_the_grid),
+        cmocka_unit_test(several_items),
+        cmocka_unit_test(several_rounds),
+        cmocka_unit_test(order_changes_no_bit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

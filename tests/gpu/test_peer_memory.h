@@ -1,0 +1,238 @@
+/* Small sums through the devices' memory (cuda_peer.cu), emulated: a program for each
+ * number of ranks. Values, bits, lengths, scopes and orders; ranks that dawdle; what
+ * keeps ranks from it; a rank that never comes. */
+#include "fixtures/test.h"
+
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "compute/sp_transport.h"
+
+/* Emulator. */
+void hc_set_order(uint64_t seed, bool is_lazy);
+
+enum { MOST = 4096 };
+
+static sp_comm comm;
+
+typedef struct stand {
+    sp_backend be;
+    sp_arena arena;
+    sp_transport t;
+    double *data, *out; /* [MOST + 1] */
+} stand;
+
+static void set_up(stand *s, const char *want, sp_scope scope, double peer_limit_s)
+{
+    const sp_transport_options options = {.want = want,
+                                          .scope = scope,
+                                          .is_repeatable = true,
+                                          .limit_s = 30,
+                                          .peer_limit_s = peer_limit_s};
+
+    memset(s, 0, sizeof *s);
+    s->be.ops = sp_backend_find("cuda");
+    assert_non_null(s->be.ops);
+    OK(s->be.ops->open(&s->be, comm.rank, 1));
+    OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
+    OK(SP_TAKE(&s->arena, MOST + 1, &s->data));
+    OK(SP_TAKE(&s->arena, MOST + 1, &s->out));
+    OK(sp_transport_choose(&s->t, &comm, &s->be, &options));
+}
+
+static void tear_down(stand *s)
+{
+    sp_transport_close(&s->t);
+    s->be.ops->arena_destroy(&s->arena);
+    s->be.ops->close(&s->be);
+}
+
+static bool is_in(sp_scope scope, int rank)
+{
+    return scope == SP_SCOPE_WORLD || comm.node_of_rank[rank] == comm.node;
+}
+
+/* Of a sum and a rank: values whose sum depends on the order, of any size. */
+static double value(int i, int rank, int round)
+{
+    return ldexp(1.0 / (3 + i + 7 * rank + round),
+                 (i * 5 + rank * 11 + round) % 41 - 20);
+}
+
+static double sum_of(sp_scope scope, int i, int round)
+{
+    double sum = 0;
+    bool is_first = true;
+
+    for (int r = 0; r < comm.size; r++)
+        if (is_in(scope, r)) {
+            sum = is_first ? value(i, r, round) : sum + value(i, r, round);
+            is_first = false;
+        }
+    return sum;
+}
+
+/* The sum of n values, in place; what lies behind them stays. */
+static void sum_once(stand *s, sp_scope scope, int n, int round)
+{
+    static double host[MOST + 1];
+
+    for (int i = 0; i < n; i++)
+        host[i] = value(i, comm.rank, round);
+    host[n] = 77;
+    OK(s->be.ops->upload(&s->be, s->data, host, ((size_t)n + 1) * sizeof *host));
+    OK(sp_transport_allreduce(&s->t, scope, s->data, s->data, (size_t)n, SP_F64));
+    OK(s->be.ops->download(&s->be, host, s->data, ((size_t)n + 1) * sizeof *host));
+    for (int i = 0; i < n; i++)
+        if (memcmp(&host[i], &(double){sum_of(scope, i, round)}, sizeof *host) != 0)
+            fail_msg("sum %d of %d values: [%d] is %.17g, by rank it is %.17g", round,
+                     n, i, host[i], sum_of(scope, i, round));
+    assert_true(host[n] == 77);
+}
+
+/* Long sums leave their words behind for short ones. */
+static void sums_have_the_bits_of_their_order(void **state)
+{
+    static const int length[] = {193, 1, 513, 641, 64, MOST, 31, 513};
+    stand s;
+
+    (void)state;
+    for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++)
+        for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
+            hc_set_order(5 + (uint64_t)comm.rank, is_lazy);
+            set_up(&s, "auto", scope, 5);
+            assert_true((s.t.peer != NULL) ==
+                        (scope == SP_SCOPE_NODE || comm.n_nodes == 1));
+            for (int i = 0; s.t.peer && i < 8; i++)
+                sum_once(&s, scope, length[i], i);
+            tear_down(&s);
+        }
+    hc_set_order(1, false);
+}
+
+/* Nothing between them but the stream: a rank is up to a sum ahead of another. */
+static void sums_follow_each_other(void **state)
+{
+    enum { N = 40, SUMS = 100 };
+    static double host[SUMS][N];
+    stand s;
+
+    (void)state;
+    set_up(&s, "auto", SP_SCOPE_NODE, 5);
+    for (int k = 0; k < SUMS; k++)
+        for (int i = 0; i < N; i++)
+            host[k][i] = value(i, comm.rank, k);
+    OK(s.be.ops->upload(&s.be, s.data, host, sizeof host));
+    for (int k = 0; k < SUMS; k++)
+        OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data + (ptrdiff_t)k * N,
+                                  s.out + (ptrdiff_t)k * N, k % 3 ? N : N - 1, SP_F64));
+    OK(s.be.ops->download(&s.be, host, s.out, sizeof host));
+    for (int k = 0; k < SUMS; k++)
+        for (int i = 0; i < (k % 3 ? N : N - 1); i++)
+            if (host[k][i] != sum_of(SP_SCOPE_NODE, i, k))
+                fail_msg("sum %d: [%d] is %.17g, not %.17g", k, i, host[k][i],
+                         sum_of(SP_SCOPE_NODE, i, k));
+    tear_down(&s);
+}
+
+static void whole_numbers_and_long_vectors(void **state)
+{
+    int64_t host[9], *whole;
+    double one[2];
+    stand s;
+
+    (void)state;
+    set_up(&s, "auto", SP_SCOPE_NODE, 5);
+    whole = (int64_t *)s.data;
+    for (int i = 0; i < 9; i++)
+        host[i] = (comm.local_rank + 1) * (((int64_t)1 << 55) + i) - 1000;
+    OK(s.be.ops->upload(&s.be, whole, host, sizeof host));
+    OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, whole, whole, 9, SP_I64));
+    OK(s.be.ops->download(&s.be, host, whole, sizeof host));
+    const int64_t n = comm.local_size, weight = n * (n + 1) / 2;
+    for (int i = 0; i < 9; i++)
+        assert_true(host[i] == weight * (((int64_t)1 << 55) + i) - 1000 * n);
+    /* more than fits goes the transport's way */
+    OK(s.be.ops->fill(&s.be, s.data, 0, (MOST + 1) * sizeof *s.data));
+    OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data, s.data, MOST + 1, SP_F64));
+    OK(s.be.ops->download(&s.be, one, s.data + MOST - 1, sizeof one));
+    assert_true(one[0] == 0 && one[1] == 0);
+    tear_down(&s);
+}
+
+/* One rank that cannot, or must not, is a reason for all. */
+static void refused(const char *name, const char *how, const char *text, bool is_one)
+{
+    stand s;
+
+    if (!is_one || comm.rank == comm.size - 1)
+        setenv(name, how, 1);
+    set_up(&s, "auto", SP_SCOPE_NODE, 2);
+    unsetenv(name);
+    assert_null(s.t.peer);
+    if (!strstr(s.t.words, text))
+        fail_msg("\"%s\" lacks: %s", s.t.words, text);
+    sum_once(&s, SP_SCOPE_NODE, 50, 0);
+    tear_down(&s);
+}
+
+static void all_or_none(void **state)
+{
+    stand s;
+
+    (void)state;
+    refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", false);
+    refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", true);
+    refused("HC_NO_PEER", "1", "cannot reach that of rank", false);
+    refused("HC_SKIP", "peer_sum", "did not come",
+            true);                        /* a link that moves nothing */
+    set_up(&s, "mpi", SP_SCOPE_NODE, 30); /* as the user wants it */
+    assert_null(s.t.peer);
+    tear_down(&s);
+    set_up(&s, "auto", SP_SCOPE_NODE, 5);
+    assert_non_null(s.t.peer);
+    assert_non_null(strstr(s.t.words, "batch statistics through the devices' memory"));
+    tear_down(&s);
+}
+
+/* Rank 0 does not sum: the others' streams end, and say so. The last test, since
+ * nothing can be closed together any more. */
+static void who_never_comes_is_named(void **state)
+{
+    double host[3] = {1, 2, 3};
+    static stand s; /* it stays, and the leak checker sees that it does */
+    sp_status rc;
+
+    (void)state;
+    set_up(&s, "auto", SP_SCOPE_NODE, 2);
+    if (comm.rank > 0 && comm.node == 0) {
+        OK(s.be.ops->upload(&s.be, s.data, host, sizeof host));
+        OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data, s.data, 3, SP_F64));
+        rc = s.be.ops->download(&s.be, host, s.data, sizeof host);
+        assert_int_equal(rc, SP_EMPI);
+        assert_non_null(strstr(sp_error_last()->message, "rank 0 did not come"));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_have_the_bits_of_their_order),
+        cmocka_unit_test(sums_follow_each_other),
+        cmocka_unit_test(whole_numbers_and_long_vectors),
+        cmocka_unit_test(all_or_none),
+        cmocka_unit_test(who_never_comes_is_named),
+    };
+    char path[500];
+    int n_failed;
+
+    setenv("HC_DELAY", "1", 0);
+    snprintf(path, sizeof path, "%s/tests/emulator/nccl_double", getenv("SP_BUILDDIR"));
+    setenv("SP_NCCL_LIB", path, 0);
+    if (strstr(argv[0], "np4"))
+        setenv("SP_RANKS_PER_NODE", "2", 0);
+    OK(sp_comm_open(&comm, &argc, &argv));
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return n_failed;
+}

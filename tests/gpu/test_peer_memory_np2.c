@@ -1,0 +1,1 @@
+#include "gpu/test_peer_memory.h"

@@ -1,0 +1,328 @@
+/* The transports, each against sums that are known: vectors in the compute stream,
+ * posted buckets of several types and pieces, in order with what the device does, the
+ * same bits every time. One program per number of ranks; the device is emulated, its
+ * NCCL is tests/emulator/nccl_double. */
+#include "fixtures/test.h"
+
+#include <stdint.h>
+#include <unistd.h>
+
+#include "compute/sp_transport.h"
+
+/* Emulator. */
+void hc_set_order(uint64_t seed, bool is_lazy);
+
+enum { LATE = 1000, MANY = 3 << 20 }; /* floats: three pieces of the staged transport */
+
+static sp_comm comm;
+
+typedef struct stand {
+    sp_backend be;
+    sp_arena arena;
+    sp_transport t;
+    float *bulk;    /* [MANY] taken from the transport */
+    double *small;  /* [64] */
+    int64_t *whole; /* [64] */
+    float *late;    /* [LATE] comes into bulk behind the rest */
+} stand;
+
+static void name_library(void)
+{
+    char path[500];
+
+    snprintf(path, sizeof path, "%s/tests/emulator/nccl_double", getenv("SP_BUILDDIR"));
+    setenv("SP_NCCL_LIB", path, 0);
+}
+
+static void set_up(stand *s, const char *want, sp_scope scope, bool is_bf16)
+{
+    const bool is_host = strcmp(want, "host") == 0;
+    const sp_transport_options options = {.want = is_host ? "auto" : want,
+                                          .scope = scope,
+                                          .is_bf16 = is_bf16,
+                                          .is_repeatable = true,
+                                          .limit_s = 30};
+
+    memset(s, 0, sizeof *s);
+    s->be.ops = sp_backend_find(is_host ? "cpu" : "cuda");
+    assert_non_null(s->be.ops);
+    OK(s->be.ops->open(&s->be, is_host ? 0 : comm.rank, 1));
+    OK(sp_transport_choose(&s->t, &comm, &s->be, &options));
+    assert_string_equal(s->t.ops->name, is_host                     ? "mpi"
+                                        : strcmp(want, "nccl") == 0 ? "nccl"
+                                                                    : "mpi-staged");
+    OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
+    OK(SP_TAKE(&s->arena, 64, &s->small));
+    OK(SP_TAKE(&s->arena, 64, &s->whole));
+    OK(SP_TAKE(&s->arena, LATE, &s->late));
+    OK(sp_transport_take(&s->t, MANY * sizeof *s->bulk, (void **)&s->bulk));
+}
+
+static void tear_down(stand *s)
+{
+    s->be.ops->arena_destroy(&s->arena);
+    sp_transport_close(&s->t);
+    s->be.ops->close(&s->be);
+}
+
+/* Sum of (r + 1) over the ranks of the scope. */
+static double weight(sp_scope scope)
+{
+    double sum = 0;
+
+    for (int r = 0; r < comm.size; r++)
+        if (scope == SP_SCOPE_WORLD || comm.node_of_rank[r] == comm.node)
+            sum += r + 1;
+    return sum;
+}
+
+static float value(int64_t i, int round)
+{
+    return (float)((i * 7 + round) % 1001);
+}
+
+static void put(stand *s, float *host, int64_t n, int round)
+{
+    double small[64];
+    int64_t whole[64];
+
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (float)(comm.rank + 1) * value(i, round);
+    for (int i = 0; i < 64; i++) {
+        small[i] = (comm.rank + 1) * (0.5 * i + round);
+        whole[i] = (comm.rank + 1) * ((int64_t)i << 40);
+    }
+    OK(s->be.ops->upload(&s->be, n > LATE ? s->bulk : s->late, host,
+                         (size_t)n * sizeof *host));
+    OK(s->be.ops->upload(&s->be, s->small, small, sizeof small));
+    OK(s->be.ops->upload(&s->be, s->whole, whole, sizeof whole));
+    if (n <= LATE) /* a kernel, which a lazy stream has not begun at the post */
+        OK(s->be.ops->copy(
+            &s->be, (sp_tensor){.data = s->late, .n = n, .c = 1, .ld = 1},
+            (sp_tensor){.data = s->bulk, .n = n, .c = 1, .ld = 1}, false));
+}
+
+static void check_small(stand *s, sp_scope scope, int round)
+{
+    double small[64];
+    int64_t whole[64];
+
+    OK(s->be.ops->download(&s->be, small, s->small, sizeof small));
+    OK(s->be.ops->download(&s->be, whole, s->whole, sizeof whole));
+    for (int i = 0; i < 64; i++) {
+        assert_true(small[i] == weight(scope) * (0.5 * i + round));
+        assert_true(whole[i] == (int64_t)weight(scope) * ((int64_t)i << 40));
+    }
+}
+
+static void check_bulk(stand *s, float *host, int64_t n, int round)
+{
+    OK(s->be.ops->download(&s->be, host, s->bulk, (size_t)n * sizeof *host));
+    for (int64_t i = 0; i < n; i++)
+        if (host[i] != (float)weight(SP_SCOPE_WORLD) * value(i, round))
+            fail_msg("bulk[%lld]: %g, expected %g", (long long)i, (double)host[i],
+                     weight(SP_SCOPE_WORLD) * (double)value(i, round));
+}
+
+/* Two buckets and what travels with the second; small sums between the posts. */
+static void sum_posted(stand *s, float *host, int64_t n, int round)
+{
+    const int64_t half = n / 2;
+    const sp_part late = {s->bulk + half, (size_t)(n - half), SP_F32};
+    const sp_part early[3] = {{s->bulk, (size_t)half, SP_F32},
+                              {s->small, 64, SP_F64},
+                              {s->whole, 64, SP_I64}};
+    sp_sum sum[2];
+    double *vector, one[2] = {1, 0};
+    bool is_done;
+
+    OK(SP_TAKE(&s->arena, 2, &vector));
+    put(s, host, n, round);
+    OK(sp_transport_post(&s->t, &late, 1, &sum[0]));
+    /* Ranks are not equally far when the next sum comes. */
+    for (int i = 0; i < 10 * comm.rank; i++)
+        OK(sp_transport_test(&s->t, &sum[0], &is_done));
+    OK(s->be.ops->upload(&s->be, vector, one, sizeof one));
+    OK(sp_transport_allreduce(&s->t, SP_SCOPE_WORLD, vector, vector, 2, SP_F64));
+    OK(sp_transport_test(&s->t, &sum[0], &is_done));
+    OK(sp_transport_post(&s->t, early, 3, &sum[1]));
+    OK(sp_transport_join(&s->t, &sum[0]));
+    OK(sp_transport_join(&s->t, &sum[1]));
+    OK(s->be.ops->download(&s->be, one, vector, sizeof one));
+    assert_true(one[0] == comm.size && one[1] == 0);
+    check_bulk(s, host, n, round); /* joined: the compute stream finds it */
+    check_small(s, SP_SCOPE_WORLD, round);
+    OK(sp_transport_wait(&s->t, &sum[0]));
+    OK(sp_transport_wait(&s->t, &sum[1]));
+    sp_arena_rewind(&s->arena, s->arena.used - 128);
+}
+
+static void posts_are_summed(const char *want)
+{
+    float *host = malloc(MANY * sizeof *host);
+    stand s;
+
+    for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
+        hc_set_order(3 + (uint64_t)comm.rank, is_lazy);
+        set_up(&s, want, SP_SCOPE_WORLD, false);
+        for (int round = 0; round < 3; round++)
+            sum_posted(&s, host, round ? 1000 : MANY, round);
+        tear_down(&s);
+    }
+    hc_set_order(1, false);
+    free(host);
+}
+
+static void on_the_host(void **state)
+{
+    (void)state;
+    posts_are_summed("host");
+}
+
+static void staged(void **state)
+{
+    (void)state;
+    posts_are_summed("mpi");
+}
+
+static void by_nccl(void **state)
+{
+    (void)state;
+    posts_are_summed("nccl");
+}
+
+static void small_sums_over_every_scope(void **state)
+{
+    static const char *const want[] = {"host", "mpi", "nccl"};
+    float host[1];
+    stand s;
+
+    (void)state;
+    for (int w = 0; w < 3; w++)
+        for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++) {
+            set_up(&s, want[w], scope, false);
+            for (int round = 0; round < 3; round++) {
+                put(&s, host, 0, round);
+                OK(sp_transport_allreduce(&s.t, scope, s.small, s.small, 64, SP_F64));
+                OK(sp_transport_allreduce(&s.t, scope, s.whole, s.whole, 64, SP_I64));
+                OK(sp_transport_allreduce(&s.t, SP_SCOPE_RANK, s.small, s.small, 64,
+                                          SP_F64));
+                OK(sp_transport_allreduce(&s.t, scope, s.small, s.small, 0, SP_F64));
+                check_small(&s, scope, round);
+            }
+            tear_down(&s);
+        }
+}
+
+/* Values that do not add up exactly, twice, and the same on every rank. */
+static void bits_repeat(void **state)
+{
+    static const char *const want[] = {"host", "mpi", "nccl"};
+    enum { N = 5000 };
+    float host[2][N];
+    bool is_same;
+    stand s;
+
+    (void)state;
+    for (int w = 0; w < 3; w++) {
+        for (int run = 0; run < 2; run++) {
+            const sp_part part = {NULL, N, SP_F32};
+            sp_part own = part;
+            sp_sum sum;
+
+            set_up(&s, want[w], SP_SCOPE_RANK, false);
+            own.data = s.bulk;
+            for (int i = 0; i < N; i++)
+                host[run][i] = 1.0F / (float)(i + 3 + 11 * comm.rank);
+            OK(s.be.ops->upload(&s.be, s.bulk, host[run], sizeof host[run]));
+            OK(sp_transport_post(&s.t, &own, 1, &sum));
+            OK(sp_transport_wait(&s.t, &sum));
+            OK(s.be.ops->download(&s.be, host[run], s.bulk, sizeof host[run]));
+            tear_down(&s);
+        }
+        assert_memory_equal(host[0], host[1], sizeof host[0]);
+        OK(sp_comm_is_same(&comm, host[0], sizeof host[0], &is_same));
+        assert_true(is_same);
+    }
+}
+
+/* Floats rounded to 8 bits: what is near comes, the same on all ranks; doubles and what
+ * was not taken from the transport stay whole. */
+static void bf16_travels(void **state)
+{
+    float host[1000];
+    bool is_same;
+    stand s;
+    sp_sum sum;
+
+    (void)state;
+    set_up(&s, "nccl", SP_SCOPE_RANK, true);
+    put(&s, host, 1000, 2);
+    const sp_part part[2] = {{s.bulk, 1000, SP_F32}, {s.small, 64, SP_F64}};
+    OK(sp_transport_post(&s.t, part, 2, &sum));
+    OK(sp_transport_wait(&s.t, &sum));
+    OK(sp_transport_allreduce(&s.t, SP_SCOPE_WORLD, s.whole, s.whole, 64, SP_I64));
+    OK(s.be.ops->download(&s.be, host, s.bulk, sizeof host));
+    check_small(&s, SP_SCOPE_WORLD, 2);
+    int n_rounded = 0;
+    for (int i = 0; i < 1000; i++) {
+        const double exact = weight(SP_SCOPE_WORLD) * (double)value(i, 2);
+
+        assert_true(fabs((double)host[i] - exact) <= exact * comm.size / 256.0);
+        n_rounded += (double)host[i] != exact;
+    }
+    assert_true(n_rounded > 500);
+    OK(sp_comm_is_same(&comm, host, sizeof host, &is_same));
+    assert_true(is_same);
+    tear_down(&s);
+}
+
+static void refusal(const char *want, const char *objection, const char *text)
+{
+    const sp_transport_options options = {
+        .want = want, .objection = objection, .scope = SP_SCOPE_WORLD, .limit_s = 30};
+    sp_backend be = {.ops = sp_backend_find("cuda")};
+    sp_transport t;
+    sp_status rc;
+
+    OK(be.ops->open(&be, comm.rank, 1));
+    rc = sp_transport_choose(&t, &comm, &be, &options);
+    if (strcmp(want, "nccl") == 0) {
+        assert_int_not_equal(rc, SP_OK);
+        assert_non_null(strstr(sp_error_last()->message, text));
+    } else {
+        OK(rc);
+        assert_string_equal(t.ops->name, "mpi-staged");
+        assert_non_null(strstr(t.words, text));
+    }
+    sp_transport_close(&t);
+    be.ops->close(&be);
+}
+
+static void auto_falls_back_and_says_why(void **state)
+{
+    (void)state;
+    refusal("auto", "two ranks share a device", "two ranks share a device");
+    refusal("nccl", "two ranks share a device", "two ranks share a device");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_falls_back_and_says_why),
+        cmocka_unit_test(on_the_host),
+        cmocka_unit_test(staged),
+        cmocka_unit_test(by_nccl),
+        cmocka_unit_test(small_sums_over_every_scope),
+        cmocka_unit_test(bits_repeat),
+        cmocka_unit_test(bf16_travels),
+    };
+    int n_failed;
+
+    name_library();
+    setenv("SP_RANKS_PER_NODE", "2", 0);
+    OK(sp_comm_open(&comm, &argc, &argv));
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return n_failed;
+}

@@ -1,0 +1,126 @@
+# What the tests of whole programs share; they source it. They work in a folder of their own
+# with small data sets, and run sptrain under the launcher with a time limit.
+SPTRAIN=$SP_BUILDDIR/sptrain
+SHARDS=$SP_BUILDDIR/tests/tools/make_shards
+test -x "$SHARDS" || {
+    echo "SKIPPED: tests/tools/make_shards is not built (no cmocka)" >&2
+    exit 77
+}
+limit_s=120 # of one run, lest it hangs
+dir=$(mktemp -d) || exit 1
+job=
+trap 'test -n "$job" && kill $job 2>/dev/null && wait $job; rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+fail() {
+    echo "FAILED: $*" >&2
+    for file in out err; do
+        test -f $file && sed "s/^/$file: /" $file | tail -15 >&2
+    done
+    exit 1
+}
+
+skip() {
+    echo "SKIPPED: $*" >&2
+    exit 77
+}
+
+# on_emulator PROGRAM: this build of sptrain from now on, on emulated devices, with the
+# tests' NCCL.
+on_emulator() {
+    SPTRAIN=$SP_BUILDDIR/tests/device/$1
+    SP_NCCL_LIB=$SP_BUILDDIR/tests/emulator/nccl_double
+    export SP_NCCL_LIB
+    test -x "$SPTRAIN" || skip "no emulator in this build"
+}
+
+# find_python MODULES: the first python3 that imports them, in $python: the PATH's, else the
+# system's, which has the packages of install-deps.sh.
+find_python() {
+    for python in "${PYTHON:-python3}" /usr/bin/python3; do
+        "$python" -c "import $1" 2>/dev/null && return
+    done
+    skip "no python3 that imports $1 (install-deps.sh --tests)"
+}
+
+# launch RANKS ARGUMENTS...: its status in $?; what it says in out and err.
+launch() {
+    ranks=$1
+    shift
+    timeout -k 5 "$limit_s" "$MPIEXEC" -n "$ranks" "$SPTRAIN" "$@" >out 2>err </dev/null
+}
+
+# run RANKS STATUS ARGUMENTS...: fails unless it ends with this status.
+run() {
+    n=$1 want=$2
+    shift 2
+    launch "$n" "$@"
+    got=$?
+    # MPICH's launcher forgets a status that it collects before it has seen the rank's
+    # connection closed, and says 1: seldom, where it waits for a processor.
+    if test $got = 1 && grep -q 'EXIT STRING: Hangup (signal 1)' out; then
+        launch "$n" "$@"
+        got=$?
+    fi
+    test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
+}
+
+# patience DIR: seconds for watchdog_s, so that a machine with much else to do is no
+# fault: 3, or eight times the longest step of this run.
+patience() {
+    sed -n 's/.*"step_s":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" |
+        awk '$1 > most { most = $1 } END { print (most > 0.375 ? int(8 * most) : 3) }'
+}
+
+# gone_within SECONDS FILE: since the fault that FILE says happened, not since the start,
+# which takes its time on a busy machine.
+gone_within() {
+    at=$(sed -n 's/^fault: .* at \([0-9]*\)$/\1/p' "$2" | head -n 1)
+    test -n "$at" || fail "no fault happened"
+    test $(($(date +%s) - at)) -le "$1" || fail "gone after $(($(date +%s) - at)) s, not $1"
+}
+
+# says FILE TEXT: FILE has a line with TEXT (a basic regular expression).
+says() {
+    grep -q -- "$2" "$1" || fail "$1 lacks: $2"
+}
+
+# one_diagnosis TEXT: err has one block of an error, and it says TEXT.
+one_diagnosis() {
+    count=$(grep -c '^sptrain: .*SP_E' err)
+    test "$count" = 1 || fail "$count diagnoses, expected one"
+    says err "$1"
+}
+
+# status DIR STATE CODE: what status.json says, where the launcher was faster in a moment.
+status() {
+    tries=0
+    while grep -q '"state":"running"' "$1/status.json" && test $tries -lt 1500; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+    says "$1/status.json" "\"state\":\"$2\",\"exit_code\":$3,"
+}
+
+# steps DIR: step, samples, voxels and loss of each step line.
+steps() {
+    sed -n 's/.*"event":"step","step":\([0-9]*\).*"samples":\([0-9]*\),"loss":\([^,]*\),.*"voxels":\([0-9]*\),.*/\1 \2 \4 \3/p' "$1/metrics.jsonl"
+}
+
+# evals DIR: the eval lines; they hold no times.
+evals() {
+    grep '"event":"eval"' "$1/metrics.jsonl"
+}
+
+# same FILE FILE WHAT
+same() {
+    cmp -s "$1" "$2" || {
+        diff "$1" "$2" | head -10 >&2
+        fail "$3"
+    }
+}
+
+# sums DIR STEP: checksums of the arrays of a checkpoint.
+sums() {
+    "$SHARDS" sums "$1/checkpoints/step-$(printf %09d "$2").h5" || fail "no sums of $1 step $2"
+}

@@ -1,0 +1,200 @@
+#!/bin/sh
+# spbench gives one object a line with the fields that programs read, and ratios that a
+# machine can have.
+bench=$SP_BUILDDIR/spbench
+work=`mktemp -d` || exit 99
+trap 'rm -rf "$work"' EXIT
+bad=0
+
+# check NAME...: the lines of $work/out; each name must be among them
+keys="name n ms gflops ceiling ratio floor_ms precision device"
+check() {
+    for key in $keys; do
+        if grep -v "\"$key\":" "$work/out"; then
+            echo "line without $key (above)"
+            bad=1
+        fi
+    done
+    awk '
+    function value(key) {
+        if (!match($0, "\"" key "\":[-+.0-9e]+")) return "none"
+        return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+    }
+    !/^{.*}$/ { print "not an object: " $0; bad = 1 }
+    value("ms") <= 0 { print "no time: " $0; bad = 1 }
+    value("ratio") != "none" && (value("ratio") <= 0 || value("ratio") >= limit) {
+        print "implausible ratio: " $0; bad = 1 }
+    /"limit":"flops"/ && value("ceiling") != "none" {
+        off = value("gflops") / value("ceiling") / value("ratio") - 1
+        if (off > 1e-6 || off < -1e-6) { print "ratio is not gflops / ceiling: " $0; bad = 1 }
+    }
+    END { exit bad }' limit="$limit" "$work/out" || bad=1
+    for name; do
+        grep -q "\"name\":\"$name\"" "$work/out" || { echo "no $name"; bad=1; }
+    done
+}
+
+# run ARGUMENTS...
+run() {
+    "$bench" "$@" >"$work/out" 2>"$work/err" || {
+        echo "spbench $* failed:"; cat "$work/err"; bad=1; }
+}
+
+# Bandwidth of caches varies with what else they hold, and a build without optimisation or
+# with sanitizers slows the stream but not what calls memcpy: only the magnitude is checked.
+limit=10
+run ops --quick --json --voxels 2000 --channels 16
+check multiply_add stream conv3_forward conv3_grad_input conv3_grad_weight down2_forward \
+    conv3_rebuilt down2_rebuilt up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
+grep '"limit":"flops"' "$work/out" >"$work/flops" && mv "$work/flops" "$work/out"
+limit=1.2
+check conv3_forward conv3_grad_input conv3_grad_weight down2_forward up2_forward
+grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_in":16,"c_out":16,' || {
+    echo "conv3_forward has other sizes"; bad=1; }
+
+limit=10
+run plan --quick --json --voxels 2000
+check plan_minkunet18 plan_minkunet18_stem3 plan_minkunet34 plan_dummy
+
+# ---- shapes: pairs of a voxel; each a function of its number; files of them ----
+for shape in "terrain 50000 8 10" "surface 50000 8.2 9.2" "random 50000 1.0 1.03" \
+    "lidar 94444 2.8 3.3"; do
+    set -- $shape
+    run ops --quick --json --repeats 1 --voxels $2 --channels 1 --shape $1
+    sed -n 's/.*"name":"conv3_forward","n":\([0-9]*\),"pairs":\([0-9]*\).*/\1 \2/p' \
+        "$work/out" | awk -v want=$2 -v lo=$3 -v hi=$4 '{ t = $2 / $1; n = $1 }
+        END { exit !(n == want && t > lo && t < hi) }' || {
+        echo "$1: not $2 voxels of $3 to $4 pairs"; bad=1; }
+    run voxels --shape $1 --voxels 3000 --samples 3 --out "$work/$1.h5"
+    "$SP_BUILDDIR/spvox" info "$work/$1.h5" | grep -q 'samples 3  voxels 9000' || {
+        echo "$1: not 3 samples of 3,000 voxels"; bad=1; }
+done
+run voxels --shard "$work/lidar.h5" --out "$work/lidar.raw"
+head -n 1 "$work/lidar.raw" >"$work/out"
+grep -qx 'sptrain-raw 1 samples 3 voxels 9000 features 4 classes 20' "$work/out" || {
+    echo "raw: header"; bad=1; }
+# offsets, coordinates, features, labels
+size=$((`wc -c <"$work/out"` + 8 * 4 + 9000 * (12 + 16 + 4)))
+[ `wc -c <"$work/lidar.raw"` = $size ] || { echo "raw: not $size bytes"; bad=1; }
+run io --quick --json --voxels 2000
+check read read_verified
+
+cd "$work" || exit 99
+run step --quick --json "$SP_SRCDIR/input/dummy.deck"
+limit=1.2
+check step step_forward step_backward step_update loader_plan
+
+# Every convolution of the network in its three directions but the first, whose input has
+# no gradient; their times are within the step's.
+layers() {
+    run step --layers --json "$@"
+    check step layers norm_apply norm_grad_apply loss sgd
+    for row in 'conv_forward","layer":"conv2","level":1,"kernel":3,"stride":2,' \
+        'conv_grad_weight","layer":"conv1"' 'conv_grad_input","layer":"convtr3","level":0' \
+        'conv_grad_input","layer":"conv4"' 'norm_finish","layer":"bn2"'; do
+        grep -q "\"name\":\"$row" "$work/out" || { echo "layers: no $row"; bad=1; }
+    done
+    [ `grep -c '"name":"conv_[fg].*"pairs":[1-9].*"floor_ms":[0-9]' "$work/out"` = 11 ] || {
+        echo "not 11 rows of convolutions:"; cat "$work/out"; bad=1; }
+    grep '"name":"layers"' "$work/out" | grep -q '"share":[01]' || { echo "no share"; bad=1; }
+}
+limit=10
+"$SP_BUILDDIR/spvox" scene --out one --samples 1 --extent 20 --seed 3 >"$work/err" 2>&1 || bad=1
+cat >one.deck <<'END'
+data : { train = ["one*.h5"]; voxel_size = 0.5; };
+augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
+batch : { size = 1; };
+net : { family = "dummy"; };
+END
+layers --quick one.deck
+awk '
+function value(key) {
+    match($0, "\"" key "\":[-+.0-9e]+")
+    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+}
+/"name":"conv_[fg]/ { flops += value("gflops") * value("ms") }
+/"name":"layers"/ { share = value("share") }
+/"name":"step"/ { step = value("gflops") * value("ms") }
+END { exit !(flops > 0.999 * step && flops < 1.001 * step && share > 0.7 && share < 1.2) }
+' "$work/out" || { echo "the layers are not the step"; cat "$work/out"; bad=1; }
+
+all_keys=$keys
+keys="name n ms gflops ceiling ratio"
+run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
+check model_balanced model_unbalanced
+keys=$all_keys
+run reduce --quick --json "$SP_SRCDIR/input/dummy.deck"
+check allreduce
+
+# ---- the same on an emulated device, whose ceilings are no ceilings ----
+cuda=$SP_BUILDDIR/tests/device/spbench_hostcuda
+if [ -x "$cuda" ]; then
+    bench=$cuda
+    limit=1e9
+    for precision in fp32 bf16; do
+        run ops --quick --json --repeats 2 --device cuda --precision $precision --voxels 150 \
+            --channels 12
+        check multiply_add stream launch gather_64 gather_512 conv3_forward \
+            conv3_grad_weight up2_grad_input batchnorm loss adamw
+        [ `grep -c "\"precision\":\"$precision\",\"device\":\"emulated" "$work/out"` = \
+            `wc -l <"$work/out"` ] || { echo "rows without $precision and device"; bad=1; }
+        grep '"name":"conv3_forward"' "$work/out" | grep '"clock":"device"' |
+            grep -q '"floor_ms":[0-9]' || { echo "conv3_forward: clock, floor"; bad=1; }
+    done
+    run plan --quick --json --repeats 2 --device cuda --voxels 150
+    check plan_minkunet18 plan_dummy
+    "$SP_BUILDDIR/spvox" scene --out tiny --samples 3 --extent 9 --seed 3 --voxel-size 0.7 \
+        >"$work/err" 2>&1 || bad=1
+    cat >deck <<'END'
+data : { train = ["tiny*.h5"]; voxel_size = 0.7; };
+batch : { size = 2; };
+net : { family = "dummy"; width = 0.125; };
+run : { device = "cuda"; };
+END
+    run step --quick --json --repeats 2 --precision tf32 deck
+    check step step_wait step_forward step_backward step_update loader_plan
+    grep '"name":"step"' "$work/out" | grep '"precision":"tf32"' |
+        grep -q '"memory_bytes":[1-9]' || { echo "step: precision, memory"; bad=1; }
+    limit=1e9
+    layers --quick --repeats 2 --precision bf16 deck
+    printf '#!/bin/sh\nexec %s -n 2 %s "$@"\n' "$MPIEXEC" "$cuda" >both
+    chmod +x both
+    bench=./both
+    run reduce --quick --json --repeats 2 --device cuda deck
+    check sum_peers sum_nccl sum_host
+    [ `grep -c '"name":"sum_[a-z]*","n":\(193\|513\),.*"ms":[0-9.]*[1-9]' "$work/out"` = 6 ] || {
+        echo "reduce: not 6 sums"; cat "$work/out"; bad=1; }
+    SP_PEER_MEMORY=0 $bench reduce --quick --repeats 2 --device cuda deck >"$work/out" \
+        2>"$work/err" || bad=1
+    grep -q "no sums through the devices' memory: .*SP_PEER_MEMORY=0" "$work/err" &&
+        grep -q '^513 doubles over 2 ranks through NCCL: [0-9.]* us$' "$work/out" || {
+        echo "reduce without peers"; cat "$work/err"; bad=1; }
+    bench=$cuda
+    run step --quick --json --repeats 2 --device cpu deck
+    grep '"name":"step"' "$work/out" | grep -q '"clock":"cpu"' || { echo "step: device"; bad=1; }
+fi
+bench=$SP_BUILDDIR/spbench
+
+# refused STATUS MESSAGE ARGUMENTS...
+refused() {
+    status=$1
+    message=$2
+    shift 2
+    "$bench" "$@" >"$work/out" 2>"$work/err"
+    test $? = "$status" && grep -q -e "$message" "$work/err" || {
+        echo "spbench $* is not refused"; bad=1; }
+}
+refused 2 'expected cpu or cuda' ops --device gpu
+refused 2 'expected terrain, surface, random or lidar' ops --shape torus
+refused 2 '--out FILE is missing' voxels
+refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
+refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
+refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
+refused 2 'in fp32 only' ops --precision bf16
+refused 2 'spbench io times the CPU' io --device cuda
+[ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
+
+"$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
+"$bench" ops --threads none 2>"$work/err"
+test $? = 2 && grep -q 'expected a whole number' "$work/err" || { echo "usage is not refused"; bad=1; }
+exit $bad

@@ -1,0 +1,19 @@
+#!/bin/sh
+# After the first epoch a step allocates nothing on the training thread, whatever it holds.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = []; };
+net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
+batch : { size = 4; accumulate = 2; };
+train : { epochs = 5; warmup_steps = 2; };
+run : { log_every = 1; eval_every = 0; checkpoint_every = 1000; };
+DECK
+# 4 steps an epoch; the count of an epoch's first step has the report of the last epoch too.
+for n in 1 2; do
+    run $n 0 base.deck run.dir=r$n
+    test "$(grep -c '^step .* allocations' err)" = $((20 * n)) || fail "20 steps expected"
+    awk '/^step .* allocations/ && $2 > 4 && $2 % 4 != 1 && $4 > 0 { print; bad = 1 } END { exit bad }' err >&2 ||
+        fail "steps that allocate"
+done

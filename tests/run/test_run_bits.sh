@@ -1,0 +1,57 @@
+#!/bin/sh
+# The same weights, bit for bit: of two runs of a deck on the same ranks, with any number of
+# threads, and of any number of ranks with deterministic = "world".
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+batch : { size = 6; eval_size = 4; };
+train : { steps = 8; warmup_steps = 2; };
+run : { log_every = 1; };
+DECK
+cat >all.deck <<'DECK'
+@include "base.deck"
+DECK
+sed '/^batch/d; /^train/d' base.deck >all.deck
+cat >>all.deck <<'DECK'
+batch : { size = 6; eval_size = 4; accumulate = 2; };
+augment : { drop = 0.2; jitter = 0.05; };
+train : { steps = 8; warmup_steps = 2; optimizer = "adamw"; lr = 0.01; grad_clip = 0.5; class_weights = "inverse";
+  label_smoothing = 0.1; deterministic = "world"; };
+net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; }, { name = "r"; op = "relu"; },
+  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; }, { name = "l"; op = "leaky_relu"; },
+  { name = "drop"; op = "dropout"; p = 0.3; },
+  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
+  { name = "d"; op = "concat"; from = ["c", "r"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
+DECK
+
+# run_twice NAME RANKS ARGUMENTS...
+run_twice() {
+    name=$1 ranks=$2
+    shift 2
+    run "$ranks" 0 "$@" run.dir=$name.a
+    run "$ranks" 0 "$@" run.dir=$name.b
+    sums $name.a 8 >a
+    sums $name.b 8 >b
+    grep -q '^/optim/m/' a || fail "no optimizer state in the sums"
+    same a b "$name: two runs on $ranks ranks"
+}
+run_twice family 2 base.deck net.family=minkunet14A net.width=0.1
+run_twice three 3 base.deck net.family=dummy batch.per=rank batch.size=2 train.bn_scope=rank
+
+for n in 1 2 3; do
+    run 1 0 base.deck net.family=minkunet14A net.width=0.5 run.threads=$n run.dir=threads$n
+    sums threads$n 8 >b
+    test $n = 1 && cp b a
+    same a b "$n threads"
+done
+
+for n in 1 2 3 4 8; do
+    run $n 0 all.deck run.dir=world$n
+    sums world$n 8 >b
+    test $n = 1 && cp b a
+    same a b "deterministic = world on $n ranks"
+    steps world$n >lines.b
+    test $n = 1 && cp lines.b lines.a
+    same lines.a lines.b "losses of deterministic = world on $n ranks"
+done

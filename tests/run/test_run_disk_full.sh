@@ -1,0 +1,47 @@
+#!/bin/sh
+# A full disk costs checkpoints, not the run: each failure is said, training goes on, and
+# the last one ends with 4; with room again the run goes on from what was whole.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+mkdir small
+mount -t tmpfs -o size=8m tmpfs small 2>/dev/null || {
+    echo "SKIPPED: no tmpfs can be mounted here (not root)" >&2
+    exit 77
+}
+trap 'umount -l "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { epochs = 2; warmup_steps = 5; };
+run : { log_every = 1; checkpoint_every = 3; keep = 2; dir = "small/r"; };
+DECK
+run 2 0 base.deck run.dir=want
+sums want 16 >want.sums
+SP_TEST_FAULT=kill@0:read:5 launch 2 base.deck
+room=$(df -k small | awk 'END { print $4 }')
+dd if=/dev/zero of=small/fill bs=1k count=$((room - 100)) 2>/dev/null # lines still fit
+run 2 4 base.deck
+says err 'no checkpoint of step [0-9]* was written; the run goes on'
+test -z "$(ls small/r/checkpoints | grep tmp)" || fail "an unfinished file stays"
+rm small/fill
+run 2 0 base.deck
+sums small/r 16 >b
+same want.sums b "weights after a full disk"
+
+# Wherever in a file the room ends: no crash, and what has its name is whole.
+sed 's/^net.*/net : { layers = (LAYERS); };/' base.deck >narrow.deck
+layers=
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    layers="$layers { name = \"c$i\"; op = \"conv\"; out = 4; kernel = 1; }, { name = \"n$i\"; op = \"batchnorm\"; },"
+done
+sed -i "s/LAYERS/$layers { name = \"e\"; op = \"linear\"; out = 4; }/" narrow.deck
+umount small
+for room in 80 84 88 92 96 100 104 108 112 116 120; do
+    mount -t tmpfs -o size=${room}k tmpfs small || fail "mount"
+    run 1 4 narrow.deck run.keep=9 run.eval_every=0
+    for file in small/r/checkpoints/*; do
+        test ! -e "$file" || "$SHARDS" sums "$file" >/dev/null || fail "$file is not whole"
+    done
+    umount small
+done

@@ -1,0 +1,102 @@
+#!/bin/sh
+# Evaluation and prediction of one checkpoint: the same lines and bytes on any number of ranks.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 &&
+    "$SHARDS" renamed n.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
+batch : { size = 4; eval_size = 5; };
+train : { steps = 4; warmup_steps = 2; };
+DECK
+run 2 0 base.deck run.dir=r
+same r/checkpoints/best.h5 r/checkpoints/step-000000004.h5 "best.h5"
+cp r/metrics.jsonl trained
+
+for n in 1 2 3 8; do
+    run $n 0 eval base.deck run.dir=e$n run.checkpoint=r/checkpoints/best.h5
+    evals e$n >b
+    test $n = 1 && cp b a
+    same a b "evaluation on $n ranks"
+done
+# It is the evaluation that training made, and its default is best.h5 of the run.
+run 2 0 eval base.deck run.dir=r batch.eval_size=1
+evals r | tail -1 >b
+same a b "evaluation of the run's own checkpoint"
+evals r | sed -n '$!p' | tail -1 >b
+same a b "evaluation while training"
+head -c "$(wc -c <trained)" r/metrics.jsonl | cmp -s - trained || fail "eval changed earlier lines"
+
+# The loss too, where the deck of evaluation does not say how training weighed classes.
+grep -v '^train' base.deck >plain.deck
+run 2 0 base.deck run.dir=w 'train.class_weights="inverse"' train.label_smoothing=0.1
+run 2 0 eval plain.deck run.dir=w
+evals w | sed -n '$p' >a2
+evals w | sed -n '$!p' | tail -1 >b
+same a2 b "evaluation with weights of classes"
+run 1 0 eval plain.deck run.dir=w train.class_weights=none train.label_smoothing=0
+evals w | tail -1 >b
+cmp -s a2 b && fail "weights of classes on the command line do not count"
+
+# The confusion matrix holds every labelled voxel and point once.
+total=$(sed 's/.*"confusion":\[\[\([^a-z]*\)\]\].*/\1/; s/[],[]\{1,\}/+/g' a | sed 's/"point.*//')
+voxels=$(sed 's/.*"voxels":\([0-9]*\),.*/\1/' a)
+labelled=$("$SP_BUILDDIR/spvox" info u.h5 | awk '/class[0-3]/ { n += $3 } END { print n }')
+test $(($total)) = "$voxels" || fail "confusion sums to $(($total)), voxels $voxels"
+test "$voxels" = "$labelled" || fail "$voxels voxels evaluated, the shard has $labelled labelled"
+says a '"points":[1-9][0-9]*,"point_miou":0'
+run 2 0 eval base.deck run.dir=p run.checkpoint=r/checkpoints/best.h5 data.val=p.h5
+grep -q point_ p/metrics.jsonl && fail "points where the shard has none"
+
+# Coarser voxels: as many as the coarse grid has, points as before.
+run 2 0 base.deck run.dir=coarse data.voxel_size=1.0
+run 1 0 eval base.deck run.dir=coarse
+run 3 0 eval base.deck run.dir=coarse
+evals coarse | sort -u >b
+test "$(wc -l <b)" = 1 || fail "evaluations of coarse voxels differ"
+test "$(sed 's/.*"voxels":\([0-9]*\),.*/\1/' b)" -lt "$voxels" || fail "no coarser voxels"
+test "$(sed 's/.*"points":\([0-9]*\),.*/\1/' b)" = "$(sed 's/.*"points":\([0-9]*\),.*/\1/' a)" ||
+    fail "points changed with the voxels"
+
+for n in 1 2 3; do
+    run $n 0 predict base.deck run.dir=q$n run.checkpoint=r/checkpoints/best.h5 run.logits=true
+    same q1/predictions/u.h5 q$n/predictions/u.h5 "predictions on $n ranks"
+done
+"$SHARDS" agree q1/predictions/u.h5 u.h5 || fail "predictions"
+run 2 0 predict base.deck run.dir=coarse run.logits=true
+"$SHARDS" agree coarse/predictions/u.h5 u.h5 || fail "predictions of coarse voxels"
+
+# What does not fit the checkpoint is named.
+run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=c.h5
+one_diagnosis '/params/final/weight'
+run 2 2 eval base.deck run.dir=f
+one_diagnosis 'f/checkpoints: no checkpoint'
+run 2 3 eval base.deck run.dir=f run.checkpoint=no.h5
+one_diagnosis 'no.h5'
+mkdir sub && cp u.h5 sub
+run 2 2 predict base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 'data.val=["u.h5","sub/u.h5"]'
+one_diagnosis 'f/predictions/u.h5'
+
+# Columns in another order would be taken for each other; named, they are found.
+names='"feature2", "feature1", "feature0"'
+run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5
+one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], n.h5 \['"$names"
+run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5 \
+    'data.features=["feature0", "feature1", "feature2"]'
+run 2 2 base.deck run.dir=r train.steps=5 data.features="[$names]"
+one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], u.h5 \['"$names"
+run 2 0 base.deck run.dir=r
+
+# eval and predict say how they ended in a status of their own: the training's stays.
+cp r/status.json trained
+run 2 3 eval base.deck run.dir=r data.val=c.h5
+run 2 2 predict base.deck run.dir=r 'data.val=["u.h5","sub/u.h5"]'
+same trained r/status.json "eval or predict changed the training's status"
+says r/status-eval.json '"state":"failed","exit_code":3'
+says r/status-predict.json '"state":"failed","exit_code":2'
+"$SPTRAIN" status r >out || fail "sptrain status"
+for state in 'r: done' 'r: eval failed' 'r: predict failed'; do says out "$state, exit code"; done
+run 2 0 eval base.deck run.dir=r
+says r/status-eval.json '"state":"done","exit_code":0'
+run 2 0 base.deck run.dir=r run.resume=never train.steps=1
+test -f r/old-001/status-eval.json || fail "an old evaluation's status stays"

@@ -1,0 +1,55 @@
+#!/bin/sh
+# A shard that vanishes while it is in use: patience for a moment, then status 3 by name;
+# one that comes back within it costs a warning.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cp u.h5 t.h5
+cat >base.deck <<'DECK'
+data : { train = "t.h5"; val = []; readers = 1; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { epochs = 100000; warmup_steps = 5; };
+run : { log_every = 1; checkpoint_every = 50; dir = "r"; watchdog_s = 20; };
+DECK
+# begin ARGUMENTS...: a run of two ranks, until it has made some steps
+begin() {
+    rm -rf r
+    timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
+    job=$!
+    i=0
+    until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do
+        sleep 0.02
+        i=$((i + 1))
+        test $i -lt 1500 || fail "no step 6"
+    done
+}
+begin
+truncate -s 2000 t.h5
+wait $job
+got=$?
+test $got = 3 || fail "status $got after the shard shrank"
+grep -q 'SP_EDATA: t.h5:/.*: sample .*shrank while in use' err || fail "no diagnosis"
+status r failed 3
+
+# It comes back within the patience: nothing happened.
+cp u.h5 t.h5
+begin
+truncate -s 2000 t.h5
+i=0
+until grep -q 'trying again: t.h5' err; do
+    sleep 0.02
+    i=$((i + 1))
+    test $i -lt 1500 || fail "no second try"
+done
+cat u.h5 >t.h5
+last=$(steps r | tail -n 1 | cut -d ' ' -f 1)
+i=0
+until test "$(steps r | wc -l)" -gt $((last + 20)); do # past what was read before
+    sleep 0.02
+    i=$((i + 1))
+    test $i -lt 1500 || fail "no steps since the shard came back"
+done
+kill -TERM "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
+wait $job
+got=$?
+test $got = 75 || fail "status $got although the shard came back"

@@ -1,0 +1,100 @@
+#!/bin/sh
+# Keys that a deck may name do what the table of keys says.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 4; };
+train : { epochs = 3; warmup_steps = 1; };
+run : { dir = "r"; };
+DECK
+
+# Once an epoch: lines, checkpoints, evaluations. The newest are kept.
+run 2 0 base.deck run.log_every=0 run.keep=2 run.rank_logs=true "run.after_save=echo saved >>saved; echo"
+test "$(steps r | cut -d ' ' -f 1 | tr '\n' ' ')" = "4 8 12 " || fail "log_every = 0"
+test "$(ls r/checkpoints | tr '\n' ' ')" = "best.h5 step-000000008.h5 step-000000012.h5 " || fail "keep = 2"
+test "$(wc -l <saved)" = 6 || fail "after_save: $(wc -l <saved) calls"
+says r/logs/rank-00000.log 'eval epoch=3'
+says r/logs/rank-00001.log '2 ranks'
+says r/deck.resolved 'keep = 2'
+rm -f saved
+run 2 0 base.deck run.resume=never run.eval_every=0 run.after_save=false run.checkpoint_every=5
+test "$(evals r | wc -l)" = 0 || fail "eval_every = 0"
+test "$(ls r/checkpoints | tr '\n' ' ')" = "step-000000005.h5 step-000000010.h5 step-000000012.h5 " ||
+    fail "checkpoint_every = 5: $(ls r/checkpoints)"
+says err 'false r/checkpoints/step-000000005.h5: exit status 1'
+run 1 0 base.deck run.resume=never run.eval_every=2
+test "$(evals r | sed 's/.*"epoch":\([0-9]*\),.*/\1/' | tr '\n' ' ')" = "2 3 " || fail "eval_every = 2"
+
+# What the shards cannot give is said once.
+run 2 0 base.deck data.train=p.h5 data.val=p.h5 run.dir=p train.steps=1
+test "$(grep -c 'no /subvoxel' out)" = 1 || fail "augmentation without subvoxel"
+run 1 0 base.deck run.dir=p data.train=p.h5 data.val='[]' train.steps=2 run.devices='[3]'
+says err 'run.devices'
+
+# A budget splits a step, drops nothing, and says once which sample is over it.
+run 2 0 base.deck run.dir=budget batch.voxel_budget=600 run.eval_every=0 run.log_every=1
+test "$(grep -c 'runs alone' err)" = 1 || fail "$(grep -c 'runs alone' err) warnings about the budget"
+steps budget | cut -d ' ' -f 1,2 >a
+run 1 0 base.deck run.dir=whole run.eval_every=0 run.log_every=1
+steps whole | cut -d ' ' -f 1,2 >b
+same a b "samples with a budget"
+
+# The learning rate by effective batch over batch.size.
+run 2 0 base.deck run.dir=s train.steps=2 batch.per=rank train.lr_scale=linear train.schedule=constant run.log_every=1
+says out 'effective learning rate 0.2'
+says s/metrics.jsonl '"lr":0.2'
+
+# Deck and shards that do not fit each other: status 3, with the line of the deck.
+misfit() {
+    run 2 3 misfit.deck run.dir=misfit $2
+    one_diagnosis "$1"
+}
+cp base.deck misfit.deck
+misfit 'command line: data.features: u.h5 has no column "nope"' data.features='nope'
+misfit 'command line: train.class_weights has 2 numbers' train.class_weights='[1,2.5]'
+misfit 'command line: u.h5: voxel_size' data.voxel_size=0.07
+sed -i 's/^data : {/data : { features = ["nope"];/' misfit.deck
+misfit 'misfit.deck:1: data.features: u.h5 has no column "nope"'
+cat >misfit.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { layers = (
+    { name = "a"; op = "linear"; out = 77; } ); };
+DECK
+misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
+
+# What the program prints without ranks.
+"$SPTRAIN" --keys >keys || fail "--keys"
+for key in data.train augment.jitter batch.voxel_budget net.layers train.nonfinite_limit run.time_limit_s; do
+    says keys "$key"
+done
+# The table of operations: all there are, in the man page too; the page's network runs.
+sed -n '/^op  /,$p' keys | sed 1d | cut -d ' ' -f 1 >ops
+test "$(wc -l <ops)" -ge 14 || fail "$(wc -l <ops) operations in --keys"
+while read -r op; do
+    grep -q "^\.BR* \(.* \)*$op" "$SP_SRCDIR/man/sptrain.1" || fail "man page lacks $op"
+done <ops
+sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain.1" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
+run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.size=4
+"$SPTRAIN" --version >version || fail "--version"
+for library in MPI HDF5 CUDA; do says version "$library"; done
+"$SPTRAIN" --help >help || fail "--help"
+says help 'preflight'
+"$SPTRAIN" status r >state || fail "status"
+says state 'r: done, exit code 0'
+"$SPTRAIN" status 2>err && fail "status without a folder"
+one_diagnosis 'expected one run folder'
+run 2 0 check base.deck
+says out 'conv4'
+says out 'MiB of activations'
+test -e check && fail "check wrote something"
+run 2 0 preflight base.deck
+says out 'all-reduce MB/s'
+if test -w /dev/full; then
+    for command in --keys "check base.deck"; do
+        "$SPTRAIN" $command >/dev/full 2>err
+        test $? = 4 || fail "$command, disk full"
+        one_diagnosis 'cannot write to standard output'
+    done
+fi

@@ -1,0 +1,177 @@
+#!/bin/sh
+# A run may be killed at any instant, as often as one likes: continued it ends with the
+# bits and the metrics of the run that nobody killed, and each start names who was lost in
+# the one before it. SP_KILLS kills -9 (12 in make check, 100 in make check-long) of random
+# ranks of 2, 3 and 4, in each named phase and at random moments; then some more, each
+# followed by a start on another number of ranks.
+. "$SP_SRCDIR/tests/run/story.sh"
+kills=${SP_KILLS-12}
+each=$(((kills + 2) / 3))
+"$SHARDS" uneven u.h5 || fail "make_shards"
+# 15 samples in steps of 2: 8 steps an epoch, some of which each kill costs again
+epochs=$((each + 5))
+last=$((8 * epochs))
+cat >base.deck <<DECK
+data : { train = "u.h5"; val = "u.h5"; };
+batch : { size = 2; };
+train : { epochs = $epochs; warmup_steps = 5; };
+run : { log_every = 1; checkpoint_every = 3; keep = 2; dir = "r"; };
+DECK
+cp base.deck smooth.deck # no ReLU whose sign a last digit can turn
+cat >>base.deck <<'DECK'
+net : { family = "dummy"; };
+DECK
+cat >>smooth.deck <<'DECK'
+net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; },
+  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; },
+  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
+  { name = "d"; op = "concat"; from = ["c", "bn"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
+DECK
+set -- read reduce saving plan verified forward load renamed backward pread linked update \
+    save eval
+points=$*
+n_points=$#
+
+lines() {
+    sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/p' "$1/metrics.jsonl"
+}
+# draw I N: a number below N, the same for the same I
+draw() {
+    awk -v i="$1" -v n="$2" 'BEGIN { srand(i); rand(); print int(rand() * n) }'
+}
+# nth I WORDS...
+nth() {
+    shift "$(($1 + 1))"
+    echo "$1"
+}
+# record RANK: "pid phase epoch step" of the rank in the present heartbeat.bin
+record() {
+    "$SPTRAIN" status r 2>/dev/null | awk -v r="$1" '$1 == r && $3 ~ /^[0-9]+$/ { print $3, $4, $5, $6 }'
+}
+newest() {
+    ls r/checkpoints 2>/dev/null | sed -n 's/^step-0*\([1-9][0-9]*\)\.h5$/\1/p' | sort -n | tail -1
+}
+
+# named: what the last start says of the kill before it
+named() {
+    test -z "$victim" && return
+    says err "the run before this one was lost with $victim, which died"
+}
+# killed RANKS RANK POINT: the launcher's last run was; who is to be named next
+killed() {
+    # which it is depends on who is faster, the other ranks (6) or the launcher (9, 15)
+    test $got = 0 && fail "status 0: $3 of rank $2/$1"
+    named
+    # shellcheck disable=SC2046
+    set -- "$1" "$2" "$3" $(record "$2")
+    case " read forward backward reduce update save eval load " in
+    *" $3 "*) test "$3" = "$5" || fail "killed in $3, heartbeat.bin says $5" ;;
+    esac
+    victim="rank $2/$1 host $(hostname) pid $4, phase $5, epoch $6, step $7"
+    case $5 in
+    start) victim= ;; # too early to be seen by others for sure
+    load) ;;          # status.json is the earlier start's still
+    *) status r failed 6 ;;
+    esac
+    n_killed=$((n_killed + 1))
+    echo "$n_killed $1 $2 $3 $5 $7 $got" >>kills
+}
+# die DECK RANKS I: at a named point a few steps past the newest checkpoint
+die() {
+    at=$(newest)
+    who=$(draw $(($3 + 1000)) "$2")
+    point=$(nth $((n_points_done % n_points)) $points)
+    n_points_done=$((n_points_done + 1))
+    step=$((at + 1 + $(draw "$3" 4)))
+    case $point in
+    sav?* | verified | renamed | linked) who=0 ;;
+    load)
+        step=0
+        test -n "$at" || point=read
+        ;;
+    esac
+    SP_TEST_FAULT=kill@$who:$point:$step launch "$2" "$1"
+    got=$?
+    killed "$2" "$who" $point
+}
+# die_later DECK RANKS I: after a moment, by the id of one of its processes; slowed down,
+# so that a moment is some steps
+die_later() {
+    who=$(draw "$3" "$2")
+    before=$(record "$who")
+    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$2" "$SPTRAIN" "$1" \
+        >out 2>err </dev/null &
+    job=$!
+    sleep "$(draw "$3" 2).$(draw "$3" 90)"
+    tries=0
+    now=$before
+    while test -z "$now" || test "${now%% *}" = "${before%% *}"; do
+        now=$(record "$who")
+        tries=$((tries + 1))
+        test $tries -lt 1000 || fail "rank $who does not start"
+    done
+    kill -9 "${now%% *}" || fail "rank $who is not there"
+    wait $job
+    got=$?
+    job=
+    killed "$2" "$who" later
+}
+# matrix DECK KILLS RANKS... : killed so often and continued on these ranks in turn
+matrix() {
+    rm -rf r
+    deck=$1 n=$2 i=0
+    shift 2
+    victim=
+    while test $i -lt "$n"; do
+        ranks=$(nth $((i % $#)) "$@")
+        if test $((i % 4)) = 3; then
+            die_later "$deck" "$ranks" $n_killed
+        else
+            die "$deck" "$ranks" $n_killed
+        fi
+        i=$((i + 1))
+    done
+    run "$(nth $((i % $#)) "$@")" 0 "$deck"
+    named
+    status r done 0
+    ls r/checkpoints | grep tmp && fail "an unfinished file stays"
+    return 0
+}
+n_killed=0
+n_points_done=0
+
+# On as many ranks as before: the same bits.
+for n in 2 3 4; do
+    rm -rf want
+    run $n 0 base.deck run.dir=want
+    sums want $last >want.sums
+    lines want >want.lines
+    matrix base.deck $each $n
+    sums r $last >b
+    same want.sums b "weights after $each kills on $n ranks"
+    lines r >b
+    same want.lines b "metrics.jsonl after $each kills on $n ranks"
+done
+
+# On another number each time: the same samples, and the loss but for rounding.
+run 1 0 smooth.deck run.dir=smooth
+steps smooth >a
+matrix smooth.deck $each 3 1 4 2
+steps r >b
+test "$(wc -l <b)" = $last || fail "$(wc -l <b) step lines of $last"
+paste -d ' ' a b | awk '
+    function off(x, y) { return x > y ? (x - y) / y : (y - x) / y }
+    $1 != $5 || $2 != $6 || $3 != $7 { print "other samples: " $0; bad = 1 }
+    off($4, $8) > 1e-5 { print "other loss: " $0; bad = 1 }
+    off($4, $8) > most { most = off($4, $8) }
+    END { print "greatest difference of loss: " most; exit bad }' || fail "other numbers of ranks"
+
+# And with sums that do not depend on it: the same bits.
+sed 's/epochs = /deterministic = "world"; epochs = /' base.deck >world.deck
+run 1 0 world.deck run.dir=world
+sums world $last >want.sums
+matrix world.deck $each 2 3 1 4
+sums r $last >b
+same want.sums b "weights after $each kills on changing ranks"
+echo "$n_killed kills, $n_killed continued and named (number, ranks, rank, point, phase, step, status):"
+column -c 150 kills 2>/dev/null || cat kills

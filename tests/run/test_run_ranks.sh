@@ -1,0 +1,75 @@
+#!/bin/sh
+# The number of ranks changes no sample and hardly a digit: unequal samples, an empty one, one
+# voxel, one without labels; ranks without samples; a step without labels.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 && "$SHARDS" unlabelled n.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 4; };
+train : { steps = 20; warmup_steps = 5; };
+run : { log_every = 1; eval_every = 0; };
+DECK
+cat >smooth.deck <<'DECK'
+@include "base.deck"
+DECK
+sed '/^net/d' base.deck >smooth.deck
+cat >>smooth.deck <<'DECK'
+net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; },
+  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; },
+  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
+  { name = "d"; op = "concat"; from = ["c", "bn"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
+DECK
+
+# compare DIR REFERENCE TOLERANCE_FIRST TOLERANCE: samples and voxels alike, losses close.
+compare() {
+    steps "$1" >a
+    steps "$2" >b
+    test "$(wc -l <a)" = 20 || fail "$1: $(wc -l <a) step lines"
+    paste -d ' ' a b | awk -v first="$3" -v rest="$4" '
+        function off(x, y) { return x > y ? (x - y) / y : (y - x) / y }
+        $1 != $5 || $2 != $6 || $3 != $7 { print "other samples: " $0; bad = 1 }
+        off($4, $8) > (NR == 1 ? first : rest) { print "other loss: " $0; bad = 1 }
+        END { exit bad }' >&2 || fail "$1 differs from $2"
+}
+
+for n in 1 2 3 4 8; do
+    run $n 0 base.deck run.dir=relu$n
+    run $n 0 smooth.deck run.dir=smooth$n
+    compare relu$n relu1 1e-6 1e-2
+    compare smooth$n smooth1 1e-6 1e-5
+done
+
+# Dealt by count instead of cost: other ranks, same sums.
+run 3 0 smooth.deck run.dir=equal batch.balance=false
+compare equal smooth1 1e-6 1e-5
+
+# batch.per: of each rank or node, so that the effective batch is the same product.
+run 4 0 smooth.deck run.dir=rank batch.size=1 batch.per=rank
+says out 'batch: 4 samples a step in the world, 4 a node, 1 a rank'
+compare rank smooth1 1e-6 1e-5
+SP_RANKS_PER_NODE=2 run 4 0 smooth.deck run.dir=node batch.size=2 batch.per=node
+says out 'batch: 4 samples a step in the world, 2 a node, 1 a rank'
+says node/metrics.jsonl '"node_of_rank":\[0,0,1,1\]'
+compare node smooth1 1e-6 1e-5
+
+# bn_scope: of one node or one rank alone the world's statistics; of several other ones.
+SP_RANKS_PER_NODE=2 run 2 0 smooth.deck run.dir=bn1 train.bn_scope=node
+compare bn1 smooth1 1e-6 1e-5
+SP_RANKS_PER_NODE=2 run 4 0 base.deck run.dir=bn2 train.bn_scope=node
+run 4 0 base.deck run.dir=bn3 train.bn_scope=rank
+for d in bn2 bn3; do
+    steps $d | cut -d ' ' -f 1-3 >a
+    steps relu1 | cut -d ' ' -f 1-3 >b
+    same a b "$d: another sequence"
+    test "$(steps $d | head -1)" != "$(steps relu1 | head -1)" || fail "$d: statistics of the world"
+done
+
+# No labelled voxel: no loss, no update, counted.
+run 2 0 base.deck data.train=n.h5 run.dir=none train.steps=3 data.val='[]' run.checkpoint_every=1 run.keep=9
+test "$(steps none | cut -d ' ' -f 1,4)" = "1 null
+2 null
+3 null" || fail "steps without labels"
+sums none 1 | grep params >a
+sums none 3 | grep params >b
+same a b "an update without labels"

@@ -1,0 +1,181 @@
+#!/bin/sh
+# A run that was stopped, killed or damaged goes on as if nothing had been; and says so.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { epochs = 5; warmup_steps = 5; };
+run : { log_every = 1; checkpoint_every = 3; keep = 100; dir = "r"; };
+DECK
+# 15 samples in steps of 2: 8 steps an epoch, 40 in all.
+
+# lines DIR: step and eval lines without times.
+lines() {
+    sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/p' "$1/metrics.jsonl"
+}
+# whole DIR WHAT: like the uninterrupted run, bit for bit.
+whole() {
+    status "$1" done 0
+    sums "$1" 40 >b
+    same want.sums b "$2: weights"
+    lines "$1" >b
+    same want.lines b "$2: metrics.jsonl"
+}
+# begin RANKS ARGUMENTS...: a run in the background, until it has made some steps.
+begin() {
+    ranks=$1
+    shift
+    # slowed down, so that it is still there when the test has seen that
+    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$ranks" \
+        "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
+    job=$!
+    i=0
+    until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do
+        sleep 0.02
+        i=$((i + 1))
+        test $i -lt 1500 || fail "no step 6"
+    done
+}
+# end SIGNAL: to rank 0 of that run; its status in $got.
+end() {
+    kill -"$1" "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
+    wait $job
+    got=$?
+}
+
+run 2 0 base.deck run.dir=whole
+sums whole 40 >want.sums
+lines whole >want.lines
+test "$(wc -l <want.lines)" = 45 || fail "40 steps and 5 evaluations expected"
+
+# TERM: status 75 with a checkpoint of the step; continued it is the whole run. A small time
+# limit does the same, several times over.
+begin 2
+end TERM
+test $got = 75 || fail "status $got after TERM"
+status r stopped 75
+says r/status.json 'stopped by signal 15 after step'
+run 2 0 base.deck
+says out 'continuing from r/checkpoints/step-'
+whole r "continued after TERM"
+
+# In the middle of an epoch, on other numbers of ranks: the same sequence.
+steps whole | cut -d ' ' -f 1-3 >want.sequence
+run 2 0 base.deck run.dir=o train.steps=13
+for n in 1 3; do
+    rm -rf o$n && cp -r o o$n
+    rm o$n/checkpoints/step-000000013.h5
+    run $n 0 base.deck run.dir=o$n
+    steps o$n | cut -d ' ' -f 1-3 >b
+    same want.sequence b "continued on $n ranks"
+    grep -q '"event":"resume","step":12,' o$n/metrics.jsonl || fail "no resume event"
+done
+run 2 75 base.deck run.dir=l run.time_limit_s=0.001
+says l/status.json 'stopped by run.time_limit_s after step 1;'
+run 2 75 base.deck run.dir=l run.time_limit_s=0.001
+says l/status.json 'after step 2;'
+run 2 0 base.deck run.dir=l
+whole l "continued after time limits"
+
+# kill -9 of a rank: what was lost is told, the run goes on.
+rm -rf r
+begin 2
+end KILL
+test $got != 0 || fail "status 0 after kill -9"
+run 2 0 base.deck
+says err 'the run before this one was lost with rank 0/2 .*, which died'
+whole r "continued after kill -9"
+
+# A damaged newest checkpoint is named and skipped; with none whole the run begins anew.
+printf 'x' | dd of=r/checkpoints/step-000000040.h5 bs=1 seek=9000 conv=notrunc 2>/dev/null
+: >r/checkpoints/step-000000039.h5
+run 2 0 base.deck
+says err 'damaged checkpoint skipped: r/checkpoints/step-000000040.h5'
+says err 'damaged checkpoint skipped: r/checkpoints/step-000000039.h5'
+says out 'continuing from r/checkpoints/step-000000036.h5: step 36'
+whole r "continued from an older checkpoint"
+rm -rf a && mkdir -p a/checkpoints && echo no >a/checkpoints/step-000000040.h5
+run 1 0 base.deck run.dir=a train.steps=2
+says err 'no checkpoint is whole'
+test -f a/old-001/checkpoints/step-000000040.h5 || fail "nothing was put aside"
+
+# Finished: it says so and changes nothing. More epochs go on.
+cp r/metrics.jsonl before
+run 2 0 base.deck
+says out 'r: finished at step 40'
+same before r/metrics.jsonl "a finished run changed metrics.jsonl"
+run 2 2 base.deck net.width=0.5
+status r failed 2
+run 2 0 eval base.deck
+cp r/metrics.jsonl before
+run 2 0 base.deck
+says out 'r: finished at step 40'
+status r done 0
+same before r/metrics.jsonl "a failed start has undone the end of the run"
+run 2 0 base.deck train.epochs=6
+says out 'continuing with train.epochs = 6 (was 5)'
+status r done 0
+test "$(steps r | tail -1 | cut -d ' ' -f 1,2)" = "48 90" || fail "epoch 6"
+
+# From another folder's checkpoint: its metrics.jsonl is counted there, so this folder's is
+# not cut to that length but begins anew.
+mkdir -p f && cp whole/metrics.jsonl before
+run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000036.h5
+says out 'step-000000036.h5 is of another run folder: metrics.jsonl begins anew'
+test "$(steps f | cut -d ' ' -f 1 | tr '\n' ' ')" = "37 38 39 40 " || fail "steps of f"
+head -1 f/metrics.jsonl | grep -q '"event":"resume","step":36,' || fail "no resume event"
+sums f 40 >b
+same want.sums b "continued from another folder: weights"
+test -f f/checkpoints/best.h5 || fail "no best.h5: the other folder's was better"
+cp f/metrics.jsonl other
+run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
+same other f/old-001/metrics.jsonl "what was in the folder is lost"
+test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
+same before whole/metrics.jsonl "the other folder changed"
+# Its own, by another path: cut.
+run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
+test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
+# Back to an earlier one: the later ones are out of the way, whatever run.keep says.
+run 2 0 base.deck run.dir=back train.steps=12
+run 2 0 base.deck run.dir=back train.steps=8 run.keep=1 \
+    run.resume=back/checkpoints/step-000000006.h5
+says out '3 checkpoints of later steps renamed'
+test -f back/checkpoints/step-000000008.h5 || fail "the new checkpoint was deleted"
+test -f back/checkpoints/step-000000012.h5.old || fail "a later checkpoint was deleted"
+test -f back/checkpoints/best.h5.old || fail "best.h5 of a later step stayed or was deleted"
+"$SHARDS" sums back/checkpoints/best.h5 >c || fail "no best.h5 after going back"
+sums back 8 >b
+same c b "best.h5 after going back"
+run 2 0 base.deck run.dir=back train.steps=12
+head -12 want.sequence >before
+steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
+test -d f/old-002 && fail "an own checkpoint put the folder's content aside"
+
+# never: the content moves aside.
+run 1 0 base.deck run.resume=never train.steps=1
+test -f r/old-001/checkpoints/step-000000048.h5 || fail "nothing was put aside"
+test "$(steps r | wc -l)" = 1 || fail "the new run's metrics"
+run 1 0 base.deck run.resume=never train.steps=1
+test -f r/old-002/metrics.jsonl || fail "old-002"
+
+# What must not change is refused with both values; the rest is logged.
+for change in batch.size=3:2:3 batch.per=rank:world:rank train.seed=2:1:2 net.family=minkunet14A:dummy:minkunet14A; do
+    run 2 2 base.deck run.dir=l "${change%%:*}"
+    values=${change#*:}
+    one_diagnosis "checkpoint \"\{0,1\}${values%:*}\"\{0,1\}, deck \"\{0,1\}${values#*:}"
+done
+run 2 2 base.deck run.dir=l data.train=p.h5 data.val='[]'
+one_diagnosis 'data index: checkpoint [0-9a-f]*, data.train [0-9a-f]*'
+status l failed 2
+run 2 0 base.deck run.dir=l
+whole l "continued after refusals"
+
+# One program a folder.
+rm -rf r
+begin 1 train.epochs=100000
+run 2 4 base.deck
+one_diagnosis "r: run folder in use by host $(hostname) pid [0-9]"
+end TERM
+test $got = 75 || fail "status $got after TERM"

@@ -1,0 +1,94 @@
+#!/bin/sh
+# A rank that hangs, is stopped or leaves without a word is named once, with host, phase
+# and step, and the others do not wait for it: status 6 everywhere.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 3; };
+train : { epochs = 3; warmup_steps = 5; };
+run : { log_every = 1; checkpoint_every = 3; dir = "r"; };
+DECK
+run 3 0 base.deck run.dir=pace
+watch_s=$(patience pace)
+sed -i "s/dir = \"r\";/& watchdog_s = $watch_s;/" base.deck
+
+# lost FAULT TEXT: one diagnosis with TEXT, status 6, all gone within watchdog_s + 15 s.
+lost() {
+    rm -rf r
+    SP_TEST_FAULT=$1 launch 3 base.deck
+    got=$?
+    test $got = 6 || fail "status $got after $1"
+    gone_within $((watch_s + 15)) err
+    one_diagnosis "$2"
+    status r failed 6
+    says r/status.json "$2"
+    "$SPTRAIN" status r >who || fail "no status"
+    # the launcher may end before the last of them; what nobody waits for is a zombie
+    for pid in $(awk '$1 ~ /^[0-9]+$/ { print $3 }' who); do
+        while grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null; do
+            gone_within $((watch_s + 15)) err
+            sleep 0.1
+        done
+    done
+}
+host=$(hostname)
+lost stop@1:forward:4 "rank 1/3 host $host is silent: .* phase forward, epoch 0, step 4"
+lost stop@0:backward:4 "rank 0/3 host $host is silent: .* phase backward, epoch 0, step 4"
+lost hang@1:pread:4 "rank 1/3 host $host hangs: no progress for .* phase read"
+lost hang@2:read:4 "rank 2/3 host $host hangs: no progress for .* phase read, epoch 0, step 4"
+lost hang@0:saving:3 "rank 0/3 host $host hangs: no progress for .* phase save"
+
+# died RANKS FAULT RANK PHASE: however it ended, status.json says 6, no launcher says 0 but
+# for a rank that left with it, and the next start names it and goes on.
+died() {
+    rm -rf r
+    SP_TEST_FAULT=$2 launch "$1" base.deck
+    got=$?
+    case $2 in leave*) ;; *) test $got != 0 || fail "status 0 after $2" ;; esac
+    test "$(grep -c '^sptrain: .*SP_E' err)" -le 1 || fail "several diagnoses of $2"
+    status r failed 6
+    says r/status.json "rank $3/$1 host $host .*died.* phase $4, epoch 0, step 4"
+    run "$1" 0 base.deck
+    says err "lost with rank $3/$1 host $host pid [0-9]*, phase $4, epoch 0, step 4, which died"
+    status r done 0
+}
+died 3 leave@1:update:4 1 update     # _exit(0)
+died 3 leave@0:forward:4 0 forward
+died 3 exit@2:backward:4 2 backward  # exit(0) from inside a library
+died 3 quit@1:read:4 1 read          # _exit(3)
+died 3 segv@0:reduce:4 0 reduce
+died 3 abort@2:forward:4 2 forward
+died 3 kill@1:backward:4 1 backward  # as the kernel does where memory is short
+MPIEXEC_ALL=$MPIEXEC
+MPIEXEC=$dir/alone # no launcher at all
+printf '#!/bin/sh\nshift 2\nexec "$@"\n' >alone && chmod +x alone
+died 1 leave@0:update:4 0 update
+died 1 kill@0:forward:4 0 forward
+SP_TEST_FAULT=exit@0:update:4 run 1 6 base.deck run.dir=alone-exit
+MPIEXEC=$MPIEXEC_ALL
+
+# All ranks meet a bad sample at the same instant: one says so.
+cp u.h5 bad.h5
+for sample in 0 1 2 4 5 6 8 9 11 12 13 14; do
+    "$SHARDS" bad-feature bad.h5 $sample || fail "make_shards"
+done
+for i in 1 2 3 4; do
+    rm -rf r
+    run 4 3 base.deck data.train=bad.h5 batch.size=15
+    one_diagnosis 'bad.h5:/crc32c: sample'
+    status r failed 3
+done
+
+# A rank that is slow for half of watchdog_s is named, with how slow and where; once.
+rm -rf r
+SP_TEST_FAULT=slow@1:forward:0 run 3 0 base.deck train.epochs=$((4 * watch_s))
+test "$(grep -c ' is slow: ' err)" = 1 || fail "not one word about the slow rank"
+says err "warning: rank 1/3 host $host is slow: 0.1.* s of own work a step, [0-9.]* times the median of the ranks, mostly in phase forward"
+
+# Continued after all that; nobody is blamed in a run that is well, with or without it.
+run 3 0 base.deck run.dir=w
+run 3 0 base.deck run.dir=w0 run.watchdog_s=0
+test -s err && fail "a word about a run that is well"
+exit 0

@@ -1,3 +1,0 @@
-/* sp_comm with 8 rank(s) on one node. */
-#define START_RANKS() OK(sp_comm_open(&comm, &argc, &argv))
-#include "test_comm_ranks.h"

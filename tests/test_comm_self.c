@@ -1,3 +1,0 @@
-/* sp_comm without MPI. */
-#define START_RANKS() ((void)argc, (void)argv, sp_comm_open_self(&comm))
-#include "test_comm_ranks.h"

@@ -1,0 +1,108 @@
+#!/bin/sh
+# The source keeps its layers (README, "Map of the source"): the rooms of src/ stand in one
+# order, a file includes headers of its own room or of rooms before it, and each outside
+# library has one owner.
+order="base process comm h5 deck compute cpu backends graph data memory net scan run train
+    vox bench"
+cd "${SP_SRCDIR-.}" || exit 1
+bad=0
+
+complain() {
+    echo "$*"
+    bad=1
+}
+
+# place ROOM: its position in the order; nothing where it has none.
+place() {
+    # shellcheck disable=SC2086
+    printf '%s\n' $order | grep -nx "$1" | cut -d: -f1
+}
+
+# The kernels of cuda/ see what stands up to the operations, and the planner of the CPU.
+cuda_sees=" base process comm compute cpu "
+
+sources=$(find src cuda -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
+[ "$(echo "$sources" | wc -l)" -gt 100 ] || complain "no sources in $PWD"
+for folder in src/*; do
+    room=${folder#src/}
+    [ -d "$folder" ] && [ -n "$(place "$room")" ] ||
+        complain "$folder: not a room: give it a place in the order, here and in README"
+    n=$(find "$folder" -type f -name '*.[ch]' | wc -l)
+    [ "$n" -le 25 ] || complain "$folder: $n files, at most 25"
+done
+
+# includes FILE: the headers of the project that it includes.
+includes() {
+    sed -n 's/^ *# *include "\(.*\)".*/\1/p' "$1" | grep -vx config.h
+}
+for file in $sources; do
+    room=${file#*/}
+    room=${room%%/*}
+    for header in $(includes "$file"); do
+        theirs=${header%%/*}
+        case $file,$header in
+        cuda/device/sp_cuda.h,emulator/hostcuda.h) ;; # where kernels run on the CPU
+        cuda/*,cuda/*) [ -f "$header" ] || complain "$file: $header is not there" ;;
+        cuda/*)
+            case $cuda_sees in
+            *" $theirs "*) ;;
+            *) complain "$file includes $header: not a room that kernels see" ;;
+            esac
+            ;;
+        src/bench/*,vox/*) complain "$file includes $header of the other program" ;;
+        *)
+            if [ ! -f "src/$header" ]; then
+                complain "$file: src/$header is not there"
+            elif [ "$(place "$theirs")" -gt "$(place "$room")" ]; then
+                complain "$file includes $header of a later room"
+            fi
+            ;;
+        esac
+    done
+done
+
+# owner HEADER PATTERN...: only files of these names include the header, and one does.
+owner() {
+    header=$1
+    shift
+    found=0
+    for file in $(grep -lE "#include <$header>" $sources); do
+        is_owner=no
+        for pattern in "$@"; do
+            case $file in $pattern) is_owner=yes ;; esac
+        done
+        found=1
+        [ $is_owner = yes ] || complain "$file includes $header, which belongs to $*"
+    done
+    [ $found = 1 ] || complain "$header: $* should include it and does not"
+}
+set -f # the patterns are for case, not for the shell's folder
+owner mpi.h src/comm/sp_comm_internal.h
+owner hdf5.h src/h5/sp_h5_internal.h
+owner libconfig.h 'src/deck/*'
+owner hwloc.h src/comm/sp_affinity.c
+owner jansson.h src/run/sp_run_state.c
+owner dlfcn.h src/scan/sp_scan_laz.c 'cuda/*'
+owner cuda_runtime.h cuda/device/sp_cuda.h
+owner immintrin.h 'src/cpu/*' src/base/sp_crc.c
+owner sys/socket.h src/data/sp_shard_index.c 'src/run/sp_watchdog*' src/run/sp_witness.c
+# A hash is compiled in from the header, so every user has its own copy.
+owner xxhash.h src/comm/sp_comm_agree.c src/data/sp_shard_probe.c src/data/sp_shard_index.c \
+    src/train/sp_report.c src/run/sp_replica.c
+
+# only PATH PATTERN WORDS: no other file has the pattern.
+only() {
+    for file in $(grep -lE "$2" $sources); do
+        case $file in
+        $1) ;;
+        *) complain "$file: $3" ;;
+        esac
+    done
+}
+only 'cuda/*' '#include <nccl\.h>' "NCCL belongs to cuda/"
+only 'src/h5/*' '#include "h5/sp_h5_internal.h"' "src/h5 alone sees HDF5"
+only 'src/comm/*' '#include "comm/sp_comm_internal.h"' "src/comm alone sees MPI"
+# One place decides which backends a build has, one ends the other ranks.
+only src/backends/sp_backend.c '#if.*SP_WITH_CUDA' "SP_WITH_CUDA is tested in sp_backend.c only"
+only src/comm/sp_comm.c 'MPI_Abort *\(' "MPI_Abort is called in sp_comm.c only"
+exit $bad

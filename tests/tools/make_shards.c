@@ -1,0 +1,244 @@
+/* Data sets for the tests of whole programs, which thus need no Python.
+ *
+ *     make_shards uneven FILE             15 samples of unequal size with points,
+ *                                         subvoxel and moments; one empty, one of a
+ *                                         single voxel, one without any label
+ *     make_shards unlabelled FILE         4 samples, all labels ignored
+ *     make_shards plain FILE              6 samples without subvoxel and points
+ *     make_shards classes FILE            like plain, with 5 classes instead of 4
+ *     make_shards renamed FILE            like plain, names of the columns in reverse
+ *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
+ *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
+ *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
+ *     make_shards weights FROM TO [LEFT_OUT [NAME [CHANGE]]]
+ *                                         a file of /params and /buffers alone; NAME has
+ *                                         a row less, or, with CHANGE "one" or "nan", a
+ *                                         dimension of 1 in front, or no number in it
+ *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
+ *                                         their voxels' labels, rows are the shard's
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixtures/shard_fixture.h"
+#include "h5/sp_h5.h"
+#include "base/sp_log.h"
+
+static const int64_t sizes[] = {900, 40,  0,   300, 1,  700, 120, 60,
+                                500, 250, 333, 77,  18, 410, 190};
+enum { N_SIZES = sizeof sizes / sizeof *sizes, NO_LABEL = 7 };
+
+static sp_status make(const char *kind, const char *path)
+{
+    fixture f = {.n_samples = 6, .voxels = sizes + 9, .seed = 5, .has_moments = true};
+
+    if (strcmp(kind, "uneven") == 0) {
+        f.n_samples = N_SIZES;
+        f.voxels = sizes;
+        f.unlabelled = 1u << NO_LABEL;
+        f.has_points = f.has_subvoxel = true;
+    } else if (strcmp(kind, "unlabelled") == 0) {
+        f.n_samples = 4;
+        f.unlabelled = 15;
+    } else if (strcmp(kind, "renamed") == 0) {
+        f.is_renamed = true;
+    } else if (strcmp(kind, "classes") == 0) {
+        f.n_classes = 5;
+    }
+    return fixture_write(&f, path);
+}
+
+/* Overwrite the first row of a sample in one dataset. */
+static sp_status damage(const char *path, int64_t sample, bool is_label)
+{
+    static const uint8_t bad[4] = {99, 99, 99, 62};
+    sp_dataset set;
+    const sp_extent *extent;
+    FILE *file;
+
+    SP_TRY(fixture_open(&set, path));
+    extent = is_label ? &set.shard[0].labels : &set.shard[0].features;
+    file = fopen(path, "r+b");
+    if (!file)
+        return SP_FAIL(SP_EIO, "%s: cannot open it", path);
+    fseek(file,
+          (long)(extent->at + set.offset[sample] * extent->cols * extent->type_size),
+          SEEK_SET);
+    fwrite(bad, 1, (size_t)extent->type_size, file);
+    sp_dataset_close(&set);
+    return fclose(file) == 0 ? SP_OK : SP_FAIL(SP_EIO, "%s: cannot write it", path);
+}
+
+static sp_status print_sums(const char *path)
+{
+    sp_h5 *file;
+    char **names;
+    int n;
+
+    SP_TRY(sp_h5_open(&file, path));
+    SP_TRY(sp_h5_list(file, "/", &names, &n));
+    for (int i = 0; i < n; i++) {
+        uint32_t crc;
+        SP_TRY(sp_h5_attr_read(file, names[i], "crc32c", SP_H5_U32, 1, &crc));
+        printf("%s %08x\n", names[i], crc);
+    }
+    sp_h5_list_free(names, n);
+    return sp_h5_close(file);
+}
+
+/* ---- files of weights ---- */
+
+static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name,
+                            const char *change)
+{
+    sp_h5_shape shape;
+    int64_t n = 1;
+    float *data;
+    sp_status rc;
+
+    SP_TRY(sp_h5_shape_of(from, name, &shape));
+    for (int i = 0; i < shape.rank; i++)
+        n *= shape.dim[i];
+    data = calloc((size_t)n + 1, sizeof *data);
+    rc = sp_h5_read(from, name, SP_H5_F32, shape.rank, shape.dim, data);
+    if (strcmp(change, "less") == 0)
+        shape.dim[0]--;
+    if (strcmp(change, "one") == 0) {
+        memmove(shape.dim + 1, shape.dim, (size_t)shape.rank++ * sizeof *shape.dim);
+        shape.dim[0] = 1;
+    }
+    if (strcmp(change, "nan") == 0)
+        data[n - 1] = NAN;
+    if (rc == SP_OK)
+        rc = sp_h5_write(to, name, SP_H5_F32, shape.rank, shape.dim, data);
+    free(data);
+    return rc;
+}
+
+/* As a dozen lines of h5py would write them: no attributes, no checksums. */
+static sp_status write_weights(int argc, char **argv)
+{
+    const char *left_out = argc > 4 ? argv[4] : "", *changed = argc > 5 ? argv[5] : "";
+    const char *change = argc > 6 ? argv[6] : "less";
+    sp_h5 *from, *to;
+    char **names;
+    int n;
+
+    SP_TRY(sp_h5_open(&from, argv[2]));
+    SP_TRY(sp_h5_create(&to, argv[3]));
+    SP_TRY(sp_h5_list(from, "/", &names, &n));
+    for (int i = 0; i < n; i++)
+        if ((strncmp(names[i], "/params", 7) == 0 ||
+             strncmp(names[i], "/buffers", 8) == 0) &&
+            strcmp(names[i], left_out) != 0)
+            SP_TRY(copy_array(from, to, names[i],
+                              strcmp(names[i], changed) == 0 ? change : ""));
+    sp_h5_list_free(names, n);
+    sp_h5_close(from);
+    return sp_h5_close(to);
+}
+
+/* ---- predictions ---- */
+
+typedef struct prediction {
+    int64_t n, n_points;
+    uint8_t *label, *point_label;
+    uint64_t *point_index;
+    float *logits;
+} prediction;
+
+static sp_status read_predictions(const char *path, const sp_dataset *set,
+                                  prediction *p)
+{
+    const int64_t n = set->n_voxels, m = set->n_points, dim[2] = {n, set->n_classes};
+    sp_h5 *file;
+
+    p->label = malloc((size_t)n);
+    p->logits = malloc((size_t)n * (size_t)set->n_classes * sizeof *p->logits);
+    p->point_label = malloc((size_t)m);
+    p->point_index = malloc((size_t)m * sizeof *p->point_index);
+    SP_TRY(sp_h5_open(&file, path));
+    SP_TRY(sp_h5_read(file, "/labels", SP_H5_U8, 1, &n, p->label));
+    SP_TRY(sp_h5_read(file, "/logits", SP_H5_F32, 2, dim, p->logits));
+    SP_TRY(sp_h5_read(file, "/point_labels", SP_H5_U8, 1, &m, p->point_label));
+    SP_TRY(sp_h5_read(file, "/point_index", SP_H5_U64, 1, &m, p->point_index));
+    return sp_h5_close(file);
+}
+
+static int largest(const float *logit, int n)
+{
+    int best = 0;
+
+    for (int c = 1; c < n; c++)
+        if (logit[c] > logit[best])
+            best = c;
+    return best;
+}
+
+static sp_status compare_sample(const sp_dataset *set, const sp_sample *s,
+                                const prediction *p)
+{
+    const int64_t row = set->offset[s->id], point = set->point_offset[s->id];
+
+    for (int64_t i = row; i < row + s->n; i++)
+        if (p->label[i] != largest(p->logits + i * set->n_classes, set->n_classes))
+            return SP_FAIL(SP_EDATA, "row %lld: not the largest logit", (long long)i);
+    for (int64_t i = 0; i < s->n_points; i++)
+        if (p->point_label[point + i] != p->label[row + s->point_voxel[i]] ||
+            p->point_index[point + i] != s->point_index[i])
+            return SP_FAIL(SP_EDATA, "sample %lld point %lld: not its voxel's label",
+                           (long long)s->id, (long long)i);
+    return SP_OK;
+}
+
+static sp_status compare_predictions(const char *path, const char *shard)
+{
+    const sp_sample_request request = {.verify = true, .with_points = true};
+    sp_dataset set;
+    sp_sample sample = {0};
+    prediction p = {0};
+
+    SP_TRY(fixture_open(&set, shard));
+    SP_TRY(read_predictions(path, &set, &p));
+    for (int64_t i = 0; i < set.n_samples; i++) {
+        SP_TRY(sp_sample_read(&set, i, &request, &sample));
+        SP_TRY(compare_sample(&set, &sample, &p));
+    }
+    sp_sample_destroy(&sample);
+    sp_dataset_close(&set);
+    free(p.label);
+    free(p.logits);
+    free(p.point_label);
+    free(p.point_index);
+    return SP_OK;
+}
+
+static sp_status run(int argc, char **argv)
+{
+    const char *verb = argc > 2 ? argv[1] : "";
+
+    if (argc >= 4 && strcmp(verb, "weights") == 0)
+        return write_weights(argc, argv);
+    if (argc == 4 && strcmp(verb, "agree") == 0)
+        return compare_predictions(argv[2], argv[3]);
+    if (argc == 3 && strcmp(verb, "sums") == 0)
+        return print_sums(argv[2]);
+    if (argc == 4 && strncmp(verb, "bad-", 4) == 0)
+        return damage(argv[2], atoi(argv[3]), strcmp(verb, "bad-label") == 0);
+    if (argc == 3)
+        return make(verb, argv[2]);
+    return SP_FAIL(SP_EUSAGE, "usage: make_shards KIND FILE [SAMPLE]");
+}
+
+int main(int argc, char **argv)
+{
+    sp_status rc;
+
+    sp_shard_probe_main(argc, argv);
+    rc = run(argc, argv);
+    if (rc != SP_OK)
+        sp_log_error(sp_error_last());
+    return rc;
+}

@@ -1,0 +1,153 @@
+#!/bin/sh
+# Breaks the kernels of convolutions and of sums through peers' memory, one line at a time,
+# and runs their tests on the emulator: every mutant must fail. Takes minutes:
+# `make mutants`.
+#   CXX_KERNEL   compiles a kernel file: $CXX_KERNEL -o OBJECT FILE
+#   LINK_TEST    links a test: $LINK_TEST PROGRAM OBJECTS $LINK_LIBS
+cuda=${SP_SRCDIR-.}/cuda
+cd "$SP_BUILDDIR" || exit 1
+[ -f tests/emulator/libkernels.a ] || { echo "no emulator in this build"; exit 77; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+bad=0
+n=0
+
+# mutant TEST SOURCE FILE SED: FILE of cuda/ is changed, TEST is linked with SOURCE, from
+# $objects, and started by $start.
+mutant() {
+    n=$((n + 1))
+    rm -rf "$work/cuda"
+    cp -r "$cuda" "$work/cuda"
+    sed -i "$4" "$work/cuda/$3"
+    if cmp -s "$cuda/$3" "$work/cuda/$3"; then
+        echo "$3: nothing changes by $4"
+        bad=1
+        return
+    fi
+    if ! $CXX_KERNEL -o "$work/kernel.o" "$work/cuda/$2.cu" 2>"$work/log" ||
+        ! $LINK_TEST "$work/test" $objects "$work/kernel.o" $LINK_LIBS 2>>"$work/log"; then
+        cat "$work/log"
+        echo "$3: does not compile after $4"
+        bad=1
+        return
+    fi
+    if HC_WATCHDOG=5 timeout 120 $start "$work/test" >"$work/log" 2>&1; then
+        echo "NOT FOUND by $1: $3 after $4"
+        bad=1
+    else
+        echo "found by $1: $3 after $4"
+    fi
+}
+
+start=
+conv() {
+    objects="tests/gpu/test_cuda_conv.o tests/gpu/cuda_map_host.o"
+    mutant test_cuda_conv cuda_conv "$@"
+}
+wgmma() {
+    objects="tests/gpu/test_cuda_wgmma-test_cuda_conv.o tests/gpu/test_cuda_wgmma-cuda_map_host.o"
+    mutant test_cuda_wgmma cuda_conv_wgmma "$@"
+}
+wgrad() {
+    objects="tests/gpu/test_cuda_wgrad.o tests/gpu/cuda_map_host.o"
+    mutant test_cuda_wgrad cuda_wgrad "$@"
+}
+net() {
+    objects="tests/gpu/test_cuda_net.o tests/fixtures/net_case.o tests/fixtures/net_dense.o tests/gpu/cuda_map_host.o"
+    mutant test_cuda_net cuda_wgrad "$@"
+}
+peer() {
+    t=test_peer_memory_np3
+    objects="-rdynamic tests/$t-$t.o src/tests_$t-sp_backend.o"
+    start="$MPIEXEC -n 3"
+    mutant $t cuda_peer cuda_peer.cu "$@"
+    start=
+}
+
+# what came is not looked at, a place is used again too early, sums have no order
+peer 's/(uint32_t)high\[k\] != p.number ||//'
+peer 's/|| (uint32_t)low\[k\] != p.number//'
+peer 's/(size_t)(p.number % 2)/(size_t)0/'
+peer 's/(size_t)(p.number % 2)/(size_t)(p.number \/ 2 % 2)/'
+peer 's/own->p.number += .*/own->p.number = 1;/'
+peer 's/sum = rank + k ? sum + of_rank/sum = rank + k ? of_rank + sum + p.rank * 0x1p-60/'
+peer 's/const int to = p.rank + k < p.size ? .*/const int to = (p.rank + 1) % p.size;/'
+# what ends a wait, what keeps from it
+peer 's/if (now - \*begin < p.limit_ns)/if (now)/'
+peer 's/SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));//'
+peer 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/SP_TRY(object(t, options));/'
+
+# barriers and waits
+conv cuda_conv.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
+conv cuda_conv.cu 's/__syncthreads(); \/\* this step.*//'
+conv cuda_conv.cu '/multiply(step, n_units, sum);/{n;n;s/__syncthreads();//}'
+conv cuda_conv_table.cuh '/make_int4(-1/{n;s/__syncthreads();//}'
+conv cuda_conv_table.cuh '/t.in\[0\]\[r\] = i/{n;n;s/__syncthreads();//}'
+conv cuda_conv_table.cuh '/t.has\[k\] = has/{n;n;s/__syncthreads();//}'
+conv cuda_conv_table.cuh '/t.n = __popc/{n;n;s/__syncthreads();//}'
+conv cuda_conv_out.cuh '/= sum\[i\]\[j\]\[v\];/{n;s/__syncwarp();//}'
+conv cuda_conv_out.cuh '/pass<false>(rows);/{n;s/__syncwarp();//}'
+conv cuda_conv_out.cuh '/add_columns(rows, total\[0\]/{n;s/__syncwarp();//}'
+conv cuda_conv_out.cuh '/p = tid \/ T::BN;/{n;n;n;n;s/__syncthreads();//}'
+wgmma cuda_conv_wgmma.cu 's/sp_copy_wait<AHEAD - 1>/sp_copy_wait<AHEAD>/'
+wgmma cuda_conv_wgmma.cu 's/sp_fence_async();//'
+wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* of this step.*//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<T::LAG>(sum)/sp_wgmma_wait<T::LAG + 1>(sum)/'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum);//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum)/sp_wgmma_wait<1>(sum)/'
+wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* the ring and.*//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_fence();//'
+wgmma cuda_conv_wgmma.cu 's/sp_wgmma_commit();//'
+wgmma cuda_conv_wgmma.cu 's/step % T::STAGES \* T::STAGE_BYTES/step % (T::STAGES - 1) * T::STAGE_BYTES/'
+wgmma cuda_conv_wgmma.cu 's/(q ^ (r & 7))/q/'
+wgmma cuda_conv_wgmma.cu 's/(uint64_t)(ATOM >> 4) << 32/(uint64_t)(ATOM >> 3) << 32/'
+wgmma cuda_conv_wgmma.cu 's/from + warp \/ 4 \* 64 \* ROW/from/'
+wgmma cuda_conv_wgmma.cu 's/groups >> (warp \/ 4 \* 4) & 15/groups \& 15/'
+wgmma cuda_conv_wgmma.cu 's/entry <= entry_of(last)/entry < entry_of(last)/'
+wgmma cuda_conv_wgmma.cu 's/b.column0 + h \* OUT/b.column0/'
+wgmma cuda_conv_wgmma.cu 's/cuda_chunk_bytes(at, a.from.c \* 2)/16/'
+wgrad cuda_wgrad.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
+wgrad cuda_wgrad.cu 's/__syncthreads(); \/\* this step.*//'
+net cuda_wgrad.cu 's/SP_CUDA(cudaStreamWaitEvent(cuda->aside, .*//'
+net cuda_wgrad.cu 's/SP_CUDA(cudaStreamWaitEvent(cuda_of(be)->compute, .*//'
+net cuda_wgrad.cu 's/SP_CUDA(cudaEventRecord(cuda->joined, .*//'
+
+# a row, a column, a pair too many
+conv cuda_conv_table.cuh 's/at >= a.y.n ? -1/at > a.y.n ? -1/'
+conv cuda_conv_out.cuh 's/if (rows\[r\] < 0 || /if (/'
+conv cuda_conv_out.cuh 's/if (rows\[r\] < 0)/if (false)/'
+conv cuda_conv_out.cuh 's/n + N <= c \&\& //'
+conv cuda_conv.cu 's/: cuda_chunk_bytes(at, a.from.c \* operand::BYTES)/: 16/'
+conv cuda_conv.cu 's/i < 0 ? 0 : bytes/bytes/'
+wgrad cuda_wgrad.cu 's/if (p >= count)/if (p > count)/'
+wgrad cuda_wgrad.cu 's/: cuda_chunk_bytes(at, t.c \* operand::BYTES)/: 16/'
+
+# what is skipped, what is rounded, in which order
+conv cuda_conv.cu 's/>> (wm \* T::MT) &/\&/'
+conv cuda_conv_table.cuh 's/t.has\[2 \* lane\] | t.has\[2 \* lane + 1\]/t.has[2 * lane]/'
+conv cuda_conv_table.cuh 's/nbr += __popc(\*mask)/nbr += 0/'
+conv cuda_mma.cuh 's/f\[i\] = sp_round_tf32(f\[i\])/f[i] = f[i]/'
+conv cuda_mma.cuh 's/unit \* 2 + lane \/ 16/unit * 2/'
+conv cuda_conv_out.cuh 's/(a.is_added ? old\[j\] : 0)/0/'
+conv cuda_conv_out.cuh 's/- a.column, to)/, to)/'
+conv cuda_conv_out.cuh 's/pass_norm(i, n - a.column/pass_norm(i, n/'
+conv cuda_conv_out.cuh 's/n -= a.column;//'
+conv cuda_conv_out.cuh 's/= first + c - a.column/= first + c/'
+conv cuda_conv_out.cuh 's/beside.part\[at + s/beside.part[at + 0 * s/'
+conv cuda_conv_out.cuh '/pass<true>(rows);/{n;s/__syncwarp();//}'
+conv cuda_conv_out.cuh '/add_columns(rows, again/{n;s/__syncwarp();//}'
+conv cuda_conv_out.cuh 's/side > 0/side >= 0.5f/'
+conv cuda_conv_out.cuh 's/value + T::WARPS \* 16/value + 0 * 16/'
+conv cuda_conv_out.cuh 's/? cuda_float_of(cuda_bf16_of(v\[j\]))/? v[j]/'
+conv cuda_conv_out.cuh 's/i < EACH; i++/i < 1; i++/'
+conv cuda_conv_out.cuh 's/(i + 1) % GROUPS == 0/i == T::MT - 1/'
+conv cuda_conv_out.cuh 's/total\[s\]\[e\] = 0;//'
+conv cuda_conv_out.cuh 's/(part0 + p) \* 2/part0 * 4/'
+conv cuda_conv_out.cuh 's/P::column(j, v)\] =/P::column(j, v ^ 1)] =/'
+wgrad cuda_wgrad.cuh 's/return sp_round_tf32(v)/return v/'
+wgrad cuda_wgrad.cu 's/fetch_rows(step + STAGES)/fetch_rows(step + STAGES - 1)/'
+wgrad cuda_wgrad.cu 's/(k - items.k0 + a.K) % a.K/k/'
+wgrad cuda_wgrad.cu 's/items->k0 = k/items->k0 = 0/'
+
+echo "$n mutants"
+exit $bad

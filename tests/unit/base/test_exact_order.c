@@ -1,0 +1,226 @@
+/* Exact sums depend on neither order nor grouping, round once, and show what they
+ * cannot hold. The reference adds the same numbers, rounded to the grid, in 128-bit
+ * integers. */
+#include "fixtures/test.h"
+
+#include <stdbool.h>
+
+#include "base/sp_exact.h"
+
+enum { N = 4096 };
+
+static uint64_t draws;
+
+static double uniform(void)
+{
+    draws = draws * 6364136223846793005u + 1442695040888963407u;
+    return (double)(draws >> 11) * 0x1p-53;
+}
+
+/* Signed, magnitudes spread evenly over 2^low .. 2^high. */
+static double spread(double low, double high)
+{
+    double x = exp2(low + (high - low) * uniform());
+
+    return uniform() < 0.5 ? -x : x;
+}
+
+static double reference_f64(const double *x, int n)
+{
+    __int128 sum = 0;
+
+    for (int i = 0; i < n; i++) /* |x| < 2^36 and the grid 2^-72: fits by far */
+        sum += (__int128)nearbyintl(ldexpl(x[i], 48)) * ((__int128)1 << 24) +
+               (__int128)nearbyint(ldexp(
+                   (double)(ldexpl(x[i], 48) - nearbyintl(ldexpl(x[i], 48))), 24));
+    return ldexp((double)sum, -72);
+}
+
+static double exact_sum(const double *x, int n)
+{
+    int64_t sum[SP_EXACT_LIMBS] = {0};
+    double result;
+
+    for (int i = 0; i < n; i++)
+        sp_exact_add_f64(sum, x + i, 1);
+    sp_exact_get_f64(sum, &result, 1);
+    return result;
+}
+
+static void shuffle(double *x, int n)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int)(uniform() * (i + 1));
+        double kept = x[i];
+
+        x[i] = x[j];
+        x[j] = kept;
+    }
+}
+
+static void sums_are_correctly_rounded_in_any_order(void **state)
+{
+    static double x[N];
+
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        double expected;
+
+        draws = (uint64_t)round;
+        for (int i = 0; i < N; i++)
+            x[i] = spread(-60, 30);
+        expected = reference_f64(x, N);
+        for (int order = 0; order < 4; order++, shuffle(x, N)) {
+            double got = exact_sum(x, N);
+
+            assert_memory_equal(&got, &expected, sizeof got);
+        }
+    }
+}
+
+static void cancellation_leaves_the_small_part(void **state)
+{
+    const double x[] = {0x1p30, 0x1p-60, -0x1p30, 0x1p-50, -0x1p-60};
+
+    (void)state;
+    assert_true(exact_sum(x, 5) == 0x1p-50);
+}
+
+static void groups_add_up_to_the_same_bits(void **state)
+{
+    static double x[N];
+    double whole, parts;
+
+    (void)state;
+    draws = 7;
+    for (int i = 0; i < N; i++)
+        x[i] = spread(-60, 30);
+    whole = exact_sum(x, N);
+    for (int n_groups = 2; n_groups < 300; n_groups = n_groups * 3 + 1) {
+        int64_t sum[SP_EXACT_LIMBS] = {0};
+
+        for (int g = 0; g < n_groups; g++) {
+            int64_t part[SP_EXACT_LIMBS] = {0};
+
+            for (int i = g; i < N; i += n_groups)
+                sp_exact_add_f64(part, x + i, 1);
+            for (int l = 0; l < SP_EXACT_LIMBS; l++)
+                sum[l] += part[l];
+        }
+        sp_exact_get_f64(sum, &parts, 1);
+        assert_memory_equal(&whole, &parts, sizeof whole);
+    }
+}
+
+static void float_results_are_rounded_once(void **state)
+{
+    /* 1 + 2^-24 is a tie; the last bit, lost in a double, decides it. */
+    const double up[] = {1, 0x1p-24, 0x1p-70}, down[] = {1, 0x1p-24, -0x1p-70};
+    int64_t sum[2 * SP_EXACT_LIMBS] = {0};
+    float got[2];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        sp_exact_add_f64(sum, up + i, 1);
+        sp_exact_add_f64(sum + SP_EXACT_LIMBS, down + i, 1);
+    }
+    sp_exact_get_f32(sum, got, 2);
+    assert_true(got[0] == 1 + 0x1p-23f);
+    assert_true(got[1] == 1);
+}
+
+/* Long arrays go to threads and vectors; every element must be what it is alone. */
+static void long_arrays_are_many_single_sums(void **state)
+{
+    enum { LONG = 100003 };
+    float *x = malloc(LONG * sizeof *x), *got = malloc(LONG * sizeof *got);
+    int64_t *sum = calloc(SP_EXACT_LIMBS * LONG, sizeof *sum);
+
+    (void)state;
+    draws = 3;
+    for (int pass = 0; pass < 3; pass++) {
+        for (int i = 0; i < LONG; i++)
+            x[i] = (float)ldexp((i % 1000) + 1, -pass * 20);
+        sp_exact_add_f32(sum, x, LONG);
+    }
+    sp_exact_get_f32(sum, got, LONG);
+    for (int i = 0; i < LONG; i++)
+        assert_true(got[i] == (float)((i % 1000 + 1) * (1 + 0x1p-20 + 0x1p-40)));
+    free(x);
+    free(got);
+    free(sum);
+}
+
+static void a_million_summands_carry(void **state)
+{
+    int64_t sum[4 * SP_EXACT_LIMBS] = {0};
+    const double x[4] = {0x1p36 - 0x1p-16, -(0x1p36 - 0x1p-16), 0x1.fffffffffffffp-20,
+                         0x1p-72};
+    double got[4];
+
+    (void)state;
+    for (int i = 0; i < 1 << 20; i++)
+        sp_exact_add_f64(sum, x, 4);
+    sp_exact_get_f64(sum, got, 4);
+    for (int i = 0; i < 4; i++)
+        assert_true(got[i] == x[i] * 0x1p20);
+}
+
+static void what_does_not_fit_reads_as_nan(void **state)
+{
+    const double bad[] = {NAN, INFINITY, -INFINITY, 0x1p36, -0x1p36, 1e300};
+    double got;
+
+    (void)state;
+    for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+        int64_t sum[SP_EXACT_LIMBS] = {0};
+        const double good[2] = {-0x1p35, 0x1p-40};
+
+        sp_exact_add_f64(sum, good, 1);
+        sp_exact_add_f64(sum, bad + b, 1);
+        for (int i = 0; i < 1000; i++)
+            sp_exact_add_f64(sum, good + i % 2, 1);
+        sp_exact_get_f64(sum, &got, 1);
+        assert_true(isnan(got));
+    }
+}
+
+static void poison_survives_company(void **state)
+{
+    int64_t one[SP_EXACT_LIMBS] = {0};
+    uint64_t sum[SP_EXACT_LIMBS] = {0};
+    const double bad = NAN, good = -0x1.23456789p20;
+
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        sp_exact_add_f64(one, &good, 1);
+    sp_exact_add_f64(one, &bad, 1);
+    for (int i = 0; i < 200; i++)
+        sp_exact_add_f64(one, &good, 1);
+    for (int k = 1; k < 1 << 14; k++) {
+        int64_t copy[SP_EXACT_LIMBS];
+        double got;
+
+        for (int l = 0; l < SP_EXACT_LIMBS; l++)
+            sum[l] += (uint64_t)one[l];
+        memcpy(copy, sum, sizeof copy);
+        sp_exact_get_f64(copy, &got, 1);
+        assert_true(isnan(got));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_correctly_rounded_in_any_order),
+        cmocka_unit_test(cancellation_leaves_the_small_part),
+        cmocka_unit_test(groups_add_up_to_the_same_bits),
+        cmocka_unit_test(float_results_are_rounded_once),
+        cmocka_unit_test(long_arrays_are_many_single_sums),
+        cmocka_unit_test(a_million_summands_carry),
+        cmocka_unit_test(what_does_not_fit_reads_as_nan),
+        cmocka_unit_test(poison_survives_company),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* What each rank says, where, and in which form. */
+#include "fixtures/test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+
+static char out_path[] = "/tmp/sp-log-out-XXXXXX",
+            err_path[] = "/tmp/sp-log-err-XXXXXX",
+            own_path[] = "/tmp/sp-log-own-XXXXXX";
+static int kept_out, kept_err;
+
+static void capture(void)
+{
+    int out = open(out_path, O_WRONLY | O_TRUNC),
+        err = open(err_path, O_WRONLY | O_TRUNC);
+
+    fflush(NULL);
+    kept_out = dup(1);
+    kept_err = dup(2);
+    dup2(out, 1);
+    dup2(err, 2);
+    close(out);
+    close(err);
+}
+
+static void release(void)
+{
+    fflush(NULL);
+    dup2(kept_out, 1);
+    dup2(kept_err, 2);
+    close(kept_out);
+    close(kept_err);
+}
+
+static const char *content(const char *path)
+{
+    static char text[8192];
+    FILE *file = fopen(path, "r");
+    size_t n = fread(text, 1, sizeof text - 1, file);
+
+    text[n] = 0;
+    fclose(file);
+    return text;
+}
+
+static void rank_0_speaks_for_all(void **state)
+{
+    (void)state;
+    capture();
+    OK(sp_log_open(0, 8, "hosta", 0, NULL));
+    sp_log_info("epoch=%d", 1);
+    sp_log_progress("step=1");
+    sp_log_progress("step=2");
+    sp_log_warn0("scaling is left out");
+    sp_log_warn("slow");
+    sp_log_close();
+    release();
+    assert_string_equal(content(out_path), "epoch=1\nstep=1\nstep=2\n");
+    assert_string_equal(content(err_path),
+                        "sptrain: warning: scaling is left out\n"
+                        "sptrain: rank 0/8 hosta local 0: warning: slow\n");
+}
+
+static void other_ranks_warn_only(void **state)
+{
+    (void)state;
+    assert_int_equal(truncate(own_path, 0), 0);
+    capture();
+    OK(sp_log_open(3, 8, "hostb", 1, own_path));
+    sp_log_info("epoch=%d", 1);
+    sp_log_progress("step=1");
+    sp_log_warn0("scaling is left out");
+    sp_log_warn("slow");
+    sp_log_close();
+    release();
+    assert_string_equal(content(out_path), "");
+    assert_string_equal(content(err_path),
+                        "sptrain: rank 3/8 hostb local 1: warning: slow\n");
+    assert_string_equal(content(own_path),
+                        "epoch=1\nsptrain: rank 3/8 hostb local 1: warning: slow\n");
+}
+
+static void an_error_is_a_block_of_lines(void **state)
+{
+    static const sp_error_record record = {
+        SP_EDATA, "3 columns, deck asks for 4\na.h5: sample 183",
+        "src/a.c:1 f < src/b.c:2 g"};
+    static const char block[] = "spvox: rank 3/8 hostb local 1: SP_EDATA: "
+                                "3 columns, deck asks for 4\n  a.h5: sample 183\n"
+                                "  phase read, epoch 2, step 120\n"
+                                "  src/a.c:1 f < src/b.c:2 g\n";
+
+    (void)state;
+    assert_int_equal(truncate(own_path, 0), 0);
+    capture();
+    sp_log_program("spvox");
+    OK(sp_log_open(3, 8, "hostb", 1, own_path));
+    sp_log_position("read", 2, 120);
+    sp_log_error(&record);
+    sp_log_position(NULL, 0, 0);
+    sp_log_close();
+    release();
+    assert_string_equal(content(err_path), block);
+    assert_string_equal(content(own_path), block);
+}
+
+static void a_log_that_cannot_be_opened_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(sp_log_open(0, 1, "h", 0, "/nonexistent/rank.log"), SP_EIO);
+    assert_non_null(strstr(sp_error_last()->message, "/nonexistent/rank.log"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rank_0_speaks_for_all),
+        cmocka_unit_test(other_ranks_warn_only),
+        cmocka_unit_test(an_error_is_a_block_of_lines),
+        cmocka_unit_test(a_log_that_cannot_be_opened_is_named),
+    };
+    int n_failed;
+
+    close(mkstemp(out_path));
+    close(mkstemp(err_path));
+    close(mkstemp(own_path));
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(out_path);
+    unlink(err_path);
+    unlink(own_path);
+    return n_failed;
+}

@@ -1,0 +1,3 @@
+/* sp_comm with 3 rank(s) on one node. */
+#define START_RANKS() OK(sp_comm_open(&comm, &argc, &argv))
+#include "unit/comm/test_comm_ranks.h"

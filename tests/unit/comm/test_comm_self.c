@@ -1,0 +1,3 @@
+/* sp_comm without MPI. */
+#define START_RANKS() ((void)argc, (void)argv, sp_comm_open_self(&comm))
+#include "unit/comm/test_comm_ranks.h"

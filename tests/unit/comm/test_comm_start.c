@@ -1,0 +1,84 @@
+/* How programs start and end: a world that the launcher did not make is refused, an
+ * abort ends all ranks with its code. The program runs itself in these roles. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/sp_comm.h"
+
+static char own_path[4096];
+
+/* Exit status of `prefix PROGRAM role suffix`. */
+static int run_self(const char *prefix, const char *role, const char *suffix)
+{
+    char command[9000];
+
+    snprintf(command, sizeof command, "%s '%s' %s %s", prefix, own_path, role, suffix);
+    return WEXITSTATUS(system(command));
+}
+
+static void several_single_ranks_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(run_self("SLURM_NTASKS=3", "open", ""), SP_EUSAGE);
+    assert_int_equal(run_self("SLURM_NTASKS=1", "open", ""), SP_OK);
+    assert_int_equal(run_self("SLURM_NTASKS=3 PMI_SIZE=1", "open", ""), SP_OK);
+}
+
+static void abort_ends_all_ranks_with_its_code(void **state)
+{
+    char launch[4200];
+
+    (void)state;
+    snprintf(launch, sizeof launch, "%s -n 3",
+             getenv("MPIEXEC") ? getenv("MPIEXEC") : "");
+    assert_int_equal(run_self(launch, "abort", "2>/dev/null | grep -q '^last words$'"),
+                     0);
+    assert_int_equal(run_self(launch, "abort", ">/dev/null 2>&1"), SP_EDATA);
+}
+
+static void abort_without_mpi_exits(void **state)
+{
+    (void)state;
+    assert_int_equal(run_self("", "abort-self", ">/dev/null"), SP_EIO);
+}
+
+static int act(const char *role, int argc, char **argv)
+{
+    sp_comm comm;
+    sp_status rc;
+
+    if (strcmp(role, "abort-self") == 0) {
+        sp_comm_open_self(&comm);
+        sp_comm_abort(&comm, SP_EIO);
+    }
+    rc = sp_comm_open(&comm, &argc, &argv);
+    if (rc == SP_EUSAGE && !strstr(sp_error_last()->message, "srun --mpi=pmi2"))
+        rc = SP_EDATA;
+    if (strcmp(role, "abort") == 0 && comm.rank == 1) {
+        printf("last words\n"); /* buffered: a pipe */
+        sp_comm_abort(&comm, SP_EDATA);
+    }
+    if (strcmp(role, "abort") == 0)
+        sp_comm_barrier(&comm); /* never passed */
+    sp_comm_close(&comm);
+    return (int)rc;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_single_ranks_are_refused),
+        cmocka_unit_test(abort_ends_all_ranks_with_its_code),
+        cmocka_unit_test(abort_without_mpi_exits),
+    };
+
+    if (argc == 2)
+        return act(argv[1], argc, argv);
+    if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

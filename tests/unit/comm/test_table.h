@@ -1,0 +1,163 @@
+/* Named numbers and records of any length over the ranks, some of which have none. One
+ * program per number of ranks. */
+#include "fixtures/test.h"
+
+#include "base/sp_exact.h"
+#include "comm/sp_records.h"
+#include "comm/sp_table.h"
+
+static sp_comm comm;
+static const char *const names[] = {"all", "some", "none", "odd", "broken"};
+enum { ALL, SOME, NONE, ODD, BROKEN, N_ROWS };
+
+/* Rank r has the values 0.1 * i, i = r, r + P, ...: of any number of ranks the same
+ * 30. */
+static void fill(sp_table *t)
+{
+    for (int i = comm.rank; i < 30; i += comm.size)
+        sp_table_add(t, ALL, 0.1 * i);
+    if (comm.rank == comm.size - 1) {
+        sp_table_add(t, SOME, -2.5);
+        sp_table_add(t, SOME, 7);
+    }
+    sp_table_add(t, ODD, comm.rank % 2 ? 4 : 5);
+    if (comm.rank == 0)
+        sp_table_add(t, BROKEN, NAN);
+    sp_table_add(t, BROKEN, 1);
+}
+
+static void rows_are_those_of_all_ranks(void **state)
+{
+    const int last = comm.size - 1;
+    double sum = 0;
+    sp_table t;
+
+    (void)state;
+    for (int i = 0; i < 30; i++)
+        sum += 0.1 * i;
+    OK(sp_table_create(&t, &comm, N_ROWS, names));
+    for (int round = 0; round < 2; round++) {
+        sp_table_zero(&t);
+        fill(&t);
+        OK(sp_table_reduce(&t));
+        assert_string_equal(t.row[ALL].name, "all");
+        assert_int_equal(t.row[ALL].count, 30);
+        assert_true(fabs(t.row[ALL].sum - sum) < 1e-12);
+        assert_true(t.row[ALL].min == 0 && t.row[ALL].max == 0.1 * 29);
+        assert_int_equal(t.row[ALL].min_rank, 0);
+        assert_int_equal(t.row[ALL].max_rank, 29 % comm.size);
+        assert_true(t.row[SOME].count == 2 && t.row[SOME].sum == 4.5);
+        assert_true(t.row[SOME].min == -2.5 && t.row[SOME].max == 7);
+        assert_true(t.row[SOME].min_rank == last && t.row[SOME].max_rank == last);
+        assert_true(sp_table_mean(&t.row[SOME]) == 2.25);
+        assert_true(t.row[NONE].count == 0 && t.row[NONE].sum == 0);
+        assert_true(isnan(t.row[NONE].min) && isnan(t.row[NONE].max));
+        assert_true(t.row[NONE].min_rank == -1 && isnan(sp_table_mean(&t.row[NONE])));
+        assert_true(t.row[ODD].max == 5 && t.row[ODD].max_rank == 0);
+        assert_true(t.row[ODD].min == (comm.size > 1 ? 4 : 5));
+        assert_int_equal(t.row[ODD].min_rank, comm.size > 1 ? 1 : 0);
+        assert_true(isnan(t.row[BROKEN].sum) && t.row[BROKEN].max == 1);
+        assert_int_equal(t.row[BROKEN].count, comm.size + 1);
+    }
+    sp_table_destroy(&t);
+}
+
+/* To the bit what one rank makes of all values. */
+static void sums_do_not_depend_on_the_ranks(void **state)
+{
+    int64_t limbs[SP_EXACT_LIMBS] = {0};
+    const char *one = "x";
+    double expected;
+    sp_table t;
+
+    (void)state;
+    OK(sp_table_create(&t, &comm, 1, &one));
+    for (int i = 0; i < 1000; i++) {
+        double x = 1.0 / (i + 3);
+
+        sp_exact_add_f64(limbs, &x, 1);
+        if (i % comm.size == comm.rank)
+            sp_table_add(&t, 0, x);
+    }
+    sp_exact_get_f64(limbs, &expected, 1);
+    OK(sp_table_reduce(&t));
+    assert_true(t.row[0].sum == expected);
+    sp_table_destroy(&t);
+}
+
+static void other_rows_are_refused(void **state)
+{
+    const char *other[] = {comm.rank == 0 ? "a" : "b"};
+    sp_table t;
+
+    (void)state;
+    if (comm.size == 1)
+        return;
+    assert_int_equal(sp_table_create(&t, &comm, 1, other), SP_EMPI);
+    sp_table_destroy(&t);
+}
+
+/* Rank r gives r records of 5 r, 5 r + 1, ... bytes: rank 0 gives none. */
+static void records_of_any_length_arrive_in_order(void **state)
+{
+    sp_records all = {0};
+    unsigned char *record;
+    size_t bytes;
+
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        const int root = round % comm.size;
+
+        sp_records_clear(&all);
+        for (int i = 0; i < comm.rank; i++) {
+            OK(sp_records_add(&all, (size_t)(5 * comm.rank + i), (void **)&record));
+            memset(record, 16 * comm.rank + i, (size_t)(5 * comm.rank + i));
+        }
+        OK(sp_records_gather(&all, &comm, root));
+        for (int r = 0; comm.rank == root && r < comm.size; r++)
+            for (int i = 0; i < r; i++) {
+                record = sp_records_next(&all, &bytes);
+                assert_non_null(record);
+                assert_int_equal(bytes, 5 * r + i);
+                assert_int_equal((uintptr_t)record % 8, 0);
+                for (size_t b = 0; b < bytes; b++)
+                    assert_int_equal(record[b], 16 * r + i);
+            }
+        assert_null(sp_records_next(&all, NULL));
+    }
+    sp_records_destroy(&all);
+}
+
+static void an_empty_record_is_a_record(void **state)
+{
+    sp_records all = {0};
+    void *record;
+    size_t bytes;
+
+    (void)state;
+    OK(sp_records_add(&all, 0, &record));
+    OK(sp_records_gather(&all, &comm, 0));
+    for (int r = 0; comm.rank == 0 && r < comm.size; r++) {
+        assert_non_null(sp_records_next(&all, &bytes));
+        assert_int_equal(bytes, 0);
+    }
+    assert_null(sp_records_next(&all, NULL));
+    sp_records_destroy(&all);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_those_of_all_ranks),
+        cmocka_unit_test(sums_do_not_depend_on_the_ranks),
+        cmocka_unit_test(other_rows_are_refused),
+        cmocka_unit_test(records_of_any_length_arrive_in_order),
+        cmocka_unit_test(an_empty_record_is_a_record),
+    };
+    int n_failed;
+
+    OK(sp_comm_open(&comm, &argc, &argv));
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return n_failed;
+}

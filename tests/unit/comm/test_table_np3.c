@@ -1,0 +1,1 @@
+#include "unit/comm/test_table.h"

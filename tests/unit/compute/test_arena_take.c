@@ -1,0 +1,163 @@
+/* An arena hands out aligned, disjoint memory, forgets it as told, and says who asked
+ * for what when it is full. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sp_machine.h"
+#include "compute/sp_tensor.h"
+
+#define MIB ((size_t)1 << 20)
+
+static void pieces_are_aligned_and_disjoint(void **state)
+{
+    sp_arena arena;
+    char *last = NULL;
+    float *f;
+    double *d;
+
+    (void)state;
+    OK(sp_arena_create(&arena, MIB, "test"));
+    for (int i = 0; i < 100; i++) {
+        OK(SP_TAKE(&arena, i, &f));
+        assert_true((uintptr_t)f % 128 == 0);
+        assert_true((char *)f >= last);
+        for (int j = 0; j < i; j++)
+            f[j] = (float)i;
+        last = (char *)(f + i);
+    }
+    OK(SP_TAKE(&arena, 5, &d));
+    assert_true((char *)d >= last);
+    assert_int_equal(arena.used, arena.high);
+    sp_arena_destroy(&arena);
+    assert_null(arena.base);
+    sp_arena_destroy(&arena);
+}
+
+static void more_than_the_machine_has_is_refused(void **state)
+{
+    sp_arena arena;
+
+    (void)state;
+    assert_int_equal(sp_arena_create(&arena, sp_machine_memory() + MIB, "test"),
+                     SP_EMEM);
+    assert_non_null(strstr(sp_error_last()->message, "arena test: "));
+    sp_arena_destroy(&arena);
+}
+
+static void rewind_and_reset_give_the_same_memory_again(void **state)
+{
+    sp_arena arena;
+    int *a, *b, *c;
+    size_t mark;
+
+    (void)state;
+    OK(sp_arena_create(&arena, MIB, "test"));
+    OK(SP_TAKE(&arena, 10, &a));
+    mark = arena.used;
+    OK(SP_TAKE(&arena, 1000, &b));
+    b[999] = 7;
+    sp_arena_rewind(&arena, mark);
+    OK(SP_TAKE(&arena, 20, &c));
+    assert_ptr_equal(b, c);
+#ifdef SP_DEBUG
+    assert_int_equal(b[999], -1);
+#else
+    assert_int_equal(b[999], 7);
+#endif
+    sp_arena_reset(&arena);
+    OK(SP_TAKE(&arena, 1, &c));
+    assert_ptr_equal(a, c);
+    assert_true(arena.high > arena.used);
+    sp_arena_destroy(&arena);
+}
+
+static void a_full_arena_says_who_asked_for_what(void **state)
+{
+    sp_arena arena;
+    char *p;
+
+    (void)state;
+    OK(sp_arena_create(&arena, 2 * MIB, "batch 1"));
+    OK(SP_TAKE(&arena, MIB, &p));
+    assert_int_equal(SP_TAKE(&arena, MIB + 1, &p), SP_EMEM);
+    assert_string_equal(sp_error_last()->message,
+                        "arena batch 1: 1.0 MiB asked, 1.0 of 2.0 MiB in use");
+    assert_int_equal(SP_TAKE(&arena, -1, &p), SP_EMEM);
+    OK(SP_TAKE(&arena, MIB, &p)); /* to the last byte */
+    p[MIB - 1] = 1;
+    OK(SP_TAKE(&arena, 0, &p));
+    assert_int_equal(SP_TAKE(&arena, 1, &p), SP_EMEM);
+    sp_arena_destroy(&arena);
+}
+
+static void default_is_what_the_process_may_use(void **state)
+{
+    sp_arena arena;
+
+    (void)state;
+    OK(sp_arena_create(&arena, 0, "default"));
+    assert_true(arena.reserved >= 64 * MIB);
+    assert_true(arena.reserved <= sp_machine_memory() + MIB);
+    sp_arena_destroy(&arena);
+}
+
+/* In a child, since the limit cannot be lifted again. */
+static int create_under_limit(void)
+{
+    struct rlimit limit = {1024 * MIB, 1024 * MIB};
+    sp_arena first, second, third;
+
+    if (setrlimit(RLIMIT_AS, &limit) != 0 || sp_machine_address_space() != 1024 * MIB)
+        return 1;
+    if (sp_arena_create(&first, 0, "first") || sp_arena_create(&second, 0, "second"))
+        return 2;
+    if (sp_arena_create(&third, 4096 * MIB, "third"))
+        return 3;
+    return third.reserved >= 64 * MIB && third.reserved < 1024 * MIB ? 0 : 4;
+}
+
+static void limited_addresses_leave_smaller_arenas(void **state)
+{
+    int status;
+    pid_t child;
+
+#ifdef __SANITIZE_ADDRESS__ /* whose shadow takes more than any limit */
+    return;
+#endif
+    (void)state;
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(create_under_limit());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void cores_are_counted(void **state)
+{
+    uint64_t set[SP_CORE_WORDS];
+
+    (void)state;
+    assert_in_range(sp_machine_cores(set), 1, sysconf(_SC_NPROCESSORS_CONF));
+    assert_true(sp_machine_core_quota() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_are_aligned_and_disjoint),
+        cmocka_unit_test(more_than_the_machine_has_is_refused),
+        cmocka_unit_test(rewind_and_reset_give_the_same_memory_again),
+        cmocka_unit_test(a_full_arena_says_who_asked_for_what),
+        cmocka_unit_test(default_is_what_the_process_may_use),
+        cmocka_unit_test(limited_addresses_leave_smaller_arenas),
+        cmocka_unit_test(cores_are_counted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,60 @@
+/* Running statistics of batch norm: moved by a tenth, unbiased; one row leaves the
+ * variance, none leaves both; what no float holds never gets in. */
+#include "fixtures/test.h"
+
+#include "compute/sp_norm.h"
+
+static float running[2]; /* mean, variance */
+
+/* Rows with this sum and sum of squares. */
+static void finish(double rows, double sum, double squares)
+{
+    float gamma = 1, beta = 0, scale, shift, mean, inv_std;
+    const double part[2] = {sum, squares};
+    const sp_norm_finish_args args = {.c = 1,
+                                      .sums = {part, 1, rows},
+                                      .gamma = &gamma,
+                                      .beta = &beta,
+                                      .running_mean = &running[0],
+                                      .running_var = &running[1],
+                                      .scale = &scale,
+                                      .shift = &shift,
+                                      .mean = &mean,
+                                      .inv_std = &inv_std};
+
+    running[0] = 1;
+    running[1] = 2;
+    sp_norm_finish_channel(&args, 0, sp_norm_add_parts(&args.sums, 1, 0));
+}
+
+static void batches_move_it(void **state)
+{
+    (void)state;
+    finish(4, 20, 132); /* mean 5, variance 8, unbiased 32 / 3 */
+    assert_float_equal(running[0], 0.9 + 0.5, 1e-6);
+    assert_float_equal(running[1], 1.8 + 3.2 / 3, 1e-6);
+    finish(1, 5, 25);
+    assert_float_equal(running[0], 1.4, 1e-6);
+    assert_true(running[1] == 2);
+    finish(0, 0, 0);
+    assert_true(running[0] == 1 && running[1] == 2);
+}
+
+static void no_infinity_gets_in(void **state)
+{
+    (void)state;
+    finish(4, NAN, NAN);
+    assert_true(running[0] == 1 && running[1] == 2);
+    finish(4, 20, INFINITY);
+    assert_true(running[0] == 1 && running[1] == 2);
+    finish(4, 3e38, 9e76); /* finite in double */
+    assert_true(running[0] == 1 && running[1] == 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(batches_move_it),
+                                       cmocka_unit_test(no_infinity_gets_in)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* Ranges do not overlap, free neighbours join, and the end is where the last one
+ * was. */
+#include "fixtures/test.h"
+
+#include "compute/sp_ranges.h"
+#include "base/sp_rng.h"
+
+enum { MOST = 40, TURNS = 20000 };
+
+typedef struct held {
+    int range, holders;
+    size_t at, bytes;
+} held;
+
+static void ranges_never_overlap(void **state)
+{
+    sp_rng r = sp_rng_open(3, SP_RNG_SCENE, 0, 0);
+    held all[MOST];
+    sp_ranges ranges;
+    int n = 0;
+
+    (void)state;
+    OK(sp_ranges_create(&ranges, MOST));
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (n < MOST && (n == 0 || sp_rng_u32(&r) % 2)) {
+            size_t bytes = sp_rng_u32(&r) % 3000;
+            held h = {
+                .range = sp_ranges_take(&ranges, bytes, (sp_ranges_side)(turn / 2 % 2)),
+                .holders = 1};
+
+            h.at = ranges.range[h.range].at;
+            h.bytes = ranges.range[h.range].bytes;
+            assert_true(h.bytes >= bytes && h.bytes > 0 && h.at % 128 == 0);
+            assert_true(h.at + h.bytes <= ranges.end);
+            for (int i = 0; i < n; i++)
+                assert_true(h.at >= all[i].at + all[i].bytes ||
+                            all[i].at >= h.at + h.bytes);
+            if (sp_rng_u32(&r) % 4 == 0) {
+                sp_ranges_hold(&ranges, h.range);
+                h.holders = 2;
+            }
+            all[n++] = h;
+        } else {
+            held *h = &all[sp_rng_u32(&r) % (uint32_t)n];
+
+            sp_ranges_drop(&ranges, h->range);
+            if (--h->holders == 0)
+                *h = all[--n];
+        }
+    }
+    assert_true(ranges.end < (size_t)MOST * 3000 * 2);
+    sp_ranges_destroy(&ranges);
+}
+
+static size_t take(sp_ranges *r, size_t bytes, sp_ranges_side side, int *range)
+{
+    *range = sp_ranges_take(r, bytes, side);
+    return r->range[*range].at;
+}
+
+static void what_was_dropped_is_used_again(void **state)
+{
+    const sp_ranges_side LOW = SP_RANGES_LOW, HIGH = SP_RANGES_HIGH;
+    sp_ranges r;
+    int a, b, c, d, e;
+
+    (void)state;
+    OK(sp_ranges_create(&r, 5));
+    take(&r, 1000, LOW, &a);
+    take(&r, 500, HIGH, &b);
+    take(&r, 2000, LOW, &c);
+    assert_int_equal(r.end, 1024 + 512 + 2048);
+    sp_ranges_drop(&r, b);
+    assert_int_equal(take(&r, 100, LOW, &d), 1024);        /* of the gap from below */
+    assert_int_equal(take(&r, 128, HIGH, &e), 1024 + 384); /* and from above */
+    sp_ranges_drop(&r, d);
+    sp_ranges_drop(&r, e);
+    sp_ranges_drop(&r, a);
+    assert_int_equal(take(&r, 1500, LOW, &d), 0); /* a and b, joined */
+    sp_ranges_drop(&r, c);
+    assert_int_equal(take(&r, 3000, HIGH, &c), 1536); /* the free end, made longer */
+    assert_int_equal(r.end, 1536 + 3072);
+    sp_ranges_reset(&r);
+    assert_int_equal(take(&r, 1, LOW, &a), 0);
+    sp_ranges_destroy(&r);
+}
+
+/* Low and high leave each other no gap while they fit into what was reserved. */
+static void reserved_from_both_sides(void **state)
+{
+    sp_ranges r;
+    int kept, passing;
+
+    (void)state;
+    OK(sp_ranges_create(&r, 5));
+    sp_ranges_reserve(&r, 1000);
+    assert_int_equal(r.end, 1024);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(take(&r, 100, SP_RANGES_HIGH, &passing), 1024 - 128);
+        assert_int_equal(take(&r, 128, SP_RANGES_LOW, &kept), 128 * i);
+        sp_ranges_drop(&r, passing);
+    }
+    assert_int_equal(r.end, 1024);
+    sp_ranges_reserve(&r, 512); /* so much is free already */
+    assert_int_equal(r.end, 1024);
+    sp_ranges_destroy(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_never_overlap),
+        cmocka_unit_test(what_was_dropped_is_used_again),
+        cmocka_unit_test(reserved_from_both_sides),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,341 @@
+/* Bits do not depend on the batch or on threads: every operation gives a sample the
+ * same bytes alone and among others, with 1, 2 and 3 threads, in each instruction set.
+ * Through real plans. */
+#include "fixtures/test.h"
+
+#include "fixtures/map_fixture.h"
+
+enum { C = 36, C_IN = 20, N_CLASSES = 5, MOST = 40 };
+
+/* Bytes by sample: sample b has rows row[b] .. row[b + 1] - 1 of row_bytes each. */
+typedef struct output {
+    const char *name;
+    char *data;
+    size_t row_bytes;
+    int32_t row[FX_SAMPLES + 1];
+} output;
+
+typedef struct run {
+    sp_backend be;
+    int n_samples;
+    sp_arena arena;
+    sp_plan plan;
+    const int32_t *fine, *coarse; /* sample_row of the two levels */
+    int64_t id[FX_SAMPLES];       /* of each sample: its contents depend on it alone */
+    int n;
+    output out[MOST];
+} run;
+
+static const int32_t *each_sample(void)
+{
+    static const int32_t row[FX_SAMPLES + 1] = {0, 1, 2, 3, 4};
+    return row;
+}
+
+/* A new zeroed output of row_bytes for each row. */
+static void *put(run *r, const char *name, const int32_t *row, size_t row_bytes)
+{
+    output *o = &r->out[r->n++];
+
+    assert_true(r->n <= MOST);
+    o->name = name;
+    o->row_bytes = row_bytes;
+    memcpy(o->row, row, ((size_t)r->n_samples + 1) * sizeof *row);
+    return o->data = calloc((size_t)row[r->n_samples] + 1, row_bytes);
+}
+
+static sp_tensor put_rows(run *r, const char *name, const int32_t *row, int c)
+{
+    float *data = put(r, name, row, (size_t)c * sizeof(float));
+    return (sp_tensor){data, row[r->n_samples], c, c, SP_ELEM_F32};
+}
+
+/* Input of a batch: row i of a sample is a function of (sample id, seed, i). */
+static sp_tensor input(const run *r, const int32_t *row, int c, uint64_t seed)
+{
+    sp_tensor t = fx_tensor(row[r->n_samples], c, c, 0);
+
+    for (int b = 0; b < r->n_samples; b++) {
+        int n = row[b + 1] - row[b];
+        sp_tensor part = fx_tensor(n, c, c, 100 * seed + (uint64_t)r->id[b]);
+        memcpy(t.data + row[b] * c, part.data, (size_t)n * c * sizeof(float));
+        free(part.data);
+    }
+    return t;
+}
+
+static void convolve(run *r, const char *name, const sp_map *map, const int32_t *from,
+                     const int32_t *to, bool is_grad)
+{
+    const int K = map ? map->K : 1, c_in = is_grad ? C : C_IN,
+              c_out = is_grad ? C_IN : C;
+    sp_tensor x = input(r, from, c_in, 1), y = put_rows(r, name, to, c_out);
+    float *w = fx_floats((size_t)K * C_IN * C, 3);
+    float *packed = fx_pack(&r->be, w, K, C_IN, C, is_grad, is_grad && map);
+    sp_conv_args a = {.map = map, .x = x, .y = y, .w = w, .w_packed = packed};
+
+    a.is_mirrored = is_grad && map;
+    if (!is_grad) {
+        a.sums = put(r, "sums of y", each_sample(), 2 * C * sizeof *a.sums);
+        a.sample_row = to;
+        a.n_samples = r->n_samples;
+    }
+    OK(is_grad ? r->be.ops->conv_grad_input(&r->be, &a)
+               : r->be.ops->conv_forward(&r->be, &a));
+    free(packed);
+    free(w);
+    free(x.data);
+}
+
+/* dW of each sample by a call of its own. */
+static void weigh(run *r, const char *name, const sp_map *map, const int32_t *from,
+                  const int32_t *to)
+{
+    const size_t n = (size_t)(map ? map->K : 1) * C_IN * C;
+    float *dw = put(r, name, each_sample(), (n + C) * sizeof *dw);
+    sp_tensor x = input(r, from, C_IN, 1), dy = input(r, to, C, 2);
+
+    for (int b = 0; b < r->n_samples; b++, dw += n + C) {
+        sp_conv_wgrad_args a = {.map = map,
+                                .x = x,
+                                .dy = dy,
+                                .sample_row = to,
+                                .sample0 = b,
+                                .sample1 = b + 1,
+                                .dw = dw,
+                                .dbias = dw + n};
+        OK(r->be.ops->conv_grad_weight(&r->be, &a));
+    }
+    free(x.data);
+    free(dy.data);
+}
+
+static void normalize(run *r)
+{
+    sp_tensor x = input(r, r->fine, C, 1), res = input(r, r->fine, C, 2);
+    sp_tensor y = put_rows(r, "norm_apply", r->fine, C),
+              dy = put_rows(r, "g", r->fine, C);
+    float *p = fx_floats(5 * C, 4);
+    double *sums = put(r, "norm_sums", each_sample(), 2 * C * sizeof *sums);
+    sp_norm_args a = {
+        .x = x, .y = y, .scale = p, .shift = p + C, .res = res, .slope = 0.1f};
+    sp_norm_grad_args g = {.x = x,
+                           .y = y,
+                           .dy = dy,
+                           .slope = 0.1f,
+                           .mean = p,
+                           .inv_std = p + C,
+                           .sample_row = r->fine,
+                           .n_samples = r->n_samples,
+                           .a = p + 2 * C,
+                           .b = p + 3 * C,
+                           .c = p + 4 * C,
+                           .dx = put_rows(r, "norm dx", r->fine, C)};
+
+    OK(r->be.ops->norm_sums(&r->be, x, r->fine, r->n_samples, sums));
+    OK(r->be.ops->norm_apply(&r->be, &a));
+    OK(r->be.ops->copy(&r->be, res, dy, false));
+    g.sums = put(r, "norm_grad_sums", each_sample(), 2 * C * sizeof *g.sums);
+    OK(r->be.ops->norm_grad_sums(&r->be, &g));
+    OK(r->be.ops->norm_grad_apply(&r->be, &g));
+    free(p);
+    free(x.data);
+    free(res.data);
+}
+
+static void pointwise(run *r)
+{
+    sp_tensor x = input(r, r->fine, C, 1), g = input(r, r->fine, C, 2);
+    sp_tensor y = put_rows(r, "relu", r->fine, C);
+
+    OK(r->be.ops->relu(&r->be, x, 0, y));
+    OK(r->be.ops->relu_grad(&r->be, y, 0.2f, g, put_rows(r, "relu_grad", r->fine, C),
+                            true));
+    OK(r->be.ops->copy(&r->be, x, put_rows(r, "copy", r->fine, C), true));
+    OK(r->be.ops->dropout(&r->be, x, 0.3f, 1, 2, 3, r->id, r->fine, r->n_samples,
+                          put_rows(r, "dropout", r->fine, C)));
+    free(x.data);
+    free(g.data);
+}
+
+static void pool(run *r, bool is_max)
+{
+    sp_tensor x = input(r, r->fine, C, 1), dy = input(r, r->coarse, C, 2);
+    int32_t *argmax = malloc(((size_t)dy.n + FX_SAMPLES) * C * sizeof *argmax);
+    sp_pool_args a = {.map = &r->plan.map[3],
+                      .is_max = is_max,
+                      .x = x,
+                      .dy = dy,
+                      .argmax = is_max ? argmax : NULL,
+                      .y = put_rows(r, is_max ? "max" : "mean", r->coarse, C),
+                      .dx = put_rows(r, is_max ? "max dx" : "mean dx", r->fine, C)};
+    sp_tensor top = put_rows(r, is_max ? "top" : "average", each_sample(), C);
+    sp_tensor dx = put_rows(r, "global dx", r->fine, C);
+
+    OK(r->be.ops->pool(&r->be, &a));
+    OK(r->be.ops->pool_grad(&r->be, &a));
+    OK(r->be.ops->global_pool(&r->be, x, r->fine, r->n_samples, a.argmax, top));
+    OK(r->be.ops->global_pool_grad(&r->be, top, r->fine, r->n_samples, a.argmax, dx));
+    free(argmax);
+    free(x.data);
+    free(dy.data);
+}
+
+static void spread(run *r)
+{
+    sp_tensor x = input(r, each_sample(), C, 1),
+              y = put_rows(r, "broadcast", r->fine, C);
+
+    OK(r->be.ops->broadcast(&r->be, x, r->fine, r->n_samples, y));
+    OK(r->be.ops->broadcast_grad(&r->be, y, r->fine, r->n_samples,
+                                 put_rows(r, "broadcast dx", each_sample(), C)));
+    free(x.data);
+}
+
+static void lose(run *r)
+{
+    sp_tensor z = input(r, r->fine, N_CLASSES, 1), u = input(r, r->fine, 1, 2);
+    int32_t *label = malloc(((size_t)z.n + 1) * sizeof *label);
+    sp_loss_args a = {.logits = z,
+                      .label = label,
+                      .smoothing = 0.1f,
+                      .sample_row = r->fine,
+                      .n_samples = r->n_samples,
+                      .dlogits = put_rows(r, "dlogits", r->fine, N_CLASSES)};
+
+    for (int64_t i = 0; i < z.n; i++)
+        label[i] = (int)((fx_at(u, i, 0) + 1) * 3) - 1;
+    a.sums = put(r, "loss", each_sample(), 2 * sizeof(double));
+    a.prediction = put(r, "prediction", r->fine, sizeof *label);
+    OK(r->be.ops->loss(&r->be, &a));
+    free(label);
+    free(z.data);
+    free(u.data);
+}
+
+static void build(run *r, const int *rows)
+{
+    const sp_plan_spec spec = {
+        .n_levels = 2,
+        .n_maps = 4,
+        .map = {{0, 0, 3, 0}, {0, 1, 2, 0}, {1, 0, 2, 0}, {0, 1, 3, 0}}};
+    fx_level l = {0};
+    int32_t(*at)[3], row[FX_SAMPLES + 1] = {0};
+
+    for (int b = 0; b < r->n_samples; b++)
+        row[b + 1] = row[b] + rows[b];
+    at = malloc(((size_t)row[r->n_samples] + 1) * sizeof *at);
+    for (int b = 0; b < r->n_samples; b++) {
+        l = fx_voxels(1, &rows[b], (uint64_t)r->id[b]);
+        memcpy(at + row[b], l.at, (size_t)rows[b] * sizeof *at);
+        fx_level_free(&l);
+    }
+    OK(r->be.ops->arena_create(&r->arena, (size_t)1 << 28, "test"));
+    OK(r->be.ops->plan_build(&r->be, &spec, at[0], row, r->n_samples, &r->arena,
+                             &r->plan));
+    r->fine = r->plan.level[0].sample_row;
+    r->coarse = r->plan.level[1].sample_row;
+    free(at);
+}
+
+static bool begin(run *r, const char *isa, int threads, int n_samples, const int *rows,
+                  int first)
+{
+    const sp_map *m = r->plan.map;
+
+    memset(r, 0, sizeof *r);
+    r->n_samples = n_samples;
+    if (!fx_open(&r->be, isa, threads))
+        return false;
+    for (int b = 0; b < n_samples; b++)
+        r->id[b] = first + b;
+    build(r, rows);
+    convolve(r, "3^3", &m[0], r->fine, r->fine, false);
+    convolve(r, "3^3 dx", &m[0], r->fine, r->fine, true);
+    convolve(r, "down", &m[1], r->fine, r->coarse, false);
+    convolve(r, "up", &m[2], r->coarse, r->fine, false);
+    convolve(r, "1^3", NULL, r->fine, r->fine, false);
+    weigh(r, "3^3 dW", &m[0], r->fine, r->fine);
+    weigh(r, "down dW", &m[1], r->fine, r->coarse);
+    weigh(r, "1^3 dW", NULL, r->fine, r->fine);
+    normalize(r);
+    pointwise(r);
+    pool(r, true);
+    pool(r, false);
+    spread(r);
+    lose(r);
+    return true;
+}
+
+static void end(run *r)
+{
+    for (int i = 0; i < r->n; i++)
+        free(r->out[i].data);
+    r->be.ops->arena_destroy(&r->arena);
+    r->be.ops->close(&r->be);
+}
+
+/* Sample b of `all` has the bytes of sample `at` of `part`, and they are not all zero.
+ */
+static void same(const char *isa, const run *all, int b, const run *part, int at)
+{
+    for (int i = 0; i < all->n; i++) {
+        const output *o = &all->out[i], *q = &part->out[i];
+        size_t bytes = (size_t)(o->row[b + 1] - o->row[b]) * o->row_bytes, used = 0;
+        const char *data = o->data + (size_t)o->row[b] * o->row_bytes;
+        assert_int_equal(o->row[b + 1] - o->row[b], q->row[at + 1] - q->row[at]);
+        if (memcmp(data, q->data + (size_t)q->row[at] * q->row_bytes, bytes))
+            fail_msg("%s: sample %d: %s differs", isa, b, o->name);
+        while (used < bytes && !data[used])
+            used++;
+        if (all->fine[b] < all->fine[b + 1] && used == bytes)
+            fail_msg("%s: sample %d: %s is all zero", isa, b, o->name);
+    }
+}
+
+static const int rows[FX_SAMPLES] = {700, 33, 0, 1234};
+
+static void alone_and_in_a_batch(void **state)
+{
+    run all, one;
+
+    (void)state;
+    for (int i = 0; i < FX_ISAS; i++) {
+        if (!begin(&all, fx_isas[i], 1, FX_SAMPLES, rows, 0))
+            continue;
+        for (int b = 0; b < FX_SAMPLES; b++) {
+            assert_true(begin(&one, fx_isas[i], 1, 1, &rows[b], b));
+            same(fx_isas[i], &all, b, &one, 0);
+            end(&one);
+        }
+        end(&all);
+    }
+}
+
+static void any_number_of_threads(void **state)
+{
+    run one, more;
+
+    (void)state;
+    for (int i = 0; i < FX_ISAS; i++) {
+        if (!begin(&one, fx_isas[i], 1, FX_SAMPLES, rows, 0))
+            continue;
+        for (int threads = 2; threads <= 3; threads++) {
+            assert_true(begin(&more, fx_isas[i], threads, FX_SAMPLES, rows, 0));
+            for (int b = 0; b < FX_SAMPLES; b++)
+                same(fx_isas[i], &one, b, &more, b);
+            end(&more);
+        }
+        end(&one);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone_and_in_a_batch),
+        cmocka_unit_test(any_number_of_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

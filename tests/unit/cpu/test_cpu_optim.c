@@ -1,0 +1,142 @@
+/* Updates follow PyTorch's SGD and AdamW, written out here in double; sums of squares
+ * are exact to double and do not depend on threads. */
+#include "fixtures/test.h"
+
+#include "fixtures/map_fixture.h"
+
+enum { N = 9001, STEPS = 5 };
+
+typedef struct state64 {
+    double w, m, v;
+} state64;
+
+static void sgd64(state64 *s, double g, const sp_optim_args *a)
+{
+    g = g * a->g_scale + a->weight_decay * s->w;
+    s->m = a->momentum * s->m + g;
+    s->w -= a->lr * (a->nesterov ? g + a->momentum * s->m : s->m);
+}
+
+static void adamw64(state64 *s, double g, const sp_optim_args *a)
+{
+    double t = (double)(a->t + 1);
+
+    g *= a->g_scale;
+    s->w -= a->lr * a->weight_decay * s->w;
+    s->m = a->beta1 * s->m + (1 - a->beta1) * g;
+    s->v = a->beta2 * s->v + (1 - a->beta2) * g * g;
+    s->w -= a->lr / (1 - pow(a->beta1, t)) * s->m /
+            (sqrt(s->v) / sqrt(1 - pow(a->beta2, t)) + a->eps);
+}
+
+static void check(sp_backend *be, const char *name, sp_optim_args a, bool is_adamw)
+{
+    float *w = fx_floats(N, 1), *m = calloc(N, sizeof *m), *v = calloc(N, sizeof *v);
+    state64 *s = calloc(N, sizeof *s);
+
+    for (int i = 0; i < N; i++)
+        s[i].w = w[i];
+    a.n = N;
+    a.w = w;
+    a.m = !is_adamw && a.momentum == 0 ? NULL : m;
+    a.v = is_adamw ? v : NULL;
+    for (a.t = 0; a.t < STEPS; a.t++) {
+        float *g = fx_floats(N, 10 + (uint64_t)a.t);
+        a.g = g;
+        OK(is_adamw ? be->ops->adamw(be, &a) : be->ops->sgd(be, &a));
+        for (int i = 0; i < N; i++)
+            (is_adamw ? adamw64 : sgd64)(&s[i], g[i], &a);
+        free(g);
+    }
+    for (int i = 0; i < N; i++)
+        if (!(fabs(w[i] - s[i].w) <= 1e-6))
+            fail_msg("%s %s: weight %d is %.9g, expected %.9g", name,
+                     is_adamw ? "adamw" : "sgd", i, w[i], s[i].w);
+    free(w), free(m), free(v), free(s);
+}
+
+static void check_rules(sp_backend *be, const char *name)
+{
+    sp_optim_args a = {
+        .g_scale = 0.25, .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+
+    check(be, name, a, false);
+    a.weight_decay = 0.01;
+    check(be, name, a, false);
+    a.momentum = 0.9;
+    check(be, name, a, false);
+    a.nesterov = true;
+    check(be, name, a, false);
+    a.lr = 0.01;
+    check(be, name, a, true);
+    a.lr = 0; /* any finite lr >= 0 */
+    check(be, name, a, true);
+    check(be, name, a, false);
+}
+
+static void rules(void **state)
+{
+    sp_backend be = fx_reference();
+
+    (void)state;
+    check_rules(&be, "reference");
+    for (int i = 0; i < FX_ISAS; i++)
+        for (int threads = 1; threads <= 3; threads++)
+            if (fx_open(&be, fx_isas[i], threads)) {
+                check_rules(&be, fx_isas[i]);
+                be.ops->close(&be);
+            }
+}
+
+static void squares(void **state)
+{
+    static const int64_t sizes[] = {0, 1, 15, 17, 4096, 4097, 100003};
+    float *g = fx_floats(100003, 1);
+
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        double plain, sum, first = -1;
+        sp_backend be = fx_reference();
+        OK(be.ops->sum_squares(&be, g, sizes[s], &plain));
+        for (int i = 0; i < FX_ISAS; i++)
+            for (int threads = 1; threads <= 3; threads++) {
+                if (!fx_open(&be, fx_isas[i], threads))
+                    continue;
+                OK(be.ops->sum_squares(&be, g, sizes[s], &sum));
+                assert_true(fabs(sum - plain) <= 1e-12 * plain);
+                assert_true(first < 0 || sum == first);
+                first = sum;
+                be.ops->close(&be);
+            }
+    }
+    free(g);
+}
+
+/* SP_CPU_ISA names a version; a wrong name is refused with the choice. */
+static void choice_of_version(void **state)
+{
+    sp_backend be = {.ops = sp_backend_find("cpu")};
+
+    (void)state;
+    assert_false(fx_open(&be, "sse9", 1));
+    assert_non_null(
+        strstr(sp_error_last()->message, "SP_CPU_ISA=sse9: expected avx512"));
+    be.ops->close(&be);
+    assert_true(fx_open(&be, "portable", 1));
+    be.ops->close(&be);
+    assert_true(fx_open(&be, "", 0));
+    assert_int_equal(be.threads, 1);
+    be.ops->close(&be);
+    assert_null(sp_backend_find("abacus"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules),
+        cmocka_unit_test(squares),
+        cmocka_unit_test(choice_of_version),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

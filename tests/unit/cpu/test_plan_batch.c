@@ -1,0 +1,231 @@
+/* What a plan promises about batches: samples are independent of each other, bad
+ * coordinates are named, the arena keeps the plan and no more. */
+#include "fixtures/test.h"
+
+#include "fixtures/plan_oracle.h"
+#include "compute/sp_backend.h"
+
+static sp_arena arena;
+static sp_backend backend;
+
+static sp_status build(const sp_plan_spec *spec, const int32_t *coords,
+                       const int32_t *sample_row, int n_samples, sp_plan *plan)
+{
+    return backend.ops->plan_build(&backend, spec, coords, sample_row, n_samples,
+                                   &arena, plan);
+}
+
+static sp_plan_spec mixed_spec(void)
+{
+    sp_plan_spec s = {0};
+
+    oracle_map(&s, 0, 0, 5, 0);
+    oracle_map(&s, 0, 0, 3, 0);
+    oracle_map(&s, 0, 1, 2, 0);
+    oracle_map(&s, 1, 0, 3, 0);
+    oracle_map(&s, 1, 2, 3, 0);
+    oracle_map(&s, 2, 2, 7, 0);
+    return s;
+}
+
+/* Rows of sample b in the batch's levels begin at `in` and `out`; its plan alone at 0.
+ */
+static void assert_shifted(const sp_map *all, int b, const sp_map *one, int32_t in,
+                           int32_t out)
+{
+    int first = all->sample_tile[b], t, k;
+
+    assert_int_equal(all->sample_tile[b + 1] - first, one->n_tiles);
+    for (t = 0; t < one->n_tiles; t++) {
+        assert_int_equal(all->tile_row[first + t], one->tile_row[t] + out);
+        for (k = 0; k < one->K; k++) {
+            int32_t i = all->start[(first + t) * all->K + k],
+                    j = one->start[t * one->K + k];
+            int32_t n = one->start[t * one->K + k + 1] - j;
+            assert_int_equal(all->start[(first + t) * all->K + k + 1] - i, n);
+            while (n-- > 0) {
+                assert_int_equal(all->in[i], one->in[j] + in);
+                assert_int_equal(all->out[i++], one->out[j++] + out);
+            }
+        }
+    }
+}
+
+/* Three samples of very different extents, in one batch and alone. */
+static void sample_does_not_depend_on_the_batch(void **state)
+{
+    enum { N0 = 1100, N1 = 30, N2 = 900 };
+    static int32_t c[(N0 + N1 + N2) * 3];
+    int32_t row[4] = {0, N0, N0 + N1, N0 + N1 + N2}, at[3] = {70000, 3, -9};
+    sp_plan_spec spec = mixed_spec();
+    sp_plan all, one;
+    int b, m;
+
+    (void)state;
+    oracle_surface(c, N0, at, 1);
+    oracle_scatter(c + 3 * N0, N1, -SP_COORD_LIMIT, SP_COORD_LIMIT, 2);
+    oracle_scatter(c + 3 * (N0 + N1), N2, -8, 6, 3);
+    sp_arena_reset(&arena);
+    OK(build(&spec, c, row, 3, &all));
+    for (b = 0; b < 3; b++) {
+        int32_t alone[2] = {0, row[b + 1] - row[b]};
+        OK(build(&spec, c + 3 * row[b], alone, 1, &one));
+        for (m = 0; m < spec.n_maps; m++) {
+            const sp_level *in = &all.level[spec.map[m].level_in];
+            const sp_level *out = &all.level[spec.map[m].level_out];
+            assert_shifted(&all.map[m], b, &one.map[m], in->sample_row[b],
+                           out->sample_row[b]);
+        }
+    }
+}
+
+/* The same coordinates in two samples are no duplicates and no neighbours. */
+static void equal_samples_stay_apart(void **state)
+{
+    int32_t c[12] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0}, row[3] = {0, 2, 4};
+    sp_plan_spec spec = mixed_spec();
+    sp_plan plan;
+
+    (void)state;
+    sp_arena_reset(&arena);
+    OK(build(&spec, c, row, 2, &plan));
+    assert_int_equal(plan.map[1].pairs,
+                     8); /* 2 samples, 2 rows, itself and the other */
+    assert_int_equal(plan.level[1].n, 2);
+}
+
+static void assert_bad(const int32_t *c, int32_t n0, int32_t n1, const char *message)
+{
+    int32_t row[3] = {0, n0, n0 + n1};
+    sp_plan_spec spec = mixed_spec();
+    sp_plan plan;
+
+    sp_arena_reset(&arena);
+    assert_int_equal(build(&spec, c, row, 2, &plan), SP_EDATA);
+    assert_string_equal(sp_error_last()->message, message);
+}
+
+static void duplicate_is_named(void **state)
+{
+    enum { N = 500 };
+    static int32_t big[(2 + N) * 3];
+    int32_t c[15] = {1, 2, 3, 5, 5, -5, 0, 0, 0, 5, 5, -5, 9, 9, 9};
+    int32_t lo = -SP_COORD_LIMIT;
+
+    (void)state;
+    assert_bad(
+        c, 0, 5,
+        "sample 1 of the batch: coordinate (5, 5, -5) stands twice, in rows 1 and 3");
+    /* With keys of 60 bits too. */
+    oracle_scatter(big + 6, N, lo, SP_COORD_LIMIT, 1);
+    big[0] = big[1] = big[2] = lo;
+    memcpy(big + 6 + 3 * 100, big + 6 + 3 * 400, 12);
+    assert_int_equal(big[6 + 300], big[6 + 1200]);
+    {
+        char message[200];
+        const int32_t *at = big + 6 + 300;
+        snprintf(
+            message, sizeof message,
+            "sample 1 of the batch: coordinate (%d, %d, %d) stands twice, in rows 100 "
+            "and 400",
+            at[0], at[1], at[2]);
+        big[3] = big[0], big[4] = big[1], big[5] = SP_COORD_LIMIT - 1;
+        assert_bad(big, 2, N, message);
+    }
+}
+
+static void coordinate_out_of_range_is_named(void **state)
+{
+    int32_t c[6] = {0, 0, 0, 1, SP_COORD_LIMIT, 1}, d[6] = {0, 0, -SP_COORD_LIMIT - 1};
+
+    (void)state;
+    assert_bad(c, 2, 0,
+               "sample 0 of the batch: coordinate y spans [0, 524288], expected within "
+               "[-524288, 524288)");
+    assert_bad(
+        d, 0, 2,
+        "sample 1 of the batch: coordinate z spans [-524289, 0], expected within "
+        "[-524288, 524288)");
+}
+
+static size_t plan_bytes(const sp_plan *p)
+{
+    size_t bytes = (size_t)p->level[0].n * 4;
+    int l, m;
+
+    for (l = 0; l < p->n_levels; l++)
+        bytes += (size_t)p->level[l].n * (p->level[l].parent ? 12 : 8);
+    for (m = 0; m < p->n_maps; m++)
+        bytes += (size_t)p->map[m].pairs * 8 +
+                 ((size_t)p->map[m].n_tiles * (size_t)p->map[m].K + 1) * 4;
+    return bytes;
+}
+
+static void arena_keeps_the_plan_alone(void **state)
+{
+    enum { N = 6000 };
+    static int32_t c[N * 3];
+    int32_t row[2] = {0, N}, at[3] = {0, 0, 0};
+    sp_plan_spec spec = mixed_spec(), children = {0};
+    sp_plan plan;
+
+    (void)state;
+    oracle_surface(c, N, at, 7);
+    oracle_map(&children, 0, 1, 2, 0); /* no tables: pairs move down by a detour */
+    oracle_map(&children, 1, 0, 2, 0);
+    sp_arena_reset(&arena);
+    OK(build(&spec, c, row, 1, &plan));
+    assert_in_range(arena.used, plan_bytes(&plan), plan_bytes(&plan) + 12000);
+    sp_arena_reset(&arena);
+    OK(build(&children, c, row, 1, &plan));
+    assert_in_range(arena.used, plan_bytes(&plan), plan_bytes(&plan) + 4000);
+    oracle_check(&children, c, row, 1, &plan);
+}
+
+static void full_arena_is_an_error(void **state)
+{
+    enum { N = 20000 };
+    static int32_t c[N * 3];
+    int32_t row[2] = {0, N}, at[3] = {0, 0, 0};
+    sp_plan_spec spec = mixed_spec();
+    sp_arena small;
+    sp_plan plan;
+
+    (void)state;
+    oracle_surface(c, N, at, 7);
+    OK(backend.ops->arena_create(&small, 1 << 20, "small"));
+    assert_int_equal(backend.ops->plan_build(&backend, &spec, c, row, 1, &small, &plan),
+                     SP_EMEM);
+    backend.ops->arena_destroy(&small);
+}
+
+static int open_backend(void **state)
+{
+    (void)state;
+    backend.ops = sp_backend_find("cpu");
+    OK(backend.ops->open(&backend, 0, 1));
+    OK(backend.ops->arena_create(&arena, 0, "test"));
+    return 0;
+}
+
+static int close_backend(void **state)
+{
+    (void)state;
+    backend.ops->arena_destroy(&arena);
+    backend.ops->close(&backend);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sample_does_not_depend_on_the_batch),
+        cmocka_unit_test(equal_samples_stay_apart),
+        cmocka_unit_test(duplicate_is_named),
+        cmocka_unit_test(coordinate_out_of_range_is_named),
+        cmocka_unit_test(arena_keeps_the_plan_alone),
+        cmocka_unit_test(full_arena_is_an_error),
+    };
+
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}

@@ -1,0 +1,197 @@
+/* Every level, tile and pair of a plan is what a hash search over coordinates finds. */
+#include "fixtures/test.h"
+
+#include "cpu/cpu.h"
+#include "fixtures/plan_samples.h"
+#include "compute/sp_backend.h"
+
+static sp_arena arena;
+static sp_backend backend;
+
+/* With the code this processor chooses, and without vector code. */
+static void check(const sp_plan_spec *spec, batch *b)
+{
+    sp_plan plan, portable;
+
+    sp_arena_reset(&arena);
+    OK(backend.ops->plan_build(&backend, spec, b->coords, b->row, b->n_samples, &arena,
+                               &plan));
+    oracle_check(spec, b->coords, b->row, b->n_samples, &plan);
+    OK(sp_cpu_plan_build_portable(&backend, spec, b->coords, b->row, b->n_samples,
+                                  &arena, &portable));
+    oracle_same(&plan, &portable);
+}
+
+static void check_and_free(const sp_plan_spec *spec, batch *b)
+{
+    check(spec, b);
+    free(b->coords);
+}
+
+static sp_plan_spec dummy_spec(void)
+{
+    sp_plan_spec s = {0};
+
+    oracle_map(&s, 0, 0, 3, 0);
+    oracle_map(&s, 0, 1, 3, 0);
+    oracle_map(&s, 1, 0, 3, 0);
+    return s;
+}
+
+static sp_plan_spec minkunet_spec(int stem)
+{
+    sp_plan_spec s = {0};
+    int l;
+
+    if (stem != 3)
+        oracle_map(&s, 0, 0, stem, 0);
+    for (l = 0; l < 5; l++)
+        oracle_map(&s, l, l, 3, 0);
+    for (l = 0; l < 4; l++) {
+        oracle_map(&s, l, l + 1, 2, 0);
+        oracle_map(&s, l + 1, l, 2, 0);
+    }
+    return s;
+}
+
+/* Kernels and strides that no family uses. */
+static sp_plan_spec odd_spec(void)
+{
+    sp_plan_spec s = {0};
+    int n;
+
+    for (n = 1; n <= SP_MAX_KERNEL; n++) {
+        oracle_map(&s, 0, 0, n, 0);
+        oracle_map(&s, 0, 0, n, 1);
+        oracle_map(&s, 1, 1, n, 0);
+        oracle_map(&s, 0, 1, n, 0);
+        oracle_map(&s, 1, 0, n, 0);
+        oracle_map(&s, 1, 3, n, 0);
+        oracle_map(&s, 3, 1, n, 0);
+    }
+    oracle_map(&s, 0, 6, 7, 0);
+    oracle_map(&s, 6, 0, 7, 0);
+    oracle_map(&s, 0, 11, 3, 0);
+    oracle_map(&s, 11, 0, 3, 0);
+    return s;
+}
+
+static void mixed_batch(batch *b)
+{
+    int32_t one[3] = {-7, 12345, -1};
+
+    *b = (batch){0};
+    add_surface(b, 1300, -20, -31, -4);
+    batch_add(b, NULL, 0);
+    batch_add(b, one, 1);
+    add_surface(b, 513, 100000, -300000, 17);
+    add_scatter(b, 400, -5, 6);
+    batch_add(b, NULL, 0);
+}
+
+static void families(void **state)
+{
+    sp_plan_spec spec[3] = {dummy_spec(), minkunet_spec(5), minkunet_spec(3)};
+    batch b;
+    int i;
+
+    (void)state;
+    mixed_batch(&b);
+    for (i = 0; i < 3; i++)
+        check(&spec[i], &b);
+    free(b.coords);
+}
+
+static void odd_kernels_and_strides(void **state)
+{
+    sp_plan_spec spec = odd_spec();
+    batch b;
+
+    (void)state;
+    mixed_batch(&b);
+    check_and_free(&spec, &b);
+}
+
+static void dense_block_fills_every_offset(void **state)
+{
+    sp_plan_spec spec = odd_spec();
+    int32_t c[1000][3], i;
+    batch b = {0};
+
+    (void)state;
+    for (i = 0; i < 1000; i++)
+        c[i][0] = i % 10 - 3, c[i][1] = i / 10 % 10 - 9, c[i][2] = 4 - i / 100;
+    batch_add(&b, c[0], 1000);
+    check_and_free(&spec, &b);
+}
+
+static void nothing(void **state)
+{
+    sp_plan_spec spec[2] = {odd_spec(), minkunet_spec(5)};
+    batch none = {0}, empty = {0};
+    int i;
+
+    (void)state;
+    batch_add(&empty, NULL, 0);
+    batch_add(&empty, NULL, 0);
+    for (i = 0; i < 2; i++) {
+        check(&spec[i], &none);
+        check(&spec[i], &empty);
+    }
+    free(empty.coords);
+}
+
+/* 60 bits of key: with the row more than one word. Corners on every border of the
+ * range. */
+static void whole_range(void **state)
+{
+    sp_plan_spec spec[3] = {odd_spec(), minkunet_spec(5), dummy_spec()};
+    int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3], i;
+    batch b = {0};
+
+    (void)state;
+    for (i = 0; i < 16; i++) {
+        int32_t in = i >> 3;
+        corner[i][0] = i & 1 ? hi - in : lo + in;
+        corner[i][1] = i & 2 ? hi : lo;
+        corner[i][2] = i & 4 ? hi : lo;
+    }
+    batch_add(&b, corner[0], 16);
+    batch_add(&b, corner[0], 16); /* whose roots touch, were samples side by side */
+    add_scatter(&b, 700, lo, hi + 1);
+    add_surface(&b, 50, lo, lo, lo);
+    add_scatter(&b, 20, lo, hi + 1);
+    for (i = 0; i < 3; i++)
+        check(&spec[i], &b);
+    free(b.coords);
+}
+
+static int open_backend(void **state)
+{
+    (void)state;
+    backend.ops = sp_backend_find("cpu");
+    OK(backend.ops->open(&backend, 0, 1));
+    OK(backend.ops->arena_create(&arena, 0, "test"));
+    return 0;
+}
+
+static int close_backend(void **state)
+{
+    (void)state;
+    backend.ops->arena_destroy(&arena);
+    backend.ops->close(&backend);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families),
+        cmocka_unit_test(odd_kernels_and_strides),
+        cmocka_unit_test(dense_block_fills_every_offset),
+        cmocka_unit_test(nothing),
+        cmocka_unit_test(whole_range),
+    };
+
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}

@@ -1,0 +1,444 @@
+/* The loader yields the sampler's sequence, with the content that a direct computation
+ * has, whatever the number of readers and slots; failures come in their place. */
+#include "fixtures/test.h"
+
+#include "fixtures/fake_shard.h"
+#include "fixtures/plan_oracle.h"
+#include "data/sp_loader.h"
+#include "data/sp_voxel.h"
+
+enum { SAMPLES = 23 };
+
+static const int columns[FAKE_FEATURES] = {0, 1};
+static const double mean[FAKE_FEATURES] = {3, 50}, std[FAKE_FEATURES] = {2, 20};
+
+/* Everything a loader needs. */
+typedef struct rig {
+    sp_dataset set;
+    sp_config config;
+    sp_comm comm;
+    sp_sampler sampler, own; /* the loader's; the test's */
+    sp_graph graph;
+    sp_backend backend;
+    sp_loader *loader;
+} rig;
+
+static void rig_open(rig *r, bool is_training, int n_slots, int n,
+                     char *const *overrides)
+{
+    sp_loader_options o = {.set = &r->set,
+                           .config = &r->config,
+                           .graph = &r->graph,
+                           .backend = &r->backend,
+                           .sampler = &r->sampler,
+                           .columns = columns,
+                           .n_columns = FAKE_FEATURES,
+                           .mean = mean,
+                           .std = std,
+                           .is_training = is_training,
+                           .n_slots = n_slots};
+
+    memset(r, 0, sizeof *r);
+    fake_dataset(&r->set, SAMPLES);
+    OK(sp_config_read(&r->config, NULL, n, overrides));
+    sp_comm_open_self(&r->comm);
+    OK(sp_sampler_open(&r->sampler, &r->set, &r->comm, &r->config, is_training));
+    OK(sp_sampler_open(&r->own, &r->set, &r->comm, &r->config, is_training));
+    oracle_map(&r->graph.spec, 0, 0, 5, 0);
+    oracle_map(&r->graph.spec, 0, 1, 2, 0);
+    oracle_map(&r->graph.spec, 1, 1, 3, 0);
+    r->backend.ops = sp_backend_find("cpu");
+    OK(r->backend.ops->open(&r->backend, 0, 1));
+    OK(sp_loader_create(&r->loader, &o));
+}
+
+static void rig_close(rig *r)
+{
+    sp_loader_destroy(r->loader);
+    r->backend.ops->close(&r->backend);
+    sp_sampler_close(&r->sampler);
+    sp_sampler_close(&r->own);
+    sp_config_destroy(&r->config);
+}
+
+/* The sampler's next micro-batch, computed by the test. */
+typedef struct walk {
+    sp_position at;
+    int micro, n_micro, n;
+} walk;
+
+static void walk_next(rig *r, walk *w, sp_deal *deal)
+{
+    if (w->micro == w->n_micro) {
+        w->at.position += w->n;
+        w->micro = 0;
+        w->n = sp_sampler_step(&r->own, w->at, &w->n_micro);
+        if (w->n == 0) {
+            w->at = (sp_position){w->at.epoch + 1, 0};
+            w->n = sp_sampler_step(&r->own, w->at, &w->n_micro);
+        }
+    }
+    OK(sp_sampler_deal(&r->own, w->at, w->micro++, deal));
+}
+
+static void assert_place(const sp_batch *b, const walk *w, const sp_deal *deal)
+{
+    assert_int_equal(b->epoch, w->at.epoch);
+    assert_int_equal(b->position, w->at.position);
+    assert_int_equal(b->micro, w->micro - 1);
+    assert_int_equal(b->n_micro, w->n_micro);
+    assert_int_equal(b->step_samples, w->n);
+    assert_int_equal(b->n_samples, deal->n_samples);
+    assert_int_equal(b->cost_max, deal->cost_max);
+    assert_int_equal(b->cost_sum, deal->cost_sum);
+    assert_memory_equal(b->sample_id, deal->sample, (size_t)deal->n_samples * 8);
+}
+
+static char *train_keys[] = {"batch.size=5", "batch.accumulate=2", "train.seed=9",
+                             "data.readers=3"};
+
+static void sequence_is_the_samplers(void **state)
+{
+    walk w = {0};
+    sp_batch *b;
+    sp_deal deal;
+    rig r;
+    int i;
+
+    (void)state;
+    fake_reset();
+    fake.is_slow = true;
+    rig_open(&r, true, 3, 4, train_keys);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    for (i = 0; i < 35; i++) {
+        OK(sp_loader_next(r.loader, &b, NULL));
+        assert_non_null(b);
+        walk_next(&r, &w, &deal);
+        assert_place(b, &w, &deal);
+        OK(sp_loader_recycle(r.loader, b));
+    }
+    assert_true(w.at.epoch >= 3);
+    rig_close(&r);
+}
+
+/* Read, augment, voxelize, plan, order: by hand. */
+static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
+{
+    int32_t *coords, *row, i;
+    sp_voxels *v;
+    sp_plan plan;
+    int s;
+
+    sp_arena_reset(arena);
+    OK(SP_TAKE(arena, b->n_samples, &v));
+    OK(SP_TAKE(arena, b->n_samples + 1, &row));
+    OK(SP_TAKE(arena, 3 * (size_t)b->n, &coords));
+    row[0] = 0;
+    for (s = 0; s < b->n_samples; s++) {
+        sp_sample sample = {0};
+        sp_augment aug =
+            sp_augment_draw(&r->config, true, 9, (uint64_t)b->epoch, b->sample_id[s]);
+        OK(sp_sample_read(&r->set, b->sample_id[s], NULL, &sample));
+        OK(sp_voxelize(&sample, &aug, 1, FAKE_FEATURES, mean, std, arena, &v[s]));
+        row[s + 1] = row[s] + v[s].n;
+        assert_true(row[s + 1] <= b->n);
+        memcpy(coords + 3 * row[s], v[s].coords, (size_t)v[s].n * 12);
+        sp_sample_destroy(&sample);
+    }
+    assert_int_equal(b->n, row[b->n_samples]);
+    OK(r->backend.ops->plan_build(&r->backend, &r->graph.spec, coords, row,
+                                  b->n_samples, arena, &plan));
+    oracle_same(&plan, &b->plan);
+    for (s = 0; s < b->n_samples; s++)
+        for (i = row[s]; i < row[s + 1]; i++) {
+            int32_t from = plan.order[i] - row[s];
+            assert_memory_equal(b->features + 2 * i, v[s].features + 2 * from, 8);
+            assert_int_equal(b->labels[i], v[s].labels[from]);
+        }
+}
+
+static void content_is_that_of_a_direct_computation(void **state)
+{
+    sp_arena arena;
+    sp_batch *b;
+    rig r;
+    int i;
+
+    (void)state;
+    fake_reset();
+    OK(sp_arena_create(&arena, 0, "test"));
+    rig_open(&r, true, 2, 4, train_keys);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    for (i = 0; i < 20; i++) {
+        OK(sp_loader_next(r.loader, &b, NULL));
+        assert_content(&r, b, &arena);
+        OK(sp_loader_recycle(r.loader, b));
+    }
+    rig_close(&r);
+    sp_arena_destroy(&arena);
+}
+
+static uint64_t mix(uint64_t h, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+
+    while (bytes--)
+        h = (h ^ *p++) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t hash_batch(uint64_t h, const sp_batch *b)
+{
+    h = mix(h, b->sample_id, (size_t)b->n_samples * 8);
+    h = mix(h, b->features, (size_t)b->n * FAKE_FEATURES * 4);
+    h = mix(h, b->labels, (size_t)b->n * 4);
+    h = mix(h, b->plan.map[0].in, (size_t)b->plan.map[0].pairs * 4);
+    return mix(h, b->plan.map[2].out, (size_t)b->plan.map[2].pairs * 4);
+}
+
+static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
+{
+    char *keys[] = {"batch.size=5", "train.seed=4", readers};
+    uint64_t h = 0xcbf29ce484222325u;
+    sp_batch *b;
+    rig r;
+    int i;
+
+    fake_reset();
+    fake.is_slow = is_slow;
+    rig_open(&r, true, n_slots, 3, keys);
+    OK(sp_loader_seek(r.loader, (sp_position){1, 5}));
+    for (i = 0; i < 12; i++) {
+        OK(sp_loader_next(r.loader, &b, NULL));
+        h = hash_batch(h, b);
+        OK(sp_loader_recycle(r.loader, b));
+    }
+    rig_close(&r);
+    return h;
+}
+
+static void bits_do_not_depend_on_readers_or_slots(void **state)
+{
+    uint64_t h = hash_run("data.readers=1", 2, false);
+
+    (void)state;
+    assert_true(h == hash_run("data.readers=1", 4, true));
+    assert_true(h == hash_run("data.readers=5", 2, true));
+    assert_true(h == hash_run("data.readers=4", 5, true));
+}
+
+/* Batch size 4 in stored order (evaluation): sample 9 stands in the third batch. */
+static char *eval_keys[] = {"batch.eval_size=4", "data.readers=4"};
+
+static void failure_comes_in_its_place(void **state)
+{
+    sp_batch *b;
+    rig r;
+    int i;
+
+    (void)state;
+    fake_reset();
+    fake.bad[0] = 9;
+    fake.bad[1] = 10;
+    fake.slow = 9; /* the later one fails first */
+    rig_open(&r, false, 4, 2, eval_keys);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    for (i = 0; i < 2; i++) {
+        OK(sp_loader_next(r.loader, &b, NULL));
+        assert_int_equal(b->sample_id[0], 4 * i);
+        OK(sp_loader_recycle(r.loader, b));
+    }
+    for (i = 0; i < 2; i++) {
+        assert_int_equal(sp_loader_next(r.loader, &b, NULL), SP_EDATA);
+        assert_null(b);
+        assert_string_equal(sp_error_last()->message, "fake.h5:/coords: sample 9: bad");
+        assert_non_null(strstr(sp_error_last()->trace, "sp_sample_read"));
+    }
+    OK(sp_loader_seek(r.loader, (sp_position){0, 12}));
+    OK(sp_loader_next(r.loader, &b, NULL));
+    assert_int_equal(b->sample_id[0], 12);
+    rig_close(&r);
+}
+
+static void skipped_sample_is_empty(void **state)
+{
+    char *keys[] = {"batch.eval_size=4", "data.on_error=skip"};
+    sp_batch *b;
+    rig r;
+
+    (void)state;
+    fake_reset();
+    fake.bad[0] = 1;
+    rig_open(&r, false, 2, 2, keys);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    OK(sp_loader_next(r.loader, &b, NULL));
+    assert_int_equal(b->n_samples, 4);
+    assert_int_equal(b->sample_id[1], 1);
+    assert_int_equal(b->plan.level[0].sample_row[1], b->plan.level[0].sample_row[2]);
+    assert_int_equal(b->n, 1 + 143); /* samples 0 and 2; 3 has no voxels */
+    assert_int_equal(sp_loader_skipped(r.loader), 1);
+    rig_close(&r);
+}
+
+/* A first read that fails leaves no buffers behind for augmentation to miss. */
+static void skipped_sample_is_empty_in_training(void **state)
+{
+    char *keys[] = {"batch.size=23", "data.on_error=skip"};
+    int32_t rows = 0;
+    int64_t id;
+    sp_batch *b;
+    rig r;
+
+    (void)state;
+    fake_reset();
+    fake.bad[0] = 1;
+    rig_open(&r, true, 2, 2, keys);
+    r.config.augment.drop = 0;
+    for (id = 0; id < SAMPLES; id++)
+        rows += id == 1 ? 0 : (int32_t)sp_dataset_voxels(&r.set, id);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    OK(sp_loader_next(r.loader, &b, NULL));
+    assert_int_equal(b->n_samples, SAMPLES);
+    assert_in_range(b->n, rows / 2, rows); /* turned voxels may merge */
+    rig_close(&r);
+}
+
+static void seek_in_the_middle(void **state)
+{
+    sp_deal deal;
+    sp_batch *b;
+    rig r;
+    int i;
+
+    (void)state;
+    fake_reset();
+    fake.is_slow = true;
+    rig_open(&r, true, 3, 4, train_keys);
+    for (i = 0; i < 20; i++) {
+        walk w = {.at = {i % 3, i * 5 % 20}};
+        OK(sp_loader_seek(r.loader, w.at));
+        w.n = sp_sampler_step(&r.own, w.at, &w.n_micro);
+        for (; w.micro < 2;) {
+            walk_next(&r, &w, &deal);
+            OK(sp_loader_next(r.loader, &b, NULL));
+            assert_place(b, &w, &deal);
+            if (i % 2) /* else the seek takes it back */
+                OK(sp_loader_recycle(r.loader, b));
+        }
+    }
+    rig_close(&r); /* in the middle of work */
+}
+
+/* Stored voxel r of a sample is at row_of: same normalized features where nothing
+ * merged. */
+static void check_stored(const sp_batch *b, bool is_merged)
+{
+    int s, d;
+    int64_t i;
+
+    for (s = 0; s < b->n_samples; s++) {
+        const sp_sample *from = &b->sample[s];
+        const int32_t *row = b->plan.level[0].sample_row;
+        assert_int_equal(from->id, b->sample_id[s]);
+        assert_int_equal(b->row_of_at[s + 1] - b->row_of_at[s], from->n);
+        for (i = 0; i < from->n; i++) {
+            int32_t at = b->row_of[b->row_of_at[s] + i];
+            assert_in_range(at, row[s], row[s + 1] - 1);
+            for (d = 0; d < FAKE_FEATURES && !is_merged; d++)
+                assert_float_equal(b->features[2 * at + d],
+                                   (from->features[2 * i + d] - mean[d]) / std[d],
+                                   1e-5);
+            if (!is_merged)
+                assert_int_equal(b->labels[at], from->labels[i]);
+        }
+    }
+}
+
+static void pass_over(char *voxel_size, bool is_merged)
+{
+    char *keys[] = {"batch.eval_size=5", voxel_size};
+    int seen[SAMPLES] = {0}, pass, s;
+    sp_batch *b;
+    rig r;
+
+    fake_reset();
+    rig_open(&r, false, 3, 2, keys);
+    for (pass = 1; pass <= 2; pass++) {
+        OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+        for (;;) {
+            OK(sp_loader_next(r.loader, &b, NULL));
+            if (!b)
+                break;
+            for (s = 0; s < b->n_samples; s++)
+                seen[b->sample_id[s]]++;
+            check_stored(b, is_merged);
+            OK(sp_loader_recycle(r.loader, b));
+        }
+        OK(sp_loader_next(r.loader, &b, NULL)); /* the end stays the end */
+        assert_null(b);
+        for (s = 0; s < SAMPLES; s++)
+            assert_int_equal(seen[s], pass);
+    }
+    for (s = 0; s < SAMPLES; s++)
+        assert_int_equal(fake.n_reads[s], 2);
+    rig_close(&r);
+}
+
+static void evaluation_covers_every_sample_once(void **state)
+{
+    (void)state;
+    pass_over("data.voxel_size=0.5", false);
+    pass_over("data.voxel_size=1.0", true);
+}
+
+static void voxel_size_must_be_a_multiple(void **state)
+{
+    sp_loader *loader;
+    sp_backend be = {.ops = sp_backend_find("cpu")};
+    sp_dataset set;
+    sp_config config;
+    sp_loader_options o = {
+        .set = &set, .config = &config, .backend = &be, .n_slots = 2};
+    char *keys[] = {"data.voxel_size=0.7"};
+
+    (void)state;
+    fake_dataset(&set, 3);
+    OK(sp_config_read(&config, NULL, 1, keys));
+    assert_int_equal(sp_loader_create(&loader, &o), SP_EDATA);
+    assert_null(loader);
+    assert_non_null(strstr(sp_error_last()->message, "0.7, the shards have 0.5"));
+    sp_config_destroy(&config);
+}
+
+static void destroy_before_and_during_work(void **state)
+{
+    rig r;
+
+    (void)state;
+    fake_reset();
+    rig_open(&r, true, 2, 4, train_keys);
+    rig_close(&r);
+    fake.is_slow = true;
+    rig_open(&r, true, 2, 4, train_keys);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    rig_close(&r);
+    sp_loader_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sequence_is_the_samplers),
+        cmocka_unit_test(content_is_that_of_a_direct_computation),
+        cmocka_unit_test(bits_do_not_depend_on_readers_or_slots),
+        cmocka_unit_test(failure_comes_in_its_place),
+        cmocka_unit_test(skipped_sample_is_empty),
+        cmocka_unit_test(skipped_sample_is_empty_in_training),
+        cmocka_unit_test(seek_in_the_middle),
+        cmocka_unit_test(evaluation_covers_every_sample_once),
+        cmocka_unit_test(voxel_size_must_be_a_multiple),
+        cmocka_unit_test(destroy_before_and_during_work),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,420 @@
+/* Every sample of an epoch is dealt exactly once, alike on all ranks, balanced, and
+ * within the voxel budget. */
+#include "fixtures/test.h"
+
+#include "base/sp_rng.h"
+#include "data/sp_sampler.h"
+
+enum { MAX_RANKS = 16, MAX_SAMPLES = 400 };
+
+static int64_t offset[MAX_SAMPLES + 1], cost[MAX_SAMPLES][SP_COST_COLUMNS];
+static sp_shard shard;
+static int node_of_rank[MAX_RANKS];
+
+/* n samples of skewed sizes, some empty; cost is not proportional to voxels. */
+static sp_dataset fake_set(int n, uint64_t seed)
+{
+    sp_dataset set = {.n_shards = 1, .shard = &shard, .n_samples = n, .has_cost = true};
+    sp_rng rng = sp_rng_open(seed, SP_RNG_SCENE, 0, 0);
+    int i;
+
+    shard.n_samples = n;
+    memset(cost, 0, sizeof cost);
+    for (i = 0; i < n; i++) {
+        double u = sp_rng_unit(&rng);
+
+        offset[i + 1] = offset[i] + (u < 0.05 ? 0 : (int64_t)(1000 * exp(1.5 * u)));
+        cost[i][0] = offset[i + 1] - offset[i];
+        cost[i][SP_COST_COLUMNS - 1] = cost[i][0] * (5 + i % 9);
+    }
+    set.offset = offset;
+    set.cost = &cost[0][0];
+    set.n_voxels = offset[n];
+    return set;
+}
+
+static sp_comm fake_comm(int rank, int size, int ranks_per_node)
+{
+    sp_comm comm = {.rank = rank, .size = size, .node_of_rank = node_of_rank};
+    int r;
+
+    for (r = 0; r < size; r++)
+        node_of_rank[r] = r / ranks_per_node;
+    comm.n_nodes = node_of_rank[size - 1] + 1;
+    comm.node = node_of_rank[rank];
+    return comm;
+}
+
+static sp_config fake_config(int size, int per, int accumulate, int64_t budget)
+{
+    sp_config config;
+
+    memset(&config, 0, sizeof config);
+    config.batch.size = config.batch.eval_size = size;
+    config.batch.per = per;
+    config.batch.accumulate = accumulate;
+    config.batch.balance = true;
+    config.batch.voxel_budget = budget;
+    config.train.seed = 7;
+    return config;
+}
+
+typedef struct setting {
+    const sp_dataset *set;
+    sp_config config;
+    int n_ranks, per_node;
+    bool is_training;
+    sp_sampler sampler[MAX_RANKS];
+    sp_comm comm[MAX_RANKS];
+} setting;
+
+static void open_all(setting *s)
+{
+    int r;
+
+    for (r = 0; r < s->n_ranks; r++) {
+        s->comm[r] = fake_comm(r, s->n_ranks, s->per_node);
+        OK(sp_sampler_open(&s->sampler[r], s->set, &s->comm[r], &s->config,
+                           s->is_training));
+    }
+}
+
+static void close_all(setting *s)
+{
+    int r;
+
+    for (r = 0; r < s->n_ranks; r++)
+        sp_sampler_close(&s->sampler[r]);
+}
+
+/* One micro-batch on all ranks: marks its samples, checks budget and agreement. */
+static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro,
+                       int *seen)
+{
+    int r, i, total = 0, n_world = 0;
+    int64_t held, budget = s->config.batch.voxel_budget;
+    sp_deal deal;
+
+    for (r = 0; r < s->n_ranks; r++) {
+        int last = -1, k = 0;
+
+        OK(sp_sampler_deal(&s->sampler[r], at, micro, &deal));
+        assert_true(r == 0 || deal.n_world == n_world);
+        n_world = deal.n_world;
+        held = 0;
+        for (i = 0; i < deal.n_samples; i++) {
+            seen[deal.sample[i]]++;
+            held += sp_dataset_voxels(s->set, deal.sample[i]);
+            for (k = last + 1; k < n; k++) /* in order of position */
+                if (sp_sampler_at(&s->sampler[r], at.epoch, at.position + k) ==
+                    deal.sample[i])
+                    break;
+            assert_true(k < n);
+            last = k;
+        }
+        assert_true(budget == 0 || held <= budget || deal.n_samples == 1);
+        total += deal.n_samples;
+    }
+    assert_int_equal(total, n_world);
+    assert_true(micro < n_micro);
+    return total;
+}
+
+static void check_epoch(setting *s, int64_t epoch)
+{
+    int seen[MAX_SAMPLES] = {0}, n, n_micro, other, micro, r, total, steps = 0;
+    sp_position at = {epoch, 0};
+
+    while ((n = sp_sampler_step(&s->sampler[0], at, &n_micro)) > 0) {
+        assert_true(n <= s->sampler[0].effective);
+        assert_true(n_micro >= 1 && n_micro <= n);
+        for (r = 1; r < s->n_ranks; r++) {
+            assert_int_equal(sp_sampler_step(&s->sampler[r], at, &other), n);
+            assert_int_equal(other, n_micro);
+        }
+        for (total = 0, micro = 0; micro < n_micro; micro++)
+            total += check_micro(s, at, n, micro, n_micro, seen);
+        assert_int_equal(total, n);
+        at.position += n;
+        steps++;
+    }
+    assert_int_equal(at.position, s->set->n_samples);
+    assert_int_equal(steps, sp_sampler_steps_per_epoch(&s->sampler[0]));
+    for (n = 0; n < s->set->n_samples; n++)
+        assert_int_equal(seen[n], 1);
+}
+
+static void every_sample_exactly_once(void **state)
+{
+    static const int counts[] = {0, 1, 2, 5, 37, 128, 201};
+    static const int sizes[] = {1, 3, 16, 50};
+    static const int64_t budgets[] = {0, 2500, 9000};
+    static const int ranks[] = {1, 2, 3, 5, 8};
+    unsigned i, j, k, l;
+    int per, accumulate;
+
+    (void)state;
+    for (i = 0; i < sizeof counts / sizeof *counts; i++) {
+        sp_dataset set = fake_set(counts[i], i);
+
+        for (j = 0; j < 4; j++)
+            for (k = 0; k < 3; k++)
+                for (l = 0; l < 5; l++)
+                    for (per = SP_PER_WORLD; per <= SP_PER_RANK; per++)
+                        for (accumulate = 1; accumulate < 5; accumulate += 3) {
+                            setting s = {.set = &set,
+                                         .config = fake_config(sizes[j], per,
+                                                               accumulate, budgets[k]),
+                                         .n_ranks = ranks[l],
+                                         .per_node = 2,
+                                         .is_training = (j + k + l) % 4 != 0};
+
+                            s.config.batch.balance = (i + j + l) % 3 != 0;
+                            open_all(&s);
+                            check_epoch(&s, (int64_t)(i + l));
+                            close_all(&s);
+                        }
+    }
+}
+
+static int64_t hundred_a_voxel(void *arg, int64_t sample)
+{
+    return 1 + 100 * sp_dataset_voxels(arg, sample);
+}
+
+/* Micro-batches are the same sets of samples whatever the number of ranks: those of the
+ * deck, and with deterministic = "world" those of a bound too. */
+static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, int cut)
+{
+    sp_dataset set = fake_set(53, 3);
+    const sp_bound bound = {bytes, hundred_a_voxel, &set};
+    int n_ranks, micro, n_micro, r, i, n;
+    int64_t sums[2][8][20];
+    sp_deal deal;
+
+    memset(sums, 0, sizeof sums);
+    for (n_ranks = 1; n_ranks <= 8; n_ranks++) {
+        setting s = {.set = &set,
+                     .config = fake_config(20, SP_PER_WORLD, accumulate, budget),
+                     .n_ranks = n_ranks,
+                     .per_node = 4,
+                     .is_training = true};
+        sp_position at = {2, 20};
+
+        s.config.train.deterministic = SP_DET_WORLD;
+        open_all(&s);
+        for (r = 0; r < n_ranks; r++)
+            sp_sampler_limit(&s.sampler[r], &bound);
+        n = sp_sampler_step(&s.sampler[0], at, &n_micro);
+        assert_int_equal(n, 20);
+        if (n_micro != cut)
+            fail_msg("%d ranks: %d micro-batches, expected %d", n_ranks, n_micro, cut);
+        for (r = 0; r < n_ranks; r++)
+            for (micro = 0; micro < cut; micro++) {
+                OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
+                for (i = 0; i < deal.n_samples; i++) {
+                    sums[0][n_ranks - 1][micro] += deal.sample[i];
+                    sums[1][n_ranks - 1][micro] += deal.sample[i] * deal.sample[i];
+                }
+            }
+        assert_memory_equal(sums[0][0], sums[0][n_ranks - 1], sizeof sums[0][0]);
+        assert_memory_equal(sums[1][0], sums[1][n_ranks - 1], sizeof sums[1][0]);
+        close_all(&s);
+    }
+}
+
+static void independent_of_ranks(void **state)
+{
+    (void)state;
+    same_micro_batches(3, 0, 0, 3);
+    same_micro_batches(1, 9000, 0, 8);
+    same_micro_batches(1, 0, 900020, 8);
+    same_micro_batches(10, 0, 900020, 10);
+    same_micro_batches(1, 9000, 600000, 16);
+}
+
+/* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at least
+ * as large as any, and without a bound is whole. */
+static void bytes_bound_as_voxels_do(void **state)
+{
+    sp_dataset set = fake_set(120, 9);
+    int n_ranks, n_micro[2], n, most;
+    int64_t bytes;
+
+    (void)state;
+    for (n_ranks = 1; n_ranks <= 5; n_ranks++) {
+        const sp_bound bound = {1 + 100 * 5000, hundred_a_voxel, &set};
+        const sp_bound free = {0, hundred_a_voxel, &set};
+        setting by[2] = {{.set = &set,
+                          .config = fake_config(16, SP_PER_WORLD, 1, 0),
+                          .n_ranks = n_ranks,
+                          .per_node = 4,
+                          .is_training = true}};
+        sp_position at = {1, 0};
+
+        by[1] = by[0];
+        by[1].config.batch.voxel_budget = 5000;
+        open_all(&by[0]);
+        open_all(&by[1]);
+        sp_sampler_limit(&by[0].sampler[0], &free);
+        sp_sampler_dearest(&by[0].sampler[0], &bytes, &n);
+        assert_int_equal(n, 1);
+        assert_true(bytes >= 100 * 16 * (set.n_voxels / 120) / n_ranks);
+        sp_sampler_limit(&by[0].sampler[0], &bound);
+        sp_sampler_dearest(&by[0].sampler[0], &bytes, &most);
+        while ((n = sp_sampler_step(&by[0].sampler[0], at, &n_micro[0])) > 0) {
+            assert_int_equal(sp_sampler_step(&by[1].sampler[0], at, &n_micro[1]), n);
+            assert_int_equal(n_micro[0], n_micro[1]);
+            assert_true(n_micro[0] <= most);
+            at.position += n;
+        }
+        close_all(&by[0]);
+        close_all(&by[1]);
+    }
+}
+
+/* Longest first is within 4/3 of the best possible deal (Graham; here, with 8 samples a
+ * rank, of 13/12), and that is at least the mean and the largest sample. */
+static void balanced_by_cost(void **state)
+{
+    int seed, n_micro, i, n;
+    sp_deal deal;
+
+    (void)state;
+    for (seed = 0; seed < 20; seed++) {
+        sp_dataset set = fake_set(64, (uint64_t)seed);
+        setting s = {.set = &set,
+                     .config = fake_config(32, SP_PER_WORLD, 1, 0),
+                     .n_ranks = 4,
+                     .per_node = 4,
+                     .is_training = true};
+        sp_position at = {seed, 0};
+        double best, largest = 0, c;
+
+        open_all(&s);
+        n = sp_sampler_step(&s.sampler[0], at, &n_micro);
+        OK(sp_sampler_deal(&s.sampler[0], at, 0, &deal));
+        for (i = 0; i < n; i++) {
+            c = (double)sp_dataset_cost(&set, sp_sampler_at(&s.sampler[0], seed, i));
+            largest = c > largest ? c : largest;
+        }
+        best = (double)deal.cost_sum / 4;
+        best = largest > best ? largest : best;
+        assert_true((double)deal.cost_max <= best * 13 / 12);
+        close_all(&s);
+    }
+}
+
+/* per = "rank": each rank its own run of `size` positions; per = "node": each node. */
+static void scopes_own_runs(void **state)
+{
+    sp_dataset set = fake_set(300, 1);
+    setting s = {.set = &set, .n_ranks = 6, .per_node = 3, .is_training = true};
+    sp_position at = {0, 0};
+    sp_deal deal;
+    int r, i, n_micro, n_node[2] = {0, 0};
+
+    (void)state;
+    s.config = fake_config(5, SP_PER_RANK, 1, 0);
+    open_all(&s);
+    for (r = 0; r < 6; r++) {
+        assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 30);
+        OK(sp_sampler_deal(&s.sampler[r], at, 0, &deal));
+        assert_int_equal(deal.n_samples, 5);
+        for (i = 0; i < 5; i++)
+            assert_int_equal(deal.sample[i],
+                             sp_sampler_at(&s.sampler[0], 0, 5 * r + i));
+    }
+    close_all(&s);
+    s.config = fake_config(9, SP_PER_NODE, 1, 0);
+    open_all(&s);
+    for (r = 0; r < 6; r++) {
+        assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 18);
+        OK(sp_sampler_deal(&s.sampler[r], at, 0, &deal));
+        n_node[r / 3] += deal.n_samples;
+    }
+    assert_int_equal(n_node[0], 9);
+    assert_int_equal(n_node[1], 9);
+    close_all(&s);
+}
+
+/* The budget takes no more micro-batches than needed: one fewer would break it. */
+static void budget_splits_as_little_as_needed(void **state)
+{
+    sp_dataset set = fake_set(64, 9);
+    setting s = {.set = &set, .n_ranks = 3, .per_node = 3, .is_training = true};
+    sp_position at = {0, 0};
+    int n_micro, fewer, micro, i, r;
+    bool is_broken = false;
+    sp_deal deal;
+
+    (void)state;
+    s.config = fake_config(48, SP_PER_WORLD, 1, 12000);
+    open_all(&s);
+    sp_sampler_step(&s.sampler[0], at, &n_micro);
+    assert_true(n_micro > 1 && n_micro < 48);
+    close_all(&s);
+    s.config = fake_config(48, SP_PER_WORLD, n_micro - 1, 0);
+    open_all(&s);
+    sp_sampler_step(&s.sampler[0], at, &fewer);
+    assert_int_equal(fewer, n_micro - 1);
+    for (r = 0; r < 3; r++)
+        for (micro = 0; micro < fewer; micro++) {
+            int64_t held = 0;
+
+            OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
+            for (i = 0; i < deal.n_samples; i++)
+                held += sp_dataset_voxels(&set, deal.sample[i]);
+            is_broken = is_broken || held > 12000;
+        }
+    assert_true(is_broken);
+    close_all(&s);
+}
+
+/* Epochs differ, an epoch repeats itself, and first places are spread evenly. */
+static void epochs_are_shuffled(void **state)
+{
+    sp_dataset set = fake_set(10, 0);
+    setting s = {.set = &set,
+                 .config = fake_config(4, SP_PER_WORLD, 1, 0),
+                 .n_ranks = 1,
+                 .per_node = 1,
+                 .is_training = true};
+    int first[10] = {0}, pair[10] = {0}, epoch, i;
+
+    (void)state;
+    open_all(&s);
+    for (epoch = 0; epoch < 4000; epoch++) {
+        int64_t a = sp_sampler_at(&s.sampler[0], epoch, 0);
+        int64_t b = sp_sampler_at(&s.sampler[0], epoch, 1);
+
+        first[a]++;
+        pair[(b - a + 10) % 10]++;
+    }
+    assert_int_equal(pair[0], 0);
+    for (i = 0; i < 10; i++) { /* 400 +- 5 sigma; 444 +- 5 sigma */
+        assert_in_range(first[i], 305, 495);
+        assert_true(i == 0 || (pair[i] > 344 && pair[i] < 544));
+    }
+    close_all(&s);
+    s.is_training = false;
+    open_all(&s);
+    for (i = 0; i < 10; i++)
+        assert_int_equal(sp_sampler_at(&s.sampler[0], 3, i), i);
+    close_all(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_sample_exactly_once),
+        cmocka_unit_test(independent_of_ranks),
+        cmocka_unit_test(bytes_bound_as_voxels_do),
+        cmocka_unit_test(balanced_by_cost),
+        cmocka_unit_test(scopes_own_runs),
+        cmocka_unit_test(budget_splits_as_little_as_needed),
+        cmocka_unit_test(epochs_are_shuffled),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

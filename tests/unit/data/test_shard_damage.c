@@ -1,0 +1,334 @@
+/* Whatever is wrong with a shard is answered by one message with file, dataset and
+ * sample. */
+#include "fixtures/test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fixtures/shard_fixture.h"
+#include "h5/sp_h5.h"
+
+enum { M = 4, S = 2 };
+
+static const char *path = "damage.h5";
+
+/* A dataset or attribute of the example, which a case replaces. */
+typedef struct part {
+    const char *name; /* datasets begin with '/' */
+    sp_h5_type type;
+    int rank; /* attributes: 0 */
+    int64_t dim[2];
+    const void *data;
+} part;
+
+#define U8                                                                             \
+    {                                                                                  \
+        'u', 1, false                                                                  \
+    }
+#define U32                                                                            \
+    {                                                                                  \
+        'u', 4, false                                                                  \
+    }
+#define U64                                                                            \
+    {                                                                                  \
+        'u', 8, false                                                                  \
+    }
+#define I32                                                                            \
+    {                                                                                  \
+        'i', 4, false                                                                  \
+    }
+#define I64                                                                            \
+    {                                                                                  \
+        'i', 8, false                                                                  \
+    }
+#define F32                                                                            \
+    {                                                                                  \
+        'f', 4, false                                                                  \
+    }
+#define F64                                                                            \
+    {                                                                                  \
+        'f', 8, false                                                                  \
+    }
+
+static const int64_t offsets[] = {0, 3, 4};
+static const int32_t coords[] = {0, 0, 0, 1, 0, 0, 0, 2, 0, 5, 5, 5};
+static const float features[] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const uint8_t labels[] = {0, 1, 255, 1};
+static const int64_t point_offsets[] = {0, 2, 3};
+static const uint32_t point_voxel[] = {0, 2, 0};
+static const uint8_t point_labels[] = {0, 1, 1};
+static const uint64_t point_index[] = {10, 11, 12};
+static const int64_t version = 1, n_classes = 2, ignore = 255;
+static const double voxel_size = 0.5;
+
+static const part parts[] = {
+    {"/offsets", I64, 1, {S + 1}, offsets},
+    {"/coords", I32, 2, {M, 3}, coords},
+    {"/features", F32, 2, {M, 2}, features},
+    {"/labels", U8, 1, {M}, labels},
+    {"/point_offsets", I64, 1, {S + 1}, point_offsets},
+    {"/point_voxel", U32, 1, {3}, point_voxel},
+    {"/point_labels", U8, 1, {3}, point_labels},
+    {"/point_index", U64, 1, {3}, point_index},
+    {"version", I64, 0, {0}, &version},
+    {"num_classes", I64, 0, {0}, &n_classes},
+    {"ignore_label", I64, 0, {0}, &ignore},
+    {"voxel_size", F64, 0, {0}, &voxel_size},
+};
+
+static void put(sp_h5 *file, const part *p)
+{
+    if (p->name[0] == '/')
+        OK(sp_h5_write(file, p->name, p->type, p->rank, p->dim, p->data));
+    else
+        OK(sp_h5_attr_write(file, "/", p->name, p->type, -1, p->data));
+}
+
+/* The example with one part replaced (data and rank given), or left out. */
+static void write_example(const char *to, const part *other, const char *format)
+{
+    char *texts[] = {"ground", "tree", (char *)format};
+    sp_h5 *file;
+    bool is_skipped;
+
+    OK(sp_h5_create(&file, to));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        is_skipped = other && strcmp(other->name, parts[i].name) == 0;
+        if (!is_skipped)
+            put(file, &parts[i]);
+    }
+    if (other && other->type.size > 0)
+        put(file, other);
+    if (!other || strcmp(other->name, "class_names") != 0)
+        OK(sp_h5_attr_write_texts(file, "/", "class_names", 2, texts));
+    else
+        OK(sp_h5_attr_write_texts(file, "/", "class_names", 1, texts));
+    OK(sp_h5_attr_write_texts(file, "/", "feature_names", 2, texts));
+    if (format)
+        OK(sp_h5_attr_write_texts(file, "/", "format", -1, texts + 2));
+    OK(sp_h5_close(file));
+}
+
+static void expect(const char *a, const char *b)
+{
+    const char *message = sp_error_last()->message;
+
+    if (!strstr(message, a) || !strstr(message, b))
+        fail_msg("message is \"%s\", expected \"%s\" and \"%s\" in it", message, a, b);
+}
+
+static void refused(const char *pattern, const char *a, const char *b)
+{
+    sp_dataset set;
+
+    assert_int_equal(fixture_open(&set, pattern), SP_EDATA);
+    expect(a, b);
+    sp_dataset_close(&set);
+}
+
+static void sample_refused(int64_t sample, const char *a, const char *b)
+{
+    sp_sample_request all = {.verify = true, .with_points = true};
+    sp_sample got = {0};
+    sp_dataset set;
+
+    OK(fixture_open(&set, path));
+    assert_int_equal(sp_sample_read(&set, sample, &all, &got), SP_EDATA);
+    expect(a, b);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+}
+
+static void example_is_good(void **state)
+{
+    sp_sample_request all = {.verify = true, .with_points = true};
+    sp_sample got = {0};
+    sp_dataset set;
+
+    (void)state;
+    write_example(path, NULL, "sptrain-voxels");
+    OK(fixture_open(&set, path));
+    OK(sp_sample_read(&set, 0, &all, &got));
+    assert_int_equal(got.labels[2], -1);
+    assert_int_equal(got.point_index[1], 11);
+    OK(sp_sample_read(&set, 1, &all, &got));
+    assert_int_equal(got.coords[0], 5);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+}
+
+static void headers_are_checked(void **state)
+{
+    static const int64_t falls[] = {0, 5, 4}, over[] = {0, 3, 5}, late[] = {1, 3, 4};
+    static const double halves[] = {0, 2.5, 4}, minus = -1, none = NAN;
+    static const int64_t two = 2, zero = 0;
+    static const struct {
+        part with;
+        const char *a, *b;
+    } cases[] = {
+        {{.name = "/offsets"}, "damage.h5: missing dataset /offsets", ""},
+        {{.name = "/coords"}, "missing dataset /coords", ""},
+        {{.name = "/features"}, "missing dataset /features", ""},
+        {{.name = "/point_offsets"}, "/point_voxel without /point_offsets", ""},
+        {{.name = "/point_voxel"}, "missing dataset /point_voxel", ""},
+        {{.name = "/point_labels"}, "missing dataset /point_labels", ""},
+        {{.name = "version"}, "missing attribute version", "damage.h5"},
+        {{.name = "voxel_size"}, "missing attribute voxel_size", ""},
+        {{.name = "num_classes"}, "missing attribute num_classes", ""},
+        {{.name = "ignore_label"}, "missing attribute ignore_label", ""},
+        {{.name = "class_names"}, "class_names has 1 names, expected 2", ""},
+        {{"/offsets", I64, 1, {3}, falls}, "sample 1: offset falls from 5 to 4", ""},
+        {{"/offsets", I64, 1, {3}, over}, "the last is 5, expected 4", "/coords"},
+        {{"/offsets", I64, 1, {3}, late}, "the first is 1, expected 0", ""},
+        {{"/offsets", F64, 1, {3}, halves}, "element 1 is 2.5", "an integer"},
+        {{"/offsets", I64, 1, {0}, NULL}, "is empty", "/offsets"},
+        {{"/coords", I32, 2, {6, 2}, coords}, "shape [6,2], expected [6,3]", ""},
+        {{"/coords", I32, 1, {12}, coords}, "1 dimensions, expected 2", "/coords"},
+        {{"/features", F32, 2, {2, 4}, features}, "shape [2,4], expected [4,4]", ""},
+        {{"/features", F32, 2, {4, 0}, NULL}, "/features: 0 columns", ""},
+        {{"/labels", U8, 1, {3}, labels}, "shape [3], expected [4]", "/labels"},
+        {{"/cost", I64, 2, {2, 3}, NULL}, "shape [2,3], expected [2,6]", "/cost"},
+        {{"version", I64, 0, {0}, &two}, "version is 2, expected 1", ""},
+        {{"voxel_size", F64, 0, {0}, &minus}, "voxel_size is -1", ""},
+        {{"voxel_size", F64, 0, {0}, &none}, "voxel_size is nan", ""},
+        {{"num_classes", I64, 0, {0}, &zero}, "num_classes is 0", ""},
+        {{"num_classes", F64, 0, {0}, halves + 1}, "num_classes is 2.5", "integer"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_example(path, &cases[i].with, "sptrain-voxels");
+        refused(path, cases[i].a, cases[i].b);
+    }
+    write_example(path, NULL, "something");
+    refused(path, "format is \"something\"", "expected \"sptrain-voxels\"");
+    write_example(path, NULL, NULL);
+    refused(path, "no attribute format", "not a voxel shard");
+}
+
+static void samples_are_checked(void **state)
+{
+    static const int32_t far[] = {0, 0, 0, 1, 0, 0, 0, 2, 0, 5, 5, 524288};
+    static const int32_t twice[] = {7, 0, 0, 1, 0, 0, 7, 0, 0, 5, 5, 5};
+    static const double part_cell[] = {0, 0, 0, 1, 0, 0, 0, 2.5, 0, 5, 5, 5};
+    static const float infinite[] = {1, 2, 3, 4, 5, INFINITY, 7, 8};
+    static const double fine[] = {1, 2, 3, 0.1, 5, 6, 7, 8};
+    static const uint8_t wrong[] = {0, 2, 255, 1};
+    static const int64_t negative[] = {0, 1, 255, -1};
+    static const uint32_t outside[] = {0, 2, 1};
+    static const uint32_t crc[] = {1, 2};
+    static const struct {
+        part with;
+        int sample;
+        const char *a, *b;
+    } cases[] = {
+        {{"/coords", I32, 2, {4, 3}, far},
+         1,
+         "damage.h5:/coords: sample 1: row 0: z = 524288",
+         "expected -524288 to 524287"},
+        {{"/coords", I32, 2, {4, 3}, twice},
+         0,
+         "/coords: sample 0: rows 0 and 2 are both (7, 0, 0)",
+         "unique"},
+        {{"/coords", F64, 2, {4, 3}, part_cell}, 0, "row 2: y = 2.5", "an integer"},
+        {{"/features", F32, 2, {4, 2}, infinite}, 0, "row 2: tree is inf", "finite"},
+        {{"/features", F64, 2, {4, 2}, fine},
+         0,
+         "row 1: tree is 0.10000000000000001",
+         "rounded to float32"},
+        {{"/labels", U8, 1, {4}, wrong},
+         0,
+         "/labels: sample 0: row 1: label 2, expected 0 to 1 or ignore_label 255",
+         ""},
+        {{"/labels", I64, 1, {4}, negative}, 1, "row 0: label -1", "expected 0 to 1"},
+        {{"/point_voxel", U32, 1, {3}, outside},
+         1,
+         "/point_voxel: sample 1: point 0: 1, expected a row of the sample, 0 to 0",
+         ""},
+        {{"/point_labels", U8, 1, {3}, wrong}, 0, "/point_labels", "label 2"},
+        {{"/crc32c", U32, 1, {2}, crc}, 1, "/crc32c: sample 1", "expected 00000002"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_example(path, &cases[i].with, "sptrain-voxels");
+        sample_refused(cases[i].sample, cases[i].a, cases[i].b);
+    }
+}
+
+static void other_files_are_refused(void **state)
+{
+    struct stat about;
+    FILE *f = fopen(path, "wb");
+
+    (void)state;
+    fputs("no HDF5", f);
+    fclose(f);
+    refused(path, "damage.h5: not an HDF5 file", "");
+    refused("none-*.h5", "none-*.h5: no such file", "no match");
+    refused("none.h5", "none.h5: no such file", "");
+    refused("/", "/: not a regular file", "");
+    write_example(path, NULL, "sptrain-voxels");
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(truncate(path, about.st_size - 40), 0);
+    refused(path, "damage.h5", "truncated");
+}
+
+static void files_of_a_set_agree(void **state)
+{
+    static const double other = 0.25;
+    static const int64_t three = 254;
+    static const part size = {"voxel_size", F64, 0, {0}, &other};
+    static const part label = {"ignore_label", I64, 0, {0}, &three};
+    static const part bare = {.name = "/labels"};
+
+    (void)state;
+    write_example("agree-a.h5", NULL, "sptrain-voxels");
+    write_example("agree-b.h5", &size, "sptrain-voxels");
+    refused("agree-?.h5", "agree-b.h5 has voxel_size 0.25", "agree-a.h5 has 0.5");
+    write_example("agree-b.h5", &label, "sptrain-voxels");
+    refused("agree-?.h5", "ignore_label 254", "255");
+    write_example("agree-b.h5", &bare, "sptrain-voxels");
+    refused("agree-?.h5", "agree-a.h5 has /labels", "agree-b.h5 has none");
+    unlink("agree-a.h5");
+    unlink("agree-b.h5");
+}
+
+static void change_while_in_use(void **state)
+{
+    sp_sample_request all = {.verify = true};
+    sp_sample got = {0};
+    sp_dataset set;
+    struct stat about;
+
+    (void)state;
+    write_example(path, NULL, "sptrain-voxels");
+    OK(fixture_open(&set, path));
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(truncate(path, about.st_size - 1), 0);
+    assert_int_equal(sp_sample_read(&set, 0, &all, &got), SP_EDATA);
+    expect("changed while in use", "damage.h5");
+    assert_int_equal(truncate(path, about.st_size), 0);
+    OK(sp_sample_read(&set, 0, &all, &got));
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(sp_sample_read(&set, 0, &all, &got), SP_EDATA);
+    expect("shrank while in use", "sample 0");
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+    unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(example_is_good),
+        cmocka_unit_test(headers_are_checked),
+        cmocka_unit_test(samples_are_checked),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(files_of_a_set_agree),
+        cmocka_unit_test(change_while_in_use),
+    };
+
+    sp_shard_probe_main(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+/* Ranks open a data set together: the same index on all, or the same failure with one
+ * message, also where the child that reads headers crashes or hangs. */
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "fixtures/shard_fixture.h"
+
+static sp_comm comm;
+static const int64_t sizes[] = {40, 0, 7};
+static char pattern[] = "together-?.h5";
+
+static sp_status open_together(sp_dataset *set)
+{
+    char *at[] = {pattern};
+    sp_strings patterns = {1, at};
+
+    return sp_dataset_open(set, &patterns, &comm);
+}
+
+static void write_files(void)
+{
+    fixture f = {.n_samples = 3, .voxels = sizes, .seed = 1, .has_points = true};
+
+    if (comm.rank == 0) {
+        OK(fixture_write(&f, "together-a.h5"));
+        OK(fixture_write(&f, "together-b.h5"));
+    }
+    OK(sp_comm_barrier(&comm));
+}
+
+/* All ranks fail alike; the message is rank 0's and recorded there. */
+static void refused(const char *part)
+{
+    char message[SP_ERROR_MESSAGE];
+    sp_dataset set;
+    sp_status rc = open_together(&set), first = rc;
+
+    assert_int_equal(rc, SP_EDATA);
+    snprintf(message, sizeof message, "%s", sp_error_last()->message);
+    OK(sp_comm_bcast(&comm, &first, sizeof first, 0));
+    OK(sp_comm_bcast(&comm, message, sizeof message, 0));
+    assert_int_equal(rc, first);
+    assert_string_equal(sp_error_last()->message, message);
+    if (!strstr(message, "together-b.h5") || !strstr(message, part))
+        fail_msg("message is \"%s\", expected \"%s\" in it", message, part);
+    sp_dataset_close(&set);
+}
+
+static void ranks_hold_one_index(void **state)
+{
+    sp_sample_request all = {.verify = true, .with_points = true};
+    sp_sample got = {0};
+    sp_dataset set;
+    uint64_t hash;
+
+    (void)state;
+    write_files();
+    OK(open_together(&set));
+    hash = set.hash;
+    OK(sp_comm_bcast(&comm, &hash, sizeof hash, 0));
+    assert_int_equal(hash, set.hash);
+    assert_int_equal(set.n_samples, 6);
+    for (int64_t i = 0; i < 6; i++) {
+        OK(sp_sample_read(&set, i, &all, &got));
+        assert_int_equal(got.n, sizes[i % 3]);
+    }
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+}
+
+static void damage_fails_on_all(void **state)
+{
+    (void)state;
+    write_files();
+    if (comm.rank == 0)
+        assert_int_equal(truncate("together-b.h5", 600), 0);
+    OK(sp_comm_barrier(&comm));
+    refused("together-b.h5");
+}
+
+static void crash_of_the_child_fails_on_all(void **state)
+{
+    (void)state;
+    write_files();
+    setenv("SP_SHARD_PROBE_CRASH", "together-b", 1);
+    refused("damaged file (reader ended by signal 11)");
+    unsetenv("SP_SHARD_PROBE_CRASH");
+}
+
+static void hang_of_the_child_fails_on_all(void **state)
+{
+    (void)state;
+    write_files();
+    setenv("SP_SHARD_PROBE_HANG", "together-b", 1);
+    refused("damaged file (reader made no progress");
+    unsetenv("SP_SHARD_PROBE_HANG");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_hold_one_index),
+        cmocka_unit_test(damage_fails_on_all),
+        cmocka_unit_test(crash_of_the_child_fails_on_all),
+        cmocka_unit_test(hang_of_the_child_fails_on_all),
+    };
+    int n_failed;
+
+    sp_shard_probe_main(argc, argv);
+    OK(sp_comm_open(&comm, &argc, &argv));
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (comm.rank == 0) {
+        unlink("together-a.h5");
+        unlink("together-b.h5");
+    }
+    sp_comm_close(&comm);
+    return n_failed;
+}

@@ -1,0 +1,208 @@
+/* What is written to shards comes back as it was, whatever the options. */
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "fixtures/shard_fixture.h"
+
+static const int64_t sizes[] = {500, 0, 1, 70000};
+static const fixture full = {.n_samples = 4,
+                             .voxels = sizes,
+                             .has_subvoxel = true,
+                             .has_points = true,
+                             .has_cost = true,
+                             .has_moments = true,
+                             .seed = 5};
+
+static void same_sample(const fixture *f, const sp_dataset *set, int index, int64_t id,
+                        sp_sample *got)
+{
+    sp_sample_request all = {.verify = true, .with_points = true};
+    size_t n, c = (size_t)set->n_features;
+    sp_sample want;
+
+    fixture_sample(f, index, &want);
+    OK(sp_sample_read(set, id, &all, got));
+    n = (size_t)want.n;
+    assert_int_equal(got->n, want.n);
+    assert_int_equal(got->n_points, want.n_points);
+    if (n > 0) {
+        assert_memory_equal(got->coords, want.coords, 3 * n * sizeof *want.coords);
+        assert_memory_equal(got->features, want.features,
+                            c * n * sizeof *want.features);
+        assert_memory_equal(got->labels, want.labels, n * sizeof *want.labels);
+    }
+    if (f->has_subvoxel && n > 0)
+        assert_memory_equal(got->subvoxel, want.subvoxel, 3 * n);
+    if (f->has_points && n > 0) {
+        n = (size_t)want.n_points;
+        assert_memory_equal(got->point_voxel, want.point_voxel, n * 4);
+        assert_memory_equal(got->point_labels, want.point_labels, n * 4);
+        assert_memory_equal(got->point_index, want.point_index, n * 8);
+    }
+    assert_memory_equal(got->origin, want.origin, sizeof want.origin);
+    fixture_free(&want);
+}
+
+static void one_shard(void **state)
+{
+    sp_dataset set;
+    sp_sample got = {0};
+
+    (void)state;
+    OK(fixture_write(&full, "rt.h5"));
+    OK(fixture_open(&set, "rt.h5"));
+    assert_int_equal(set.n_samples, 4);
+    assert_int_equal(set.n_voxels, 70501);
+    assert_true(set.voxel_size == 0.5);
+    assert_string_equal(set.class_name[3], "class3");
+    assert_string_equal(set.feature_name[2], "feature2");
+    assert_string_equal(set.name[2], "sample2");
+    assert_int_equal(sp_dataset_voxels(&set, 3), 70000);
+    assert_int_equal(sp_dataset_cost(&set, 0), 3500);
+    for (int i = 0; i < 4; i++)
+        same_sample(&full, &set, i, i, &got);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+    unlink("rt.h5");
+}
+
+static void bare_shard(void **state)
+{
+    fixture bare = {
+        .n_samples = 2, .voxels = sizes, .is_unlabelled = true, .n_features = 1};
+    sp_dataset set;
+    sp_sample got = {0};
+
+    (void)state;
+    OK(fixture_write(&bare, "rt.h5"));
+    OK(fixture_open(&set, "rt.h5"));
+    assert_false(set.has_labels || set.has_points || set.has_subvoxel || set.has_cost);
+    assert_int_equal(sp_dataset_cost(&set, 0), 500);
+    for (int i = 0; i < 2; i++)
+        same_sample(&bare, &set, i, i, &got);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+    unlink("rt.h5");
+}
+
+static void several_shards(void **state)
+{
+    fixture f[3] = {full, full, full};
+    char path[64];
+    sp_dataset set;
+    sp_sample got = {0};
+    double mean = 0, square = 0;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        f[i].seed = 7 + (uint64_t)i;
+        f[i].n_samples = i + 1;
+        snprintf(path, sizeof path, "rt-%05d-of-00003.h5", i);
+        OK(fixture_write(&f[i], path));
+    }
+    OK(fixture_open(&set, "rt-*.h5"));
+    assert_int_equal(set.n_shards, 3);
+    assert_int_equal(set.n_samples, 6);
+    assert_int_equal(sp_dataset_shard_of(&set, 0), 0);
+    assert_int_equal(sp_dataset_shard_of(&set, 2), 1);
+    assert_int_equal(sp_dataset_shard_of(&set, 5), 2);
+    for (int i = 0, id = 0; i < 3; i++)
+        for (int s = 0; s < f[i].n_samples; s++)
+            same_sample(&f[i], &set, s, id++, &got);
+    /* files hold 500, 500, 501 voxels with means 7, 8, 9 and deviation 1 of column 0 */
+    mean = (500 * 7 + 500 * 8 + 501 * 9) / 1501.0;
+    square = (500 * (7 - mean) * (7 - mean) + 500 * (8 - mean) * (8 - mean) +
+              501 * (9 - mean) * (9 - mean)) /
+             1501.0;
+    assert_true(fabs(set.feature_mean[0] - mean) < 1e-12);
+    assert_true(fabs(set.feature_std[0] - sqrt(1 + square)) < 1e-12);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+    unlink("rt-00001-of-00003.h5");
+    assert_int_equal(fixture_open(&set, "rt-*.h5"), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "rt-00001-of-00003.h5: missing"));
+    unlink("rt-00000-of-00003.h5");
+    unlink("rt-00002-of-00003.h5");
+}
+
+static void columns_by_name(void **state)
+{
+    char *names[] = {"feature2", "feature0"}, *wrong[] = {"featur1"};
+    sp_strings two = {2, names}, one = {1, wrong};
+    sp_sample_request q = {.verify = true};
+    sp_sample got = {0}, want;
+    sp_dataset set;
+    int *columns, n;
+
+    (void)state;
+    OK(fixture_write(&full, "rt.h5"));
+    OK(fixture_open(&set, "rt.h5"));
+    OK(sp_dataset_columns(&set, &two, "", &columns, &n));
+    assert_int_equal(n, 2);
+    q.columns = columns;
+    q.n_columns = n;
+    OK(sp_sample_read(&set, 0, &q, &got));
+    fixture_sample(&full, 0, &want);
+    for (int i = 0; i < 500; i++) {
+        assert_true(got.features[2 * i] == want.features[3 * i + 2]);
+        assert_true(got.features[2 * i + 1] == want.features[3 * i]);
+    }
+    assert_null(got.point_voxel);
+    free(columns);
+    assert_int_equal(sp_dataset_columns(&set, &one, "", &columns, &n), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "\"feature1\""));
+    fixture_free(&want);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+    unlink("rt.h5");
+}
+
+static void same_content_same_bytes(void **state)
+{
+    (void)state;
+    OK(fixture_write(&full, "rt-a.h5"));
+    sleep(1); /* a time stamp would differ */
+    OK(fixture_write(&full, "rt-b.h5"));
+    assert_int_equal(system("cmp -s rt-a.h5 rt-b.h5"), 0);
+    unlink("rt-a.h5");
+    unlink("rt-b.h5");
+}
+
+static void hash_follows_content(void **state)
+{
+    fixture other = full;
+    sp_dataset a, b;
+
+    (void)state;
+    other.voxel_size = 0.25;
+    OK(fixture_write(&full, "rt.h5"));
+    OK(fixture_open(&a, "rt.h5"));
+    OK(fixture_open(&b, "./rt.h5"));
+    assert_true(a.hash == b.hash);
+    OK(sp_dataset_match(&a, &b));
+    sp_dataset_close(&b);
+    OK(fixture_write(&other, "rt.h5"));
+    OK(fixture_open(&b, "rt.h5"));
+    assert_true(a.hash != b.hash);
+    assert_int_equal(sp_dataset_match(&a, &b), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "voxel_size 0.25"));
+    sp_dataset_close(&a);
+    sp_dataset_close(&b);
+    unlink("rt.h5");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_shard),
+        cmocka_unit_test(bare_shard),
+        cmocka_unit_test(several_shards),
+        cmocka_unit_test(columns_by_name),
+        cmocka_unit_test(same_content_same_bytes),
+        cmocka_unit_test(hash_follows_content),
+    };
+
+    sp_shard_probe_main(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

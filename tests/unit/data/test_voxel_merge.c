@@ -1,0 +1,396 @@
+/* Augmentation moves voxels as stated and merging agrees with a plain map. */
+#include "fixtures/test.h"
+
+#include "compute/sp_backend.h"
+#include "base/sp_rng.h"
+#include "data/sp_voxel.h"
+
+enum { N = 3000, C = 2 };
+
+typedef struct fixture {
+    sp_arena arena;
+    int32_t coords[3 * N], labels[N];
+    float features[C * N];
+    uint8_t subvoxel[3 * N];
+    sp_sample sample;
+} fixture;
+
+static fixture f;
+
+/* Distinct voxels of a box at `at`, every second cell or so, with labels 0..3 or
+ * ignore. */
+static void fill(int32_t at)
+{
+    sp_rng rng = sp_rng_open(5, SP_RNG_SCENE, 0, 0);
+    int32_t cell = 0;
+    int i, a;
+
+    for (i = 0; i < N; i++) {
+        cell += 1 + (int32_t)(sp_rng_u32(&rng) % 2);
+        f.coords[3 * i] = at + cell % 21;
+        f.coords[3 * i + 1] = at + cell / 21 % 32;
+        f.coords[3 * i + 2] = cell / (21 * 32);
+        f.labels[i] = (int32_t)(sp_rng_u32(&rng) % 5) - 1;
+        for (a = 0; a < C; a++)
+            f.features[C * i + a] = sp_rng_to_unit(sp_rng_u32(&rng));
+        for (a = 0; a < 3; a++)
+            f.subvoxel[3 * i + a] = (uint8_t)sp_rng_u32(&rng);
+    }
+    f.sample = (sp_sample){.id = 4,
+                           .n = N,
+                           .coords = f.coords,
+                           .labels = f.labels,
+                           .features = f.features,
+                           .subvoxel = f.subvoxel};
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    OK(sp_arena_create(&f.arena, (size_t)64 << 20, "test"));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    sp_arena_destroy(&f.arena);
+    return 0;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    sp_arena_reset(&f.arena);
+    fill(-9);
+    return 0;
+}
+
+/* The map that sp_voxelize must equal: all rows of a voxel found by comparing
+ * coordinates. */
+static void check_against_rows(const sp_voxels *v, const int32_t *expected)
+{
+    int32_t i, a, row, next = 0;
+    static int32_t votes[4 * N], members[N];
+    static double sums[C * N];
+
+    memset(votes, 0, sizeof votes);
+    memset(members, 0, sizeof members);
+    memset(sums, 0, sizeof sums);
+    for (i = 0; i < N; i++) {
+        row = v->row_of[i];
+        if (row < 0)
+            continue;
+        assert_true(row <= next && row < v->n); /* numbered by first row */
+        next += row == next;
+        assert_memory_equal(v->coords + 3 * row, expected + 3 * i, 12);
+        members[row]++;
+        for (a = 0; a < C; a++)
+            sums[C * row + a] += f.features[C * i + a];
+        if (f.labels[i] >= 0)
+            votes[4 * row + f.labels[i]]++;
+    }
+    assert_int_equal(next, v->n);
+    for (row = 0; row < v->n; row++) {
+        int best = 0, winner = SP_IGNORE;
+
+        for (a = 0; a < 4; a++)
+            if (votes[4 * row + a] > best) {
+                best = votes[4 * row + a];
+                winner = a;
+            } else if (best && votes[4 * row + a] == best) {
+                winner = SP_IGNORE;
+            }
+        assert_int_equal(v->labels[row], winner);
+        for (a = 0; a < C; a++)
+            assert_true(fabs(v->features[C * row + a] -
+                             sums[C * row + a] / members[row]) < 1e-6);
+        for (i = 0; i < row && v->n < 1000; i++) /* unique */
+            assert_memory_not_equal(v->coords + 3 * i, v->coords + 3 * row, 12);
+    }
+}
+
+static void run(const sp_augment *aug, double factor, sp_voxels *v)
+{
+    OK(sp_voxelize(&f.sample, aug, factor, C, NULL, NULL, &f.arena, v));
+}
+
+static void identity_copies(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    double mean[C] = {0.5, 0.25}, std[C] = {2, 0};
+    sp_voxels v;
+    int i;
+
+    (void)state;
+    OK(sp_voxelize(&f.sample, &aug, 1, C, mean, std, &f.arena, &v));
+    assert_int_equal(v.n, N);
+    assert_memory_equal(v.coords, f.coords, sizeof f.coords);
+    assert_memory_equal(v.labels, f.labels, sizeof f.labels);
+    for (i = 0; i < N; i++) {
+        assert_int_equal(v.row_of[i], i);
+        assert_true(v.features[C * i] == (float)((f.features[C * i] - 0.5) / 2));
+        assert_true(v.features[C * i + 1] == (float)(f.features[C * i + 1] - 0.25));
+    }
+}
+
+/* All eight symmetries of the square: bijective, labels and features carried along, and
+ * four quarter turns of one sample agree with the formula. */
+static void quarter_turns_stay_on_the_grid(void **state)
+{
+    static const int cosine[] = {1, 0, -1, 0}, sine[] = {0, 1, 0, -1};
+    int turn, flips, i, with_subvoxel;
+    int32_t dx = 0, dy = 0, x, y;
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+
+    (void)state;
+    for (with_subvoxel = 0; with_subvoxel < 2; with_subvoxel++)
+        for (turn = -3; turn < 6; turn++)
+            for (flips = 0; flips < 4; flips++) {
+                sp_arena_reset(&f.arena);
+                f.sample.subvoxel = with_subvoxel ? f.subvoxel : NULL;
+                aug.angle = turn * 1.57079632679489661923;
+                aug.flip_x = flips & 1;
+                aug.flip_y = flips >> 1;
+                run(&aug, 1, &v);
+                assert_int_equal(v.n, N);
+                for (i = 0; i < N; i++) {
+                    int32_t sx = f.coords[3 * i] * (aug.flip_x ? -1 : 1);
+                    int32_t sy = f.coords[3 * i + 1] * (aug.flip_y ? -1 : 1);
+
+                    x = cosine[turn & 3] * sx - sine[turn & 3] * sy;
+                    y = sine[turn & 3] * sx + cosine[turn & 3] * sy;
+                    if (i == 0) {
+                        dx = v.coords[0] - x;
+                        dy = v.coords[1] - y;
+                    }
+                    assert_int_equal(v.coords[3 * i], x + dx);
+                    assert_int_equal(v.coords[3 * i + 1], y + dy);
+                    assert_int_equal(v.coords[3 * i + 2], f.coords[3 * i + 2]);
+                }
+                assert_memory_equal(v.labels, f.labels, sizeof f.labels);
+                assert_memory_equal(v.features, f.features, sizeof f.features);
+            }
+}
+
+static void flips_mirror_in_place(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+    int i;
+
+    (void)state;
+    aug.flip_x = true;
+    run(&aug, 1, &v);
+    for (i = 0; i < N; i++) /* the box -9 .. 11 mirrored onto itself */
+        assert_int_equal(v.coords[3 * i], 2 - f.coords[3 * i]);
+}
+
+static int32_t floor_of(int32_t c, int d)
+{
+    return (int32_t)floor((double)c / d);
+}
+
+static void factor_merges_blocks(void **state)
+{
+    static int32_t expected[3 * N];
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+    int factor, i;
+
+    (void)state;
+    for (factor = 2; factor < 9; factor++) {
+        sp_arena_reset(&f.arena);
+        for (i = 0; i < 3 * N; i++)
+            expected[i] = floor_of(f.coords[i], factor);
+        run(&aug, factor * (1 + 1e-9), &v);
+        assert_true(v.n < N);
+        check_against_rows(&v, expected);
+    }
+}
+
+/* Free turn and scale against the formula in plain doubles. */
+static void free_turns_merge(void **state)
+{
+    static int32_t expected[3 * N];
+    double p[3], centre[3] = {-9 + 21 / 2.0, -9 + 32 / 2.0, 0}, factor;
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+    int i, a, top = 0;
+
+    (void)state;
+    for (i = 0; i < N; i++)
+        top = f.coords[3 * i + 2] > top ? f.coords[3 * i + 2] : top;
+    centre[2] = (top + 1) / 2.0;
+    for (factor = 1; factor < 4; factor++) {
+        sp_arena_reset(&f.arena);
+        aug.angle = 0.7 * factor;
+        aug.scale = 0.97;
+        aug.flip_y = factor == 2;
+        for (i = 0; i < N; i++) {
+            for (a = 0; a < 3; a++)
+                p[a] = f.coords[3 * i + a] + (f.subvoxel[3 * i + a] + 0.5) / 256 -
+                       centre[a];
+            p[1] *= aug.flip_y ? -1 : 1;
+            expected[3 * i] = (int32_t)floor(
+                (centre[0] + 0.97 * (cos(aug.angle) * p[0] - sin(aug.angle) * p[1])) /
+                factor);
+            expected[3 * i + 1] = (int32_t)floor(
+                (centre[1] + 0.97 * (sin(aug.angle) * p[0] + cos(aug.angle) * p[1])) /
+                factor);
+            expected[3 * i + 2] = (int32_t)floor((centre[2] + 0.97 * p[2]) / factor);
+        }
+        run(&aug, factor, &v);
+        assert_true(v.n < N && v.n > N / 100);
+        check_against_rows(&v, expected);
+    }
+}
+
+static void drop_is_keyed_and_fair(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    sp_voxels v, w;
+    int i, kept = 0, row = 0;
+
+    (void)state;
+    aug.drop = 0.25;
+    aug.seed = 3;
+    run(&aug, 1, &v);
+    run(&aug, 1, &w);
+    assert_memory_equal(v.row_of, w.row_of, N * sizeof *v.row_of);
+    for (i = 0; i < N; i++)
+        if (v.row_of[i] >= 0) {
+            assert_int_equal(v.row_of[i], row);
+            assert_memory_equal(v.coords + 3 * row, f.coords + 3 * i, 12);
+            assert_int_equal(v.labels[row], f.labels[i]);
+            row++;
+            kept++;
+        }
+    assert_int_equal(v.n, kept);
+    assert_in_range(kept, (int)(0.72 * N), (int)(0.78 * N)); /* 3.8 sigma */
+    aug.sample = 1;
+    run(&aug, 1, &w);
+    assert_memory_not_equal(v.row_of, w.row_of, N * sizeof *v.row_of);
+    aug.drop = 1;
+    run(&aug, 2, &w);
+    assert_int_equal(w.n, 0);
+}
+
+static void jitter_has_the_stated_width(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+    double sum = 0, squares = 0, d;
+    int i;
+
+    (void)state;
+    aug.jitter = 0.1;
+    run(&aug, 1, &v);
+    for (i = 0; i < N * C; i++) {
+        d = v.features[i] - f.features[i];
+        sum += d;
+        squares += d * d;
+    }
+    assert_true(fabs(sum / (N * C)) < 0.005);
+    assert_true(fabs(sqrt(squares / (N * C)) - 0.1) < 0.004);
+}
+
+static void box_at_the_edge_is_shifted_in(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+    int i;
+
+    (void)state;
+    fill(SP_COORD_LIMIT - 32);
+    aug.angle = 0.8;
+    aug.scale = 1.05;
+    run(&aug, 1, &v);
+    for (i = 0; i < 3 * v.n; i++)
+        assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
+    aug.scale = 1;
+    aug.angle = 1.57079632679489661923;
+    run(&aug, 1, &v);
+    for (i = 0; i < 3 * v.n; i++)
+        assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
+}
+
+static void what_cannot_be_done_is_said(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+
+    (void)state;
+    f.sample.subvoxel = NULL;
+    aug.angle = 0.3;
+    assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
+                     SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "sample 4 has no subvoxel"));
+    f.sample.subvoxel = f.subvoxel;
+    f.coords[0] = f.coords[1] = -SP_COORD_LIMIT;
+    f.coords[3] = f.coords[4] = SP_COORD_LIMIT - 1;
+    assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
+                     SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "sample 4 is"));
+}
+
+static void empty_sample_is_legal(void **state)
+{
+    sp_augment aug = sp_augment_none();
+    sp_voxels v;
+
+    (void)state;
+    f.sample.n = 0;
+    aug.angle = 0.3;
+    aug.drop = 0.5;
+    run(&aug, 2, &v);
+    assert_int_equal(v.n, 0);
+}
+
+/* Draws repeat, differ by sample and epoch, and do not disturb each other. */
+static void draws_are_keyed(void **state)
+{
+    double range[2] = {0.9, 1.1};
+    sp_config config;
+    sp_augment a, b;
+    int i, flips = 0;
+
+    (void)state;
+    memset(&config, 0, sizeof config);
+    config.augment.rotate_z = true;
+    config.augment.scale = (sp_doubles){2, range};
+    a = sp_augment_draw(&config, true, 1, 2, 3);
+    config.augment.flip = true;
+    b = sp_augment_draw(&config, true, 1, 2, 3);
+    assert_true(a.angle == b.angle && a.scale == b.scale);
+    assert_true(a.scale >= 0.9 && a.scale <= 1.1);
+    assert_true(sp_augment_draw(&config, true, 1, 2, 4).angle != a.angle);
+    assert_true(sp_augment_draw(&config, true, 1, 3, 3).angle != a.angle);
+    for (i = 0; i < 1000; i++) {
+        b = sp_augment_draw(&config, false, 1, 2, i);
+        flips += b.flip_x;
+        assert_true(b.scale == 1);
+        assert_true(fabs(remainder(b.angle, 1.57079632679489661923)) < 1e-9);
+    }
+    assert_in_range(flips, 420, 580);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(identity_copies, begin),
+        cmocka_unit_test_setup(quarter_turns_stay_on_the_grid, begin),
+        cmocka_unit_test_setup(flips_mirror_in_place, begin),
+        cmocka_unit_test_setup(factor_merges_blocks, begin),
+        cmocka_unit_test_setup(free_turns_merge, begin),
+        cmocka_unit_test_setup(drop_is_keyed_and_fair, begin),
+        cmocka_unit_test_setup(jitter_has_the_stated_width, begin),
+        cmocka_unit_test_setup(box_at_the_edge_is_shifted_in, begin),
+        cmocka_unit_test_setup(what_cannot_be_done_is_said, begin),
+        cmocka_unit_test_setup(empty_sample_is_legal, begin),
+        cmocka_unit_test_setup(draws_are_keyed, begin),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

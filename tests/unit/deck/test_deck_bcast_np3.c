@@ -1,0 +1,54 @@
+/* Every rank has rank 0's config, or rank 0's failure. */
+#include "fixtures/test.h"
+
+#include "deck/sp_deck.h"
+
+static sp_comm comm;
+
+static void config_of_rank_0_reaches_all(void **state)
+{
+    char *o[] = {"train.lr=0.75", "run.dir=a\"b",
+                 "net.layers=({ name = \"x\"; op = \"relu\"; })"};
+    sp_config c = {0};
+    sp_status rc = SP_OK;
+
+    (void)state;
+    if (comm.rank == 0)
+        rc = sp_config_read(&c, NULL, 3, o);
+    OK(sp_config_bcast(&c, &comm, rc));
+    assert_true(c.train.lr == 0.75);
+    assert_string_equal(c.run.dir, "a\"b");
+    assert_int_equal(c.net.n_layers, 1);
+    assert_true(sp_config_is_set(&c, "train.lr"));
+    assert_false(sp_config_is_set(&c, "train.momentum"));
+    sp_config_destroy(&c);
+}
+
+static void failure_of_rank_0_is_agreed(void **state)
+{
+    char *o[] = {"train.lr=x"};
+    sp_config c = {0};
+    sp_status rc = SP_OK;
+
+    (void)state;
+    if (comm.rank == 0)
+        rc = sp_config_read(&c, NULL, 1, o);
+    assert_int_equal(sp_config_bcast(&c, &comm, rc), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "train.lr = x"));
+    sp_config_destroy(&c);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(config_of_rank_0_reaches_all),
+        cmocka_unit_test(failure_of_rank_0_is_agreed),
+    };
+    int failed;
+
+    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return failed;
+}

@@ -1,0 +1,126 @@
+/* The resolved deck reads back to the identical config, whatever the values. */
+#include "fixtures/test.h"
+
+#include "deck/sp_deck.h"
+
+static void same_text_and_layers(const sp_config *a, const sp_config *b)
+{
+    char *x, *y;
+
+    OK(sp_config_to_text(a, &x));
+    OK(sp_config_to_text(b, &y));
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+    assert_int_equal(a->net.n_layers, b->net.n_layers);
+    for (int i = 0; i < a->net.n_layers; i++) {
+        const sp_layer *l = &a->net.layers[i], *m = &b->net.layers[i];
+
+        assert_string_equal(l->name, m->name);
+        assert_string_equal(l->op, m->op);
+        assert_int_equal(l->from.n, m->from.n);
+        assert_true(l->out == m->out && l->kernel == m->kernel &&
+                    l->stride == m->stride);
+        assert_true(l->bias == m->bias);
+        assert_true(l->p == m->p || (isnan(l->p) && isnan(m->p)));
+        assert_true(l->slope == m->slope || (isnan(l->slope) && isnan(m->slope)));
+    }
+}
+
+static void roundtrip(void **state)
+{
+    static const char deck[] =
+        "data : { train = [\"a\\\"b\", \"c\\\\\", \"\"]; features = []; };\n"
+        "run : { dir = \"x\\n\\t\\x01\\x7f \xc3\xa9 # // [1] @include\"; devices = [1, "
+        "2]; };\n"
+        "train : { lr = 0.1000000000000000055; weight_decay = 3e-320; seed = "
+        "9223372036854775807; class_weights = [1, 1e300, 0.3333333333333333]; };\n"
+        "augment : { scale = []; jitter = 1e22; };\n"
+        "net : { layers = ( { name = \"c\"; op = \"conv\"; out = 4; kernel = 3; stride "
+        "= 2;"
+        " bias = true; from = \"input\"; }, { name = \"d\"; op = \"dropout\"; p = 0.1; "
+        "},"
+        " { name = \"r\"; op = \"leaky_relu\"; slope = -0.25; from = [\"c\", \"d\"]; } "
+        "); };";
+    sp_config a, b;
+    char *text;
+
+    (void)state;
+    OK(sp_config_parse(&a, deck, "d", 0, NULL));
+    OK(sp_config_to_text(&a, &text));
+    OK(sp_config_parse(&b, text, "resolved", 0, NULL));
+    same_text_and_layers(&a, &b);
+    assert_string_equal(b.data.train.at[0], "a\"b");
+    assert_string_equal(b.data.train.at[1], "c\\");
+    assert_string_equal(b.run.dir, a.run.dir);
+    assert_true(a.train.lr == b.train.lr &&
+                a.train.weight_decay == b.train.weight_decay);
+    assert_true(b.train.seed == INT64_MAX && b.augment.jitter == 1e22);
+    assert_true(b.train.class_weight_list.at[2] == 0.3333333333333333);
+    assert_true(b.net.n_layers == 3 && b.net.layers[2].slope == -0.25);
+    free(text);
+    sp_config_destroy(&a);
+    sp_config_destroy(&b);
+}
+
+static void single_values_are_text(void **state)
+{
+    sp_config c;
+    char *value;
+
+    (void)state;
+    OK(sp_config_read(&c, NULL, 0, NULL));
+    value = sp_config_value(&c, "augment.scale");
+    assert_string_equal(value, "[0.95, 1.05]");
+    free(value);
+    value = sp_config_value(&c, "train.schedule");
+    assert_string_equal(value, "\"cosine\"");
+    free(value);
+    assert_null(sp_config_value(&c, "train.none"));
+    sp_config_destroy(&c);
+}
+
+/* The printed table has every key of the resolved deck and nothing else. */
+static void printed_keys_are_all_keys(void **state)
+{
+    char *table = NULL, *text, *line;
+    size_t size;
+    FILE *to = open_memstream(&table, &size);
+    int n_table = 0, n_text = 0;
+    sp_config c;
+
+    (void)state;
+    sp_deck_print_keys(to);
+    fclose(to);
+    OK(sp_config_read(&c, NULL, 0, NULL));
+    OK(sp_config_to_text(&c, &text));
+    for (line = strchr(table, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
+        char key[64];
+
+        assert_int_equal(sscanf(line, "%63s", key), 1);
+        line = line + 1;
+        if (strcmp(key, "net.layers")) {
+            char *value = sp_config_value(&c, key);
+            assert_non_null(value);
+            free(value);
+            n_table++;
+        }
+    }
+    for (line = text; (line = strstr(line, " = ")); line++)
+        n_text++;
+    assert_int_equal(n_table, n_text);
+    free(table);
+    free(text);
+    sp_config_destroy(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(roundtrip),
+        cmocka_unit_test(single_values_are_text),
+        cmocka_unit_test(printed_keys_are_all_keys),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,73 @@
+/* The decks of input/ are valid, build a network, and the default deck says the
+ * defaults. */
+#include "fixtures/test.h"
+
+#include "graph/sp_graph.h"
+
+static char *path_of(const char *name, char *path)
+{
+    snprintf(path, 512, "%s/input/%s.deck", SP_SOURCE_DIR, name);
+    return path;
+}
+
+static void decks_build(void **state)
+{
+    static const char *const name[] = {"default", "dummy", "nimes3"};
+    char path[512];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        sp_config c;
+        sp_graph g;
+
+        OK(sp_config_read(&c, path_of(name[i], path), 0, NULL));
+        OK(sp_graph_build(&g, &c, 4, 3));
+        sp_graph_destroy(&g);
+        sp_config_destroy(&c);
+    }
+}
+
+/* A newcomer reads the defaults in the default deck: it differs from them only where it
+ * says so, for the small sample data. */
+static void the_default_deck_says_the_defaults(void **state)
+{
+    static const char *const own[] = {"batch.size", "train.epochs",
+                                      "train.warmup_steps"};
+    char path[512];
+    sp_config none, deck;
+
+    (void)state;
+    OK(sp_config_read(&none, NULL, 0, NULL));
+    OK(sp_config_read(&deck, path_of("default", path), 0, NULL));
+    for (int i = 0; i < sp_config_n_keys(); i++) {
+        char key[128], *a, *b;
+        bool is_own = false;
+
+        snprintf(key, sizeof key, "%s", sp_config_key(i));
+        for (size_t j = 0; j < sizeof own / sizeof *own; j++)
+            is_own |= strcmp(key, own[j]) == 0;
+        a = sp_config_value(&none, key);
+        b = sp_config_value(&deck, key);
+        if (is_own)
+            assert_string_not_equal(a, b);
+        else
+            assert_string_equal(a, b);
+        free(a);
+        free(b);
+    }
+    for (const char *key = "data.train\0train.lr\0run.time_limit_s\0"; *key;
+         key += strlen(key) + 1)
+        assert_true(sp_config_is_set(&deck, key));
+    sp_config_destroy(&none);
+    sp_config_destroy(&deck);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decks_build),
+        cmocka_unit_test(the_default_deck_says_the_defaults),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+/* Defaults, decks with includes and overrides give the values that were written. */
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "deck/sp_deck.h"
+
+static char folder[] = "/tmp/test_deck_XXXXXX";
+
+static void write_file(const char *name, const char *text)
+{
+    char path[128];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static sp_status read_file(sp_config *config, const char *name, int n, char **overrides)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return sp_config_read(config, path, n, overrides);
+}
+
+static void an_empty_deck_has_the_defaults(void **state)
+{
+    sp_config c;
+
+    (void)state;
+    write_file("empty.deck", "");
+    OK(read_file(&c, "empty.deck", 0, NULL));
+    assert_int_equal(c.data.train.n, 1);
+    assert_string_equal(c.data.train.at[0], "input/sample/train-*.h5");
+    assert_true(c.data.voxel_size == 0.5 && c.data.readers == 2 && c.data.verify);
+    assert_true(c.augment.scale.n == 2 && c.augment.scale.at[1] == 1.05);
+    assert_true(c.batch.size == 16 && c.batch.per == SP_PER_WORLD && c.batch.balance);
+    assert_string_equal(c.net.family, "minkunet18");
+    assert_true(c.net.stem_kernel == 5 && c.net.kernel_down == 2 &&
+                c.net.n_layers == 0);
+    assert_true(c.train.optimizer == SP_SGD && c.train.schedule == SP_COSINE);
+    assert_true(c.train.bn_scope == SP_SCOPE_WORLD && c.train.weight_decay == 1e-4);
+    assert_true(c.train.deterministic == SP_DET_RUN && c.train.nesterov);
+    assert_string_equal(c.run.resume, "auto");
+    assert_true(c.run.keep == 3 && c.run.watchdog_s == 60);
+    assert_false(sp_config_is_set(&c, "train.lr"));
+    sp_config_destroy(&c);
+}
+
+static void values_keep_type_and_width(void **state)
+{
+    char deck[] =
+        "train : { class_weights = [1, 0.5, 2]; seed = -5000000000; steps = 0x10;\n"
+        " lr = 1; }; batch : { voxel_budget = 5000000000L; };\n"
+        "data : { train = \"one.h5\"; val = ( \"a\", \"b\" \"c\" ); };\n"
+        "run : { devices = [2, 3]; };";
+    sp_config c;
+
+    (void)state;
+    OK(sp_config_parse(&c, deck, "d", 0, NULL));
+    assert_int_equal(c.train.class_weights, SP_CW_LIST);
+    assert_int_equal(c.train.class_weight_list.n, 3);
+    assert_true(c.train.class_weight_list.at[1] == 0.5);
+    assert_true(c.train.seed == -5000000000 && c.train.steps == 16 && c.train.lr == 1);
+    assert_true(c.batch.voxel_budget == 5000000000);
+    assert_string_equal(c.data.train.at[0], "one.h5");
+    assert_true(c.data.val.n == 2 && !strcmp(c.data.val.at[1], "bc"));
+    assert_true(c.run.devices.n == 2 && c.run.devices.at[1] == 3);
+    assert_true(sp_config_is_set(&c, "train.seed"));
+    sp_config_destroy(&c);
+}
+
+static void overrides_follow_the_type_of_the_key(void **state)
+{
+    char *o[] = {"train.lr=0.5",
+                 "run.dir=a b;=\"c\"",
+                 "run.after_save=\"x\\ty\"",
+                 "data.train=in/[ab].h5",
+                 "data.val=[\"p\", \"q\"]",
+                 "data.features=one",
+                 "train.class_weights=[1, 2.5]",
+                 "augment.scale=[1, 1.5]",
+                 "train.lr=0.25",
+                 "data.verify=false",
+                 "train.bn_scope=rank",
+                 "net.family=MinkUNet14a",
+                 "run.checkpoint=",
+                 "run.resume=\"never\""};
+    sp_config c;
+
+    (void)state;
+    OK(sp_config_read(&c, NULL, sizeof o / sizeof o[0], o));
+    assert_true(c.train.lr == 0.25);
+    assert_string_equal(c.run.dir, "a b;=\"c\"");
+    assert_string_equal(c.run.after_save, "x\ty");
+    assert_string_equal(c.data.train.at[0], "in/[ab].h5");
+    assert_true(c.data.val.n == 2 && !strcmp(c.data.val.at[1], "q"));
+    assert_string_equal(c.data.features.at[0], "one");
+    assert_true(c.train.class_weight_list.at[1] == 2.5);
+    assert_true(c.augment.scale.at[0] == 1 && !c.data.verify);
+    assert_int_equal(c.train.bn_scope, SP_SCOPE_RANK);
+    assert_string_equal(c.net.family, "minkunet14A");
+    assert_string_equal(c.run.checkpoint, "");
+    assert_string_equal(c.run.resume, "never");
+    sp_config_destroy(&c);
+}
+
+static void a_family_on_the_command_line_replaces_layers(void **state)
+{
+    char deck[] = "net : { layers = ( { name = \"a\"; op = \"relu\"; } ); };";
+    char *dummy[] = {"net.family=dummy"};
+    char *back[] = {"net.family=dummy",
+                    "net.layers=({ name = \"b\"; op = \"relu\"; })"};
+    char *down[] = {"net.family=dummy", "net.kernel_down=2"};
+    sp_config c;
+
+    (void)state;
+    OK(sp_config_parse(&c, deck, "d", 1, dummy));
+    assert_int_equal(c.net.n_layers, 0);
+    assert_int_equal(c.net.kernel_down, 3); /* the family's own */
+    sp_config_destroy(&c);
+    OK(sp_config_parse(&c, deck, "d", 2, back));
+    assert_int_equal(c.net.n_layers, 1);
+    assert_string_equal(c.net.layers[0].name, "b");
+    sp_config_destroy(&c);
+    OK(sp_config_parse(&c, deck, "d", 2, down));
+    assert_int_equal(c.net.kernel_down, 2);
+    sp_config_destroy(&c);
+}
+
+static void includes_are_relative_and_keep_their_lines(void **state)
+{
+    char expected[160];
+    sp_config c;
+
+    (void)state;
+    write_file("top.deck",
+               "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
+               "train : { lr = 7; };\n");
+    write_file("part.deck", "# \"@include\" [1]\nsize = 3;");
+    OK(read_file(&c, "top.deck", 0, NULL));
+    assert_true(c.batch.size == 3 && c.batch.accumulate == 2 && c.train.lr == 7);
+    sp_config_destroy(&c);
+
+    write_file("part.deck", "size = 3;\nsiz = 4;\n");
+    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
+    snprintf(expected, sizeof expected,
+             "%s/part.deck:2: unknown key batch.siz; nearest is batch.size", folder);
+    assert_string_equal(sp_error_last()->message, expected);
+    sp_config_destroy(&c);
+
+    write_file("part.deck", "size = 3;\n");
+    write_file("top.deck",
+               "batch : {\n  @include \"part.deck\"\n  accumulat = 2;\n};\n");
+    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
+    snprintf(expected, sizeof expected,
+             "%s/top.deck:3: unknown key batch.accumulat; nearest is batch.accumulate",
+             folder);
+    assert_string_equal(sp_error_last()->message, expected);
+    sp_config_destroy(&c);
+
+    write_file("loop.deck", "@include \"loop.deck\"\n");
+    assert_int_equal(read_file(&c, "loop.deck", 0, NULL), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "includes nested deeper than 10"));
+    sp_config_destroy(&c);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    static const char *const name[] = {"empty.deck", "top.deck", "part.deck",
+                                       "loop.deck"};
+    char path[128];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, name[i]);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_deck_has_the_defaults),
+        cmocka_unit_test(values_keep_type_and_width),
+        cmocka_unit_test(overrides_follow_the_type_of_the_key),
+        cmocka_unit_test(a_family_on_the_command_line_replaces_layers),
+        cmocka_unit_test(includes_are_relative_and_keep_their_lines),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,259 @@
+/* Decks made wrong in any way are refused with status 2 and a message that names the
+ * file, or are valid: then the network is built or refused, and the resolved deck reads
+ * back as it is. SP_MUTANTS as in test_mutants.c. */
+#include "fixtures/test.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fixtures/mutants.h"
+#include "graph/sp_graph.h"
+
+enum { PATIENCE_S = 20 };
+static const char path[] = "mutant.deck";
+static volatile sig_atomic_t current;
+
+static void say_hang(int number)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "deck: mutant %d hangs\n", (int)current);
+
+    (void)number;
+    if (write(STDERR_FILENO, text, (size_t)n) < 0 || true)
+        _exit(1);
+}
+
+static void check_refusal(sp_status rc)
+{
+    if (rc != SP_EUSAGE || !strstr(sp_error_last()->message, path))
+        fail_msg("mutant %d: %s: %s", (int)current, sp_status_name(rc),
+                 sp_error_last()->message);
+}
+
+static void read_back(const sp_config *config)
+{
+    sp_config again;
+    char *text, *same;
+
+    OK(sp_config_to_text(config, &text));
+    OK(sp_config_parse(&again, text, "resolved", 0, NULL));
+    OK(sp_config_to_text(&again, &same));
+    assert_string_equal(text, same);
+    sp_config_destroy(&again);
+    free(text);
+    free(same);
+}
+
+/* True if the deck is valid. */
+static bool use(int number)
+{
+    sp_config config;
+    sp_graph graph;
+    sp_status rc;
+
+    current = number;
+    alarm(PATIENCE_S);
+    rc = sp_config_read(&config, path, 0, NULL);
+    if (rc != SP_OK) {
+        check_refusal(rc);
+    } else {
+        read_back(&config);
+        if (sp_graph_build(&graph, &config, 4, 3) != SP_OK)
+            assert_int_equal(sp_error_last()->code, SP_EUSAGE);
+        sp_graph_destroy(&graph);
+    }
+    sp_config_destroy(&config);
+    return rc == SP_OK;
+}
+
+/* ---- words ---- */
+
+static const char *const words[] = {
+    "-1",
+    "0",
+    "2147483647",
+    "2147483648",
+    "9223372036854775807",
+    "99999999999999999999",
+    "1e308",
+    "1e999",
+    "-1e-320",
+    "0x",
+    "0xffffffffffffffff",
+    "1L",
+    "1.",
+    ".",
+    "-",
+    "+-1",
+    "\"\"",
+    "\"",
+    "\"\\\"",
+    "'",
+    "[]",
+    "()",
+    "{}",
+    "[",
+    "(",
+    "{",
+    "}",
+    ")",
+    "]",
+    ";",
+    ",",
+    "=",
+    ":",
+    "true",
+    "false",
+    "nan",
+    "inf",
+    "null",
+    "/*",
+    "*/",
+    "//",
+    "#",
+    "%n%s%n",
+    "@include",
+    "@include \"mutant.deck\"\n",
+    "@include \".\"\n",
+    "@include \"/dev/zero\"\n",
+    "@include \"absent.deck\"\n",
+    "net",
+    "net : { width = 1e9; };",
+    "layers",
+    "[[[[[[[[[[",
+    "((((((((((((((((((((",
+    "\xff\xfe",
+    "\n\n\n",
+    "\t",
+    "a.b.c = 1;",
+    "net.width = 1;",
+    "name = \"\";",
+};
+enum { N_WORDS = sizeof words / sizeof *words };
+
+static bool is_of_word(unsigned char c)
+{
+    return c > ' ' && !strchr("=;:,(){}[]\"", c);
+}
+
+/* n bytes at `at` replaced by text. */
+static blob splice(blob from, size_t at, size_t n, const char *text, size_t length)
+{
+    blob m = {malloc(from.n + length + 1), from.n - n + length};
+
+    assert_non_null(m.at);
+    memcpy(m.at, from.at, at);
+    memcpy(m.at + at, text, length);
+    memcpy(m.at + at + length, from.at + at + n, from.n - at - n);
+    return m;
+}
+
+/* A word replaced or put in, a line taken out or doubled. */
+static blob other_words(blob from, uint64_t *rng)
+{
+    const char *word = words[mutant_below(rng, N_WORDS)];
+    size_t at = mutant_below(rng, from.n), end = at, kind = mutant_below(rng, 4);
+
+    if (kind < 2) {
+        while (at > 0 && is_of_word(from.at[at - 1]))
+            at--;
+        while (end < from.n && is_of_word(from.at[end]))
+            end++;
+        return splice(from, at, kind == 0 ? end - at : 0, word, strlen(word));
+    }
+    while (at > 0 && from.at[at - 1] != '\n')
+        at--;
+    while (end < from.n && from.at[end] != '\n')
+        end++;
+    end += end < from.n;
+    if (kind == 2)
+        return splice(from, at, end - at, "", 0);
+    return splice(from, at, 0, (const char *)from.at + at, end - at);
+}
+
+static void damaged_decks(void **state)
+{
+    static const char *const name[] = {"default", "dummy", "nimes3"};
+    static const char layers[] =
+        "net : { layers = (\n  { name = \"a\"; op = \"conv\"; out = 8; kernel = 3; },\n"
+        "  { name = \"b\"; op = \"batchnorm\"; },\n  { name = \"c\"; op = \"relu\"; "
+        "},\n"
+        "  { name = \"d\"; op = \"conv\"; out = 16; kernel = 2; stride = 2; },\n"
+        "  { name = \"e\"; op = \"conv_transpose\"; out = 8; kernel = 2; stride = 2; "
+        "},\n"
+        "  { name = \"f\"; op = \"concat\"; from = [\"c\", \"e\"]; },\n"
+        "  { name = \"g\"; op = \"linear\"; out = 3; bias = true; } ); };\n";
+    const char *text = getenv("SP_MUTANTS");
+    int n = (text ? atoi(text) : 1000), n_good = 0;
+    blob whole[4] = {[3] = {(unsigned char *)strdup(layers), sizeof layers - 1}};
+    char from[512];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        snprintf(from, sizeof from, "%s/input/%s.deck", SP_SOURCE_DIR, name[i]);
+        whole[i] = blob_read(from);
+    }
+    for (int i = 0; i < n; i++) {
+        uint64_t rng = (uint64_t)i * 104729 + 7;
+        blob bad = i % 3 ? other_words(whole[i % 4], &rng)
+                         : mutant_of(whole[i / 3 % 4], (uint64_t)i);
+
+        blob_write(path, bad);
+        n_good += use(i);
+        free(bad.at);
+    }
+    if (n >= 100)
+        assert_in_range(n_good, n / 20, n * 3 / 4);
+    for (int i = 0; i < 4; i++)
+        free(whole[i].at);
+    unlink(path);
+}
+
+/* ---- by a hostile hand ---- */
+
+static void refused(int number, const char *text, size_t n)
+{
+    blob_write(path, (blob){(unsigned char *)(uintptr_t)text, n});
+    assert_false(use(number));
+}
+
+/* `part` over and over. */
+static void refused_many(int number, const char *part, size_t times)
+{
+    size_t n = strlen(part);
+    char *text = malloc(n * times + 1);
+
+    assert_non_null(text);
+    for (size_t i = 0; i < times; i++)
+        memcpy(text + i * n, part, n);
+    refused(number, text, n * times);
+    free(text);
+}
+
+static void hostile_decks(void **state)
+{
+    (void)state;
+    refused_many(1, "@include \"mutant.deck\"\n", 10); /* 10^10 files */
+    refused_many(2, "a : { ", 100000);
+    refused_many(3, "(", 200000);
+    refused_many(4, "x", 300000);
+    refused_many(5, "x : {", 1);
+    refused_many(6, "train : { lr = 0.1; };\n", 20000);
+    refused(7, "train : { lr\0 = 1; };", 20);
+    assert_int_equal(mkfifo("mutant.fifo", 0600), 0);
+    refused(8, "@include \"mutant.fifo\"\n", 23); /* nobody writes to it */
+    unlink("mutant.fifo");
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(damaged_decks),
+        cmocka_unit_test(hostile_decks),
+    };
+
+    signal(SIGALRM, say_hang);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

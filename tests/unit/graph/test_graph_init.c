@@ -1,0 +1,116 @@
+/* Initial weights are Kaiming normal by fan-out, a function of seed and name alone. */
+#include "fixtures/test.h"
+
+#include "graph/sp_graph.h"
+
+static float *start(sp_graph *g, const char *override, uint64_t seed)
+{
+    char *o[] = {(char *)(uintptr_t) override};
+    sp_config c;
+    float *flat;
+
+    OK(sp_config_read(&c, NULL, 1, o));
+    OK(sp_graph_build(g, &c, 3, 20));
+    sp_config_destroy(&c);
+    flat = malloc((size_t)g->n_floats * sizeof *flat);
+    assert_non_null(flat);
+    sp_graph_init_params(g, seed, flat);
+    return flat;
+}
+
+static void weights_have_the_kaiming_moments(void **state)
+{
+    sp_graph g;
+    float *flat = start(&g, "net.family=minkunet14A", 7);
+
+    (void)state;
+    for (int i = 0; i < g.n_params; i++) {
+        const sp_param *p = &g.param[i];
+        double sum = 0, squares = 0, fourth = 0, n = (double)p->count;
+        double variance =
+            2.0 / (p->n_dims == 3 ? (double)p->dim[0] * p->dim[2] : p->dim[1]);
+
+        for (int64_t k = 0; k < p->count && p->n_dims > 1; k++) {
+            double x = (double)flat[p->offset + k] / sqrt(variance);
+            sum += x;
+            squares += x * x;
+            fourth += x * x * x * x;
+        }
+        if (p->n_dims == 1)
+            for (int64_t k = 0; k < p->count; k++)
+                assert_true(flat[p->offset + k] ==
+                            (strstr(p->name, "/weight") ? 1 : 0));
+        else /* five standard deviations of each estimate */
+            assert_true(fabs(sum / n) < 5 / sqrt(n) &&
+                        fabs(squares / n - 1) < 5 * sqrt(2 / n) &&
+                        fabs(fourth / n - 3) < 5 * sqrt(96 / n));
+    }
+    free(flat);
+    sp_graph_destroy(&g);
+}
+
+static void weights_depend_on_seed_and_name_alone(void **state)
+{
+    sp_graph g, h;
+    float *a = start(&g, "net.family=minkunet14A", 7);
+    float *b = start(&h, "net.family=minkunet18A", 7);
+    float *c = malloc((size_t)g.n_floats * sizeof *c);
+    const sp_param *p = NULL, *q = NULL;
+
+    (void)state;
+    for (int i = 0; i < g.n_params; i++)
+        if (!strcmp(g.param[i].name, "conv3p4s2/weight"))
+            p = &g.param[i];
+    for (int i = 0; i < h.n_params; i++)
+        if (!strcmp(h.param[i].name, "conv3p4s2/weight"))
+            q = &h.param[i];
+    assert_non_null(p);
+    assert_non_null(q);
+    assert_non_null(c);
+    assert_true(p->offset != q->offset);
+    assert_memory_equal(a + p->offset, b + q->offset, (size_t)p->count * sizeof *a);
+    sp_graph_init_params(&g, 8, c);
+    assert_memory_not_equal(a, c, (size_t)g.n_floats * sizeof *a);
+    free(a);
+    free(b);
+    free(c);
+    sp_graph_destroy(&g);
+    sp_graph_destroy(&h);
+}
+
+static void running_statistics_start_at_0_and_1(void **state)
+{
+    sp_graph g;
+    float *flat = start(&g, "net.family=dummy", 1), *running;
+    int n = 0;
+
+    (void)state;
+    running = malloc((size_t)g.n_buffer_floats * sizeof *running);
+    assert_non_null(running);
+    sp_graph_init_buffers(&g, running);
+    for (int i = 0; i < g.n_nodes; i++) {
+        const sp_node *node = &g.node[i];
+
+        if (node->op != SP_OP_BATCHNORM)
+            continue;
+        n++;
+        for (int k = 0; k < node->c_out; k++)
+            assert_true(running[node->running_mean + k] == 0 &&
+                        running[node->running_var + k] == 1);
+    }
+    assert_int_equal(n, 3);
+    free(flat);
+    free(running);
+    sp_graph_destroy(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_have_the_kaiming_moments),
+        cmocka_unit_test(weights_depend_on_seed_and_name_alone),
+        cmocka_unit_test(running_statistics_start_at_0_and_1),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

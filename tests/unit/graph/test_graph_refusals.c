@@ -1,0 +1,144 @@
+/* A network that cannot be is refused with deck line, layer and reason. */
+#include "fixtures/test.h"
+
+#include "graph/sp_graph.h"
+
+/* layers: the text inside net.layers = ( ... ), on line 2 and after. */
+static void refused_as(sp_status want, const char *layers, const char *message)
+{
+    char deck[2048];
+    sp_config c;
+    sp_graph g;
+    sp_status rc;
+
+    snprintf(deck, sizeof deck, "net : { layers = (\n%s ); };", layers);
+    OK(sp_config_parse(&c, deck, "d", 0, NULL));
+    rc = sp_graph_build(&g, &c, 3, 4);
+    if (rc != want || strcmp(sp_error_last()->message, message))
+        fail_msg("%s\n  says    %s\n  not     %s", layers,
+                 rc ? sp_error_last()->message : "accepted", message);
+    sp_graph_destroy(&g);
+    sp_config_destroy(&c);
+}
+
+static void refused(const char *layers, const char *message)
+{
+    refused_as(SP_EUSAGE, layers, message);
+}
+
+#define CONV(name, more)   "{ name = \"" name "\"; op = \"conv\"; " more " }"
+#define OUT4               "out = 4; kernel = 3;"
+#define OP(name, op, more) "{ name = \"" name "\"; op = \"" op "\"; " more " }"
+
+static void words(void **state)
+{
+    (void)state;
+    refused(OP("a", "convolution", ""),
+            "d:2: layer a: unknown op \"convolution\"; nearest is \"conv\"");
+    refused(CONV("a", OUT4) ",\n" OP("a", "relu", ""),
+            "d:3: layer a: a layer before it has the same name");
+    refused(
+        CONV("input", OUT4),
+        "d:2: layer input: the name \"input\" stands for the features of the voxels");
+    refused(CONV("stem", OUT4) ",\n" OP("b", "relu", "from = \"sten\";"),
+            "d:3: layer b: from \"sten\": no layer before it has this name; nearest is "
+            "\"stem\"");
+    refused(CONV("a", "kernel = 3;"), "d:2: layer a: conv needs out");
+    refused(CONV("a", "out = 3;"), "d:2: layer a: conv needs kernel");
+    refused(OP("a", "max_pool", "kernel = 2;"), "d:2: layer a: max_pool needs stride");
+    refused(OP("a", "relu", "out = 3;"), "d:2: layer a: relu takes no out");
+    refused(OP("a", "linear", "out = 4; kernel = 3;"),
+            "d:2: layer a: linear takes no kernel");
+    refused(OP("a", "relu", "from = [\"input\", \"input\"];"),
+            "d:2: layer a: relu takes 1 layers in from, found 2");
+    refused(OP("a", "add", ""),
+            "d:2: layer a: add takes 2 to 8 layers in from, found 1");
+}
+
+static void shapes(void **state)
+{
+    (void)state;
+    refused(CONV("a", OUT4) "," CONV("b", "out = 5; kernel = 3;") ",\n" OP(
+                "s", "add", "from = [\"a\", \"b\"];"),
+            "d:3: layer s: inputs a and b have 4 and 5 channels");
+    refused(CONV("a", OUT4) "," CONV("b", OUT4 " stride = 2;") ",\n" OP(
+                "s", "add", "from = [\"a\", \"b\"];"),
+            "d:3: layer s: inputs a and b have strides 1 and 2");
+    refused(CONV("a", OUT4) "," CONV("b", OUT4 " stride = 4;") ",\n" OP(
+                "s", "concat", "from = [\"a\", \"b\"];"),
+            "d:3: layer s: inputs a and b have strides 1 and 4");
+    refused(CONV("a", OUT4) "," OP("g", "global_max_pool", "") ",\n" OP(
+                "s", "concat", "from = [\"a\", \"g\"];"),
+            "d:3: layer s: inputs a and g: rows of voxels and of samples");
+    refused(CONV("a", OUT4) ",\n" OP("s", "broadcast", ""),
+            "d:3: layer s: broadcast needs the rows of samples of a global pool");
+    refused(OP("g", "global_avg_pool", "") ",\n" CONV("a", OUT4),
+            "d:3: layer a: kernel and stride of rows of samples can only be 1");
+    refused(OP("g", "global_avg_pool", "") ",\n" OP("h", "global_max_pool", ""),
+            "d:3: layer h: global_max_pool of what is one row a sample already");
+}
+
+static void strides(void **state)
+{
+    (void)state;
+    refused(CONV("a", OUT4 " stride = 3;"),
+            "d:2: layer a: stride 3 is no power of two");
+    refused(CONV("a", "out = 4; kernel = 8;"), "d:2: layer a: kernel 8 is above 7");
+    refused(CONV("a", OUT4 " stride = 4096;"),
+            "d:2: layer a: tensor stride 1 times 4096 is above 2048");
+    refused(
+        OP("u", "conv_transpose", OUT4 " stride = 2;"),
+        "d:2: layer u: stride 2 back from stride 1: no layer before it has the finer "
+        "coordinates");
+    refused(
+        CONV("a", OUT4 " stride = 4;") ",\n" OP("u", "conv_transpose",
+                                                OUT4 " stride = 2;"),
+        "d:3: layer u: stride 2 back from stride 4: no layer before it has the finer "
+        "coordinates");
+    refused(OP("p", "avg_pool", "kernel = 1; stride = 1;"),
+            "d:2: layer p: a pool of kernel 1 and stride 1 does nothing");
+}
+
+static void ends(void **state)
+{
+    (void)state;
+    refused_as(SP_EDATA, CONV("a", "out = 5; kernel = 3;"),
+               "d:2: layer a: the last layer has 5 channels, the data 4 classes");
+    refused(CONV("a", OUT4 " stride = 2;"),
+            "d:2: layer a: the last layer has to be on the voxels, at stride 1");
+    refused(CONV("a", OUT4) ",\n" CONV("b", OUT4 " from = \"input\";"),
+            "d:2: layer a: no layer reads it");
+    refused_as(
+        SP_EDATA,
+        OP("a", "concat", "from = [\"input\", \"input\"];") "," OP("r", "relu", ""),
+        "d:2: layer r: the last layer has 6 channels, the data 4 classes");
+}
+
+static void made_by_the_command_line(void **state)
+{
+    char *o[] = {"net.layers=({ name = \"a\"; op = \"rely\"; })"};
+    sp_config c;
+    sp_graph g;
+
+    (void)state;
+    OK(sp_config_read(&c, NULL, 1, o));
+    assert_int_equal(sp_graph_build(&g, &c, 3, 4), SP_EUSAGE);
+    assert_string_equal(
+        sp_error_last()->message,
+        "command line: layer a: unknown op \"rely\"; nearest is \"relu\"");
+    sp_graph_destroy(&g);
+    sp_config_destroy(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words),
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(strides),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(made_by_the_command_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,284 @@
+/* Families have the published sizes and names; layers get the right maps and
+ * parameters. */
+#include "fixtures/test.h"
+
+#include "graph/sp_graph.h"
+
+static void build(sp_graph *g, const char *override, const char *deck, int c_in,
+                  int classes)
+{
+    char *o[] = {(char *)(uintptr_t) override};
+    sp_config c;
+
+    OK(sp_config_parse(&c, deck ? deck : "", "d", override != NULL, o));
+    OK(sp_graph_build(g, &c, c_in, classes));
+    sp_config_destroy(&c);
+}
+
+static const sp_node *find(const sp_graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (!strcmp(g->node[i].name, name))
+            return &g->node[i];
+    fail_msg("no layer %s", name);
+    return NULL;
+}
+
+static const sp_param *parameter(const sp_graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_params; i++)
+        if (!strcmp(g->param[i].name, name))
+            return &g->param[i];
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+static void families_have_the_published_sizes(void **state)
+{
+    static const struct {
+        const char *family;
+        double millions; /* 3 inputs, 20 classes */
+    } known[] = {{"14A", 8.0}, {"14B", 9.0},  {"14C", 11.9}, {"14D", 43.3},
+                 {"18", 21.7}, {"18A", 15.5}, {"18B", 17.2}, {"18D", 79.9},
+                 {"34", 37.9}, {"34A", 36.6}, {"34B", 36.2}, {"34C", 37.9},
+                 {"50", 31.8}, {"101", 70.8}};
+    char family[64];
+    sp_graph g;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        snprintf(family, sizeof family, "net.family=minkunet%s", known[i].family);
+        build(&g, family, NULL, 3, 20);
+        if (fabs((double)g.n_weights / 1e6 - known[i].millions) > 0.05)
+            fail_msg("%s: %lld parameters", family, (long long)g.n_weights);
+        sp_graph_destroy(&g);
+    }
+    build(&g, "net.family=dummy", NULL, 3, 20);
+    assert_int_equal(g.n_weights, 27 * 3 * 32 + 2 * 27 * 32 * 64 + 32 * 20 + 20 +
+                                      2 * (32 + 64 + 32));
+    sp_graph_destroy(&g);
+}
+
+/* The table of keys accepts the families that can be built, and no others. */
+static void every_family_builds(void **state)
+{
+    static const char *const letter[] = {"", "A", "B", "C", "D"};
+    static const int depth[] = {14, 18, 34, 50, 101};
+    char text[64];
+    char *o[] = {text};
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < 25; i++) {
+        sp_config c;
+        sp_graph g;
+
+        snprintf(text, sizeof text, "net.family=minkunet%d%s", depth[i / 5],
+                 letter[i % 5]);
+        if (sp_config_read(&c, NULL, 1, o) == SP_OK) {
+            OK(sp_graph_build(&g, &c, 1, 2));
+            sp_graph_destroy(&g);
+            n++;
+        }
+        sp_config_destroy(&c);
+    }
+    assert_int_equal(n, 15);
+}
+
+static void names_are_those_of_minkunet(void **state)
+{
+    static const struct {
+        const char *name;
+        int n_dims, dim[3];
+    } known[] = {
+        {"conv0p1s1/weight", 3, {125, 3, 32}},
+        {"bn0/weight", 1, {32}},
+        {"bn0/bias", 1, {32}},
+        {"conv1p1s2/weight", 3, {8, 32, 32}},
+        {"block1.0.conv1/weight", 3, {27, 32, 32}},
+        {"block1.0.norm1/bias", 1, {32}},
+        {"conv2p2s2/weight", 3, {8, 32, 32}},
+        {"block2.0.conv1/weight", 3, {27, 32, 64}},
+        {"block2.0.downsample.0/weight", 2, {32, 64}},
+        {"block2.0.downsample.1/weight", 1, {64}},
+        {"conv3p4s2/weight", 3, {8, 64, 64}},
+        {"conv4p8s2/weight", 3, {8, 128, 128}},
+        {"block4.1.conv2/weight", 3, {27, 256, 256}},
+        {"convtr4p16s2/weight", 3, {8, 256, 256}},
+        {"bntr4/weight", 1, {256}},
+        {"block5.0.conv1/weight", 3, {27, 384, 256}},
+        {"convtr5p8s2/weight", 3, {8, 256, 128}},
+        {"block6.0.conv1/weight", 3, {27, 192, 128}},
+        {"convtr6p4s2/weight", 3, {8, 128, 96}},
+        {"block7.0.conv1/weight", 3, {27, 128, 96}},
+        {"convtr7p2s2/weight", 3, {8, 96, 96}},
+        {"block8.0.conv1/weight", 3, {27, 128, 96}},
+        {"block8.0.downsample.0/weight", 2, {128, 96}},
+        {"final/weight", 2, {96, 20}},
+        {"final/bias", 1, {20}},
+    };
+    sp_graph g;
+
+    (void)state;
+    build(&g, NULL, NULL, 3, 20);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const sp_param *p = parameter(&g, known[i].name);
+
+        assert_int_equal(p->n_dims, known[i].n_dims);
+        for (int k = 0; k < p->n_dims; k++)
+            assert_int_equal(p->dim[k], known[i].dim[k]);
+        assert_int_equal(p->offset % 16, 0);
+    }
+    assert_string_equal(g.node[find(&g, "cat5")->in[0]].name, "relutr5");
+    assert_string_equal(g.node[find(&g, "cat5")->in[1]].name, "block2.1.relu2");
+    assert_string_equal(g.node[find(&g, "cat7")->in[1]].name, "relu0");
+    assert_int_equal(g.n_buffers, 2 * 48);
+    assert_string_equal(g.node[g.n_nodes - 1].name, "final");
+    sp_graph_destroy(&g);
+}
+
+static void bottlenecks_widen_four_times(void **state)
+{
+    sp_graph g;
+
+    (void)state;
+    build(&g, "net.family=minkunet50", NULL, 3, 20);
+    assert_int_equal(parameter(&g, "block1.0.conv1/weight")->dim[1], 32);
+    assert_int_equal(parameter(&g, "block1.0.conv3/weight")->dim[1], 128);
+    assert_int_equal(parameter(&g, "block1.0.downsample.0/weight")->dim[1], 128);
+    assert_int_equal(parameter(&g, "block1.0.conv2/weight")->dim[0], 27);
+    assert_int_equal(parameter(&g, "convtr4p16s2/weight")->dim[1], 1024);
+    assert_int_equal(parameter(&g, "convtr4p16s2/weight")->dim[2], 256);
+    assert_int_equal(parameter(&g, "block5.0.conv1/weight")->dim[0], 256 + 128 * 4);
+    assert_int_equal(parameter(&g, "final/weight")->dim[0], 384);
+    sp_graph_destroy(&g);
+}
+
+static void width_scales_every_plane(void **state)
+{
+    sp_graph g;
+
+    (void)state;
+    build(&g, "net.width=0.26", NULL, 3, 20);
+    assert_int_equal(find(&g, "conv0p1s1")->c_out, 8);       /* 8.32 */
+    assert_int_equal(find(&g, "block2.0.conv1")->c_out, 17); /* 16.64 */
+    assert_int_equal(find(&g, "block8.1.relu2")->c_out, 25); /* 24.96 */
+    assert_int_equal(find(&g, "final")->c_out, 20);
+    sp_graph_destroy(&g);
+    build(&g, "net.width=0.001", NULL, 3, 20);
+    assert_int_equal(find(&g, "block4.0.conv1")->c_out, 1);
+    sp_graph_destroy(&g);
+}
+
+static void equal_maps_are_shared(void **state)
+{
+    sp_graph g;
+
+    (void)state;
+    build(&g, NULL, NULL, 3, 20);
+    assert_int_equal(g.spec.n_levels, 5);
+    assert_int_equal(g.spec.n_maps, 14); /* 5^3 + five 3^3 + four down + four up */
+    assert_int_equal(find(&g, "block1.0.conv1")->map, find(&g, "block7.1.conv2")->map);
+    assert_int_equal(find(&g, "conv1p1s2")->map, find(&g, "convtr7p2s2")->grad_map);
+    assert_int_equal(find(&g, "conv1p1s2")->grad_map, find(&g, "convtr7p2s2")->map);
+    assert_int_equal(find(&g, "conv0p1s1")->grad_map, -1);
+    assert_int_equal(find(&g, "final")->map, -1);
+    assert_true(find(&g, "block1.0.conv1")->is_mirrored);
+    assert_false(find(&g, "conv1p1s2")->is_mirrored);
+    for (int i = 0; i < g.spec.n_maps; i++)
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(&g.spec.map[i], &g.spec.map[k], sizeof(sp_map_key));
+    sp_graph_destroy(&g);
+}
+
+static void assert_key(const sp_graph *g, int map, int in, int out, int kernel,
+                       int swapped)
+{
+    const sp_map_key *key = &g->spec.map[map];
+
+    assert_true(map >= 0 && key->level_in == in && key->level_out == out);
+    assert_true(key->kernel == kernel && key->is_swapped == swapped);
+}
+
+static void maps_follow_kernel_and_stride(void **state)
+{
+    static const char deck[] =
+        "net : { layers = (\n"
+        "{ name = \"a\"; op = \"conv\"; out = 4; kernel = 3; },\n"
+        "{ name = \"even\"; op = \"conv\"; out = 4; kernel = 2; },\n"
+        "{ name = \"back\"; op = \"conv_transpose\"; out = 4; kernel = 3; },\n"
+        "{ name = \"four\"; op = \"conv\"; out = 8; kernel = 3; stride = 4; },\n"
+        "{ name = \"point\"; op = \"conv\"; out = 8; kernel = 1; stride = 2; },\n"
+        "{ name = \"up\"; op = \"conv_transpose\"; out = 4; kernel = 2; stride = 8; "
+        "},\n"
+        "{ name = \"pool\"; op = \"max_pool\"; stride = 2; },\n"
+        "{ name = \"g\"; op = \"global_avg_pool\"; },\n"
+        "{ name = \"l\"; op = \"linear\"; out = 6; bias = true; },\n"
+        "{ name = \"all\"; op = \"broadcast\"; },\n"
+        "{ name = \"cat\"; op = \"concat\"; from = [\"pool\", \"all\"]; },\n"
+        "{ name = \"fin\"; op = \"conv_transpose\"; out = 3; kernel = 2; stride = 2; } "
+        "); };";
+    sp_graph g;
+
+    (void)state;
+    build(&g, NULL, deck, 2, 3);
+    assert_key(&g, find(&g, "even")->map, 0, 0, 2, 0);
+    assert_key(&g, find(&g, "even")->grad_map, 0, 0, 2, 1);
+    assert_key(&g, find(&g, "back")->map, 0, 0, 3, 1);
+    assert_true(find(&g, "back")->is_mirrored);
+    assert_key(&g, find(&g, "four")->map, 0, 2, 3, 0);
+    assert_key(&g, find(&g, "four")->grad_map, 2, 0, 3, 0);
+    assert_key(&g, find(&g, "point")->map, 2, 3, 1, 0);
+    assert_key(&g, find(&g, "up")->map, 3, 0, 2, 0);
+    assert_key(&g, find(&g, "pool")->map, 0, 1, 2, 0);
+    assert_int_equal(find(&g, "pool")->grad_map, -1);
+    assert_int_equal(find(&g, "g")->level, SP_LEVEL_SAMPLE);
+    assert_int_equal(find(&g, "l")->map, -1);
+    assert_int_equal(find(&g, "all")->level, 1);
+    assert_int_equal(find(&g, "cat")->c_out, 10);
+    assert_int_equal(g.spec.n_levels, 4);
+    sp_graph_destroy(&g);
+}
+
+static void layers_of_the_dummy_family_equal_the_written_ones(void **state)
+{
+    static const char deck[] =
+        "net : { layers = (\n"
+        "{ name = \"conv1\"; op = \"conv\"; out = 32; kernel = 3; },\n"
+        "{ name = \"bn1\"; op = \"batchnorm\"; }, { name = \"relu1\"; op = \"relu\"; "
+        "},\n"
+        "{ name = \"conv2\"; op = \"conv\"; out = 64; kernel = 3; stride = 2; },\n"
+        "{ name = \"bn2\"; op = \"batchnorm\"; }, { name = \"relu2\"; op = \"relu\"; "
+        "},\n"
+        "{ name = \"convtr3\"; op = \"conv_transpose\"; out = 32; kernel = 3; stride = "
+        "2; },\n"
+        "{ name = \"bn3\"; op = \"batchnorm\"; }, { name = \"relu3\"; op = \"relu\"; "
+        "},\n"
+        "{ name = \"conv4\"; op = \"conv\"; out = 20; kernel = 1; bias = true; } ); };";
+    sp_graph a, b;
+
+    (void)state;
+    build(&a, "net.family=dummy", NULL, 3, 20);
+    build(&b, NULL, deck, 3, 20);
+    assert_int_equal(a.n_nodes, b.n_nodes);
+    assert_memory_equal(a.node, b.node, (size_t)a.n_nodes * sizeof *a.node);
+    assert_memory_equal(a.param, b.param, (size_t)a.n_params * sizeof *a.param);
+    sp_graph_destroy(&a);
+    sp_graph_destroy(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_have_the_published_sizes),
+        cmocka_unit_test(every_family_builds),
+        cmocka_unit_test(names_are_those_of_minkunet),
+        cmocka_unit_test(bottlenecks_widen_four_times),
+        cmocka_unit_test(width_scales_every_plane),
+        cmocka_unit_test(equal_maps_are_shared),
+        cmocka_unit_test(maps_follow_kernel_and_stride),
+        cmocka_unit_test(layers_of_the_dummy_family_equal_the_written_ones),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* A file that finds no room, wherever it ends, is an error like any other: the library
+ * must end in order afterwards. Each size is tried in a process of its own. */
+#include "fixtures/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "h5/sp_h5.h"
+
+/* HDF5 forgets some of what it took for a file that it cannot finish. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libhdf5";
+}
+
+enum { ROWS = 100, STEP = 137 };
+static const char *path = "test_h5_full.h5";
+
+static sp_status write_all(sp_h5 *file)
+{
+    static float data[ROWS];
+    const int64_t n = ROWS;
+    char name[32];
+    int i;
+
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, (char *[]){"example"}));
+    for (i = 0; i < 20; i++) { /* so many that the group's table is made at the end */
+        snprintf(name, sizeof name, "/params/conv%d/weight", i);
+        SP_TRY(sp_h5_write(file, name, SP_H5_F32, 1, &n, data));
+        SP_TRY(sp_h5_attr_write(file, name, "crc32c", SP_H5_I64, -1, &n));
+    }
+    return SP_OK;
+}
+
+/* The disk, found before libc's functions. Only the file itself is full. */
+static off_t room;
+
+static bool is_full(int fd, off_t end)
+{
+    struct stat about, full;
+
+    return end > room && fstat(fd, &about) == 0 && stat(path, &full) == 0 &&
+           about.st_ino == full.st_ino && about.st_dev == full.st_dev;
+}
+
+int posix_fallocate(int fd, off_t at, off_t n)
+{
+    return is_full(fd, at + n) ? ENOSPC : 0;
+}
+
+ssize_t pwrite(int fd, const void *from, size_t n, off_t at)
+{
+    if (!is_full(fd, at + (off_t)n))
+        return syscall(SYS_pwrite64, fd, from, n, at);
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Writes a file of at most so many bytes; the process ends as a program does. */
+static void try_room(off_t bytes)
+{
+    sp_status rc, end;
+    sp_h5 *file;
+
+    signal(SIGSEGV, SIG_DFL); /* cmocka's would end with its own status */
+    room = bytes;
+    rc = sp_h5_create(&file, path);
+    if (rc != SP_OK)
+        exit(rc);
+    rc = write_all(file);
+    end = sp_h5_close(file);
+    exit(rc == SP_OK ? end : rc);
+}
+
+static int status_of(off_t bytes)
+{
+    pid_t child;
+    int status;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        try_room(bytes);
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    if (WIFSIGNALED(status))
+        fail_msg("room for %lld bytes: signal %d", (long long)bytes, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static void no_room_is_an_error(void **state)
+{
+    struct stat whole;
+
+    (void)state;
+    assert_int_equal(status_of(1 << 20), 0);
+    assert_int_equal(stat(path, &whole), 0);
+    for (off_t bytes = 0; bytes < whole.st_size; bytes += STEP)
+        assert_int_equal(status_of(bytes), SP_EIO);
+    assert_int_equal(status_of(whole.st_size - 1), SP_EIO);
+    assert_int_equal(status_of(2 * whole.st_size + (1 << 16)), 0);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_room_is_an_error)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* What sp_h5 writes it reads back; the same calls give the same bytes. */
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "h5/sp_h5.h"
+
+static const char *path = "test_h5_roundtrip.h5";
+
+static void write_example(const char *to)
+{
+    char *names[] = {"ground", "t\xc3\xbcr", ""};
+    float weight[6] = {1, 2, 3, 4, 5, 6};
+    int64_t dim[2] = {3, 2}, rows = 4, version = 1;
+    int32_t values[4] = {-1, 2, -3, 4};
+    sp_h5 *file;
+
+    OK(sp_h5_create(&file, to));
+    OK(sp_h5_write(file, "/params/conv1/weight", SP_H5_F32, 2, dim, weight));
+    OK(sp_h5_write(file, "/rows", SP_H5_I32, 1, &rows, NULL));
+    OK(sp_h5_write_rows(file, "/rows", 2, 2, values + 2));
+    OK(sp_h5_write_rows(file, "/rows", 0, 2, values));
+    OK(sp_h5_write_texts(file, "/names", 3, names));
+    OK(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
+    OK(sp_h5_attr_write(file, "/params/conv1/weight", "mean", SP_H5_F32, 3, weight));
+    OK(sp_h5_attr_write_texts(file, "/", "class_names", 3, names));
+    OK(sp_h5_attr_write_texts(file, "/", "format", -1, (char *[]){"example"}));
+    OK(sp_h5_close(file));
+}
+
+static void datasets_read_back(void **state)
+{
+    int64_t dim[2] = {3, 2}, wrong[2] = {2, 3};
+    double weight[6];
+    int32_t rows[2];
+    char *names[3];
+    sp_h5_shape shape;
+    sp_h5 *file;
+
+    (void)state;
+    write_example(path);
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_read(file, "/params/conv1/weight", SP_H5_F64, 2, dim, weight));
+    assert_true(weight[5] == 6);
+    OK(sp_h5_read_rows(file, "/rows", 1, 2, rows));
+    assert_int_equal(rows[0], 2);
+    assert_int_equal(rows[1], -3);
+    OK(sp_h5_read_texts(file, "/names", 3, names));
+    assert_string_equal(names[1], "t\xc3\xbcr");
+    for (int i = 0; i < 3; i++)
+        free(names[i]);
+    OK(sp_h5_shape_of(file, "rows", &shape));
+    assert_true(shape.is_contiguous && shape.is_complete && shape.at > 0);
+    assert_true(shape.type.kind == 'i' && shape.type.size == 4 &&
+                !shape.type.is_swapped);
+    assert_int_equal(
+        sp_h5_read(file, "/params/conv1/weight", SP_H5_F32, 2, wrong, weight),
+        SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "shape [3,2], expected [2,3]"));
+    assert_int_equal(sp_h5_read_rows(file, "/none/x", 0, 1, rows), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "missing dataset /none/x"));
+    OK(sp_h5_close(file));
+}
+
+static void attributes_read_back(void **state)
+{
+    int64_t version, n;
+    float mean[3];
+    char **names;
+    int count;
+    sp_h5 *file;
+
+    (void)state;
+    write_example(path);
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_attr_read_int(file, "/", "version", &version));
+    assert_int_equal(version, 1);
+    OK(sp_h5_attr_count(file, "/params/conv1/weight", "mean", &n));
+    assert_int_equal(n, 3);
+    OK(sp_h5_attr_read(file, "/params/conv1/weight", "mean", SP_H5_F32, 3, mean));
+    assert_true(mean[2] == 3);
+    OK(sp_h5_attr_read_texts(file, "/", "class_names", &names, &count));
+    assert_int_equal(count, 3);
+    assert_string_equal(names[0], "ground");
+    sp_h5_list_free(names, count);
+    assert_true(sp_h5_attr_has(file, "/", "format"));
+    assert_false(sp_h5_attr_has(file, "/none", "format"));
+    assert_int_equal(sp_h5_attr_read_int(file, "/", "format", &n), SP_EDATA);
+    OK(sp_h5_close(file));
+}
+
+static void list_has_paths_in_order(void **state)
+{
+    char **names;
+    int n;
+    sp_h5 *file;
+
+    (void)state;
+    write_example(path);
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_list(file, "/", &names, &n));
+    assert_int_equal(n, 3);
+    assert_string_equal(names[0], "/names");
+    assert_string_equal(names[1], "/params/conv1/weight");
+    sp_h5_list_free(names, n);
+    OK(sp_h5_list(file, "/params", &names, &n));
+    assert_int_equal(n, 1);
+    assert_string_equal(names[0], "/params/conv1/weight");
+    sp_h5_list_free(names, n);
+    OK(sp_h5_list(file, "/none", &names, &n));
+    assert_int_equal(n, 0);
+    OK(sp_h5_close(file));
+}
+
+static void same_calls_same_bytes(void **state)
+{
+    const char *second = "test_h5_roundtrip2.h5";
+    char a[16384], b[16384];
+    size_t n, m;
+    FILE *f;
+
+    (void)state;
+    write_example(path);
+    sleep(1); /* a time stamp would differ */
+    write_example(second);
+    f = fopen(path, "rb");
+    n = fread(a, 1, sizeof a, f);
+    fclose(f);
+    f = fopen(second, "rb");
+    m = fread(b, 1, sizeof b, f);
+    fclose(f);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    unlink(second);
+}
+
+static void failures_name_the_file(void **state)
+{
+    sp_h5 *file;
+    FILE *f = fopen(path, "wb");
+
+    (void)state;
+    fputs("plain text", f);
+    fclose(f);
+    assert_int_equal(sp_h5_open(&file, path), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "not an HDF5 file"));
+    assert_int_equal(sp_h5_open(&file, "none.h5"), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "none.h5: No such file"));
+    assert_int_equal(sp_h5_create(&file, "no/such/folder.h5"), SP_EIO);
+    assert_null(file);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(datasets_read_back),
+        cmocka_unit_test(attributes_read_back),
+        cmocka_unit_test(list_has_paths_in_order),
+        cmocka_unit_test(same_calls_same_bytes),
+        cmocka_unit_test(failures_name_the_file),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

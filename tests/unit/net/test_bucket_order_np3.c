@@ -1,0 +1,158 @@
+/* Buckets cut the flat gradient from its end, travel when told, and add up over 3
+ * ranks. */
+#include "fixtures/test.h"
+
+#include "net/sp_bucket.h"
+
+static sp_comm comm;
+static sp_config config;
+static sp_graph graph;
+
+#define ALL_AGREE(claim) assert_true(on_all_ranks(claim))
+
+static bool on_all_ranks(bool mine)
+{
+    int64_t all = mine;
+
+    OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &all, 1, SP_I64, SP_MIN));
+    return all;
+}
+
+static double sum_of_ranks(int64_t i)
+{
+    return 6.0 + 3.0 * (double)(i % 7);
+}
+
+static void fill(sp_buckets *b)
+{
+    int64_t i;
+
+    sp_buckets_zero(b);
+    for (i = 0; i < graph.n_floats; i++) {
+        float x = (float)(comm.rank + 1 + i % 7);
+
+        if (b->exact)
+            sp_exact_add_f32(b->exact + i * SP_EXACT_LIMBS, &x, 1);
+        else
+            b->grad[i] = x;
+    }
+    b->tail.loss_sum = 0.25 * (comm.rank + 1);
+    b->tail.n_samples = comm.rank;
+    if (b->exact)
+        sp_exact_add_f64(b->tail_exact, &b->tail.loss_sum, 1);
+}
+
+static bool is_summed(const sp_buckets *b)
+{
+    bool is_right = b->tail.loss_sum == 1.5 && b->tail.n_samples == 3;
+    int64_t i;
+
+    for (i = 0; i < graph.n_floats; i++)
+        is_right &= (double)b->grad[i] == sum_of_ranks(i);
+    return is_right;
+}
+
+static int64_t floats_of(const sp_buckets *b, int i)
+{
+    return b->begin[i] - b->begin[i + 1];
+}
+
+static int64_t largest_param(void)
+{
+    int64_t most = 0;
+
+    for (int p = 0; p < graph.n_params; p++)
+        most = graph.param[p].count > most ? graph.param[p].count : most;
+    return most;
+}
+
+static void cuts_are_whole_parameters_from_the_end(void **state)
+{
+    sp_buckets b;
+    int i, p;
+
+    (void)state;
+    OK(sp_buckets_create(&b, &graph, &comm, false, 4096));
+    assert_true(b.n_buckets > 2);
+    assert_int_equal(b.begin[0], graph.n_floats);
+    assert_int_equal(b.begin[b.n_buckets], 0);
+    for (i = 0; i < b.n_buckets; i++) {
+        for (p = 0; p < graph.n_params && graph.param[p].offset != b.begin[i + 1]; p++)
+            ;
+        assert_true(p < graph.n_params);
+        /* full, or the next parameter would have been too much */
+        assert_true(i + 1 == b.n_buckets || floats_of(&b, i) >= 1024 ||
+                    floats_of(&b, i) + graph.param[p - 1].count > 1536);
+        assert_true(floats_of(&b, i) <= 1536 || floats_of(&b, i) <= largest_param());
+    }
+    sp_buckets_destroy(&b);
+}
+
+/* At 128 KiB a bucket conv1 and bn1 are narrow; at 16 MiB the whole network is. */
+static void narrow_first_layers_go_with_the_tail(void **state)
+{
+    sp_buckets b;
+
+    (void)state;
+    OK(sp_buckets_create(&b, &graph, &comm, false, 1 << 17));
+    assert_int_equal(b.n_buckets, 2);
+    assert_string_equal(graph.param[3].name, "conv2/weight");
+    assert_int_equal(b.begin[1], graph.param[3].offset);
+    sp_buckets_destroy(&b);
+    OK(sp_buckets_create(&b, &graph, &comm, false, 0));
+    assert_int_equal(b.n_buckets, 1);
+    sp_buckets_destroy(&b);
+}
+
+static void sums_in_every_way_of_posting(bool is_exact)
+{
+    sp_buckets b;
+    int way, i;
+
+    OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
+    for (way = 0; way < 4; way++) { /* none announced, half, all; all without overlap */
+        b.is_overlapped = way != 3;
+        fill(&b);
+        for (i = graph.n_params - 1; way && i >= (way == 1 ? graph.n_params / 2 : 0);
+             i--) {
+            OK(sp_bucket_ready(&b, graph.param[i].offset));
+            OK(sp_bucket_poll(&b));
+        }
+        OK(sp_bucket_wait(&b, NULL));
+        ALL_AGREE(is_summed(&b));
+    }
+    sp_buckets_destroy(&b);
+}
+
+static void ranks_add_up(void **state)
+{
+    (void)state;
+    sums_in_every_way_of_posting(false);
+}
+
+static void limbs_add_up(void **state)
+{
+    (void)state;
+    sums_in_every_way_of_posting(true);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cuts_are_whole_parameters_from_the_end),
+        cmocka_unit_test(narrow_first_layers_go_with_the_tail),
+        cmocka_unit_test(ranks_add_up),
+        cmocka_unit_test(limbs_add_up),
+    };
+    char *overrides[] = {"net.family=dummy", "net.width=0.5"};
+    int n_failed;
+
+    OK(sp_comm_open(&comm, &argc, &argv));
+    OK(sp_config_parse(&config, "", "bucket", 2, overrides));
+    OK(sp_graph_build(&graph, &config, 4, 5));
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_graph_destroy(&graph);
+    sp_config_destroy(&config);
+    sp_comm_close(&comm);
+    return n_failed;
+}

@@ -1,0 +1,58 @@
+/* IoU, mIoU and accuracy of matrices small enough to work out by hand. */
+#include "fixtures/test.h"
+
+#include "net/sp_metrics.h"
+
+static void known_matrix(void **state)
+{
+    /* truth by row; class 3 occurs nowhere, class 2 only as a prediction */
+    const int64_t m[16] = {5, 1, 0, 0, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+
+    (void)state;
+    assert_int_equal(sp_metrics_total(m, 4), 12);
+    assert_true(sp_metrics_accuracy(m, 4) == 8.0 / 12);
+    assert_true(sp_metrics_iou(m, 4, 0) == 5.0 / 8);
+    assert_true(sp_metrics_iou(m, 4, 1) == 3.0 / 7);
+    assert_true(sp_metrics_iou(m, 4, 2) == 0);
+    assert_true(isnan(sp_metrics_iou(m, 4, 3)));
+    assert_true(fabs(sp_metrics_miou(m, 4) - (5.0 / 8 + 3.0 / 7) / 3) < 1e-15);
+}
+
+static void empty_matrix(void **state)
+{
+    const int64_t m[4] = {0, 0, 0, 0};
+
+    (void)state;
+    assert_int_equal(sp_metrics_total(m, 2), 0);
+    assert_true(isnan(sp_metrics_accuracy(m, 2)));
+    assert_true(isnan(sp_metrics_miou(m, 2)));
+}
+
+static void points_follow_their_voxel(void **state)
+{
+    const uint32_t voxel[] = {0, 1, 1, 2, 2};
+    const int32_t label[] = {1, 0, -1, 1, 1}, row_of[] = {1, -1, 0}, guess[] = {0, 1};
+    sp_metrics m;
+
+    (void)state;
+    OK(sp_metrics_create(&m, 2, true));
+    sp_metrics_add_points(&m, 5, voxel, label, row_of, guess);
+    assert_int_equal(m.point_confusion[3], 1); /* point 0: row 1, class 1 */
+    assert_int_equal(m.point_confusion[2], 2); /* points 3, 4: row 0, class 0 */
+    assert_int_equal(sp_metrics_total(m.point_confusion, 2), 3);
+    assert_int_equal(sp_metrics_total(m.confusion, 2), 0);
+    sp_metrics_zero(&m);
+    assert_int_equal(sp_metrics_total(m.point_confusion, 2), 0);
+    sp_metrics_destroy(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_matrix),
+        cmocka_unit_test(empty_matrix),
+        cmocka_unit_test(points_follow_their_voxel),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* The whole network, in float on the backend, against the same in double by look-ups:
+ * logits, loss, statistics; gradients against finite differences of the double loss. */
+#include "fixtures/net_case.h"
+
+#include "comm/sp_comm.h"
+
+static sp_comm comm;
+
+static const case_sample samples[] = {
+    {1, 40, false}, {2, 0, false}, {3, 25, false}, {4, 3, true}, {5, 1, false}};
+enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
+
+static double *double_params(const net_case *c)
+{
+    double *p = malloc((size_t)c->graph.n_floats * sizeof *p);
+    int64_t i;
+
+    for (i = 0; i < c->graph.n_floats; i++)
+        p[i] = (double)c->net.param[i];
+    return p;
+}
+
+static void assert_near(double found, double expected, double tolerance,
+                        const char *what, int64_t at)
+{
+    if (!(fabs(found - expected) <= tolerance))
+        fail_msg("%s %lld: %.9g, expected %.9g +- %.2g", what, (long long)at, found,
+                 expected, tolerance);
+}
+
+static void check_logits(const net_case *c, const double *expected)
+{
+    int64_t i;
+    int j;
+
+    assert_int_equal(c->logits.n, c->batch.n);
+    for (i = 0; i < c->logits.n; i++)
+        for (j = 0; j < CASE_CLASSES; j++)
+            assert_near((double)c->logits.data[i * c->logits.ld + j],
+                        expected[i * CASE_CLASSES + j], 2e-4, "logit", i);
+}
+
+static void check_running(const net_case *c, const dense *d)
+{
+    const double *mean, *var;
+    int i, j;
+
+    for (i = 0; i < c->graph.n_nodes; i++) {
+        const sp_node *node = &c->graph.node[i];
+        double n = (double)dense_stats(d, i, &mean, &var);
+
+        if (node->op != SP_OP_BATCHNORM)
+            continue;
+        for (j = 0; j < node->c_out; j++) {
+            assert_near((double)c->net.running[node->running_mean + j], 0.1 * mean[j],
+                        1e-5, "running mean", j);
+            assert_near((double)c->net.running[node->running_var + j],
+                        n < 2 ? 1 : 0.9 + 0.1 * var[j] * n / (n - 1),
+                        1e-5 * (1 + var[j]), "running variance", j);
+        }
+    }
+}
+
+/* At most 12 of each parameter. A step of 1e-7 hardly ever crosses a kink. */
+static void check_gradient(const net_case *c, dense *d, double *param)
+{
+    const double h = 1e-7;
+    int i;
+
+    for (i = 0; i < c->graph.n_params; i++) {
+        const sp_param *p = &c->graph.param[i];
+        int64_t step = p->count / 12 + 1, j;
+
+        for (j = p->offset; j < p->offset + p->count; j += step) {
+            double at = param[j], up, down, found = (double)c->buckets.grad[j];
+
+            param[j] = at + h;
+            up = dense_loss(d, param, NULL, true, NULL);
+            param[j] = at - h;
+            down = dense_loss(d, param, NULL, true, NULL);
+            param[j] = at;
+            assert_near(found, (up - down) / (2 * h), 2e-3 + 2e-4 * fabs(found),
+                        p->name, j - p->offset);
+        }
+    }
+}
+
+static void check_net(const sp_backend_ops *ops, const char *layers,
+                      const case_sample *some, int n_samples)
+{
+    const float weights[CASE_CLASSES] = {0.5, 1, 2};
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
+                              .seed = 17,
+                              .class_weight = weights,
+                              .label_smoothing = 0.1f};
+    const double *logits;
+    net_case c;
+    dense *d;
+    double *param, loss;
+
+    case_open(&c, ops, &comm, layers, &options);
+    case_batch(&c, some, n_samples);
+    d = dense_open(&c);
+    param = double_params(&c);
+    case_step(&c, true);
+    loss = dense_loss(d, param, NULL, true, &logits);
+    check_logits(&c, logits);
+    assert_near(c.loss.loss_sum, loss, 1e-4 * (1 + loss), "loss", 0);
+    check_running(&c, d);
+    check_gradient(&c, d, param);
+
+    OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
+    dense_loss(d, param, c.net.running, false, &logits);
+    check_logits(&c, logits);
+    free(param);
+    dense_close(d);
+    case_close(&c);
+}
+
+static void on_each_net(const sp_backend_ops *ops, const case_sample *some,
+                        int n_samples)
+{
+    int i;
+
+    for (i = 0; case_nets[i]; i++)
+        check_net(ops, case_nets[i], some, n_samples);
+    check_net(ops, case_smooth_net, some, n_samples);
+}
+
+static void gradients_are_those_of_the_loss(void **state)
+{
+    (void)state;
+    on_each_net(sp_backend_find("cpu"), samples, N_SAMPLES);
+}
+
+static void reference_backend_too(void **state)
+{
+    (void)state;
+    on_each_net(sp_backend_reference(), samples, N_SAMPLES);
+}
+
+/* One voxel has no variance: its running variance stays, its gradient passes no norm.
+ */
+static void few_voxels_and_none_are_legal(void **state)
+{
+    const sp_backend_ops *ops = sp_backend_find("cpu");
+
+    (void)state;
+    on_each_net(ops, &(case_sample){9, 1, false}, 1);
+    on_each_net(ops, (case_sample[]){{9, 1, false}, {8, 0, false}, {7, 2, false}}, 3);
+}
+
+static void check_nothing_changes(const case_sample *some, int n_samples)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    int64_t i;
+    int k;
+
+    for (k = 0; case_nets[k]; k++) {
+        net_case c;
+
+        case_open(&c, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_batch(&c, some, n_samples);
+        case_step(&c, true);
+        for (i = 0; i < c.graph.n_floats; i++)
+            assert_true(isfinite(c.buckets.grad[i]));
+        for (i = 0; i < c.graph.n_nodes; i++) {
+            const sp_node *node = &c.graph.node[i];
+
+            /* Samples without voxels are rows of the sample level all the same. */
+            if (node->op == SP_OP_BATCHNORM && (node->level >= 0 || n_samples == 0)) {
+                assert_true(c.net.running[node->running_mean] == 0);
+                assert_true(c.net.running[node->running_var] == 1);
+            }
+        }
+        assert_true(c.loss.weight_sum == 0 && c.loss.loss_sum == 0);
+        case_close(&c);
+    }
+}
+
+static void no_voxels_change_nothing(void **state)
+{
+    (void)state;
+    check_nothing_changes(&(case_sample){9, 0, false}, 1);
+    check_nothing_changes(NULL, 0);
+}
+
+static void numbers_that_are_not_finite_stay_out_of_the_running_statistics(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    net_case c;
+    int64_t i;
+
+    (void)state;
+    case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    case_batch(&c, samples, 3);
+    ((float *)c.batch.features)[5] = NAN;
+    OK(sp_net_forward(&c.net, &c.batch, true, &c.logits));
+    assert_true(isnan(c.logits.data[0]));
+    for (i = 0; i < c.graph.n_buffer_floats; i++)
+        assert_true(isfinite(c.net.running[i]));
+    case_close(&c);
+}
+
+/* A second micro-batch adds; a class weight multiplies. */
+static void micro_batches_add_up(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    const float weights[CASE_CLASSES] = {2, 2, 2};
+    net_case a, b;
+    int64_t i;
+
+    (void)state;
+    case_open(&a, sp_backend_find("cpu"), &comm, case_nets[1], &options);
+    options.class_weight = weights;
+    case_open(&b, sp_backend_find("cpu"), &comm, case_nets[1], &options);
+    case_batch(&a, samples, 3);
+    case_batch(&b, samples, 3);
+    case_step(&a, false);
+    case_step(&a, true);
+    case_step(&b, true);
+    assert_near(b.loss.weight_sum, 2 * a.loss.weight_sum, 0, "weight", 0);
+    for (i = 0; i < a.graph.n_floats; i++)
+        assert_near((double)a.buckets.grad[i], (double)b.buckets.grad[i],
+                    1e-5 + 1e-5 * fabs((double)a.buckets.grad[i]), "gradient", i);
+    case_close(&a);
+    case_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_those_of_the_loss),
+        cmocka_unit_test(reference_backend_too),
+        cmocka_unit_test(few_voxels_and_none_are_legal),
+        cmocka_unit_test(no_voxels_change_nothing),
+        cmocka_unit_test(
+            numbers_that_are_not_finite_stay_out_of_the_running_statistics),
+        cmocka_unit_test(micro_batches_add_up),
+    };
+
+    sp_comm_open_self(&comm);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+/* After the first steps of a size a step allocates nothing; steps of other sizes in
+ * between leave no trace in the result. The linker hands every allocation of the
+ * program to us. */
+#include "fixtures/net_case.h"
+
+#include "comm/sp_comm.h"
+#include "net/sp_net_impl.h"
+#include "net/sp_optim.h"
+
+static int n_allocations;
+
+/* NOLINTBEGIN: names given by the linker */
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t alignment, size_t n);
+int __real_posix_memalign(void **p, size_t alignment, size_t n);
+int __wrap_posix_memalign(void **p, size_t alignment, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t alignment, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    n_allocations++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    n_allocations++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    n_allocations++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t n)
+{
+    n_allocations++;
+    return __real_aligned_alloc(alignment, n);
+}
+
+int __wrap_posix_memalign(void **p, size_t alignment, size_t n)
+{
+    n_allocations++;
+    return __real_posix_memalign(p, alignment, n);
+}
+/* NOLINTEND */
+
+static sp_comm comm;
+
+static const case_sample small[] = {{1, 10, false}, {2, 0, false}};
+static const case_sample large[] = {{3, 40, false}, {4, 60, false}, {5, 1, false}};
+
+static void train_step(net_case *c, sp_optim *optim)
+{
+    sp_buckets_zero(&c->buckets);
+    case_step(c, true);
+    OK(sp_bucket_wait(&c->buckets, NULL));
+    OK(sp_optim_step(optim, c->net.param, c->buckets.grad, c->buckets.squares,
+                     c->buckets.tail.weight_sum, 0.1, NULL));
+    sp_net_updated(&c->net);
+    OK(sp_net_forward(&c->net, &c->batch, false, NULL));
+    OK(sp_net_loss(&c->net, &c->batch, &c->loss, NULL, NULL));
+}
+
+static void check_steps(const char *layers, bool is_exact)
+{
+    sp_net_options options = {
+        .bn_scope = SP_SCOPE_WORLD, .is_exact = is_exact, .seed = 17};
+    sp_optim optim;
+    net_case c;
+    int i, before;
+
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    OK(sp_optim_create(&optim, &c.graph, &c.config, &c.backend));
+    case_batch(&c, large, 3);
+    train_step(&c, &optim);
+    case_batch(&c, small, 2);
+    for (i = 0; i < 3; i++) {
+        before = n_allocations;
+        train_step(&c, &optim);
+        assert_int_equal(n_allocations - before, 0);
+    }
+    sp_optim_destroy(&optim);
+    case_close(&c);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    int i, before = n_allocations;
+
+    (void)state;
+    for (i = 0; case_nets[i]; i++) {
+        check_steps(case_nets[i], false);
+        check_steps(case_nets[i], true);
+    }
+    assert_true(n_allocations > before); /* creation does: the count is alive */
+}
+
+static void evaluation_repeats_after_training(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    float first[101 * CASE_CLASSES];
+    size_t bytes = 101 * CASE_CLASSES * sizeof(float);
+    net_case c;
+    int i;
+
+    (void)state;
+    for (i = 0; case_nets[i]; i++) {
+        case_open(&c, sp_backend_find("cpu"), &comm, case_nets[i], &options);
+        case_batch(&c, large, 3);
+        OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
+        assert_int_equal(c.logits.n, 101);
+        memcpy(first, c.logits.data, bytes);
+        case_batch(&c, small, 2);
+        case_step(&c, true);
+        sp_graph_init_buffers(&c.graph, c.net.running);
+        case_batch(&c, large, 3);
+        OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
+        assert_memory_equal(first, c.logits.data, bytes);
+        case_close(&c);
+    }
+}
+
+/* Packed weights are not those of before. */
+static void updated_weights_are_used(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    net_case used, fresh;
+    int64_t i;
+    int k;
+
+    (void)state;
+    for (k = 0; case_nets[k]; k++) {
+        case_open(&used, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_open(&fresh, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_batch(&used, large, 3);
+        case_batch(&fresh, large, 3);
+        case_step(&used, true);
+        sp_buckets_zero(&used.buckets);
+        for (i = 0; i < used.graph.n_floats; i++)
+            fresh.net.param[i] = used.net.param[i] *= 1.5f;
+        sp_net_updated(&used.net);
+        case_step(&used, true);
+        case_step(&fresh, true);
+        assert_memory_equal(used.logits.data, fresh.logits.data,
+                            101 * CASE_CLASSES * sizeof(float));
+        assert_memory_equal(used.buckets.grad, fresh.buckets.grad,
+                            (size_t)used.graph.n_floats * sizeof(float));
+        case_close(&used);
+        case_close(&fresh);
+    }
+}
+
+/* Computing again what was dropped gives what was there. */
+static void a_frugal_net_has_the_same_gradient(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    net_case frugal, rich;
+    int k;
+
+    (void)state;
+    for (k = 0; case_nets[k]; k++) {
+        options.is_frugal = false;
+        case_open(&rich, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        options.is_frugal = true;
+        case_open(&frugal, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        for (int step = 0; step < 2; step++) {
+            case_batch(&frugal, step ? small : large, step ? 2 : 3);
+            case_batch(&rich, step ? small : large, step ? 2 : 3);
+            case_step(&frugal, true);
+            case_step(&rich, true);
+            assert_memory_equal(frugal.buckets.grad, rich.buckets.grad,
+                                (size_t)rich.graph.n_floats * sizeof(float));
+        }
+        assert_true(frugal.net.impl->fixed.used < rich.net.impl->fixed.used);
+        assert_true(frugal.net.impl->arena.high <= rich.net.impl->arena.high);
+        case_close(&frugal);
+        case_close(&rich);
+    }
+}
+
+/* Confusion and prediction come with the loss; ignored voxels do not count. */
+static void evaluation_counts_every_labelled_voxel(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    int64_t confusion[CASE_CLASSES * CASE_CLASSES] = {0}, sum = 0, labelled = 0;
+    int32_t prediction[101];
+    net_case c;
+    int i;
+
+    (void)state;
+    case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    case_batch(&c, large, 3);
+    OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
+    OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
+    for (i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
+        sum += confusion[i];
+    for (i = 0; i < c.batch.n; i++) {
+        int32_t label = c.batch.labels[i];
+
+        labelled += label != SP_IGNORE;
+        if (label != SP_IGNORE)
+            confusion[label * CASE_CLASSES + prediction[i]]--;
+    }
+    assert_int_equal(sum, labelled);
+    assert_true(c.loss.weight_sum == (double)labelled);
+    for (i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
+        assert_int_equal(confusion[i], 0);
+    case_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(evaluation_repeats_after_training),
+        cmocka_unit_test(updated_weights_are_used),
+        cmocka_unit_test(a_frugal_net_has_the_same_gradient),
+        cmocka_unit_test(evaluation_counts_every_labelled_voxel),
+    };
+
+    sp_comm_open_self(&comm);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+/* Samples dealt to ranks give the gradients of one rank that holds them all; the same
+ * whatever the number of ranks, one program per number. Ranks compare first and agree
+ * on the result, so that a failure on one does not leave the others in a collective. */
+#include "fixtures/net_case.h"
+
+#include "comm/sp_comm.h"
+
+static sp_comm comm, self;
+
+/* Empty, one voxel, no label: among others. */
+static const case_sample samples[] = {{1, 40, false}, {2, 0, false}, {3, 25, false},
+                                      {4, 3, true},   {5, 1, false}, {6, 60, false}};
+enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
+
+#define ALL_AGREE(claim) assert_true(on_all_ranks(claim))
+
+static bool on_all_ranks(bool mine)
+{
+    int64_t all = mine;
+
+    OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &all, 1, SP_I64, SP_MIN));
+    return all;
+}
+
+/* Samples of the ranks that `has` selects, in rank order, round robin over n_ranks of
+ * them: with n_ranks = size - 1 the last rank gets nothing. */
+static int deal(int n_ranks, bool (*has)(int rank), case_sample *mine)
+{
+    int r, b, n = 0;
+
+    for (r = 0; r < n_ranks; r++)
+        for (b = r; has(r) && b < N_SAMPLES; b += n_ranks)
+            mine[n++] = samples[b];
+    return n;
+}
+
+static bool is_me(int rank)
+{
+    return rank == comm.rank;
+}
+static bool is_on_my_node(int rank)
+{
+    return comm.node_of_rank[rank] == comm.node;
+}
+
+/* |a - b| / |b| */
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double diff = 0, norm = 1e-30;
+    int64_t i;
+
+    for (i = 0; i < n; i++) {
+        diff += pow((double)a[i] - (double)b[i], 2);
+        norm += pow((double)b[i], 2);
+    }
+    return sqrt(diff / norm);
+}
+
+static void run(net_case *c, sp_comm *on, const char *layers,
+                const sp_net_options *options, const case_sample *mine, int n)
+{
+    double exposed_s = -1;
+
+    case_open(c, sp_backend_find("cpu"), on, layers, options);
+    case_batch(c, mine, n);
+    case_step(c, true);
+    c->buckets.tail.n_samples = n;
+    OK(sp_bucket_wait(&c->buckets, &exposed_s));
+    assert_true(exposed_s >= 0);
+}
+
+static void check_deal(const char *layers, int n_ranks, bool is_exact)
+{
+    sp_net_options options = {
+        .bn_scope = SP_SCOPE_WORLD, .is_exact = is_exact, .seed = 17};
+    case_sample mine[N_SAMPLES];
+    net_case one, part;
+    int64_t n, n_running;
+    bool is_near, is_equal;
+
+    run(&one, &self, layers, &options, samples, N_SAMPLES);
+    run(&part, &comm, layers, &options, mine, deal(n_ranks, is_me, mine));
+    n = one.graph.n_floats;
+    n_running = one.graph.n_buffer_floats;
+    is_near = distance(part.buckets.grad, one.buckets.grad, n) < 1e-6 &&
+              distance(part.net.running, one.net.running, n_running) < 1e-6 &&
+              fabs(part.buckets.tail.loss_sum / one.buckets.tail.loss_sum - 1) < 1e-6 &&
+              part.buckets.tail.weight_sum == one.buckets.tail.weight_sum &&
+              part.buckets.tail.n_samples == N_SAMPLES;
+    is_equal = !memcmp(part.buckets.grad, one.buckets.grad, (size_t)n * 4) &&
+               !memcmp(part.net.running, one.net.running, (size_t)n_running * 4) &&
+               part.buckets.tail.loss_sum == one.buckets.tail.loss_sum;
+    ALL_AGREE(is_near);
+    ALL_AGREE(is_equal || !is_exact);
+    case_close(&one);
+    case_close(&part);
+}
+
+static void on_each_net(bool is_exact)
+{
+    int i;
+
+    for (i = 0; case_nets[i]; i++) {
+        check_deal(case_nets[i], comm.size, is_exact);
+        check_deal(case_nets[i], comm.size > 1 ? comm.size - 1 : 1, is_exact);
+    }
+}
+
+static void dealt_samples_give_the_gradient_of_one_rank(void **state)
+{
+    (void)state;
+    on_each_net(false);
+}
+
+static void exact_sums_give_its_bits(void **state)
+{
+    (void)state;
+    on_each_net(true);
+}
+
+static void overlap_changes_no_bit(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
+    case_sample mine[N_SAMPLES];
+    int n = deal(comm.size, is_me, mine);
+    net_case a, b;
+
+    (void)state;
+    run(&a, &comm, case_nets[2], &options, mine, n);
+    case_open(&b, sp_backend_find("cpu"), &comm, case_nets[2], &options);
+    b.buckets.is_overlapped = false;
+    case_batch(&b, mine, n);
+    case_step(&b, true);
+    OK(sp_bucket_wait(&b.buckets, NULL));
+    ALL_AGREE(a.buckets.n_buckets > 3);
+    ALL_AGREE(!memcmp(a.buckets.grad, b.buckets.grad, (size_t)a.graph.n_floats * 4));
+    case_close(&a);
+    case_close(&b);
+}
+
+static void node_statistics_are_those_of_its_samples(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_NODE, .seed = 17};
+    case_sample mine[N_SAMPLES], nodes[N_SAMPLES];
+    int n_mine = deal(comm.size, is_me, mine);
+    int n_nodes = deal(comm.size, is_on_my_node, nodes);
+    net_case part, node;
+
+    (void)state;
+    run(&part, &comm, case_nets[1], &options, mine, n_mine);
+    run(&node, &self, case_nets[1], &options, nodes, n_nodes);
+    ALL_AGREE(distance(part.net.running, node.net.running, part.graph.n_buffer_floats) <
+              1e-6);
+    case_close(&part);
+    case_close(&node);
+}
+
+/* Running statistics of rank r, alone with its samples; adds weight * them to mean. */
+static void add_running(int rank, const sp_net_options *options, double *mean,
+                        int64_t *voxels)
+{
+    case_sample of[N_SAMPLES];
+    net_case c;
+    int b, n = 0;
+    int64_t i;
+
+    for (b = rank; b < N_SAMPLES; b += comm.size)
+        of[n++] = samples[b];
+    run(&c, &self, case_smooth_net, options, of, n);
+    for (i = 0; i < c.graph.n_buffer_floats; i++)
+        mean[i] += (double)c.net.running[i] * c.batch.n;
+    *voxels += c.batch.n;
+    case_close(&c);
+}
+
+/* The smooth net's first norm is at stride 1, where voxels of the batch are its count.
+ */
+static void synced_statistics_are_the_weighted_mean(void **state)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
+    case_sample mine[N_SAMPLES];
+    int n = deal(comm.size, is_me, mine), r;
+    const sp_node *norm;
+    double *mean;
+    int64_t voxels = 0, j;
+    bool is_same, is_mean = true;
+    net_case c;
+
+    (void)state;
+    run(&c, &comm, case_smooth_net, &options, mine, n);
+    OK(sp_net_sync_running(&c.net));
+    OK(sp_comm_is_same(&comm, c.net.running,
+                       (size_t)c.graph.n_buffer_floats * sizeof(float), &is_same));
+    mean = calloc((size_t)c.graph.n_buffer_floats, sizeof *mean);
+    for (r = 0; r < comm.size; r++)
+        add_running(r, &options, mean, &voxels);
+    norm = &c.graph.node[1];
+    assert_int_equal(norm->op, SP_OP_BATCHNORM);
+    for (j = 0; j < norm->c_out; j++)
+        is_mean &= fabs((double)c.net.running[norm->running_mean + j] -
+                        mean[norm->running_mean + j] / (double)voxels) < 1e-6 &&
+                   fabs((double)c.net.running[norm->running_var + j] -
+                        mean[norm->running_var + j] / (double)voxels) < 1e-6;
+    ALL_AGREE(is_same);
+    ALL_AGREE(is_mean);
+    free(mean);
+    case_close(&c);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dealt_samples_give_the_gradient_of_one_rank),
+        cmocka_unit_test(exact_sums_give_its_bits),
+        cmocka_unit_test(overlap_changes_no_bit),
+        cmocka_unit_test(node_statistics_are_those_of_its_samples),
+        cmocka_unit_test(synced_statistics_are_the_weighted_mean),
+    };
+    int n_failed;
+
+    START_RANKS();
+    sp_comm_open_self(&self);
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return n_failed;
+}

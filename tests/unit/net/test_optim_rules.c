@@ -1,0 +1,294 @@
+/* Update rules against their formulas by hand in double, schedules at their landmarks.
+ */
+#include "fixtures/test.h"
+
+#include "net/sp_optim.h"
+
+enum { N_STEPS = 3 };
+
+static const char *const LAYERS =
+    "net : { layers = ("
+    "{ name = \"c\"; op = \"conv\"; out = 2; kernel = 3; },"
+    "{ name = \"b\"; op = \"batchnorm\"; },"
+    "{ name = \"f\"; op = \"conv\"; out = 2; kernel = 1; bias = true; } ); };";
+
+typedef struct rig {
+    sp_config config;
+    sp_graph graph;
+    sp_backend backend;
+    sp_optim optim;
+    float *param, *grad;
+    double *w, *m, *v; /* by hand */
+} rig;
+
+static void rig_open(rig *r, int n_overrides, char *const *overrides)
+{
+    int64_t i, n;
+
+    memset(r, 0, sizeof *r);
+    OK(sp_config_parse(&r->config, LAYERS, "rules", n_overrides, overrides));
+    OK(sp_graph_build(&r->graph, &r->config, 1, 2));
+    r->backend.ops = sp_backend_find("cpu");
+    OK(r->backend.ops->open(&r->backend, 0, 2));
+    OK(sp_optim_create(&r->optim, &r->graph, &r->config, &r->backend));
+    n = r->graph.n_floats;
+    r->param = calloc((size_t)n, sizeof *r->param);
+    r->grad = calloc((size_t)n, sizeof *r->grad);
+    r->w = calloc(3 * (size_t)n, sizeof *r->w);
+    r->m = r->w + n;
+    r->v = r->m + n;
+    sp_graph_init_params(&r->graph, 3, r->param);
+    for (i = 0; i < n; i++)
+        r->w[i] = (double)r->param[i];
+}
+
+static void rig_close(rig *r)
+{
+    free(r->param);
+    free(r->grad);
+    free(r->w);
+    sp_optim_destroy(&r->optim);
+    r->backend.ops->close(&r->backend);
+    sp_graph_destroy(&r->graph);
+    sp_config_destroy(&r->config);
+}
+
+/* Another gradient each step, 0 in the padding as everywhere. Its norm. */
+static double draw_gradient(rig *r, int step)
+{
+    double squares = 0;
+    int64_t i;
+    int p;
+
+    for (p = 0; p < r->graph.n_params; p++)
+        for (i = 0; i < r->graph.param[p].count; i++) {
+            int64_t at = r->graph.param[p].offset + i;
+
+            r->grad[at] = (float)sin(1.7 * (double)at + step);
+            squares += (double)r->grad[at] * (double)r->grad[at];
+        }
+    return sqrt(squares);
+}
+
+static double squares(rig *r)
+{
+    double sum;
+
+    OK(r->optim.backend->ops->sum_squares(r->optim.backend, r->grad, r->graph.n_floats,
+                                          &sum));
+    return sum;
+}
+
+/* torch.optim.SGD and AdamW, foreach parameter. */
+static void by_hand(rig *r, int t, double g_scale, double lr)
+{
+    const sp_config *c = &r->config;
+    double mu = c->train.momentum;
+    int64_t i;
+    int p;
+
+    for (p = 0; p < r->graph.n_params; p++)
+        for (i = r->graph.param[p].offset;
+             i < r->graph.param[p].offset + r->graph.param[p].count; i++) {
+            bool is_exempt = r->graph.param[p].is_norm && !c->train.decay_norm;
+            double decay = is_exempt ? 0 : c->train.weight_decay;
+            double g = (double)r->grad[i] * g_scale;
+
+            if (c->train.optimizer == SP_ADAMW) {
+                r->w[i] -= lr * decay * r->w[i];
+                r->m[i] = 0.9 * r->m[i] + 0.1 * g;
+                r->v[i] = 0.999 * r->v[i] + 0.001 * g * g;
+                r->w[i] -= lr * (r->m[i] / (1 - pow(0.9, t + 1))) /
+                           (sqrt(r->v[i] / (1 - pow(0.999, t + 1))) + 1e-8);
+                continue;
+            }
+            g += decay * r->w[i];
+            r->m[i] = t ? mu * r->m[i] + g : g;
+            r->w[i] -= lr * (c->train.nesterov ? g + mu * r->m[i] : r->m[i]);
+        }
+}
+
+static void check_rule(int n_overrides, char *const *overrides)
+{
+    rig r;
+    int64_t i;
+    int t;
+
+    rig_open(&r, n_overrides, overrides);
+    for (t = 0; t < N_STEPS; t++) {
+        const double weight_sum = 4, lr = 0.05 / (t + 1);
+        double norm = draw_gradient(&r, t) / weight_sum, found;
+        double clip = r.config.train.grad_clip;
+
+        clip = clip > 0 && clip < norm ? clip / (norm + 1e-6) : 1;
+        by_hand(&r, t, clip / weight_sum, lr);
+        OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), weight_sum, lr,
+                         &found));
+        assert_true(fabs(found / norm - 1) < 1e-12);
+    }
+    assert_int_equal(r.optim.t, N_STEPS);
+    for (i = 0; i < r.graph.n_floats; i++)
+        if (!(fabs((double)r.param[i] - r.w[i]) <= 1e-6 * (1 + fabs(r.w[i]))))
+            fail_msg("weight %d: %.9g, expected %.9g", (int)i, (double)r.param[i],
+                     r.w[i]);
+    rig_close(&r);
+}
+
+static void sgd_is_pytorchs(void **state)
+{
+    char *plain[] = {"train.nesterov=false", "train.weight_decay=0.01"};
+    char *nesterov[] = {"train.nesterov=true", "train.weight_decay=0.01"};
+    char *no_momentum[] = {"train.momentum=0.0", "train.nesterov=false"};
+
+    (void)state;
+    check_rule(2, plain);
+    check_rule(2, nesterov);
+    check_rule(2, no_momentum);
+}
+
+static void adamw_decays_apart_from_the_gradient(void **state)
+{
+    char *adamw[] = {"train.optimizer=adamw", "train.weight_decay=0.1"};
+
+    (void)state;
+    check_rule(2, adamw);
+}
+
+static void norms_may_be_exempt_from_decay(void **state)
+{
+    char *sgd[] = {"train.decay_norm=false", "train.weight_decay=0.3"};
+    char *adamw[] = {"train.decay_norm=false", "train.weight_decay=0.3",
+                     "train.optimizer=adamw"};
+
+    (void)state;
+    check_rule(2, sgd);
+    check_rule(3, adamw);
+}
+
+static void clipping_is_by_the_global_norm(void **state)
+{
+    char *tight[] = {"train.grad_clip=0.1"};
+    char *loose[] = {"train.grad_clip=1000.0"};
+
+    (void)state;
+    check_rule(1, tight);
+    check_rule(1, loose);
+}
+
+static void nothing_moves_without_labels_or_finite_numbers(void **state)
+{
+    rig r;
+    float *before;
+    size_t bytes;
+    double norm;
+
+    (void)state;
+    rig_open(&r, 0, NULL);
+    bytes = (size_t)r.graph.n_floats * sizeof *r.param;
+    draw_gradient(&r, 0);
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
+    before = malloc(2 * bytes);
+    memcpy(before, r.param, bytes);
+    memcpy(before + r.graph.n_floats, r.optim.m, bytes);
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 0, 0.1, &norm));
+    assert_true(norm == 0);
+    r.grad[r.graph.param[1].offset] = NAN;
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
+    assert_true(isnan(norm));
+    r.grad[r.graph.param[1].offset] = -HUGE_VALF;
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
+    assert_true(isinf(norm));
+    assert_memory_equal(before, r.param, bytes);
+    assert_memory_equal(before + r.graph.n_floats, r.optim.m, bytes);
+    assert_int_equal(r.optim.t, 1);
+    free(before);
+    rig_close(&r);
+}
+
+static void check_lr(const char *schedule, const char *warmup, int64_t seen,
+                     double expected)
+{
+    char of_schedule[64], of_warmup[64];
+    char *overrides[] = {of_schedule, of_warmup, "train.lr=2.0", "batch.size=10"};
+    sp_config config;
+    double found;
+
+    snprintf(of_schedule, sizeof of_schedule, "train.schedule=%s", schedule);
+    snprintf(of_warmup, sizeof of_warmup, "train.warmup_steps=%s", warmup);
+    OK(sp_config_parse(&config, LAYERS, "lr", 4, overrides));
+    found = sp_optim_lr(&config, seen, 1000, 10);
+    if (!(fabs(found - expected) <= 1e-12))
+        fail_msg("%s, warm-up %s, %d samples: %.17g, expected %.17g", schedule, warmup,
+                 (int)seen, found, expected);
+    sp_config_destroy(&config);
+}
+
+static void schedules_meet_their_landmarks(void **state)
+{
+    (void)state;
+    check_lr("constant", "0", 0, 2);
+    check_lr("constant", "0", 999, 2);
+    check_lr("step", "0", 499, 2);
+    check_lr("step", "0", 500, 0.2);
+    check_lr("step", "0", 749, 0.2);
+    check_lr("step", "0", 750, 0.02);
+    check_lr("poly", "0", 0, 2);
+    check_lr("poly", "0", 500, 2 * pow(0.5, 0.9));
+    check_lr("poly", "0", 1000, 0);
+    check_lr("cosine", "0", 0, 2);
+    check_lr("cosine", "0", 500, 1);
+    check_lr("cosine", "0", 1000, 0);
+    check_lr("cosine", "0", 2000, 0); /* a continued run may be past its end */
+    check_lr("onecycle", "0", 0, 2.0 / 25);
+    check_lr("onecycle", "0", 150, 1 + 1.0 / 25);
+    check_lr("onecycle", "0", 300, 2);
+    check_lr("onecycle", "0", 650, 1 + 1 / 25e4);
+    check_lr("onecycle", "0", 1000, 2 / 25e4);
+    check_lr("onecycle", "50", 500, 2); /* 50 steps of 10 samples are half */
+}
+
+static void warmup_is_linear_in_samples(void **state)
+{
+    (void)state;
+    check_lr("constant", "4", 0, 0.5);
+    check_lr("constant", "4", 10, 1);
+    check_lr("constant", "4", 30, 2);
+    check_lr("constant", "4", 40, 2);
+    check_lr("cosine", "100", 500, 1 * 0.51);
+}
+
+static void lr_scales_with_the_effective_batch(void **state)
+{
+    const char *scale[] = {"none", "linear", "sqrt"};
+    const double expected[] = {0.1, 0.4, 0.2};
+    int i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        char text[64];
+        char *overrides[] = {text, "train.lr=0.1", "batch.size=10",
+                             "train.schedule=constant", "train.warmup_steps=0"};
+        sp_config config;
+
+        snprintf(text, sizeof text, "train.lr_scale=%s", scale[i]);
+        OK(sp_config_parse(&config, LAYERS, "lr", 5, overrides));
+        assert_true(fabs(sp_optim_lr(&config, 0, 100, 40) - expected[i]) < 1e-12);
+        sp_config_destroy(&config);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sgd_is_pytorchs),
+        cmocka_unit_test(adamw_decays_apart_from_the_gradient),
+        cmocka_unit_test(norms_may_be_exempt_from_decay),
+        cmocka_unit_test(clipping_is_by_the_global_norm),
+        cmocka_unit_test(nothing_moves_without_labels_or_finite_numbers),
+        cmocka_unit_test(schedules_meet_their_landmarks),
+        cmocka_unit_test(warmup_is_linear_in_samples),
+        cmocka_unit_test(lr_scales_with_the_effective_batch),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,49 @@
+/* One rank's weights differ in one bit: all ranks fail alike and name it. */
+#include "fixtures/test.h"
+
+#include "run/sp_replica.h"
+
+static sp_comm comm;
+
+static void the_same_bits_pass(void **state)
+{
+    float data[1000];
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        data[i] = (float)i / 7;
+    OK(sp_replica_check(&comm, data, 1000, "weights", 5));
+    OK(sp_replica_check(&comm, data, 0, "weights", 5));
+}
+
+static void the_one_that_differs_is_named(void **state)
+{
+    float data[1000] = {0};
+
+    (void)state;
+    for (int who = 0; who < comm.size; who++) {
+        char text[64];
+
+        data[999] = comm.rank == who ? -0.0F : 0.0F;
+        assert_int_equal(sp_replica_check(&comm, data, 1000, "weights", 7),
+                         SP_ENUMERIC);
+        snprintf(text, sizeof text, "step 7: the weights of rank %d differ", who);
+        assert_non_null(strstr(sp_error_last()->message, text));
+        assert_non_null(strstr(sp_error_last()->message, "most others"));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_bits_pass),
+        cmocka_unit_test(the_one_that_differs_is_named),
+    };
+    int failed;
+
+    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return failed;
+}

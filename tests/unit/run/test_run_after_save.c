@@ -1,0 +1,164 @@
+/* after_save runs beside the training, one command at a time, and none for ever. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "run/sp_run.h"
+#include "process/sp_signal.h"
+
+static sp_comm comm;
+static sp_run run;
+static char dir[] = "/tmp/sp-save-XXXXXX";
+
+static int open_run(void **state)
+{
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    assert_int_equal(chdir(dir), 0);
+    unlink("seen");
+    return 0;
+}
+
+static void assert_seen(const char *expected)
+{
+    char *text;
+
+    OK(sp_file_read("seen", &text, NULL));
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void commands_run_in_order_with_the_path(void **state)
+{
+    (void)state;
+    sp_run_after_save(&run, "sleep 0.1; echo >>seen", "a b.h5");
+    sp_run_after_save(&run, "echo \"with options\" >>seen", "metrics.jsonl");
+    sp_run_after_save(&run, "echo twice >>seen", "metrics.jsonl"); /* waits already */
+    sp_run_after_save(&run, "false #", "c");                       /* a warning */
+    sp_run_after_save(&run, "", "d");
+    sp_run_close(&run);
+    assert_seen("a b.h5\nwith options metrics.jsonl\n");
+}
+
+static void a_slow_command_does_not_hold_up_the_training(void **state)
+{
+    FILE *go;
+
+    (void)state;
+    /* it ends only after what it could have held up; else it is killed unseen */
+    unlink("go");
+    run.after_save_limit_s = 20;
+    sp_run_after_save(&run, "until [ -e go ]; do sleep 0.01; done; echo >>seen", "x");
+    sp_run_after_save(&run, "echo >>seen", "y");
+    OK(sp_run_event(&run, "{}", NULL));
+    go = fopen("go", "w");
+    assert_non_null(go);
+    fclose(go);
+    sp_run_close(&run);
+    assert_seen("x\ny\n");
+}
+
+/* Whether the process whose number is in the file runs; a zombie does not. */
+static bool lives(const char *file)
+{
+    char path[64], *number, *stat, *state;
+    bool is_alive;
+
+    OK(sp_file_read(file, &number, NULL));
+    snprintf(path, sizeof path, "/proc/%d/stat", atoi(number));
+    free(number);
+    if (access(path, F_OK) != 0 || sp_file_read(path, &stat, NULL) != SP_OK)
+        return false;
+    state = strrchr(stat, ')');
+    is_alive = state && state[2] != 'Z' && state[2] != 'X';
+    free(stat);
+    return is_alive;
+}
+
+static void a_stuck_command_is_killed_with_its_children(void **state)
+{
+    double begin_s = sp_now_s();
+
+    (void)state;
+    run.after_save_limit_s = 2;
+    sp_run_after_save(&run, "sleep 100 & echo $! >child; sleep 100 #", "x");
+    sp_run_after_save(&run, "echo >>seen", "y");
+    sp_run_close(&run);
+    assert_true(sp_now_s() - begin_s < 30);
+    assert_seen("y\n");
+    for (int i = 0; i < 1000 && lives("child"); i++)
+        usleep(10000);
+    assert_false(lives("child"));
+}
+
+static void the_end_waits_for_no_more_than_two_stuck_ones(void **state)
+{
+    (void)state;
+    run.after_save_limit_s = 2;
+    for (int i = 0; i < 12; i++)
+        sp_run_after_save(&run, "echo >>seen \"$1\"; sleep 100 #",
+                          (char[]){(char)('a' + i), 0});
+    sp_run_close(&run);
+    assert_seen("a\nb\n");
+}
+
+static void a_signal_ends_the_wait(void **state)
+{
+    double begin_s = sp_now_s();
+
+    (void)state;
+    sp_signal_install();
+    sp_signal_started();
+    /* Not before the wait: what ends a run does not end its last command. */
+    sp_run_after_save(&run, "sleep 1; kill -TERM $PPID; sleep 100 #", "x");
+    sp_run_close(&run);
+    assert_true(sp_now_s() - begin_s < 30);
+}
+
+static void events_move_the_queue(void **state)
+{
+    (void)state;
+    sp_run_after_save(&run, "echo >>seen", "x");
+    sp_run_after_save(&run, "echo >>seen", "y");
+    for (int i = 0; i < 500 && access("seen", F_OK) != 0; i++)
+        usleep(10000);
+    for (int i = 0; i < 500; i++) {
+        char *text;
+        int is_there;
+
+        OK(sp_run_event(&run, "{}", NULL));
+        OK(sp_file_read("seen", &text, NULL));
+        is_there = strcmp(text, "x\ny\n") == 0;
+        free(text);
+        if (is_there)
+            break;
+        usleep(10000);
+    }
+    assert_seen("x\ny\n");
+    sp_run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(commands_run_in_order_with_the_path, open_run),
+        cmocka_unit_test_setup(a_slow_command_does_not_hold_up_the_training, open_run),
+        cmocka_unit_test_setup(a_stuck_command_is_killed_with_its_children, open_run),
+        cmocka_unit_test_setup(the_end_waits_for_no_more_than_two_stuck_ones, open_run),
+        cmocka_unit_test_setup(events_move_the_queue, open_run),
+        cmocka_unit_test_setup(a_signal_ends_the_wait, open_run),
+    };
+    char command[64];
+    int n_failed;
+
+    sp_comm_open_self(&comm);
+    if (!mkdtemp(dir))
+        return 1;
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command) == 0 ? n_failed : 1;
+}

@@ -1,0 +1,421 @@
+/* A run folder keeps others out, its status and metrics are whole at any time, and the
+ * next run learns how the last one ended. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "run/sp_run.h"
+
+static sp_comm comm;
+static char top[] = "/tmp/sp-run-XXXXXX";
+static char dir[64], path[128];
+
+static const char *in(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+/* A fresh folder each test, two levels below what exists. */
+static int new_folder(void **state)
+{
+    static int number;
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/runs/%d", top, number++);
+    return 0;
+}
+
+static char *content(const char *name)
+{
+    char *text;
+
+    OK(sp_file_read(in(name), &text, NULL));
+    return text;
+}
+
+static void assert_content(const char *name, const char *expected)
+{
+    char *text = content(name);
+
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+/* In a child: what `act` leaves behind when it is killed. */
+static void in_killed_child(void (*act)(sp_run *run))
+{
+    int status;
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        sp_run run;
+
+        if (sp_run_open(&run, dir, &comm) == SP_OK)
+            act(&run);
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
+/* Standard error of the next run's start. */
+static char *words_of_open(sp_run *run)
+{
+    int kept = dup(2), fd = open(in("../words"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    char *words;
+
+    dup2(fd, 2);
+    sp_run_open(run, dir, &comm);
+    fflush(stderr);
+    dup2(kept, 2);
+    close(kept);
+    close(fd);
+    OK(sp_file_read(in("../words"), &words, NULL));
+    return words;
+}
+
+static void a_second_program_is_refused(void **state)
+{
+    char name_of_first[256];
+    sp_run first, second;
+    int status;
+    pid_t child;
+
+    (void)state;
+    OK(sp_run_open(&first, dir, &comm));
+    snprintf(name_of_first, sizeof name_of_first,
+             "%s: run folder in use by host %s pid %d", dir, comm.host, (int)getpid());
+    child = fork();
+    if (child == 0) {
+        sp_status rc = sp_run_open(&second, dir, &comm);
+
+        if (strcmp(sp_error_last()->message, name_of_first) != 0)
+            rc = SP_OK;
+        sp_run_close(&second);
+        _exit((int)rc);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), SP_EIO);
+    sp_run_close(&first);
+    OK(sp_run_open(&second, dir, &comm)); /* the refused one did not spoil it */
+    sp_run_close(&second);
+}
+
+static void hold_lock(sp_run *run)
+{
+    (void)run;
+}
+
+static void a_dead_owner_does_not_block(void **state)
+{
+    char *text;
+    sp_run run;
+
+    (void)state;
+    in_killed_child(hold_lock);
+    text = content("lock");
+    assert_non_null(strstr(text, comm.host));
+    free(text);
+    OK(sp_run_open(&run, dir, &comm));
+    sp_run_close(&run);
+    assert_content("lock", "");
+}
+
+/* Where locks do not cross hosts, signs of life do. */
+static void a_live_owner_on_another_host_blocks(void **state)
+{
+    sp_run run;
+    pid_t child;
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    OK(sp_file_replace(in("lock"), "elsewhere 77\n", 13, 0));
+    child = fork();
+    if (child == 0)
+        for (int i = 0;; i++) {
+            usleep(100000);
+            sp_file_replace(in("metrics.jsonl"), "{}\n{}\n{}\n",
+                            3 + 3 * (size_t)(i % 2), 9);
+        }
+    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
+    assert_non_null(
+        strstr(sp_error_last()->message, "in use by host elsewhere pid 77"));
+    sp_run_close(&run);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    OK(sp_run_open(&run, dir, &comm)); /* a few seconds of silence later */
+    sp_run_close(&run);
+}
+
+static void status_is_json_with_every_field(void **state)
+{
+    sp_run run;
+    sp_run_state s;
+    int64_t step = 0;
+    json_t *root;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    assert_int_equal(sp_run_read_state(dir, "", &s), SP_EIO);
+    sp_run_beat(&run, SP_PHASE_BACKWARD, 2, 17);
+    OK(sp_run_status(&run, "failed", SP_EDATA, 2, 17, "a \"b\"\n\xff"));
+    OK(sp_run_read_state(dir, "", &s));
+    assert_string_equal(s.state, "failed");
+    assert_string_equal(s.phase, "backward");
+    assert_string_equal(s.host, comm.host);
+    assert_string_equal(s.message, "a \"b\"\n?");
+    assert_int_equal(s.exit_code, 3);
+    assert_int_equal(s.rank, 0);
+    assert_int_equal(s.pid, getpid());
+    assert_int_equal(s.epoch, 2);
+    assert_int_equal(s.step, 17);
+    assert_false(sp_run_is_done(dir, &step));
+    OK(sp_run_status(&run, "done", SP_OK, 3, 18, NULL));
+    assert_true(sp_run_is_done(dir, &step));
+    assert_int_equal(step, 18);
+    root = json_load_file(in("status.json"), 0, NULL);
+    assert_int_equal(json_object_size(root), 9);
+    json_decref(root);
+    assert_int_not_equal(access(in("status.json.tmp-0"), F_OK), 0);
+    sp_run_close(&run);
+}
+
+/* A reader beside a busy writer never meets half a file. */
+static void status_is_replaced_whole(void **state)
+{
+    char *long_message = calloc(1, 100000);
+    int n_read = 0, status;
+    sp_run run;
+    pid_t child;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    memset(long_message, 'x', 99999);
+    OK(sp_run_status(&run, "running", SP_OK, 0, 0, long_message));
+    child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 100; i++)
+            if (sp_run_status(&run, "running", SP_OK, 0, i,
+                              i % 2 ? long_message : "short"))
+                _exit(1);
+        _exit(0);
+    }
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        sp_run_state s;
+
+        OK(sp_run_read_state(dir, "", &s));
+        n_read++;
+    }
+    assert_int_equal(status, 0);
+    assert_true(n_read > 0);
+    free(long_message);
+    sp_run_close(&run);
+}
+
+static void metrics_are_appended_and_cut(void **state)
+{
+    int64_t first, second;
+    sp_run run;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_event(&run, "{\"step\":1}", &first));
+    OK(sp_run_event(&run, "{\"step\":2}", &second));
+    OK(sp_run_sync_metrics(&run));
+    assert_int_equal(first, 11);
+    assert_int_equal(second, 22);
+    sp_run_close(&run);
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_truncate_metrics(&run, first));
+    OK(sp_run_event(&run, "{\"step\":3}", &second));
+    assert_int_equal(second, 22);
+    assert_content("metrics.jsonl", "{\"step\":1}\n{\"step\":3}\n");
+    OK(sp_run_truncate_metrics(&run, 1000)); /* a warning */
+    assert_content("metrics.jsonl", "{\"step\":1}\n{\"step\":3}\n");
+    sp_run_close(&run);
+}
+
+static void half_a_line_is_cut_off(void **state)
+{
+    sp_run run;
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    OK(sp_file_replace(in("metrics.jsonl"), "{\"a\":1}\n{\"b\":", 13, 0));
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_event(&run, "{}", NULL));
+    assert_content("metrics.jsonl", "{\"a\":1}\n{}\n");
+    sp_run_close(&run);
+}
+
+/* The limit on file sizes stands in for a full disk. */
+static void a_full_disk_is_named_and_leaves_whole_lines(void **state)
+{
+    sp_run run;
+    int status;
+    pid_t child;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_event(&run, "{\"step\":1}", NULL));
+    child = fork(); /* the limit cannot be lifted again */
+    if (child == 0) {
+        struct rlimit limit = {15, 15}; /* the first line and four bytes */
+        sp_status rc = SP_OK;
+
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit) == 0)
+            rc = sp_run_event(&run, "{\"step\":2}", NULL);
+        if (!strstr(sp_error_last()->message, "/metrics.jsonl: cannot write: "))
+            rc = SP_OK;
+        if (sp_run_write_text(&run, "deck.resolved", "longer than the limit") != SP_EIO)
+            rc = SP_OK;
+        _exit((int)rc);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), SP_EIO);
+    assert_content("metrics.jsonl", "{\"step\":1}\n");
+    assert_int_not_equal(access(in("deck.resolved"), F_OK), 0);
+    assert_int_not_equal(access(in("deck.resolved.tmp-0"), F_OK), 0);
+    sp_run_close(&run);
+}
+
+static void an_unwritable_folder_is_named(void **state)
+{
+    sp_run run;
+
+    (void)state;
+    assert_int_equal(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO);
+    assert_non_null(strstr(sp_error_last()->message, "/proc/no-such/run: cannot make"));
+    sp_run_close(&run);
+    snprintf(dir, sizeof dir, "%s/file", top);
+    OK(sp_file_replace(dir, "x", 1, 0));
+    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
+    sp_run_close(&run);
+}
+
+static void die_in_backward(sp_run *run)
+{
+    sp_run_beat(run, SP_PHASE_BACKWARD, 3, 41);
+    sp_run_status(run, "running", SP_OK, 3, 41, NULL);
+}
+
+static void the_next_start_says_who_was_lost(void **state)
+{
+    sp_run run;
+    char *words;
+
+    (void)state;
+    in_killed_child(die_in_backward);
+    words = words_of_open(&run);
+    assert_non_null(strstr(words, "the run before this one was lost"));
+    assert_non_null(strstr(words, "rank 0/1 host "));
+    assert_non_null(strstr(words, "phase backward, epoch 3, step 41"));
+    free(words);
+    OK(sp_run_status(&run, "done", SP_OK, 3, 41, NULL));
+    sp_run_close(&run);
+    words = words_of_open(&run); /* and only of a lost one */
+    assert_string_equal(words, "");
+    free(words);
+    sp_run_close(&run);
+}
+
+static void status_command_tells_state_and_ranks(void **state)
+{
+    char text[4096] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+
+    (void)state;
+    assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
+    in_killed_child(die_in_backward);
+    OK(sp_run_print_status(dir, to));
+    fclose(to);
+    assert_non_null(strstr(text, ": running"));
+    assert_non_null(strstr(text, "phase backward, epoch 3, step 41"));
+    assert_non_null(strstr(text, "process gone"));
+}
+
+static void set_aside_moves_the_run_and_nothing_else(void **state)
+{
+    struct stat st;
+    sp_run run;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_set_aside(&run)); /* nothing there yet */
+    assert_int_not_equal(stat(in("old-001"), &st), 0);
+    for (int turn = 1; turn <= 2; turn++) {
+        OK(sp_run_event(&run, turn == 1 ? "{\"turn\":1}" : "{\"turn\":2}", NULL));
+        OK(sp_run_write_text(&run, "deck.resolved", "deck"));
+        OK(sp_file_make_folder(in("checkpoints")));
+        OK(sp_file_replace(in("checkpoints/step.h5"), "h5", 2, 0));
+        OK(sp_file_replace(in("notes.txt"), "mine", 4, 0));
+        OK(sp_run_set_aside(&run));
+    }
+    assert_content("old-001/metrics.jsonl", "{\"turn\":1}\n");
+    assert_content("old-002/metrics.jsonl", "{\"turn\":2}\n");
+    assert_content("old-002/checkpoints/step.h5", "h5");
+    assert_content("old-001/deck.resolved", "deck");
+    assert_content("metrics.jsonl", "");
+    assert_content("notes.txt", "mine");
+    sp_run_beat(&run, SP_PHASE_READ, 1, 1);
+    assert_int_equal(stat(in("heartbeat.bin"), &st), 0);
+    assert_int_equal(st.st_size, sizeof(sp_heartbeat));
+    sp_run_close(&run);
+}
+
+static void no_folder_writes_nothing(void **state)
+{
+    sp_run run;
+
+    (void)state;
+    OK(sp_run_open(&run, "", &comm));
+    sp_run_beat(&run, SP_PHASE_READ, 0, 0);
+    OK(sp_run_status(&run, "done", SP_OK, 0, 0, NULL));
+    OK(sp_run_event(&run, "{}", NULL));
+    OK(sp_run_write_text(&run, "deck.resolved", ""));
+    sp_run_after_save(&run, "false", "x");
+    sp_run_close(&run);
+    assert_int_not_equal(access("/lock", F_OK), 0);
+}
+
+int main(void)
+{
+#define IN_NEW_FOLDER(test) cmocka_unit_test_setup(test, new_folder)
+    const struct CMUnitTest tests[] = {
+        IN_NEW_FOLDER(a_second_program_is_refused),
+        IN_NEW_FOLDER(a_dead_owner_does_not_block),
+        IN_NEW_FOLDER(a_live_owner_on_another_host_blocks),
+        IN_NEW_FOLDER(status_is_json_with_every_field),
+        IN_NEW_FOLDER(status_is_replaced_whole),
+        IN_NEW_FOLDER(metrics_are_appended_and_cut),
+        IN_NEW_FOLDER(half_a_line_is_cut_off),
+        IN_NEW_FOLDER(a_full_disk_is_named_and_leaves_whole_lines),
+        IN_NEW_FOLDER(an_unwritable_folder_is_named),
+        IN_NEW_FOLDER(the_next_start_says_who_was_lost),
+        IN_NEW_FOLDER(status_command_tells_state_and_ranks),
+        IN_NEW_FOLDER(set_aside_moves_the_run_and_nothing_else),
+        IN_NEW_FOLDER(no_folder_writes_nothing),
+    };
+    char command[64];
+    int n_failed;
+
+    sp_comm_open_self(&comm);
+    if (!mkdtemp(top))
+        return 1;
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", top);
+    return system(command) == 0 ? n_failed : 1;
+}

@@ -1,0 +1,76 @@
+/* MPI that does not come up, since its launcher has fallen silent: a request to stop
+ * ends the program all the same, with the status that has it started again. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The program under a launcher that listens at *launcher and says nothing. */
+static pid_t start(int *launcher)
+{
+    char path[4096], fd[16];
+    int ends[2];
+    pid_t pid;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    snprintf(path, sizeof path, "%s/sptrain", getenv("SP_BUILDDIR"));
+    snprintf(fd, sizeof fd, "%d", ends[1]);
+    pid = fork();
+    if (pid == 0) {
+        setenv("PMI_FD", fd, 1);
+        setenv("PMI_RANK", "0", 1);
+        setenv("PMI_SIZE", "1", 1);
+        close(ends[0]);
+        execl(path, "sptrain", (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    *launcher = ends[0];
+    return pid;
+}
+
+static void a_request_ends_a_start_that_hangs(void **state)
+{
+    char word[256];
+    int launcher, status = -1;
+    pid_t pid = start(&launcher);
+    double begin_s;
+
+    (void)state;
+    /* its first words to the launcher: it is inside MPI's start */
+    assert_true(read(launcher, word, sizeof word) > 0);
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    begin_s = now_s();
+    kill(pid, SIGTERM);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), SP_ELIMIT);
+    assert_true(now_s() - begin_s < 15);
+    close(launcher);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_ends_a_start_that_hangs),
+    };
+
+    if (!getenv("SP_BUILDDIR")) {
+        fputs("SKIPPED: SP_BUILDDIR does not say where sptrain is\n", stderr);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* All ranks share one folder: each has its heartbeat, failures of rank 0 are
+ * everybody's. */
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "run/sp_run.h"
+
+static sp_comm comm;
+static char top[64] = "/tmp/sp-ranks-XXXXXX", dir[80], path[128];
+
+static void every_rank_beats_in_one_file(void **state)
+{
+    sp_heartbeat *records;
+    sp_run run;
+    int n, first, last;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    sp_run_beat(&run, (sp_phase)(SP_PHASE_READ + comm.rank), 1, 10 + comm.rank);
+    OK(sp_comm_barrier(&comm));
+    OK(sp_heartbeat_read(path, &records, &n));
+    assert_int_equal(n, comm.size);
+    for (int r = 0; r < n; r++) {
+        assert_int_equal(records[r].phase, SP_PHASE_READ + r);
+        assert_int_equal(records[r].step, 10 + r);
+        assert_string_equal(records[r].host, comm.host);
+        assert_int_equal(records[r].counter, 2);
+        assert_false(sp_heartbeat_is_gone(&records[r]));
+    }
+    assert_int_equal(records[comm.rank].pid, getpid());
+    sp_heartbeat_ends(records, n, &first, &last);
+    assert_true(records[first].time <= records[last].time);
+    free(records);
+    OK(sp_comm_barrier(&comm));
+    sp_run_close(&run);
+    OK(sp_comm_barrier(&comm));
+}
+
+static void set_aside_takes_every_rank_along(void **state)
+{
+    sp_heartbeat *records;
+    sp_run run;
+    int n;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_event(&run, "{}", NULL));
+    OK(sp_run_set_aside(&run));
+    sp_run_beat(&run, SP_PHASE_SAVE, 5, 50 + comm.rank);
+    OK(sp_comm_barrier(&comm));
+    OK(sp_heartbeat_read(path, &records, &n));
+    for (int r = 0; r < n; r++)
+        assert_int_equal(records[r].step, 50 + r);
+    free(records);
+    OK(sp_comm_barrier(&comm));
+    sp_run_close(&run);
+    OK(sp_comm_barrier(&comm));
+}
+
+static void the_rank_that_failed_may_say_so(void **state)
+{
+    sp_run run;
+    sp_run_state s;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    if (comm.rank == 2)
+        OK(sp_run_status(&run, "failed", SP_EDEVICE, 1, 2, "gone"));
+    OK(sp_comm_barrier(&comm));
+    OK(sp_run_read_state(dir, "", &s));
+    assert_int_equal(s.rank, 2);
+    assert_int_equal(s.exit_code, SP_EDEVICE);
+    OK(sp_comm_barrier(&comm));
+    sp_run_close(&run);
+    OK(sp_comm_barrier(&comm));
+}
+
+static void a_folder_that_cannot_be_made_fails_on_all(void **state)
+{
+    sp_run run;
+
+    (void)state;
+    assert_int_equal(sp_run_open(&run, "/proc/no-such", &comm), SP_EIO);
+    assert_non_null(strstr(sp_error_last()->message, "/proc/no-such"));
+    sp_run_close(&run);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_beats_in_one_file),
+        cmocka_unit_test(set_aside_takes_every_rank_along),
+        cmocka_unit_test(the_rank_that_failed_may_say_so),
+        cmocka_unit_test(a_folder_that_cannot_be_made_fails_on_all),
+    };
+    char command[96];
+    int n_failed;
+
+    OK(sp_comm_open(&comm, &argc, &argv));
+    if (comm.rank == 0 && !mkdtemp(top))
+        return 1;
+    OK(sp_comm_bcast(&comm, top, sizeof top, 0));
+    snprintf(dir, sizeof dir, "%s/run", top);
+    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", top);
+    if (comm.rank == 0 && system(command) != 0)
+        n_failed++;
+    sp_comm_close(&comm);
+    return n_failed;
+}

@@ -1,0 +1,258 @@
+/* Gridding agrees with a quadratic reference, and its cost columns with plain counting.
+ */
+#include "fixtures/test.h"
+
+#include "compute/sp_backend.h"
+#include "scan/sp_gridding.h"
+#include "base/sp_rng.h"
+
+enum { N = 1500, C = 2 };
+
+static double xyz[3 * N];
+static float features[C * N];
+static int32_t label[N];
+static uint64_t source_row[N];
+static uint8_t is_owned[N];
+
+static sp_points make_points(void)
+{
+    sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, 0, 0);
+    int i, a;
+
+    for (i = 0; i < N; i++) {
+        for (a = 0; a < 3; a++)
+            xyz[3 * i + a] = 1e6 + sp_rng_uniform(&rng, -2, a == 2 ? 1 : 3);
+        for (a = 0; a < C; a++)
+            features[C * i + a] = (float)sp_rng_unit(&rng);
+        label[i] = (int32_t)(sp_rng_u32(&rng) % 4) - 1;
+        source_row[i] = 7 * (uint64_t)i;
+        is_owned[i] = sp_rng_u32(&rng) % 3 > 0;
+    }
+    return (sp_points){.n = N,
+                       .xyz = xyz,
+                       .features = features,
+                       .c = C,
+                       .label = label,
+                       .index = source_row};
+}
+
+static const sp_grid_options options = {
+    .voxel_size = 0.5, .origin = {1e6, 1e6, 1e6}, .with_points = true};
+
+static void voxel_of(int i, int32_t c[3])
+{
+    int a;
+
+    for (a = 0; a < 3; a++)
+        c[a] = (int32_t)floor((xyz[3 * i + a] - 1e6) / 0.5);
+}
+
+static int find_row(const sp_sample *s, const int32_t c[3])
+{
+    int row, found = -1;
+
+    for (row = 0; row < s->n; row++)
+        if (memcmp(s->coords + 3 * row, c, 12) == 0) {
+            assert_int_equal(found, -1); /* unique */
+            found = row;
+        }
+    return found;
+}
+
+/* One voxel recomputed from all points. */
+static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
+{
+    const sp_sample *s = &grid->sample;
+    double at[3] = {0, 0, 0}, f[C] = {0, 0};
+    int votes[3] = {0, 0, 0}, n = 0, i, a, kinds = 0, winner = SP_IGNORE, best = 0;
+    int32_t c[3];
+
+    for (i = 0; i < N; i++) {
+        voxel_of(i, c);
+        if (memcmp(c, s->coords + 3 * row, 12) != 0)
+            continue;
+        n++;
+        for (a = 0; a < 3; a++)
+            at[a] += (xyz[3 * i + a] - 1e6) / 0.5 - c[a];
+        for (a = 0; a < C; a++)
+            f[a] += features[C * i + a];
+        if (label[i] >= 0)
+            votes[label[i]]++;
+    }
+    assert_int_equal(grid->count[row], n);
+    for (a = 0; a < 3; a++) {
+        assert_int_equal(s->subvoxel[3 * row + a], (int)floor(at[a] / n * 256));
+        kinds += votes[a] > 0;
+        if (votes[a] > best)
+            best = votes[a], winner = a;
+        else if (best && votes[a] == best)
+            winner = SP_IGNORE;
+    }
+    for (a = 0; a < C; a++)
+        assert_true(fabs(s->features[C * row + a] - f[a] / n) < 1e-6);
+    assert_int_equal(s->labels[row],
+                     ignore_conflicts && kinds > 1 ? SP_IGNORE : winner);
+}
+
+static void rows_equal_the_reference(void **state)
+{
+    sp_points points = make_points();
+    sp_grid_options o = options;
+    sp_grid grid = {0};
+    int i, row;
+    int32_t c[3];
+
+    (void)state;
+    for (o.ignore_conflicts = false;; o.ignore_conflicts = true) {
+        OK(sp_grid_points(&grid, &points, &o));
+        assert_int_equal(grid.sample.n_points, N);
+        for (i = 0; i < N; i++) {
+            voxel_of(i, c);
+            row = find_row(&grid.sample, c);
+            assert_true(row >= 0);
+            assert_int_equal(grid.sample.point_voxel[i], row);
+            assert_int_equal(grid.sample.point_labels[i], label[i]);
+            assert_int_equal(grid.sample.point_index[i], 7 * i);
+        }
+        for (row = 0; row < grid.sample.n; row++)
+            check_row(&grid, row, o.ignore_conflicts);
+        if (o.ignore_conflicts)
+            break;
+    }
+    sp_grid_destroy(&grid);
+}
+
+static void context_points_leave_the_map(void **state)
+{
+    sp_points points = make_points();
+    sp_grid grid = {0}, all = {0};
+    int64_t i, at = 0;
+
+    (void)state;
+    OK(sp_grid_points(&all, &points, &options));
+    points.is_owned = is_owned;
+    OK(sp_grid_points(&grid, &points, &options));
+    assert_int_equal(grid.sample.n, all.sample.n);
+    for (i = 0; i < N; i++)
+        if (is_owned[i]) {
+            assert_int_equal(grid.sample.point_voxel[at], all.sample.point_voxel[i]);
+            assert_int_equal(grid.sample.point_index[at++], 7 * i);
+        }
+    assert_int_equal(grid.sample.n_points, at);
+    sp_grid_destroy(&grid);
+    sp_grid_destroy(&all);
+}
+
+/* Rows and everything in them do not depend on the order of the points. */
+static void order_of_points_does_not_matter(void **state)
+{
+    sp_points points = make_points();
+    sp_grid a = {0}, b = {0};
+    int i, j, k;
+
+    (void)state;
+    OK(sp_grid_points(&a, &points, &options));
+    for (i = 0; i < N / 2; i++)
+        for (j = N - 1 - i, k = 0; k < 3; k++) {
+            double x = xyz[3 * i + k];
+
+            xyz[3 * i + k] = xyz[3 * j + k];
+            xyz[3 * j + k] = x;
+            if (k < C) {
+                float g = features[C * i + k];
+
+                features[C * i + k] = features[C * j + k];
+                features[C * j + k] = g;
+            } else {
+                int32_t l = label[i];
+
+                label[i] = label[j];
+                label[j] = l;
+            }
+        }
+    OK(sp_grid_points(&b, &points, &options));
+    assert_int_equal(a.sample.n, b.sample.n);
+    assert_memory_equal(a.sample.coords, b.sample.coords, (size_t)a.sample.n * 12);
+    assert_memory_equal(a.sample.labels, b.sample.labels, (size_t)a.sample.n * 4);
+    sp_grid_destroy(&a);
+    sp_grid_destroy(&b);
+}
+
+static int32_t floor_to(int32_t c, int s)
+{
+    return (int32_t)floor((double)c / s) * s;
+}
+
+static void cost_equals_plain_counting(void **state)
+{
+    sp_points points = make_points();
+    sp_grid grid = {0};
+    const int32_t *c;
+    int64_t cost[SP_COST_COLUMNS], n, pairs = 0;
+    int level, i, j, a;
+
+    (void)state;
+    OK(sp_grid_points(&grid, &points, &options));
+    c = grid.sample.coords;
+    n = grid.sample.n;
+    for (level = 0; level < 5; level++) {
+        int64_t distinct = 0;
+
+        for (i = 0; i < n; i++) {
+            for (j = 0; j < i; j++) {
+                for (a = 0; a < 3; a++)
+                    if (floor_to(c[3 * i + a], 1 << level) !=
+                        floor_to(c[3 * j + a], 1 << level))
+                        break;
+                if (a == 3)
+                    break;
+            }
+            distinct += j == i;
+        }
+        assert_int_equal(grid.cost[level], distinct);
+    }
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++)
+            pairs += abs(c[3 * i] - c[3 * j]) <= 1 &&
+                     abs(c[3 * i + 1] - c[3 * j + 1]) <= 1 &&
+                     abs(c[3 * i + 2] - c[3 * j + 2]) <= 1;
+    assert_int_equal(grid.cost[5], pairs);
+    OK(sp_grid_cost(c, n, cost));
+    assert_memory_equal(cost, grid.cost, sizeof cost);
+    sp_grid_destroy(&grid);
+}
+
+static void limits_of_the_grid(void **state)
+{
+    sp_points points = make_points();
+    sp_grid grid = {0};
+
+    (void)state;
+    xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside; no neighbour beyond the edge */
+    xyz[3] = 1e6 + 0.5 * SP_COORD_LIMIT - 0.01;
+    OK(sp_grid_points(&grid, &points, &options));
+    xyz[3] += 0.01;
+    assert_int_equal(sp_grid_points(&grid, &points, &options), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "point 7: x = "));
+    xyz[3] = NAN;
+    assert_int_equal(sp_grid_points(&grid, &points, &options), SP_EDATA);
+    points.n = 0;
+    OK(sp_grid_points(&grid, &points, &options));
+    assert_int_equal(grid.sample.n, 0);
+    assert_int_equal(grid.cost[0], 0);
+    assert_int_equal(grid.cost[5], 0);
+    sp_grid_destroy(&grid);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_equal_the_reference),
+        cmocka_unit_test(context_points_leave_the_map),
+        cmocka_unit_test(order_of_points_does_not_matter),
+        cmocka_unit_test(cost_equals_plain_counting),
+        cmocka_unit_test(limits_of_the_grid),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* Rank to device: the rules on made-up nodes. */
+#include "fixtures/test.h"
+
+#include "train/sp_mapping.h"
+
+enum { MANY = 8 };
+
+static const sp_doubles none = {0};
+
+/* A rank of a node of `size` ranks; its process sees `visible` devices. */
+static sp_place place(int rank, int node, int local, int size, int visible)
+{
+    sp_place p = {.rank = rank,
+                  .node = node,
+                  .local_rank = local,
+                  .local_size = size,
+                  .n_visible = visible};
+
+    snprintf(p.host, sizeof p.host, "node%d", node);
+    return p;
+}
+
+/* As the driver names what the rank chose: device `number` of its node. */
+static void name_device(sp_place *p, int number)
+{
+    snprintf(p->what.uuid, sizeof p->what.uuid, "GPU-%d-%d", p->node, number);
+    snprintf(p->what.name, sizeof p->what.name, "H200");
+}
+
+static void choose(sp_place *p, const sp_doubles *devices, bool may_share, int want)
+{
+    OK(sp_mapping_choose(p, devices, may_share));
+    assert_int_equal(p->device, want);
+    name_device(p, want);
+}
+
+static void refuse(sp_place p, const sp_doubles *devices, sp_status want,
+                   const char *text)
+{
+    assert_int_equal(sp_mapping_choose(&p, devices, false), want);
+    assert_int_equal(p.device, -1);
+    if (!strstr(sp_error_last()->message, text))
+        fail_msg("\"%s\" lacks \"%s\"", sp_error_last()->message, text);
+}
+
+static void each_rank_has_its_own(void **state)
+{
+    sp_place p[MANY];
+    bool is_shared;
+
+    (void)state;
+    for (int r = 0; r < MANY; r++) {
+        p[r] = place(r, r / 4, r % 4, 4, 4);
+        choose(&p[r], &none, false, r % 4);
+    }
+    OK(sp_mapping_check(p, MANY, false, &is_shared));
+    assert_false(is_shared);
+    assert_string_equal(sp_mapping_advice(p, MANY), "");
+}
+
+static void the_deck_names_devices(void **state)
+{
+    double at[] = {2, 3};
+    const sp_doubles devices = {.at = at, .n = 2};
+    sp_place p = place(0, 0, 0, 2, 4), q = place(1, 0, 1, 2, 4);
+
+    (void)state;
+    choose(&p, &devices, false, 2);
+    choose(&q, &devices, false, 3);
+    refuse(place(2, 0, 2, 3, 4), &devices, SP_EUSAGE,
+           "run.devices names 2 devices, the node node0 runs 3 ranks");
+    refuse(place(0, 0, 0, 2, 2), &devices, SP_EUSAGE,
+           "run.devices names device 2, the process sees 2 (0 to 1)");
+    p = place(2, 0, 2, 3, 4);
+    choose(&p, &devices, true, 2); /* begins again */
+}
+
+static void the_only_one_in_sight(void **state)
+{
+    double at[] = {2, 3};
+    const sp_doubles devices = {.at = at, .n = 2};
+    sp_place p[2] = {place(0, 0, 0, 2, 1), place(1, 0, 1, 2, 1)};
+    bool is_shared;
+
+    (void)state;
+    choose(&p[0], &none, false, 0);
+    choose(&p[1], &devices, false, 0);
+    name_device(&p[1], 1); /* another one in truth: the launcher bound each */
+    OK(sp_mapping_check(p, 2, false, &is_shared));
+    assert_false(is_shared);
+    assert_non_null(strstr(sp_mapping_advice(p, 2), "--gpu-bind=none"));
+    p[1].node = 1; /* of one rank a node nothing is lost */
+    assert_string_equal(sp_mapping_advice(p, 2), "");
+}
+
+static void two_ranks_on_one(void **state)
+{
+    sp_place p[3] = {place(0, 0, 0, 2, 1), place(1, 1, 0, 1, 1), place(2, 0, 1, 2, 1)};
+    bool is_shared;
+
+    (void)state;
+    for (int r = 0; r < 3; r++)
+        choose(&p[r], &none, false, 0);
+    assert_int_equal(sp_mapping_check(p, 3, false, &is_shared), SP_EDEVICE);
+    assert_string_equal(
+        sp_error_last()->message,
+        "ranks 0 and 2 on node0 have the same device, H200 GPU-0-0: start "
+        "one rank a device, or set run.oversubscribe = true");
+    OK(sp_mapping_check(p, 3, true, &is_shared));
+    assert_true(is_shared);
+}
+
+static void more_ranks_than_devices(void **state)
+{
+    sp_place p = place(2, 0, 2, 3, 2);
+
+    (void)state;
+    refuse(p, &none, SP_EDEVICE, "3 ranks on node0, which has 2 CUDA devices");
+    choose(&p, &none, true, 0);
+    refuse(place(0, 0, 0, 1, 0), &none, SP_EDEVICE, "no usable CUDA device");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_rank_has_its_own),
+        cmocka_unit_test(the_deck_names_devices),
+        cmocka_unit_test(the_only_one_in_sight),
+        cmocka_unit_test(two_ranks_on_one),
+        cmocka_unit_test(more_ranks_than_devices),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

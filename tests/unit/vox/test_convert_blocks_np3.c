@@ -1,0 +1,271 @@
+/* spvox convert: the bytes of the shards do not depend on the number of ranks; with
+ * blocks and margins each point is evaluated exactly once; apply puts the classes back
+ * onto the scan. */
+#include "fixtures/test.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "comm/sp_comm.h"
+#include "h5/sp_h5.h"
+#include "vox/vox.h"
+
+enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };
+static sp_comm comm;
+static char folder[64], scan[128];
+
+/* Three classes in stripes, 4 an ignored code; half a metre apart over 30 m x 30 m,
+ * twice. */
+static int code_of(int i)
+{
+    return i % 11 == 0 ? 4 : i % ROWS / 20 + 1;
+}
+
+static void write_scan(void)
+{
+    FILE *to = fopen(scan, "w");
+
+    assert_non_null(to);
+    fprintf(to, "x y z intensity label\n");
+    for (int i = 0; i < N; i++)
+        fprintf(to, "%.3f %.3f %.3f %d %d\n",
+                500000 + 0.5 * (i % ROWS) + 0.001 * (i % 7), 6000000 + 0.5 * (i / ROWS),
+                10 + 0.01 * (i % 97), i % 256, code_of(i));
+    assert_int_equal(fclose(to), 0);
+}
+
+/* Runs a command given as one line; every % stands for the folder. */
+static sp_status command(sp_comm *on, const char *line)
+{
+    static char text[1024];
+    char *argv[ARGS + 1] = {0}, *rest;
+    size_t used = 0;
+    int argc = 0;
+
+    for (; *line; line++)
+        if (*line == '%')
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s", folder);
+        else
+            text[used++] = *line;
+    text[used] = '\0';
+    for (char *word = strtok_r(text, " ", &rest); word && argc < ARGS;
+         word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
+    return strcmp(argv[0], "apply") == 0 ? vox_apply(argc, argv, on)
+                                         : vox_convert(argc, argv, on);
+}
+
+static unsigned char *read_all(const char *name, size_t *n)
+{
+    char path[256];
+    unsigned char *b = malloc(1 << 22);
+    FILE *from;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    from = fopen(path, "rb");
+    if (!from || !b)
+        fail_msg("%s: cannot read", path);
+    *n = fread(b, 1, 1 << 22, from);
+    fclose(from);
+    return b;
+}
+
+static void compare_bytes(const char *one, const char *other)
+{
+    size_t n, m;
+    unsigned char *a = read_all(one, &n), *b = read_all(other, &m);
+
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a);
+    free(b);
+}
+
+#define OPTIONS                                                                        \
+    "--voxel-size 0.8 --block 7.5 --overlap 2 --shards 4 --points --features "         \
+    "one,height/10,intensity,count --map 1=a,2:3=b %/scan.txt"
+
+static void bytes_do_not_depend_on_ranks(void **state)
+{
+    sp_comm alone;
+
+    (void)state;
+    OK(command(&comm, "convert --out %/all " OPTIONS));
+    if (comm.rank == 0) {
+        sp_comm_open_self(&alone);
+        OK(command(&alone, "convert --out %/one " OPTIONS));
+        for (int s = 0; s < 4; s++) {
+            char a[64], b[64];
+
+            snprintf(a, sizeof a, "all-%05d-of-00004.h5", s);
+            snprintf(b, sizeof b, "one-%05d-of-00004.h5", s);
+            compare_bytes(a, b);
+        }
+    }
+    OK(sp_comm_barrier(&comm));
+}
+
+/* Adds the samples of one shard to n_seen [N]; labels as the map says. */
+static int64_t read_points(const char *path, int *n_seen)
+{
+    sp_h5 *file;
+    sp_h5_shape shape, samples;
+    uint64_t *index;
+    int32_t *label;
+
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_shape_of(file, "/point_index", &shape));
+    OK(sp_h5_shape_of(file, "/names", &samples));
+    index = calloc((size_t)shape.dim[0] + 1, sizeof *index);
+    label = calloc((size_t)shape.dim[0] + 1, sizeof *label);
+    OK(sp_h5_read(file, "/point_index", SP_H5_U64, 1, shape.dim, index));
+    OK(sp_h5_read(file, "/point_labels", SP_H5_I32, 1, shape.dim, label));
+    for (int64_t i = 0; i < shape.dim[0]; i++) {
+        int code;
+
+        assert_true(index[i] < N);
+        code = code_of((int)index[i]);
+        n_seen[index[i]]++;
+        assert_int_equal(label[i], code == 4 ? 255 : code > 1);
+    }
+    free(index);
+    free(label);
+    OK(sp_h5_close(file));
+    return samples.dim[0];
+}
+
+static void each_point_is_evaluated_once(void **state)
+{
+    int *n_seen = calloc(N, sizeof *n_seen);
+    int64_t samples = 0;
+
+    (void)state;
+    for (int s = 0; s < 4; s++) {
+        char path[256];
+
+        snprintf(path, sizeof path, "%s/all-%05d-of-00004.h5", folder, s);
+        samples += read_points(path, n_seen);
+    }
+    assert_int_equal(samples, 16);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(n_seen[i], 1);
+    free(n_seen);
+    OK(sp_comm_barrier(&comm)); /* rank 0 goes on to write */
+}
+
+/* The shards themselves have the names of predictions: their labels, applied to their
+ * scan, give the first code of each class. */
+static void classes_return_to_the_scan(void **state)
+{
+    unsigned char *b;
+    size_t n;
+
+    (void)state;
+    OK(command(&comm,
+               "apply %/all-00000-of-00004.h5 %/all-00001-of-00004.h5 "
+               "%/all-00002-of-00004.h5 %/all-00003-of-00004.h5 %/scan.txt --out "
+               "%/back.label --map 1=a,2:3=b"));
+    if (comm.rank == 0) {
+        b = read_all("back.label", &n);
+        assert_int_equal(n, 4 * N);
+        for (int i = 0; i < N; i++) {
+            int code = code_of(i);
+
+            assert_int_equal(b[4 * i], code == 4 ? 0 : code == 3 ? 2 : code);
+            assert_int_equal(b[4 * i + 1] | b[4 * i + 2] | b[4 * i + 3], 0);
+        }
+        free(b);
+    }
+    OK(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out %/back.ply"));
+    OK(command(&comm, "convert --out %/again %/back.ply --features intensity"));
+    assert_int_equal(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out "
+                                    "%/back.label --map 1=a,2:3=c"),
+                     SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "class 1 is \"c\", in "));
+    assert_int_equal(command(&comm, "apply %/all-00003-of-00004.h5 %/back.ply --out "
+                                    "%/back.label"),
+                     SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "no sample of"));
+}
+
+static void check_failure(const char *line, sp_status code, const char *says)
+{
+    assert_int_equal(command(&comm, line), code);
+    if (!strstr(sp_error_last()->message, says))
+        fail_msg("\"%s\" does not say \"%s\"", sp_error_last()->message, says);
+}
+
+static void failures_are_the_same_on_all_ranks(void **state)
+{
+    (void)state;
+    check_failure("convert --out %/f --shrads 2 %/scan.txt", SP_EUSAGE,
+                  "nearest: --shards");
+    check_failure("convert --out %/f --map 1=a,1=b %/scan.txt", SP_EUSAGE,
+                  "a class already");
+    check_failure("convert --out %/f --map a=1 %/scan.txt", SP_EUSAGE, "a code from 0");
+    check_failure("convert --out %/f --shards 2 %/scan.txt", SP_EUSAGE,
+                  "at most 1, the number of samples");
+    check_failure("convert --out %/f --overlap 2 %/scan.txt", SP_EUSAGE, "--block");
+    check_failure("convert --out %/f --features one,nir %/scan.txt", SP_EUSAGE,
+                  "no attribute nir; there are: x y z intensity label");
+    check_failure("convert --out %/f --bounds 0,0,1,1 %/scan.txt", SP_EDATA,
+                  "no points");
+    check_failure("convert --out %/f --voxel-size 0.00001 %/scan.txt", SP_EDATA,
+                  "--block");
+    check_failure("convert --out %/f --block 5 %/none.las", SP_EDATA, "none.las");
+    check_failure("convert --out %/scan.txt/f %/scan.txt", SP_EIO, "scan.txt");
+    check_failure("convert --out %/f --voxel-size -1 %/scan.txt", SP_EUSAGE,
+                  "expected a length in metre above 0");
+    check_failure("convert --out %/f --features intensity/0 %/scan.txt", SP_EUSAGE,
+                  "divisor 0: expected a number above 0");
+    check_failure("convert %/scan.txt", SP_EUSAGE, "--out PREFIX is missing");
+}
+
+static void nothing_temporary_is_left(void **state)
+{
+    DIR *dir;
+    struct dirent *entry;
+
+    (void)state;
+    OK(sp_comm_barrier(&comm));
+    dir = opendir(folder);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)))
+        if (strstr(entry->d_name, ".tmp"))
+            fail_msg("%s is left", entry->d_name);
+    closedir(dir);
+    OK(sp_comm_barrier(&comm));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_do_not_depend_on_ranks),
+        cmocka_unit_test(each_point_is_evaluated_once),
+        cmocka_unit_test(classes_return_to_the_scan),
+        cmocka_unit_test(failures_are_the_same_on_all_ranks),
+        cmocka_unit_test(nothing_temporary_is_left),
+    };
+    char remove[128];
+    int failed;
+
+    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
+        return 1;
+    snprintf(folder, sizeof folder, "/tmp/test_convert_XXXXXX");
+    if (comm.rank == 0 && !mkdtemp(folder))
+        return 1;
+    if (sp_comm_bcast(&comm, folder, sizeof folder, 0) != SP_OK)
+        return 1;
+    snprintf(scan, sizeof scan, "%s/scan.txt", folder);
+    if (comm.rank == 0)
+        write_scan();
+    if (sp_comm_barrier(&comm) != SP_OK)
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(remove, sizeof remove, "rm -rf %s", folder);
+    if (sp_comm_barrier(&comm) != SP_OK || (comm.rank == 0 && system(remove) != 0))
+        failed = 1;
+    sp_comm_close(&comm);
+    return failed;
+}
