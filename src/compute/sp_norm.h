@@ -1,5 +1,5 @@
-/* What follows from the sums of a batch norm, one channel at a time, in double: shared
- * by the backends so that they compute the same.
+/* The arithmetic of a batch norm behind its sums, one channel at a time, in double. The
+ * backends share it, so that they compute the same.
  *
  *     xhat = (x - mean) r     y = act(scale x + shift [+ residual])
  *     r = 1 / sqrt(var + eps)
@@ -17,7 +17,7 @@
 #define SP_NORM_EPS      1e-5
 #define SP_NORM_MOMENTUM 0.1
 
-/* Of one channel. */
+/* The two sums of one channel and the number of rows that they cover. */
 typedef struct sp_norm_sums {
     double first, second, rows;
 } sp_norm_sums;
@@ -27,7 +27,7 @@ static inline SP_HOST_DEVICE double sp_norm_rows(const sp_sums *s, int c)
     return s->n_rows < 0 ? s->part[(size_t)s->n_parts * 2 * (size_t)c] : s->n_rows;
 }
 
-/* The parts one after another, for whoever need not hurry. */
+/* Adds the parts of channel j one after another. */
 static inline sp_norm_sums sp_norm_add_parts(const sp_sums *s, int c, int j)
 {
     sp_norm_sums sums = {0, 0, 0};
@@ -53,8 +53,9 @@ static inline SP_HOST_DEVICE void sp_norm_affine(const sp_norm_finish_args *a, i
     a->shift[j] = (float)((double)a->beta[j] - mean * scale);
 }
 
-/* What is not finite (its difference to itself is not 0), or not as a float, is kept out:
- * one such number would stay in the running statistics for good. */
+/* A batch statistic that is not finite (its difference to itself is not 0), or not
+ * finite as a float, does not enter: it would stay in the running statistics for good.
+ */
 static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args *a,
                                                        int j, double mean, double var,
                                                        double n)
@@ -71,12 +72,14 @@ static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args
     a->running_var[j] = to_var;
 }
 
-/* norm_finish of channel j. Why sums of x and x^2 in double, and not counts, means and
- * squared deviations: the error of var + eps is below 32 * 2^-52 (1 + mean^2 / (var +
- * eps)) of it, measured 3e-9 where the mean is 10^3 standard deviations and 3e-7 where
- * it is 10^4 (tests/unit/compute/test_norm_accuracy.c; the others keep 1e-12). Normalized values are
- * the same then, 2e-6 and 5e-4 from the right ones: x as fp32 or bf16, scale and shift
- * as fp32 cost more. And sums need no order that suits them. */
+/* norm_finish of channel j. Sums of x and x^2 in double serve instead of counts, means
+ * and squared deviations, because they can be added in any order and are accurate
+ * enough. The relative error of var + eps is below 32 * 2^-52 (1 + mean^2 / (var +
+ * eps)); measured, it is 3e-9 where the mean is 10^3 standard deviations and 3e-7 where
+ * it is 10^4, against 1e-12 of squared deviations
+ * (tests/unit/compute/test_norm_accuracy.c). Normalized values are equally far from the
+ * exact ones in both forms, 2e-6 and 5e-4, since storing x, scale and shift as fp32
+ * costs more. */
 static inline SP_HOST_DEVICE void sp_norm_finish_channel(const sp_norm_finish_args *a,
                                                          int j, sp_norm_sums sums)
 {
@@ -90,7 +93,7 @@ static inline SP_HOST_DEVICE void sp_norm_finish_channel(const sp_norm_finish_ar
     mean = sums.first / n;
     var = sums.second / n - mean * mean;
     if (var < 0)
-        var = 0; /* rounding; NaN stays */
+        var = 0; /* negative by rounding; NaN stays */
     sp_norm_affine(a, j, mean, var);
     sp_norm_move_running(a, j, mean, var, sums.rows);
 }

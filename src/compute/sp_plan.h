@@ -1,5 +1,5 @@
-/* The plan of a batch: its coordinate pyramid and kernel maps. Depends on coordinates
- * only, so the loader builds it ahead of the step.
+/* The plan of a batch: its coordinate pyramid and kernel maps. A plan depends on
+ * coordinates only, so the loader builds it ahead of the step.
  *
  * Rows of every level are sorted by (sample, Morton key), bit 0 of the key x, bit 1 y,
  * bit 2 z. Keys are relative to a base of their sample: its least coordinate along each
@@ -31,15 +31,16 @@ enum {
     SP_COORD_LIMIT = 1 << 19 /* coordinates lie in [-limit, limit) */
 };
 
-/* The map of a kernel^3 convolution from level_in to level_out (log2 of the tensor
- * stride). level_out >= level_in: out row o, offset k, in row at o + s * d_k, s the
- * stride of level_in. level_out < level_in, or is_swapped on one level: that of the
- * convolution from level_out to level_in with in and out exchanged. */
+/* Names the kernel map of a kernel^3 convolution from level_in to level_out (a level is
+ * log2 of its tensor stride). Where level_out >= level_in, offset k pairs output row o
+ * with the input row at o + s * d_k, s the tensor stride of level_in. Where level_out <
+ * level_in, or where is_swapped on one level, the map is that of the convolution from
+ * level_out to level_in with in and out exchanged. */
 typedef struct sp_map_key {
     uint8_t level_in, level_out, kernel, is_swapped;
 } sp_map_key;
 
-/* What the network needs: made once by sp_graph. */
+/* The levels and maps that a network needs; sp_graph makes it once. */
 typedef struct sp_plan_spec {
     int n_levels; /* levels 0 .. n_levels - 1 */
     int n_maps;
@@ -49,8 +50,8 @@ typedef struct sp_plan_spec {
 typedef struct sp_level {
     int32_t n; /* voxels */
     const uint64_t
-        *key; /* [n] Morton key relative to a base of the sample, rising within
-               * it; what stands above the key is the backend's affair */
+        *key; /* [n] Morton key relative to the sample's base, rising within a sample;
+               * the bits above the key are private to the backend */
     const int32_t *parent;     /* [n] row in the next coarser level; NULL on the last */
     const int32_t *sample_row; /* [n_samples + 1] host: first row of each sample */
 } sp_level;
@@ -61,15 +62,16 @@ typedef struct sp_map {
     int K; /* kernel^3 */
     int n_tiles;
     int64_t pairs;
-    bool is_full; /* offset `centre` holds every output row with in == out; by the key
+    bool
+        is_full; /* offset `centre` pairs every row with itself. It follows from the key
                   * alone (one level, odd kernel), since it decides the order of sums */
     int centre;
     const int32_t *start;       /* [n_tiles * K + 1] */
     const int32_t *in, *out;    /* [pairs] */
     const int32_t *tile_row;    /* [n_tiles + 1] */
     const int32_t *sample_tile; /* [n_samples + 1] host */
-    /* The map in the form of a device's backend, which has no tiles: all of the above
-     * from `start` on is NULL there. NULL on the host. */
+    /* The map in the form of a device's backend; NULL on the host. A device has no
+     * tiles: the fields from `start` to here are NULL there. */
     const void *device;
 } sp_map;
 
@@ -80,8 +82,8 @@ typedef struct sp_plan {
     const int32_t *order;    /* [n] host: input row of each row of level 0 */
 } sp_plan;
 
-/* Offset k of a kernel of edge n in steps of the finer stride: x fastest
- * (input/SCHEMA). */
+/* Writes offset k of a kernel of edge n, in steps of the finer stride, into d. x runs
+ * fastest (input/SCHEMA). */
 static inline void sp_kernel_offset(int n, int k, int d[3])
 {
     int lo = n % 2 ? -(n - 1) / 2 : 0;

@@ -9,7 +9,7 @@ enum { ALIGN = 128 };
 sp_status sp_ranges_create(sp_ranges *ranges, int most)
 {
     memset(ranges, 0, sizeof *ranges);
-    ranges->max = 2 * most + 1; /* between any two held ones one may be free */
+    ranges->max = 2 * most + 1; /* between two held ranges one may be free */
     ranges->range = calloc((size_t)ranges->max, sizeof *ranges->range);
     if (!ranges->range)
         return SP_FAIL(SP_EMEM, "table of %d ranges: out of memory", ranges->max);
@@ -30,7 +30,7 @@ void sp_ranges_reset(sp_ranges *ranges)
     ranges->end = 0;
 }
 
-/* A range behind `prev`. */
+/* Inserts a range behind `prev` and returns its number. */
 static int insert(sp_ranges *r, int prev, size_t at, size_t bytes)
 {
     int i = r->first_unused, next = prev < 0 ? -1 : r->range[prev].next;
@@ -50,7 +50,7 @@ static int insert(sp_ranges *r, int prev, size_t at, size_t bytes)
     return i;
 }
 
-/* Joins the range with its next one, which is free as it is. */
+/* Joins range i, which is free, with the next one, which is free too. */
 static void absorb_next(sp_ranges *r, int i)
 {
     int gone = r->range[i].next, next = r->range[gone].next;
@@ -71,7 +71,8 @@ size_t sp_ranges_aligned(size_t bytes)
     return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
 }
 
-/* The number of a free range of at least so many bytes at the end. */
+/* Moves the span's end so that a free range of at least so many bytes stands there, and
+ * returns its number. */
 static int extend(sp_ranges *r, size_t bytes)
 {
     if (r->last < 0 || r->range[r->last].n_holders > 0)

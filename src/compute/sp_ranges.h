@@ -1,12 +1,15 @@
-/* Ranges of one span of memory, taken and dropped in any order: numbers alone, so that
- * what a network will take can be told without taking it.
+/* An allocator of ranges within one span of memory, which are taken and dropped in any
+ * order. It keeps numbers alone, so that the memory of a network can be foreseen
+ * without allocating it.
  *
  *     low  | held | free | held | held | free |  high = end
  *
- * A range is taken of the lowest free one that fits, from below, or of the highest, from
- * above; where none fits, at the end, which moves. So what is kept for long and what is
- * soon dropped leave each other no gaps. Free neighbours become one.
- */
+ * A range is cut from the lowest free one that fits (side low: from its lower end) or
+ * from the highest one (side high: from its upper end). Where none fits, the range is
+ * appended and the end of the span moves. Ranges that are kept for long and ranges that
+ * are soon dropped stand on opposite sides, so that neither leaves gaps among the
+ * other. Free neighbours are joined.
+ *  */
 #ifndef SP_RANGES_H
 #define SP_RANGES_H
 
@@ -18,7 +21,7 @@ typedef enum sp_ranges_side { SP_RANGES_LOW, SP_RANGES_HIGH } sp_ranges_side;
 
 typedef struct sp_range {
     size_t at, bytes;
-    int n_holders;  /* 0: free */
+    int n_holders;  /* 0: the range is free */
     int prev, next; /* neighbours; -1: none */
 } sp_range;
 
@@ -26,21 +29,21 @@ typedef struct sp_ranges {
     sp_range *range; /* [max] */
     int max, n;      /* n: numbers given out; unused ones in a list by next */
     int first_unused, last;
-    size_t end; /* of the span */
+    size_t end; /* the span's end, bytes */
 } sp_ranges;
 
 /* Room for `most` ranges held at once. SP_EMEM. */
 sp_status sp_ranges_create(sp_ranges *ranges, int most);
 void sp_ranges_destroy(sp_ranges *ranges);
-/* Nothing is taken. */
+/* Drops all ranges; the span is empty. */
 void sp_ranges_reset(sp_ranges *ranges);
-/* The span's end is so far behind its last holder, if it was nearer. */
+/* Leaves at least `bytes` between the last range that is held and the span's end. */
 void sp_ranges_reserve(sp_ranges *ranges, size_t bytes);
-/* What a range of so many bytes takes: rounded up to 128. */
+/* The size of a range of so many bytes: rounded up to a multiple of 128. */
 size_t sp_ranges_aligned(size_t bytes);
-/* The number of a range with one holder. */
+/* Takes a range of so many bytes with one holder and returns its number. */
 int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side);
-/* One holder more, one less. */
+/* Adds a holder to a range, or takes one away; without holders it is free. */
 void sp_ranges_hold(sp_ranges *ranges, int range);
 void sp_ranges_drop(sp_ranges *ranges, int range);
 

@@ -35,7 +35,8 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
 
     memset(arena, 0, sizeof *arena);
     arena->name = name;
-    if (asked > sp_machine_memory()) /* addresses there would be, and then a kill */
+    if (asked >
+        sp_machine_memory()) /* there are addresses, but the system would kill */
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, the machine has %.1f", name,
                        mib(asked), mib(sp_machine_memory()));
     asked = (asked + MIB - 1) / MIB * MIB;
@@ -48,7 +49,8 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
     if (base == MAP_FAILED)
         return SP_FAIL(SP_EMEM, "arena %s: cannot reserve %.1f MiB of addresses: %s",
                        name, mib(asked), strerror(errno));
-    /* Gathers touch rows all over the range; large pages spare them most TLB misses. */
+    /* Gathers touch rows all over the range; large pages avoid most of their TLB
+     * misses. */
     madvise(base, reserve, MADV_HUGEPAGE);
     arena->base = base;
     arena->reserved = reserve;

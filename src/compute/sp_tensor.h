@@ -1,14 +1,14 @@
-/* Shapes and memory of what the network computes on.
+/* Tensors, and the arenas that their memory comes from.
  *
- * Arenas: one reserved range of addresses each, handed out from the front and reset as
- * a whole. Reserving costs nothing; pages become memory when first touched and stay, so
- * after the largest batch was seen a step allocates nothing.
+ * An arena is one reserved range of addresses, handed out from the front and reset as a
+ * whole. Reserving costs nothing; pages become memory when they are first touched and
+ * stay, so that a step allocates nothing once the largest batch was seen.
  *
  *     base                used          touched            reserved
  *     | tensor | tensor | |   ...       |    ...           |
  *
- * Memory of a device does not come by touching it: there a backend's `commit` brings
- * more when the front passes what there is.
+ * Memory of a device does not appear by touching it: there the backend's `commit` adds
+ * memory when the front passes `committed`.
  */
 #ifndef SP_TENSOR_H
 #define SP_TENSOR_H
@@ -27,20 +27,20 @@ typedef struct sp_arena {
     char *base;
     size_t used, high, reserved; /* bytes */
     const char *name;            /* for messages; borrowed */
-    /* NULL: host memory. Else addresses that the host must not touch; gives memory to
-     * the first `bytes` of them at least, and raises committed. */
+    /* NULL for host memory. For addresses that the host must not touch: gives memory to
+     * at least the first `bytes` of them and raises `committed`. */
     sp_status (*commit)(struct sp_arena *arena, size_t bytes);
     size_t committed; /* bytes with memory; device only */
-    void *impl;       /* the backend's own */
+    void *impl;       /* private to the backend */
 } sp_arena;
 
-/* What a tensor's elements are. Zero, so that a tensor is fp32 unless it says else. */
+/* The type of a tensor's elements. fp32 is 0, so that a zeroed tensor is fp32. */
 typedef enum sp_elem { SP_ELEM_F32, SP_ELEM_BF16 } sp_elem;
 
 /* A matrix [n][c], row i at element i * ld of data. Borrowed memory of the backend's
- * space. What lies between c and ld is another tensor's or nobody's: operations neither
- * read nor write it. bf16 (the upper half of a float, 2 bytes) exists on devices only,
- * where data is cast. */
+ * space. The elements between c and ld belong to another tensor or to none: operations
+ * neither read nor write them. bf16 (the upper half of a float, 2 bytes) exists on
+ * devices only, where data is cast. */
 typedef struct sp_tensor {
     float *data;
     int64_t n;
@@ -73,17 +73,18 @@ static inline sp_tensor sp_tensor_columns(sp_tensor t, int column, int c)
  * SP_EMEM. */
 sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_arena_destroy(sp_arena *arena);
-/* 128-byte aligned, content undefined; no bytes give a valid address too. SP_EMEM when
- * the reserved range is used up. */
+/* Hands out `bytes` at an address that is a multiple of 128, their content undefined; 0
+ * bytes give a valid address too. SP_EMEM when the reserved range is used up. */
 sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out);
-/* Forget what was handed out. With SP_DEBUG the bytes are filled with NaN. */
+/* Forgets all that was handed out. With SP_DEBUG the bytes are filled with NaN. */
 void sp_arena_reset(sp_arena *arena);
-/* Back to an earlier value of arena->used: forget what was handed out since. */
+/* Goes back to an earlier value of arena->used, so that all handed out since is
+ * forgotten. */
 void sp_arena_rewind(sp_arena *arena, size_t used);
 
-/* What lies in [from, to) is not read again: its whole pages go back to the system
- * until they are touched. Returns where the first of them begins; `to`: there are none,
- * as in arenas of devices. */
+/* Returns the whole pages within [from, to), which nobody reads again, to the system
+ * until they are touched. Returns the offset of the first of these pages; `to` where
+ * there is none, as in arenas of devices. */
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to);
 
 #define SP_TAKE(arena, count, pointer)                                                 \

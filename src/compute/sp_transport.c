@@ -83,7 +83,7 @@ sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum 
 
 /* ---- the table ---- */
 
-/* How this backend's memory can be moved, best first; the last one always works. */
+/* The transports of this backend's memory, best first; the last one always works. */
 static const sp_transport_ops *const *table_of(const sp_backend *backend)
 {
     static const sp_transport_ops *const of_host[] = {&mpi_ops, NULL};
@@ -143,8 +143,8 @@ sp_status sp_transport_agree(sp_transport *transport, sp_status rc)
     return rc;
 }
 
-/* NULL: every rank can use NCCL. Else why not, as the lowest rank says that cannot;
- * *rc is its failure. Collective. */
+/* Returns NULL where every rank can use NCCL, else the reason of the lowest rank that
+ * cannot, with its failure in *rc. Collective. */
 static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
                              const sp_transport_options *options, sp_status *rc)
 {
@@ -174,7 +174,7 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
     if (is_wanted && why)
         return SP_FAIL(rc, "run.transport = \"nccl\": %s", why);
     if (!nccl || why || comm->size == 1 || strcmp(options->want, "mpi") == 0) {
-        char words[600]; /* why is overwritten by what may fail now */
+        char words[600]; /* a copy: a failure below overwrites `why` */
 
         snprintf(words, sizeof words, "%.599s", why ? why : "");
         rc = start(transport, comm, backend, last, options);
@@ -301,7 +301,8 @@ static sp_status test_summed(void *arg, bool *is_done)
     return w->transport->ops->test(w->transport, w->sum, is_done);
 }
 
-/* First for this rank's own work, then for the others. */
+/* The host waits first for this rank's own summands, then for the other ranks: only the
+ * second wait counts as exposed. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum)
 {
     waiting w = {transport, sum};

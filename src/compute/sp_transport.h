@@ -1,30 +1,30 @@
-/* How the ranks sum what lies in a backend's memory.
+/* Transports: sums over ranks of values that lie in a backend's memory.
  *
  *     name        memory   moved by
  *     mpi         host     MPI, where it lies
  *     mpi-staged  device   MPI, through pinned host memory, piece by piece
  *     nccl        device   NCCL, where it lies
  *
- * Beside the latter two, where the devices of a scope reach each other's memory, a few
- * values are summed through that (sp_peer_ops).
+ * In addition to the latter two, where the devices of a scope reach each other's
+ * memory, small sums go through that memory (sp_peer_ops).
  *
- * Gradients are posted while the backward pass goes on and travel beside it; what the
- * next operation needs (batch statistics) is summed in the compute stream:
+ * Gradients are posted while the backward pass goes on and travel concurrently with it.
+ * Batch statistics, which the next operation needs, are summed in the compute stream:
  *
  *     compute stream  --kernels--*--kernels--S--kernels----------J--update--
  *                           post |           allreduce      join |
  *     reduce stream              +------ sum over ranks ---------+
  *
- * Only mpi and mpi-staged need the host to move on; nccl needs it to find out what went
- * wrong. Sums are the same bits on all ranks, and from run to run for the same ranks on
- * the same nodes. All calls come from the training thread; collective ones come in the
- * same order on all ranks of the scope, with the same counts and types.
- */
+ * mpi and mpi-staged need the host to make progress; nccl needs it only to report
+ * errors. Sums are the same bits on all ranks, and from run to run for the same ranks
+ * on the same nodes. All calls come from the training thread; collective ones come in
+ * the same order on all ranks of the scope, with the same counts and types.
+ *  */
 #ifndef SP_TRANSPORT_H
 #define SP_TRANSPORT_H
 
-#include "compute/sp_backend.h"
 #include "comm/sp_comm.h"
+#include "compute/sp_backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,51 +41,52 @@ typedef struct sp_part {
     sp_type type;
 } sp_part;
 
-/* What is summed over a scope at once: from[count], which stays, into part.data; from
- * may be part.data. */
+/* One sum over a scope: part.data becomes the sum of from[count]. `from` is left as it
+ * is, unless it is part.data. */
 typedef struct sp_small_sum {
     sp_scope scope;
     const void *from;
     sp_part part;
 } sp_small_sum;
 
-/* A posted sum: zero before the post and once it is done. */
+/* A posted sum. It is all zero before the post and after the sum is done. */
 typedef struct sp_sum {
-    sp_request request[SP_SUM_PARTS]; /* of mpi */
-    void *handle;                     /* of the others */
+    sp_request request[SP_SUM_PARTS]; /* used by mpi */
+    void *handle;                     /* used by the other transports */
     bool is_computed; /* the host has seen that the summands are there */
 } sp_sum;
 
 typedef struct sp_transport_options {
     const char *want;      /* "auto", "nccl", "mpi" */
-    const char *objection; /* why NCCL cannot be, NULL: nothing is known */
-    sp_scope scope;        /* of sp_transport_allreduce */
+    const char *objection; /* the reason why NCCL cannot be used; NULL: none is known */
+    sp_scope scope;        /* that sp_transport_allreduce sums over */
     bool is_bf16;          /* posted floats travel as bf16: nccl only */
     bool is_repeatable;    /* the same bits from run to run */
-    double limit_s;        /* patience with the start; 0: ten minutes */
-    bool without_peers;    /* small sums go the transport's way too */
-    double peer_limit_s;   /* of a device with its peers; 0: an hour */
+    double limit_s;        /* time limit of the start; 0: ten minutes */
+    bool without_peers;    /* small sums use the transport, not peers' memory */
+    double peer_limit_s;   /* how long a device waits for a peer; 0: an hour */
 } sp_transport_options;
 
-/* Sums of a few values of 8 bytes in the compute stream, by kernels that store into
- * each other's memory: the same bits on all ranks. Beside a transport. */
+/* Small sums (a few values of 8 bytes) in the compute stream, by kernels that store
+ * into each other's memory. All ranks get the same bits. Used in addition to a
+ * transport. */
 typedef struct sp_peer_ops {
-    /* Collective, agreed: t->peer is set where all ranks can; t->words say how it is.
-     * SP_EMPI. */
+    /* Collective, agreed: sets t->peer where all ranks can take part, and describes the
+     * outcome in t->words. SP_EMPI. */
     sp_status (*open)(struct sp_transport *t,
                       const struct sp_transport_options *options);
     void (*close)(struct sp_transport *t);
     void (*abandon)(struct sp_transport *t);
     bool (*takes)(const struct sp_transport *t, const sp_small_sum *sum);
     sp_status (*allreduce)(struct sp_transport *t, const sp_small_sum *sum);
-    /* For who waits for the compute stream: tells the watchdog where that waits for
-     * others. is_leaving: sums were left undone, since the process is to end. Local.
-     * SP_EMPI: a rank did not come. */
+    /* Called while the host waits for the compute stream: tells the watchdog that the
+     * stream waits for another rank. *is_leaving: sums were left undone because the
+     * process is about to end. Local. SP_EMPI: a rank did not come. */
     sp_status (*look)(struct sp_transport *t, bool *is_leaving);
 } sp_peer_ops;
 
-/* One kind of transport. What the functions do is said below, at those that call them.
- * NULL where it says so. */
+/* One kind of transport. The functions below with the same names say what each does. A
+ * function may be NULL where a comment says so. */
 typedef struct sp_transport_ops {
     const char *name;
     sp_status (*probe)(void); /* local: can this process use it? NULL: always */
@@ -105,58 +106,62 @@ struct sp_transport {
     const sp_transport_ops *ops;
     sp_comm *comm;       /* borrowed */
     sp_backend *backend; /* borrowed */
-    sp_arena arena;      /* of sp_transport_take */
-    char *host;          /* [host_bytes] of sp_transport_through_host */
+    sp_arena arena;      /* for sp_transport_take */
+    char *host;          /* [host_bytes] staging memory of sp_transport_through_host */
     size_t host_bytes;
-    double exposed_s; /* that the host has waited for sums whose summands were there */
-    char words[640];  /* for the log: what moves the sums, and why not something else */
-    int failed_rank;  /* who failed where a collective function did, agreed */
+    double exposed_s; /* time that the host waited for other ranks' summands */
+    char words[640];  /* for the log: the transport, and why it is not a better one */
+    int failed_rank;  /* the rank because of which a collective call failed, agreed */
     void *impl;
-    void *peer; /* of ops->peer; NULL: it takes nothing */
+    void *peer; /* private to ops->peer; NULL: small sums use the transport */
 };
 
-/* Local: MPI for host memory, whatever the backend; it has none. */
+/* Opens MPI for host memory, without a backend. Local. */
 void sp_transport_open_host(sp_transport *transport, sp_comm *comm);
-/* Local: MPI for this backend's memory. After a failure too, close. */
+/* Opens MPI for this backend's memory. Local. After a failure, too, close it. */
 sp_status sp_transport_open(sp_transport *transport, sp_comm *comm,
                             sp_backend *backend);
-/* Collective over the world, agreed: the transport that the options ask for; auto: NCCL
- * where every rank can, else MPI, and the words say why. SP_EUSAGE, SP_EMPI. */
+/* Opens the transport that the options ask for; "auto" takes NCCL where every rank can,
+ * else MPI, and t->words say why. Collective over the world, agreed. SP_EUSAGE,
+ * SP_EMPI. */
 sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options);
-/* Collective where nothing has failed. A zeroed transport is fine. */
+/* Closes the transport. Collective where nothing has failed. Accepts a zeroed one. */
 void sp_transport_close(sp_transport *transport);
-/* Local, in place of close, where only this rank knows that all is lost. */
+/* Leaves the transport without the other ranks, in place of close, where only this rank
+ * knows that the run has failed. Local. */
 void sp_transport_abandon(sp_transport *transport);
 
-/* Backend memory for what is posted, where the transport likes it best; once, it lives
- * until close. Content undefined. Local. SP_EMEM. */
+/* Takes backend memory for values that will be posted, from where the transport moves
+ * it best. Called once; the memory lives until close, its content is undefined. Local.
+ * SP_EMEM. */
 sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
 
-/* Collective over scope: to[count] becomes the sum of from[count] over the ranks, behind
- * the compute stream's work so far and before its work to come. from may be `to`, else
- * they lie apart; a scope of one rank does nothing, so it wants them the same. Allocates
- * nothing once a count has been seen. SP_EMPI, SP_EDEVICE, SP_EMEM. */
+/* to[count] becomes the sum of from[count] over the ranks of scope, after the compute
+ * stream's work so far and before its later work. `from` may be `to`, else the two do
+ * not overlap. A scope of one rank does nothing, so the two must be the same there.
+ * Allocates nothing once a count has been seen. Collective over scope. SP_EMPI,
+ * SP_EDEVICE, SP_EMEM. */
 sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
                                  const void *from, void *to, size_t count,
                                  sp_type type);
 
-/* Collective over the world: part[n] become their sums, behind the compute stream's
- * work so far; it must not touch them until the join. */
+/* Begins to sum part[n] over all ranks, after the compute stream's work so far, which
+ * must not touch them until the join. Collective over the world. */
 sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,
                             sp_sum *sum);
-/* Lets posted sums move on and looks for errors; the first posted are to be tested
- * first. */
+/* Makes progress with posted sums and looks for errors. Sums are tested in the order in
+ * which they were posted. */
 sp_status sp_transport_test(sp_transport *transport, sp_sum *sum, bool *is_done);
-/* The compute stream's work to come finds the sum. The host waits where the transport
- * needs it to. */
+/* Later work of the compute stream reads the finished sum. The host waits only where
+ * the transport needs it. */
 sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
-/* The host waits for the sum. */
+/* The host waits until the sum is done. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
 
-/* For transports: sp_comm_agree that keeps who failed. */
+/* For transports: sp_comm_agree that records the failing rank. */
 sp_status sp_transport_agree(sp_transport *transport, sp_status rc);
-/* For transports: allreduce by copies to and from the host, which waits. */
+/* For transports: an all-reduce by copies to and from the host, which waits. */
 sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum);
 /* For transports: sp_transport_take from an arena of the backend. */
 sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **out);
