@@ -3,13 +3,14 @@
 #   sh install-deps.sh          what the program and make check need
 #   sh install-deps.sh --tests  also what the comparisons with Python, the job scripts
 #                               (Slurm) and the network of two hosts use: without it
-#                               those tests are skipped, and say so
+#                               those tests are skipped, and say so; and ccache, which
+#                               .ci/run builds with
 # laspy (pip) is used where it is found, to compare the reading of LAS.
 set -eu
 
 need="build-essential pkg-config autoconf automake mpich libmpich-dev libhdf5-mpich-dev
   libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
-tests="python3 python3-numpy python3-h5py
+tests="python3 python3-numpy python3-h5py ccache
   slurmctld slurmd slurm-client munge iproute2"
 [ "${1:-}" != --tests ] || need="$need $tests"
 

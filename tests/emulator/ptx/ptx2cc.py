@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""ptx2cc.py FILE.ptx > FILE.cc: kernels in PTX as C++ for the emulator (ptx.h).
+"""ptx2cc.py FILE.ptx PART PARTS > FILE.cc: kernels in PTX as C++ for the emulator (ptx.h):
+those whose number leaves the remainder PART by PARTS, so that a large file can be compiled
+as several objects.
 
 A kernel becomes a function, a register a variable, an instruction a statement, a branch a
 goto. So what runs is what the real compiler made of the source, inline PTX and library
@@ -605,7 +607,10 @@ def main():
     for name, (kind, count, values) in module.constants.items():
         print(f'static {kind} {identifier(name)}[{count}] __attribute__((aligned(16), unused))'
               f' = {{{values}}};')
+    part, parts = int(sys.argv[2]), int(sys.argv[3])
     for n, (kernel, line, body) in enumerate(module.kernels()):
+        if n % parts != part:
+            continue
         out = []
         translate(kernel, line, body, out)
         print(f'static void kernel{n}(const char *P)\n{{\n(void)P;')
