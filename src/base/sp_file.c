@@ -2,6 +2,7 @@
 
 #include "base/sp_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/sp_log.h"
 
 #define FAIL_IO(path, what)                                                            \
     SP_FAIL(SP_EIO, "%s: cannot %s: %s", path, what, strerror(errno))
@@ -84,15 +87,48 @@ static int write_all(int fd, const char *data, size_t bytes)
     return 0;
 }
 
+sp_status sp_file_open(const char *path, int flags, int *fd)
+{
+    struct stat st;
+    bool is_folder;
+
+    /* O_NONBLOCK: opening a FIFO to which nobody writes would wait for ever. It means
+     * nothing for a regular file. */
+    *fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
+        return SP_FAIL(SP_EIO, "%s: a symbolic link, which is not followed here", path);
+    if (*fd < 0)
+        return FAIL_IO(path, "open");
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
+        return SP_OK;
+    is_folder = S_ISDIR(st.st_mode);
+    close(*fd);
+    *fd = -1;
+    return SP_FAIL(SP_EIO, "%s: %s, expected a regular file", path,
+                   is_folder ? "a folder" : "a device, pipe or socket");
+}
+
+/* A file that a killed writer left, or a link that somebody else put there, gives way:
+ * unlink removes the link and not what it leads to. */
+static int create_anew(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(path, flags, 0666);
+
+    if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+        fd = open(path, flags, 0666);
+    return fd;
+}
+
 sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer)
 {
     char temporary[PATH_MAX];
     int fd, error = 0;
 
-    if (snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, writer) >=
-        (int)sizeof temporary)
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_TEMPORARY "%d", path,
+                 writer) >= (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path, PATH_MAX);
-    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    fd = create_anew(temporary);
     if (fd < 0)
         return FAIL_IO(temporary, "create");
     if (write_all(fd, data, bytes) != 0 || fsync(fd) != 0)
@@ -110,17 +146,15 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
     return SP_OK;
 }
 
-/* Read to the end: what fstat says may be 0 (/proc) or old. */
-sp_status sp_file_read(const char *path, char **data, size_t *bytes)
+/* Read to the end, since the size that fstat gives may be 0 (/proc) or old. */
+static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
 {
     size_t used = 0, capacity = 4096;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *text = malloc(capacity), *grown = text;
     ssize_t n = 1;
     int error;
 
-    *data = NULL;
-    while (fd >= 0 && grown && n > 0) {
+    while (grown && n > 0 && used < SP_FILE_MOST) {
         if (used + 1 == capacity) {
             grown = realloc(text, capacity * 2);
             text = grown ? grown : text;
@@ -130,20 +164,55 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
         n = read(fd, text + used, capacity - used - 1);
         used += n > 0 ? (size_t)n : 0;
     }
-    error = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = error;
-    if (fd >= 0 && grown && n == 0) {
+    if (grown && n == 0) {
         text[used] = 0;
         *data = text;
-        if (bytes)
-            *bytes = used;
+        *bytes = used;
         return SP_OK;
     }
+    error = errno;
     free(text);
     errno = error;
-    if (fd >= 0 && !grown)
-        return SP_FAIL(SP_EMEM, "%s: %zu bytes to read", path, capacity);
+    if (!grown)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", path, capacity);
+    if (n > 0)
+        return SP_FAIL(SP_EDATA, "%s: more than %d bytes", path, SP_FILE_MOST);
     return FAIL_IO(path, "read");
+}
+
+sp_status sp_file_read(const char *path, char **data, size_t *bytes)
+{
+    size_t used = 0;
+    sp_status rc;
+    int fd;
+
+    *data = NULL;
+    SP_TRY(sp_file_open(path, O_RDONLY, &fd));
+    rc = read_all(fd, path, data, &used);
+    close(fd);
+    if (rc == SP_OK && bytes)
+        *bytes = used;
+    return rc;
+}
+
+sp_status sp_file_remove_if(const char *dir, bool (*is_leftover)(const char *name))
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (!folder)
+        return errno == ENOENT ? SP_OK : FAIL_IO(dir, "list");
+    while ((entry = readdir(folder))) {
+        if (!is_leftover(entry->d_name) ||
+            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) >=
+                (int)sizeof path ||
+            lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        if (unlink(path) != 0)
+            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
+    }
+    closedir(folder);
+    return SP_OK;
 }

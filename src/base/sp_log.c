@@ -3,6 +3,7 @@
 #include "base/sp_log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -12,6 +13,8 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/sp_file.h"
 
 enum { MESSAGE = 4096, DEFAULT_COLUMNS = 80 };
 
@@ -29,13 +32,16 @@ static struct {
 sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
                       const char *rank_file)
 {
+    int fd;
+
     sp_log_close();
     state.rank = rank;
     snprintf(state.who, sizeof state.who, "rank %d/%d %s local %d", rank, size, host,
              local_rank);
     if (!rank_file)
         return SP_OK;
-    state.file = fopen(rank_file, "ae");
+    SP_TRY(sp_file_open(rank_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
+    state.file = fdopen(fd, "a");
     if (!state.file)
         return SP_FAIL(SP_EIO, "%s: cannot open the log: %s", rank_file,
                        strerror(errno));

@@ -68,8 +68,9 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
 /* Rank 0 only: does the folder have a whole best.h5 of no later step? Else it is renamed
  * likewise. */
 sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best);
-/* Rank 0 only: delete all but the newest `keep` step files, and what a writer that was
- * killed left behind. */
+/* Rank 0 only: delete what a writer that was killed left behind. */
+sp_status sp_checkpoint_remove_unfinished(const char *dir);
+/* Rank 0 only: delete all but the newest `keep` step files, and what is unfinished. */
 sp_status sp_checkpoint_prune(const char *dir, int keep);
 
 #endif

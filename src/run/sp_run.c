@@ -8,27 +8,23 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "process/sp_child.h"
-#include "process/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
+#include "process/sp_child.h"
+#include "process/sp_fault.h"
 #include "process/sp_pulse.h"
+#include "run/sp_checkpoint.h"
+#include "run/sp_lock.h"
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
-#define FOREIGN_OWNER_WATCH_S 5.0
-#define LOCK_PATIENCE_S       3.0
-#define LOCK_TEXT             128
 
 struct sp_run_impl {
     int lock, metrics; /* descriptors, -1: none (other ranks, no folder) */
@@ -39,12 +35,12 @@ struct sp_run_impl {
     sp_child child;
 };
 
-/* What a run writes: set_aside moves these. */
+/* What a run writes, and set_aside moves: files, then folders. */
 static const char *const run_files[] = {
     "status.json",   "status-eval.json", "status-predict.json",
     "heartbeat.bin", "metrics.jsonl",    "deck.resolved",
     "checkpoints",   "predictions",      "logs"};
-enum { N_RUN_FILES = sizeof run_files / sizeof *run_files };
+enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 6 };
 
 static bool is_owner(const sp_run *run)
 {
@@ -56,137 +52,6 @@ static const char *in_folder(const char *dir, const char *name, char *path)
 {
     snprintf(path, PATH_MAX, "%s/%s", dir, name);
     return path;
-}
-
-/* ---- lock ----
- *
- * flock decides where it works: on local file systems and on NFS and Lustre mounts that
- * pass it on. Where each host locks for itself, the lock is free although another
- * host's process runs; then the text names that host, and we watch whether the folder's
- * files still move.
- */
-
-typedef struct owner {
-    char host[64];
-    long pid;
-} owner;
-
-static bool read_owner(int fd, owner *o)
-{
-    char text[LOCK_TEXT];
-    ssize_t n = pread(fd, text, sizeof text - 1, 0);
-
-    text[n > 0 ? n : 0] = 0;
-    return sscanf(text, "%63s %ld", o->host, &o->pid) == 2;
-}
-
-/* A number that changes when the heartbeat or one of the files does. */
-static uint64_t activity(const char *dir)
-{
-    static const char *const watched[] = {"metrics.jsonl", "status.json",
-                                          "heartbeat.bin"};
-    uint64_t sum = 0;
-    sp_heartbeat *records;
-    char path[PATH_MAX];
-    struct stat st;
-    int n;
-
-    for (int i = 0; i < 3; i++)
-        if (stat(in_folder(dir, watched[i], path), &st) == 0)
-            sum += (uint64_t)st.st_mtim.tv_nsec +
-                   1000003 * (uint64_t)st.st_mtim.tv_sec + (uint64_t)st.st_size;
-    if (sp_heartbeat_read(in_folder(dir, "heartbeat.bin", path), &records, &n) ==
-        SP_OK) {
-        for (int r = 0; r < n; r++)
-            sum += (uint64_t)records[r].counter;
-        free(records);
-    }
-    return sum;
-}
-
-static bool is_folder_alive(const char *dir)
-{
-    const struct timespec nap = {0, 200000000};
-    double begin_s = sp_now_s();
-    uint64_t before = activity(dir);
-
-    while (sp_now_s() - begin_s < FOREIGN_OWNER_WATCH_S) {
-        nanosleep(&nap, NULL);
-        if (activity(dir) != before)
-            return true;
-    }
-    return false;
-}
-
-static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
-{
-    if (!is_known)
-        return SP_FAIL(SP_EIO, "%s: run folder in use by another process", dir);
-    return SP_FAIL(SP_EIO, "%s: run folder in use by host %s pid %ld", dir, o->host,
-                   o->pid);
-}
-
-/* A killed run's processes may take a moment to vanish: a little patience before the
- * refusal. *is_free: nobody holds the lock; *is_sure: the file system has such locks.
- */
-static void try_flock(int fd, bool *is_free, bool *is_sure)
-{
-    const struct timespec nap = {0, 50000000};
-    double begin_s = sp_now_s();
-    int error;
-
-    for (;;) {
-        error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-        if (error != EWOULDBLOCK && error != EINTR)
-            break;
-        if (sp_now_s() - begin_s > LOCK_PATIENCE_S)
-            break;
-        nanosleep(&nap, NULL);
-    }
-    *is_free = error != EWOULDBLOCK && error != EINTR;
-    *is_sure = error == 0;
-}
-
-/* Whether the process that the text names runs, although the lock is free. */
-static bool is_owner_alive(const sp_run *run, const owner *o, bool is_sure)
-{
-    if (strcmp(o->host, run->comm->host) != 0)
-        return is_folder_alive(run->dir);
-    return !is_sure && o->pid != (long)getpid() && kill((pid_t)o->pid, 0) == 0;
-}
-
-static sp_status lock_folder(sp_run *run)
-{
-    char path[PATH_MAX], text[LOCK_TEXT];
-    int fd =
-        open(in_folder(run->dir, "lock", path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    bool is_free, is_sure, is_known;
-    owner o;
-
-    if (fd < 0)
-        return SP_FAIL(SP_EIO, "%s: cannot open: %s", path, strerror(errno));
-    try_flock(fd, &is_free, &is_sure);
-    is_known = read_owner(fd, &o);
-    if (!is_free || (is_known && is_owner_alive(run, &o, is_sure))) {
-        close(fd);
-        return fail_in_use(run->dir, is_known, &o);
-    }
-    run->impl->lock = fd;
-    snprintf(text, sizeof text, "%s %ld\n", run->comm->host, (long)getpid());
-    if (ftruncate(fd, 0) != 0 ||
-        pwrite(fd, text, strlen(text), 0) < (ssize_t)strlen(text))
-        return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return SP_OK;
-}
-
-static void unlock_folder(struct sp_run_impl *impl)
-{
-    if (impl->lock < 0)
-        return;
-    if (ftruncate(impl->lock, 0) != 0)
-        sp_log_warn("run folder: cannot clear the lock: %s", strerror(errno));
-    close(impl->lock);
-    impl->lock = -1;
 }
 
 /* ---- metrics.jsonl ---- */
@@ -207,13 +72,11 @@ static sp_status cut_half_line(int fd, const char *path)
 static sp_status open_metrics(sp_run *run)
 {
     char path[PATH_MAX];
-    int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
 
     if (run->impl->metrics >= 0)
         close(run->impl->metrics);
-    run->impl->metrics = open(in_folder(run->dir, "metrics.jsonl", path), flags, 0666);
-    if (run->impl->metrics < 0)
-        return SP_FAIL(SP_EIO, "%s: cannot open: %s", path, strerror(errno));
+    SP_TRY(sp_file_open(in_folder(run->dir, "metrics.jsonl", path),
+                        O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &run->impl->metrics));
     SP_TRY(cut_half_line(run->impl->metrics, path));
     return SP_OK;
 }
@@ -301,6 +164,93 @@ static void map_heartbeat(sp_run *run)
     sp_run_beat(run, SP_PHASE_START, 0, 0);
 }
 
+static sp_status check_entry(const char *dir, const char *name, bool is_folder)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (lstat(in_folder(dir, name, path), &st) != 0 ||
+        (is_folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode)))
+        return SP_OK;
+    return SP_FAIL(SP_EIO, "%s: %s, expected a %s%s", path,
+                   S_ISLNK(st.st_mode)   ? "a symbolic link"
+                   : S_ISDIR(st.st_mode) ? "a folder"
+                   : S_ISREG(st.st_mode) ? "a file"
+                                         : "a device, pipe or socket",
+                   is_folder ? "folder" : "regular file",
+                   S_ISLNK(st.st_mode)
+                       ? "; the run folder itself may be a link, what is in it may not"
+                       : "");
+}
+
+/* A link in place of a file would have a run overwrite, append to or delete what it
+ * leads to; who may write in the folder could so reach all that its user may. */
+static sp_status check_entries(const char *dir)
+{
+    for (int i = 0; i < N_RUN_FILES; i++)
+        SP_TRY(check_entry(dir, run_files[i], i >= N_PLAIN_FILES));
+    SP_TRY(check_entry(dir, "lock", false));
+    return check_entry(dir, ".diagnosed", false);
+}
+
+/* A umask of 000 shows in the file that this process has just made. */
+static void warn_of_others(const char *dir, int lock)
+{
+    struct stat folder, file;
+
+    if (stat(dir, &folder) != 0 || fstat(lock, &file) != 0)
+        return;
+    if (folder.st_mode & S_IWOTH)
+        sp_log_warn0("%s: every user of this machine may write in the run folder "
+                     "(mode %03o): chmod o-w, and set a umask such as 022",
+                     dir, (unsigned)folder.st_mode & 0777);
+    else if (file.st_mode & S_IWOTH)
+        sp_log_warn0("%s: every user of this machine may write to the run's files "
+                     "(mode %03o): set a umask such as 022",
+                     dir, (unsigned)file.st_mode & 0777);
+}
+
+/* "status.json.tmp-0": sp_file_replace was killed before it renamed it. */
+static bool is_temporary(const char *name)
+{
+    for (int i = 0; i < N_PLAIN_FILES; i++) {
+        size_t n = strlen(run_files[i]), m = strlen(SP_FILE_TEMPORARY);
+
+        if (strncmp(name, run_files[i], n) == 0 &&
+            strncmp(name + n, SP_FILE_TEMPORARY, m) == 0 && name[n + m] &&
+            !name[n + m + strspn(name + n + m, "0123456789")])
+            return true;
+    }
+    return false;
+}
+
+static bool is_temporary_prediction(const char *name)
+{
+    static const char end[] = ".h5.tmp";
+    size_t n = strlen(name);
+
+    return n >= sizeof end && strcmp(name + n - sizeof end + 1, end) == 0;
+}
+
+/* Rank 0, which has the lock: nobody else writes here. */
+static sp_status remove_leftovers(const char *dir)
+{
+    char path[PATH_MAX];
+
+    SP_TRY(sp_file_remove_if(dir, is_temporary));
+    SP_TRY(sp_file_remove_if(in_folder(dir, "predictions", path),
+                             is_temporary_prediction));
+    return sp_checkpoint_remove_unfinished(in_folder(dir, "checkpoints", path));
+}
+
+static bool is_root(const char *dir)
+{
+    struct stat st, root;
+
+    return stat(dir, &st) == 0 && stat("/", &root) == 0 && st.st_dev == root.st_dev &&
+           st.st_ino == root.st_ino;
+}
+
 /* Rank 0. */
 static sp_status take_folder(sp_run *run)
 {
@@ -308,9 +258,17 @@ static sp_status take_folder(sp_run *run)
 
     if (strlen(run->dir) > PATH_MAX - 128)
         return SP_FAIL(SP_EIO, "%.100s...: path too long", run->dir);
+    if (is_root(run->dir))
+        return SP_FAIL(SP_EUSAGE,
+                       "run.dir = \"%s\" is the root of the file system: name a folder "
+                       "for the run",
+                       run->dir);
     SP_TRY(sp_file_make_folder(run->dir));
-    SP_TRY(lock_folder(run));
+    SP_TRY(check_entries(run->dir));
+    SP_TRY(sp_lock_take(run->dir, run->comm->host, &run->impl->lock));
+    warn_of_others(run->dir, run->impl->lock);
     sp_run_report_lost(run->dir);
+    SP_TRY(remove_leftovers(run->dir));
     unlink(in_folder(run->dir, ".diagnosed", path));
     SP_TRY(open_metrics(run));
     SP_TRY(sp_heartbeat_create(in_folder(run->dir, "heartbeat.bin", path),
@@ -427,7 +385,7 @@ void sp_run_close(sp_run *run)
         sp_heartbeat_unmap(impl->records, impl->n_records);
         if (impl->metrics >= 0)
             close(impl->metrics);
-        unlock_folder(impl);
+        sp_lock_release(&impl->lock);
     }
     free(impl);
     free(run->dir);

@@ -1,6 +1,7 @@
 /* Reading a run folder: what status.json says and who was last heard. */
 #include "config.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
@@ -81,20 +83,27 @@ static bool begins(const char *line, const char *with)
 
 bool sp_run_has_ended(const char *dir)
 {
-    char path[PATH_MAX], *text;
-    bool has_ended = false;
+    char path[PATH_MAX], piece[4096];
+    bool has_ended = false, is_begin = true;
+    FILE *lines;
+    int fd;
 
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    if (sp_file_read(path, &text, NULL) != SP_OK)
+    if (sp_file_open(path, O_RDONLY, &fd) != SP_OK)
         return false;
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (begins(line, "{\"event\":\"end\",\"state\":\"done\""))
+    lines = fdopen(fd, "r");
+    /* A line longer than `piece` comes in several; its beginning tells what it is. */
+    while (lines && fgets(piece, sizeof piece, lines)) {
+        if (is_begin && begins(piece, "{\"event\":\"end\",\"state\":\"done\""))
             has_ended = true;
-        else if (*line && !begins(line, "{\"event\":\"eval\"")) /* may come later */
+        else if (is_begin && !begins(piece, "{\"event\":\"eval\"")) /* may come later */
             has_ended = false;
+        is_begin = strchr(piece, '\n');
     }
-    free(text);
+    if (lines)
+        fclose(lines);
+    else
+        close(fd);
     return has_ended;
 }
 

@@ -1,7 +1,5 @@
 #include "run/sp_saver.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -136,27 +134,6 @@ static void *saver_main(void *arg)
 
 /* ---- start and end ---- */
 
-/* A killed run leaves a file under its temporary name. */
-static void remove_unfinished(const char *dir)
-{
-    DIR *folder = opendir(dir);
-    struct dirent *entry;
-    char path[PATH_MAX + 256];
-
-    if (!folder)
-        return;
-    while ((entry = readdir(folder))) {
-        size_t n = strlen(entry->d_name);
-
-        if (n < 7 || strcmp(entry->d_name + n - 7, ".h5.tmp") != 0)
-            continue;
-        snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
-        if (unlink(path) != 0)
-            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
-    }
-    closedir(folder);
-}
-
 static float *reserve(const float *like, int64_t n, bool *is_short)
 {
     float *copy = like ? malloc((size_t)n * sizeof *copy + 1) : NULL;
@@ -212,7 +189,6 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
     snprintf(s->dir, sizeof s->dir, "%s/checkpoints", run->dir);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    remove_unfinished(s->dir);
     s->phase = SAVER_BUSY; /* with the reserve */
     SP_TRY(make_reserve(s));
     SP_TRY(start_thread(s));

@@ -12,45 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "run/sp_run.h"
-
-static sp_comm comm;
-static char top[] = "/tmp/sp-run-XXXXXX";
-static char dir[64], path[128];
-
-static const char *in(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-/* A fresh folder each test, two levels below what exists. */
-static int new_folder(void **state)
-{
-    static int number;
-
-    (void)state;
-    snprintf(dir, sizeof dir, "%s/runs/%d", top, number++);
-    return 0;
-}
-
-static char *content(const char *name)
-{
-    char *text;
-
-    OK(sp_file_read(in(name), &text, NULL));
-    return text;
-}
-
-static void assert_content(const char *name, const char *expected)
-{
-    char *text = content(name);
-
-    assert_string_equal(text, expected);
-    free(text);
-}
+#include "fixtures/run_folder.h"
 
 /* In a child: what `act` leaves behind when it is killed. */
 static void in_killed_child(void (*act)(sp_run *run))
@@ -68,22 +31,6 @@ static void in_killed_child(void (*act)(sp_run *run))
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
-}
-
-/* Standard error of the next run's start. */
-static char *words_of_open(sp_run *run)
-{
-    int kept = dup(2), fd = open(in("../words"), O_RDWR | O_CREAT | O_TRUNC, 0600);
-    char *words;
-
-    dup2(fd, 2);
-    sp_run_open(run, dir, &comm);
-    fflush(stderr);
-    dup2(kept, 2);
-    close(kept);
-    close(fd);
-    OK(sp_file_read(in("../words"), &words, NULL));
-    return words;
 }
 
 static void a_second_program_is_refused(void **state)
@@ -393,7 +340,6 @@ static void no_folder_writes_nothing(void **state)
 
 int main(void)
 {
-#define IN_NEW_FOLDER(test) cmocka_unit_test_setup(test, new_folder)
     const struct CMUnitTest tests[] = {
         IN_NEW_FOLDER(a_second_program_is_refused),
         IN_NEW_FOLDER(a_dead_owner_does_not_block),
@@ -409,13 +355,6 @@ int main(void)
         IN_NEW_FOLDER(set_aside_moves_the_run_and_nothing_else),
         IN_NEW_FOLDER(no_folder_writes_nothing),
     };
-    char command[64];
-    int n_failed;
 
-    sp_comm_open_self(&comm);
-    if (!mkdtemp(top))
-        return 1;
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", top);
-    return system(command) == 0 ? n_failed : 1;
+    return cmocka_run_group_tests(tests, make_top, remove_top);
 }

@@ -1,0 +1,172 @@
+/* The folder of a run's checkpoints: which one to go on from, and which ones to keep. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "run/sp_checkpoint.h"
+
+/* Step of "step-000000012.h5", -1 for another name. */
+static int64_t step_of(const char *name)
+{
+    long long step;
+    int end = 0;
+
+    if (sscanf(name, "step-%lld.h5%n", &step, &end) != 1 || !end || name[end])
+        return -1;
+    return step;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* Steps of the folder's files, newest first; malloc'd. An absent folder has none. */
+static sp_status list_steps(const char *dir, int64_t **steps, int *n)
+{
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+    int room = 0;
+
+    *steps = NULL;
+    *n = 0;
+    if (!folder && errno == ENOENT)
+        return SP_OK;
+    if (!folder)
+        return SP_FAIL(SP_EIO, "%s: cannot list it: %s", dir, strerror(errno));
+    while ((entry = readdir(folder))) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0)
+            continue;
+        if (*n == room) {
+            int64_t *grown =
+                realloc(*steps, (size_t)(room = 2 * room + 16) * sizeof *grown);
+            if (!grown)
+                break;
+            *steps = grown;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    closedir(folder);
+    if (*n)
+        qsort(*steps, (size_t)*n, sizeof **steps, newest_first);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
+{
+    int64_t *steps;
+    int i, n, damaged = 0;
+
+    SP_TRY(list_steps(dir, &steps, &n));
+    for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
+        if (i < n)
+            snprintf(path, PATH_MAX, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        else
+            snprintf(path, PATH_MAX, "%s/best.h5", dir);
+        if (i == n && access(path, F_OK) != 0) {
+            path[0] = 0;
+        } else if (sp_checkpoint_verify(path) != SP_OK) {
+            sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+            damaged++;
+            path[0] = 0;
+        }
+    }
+    free(steps);
+    if (n_damaged)
+        *n_damaged = damaged;
+    return SP_OK;
+}
+
+static sp_status set_aside(const char *path)
+{
+    char old[PATH_MAX + 8];
+
+    snprintf(old, sizeof old, "%s.old", path);
+    if (rename(path, old) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
+                       strerror(errno));
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
+{
+    char path[PATH_MAX];
+    int64_t *steps;
+    sp_status rc = SP_OK;
+    int all;
+
+    SP_TRY(list_steps(dir, &steps, &all));
+    for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
+        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[*n]);
+        rc = set_aside(path);
+    }
+    free(steps);
+    return rc;
+}
+
+sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best)
+{
+    sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
+    char path[PATH_MAX];
+    sp_status rc;
+
+    snprintf(path, sizeof path, "%s/best.h5", dir);
+    *has_best = false;
+    if (access(path, F_OK) != 0)
+        return SP_OK;
+    rc = sp_checkpoint_verify(path);
+    if (rc == SP_OK)
+        rc = sp_checkpoint_read_state(path, &state, &norm);
+    *has_best = rc == SP_OK && state.step <= step;
+    if (rc != SP_OK)
+        sp_log_warn0("renamed to *.old: %s", sp_error_last()->message);
+    else if (!*has_best)
+        sp_log_info("%s: of a later step (%lld), renamed to *.old", path,
+                    (long long)state.step);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return *has_best ? SP_OK : set_aside(path);
+}
+
+/* "step-000000012.h5.tmp", "best.h5.tmp": a writer was killed before it renamed it. */
+static bool is_unfinished(const char *name)
+{
+    long long step;
+    int end = 0;
+
+    if (strcmp(name, "best.h5.tmp") == 0)
+        return true;
+    return sscanf(name, "step-%lld.h5.tmp%n", &step, &end) == 1 && end && !name[end];
+}
+
+sp_status sp_checkpoint_remove_unfinished(const char *dir)
+{
+    return sp_file_remove_if(dir, is_unfinished);
+}
+
+sp_status sp_checkpoint_prune(const char *dir, int keep)
+{
+    char path[PATH_MAX];
+    int64_t *steps;
+    int i, n;
+
+    SP_TRY(sp_checkpoint_remove_unfinished(dir));
+    SP_TRY(list_steps(dir, &steps, &n));
+    for (i = keep > 0 ? keep : 1; i < n; i++) {
+        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        if (unlink(path) != 0)
+            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
+    }
+    free(steps);
+    return SP_OK;
+}

@@ -1,0 +1,192 @@
+/* A run folder in which others may write: links and pipes in place of the run's files are
+ * refused or replaced and never followed or waited for, and the rests of killed runs, and
+ * nothing else, are gone after the next start. */
+#include "config.h"
+
+#include "fixtures/run_folder.h"
+
+static const char *const names[] = {
+    "lock",        "metrics.jsonl",       "status.json",     ".diagnosed",
+    "checkpoints", "heartbeat.bin",       "deck.resolved",   "predictions",
+    "logs",        "status-predict.json", "status-eval.json"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static void refuse_open(const char *name, const char *what)
+{
+    char text[256];
+    sp_run run;
+
+    snprintf(text, sizeof text, "%s: %s, expected a ", in(name), what);
+    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
+    sp_run_close(&run);
+    if (!strstr(sp_error_last()->message, text))
+        fail_msg("%s, not %s", sp_error_last()->message, text);
+    assert_int_equal(remove(in(name)), 0);
+}
+
+static void links_and_pipes_are_refused_and_left_alone(void **state)
+{
+    char victim[160];
+    struct stat st;
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    snprintf(victim, sizeof victim, "%s/victim", top);
+    for (int i = 0; i < N_NAMES; i++) {
+        OK(sp_file_replace(victim, "precious", 8, 0));
+        assert_int_equal(symlink(victim, in(names[i])), 0);
+        refuse_open(names[i], "a symbolic link");
+        assert_int_equal(stat(victim, &st), 0);
+        assert_int_equal(st.st_size, 8);
+        assert_int_equal(symlink(top, in(names[i])), 0);
+        refuse_open(names[i], "a symbolic link");
+        assert_int_equal(mkfifo(in(names[i]), 0600), 0);
+        refuse_open(names[i], "a device, pipe or socket");
+    }
+    OK(sp_file_make_folder(in("status.json")));
+    refuse_open("status.json", "a folder");
+    OK(sp_file_replace(in("checkpoints"), "x", 1, 0));
+    refuse_open("checkpoints", "a file");
+}
+
+static void the_folder_itself_may_be_a_link(void **state)
+{
+    char target[128];
+    sp_run run;
+
+    (void)state;
+    snprintf(target, sizeof target, "%s/target-of-link", top);
+    OK(sp_file_make_folder(target));
+    OK(sp_file_make_folder_of(dir));
+    assert_int_equal(symlink(target, dir), 0);
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_event(&run, "{}", NULL));
+    sp_run_close(&run);
+    assert_content("metrics.jsonl", "{}\n");
+}
+
+/* In a folder where others may write, a link can come while the run goes on. */
+static void a_temporary_that_is_a_link_is_not_followed(void **state)
+{
+    char victim[160], *text;
+    sp_run run;
+
+    (void)state;
+    snprintf(victim, sizeof victim, "%s/victim", top);
+    OK(sp_file_replace(victim, "precious", 8, 0));
+    OK(sp_run_open(&run, dir, &comm));
+    assert_int_equal(symlink(victim, in("status.json.tmp-0")), 0);
+    OK(sp_run_status(&run, "running", SP_OK, 0, 0, NULL));
+    assert_int_equal(symlink(victim, in("deck.resolved.tmp-0")), 0);
+    OK(sp_run_write_text(&run, "deck.resolved", "deck"));
+    sp_run_close(&run);
+    OK(sp_file_read(victim, &text, NULL));
+    assert_string_equal(text, "precious");
+    free(text);
+}
+
+static void what_kills_left_goes_at_the_next_start(void **state)
+{
+    static const char *const ours[] = {
+        "status.json.tmp-0",          "status.json.tmp-12",
+        "status-eval.json.tmp-1",     "heartbeat.bin.tmp-0",
+        "deck.resolved.tmp-0",        "checkpoints/best.h5.tmp",
+        "predictions/val-000.h5.tmp", "checkpoints/step-000000012.h5.tmp"};
+    static const char *const others[] = {
+        "status.json.tmp-",        "status.json.tmp-x",
+        "status.json.tmp-1.txt",   "notes.tmp-0",
+        "checkpoints/mine.h5.tmp", "checkpoints/step-1.h5.tmp2",
+        "predictions/a.tmp",       "tmp-0"};
+    sp_run run;
+
+    (void)state;
+    OK(sp_file_make_folder(in("checkpoints")));
+    OK(sp_file_make_folder(in("predictions")));
+    OK(sp_file_make_folder(in("status.json.tmp-5")));
+    for (int i = 0; i < 8; i++) {
+        OK(sp_file_replace(in(ours[i]), "x", 1, 0));
+        OK(sp_file_replace(in(others[i]), "x", 1, 0));
+    }
+    assert_int_equal(symlink("notes.tmp-0", in("status.json.tmp-7")), 0);
+    OK(sp_run_open(&run, dir, &comm));
+    sp_run_close(&run);
+    for (int i = 0; i < 8; i++) {
+        if (access(in(ours[i]), F_OK) == 0)
+            fail_msg("%s stays", path);
+        if (access(in(others[i]), F_OK) != 0)
+            fail_msg("%s is gone", path);
+    }
+    assert_int_equal(access(in("status.json.tmp-5"), F_OK), 0);
+    assert_int_equal(access(in("status.json.tmp-7"), F_OK), 0);
+}
+
+static void the_root_folder_is_refused(void **state)
+{
+    static const char *const root[] = {"/", "//", "/..", "/tmp/.."};
+    sp_run run;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sp_run_open(&run, root[i], &comm), SP_EUSAGE);
+        assert_non_null(
+            strstr(sp_error_last()->message, "the root of the file system"));
+        sp_run_close(&run);
+    }
+    assert_int_not_equal(access("/lock", F_OK), 0);
+}
+
+static void a_folder_open_to_all_is_a_warning(void **state)
+{
+    mode_t before = umask(0);
+    sp_run run;
+    char *words;
+
+    (void)state;
+    words = words_of_open(&run);
+    umask(before);
+    sp_run_close(&run);
+    assert_non_null(strstr(words, "every user of this machine may write in the run "
+                                  "folder (mode 777)"));
+    free(words);
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(chmod(in("lock"), 0666), 0);
+    words = words_of_open(&run);
+    sp_run_close(&run);
+    assert_non_null(strstr(words, "may write to the run's files (mode 666)"));
+    free(words);
+    assert_int_equal(chmod(in("lock"), 0644), 0);
+    words = words_of_open(&run);
+    sp_run_close(&run);
+    assert_string_equal(words, "");
+    free(words);
+}
+
+static void reading_a_pipe_does_not_wait(void **state)
+{
+    char text[4096] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    assert_int_equal(mkfifo(in("status.json"), 0600), 0);
+    assert_int_equal(mkfifo(in("heartbeat.bin"), 0600), 0);
+    assert_int_equal(mkfifo(in("metrics.jsonl"), 0600), 0);
+    assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
+    assert_false(sp_run_has_ended(dir));
+    fclose(to);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_NEW_FOLDER(links_and_pipes_are_refused_and_left_alone),
+        IN_NEW_FOLDER(the_folder_itself_may_be_a_link),
+        IN_NEW_FOLDER(a_temporary_that_is_a_link_is_not_followed),
+        IN_NEW_FOLDER(what_kills_left_goes_at_the_next_start),
+        IN_NEW_FOLDER(the_root_folder_is_refused),
+        IN_NEW_FOLDER(a_folder_open_to_all_is_a_warning),
+        IN_NEW_FOLDER(reading_a_pipe_does_not_wait),
+    };
+
+    return cmocka_run_group_tests(tests, make_top, remove_top);
+}
