@@ -263,6 +263,9 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
         SP_TRY(rc);
     }
     SP_TRY(finish(config, n_overrides, overrides));
+    if (!*config->run.dir) /* as of an unset variable of a shell */
+        return SP_FAIL(SP_EUSAGE, "%srun.dir is empty: name the folder of the run",
+                       sp_config_where(config, "run.dir"));
     return SP_OK;
 }
 

@@ -13,12 +13,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "comm/sp_comm.h"
 #include "base/sp_error.h"
+#include "comm/sp_comm.h"
 
 enum {
     SP_NAME = 64,
-    SP_MAX_KEYS = 96 /* room for the table of keys */
+    SP_MAX_KEYS = 96,     /* room for the table of keys */
+    SP_MAX_LAYERS = 10000 /* of net.layers: each name is compared with all before it */
 };
 
 typedef struct sp_strings {
@@ -127,7 +128,8 @@ typedef struct sp_config {
  * name; config may be destroyed then too. */
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides);
-/* The same from a text (a checkpoint's deck attribute); name is used in messages. */
+/* The same from a text (a checkpoint's deck attribute), which includes no files and may
+ * have an empty run.dir; name is used in messages. */
 sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides);
 void sp_config_destroy(sp_config *config);

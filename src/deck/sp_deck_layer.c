@@ -134,6 +134,9 @@ sp_status sp_deck_read_layers(sp_config *config, const config_setting_t *list,
 {
     int n = config_setting_length(list);
 
+    if (n > SP_MAX_LAYERS)
+        return SP_FAIL(SP_EUSAGE, "%s: net.layers has %d layers, at most %d are taken",
+                       sp_deck_where(from, list), n, SP_MAX_LAYERS);
     sp_layers_destroy(config->net.layers, config->net.n_layers);
     config->net.n_layers = 0;
     config->net.layers = calloc((size_t)n + 1, sizeof *config->net.layers);

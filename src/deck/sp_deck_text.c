@@ -2,12 +2,14 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Ten levels of a file that includes itself twice are a thousand files. */
 enum { MAX_INCLUDES = 10, MAX_FILES = 200, MAX_DECK_BYTES = 16 << 20 };
@@ -18,6 +20,7 @@ typedef struct scanner {
     int file, line; /* where the character being read stands */
     int depth;
     size_t bytes; /* of all files so far */
+    bool may_include;
     bool is_short_of_memory;
 } scanner;
 
@@ -117,13 +120,15 @@ static sp_status scan_include(scanner *x, const char **s)
     const char *p = *s + strlen("@include");
     char path[PATH_MAX], place[PATH_MAX + 32];
     int file = x->file, line = x->line;
-    struct stat about;
     const char *slash;
     size_t n;
 
     p += strspn(p, " \t");
     n = *p == '"' ? strcspn(p + 1, "\"\n") : 0;
     snprintf(place, sizeof place, "%s:%d: ", x->to->file[file], line);
+    if (!x->may_include)
+        return SP_FAIL(SP_EUSAGE, "%s@include stands in a text that is no deck file",
+                       place);
     if (*p != '"' || p[n + 1] != '"')
         return SP_FAIL(SP_EUSAGE, "%s@include takes a file name in quotation marks",
                        place);
@@ -139,8 +144,6 @@ static sp_status scan_include(scanner *x, const char **s)
     if (x->to->n_files >= MAX_FILES)
         return SP_FAIL(SP_EUSAGE, "%smore than %d files are included", place,
                        MAX_FILES);
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        return SP_FAIL(SP_EUSAGE, "%s%s is no regular file", place, path);
     SP_TRY(scan_file(x, path, place));
     x->file = file;
     x->line = line;
@@ -183,16 +186,30 @@ static sp_status scan(scanner *x, const char *s)
     return SP_OK;
 }
 
+/* A FIFO is not waited for: O_NONBLOCK, which means nothing for a regular file. */
+static sp_status open_deck(const char *path, const char *from, FILE **in)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat about;
+
+    *in = NULL;
+    if (fd < 0)
+        return SP_FAIL(SP_EUSAGE, "%scannot read the deck %s: %s", from, path,
+                       strerror(errno));
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*in = fdopen(fd, "r")))
+        return SP_OK;
+    close(fd);
+    return SP_FAIL(SP_EUSAGE, "%s%s is no regular file", from, path);
+}
+
 /* The whole file, NUL-terminated; from is put before messages. */
 static sp_status read_text(const char *path, const char *from, char **text)
 {
-    FILE *in = fopen(path, "r");
     size_t room = 1 << 16, n = 0;
+    FILE *in;
 
     *text = NULL;
-    if (!in)
-        return SP_FAIL(SP_EUSAGE, "%scannot read the deck %s: %s", from, path,
-                       strerror(errno));
+    SP_TRY(open_deck(path, from, &in));
     for (;;) {
         char *grown = realloc(*text, room + 1);
         if (!grown) {
@@ -261,6 +278,7 @@ sp_status sp_deck_text_file(sp_deck_text *text, const char *path)
     size_t size;
 
     SP_TRY(open_text(&x, text, &size));
+    x.may_include = true;
     return close_text(&x, scan_file(&x, path, ""));
 }
 

@@ -27,11 +27,12 @@ typedef struct sp_deck_text {
     char **file; /* [n_files] as messages name them */
 } sp_deck_text;
 
-/* SP_EUSAGE for a file that cannot be read or is no text, for includes nested deeper
+/* SP_EUSAGE for what cannot be read, is no regular file or no text, for includes nested deeper
  * than 10, of more than 200 files or 16 MiB in all, and integers beyond 64 bits;
  * SP_EMEM. Destroy after failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
-/* The same of a string; name stands for the file in messages. */
+/* The same of a string; name stands for the file in messages. It may be somebody else's
+ * (a checkpoint's deck), so it includes nothing: its @include is SP_EUSAGE. */
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name);
 void sp_deck_text_destroy(sp_deck_text *text);
 

@@ -157,16 +157,13 @@ static sp_status find_input(builder *b, int n_before, const char *name, int *inp
     *input = SP_INPUT_NODE;
     if (!strcmp(name, "input"))
         return SP_OK;
-    for (int i = 0; i < n_before; i++) {
-        const char *other = b->graph->node[i].name;
-
-        if (!strcmp(other, name)) {
-            *input = i;
+    for (*input = 0; *input < n_before; ++*input)
+        if (!strcmp(b->graph->node[*input].name, name))
             return SP_OK;
-        }
-        if (sp_deck_distance(other, name) < sp_deck_distance(best, name))
-            best = other;
-    }
+    for (int i = 0; i < n_before; i++)
+        if (sp_deck_distance(b->graph->node[i].name, name) <
+            sp_deck_distance(best, name))
+            best = b->graph->node[i].name;
     return REFUSE(b, "from \"%s\": no layer before it has this name; nearest is \"%s\"",
                   name, best);
 }

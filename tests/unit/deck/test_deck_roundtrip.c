@@ -34,7 +34,7 @@ static void roundtrip(void **state)
         "run : { dir = \"x\\n\\t\\x01\\x7f \xc3\xa9 # // [1] @include\"; devices = [1, "
         "2]; };\n"
         "train : { lr = 0.1000000000000000055; weight_decay = 3e-320; seed = "
-        "9223372036854775807; class_weights = [1, 1e300, 0.3333333333333333]; };\n"
+        "9223372036854775807; class_weights = [1, 1e-300, 0.3333333333333333]; };\n"
         "augment : { scale = []; jitter = 1e22; };\n"
         "net : { layers = ( { name = \"c\"; op = \"conv\"; out = 4; kernel = 3; stride "
         "= 2;"

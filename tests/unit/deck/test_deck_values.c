@@ -163,6 +163,22 @@ static void includes_are_relative_and_keep_their_lines(void **state)
     assert_string_equal(sp_error_last()->message, expected);
     sp_config_destroy(&c);
 
+    write_file("top.deck", "\n@include missing\n");
+    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
+    snprintf(expected, sizeof expected,
+             "%s/top.deck:2: @include takes a file name in quotation marks", folder);
+    assert_string_equal(sp_error_last()->message, expected);
+    sp_config_destroy(&c);
+
+    write_file("top.deck", "@include \"/nowhere/x.deck\"\n");
+    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
+    snprintf(expected, sizeof expected,
+             "%s/top.deck:1: cannot read the deck /nowhere/x.deck: No such file or "
+             "directory",
+             folder);
+    assert_string_equal(sp_error_last()->message, expected);
+    sp_config_destroy(&c);
+
     write_file("loop.deck", "@include \"loop.deck\"\n");
     assert_int_equal(read_file(&c, "loop.deck", 0, NULL), SP_EUSAGE);
     assert_non_null(strstr(sp_error_last()->message, "includes nested deeper than 10"));

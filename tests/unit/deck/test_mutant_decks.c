@@ -245,6 +245,33 @@ static void hostile_decks(void **state)
     refused(8, "@include \"mutant.fifo\"\n", 23); /* nobody writes to it */
     unlink("mutant.fifo");
     unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_false(use(9));
+    unlink(path);
+}
+
+/* So many layers, each of which reads the one far before it, and one more. */
+static void many_layers_are_read_in_seconds(void **state)
+{
+    static const char layer[] = "{ name = \"%05d\"; op = \"linear\"; out = 3; "
+                                "from = \"%05d\"; },\n";
+
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        FILE *to = fopen(path, "w");
+
+        assert_non_null(to);
+        fprintf(to, "net : { layers = ( { name = \"00000\"; op = \"linear\"; out = 3; "
+                    "},\n");
+        for (int i = 1; i < SP_MAX_LAYERS - 1 + more; i++)
+            fprintf(to, layer, i, i - 1);
+        fprintf(to, "{ name = \"end\"; op = \"linear\"; out = 3; } ); };\n");
+        assert_int_equal(fclose(to), 0);
+        assert_int_equal(use(100 + more), !more);
+    }
+    assert_non_null(strstr(sp_error_last()->message,
+                           "net.layers has 10001 layers, at most 10000 are taken"));
+    unlink(path);
 }
 
 int main(void)
@@ -252,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_decks),
         cmocka_unit_test(hostile_decks),
+        cmocka_unit_test(many_layers_are_read_in_seconds),
     };
 
     signal(SIGALRM, say_hang);
