@@ -152,7 +152,7 @@ static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     config_init(&parsed);
     rc = sp_deck_text_string(&text, deck, "command line");
-    if (rc == SP_EUSAGE ||
+    if (rc == SP_EUSAGE || rc == SP_EDATA ||
         (rc == SP_OK && (!config_read_string(&parsed, text.text) ||
                          config_setting_length(config_root_setting(&parsed)) != 1)))
         rc = SP_FAIL(SP_EUSAGE, "command line: %s.%s = %.80s is no %s as a deck has it",

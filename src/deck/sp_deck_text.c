@@ -127,7 +127,7 @@ static sp_status scan_include(scanner *x, const char **s)
     n = *p == '"' ? strcspn(p + 1, "\"\n") : 0;
     snprintf(place, sizeof place, "%s:%d: ", x->to->file[file], line);
     if (!x->may_include)
-        return SP_FAIL(SP_EUSAGE, "%s@include stands in a text that is no deck file",
+        return SP_FAIL(SP_EDATA, "%s@include stands in a text that is no deck file",
                        place);
     if (*p != '"' || p[n + 1] != '"')
         return SP_FAIL(SP_EUSAGE, "%s@include takes a file name in quotation marks",

@@ -32,7 +32,7 @@ typedef struct sp_deck_text {
  * SP_EMEM. Destroy after failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
 /* The same of a string; name stands for the file in messages. It may be somebody else's
- * (a checkpoint's deck), so it includes nothing: its @include is SP_EUSAGE. */
+ * (a checkpoint's deck), so it includes nothing: its @include is SP_EDATA. */
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name);
 void sp_deck_text_destroy(sp_deck_text *text);
 

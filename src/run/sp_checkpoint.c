@@ -10,8 +10,8 @@
  */
 #include "run/sp_checkpoint_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
-#include "process/sp_fault.h"
 #include "base/sp_file.h"
-#include "h5/sp_h5.h"
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
+#include "process/sp_fault.h"
 #include "process/sp_probe.h"
 
 enum { MAX_PATH = 256 };
@@ -151,34 +151,92 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
     return SP_OK;
 }
 
+/* ---- rows of numbers ---- */
+
+/* Absent: *n and *row are 0. */
+static sp_status read_row(sp_h5 *file, const char *name, int *n, double **row)
+{
+    sp_h5_shape shape;
+
+    if (!sp_h5_has(file, name))
+        return SP_OK;
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank != 1 || shape.dim[0] > 1 << 16)
+        return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
+                       name);
+    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
+    if (!*row)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    *n = (int)shape.dim[0];
+    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
+}
+
+static sp_status check_row(sp_h5 *file, const char *name, int n, const double *row,
+                           double least, const char *meaning)
+{
+    for (int i = 0; i < n; i++)
+        if (!isfinite(row[i]) || row[i] < least)
+            return SP_FAIL(SP_EDATA,
+                           "%s:%s: element %d is %g, expected a finite number%s",
+                           sp_h5_path(file), name, i, row[i], meaning);
+    return SP_OK;
+}
+
+static sp_status read_rows(sp_h5 *file, sp_normalization *norm)
+{
+    int n_std = 0;
+
+    SP_TRY(read_row(file, "/normalization/mean", &norm->n, &norm->mean));
+    SP_TRY(check_row(file, "/normalization/mean", norm->n, norm->mean, -DBL_MAX, ""));
+    SP_TRY(read_row(file, "/normalization/std", &n_std, &norm->std));
+    SP_TRY(
+        check_row(file, "/normalization/std", n_std, norm->std, DBL_MIN, " above 0"));
+    if (norm->n != n_std)
+        return SP_FAIL(SP_EDATA, "%s:/normalization: %d means, %d standard deviations",
+                       sp_h5_path(file), norm->n, n_std);
+    SP_TRY(
+        read_row(file, "/loss/class_weights", &norm->n_classes, &norm->class_weight));
+    return check_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight,
+                     0, ", not negative");
+}
+
 /* ---- verifying ---- */
+
+/* False where they are beyond 64 bits. */
+static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
+{
+    *bytes = shape->type.size;
+    for (int i = 0; i < shape->rank; i++)
+        if (__builtin_mul_overflow(*bytes, shape->dim[i], bytes))
+            return false;
+    return true;
+}
 
 /* Weights from elsewhere may be stored in any way, and stand beside anything. */
 static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint)
 {
     sp_h5_shape shape;
-    size_t bytes;
+    int64_t bytes;
     void *data;
     sp_status rc;
-    int i;
 
     SP_TRY(sp_h5_shape_of(file, name, &shape));
-    bytes = (size_t)shape.type.size;
-    for (i = 0; i < shape.rank; i++)
-        bytes *= (size_t)shape.dim[i];
     if (!is_checkpoint && shape.rank < 1)
         return SP_OK;
-    if (shape.rank < 1 || (is_checkpoint && !shape.is_contiguous) ||
-        (shape.is_contiguous && (int64_t)bytes > sp_h5_bytes(file)))
+    if (shape.rank < 1 || shape.rank > SP_H5_RANK)
+        return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected 1 to %d",
+                       sp_h5_path(file), name, shape.rank, SP_H5_RANK);
+    if ((is_checkpoint && !shape.is_contiguous) || !count_bytes(&shape, &bytes) ||
+        (shape.is_contiguous && bytes > sp_h5_bytes(file)))
         return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
                        sp_h5_path(file), name);
-    data = malloc(bytes ? bytes : 1);
+    data = malloc((size_t)bytes + 1);
     if (!data)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %zu bytes", sp_h5_path(file),
-                       name, bytes);
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %lld bytes", sp_h5_path(file),
+                       name, (long long)bytes);
     rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
     if (rc == SP_OK && is_checkpoint)
-        rc = check_crc(file, name, data, bytes);
+        rc = check_crc(file, name, data, (size_t)bytes);
     free(data);
     return rc;
 }
@@ -197,6 +255,10 @@ static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
     int i, n;
 
     rc = sp_checkpoint_read_root(file, &state, &norm);
+    if (rc == SP_OK && state.deck)
+        rc = sp_checkpoint_check_deck(sp_h5_path(file), &state);
+    if (rc == SP_OK && is_checkpoint)
+        rc = read_rows(file, &norm);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     SP_TRY(rc);
@@ -322,36 +384,6 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
 }
 
 /* ---- reading ---- */
-
-/* Absent: *n and *row are 0. */
-static sp_status read_row(sp_h5 *file, const char *name, int *n, double **row)
-{
-    sp_h5_shape shape;
-
-    if (!sp_h5_has(file, name))
-        return SP_OK;
-    SP_TRY(sp_h5_shape_of(file, name, &shape));
-    if (shape.rank != 1 || shape.dim[0] > 1 << 16)
-        return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
-                       name);
-    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
-    if (!*row)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    *n = (int)shape.dim[0];
-    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
-}
-
-static sp_status read_rows(sp_h5 *file, sp_normalization *norm)
-{
-    int n_std = 0;
-
-    SP_TRY(read_row(file, "/normalization/mean", &norm->n, &norm->mean));
-    SP_TRY(read_row(file, "/normalization/std", &n_std, &norm->std));
-    if (norm->n != n_std)
-        return SP_FAIL(SP_EDATA, "%s:/normalization: %d means, %d standard deviations",
-                       sp_h5_path(file), norm->n, n_std);
-    return read_row(file, "/loss/class_weights", &norm->n_classes, &norm->class_weight);
-}
 
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization)

@@ -4,9 +4,9 @@
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
+#include "data/sp_sampler.h"
 #include "graph/sp_graph.h"
 #include "net/sp_optim.h"
-#include "data/sp_sampler.h"
 
 /* What a checkpoint holds beside the arrays. */
 typedef struct sp_checkpoint_state {
@@ -57,10 +57,21 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
                              float *running, sp_optim *optim);
 
+/* Rank 0 only, local: the config of a checkpoint's deck. SP_EDATA where it is none; config
+ * may be destroyed then too. */
+sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,
+                               const char *path);
+/* SP_EDATA unless the state's position is within an epoch of so many samples, and its
+ * count of samples is that of its epochs. For the data that it was trained on. */
+sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state *state,
+                                    int64_t n_samples);
+
 /* Rank 0 only: newest checkpoint in dir that verifies, best.h5 if no step's does; path
  * "" if there is none. Damaged ones are named, skipped and counted (n_damaged may be
- * NULL). path holds PATH_MAX bytes. */
-sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged);
+ * NULL). One whose data_hash is that of `on` (NULL: any) has its place checked too. path
+ * holds PATH_MAX bytes. */
+sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
+                             int *n_damaged);
 /* Rank 0 only: files of steps after `step` get ".old" behind their names, so that a run
  * that went back neither continues from them nor loses its own to prune. *n: how
  * many. */

@@ -61,7 +61,23 @@ static sp_status list_steps(const char *dir, int64_t **steps, int *n)
     return SP_OK;
 }
 
-sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
+static sp_status verify_for(const char *path, const sp_dataset *on)
+{
+    sp_checkpoint_state state = {0};
+    sp_status rc;
+
+    SP_TRY(sp_checkpoint_verify(path));
+    if (!on)
+        return SP_OK;
+    rc = sp_checkpoint_read_state(path, &state, NULL);
+    if (rc == SP_OK && state.data_hash == on->hash)
+        rc = sp_checkpoint_check_place(path, &state, on->n_samples);
+    sp_checkpoint_state_destroy(&state);
+    return rc;
+}
+
+sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
+                             int *n_damaged)
 {
     int64_t *steps;
     int i, n, damaged = 0;
@@ -74,7 +90,7 @@ sp_status sp_checkpoint_find(const char *dir, char *path, int *n_damaged)
             snprintf(path, PATH_MAX, "%s/best.h5", dir);
         if (i == n && access(path, F_OK) != 0) {
             path[0] = 0;
-        } else if (sp_checkpoint_verify(path) != SP_OK) {
+        } else if (verify_for(path, on) != SP_OK) {
             sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
             damaged++;
             path[0] = 0;

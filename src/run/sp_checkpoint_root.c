@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/sp_checkpoint_internal.h"
 #include "base/sp_crc.h"
+#include "run/sp_checkpoint_internal.h"
 
 #define FORMAT "sptrain-checkpoint"
 #define NAMES  "feature_names"
@@ -127,6 +127,89 @@ sp_status sp_checkpoint_check_format(sp_h5 *file)
     return SP_OK;
 }
 
+/* Greatest number of steps, samples or bytes that is believed: doubles hold it exactly
+ * and its products with small factors do not overflow. */
+#define MOST ((int64_t)1 << 53)
+
+static sp_status check_count(sp_h5 *file, const char *name, int64_t value, int64_t most,
+                             const char *meaning)
+{
+    if (value >= 0 && value <= most)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA, "%s: attribute %s is %lld, expected 0 to %lld%s",
+                   sp_h5_path(file), name, (long long)value, (long long)most, meaning);
+}
+
+/* A checksum vouches for bytes and not for their author: the numbers are checked before
+ * the program computes with them. Every epoch has a step and every step a sample, and a
+ * step either updates the weights or is skipped or had nothing labelled. */
+static sp_status check_state(sp_h5 *file, const sp_checkpoint_state *s)
+{
+    SP_TRY(check_count(file, "samples_seen", s->samples_seen, MOST, ""));
+    SP_TRY(check_count(file, "step", s->step, s->samples_seen, " (samples_seen)"));
+    SP_TRY(check_count(file, "epoch", s->at.epoch, s->step, " (step)"));
+    SP_TRY(check_count(file, "position", s->at.position, s->samples_seen,
+                       " (samples_seen)"));
+    SP_TRY(check_count(file, "updates", s->updates, s->step, " (step)"));
+    SP_TRY(check_count(file, "skipped", s->skipped, s->step - s->updates,
+                       " (step less updates)"));
+    SP_TRY(check_count(file, "metrics_bytes", s->metrics_bytes, MOST, ""));
+    if (!isnan(s->best) && !(s->best >= 0 && s->best <= 1))
+        return SP_FAIL(SP_EDATA,
+                       "%s: attribute best_miou is %g, expected 0 to 1 or no number",
+                       sp_h5_path(file), s->best);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *state)
+{
+    sp_config config;
+    sp_status rc = sp_config_parse(&config, state->deck, path, 0, NULL);
+    const int64_t seed = config.train.seed;
+
+    sp_config_destroy(&config);
+    if (rc == SP_EUSAGE)
+        return SP_OK;
+    SP_TRY(rc);
+    if (state->seed != seed)
+        return SP_FAIL(SP_EDATA,
+                       "%s: attribute seed is %lld, expected %lld (train.seed of the "
+                       "deck in it)",
+                       path, (long long)state->seed, (long long)seed);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,
+                               const char *path)
+{
+    sp_status rc = sp_config_parse(config, state->deck, path, 0, NULL);
+
+    if (rc == SP_EUSAGE)
+        return SP_FAIL(SP_EDATA, "attribute deck: %s", sp_error_last()->message);
+    return rc;
+}
+
+sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state *state,
+                                    int64_t n_samples)
+{
+    const int64_t position = state->at.position;
+    int64_t seen;
+
+    if (position >= n_samples)
+        return SP_FAIL(SP_EDATA,
+                       "%s: attribute position is %lld, expected less than the %lld "
+                       "samples of an epoch",
+                       path, (long long)position, (long long)n_samples);
+    if (__builtin_mul_overflow(state->at.epoch, n_samples, &seen) ||
+        __builtin_add_overflow(seen, position, &seen) || state->samples_seen != seen)
+        return SP_FAIL(SP_EDATA,
+                       "%s: attribute samples_seen is %lld, expected epoch %lld times "
+                       "%lld samples and position %lld",
+                       path, (long long)state->samples_seen, (long long)state->at.epoch,
+                       (long long)n_samples, (long long)position);
+    return SP_OK;
+}
+
 sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
                                   sp_normalization *norm)
 {
@@ -149,5 +232,5 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
     if (crc != root_crc(state, norm))
         return SP_FAIL(SP_EDATA, "%s: attributes: crc32c %08x, expected %08x",
                        sp_h5_path(file), root_crc(state, norm), crc);
-    return SP_OK;
+    return check_state(file, state);
 }

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
-#include "base/sp_log.h"
 #include "train/sp_train.h"
 #include "train/sp_trainer.h"
 
@@ -26,7 +26,7 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
             return SP_OK;
         sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
     }
-    SP_TRY(sp_checkpoint_find(dir, path, NULL));
+    SP_TRY(sp_checkpoint_find(dir, NULL, path, NULL));
     if (!path[0])
         return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
                        dir);
@@ -48,7 +48,8 @@ static bool is_on_command_line(const sp_session *s, const char *key)
 /* Rank 0: what describes the network comes from the checkpoint's deck, unless the
  * command line says otherwise; all other keys are the user's. A family on the command
  * line replaces the checkpoint's layers as it does a deck's. */
-static sp_status take_network(sp_session *s, const char *deck, const char *path)
+static sp_status take_network(sp_session *s, const sp_checkpoint_state *state,
+                              const char *path)
 {
     static const char *const taken[] = {
         "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
@@ -56,7 +57,7 @@ static sp_status take_network(sp_session *s, const char *deck, const char *path)
     sp_config old;
     size_t i;
 
-    SP_TRY(sp_config_parse(&old, deck, path, 0, NULL));
+    SP_TRY(sp_checkpoint_config(&old, state, path));
     for (i = is_on_command_line(s, "net.family"); i < sizeof taken / sizeof *taken; i++)
         sp_config_take(s->config, &old, taken[i]);
     sp_config_destroy(&old);
@@ -72,7 +73,7 @@ static sp_status read_head(sp_infer *infer)
     SP_TRY(find_checkpoint(s, infer->path));
     SP_TRY(sp_checkpoint_read_state(infer->path, &infer->state, &s->norm));
     if (infer->state.deck)
-        rc = take_network(s, infer->state.deck, infer->path);
+        rc = take_network(s, &infer->state, infer->path);
     return rc;
 }
 

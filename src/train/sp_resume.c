@@ -87,7 +87,8 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                        "training set changed; run.init_from takes the weights over",
                        path, (unsigned long long)state->data_hash,
                        (unsigned long long)hash);
-    SP_TRY(sp_config_parse(&old, state->deck, path, 0, NULL));
+    SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
+    SP_TRY(sp_checkpoint_config(&old, state, path));
     for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
          i++)
         rc = compare_key(&old, t->session.config, fixed_keys[i], path);
@@ -141,7 +142,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
         SP_TRY(sp_checkpoint_verify_weights(path)); /* a whole one has all checked */
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
-        SP_TRY(sp_checkpoint_find(dir, path, &n_damaged));
+        SP_TRY(sp_checkpoint_find(dir, &t->session.train, path, &n_damaged));
     }
     if (!path[0]) {
         from->is_moving = n_damaged > 0;

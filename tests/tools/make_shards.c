@@ -14,17 +14,27 @@
  *                                         a file of /params and /buffers alone; NAME has
  *                                         a row less, or, with CHANGE "one" or "nan", a
  *                                         dimension of 1 in front, or no number in it
+ *     make_shards craft FROM TO NAME VALUE
+ *                                         a checkpoint with right checksums, whose
+ *                                         attribute NAME, or last element of dataset
+ *                                         NAME, is VALUE; deck: VALUE is one line more;
+ *                                         rank5: there is a dataset of 5 dimensions
  *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
  *                                         their voxels' labels, rows are the shard's
  */
+#include "config.h"
+
+#include <hdf5.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_crc.h"
+#include "base/sp_log.h"
 #include "fixtures/shard_fixture.h"
 #include "h5/sp_h5.h"
-#include "base/sp_log.h"
+#include "run/sp_checkpoint_internal.h"
 
 static const int64_t sizes[] = {900, 40,  0,   300, 1,  700, 120, 60,
                                 500, 250, 333, 77,  18, 410, 190};
@@ -140,6 +150,114 @@ static sp_status write_weights(int argc, char **argv)
     return sp_h5_close(to);
 }
 
+/* ---- crafted checkpoints ---- */
+
+static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
+                            const char *changed, const char *value)
+{
+    sp_h5_shape shape;
+    size_t bytes;
+    char *data;
+    uint32_t crc;
+    sp_status rc;
+
+    SP_TRY(sp_h5_shape_of(from, name, &shape));
+    bytes = (size_t)shape.type.size;
+    for (int i = 0; i < shape.rank; i++)
+        bytes *= (size_t)shape.dim[i];
+    data = calloc(bytes + 8, 1);
+    rc = sp_h5_read(from, name, shape.type, shape.rank, shape.dim, data);
+    if (strcmp(name, changed) == 0 && shape.type.size == 8)
+        ((double *)data)[bytes / 8 - 1] = atof(value);
+    if (strcmp(name, changed) == 0 && shape.type.size == 4)
+        ((float *)data)[bytes / 4 - 1] = (float)atof(value);
+    crc = sp_crc32c(0, data, bytes);
+    if (rc == SP_OK)
+        rc = sp_h5_write(to, name, shape.type, shape.rank, shape.dim, data);
+    if (rc == SP_OK)
+        rc = sp_h5_attr_write(to, name, "crc32c", SP_H5_U32, -1, &crc);
+    free(data);
+    return rc;
+}
+
+/* The field of the state that NAME names; "deck" has VALUE as a line more. */
+static void change_state(sp_checkpoint_state *s, const char *name, const char *value)
+{
+    const struct {
+        const char *name;
+        int64_t *field;
+    } field[] = {
+        {"step", &s->step},
+        {"epoch", &s->at.epoch},
+        {"position", &s->at.position},
+        {"samples_seen", &s->samples_seen},
+        {"updates", &s->updates},
+        {"seed", &s->seed},
+        {"skipped", &s->skipped},
+        {"metrics_bytes", &s->metrics_bytes},
+    };
+    char *deck;
+
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+        if (strcmp(field[i].name, name) == 0)
+            *field[i].field = strtoll(value, NULL, 10);
+    if (strcmp(name, "best_miou") == 0)
+        s->best = atof(value);
+    if (strcmp(name, "deck") == 0 && asprintf(&deck, "%s%s\n", s->deck, value) > 0) {
+        free(s->deck);
+        s->deck = deck;
+    }
+}
+
+/* What our dataset functions do not write: one of five dimensions. */
+static sp_status add_rank5(const char *path)
+{
+    const hsize_t dim[] = {1, 1, 1, 1, 2};
+    const float data[2] = {1, 2};
+    const uint32_t crc = sp_crc32c(0, data, sizeof data);
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(5, dim, NULL), one = H5Screate(H5S_SCALAR);
+    hid_t set = H5Dcreate2(file, "/extra", H5T_NATIVE_FLOAT, space, H5P_DEFAULT,
+                           H5P_DEFAULT, H5P_DEFAULT);
+    hid_t attr =
+        H5Acreate2(set, "crc32c", H5T_NATIVE_UINT32, one, H5P_DEFAULT, H5P_DEFAULT);
+    bool is_good =
+        H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0 &&
+        H5Awrite(attr, H5T_NATIVE_UINT32, &crc) >= 0;
+
+    H5Aclose(attr);
+    H5Dclose(set);
+    H5Sclose(one);
+    H5Sclose(space);
+    return H5Fclose(file) >= 0 && is_good ? SP_OK : SP_FAIL(SP_EIO, "%s", path);
+}
+
+/* All checksums are right, so what is refused is refused for its numbers. */
+static sp_status craft(char **argv)
+{
+    const char *name = argv[4], *value = argv[5];
+    sp_checkpoint_state state;
+    sp_normalization norm;
+    sp_h5 *from, *to;
+    char **names;
+    int n;
+
+    SP_TRY(sp_checkpoint_read_state(argv[2], &state, &norm));
+    change_state(&state, name, value);
+    SP_TRY(sp_h5_open(&from, argv[2]));
+    SP_TRY(sp_h5_create(&to, argv[3]));
+    SP_TRY(sp_checkpoint_write_root(to, &state, &norm));
+    SP_TRY(sp_h5_list(from, "/", &names, &n));
+    for (int i = 0; i < n; i++)
+        SP_TRY(copy_whole(from, to, names[i], name, value));
+    sp_h5_list_free(names, n);
+    sp_normalization_destroy(&norm);
+    sp_checkpoint_state_destroy(&state);
+    sp_h5_close(from);
+    SP_TRY(sp_h5_close(to));
+    return strcmp(name, "rank5") == 0 ? add_rank5(argv[3]) : SP_OK;
+}
+
 /* ---- predictions ---- */
 
 typedef struct prediction {
@@ -221,6 +339,8 @@ static sp_status run(int argc, char **argv)
 
     if (argc >= 4 && strcmp(verb, "weights") == 0)
         return write_weights(argc, argv);
+    if (argc == 6 && strcmp(verb, "craft") == 0)
+        return craft(argv);
     if (argc == 4 && strcmp(verb, "agree") == 0)
         return compare_predictions(argv[2], argv[3]);
     if (argc == 3 && strcmp(verb, "sums") == 0)

@@ -133,9 +133,15 @@ static void grammar(void **state)
 /* Somebody else's checkpoint has a deck: what it names must not be read and shown. */
 static void a_text_includes_no_file(void **state)
 {
+    sp_config config;
+
     (void)state;
-    refused("\n@include \"/etc/passwd\"\n", NULL,
-            "d:2: @include stands in a text that is no deck file");
+    assert_int_equal(
+        sp_config_parse(&config, "\n@include \"/etc/passwd\"\n", "d", 0, NULL),
+        SP_EDATA);
+    assert_string_equal(sp_error_last()->message,
+                        "d:2: @include stands in a text that is no deck file");
+    sp_config_destroy(&config);
     refused("", "train.lr=0.1;\n@include \"/etc/passwd\"",
             "command line: train.lr = 0.1;\n@include \"/etc/passwd\" is no number as a "
             "deck has it");
