@@ -125,13 +125,21 @@ sp_status sp_h5_open(sp_h5 **file, const char *path)
     return rc;
 }
 
+/* A file or a link in its place is removed, so that nothing is written through a link. */
 static sp_status open_new(sp_h5 *file)
 {
-    hid_t list = access_list(), make = H5Pcreate(H5P_FILE_CREATE);
+    hid_t list, make;
+    struct stat about;
     sp_status rc = SP_OK;
 
+    SP_TRY(sp_h5_may_grow(file, 0));
+    if (lstat(file->path, &about) == 0 &&
+        (S_ISREG(about.st_mode) || S_ISLNK(about.st_mode)))
+        unlink(file->path);
+    list = access_list();
+    make = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(make, false);
-    file->id = H5Fcreate(file->path, H5F_ACC_TRUNC, make, list);
+    file->id = H5Fcreate(file->path, H5F_ACC_EXCL, make, list);
     if (file->id < 0)
         rc = sp_h5_fail(file, "", "cannot be created");
     H5Pclose(list);
@@ -386,12 +394,17 @@ sp_status sp_h5_make_set(sp_h5 *file, const char *name, hid_t type, int rank,
                          const int64_t *dim, hid_t mem, const void *data)
 {
     hsize_t size[SP_H5_RANK] = {0};
-    hid_t space, set, made = H5Pcreate(H5P_DATASET_CREATE);
+    int64_t bytes = (int64_t)H5Tget_size(type);
+    hid_t space, set, made;
     sp_status rc = SP_OK;
 
-    make_groups(file, name);
-    for (int i = 0; i < rank; i++)
+    for (int i = 0; i < rank; i++) {
         size[i] = (hsize_t)dim[i];
+        bytes *= dim[i];
+    }
+    SP_TRY(sp_h5_may_grow(file, bytes));
+    made = H5Pcreate(H5P_DATASET_CREATE);
+    make_groups(file, name);
     space = rank ? H5Screate_simple(rank, size, NULL) : H5Screate(H5S_SCALAR);
     H5Pset_obj_track_times(made, false);
     H5Pset_layout(made, H5D_CONTIGUOUS);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,8 +34,24 @@ static int64_t size_of(const sp_h5 *file)
 }
 
 /* HDF5 crashes at its end where a file could not be closed, and one that finds no room
- * on the disk cannot. So room for what is still to be written is taken first, with some
- * for what the library adds then, and where there is none the rest goes to memory. */
+ * cannot. The limit on the size of files (ulimit -f) holds for every file of the process,
+ * memory's too, so nothing may be begun that would end beyond it. */
+sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
+{
+    struct rlimit limit;
+    const int64_t size = file->id >= 0 ? size_of(file) : 0;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur > INT64_MAX)
+        return SP_OK;
+    if (bytes <= (int64_t)limit.rlim_cur - 2 * MARGIN - size)
+        return SP_OK;
+    return SP_FAIL(SP_EIO, "%s: cannot be written: %s (ulimit -f allows %lld bytes)",
+                   file->path, strerror(EFBIG), (long long)limit.rlim_cur);
+}
+
+/* Room on the disk for what is still to be written is taken first, with some for what the
+ * library adds then, and where there is none the rest goes to memory. */
 static sp_status take_room(const sp_h5 *file)
 {
     int *disk, memory, error;
@@ -44,7 +61,8 @@ static sp_status take_room(const sp_h5 *file)
     error = posix_fallocate(*disk, 0, (off_t)(size_of(file) + MARGIN));
     if (error == 0 || error == EINVAL || error == EOPNOTSUPP)
         return SP_OK;
-    memory = (int)syscall(SYS_memfd_create, file->path, 0);
+    /* Not the path for a name, which has 249 bytes at most. */
+    memory = (int)syscall(SYS_memfd_create, "sp_h5", 0);
     if (memory >= 0) {
         dup2(memory, *disk);
         close(memory);

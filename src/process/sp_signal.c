@@ -52,6 +52,11 @@ static void handle(int number)
     }
 }
 
+void sp_signal_ignore_size_limit(void)
+{
+    signal(SIGXFSZ, SIG_IGN);
+}
+
 void sp_signal_install(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};

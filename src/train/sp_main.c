@@ -238,6 +238,7 @@ int main(int argc, char **argv)
     sp_comm comm;
     sp_status rc;
 
+    sp_signal_ignore_size_limit();
     sp_shard_probe_main(argc, argv);
     sp_checkpoint_probe_main(argc, argv);
     sp_witness_main(argc, argv);

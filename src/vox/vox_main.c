@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "deck/sp_deck.h"
 #include "base/sp_log.h"
 #include "data/sp_shard.h"
+#include "deck/sp_deck.h"
+#include "process/sp_signal.h"
 #include "vox/vox.h"
 
 typedef struct command {
@@ -88,6 +89,7 @@ int main(int argc, char **argv)
     sp_status rc;
     int who = 0;
 
+    sp_signal_ignore_size_limit();
     sp_shard_probe_main(argc, argv);
     vox_probe_main(argc, argv);
     sp_log_program("spvox");

@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +25,7 @@ const char *__lsan_default_suppressions(void)
 
 enum { ROWS = 100, STEP = 137 };
 static const char *path = "test_h5_full.h5";
+static bool is_limited; /* by the size of files rather than by the disk */
 
 static sp_status write_all(sp_h5 *file)
 {
@@ -47,8 +50,9 @@ static bool is_full(int fd, off_t end)
 {
     struct stat about, full;
 
-    return end > room && fstat(fd, &about) == 0 && stat(path, &full) == 0 &&
-           about.st_ino == full.st_ino && about.st_dev == full.st_dev;
+    return !is_limited && end > room && fstat(fd, &about) == 0 &&
+           stat(path, &full) == 0 && about.st_ino == full.st_ino &&
+           about.st_dev == full.st_dev;
 }
 
 int posix_fallocate(int fd, off_t at, off_t n)
@@ -72,6 +76,12 @@ static void try_room(off_t bytes)
 
     signal(SIGSEGV, SIG_DFL); /* cmocka's would end with its own status */
     room = bytes;
+    if (is_limited) {
+        const struct rlimit limit = {(rlim_t)bytes, (rlim_t)bytes};
+
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+    }
     rc = sp_h5_create(&file, path);
     if (rc != SP_OK)
         exit(rc);
@@ -109,9 +119,49 @@ static void no_room_is_an_error(void **state)
     unlink(path);
 }
 
+/* A name for memory that is made of the path may be too long. */
+static void a_long_path_is_no_exception(void **state)
+{
+    static char folder[201], file[512];
+    struct stat whole;
+
+    (void)state;
+    memset(folder, 'x', sizeof folder - 1);
+    snprintf(file, sizeof file, "%s/%s", folder, folder);
+    assert_true(mkdir(folder, 0700) == 0 || errno == EEXIST);
+    path = file;
+    assert_int_equal(status_of(1 << 20), 0);
+    assert_int_equal(stat(path, &whole), 0);
+    for (off_t bytes = 0; bytes < whole.st_size; bytes += 10 * STEP)
+        assert_int_equal(status_of(bytes), SP_EIO);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* The limit holds for files in memory too, so the file must not come to need them. */
+static void the_limit_of_file_sizes_is_an_error(void **state)
+{
+    (void)state;
+    path = "test_h5_full_limit.h5";
+    is_limited = true;
+    for (off_t bytes = 0; bytes < 1 << 18; bytes += 1 << 12) {
+        const int code = status_of(bytes);
+
+        if (code != SP_EIO && code != SP_OK)
+            fail_msg("a limit of %lld bytes: status %d", (long long)bytes, code);
+    }
+    assert_int_equal(status_of(1 << 14), SP_EIO);
+    assert_int_equal(status_of(1 << 20), SP_OK);
+    is_limited = false;
+    unlink(path);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_room_is_an_error)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_room_is_an_error),
+        cmocka_unit_test(a_long_path_is_no_exception),
+        cmocka_unit_test(the_limit_of_file_sizes_is_an_error)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
