@@ -193,6 +193,8 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
         sp_sampler_close(&infer->sampler);
         sp_checkpoint_state_destroy(&infer->state);
     }
+    if (rc == SP_OK) /* the table there may be all that is looked at */
+        rc = sp_session_agree(&infer->session, sp_log_written());
     if (rc == SP_OK)
         rc = say(&infer->session, "done");
     return sp_session_close(&infer->session, rc);

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "process/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "scan/sp_scene.h"
+#include "process/sp_fault.h"
 #include "process/sp_signal.h"
+#include "scan/sp_scene.h"
 
 enum { FIRST_WORD_S = 5 };
 
@@ -98,12 +98,14 @@ static sp_status check_voxel_size(const sp_session *session, const sp_dataset *s
 {
     double want = session->config->data.voxel_size, ratio = want / set->voxel_size;
 
-    /* The same to 1e-6, or a multiple. */
-    if (ratio < 1 - 1e-6 || fabs(ratio - round(ratio)) > 1e-6 * ratio)
+    /* The same to 1e-6, or a multiple; coordinates have 20 bits, so that beyond them all
+     * would be one voxel. */
+    if (ratio < 1 - 1e-6 || ratio > 1 << 20 ||
+        fabs(ratio - round(ratio)) > 1e-6 * ratio)
         return SP_FAIL(
             SP_EDATA,
             "%s%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
-            "multiple",
+            "multiple up to 1048576 times it",
             sp_config_where(session->config, "data.voxel_size"), set->shard[0].path,
             set->voxel_size, want);
     return SP_OK;

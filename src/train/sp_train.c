@@ -9,8 +9,8 @@
 
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
-#include "run/sp_replica.h"
 #include "process/sp_signal.h"
+#include "run/sp_replica.h"
 #include "train/sp_trainer.h"
 
 /* Of the job's time, for the last checkpoint and the end of the program. */
@@ -385,11 +385,14 @@ static sp_status check_training_set(const sp_session *s)
 static void set_totals(sp_trainer *t)
 {
     const sp_config *config = t->session.config;
+    const bool is_by_steps = config->train.steps > 0;
     double factor = (double)t->sampler.effective / config->batch.size;
 
-    t->total_samples = config->train.steps > 0
-                           ? config->train.steps * t->sampler.effective
-                           : (int64_t)config->train.epochs * t->session.train.n_samples;
+    if (__builtin_mul_overflow(is_by_steps ? config->train.steps : config->train.epochs,
+                               is_by_steps ? t->sampler.effective
+                                           : t->session.train.n_samples,
+                               &t->total_samples))
+        t->total_samples = INT64_MAX; /* nobody lives to see its end */
     t->base_lr = config->train.lr;
     if (config->train.lr_scale == SP_LR_LINEAR)
         t->base_lr *= factor;
@@ -502,6 +505,10 @@ sp_status sp_train(const sp_command *command)
         sp_status end = sp_report_end(t, "stopped", sp_error_last()->message);
         rc = end == SP_OK ? rc : end;
     }
+    /* The results are in the run folder: what the terminal lost is no failure. */
+    if ((rc == SP_OK || rc == SP_ELIMIT) && sp_log_written() != SP_OK)
+        sp_log_warn0("%s; %s/metrics.jsonl has every line", sp_error_last()->message,
+                     command->config->run.dir);
     if (!t->session.is_alone)
         finish(t);
     rc = sp_session_close(&t->session, rc);

@@ -1,0 +1,79 @@
+#!/bin/sh
+# What is refused before anything is touched, and output that nobody got: the right status
+# on one and three ranks, one line that says why, and nothing written elsewhere.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" plain p.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "p.h5"; val = "p.h5"; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { steps = 4; warmup_steps = 1; };
+run : { log_every = 1; dir = "r"; };
+DECK
+run 2 0 base.deck
+
+# An unset variable of a shell in run.dir=$X, and the root folder.
+before=$(ls -a /)
+for n in 1 3; do
+    for verb in train eval predict check preflight; do
+        run $n 2 $verb base.deck run.dir=
+        one_diagnosis 'command line: run.dir is empty'
+    done
+    for root in / // /.. /./; do
+        run $n 2 base.deck run.dir=$root
+        one_diagnosis "run.dir = \"$root\" is the root of the file system"
+    done
+done
+sed 's/dir = "r"/dir = ""/' base.deck >empty.deck
+run 1 2 empty.deck
+one_diagnosis 'empty.deck:5: run.dir is empty'
+run 1 0 empty.deck run.dir=r
+test "$before" = "$(ls -a /)" || fail "something was written in /"
+
+# A pipe to which nobody writes.
+mkfifo pipe.deck
+for n in 1 3; do
+    run $n 2 pipe.deck
+    one_diagnosis 'pipe.deck is no regular file'
+done
+
+# Numbers beyond their arithmetic.
+run 1 3 base.deck run.dir=v data.voxel_size=1e9
+one_diagnosis 'expected the same or a multiple up to 1048576'
+run 1 75 base.deck run.dir=long train.steps=1000000000000 batch.size=2147483647 run.time_limit_s=0.2
+says out 'lr=0.1 .*done=0%'
+
+# unheard STATUS ARGUMENTS...: with standard output on a full disk.
+unheard() {
+    want=$1
+    shift
+    for n in 1 3; do
+        timeout -k 5 "$limit_s" "$MPIEXEC" -n $n sh -c '"$0" "$@" >/dev/full' "$SPTRAIN" "$@" \
+            >out 2>err </dev/null
+        got=$?
+        test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
+        says err 'cannot write to standard output'
+    done
+}
+if test -c /dev/full; then
+    unheard 4 eval base.deck
+    unheard 4 predict base.deck
+    unheard 4 check base.deck
+    rm -rf r
+    unheard 0 base.deck
+    says err 'r/metrics.jsonl has every line'
+    says r/metrics.jsonl '"event":"end","state":"done"'
+fi
+
+# A limit on the size of files is a full disk, not the end of the process.
+# The library of MPI needs 1 MB; a checkpoint has 14 MB here.
+for n in 1 3; do
+    rm -rf u
+    (
+        ulimit -f 12000 # of 512 bytes or of 1024, by the shell
+        run $n 4 base.deck run.dir=u net.width=4 train.steps=1
+    ) || exit 1
+    one_diagnosis 'cannot be written: File too large (ulimit -f'
+    test -z "$(ls u/checkpoints)" || fail "an unfinished file stays"
+done
+run 1 0 base.deck run.dir=u net.width=4 train.steps=1
