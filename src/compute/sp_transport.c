@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/sp_log.h"
 
@@ -274,14 +273,6 @@ typedef struct waiting {
     sp_sum *sum;
 } waiting;
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static sp_status test_computed(void *arg, bool *is_done)
 {
     const waiting *w = arg;
@@ -311,9 +302,9 @@ sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum)
     if (transport->comm->size == 1)
         return SP_OK;
     SP_TRY(sp_comm_wait_for(transport->comm, false, test_computed, &w));
-    begin = now_s();
+    begin = sp_now_s();
     SP_TRY(sp_comm_wait_for(transport->comm, true, test_summed, &w));
-    transport->exposed_s += now_s() - begin;
+    transport->exposed_s += sp_now_s() - begin;
     memset(sum, 0, sizeof *sum);
     return SP_OK;
 }
