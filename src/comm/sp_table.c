@@ -155,8 +155,3 @@ sp_status sp_table_reduce(sp_table *table)
         get_row(table, i, table->wire + (size_t)i * words);
     return SP_OK;
 }
-
-double sp_table_mean(const sp_table_row *row)
-{
-    return row->count ? row->sum / (double)row->count : NAN;
-}

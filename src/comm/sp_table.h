@@ -40,7 +40,5 @@ void sp_table_add(sp_table *table, int i, double value);
 /* Collective over the world, one all-reduce; allocates nothing. Afterwards the rows are
  * those of all ranks, until zeroed. */
 sp_status sp_table_reduce(sp_table *table);
-/* sum / count; NAN of none. */
-double sp_table_mean(const sp_table_row *row);
 
 #endif
