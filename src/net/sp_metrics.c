@@ -37,15 +37,6 @@ void sp_metrics_zero(sp_metrics *metrics)
     metrics->n_samples = 0;
 }
 
-void sp_metrics_add_loss(sp_metrics *metrics, const double *sums, int n_samples)
-{
-    int b;
-
-    for (b = 0; b < n_samples; b++) /* [2] and [2][SP_EXACT_LIMBS] run alike */
-        sp_exact_add_f64(metrics->exact, sums + 2 * b, 2);
-    metrics->n_samples += n_samples;
-}
-
 void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
                            const uint32_t *point_voxel, const int32_t *point_label,
                            const int32_t *row_of, const int32_t *prediction)

@@ -32,8 +32,6 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points
 void sp_metrics_destroy(sp_metrics *metrics);
 void sp_metrics_zero(sp_metrics *metrics);
 
-/* Add what sp_loss_args.sums holds of n_samples samples: sums [n_samples][2]. Local. */
-void sp_metrics_add_loss(sp_metrics *metrics, const double *sums, int n_samples);
 /* Add one sample's raw points to point_confusion. Local.
  *   point_voxel  [n_points] stored row of each point
  *   point_label  [n_points] class or SP_IGNORE

@@ -2,6 +2,7 @@
  * same loss to the last bit as one process alone. */
 #include "fixtures/test.h"
 
+#include "base/sp_exact.h"
 #include "net/sp_metrics.h"
 #include "base/sp_rng.h"
 
@@ -19,7 +20,8 @@ static void add_sample(sp_metrics *m, int sample)
         m->confusion[sp_rng_u32(&rng) % (CLASSES * CLASSES)]++;
         m->point_confusion[sp_rng_u32(&rng) % (CLASSES * CLASSES)] += 3;
     }
-    sp_metrics_add_loss(m, sums, 1);
+    sp_exact_add_f64(m->exact, sums, 2);
+    m->n_samples++;
 }
 
 /* Over `active` of the ranks; the others hold no sample. */
@@ -74,7 +76,7 @@ static void bad_number_of_one_rank_reaches_all(void **state)
     (void)state;
     OK(sp_metrics_create(&m, CLASSES, false));
     if (comm.rank == comm.size - 1)
-        sp_metrics_add_loss(&m, bad, 1);
+        sp_exact_add_f64(m.exact, bad, 2);
     OK(sp_metrics_reduce(&m, &comm));
     assert_true(isnan(m.loss_sum));
     assert_true(m.weight_sum == 1);
