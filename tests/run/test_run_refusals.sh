@@ -77,3 +77,23 @@ for n in 1 3; do
     test -z "$(ls u/checkpoints)" || fail "an unfinished file stays"
 done
 run 1 0 base.deck run.dir=u net.width=4 train.steps=1
+
+# Links and pipes in the run folder, and what killed writers left.
+echo precious >victim
+for n in 1 3; do
+    for name in lock metrics.jsonl heartbeat.bin status.json checkpoints logs; do
+        rm -rf r && mkdir r && ln -s ../victim r/$name
+        run $n 4 base.deck train.steps=6 run.rank_logs=true
+        one_diagnosis "r/$name: a symbolic link, expected a .*what is in it may not"
+        rm r/$name && mkfifo r/$name
+        run $n 4 base.deck train.steps=6 run.rank_logs=true
+        one_diagnosis "r/$name: a device, pipe or socket, expected a"
+    done
+    rm -rf r && mkdir -p r/checkpoints
+    touch r/status.json.tmp-0 r/checkpoints/best.h5.tmp
+    ln -s ../victim r/heartbeat.bin.tmp-0
+    ln -s ../../victim r/checkpoints/step-000000004.h5.tmp
+    run $n 0 base.deck
+    test -z "$(find r -name '*tmp*')" || fail "unfinished files stay"
+    test "$(cat victim)" = precious || fail "a link was followed"
+done
