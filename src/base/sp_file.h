@@ -17,9 +17,9 @@ enum { SP_FILE_MOST = 1 << 30 };
 sp_status sp_file_make_folder(const char *path);
 /* The same for the folder that holds path. */
 sp_status sp_file_make_folder_of(const char *path);
-/* Open a file with the flags of open(2); a new one gets mode 0666 less the umask. What is
- * no regular file is refused and never waited for; with O_NOFOLLOW a symbolic link is
- * refused too. The caller closes *fd. */
+/* Open a file with the flags of open(2); a new one gets mode 0666 less the umask. What
+ * is no regular file is refused and never waited for; with O_NOFOLLOW a symbolic link
+ * is refused too. The caller closes *fd. */
 sp_status sp_file_open(const char *path, int flags, int *fd);
 /* Replace the file's content so that at any instant, a crash included, it is the old or
  * the new: written beside it (as path.tmp-<writer>), flushed to disk, renamed, the

@@ -27,8 +27,8 @@ typedef struct sp_deck_text {
     char **file; /* [n_files] as messages name them */
 } sp_deck_text;
 
-/* SP_EUSAGE for what cannot be read, is no regular file or no text, for includes nested deeper
- * than 10, of more than 200 files or 16 MiB in all, and integers beyond 64 bits;
+/* SP_EUSAGE for what cannot be read, is no regular file or no text, for includes nested
+ * deeper than 10, of more than 200 files or 16 MiB in all, and integers beyond 64 bits;
  * SP_EMEM. Destroy after failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
 /* The same of a string; name stands for the file in messages. It may be somebody else's

@@ -125,7 +125,8 @@ sp_status sp_h5_open(sp_h5 **file, const char *path)
     return rc;
 }
 
-/* A file or a link in its place is removed, so that nothing is written through a link. */
+/* A file or a link in its place is removed, so that nothing is written through a link.
+ */
 static sp_status open_new(sp_h5 *file)
 {
     hid_t list, make;

@@ -34,8 +34,8 @@ static int64_t size_of(const sp_h5 *file)
 }
 
 /* HDF5 crashes at its end where a file could not be closed, and one that finds no room
- * cannot. The limit on the size of files (ulimit -f) holds for every file of the process,
- * memory's too, so nothing may be begun that would end beyond it. */
+ * cannot. The limit on the size of files (ulimit -f) holds for every file of the
+ * process, memory's too, so nothing may be begun that would end beyond it. */
 sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
 {
     struct rlimit limit;
@@ -50,8 +50,8 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
                    file->path, strerror(EFBIG), (long long)limit.rlim_cur);
 }
 
-/* Room on the disk for what is still to be written is taken first, with some for what the
- * library adds then, and where there is none the rest goes to memory. */
+/* Room on the disk for what is still to be written is taken first, with some for what
+ * the library adds then, and where there is none the rest goes to memory. */
 static sp_status take_room(const sp_h5 *file)
 {
     int *disk, memory, error;

@@ -30,8 +30,8 @@ void sp_h5_free(sp_h5 **file);
 bool sp_h5_exists(const sp_h5 *file, const char *name);
 /* Opens a dataset; *rc tells why not. */
 hid_t sp_h5_open_set(const sp_h5 *file, const char *name, sp_status *rc);
-/* SP_EIO where so many bytes more would not fit under the process's limit on the size of
- * files, with what HDF5 adds when it closes the file. */
+/* SP_EIO where so many bytes more would not fit under the process's limit on the size
+ * of files, with what HDF5 adds when it closes the file. */
 sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes);
 /* A new dataset, filled where data is not NULL. */
 sp_status sp_h5_make_set(sp_h5 *file, const char *name, hid_t type, int rank,

@@ -4,8 +4,8 @@
 #ifndef SP_SIGNAL_H
 #define SP_SIGNAL_H
 
-/* First thing in main: a write beyond the limit on the size of files (ulimit -f) fails, as
- * on a full disk, rather than end the process. */
+/* First thing in main: a write beyond the limit on the size of files (ulimit -f) fails,
+ * as on a full disk, rather than end the process. */
 void sp_signal_ignore_size_limit(void);
 /* Once, before MPI starts. Should MPI hang in its start, a request ends the process
  * after five seconds with SP_ELIMIT: there is nothing to save yet. */

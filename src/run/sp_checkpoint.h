@@ -57,8 +57,8 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
                              float *running, sp_optim *optim);
 
-/* Rank 0 only, local: the config of a checkpoint's deck. SP_EDATA where it is none; config
- * may be destroyed then too. */
+/* Rank 0 only, local: the config of a checkpoint's deck. SP_EDATA where it is none;
+ * config may be destroyed then too. */
 sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,
                                const char *path);
 /* SP_EDATA unless the state's position is within an epoch of so many samples, and its
@@ -68,8 +68,8 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
 
 /* Rank 0 only: newest checkpoint in dir that verifies, best.h5 if no step's does; path
  * "" if there is none. Damaged ones are named, skipped and counted (n_damaged may be
- * NULL). One whose data_hash is that of `on` (NULL: any) has its place checked too. path
- * holds PATH_MAX bytes. */
+ * NULL). One whose data_hash is that of `on` (NULL: any) has its place checked too.
+ * path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
                              int *n_damaged);
 /* Rank 0 only: files of steps after `step` get ".old" behind their names, so that a run

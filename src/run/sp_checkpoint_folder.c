@@ -1,4 +1,5 @@
-/* The folder of a run's checkpoints: which one to go on from, and which ones to keep. */
+/* The folder of a run's checkpoints: which one to go on from, and which ones to keep.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>

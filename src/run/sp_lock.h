@@ -12,7 +12,8 @@
 
 /* Lock the folder for this process on this host. SP_EIO names the owner of one in use,
  * and anything but a regular file in place of the lock. *lock is the descriptor that
- * holds the lock, -1 where it was not taken; a later failure leaves it to be released. */
+ * holds the lock, -1 where it was not taken; a later failure leaves it to be released.
+ */
 sp_status sp_lock_take(const char *dir, const char *host, int *lock);
 /* Clear the owner's name and let go; *lock becomes -1, and -1 is fine. */
 void sp_lock_release(int *lock);

@@ -1,6 +1,6 @@
-/* A run folder in which others may write: links and pipes in place of the run's files are
- * refused or replaced and never followed or waited for, and the rests of killed runs, and
- * nothing else, are gone after the next start. */
+/* A run folder in which others may write: links and pipes in place of the run's files
+ * are refused or replaced and never followed or waited for, and the rests of killed
+ * runs, and nothing else, are gone after the next start. */
 #include "config.h"
 
 #include "fixtures/run_folder.h"
