@@ -30,6 +30,15 @@ __device__ int argmax(const float *z, int n)
     return at;
 }
 
+__device__ bool is_finite(const float *z, int n)
+{
+    float nought = 0; /* z - z is 0 for finite z alone */
+
+    for (int j = 0; j < n; j++)
+        nought += z[j] - z[j];
+    return nought == 0;
+}
+
 /* l = - sum_j target[j] log p[j]; its gradient is p - target. Returns l. */
 __device__ double row_loss(const loss_call &a, int64_t i, int label, int best,
                            float weight)
@@ -58,9 +67,10 @@ __device__ void voxel(const loss_call &a, int64_t i, double *sum)
 {
     const int C = a.logits.c, label = a.label ? a.label[i] : SP_IGNORE;
     const int best = argmax(cuda_row(a.logits, i), C);
+    const bool is_good = is_finite(cuda_row(a.logits, i), C);
 
     if (a.prediction)
-        a.prediction[i] = best;
+        a.prediction[i] = is_good ? best : SP_IGNORE;
     if (label == SP_IGNORE) {
         for (int j = 0; a.dlogits.data && j < C; j++)
             cuda_row(a.dlogits, i)[j] = 0;
@@ -69,7 +79,7 @@ __device__ void voxel(const loss_call &a, int64_t i, double *sum)
     const float weight = a.class_weight ? a.class_weight[label] : 1;
     sum[0] = weight * row_loss(a, i, label, best, weight);
     sum[1] = weight;
-    if (a.confusion)
+    if (a.confusion && is_good)
         atomicAdd(&a.confusion[(size_t)label * C + best], 1ull);
 }
 

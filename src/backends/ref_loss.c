@@ -13,6 +13,14 @@ static int argmax(const float *z, int n)
     return at;
 }
 
+static bool is_finite(const float *z, int n)
+{
+    for (int j = 0; j < n; j++)
+        if (!isfinite(z[j]))
+            return false;
+    return true;
+}
+
 /* l = - sum_j target[j] log p[j]; its gradient is p - target. Returns l. */
 static double row_loss(const sp_loss_args *a, int64_t i, int label, float weight)
 {
@@ -36,7 +44,8 @@ static double row_loss(const sp_loss_args *a, int64_t i, int label, float weight
 static void row(const sp_loss_args *a, int64_t i, double *sums)
 {
     const int C = a->logits.c, label = a->label ? a->label[i] : SP_IGNORE;
-    const int best = argmax(sp_row(a->logits, i), C);
+    const float *z = sp_row(a->logits, i);
+    const int best = is_finite(z, C) ? argmax(z, C) : SP_IGNORE;
 
     if (a->prediction)
         a->prediction[i] = best;
@@ -48,7 +57,7 @@ static void row(const sp_loss_args *a, int64_t i, double *sums)
     float weight = a->class_weight ? a->class_weight[label] : 1;
     sums[0] += weight * row_loss(a, i, label, weight);
     sums[1] += weight;
-    if (a->confusion)
+    if (a->confusion && best != SP_IGNORE)
         a->confusion[(size_t)label * C + best]++;
 }
 

@@ -27,7 +27,8 @@
 extern "C" {
 #endif
 
-enum { SP_IGNORE = -1 }; /* label of a voxel that counts in neither loss nor metric */
+enum { SP_IGNORE = -1 }; /* label of a voxel that counts in neither loss nor metric; no
+                            prediction */
 
 typedef struct sp_backend sp_backend;
 
@@ -169,6 +170,8 @@ typedef struct sp_loss_args {
     int n_samples;
     double *sums;        /* [n_samples][2]: sum w * l, sum w */
     sp_tensor dlogits;   /* gradient of sum w * l, written; data NULL: none */
+    /* A row whose logits are not all finite has no prediction (SP_IGNORE) and is not
+     * counted in confusion; its loss is what the arithmetic makes of it. */
     int64_t *confusion;  /* [C truth][C prediction] added to; NULL: none */
     int32_t *prediction; /* [n] argmax, ties to the lowest class; NULL: none */
 } sp_loss_args;

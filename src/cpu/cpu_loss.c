@@ -7,7 +7,7 @@
 static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
 {
     for (int64_t i = 0; i < a->logits.n; i++)
-        if (a->label[i] != SP_IGNORE)
+        if (a->label[i] != SP_IGNORE && prediction[i] != SP_IGNORE)
             a->confusion[(int64_t)a->label[i] * a->logits.c + prediction[i]]++;
 }
 

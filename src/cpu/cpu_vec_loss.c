@@ -153,15 +153,18 @@ INLINE void row_store(float *z, int at, int n, vec v)
 }
 
 /* Its largest element, the lowest of equal ones; a NaN is none, unless it comes first.
- */
-INLINE int argmax(const float *z, int n)
+ * x - x is 0 for finite x alone, and so is the sum of these. */
+INLINE int argmax(const float *z, int n, bool *is_finite)
 {
     const vec first = set1(z[0]);
-    vec top = first;
+    vec top = first, nought = set1(0);
 
     for (int at = 0; at < n; at += LANES) {
-        top = larger(row_load(z, at, n, first), top);
+        const vec x = row_load(z, at, n, first);
+        top = larger(x, top);
+        nought += x - x;
     }
+    *is_finite = sum_lanes(fold(nought)) == 0;
     top = set1(largest_lane(top));
     for (int at = 0; at < n; at += LANES) {
         const int lane = first_equal(row_load(z, at, n, first), top);
@@ -250,14 +253,18 @@ void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t 
                double *sums)
 {
     const int C = a->logits.c;
+    int32_t best[ROWS];
+    bool is_finite;
 
     sums[0] = sums[1] = 0;
     for (int64_t i = row; i < end; i += ROWS) {
         const int n = (int)sp_cpu_least(ROWS, end - i);
-        for (int j = 0; j < n; j++)
-            prediction[i + j] = argmax(sp_row(a->logits, i + j), C);
+        for (int j = 0; j < n; j++) {
+            best[j] = argmax(sp_row(a->logits, i + j), C, &is_finite);
+            prediction[i + j] = is_finite ? best[j] : SP_IGNORE;
+        }
         if (a->label)
-            rows_loss(a, prediction + i, i, n, sums);
+            rows_loss(a, best, i, n, sums);
         else if (a->dlogits.data)
             for (int j = 0; j < n; j++)
                 memset(sp_row(a->dlogits, i + j), 0, (size_t)C * sizeof(float));

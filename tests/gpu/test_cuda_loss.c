@@ -85,6 +85,27 @@ static void compare_loss(sp_backend *be, problem *p)
     free(confusion), free(prediction);
 }
 
+/* Without the sums, which are not numbers where a logit is none. */
+static void compare_counts(sp_backend *be, problem *p)
+{
+    const size_t n = (size_t)p->a.logits.n, C = (size_t)p->a.logits.c;
+    sp_backend ref = fx_reference();
+    sp_loss_args d = p->a;
+    int64_t *confusion = malloc(C * C * sizeof *confusion);
+
+    p->a.sample_row = d.sample_row = p->row;
+    d.logits = cu_tensor(be, p->a.logits);
+    d.label = cu_copy(be, p->a.label, n * sizeof *d.label);
+    d.sums = cu_copy(be, p->a.sums, 6 * sizeof(double));
+    d.confusion = cu_copy(be, p->a.confusion, C * C * sizeof *confusion);
+    d.prediction = NULL;
+    OK(ref.ops->loss(&ref, &p->a));
+    OK(be->ops->loss(be, &d));
+    OK(be->ops->download(be, confusion, d.confusion, C * C * sizeof *confusion));
+    assert_memory_equal(confusion, p->a.confusion, C * C * sizeof *confusion);
+    free(confusion);
+}
+
 static void loss_is_plain(void **state)
 {
     static const int rows[] = {0, 1, 31, 33, 127, 400};
@@ -100,6 +121,30 @@ static void loss_is_plain(void **state)
             cu_close(&be);
             drop(&p);
         }
+}
+
+/* Predictions and counts of rows that are not finite; their losses are not numbers. */
+static void rows_that_are_not_finite(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    problem p = make(100, 20, 1, 0, false);
+    sp_backend be = cu_open(0);
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        p.a.logits.data[(5 * i) * p.a.logits.ld + i] = bad[i % 3];
+        p.label[5 * i] = SP_IGNORE;
+    }
+    compare_loss(&be, &p);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(p.a.prediction[i] == SP_IGNORE, i % 5 == 0);
+    for (int i = 0; i < 20; i++)
+        p.label[5 * i] = i;
+    p.a.dlogits.data = NULL;
+    memset(p.a.confusion, 0, 400 * sizeof *p.a.confusion);
+    compare_counts(&be, &p);
+    cu_close(&be);
+    drop(&p);
 }
 
 /* ---- updates ---- */
@@ -291,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_plain),
+        cmocka_unit_test(rows_that_are_not_finite),
         cmocka_unit_test(updates_are_plain),
         cmocka_unit_test(runs_are_spared_decay),
         cmocka_unit_test(arenas_grow_in_place),

@@ -226,6 +226,39 @@ static void confusion_alone(void **state)
     drop(&p);
 }
 
+/* A row with NaN or infinity, at any place of it, has no prediction and is not counted;
+ * all others have theirs. */
+static void rows_that_are_not_finite(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    enum { N = 70, C = 19 };
+
+    (void)state;
+    for (int v = -1; v < FX_ISAS; v++) {
+        int32_t row[4];
+        problem p = make(N, C, C + 1, 0, false, 1, row);
+        sp_backend be = fx_reference();
+        int64_t counted = 0, labelled = 0;
+        if (v >= 0 && !fx_open(&be, fx_isas[v], 1)) {
+            drop(&p);
+            continue;
+        }
+        for (int i = 0; i < C; i++)
+            p.a.logits.data[3 * i * p.a.logits.ld + i] = bad[i % 3];
+        OK(be.ops->loss(&be, &p.a));
+        for (int i = 0; i < N; i++) {
+            const bool is_bad = i % 3 == 0 && i < 3 * C;
+            assert_int_equal(p.a.prediction[i] == SP_IGNORE, is_bad);
+            labelled += p.label[i] != SP_IGNORE && !is_bad;
+        }
+        for (int i = 0; i < C * C; i++)
+            counted += p.a.confusion[i];
+        assert_int_equal(counted, labelled);
+        be.ops->close(&be);
+        drop(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +266,7 @@ int main(void)
         cmocka_unit_test(extreme_logits),
         cmocka_unit_test(known_values),
         cmocka_unit_test(confusion_alone),
+        cmocka_unit_test(rows_that_are_not_finite),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
