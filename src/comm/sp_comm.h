@@ -109,6 +109,13 @@ void sp_comm_free(sp_comm *comm, void *data);
 /* Collective over the world. */
 sp_status sp_comm_barrier(sp_comm *comm);
 sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root);
+/* An array that root may have or not: elsewhere *data is malloc'd and filled, or NULL
+ * where root's is. The pointer alone says whether there is one: an array of no bytes is
+ * not NULL. `bytes` is the same on all ranks. Collective over the world, agreed.
+ * SP_EMEM. */
+sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root);
+/* The same of n texts; free with each of them. */
+sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root);
 /* Every rank gives `bytes` bytes (may differ); root gets them concatenated in rank
  * order in *all (malloc'd, caller frees, never NULL) and sizes[size] (may be NULL);
  * NULL elsewhere. */

@@ -121,3 +121,69 @@ end:
     free(counts);
     return rc;
 }
+
+/* ---- arrays that may be absent ---- */
+
+sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root)
+{
+    unsigned char is_there = *data != NULL;
+    sp_status rc = SP_OK;
+
+    SP_TRY(sp_comm_bcast(comm, &is_there, sizeof is_there, root));
+    if (comm->rank != root) {
+        *data = is_there ? malloc(bytes + 1) : NULL;
+        if (is_there && !*data)
+            rc = SP_FAIL(SP_EMEM, "no memory for %zu bytes from rank %d", bytes, root);
+    }
+    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
+}
+
+/* The texts one after the other, each with its zero byte; NULL: out of memory. */
+static char *join_texts(char *const *texts, int n, uint64_t *bytes)
+{
+    char *block, *at;
+
+    for (int i = 0; i < n; i++)
+        *bytes += strlen(texts[i]) + 1;
+    block = at = malloc(*bytes + 1);
+    for (int i = 0; block && i < n; i++, at += strlen(at) + 1)
+        memcpy(at, texts[i], strlen(texts[i]) + 1);
+    return block;
+}
+
+/* The reverse; the texts are there whole or not at all. */
+static sp_status split_texts(const char *block, int n, char ***texts)
+{
+    *texts = calloc((size_t)n + 1, sizeof **texts);
+    for (int i = 0; *texts && i < n; i++, block += strlen(block) + 1)
+        if (!((*texts)[i] = strdup(block))) {
+            while (i-- > 0)
+                free((*texts)[i]);
+            free(*texts);
+            *texts = NULL;
+        }
+    return *texts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for %d texts", n);
+}
+
+sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root)
+{
+    const bool is_root = comm->rank == root;
+    uint64_t bytes = 0;
+    char *block = NULL;
+    sp_status rc = SP_OK;
+
+    if (is_root && *texts && !(block = join_texts(*texts, n, &bytes)))
+        rc = SP_FAIL(SP_EMEM, "no memory for %d texts", n);
+    if (!is_root)
+        *texts = NULL;
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &bytes, sizeof bytes, root), end);
+    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, (void **)&block, bytes, root), end);
+    if (!is_root && block)
+        rc = split_texts(block, n, texts);
+    rc = sp_comm_agree(comm, rc, NULL);
+end:
+    free(block);
+    return rc;
+}

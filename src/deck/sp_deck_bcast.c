@@ -18,10 +18,7 @@ sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc)
         bytes = (int64_t)strlen(text) + 1;
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
     SP_TRY_GOTO(rc, sp_comm_bcast(comm, &bytes, sizeof bytes, 0), done);
-    if (comm->rank != 0 && !(text = malloc((size_t)bytes)))
-        rc = SP_FAIL(SP_EMEM, "deck: no memory for %lld bytes", (long long)bytes);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
-    SP_TRY_GOTO(rc, sp_comm_bcast(comm, text, (size_t)bytes, 0), done);
+    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, (void **)&text, (size_t)bytes, 0), done);
     if (comm->rank == 0)
         memcpy(origin, config->origin, sizeof origin);
     SP_TRY_GOTO(rc, sp_comm_bcast(comm, origin, sizeof origin, 0), done);

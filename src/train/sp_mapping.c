@@ -123,10 +123,9 @@ static sp_status share_places(sp_mapping *mapping, sp_comm *comm, const sp_place
 
     mapping->n = comm->size;
     SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, 0, &all, NULL));
-    mapping->place = all ? all : malloc(bytes);
-    rc = mapping->place ? SP_OK : SP_FAIL(SP_EMEM, "device mapping: out of memory");
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
-    return sp_comm_bcast(comm, mapping->place, bytes, 0);
+    rc = sp_comm_bcast_array(comm, &all, bytes, 0);
+    mapping->place = all;
+    return rc;
 }
 
 sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,

@@ -125,12 +125,7 @@ static sp_status share(sp_comm *comm, const void *mine, size_t bytes, void **all
     for (int r = 0; comm->rank == 0 && r < comm->size; r++)
         total += sizes[r];
     SP_TRY_GOTO(rc, sp_comm_bcast(comm, &total, sizeof total, 0), end);
-    if (comm->rank != 0)
-        *all = malloc(total + 1);
-    if (!*all)
-        rc = SP_FAIL(SP_EMEM, "no memory for the list of samples");
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast(comm, *all, total, 0), end);
+    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, all, total, 0), end);
     *all_bytes = total;
 end:
     free(sizes);

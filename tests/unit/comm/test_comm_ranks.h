@@ -191,6 +191,37 @@ static void bcast_reaches_all_from_any_root(void **state)
     free(x);
 }
 
+/* There or not, and empty or not, are two things. */
+static void absent_arrays_stay_absent(void **state)
+{
+    static char *const names[] = {"ground", "", "tree"};
+    const bool is_root = comm.rank == comm.size - 1;
+    const int root = comm.size - 1;
+    void *none = NULL, *empty = is_root ? malloc(1) : NULL;
+    double *row = is_root ? malloc(3 * sizeof *row) : NULL;
+    char **texts = is_root ? (char **)(uintptr_t)names : NULL, **no_texts = NULL;
+
+    (void)state;
+    for (int i = 0; is_root && i < 3; i++)
+        row[i] = i + 0.5;
+    OK(sp_comm_bcast_array(&comm, &none, 24, root));
+    OK(sp_comm_bcast_array(&comm, &empty, 0, root));
+    OK(sp_comm_bcast_array(&comm, (void **)&row, 3 * sizeof *row, root));
+    OK(sp_comm_bcast_texts(&comm, &texts, 3, root));
+    OK(sp_comm_bcast_texts(&comm, &no_texts, 3, root));
+    assert_true(!none && empty && row && texts && !no_texts);
+    for (int i = 0; i < 3; i++) {
+        assert_true(row[i] == i + 0.5);
+        assert_string_equal(texts[i], names[i]);
+        if (!is_root)
+            free(texts[i]);
+    }
+    if (!is_root)
+        free(texts);
+    free(empty);
+    free(row);
+}
+
 /* Rank r gives nothing if it is even, else 1000 r bytes of value r. */
 static void gather_takes_unequal_sizes(void **state)
 {
@@ -383,6 +414,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(lowest_failing_rank_speaks_for_all),
         cmocka_unit_test(a_status_without_a_record_gets_one),
         cmocka_unit_test(bcast_reaches_all_from_any_root),
+        cmocka_unit_test(absent_arrays_stay_absent),
         cmocka_unit_test(gather_takes_unequal_sizes),
         cmocka_unit_test(is_same_notices_one_differing_byte),
         cmocka_unit_test(the_lane_has_an_order_of_its_own),
