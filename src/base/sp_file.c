@@ -146,6 +146,28 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
     return SP_OK;
 }
 
+sp_status sp_file_append_line(const char *path, const char *line)
+{
+    int fd, error = 0;
+    off_t end;
+    char last = '\n';
+
+    SP_TRY(sp_file_open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
+    end = lseek(fd, 0, SEEK_END);
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        last = 0;
+    if ((last != '\n' && write_all(fd, "\n", 1) != 0) ||
+        write_all(fd, line, strlen(line)) != 0 || write_all(fd, "\n", 1) != 0 ||
+        fsync(fd) != 0)
+        error = errno;
+    if (close(fd) != 0 && !error)
+        error = errno;
+    errno = error;
+    if (error)
+        return FAIL_IO(path, "write");
+    return SP_OK;
+}
+
 /* Read to the end, since the size that fstat gives may be 0 (/proc) or old. */
 static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
 {

@@ -27,6 +27,9 @@ sp_status sp_file_open(const char *path, int flags, int *fd);
  * different writer numbers. A link at path or at the temporary name is replaced, not
  * followed. */
 sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer);
+/* Add a line (without its newline) to the file, or make it; behind half a line that a
+ * killed writer left begins a new one. Flushed to disk. A link is not followed. */
+sp_status sp_file_append_line(const char *path, const char *line);
 /* The whole regular file, malloc'd, a NUL added; bytes may be NULL. SP_EDATA for one of
  * more than SP_FILE_MOST bytes. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);

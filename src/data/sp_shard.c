@@ -29,6 +29,8 @@ void sp_dataset_close(sp_dataset *set)
         free(set->shard[i].path);
     free(set->shard);
     free_texts(set->class_name, set->n_classes);
+    free_texts(set->class_code, set->n_classes);
+    free(set->class_of);
     free_texts(set->feature_name, set->n_features);
     free_texts(set->name, set->n_samples);
     free(set->feature_mean);
@@ -132,36 +134,4 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
     }
     *n_columns = n;
     return SP_OK;
-}
-
-/* ---- train and val ---- */
-
-static sp_status match_names(const sp_dataset *train, const sp_dataset *val,
-                             const char *what, int n_train, char *const *in_train,
-                             int n_val, char *const *in_val)
-{
-    const char *a = train->shard[0].path, *b = val->shard[0].path;
-
-    if (n_train != n_val)
-        return SP_FAIL(SP_EDATA, "%s has %d %s, training data %s have %d", b, n_val,
-                       what, a, n_train);
-    for (int i = 0; i < n_train; i++)
-        if (strcmp(in_train[i], in_val[i]) != 0)
-            return SP_FAIL(SP_EDATA,
-                           "%s: number %d of %s is \"%s\", in training data %s \"%s\"",
-                           b, i, what, in_val[i], a, in_train[i]);
-    return SP_OK;
-}
-
-sp_status sp_dataset_match(const sp_dataset *train, const sp_dataset *val)
-{
-    const char *a = train->shard[0].path, *b = val->shard[0].path;
-
-    if (fabs(train->voxel_size - val->voxel_size) > 1e-6 * train->voxel_size)
-        return SP_FAIL(SP_EDATA, "%s has voxel_size %.9g, training data %s have %.9g",
-                       b, val->voxel_size, a, train->voxel_size);
-    SP_TRY(match_names(train, val, "classes", train->n_classes, train->class_name,
-                       val->n_classes, val->class_name));
-    return match_names(train, val, "feature columns", train->n_features,
-                       train->feature_name, val->n_features, val->feature_name);
 }

@@ -47,7 +47,9 @@ typedef struct sp_dataset {
     int64_t n_samples, n_voxels, n_points;
     double voxel_size;
     int n_classes, ignore_label, n_features;
-    char **class_name;                  /* [n_classes] */
+    char **class_name; /* [n_classes] */
+    char **class_code; /* [n_classes] codes of the source, "3:4:5"; NULL: not stored */
+    int *class_of;     /* [n_classes] what a stored label is read as; NULL: itself */
     char **feature_name;                /* [n_features] all columns of the files */
     double *feature_mean, *feature_std; /* [n_features]; NULL: not stored. By count */
     bool has_labels, has_subvoxel, has_points, has_cost, has_names;
@@ -100,8 +102,19 @@ void sp_dataset_close(sp_dataset *set);
  * which begins with `where` (sp_config_where). */
 sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
                              const char *where, int **columns, int *n_columns);
-/* Train and val fit each other and the deck (voxel size, classes, features). */
-sp_status sp_dataset_match(const sp_dataset *train, const sp_dataset *val);
+/* The labels of the set are read as the classes name [n] from now on: the same names in
+ * another order set class_of; a set without labels fits any. Else SP_EDATA with both
+ * lists; `whose` [n] are, for the message. Local. */
+sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
+                                  const char *whose);
+/* Train and val fit each other (voxel size, features); val takes train's classes. */
+sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
+/* Two lists of names. A name that is twice in a list makes it differ from others. */
+typedef enum sp_likeness { SP_EQUAL, SP_OTHER_ORDER, SP_OTHER_NAMES } sp_likeness;
+sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b);
+/* ["a", "b"] of name[columns[i]] (columns NULL: name[i]), cut where the text is full. */
+void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
+                            const int *columns);
 
 int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
@@ -124,6 +137,7 @@ typedef struct sp_shard_meta {
     double voxel_size;
     int n_classes, ignore_label, n_features;
     char **class_name, **feature_name;
+    char **class_code;                        /* [n_classes]; NULL: not written */
     const double *feature_mean, *feature_std; /* NULL: not written */
     bool has_labels, has_subvoxel, has_points;
 } sp_shard_meta;

@@ -255,16 +255,9 @@ static sp_status share(sp_comm *comm, sp_status rc, sp_wire *index, int64_t *n_s
         return rc;
     SP_TRY(sp_comm_agree(comm, rc, NULL));
     SP_TRY(sp_comm_bcast(comm, sizes, sizeof sizes, 0));
+    index->size = sizes[0];
     *n_shards = (int64_t)sizes[1];
-    if (comm->rank != 0) {
-        index->size = sizes[0];
-        index->data = malloc(index->size + 1);
-        if (!index->data)
-            rc = SP_FAIL(SP_EMEM, "no memory for a data index of %zu bytes",
-                         index->size);
-    }
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
-    return sp_comm_bcast(comm, index->data, index->size, 0);
+    return sp_comm_bcast_array(comm, (void **)&index->data, index->size, 0);
 }
 
 /* ---- one index of all shards ---- */
@@ -406,6 +399,23 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     }
 }
 
+/* The codes that all parts have alike; NULL: scans of several sources, or of none. */
+static char **take_codes(sp_dataset *part, int64_t n)
+{
+    char **code = part[0].class_code;
+    bool is_same = code != NULL;
+
+    for (int64_t i = 1; is_same && i < n; i++) {
+        is_same = part[i].class_code != NULL;
+        for (int c = 0; is_same && c < part[0].n_classes; c++)
+            is_same = strcmp(code[c], part[i].class_code[c]) == 0;
+    }
+    if (!is_same)
+        return NULL;
+    part[0].class_code = NULL;
+    return code;
+}
+
 /* Takes what it can from the parts. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
@@ -431,6 +441,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     set->class_name = part[0].class_name;
     set->feature_name = part[0].feature_name;
     part[0].class_name = part[0].feature_name = NULL;
+    set->class_code = take_codes(part, n);
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 

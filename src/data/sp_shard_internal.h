@@ -1,6 +1,7 @@
 /* What the files of the module sp_shard share.
  *
  *     sp_shard.c          look-ups in an open data set
+ *     sp_shard_match.c    columns and classes of two sets, or of a set and a model
  *     sp_shard_files.c    which files a pattern names; the table of open files
  *     sp_shard_probe.c    the child: headers of one file --> sp_dataset of one shard
  *     sp_shard_index.c    spawn, collect, broadcast, merge

@@ -132,6 +132,8 @@ static sp_status read_attributes(const probe *p)
     SP_TRY(read_int(p, "num_classes", 1, 65536, &set->n_classes));
     SP_TRY(read_int(p, "ignore_label", INT32_MIN, INT32_MAX, &set->ignore_label));
     SP_TRY(read_names(p, "class_names", set->n_classes, &set->class_name));
+    if (sp_h5_attr_has(p->h5, "/", "class_codes"))
+        SP_TRY(read_names(p, "class_codes", set->n_classes, &set->class_code));
     return read_names(p, "feature_names", set->n_features, &set->feature_name);
 }
 

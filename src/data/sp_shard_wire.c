@@ -136,6 +136,7 @@ void sp_wire_shard(sp_wire *wire, sp_dataset *set)
     sp_wire_text(wire, &shard->path);
     wire_sizes(wire, set);
     sp_wire_texts(wire, &set->class_name, set->n_classes);
+    sp_wire_texts(wire, &set->class_code, set->n_classes);
     sp_wire_texts(wire, &set->feature_name, set->n_features);
     sp_wire_array(wire, (void **)&set->feature_mean, set->n_features, sizeof(double));
     sp_wire_array(wire, (void **)&set->feature_std, set->n_features, sizeof(double));

@@ -100,6 +100,9 @@ static sp_status write_attributes(sp_shard_writer *w)
     SP_TRY(sp_h5_attr_write(w->h5, "/", "ignore_label", SP_H5_I64, -1, &ignore));
     SP_TRY(
         sp_h5_attr_write_texts(w->h5, "/", "class_names", m->n_classes, m->class_name));
+    if (m->class_code)
+        SP_TRY(sp_h5_attr_write_texts(w->h5, "/", "class_codes", m->n_classes,
+                                      m->class_code));
     SP_TRY(sp_h5_attr_write_texts(w->h5, "/", "feature_names", m->n_features,
                                   m->feature_name));
     if (m->feature_mean)
@@ -167,7 +170,7 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
     }
     w->meta = *meta;
     rc = begin(w, n_samples, voxels, points);
-    w->meta.class_name = w->meta.feature_name = NULL;
+    w->meta.class_name = w->meta.class_code = w->meta.feature_name = NULL;
     w->meta.feature_mean = w->meta.feature_std = NULL;
     *writer = w;
     if (rc != SP_OK) {

@@ -86,8 +86,9 @@ static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
     return check_numbers(file, name, to, p->count);
 }
 
-static sp_status write_array(sp_h5 *file, const char *name, sp_h5_type type, int rank,
-                             const int64_t *dim, const void *data, size_t bytes)
+sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
+                                    int rank, const int64_t *dim, const void *data,
+                                    size_t bytes)
 {
     uint32_t crc = sp_crc32c(0, data, bytes);
 
@@ -106,8 +107,9 @@ static sp_status write_group(sp_h5 *file, const char *group, const sp_param *par
         const sp_param *p = &params[i];
         snprintf(name, sizeof name, "%s/%s", group, p->name);
         dims_of(p, dim);
-        SP_TRY(write_array(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset,
-                           (size_t)p->count * sizeof *flat));
+        SP_TRY(sp_checkpoint_write_array(file, name, SP_H5_F32, p->n_dims, dim,
+                                         flat + p->offset,
+                                         (size_t)p->count * sizeof *flat));
     }
     return SP_OK;
 }
@@ -316,25 +318,6 @@ void sp_checkpoint_probe_main(int argc, char **argv)
 
 /* ---- writing ---- */
 
-/* n 0: nothing to write. */
-static sp_status write_row(sp_h5 *file, const char *name, int n, const double *row)
-{
-    const int64_t dim = n;
-
-    if (n == 0)
-        return SP_OK;
-    return write_array(file, name, SP_H5_F64, 1, &dim, row, (size_t)n * sizeof *row);
-}
-
-static sp_status write_rows(sp_h5 *file, const sp_normalization *norm)
-{
-    if (!norm)
-        return SP_OK;
-    SP_TRY(write_row(file, "/normalization/mean", norm->n, norm->mean));
-    SP_TRY(write_row(file, "/normalization/std", norm->n, norm->std));
-    return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
-}
-
 static sp_status write_all(sp_h5 *file, const sp_graph *graph,
                            const sp_checkpoint_state *state,
                            const sp_normalization *normalization, const float *param,
@@ -348,7 +331,7 @@ static sp_status write_all(sp_h5 *file, const sp_graph *graph,
         SP_TRY(write_group(file, "/optim/m", graph->param, graph->n_params, optim->m));
     if (optim && optim->v)
         SP_TRY(write_group(file, "/optim/v", graph->param, graph->n_params, optim->v));
-    return write_rows(file, normalization);
+    return sp_checkpoint_write_rows(file, normalization);
 }
 
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
@@ -395,7 +378,7 @@ sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
     SP_TRY(sp_h5_open(&file, path));
     rc = sp_checkpoint_read_root(file, state, &norm);
     if (rc == SP_OK && normalization)
-        rc = read_rows(file, &norm);
+        rc = sp_checkpoint_read_rows(file, &norm);
     sp_h5_close(file);
     if (normalization)
         *normalization = norm;
@@ -408,15 +391,6 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
 {
     free(state->deck);
     memset(state, 0, sizeof *state);
-}
-
-void sp_normalization_destroy(sp_normalization *normalization)
-{
-    sp_h5_list_free(normalization->name, normalization->n_names);
-    free(normalization->mean);
-    free(normalization->std);
-    free(normalization->class_weight);
-    memset(normalization, 0, sizeof *normalization);
 }
 
 /* A moment that the file lacks (another optimizer wrote it) starts from zero. */
@@ -436,9 +410,34 @@ static sp_status read_moment(sp_h5 *file, const sp_graph *graph, const char *gro
     return read_group(file, group, graph->param, graph->n_params, flat);
 }
 
+/* The network's last layer has a channel a class: other classes are no misshapen file.
+ * All shapes that the last parameter may have end in its channels. */
+static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
+{
+    const sp_param *last = graph->param + graph->n_params;
+    char name[MAX_PATH];
+    sp_h5_shape shape;
+
+    if (!graph->n_params || (--last)->node != graph->n_nodes - 1)
+        return SP_OK;
+    snprintf(name, sizeof name, "/params/%s", last->name);
+    if (!sp_h5_has(file, name))
+        return SP_OK; /* it is named when it is read */
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank < 1 || shape.rank > SP_H5_RANK ||
+        shape.dim[shape.rank - 1] == graph->n_classes)
+        return SP_OK;
+    return SP_FAIL(
+        SP_EDATA,
+        "%s: the model has %lld classes, the data %d; convert the scans with "
+        "the --map of its training",
+        sp_h5_path(file), (long long)shape.dim[shape.rank - 1], graph->n_classes);
+}
+
 static sp_status read_all(sp_h5 *file, const sp_graph *graph, float *param,
                           float *running, sp_optim *optim)
 {
+    SP_TRY(check_classes(file, graph));
     SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
     SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
     if (!optim)

@@ -22,18 +22,21 @@ typedef struct sp_checkpoint_state {
     char *deck;         /* resolved deck, malloc'd on reading */
 } sp_checkpoint_state;
 
-/* What eval and predict must use as training did: feature columns and their
- * statistics, weights of the classes in the loss. */
+/* What eval and predict take over from the training. A part that is absent is NULL, and
+ * nothing else says so: the counts are the lengths of those that are there. */
 typedef struct sp_normalization {
-    int n_names; /* columns; 0: not known (files of weights, of older versions) */
-    char **name; /* [n_names] in the order that the network takes them */
-    int n;       /* columns; 0: not normalized */
-    double *mean, *std;   /* [n] */
-    int n_classes;        /* 0: all weigh the same */
-    double *class_weight; /* [n_classes] */
+    int n_columns; /* features, in the order that the network takes them */
+    char **name;   /* [n_columns]; NULL: a file of weights, or an older version's */
+    double *mean, *std; /* [n_columns]; NULL: not normalized */
+    int n_classes;
+    char **class_name; /* [n_classes]; NULL as name */
+    char **class_code; /* [n_classes] codes of the scans; NULL: the shards had none */
+    double *class_weight; /* [n_classes]; NULL: all weigh the same */
 } sp_normalization;
 
 void sp_normalization_destroy(sp_normalization *normalization);
+/* Collective, agreed: that of rank 0 on all ranks; the others' is zeroed before. */
+sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm);
 
 /* Rank 0 only, local. */
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,

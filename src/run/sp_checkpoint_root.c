@@ -1,4 +1,4 @@
-/* Root attributes of a checkpoint: the state, and the names of its feature columns. */
+/* Root attributes of a checkpoint: the state, and the texts about its data. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,10 @@
 #include "base/sp_crc.h"
 #include "run/sp_checkpoint_internal.h"
 
-#define FORMAT "sptrain-checkpoint"
-#define NAMES  "feature_names"
+#define FORMAT  "sptrain-checkpoint"
+#define NAMES   "feature_names"
+#define CLASSES "class_names"
+#define CODES   "class_codes"
 enum { VERSION = 1 };
 
 /* The numbers, in alphabetical order among them; texts stand between by name. */
@@ -41,15 +43,16 @@ static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_
     return sp_crc32c(crc, data, bytes);
 }
 
-/* Each name ends with its zero byte, so that ["ab"] is not ["a", "b"]. */
-static uint32_t crc_names(uint32_t crc, const sp_normalization *norm)
+/* Each text ends with its zero byte, so that ["ab"] is not ["a", "b"]. */
+static uint32_t crc_texts(uint32_t crc, const char *name, int n, char *const *text)
 {
     int i;
 
-    if (norm->n_names > 0)
-        crc = sp_crc32c(crc, NAMES, strlen(NAMES));
-    for (i = 0; i < norm->n_names; i++)
-        crc = sp_crc32c(crc, norm->name[i], strlen(norm->name[i]) + 1);
+    if (!text)
+        return crc;
+    crc = sp_crc32c(crc, name, strlen(name));
+    for (i = 0; i < n; i++)
+        crc = sp_crc32c(crc, text[i], strlen(text[i]) + 1);
     return crc;
 }
 
@@ -61,10 +64,14 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
     int i;
 
     for (i = 0; i < N_FIELDS; i++) {
+        if (strcmp(fields[i].name, "data_hash") == 0) {
+            crc = crc_texts(crc, CODES, norm->n_classes, norm->class_code);
+            crc = crc_texts(crc, CLASSES, norm->n_classes, norm->class_name);
+        }
         if (strcmp(fields[i].name, "epoch") == 0)
             crc = crc_item(crc, "deck", state->deck, strlen(state->deck));
         if (strcmp(fields[i].name, "metrics_bytes") == 0) {
-            crc = crc_names(crc, norm);
+            crc = crc_texts(crc, NAMES, norm->n_columns, norm->name);
             crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
         }
         crc = crc_item(crc, fields[i].name, (const char *)state + fields[i].offset, 8);
@@ -72,12 +79,16 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
     return crc_item(crc, "version", &version, sizeof version);
 }
 
+static sp_status write_texts(sp_h5 *file, const char *name, int n, char *const *text)
+{
+    return text ? sp_h5_attr_write_texts(file, "/", name, n, text) : SP_OK;
+}
+
 sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state,
                                    const sp_normalization *norm)
 {
-    const sp_normalization none = {0};
     const int64_t version = VERSION;
-    const uint32_t crc = root_crc(state, norm ? norm : &none);
+    const uint32_t crc = root_crc(state, norm);
     char *const format[] = {FORMAT};
     char *const deck[] = {state->deck};
     int i;
@@ -85,8 +96,9 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
     SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "deck", -1, deck));
-    if (norm && norm->n_names > 0)
-        SP_TRY(sp_h5_attr_write_texts(file, "/", NAMES, norm->n_names, norm->name));
+    SP_TRY(write_texts(file, CODES, norm->n_classes, norm->class_code));
+    SP_TRY(write_texts(file, CLASSES, norm->n_classes, norm->class_name));
+    SP_TRY(write_texts(file, NAMES, norm->n_columns, norm->name));
     for (i = 0; i < N_FIELDS; i++)
         SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
                                 (const char *)state + fields[i].offset));
@@ -210,6 +222,26 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
     return SP_OK;
 }
 
+/* Older files have not all of them. */
+static sp_status read_texts(sp_h5 *file, sp_normalization *norm)
+{
+    int64_t n_codes = 0;
+
+    if (sp_h5_attr_has(file, "/", NAMES))
+        SP_TRY(sp_h5_attr_read_texts(file, "/", NAMES, &norm->name, &norm->n_columns));
+    if (!sp_h5_attr_has(file, "/", CLASSES))
+        return SP_OK;
+    SP_TRY(
+        sp_h5_attr_read_texts(file, "/", CLASSES, &norm->class_name, &norm->n_classes));
+    if (!sp_h5_attr_has(file, "/", CODES))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_count(file, "/", CODES, &n_codes));
+    if (n_codes != norm->n_classes)
+        return SP_FAIL(SP_EDATA, "%s: %lld " CODES ", expected %d", sp_h5_path(file),
+                       (long long)n_codes, norm->n_classes);
+    return sp_h5_attr_read_texts(file, "/", CODES, &norm->class_code, &norm->n_classes);
+}
+
 sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
                                   sp_normalization *norm)
 {
@@ -226,8 +258,7 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
         SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
                                (char *)state + fields[i].offset));
     SP_TRY(read_text(file, "deck", &state->deck));
-    if (sp_h5_attr_has(file, "/", NAMES)) /* older files have none */
-        SP_TRY(sp_h5_attr_read_texts(file, "/", NAMES, &norm->name, &norm->n_names));
+    SP_TRY(read_texts(file, norm));
     SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));
     if (crc != root_crc(state, norm))
         return SP_FAIL(SP_EDATA, "%s: attributes: crc32c %08x, expected %08x",

@@ -36,11 +36,12 @@ struct sp_run_impl {
 };
 
 /* What a run writes, and set_aside moves: files, then folders. */
-static const char *const run_files[] = {
-    "status.json",   "status-eval.json", "status-predict.json",
-    "heartbeat.bin", "metrics.jsonl",    "deck.resolved",
-    "checkpoints",   "predictions",      "logs"};
-enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 6 };
+static const char *const run_files[] = {"status.json",         "status-eval.json",
+                                        "status-predict.json", "heartbeat.bin",
+                                        "metrics.jsonl",       "evaluations.jsonl",
+                                        "deck.resolved",       "checkpoints",
+                                        "predictions",         "logs"};
+enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 7 };
 
 static bool is_owner(const sp_run *run)
 {
@@ -120,6 +121,52 @@ sp_status sp_run_sync_metrics(sp_run *run)
     return SP_OK;
 }
 
+/* A line that tells of a start or of its end happened once and is not repeated. */
+static bool is_kept(const char *line)
+{
+    static const char *const kept[] = {"start", "resume", "end"};
+    char begin[32];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(begin, sizeof begin, "{\"event\":\"%s\"", kept[i]);
+        if (strncmp(line, begin, strlen(begin)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The whole lines of text that are kept, moved to its front; returns their bytes. */
+static size_t keep_lines(char *text)
+{
+    char *to = text, *end;
+
+    for (char *line = text; (end = strchr(line, '\n')); line = end + 1)
+        if (is_kept(line)) {
+            memmove(to, line, (size_t)(end + 1 - line));
+            to += end + 1 - line;
+        }
+    return (size_t)(to - text);
+}
+
+/* The steps behind `bytes`, and their evaluations, are going to be repeated, so they go.
+ * A run that was stopped behind its last checkpoint's step has none. */
+static sp_status roll_back(int fd, off_t bytes, off_t end)
+{
+    size_t size = (size_t)(end - bytes), kept;
+    char *text = calloc(1, size + 1);
+    ssize_t n = text ? pread(fd, text, size, bytes) : -1;
+
+    kept = n > 0 ? keep_lines(text) : 0;
+    if (n >= 0 && kept == size)
+        n = (ssize_t)size;
+    else if (n >= 0 && ftruncate(fd, bytes) == 0)
+        n = write(fd, text, kept); /* O_APPEND */
+    else
+        n = -1;
+    free(text);
+    return n == (ssize_t)kept ? SP_OK : SP_EIO;
+}
+
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
 {
     off_t end;
@@ -132,8 +179,9 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
             "%s/metrics.jsonl: %lld bytes, the checkpoint was written at %" PRId64
             ": earlier lines are missing",
             run->dir, (long long)end, bytes);
-    else if (ftruncate(run->impl->metrics, bytes) != 0)
-        return SP_FAIL(SP_EIO, "%s/metrics.jsonl: cannot cut to %" PRId64 " bytes: %s",
+    else if (roll_back(run->impl->metrics, bytes, end) != SP_OK)
+        return SP_FAIL(SP_EIO,
+                       "%s/metrics.jsonl: cannot cut behind %" PRId64 " bytes: %s",
                        run->dir, bytes, strerror(errno));
     return SP_OK;
 }

@@ -71,7 +71,8 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text);
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes);
 /* Rank 0: metrics.jsonl to disk; before a checkpoint that stores its length. */
 sp_status sp_run_sync_metrics(sp_run *run);
-/* Rank 0: cut metrics.jsonl to `bytes` (continuing); a shorter file is a warning. */
+/* Rank 0: of what stands behind `bytes` in metrics.jsonl leave the start, resume and end
+ * events alone (continuing); a shorter file is a warning. */
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
 
 /* Rank 0: run after_save in a child with a time limit, beside the training; one at a

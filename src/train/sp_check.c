@@ -5,6 +5,7 @@
 
 #include "base/sp_log.h"
 #include "train/sp_train.h"
+#include "train/sp_trainer.h"
 
 static void print_batch(const sp_session *s, const sp_sampler *sampler)
 {
@@ -21,6 +22,7 @@ static void print_batch(const sp_session *s, const sp_sampler *sampler)
                 sampler->effective, (double)sampler->effective / s->comm->n_nodes,
                 (double)sampler->effective / s->comm->size,
                 (long long)sp_sampler_steps_per_epoch(sampler), lr);
+    sp_report_idle(s, sampler);
 }
 
 static sp_status check_memory(sp_session *s, sp_sampler *sampler)

@@ -77,29 +77,6 @@ static sp_status read_head(sp_infer *infer)
     return rc;
 }
 
-/* Of rank 0 to all. */
-static sp_status bcast_row(sp_session *s, int *n, double **row)
-{
-    size_t bytes;
-
-    SP_TRY(sp_comm_bcast(s->comm, n, sizeof *n, 0));
-    bytes = (size_t)*n * sizeof **row;
-    if (s->comm->rank != 0)
-        *row = malloc(bytes + 1);
-    SP_TRY(
-        sp_session_agree(s, *row || !*n ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
-    return *n ? sp_comm_bcast(s->comm, *row, bytes, 0) : SP_OK;
-}
-
-static sp_status bcast_norm(sp_session *s)
-{
-    sp_normalization *norm = &s->norm;
-
-    SP_TRY(bcast_row(s, &norm->n, &norm->mean));
-    SP_TRY(bcast_row(s, &norm->n, &norm->std));
-    return bcast_row(s, &norm->n_classes, &norm->class_weight);
-}
-
 /* The loss is that of the training. */
 static sp_status open_net(sp_session *s)
 {
@@ -114,16 +91,15 @@ static sp_status open_net(sp_session *s)
     return rc;
 }
 
-/* Columns in another order would be taken for each other. Those that the command line
- * names are the user's word. */
-static sp_status match_columns(sp_infer *infer)
+/* Columns and classes in another order would be taken for each other. The columns that
+ * the command line names are the user's word. */
+static sp_status match_data(sp_infer *infer)
 {
     sp_session *s = &infer->session;
-    sp_status rc = SP_OK;
 
-    if (s->comm->rank == 0 && !is_on_command_line(s, "data.features"))
-        rc = sp_session_match_columns(s, &s->val, &s->norm, infer->path, SP_EDATA);
-    return sp_session_agree(s, rc);
+    if (!is_on_command_line(s, "data.features"))
+        SP_TRY(sp_session_match_columns(s, &s->val, &s->norm, infer->path, SP_EDATA));
+    return sp_session_take_classes(s, &s->val, infer->path);
 }
 
 /* The checkpoint's statistics count, none included, unless the command line forbids
@@ -132,17 +108,22 @@ static sp_status match_columns(sp_infer *infer)
 static sp_status settle_norm(sp_infer *infer)
 {
     sp_session *s = &infer->session;
+    sp_normalization *norm = &s->norm;
     int is_checkpoint = infer->state.deck != NULL;
 
     SP_TRY(sp_comm_bcast(s->comm, &is_checkpoint, sizeof is_checkpoint, 0));
     if (!is_checkpoint)
         return sp_session_agree(s, sp_session_normalize(s, &s->val));
-    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize"))
-        s->norm.n = 0;
-    if (s->norm.n && s->norm.n != s->n_columns)
+    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize")) {
+        free(norm->mean);
+        free(norm->std);
+        norm->mean = norm->std = NULL;
+    }
+    if (norm->mean && norm->n_columns != s->n_columns)
         return SP_FAIL(SP_EDATA,
                        "%s: statistics of %d feature columns, data.val has %d",
-                       infer->path, s->norm.n, s->n_columns);
+                       infer->path, norm->n_columns, s->n_columns);
+    sp_session_warn_far(s, &s->val);
     return SP_OK;
 }
 
@@ -170,10 +151,10 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     else
         sp_config_destroy(s->config);
     SP_TRY(sp_config_bcast(s->config, s->comm, rc));
-    SP_TRY(bcast_norm(s));
+    SP_TRY(sp_normalization_bcast(&s->norm, s->comm));
     SP_TRY(sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0));
     SP_TRY(sp_session_open_data(s, false, true));
-    SP_TRY(match_columns(infer));
+    SP_TRY(match_data(infer));
     SP_TRY(settle_norm(infer));
     SP_TRY(open_net(s));
     SP_TRY(sp_session_load(s, infer->path, NULL, NULL));
@@ -212,7 +193,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
     SP_TRY(sp_session_agree(
         s, sp_metrics_create(metrics, s->n_classes, s->val.has_points)));
     SP_TRY(sp_evaluate_pass(s, infer->loader, metrics));
-    SP_TRY(sp_report_eval(s, metrics, s->epoch, s->step, NULL));
+    SP_TRY(sp_report_evaluation(s, metrics, infer->path));
     sp_report_table(s, metrics);
     return SP_OK;
 }

@@ -26,6 +26,41 @@ sp_status sp_evaluate_open(sp_session *session, const sp_dataset *set,
     return sp_loader_create(loader, &options);
 }
 
+/* The batch's first stored voxel without a prediction; false: all have one. */
+static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
+                             int64_t *voxel)
+{
+    for (*b = 0; *b < batch->n_samples; ++*b) {
+        const int32_t *row = batch->row_of + batch->row_of_at[*b];
+
+        for (*voxel = 0; *voxel < batch->sample[*b].n; ++*voxel)
+            if (row[*voxel] >= 0 && prediction[row[*voxel]] == SP_IGNORE)
+                return true;
+    }
+    return false;
+}
+
+sp_status sp_evaluate_check(const sp_session *session, const sp_dataset *set,
+                            const sp_batch *batch, const int32_t *prediction)
+{
+    const sp_graph *graph = &session->graph;
+    const sp_shard *shard;
+    int64_t sample, voxel;
+    int b;
+
+    if (!find_unpredicted(batch, prediction, &b, &voxel))
+        return SP_OK;
+    sample = batch->sample_id[b];
+    shard = &set->shard[sp_dataset_shard_of(set, sample)];
+    return SP_FAIL(SP_ENUMERIC,
+                   "%s: sample %lld%s%s%s: voxel %lld: the output of layer `%s` is not "
+                   "finite: the weights, or the features of this sample, are at fault",
+                   shard->path, (long long)(sample - shard->first_sample),
+                   set->name ? " (" : "", set->name ? set->name[sample] : "",
+                   set->name ? ")" : "", (long long)voxel,
+                   graph->node[graph->n_nodes - 1].name);
+}
+
 static void count_points(const sp_batch *batch, const int32_t *prediction,
                          sp_metrics *metrics)
 {
@@ -48,6 +83,7 @@ static sp_status evaluate_batch(sp_session *session, const sp_batch *batch,
     SP_TRY(SP_TAKE(scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&session->net, batch, false, NULL));
     SP_TRY(sp_net_loss(&session->net, batch, &out, metrics->confusion, prediction));
+    SP_TRY(sp_evaluate_check(session, &session->val, batch, prediction));
     metrics->n_samples += batch->n_samples;
     if (metrics->point_confusion)
         count_points(batch, prediction, metrics);
@@ -88,7 +124,9 @@ sp_status sp_evaluate_pass(sp_session *session, sp_loader *loader, sp_metrics *m
     session->is_alone = true; /* the others do not wait for the end of their pass */
     rc = evaluate_all(session, loader, metrics, &scratch);
     sp_arena_destroy(&scratch);
-    SP_TRY(rc);
+    if (rc != SP_ENUMERIC)
+        SP_TRY(rc);
     session->is_alone = false;
+    SP_TRY(sp_session_agree(session, rc));
     return sp_metrics_reduce(metrics, session->comm);
 }

@@ -9,8 +9,13 @@
  * open. */
 sp_status sp_evaluate_open(sp_session *session, const sp_dataset *set,
                            sp_sampler *sampler, sp_loader **loader);
-/* One pass, confusion matrices reduced over ranks. Collective; ranks do not meet before
- * the end of the pass. */
+/* SP_ENUMERIC names shard, sample and voxel of a batch of `set` for which the network's
+ * last layer gave something that is not finite. prediction [batch->n] of sp_net_loss.
+ * Local. */
+sp_status sp_evaluate_check(const sp_session *session, const sp_dataset *set,
+                            const sp_batch *batch, const int32_t *prediction);
+/* One pass over session->val, confusion matrices reduced over ranks. Collective; ranks do not meet before
+ * the end of the pass, where all of them learn of a network that is not finite. */
 sp_status sp_evaluate_pass(sp_session *session, sp_loader *loader, sp_metrics *metrics);
 
 #endif

@@ -8,14 +8,14 @@
 
 #include "base/sp_file.h"
 #include "h5/sp_h5.h"
+#include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "base/sp_log.h"
 #include "comm/sp_records.h"
 #include "train/sp_train.h"
 
-/* What a rank sends to rank 0 for one sample: this head, then labels [n] (uint16),
- * logits [n][C] if wanted, point labels [n_points] (uint16), point indexes [n_points]
- * (uint64). */
+/* A rank sends this head to rank 0 for each sample, then logits [n][C] if wanted, point
+ * indexes [n_points] (uint64), point labels [n_points] and labels [n] (uint16). */
 typedef struct sp_parcel {
     int64_t sample, n, n_points;
 } sp_parcel;
@@ -23,7 +23,8 @@ typedef struct sp_parcel {
 typedef struct sp_predictor {
     sp_infer infer;
     bool with_logits;
-    int label_bytes; /* 1 or 2 */
+    int label_bytes;  /* 1 or 2 */
+    int ignore_label; /* of samples that were left out: no class, and fits the bytes */
     sp_arena scratch;
     sp_records parcels;
     sp_h5 **file; /* rank 0: [n_shards] open while samples arrive */
@@ -38,12 +39,43 @@ static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
 
 /* ---- files (rank 0) ---- */
 
+/* The code of class `name` in the scans that the shards were made of; NULL: not known. */
+static char *code_of(const sp_dataset *set, const char *name)
+{
+    for (int i = 0; set->class_code && i < set->n_classes; i++)
+        if (strcmp(set->class_name[i], name) == 0)
+            return set->class_code[i];
+    return NULL;
+}
+
+/* The scans' own codes where they have one for each class, else those of the training. */
+static sp_status write_codes(const sp_predictor *p, sp_h5 *file)
+{
+    const sp_session *s = &p->infer.session;
+    char **code = calloc((size_t)s->n_classes, sizeof *code);
+    bool are_known = true;
+    sp_status rc = SP_OK;
+
+    if (!code)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (int c = 0; c < s->n_classes; c++) {
+        code[c] = code_of(&s->val, s->class_name[c]);
+        are_known = are_known && code[c];
+    }
+    if (are_known || s->norm.class_code)
+        rc = sp_h5_attr_write_texts(file, "/", "class_codes", s->n_classes,
+                                    are_known ? code : s->norm.class_code);
+    free(code);
+    return rc;
+}
+
 static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
 {
-    const sp_dataset *set = &p->infer.session.val;
+    const sp_session *s = &p->infer.session;
+    const sp_dataset *set = &s->val;
     const int64_t n = set->shard[shard].n_samples;
     const int64_t version = 1, step = p->infer.state.step;
-    const int64_t classes = set->n_classes, ignore = set->ignore_label;
+    const int64_t classes = s->n_classes, ignore = p->ignore_label;
     char *const format[] = {"sptrain-predictions"};
     char *const checkpoint[] = {(char *)(uintptr_t)p->infer.path};
 
@@ -52,8 +84,9 @@ static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
     SP_TRY(sp_h5_attr_write(file, "/", "voxel_size", SP_H5_F64, -1, &set->voxel_size));
     SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &classes));
     SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
-    SP_TRY(sp_h5_attr_write_texts(file, "/", "class_names", set->n_classes,
-                                  set->class_name));
+    SP_TRY(
+        sp_h5_attr_write_texts(file, "/", "class_names", s->n_classes, s->class_name));
+    SP_TRY(write_codes(p, file));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "feature_names", set->n_features,
                                   set->feature_name));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "checkpoint", -1, checkpoint));
@@ -80,7 +113,7 @@ static sp_status create_file(sp_predictor *p, int shard)
     const sp_shard *s = &set->shard[shard];
     const int64_t *offset = set->offset + s->first_sample + shard;
     sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
-    int64_t dim[2] = {s->n_samples + 1, set->n_classes};
+    int64_t dim[2] = {s->n_samples + 1, p->infer.session.n_classes};
     char path[PATH_MAX];
     sp_h5 *file;
 
@@ -179,11 +212,11 @@ static sp_status store_skipped(sp_predictor *p, int64_t sample, int shard)
     sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
 
     SP_TRY(store_ignored(p->file[shard], "/labels", type, row[0], row[1] - row[0],
-                         set->ignore_label));
+                         p->ignore_label));
     if (!point)
         return SP_OK;
     return store_ignored(p->file[shard], "/point_labels", type, point[0],
-                         point[1] - point[0], set->ignore_label);
+                         point[1] - point[0], p->ignore_label);
 }
 
 /* One sample to its place. */
@@ -221,7 +254,9 @@ static sp_status close_files(sp_predictor *p, sp_status rc)
     char temporary[PATH_MAX], path[PATH_MAX];
     int i;
 
-    for (i = 0; p->file && i < p->infer.session.val.n_shards; i++) {
+    if (!p->file)
+        return rc;
+    for (i = 0; i < p->infer.session.val.n_shards; i++) {
         sp_status end = sp_h5_close(p->file[i]);
         rc = rc == SP_OK ? end : rc;
         path_of(p, i, false, temporary);
@@ -234,6 +269,10 @@ static sp_status close_files(sp_predictor *p, sp_status rc)
     }
     free(p->file);
     p->file = NULL;
+    if (rc != SP_OK) {
+        snprintf(path, sizeof path, "%s/predictions", p->infer.session.run.dir);
+        rmdir(path); /* where nothing else is in it */
+    }
     return rc;
 }
 
@@ -293,6 +332,7 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&s->net, batch, false, &logits));
     SP_TRY(sp_net_loss(&s->net, batch, &out, NULL, prediction));
+    SP_TRY(sp_evaluate_check(s, &s->val, batch, prediction));
     SP_TRY(fetch_logits(p, &logits));
     sp_records_clear(&p->parcels);
     for (b = 0; b < batch->n_samples; b++)
@@ -300,51 +340,65 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
     return SP_OK;
 }
 
-/* Every rank holds the same number of batches (some may be empty), so they meet after
- * each. */
+/* The next batch and what the network says to it; *batch NULL: that was all. */
+static sp_status predict_next(sp_predictor *p, sp_batch **batch)
+{
+    sp_session *s = &p->infer.session;
+    sp_status rc = sp_loader_next(p->infer.loader, batch, NULL);
+
+    if (rc == SP_OK && !*batch)
+        return SP_OK;
+    sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
+    if (rc == SP_OK)
+        rc = predict_batch(p, *batch);
+    if (rc == SP_EMEM)
+        rc = sp_budget_explain(&s->cut.eval, s->cut.memory, (*batch)->sample_id,
+                               (*batch)->n_samples);
+    return rc;
+}
+
+/* Every rank holds the same number of batches (some may be empty), so they meet in each:
+ * a failure of one is known to all before the next, and rank 0 removes what it began. */
 static sp_status predict_all(sp_predictor *p)
 {
     sp_session *s = &p->infer.session;
     const sp_position start = {0, 0};
-    sp_batch *batch;
-    sp_status rc;
+    sp_batch *batch = NULL;
+    sp_status rc = sp_loader_seek(p->infer.loader, start);
 
-    SP_TRY(sp_loader_seek(p->infer.loader, start));
     for (;;) {
         char *parcel;
 
-        rc = sp_loader_next(p->infer.loader, &batch, NULL);
-        if (rc == SP_OK && !batch)
-            return SP_OK;
-        sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
         if (rc == SP_OK)
-            rc = predict_batch(p, batch);
-        if (rc == SP_EMEM)
-            rc = sp_budget_explain(&s->cut.eval, s->cut.memory, batch->sample_id,
-                                   batch->n_samples);
-        SP_TRY(rc);
+            rc = predict_next(p, &batch);
+        SP_TRY(sp_session_agree(s, rc));
+        if (!batch)
+            return SP_OK;
         SP_TRY(sp_records_gather(&p->parcels, s->comm, 0));
-        while ((parcel = sp_records_next(&p->parcels, NULL)))
-            SP_TRY(store(p, parcel));
-        SP_TRY(sp_loader_recycle(p->infer.loader, batch));
+        while (rc == SP_OK && (parcel = sp_records_next(&p->parcels, NULL)))
+            rc = store(p, parcel);
+        if (rc == SP_OK)
+            rc = sp_loader_recycle(p->infer.loader, batch);
     }
 }
 
 static sp_status predict(sp_predictor *p)
 {
     sp_session *s = &p->infer.session;
+    const int ignore = s->val.ignore_label;
     sp_status rc = SP_OK;
 
     p->with_logits = s->config->run.logits;
-    p->label_bytes = s->n_classes <= 256 ? 1 : 2;
+    p->label_bytes = s->n_classes <= 255 ? 1 : 2;
+    p->ignore_label = p->label_bytes == 1 ? UINT8_MAX : UINT16_MAX;
+    if (ignore >= s->n_classes && ignore < p->ignore_label)
+        p->ignore_label = ignore;
     if (s->comm->rank == 0)
         rc = create_files(p);
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
     SP_TRY(sp_session_agree(s, rc));
-    s->is_alone = true;
     SP_TRY(predict_all(p));
-    s->is_alone = false;
     return sp_session_agree(s, close_files(p, SP_OK));
 }
 

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "config.h"
+#include "base/sp_file.h"
 #include "h5/sp_h5.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
@@ -42,14 +45,64 @@ static const char *plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* What the deck asks for and the data cannot give. */
+/* How many files of `val` are files of `train`, under whatever path. */
+static int count_shared(const sp_dataset *train, const sp_dataset *val)
+{
+    struct stat *known = calloc((size_t)train->n_shards + 1, sizeof *known), one;
+    int i, j, n = 0;
+
+    for (i = 0; known && i < train->n_shards; i++)
+        if (stat(train->shard[i].path, &known[i]) != 0)
+            known[i].st_ino = 0;
+    for (j = 0; known && j < val->n_shards; j++) {
+        if (stat(val->shard[j].path, &one) != 0)
+            continue;
+        for (i = 0; i < train->n_shards; i++)
+            if (known[i].st_ino == one.st_ino && known[i].st_dev == one.st_dev)
+                break;
+        n += i < train->n_shards;
+    }
+    free(known);
+    return n;
+}
+
+/* Rank 0: validation that tells less than it seems to. */
+static void print_val_notes(const sp_session *s)
+{
+    int n_shared;
+
+    if (s->comm->rank != 0 || !s->val.n_shards || s->config->run.eval_every <= 0)
+        return;
+    if (!s->val.has_labels)
+        sp_log_warn0("data.val carries no /labels: there is no evaluation");
+    n_shared = count_shared(&s->train, &s->val);
+    if (n_shared > 0)
+        sp_log_warn0("%d of the %d files of data.val are in data.train too: the "
+                     "evaluation is in part of what was trained on",
+                     n_shared, s->val.n_shards);
+    sp_session_warn_far(s, &s->val);
+}
+
+void sp_report_idle(const sp_session *session, const sp_sampler *sampler)
+{
+    const int ranks = session->comm->size;
+    const int n = (sampler->effective + sampler->accumulate - 1) / sampler->accumulate;
+
+    if (n < ranks)
+        sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
+                     "raise batch.size or take fewer ranks",
+                     ranks - n, ranks, sampler->accumulate > 1 ? "micro-batch" : "step",
+                     n, plural(n));
+}
+
+/* Wishes of the deck that the data cannot fulfil. */
 static void print_notes(const sp_trainer *trainer)
 {
     const sp_session *s = &trainer->session;
     const sp_config *config = s->config;
     const bool is_scaled = config->augment.scale.n > 0;
 
-    if (config->data.normalize && !s->norm.n)
+    if (config->data.normalize && !s->norm.mean)
         sp_log_warn0("the shards carry no feature_mean and feature_std: features are "
                      "used as they are");
     if ((double)config->train.warmup_steps * trainer->sampler.effective * 2 >
@@ -61,8 +114,8 @@ static void print_notes(const sp_trainer *trainer)
     if (!s->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
         sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
                     "of 90 degrees and leaves scaling out");
-    if (s->val.n_shards && !s->val.has_labels && config->run.eval_every > 0)
-        sp_log_warn0("data.val carries no /labels: there is no evaluation");
+    print_val_notes(s);
+    sp_report_idle(s, &trainer->sampler);
 }
 
 void sp_report_machine(const sp_session *s)
@@ -92,7 +145,7 @@ void sp_report_header(const sp_trainer *trainer)
                 "(%lld voxels), %d classes, %d feature columns%s",
                 (long long)s->train.n_samples, (long long)s->train.n_voxels,
                 (long long)s->val.n_samples, (long long)s->val.n_voxels, s->n_classes,
-                s->n_columns, s->norm.n ? ", normalized" : "");
+                s->n_columns, s->norm.mean ? ", normalized" : "");
     sp_log_info("batch: %g samples a step in the world, %.4g a node, %.4g a rank; "
                 "%lld steps an epoch; effective learning rate %g",
                 world, world / comm->n_nodes, world / comm->size,
@@ -304,6 +357,62 @@ sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t
     return sp_session_agree(session, rc);
 }
 
+/* The checkpoint and the data that were evaluated, and how that was asked for. */
+static void write_request(const sp_session *s, const char *checkpoint)
+{
+    const sp_command *command = s->command;
+    const sp_strings *data = &s->config->data.val;
+    const time_t now = time(NULL);
+    struct tm utc;
+    char text[32];
+    int i;
+
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    sp_json_text(&json, "time", text);
+    sp_json_begin_array(&json, "arguments");
+    sp_json_text(&json, NULL, command->name);
+    sp_json_text(&json, NULL, command->deck);
+    for (i = 0; i < command->n_overrides; i++)
+        sp_json_text(&json, NULL, command->overrides[i]);
+    sp_json_end_array(&json);
+    sp_json_int(&json, "ranks", s->comm->size);
+    sp_json_text(&json, "checkpoint", checkpoint);
+    sp_json_begin_array(&json, "data");
+    for (i = 0; i < data->n; i++)
+        sp_json_text(&json, NULL, data->at[i]);
+    sp_json_end_array(&json);
+}
+
+/* Rank 0. */
+static sp_status report_evaluation(sp_session *s, const sp_metrics *metrics,
+                                   const char *checkpoint)
+{
+    char path[PATH_MAX];
+    const char *line;
+
+    begin("eval");
+    write_request(s, checkpoint);
+    sp_json_int(&json, "step", s->step);
+    sp_json_int(&json, "epoch", s->epoch);
+    write_eval(s, metrics);
+    SP_TRY(sp_json_end(&json, &line));
+    snprintf(path, sizeof path, "%s/evaluations.jsonl", s->run.dir);
+    SP_TRY(sp_file_append_line(path, line));
+    print_eval(metrics, s->epoch, s->step);
+    sp_run_after_save(&s->run, s->config->run.after_save, path);
+    return SP_OK;
+}
+
+sp_status sp_report_evaluation(sp_session *session, const sp_metrics *metrics,
+                               const char *checkpoint)
+{
+    sp_status rc = SP_OK;
+
+    if (session->comm->rank == 0)
+        rc = report_evaluation(session, metrics, checkpoint);
+    return sp_session_agree(session, rc);
+}
+
 static void print_share(char *to, size_t size, double share)
 {
     if (isnan(share))
@@ -387,6 +496,8 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f",
                 state, (long long)trainer->state.step, best, total_s, trainer->train_s,
                 trainer->eval_s, trainer->save_s + trainer->save_last_s);
+    if (!is_done)
+        sp_log_info("%s", message);
     return sp_run_status(&s->run, state, is_done ? SP_OK : SP_ELIMIT, s->epoch,
                          trainer->state.step, message);
 }

@@ -67,6 +67,26 @@ static void keep_memory(const sp_config *old, sp_session *s)
         s->config->run.memory_mb = old->run.memory_mb;
 }
 
+/* `code` with both lists. */
+static sp_status refuse_classes(const sp_session *s, const sp_normalization *norm,
+                                const char *path, sp_status code)
+{
+    char want[300], found[300];
+
+    sp_dataset_print_names(want, sizeof want, norm->n_classes, norm->class_name, NULL);
+    sp_dataset_print_names(found, sizeof found, s->n_classes, s->class_name, NULL);
+    return SP_FAIL(code, "%s: classes %s, but %s has %s", path, want,
+                   s->train.shard[0].path, found);
+}
+
+static sp_likeness compare_classes(const sp_session *s, const sp_normalization *norm)
+{
+    if (!norm->class_name)
+        return SP_EQUAL; /* an older file, or one of weights: nothing to compare */
+    return sp_dataset_compare_names(norm->n_classes, norm->class_name, s->n_classes,
+                                    s->class_name);
+}
+
 /* Rank 0: the checkpoint belongs to this deck and data. */
 static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
@@ -81,6 +101,8 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
                        path);
     SP_TRY(sp_session_match_columns(&t->session, set, norm, path, SP_EUSAGE));
+    if (compare_classes(&t->session, norm) != SP_EQUAL)
+        return refuse_classes(&t->session, norm, path, SP_EUSAGE);
     if (state->data_hash != hash)
         return SP_FAIL(SP_EUSAGE,
                        "%s: data index: checkpoint %016llx, data.train %016llx: the "
@@ -158,6 +180,25 @@ static sp_status choose(sp_trainer *t, beginning *from)
     return rc;
 }
 
+/* Rank 0: classes that are other ones are learnt anew; the same in another order would
+ * be taken for each other. */
+static sp_status compare_init(const sp_session *s, const char *path)
+{
+    sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
+    sp_status rc = sp_checkpoint_read_state(path, &state, &norm);
+
+    if (rc == SP_OK && compare_classes(s, &norm) == SP_OTHER_ORDER)
+        rc = refuse_classes(s, &norm, path, SP_EDATA);
+    else if (rc == SP_OK && compare_classes(s, &norm) == SP_OTHER_NAMES)
+        sp_log_warn0("%s was trained on other classes than those of %s: its last layer "
+                     "begins with what it learnt of them",
+                     path, s->train.shard[0].path);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return rc;
+}
+
 static sp_status begin_fresh(sp_trainer *t)
 {
     sp_session *s = &t->session;
@@ -166,6 +207,9 @@ static sp_status begin_fresh(sp_trainer *t)
 
     if (from[0]) {
         SP_TRY(sp_session_load(s, from, NULL, NULL));
+        if (s->comm->rank == 0)
+            rc = compare_init(s, from);
+        SP_TRY(sp_session_agree(s, rc));
         sp_log_info("weights from %s", from);
     }
     if (s->comm->rank == 0)

@@ -49,7 +49,7 @@ typedef struct sp_session {
     sp_dataset train, val;
     int *columns, n_columns;
     int n_classes;
-    char **class_name; /* of the data set in use; borrowed */
+    char **class_name; /* [n_classes] of training data or model; borrowed */
     sp_normalization norm;
     sp_graph graph;
     sp_net net;
@@ -76,14 +76,24 @@ sp_status sp_session_open_transport(sp_session *session);
 /* Collective: indexes of data.train and data.val, as asked for; columns and classes.
  * Makes the sample data first where the deck names it and it is not there. */
 sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val);
-/* Names of the columns, means and deviations from the set's attributes, where the deck
- * wants them and they are there. Local. */
+/* Names of columns and classes, and, where the deck wants them and they are there, means
+ * and deviations, from the set's attributes into norm. Local. */
 sp_status sp_session_normalize(sp_session *session, const sp_dataset *set);
 /* `code` with both lists unless the set's columns, as chosen by data.features, are
  * those that a checkpoint names; one that names none fits. Local. */
 sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *set,
                                    const sp_normalization *checkpoint, const char *path,
                                    sp_status code);
+/* The classes of the model that norm was read from, at `path`, become the session's, and
+ * the set's labels are read as they are numbered there. SP_EDATA with both lists where
+ * they are not the same set. Nothing changes where the model names none. Local. */
+sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
+                                  const char *path);
+/* Rank 0 warns of each column whose statistics in the set are far from norm's. */
+void sp_session_warn_far(const sp_session *session, const sp_dataset *set);
+/* Collective: SP_EDATA where not one voxel of the training set has a label. Samples are
+ * read until one has: commonly one a rank. */
+sp_status sp_session_check_labels(sp_session *session);
 /* Collective: graph and network from the config. class_weight may be NULL. */
 sp_status sp_session_open_net(sp_session *session, const float *class_weight);
 /* Collective: cuts what does not fit into the memory that a rank may use: run.memory_mb,

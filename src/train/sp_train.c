@@ -250,8 +250,9 @@ static sp_status stop(const sp_trainer *t)
         snprintf(why, sizeof why, "near the end of the job's time");
     else if (is_stop_asked(t))
         snprintf(why, sizeof why, "by run.time_limit_s");
-    return SP_FAIL(SP_ELIMIT, "stopped %s after step %lld; run again to continue", why,
-                   (long long)t->state.step);
+    return SP_FAIL(SP_ELIMIT,
+                   "stopped %s after step %lld: run the same command again to continue",
+                   why, (long long)t->state.step);
 }
 
 /* The weights as the host can read them: *copy is NULL or to be freed. */
@@ -412,6 +413,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     sp_report_machine(s);
     SP_TRY(sp_session_open_data(s, true, true));
     SP_TRY(check_training_set(s));
+    SP_TRY(sp_session_check_labels(s));
     SP_TRY(sp_session_normalize(s, &s->train));
     SP_TRY(sp_session_class_weights(s, &class_weight));
     rc = sp_session_open_net(s, class_weight);

@@ -74,10 +74,14 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
 /* state "done" or "stopped"; message "" or why. */
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
-/* The eval event and one line; used by sp_eval.c too. metrics.jsonl's length in *bytes.
- */
+/* Warns where ranks get no sample in a full step. Any rank may call; rank 0 prints. */
+void sp_report_idle(const sp_session *session, const sp_sampler *sampler);
+/* The eval event of a training and one line. metrics.jsonl's length in *bytes. */
 sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t epoch,
                          int64_t step, int64_t *bytes);
+/* The same of `sptrain eval`, into evaluations.jsonl, with what was asked for. */
+sp_status sp_report_evaluation(sp_session *session, const sp_metrics *metrics,
+                               const char *checkpoint);
 /* Per-class IoU as a table. */
 void sp_report_table(const sp_session *session, const sp_metrics *metrics);
 

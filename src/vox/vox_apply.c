@@ -2,7 +2,7 @@
  *
  *     predictions  /names         tile.las[0,0]  tile.las[0,1]  other.las ...
  *                  /point_index   rows of tile.las ...
- *                  /point_labels  classes          --map reversed--> codes
+ *                  /point_labels  classes   --map reversed, or class_codes--> codes
  *     scan         code [points of the scan], 0 or -1 where nothing was predicted
  *
  * Samples of the scan are found by name: the same file, else the same name without its
@@ -43,7 +43,9 @@ static const char help[] =
     "\n"
     "  --map LIST          as in spvox convert: each class becomes the first code of "
     "its\n"
-    "                      entry. Without it a class is written as its number\n"
+    "                      entry. Without it the codes are those of the predictions, "
+    "which\n"
+    "                      have them from the shards\n"
     "  --columns LIST, --label-field NAME   as in spvox convert\n";
 
 /* One file of predictions. */
@@ -55,8 +57,10 @@ typedef struct prediction {
     int32_t *label;  /* [n_points] */
     uint64_t *index; /* [n_points] */
     int64_t ignore_label;
-    int n_classes;
-    char **class_name;
+    int n_classes;     /* of class_name, class_code and code */
+    char **class_name; /* NULL: the file has none */
+    char **class_code; /* "3:4:5"; NULL: the file has none */
+    int32_t *code;     /* what a class is written as; NULL: its number */
 } prediction;
 
 /* ---- reading ---- */
@@ -131,6 +135,25 @@ static sp_status read_arrays(sp_h5 *file, prediction *p)
     return sp_h5_read(file, "/point_index", SP_H5_U64, 1, &p->n_points, p->index);
 }
 
+/* Names, and codes of as many classes, where the file has them. */
+static sp_status read_classes(sp_h5 *file, prediction *p)
+{
+    int64_t n = 0;
+
+    if (!sp_h5_attr_has(file, "/", "class_names"))
+        return SP_OK;
+    SP_TRY(
+        sp_h5_attr_read_texts(file, "/", "class_names", &p->class_name, &p->n_classes));
+    if (!sp_h5_attr_has(file, "/", "class_codes"))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_count(file, "/", "class_codes", &n));
+    if (n != p->n_classes)
+        return SP_FAIL(SP_EDATA, "%s: %" PRId64 " class_codes, expected %d", p->path, n,
+                       p->n_classes);
+    return sp_h5_attr_read_texts(file, "/", "class_codes", &p->class_code,
+                                 &p->n_classes);
+}
+
 static sp_status read_prediction(prediction *p, const char *path)
 {
     sp_h5 *file = NULL;
@@ -143,11 +166,7 @@ static sp_status read_prediction(prediction *p, const char *path)
     if (sp_h5_attr_has(file, "/", "ignore_label"))
         SP_TRY_GOTO(
             rc, sp_h5_attr_read_int(file, "/", "ignore_label", &p->ignore_label), end);
-    if (sp_h5_attr_has(file, "/", "class_names"))
-        SP_TRY_GOTO(rc,
-                    sp_h5_attr_read_texts(file, "/", "class_names", &p->class_name,
-                                          &p->n_classes),
-                    end);
+    SP_TRY_GOTO(rc, read_classes(file, p), end);
 end:
     sp_h5_close(file);
     return rc;
@@ -161,8 +180,9 @@ static void free_prediction(prediction *p)
     free(p->offset);
     free(p->label);
     free(p->index);
-    if (p->class_name)
-        sp_h5_list_free(p->class_name, p->n_classes);
+    sp_h5_list_free(p->class_name, p->n_classes);
+    sp_h5_list_free(p->class_code, p->n_classes);
+    free(p->code);
 }
 
 /* HDF5 crashes on some damaged files: a limited child reads them first (sp_probe.h). */
@@ -245,26 +265,58 @@ static sp_status find_match(const prediction *p, int n, const char *scan, int *b
 }
 
 /* ---- codes ---- */
-static sp_status check_map(const vox_map *map, const prediction *p)
+
+/* Each class's first code in the map, found by name; by number in a file without names.
+ */
+static sp_status codes_of_map(const vox_map *map, prediction *p)
 {
-    if (map->n == 0 || !p->class_name)
-        return SP_OK;
-    if (map->n != p->n_classes)
-        return SP_FAIL(SP_EUSAGE,
-                       "--map has %d classes, %s has %d; give the map that made the "
-                       "shards",
-                       map->n, p->path, p->n_classes);
-    for (int i = 0; i < map->n; i++)
-        if (strcmp(map->name[i], p->class_name[i]) != 0)
+    for (int c = 0; c < p->n_classes; c++) {
+        int i = p->class_name ? 0 : c;
+
+        while (p->class_name && i < map->n &&
+               strcmp(map->name[i], p->class_name[c]) != 0)
+            i++;
+        if (i == map->n)
             return SP_FAIL(SP_EUSAGE,
-                           "--map: class %d is \"%s\", in %s \"%s\"; give the map that "
+                           "--map has no class \"%s\", but %s has; give the map that "
                            "made the shards",
-                           i, map->name[i], p->path, p->class_name[i]);
+                           p->class_name[c], p->path);
+        p->code[c] = map->first_code[i];
+    }
     return SP_OK;
 }
 
-static sp_status take_sample(const vox_map *map, const prediction *p, int64_t s,
-                             int64_t n_points, int32_t *code, int64_t *n_taken)
+static sp_status codes_of_file(prediction *p)
+{
+    for (int c = 0; c < p->n_classes; c++) {
+        char *end;
+        long code = strtol(p->class_code[c], &end, 10);
+
+        if (end == p->class_code[c] || (*end && *end != ':') || code < 0 ||
+            code > VOX_MAX_CODE)
+            return SP_FAIL(SP_EDATA,
+                           "%s: class_codes: \"%.40s\" of class %d, expected codes "
+                           "from 0 to %d divided by colons",
+                           p->path, p->class_code[c], c, VOX_MAX_CODE);
+        p->code[c] = (int32_t)code;
+    }
+    return SP_OK;
+}
+
+static sp_status settle_codes(const vox_map *map, prediction *p)
+{
+    if (map->n == 0 && !p->class_code)
+        return SP_OK;
+    if (!p->class_name)
+        p->n_classes = map->n;
+    p->code = calloc((size_t)p->n_classes + 1, sizeof *p->code);
+    if (!p->code)
+        return SP_FAIL(SP_EMEM, "no memory for the codes of %d classes", p->n_classes);
+    return map->n > 0 ? codes_of_map(map, p) : codes_of_file(p);
+}
+
+static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
+                             int32_t *code, int64_t *n_taken)
 {
     for (int64_t i = p->offset[s]; i < p->offset[s + 1]; i++) {
         int32_t label = p->label[i];
@@ -276,19 +328,19 @@ static sp_status take_sample(const vox_map *map, const prediction *p, int64_t s,
                            p->path, s, p->index[i], n_points);
         if (label == p->ignore_label)
             continue;
-        if (label < 0 || (map->n > 0 && label >= map->n))
+        if (label < 0 || (p->code && label >= p->n_classes))
             return SP_FAIL(SP_EDATA,
                            "%s:/point_labels: sample %" PRId64 ": class %d of %d",
-                           p->path, s, label, map->n);
+                           p->path, s, label, p->n_classes);
         *n_taken += code[p->index[i]] == NONE;
-        code[p->index[i]] = map->n > 0 ? map->first_code[label] : label;
+        code[p->index[i]] = p->code ? p->code[label] : label;
     }
     return SP_OK;
 }
 
 /* A point that several samples predict takes the last of them. */
-static sp_status collect(const vox_options *o, const prediction *p, int n,
-                         int64_t n_points, int32_t *code, int64_t *n_taken)
+static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_points,
+                         int32_t *code, int64_t *n_taken)
 {
     const char *scan = o->input[o->n_inputs - 1];
     char file[PATH_BYTES];
@@ -298,12 +350,17 @@ static sp_status collect(const vox_options *o, const prediction *p, int n,
     for (int64_t i = 0; i < n_points; i++)
         code[i] = NONE;
     SP_TRY(find_match(p, n, scan, &best));
+    if (o->map.n == 0 && !p->class_code)
+        sp_log_warn0(
+            "%s has no codes of its classes: they are written as 0, 1, 2, ...; "
+            "--map gives them",
+            p->path);
     for (int i = 0; i < n; i++) {
-        SP_TRY(check_map(&o->map, &p[i]));
+        SP_TRY(settle_codes(&o->map, &p[i]));
         for (int64_t s = 0; s < p[i].n_samples; s++) {
             file_of(p[i].name[s], file);
             if (compare_files(file, scan) == best)
-                SP_TRY(take_sample(&o->map, &p[i], s, n_points, code, n_taken));
+                SP_TRY(take_sample(&p[i], s, n_points, code, n_taken));
         }
     }
     return SP_OK;

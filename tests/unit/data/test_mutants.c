@@ -272,7 +272,7 @@ static void make_weights(weights *w)
     sp_graph_init_params(&w->graph, 2, w->m);
     sp_graph_init_buffers(&w->graph, w->running);
     w->norm = (sp_normalization){
-        .n_names = 2, .name = names, .n = 2, .mean = means, .std = deviations};
+        .n_columns = 2, .name = names, .mean = means, .std = deviations};
     w->state = (sp_checkpoint_state){.step = 2,
                                      .at = {1, 3},
                                      .samples_seen = 7,
@@ -337,9 +337,9 @@ static sp_status read_state(const weights *w, const char *path)
         free(state.deck);
         state.deck = w->state.deck;
         check_same(&state, &w->state, sizeof state, "state");
-        if (norm.n_names == 2)
+        if (norm.name)
             check_same(norm.name[0], names[0], strlen(names[0]) + 1, "column");
-        if (norm.n == 2)
+        if (norm.mean)
             check_same(norm.mean, means, sizeof means, "mean");
     }
     if (state.deck != w->state.deck)

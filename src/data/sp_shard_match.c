@@ -1,0 +1,105 @@
+/* Do two data sets, or a data set and a model, mean the same by columns and classes? */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/sp_shard.h"
+
+enum { LIST = 300 /* bytes of a list in a message */ };
+
+void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
+                            const int *columns)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s\"%s\"", i ? ", " : "",
+                                 name[columns ? columns[i] : i]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+static int find_name(int n, char *const *name, const char *wanted)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name[i], wanted) == 0)
+            return i;
+    return -1;
+}
+
+sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b)
+{
+    bool is_equal = n_a == n_b;
+
+    for (int i = 0; is_equal && i < n_a; i++)
+        is_equal = strcmp(a[i], b[i]) == 0;
+    if (is_equal)
+        return SP_EQUAL;
+    for (int i = 0; n_a == n_b && i < n_a; i++)
+        if (find_name(n_b, b, a[i]) < 0 || find_name(i, a, a[i]) >= 0)
+            return SP_OTHER_NAMES;
+    return n_a == n_b ? SP_OTHER_ORDER : SP_OTHER_NAMES;
+}
+
+static sp_status refuse(const sp_dataset *set, int n, char *const *name,
+                        const char *whose)
+{
+    char want[LIST], found[LIST];
+
+    sp_dataset_print_names(want, sizeof want, n, name, NULL);
+    sp_dataset_print_names(found, sizeof found, set->n_classes, set->class_name, NULL);
+    return SP_FAIL(SP_EDATA,
+                   "%s: classes %s, but %s has %s; convert the scans with the same "
+                   "--map",
+                   set->shard[0].path, found, whose, want);
+}
+
+sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
+                                  const char *whose)
+{
+    if (!set->has_labels)
+        return SP_OK;
+    switch (sp_dataset_compare_names(set->n_classes, set->class_name, n, name)) {
+    case SP_EQUAL:
+        return SP_OK;
+    case SP_OTHER_NAMES:
+        return refuse(set, n, name, whose);
+    case SP_OTHER_ORDER:
+        break;
+    }
+    set->class_of = malloc((size_t)n * sizeof *set->class_of);
+    if (!set->class_of)
+        return SP_FAIL(SP_EMEM, "no memory for the order of %d classes", n);
+    for (int i = 0; i < n; i++)
+        set->class_of[i] = find_name(n, name, set->class_name[i]);
+    return SP_OK;
+}
+
+/* ---- train and val ---- */
+
+static sp_status match_columns(const sp_dataset *train, const sp_dataset *val)
+{
+    const char *a = train->shard[0].path, *b = val->shard[0].path;
+
+    if (train->n_features != val->n_features)
+        return SP_FAIL(SP_EDATA, "%s has %d feature columns, training data %s have %d",
+                       b, val->n_features, a, train->n_features);
+    for (int i = 0; i < train->n_features; i++)
+        if (strcmp(train->feature_name[i], val->feature_name[i]) != 0)
+            return SP_FAIL(SP_EDATA,
+                           "%s: number %d of feature columns is \"%s\", in training "
+                           "data %s \"%s\"",
+                           b, i, val->feature_name[i], a, train->feature_name[i]);
+    return SP_OK;
+}
+
+sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val)
+{
+    const char *a = train->shard[0].path, *b = val->shard[0].path;
+
+    if (fabs(train->voxel_size - val->voxel_size) > 1e-6 * train->voxel_size)
+        return SP_FAIL(SP_EDATA, "%s has voxel_size %.9g, training data %s have %.9g",
+                       b, val->voxel_size, a, train->voxel_size);
+    SP_TRY(sp_dataset_take_classes(val, train->n_classes, train->class_name, a));
+    return match_columns(train, val);
+}

@@ -1,0 +1,93 @@
+/* What a checkpoint tells of the data that it was trained on: its rows as datasets, and
+ * how it comes to all ranks. The texts are root attributes (sp_checkpoint_root.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/sp_checkpoint_internal.h"
+
+enum { MOST = 1 << 16 /* columns or classes */ };
+
+void sp_normalization_destroy(sp_normalization *normalization)
+{
+    sp_h5_list_free(normalization->name, normalization->n_columns);
+    sp_h5_list_free(normalization->class_name, normalization->n_classes);
+    sp_h5_list_free(normalization->class_code, normalization->n_classes);
+    free(normalization->mean);
+    free(normalization->std);
+    free(normalization->class_weight);
+    memset(normalization, 0, sizeof *normalization);
+}
+
+sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
+{
+    sp_normalization *n = normalization;
+    int sizes[2] = {n->n_columns, n->n_classes};
+    size_t columns, classes;
+
+    SP_TRY(sp_comm_bcast(comm, sizes, sizeof sizes, 0));
+    n->n_columns = sizes[0];
+    n->n_classes = sizes[1];
+    columns = (size_t)n->n_columns * sizeof(double);
+    classes = (size_t)n->n_classes * sizeof(double);
+    SP_TRY(sp_comm_bcast_texts(comm, &n->name, n->n_columns, 0));
+    SP_TRY(sp_comm_bcast_texts(comm, &n->class_name, n->n_classes, 0));
+    SP_TRY(sp_comm_bcast_texts(comm, &n->class_code, n->n_classes, 0));
+    SP_TRY(sp_comm_bcast_array(comm, (void **)&n->mean, columns, 0));
+    SP_TRY(sp_comm_bcast_array(comm, (void **)&n->std, columns, 0));
+    return sp_comm_bcast_array(comm, (void **)&n->class_weight, classes, 0);
+}
+
+/* ---- rows ---- */
+
+static sp_status write_row(sp_h5 *file, const char *name, int n, const double *row)
+{
+    const int64_t dim = n;
+
+    if (!row)
+        return SP_OK;
+    return sp_checkpoint_write_array(file, name, SP_H5_F64, 1, &dim, row,
+                                     (size_t)n * sizeof *row);
+}
+
+sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm)
+{
+    SP_TRY(write_row(file, "/normalization/mean", norm->n_columns, norm->mean));
+    SP_TRY(write_row(file, "/normalization/std", norm->n_columns, norm->std));
+    return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
+}
+
+/* A row that is there has as many elements as what was read before it says (*is_known),
+ * or says it itself. */
+static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
+                          double **row)
+{
+    sp_h5_shape shape;
+
+    if (!sp_h5_has(file, name))
+        return SP_OK;
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank != 1 || shape.dim[0] > MOST)
+        return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
+                       name);
+    if (is_known && shape.dim[0] != *n)
+        return SP_FAIL(SP_EDATA, "%s:%s: %lld numbers, expected %d", sp_h5_path(file),
+                       name, (long long)shape.dim[0], *n);
+    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
+    if (!*row)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    *n = (int)shape.dim[0];
+    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
+}
+
+sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm)
+{
+    SP_TRY(read_row(file, "/normalization/mean", norm->name, &norm->n_columns,
+                    &norm->mean));
+    SP_TRY(read_row(file, "/normalization/std", norm->name || norm->mean,
+                    &norm->n_columns, &norm->std));
+    if (!norm->mean != !norm->std)
+        return SP_FAIL(SP_EDATA, "%s:/normalization: %s without %s", sp_h5_path(file),
+                       norm->mean ? "mean" : "std", norm->mean ? "std" : "mean");
+    return read_row(file, "/loss/class_weights", norm->class_name, &norm->n_classes,
+                    &norm->class_weight);
+}

@@ -1,0 +1,369 @@
+/* The data of a session: indexes, columns, classes, statistics, weights of classes. */
+#include <glob.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "scan/sp_scene.h"
+#include "train/sp_session.h"
+
+/* The default deck names these data, and the program makes them. */
+#define SAMPLE_DATA "input/sample"
+
+/* ---- data ---- */
+
+static bool glob_finds(const char *pattern)
+{
+    glob_t found;
+    bool is_found = glob(pattern, 0, NULL, &found) == 0;
+
+    globfree(&found);
+    return is_found;
+}
+
+/* The deck names the sample data, none of which exists yet: make it. */
+static sp_status make_sample_data(sp_session *session)
+{
+    const sp_strings *train = &session->config->data.train;
+    const sp_strings *val = &session->config->data.val;
+    bool is_sample = train->n == 1 && val->n == 1 &&
+                     strcmp(train->at[0], SAMPLE_DATA "/train-*.h5") == 0 &&
+                     strcmp(val->at[0], SAMPLE_DATA "/val-*.h5") == 0;
+    sp_status rc = SP_OK;
+
+    if (!is_sample)
+        return SP_OK;
+    if (session->comm->rank == 0 &&
+        !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
+        sp_log_info("making sample data in " SAMPLE_DATA
+                    " (synthetic scenes, as spvox scene makes them)");
+        rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
+    }
+    return sp_session_agree(session, rc);
+}
+
+static sp_status check_voxel_size(const sp_session *session, const sp_dataset *set)
+{
+    double want = session->config->data.voxel_size, ratio = want / set->voxel_size;
+
+    /* The same to 1e-6, or a multiple; coordinates have 20 bits, so that beyond them all
+     * would be one voxel. */
+    if (ratio < 1 - 1e-6 || ratio > 1 << 20 ||
+        fabs(ratio - round(ratio)) > 1e-6 * ratio)
+        return SP_FAIL(
+            SP_EDATA,
+            "%s%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
+            "multiple up to 1048576 times it",
+            sp_config_where(session->config, "data.voxel_size"), set->shard[0].path,
+            set->voxel_size, want);
+    return SP_OK;
+}
+
+static sp_status open_columns(sp_session *session, const sp_dataset *set)
+{
+    SP_TRY(check_voxel_size(session, set));
+    SP_TRY(sp_dataset_columns(set, &session->config->data.features,
+                              sp_config_where(session->config, "data.features"),
+                              &session->columns, &session->n_columns));
+    session->n_classes = set->n_classes;
+    session->class_name = set->class_name;
+    return SP_OK;
+}
+
+sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val)
+{
+    const sp_config *config = session->config;
+
+    if (with_train && config->data.train.n == 0)
+        return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
+    if (with_val && !with_train && config->data.val.n == 0)
+        return SP_FAIL(SP_EUSAGE, "data.val is empty: name the shards to evaluate");
+    SP_TRY(make_sample_data(session));
+    if (with_train)
+        SP_TRY(sp_dataset_open(&session->train, &config->data.train, session->comm));
+    if (with_val && config->data.val.n > 0)
+        SP_TRY(sp_dataset_open(&session->val, &config->data.val, session->comm));
+    if (with_train && session->val.n_shards)
+        SP_TRY(sp_dataset_match(&session->train, &session->val));
+    SP_TRY(open_columns(session, with_train ? &session->train : &session->val));
+    return session->val.n_shards ? check_voxel_size(session, &session->val) : SP_OK;
+}
+
+/* ---- columns and classes ---- */
+
+/* *copy [n] of from[columns[i]] (columns NULL: from[i]); NULL where from is. */
+static sp_status copy_texts(int n, char *const *from, const int *columns, char ***copy)
+{
+    int i;
+
+    *copy = from ? calloc((size_t)n + 1, sizeof **copy) : NULL;
+    for (i = 0; *copy && i < n; i++)
+        if (!((*copy)[i] = strdup(from[columns ? columns[i] : i])))
+            break;
+    return !from || (*copy && i == n) ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+}
+
+static sp_status keep_names(sp_session *session, const sp_dataset *set)
+{
+    sp_normalization *norm = &session->norm;
+
+    norm->n_columns = session->n_columns;
+    norm->n_classes = session->n_classes;
+    SP_TRY(
+        copy_texts(norm->n_columns, set->feature_name, session->columns, &norm->name));
+    SP_TRY(copy_texts(norm->n_classes, set->class_name, NULL, &norm->class_name));
+    return copy_texts(norm->n_classes, set->class_code, NULL, &norm->class_code);
+}
+
+sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *set,
+                                   const sp_normalization *checkpoint, const char *path,
+                                   sp_status code)
+{
+    const int n = session->n_columns;
+    char want[300], found[300];
+    bool is_same = !checkpoint->name || checkpoint->n_columns == n;
+    int i;
+
+    for (i = 0; is_same && checkpoint->name && i < n; i++)
+        is_same =
+            strcmp(checkpoint->name[i], set->feature_name[session->columns[i]]) == 0;
+    if (is_same)
+        return SP_OK;
+    sp_dataset_print_names(want, sizeof want, checkpoint->n_columns, checkpoint->name,
+                           NULL);
+    sp_dataset_print_names(found, sizeof found, n, set->feature_name, session->columns);
+    return SP_FAIL(code,
+                   "%s: feature columns: checkpoint %s, %s %s; name them by "
+                   "data.features in the checkpoint's order",
+                   path, want, set->shard[0].path, found);
+}
+
+sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
+                                  const char *path)
+{
+    const sp_normalization *norm = &session->norm;
+
+    if (!norm->class_name)
+        return SP_OK;
+    SP_TRY(sp_dataset_take_classes(set, norm->n_classes, norm->class_name, path));
+    if (set->class_of)
+        sp_log_info("%s: classes in another order than those of %s, matched by name",
+                    set->shard[0].path, path);
+    session->n_classes = norm->n_classes;
+    session->class_name = norm->class_name;
+    return SP_OK;
+}
+
+/* ---- statistics ---- */
+
+/* A column of which both moments are within this many deviations is no surprise. */
+enum { FAR = 5 };
+
+void sp_session_warn_far(const sp_session *session, const sp_dataset *set)
+{
+    const sp_normalization *norm = &session->norm;
+
+    for (int i = 0; norm->mean && set->feature_mean && i < norm->n_columns; i++) {
+        const double mean = set->feature_mean[session->columns[i]];
+        const double std = set->feature_std[session->columns[i]];
+
+        if (fabs(mean - norm->mean[i]) > FAR * norm->std[i] ||
+            fabs(std - norm->std[i]) > FAR * norm->std[i])
+            sp_log_warn0("%s: column %s has mean %.6g and standard deviation %.4g, but "
+                         "the model was trained on %.6g and %.4g: is it another unit "
+                         "or scale?",
+                         set->shard[0].path, set->feature_name[session->columns[i]],
+                         mean, std, norm->mean[i], norm->std[i]);
+    }
+}
+
+sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
+{
+    sp_normalization *norm = &session->norm;
+    int i;
+
+    SP_TRY(keep_names(session, set));
+    if (!session->config->data.normalize || !set->feature_mean)
+        return SP_OK;
+    norm->mean = calloc((size_t)session->n_columns, sizeof *norm->mean);
+    norm->std = calloc((size_t)session->n_columns, sizeof *norm->std);
+    if (!norm->mean || !norm->std)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (i = 0; i < norm->n_columns; i++) {
+        double std = set->feature_std[session->columns[i]];
+        norm->mean[i] = set->feature_mean[session->columns[i]];
+        norm->std[i] = std > 0 ? std : 1; /* a constant column becomes 0 */
+    }
+    return SP_OK;
+}
+
+/* ---- labels ---- */
+
+/* A sample that data.on_error = "skip" leaves out is named when the loader meets it. */
+static sp_status has_label(sp_session *session, int64_t i, sp_sample *sample,
+                           bool *is_found)
+{
+    const sp_sample_request request = {.verify = false};
+    const bool is_skipping = strcmp(session->config->data.on_error, "skip") == 0;
+    sp_status rc = sp_sample_read(&session->train, i, &request, sample);
+
+    for (int64_t j = 0; rc == SP_OK && !*is_found && j < sample->n; j++)
+        *is_found = sample->labels[j] != SP_IGNORE;
+    return is_skipping && rc != SP_EMEM ? SP_OK : rc;
+}
+
+sp_status sp_session_check_labels(sp_session *session)
+{
+    const sp_dataset *set = &session->train;
+    const sp_comm *comm = session->comm;
+    sp_sample sample = {0};
+    int64_t n_found = 0;
+    sp_status rc = SP_OK;
+
+    for (int64_t first = 0; first < set->n_samples && !n_found; first += comm->size) {
+        bool is_found = false;
+
+        if (first + comm->rank < set->n_samples)
+            rc = has_label(session, first + comm->rank, &sample, &is_found);
+        rc = sp_session_agree(session, rc);
+        n_found = is_found;
+        if (rc == SP_OK)
+            rc = sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
+                                   SP_SUM);
+        if (rc != SP_OK)
+            break;
+    }
+    sp_sample_destroy(&sample);
+    SP_TRY(rc);
+    if (!n_found)
+        return SP_FAIL(SP_EDATA,
+                       "%s: none of the voxels of %lld samples has a label, expected "
+                       "one at least: nothing to train on (did --map name the codes of "
+                       "these scans?)",
+                       set->shard[0].path, (long long)set->n_samples);
+    return SP_OK;
+}
+
+/* Labels of this rank's share of the training set. A sample that data.on_error = "skip"
+ * leaves out is named when the loader meets it. */
+static sp_status count_labels(sp_session *session, int64_t *count)
+{
+    const sp_sample_request request = {.verify = false};
+    const bool is_skipping = strcmp(session->config->data.on_error, "skip") == 0;
+    sp_sample sample = {0};
+    sp_status rc = SP_OK;
+    int64_t i, j;
+
+    for (i = session->comm->rank; i < session->train.n_samples && rc == SP_OK;
+         i += session->comm->size) {
+        rc = sp_sample_read(&session->train, i, &request, &sample);
+        for (j = 0; rc == SP_OK && j < sample.n; j++)
+            if (sample.labels[j] != SP_IGNORE)
+                count[sample.labels[j]]++;
+        if (is_skipping && rc != SP_EMEM)
+            rc = SP_OK;
+    }
+    sp_sample_destroy(&sample);
+    return rc;
+}
+
+/* inverse: n / (classes present * n_c), so that the mean weight of a voxel is 1. */
+static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *weights)
+{
+    double total = 0, present = 0;
+    int c;
+
+    for (c = 0; c < n; c++) {
+        total += (double)count[c];
+        present += count[c] > 0;
+    }
+    for (c = 0; c < n; c++) {
+        double w = count[c] ? total / (present * (double)count[c]) : 0;
+        weights[c] = (float)(is_sqrt ? sqrt(w) : w);
+    }
+}
+
+static sp_status weights_of_list(const sp_session *session, float *weights)
+{
+    const sp_doubles *list = &session->config->train.class_weight_list;
+    int c;
+
+    if (list->n != session->n_classes)
+        return SP_FAIL(SP_EDATA,
+                       "%strain.class_weights has %d numbers, the data %d classes",
+                       sp_config_where(session->config, "train.class_weights"), list->n,
+                       session->n_classes);
+    for (c = 0; c < list->n; c++)
+        weights[c] = (float)list->at[c];
+    return SP_OK;
+}
+
+/* Kept in norm, which checkpoints hold. */
+static sp_status keep_weights(sp_session *session, const float *weights)
+{
+    sp_normalization *norm = &session->norm;
+    int c;
+
+    norm->class_weight = calloc((size_t)session->n_classes, sizeof *norm->class_weight);
+    if (!norm->class_weight)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (c = 0; c < session->n_classes; c++)
+        norm->class_weight[c] = (double)weights[c];
+    return SP_OK;
+}
+
+sp_status sp_session_class_weights(sp_session *session, float **weights)
+{
+    int kind = session->config->train.class_weights;
+    size_t n = (size_t)session->n_classes;
+    int64_t *count;
+    sp_status rc;
+
+    *weights = NULL;
+    if (kind == SP_CW_NONE)
+        return SP_OK;
+    *weights = calloc(n, sizeof **weights);
+    count = calloc(n, sizeof *count);
+    if (!*weights || !count) {
+        rc = SP_FAIL(SP_EMEM, "out of memory");
+    } else if (kind == SP_CW_LIST) {
+        rc = weights_of_list(session, *weights);
+    } else {
+        rc = sp_session_agree(session, count_labels(session, count));
+        if (rc == SP_OK)
+            rc = sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, count, n, SP_I64,
+                                   SP_SUM);
+        if (rc == SP_OK)
+            weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
+    }
+    free(count);
+    SP_TRY(rc);
+    return keep_weights(session, *weights);
+}
+
+sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
+                                        float **weights)
+{
+    const sp_normalization *norm = &session->norm;
+    const int kind = session->config->train.class_weights;
+    size_t n = (size_t)session->n_classes;
+    int c;
+
+    *weights = NULL;
+    if (is_named ? kind == SP_CW_NONE : !norm->class_weight)
+        return SP_OK;
+    *weights = calloc(n, sizeof **weights);
+    if (!*weights)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (is_named && kind == SP_CW_LIST)
+        return weights_of_list(session, *weights);
+    if (!norm->class_weight || norm->n_classes != session->n_classes)
+        return SP_FAIL(SP_EDATA,
+                       "train.class_weights: the checkpoint has weights of %d classes, "
+                       "the data %d classes",
+                       norm->class_weight ? norm->n_classes : 0, session->n_classes);
+    for (c = 0; c < norm->n_classes; c++)
+        (*weights)[c] = (float)norm->class_weight[c];
+    return SP_OK;
+}

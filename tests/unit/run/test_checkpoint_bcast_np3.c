@@ -1,0 +1,127 @@
+/* All that a checkpoint tells of its data comes to all ranks, and through a file, as it
+ * is; a part that is absent is absent there, whichever of them it is. */
+#include "fixtures/test.h"
+
+#include <unistd.h>
+
+#include "run/sp_checkpoint.h"
+
+enum { COLUMNS = 2, CLASSES = 3, PARTS = 5 };
+
+static char *names[] = {"intensity", "height"};
+static char *classes[] = {"ground", "tree", "roof"}, *codes[] = {"2", "3:4:5", "6"};
+static double means[] = {860, 1.5}, deviations[] = {400, 2}, weights[] = {1, 2, 0.5};
+static sp_comm comm;
+
+static char **copy_texts(char **from, int n)
+{
+    char **to = calloc((size_t)n, sizeof *to);
+
+    for (int i = 0; i < n; i++)
+        to[i] = strdup(from[i]);
+    return to;
+}
+
+static double *copy_row(const double *from, int n)
+{
+    double *to = malloc((size_t)n * sizeof *to);
+
+    memcpy(to, from, (size_t)n * sizeof *to);
+    return to;
+}
+
+/* Bit i of parts: names, means and deviations, classes, codes, weights. Codes go with
+ * classes. */
+static sp_normalization make(int parts)
+{
+    sp_normalization n = {.n_columns = COLUMNS, .n_classes = CLASSES};
+
+    if (parts & 1)
+        n.name = copy_texts(names, COLUMNS);
+    if (parts & 2) {
+        n.mean = copy_row(means, COLUMNS);
+        n.std = copy_row(deviations, COLUMNS);
+    }
+    if (parts & 4)
+        n.class_name = copy_texts(classes, CLASSES);
+    if ((parts & 12) == 12)
+        n.class_code = copy_texts(codes, CLASSES);
+    if (parts & 16)
+        n.class_weight = copy_row(weights, CLASSES);
+    return n;
+}
+
+static void check_texts(char **got, bool is_there, char **want, int n)
+{
+    assert_int_equal(got != NULL, is_there);
+    for (int i = 0; is_there && i < n; i++)
+        assert_string_equal(got[i], want[i]);
+}
+
+static void check_row(const double *got, bool is_there, const double *want, int n)
+{
+    assert_int_equal(got != NULL, is_there);
+    if (is_there)
+        assert_memory_equal(got, want, (size_t)n * sizeof *want);
+}
+
+static void check(const sp_normalization *n, int parts)
+{
+    check_texts(n->name, parts & 1, names, COLUMNS);
+    check_row(n->mean, parts & 2, means, COLUMNS);
+    check_row(n->std, parts & 2, deviations, COLUMNS);
+    check_texts(n->class_name, parts & 4, classes, CLASSES);
+    check_texts(n->class_code, (parts & 12) == 12, codes, CLASSES);
+    check_row(n->class_weight, parts & 16, weights, CLASSES);
+}
+
+static void every_part_reaches_all(void **state)
+{
+    (void)state;
+    for (int parts = 0; parts < 1 << PARTS; parts++) {
+        sp_normalization n = comm.rank == 0 ? make(parts) : (sp_normalization){0};
+
+        OK(sp_normalization_bcast(&n, &comm));
+        check(&n, parts);
+        sp_normalization_destroy(&n);
+        assert_true(!n.name && !n.mean && !n.class_weight);
+    }
+}
+
+static void every_part_reads_back(void **state)
+{
+    const sp_graph graph = {0};
+    sp_checkpoint_state set = {.step = 3, .deck = "net : { };"}, got;
+    char path[] = "/tmp/sptrain-test-XXXXXX";
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    for (int parts = 0; parts < 1 << PARTS; parts++) {
+        sp_normalization n = make(parts), back;
+
+        OK(sp_checkpoint_write(path, &graph, &set, &n, NULL, NULL, NULL));
+        OK(sp_checkpoint_read_state(path, &got, &back));
+        check(&back, parts);
+        sp_checkpoint_state_destroy(&got);
+        sp_normalization_destroy(&back);
+        sp_normalization_destroy(&n);
+    }
+    unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_part_reaches_all),
+        cmocka_unit_test(every_part_reads_back),
+    };
+    int failed;
+
+    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sp_comm_close(&comm);
+    return failed;
+}
