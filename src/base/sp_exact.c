@@ -7,7 +7,6 @@
 /* Bits between the weights of two limbs; the weight of limb 0 is 2^-SHIFT. */
 enum { BITS = 34, SHIFT = 4, PARALLEL_FROM = 1 << 16 };
 
-#define TOP  0x1p36 /* magnitude that a summand must stay below */
 #define ULP  0x1p-72
 #define HALF 0x1p55 /* 2^22 summands of |limb| <= 2^33 */
 
@@ -35,7 +34,7 @@ static inline uint64_t nearest(double x, double *rest)
 /* Unsigned, since what poisoned sums do may wrap around. */
 static inline void add(uint64_t *sum, double x)
 {
-    bool is_sound = fabs(x) < TOP; /* false for NaN */
+    bool is_sound = fabs(x) < SP_EXACT_TOP; /* false for NaN */
     double rest;
     uint64_t limb0 = nearest((is_sound ? x : 0) * 0x1p4, &rest);
     uint64_t limb1 = nearest(rest, &rest);

@@ -27,6 +27,7 @@ extern "C" {
 #endif
 
 enum { SP_EXACT_LIMBS = 3 };
+#define SP_EXACT_TOP 0x1p36 /* magnitude that a summand must stay below */
 
 /* sum[SP_EXACT_LIMBS * i + l] += limb l of x[i], for n numbers; the first sum is zeroed
  * by the caller. Threads share long arrays. About 50 bytes of memory traffic a number.

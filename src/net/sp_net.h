@@ -41,6 +41,8 @@ typedef struct sp_net_options {
 typedef struct sp_net_loss_out {
     double loss_sum, weight_sum; /* sum w l, sum w: written */
     int64_t *exact; /* [2][SP_EXACT_LIMBS] both sums, added to (tail_exact); NULL */
+    int unsummed; /* first sample of the batch whose w l is not finite, or too large for
+                       an exact sum; -1: none */
 } sp_net_loss_out;
 
 /* Local. SP_EMEM. The caller fills param and running, then calls sp_net_updated. */

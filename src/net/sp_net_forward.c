@@ -1,6 +1,7 @@
 #include "net/sp_net_impl.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/sp_exact.h"
@@ -284,7 +285,10 @@ static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
     int b;
 
     out->loss_sum = out->weight_sum = 0;
+    out->unsummed = -1;
     for (b = 0; b < n_samples; b++) {
+        if (out->unsummed < 0 && !(fabs(sums[2 * b]) < SP_EXACT_TOP)) /* NaN too */
+            out->unsummed = b;
         out->loss_sum += sums[2 * b];
         out->weight_sum += sums[2 * b + 1];
         if (out->exact)

@@ -1,5 +1,8 @@
 #include "train/sp_evaluate.h"
 
+#include <stdio.h>
+
+#include "base/sp_exact.h"
 #include "base/sp_log.h"
 #include "train/sp_train.h"
 #include "train/sp_trainer.h"
@@ -40,25 +43,51 @@ static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, i
     return false;
 }
 
+/* "a.h5: sample 3 (tile.las[0,0])" */
+static const char *name_sample(const sp_dataset *set, int64_t sample, char *text,
+                               size_t size)
+{
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, sample)];
+
+    snprintf(text, size, "%s: sample %lld%s%s%s", shard->path,
+             (long long)(sample - shard->first_sample), set->name ? " (" : "",
+             set->name ? set->name[sample] : "", set->name ? ")" : "");
+    return text;
+}
+
 sp_status sp_evaluate_check(const sp_session *session, const sp_dataset *set,
                             const sp_batch *batch, const int32_t *prediction)
 {
     const sp_graph *graph = &session->graph;
-    const sp_shard *shard;
-    int64_t sample, voxel;
+    char text[SP_ERROR_MESSAGE / 2];
+    int64_t voxel;
     int b;
 
     if (!find_unpredicted(batch, prediction, &b, &voxel))
         return SP_OK;
-    sample = batch->sample_id[b];
-    shard = &set->shard[sp_dataset_shard_of(set, sample)];
     return SP_FAIL(SP_ENUMERIC,
-                   "%s: sample %lld%s%s%s: voxel %lld: the output of layer `%s` is not "
-                   "finite: the weights, or the features of this sample, are at fault",
-                   shard->path, (long long)(sample - shard->first_sample),
-                   set->name ? " (" : "", set->name ? set->name[sample] : "",
-                   set->name ? ")" : "", (long long)voxel,
-                   graph->node[graph->n_nodes - 1].name);
+                   "%s: voxel %lld: the output of layer `%s` is not finite: the "
+                   "weights, or the features of this sample, are at fault",
+                   name_sample(set, batch->sample_id[b], text, sizeof text),
+                   (long long)voxel, graph->node[graph->n_nodes - 1].name);
+}
+
+/* Finite logits so far apart that their loss is none: the sums could not hold it. */
+static sp_status check_loss(const sp_session *session, const sp_batch *batch,
+                            const sp_net_loss_out *out)
+{
+    const sp_graph *graph = &session->graph;
+    char text[SP_ERROR_MESSAGE / 2];
+
+    if (out->unsummed < 0)
+        return SP_OK;
+    return SP_FAIL(
+        SP_ENUMERIC,
+        "%s: its loss is not finite or above %.2g: the output of layer `%s` "
+        "is too large: the weights, or the features of this sample, are at "
+        "fault",
+        name_sample(&session->val, batch->sample_id[out->unsummed], text, sizeof text),
+        SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name);
 }
 
 static void count_points(const sp_batch *batch, const int32_t *prediction,
@@ -84,6 +113,7 @@ static sp_status evaluate_batch(sp_session *session, const sp_batch *batch,
     SP_TRY(sp_net_forward(&session->net, batch, false, NULL));
     SP_TRY(sp_net_loss(&session->net, batch, &out, metrics->confusion, prediction));
     SP_TRY(sp_evaluate_check(session, &session->val, batch, prediction));
+    SP_TRY(check_loss(session, batch, &out));
     metrics->n_samples += batch->n_samples;
     if (metrics->point_confusion)
         count_points(batch, prediction, metrics);

@@ -107,9 +107,14 @@ steps() {
     sed -n 's/.*"event":"step","step":\([0-9]*\).*"samples":\([0-9]*\),"loss":\([^,]*\),.*"voxels":\([0-9]*\),.*/\1 \2 \4 \3/p' "$1/metrics.jsonl"
 }
 
-# evals DIR: the eval lines; they hold no times.
+# evals DIR: the evaluations made while training, from their step on.
 evals() {
-    grep '"event":"eval"' "$1/metrics.jsonl"
+    sed -n 's/.*"event":"eval",\("step".*\)/\1/p' "$1/metrics.jsonl"
+}
+
+# evaluations DIR: those of `sptrain eval` likewise, without time, arguments and files.
+evaluations() {
+    sed -n 's/.*"event":"eval".*\],\("step".*\)/\1/p' "$1/evaluations.jsonl"
 }
 
 # same FILE FILE WHAT

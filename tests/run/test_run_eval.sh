@@ -12,30 +12,42 @@ DECK
 run 2 0 base.deck run.dir=r
 same r/checkpoints/best.h5 r/checkpoints/step-000000004.h5 "best.h5"
 cp r/metrics.jsonl trained
+after_save="sh -c 'echo \$0 >$dir/saved'"
 
 for n in 1 2 3 8; do
     run $n 0 eval base.deck run.dir=e$n run.checkpoint=r/checkpoints/best.h5
-    evals e$n >b
+    evaluations e$n >b
     test $n = 1 && cp b a
     same a b "evaluation on $n ranks"
 done
-# It is the evaluation that training made, and its default is best.h5 of the run.
+# It is the evaluation that training made, and its default is best.h5 of the run. It has a
+# file of its own, which tells what was asked for, and which a continued run leaves alone.
 run 2 0 eval base.deck run.dir=r batch.eval_size=1
-evals r | tail -1 >b
+evaluations r >b
 same a b "evaluation of the run's own checkpoint"
-evals r | sed -n '$!p' | tail -1 >b
+evals r | tail -1 >b
 same a b "evaluation while training"
-head -c "$(wc -c <trained)" r/metrics.jsonl | cmp -s - trained || fail "eval changed earlier lines"
+same trained r/metrics.jsonl "eval wrote into the training's metrics"
+says r/evaluations.jsonl '^{"event":"eval","time":"20[-0-9]*T[:0-9]*Z","arguments":\["eval","base.deck","run.dir=r","batch.eval_size=1"\],"ranks":2,"checkpoint":"r/checkpoints/best.h5","data":\["u.h5"\],"step":4,'
+cp r/evaluations.jsonl evaluated
+printf '{"event":"ev' >>r/evaluations.jsonl # as a killed program leaves it
+run 2 0 base.deck run.dir=r train.steps=5
+run 2 0 eval base.deck run.dir=r run.after_save="$after_save"
+head -1 r/evaluations.jsonl | cmp -s - evaluated || fail "an earlier evaluation was changed"
+test "$(evaluations r | wc -l)" = 2 || fail "the second evaluation is not in its file"
+test "$(cat saved)" = r/evaluations.jsonl || fail "after_save got: $(cat saved)"
+rm -r r
+run 2 0 base.deck run.dir=r
 
 # The loss too, where the deck of evaluation does not say how training weighed classes.
 grep -v '^train' base.deck >plain.deck
 run 2 0 base.deck run.dir=w 'train.class_weights="inverse"' train.label_smoothing=0.1
 run 2 0 eval plain.deck run.dir=w
-evals w | sed -n '$p' >a2
-evals w | sed -n '$!p' | tail -1 >b
+evaluations w >a2
+evals w | tail -1 >b
 same a2 b "evaluation with weights of classes"
 run 1 0 eval plain.deck run.dir=w train.class_weights=none train.label_smoothing=0
-evals w | tail -1 >b
+evaluations w | tail -1 >b
 cmp -s a2 b && fail "weights of classes on the command line do not count"
 
 # The confusion matrix holds every labelled voxel and point once.
@@ -46,13 +58,13 @@ test $(($total)) = "$voxels" || fail "confusion sums to $(($total)), voxels $vox
 test "$voxels" = "$labelled" || fail "$voxels voxels evaluated, the shard has $labelled labelled"
 says a '"points":[1-9][0-9]*,"point_miou":0'
 run 2 0 eval base.deck run.dir=p run.checkpoint=r/checkpoints/best.h5 data.val=p.h5
-grep -q point_ p/metrics.jsonl && fail "points where the shard has none"
+grep -q point_ p/evaluations.jsonl && fail "points where the shard has none"
 
 # Coarser voxels: as many as the coarse grid has, points as before.
 run 2 0 base.deck run.dir=coarse data.voxel_size=1.0
 run 1 0 eval base.deck run.dir=coarse
 run 3 0 eval base.deck run.dir=coarse
-evals coarse | sort -u >b
+{ evaluations coarse; evals coarse | tail -1; } | sort -u >b
 test "$(wc -l <b)" = 1 || fail "evaluations of coarse voxels differ"
 test "$(sed 's/.*"voxels":\([0-9]*\),.*/\1/' b)" -lt "$voxels" || fail "no coarser voxels"
 test "$(sed 's/.*"points":\([0-9]*\),.*/\1/' b)" = "$(sed 's/.*"points":\([0-9]*\),.*/\1/' a)" ||
@@ -68,7 +80,7 @@ run 2 0 predict base.deck run.dir=coarse run.logits=true
 
 # What does not fit the checkpoint is named.
 run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=c.h5
-one_diagnosis '/params/final/weight'
+one_diagnosis 'c.h5: classes \["class0".*"class4"\], but r/checkpoints/best.h5 has \["class0", .*"class3"\];'
 run 2 2 eval base.deck run.dir=f
 one_diagnosis 'f/checkpoints: no checkpoint'
 run 2 3 eval base.deck run.dir=f run.checkpoint=no.h5

@@ -73,6 +73,6 @@ same got want "a continued run has other weights"
 # Evaluations are cut too, and count the same.
 run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]' run.memory_mb=1
 run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]'
-evals one | tail -2 | sed 's/.*"confusion"/"confusion"/' | sort -u >got
+evaluations one | tail -2 | sed 's/.*"confusion"/"confusion"/' | sort -u >got
 test "$(wc -l <got)" = 1 || fail "an evaluation that is cut counts otherwise"
 echo "a step of $need MiB"

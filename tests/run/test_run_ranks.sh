@@ -65,11 +65,27 @@ for d in bn2 bn3; do
     test "$(steps $d | head -1)" != "$(steps relu1 | head -1)" || fail "$d: statistics of the world"
 done
 
-# No labelled voxel: no loss, no update, counted.
-run 2 0 base.deck data.train=n.h5 run.dir=none train.steps=3 data.val='[]' run.checkpoint_every=1 run.keep=9
-test "$(steps none | cut -d ' ' -f 1,4)" = "1 null
-2 null
-3 null" || fail "steps without labels"
-sums none 1 | grep params >a
-sums none 3 | grep params >b
+# A step without a labelled voxel (samples 2, which is empty, 4 and 7): no loss, no update,
+# counted. In the next one there is a loss again.
+run 2 0 base.deck batch.size=1 run.dir=none train.steps=0 train.epochs=1 data.val='[]' run.checkpoint_every=1 run.keep=99
+test "$(steps none | wc -l)" = 15 || fail "$(steps none | wc -l) steps"
+test "$(steps none | grep -c null)" = 3 || fail "$(steps none | grep -c null) steps without labels"
+step=$(steps none | grep 'null$' | head -1 | cut -d ' ' -f 1)
+sums none $((step - 1)) | grep params >a
+sums none $step | grep params >b
 same a b "an update without labels"
+# Not one in all of the set: there is nothing to train on.
+for n in 1 3; do
+    run $n 3 base.deck data.train=n.h5 run.dir=empty data.val='[]'
+    one_diagnosis 'n.h5: none of the voxels of 4 samples has a label'
+    grep -q '"event"' empty/metrics.jsonl && fail "a run began without labels"
+done
+
+# Ranks that no step has a sample for.
+run 8 0 base.deck run.dir=idle train.steps=1
+says err '4 of the 8 ranks have nothing to do in a step of 4 samples'
+run 3 0 base.deck run.dir=idle train.steps=2 batch.accumulate=2
+says err '1 of the 3 ranks have nothing to do in a micro-batch of 2 samples'
+run 2 0 base.deck run.dir=idle train.steps=3
+grep -q 'nothing to do' err && fail "two ranks share four samples"
+true

@@ -57,9 +57,36 @@ end TERM
 test $got = 75 || fail "status $got after TERM"
 status r stopped 75
 says r/status.json 'stopped by signal 15 after step'
+says out 'stopped by signal 15 after step [0-9]*: run the same command again to continue'
+cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'continuing from r/checkpoints/step-'
 whole r "continued after TERM"
+head -c "$(wc -c <before)" r/metrics.jsonl | cmp -s - before ||
+    fail "a line was cut although no step was repeated"
+
+# Through the launcher, whose own status is 0 where it forgets that of the ranks (MPICH before
+# 4.1): what happened stands in status.json and on the console.
+for signal in USR1 INT; do
+    rm -rf r
+    SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err </dev/null &
+    job=$!
+    i=0
+    until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do
+        sleep 0.02
+        i=$((i + 1))
+        test $i -lt 1500 || fail "no step 6"
+    done
+    kill -$signal $job
+    wait $job
+    got=$?
+    job=
+    test $got = 75 || test $got = 0 || fail "status $got after $signal through the launcher"
+    status r stopped 75
+    says out 'run the same command again to continue'
+done
+run 2 0 base.deck
+whole r "continued after signals through the launcher"
 
 # In the middle of an epoch, on other numbers of ranks: the same sequence.
 steps whole | cut -d ' ' -f 1-3 >want.sequence
@@ -73,9 +100,9 @@ for n in 1 3; do
     grep -q '"event":"resume","step":12,' o$n/metrics.jsonl || fail "no resume event"
 done
 run 2 75 base.deck run.dir=l run.time_limit_s=0.001
-says l/status.json 'stopped by run.time_limit_s after step 1;'
+says l/status.json 'stopped by run.time_limit_s after step 1: run the same command again to continue'
 run 2 75 base.deck run.dir=l run.time_limit_s=0.001
-says l/status.json 'after step 2;'
+says l/status.json 'after step 2: '
 run 2 0 base.deck run.dir=l
 whole l "continued after time limits"
 
@@ -87,6 +114,8 @@ test $got != 0 || fail "status 0 after kill -9"
 run 2 0 base.deck
 says err 'the run before this one was lost with rank 0/2 .*, which died'
 whole r "continued after kill -9"
+test "$(grep -c '"event":"start"\|"event":"resume"' r/metrics.jsonl)" = 2 ||
+    fail "starts: $(grep -c '"event":"start"\|"event":"resume"' r/metrics.jsonl)"
 
 # A damaged newest checkpoint is named and skipped; with none whole the run begins anew.
 printf 'x' | dd of=r/checkpoints/step-000000040.h5 bs=1 seek=9000 conv=notrunc 2>/dev/null

@@ -7,9 +7,18 @@
  *     make_shards plain FILE              6 samples without subvoxel and points
  *     make_shards classes FILE            like plain, with 5 classes instead of 4
  *     make_shards renamed FILE            like plain, names of the columns in reverse
+ *     make_shards coded FILE              like plain, with codes of the classes
+ *     make_shards rotated FILE            like coded, the same classes in another order
+ *     make_shards far FILE                like plain, its means 100 times as large
+ *     make_shards bare FILE               no more than a dozen lines of h5py would
+ *                                         write: offsets, coords, features, labels
+ *     make_shards bare-nameless FILE      like bare, without labels, of one class
+ *     make_shards bare-large FILE         like bare, a feature of sample 2 is 3e38
+ *     make_shards bare-huge FILE          all of them are
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
+ *     make_shards codes FILE              class=codes of each class
  *     make_shards weights FROM TO [LEFT_OUT [NAME [CHANGE]]]
  *                                         a file of /params and /buffers alone; NAME has
  *                                         a row less, or, with CHANGE "one" or "nan", a
@@ -52,6 +61,13 @@ static sp_status make(const char *kind, const char *path)
     } else if (strcmp(kind, "unlabelled") == 0) {
         f.n_samples = 4;
         f.unlabelled = 15;
+    } else if (strcmp(kind, "coded") == 0) {
+        f.has_codes = true;
+    } else if (strcmp(kind, "rotated") == 0) {
+        f.has_codes = true;
+        f.n_rotated = 3;
+    } else if (strcmp(kind, "far") == 0) {
+        f.mean_factor = 100;
     } else if (strcmp(kind, "renamed") == 0) {
         f.is_renamed = true;
     } else if (strcmp(kind, "classes") == 0) {
@@ -59,6 +75,81 @@ static sp_status make(const char *kind, const char *path)
     }
     return fixture_write(&f, path);
 }
+
+/* ---- as others write them ---- */
+
+enum { BARE_COLUMNS = 2, HUGE_SAMPLE = 2 };
+
+/* Voxel after voxel of all samples. */
+static int64_t fill_bare(const fixture *f, int64_t *offset, int32_t *coords,
+                         float *features, uint8_t *labels)
+{
+    int64_t n = 0;
+
+    for (int s = 0; s < f->n_samples; s++, offset[s] = n) {
+        sp_sample one;
+
+        fixture_sample(f, s, &one);
+        memcpy(coords + 3 * n, one.coords, (size_t)one.n * 3 * sizeof *coords);
+        memcpy(features + BARE_COLUMNS * n, one.features,
+               (size_t)one.n * BARE_COLUMNS * sizeof *features);
+        for (int64_t i = 0; i < one.n; i++)
+            labels[n + i] = (uint8_t)one.labels[i]; /* SP_IGNORE becomes 255 */
+        n += one.n;
+        fixture_free(&one);
+    }
+    return n;
+}
+
+static sp_status write_bare_attributes(sp_h5 *file, int64_t n_classes)
+{
+    const int64_t version = 1, ignore = 255;
+    const double voxel_size = 0.5;
+    char *const format[] = {"sptrain-voxels"}, *const columns[] = {"a", "b"};
+    char *const classes[] = {"class0", "class1", "class2", "class3"};
+
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
+    SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
+    SP_TRY(sp_h5_attr_write(file, "/", "voxel_size", SP_H5_F64, -1, &voxel_size));
+    SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &n_classes));
+    SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "class_names", (int)n_classes, classes));
+    return sp_h5_attr_write_texts(file, "/", "feature_names", BARE_COLUMNS, columns);
+}
+
+static sp_status make_bare(const char *kind, const char *path)
+{
+    enum { MOST = 4000 };
+    static int32_t coords[MOST * 3];
+    static float features[MOST * BARE_COLUMNS];
+    static uint8_t labels[MOST];
+    const fixture f = {
+        .n_samples = 6, .voxels = sizes + 9, .seed = 5, .n_features = BARE_COLUMNS};
+    const bool is_nameless = strcmp(kind, "bare-nameless") == 0;
+    int64_t offset[8] = {0}, dim[2] = {f.n_samples + 1};
+    sp_h5 *file;
+
+    const int64_t n = fill_bare(&f, offset, coords, features, labels);
+    if (strcmp(kind, "bare-large") == 0)
+        features[BARE_COLUMNS * (offset[HUGE_SAMPLE] + 5)] = 3e38f;
+    for (int64_t i = BARE_COLUMNS * offset[HUGE_SAMPLE];
+         strcmp(kind, "bare-huge") == 0 && i < BARE_COLUMNS * offset[HUGE_SAMPLE + 1];
+         i++)
+        features[i] = 3e38f;
+    SP_TRY(sp_h5_create(&file, path));
+    SP_TRY(write_bare_attributes(file, is_nameless ? 1 : 4));
+    SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = n;
+    if (!is_nameless)
+        SP_TRY(sp_h5_write(file, "/labels", SP_H5_U8, 1, dim, labels));
+    dim[1] = 3;
+    SP_TRY(sp_h5_write(file, "/coords", SP_H5_I32, 2, dim, coords));
+    dim[1] = BARE_COLUMNS;
+    SP_TRY(sp_h5_write(file, "/features", SP_H5_F32, 2, dim, features));
+    return sp_h5_close(file);
+}
+
+/* ---- damage ---- */
 
 /* Overwrite the first row of a sample in one dataset. */
 static sp_status damage(const char *path, int64_t sample, bool is_label)
@@ -95,6 +186,22 @@ static sp_status print_sums(const char *path)
         printf("%s %08x\n", names[i], crc);
     }
     sp_h5_list_free(names, n);
+    return sp_h5_close(file);
+}
+
+static sp_status print_codes(const char *path)
+{
+    sp_h5 *file;
+    char **name, **code;
+    int n;
+
+    SP_TRY(sp_h5_open(&file, path));
+    SP_TRY(sp_h5_attr_read_texts(file, "/", "class_names", &name, &n));
+    SP_TRY(sp_h5_attr_read_texts(file, "/", "class_codes", &code, &n));
+    for (int i = 0; i < n; i++)
+        printf("%s=%s%c", name[i], code[i], i == n - 1 ? '\n' : ' ');
+    sp_h5_list_free(name, n);
+    sp_h5_list_free(code, n);
     return sp_h5_close(file);
 }
 
@@ -345,6 +452,10 @@ static sp_status run(int argc, char **argv)
         return compare_predictions(argv[2], argv[3]);
     if (argc == 3 && strcmp(verb, "sums") == 0)
         return print_sums(argv[2]);
+    if (argc == 3 && strcmp(verb, "codes") == 0)
+        return print_codes(argv[2]);
+    if (argc == 3 && strncmp(verb, "bare", 4) == 0)
+        return make_bare(verb, argv[2]);
     if (argc == 4 && strncmp(verb, "bad-", 4) == 0)
         return damage(argv[2], atoi(argv[3]), strcmp(verb, "bad-label") == 0);
     if (argc == 3)

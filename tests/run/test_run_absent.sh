@@ -1,0 +1,49 @@
+#!/bin/sh
+# Shards with no more than they must have, and decks that use less than there is: evaluation
+# and prediction are the same on any number of ranks, and those that training made.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" bare b.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+net : { family = "dummy"; };
+batch : { size = 2; eval_size = 4; };
+train : { steps = 6; warmup_steps = 2; };
+DECK
+
+# everywhere NAME ARGUMENTS...: trained on two ranks, then used on 1, 2, 3 and 8.
+everywhere() {
+    name=$1
+    shift
+    run 2 0 base.deck run.dir=$name "$@"
+    evals $name | tail -1 >want
+    for n in 1 2 3 8; do
+        run $n 0 eval base.deck run.dir=$name "$@"
+        evaluations $name | tail -1 >got
+        same want got "$name: evaluation on $n ranks"
+        run $n 0 predict base.deck run.dir=$name run.logits=true "$@"
+        mv $name/predictions $name/on$n
+    done
+    for n in 2 3 8; do
+        for file in $name/on1/*; do
+            same "$file" "$name/on$n/${file##*/}" "$name: predictions on $n ranks"
+        done
+    done
+    grep -q '"loss":null' want && fail "$name: no loss"
+}
+everywhere bare data.train=b.h5 data.val=b.h5
+
+everywhere plain data.train=p.h5 data.val=p.h5
+everywhere as-they-are data.train=p.h5 data.val=p.h5 data.normalize=false
+everywhere weighted data.train=b.h5 data.val=b.h5 'train.class_weights="inverse"'
+everywhere weighted-plain data.train=p.h5 data.val=p.h5 'train.class_weights="inverse"'
+
+# Weights alone: statistics, names and weights of classes are the data's.
+for name in bare plain; do
+    "$SHARDS" weights $name/checkpoints/best.h5 w-$name.h5 || fail "make_shards weights"
+    shard=$(printf %.1s $name).h5
+    for n in 1 3; do
+        run $n 0 eval base.deck run.dir=w-$name run.checkpoint=w-$name.h5 data.val=$shard
+        evaluations w-$name | tail -1 | sed 's/.*"samples"/"samples"/' >got
+        evals $name | tail -1 | sed 's/.*"samples"/"samples"/' >want
+        same want got "weights of $name on $n ranks"
+    done
+done

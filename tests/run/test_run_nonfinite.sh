@@ -1,0 +1,60 @@
+#!/bin/sh
+# A network whose output is not finite: evaluation, prediction and the evaluations of a
+# training end with 8 on all ranks, name the sample, and leave nothing that looks like a result.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" bare b.h5 && "$SHARDS" bare-huge h.h5 && "$SHARDS" bare-large l.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "b.h5"; val = "b.h5"; };
+net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
+batch : { size = 2; eval_size = 4; };
+train : { steps = 6; warmup_steps = 2; };
+DECK
+run 2 0 base.deck run.dir=r
+"$SHARDS" craft r/checkpoints/best.h5 nan.h5 /params/final/bias nan || fail "make_shards craft"
+
+# nothing_left DIR: neither an evaluation nor predictions, whole or begun.
+nothing_left() {
+    test -s "$1/evaluations.jsonl" && fail "$1: an evaluation was written"
+    test -e "$1/predictions" && fail "$1: left $(ls "$1/predictions")"
+    grep -q '^eval ' out && fail "an evaluation was printed"
+}
+for n in 1 3; do
+    for command in eval predict; do
+        run $n 8 $command base.deck run.dir=n$n run.checkpoint=nan.h5
+        one_diagnosis 'b.h5: sample [0-9]: voxel [0-9]*: the output of layer `final` is not finite'
+        nothing_left n$n
+        says n$n/status-$command.json '"state":"failed","exit_code":8'
+    done
+done
+# One sample is at fault, which one rank meets while the others do well.
+for n in 1 2 3; do
+    for command in eval predict; do
+        run $n 8 $command base.deck run.dir=h$n run.checkpoint=r/checkpoints/best.h5 data.val=h.h5
+        one_diagnosis 'h.h5: sample 2: voxel [0-9]*: the output of layer `final` is not finite'
+        nothing_left h$n
+    done
+done
+# Finite logits, but a loss that no sum holds: it can be predicted, not evaluated.
+run 3 8 eval base.deck run.dir=l run.checkpoint=r/checkpoints/best.h5 data.val=l.h5
+one_diagnosis 'l.h5: sample 2: its loss is not finite or above .*layer `final` is too large'
+nothing_left l
+run 3 0 predict base.deck run.dir=l run.checkpoint=r/checkpoints/best.h5 data.val=l.h5
+# Earlier predictions stay, what was begun beside them goes.
+run 2 0 predict base.deck run.dir=r
+cp r/predictions/b.h5 whole.h5
+run 2 8 predict base.deck run.dir=r 'data.val=["b.h5","h.h5"]'
+test "$(ls r/predictions)" = b.h5 || fail "left: $(ls r/predictions)"
+same whole.h5 r/predictions/b.h5 "earlier predictions"
+
+# While training: before best.h5 is touched.
+run 2 0 base.deck run.dir=t train.steps=3
+sums t 3 >want
+cp t/checkpoints/best.h5 best.h5
+for n in 1 3; do
+    run $n 8 base.deck run.dir=t data.val=h.h5
+    one_diagnosis 'h.h5: sample 2: voxel [0-9]*: the output of layer `final` is not finite'
+    same best.h5 t/checkpoints/best.h5 "best.h5"
+    status t failed 8
+    test "$(evals t | wc -l)" = 1 || fail "an evaluation was written"
+done
+run 2 0 base.deck run.dir=t
