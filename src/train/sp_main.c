@@ -72,6 +72,24 @@ static bool looks_like_path(const char *word)
     return strchr(word, '/') || strchr(word, '.') || access(word, F_OK) == 0;
 }
 
+/* A word that is far from all commands was meant for a deck. */
+static sp_status fail_unknown(const char *word)
+{
+    enum { NEAR = 2 };
+    char nearest[SP_NAME];
+
+    sp_deck_nearest_choice("train|eval|predict|check|preflight|status", word, nearest);
+    if (sp_deck_distance(word, nearest) > NEAR)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: no such command, and no deck of this name (sptrain --help "
+                       "lists the commands)",
+                       word);
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: no such command or deck; did you mean \"%s\"? (sptrain --help "
+                   "lists the commands)",
+                   word, nearest);
+}
+
 /* argv after the program's name --> verb, deck path, overrides (in place). */
 static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *command)
 {
@@ -82,15 +100,8 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
     if (!*verb)
         *verb = &verbs[0];
     if (i < argc && argv[i][0] != '-' && !strchr(argv[i], '=')) {
-        if (!looks_like_path(argv[i])) {
-            char nearest[SP_NAME];
-            sp_deck_nearest_choice("train|eval|predict|check|preflight|status", argv[i],
-                                   nearest);
-            return SP_FAIL(SP_EUSAGE,
-                           "%s: no such command or deck; did you mean \"%s\"? "
-                           "(sptrain --help lists the commands)",
-                           argv[i], nearest);
-        }
+        if (!looks_like_path(argv[i]))
+            return fail_unknown(argv[i]);
         command->deck = argv[i++];
     }
     command->name = (*verb)->name;

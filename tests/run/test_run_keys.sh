@@ -64,6 +64,13 @@ net : { layers = (
 DECK
 misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
 
+# A misspelt command has a suggestion, a deck that is not there has none.
+run 2 2 trian
+one_diagnosis 'trian: no such command or deck; did you mean "train"?'
+run 2 2 mydeck
+one_diagnosis 'mydeck: no such command, and no deck of this name'
+grep -q 'did you mean' err && fail "a suggestion for a name that is near to none"
+
 # What the program prints without ranks.
 "$SPTRAIN" --keys >keys || fail "--keys"
 for key in data.train augment.jitter batch.voxel_budget net.layers train.nonfinite_limit run.time_limit_s; do

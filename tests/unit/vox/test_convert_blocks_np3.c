@@ -189,6 +189,66 @@ static void classes_return_to_the_scan(void **state)
     assert_non_null(strstr(sp_error_last()->message, "no sample of"));
 }
 
+/* Predictions of the first two points, classes 1 and 0; codes NULL: not stored. */
+static void write_prediction(char *const *codes, int n_codes)
+{
+    const uint8_t label[] = {1, 0};
+    const uint64_t index[] = {0, 1};
+    const int64_t two = 2;
+    char path[256], *const names[] = {"roof", "ground"}, *const sample[] = {scan};
+    sp_h5 *file;
+
+    snprintf(path, sizeof path, "%s/coded.h5", folder);
+    OK(sp_h5_create(&file, path));
+    OK(sp_h5_attr_write_texts(file, "/", "class_names", 2, names));
+    if (codes)
+        OK(sp_h5_attr_write_texts(file, "/", "class_codes", n_codes, codes));
+    OK(sp_h5_write_texts(file, "/names", 1, sample));
+    OK(sp_h5_write(file, "/point_labels", SP_H5_U8, 1, &two, label));
+    OK(sp_h5_write(file, "/point_index", SP_H5_U64, 1, &two, index));
+    OK(sp_h5_close(file));
+}
+
+/* The codes that the two points are written as. */
+static void check_codes(const char *map, int first, int second)
+{
+    char line[256];
+    unsigned char *b;
+    size_t n;
+
+    snprintf(line, sizeof line, "apply %%/coded.h5 %%/scan.txt --out %%/coded.label%s",
+             map);
+    OK(command(&comm, line));
+    if (comm.rank == 0) {
+        b = read_all("coded.label", &n);
+        assert_true(n == 4 * N && b[0] == first && b[4] == second);
+        free(b);
+    }
+}
+
+static void predictions_bring_their_codes(void **state)
+{
+    static char *const codes[] = {"6:26", "2"}, *const bad[] = {"6", "two"};
+    const char *line = "apply %/coded.h5 %/scan.txt --out %/coded.label";
+
+    (void)state;
+    if (comm.rank == 0)
+        write_prediction(codes, 2);
+    check_codes("", 2, 6);
+    check_codes(" --map 9=ground,7:8=roof", 9, 7); /* by name, whatever their order */
+    if (comm.rank == 0)
+        write_prediction(NULL, 0); /* an older file */
+    check_codes("", 1, 0);
+    if (comm.rank == 0)
+        write_prediction(bad, 2);
+    assert_int_equal(command(&comm, line), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "\"two\" of class 1"));
+    if (comm.rank == 0)
+        write_prediction(codes, 1);
+    assert_int_equal(command(&comm, line), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "1 class_codes, expected 2"));
+}
+
 static void check_failure(const char *line, sp_status code, const char *says)
 {
     assert_int_equal(command(&comm, line), code);
@@ -244,6 +304,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bytes_do_not_depend_on_ranks),
         cmocka_unit_test(each_point_is_evaluated_once),
         cmocka_unit_test(classes_return_to_the_scan),
+        cmocka_unit_test(predictions_bring_their_codes),
         cmocka_unit_test(failures_are_the_same_on_all_ranks),
         cmocka_unit_test(nothing_temporary_is_left),
     };
