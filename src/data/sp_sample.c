@@ -365,14 +365,6 @@ static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
     return bad;
 }
 
-/* Classes in another order than that of the file. */
-static void rename_classes(const sp_dataset *set, int64_t n, int32_t *label)
-{
-    for (int64_t i = 0; set->class_of && i < n; i++)
-        if (label[i] != SP_IGNORE)
-            label[i] = set->class_of[label[i]];
-}
-
 /* What both /labels and /point_labels need; `first` row of the file. */
 static sp_status read_labels(reader *r, const char *dataset, const sp_extent *extent,
                              int64_t first, int64_t n, int32_t *to)
@@ -402,7 +394,9 @@ static sp_status read_labels(reader *r, const char *dataset, const sp_extent *ex
                 (long long)(done + bad), sp_convert_value(extent, raw, bad),
                 n_classes - 1, ignore);
     }
-    rename_classes(r->set, n, to);
+    for (int64_t i = 0; r->set->class_of && i < n; i++) /* classes in another order */
+        if (to[i] != SP_IGNORE)
+            to[i] = r->set->class_of[to[i]];
     return SP_OK;
 }
 
