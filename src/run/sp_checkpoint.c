@@ -11,7 +11,6 @@
 #include "run/sp_checkpoint_internal.h"
 
 #include <errno.h>
-#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -153,55 +152,6 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
     return SP_OK;
 }
 
-/* ---- rows of numbers ---- */
-
-/* Absent: *n and *row are 0. */
-static sp_status read_row(sp_h5 *file, const char *name, int *n, double **row)
-{
-    sp_h5_shape shape;
-
-    if (!sp_h5_has(file, name))
-        return SP_OK;
-    SP_TRY(sp_h5_shape_of(file, name, &shape));
-    if (shape.rank != 1 || shape.dim[0] > 1 << 16)
-        return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
-                       name);
-    *row = malloc((size_t)shape.dim[0] * sizeof **row + 1);
-    if (!*row)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    *n = (int)shape.dim[0];
-    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
-}
-
-static sp_status check_row(sp_h5 *file, const char *name, int n, const double *row,
-                           double least, const char *meaning)
-{
-    for (int i = 0; i < n; i++)
-        if (!isfinite(row[i]) || row[i] < least)
-            return SP_FAIL(SP_EDATA,
-                           "%s:%s: element %d is %g, expected a finite number%s",
-                           sp_h5_path(file), name, i, row[i], meaning);
-    return SP_OK;
-}
-
-static sp_status read_rows(sp_h5 *file, sp_normalization *norm)
-{
-    int n_std = 0;
-
-    SP_TRY(read_row(file, "/normalization/mean", &norm->n, &norm->mean));
-    SP_TRY(check_row(file, "/normalization/mean", norm->n, norm->mean, -DBL_MAX, ""));
-    SP_TRY(read_row(file, "/normalization/std", &n_std, &norm->std));
-    SP_TRY(
-        check_row(file, "/normalization/std", n_std, norm->std, DBL_MIN, " above 0"));
-    if (norm->n != n_std)
-        return SP_FAIL(SP_EDATA, "%s:/normalization: %d means, %d standard deviations",
-                       sp_h5_path(file), norm->n, n_std);
-    SP_TRY(
-        read_row(file, "/loss/class_weights", &norm->n_classes, &norm->class_weight));
-    return check_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight,
-                     0, ", not negative");
-}
-
 /* ---- verifying ---- */
 
 /* False where they are beyond 64 bits. */
@@ -260,7 +210,7 @@ static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
     if (rc == SP_OK && state.deck)
         rc = sp_checkpoint_check_deck(sp_h5_path(file), &state);
     if (rc == SP_OK && is_checkpoint)
-        rc = read_rows(file, &norm);
+        rc = sp_checkpoint_read_rows(file, &norm);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     SP_TRY(rc);

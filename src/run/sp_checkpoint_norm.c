@@ -1,5 +1,7 @@
 /* What a checkpoint tells of the data that it was trained on: its rows as datasets, and
  * how it comes to all ranks. The texts are root attributes (sp_checkpoint_root.c). */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,10 +58,10 @@ sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm)
     return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
 }
 
-/* A row that is there has as many elements as what was read before it says (*is_known),
- * or says it itself. */
+/* A row that is there has as many elements as what was read before it says (is_known),
+ * or says it itself. None is below `least`, which `meaning` puts in words. */
 static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
-                          double **row)
+                          double **row, double least, const char *meaning)
 {
     sp_h5_shape shape;
 
@@ -76,18 +78,24 @@ static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
     if (!*row)
         return SP_FAIL(SP_EMEM, "out of memory");
     *n = (int)shape.dim[0];
-    return sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row);
+    SP_TRY(sp_h5_read(file, name, SP_H5_F64, 1, shape.dim, *row));
+    for (int i = 0; i < *n; i++)
+        if (!isfinite((*row)[i]) || (*row)[i] < least)
+            return SP_FAIL(SP_EDATA,
+                           "%s:%s: element %d is %g, expected a finite number%s",
+                           sp_h5_path(file), name, i, (*row)[i], meaning);
+    return SP_OK;
 }
 
 sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm)
 {
     SP_TRY(read_row(file, "/normalization/mean", norm->name, &norm->n_columns,
-                    &norm->mean));
+                    &norm->mean, -DBL_MAX, ""));
     SP_TRY(read_row(file, "/normalization/std", norm->name || norm->mean,
-                    &norm->n_columns, &norm->std));
+                    &norm->n_columns, &norm->std, DBL_MIN, " above 0"));
     if (!norm->mean != !norm->std)
         return SP_FAIL(SP_EDATA, "%s:/normalization: %s without %s", sp_h5_path(file),
                        norm->mean ? "mean" : "std", norm->mean ? "std" : "mean");
     return read_row(file, "/loss/class_weights", norm->class_name, &norm->n_classes,
-                    &norm->class_weight);
+                    &norm->class_weight, 0, ", not negative");
 }

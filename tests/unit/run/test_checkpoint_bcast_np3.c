@@ -91,7 +91,8 @@ static void every_part_reaches_all(void **state)
 static void every_part_reads_back(void **state)
 {
     const sp_graph graph = {0};
-    sp_checkpoint_state set = {.step = 3, .deck = "net : { };"}, got;
+    sp_checkpoint_state set = {.step = 3, .samples_seen = 6, .seed = 1, .deck = ""};
+    sp_checkpoint_state got;
     char path[] = "/tmp/sptrain-test-XXXXXX";
     int fd = mkstemp(path);
 
