@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_text.h"
+
 enum { FIRST_CAPACITY = 4096, NUMBER = 32 };
 
 static void append(sp_json *json, const char *text, size_t bytes)
@@ -31,25 +33,6 @@ static void append(sp_json *json, const char *text, size_t bytes)
     json->text[json->length] = 0;
 }
 
-/* Bytes of the UTF-8 character at s; 0 where it is none. */
-static size_t character_bytes(const unsigned char *s)
-{
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                             : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    /* longer than needed, surrogates, beyond U+10FFFF */
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
-        return 0;
-    return n;
-}
-
 static void append_quoted(sp_json *json, const char *text)
 {
     const char *at = text;
@@ -57,13 +40,17 @@ static void append_quoted(sp_json *json, const char *text)
 
     append(json, "\"", 1);
     while (*at) {
-        size_t n = character_bytes((const unsigned char *)at);
+        size_t n = sp_text_character(at);
 
         if (*at == '"' || *at == '\\') {
             snprintf(escape, sizeof escape, "\\%c", *at);
             append(json, escape, 2);
-        } else if ((unsigned char)*at < 0x20) {
+        } else if ((unsigned char)*at < 0x20 || *at == 0x7f) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*at);
+            append(json, escape, 6);
+        } else if (n == 2 && (unsigned char)at[0] == 0xc2 &&
+                   (unsigned char)at[1] < 0xa0) { /* C1: a terminal obeys it */
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)at[1]);
             append(json, escape, 6);
         } else if (n == 0)
             append(json, "?", 1);

@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_text.h"
 
-enum { MESSAGE = 4096, DEFAULT_COLUMNS = 80 };
+enum { MESSAGE = 4096, BLOCK = 8192, DEFAULT_COLUMNS = 80 };
 
 static struct {
     pthread_mutex_t lock;
@@ -80,9 +81,13 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step)
     state.step = step;
 }
 
-/* One line to the stream and to this rank's file. The lock is held. */
-static void say(FILE *stream, const char *line)
+/* One line, or several where they are kept, to the stream and to this rank's file:
+ * printable, whatever names from files it holds. The lock is held. */
+static void say(FILE *stream, const char *text, bool keeps_lines)
 {
+    char line[BLOCK];
+
+    sp_text_printable(line, sizeof line, text, keeps_lines);
     if (state.is_line_open) {
         fputs("\n", stdout);
         fflush(stdout);
@@ -109,7 +114,7 @@ void sp_log_info(const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     pthread_mutex_lock(&state.lock);
-    say(state.rank == 0 ? stdout : NULL, line);
+    say(state.rank == 0 ? stdout : NULL, line, false);
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -125,14 +130,15 @@ static int terminal_columns(void)
 
 void sp_log_progress(const char *format, ...)
 {
-    char line[MESSAGE];
+    char message[MESSAGE], line[MESSAGE];
     va_list args;
 
     if (state.rank != 0)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    sp_text_printable(line, sizeof line, message, false);
     pthread_mutex_lock(&state.lock);
     if (isatty(STDOUT_FILENO)) {
         printf("\r%.*s\033[K", terminal_columns(), line);
@@ -141,19 +147,36 @@ void sp_log_progress(const char *format, ...)
         if (state.file)
             fprintf(state.file, "%s\n", line);
     } else
-        say(stdout, line);
+        say(stdout, line, false);
     pthread_mutex_unlock(&state.lock);
+}
+
+/* Text with every line but the first indented by two, so that no name with a newline in
+ * it begins a line that looks like another message. */
+static void append_indented(char *block, size_t bytes, const char *text)
+{
+    size_t used = strlen(block);
+
+    for (; *text && used + 4 < bytes; text++) {
+        block[used++] = *text;
+        if (*text == '\n' && strncmp(text + 1, "  ", 2) != 0) {
+            block[used++] = ' ';
+            block[used++] = ' ';
+        }
+    }
+    block[used] = 0;
 }
 
 static void warn(const char *who, const char *format, va_list args)
 {
-    char message[MESSAGE], line[MESSAGE + 256];
+    char message[MESSAGE], block[BLOCK];
 
     vsnprintf(message, sizeof message, format, args);
-    snprintf(line, sizeof line, "%s: %s%swarning: %s", state.program, who,
-             who[0] ? ": " : "", message);
+    snprintf(block, sizeof block, "%s: %s%swarning: ", state.program, who,
+             who[0] ? ": " : "");
+    append_indented(block, sizeof block, message);
     pthread_mutex_lock(&state.lock);
-    say(stderr, line);
+    say(stderr, block, true);
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -177,24 +200,9 @@ void sp_log_warn0(const char *format, ...)
     va_end(args);
 }
 
-/* Text with every line but the first indented by two. */
-static void append_indented(char *block, size_t bytes, const char *text)
-{
-    size_t used = strlen(block);
-
-    for (; *text && used + 4 < bytes; text++) {
-        block[used++] = *text;
-        if (*text == '\n') {
-            block[used++] = ' ';
-            block[used++] = ' ';
-        }
-    }
-    block[used] = 0;
-}
-
 void sp_log_error(const sp_error_record *record)
 {
-    char block[2 * (SP_ERROR_MESSAGE + SP_ERROR_TRACE)], position[128];
+    char block[BLOCK], position[128];
 
     snprintf(block, sizeof block, "%s: %s%s%s: ", state.program, state.who,
              state.who[0] ? ": " : "", sp_status_name(record->code));
@@ -210,7 +218,7 @@ void sp_log_error(const sp_error_record *record)
         append_indented(block, sizeof block, record->trace);
     }
     pthread_mutex_lock(&state.lock);
-    say(stderr, block);
+    say(stderr, block, true);
     pthread_mutex_unlock(&state.lock);
 }
 

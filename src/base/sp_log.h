@@ -1,6 +1,7 @@
 /* Console output. Rank 0 prints progress; warnings and errors of any rank are printed
  * with rank and host. Progress lines go to standard output, the rest to standard error.
- * Any thread may call; a message is written whole.
+ * Any thread may call; a message is written whole. Names from files may be part of any
+ * message: what a terminal would obey is shown instead (sp_text.h).
  */
 #ifndef SP_LOG_H
 #define SP_LOG_H

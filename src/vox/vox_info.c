@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scan/sp_gridding.h"
+#include "base/sp_text.h"
 #include "data/sp_shard.h"
+#include "scan/sp_gridding.h"
 
 static const char help[] = "Usage: spvox info [--samples] SHARD...\n"
                            "\n"
@@ -135,6 +136,8 @@ static sp_status sum_over_ranks(info *in)
 
 /* ---- printing ---- */
 
+enum { NAME = 4096 };
+
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -183,6 +186,7 @@ static sp_status print_cost(const info *in)
 static void print_classes(const info *in)
 {
     const sp_dataset *set = &in->set;
+    char shown[NAME];
     int c;
 
     printf("labels                   voxels    share\n");
@@ -192,7 +196,8 @@ static void print_classes(const info *in)
                                                : "";
 
         printf("  %3d %-12s %13lld   %6.2f%%\n",
-               c == set->n_classes ? set->ignore_label : c, name,
+               c == set->n_classes ? set->ignore_label : c,
+               sp_text_printable(shown, sizeof shown, name, false),
                (long long)in->histogram[c],
                set->n_voxels ? 100.0 * (double)in->histogram[c] / (double)set->n_voxels
                              : 0);
@@ -202,6 +207,7 @@ static void print_classes(const info *in)
 static void print_features(const info *in)
 {
     const sp_dataset *set = &in->set;
+    char shown[NAME];
     int a;
 
     printf("features                   min          max         mean          std\n");
@@ -209,8 +215,9 @@ static void print_features(const info *in)
         double n = (double)set->n_voxels, mean = in->sums[a] / n;
         double square = in->sums[set->n_features + a] / n - mean * mean;
 
-        printf("  %-16s %12.6g %12.6g %12.6g %12.6g\n", set->feature_name[a], in->lo[a],
-               in->hi[a], mean, sqrt(fmax(square, 0)));
+        printf("  %-16s %12.6g %12.6g %12.6g %12.6g\n",
+               sp_text_printable(shown, sizeof shown, set->feature_name[a], false),
+               in->lo[a], in->hi[a], mean, sqrt(fmax(square, 0)));
         if (set->feature_mean && set->feature_std)
             printf("  %-16s %12s %12s %12.6g %12.6g\n", "  as stored", "", "",
                    set->feature_mean[a], set->feature_std[a]);
@@ -220,6 +227,7 @@ static void print_features(const info *in)
 static void print_samples(const info *in)
 {
     const int64_t *cost = in->cost;
+    char shown[NAME];
     int64_t i;
 
     printf(
@@ -229,7 +237,8 @@ static void print_samples(const info *in)
         printf("%6lld %10lld %10lld %10lld %10lld %10lld %12lld  %s\n", (long long)i,
                (long long)cost[0], (long long)cost[1], (long long)cost[2],
                (long long)cost[3], (long long)cost[4], (long long)cost[5],
-               in->set.name ? in->set.name[i] : "");
+               sp_text_printable(shown, sizeof shown,
+                                 in->set.name ? in->set.name[i] : "", false));
 }
 
 static sp_status print_all(const info *in, bool wants_samples)

@@ -86,6 +86,7 @@ static void any_text_is_valid_json(void **state)
         {"\xff\xfe cut \xe2\x82", "?? cut ??"},
         {"\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80", "?????????"},
         {"ends in {", "ends in {"},
+        {"a terminal obeys \x7f \xc2\x9b", "a terminal obeys \x7f \xc2\x9b"},
     };
     sp_json json = {0};
     const char *line;
@@ -98,6 +99,8 @@ static void any_text_is_valid_json(void **state)
         sp_json_text(&json, texts[i][0], texts[i][0]);
         sp_json_int(&json, "next", 1);
         OK(sp_json_end(&json, &line));
+        assert_null(strpbrk(line, "\x01\n\x7f"));
+        assert_null(strstr(line, "\xc2\x9b"));
         root = json_loads(line, 0, NULL);
         assert_non_null(root);
         assert_string_equal(json_string_value(json_object_get(root, texts[i][1])),

@@ -106,6 +106,36 @@ static void an_error_is_a_block_of_lines(void **state)
     assert_string_equal(content(own_path), block);
 }
 
+/* Names from files may hold bytes that a terminal obeys: clear the screen, turn the
+ * direction of text round, begin a line that looks like another message. */
+static void what_a_terminal_obeys_is_shown(void **state)
+{
+    static const sp_error_record record = {SP_EDATA, "a\033[2J\nsptrain: done\x9b.las",
+                                           "src/a.c:1 f"};
+
+    (void)state;
+    capture();
+    sp_log_program("spvox");
+    OK(sp_log_open(0, 1, "hosta", 0, NULL));
+    sp_log_info("out=%s", "stra\xc3\x9f"
+                          "e \xe6\xa0\x91\nspvox: x\x07\r\x7f");
+    sp_log_progress("step=%s", "\033]0;t\007");
+    sp_log_warn0("class %s", "\xe2\x80\xae"
+                             "eert\nsptrain: \xc2\x9b");
+    sp_log_error(&record);
+    sp_log_close();
+    release();
+    assert_string_equal(content(out_path), "out=stra\xc3\x9f"
+                                           "e \xe6\xa0\x91\\nspvox: x\\x07\\x0d\\x7f\n"
+                                           "step=\\x1b]0;t\\x07\n");
+    assert_string_equal(content(err_path),
+                        "spvox: warning: class \\xe2\\x80\\xaeeert\n"
+                        "  sptrain: \\xc2\\x9b\n"
+                        "spvox: rank 0/1 hosta local 0: SP_EDATA: a\\x1b[2J\n"
+                        "  sptrain: done\\x9b.las\n"
+                        "  src/a.c:1 f\n");
+}
+
 static void a_log_that_cannot_be_opened_is_named(void **state)
 {
     (void)state;
@@ -119,6 +149,7 @@ int main(void)
         cmocka_unit_test(rank_0_speaks_for_all),
         cmocka_unit_test(other_ranks_warn_only),
         cmocka_unit_test(an_error_is_a_block_of_lines),
+        cmocka_unit_test(what_a_terminal_obeys_is_shown),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_named),
     };
     int n_failed;

@@ -1,0 +1,66 @@
+#include "base/sp_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t sp_text_character(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
+
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    /* longer than needed, surrogates, beyond U+10FFFF */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+        return 0;
+    return n;
+}
+
+/* Is the character of n bytes one that a terminal obeys instead of showing it? U+2028,
+ * U+2029, U+202A to U+202E and U+2066 to U+2069 break lines or reverse their direction.
+ */
+static bool is_command(const unsigned char *s, size_t n)
+{
+    if (n == 1)
+        return (s[0] < 0x20 && s[0] != '\t') || s[0] == 0x7f;
+    if (n == 2)
+        return s[0] == 0xc2 && s[1] < 0xa0;
+    return n == 3 && s[0] == 0xe2 &&
+           ((s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
+            (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
+}
+
+char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lines)
+{
+    size_t used = 0, n;
+
+    for (; *text; text += n) {
+        const unsigned char *s = (const unsigned char *)text;
+        char shown[16] = "\\n";
+        size_t length = 2;
+
+        n = sp_text_character(text);
+        if (n > 0 && (!is_command(s, n) || (*s == '\n' && keeps_lines))) {
+            memcpy(shown, text, n);
+            length = n;
+        } else if (*s != '\n') {
+            length = 0;
+            n = n ? n : 1;
+            for (size_t i = 0; i < n; i++)
+                length += (size_t)snprintf(shown + length, sizeof shown - length,
+                                           "\\x%02x", s[i]);
+        }
+        if (used + length >= bytes)
+            break;
+        memcpy(to + used, shown, length);
+        used += length;
+    }
+    to[used] = '\0';
+    return to;
+}
