@@ -71,47 +71,18 @@ sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)
     return SP_OK;
 }
 
-sp_status sp_scan_stream(sp_scan *scan, int64_t at, FILE **stream)
+sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
+                             int64_t at)
 {
-    *stream = fopen(scan->path, "rb");
-    if (!*stream || fseeko(*stream, at, SEEK_SET) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
-    return SP_OK;
-}
+    int64_t room = scan->file_bytes - at;
 
-sp_status sp_scan_check_size(const sp_scan *scan)
-{
-    int64_t room = scan->file_bytes - scan->data_at;
-
-    if (room < 0 || scan->n_points < 0 || scan->n_points > room / scan->record_bytes)
+    if (room < 0 || count < 0 || (least > 0 && count > room / least))
         return SP_FAIL(SP_EDATA,
-                       "%s: truncated: %" PRId64
-                       " points of %d bytes from byte %" PRId64 " need %" PRId64
-                       " bytes, the file has %" PRId64,
-                       scan->path, scan->n_points, scan->record_bytes, scan->data_at,
-                       scan->n_points > INT64_MAX / scan->record_bytes
-                           ? INT64_MAX
-                           : scan->data_at + scan->n_points * scan->record_bytes,
-                       scan->file_bytes);
+                       "%s: truncated: %" PRId64 " points of %" PRId64
+                       " bytes or more from byte %" PRId64 ", but the file has %" PRId64
+                       " bytes",
+                       scan->path, count, least, at, scan->file_bytes);
     return SP_OK;
-}
-
-int sp_scan_numbers(const char *line, double *to, int n)
-{
-    const char *at = line;
-    int found = 0;
-
-    while (found < n) {
-        char *end;
-
-        at += strspn(at, " \t,;\r\n");
-        to[found] = strtod(at, &end);
-        if (end == at || !strchr(" \t,;\r\n", *end))
-            break;
-        at = end;
-        found++;
-    }
-    return found;
 }
 
 /* ---- fields ---- */
@@ -249,20 +220,34 @@ static const sp_scan_format *detect(const char *path, const unsigned char *head,
     return NULL;
 }
 
+sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
+{
+    struct stat st = {0};
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return SP_OK;
+    if (*fd < 0 && errno != ENXIO) /* ENXIO: a socket */
+        return SP_FAIL(SP_EIO, "%s: cannot open: %s", path, strerror(errno));
+    if (*fd >= 0 && fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        *bytes = st.st_size;
+        return SP_OK;
+    }
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", path,
+                   S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+}
+
 static sp_status open_file(sp_scan *scan)
 {
     unsigned char head[128];
-    struct stat st;
     ssize_t got;
 
-    scan->fd = open(scan->path, O_RDONLY | O_CLOEXEC);
-    if (scan->fd < 0 || fstat(scan->fd, &st) != 0)
-        return SP_FAIL(errno == ENOENT ? SP_EDATA : SP_EIO, "%s: cannot open: %s",
-                       scan->path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", scan->path,
-                       S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
-    scan->file_bytes = st.st_size;
+    SP_TRY(sp_scan_open_regular(scan->path, &scan->fd, &scan->file_bytes));
+    if (scan->fd < 0)
+        return SP_FAIL(SP_EDATA, "%s: cannot open: no such file", scan->path);
     got = pread(scan->fd, head, sizeof head, 0);
     if (got < 0)
         return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
@@ -322,7 +307,7 @@ const char *sp_scan_path(const sp_scan *scan)
 }
 int64_t sp_scan_count(const sp_scan *scan)
 {
-    return scan->n_points;
+    return scan->format->is_count_claimed ? -1 : scan->n_points;
 }
 bool sp_scan_is_labelled(const sp_scan *scan)
 {
@@ -489,7 +474,10 @@ static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
 {
     int64_t n = 0, left = scan->n_points - scan->row;
+    int64_t bytes = scan->record_bytes + 8 * (int64_t)(scan->n_selected + 4);
 
+    if (max > SP_SCAN_ROOM / bytes)
+        max = SP_SCAN_ROOM / bytes;
     if (scan->n_points >= 0 && left < max)
         max = left > 0 ? left : 1;
     SP_TRY(reserve(scan, out, max));

@@ -49,7 +49,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path,
 void sp_scan_close(sp_scan *scan);
 
 const char *sp_scan_path(const sp_scan *scan);
-/* -1 where only reading tells (text). */
+/* -1 where only reading tells (text, LAZ). */
 int64_t sp_scan_count(const sp_scan *scan);
 bool sp_scan_is_labelled(const sp_scan *scan);
 /* Is there an attribute of this name (not the coordinates)? */

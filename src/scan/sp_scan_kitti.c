@@ -2,7 +2,6 @@
  * the folder labels/ next to the folder of the scans, holds a uint32 per point: class
  * in the low 16 bits, instance in the high ones. A record joins the two: 16 bytes
  * and 4. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +37,7 @@ static char *label_path(const char *path, bool beside)
 
 static sp_status open_label(sp_scan *scan, kitti *k)
 {
-    int64_t bytes;
+    int64_t bytes = 0;
 
     k->label.fd = -1;
     for (int beside = 1; beside >= 0 && k->label.fd < 0; beside--) {
@@ -46,12 +45,11 @@ static sp_status open_label(sp_scan *scan, kitti *k)
         k->path = label_path(scan->path, beside);
         if (!k->path)
             return SP_FAIL(SP_EMEM, "%s: no memory for a path", scan->path);
-        k->label.fd = open(k->path, O_RDONLY | O_CLOEXEC);
+        SP_TRY(sp_scan_open_regular(k->path, &k->label.fd, &bytes));
     }
     k->label.path = k->path;
     if (k->label.fd < 0)
         return SP_OK;
-    bytes = lseek(k->label.fd, 0, SEEK_END);
     if (bytes != scan->n_points * LABEL_BYTES)
         return SP_FAIL(SP_EDATA,
                        "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64

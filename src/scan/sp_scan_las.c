@@ -3,6 +3,7 @@
  * in every format; extra bytes have the names of their descriptions. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,9 +162,11 @@ static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
         SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
         bytes = sp_scan_le16(head + 20);
         at += 54;
+        if (bytes > h->data_at - at)
+            bytes = (int)(h->data_at - at);
         if (sp_scan_le16(head + 18) == 4 &&
             strncmp((char *)head + 2, "LASF_Spec", 16) == 0)
-            for (int k = 0; k + 192 <= bytes; k += 192) {
+            for (int k = 0; k + 192 <= bytes && extra_at < h->record_bytes; k += 192) {
                 SP_TRY(sp_scan_pread(scan, d, sizeof d, at + k));
                 SP_TRY(add_extra(scan, d, &extra_at));
             }
@@ -221,6 +224,12 @@ static sp_status read_header(sp_scan *scan, sp_las_header *h)
                        ", expected at least %d from byte %d",
                        scan->path, h->record_bytes, h->data_at, sp_las_bytes[h->format],
                        h->header_bytes);
+    for (int a = 0; a < 3; a++)
+        if (!isfinite(h->scale[a]) || h->scale[a] == 0 || !isfinite(h->offset[a]))
+            return SP_FAIL(SP_EDATA,
+                           "%s: %c has scale %g and offset %g, expected numbers and a "
+                           "scale other than 0",
+                           scan->path, "xyz"[a], h -> scale[a], h -> offset[a]);
     return read_count(scan, b, h);
 }
 
@@ -242,7 +251,7 @@ static sp_status open_las(sp_scan *scan, const sp_scan_options *options)
 
     (void)options;
     SP_TRY(sp_las_open(scan, &header));
-    return sp_scan_check_size(scan);
+    return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
 const sp_scan_format sp_scan_las = {.name = "LAS", .open = open_las};

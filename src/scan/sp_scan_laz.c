@@ -237,4 +237,5 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .open = open_laz,
                                     .fill = fill_laz,
                                     .rewind = rewind_laz,
-                                    .close = close_laz};
+                                    .close = close_laz,
+                                    .is_count_claimed = true};

@@ -57,7 +57,7 @@ static const char *take_type(const char *at, sp_scan_field *f)
     char order, kind;
     int size, used = 0;
 
-    if (sscanf(at, "'%c%c%d'%n", &order, &kind, &size, &used) != 3 || used == 0 ||
+    if (sscanf(at, "'%c%c%1d'%n", &order, &kind, &size, &used) != 3 || used == 0 ||
         !strchr("<>|=", order) || !strchr("iufb", kind))
         return NULL;
     if ((size != 1 && size != 2 && size != 4 && size != 8) ||
@@ -82,6 +82,8 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
         if (sscanf(at, "('%63[^']', %n", name, &used) != 1 || used == 0 ||
             !(at = take_type(at + used, &type)) || *at != ')')
             return bad_header(scan, a, "expected a plain number in each field");
+        if (scan->n_fields == SP_SCAN_FIELDS)
+            return bad_header(scan, a, "expected at most 4096 fields");
         f = sp_scan_add(scan, name, scan->record_bytes, type.kind, type.size);
         if (!f)
             return SP_EMEM;
@@ -99,7 +101,7 @@ static sp_status take_columns(sp_scan *scan, npy *a, const char *descr,
 
     if (!take_type(descr, &type))
         return bad_header(scan, a, "expected numbers of 1, 2, 4 or 8 bytes");
-    if (a->cols < 3 || a->cols > 4096)
+    if (a->cols < 3 || a->cols > SP_SCAN_FIELDS)
         return bad_header(scan, a, "expected a shape (points, 3 or more columns)");
     for (int i = 0; i < a->cols; i++) {
         sp_scan_field *f = sp_scan_add(scan, "", i * type.size, type.kind, type.size);
@@ -143,7 +145,7 @@ static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
         SP_TRY(take_structure(scan, a, descr));
     else
         SP_TRY(take_columns(scan, a, descr, options->columns));
-    return scan->record_bytes ? sp_scan_check_size(scan) : SP_OK;
+    return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
 static sp_status fill_npy(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)

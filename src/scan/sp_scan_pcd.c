@@ -1,22 +1,19 @@
 /* PCD 0.5 to 0.7: ascii, binary, binary_compressed (LZF, fields one after the other, so
  * the whole file is decompressed at once). A field of several values is named NAME_0,
  * NAME_1, ...; packed colours (rgb, rgba) are also red, green, blue. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "scan/sp_scan_format.h"
 
-enum { MAX_FIELDS = 256 };
+enum { MAX_FIELDS = 256, LZF_EXPANSION = 88 /* most of LZF: 264 bytes from 3 */ };
 typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_data;
 
 typedef struct pcd {
-    FILE *stream;
-    char *line;
-    size_t line_bytes;
-    int n; /* fields as in the file */
+    sp_scan_lines text;
+    int64_t data_line; /* lines before the points */
+    int n;             /* fields as in the file */
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
@@ -71,23 +68,37 @@ static sp_status bad_line(const sp_scan *scan, const char *line)
                    line);
 }
 
+/* One word of a line of the header: a name, a type, a size or a count. */
+static bool take_word(pcd *p, int i, const char *word, char key)
+{
+    char *end;
+    long n;
+
+    if (key == 'F') {
+        snprintf(p->name[i], SP_SCAN_NAME, "%s", word);
+        return true;
+    }
+    if (key == 'T') {
+        p->type[i] = (char)(*word == 'F' ? 'f' : *word == 'U' ? 'u' : 'i');
+        return strlen(word) == 1 && strchr("FUI", *word);
+    }
+    n = strtol(word, &end, 10);
+    *(key == 'S' ? &p->size[i] : &p->count[i]) = (int)n;
+    return *end == '\0' && n >= 0 && n <= SP_SCAN_FIELDS;
+}
+
 /* The words after the keyword; one per field. */
-static sp_status take_words(sp_scan *scan, pcd *p, char *line, const char *key)
+static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
     char *rest = NULL, *copy = strdup(line), *word;
-    bool fits = copy != NULL;
+    bool fits = true;
 
-    for (word = copy ? strtok_r(copy, " \t\r\n", &rest) : NULL;
-         (word = copy ? strtok_r(NULL, " \t\r\n", &rest) : NULL) && fits; i++) {
-        fits = i < MAX_FIELDS && (p->n == 0 || i < p->n);
-        if (fits && *key == 'F')
-            snprintf(p->name[i], SP_SCAN_NAME, "%s", word);
-        else if (fits && *key == 'T')
-            p->type[i] = (char)(*word == 'F' ? 'f' : *word == 'U' ? 'u' : 'i');
-        else if (fits)
-            (*key == 'S' ? p->size : p->count)[i] = atoi(word);
-    }
+    if (!copy)
+        return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
+    strtok_r(copy, " \t", &rest);
+    for (; fits && (word = strtok_r(NULL, " \t", &rest)); i++)
+        fits = i < (p->n ? p->n : MAX_FIELDS) && take_word(p, i, word, key);
     free(copy);
     if (!fits || (p->n != 0 && i != p->n))
         return bad_line(scan, line);
@@ -95,14 +106,14 @@ static sp_status take_words(sp_scan *scan, pcd *p, char *line, const char *key)
     return SP_OK;
 }
 
-static sp_status take_line(sp_scan *scan, pcd *p, char *line)
+static sp_status take_line(sp_scan *scan, pcd *p, const char *line)
 {
     static const char *const words[] = {"FIELDS", "SIZE", "TYPE", "COUNT"};
     char data[32];
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strncmp(line, words[i], strlen(words[i])) == 0)
-            return take_words(scan, p, line, words[i]);
+            return take_words(scan, p, line, *words[i]);
     if (sscanf(line, "WIDTH %" SCNd64, &p->width) == 1 ||
         sscanf(line, "HEIGHT %" SCNd64, &p->height) == 1 ||
         sscanf(line, "POINTS %" SCNd64, &p->points) == 1)
@@ -115,34 +126,46 @@ static sp_status take_line(sp_scan *scan, pcd *p, char *line)
         snprintf(scan->title, sizeof scan->title, "PCD %s", data);
         return p->data ? SP_OK : bad_line(scan, line);
     }
-    if (*line == '#' || *line == '\n' || *line == '\r' ||
-        strncmp(line, "VERSION", 7) == 0 || strncmp(line, "VIEWPOINT", 9) == 0)
+    if (*line == '#' || *line == '\0' || strncmp(line, "VERSION", 7) == 0 ||
+        strncmp(line, "VIEWPOINT", 9) == 0)
         return SP_OK;
     return bad_line(scan, line);
 }
 
-static sp_status check_header(sp_scan *scan, pcd *p)
+static sp_status check_fields(const sp_scan *scan, const pcd *p)
 {
-    if (p->points < 0)
-        p->points = p->width * p->height;
-    if (p->width < 0 || p->height < 0 || p->width > 1 << 30 || p->height > 1 << 30 ||
-        p->points != p->width * p->height || p->points > UINT32_MAX)
-        return SP_FAIL(SP_EDATA,
-                       "%s: POINTS %" PRId64 ", expected WIDTH * HEIGHT = %" PRId64
-                       " * %" PRId64 " and less than 2^32",
-                       scan->path, p->points, p->width, p->height);
+    int64_t numbers = 0;
+
     for (int i = 0; i < p->n; i++) {
         int size = p->size[i];
 
         if ((size != 1 && size != 2 && size != 4 && size != 8) || p->count[i] < 1 ||
-            p->count[i] > 1 << 16 || (p->type[i] == 'f' && size < 4))
+            !p->type[i] || (p->type[i] == 'f' && size < 4))
             return SP_FAIL(SP_EDATA,
                            "%s: field %s: TYPE %c SIZE %d COUNT %d is no number",
                            scan->path, p->name[i], p->type[i] ? p->type[i] : '?', size,
                            p->count[i]);
+        numbers += p->count[i];
     }
-    scan->n_points = p->points;
+    if (numbers > SP_SCAN_FIELDS)
+        return SP_FAIL(SP_EDATA, "%s: %" PRId64 " numbers a point, expected at most %d",
+                       scan->path, numbers, SP_SCAN_FIELDS);
     return SP_OK;
+}
+
+static sp_status check_header(sp_scan *scan, pcd *p)
+{
+    const int64_t most = UINT32_MAX;
+    bool fits = p->width >= 0 && p->width <= most && p->height >= 0 &&
+                (p->width == 0 || p->height <= most / p->width);
+
+    if (!fits || (p->points >= 0 && p->points != p->width * p->height))
+        return SP_FAIL(SP_EDATA,
+                       "%s: POINTS %" PRId64 ", expected WIDTH * HEIGHT = %" PRId64
+                       " * %" PRId64 " and less than 2^32",
+                       scan->path, p->points, p->width, p->height);
+    scan->n_points = p->width * p->height;
+    return check_fields(scan, p);
 }
 
 static sp_status read_header(sp_scan *scan, pcd *p)
@@ -152,12 +175,15 @@ static sp_status read_header(sp_scan *scan, pcd *p)
     for (int i = 0; i < MAX_FIELDS; i++)
         p->count[i] = 1;
     while (p->data == PCD_NONE) {
-        if (getline(&p->line, &p->line_bytes, p->stream) < 0 ||
-            ftello(p->stream) > 1 << 20)
+        bool got;
+
+        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+        if (!got || ftello(p->text.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
-        SP_TRY(take_line(scan, p, p->line));
+        SP_TRY(take_line(scan, p, p->text.line));
     }
-    scan->data_at = ftello(p->stream);
+    scan->data_at = ftello(p->text.stream);
+    p->data_line = p->text.number;
     return check_header(scan, p);
 }
 
@@ -217,6 +243,7 @@ static sp_status expand(sp_scan *scan, pcd *p)
     n_in = sp_scan_le32(head);
     n_out = sp_scan_le32(head + 4);
     if ((int64_t)n_in > scan->file_bytes - scan->data_at - 8 ||
+        n_out / LZF_EXPANSION > n_in ||
         (int64_t)n_out != scan->n_points * scan->record_bytes)
         return SP_FAIL(SP_EDATA,
                        "%s: %zu bytes that become %zu; the file has %" PRId64
@@ -258,18 +285,26 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
 
 static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
 {
-    for (int64_t i = 0; i < n; i++, to += scan->record_bytes) {
-        double number[MAX_FIELDS];
-        int wanted = scan->record_bytes / 8, found;
+    const int wanted = scan->record_bytes / 8;
 
-        if (getline(&p->line, &p->line_bytes, p->stream) < 0)
-            return SP_FAIL(SP_EDATA,
-                           "%s: truncated: ends in point %" PRId64 " of %" PRId64,
-                           scan->path, scan->row + i, scan->n_points);
-        found = sp_scan_numbers(p->line, number, wanted);
-        if (found < wanted)
-            return SP_FAIL(SP_EDATA, "%s: point %" PRId64 ": %d numbers, expected %d",
-                           scan->path, scan->row + i, found, wanted);
+    for (int64_t i = 0; i < n; i++, to += scan->record_bytes) {
+        double number[SP_SCAN_FIELDS];
+        bool got;
+        int found;
+
+        do {
+            SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+            if (!got)
+                return SP_FAIL(SP_EDATA,
+                               "%s: truncated: ends in point %" PRId64 " of %" PRId64,
+                               scan->path, scan->row + i, scan->n_points);
+        } while (p->text.line[strspn(p->text.line, " \t\r")] == '\0');
+        found = sp_scan_numbers(p->text.line, number, wanted);
+        if (found != wanted)
+            return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %s%d numbers, expected %d",
+                           scan->path, p->text.number,
+                           found > wanted ? "more than " : "",
+                           found > wanted ? wanted : found, wanted);
         memcpy(to, number, (size_t)scan->record_bytes);
     }
     return SP_OK;
@@ -297,35 +332,32 @@ static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
     scan->own = p;
     if (!p)
         return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    SP_TRY(sp_scan_stream(scan, 0, &p->stream));
+    SP_TRY(sp_scan_lines_open(scan, &p->text));
     SP_TRY(read_header(scan, p));
     SP_TRY(add_fields(scan, p));
-    if (p->data == PCD_ASCII && scan->record_bytes / 8 > MAX_FIELDS)
-        return SP_FAIL(SP_EDATA, "%s: more than %d numbers a point", scan->path,
-                       MAX_FIELDS);
     if (p->data == PCD_COMPRESSED)
         return expand(scan, p);
-    return p->data == PCD_BINARY && scan->record_bytes ? sp_scan_check_size(scan)
-                                                       : SP_OK;
+    /* An ascii number takes a digit and a blank; the last one needs no blank. */
+    return p->data == PCD_BINARY
+               ? sp_scan_check_size(scan, scan->n_points, scan->record_bytes,
+                                    scan->data_at)
+               : sp_scan_check_size(scan, scan->n_points, scan->record_bytes / 4,
+                                    scan->data_at - 1);
 }
 
 static sp_status rewind_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
 
-    if (fseeko(p->stream, scan->data_at, SEEK_SET) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));
-    return SP_OK;
+    return sp_scan_lines_seek(scan, &p->text, scan->data_at, p->data_line);
 }
 
 static void close_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
 
-    if (p && p->stream)
-        fclose(p->stream);
     if (p) {
-        free(p->line);
+        sp_scan_lines_close(&p->text);
         free(p->plain);
     }
 }

@@ -1,7 +1,6 @@
 /* PLY: ascii and binary of both byte orders. Points are the element "vertex"; its list
  * properties and the elements before it are passed over. Binary points without lists
  * are read where they lie; the rest goes through a stream (sp_scan_ply_lists). */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,14 @@ typedef struct element {
 } element;
 
 typedef struct ply {
-    FILE *stream;
-    char *line;
-    size_t line_bytes;
-    bool is_ascii, is_swapped;
+    sp_scan_lines text;
+    bool has_format, is_ascii, is_swapped;
     int n_elements, n_properties;
     element element[MAX_ELEMENTS];
     property property[MAX_PROPERTIES];
     int vertex;
-    int64_t header_bytes;
+    int64_t header_bytes, header_lines;
+    int64_t vertex_at, vertex_line; /* first row of the vertex, lines before it */
 } ply;
 
 static bool find_type(const char *name, ply_type *type)
@@ -66,6 +64,8 @@ static sp_status add_element(sp_scan *scan, ply *p, const char *line)
         return SP_FAIL(SP_EDATA, "%s: header line \"%s\", expected element NAME COUNT",
                        scan->path, line);
     e->first = p->n_properties;
+    if (strcmp(e->name, "vertex") == 0 && p->vertex >= 0)
+        return SP_FAIL(SP_EDATA, "%s: two elements vertex, expected one", scan->path);
     if (strcmp(e->name, "vertex") == 0)
         p->vertex = p->n_elements;
     p->n_elements++;
@@ -107,9 +107,10 @@ static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end
         *is_end = true;
         return SP_OK;
     }
-    if (sscanf(line, "format %31s", format) == 1) {
+    if (sscanf(line, "format %31s", format) == 1 && !p->has_format) {
         bool is_big = strcmp(format, "binary_big_endian") == 0;
 
+        p->has_format = true;
         p->is_ascii = strcmp(format, "ascii") == 0;
         p->is_swapped = !p->is_ascii && is_big != sp_scan_is_big_endian();
         if (!p->is_ascii && !is_big && strcmp(format, "binary_little_endian") != 0)
@@ -127,21 +128,26 @@ static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end
 
 static sp_status read_header(sp_scan *scan, ply *p)
 {
-    bool is_end = false;
+    bool is_end = false, got;
 
     p->vertex = -1;
     while (!is_end) {
-        ssize_t n = getline(&p->line, &p->line_bytes, p->stream);
+        char *line;
+        size_t n;
 
-        if (n < 0 || ftello(p->stream) > 1 << 20)
+        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+        if (!got || ftello(p->text.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
-        while (n > 0 && strchr("\r\n \t", p->line[n - 1]))
-            p->line[--n] = '\0';
-        SP_TRY(take_line(scan, p, p->line, &is_end));
+        line = p->text.line;
+        for (n = strlen(line); n > 0 && strchr(" \t", line[n - 1]);)
+            line[--n] = '\0';
+        SP_TRY(take_line(scan, p, line, &is_end));
     }
-    p->header_bytes = ftello(p->stream);
-    if (p->vertex < 0)
-        return SP_FAIL(SP_EDATA, "%s: no element vertex", scan->path);
+    p->header_bytes = ftello(p->text.stream);
+    p->header_lines = p->text.number;
+    if (p->vertex < 0 || !p->has_format)
+        return SP_FAIL(SP_EDATA, "%s: PLY header without %s", scan->path,
+                       p->vertex < 0 ? "element vertex" : "format");
     scan->n_points = p->element[p->vertex].count;
     return SP_OK;
 }
@@ -167,32 +173,40 @@ static void place_fields(sp_scan *scan, const ply *p)
     scan->record_bytes = at;
 }
 
-/* Bytes of an element's row, -1 where it has lists. */
-static int64_t row_bytes(const ply *p, const element *e)
+/* Bytes of an element's row in the file; of one with lists, and of an ascii one, the
+ * least that there can be: a digit and a blank a number. */
+static int64_t least_bytes(const ply *p, const element *e, bool *has_lists)
 {
     int64_t bytes = 0;
 
+    *has_lists = false;
     for (int i = e->first; i < e->first + e->n; i++) {
-        if (p->property[i].count.size)
-            return -1;
-        bytes += p->property[i].value.size;
+        const property *f = &p->property[i];
+
+        *has_lists = *has_lists || f->count.size;
+        bytes += p->is_ascii ? 2 : f->count.size ? f->count.size : f->value.size;
     }
     return bytes;
 }
 
 /* ---- the stream: ascii, and binary with lists ---- */
-static sp_status ends_early(const sp_scan *scan, const element *e, int64_t row)
+static sp_status ends_early(const sp_scan *scan, const ply *p, const element *e,
+                            int64_t row)
 {
-    return SP_FAIL(SP_EDATA, "%s: truncated: ends in %s %" PRId64 " of %" PRId64,
-                   scan->path, e->name, row, e->count);
+    char where[64] = "";
+
+    if (p->is_ascii)
+        snprintf(where, sizeof where, ", line %" PRId64, p->text.number);
+    return SP_FAIL(SP_EDATA, "%s: truncated: ends in %s %" PRId64 " of %" PRId64 "%s",
+                   scan->path, e->name, row, e->count, where);
 }
 
-static bool read_raw(ply *p, ply_type type, unsigned char *to)
+static bool read_raw(const ply *p, ply_type type, unsigned char *to)
 {
-    return fread(to, (size_t)type.size, 1, p->stream) == 1;
+    return fread(to, (size_t)type.size, 1, p->text.stream) == 1;
 }
 
-/* A list's length, which must be a number of entries that can follow. */
+/* A list's length; -1 where it is no number of entries. */
 static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw)
 {
     uint64_t n = 0;
@@ -203,10 +217,24 @@ static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw
         n |= (uint64_t)
                  raw[p->is_swapped != sp_scan_is_big_endian() ? type.size - 1 - i : i]
              << 8 * i;
-    return n > INT32_MAX ? -1 : (int64_t)n;
+    if (type.kind == 'i' && n >> (8 * type.size - 1))
+        return -1;
+    return (int64_t)n; /* of at most 4 bytes */
 }
 
-static bool binary_row(ply *p, const element *e, unsigned char *to)
+/* Past a list, as far as the file goes: to seek beyond its end would succeed. */
+static bool skip(const sp_scan *scan, const ply *p, int64_t bytes)
+{
+    unsigned char passed[256];
+
+    if (bytes > (int64_t)sizeof passed)
+        return bytes <= scan->file_bytes - ftello(p->text.stream) &&
+               fseeko(p->text.stream, bytes, SEEK_CUR) == 0;
+    return fread(passed, 1, (size_t)bytes, p->text.stream) == (size_t)bytes;
+}
+
+static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
+                       unsigned char *to)
 {
     unsigned char raw[8];
 
@@ -221,57 +249,99 @@ static bool binary_row(ply *p, const element *e, unsigned char *to)
             continue;
         }
         if (!read_raw(p, f->count, raw) || (n = list_length(p, f->count, raw)) < 0 ||
-            fseeko(p->stream, n * f->value.size, SEEK_CUR) != 0)
+            !skip(scan, p, n * f->value.size))
             return false;
     }
     return true;
 }
 
-static bool ascii_row(ply *p, const element *e, unsigned char *to)
+/* The numbers of a list behind its length x. */
+static bool pass_list(const char **at, double x)
 {
-    const char *at;
-    char *end;
+    if (!(x >= 0 && x <= INT32_MAX))
+        return false;
+    for (int64_t k = 0; k < (int64_t)x; k++) {
+        char *end;
 
-    do {
-        if (getline(&p->line, &p->line_bytes, p->stream) < 0)
+        if (strtod(*at, &end), end == *at)
             return false;
-        at = p->line + strspn(p->line, " \t\r\n");
-    } while (*at == '\0');
-    for (int i = e->first; to && i < e->first + e->n; i++) {
+        *at = end;
+    }
+    return true;
+}
+
+/* The numbers of a line; at the end *rest is what follows them. */
+static bool ascii_numbers(const ply *p, const element *e, unsigned char *to,
+                          const char **rest)
+{
+    const char *at = p->text.line;
+
+    for (int i = e->first; i < e->first + e->n; i++) {
+        char *end;
         double x = strtod(at, &end);
 
         if (end == at)
             return false;
         at = end;
-        if (!p->property[i].count.size) {
+        if (p->property[i].count.size) {
+            if (!pass_list(&at, x))
+                return false;
+        } else {
             memcpy(to, &x, sizeof x);
             to += sizeof x;
         }
-        if (p->property[i].count.size && !(x >= 0 && x <= INT32_MAX))
-            return false;
-        for (int64_t k = 0; p->property[i].count.size && k < (int64_t)x; k++, at = end)
-            if (strtod(at, &end), end == at)
-                return false;
     }
+    *rest = at + strspn(at, " \t");
     return true;
 }
 
-static bool next_row(ply *p, const element *e, unsigned char *to)
+/* The next line that is not empty, and its numbers where `to` is not NULL. */
+static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
+                           unsigned char *to)
 {
-    return p->is_ascii ? ascii_row(p, e, to) : binary_row(p, e, to);
+    const char *rest = "";
+    bool got;
+
+    do {
+        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+        if (!got)
+            return ends_early(scan, p, e, row);
+    } while (p->text.line[strspn(p->text.line, " \t")] == '\0');
+    if (to && !ascii_numbers(p, e, to, &rest))
+        return ends_early(scan, p, e, row);
+    if (*rest)
+        return SP_FAIL(SP_EDATA,
+                       "%s: line %" PRId64 ": \"%.40s\" follows the numbers that the "
+                       "header names",
+                       scan->path, p->text.number, rest);
+    return SP_OK;
+}
+
+static sp_status next_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
+                          unsigned char *to)
+{
+    if (p->is_ascii)
+        return ascii_row(scan, p, e, row, to);
+    return binary_row(scan, p, e, to) ? SP_OK : ends_early(scan, p, e, row);
+}
+
+/* Passes over the elements before the vertex; those without properties have no rows. */
+static sp_status find_vertex(sp_scan *scan, ply *p)
+{
+    SP_TRY(sp_scan_lines_seek(scan, &p->text, p->header_bytes, p->header_lines));
+    for (int i = 0; i < p->vertex; i++)
+        for (int64_t row = 0; p->element[i].n > 0 && row < p->element[i].count; row++)
+            SP_TRY(next_row(scan, p, &p->element[i], row, NULL));
+    p->vertex_at = ftello(p->text.stream);
+    p->vertex_line = p->text.number;
+    return SP_OK;
 }
 
 static sp_status rewind_ply(sp_scan *scan)
 {
     ply *p = scan->own;
 
-    if (fseeko(p->stream, p->header_bytes, SEEK_SET) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));
-    for (int i = 0; i < p->vertex; i++)
-        for (int64_t row = 0; row < p->element[i].count; row++)
-            if (!next_row(p, &p->element[i], NULL))
-                return ends_early(scan, &p->element[i], row);
-    return SP_OK;
+    return sp_scan_lines_seek(scan, &p->text, p->vertex_at, p->vertex_line);
 }
 
 static sp_status fill_ply(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
@@ -280,46 +350,57 @@ static sp_status fill_ply(sp_scan *scan, int64_t max, unsigned char *to, int64_t
 
     *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
     for (int64_t i = 0; i < *n; i++, to += scan->record_bytes)
-        if (!next_row(p, &p->element[p->vertex], to))
-            return ends_early(scan, &p->element[p->vertex], scan->row + i);
+        SP_TRY(next_row(scan, p, &p->element[p->vertex], scan->row + i, to));
+    return SP_OK;
+}
+
+/* Compares each count up to the vertex's with the bytes that there are. */
+static sp_status check_counts(sp_scan *scan, const ply *p, bool *has_lists)
+{
+    int64_t at = p->header_bytes;
+
+    *has_lists = false;
+    for (int i = 0; i <= p->vertex; i++) {
+        const element *e = &p->element[i];
+        bool lists;
+        int64_t least = least_bytes(p, e, &lists);
+
+        /* The last number of an ascii file needs no blank behind it. */
+        SP_TRY(sp_scan_check_size(scan, e->count, least, at - p->is_ascii));
+        *has_lists = *has_lists || lists;
+        if (i == p->vertex)
+            break;
+        at += least * e->count; /* an element without properties has no bytes */
+    }
+    scan->data_at = at;
     return SP_OK;
 }
 
 static sp_status open_ply(sp_scan *scan, const sp_scan_options *options)
 {
     ply *p = calloc(1, sizeof *p);
-    int64_t before = 0;
+    bool has_lists;
 
     (void)options;
     scan->own = p;
     if (!p)
         return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    SP_TRY(sp_scan_stream(scan, 0, &p->stream));
+    SP_TRY(sp_scan_lines_open(scan, &p->text));
     SP_TRY(read_header(scan, p));
     place_fields(scan, p);
-    for (int i = 0; i < p->vertex && before >= 0; i++) {
-        int64_t bytes = row_bytes(p, &p->element[i]);
-
-        before = bytes < 0 || p->element[i].count > scan->file_bytes
-                     ? -1
-                     : before + bytes * p->element[i].count;
-    }
-    if (p->is_ascii || before < 0 || row_bytes(p, &p->element[p->vertex]) < 0) {
-        scan->format = &sp_scan_ply_lists;
-        return rewind_ply(scan);
-    }
-    scan->data_at = p->header_bytes + before;
-    return scan->record_bytes ? sp_scan_check_size(scan) : SP_OK;
+    SP_TRY(check_counts(scan, p, &has_lists));
+    if (!p->is_ascii && !has_lists)
+        return SP_OK;
+    scan->format = &sp_scan_ply_lists;
+    return find_vertex(scan, p);
 }
 
 static void close_ply(sp_scan *scan)
 {
     ply *p = scan->own;
 
-    if (p && p->stream)
-        fclose(p->stream);
     if (p)
-        free(p->line);
+        sp_scan_lines_close(&p->text);
 }
 
 const sp_scan_format sp_scan_ply = {

@@ -1,123 +1,272 @@
-/* Columns of numbers divided by blanks, tabs, commas or semicolons, a point a line.
- * Lines that begin with # or // are comments. Columns are named by --columns, or by a
- * line (a comment or the first one) that names x, y and z among others, or are x y z
- * where there are three. A first line with one number alone (.pts) is their count and
- * passed over. */
+/* Columns of numbers, a point a line. Lines that begin with # or // are comments, a byte
+ * order mark is passed over.
+ *
+ * Separators: the first point tells them. Semicolons, else tabs and blanks, else commas
+ * (with or without blanks beside them); where they are not commas, numbers may have
+ * decimal commas, but not in one file with decimal points. Every line must have as many
+ * numbers as the first one.
+ *
+ * Columns are named by --columns, or by a line (a comment or the first one) that names
+ * x, y and z among others, or are x y z where there are three. A first line with one
+ * number alone (.pts) is their count and passed over. */
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "scan/sp_scan_format.h"
 
-enum { MAX_COLUMNS = 256 };
+enum { MAX_COLUMNS = 256, NUMBER = 64 };
+#define BLANKS " \t"
 
 typedef struct text {
-    FILE *stream;
-    char *line;
-    size_t line_bytes;
-    int64_t line_number; /* of the line in `line`, from 1 */
-    int64_t data_line;   /* number of the first line of data */
-    int n_columns;
-    char names[SP_SCAN_LINE / 16]; /* found in the file, divided by commas; "" none */
+    sp_scan_lines text;
+    int64_t data_line; /* number of the first line of data */
+    char separator;    /* ';' or ','; ' ' stands for blanks and tabs */
+    char mark;         /* decimal point or comma; 0 as long as no number had one */
+    int n_columns, n_names;
+    char name[MAX_COLUMNS][SP_SCAN_NAME]; /* found in the file */
 } text;
 
 static bool is_comment(const char *line)
 {
-    line += strspn(line, " \t\r\n");
+    line += strspn(line, BLANKS);
     return *line == '\0' || *line == '#' || strncmp(line, "//", 2) == 0;
 }
 
-/* The next line; *got false at the end. */
-static sp_status next_line(sp_scan *scan, text *t, bool *got)
+/* The next line without a byte order mark; NULL at the end. */
+static sp_status next_line(sp_scan *scan, text *t, const char **line)
 {
-    errno = 0;
-    *got = getline(&t->line, &t->line_bytes, t->stream) >= 0;
-    if (*got)
-        t->line_number++;
-    else if (ferror(t->stream) || errno == ENOMEM)
-        return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
+    bool got;
+
+    SP_TRY(sp_scan_lines_next(scan, &t->text, &got));
+    *line = got ? t->text.line : NULL;
+    if (got && t->text.number == 1 && strncmp(*line, "\xef\xbb\xbf", 3) == 0)
+        *line += 3;
     return SP_OK;
 }
 
-/* Take the line's words as column names if x, y and z are among them. */
-static void take_names(text *t, const char *line)
+/* ---- numbers ---- */
+
+/* Are there two values with a blank, but no comma, between them? */
+static bool has_gap(const char *line)
 {
-    char found[sizeof t->names] = "";
-    size_t used = 0;
-    int axes = 0;
+    for (const char *at = line + strspn(line, BLANKS); *at;) {
+        const char *end = at + strcspn(at, BLANKS), *next = end + strspn(end, BLANKS);
 
-    line += strspn(line, " \t#/");
-    while (*line && used + SP_SCAN_NAME < sizeof found) {
-        size_t n = strcspn(line, " \t,;\r\n\"");
-
-        if (n > 0 && n < SP_SCAN_NAME)
-            used += (size_t)snprintf(found + used, sizeof found - used, "%s%.*s",
-                                     used ? "," : "", (int)n, line);
-        axes += n == 1 && strchr("xyzXYZ", *line) != NULL;
-        line += n;
-        line += strspn(line, " \t,;\r\n\"");
+        if (*end && *next && end[-1] != ',' && *next != ',')
+            return true;
+        at = next;
     }
-    if (axes == 3)
-        memcpy(t->names, found, sizeof found);
+    return false;
 }
 
-/* Pass over what stands before the first point. */
+static char find_separator(const char *line)
+{
+    return strchr(line, ';') ? ';' : strchr(line, ',') && !has_gap(line) ? ',' : ' ';
+}
+
+static bool ends_value(const text *t, char c)
+{
+    return c == '\0' || strchr(BLANKS, c) || c == t->separator;
+}
+
+/* A number with a decimal comma, whose end is returned; NULL where it is none. */
+static const char *read_decimal_comma(const text *t, const char *at, double *x)
+{
+    char copy[NUMBER], *end;
+    size_t n = 0;
+
+    for (; n + 1 < sizeof copy && !ends_value(t, at[n]); n++)
+        copy[n] = (char)(at[n] == ',' ? '.' : at[n] == '.' ? ',' : at[n]);
+    copy[n] = '\0';
+    *x = strtod(copy, &end);
+    return *end == '\0' && ends_value(t, at[n]) ? at + n : NULL;
+}
+
+/* One value at `at`; its end, NULL where it is no number. */
+static const char *read_value(text *t, const char *at, double *x)
+{
+    const char *stop;
+    char *end;
+
+    *x = strtod(at, &end);
+    if (end == at)
+        return NULL;
+    if (*end == ',' && isdigit((unsigned char)end[1]) && t->separator != ',' &&
+        t->mark != '.') {
+        stop = read_decimal_comma(t, at, x);
+        t->mark = stop ? ',' : t->mark;
+        return stop;
+    }
+    if (!ends_value(t, *end))
+        return NULL;
+    if (t->mark != '.' && t->separator != ',' && memchr(at, '.', (size_t)(end - at))) {
+        if (t->mark == ',')
+            return NULL;
+        t->mark = '.';
+    }
+    return end;
+}
+
+/* All values of a line to `to` [MAX_COLUMNS]; how many there are, MAX_COLUMNS + 1 where
+ * there are more. *bad is the first one that is no number, NULL where there is none. */
+static int read_values(text *t, const char *line, double *to, const char **bad)
+{
+    const char *at = line + strspn(line, BLANKS);
+    int n = 0;
+
+    *bad = NULL;
+    while (*at) {
+        const char *begin = at;
+
+        if (n == MAX_COLUMNS)
+            return MAX_COLUMNS + 1;
+        at = read_value(t, at, &to[n]);
+        at = at ? at + strspn(at, BLANKS) : NULL;
+        if (!at || (*at && t->separator != ' ' && *at != t->separator)) {
+            *bad = begin;
+            return n;
+        }
+        n++;
+        if (*at && t->separator != ' ') /* the last value may have one behind it too */
+            at += 1 + strspn(at + 1, BLANKS);
+    }
+    return n;
+}
+
+static sp_status bad_value(const sp_scan *scan, const text *t, const char *value,
+                           int column)
+{
+    const char divider[] = {t->separator, '\0'};
+    int n = (int)strcspn(value, t->separator == ' ' ? BLANKS : divider);
+    const char *why = t->mark == ',' && memchr(value, '.', (size_t)n)
+                          ? ": numbers before it have decimal commas"
+                      : t->mark == '.' && memchr(value, ',', (size_t)n)
+                          ? ": numbers before it have decimal points"
+                          : "";
+
+    return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": value %d, \"%.*s\", is no number%s",
+                   scan->path, t->text.number, column + 1, n < 40 ? n : 40, value, why);
+}
+
+/* ---- names ---- */
+
+/* The line's words as column names, if x, y and z are among them. Words are divided as
+ * the values are where the line has such a separator, so that a name may hold blanks. */
+static void take_names(text *t, const char *line)
+{
+    bool is_strict = t->separator != ' ' && strchr(line, t->separator);
+    const char divider[] = {t->separator, '\0'};
+    const char *stop = is_strict ? divider : BLANKS ",;", *axis;
+    int axes = 0;
+
+    line += strspn(line, BLANKS "#/");
+    for (t->n_names = 0; *line && t->n_names < MAX_COLUMNS; t->n_names++) {
+        size_t n = strcspn(line, stop), end = n, begin = strspn(line, BLANKS "\"");
+
+        while (end > begin && strchr(BLANKS "\"", line[end - 1]))
+            end--;
+        begin = begin < end ? begin : end;
+        snprintf(t->name[t->n_names], SP_SCAN_NAME, "%.*s",
+                 (int)(end - begin < SP_SCAN_NAME ? end - begin : SP_SCAN_NAME - 1),
+                 line + begin);
+        if (end - begin == 1 && (axis = strchr("xyzXYZ", line[begin])))
+            axes |= 1 << (axis - "xyzXYZ") % 3;
+        line += n;
+        line += is_strict ? *line != '\0' : strspn(line, stop);
+    }
+    if (axes != 7)
+        t->n_names = 0;
+}
+
+/* ---- the beginning of the file ---- */
+
+/* Pass over what stands before the first point, which tells the separator: comments and
+ * one line that begins with a word or holds one number. */
 static sp_status find_data(sp_scan *scan, text *t)
 {
     double number[MAX_COLUMNS];
-    bool got, is_first = true;
-    int64_t at = 0;
+    const char *line = NULL, *bad;
+    bool is_first = true;
 
     for (;;) {
-        SP_TRY(next_line(scan, t, &got));
-        if (!got)
+        scan->data_at = ftello(t->text.stream);
+        SP_TRY(next_line(scan, t, &line));
+        if (!line)
             return SP_FAIL(SP_EDATA, "%s: no line with coordinates", scan->path);
-        t->n_columns = sp_scan_numbers(t->line, number, MAX_COLUMNS);
-        if (t->n_columns >= 3)
+        if (is_comment(line))
+            continue;
+        t->separator = find_separator(line);
+        t->mark = 0;
+        t->n_columns = read_values(t, line, number, &bad);
+        if (!bad && t->n_columns >= 3)
             break;
-        if (!is_comment(t->line) && !is_first)
-            return SP_FAIL(SP_EDATA,
-                           "%s: line %" PRId64 ": %d numbers, expected 3 or more",
-                           scan->path, t->line_number, t->n_columns);
-        if (!t->names[0])
-            take_names(t, t->line);
-        is_first = is_first && is_comment(t->line);
-        at = ftello(t->stream);
+        if (!is_first || t->n_columns > 1 || (t->n_columns == 1 && bad))
+            return bad ? bad_value(scan, t, bad, t->n_columns)
+                       : SP_FAIL(SP_EDATA,
+                                 "%s: line %" PRId64 ": %d numbers, expected 3 or more",
+                                 scan->path, t->text.number, t->n_columns);
+        is_first = false;
     }
-    scan->data_at = at;
-    t->data_line = t->line_number;
+    t->data_line = t->text.number;
+    return t->n_columns <= MAX_COLUMNS
+               ? SP_OK
+               : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
+                         scan->path, t->data_line, MAX_COLUMNS);
+}
+
+/* Look for names in the lines before the first point. A comment may speak of x, y and z
+ * without naming columns; a first line that names others than there are is damage. */
+static sp_status find_names(sp_scan *scan, text *t)
+{
+    const char *line = NULL;
+
+    SP_TRY(sp_scan_lines_seek(scan, &t->text, 0, 0));
+    while (t->n_names == 0 && t->text.number + 1 < t->data_line) {
+        SP_TRY(next_line(scan, t, &line));
+        if (!line)
+            break;
+        take_names(t, line);
+        if (t->n_names == t->n_columns || t->n_names == 0)
+            continue;
+        if (!is_comment(line))
+            return SP_FAIL(SP_EDATA,
+                           "%s: line %" PRId64 " names %d columns, line %" PRId64
+                           " has %d numbers",
+                           scan->path, t->text.number, t->n_names, t->data_line,
+                           t->n_columns);
+        t->n_names = 0;
+    }
     return SP_OK;
 }
 
-static sp_status name_columns(sp_scan *scan, const text *t, const char *columns)
+static sp_status name_columns(sp_scan *scan, text *t, const char *columns)
 {
     for (int i = 0; i < t->n_columns; i++)
         if (!sp_scan_add(scan, "", i * (int)sizeof(double), 'f', sizeof(double)))
             return SP_EMEM;
-    if (!columns && t->names[0])
-        columns = t->names;
-    if (!columns && t->n_columns == 3)
-        columns = "x,y,z";
-    if (!columns)
-        return SP_FAIL(
-            SP_EUSAGE,
-            "%s: %d columns; say what they are: --columns x,y,z,... (- for one "
-            "to pass over)",
-            scan->path, t->n_columns);
-    return sp_scan_name_columns(scan, columns);
+    if (columns)
+        return sp_scan_name_columns(scan, columns);
+    SP_TRY(find_names(scan, t));
+    for (int i = 0; i < t->n_names; i++)
+        if (strcmp(t->name[i], "-") != 0 && strcmp(t->name[i], "_") != 0)
+            memcpy(scan->field[i].name, t->name[i], SP_SCAN_NAME);
+    if (t->n_names > 0)
+        return SP_OK;
+    if (t->n_columns == 3)
+        return sp_scan_name_columns(scan, "x,y,z");
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: %d columns; say what they are: --columns x,y,z,... (- for one "
+                   "to pass over)",
+                   scan->path, t->n_columns);
 }
 
 static sp_status rewind_text(sp_scan *scan)
 {
     text *t = scan->own;
 
-    t->line_number = t->data_line - 1;
-    if (fseeko(t->stream, scan->data_at, SEEK_SET) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));
-    return SP_OK;
+    return sp_scan_lines_seek(scan, &t->text, scan->data_at, t->data_line - 1);
 }
 
 static sp_status open_text(sp_scan *scan, const sp_scan_options *options)
@@ -127,7 +276,7 @@ static sp_status open_text(sp_scan *scan, const sp_scan_options *options)
     scan->own = t;
     if (!t)
         return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    SP_TRY(sp_scan_stream(scan, 0, &t->stream));
+    SP_TRY(sp_scan_lines_open(scan, &t->text));
     SP_TRY(find_data(scan, t));
     SP_TRY(name_columns(scan, t, options->columns));
     scan->record_bytes = t->n_columns * (int)sizeof(double);
@@ -141,18 +290,20 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
     double number[MAX_COLUMNS];
 
     for (*n = 0; *n < max;) {
-        bool got;
+        const char *line = NULL, *bad;
         int found;
 
-        SP_TRY(next_line(scan, t, &got));
-        if (!got)
+        SP_TRY(next_line(scan, t, &line));
+        if (!line)
             break;
-        if (is_comment(t->line))
+        if (is_comment(line))
             continue;
-        found = sp_scan_numbers(t->line, number, t->n_columns);
-        if (found < t->n_columns)
+        found = read_values(t, line, number, &bad);
+        if (bad)
+            return bad_value(scan, t, bad, found);
+        if (found != t->n_columns)
             return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d numbers, expected %d",
-                           scan->path, t->line_number, found, t->n_columns);
+                           scan->path, t->text.number, found, t->n_columns);
         memcpy(to + *n * scan->record_bytes, number, (size_t)scan->record_bytes);
         ++*n;
     }
@@ -163,10 +314,8 @@ static void close_text(sp_scan *scan)
 {
     text *t = scan->own;
 
-    if (t && t->stream)
-        fclose(t->stream);
     if (t)
-        free(t->line);
+        sp_scan_lines_close(&t->text);
 }
 
 const sp_scan_format sp_scan_text = {.name = "text",

@@ -2,9 +2,9 @@
  */
 #include "fixtures/test.h"
 
+#include "base/sp_rng.h"
 #include "compute/sp_backend.h"
 #include "scan/sp_gridding.h"
-#include "base/sp_rng.h"
 
 enum { N = 1500, C = 2 };
 

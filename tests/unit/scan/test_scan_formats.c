@@ -1,16 +1,12 @@
 /* Every scan format gives the same points, labels and attributes from files made by
  * hand; what does not fit is refused with a message that says what was expected. */
-#include "fixtures/test.h"
+#include "fixtures/scan_files.h"
 
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "scan/sp_scan.h"
-
 enum { N = 3 };
-static char folder[] = "/tmp/test_scan_XXXXXX";
-static char path[256];
 
 /* What all files hold. */
 static const double xyz[N][3] = {{770500.25, 6277600.5, 12.75},
@@ -19,34 +15,6 @@ static const double xyz[N][3] = {{770500.25, 6277600.5, 12.75},
 static const int label[N] = {2, 5, 6};
 static const int intensity[N] = {100, 40000, 7};
 
-static const char *in_folder(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_bytes(const char *name, const void *bytes, size_t n)
-{
-    FILE *to = fopen(in_folder(name), "wb");
-
-    assert_non_null(to);
-    assert_int_equal(fwrite(bytes, 1, n, to), n);
-    assert_int_equal(fclose(to), 0);
-}
-
-static void put(unsigned char *to, double x, char kind, int size, bool is_big)
-{
-    uint64_t bits = (uint64_t)(int64_t)x;
-    float f = (float)x;
-
-    if (kind == 'f' && size == 4)
-        bits = 0, memcpy(&bits, &f, 4);
-    else if (kind == 'f')
-        memcpy(&bits, &x, 8);
-    for (int i = 0; i < size; i++)
-        to[is_big ? size - 1 - i : i] = (unsigned char)(bits >> 8 * i);
-}
-
 /* Reads all in portions of two, with one attribute; compares with the table above. */
 static void check_file(const char *name, const sp_scan_options *options,
                        const char *attribute, double tolerance)
@@ -54,7 +22,7 @@ static void check_file(const char *name, const sp_scan_options *options,
     sp_scan *scan;
     sp_scan_points p = {0};
 
-    OK(sp_scan_open(&scan, in_folder(name), options));
+    OK(sp_scan_open(&scan, scan_path(name), options));
     OK(sp_scan_select(scan, 1, &attribute));
     for (int pass = 0; pass < 2; pass++) {
         int64_t row = 0;
@@ -79,24 +47,6 @@ static void check_file(const char *name, const sp_scan_options *options,
     sp_scan_close(scan);
 }
 
-static void check_refused(const char *name, const sp_scan_options *options,
-                          sp_status code, const char *says)
-{
-    sp_scan *scan = NULL;
-    sp_scan_points p = {0};
-    sp_status rc = sp_scan_open(&scan, in_folder(name), options);
-
-    if (rc == SP_OK)
-        rc = sp_scan_select(scan, 0, NULL);
-    if (rc == SP_OK)
-        rc = sp_scan_next(scan, 100, &p);
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
-    assert_int_equal(rc, code);
-    if (!strstr(sp_error_last()->message, says))
-        fail_msg("\"%s\" does not say \"%s\"", sp_error_last()->message, says);
-}
-
 /* ---- LAS ---- */
 static const int las_bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 
@@ -114,45 +64,45 @@ static size_t make_las(unsigned char *b, int minor, int format, int extra)
     memcpy(b, "LASF", 4);
     b[24] = 1;
     b[25] = (unsigned char)minor;
-    put(b + 94, header, 'u', 2, false);
-    put(b + 96, header + vlr, 'u', 4, false);
-    put(b + 100, extra ? 1 : 0, 'u', 4, false);
+    scan_put(b + 94, header, 'u', 2, false);
+    scan_put(b + 96, header + vlr, 'u', 4, false);
+    scan_put(b + 100, extra ? 1 : 0, 'u', 4, false);
     b[104] = (unsigned char)format;
-    put(b + 105, bytes, 'u', 2, false);
-    put(b + 107, format < 6 ? N : 0, 'u', 4, false);
+    scan_put(b + 105, bytes, 'u', 2, false);
+    scan_put(b + 107, format < 6 ? N : 0, 'u', 4, false);
     for (int a = 0; a < 3; a++) {
-        put(b + 131 + 8 * a, 0.01, 'f', 8, false);
-        put(b + 155 + 8 * a, a == 2 ? 0 : 700000, 'f', 8, false);
+        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+        scan_put(b + 155 + 8 * a, a == 2 ? 0 : 700000, 'f', 8, false);
     }
     if (minor == 4)
-        put(b + 247, N, 'u', 8, false);
+        scan_put(b + 247, N, 'u', 8, false);
     if (extra) { /* one int16, scaled by 0.5 and moved by 10 */
         unsigned char *d = b + header + 54;
 
         memcpy(b + header + 2, "LASF_Spec", 9);
-        put(b + header + 18, 4, 'u', 2, false);
-        put(b + header + 20, 192, 'u', 2, false);
+        scan_put(b + header + 18, 4, 'u', 2, false);
+        scan_put(b + header + 20, 192, 'u', 2, false);
         d[2] = 4;
         d[3] = 8 | 16;
         memcpy(d + 4, "Deviation", 9);
-        put(d + 112, 0.5, 'f', 8, false);
-        put(d + 136, 10, 'f', 8, false);
+        scan_put(d + 112, 0.5, 'f', 8, false);
+        scan_put(d + 136, 10, 'f', 8, false);
     }
     for (int i = 0; i < N; i++) {
         unsigned char *r = b + header + vlr + i * bytes;
 
         for (int a = 0; a < 3; a++)
-            put(r + 4 * a, round((xyz[i][a] - (a == 2 ? 0 : 700000)) * 100), 'i', 4,
-                false);
-        put(r + 12, intensity[i], 'u', 2, false);
+            scan_put(r + 4 * a, round((xyz[i][a] - (a == 2 ? 0 : 700000)) * 100), 'i',
+                     4, false);
+        scan_put(r + 12, intensity[i], 'u', 2, false);
         r[14] = format < 6 ? 2 | 3 << 3 | 1 << 7 : 9 | 11 << 4;
         r[15] =
             (unsigned char)(format < 6 ? label[i] | 1 << 5 | 1 << 7 : 1 << 3 | 2 << 4);
         r[16] = (unsigned char)(format < 6 ? -7 : label[i]);
         r[17] = 77;
-        put(r + 18, format < 6 ? 1234 : -2000, 'i', 2, false);
-        put(r + 20, format < 6 ? 0 : 1234, 'u', 2, false);
-        put(r + las_bytes[format], -3, 'i', extra, false);
+        scan_put(r + 18, format < 6 ? 1234 : -2000, 'i', 2, false);
+        scan_put(r + 20, format < 6 ? 0 : 1234, 'u', 2, false);
+        scan_put(r + las_bytes[format], -3, 'i', extra, false);
     }
     return (size_t)(header + vlr + N * bytes);
 }
@@ -166,10 +116,10 @@ static void las_of_every_format(void **state)
         int minor = format >= 6 ? 4 : 2 + format / 4;
         size_t n = make_las(b, minor, format, 0);
 
-        write_bytes("a.las", b, n);
+        scan_write("a.las", b, n);
         check_file("a.las", NULL, "intensity", 1e-8);
-        write_bytes("a.las", b, n - 1);
-        check_refused("a.las", NULL, SP_EDATA, "truncated: 3 points");
+        scan_write("a.las", b, n - 1);
+        scan_check_refused("a.las", NULL, SP_EDATA, "truncated: 3 points");
     }
 }
 
@@ -179,7 +129,7 @@ static double first_value(const char *name, const char *attribute)
     sp_scan_points p = {0};
     double x;
 
-    OK(sp_scan_open(&scan, in_folder(name), NULL));
+    OK(sp_scan_open(&scan, scan_path(name), NULL));
     OK(sp_scan_select(scan, 1, &attribute));
     OK(sp_scan_next(scan, 1, &p));
     x = p.attr[0];
@@ -195,10 +145,10 @@ static void las_attributes_are_unpacked(void **state)
     unsigned char *r = b + n - N * 36;
 
     (void)state;
-    put(r + 20, 1.5e8, 'f', 8, false);
-    put(r + 28, 65535, 'u', 2, false);
-    put(r + 32, 258, 'u', 2, false);
-    write_bytes("b.las", b, n);
+    scan_put(r + 20, 1.5e8, 'f', 8, false);
+    scan_put(r + 28, 65535, 'u', 2, false);
+    scan_put(r + 32, 258, 'u', 2, false);
+    scan_write("b.las", b, n);
     assert_true(first_value("b.las", "return_number") == 2);
     assert_true(first_value("b.las", "number_of_returns") == 3);
     assert_true(first_value("b.las", "edge_of_flight_line") == 1);
@@ -213,8 +163,8 @@ static void las_attributes_are_unpacked(void **state)
     assert_true(first_value("b.las", "blue") == 258);
     assert_true(first_value("b.las", "deviation") == -3 * 0.5 + 10);
     n = make_las(b, 4, 8, 0);
-    put(b + 375 + 36, 999, 'u', 2, false);
-    write_bytes("b.las", b, n);
+    scan_put(b + 375 + 36, 999, 'u', 2, false);
+    scan_write("b.las", b, n);
     assert_true(first_value("b.las", "return_number") == 9);
     assert_true(first_value("b.las", "number_of_returns") == 11);
     assert_true(first_value("b.las", "overlap") == 1);
@@ -231,29 +181,31 @@ static void damaged_las_is_refused(void **state)
 
     (void)state;
     b[104] = 11;
-    write_bytes("c.las", b, n);
-    check_refused("c.las", NULL, SP_EDATA, "point data format 11, expected 0 to 10");
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA,
+                       "point data format 11, expected 0 to 10");
     b[104] = 6 | 0x80;
-    write_bytes("c.laz", b, n);
+    scan_write("c.laz", b, n);
     if (!dlopen("liblaszip.so.8", RTLD_NOW) && !dlopen("liblaszip.so", RTLD_NOW))
-        check_refused("c.laz", NULL, SP_EDATA, "laszip -i ");
+        scan_check_refused("c.laz", NULL, SP_EDATA, "laszip -i ");
     b[104] = 6;
-    put(b + 107, N + 1, 'u', 4, false);
-    write_bytes("c.las", b, n);
-    check_refused("c.las", NULL, SP_EDATA, "header counts 4 points");
-    put(b + 107, 0, 'u', 4, false);
-    put(b + 105, 29, 'u', 2, false);
-    write_bytes("c.las", b, n);
-    check_refused("c.las", NULL, SP_EDATA, "records of 29 bytes");
-    put(b + 105, 30, 'u', 2, false);
-    put(b + 131, NAN, 'f', 8, false);
-    write_bytes("c.las", b, n);
-    check_refused("c.las", NULL, SP_EDATA, "point 0: x is nan");
-    put(b + 247, 1e18, 'u', 8, false);
-    write_bytes("c.las", b, n);
-    check_refused("c.las", NULL, SP_EDATA, "truncated");
-    write_bytes("c.las", b, 100);
-    check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
+    scan_put(b + 107, N + 1, 'u', 4, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "header counts 4 points");
+    scan_put(b + 107, 0, 'u', 4, false);
+    scan_put(b + 105, 29, 'u', 2, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "records of 29 bytes");
+    scan_put(b + 105, 30, 'u', 2, false);
+    scan_put(b + 131, NAN, 'f', 8, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "x has scale nan and offset 700000");
+    scan_put(b + 131, 0.01, 'f', 8, false);
+    scan_put(b + 247, 1e18, 'u', 8, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "truncated");
+    scan_write("c.las", b, 100);
+    scan_check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
 }
 
 static void las_is_copied_with_other_classes(void **state)
@@ -266,9 +218,9 @@ static void las_is_copied_with_other_classes(void **state)
     FILE *from;
 
     (void)state;
-    write_bytes("d.las", b, n);
-    snprintf(copy, sizeof copy, "%s/e.las", folder);
-    OK(sp_scan_open(&scan, in_folder("d.las"), NULL));
+    scan_write("d.las", b, n);
+    snprintf(copy, sizeof copy, "%s", scan_path("e.las"));
+    OK(sp_scan_open(&scan, scan_path("d.las"), NULL));
     assert_int_equal(sp_scan_write_las(scan, copy, large), SP_EDATA);
     OK(sp_scan_write_las(scan, copy, code));
     sp_scan_close(scan);
@@ -288,23 +240,24 @@ static void kitti_takes_labels_beside_or_in_labels(void **state)
     (void)state;
     for (int i = 0; i < N; i++) {
         for (int a = 0; a < 3; a++)
-            put(b + 16 * i + 4 * a, xyz[i][a], 'f', 4, false);
-        put(b + 16 * i + 12, intensity[i], 'f', 4, false);
-        put(l + 4 * i, label[i] + 65536.0 * 9, 'u', 4, false);
+            scan_put(b + 16 * i + 4 * a, xyz[i][a], 'f', 4, false);
+        scan_put(b + 16 * i + 12, intensity[i], 'f', 4, false);
+        scan_put(l + 4 * i, label[i] + 65536.0 * 9, 'u', 4, false);
     }
-    write_bytes("k.bin", b, sizeof b);
-    write_bytes("k.label", l, sizeof l);
+    scan_write("k.bin", b, sizeof b);
+    scan_write("k.label", l, sizeof l);
     check_file("k.bin", NULL, "intensity", 0.25); /* float32 of 6277600.5 */
     assert_true(first_value("k.bin", "instance") == 9);
-    write_bytes("k.label", l, sizeof l - 4);
-    check_refused("k.bin", NULL, SP_EDATA, "8 bytes, expected 12 for the 3 points");
-    assert_int_equal(mkdir(in_folder("velodyne"), 0700), 0);
-    assert_int_equal(mkdir(in_folder("labels"), 0700), 0);
-    write_bytes("velodyne/1.bin", b, sizeof b);
-    write_bytes("labels/1.label", l, sizeof l);
+    scan_write("k.label", l, sizeof l - 4);
+    scan_check_refused("k.bin", NULL, SP_EDATA,
+                       "8 bytes, expected 12 for the 3 points");
+    assert_int_equal(mkdir(scan_path("velodyne"), 0700), 0);
+    assert_int_equal(mkdir(scan_path("labels"), 0700), 0);
+    scan_write("velodyne/1.bin", b, sizeof b);
+    scan_write("labels/1.label", l, sizeof l);
     check_file("velodyne/1.bin", NULL, "remission", 0.25);
-    write_bytes("velodyne/2.bin", b, sizeof b - 1);
-    check_refused("velodyne/2.bin", NULL, SP_EDATA, "expected a multiple of 16");
+    scan_write("velodyne/2.bin", b, sizeof b - 1);
+    scan_check_refused("velodyne/2.bin", NULL, SP_EDATA, "expected a multiple of 16");
 }
 
 /* ---- PLY ---- */
@@ -322,7 +275,7 @@ static size_t make_ply(unsigned char *b, const char *format, bool has_list)
                 has_list ? "property list int uchar extra\n" : "");
 
     for (int i = 0; i < 2; i++) {
-        put(b + n, i, 'i', 2, is_big);
+        scan_put(b + n, i, 'i', 2, is_big);
         n += 2;
         if (has_list) {
             b[n] = (unsigned char)i;
@@ -331,13 +284,13 @@ static size_t make_ply(unsigned char *b, const char *format, bool has_list)
     }
     for (int i = 0; i < N; i++) {
         for (int a = 0; a < 3; a++, n += 8)
-            put(b + n, xyz[i][a], 'f', 8, is_big);
+            scan_put(b + n, xyz[i][a], 'f', 8, is_big);
         if (has_list) {
-            put(b + n, i, 'i', 4, is_big);
+            scan_put(b + n, i, 'i', 4, is_big);
             n += 4 + i;
         }
-        put(b + n, intensity[i], 'u', 2, is_big);
-        put(b + n + 2, label[i], 'i', 4, is_big);
+        scan_put(b + n, intensity[i], 'u', 2, is_big);
+        scan_put(b + n + 2, label[i], 'i', 4, is_big);
         n += 6;
     }
     return (size_t)n;
@@ -354,10 +307,10 @@ static void ply_of_every_kind(void **state)
         for (int list = 0; list < 2; list++) {
             size_t bytes = make_ply(b, format[f], list);
 
-            write_bytes("a.ply", b, bytes);
+            scan_write("a.ply", b, bytes);
             check_file("a.ply", NULL, "intensity", 0);
-            write_bytes("a.ply", b, bytes - 1);
-            check_refused("a.ply", NULL, SP_EDATA, "truncated");
+            scan_write("a.ply", b, bytes - 1);
+            scan_check_refused("a.ply", NULL, SP_EDATA, "truncated");
         }
     n = sprintf((char *)b,
                 "ply\r\nformat ascii 1.0\r\nelement vertex %d\r\n"
@@ -368,12 +321,13 @@ static void ply_of_every_kind(void **state)
     for (int i = 0; i < N; i++)
         n += sprintf((char *)b + n, "%.17g %.17g %.17g 2 7 8 %d %d\r\n", xyz[i][0],
                      xyz[i][1], xyz[i][2], label[i], intensity[i]);
-    write_bytes("b.ply", b, (size_t)n);
+    scan_write("b.ply", b, (size_t)n);
     check_file("b.ply", NULL, "intensity", 0);
-    check_refused("b.ply", &(sp_scan_options){.label_field = "semantics"}, SP_EUSAGE,
-                  "no attribute semantics for the label; there are: x y z Class");
-    write_bytes("b.ply", b, (size_t)n - 30);
-    check_refused("b.ply", NULL, SP_EDATA, "truncated: ends in vertex 2 of 3");
+    scan_check_refused("b.ply", &(sp_scan_options){.label_field = "semantics"},
+                       SP_EUSAGE,
+                       "no attribute semantics for the label; there are: x y z Class");
+    scan_write("b.ply", b, (size_t)n - 30);
+    scan_check_refused("b.ply", NULL, SP_EDATA, "truncated: ends in vertex 2 of 3");
 }
 
 /* ---- PCD ---- */
@@ -396,7 +350,7 @@ static void pcd_of_every_kind(void **state)
     for (int i = 0; i < N; i++)
         n += sprintf((char *)b + n, "%.17g %.17g %.17g %d 0 %d\n", xyz[i][0], xyz[i][1],
                      xyz[i][2], intensity[i], label[i]);
-    write_bytes("a.pcd", b, (size_t)n);
+    scan_write("a.pcd", b, (size_t)n);
     check_file("a.pcd", NULL, "intensity", 0);
     for (int is_packed = 0; is_packed < 2; is_packed++) {
         n = pcd_header((char *)b, is_packed ? "binary_compressed" : "binary");
@@ -408,7 +362,7 @@ static void pcd_of_every_kind(void **state)
                        : f == 4 ? 0x00112233
                                 : label[i];
 
-            put(plain + at, x, f < 3 ? 'f' : 'u', size[f], false);
+            scan_put(plain + at, x, f < 3 ? 'f' : 'u', size[f], false);
             at += size[f];
         }
         if (!is_packed) {
@@ -417,7 +371,7 @@ static void pcd_of_every_kind(void **state)
         } else { /* runs of plain bytes; the colours, 12 bytes of period 4, as a copy */
             int begin = n + 8, rgb = 26 * N;
 
-            put(b + n + 4, sizeof plain, 'u', 4, false);
+            scan_put(b + n + 4, sizeof plain, 'u', 4, false);
             n += 8;
             for (at = 0; at < (int)sizeof plain; at += length) {
                 int end = at < rgb + 4 ? rgb + 4 : (int)sizeof plain;
@@ -433,14 +387,15 @@ static void pcd_of_every_kind(void **state)
                 memcpy(b + n, plain + at, (size_t)length);
                 n += length;
             }
-            put(b + begin - 8, n - begin, 'u', 4, false);
+            scan_put(b + begin - 8, n - begin, 'u', 4, false);
         }
-        write_bytes("b.pcd", b, (size_t)n);
+        scan_write("b.pcd", b, (size_t)n);
         check_file("b.pcd", NULL, "intensity", 0);
         assert_true(first_value("b.pcd", "red") == 0x11);
         assert_true(first_value("b.pcd", "blue") == 0x33);
-        write_bytes("b.pcd", b, (size_t)n - 1);
-        check_refused("b.pcd", NULL, SP_EDATA, is_packed ? "that become" : "truncated");
+        scan_write("b.pcd", b, (size_t)n - 1);
+        scan_check_refused("b.pcd", NULL, SP_EDATA,
+                           is_packed ? "that become" : "truncated");
     }
 }
 
@@ -454,7 +409,7 @@ static void write_text(const char *name, const char *head, const char *divider)
         n += sprintf(b + n, "%.17g%s%.17g%s%.17g%s%d%s%d\n%s", xyz[i][0], divider,
                      xyz[i][1], divider, xyz[i][2], divider, intensity[i], divider,
                      label[i], i == 0 ? "\n# a comment\n" : "");
-    write_bytes(name, b, (size_t)n);
+    scan_write(name, b, (size_t)n);
 }
 
 static void text_in_every_dress(void **state)
@@ -464,11 +419,11 @@ static void text_in_every_dress(void **state)
     (void)state;
     write_text("a.txt", "", " ");
     check_file("a.txt", &options, "intensity", 0);
-    check_refused("a.txt", NULL, SP_EUSAGE, "5 columns; say what they are");
-    check_refused("a.txt", &(sp_scan_options){.columns = "x,y,z,a,b,c"}, SP_EUSAGE,
-                  "has 5 columns");
-    check_refused("a.txt", &(sp_scan_options){.columns = "x,y,a,intensity,label"},
-                  SP_EUSAGE, "no coordinate z; there are: x y a intensity label");
+    scan_check_refused("a.txt", NULL, SP_EUSAGE, "5 columns; say what they are");
+    scan_check_refused("a.txt", &(sp_scan_options){.columns = "x,y,z,a,b,c"}, SP_EUSAGE,
+                       "has 5 columns");
+    scan_check_refused("a.txt", &(sp_scan_options){.columns = "x,y,a,intensity,label"},
+                       SP_EUSAGE, "no coordinate z; there are: x y a intensity label");
     check_file("a.txt",
                &(sp_scan_options){.columns = "x, y,z , i,code", .label_field = "code"},
                "i", 0);
@@ -478,15 +433,15 @@ static void text_in_every_dress(void **state)
     check_file("a.xyz", NULL, "intensity", 0);
     write_text("a.pts", "3\n", "  ");
     check_file("a.pts", &options, "intensity", 0);
-    write_bytes("b.txt", "1 2 3\n4 5\n", 10);
-    check_refused("b.txt", NULL, SP_EDATA, "line 2: 2 numbers, expected 3");
-    write_bytes("b.txt", "1 2 3\n4 inf 5\n", 14);
-    check_refused("b.txt", NULL, SP_EDATA, "point 1: y is inf");
-    write_bytes("b.txt", "1 2 3 0.5\n", 10);
-    check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EDATA,
-                  "label 0.5, expected an integer");
-    write_bytes("b.xml", "<a/>", 4);
-    check_refused("b.xml", NULL, SP_EDATA, "unknown format");
+    scan_write("b.txt", "1 2 3\n4 5\n", 10);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "line 2: 2 numbers, expected 3");
+    scan_write("b.txt", "1 2 3\n4 inf 5\n", 14);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "point 1: y is inf");
+    scan_write("b.txt", "1 2 3 0.5\n", 10);
+    scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EDATA,
+                       "label 0.5, expected an integer");
+    scan_write("b.xml", "<a/>", 4);
+    scan_check_refused("b.xml", NULL, SP_EDATA, "unknown format");
 }
 
 /* ---- npy ---- */
@@ -503,7 +458,7 @@ static void npy_of_every_order(void **state)
 
         memset(b, ' ', 128);
         memcpy(b, "\x93NUMPY\x01\x00", 8);
-        put(b + 8, 246, 'u', 2, false);
+        scan_put(b + 8, 246, 'u', 2, false);
         memset(b + 10, ' ', 246);
         sprintf(
             (char *)b + 10,
@@ -517,33 +472,18 @@ static void npy_of_every_order(void **state)
             int i = is_fortran ? k % N : k / 5, c = is_fortran ? k / N : k % 5;
             int size = is_structured && c > 2 ? 5 - c : 8;
 
-            put(b + n,
-                c < 3    ? xyz[i][c]
-                : c == 3 ? intensity[i]
-                         : label[i],
-                size == 8 ? 'f' : 'u', size, kind == 1);
+            scan_put(b + n,
+                     c < 3    ? xyz[i][c]
+                     : c == 3 ? intensity[i]
+                              : label[i],
+                     size == 8 ? 'f' : 'u', size, kind == 1);
             n += (size_t)size;
         }
-        write_bytes("a.npy", b, n);
+        scan_write("a.npy", b, n);
         check_file("a.npy", is_structured ? NULL : &options, "intensity", 0);
-        write_bytes("a.npy", b, n - 1);
-        check_refused("a.npy", &options, SP_EDATA, "truncated");
+        scan_write("a.npy", b, n - 1);
+        scan_check_refused("a.npy", &options, SP_EDATA, "truncated");
     }
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 int main(void)
@@ -560,5 +500,5 @@ int main(void)
         cmocka_unit_test(npy_of_every_order),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
 }

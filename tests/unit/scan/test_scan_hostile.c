@@ -1,0 +1,239 @@
+/* Numbers of a header are believed as far as the bytes of the file can hold them: files
+ * of a few bytes that claim much are refused at once, and take neither memory nor time;
+ * whatever is no regular file is refused before it is read. */
+#include "fixtures/scan_files.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XYZ    "property float x\nproperty float y\nproperty float z\n"
+#define ASCII  "ply\nformat ascii 1.0\n"
+#define BINARY "ply\nformat binary_little_endian 1.0\n"
+
+static void ply_that_claims_too_much_is_refused(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } files[] = {
+        {ASCII "element vertex 4611686018427387904\n" XYZ "end_header\n1 2 3\n",
+         "truncated: 4611686018427387904 points of 6 bytes or more"},
+        {ASCII "element vertex 2\n" XYZ "end_header\n1 2 3\n", "truncated: 2 points"},
+        {ASCII "element vertex 2\n" XYZ "end_header\n1.0001 2.0001\n3 4 5\n",
+         "truncated: ends in vertex 0 of 2, line 8"},
+        {ASCII "element vertex 1\n" XYZ "end_header\n1 2 3 4\n",
+         "line 8: \"4\" follows the numbers"},
+        {BINARY "element vertex 0\n" XYZ "element vertex 100000\nend_header\n",
+         "two elements vertex"},
+        {BINARY "element foo 4000000000000000000\nelement vertex 1\n"
+                "property list uchar float q\n" XYZ "end_header\n",
+         "truncated: 1 points of 13 bytes or more"},
+        {BINARY "element foo 4000000000000000000\nproperty list uchar int a\n"
+                "element vertex 0\n" XYZ "end_header\n",
+         "truncated: 4000000000000000000 points of 1 bytes"},
+        {BINARY "element foo 9223372036854775807\nproperty double a\n"
+                "element vertex 0\n" XYZ "end_header\n",
+         "truncated: 9223372036854775807 points of 8 bytes"},
+        {BINARY "element vertex -1\n" XYZ "end_header\n",
+         "expected element NAME COUNT"},
+        {BINARY "element vertex 1\n" XYZ "property list char int a\n"
+                "end_header\n123456789012\xff",
+         "truncated: ends in vertex 0 of 1"},
+        {BINARY "element vertex 1\n" XYZ "property list uint double a\n"
+                "end_header\n123456789012\xff\xff\xff\x7f",
+         "truncated: ends in vertex 0 of 1"},
+        {"ply\nelement vertex 0\n" XYZ "end_header\n", "PLY header without format"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        scan_write_text("a.ply", files[i].text);
+        scan_check_refused("a.ply", NULL, SP_EDATA, files[i].says);
+    }
+}
+
+/* Elements without properties have no rows to read, however many are claimed. */
+static void ply_without_rows_is_read(void **state)
+{
+    sp_scan *scan;
+
+    (void)state;
+    scan_write_text("b.ply",
+                    ASCII "element foo 4000000000000000000\nelement vertex 1\n" XYZ
+                          "end_header\n1 2 3");
+    OK(sp_scan_open(&scan, scan_path("b.ply"), NULL));
+    assert_int_equal(sp_scan_count(scan), 1);
+    sp_scan_close(scan);
+}
+
+static void write_pcd(const char *fields, const char *points, const char *data)
+{
+    char text[2048];
+
+    snprintf(text, sizeof text, "VERSION 0.7\n%s%sDATA %s\n", fields, points, data);
+    scan_write_text("a.pcd", text);
+}
+
+static void pcd_that_claims_too_much_is_refused(void **state)
+{
+    static const char xyz[] = "FIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\n";
+    static const char *const overflow[] = {
+        "WIDTH 4294967296\nHEIGHT 4294967296\nPOINTS 0\n",
+        "WIDTH 9223372036854775807\nHEIGHT 2\n",
+        "WIDTH 65536\nHEIGHT 65536\nPOINTS 4294967296\n",
+        "WIDTH -1\nHEIGHT -1\nPOINTS 1\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof overflow / sizeof *overflow; i++) {
+        write_pcd(xyz, overflow[i], "ascii");
+        scan_check_refused("a.pcd", NULL, SP_EDATA, "expected WIDTH * HEIGHT");
+    }
+    write_pcd(xyz, "WIDTH 4000000000\nHEIGHT 1\n", "ascii");
+    scan_check_refused("a.pcd", NULL, SP_EDATA, "truncated: 4000000000 points");
+    write_pcd(xyz, "WIDTH 1\n", "ascii\n1 2 3 4");
+    scan_check_refused("a.pcd", NULL, SP_EDATA, "line 8: more than 3 numbers");
+    write_pcd("FIELDS x y z a\nSIZE 4 4 4 1\nTYPE F F F U\nCOUNT 1 1 1 65536\n",
+              "WIDTH 1\n", "binary");
+    scan_check_refused("a.pcd", NULL, SP_EDATA, "header line \"COUNT 1 1 1 65536\"");
+    write_pcd(
+        "FIELDS x y z a b\nSIZE 4 4 4 1 1\nTYPE F F F U U\nCOUNT 1 1 1 4000 4000\n",
+        "WIDTH 1\n", "binary");
+    scan_check_refused("a.pcd", NULL, SP_EDATA,
+                       "8003 numbers a point, expected at most");
+    write_pcd("FIELDS x y z\nSIZE 4 4 4\nTYPE F F Q\nCOUNT 1 1 1\n", "WIDTH 0\n",
+              "binary");
+    scan_check_refused("a.pcd", NULL, SP_EDATA, "header line \"TYPE F F Q\"");
+    write_pcd(xyz, "WIDTH 100000000\nHEIGHT 1\n",
+              "binary_compressed\n\x01\x01\x01\x01\x01\x8c\x86\x47");
+    scan_check_refused("a.pcd", NULL, SP_EDATA, "that become 1200000001");
+}
+
+static void npy_that_claims_too_much_is_refused(void **state)
+{
+    static const char *const shapes[] = {"(4611686018427387904, 3)", "(1, 3)"};
+    unsigned char b[128];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        memset(b, ' ', sizeof b);
+        memcpy(b, "\x93NUMPY\x01\x00", 8);
+        scan_put(b + 8, 118, 'u', 2, false);
+        snprintf((char *)b + 10, 118,
+                 "{'descr': '<f8', 'fortran_order': %s, 'shape': %s}",
+                 i ? "True" : "False", shapes[i]);
+        scan_write("a.npy", b, sizeof b);
+        scan_check_refused("a.npy", NULL, SP_EDATA, "truncated");
+    }
+}
+
+/* A pipe would wait for a writer for ever; a label that cannot be read is no missing
+ * one. */
+static void pipes_and_folders_are_refused(void **state)
+{
+    static const unsigned char point[16];
+    static const char *const names[] = {"p.las", "p.bin", "p.txt"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mkfifo(scan_path(names[i]), 0600), 0);
+        scan_check_refused(names[i], NULL, SP_EDATA,
+                           "expected a scan, found no regular");
+    }
+    scan_write("k.bin", point, sizeof point);
+    assert_int_equal(mkfifo(scan_path("k.label"), 0600), 0);
+    scan_check_refused("k.bin", NULL, SP_EDATA, "k.label: expected a scan, found no");
+    assert_int_equal(unlink(scan_path("k.label")), 0);
+    assert_int_equal(mkdir(scan_path("k.label"), 0700), 0);
+    scan_check_refused("k.bin", NULL, SP_EDATA,
+                       "k.label: expected a scan, found a fold");
+    assert_int_equal(rmdir(scan_path("k.label")), 0);
+    assert_int_equal(symlink("k.label", scan_path("k.label")), 0);
+    scan_check_refused("k.bin", NULL, SP_EIO, "k.label: cannot open");
+}
+
+/* A LAS 1.2 header without points. */
+static void make_las(unsigned char b[512], uint32_t n_vlrs)
+{
+    memset(b, 0, 512);
+    memcpy(b, "LASF", 4);
+    b[24] = 1;
+    b[25] = 2;
+    scan_put(b + 94, 227, 'u', 2, false);
+    scan_put(b + 96, 512, 'u', 4, false);
+    scan_put(b + 100, n_vlrs, 'u', 4, false);
+    scan_put(b + 105, 20, 'u', 2, false);
+    for (int a = 0; a < 3; a++)
+        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+}
+
+static void las_that_claims_too_much_is_refused(void **state)
+{
+    unsigned char b[512];
+    sp_scan *scan;
+
+    (void)state;
+    make_las(b, 0);
+    scan_put(b + 107, 4e9, 'u', 4, false);
+    scan_write("a.las", b, sizeof b);
+    scan_check_refused("a.las", NULL, SP_EDATA, "truncated: 4000000000 points of 20");
+    make_las(b, UINT32_MAX);
+    scan_write("a.las", b, sizeof b);
+    scan_check_refused("a.las", NULL, SP_EDATA,
+                       "4294967295 variable length records, but");
+    make_las(b, 0);
+    scan_put(b + 131 + 16, 0, 'f', 8, false);
+    scan_write("a.las", b, sizeof b);
+    scan_check_refused("a.las", NULL, SP_EDATA, "z has scale 0 and offset 0, expected");
+    make_las(b, 0);
+    scan_put(b + 155, INFINITY, 'f', 8, false);
+    scan_write("a.las", b, sizeof b);
+    scan_check_refused("a.las", NULL, SP_EDATA, "x has scale 0.01 and offset inf");
+    /* Extra bytes described in a record that runs into the points stay unnamed. */
+    make_las(b, 1);
+    memcpy(b + 227 + 2, "LASF_Spec", 9);
+    scan_put(b + 227 + 18, 4, 'u', 2, false);
+    scan_put(b + 227 + 20, 65472, 'u', 2, false);
+    b[227 + 54 + 2] = 1;
+    memcpy(b + 227 + 54 + 4, "beyond", 6);
+    scan_write("a.las", b, sizeof b);
+    OK(sp_scan_open(&scan, scan_path("a.las"), NULL));
+    assert_false(sp_scan_has(scan, "beyond"));
+    sp_scan_close(scan);
+}
+
+/* A block of points is smaller where a point is wide. */
+static void wide_points_take_bounded_memory(void **state)
+{
+    static char text[4096];
+    int n = 0;
+    sp_scan_points p = {0};
+    sp_scan *scan;
+
+    (void)state;
+    for (int i = 0; i < 256; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%d ", i);
+    scan_write_text("w.txt", text);
+    OK(sp_scan_open(&scan, scan_path("w.txt"), &(sp_scan_options){.columns = "x,y,z"}));
+    OK(sp_scan_select(scan, 0, NULL));
+    OK(sp_scan_next(scan, INT64_MAX, &p));
+    assert_int_equal(p.n, 1);
+    assert_true(p.capacity * 256 * 8 <= 64 << 20);
+    sp_scan_points_destroy(&p);
+    sp_scan_close(scan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ply_that_claims_too_much_is_refused),
+        cmocka_unit_test(ply_without_rows_is_read),
+        cmocka_unit_test(pcd_that_claims_too_much_is_refused),
+        cmocka_unit_test(npy_that_claims_too_much_is_refused),
+        cmocka_unit_test(pipes_and_folders_are_refused),
+        cmocka_unit_test(las_that_claims_too_much_is_refused),
+        cmocka_unit_test(wide_points_take_bounded_memory),
+    };
+
+    alarm(120); /* endless loops and waits end here */
+    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+}

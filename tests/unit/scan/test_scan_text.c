@@ -1,0 +1,156 @@
+/* Columns of text: the separator is told by the first point, numbers may have decimal
+ * commas, and a line that does not fit is refused, never read by halves. */
+#include "fixtures/scan_files.h"
+
+static const sp_scan_options named = {.columns = "x,y,z,intensity,label"};
+
+/* The file has two points: (450012.75, 6277601.25, 12.5) with 100 and label 2, and
+ * (-3, 1e3, 0.125) with 101 and no label. */
+static void check_points(const char *text, const sp_scan_options *options)
+{
+    static const double want[2][4] = {{450012.75, 6277601.25, 12.5, 100},
+                                      {-3, 1e3, 0.125, 101}};
+    const char *intensity = "intensity";
+    sp_scan_points p = {0};
+    sp_scan *scan;
+
+    scan_write_text("a.csv", text);
+    OK(sp_scan_open(&scan, scan_path("a.csv"), options));
+    OK(sp_scan_select(scan, 1, &intensity));
+    for (int pass = 0; pass < 2; pass++) {
+        OK(sp_scan_next(scan, 100, &p));
+        if (p.n != 2)
+            fail_msg("%d points of %s", (int)p.n, text);
+        for (int i = 0; i < 2; i++) {
+            for (int a = 0; a < 3; a++)
+                if (p.xyz[3 * i + a] != want[i][a])
+                    fail_msg("%.17g, expected %.17g: %s", p.xyz[3 * i + a], want[i][a],
+                             text);
+            assert_true(p.attr[i] == want[i][3]);
+            assert_int_equal(p.label[i], i == 0 ? 2 : SP_SCAN_UNLABELLED);
+        }
+        OK(sp_scan_next(scan, 100, &p));
+        assert_int_equal(p.n, 0);
+        OK(sp_scan_rewind(scan));
+    }
+    sp_scan_points_destroy(&p);
+    sp_scan_close(scan);
+}
+
+static void the_separator_is_recognized(void **state)
+{
+    static const char *const files[] = {
+        "450012.75 6277601.25 12.5 100 2\n-3 1e3 .125 101 -1\n",
+        "  450012.75\t6277601.25\t12.5 \t100 2 \r\n\r\n-3\t1e3\t0.125\t101\t-1",
+        "450012.75,6277601.25,12.5,100,2\n-3,1e3,0.125,101,-1\n",
+        "450012.75, 6277601.25, 12.5, 100, 2\n-3 , 1e3 ,\t0.125, 101, -1,\n",
+        "450012.75;6277601.25;12.5;100;2;\n# -3\n-3; 1e3; 0.125; 101; -1\n",
+        "\xef\xbb\xbf"
+        "450012.75 6277601.25 12.5 100 2\n-3 1e3 .125 101 -1\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        check_points(files[i], &named);
+}
+
+static void numbers_may_have_decimal_commas(void **state)
+{
+    static const char *const files[] = {
+        "450012,75;6277601,25;12,5;100;2\n-3;1e3;0,125;101;-1\n",
+        "450012,75 6277601,25 12,5 100 2\n-3 1e3 0,125 101 -1\n",
+        "450012,750\t6277601,250\t1,25e1\t100,0\t2\n-3\t1e3\t0,125\t101\t-1\n",
+        "450012,75 ; 6277601,25 ; 12,5 ; 100 ; 2 ;\n-3;1e3;0,125;101;-1;\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        check_points(files[i], &named);
+}
+
+static void the_first_line_names_columns(void **state)
+{
+    static const sp_scan_options by_name = {.label_field = "Klasse 1"};
+    static const char *const files[] = {
+        "X;Y;Z;Intensity;Klasse "
+        "1\n450012,75;6277601,25;12,5;100;2\n-3;1e3;0,125;101;-1\n",
+        "\xef\xbb\xbfX;Y;Z;Intensity;\"Klasse "
+        "1\";\r\n450012,75;6277601,25;12,5;100;2;\r\n"
+        "-3;1e3;0,125;101;-1\r\n",
+        "x,y,z,intensity, Klasse "
+        "1\n450012.75,6277601.25,12.5,100,2\n-3,1e3,.125,101,-1",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        check_points(files[i], &by_name);
+    check_points(
+        "# two points\n// X Y Z Intensity Class\n450012.75,6277601.25,12.5,100,2"
+        "\n-3,1e3,.125,101,-1\n",
+        NULL);
+    check_points("x\ty z label intensity\n450012.75 6277601.25 12.5 2 100\n"
+                 "-3 1e3 .125 -1 101\n",
+                 NULL);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } files[] = {
+        {"1 2 3\n4 5 6 7\n", "line 2: 4 numbers, expected 3"},
+        {"1 2 3\n4 5\n", "line 2: 2 numbers, expected 3"},
+        {"1;2;3\n4;;6\n", "line 2: value 2, \"\", is no number"},
+        {"1;2;3\n4;5 6\n", "line 2: value 2, \"5 6\", is no number"},
+        {"1 2 3\n4 5 6 # 7\n", "line 2: value 4, \"#\", is no number"},
+        {"1,5;2,5;3\n4;5.5;6\n", "line 2: value 2, \"5.5\", is no number: numbers "
+                                 "before it have decimal commas"},
+        {"1.5 2 3\n4 5,5 6\n", "line 2: value 2, \"5,5\", is no number: numbers before "
+                               "it have decimal points"},
+        {"1;2;3\n4;1.234,5;6\n", "line 2: value 2, \"1.234,5\", is no number"},
+        {"1;2;3\n4;1,234,5;6\n", "line 2: value 2, \"1,234,5\", is no number"},
+        {"1 2 3x\n4 5 6\n", "line 1: value 3, \"3x\", is no number"},
+        {"X;Y;Z\n450012,750,6277601,250,12,500\n",
+         "line 1 names 3 columns, line 2 has 6 numbers"},
+        {"x y z label\n1 2 3\n", "line 1 names 4 columns, line 2 has 3 numbers"},
+        {"x y z\n# none\n", "no line with coordinates"},
+        {"", "no line with coordinates"},
+        {"4\n1 2\n3 4\n", "line 2: 2 numbers, expected 3 or more"},
+    };
+    char *wide = malloc((2 << 20) + 1);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        scan_write_text("b.txt", files[i].text);
+        scan_check_refused("b.txt", NULL, SP_EDATA, files[i].says);
+    }
+    scan_write("b.txt",
+               "\xff\xfe"
+               "1\0 \0002\0 \0003\0\n\0",
+               14);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "line 1 holds a zero byte");
+    scan_write("b.txt", "1 2 3\n4 5 6\0 7\n", 15);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "line 2 holds a zero byte");
+    assert_non_null(wide);
+    memset(wide, '1', 2 << 20);
+    memcpy(wide, "1 2 3\n", 6);
+    scan_write("b.txt", wide, 2 << 20);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "line 2 is longer than 1048576 bytes");
+    for (int i = 0; i < 2 << 20; i++)
+        wide[i] = i % 2 ? ' ' : '1';
+    scan_write("b.txt", wide, 600);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "line 1: more than 256 numbers");
+    free(wide);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_separator_is_recognized),
+        cmocka_unit_test(numbers_may_have_decimal_commas),
+        cmocka_unit_test(the_first_line_names_columns),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+}
