@@ -160,7 +160,9 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path);
 /* `sptrain --keys`: name, type, default, range, unit and help of every key. */
 void sp_deck_print_keys(FILE *to);
 
-/* Edit distance of two names, case ignored: messages name the nearest. */
+/* How far two names are from each other, case ignored: messages name the nearest. Edit
+ * distance, but 1 where one is the beginning of the other: who writes "voxel" means
+ * "voxel_size", however many letters are left out. */
 int sp_deck_distance(const char *a, const char *b);
 
 /* Where the default deck is: working folder, executable's folder, source folder, data

@@ -221,8 +221,11 @@ int sp_deck_choice(const char *names, const char *word)
 
 int sp_deck_distance(const char *a, const char *b)
 {
-    int row[SP_NAME + 1], n_b = (int)strnlen(b, SP_NAME);
+    int row[SP_NAME + 1], n_b = (int)strnlen(b, SP_NAME), n_a = (int)strlen(a);
 
+    if (n_a != n_b && n_a && n_b &&
+        strncasecmp(a, b, (size_t)(n_a < n_b ? n_a : n_b)) == 0)
+        return 1;
     for (int j = 0; j <= n_b; j++)
         row[j] = j;
     for (int i = 1; a[i - 1] && i < 2 * SP_NAME; i++) {
