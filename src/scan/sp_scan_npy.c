@@ -38,7 +38,10 @@ static sp_status read_header(sp_scan *scan, npy *a)
     if (!a->header)
         return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     scan->data_at = (int64_t)(at + bytes);
-    return sp_scan_pread(scan, a->header, bytes, (int64_t)at);
+    SP_TRY(sp_scan_pread(scan, a->header, bytes, (int64_t)at));
+    while (bytes > 0 && strchr(" \n", a->header[bytes - 1])) /* filled up with blanks */
+        a->header[--bytes] = '\0';
+    return SP_OK;
 }
 
 /* Value of a key of the header; NULL. */

@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "h5/sp_h5.h"
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 #include "process/sp_probe.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
@@ -81,8 +81,8 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
         return SP_FAIL(SP_EDATA, "%s:%s: rank %d, expected 1", path, name, shape.rank);
     if (!shape.is_contiguous)
         most *= EXPANSION;
-    if (!shape.is_complete || shape.dim[0] * shape.type.size > most ||
-        shape.dim[0] > most)
+    if (!shape.is_complete || shape.dim[0] > most ||
+        shape.dim[0] > most / (shape.type.size > 0 ? shape.type.size : 1))
         return SP_FAIL(SP_EDATA,
                        "%s:%s: %" PRId64 " rows, which the file does not hold", path,
                        name, shape.dim[0]);
@@ -456,7 +456,8 @@ static sp_status apply(const vox_options *o)
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, sp_scan_open(&scan, o->input[n], &options), end);
     SP_TRY_GOTO(rc, count_points(scan, &n_points), end);
-    code = malloc((size_t)n_points * sizeof *code + 1);
+    if ((uint64_t)n_points < SIZE_MAX / sizeof *code)
+        code = malloc((size_t)n_points * sizeof *code + 1);
     if (!code)
         rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
     SP_TRY_GOTO(rc, rc, end);

@@ -26,6 +26,12 @@ bool vox_is_within(const vox_options *o, const double *xyz)
                               xyz[1] >= o->bounds[1] && xyz[1] < o->bounds[3]);
 }
 
+void vox_codes_count(vox_codes *codes, int32_t code)
+{
+    if (code >= 0 && code <= VOX_MAX_CODE)
+        codes->n[code]++;
+}
+
 int32_t vox_class_of(const vox_options *o, int32_t code)
 {
     if (code < 0)
@@ -75,7 +81,7 @@ sp_status vox_cloud_reserve(vox_cloud *c, const vox_options *o, int64_t n)
 }
 
 static void append(vox_cloud *c, const vox_options *o, const sp_scan_points *p,
-                   int n_attrs)
+                   int n_attrs, vox_codes *codes)
 {
     for (int64_t i = 0; i < p->n; i++) {
         int64_t to = c->n;
@@ -84,6 +90,7 @@ static void append(vox_cloud *c, const vox_options *o, const sp_scan_points *p,
             continue;
         memcpy(c->xyz + 3 * to, p->xyz + 3 * i, 3 * sizeof *c->xyz);
         vox_features_of(o, p->attr + i * n_attrs, c->features + to * o->n_features);
+        vox_codes_count(codes, p->label[i]);
         c->label[to] = vox_class_of(o, p->label[i]);
         c->index[to] = (uint64_t)(p->first_row + i);
         c->is_owned[to] = 1;
@@ -100,7 +107,7 @@ static int count_attributes(const vox_options *o)
     return n;
 }
 
-sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file)
+sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes *codes)
 {
     sp_scan *scan = NULL;
     sp_scan_points points = {0};
@@ -112,7 +119,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file)
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
-        append(c, o, &points, count_attributes(o));
+        append(c, o, &points, count_attributes(o), codes);
     } while (points.n > 0);
 end:
     sp_scan_points_destroy(&points);

@@ -34,19 +34,26 @@ typedef struct vox_piece {
     int64_t at, n; /* records in the file's temporary file; at -1: the whole scan */
 } vox_piece;
 
+/* Points within the bounds by the code of their label, for warnings. */
+typedef struct vox_codes {
+    int64_t n[VOX_MAX_CODE + 1]; /* other codes are not counted */
+} vox_codes;
+
 /* Open an input with the attributes of the features selected. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
 
-/* All points of an input within the bounds. */
-sp_status vox_cloud_load(vox_cloud *cloud, const vox_options *options, int file);
+/* All points of an input within the bounds; their codes are added to `codes`. */
+sp_status vox_cloud_load(vox_cloud *cloud, const vox_options *options, int file,
+                         vox_codes *codes);
 void vox_cloud_destroy(vox_cloud *cloud);
 
 /* Cut a file: writes its records to `path`, appends its pieces (those with points of
  * their own, by rows of blocks) to *pieces, malloc'd, freed by the caller. Blocks begin
  * at the whole metre below the lowest x and y; the last one of a row is closed, so that
- * a tile of exactly n blocks is cut into n. Reads the file three times. */
+ * a tile of exactly n blocks is cut into n. Reads the file three times; codes as above.
+ */
 sp_status vox_spill_write(const vox_options *options, int file, const char *path,
-                          vox_piece **pieces, int64_t *n_pieces);
+                          vox_codes *codes, vox_piece **pieces, int64_t *n_pieces);
 sp_status vox_spill_read(vox_cloud *cloud, const vox_options *options, const char *path,
                          const vox_piece *piece);
 
@@ -54,6 +61,7 @@ sp_status vox_spill_read(vox_cloud *cloud, const vox_options *options, const cha
 sp_status vox_cloud_reserve(vox_cloud *cloud, const vox_options *options, int64_t n);
 /* x0 <= x < x1 and y0 <= y < y1, or no bounds: neighbouring bounds share no point. */
 bool vox_is_within(const vox_options *options, const double *xyz);
+void vox_codes_count(vox_codes *codes, int32_t code);
 /* The label of a point: a class with a map, else the code itself; SP_IGNORE. */
 int32_t vox_class_of(const vox_options *options, int32_t code);
 /* Attributes [attributes selected] to feature columns [n_features]. */

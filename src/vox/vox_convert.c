@@ -20,12 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/sp_backend.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "compute/sp_backend.h"
 #include "vox/vox.h"
 #include "vox/vox_cloud.h"
 #include "vox/vox_part.h"
+#include "vox/vox_set.h"
 #include "vox/vox_voxelize.h"
 
 enum { PATH_BYTES = 4096 };
@@ -81,10 +82,8 @@ typedef struct convert {
     int64_t n_pieces;
     vox_part *part; /* [n_parts] of all ranks, in the order of the pieces */
     int64_t n_parts;
-    int n_classes;
-    char **class_name;
-    bool has_labels;
-    double mean[VOX_MAX_FEATURES], std[VOX_MAX_FEATURES];
+    vox_codes *codes; /* of this rank's scans, then of all */
+    vox_set set;
 } convert;
 
 static void spill_path(const convert *c, int file, char path[PATH_BYTES])
@@ -149,7 +148,7 @@ static sp_status cut_files(const convert *c, vox_piece **mine, int64_t *n)
         char path[PATH_BYTES];
 
         spill_path(c, f, path);
-        SP_TRY(vox_spill_write(o, f, path, mine, n));
+        SP_TRY(vox_spill_write(o, f, path, c->codes, mine, n));
     }
     return SP_OK;
 }
@@ -199,7 +198,7 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
     sp_status rc;
 
     spill_path(c, p->file, path);
-    SP_TRY(p->at < 0 ? vox_cloud_load(cloud, c->options, p->file)
+    SP_TRY(p->at < 0 ? vox_cloud_load(cloud, c->options, p->file, c->codes)
                      : vox_spill_read(cloud, c->options, path, p));
     part->is_labelled = cloud->is_labelled;
     part->max_label = -1;
@@ -208,8 +207,11 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
             cloud->label[i] > part->max_label ? cloud->label[i] : part->max_label;
     if (cloud->n == 0)
         return SP_OK;
-    rc = vox_voxelize(c->options, cloud, grid);
     piece_name(c, p, name);
+    if (c->options->map.n == 0 && part->max_label >= VOX_MAX_CLASSES)
+        return SP_FAIL(SP_EDATA, "%s: label code %d, at most %d without --map", name,
+                       part->max_label, VOX_MAX_CLASSES - 1);
+    rc = vox_voxelize(c->options, cloud, grid);
     if (rc == SP_EDATA)
         return SP_FAIL(rc, "%s: %s%s", name, sp_error_last()->message,
                        c->options->block > 0 ? "" : " (--block cuts large scans)");
@@ -287,102 +289,6 @@ end:
     return rc;
 }
 
-/* ---- agree ---- */
-
-/* Leave out files without a point (within the bounds), and say so. */
-static sp_status drop_empty(convert *c)
-{
-    int64_t kept = 0;
-
-    for (int64_t i = 0; i < c->n_parts; i++)
-        if (c->part[i].n > 0)
-            c->part[kept++] = c->part[i];
-    if (kept < c->n_parts)
-        sp_log_info("spvox: %" PRId64 " of %" PRId64 " files have no point%s",
-                    c->n_parts - kept, c->n_parts,
-                    c->options->has_bounds ? " within --bounds" : "");
-    c->n_parts = kept;
-    if (kept == 0)
-        return SP_FAIL(SP_EDATA, "%s%s: no points%s", c->options->input[0],
-                       c->options->n_inputs > 1 ? " and the other inputs" : "",
-                       c->options->has_bounds ? " within --bounds" : "");
-    if (kept < c->options->shards)
-        return SP_FAIL(SP_EUSAGE,
-                       "--shards %d: expected at most %" PRId64
-                       ", the number of samples",
-                       c->options->shards, kept);
-    return SP_OK;
-}
-
-/* All inputs have labels, or none has. */
-static sp_status agree_on_labels(convert *c)
-{
-    const char *labelled = NULL, *unlabelled = NULL;
-
-    for (int64_t i = c->n_parts; i-- > 0;) {
-        const char *name = c->options->input[c->piece[c->part[i].piece].file];
-
-        *(c->part[i].is_labelled ? &labelled : &unlabelled) = name;
-    }
-    if (labelled && unlabelled)
-        return SP_FAIL(SP_EDATA,
-                       "%s has no labels, but %s has; a data set has one or the other",
-                       unlabelled, labelled);
-    c->has_labels = labelled != NULL;
-    return SP_OK;
-}
-
-/* Classes of the map; without one, class k for each code up to the largest. */
-static sp_status name_classes(convert *c)
-{
-    const vox_map *map = &c->options->map;
-    int64_t n = 1;
-
-    for (int64_t i = 0; i < c->n_parts; i++)
-        n = c->part[i].max_label >= n ? c->part[i].max_label + 1 : n;
-    if (map->n == 0 && n > VOX_MAX_CLASSES)
-        return SP_FAIL(SP_EDATA,
-                       "label codes up to %" PRId64 ", at most %d without --map", n - 1,
-                       VOX_MAX_CLASSES - 1);
-    c->n_classes = map->n ? map->n : (int)n;
-    c->class_name = calloc((size_t)c->n_classes, sizeof *c->class_name);
-    for (int i = 0; c->class_name && i < c->n_classes; i++) {
-        char name[32];
-
-        snprintf(name, sizeof name, "class%d", i);
-        c->class_name[i] = strdup(map->n ? map->name[i] : name);
-        if (!c->class_name[i])
-            return SP_FAIL(SP_EMEM, "no memory for class names");
-    }
-    return c->class_name ? SP_OK : SP_FAIL(SP_EMEM, "no memory for class names");
-}
-
-/* Mean and standard deviation over all voxels, samples joined in order (Chan, Golub and
- * LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
- * 1979). A constant column keeps its value through normalization: occupancy is input
- * too. */
-static void pool_statistics(convert *c)
-{
-    for (int f = 0; f < c->options->n_features; f++) {
-        double n = 0, mean = 0, m2 = 0;
-
-        for (int64_t i = 0; i < c->n_parts; i++) {
-            const vox_part *p = &c->part[i];
-            double m = (double)p->n, d = p->mean[f] - mean;
-
-            m2 += p->m2[f] + d * d * n * m / (n + m);
-            mean += d * m / (n + m);
-            n += m;
-        }
-        c->mean[f] = mean;
-        c->std[f] = sqrt(m2 / n);
-        if (c->std[f] <= 1e-7 * fabs(mean)) {
-            c->mean[f] = 0;
-            c->std[f] = 1;
-        }
-    }
-}
-
 /* ---- write ---- */
 static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_t first,
                                int64_t end)
@@ -409,14 +315,15 @@ static sp_shard_meta describe(const convert *c, char *feature_name[VOX_MAX_FEATU
     for (int f = 0; f < c->options->n_features; f++)
         feature_name[f] = (char *)c->options->feature[f].name;
     return (sp_shard_meta){.voxel_size = c->options->voxel_size,
-                           .n_classes = c->n_classes,
+                           .n_classes = c->set.n_classes,
                            .ignore_label = VOX_IGNORE_LABEL,
                            .n_features = c->options->n_features,
-                           .class_name = c->class_name,
+                           .class_name = c->set.class_name,
+                           .class_code = c->set.class_code,
                            .feature_name = feature_name,
-                           .feature_mean = c->mean,
-                           .feature_std = c->std,
-                           .has_labels = c->has_labels,
+                           .feature_mean = c->set.mean,
+                           .feature_std = c->set.std,
+                           .has_labels = c->set.has_labels,
                            .has_subvoxel = true,
                            .has_points = c->options->with_points};
 }
@@ -506,6 +413,9 @@ static sp_status check_options(vox_options *o)
         return SP_FAIL(SP_EUSAGE,
                        "--overlap %g: is the margin of a --block, which is missing",
                        o->overlap);
+    if (o->overlap > o->block)
+        return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
+                       o->overlap, o->block);
     return o->n_features ? SP_OK : default_features(o);
 }
 
@@ -531,8 +441,9 @@ static void report(const convert *c)
         points += c->part[i].n_points;
     }
     sp_log_info("samples=%" PRId64 " voxels=%" PRId64 " points_mapped=%" PRId64
-                " classes=%d shards=%d out=%s",
-                c->n_parts, voxels, points, c->n_classes, c->options->shards,
+                " classes=%d labels=%s shards=%d out=%s",
+                c->n_parts, voxels, points, c->set.n_classes,
+                c->set.has_labels ? "yes" : "none", c->options->shards,
                 c->options->out);
 }
 
@@ -543,16 +454,14 @@ static sp_status run(convert *c)
 
     if (rc == SP_OK)
         rc = find_parts(c);
+    if (rc == SP_OK && c->options->map.n > 0)
+        rc = sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, c->codes->n, VOX_MAX_CODE + 1,
+                               SP_I64, SP_SUM);
     if (rc == SP_OK) { /* the same on all ranks, for the same lists */
-        rc = drop_empty(c);
+        rc = vox_set_describe(&c->set, c->options, c->piece, c->part, &c->n_parts,
+                              c->codes);
         if (rc == SP_OK)
-            rc = agree_on_labels(c);
-        if (rc == SP_OK)
-            rc = name_classes(c);
-        if (rc == SP_OK) {
-            pool_statistics(c);
             rc = write_shards(c);
-        }
         rc = sp_comm_agree(c->comm, rc, NULL);
     }
     remove_temporary(c);
@@ -566,11 +475,14 @@ static sp_status run(convert *c)
 sp_status vox_convert(int argc, char **argv, sp_comm *comm)
 {
     vox_options *options = malloc(sizeof *options);
-    convert c = {.options = options, .comm = comm};
+    convert c = {.options = options, .comm = comm, .codes = calloc(1, sizeof *c.codes)};
     sp_status rc;
 
-    if (!options)
+    if (!options || !c.codes) {
+        free(options);
+        free(c.codes);
         return SP_FAIL(SP_EMEM, "no memory for options");
+    }
     rc = vox_options_read(options, argc, argv, option_names);
     if (rc == SP_OK && options->is_help) {
         if (comm->rank == 0)
@@ -584,9 +496,8 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
     rc = run(&c);
 end:
-    for (int i = 0; c.class_name && i < c.n_classes; i++)
-        free(c.class_name[i]);
-    free(c.class_name);
+    vox_set_destroy(&c.set);
+    free(c.codes);
     free(c.piece);
     free(c.part);
     vox_options_destroy(options);

@@ -110,7 +110,8 @@ static sp_status read_all(info *in)
     memset(&sample, 0, sizeof sample);
     rc = allocate(in);
     if (rc == SP_OK)
-        rc = sp_dataset_columns(&in->set, &every_column, "", &columns, &request.n_columns);
+        rc = sp_dataset_columns(&in->set, &every_column, "", &columns,
+                                &request.n_columns);
     request.columns = columns;
     if (rc == SP_OK)
         rc = read_samples(in, &request, &sample);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compute/sp_backend.h"
+
 enum { ARRAYS = 7 };
 
 /* The arrays of a sample in the order of the file. */
@@ -71,6 +73,8 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
 
     part->n = s.n;
     part->n_points = s.n_points;
+    for (int64_t i = 0; i < s.n; i++)
+        part->n_labelled += s.labels[i] != SP_IGNORE;
     memcpy(part->cost, grid->cost, sizeof part->cost);
     memcpy(part->origin, s.origin, sizeof part->origin);
     take_statistics(&s, n_features, part);

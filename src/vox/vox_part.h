@@ -19,12 +19,13 @@ typedef struct vox_part {
     double origin[3];
     int32_t is_labelled;
     int32_t max_label;             /* of its points; -1: none has one */
+    int64_t n_labelled;            /* voxels with a class */
     double mean[VOX_MAX_FEATURES]; /* over its voxels */
     double m2[VOX_MAX_FEATURES];   /* sum of squared differences from the mean */
 } vox_part;
 
-/* Append to the open file at part->at; sets n, n_points, cost, origin, mean, m2,
- * max_label from the grid. *bytes is what was written. */
+/* Append to the open file at part->at; sets n, n_points, n_labelled, cost, origin,
+ * mean, m2 from the grid. *bytes is what was written. */
 sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_features,
                          vox_part *part, int64_t *bytes);
 /* Into `sample`, whose arrays are own and freed by vox_part_free. */

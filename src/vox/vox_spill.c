@@ -29,6 +29,7 @@ typedef struct cutter {
     const vox_options *options;
     sp_scan *scan;
     sp_scan_points points;
+    vox_codes *codes;
     const char *path;
     int fd;
     double low[2], high[2]; /* of the points in the bounds */
@@ -62,6 +63,7 @@ static sp_status each_point(cutter *c, sp_status (*take)(cutter *c, int64_t i))
 
 static sp_status extend(cutter *c, int64_t i)
 {
+    vox_codes_count(c->codes, c->points.label[i]);
     for (int a = 0; a < 2; a++) {
         double x = c->points.xyz[3 * i + a];
 
@@ -239,9 +241,10 @@ static sp_status cut(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
 }
 
 sp_status vox_spill_write(const vox_options *o, int file, const char *path,
-                          vox_piece **pieces, int64_t *n_pieces)
+                          vox_codes *codes, vox_piece **pieces, int64_t *n_pieces)
 {
     cutter c = {.options = o,
+                .codes = codes,
                 .path = path,
                 .fd = -1,
                 .low = {INFINITY, INFINITY},

@@ -65,7 +65,7 @@ static void lay_out(const sp_scan *scan, const vox_options *o, layout *l)
         bool is_axis = strlen(name) == 1 && strchr("xyzXYZ", *name);
 
         if (!*name || is_axis || strcasecmp(name, "label") == 0 ||
-            l->n == MAX_PROPERTIES ||
+            strcasecmp(name, "scalar_label") == 0 || l->n == MAX_PROPERTIES ||
             (o->label_field && strcasecmp(name, o->label_field) == 0))
             continue;
         l->name[l->n] = name;
@@ -83,6 +83,14 @@ static const char *type_name(char kind, int size)
                        : (kind == 'u' ? "uint" : "int");
 }
 
+/* A name as one word of printable characters: it may come from a hostile file, and a
+ * newline in it would add lines to the header. */
+static void put_name(FILE *to, const char *name)
+{
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        putc(*c <= ' ' || *c == 0x7f ? '_' : *c, to);
+}
+
 static void put_header(FILE *to, const layout *l, int64_t n)
 {
     fprintf(to,
@@ -91,20 +99,22 @@ static void put_header(FILE *to, const layout *l, int64_t n)
             n);
     for (int i = 0; i < l->n; i++) {
         fprintf(to, "property %s ", type_name(l->kind[i], l->size[i]));
-        for (const char *c = l->name[i]; *c; c++) /* a name is one word */
-            putc(*c == ' ' || *c == '\t' ? '_' : *c, to);
+        put_name(to, l->name[i]);
         putc('\n', to);
     }
     fputs("property int label\nend_header\n", to);
 }
 
 static sp_status put_points(FILE *to, sp_scan *scan, const layout *l,
-                            const int32_t *code, sp_scan_points *points)
+                            const int32_t *code, int64_t n, sp_scan_points *points)
 {
     SP_TRY(sp_scan_select(scan, l->n, l->name));
     SP_TRY(sp_scan_rewind(scan));
     do {
         SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, points));
+        if (points->first_row + points->n > n)
+            return SP_FAIL(SP_EDATA, "%s: more than the %" PRId64 " points counted",
+                           sp_scan_path(scan), n);
         for (int64_t i = 0; i < points->n; i++) {
             for (int a = 0; a < 3; a++)
                 put_number(to, points->xyz[3 * i + a], 'f', 8);
@@ -128,7 +138,7 @@ sp_status vox_write_ply(const char *path, const vox_options *o, sp_scan *scan,
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
     lay_out(scan, o, &l);
     put_header(to, &l, n);
-    rc = put_points(to, scan, &l, code, &points);
+    rc = put_points(to, scan, &l, code, n, &points);
     if ((ferror(to) | fclose(to)) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     sp_scan_points_destroy(&points);

@@ -1,0 +1,212 @@
+#include "vox/vox_set.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+
+enum { LIST = 512, MOST_CODES = 32 };
+
+/* ---- samples ---- */
+
+/* Leave out files without a point (within the bounds), and say so. */
+static sp_status drop_empty(const vox_options *o, vox_part *part, int64_t *n_parts)
+{
+    const char *bounds = o->has_bounds ? " within --bounds" : "";
+    int64_t kept = 0, n = *n_parts;
+
+    for (int64_t i = 0; i < n; i++)
+        if (part[i].n > 0)
+            part[kept++] = part[i];
+    if (kept < n)
+        sp_log_info("spvox: %" PRId64 " of %" PRId64 " files have no point%s", n - kept,
+                    n, bounds);
+    *n_parts = kept;
+    if (kept == 0)
+        return SP_FAIL(SP_EDATA, "%s%s: no points%s", o->input[0],
+                       o->n_inputs > 1 ? " and the other inputs" : "", bounds);
+    if (kept < o->shards)
+        return SP_FAIL(SP_EUSAGE,
+                       "--shards %d: expected at most %" PRId64
+                       ", the number of samples",
+                       o->shards, kept);
+    return SP_OK;
+}
+
+/* All inputs have labels, or none has. */
+static sp_status agree_on_labels(vox_set *set, const vox_options *o,
+                                 const vox_piece *piece, const vox_part *part,
+                                 int64_t n_parts)
+{
+    const char *labelled = NULL, *unlabelled = NULL;
+
+    for (int64_t i = n_parts; i-- > 0;) {
+        const char *name = o->input[piece[part[i].piece].file];
+
+        *(part[i].is_labelled ? &labelled : &unlabelled) = name;
+    }
+    if (labelled && unlabelled)
+        return SP_FAIL(SP_EDATA,
+                       "%s has no labels, but %s has; a data set has one or the other",
+                       unlabelled, labelled);
+    set->has_labels = labelled != NULL;
+    return SP_OK;
+}
+
+/* ---- classes ---- */
+
+/* "3:4:5", malloc'd: the codes of a class, the map's first one first; without a map its
+ * number is its code. NULL: no memory. */
+static char *list_codes(const vox_map *map, int class)
+{
+    int first = map->n > 0 ? map->first_code[class] : class;
+    size_t used, bytes = 16;
+    char *text;
+
+    for (int code = 0; map->n > 0 && code <= VOX_MAX_CODE; code++)
+        bytes += map->class_of[code] == class ? sizeof "65535:" : 0;
+    text = malloc(bytes);
+    used = text ? (size_t)snprintf(text, bytes, "%d", first) : 0;
+    for (int code = 0; text && map->n > 0 && code <= VOX_MAX_CODE; code++)
+        if (map->class_of[code] == class && code != first)
+            used += (size_t)snprintf(text + used, bytes - used, ":%d", code);
+    return text;
+}
+
+/* Classes of the map; without one, class k for each code up to the largest. */
+static sp_status name_classes(vox_set *set, const vox_map *map, const vox_part *part,
+                              int64_t n_parts)
+{
+    int n = map->n > 0 ? map->n : 1;
+
+    for (int64_t i = 0; map->n == 0 && i < n_parts; i++)
+        n = part[i].max_label >= n ? part[i].max_label + 1 : n;
+    set->class_name = calloc((size_t)n, sizeof *set->class_name);
+    set->class_code = calloc((size_t)n, sizeof *set->class_code);
+    set->n_classes = n;
+    if (!set->class_name || !set->class_code)
+        return SP_FAIL(SP_EMEM, "no memory for class names");
+    for (int i = 0; i < n; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "class%d", i);
+        set->class_name[i] = strdup(map->n > 0 ? map->name[i] : name);
+        set->class_code[i] = list_codes(map, i);
+        if (!set->class_name[i] || !set->class_code[i])
+            return SP_FAIL(SP_EMEM, "no memory for class names");
+    }
+    return SP_OK;
+}
+
+static void free_codes(vox_set *set)
+{
+    for (int i = 0; set->class_code && i < set->n_classes; i++)
+        free(set->class_code[i]);
+    free(set->class_code);
+    set->class_code = NULL;
+}
+
+/* ---- warnings ---- */
+
+/* " 1 2 6": the codes that points have. */
+static void list_found(const vox_codes *codes, char text[LIST])
+{
+    size_t used = 0;
+    int n = 0;
+
+    text[0] = '\0';
+    for (int code = 0; code <= VOX_MAX_CODE && n <= MOST_CODES; code++)
+        if (codes->n[code] > 0 && n++ < MOST_CODES)
+            used += (size_t)snprintf(text + used, LIST - used, " %d", code);
+    if (n == 0 || n > MOST_CODES)
+        snprintf(text + used, LIST - used, n == 0 ? " none" : " ...");
+}
+
+static int64_t points_of_class(const vox_map *map, int class, const vox_codes *codes)
+{
+    int64_t n = 0;
+
+    for (int code = 0; code <= VOX_MAX_CODE; code++)
+        n += map->class_of[code] == class ? codes->n[code] : 0;
+    return n;
+}
+
+/* A --map of another data set's codes, or a label that is none, would otherwise be seen
+ * after the training. */
+static void warn_of_labels(const vox_set *set, const vox_map *map,
+                           const vox_codes *codes, int64_t n_labelled)
+{
+    char missing[2 * LIST] = "", found[LIST];
+    size_t used = 0;
+
+    list_found(codes, found);
+    for (int i = 0; i < map->n; i++)
+        if (points_of_class(map, i, codes) == 0 && used < sizeof missing)
+            used +=
+                (size_t)snprintf(missing + used, sizeof missing - used, "%s%s (%s)",
+                                 used ? ", " : "", map->name[i], set->class_code[i]);
+    if (used > 0)
+        sp_log_warn0("--map: no point is %s; codes of the points:%s", missing, found);
+    if (n_labelled == 0)
+        sp_log_warn0(
+            "no voxel has a label, and nothing can be trained on these shards");
+}
+
+/* ---- statistics ---- */
+
+/* Mean and standard deviation over all voxels, samples joined in order (Chan, Golub and
+ * LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+ * 1979). A constant column keeps its value through normalization: occupancy is input
+ * too. */
+static void pool_statistics(vox_set *set, int n_features, const vox_part *part,
+                            int64_t n_parts)
+{
+    for (int f = 0; f < n_features; f++) {
+        double n = 0, mean = 0, m2 = 0;
+
+        for (int64_t i = 0; i < n_parts; i++) {
+            const vox_part *p = &part[i];
+            double m = (double)p->n, d = p->mean[f] - mean;
+
+            m2 += p->m2[f] + d * d * n * m / (n + m);
+            mean += d * m / (n + m);
+            n += m;
+        }
+        set->mean[f] = mean;
+        set->std[f] = sqrt(m2 / n);
+        if (set->std[f] <= 1e-7 * fabs(mean)) {
+            set->mean[f] = 0;
+            set->std[f] = 1;
+        }
+    }
+}
+
+sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,
+                           vox_part *part, int64_t *n_parts, const vox_codes *codes)
+{
+    int64_t n_labelled = 0;
+
+    SP_TRY(drop_empty(o, part, n_parts));
+    SP_TRY(agree_on_labels(set, o, piece, part, *n_parts));
+    SP_TRY(name_classes(set, &o->map, part, *n_parts));
+    for (int64_t i = 0; i < *n_parts; i++)
+        n_labelled += part[i].n_labelled;
+    if (set->has_labels)
+        warn_of_labels(set, &o->map, codes, n_labelled);
+    else if (o->map.n == 0)
+        free_codes(set); /* nothing is known of the classes */
+    pool_statistics(set, o->n_features, part, *n_parts);
+    return SP_OK;
+}
+
+void vox_set_destroy(vox_set *set)
+{
+    free_codes(set);
+    for (int i = 0; set->class_name && i < set->n_classes; i++)
+        free(set->class_name[i]);
+    free(set->class_name);
+    *set = (vox_set){0};
+}

@@ -1,0 +1,109 @@
+#!/bin/sh
+# spvox with scans of all sorts: what it warns of, what it refuses and with which status;
+# damaged scans end at once, and nothing that a file says reaches the terminal as a command.
+. "$SP_SRCDIR/tests/run/story.sh"
+limit_s=60
+
+# vox RANKS STATUS ARGUMENTS...: what it says in out and err.
+vox() {
+    ranks=$1 want=$2
+    shift 2
+    launcher=
+    test "$ranks" = 1 || launcher="$MPIEXEC -n $ranks"
+    # shellcheck disable=SC2086
+    timeout -k 5 "$limit_s" $launcher "$SP_BUILDDIR/spvox" "$@" >out 2>err </dev/null
+    got=$?
+    test $got = "$want" || fail "spvox $*: status $got, expected $want"
+}
+says_not() {
+    ! grep -q "$2" "$1" || fail "$1 says \"$2\""
+}
+
+cat >a.txt <<'TEXT'
+x y z label
+1 1 1 2
+9 1 1 3
+9 9 1 3
+TEXT
+
+# --map: codes that no point has, labels that nothing names. Cut into blocks too, by two ranks.
+for options in "" "--block 5 --overlap 5"; do
+    # shellcheck disable=SC2086
+    vox 2 0 convert --out w $options --map 2=road,40:41=car a.txt
+    says err 'warning: --map: no point is car (40:41); codes of the points: 2 3$'
+    says_not err 'no voxel has a label'
+    # shellcheck disable=SC2086
+    vox 2 0 convert --out w $options --map 40=car,50=road a.txt
+    says err 'no point is car (40), road (50); codes of the points: 2 3$'
+    says err 'no voxel has a label'
+done
+vox 1 0 convert --out w --map 2=road,3:4=car a.txt
+says_not err warning
+says out 'labels=yes'
+
+# Scans without labels need no map.
+vox 1 0 convert --out u --columns x,y,z,- a.txt
+says_not err warning
+says out 'labels=none'
+
+# Options that do not fit.
+vox 1 2 convert --out w --block 5 --overlap 5.5 a.txt
+says err '--overlap 5.5: expected at most --block, which is 5'
+vox 1 2 convert --out w --voxel 5 a.txt
+says err 'unknown option --voxel; nearest: --voxel-size'
+vox 1 2 convert --out w --column x,y,z a.txt
+says err 'nearest: --columns'
+
+# Labels of one voxel that are all different, as of a column that is no label.
+seq 1 200000 | sed 's/^/0 0 0 /' >ids.txt
+vox 1 3 convert --out w --columns x,y,z,label ids.txt
+says err 'ids.txt: label code 200000, at most 254 without --map'
+
+# What a file names is shown, not obeyed.
+escape=$(printf '\033[2J')
+cp a.txt "b$escape.txt"
+vox 1 0 convert --out e --map "2=gr$escape,3=b" "b$escape.txt"
+vox 1 0 info --samples e-00000-of-00001.h5
+says out 'gr.x1b\[2J'
+says out 'b.x1b\[2J.txt'
+! grep -qF "$escape" out || fail "info writes an escape code"
+
+# apply writes the codes of the predictions; --map, where it is given, has the last word.
+vox 1 0 convert --out p --points --map 3:1=car,2=road a.txt
+vox 1 0 apply p-00000-of-00001.h5 a.txt --out a.label
+test "$(od -An -tu4 a.label | tr -s ' \n' ' ')" = " 2 3 3 " || fail "a.label: $(od -An -tu4 a.label)"
+vox 1 2 apply p-00000-of-00001.h5 a.txt --out a.label --map 7=car,8=bus
+says err '\--map has no class "road"'
+vox 1 0 apply p-00000-of-00001.h5 a.txt --out a.label --map 7=car,8=road
+test "$(od -An -tu4 a.label | tr -s ' \n' ' ')" = " 8 7 7 " || fail "a.label with --map"
+
+# Names of attributes become one word of a PLY header, whatever is in them.
+header="{'descr': [('x', '<f4'), ('y', '<f4'), ('z', '<f4'), ('a
+element b 9', '|u1'), ('class', '|u1')], 'fortran_order': False, 'shape': (1,)}"
+printf "\223NUMPY\001\000$(printf '\\%03o' ${#header})\000%s" "$header" >n.npy
+printf '\000\000\200\077\000\000\200\077\000\000\200\077\007\001' >>n.npy
+vox 1 0 convert --out n --points n.npy
+vox 1 0 apply n-00000-of-00001.h5 n.npy --out n.ply
+says n.ply 'property uchar a_element_b_9'
+says_not n.ply '^element b'
+vox 1 0 convert --out m --features a_element_b_9 n.ply
+
+# Scans that claim more than they hold, after they were converted as honest ones.
+printf 'ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\nproperty int label\nend_header\n1 2 3 4\n' >big.ply
+vox 1 0 convert --out big --points big.ply
+sed -i 's/vertex 1/vertex 4611686018427387904/' big.ply
+for output in big.label big.ply.ply; do
+    vox 1 3 apply big-00000-of-00001.h5 big.ply --out $output
+    says err 'truncated: 4611686018427387904 points'
+    test ! -e $output.tmp || fail "$output.tmp is left"
+done
+
+# No regular file is waited for.
+mkfifo f.las l.label
+head -c 16 /dev/zero >l.bin
+for file in f.las l.bin; do
+    vox 1 3 convert --out w $file
+    says err 'expected a scan, found no regular file'
+done
+vox 1 3 apply p-00000-of-00001.h5 f.las --out f.label
+exit 0
