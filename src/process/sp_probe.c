@@ -92,7 +92,7 @@ void sp_probe_main(int argc, char **argv, const char *word,
 
 /* ---- the parent ---- */
 
-static sp_status spawn(const char *word, const char *path, pid_t *pid, int *fd)
+sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd)
 {
     char *arguments[] = {"sptrain", (char *)(uintptr_t)word, (char *)(uintptr_t)path,
                          NULL};
@@ -157,7 +157,7 @@ static sp_status judge(const char *path, int status, const char *message)
                    code);
 }
 
-static bool is_answered(const char *word)
+bool sp_probe_is_answered(const char *word)
 {
     for (int i = 0; i < n_answered; i++)
         if (strcmp(answered[i], word) == 0)
@@ -165,19 +165,26 @@ static bool is_answered(const char *word)
     return false;
 }
 
+sp_status sp_probe_end(const char *path, pid_t pid, const char *message)
+{
+    int status = 0;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return judge(path, status, message);
+}
+
 sp_status sp_probe_run(const char *word, const char *path,
                        sp_status (*work)(const char *path))
 {
     char message[SP_ERROR_MESSAGE];
-    int fd = -1, status = 0;
+    int fd = -1;
     pid_t pid = -1;
 
-    if (!is_answered(word))
+    if (!sp_probe_is_answered(word))
         return work(path);
-    SP_TRY(spawn(word, path, &pid, &fd));
+    SP_TRY(sp_probe_start(word, path, &pid, &fd));
     listen_to(pid, fd, size_of(path), message, sizeof message);
     close(fd);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return judge(path, status, message);
+    return sp_probe_end(path, pid, message);
 }

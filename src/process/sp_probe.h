@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/sp_error.h"
 
@@ -17,6 +18,14 @@ sp_status sp_probe_run(const char *word, const char *path,
  * child (argv[1] is `word`, argv[2] the path). */
 void sp_probe_main(int argc, char **argv, const char *word,
                    sp_status (*work)(const char *path));
+
+/* The parts of sp_probe_run, for work that answers at length. Does main answer to the
+ * word? */
+bool sp_probe_is_answered(const char *word);
+/* Start the child; its standard output comes through *fd, which the caller closes. */
+sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd);
+/* Wait for its end and judge it: SP_OK, its failure with `message`, or its death. */
+sp_status sp_probe_end(const char *path, pid_t pid, const char *message);
 
 /* In a child: signals as in a fresh program, no core files, at most this much memory
  * beyond what it has. */

@@ -41,6 +41,10 @@ typedef struct sp_scan_points {
     int64_t capacity;
 } sp_scan_points;
 
+/* First thing in main of programs that read scans: LAZ is decompressed by a limited
+ * child (sp_probe.h), which is this program started again; without this, here. */
+void sp_scan_main(int argc, char **argv);
+
 /* The format is told by the first bytes, else by the name. SP_EIO where the file cannot
  * be opened, SP_EDATA where it is not what it says, SP_EUSAGE for options that do not
  * fit. */

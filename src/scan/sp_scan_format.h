@@ -69,8 +69,8 @@ typedef struct sp_scan_lines {
     int64_t number; /* of the last one read, from 1 */
 } sp_scan_lines;
 
-extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_kitti, sp_scan_ply,
-    sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
+extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_laz_here, sp_scan_kitti,
+    sp_scan_ply, sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
 
 /* Append a field of the machine's byte order, scale 1; returned to be changed. NULL:
  * memory. */

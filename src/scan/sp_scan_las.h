@@ -20,4 +20,10 @@ extern const int sp_las_bytes[SP_LAS_FORMATS];
 /* Read and check the header, name the fields, set n_points, data_at, record_bytes. */
 sp_status sp_las_open(sp_scan *scan, sp_las_header *header);
 
+/* LAZ through the library, in this process: what a format provides. */
+sp_status sp_laz_open(sp_scan *scan, const sp_scan_options *options);
+sp_status sp_laz_fill(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
+sp_status sp_laz_rewind(sp_scan *scan);
+void sp_laz_close(sp_scan *scan);
+
 #endif

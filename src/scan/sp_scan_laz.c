@@ -93,7 +93,7 @@ static sp_status load(sp_scan *scan, laz *z)
     return SP_OK;
 }
 
-static sp_status open_laz(sp_scan *scan, const sp_scan_options *options)
+sp_status sp_laz_open(sp_scan *scan, const sp_scan_options *options)
 {
     laz *z = calloc(1, sizeof *z);
     sp_las_header header;
@@ -201,7 +201,7 @@ static void pack(const sp_scan *scan, const laz *z, unsigned char *to)
                (size_t)(p->n_extra < extra ? p->n_extra : extra));
 }
 
-static sp_status fill_laz(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
+sp_status sp_laz_fill(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     laz *z = scan->own;
 
@@ -214,14 +214,14 @@ static sp_status fill_laz(sp_scan *scan, int64_t max, unsigned char *to, int64_t
     return SP_OK;
 }
 
-static sp_status rewind_laz(sp_scan *scan)
+sp_status sp_laz_rewind(sp_scan *scan)
 {
     laz *z = scan->own;
 
     return z->seek_point(z->reader, 0) == 0 ? SP_OK : laz_fail(scan, z, "seek");
 }
 
-static void close_laz(sp_scan *scan)
+void sp_laz_close(sp_scan *scan)
 {
     laz *z = scan->own;
 
@@ -232,10 +232,3 @@ static void close_laz(sp_scan *scan)
     if (z && z->library)
         dlclose(z->library);
 }
-
-const sp_scan_format sp_scan_laz = {.name = "LAZ",
-                                    .open = open_laz,
-                                    .fill = fill_laz,
-                                    .rewind = rewind_laz,
-                                    .close = close_laz,
-                                    .is_count_claimed = true};

@@ -9,6 +9,7 @@
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
 #include "process/sp_signal.h"
+#include "scan/sp_scan.h"
 #include "vox/vox.h"
 
 typedef struct command {
@@ -92,6 +93,7 @@ int main(int argc, char **argv)
     sp_signal_ignore_size_limit();
     sp_shard_probe_main(argc, argv);
     vox_probe_main(argc, argv);
+    sp_scan_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
         return sp_log_written();
