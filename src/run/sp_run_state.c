@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 #include "run/sp_run.h"
 
 /* Whose status there may be. */
@@ -222,41 +224,51 @@ void sp_run_report_lost(const char *dir)
     free(records);
 }
 
+/* Part of the status; what the files of a run say is shown, not obeyed. */
+static void __attribute__((format(printf, 2, 3))) say(FILE *to, const char *format, ...)
+{
+    char text[8192], shown[4 * sizeof text];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fputs(sp_text_printable(shown, sizeof shown, text, true), to);
+}
+
 static void print_state(const sp_run_state *s, const char *dir, const char *task,
                         FILE *to)
 {
-    fprintf(to, "%s: %s%s%s", dir, task, task[0] ? " " : "", s->state);
+    say(to, "%s: %s%s%s", dir, task, task[0] ? " " : "", s->state);
     if (strcmp(s->state, "running") != 0)
-        fprintf(to, ", exit code %d", s->exit_code);
-    fprintf(to, "\n  phase %s, epoch %" PRId64 ", step %" PRId64 "\n", s->phase,
-            s->epoch, s->step);
-    fprintf(to, "  said by rank %d, host %s, pid %" PRId64 "\n", s->rank, s->host,
-            s->pid);
+        say(to, ", exit code %d", s->exit_code);
+    say(to, "\n  phase %s, epoch %" PRId64 ", step %" PRId64 "\n", s->phase, s->epoch,
+        s->step);
+    say(to, "  said by rank %d, host %s, pid %" PRId64 "\n", s->rank, s->host, s->pid);
     if (s->message[0])
-        fprintf(to, "  %s\n", s->message);
+        say(to, "  %s\n", s->message);
 }
 
 static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
 {
     char when[32];
 
-    fprintf(to, "%6s  %-24s %8s  %-9s %6s %9s  %-20s %10s\n", "rank", "host", "pid",
-            "phase", "epoch", "step", "last heard", "age_s");
+    say(to, "%6s  %-24s %8s  %-9s %6s %9s  %-20s %10s\n", "rank", "host", "pid",
+        "phase", "epoch", "step", "last heard", "age_s");
     for (int r = 0; r < n; r++) {
         const sp_heartbeat *h = &records[r];
 
         if (h->counter == 0) {
-            fprintf(to, "%6d  never heard\n", r);
+            say(to, "%6d  never heard\n", r);
             continue;
         }
-        fprintf(to,
-                "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64
-                "  %-20s %10.1f%s\n",
-                r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch,
-                h->step, date(h->time, when), difftime(time(NULL), (time_t)h->time),
-                h->lost                   ? "  lost"
-                : sp_heartbeat_is_gone(h) ? "  process gone"
-                                          : "");
+        say(to,
+            "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64 "  %-20s %10.1f%s\n",
+            r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
+            date(h->time, when), difftime(time(NULL), (time_t)h->time),
+            h->lost                   ? "  lost"
+            : sp_heartbeat_is_gone(h) ? "  process gone"
+                                      : "");
     }
 }
 

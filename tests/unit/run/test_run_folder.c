@@ -294,6 +294,24 @@ static void status_command_tells_state_and_ranks(void **state)
     assert_non_null(strstr(text, "process gone"));
 }
 
+/* The folder may be somebody else's: what it says is shown, not obeyed. */
+static void status_command_obeys_no_file(void **state)
+{
+    static const char json[] = "{\"state\":\"failed\",\"phase\":\"a\\u001b[2J\","
+                               "\"host\":\"b\\u009b\",\"message\":\"c\\u0007\\u202e\"}";
+    char text[4096] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    OK(sp_file_replace(in("status.json"), json, strlen(json), 0));
+    OK(sp_run_print_status(dir, to));
+    fclose(to);
+    assert_non_null(strstr(text, "phase a\\x1b[2J, "));
+    assert_non_null(strstr(text, "host b\\xc2\\x9b, "));
+    assert_non_null(strstr(text, "  c\\x07\\xe2\\x80\\xae\n"));
+}
+
 static void set_aside_moves_the_run_and_nothing_else(void **state)
 {
     struct stat st;
@@ -352,6 +370,7 @@ int main(void)
         IN_NEW_FOLDER(an_unwritable_folder_is_named),
         IN_NEW_FOLDER(the_next_start_says_who_was_lost),
         IN_NEW_FOLDER(status_command_tells_state_and_ranks),
+        IN_NEW_FOLDER(status_command_obeys_no_file),
         IN_NEW_FOLDER(set_aside_moves_the_run_and_nothing_else),
         IN_NEW_FOLDER(no_folder_writes_nothing),
     };
