@@ -3,7 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/sp_rng.h"
 #include "compute/sp_backend.h"
 
 /* A voxel's Morton key and the point (or row) it came from. */
@@ -128,30 +130,33 @@ static void sort_items(item *items, item *spare, int64_t n)
 
 /* ---- cost ---- */
 
-static bool has_key(const uint64_t *table, uint64_t mask, uint64_t key)
-{
-    uint64_t h = (key * 0x9e3779b97f4a7c15u) >> 20 & mask;
+/* Keys + 1 at the places that a secret of this process tells: who chooses voxels so that
+ * they all meet in one place must know it. What is counted does not depend on it. */
+typedef struct key_table {
+    uint64_t *key; /* [mask + 1], 0: empty */
+    uint64_t mask, secret;
+} key_table;
 
-    while (table[h] && table[h] != key + 1)
-        h = (h + 1) & mask;
-    return table[h] != 0;
+/* The place of a key, or the empty one where it belongs. */
+static uint64_t *find_key(const key_table *table, uint64_t key)
+{
+    uint64_t h = sp_rng_mix(key ^ table->secret) & table->mask;
+
+    while (table->key[h] && table->key[h] != key + 1)
+        h = (h + 1) & table->mask;
+    return &table->key[h];
 }
 
 /* Pairs of the 3^3 kernel: every voxel with itself, and each neighbour pair both ways.
  */
-static int64_t count_pairs(const item *items, int64_t n, uint64_t *table, uint64_t mask)
+static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
 {
     int64_t i, pairs = n;
-    uint64_t h;
     int32_t c[3];
     int k, d[3];
 
-    for (i = 0; i < n; i++) {
-        h = (items[i].key * 0x9e3779b97f4a7c15u) >> 20 & mask;
-        while (table[h])
-            h = (h + 1) & mask;
-        table[h] = items[i].key + 1;
-    }
+    for (i = 0; i < n; i++)
+        *find_key(table, items[i].key) = items[i].key + 1;
     for (i = 0; i < n; i++)
         for (k = 14; k < 27; k++) { /* the half of the offsets after the centre */
             bool is_inside = true;
@@ -163,7 +168,7 @@ static int64_t count_pairs(const item *items, int64_t n, uint64_t *table, uint64
                 is_inside =
                     is_inside && c[a] >= -SP_COORD_LIMIT && c[a] < SP_COORD_LIMIT;
             }
-            if (is_inside && has_key(table, mask, morton(c)))
+            if (is_inside && *find_key(table, morton(c)))
                 pairs += 2;
         }
     return pairs;
@@ -173,7 +178,8 @@ static int64_t count_pairs(const item *items, int64_t n, uint64_t *table, uint64
 static sp_status cost_of_sorted(const item *items, int64_t n,
                                 int64_t cost[SP_COST_COLUMNS])
 {
-    uint64_t *table, size = 16;
+    key_table table = {.secret = 0};
+    uint64_t size = 16;
     int64_t i;
     int level;
 
@@ -184,12 +190,15 @@ static sp_status cost_of_sorted(const item *items, int64_t n,
     }
     while (size < 2 * (uint64_t)n)
         size *= 2;
-    table = calloc(size, sizeof *table);
-    if (!table)
+    table.mask = size - 1;
+    table.key = calloc(size, sizeof *table.key);
+    if (!table.key)
         return SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes",
-                       (size_t)size * sizeof *table);
-    cost[SP_COST_COLUMNS - 1] = count_pairs(items, n, table, size - 1);
-    free(table);
+                       (size_t)size * sizeof *table.key);
+    if (getentropy(&table.secret, sizeof table.secret) != 0)
+        table.secret = (uintptr_t)table.key;
+    cost[SP_COST_COLUMNS - 1] = count_pairs(items, n, &table);
+    free(table.key);
     return SP_OK;
 }
 

@@ -4,6 +4,8 @@
 
 #include "base/sp_rng.h"
 #include "compute/sp_backend.h"
+#include <unistd.h>
+
 #include "scan/sp_gridding.h"
 
 enum { N = 1500, C = 2 };
@@ -244,6 +246,39 @@ static void limits_of_the_grid(void **state)
     sp_grid_destroy(&grid);
 }
 
+/* Voxels chosen so that their Morton keys meet in one place of a table that is addressed
+ * by a multiplication known to everybody: counting them would take hours. */
+static void chosen_voxels_take_no_longer(void **state)
+{
+    enum { CHOSEN = 400000 };
+    int32_t(*c)[3] = calloc(CHOSEN, sizeof *c);
+    int64_t cost[SP_COST_COLUMNS];
+    uint64_t inverse = 1, factor = 0x9e3779b97f4a7c15u;
+    int n = 0;
+
+    (void)state;
+    assert_non_null(c);
+    for (int i = 0; i < 6; i++) /* Newton: doubles the bits that are right */
+        inverse *= 2 - factor * inverse;
+    for (uint64_t high = 0; n < CHOSEN; high++) {
+        uint64_t key = (high << 40 | (high * 0x2545f4914f6cdd1du >> 44)) * inverse;
+
+        if (key >> 60)
+            continue;
+        for (int b = 0; b < 60; b++)
+            c[n][b % 3] |= (int32_t)(key >> b & 1) << b / 3;
+        for (int a = 0; a < 3; a++)
+            c[n][a] -= SP_COORD_LIMIT;
+        n++;
+    }
+    alarm(100);
+    OK(sp_grid_cost(c[0], CHOSEN, cost));
+    alarm(0);
+    assert_int_equal(cost[0], CHOSEN);
+    assert_true(cost[5] >= CHOSEN);
+    free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +287,7 @@ int main(void)
         cmocka_unit_test(order_of_points_does_not_matter),
         cmocka_unit_test(cost_equals_plain_counting),
         cmocka_unit_test(limits_of_the_grid),
+        cmocka_unit_test(chosen_voxels_take_no_longer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
