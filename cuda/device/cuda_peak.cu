@@ -209,6 +209,8 @@ sp_status sp_cuda_peak(sp_backend *be, const sp_peak_args *args, double *work)
         return launches(be, args, work);
     case SP_PEAK_GATHER:
         return gather(be, args, work);
+    default: /* the stream reads as much as it writes already */
+        *work = 0;
     }
     return SP_OK;
 }

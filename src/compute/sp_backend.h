@@ -204,14 +204,17 @@ typedef enum sp_pass {
 typedef enum sp_peak {
     SP_PEAK_PRODUCTS, /* multiply-adds in registers, in be->precision: flops */
     SP_PEAK_STREAM,   /* x is read and y written: bytes moved */
+    SP_PEAK_UPDATE,   /* x and y are read and written in place: bytes moved */
+    SP_PEAK_READ,     /* x and y are read: bytes moved */
+    SP_PEAK_COPY,     /* the system's library copies x to y: bytes moved */
     SP_PEAK_LAUNCH,   /* kernels that do nothing: launches */
     SP_PEAK_GATHER    /* rows of x are read in a random order: bytes read */
 } sp_peak;
 
 typedef struct sp_peak_args {
     sp_peak what;
-    double amount; /* work wanted, about; the stream always moves all of x and y */
-    float *x, *y;  /* [n] y is written; 4 MiB each at least */
+    double amount; /* work wanted, about; passes over memory move all of x and y */
+    float *x, *y;  /* [n] written; 4 MiB each at least */
     int64_t n;
     int row_bytes; /* a gather's row: 64, 128, 256 or 512 */
 } sp_peak_args;

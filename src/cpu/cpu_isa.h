@@ -84,10 +84,12 @@ typedef struct sp_cpu_isa {
     void (*adamw)(const sp_optim_args *a, int64_t at, int64_t end);
     double (*sum_squares)(const float *g, int64_t n);
 
-    /* Ceilings (spbench): multiply-adds in registers, y = y / 2 + x. They return the
-     * operations done and the bytes moved. */
+    /* Ceilings (spbench): multiply-adds in registers; y = y / 2 + x; the same of both
+     * in place; a sum of both. They return the operations done and the bytes moved. */
     double (*multiply_add)(int64_t rounds);
     double (*stream)(const float *x, float *y, int64_t n);
+    double (*update)(float *x, float *y, int64_t n);
+    double (*read)(const float *x, const float *y, int64_t n);
 } sp_cpu_isa;
 
 extern const sp_cpu_isa sp_portable_isa;

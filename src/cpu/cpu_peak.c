@@ -1,5 +1,6 @@
 /* What spbench divides by on the CPU, and its clock. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "cpu/cpu_isa.h"
@@ -40,17 +41,37 @@ static double products(const sp_backend *be, double amount)
     return flops;
 }
 
-static double stream(const sp_backend *be, const float *x, float *y, int64_t n)
+/* One pass over rows from .. to - 1 of both vectors: the bytes moved. */
+static double pass(const sp_backend *be, const sp_peak_args *a, int64_t from,
+                   int64_t to)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const int64_t n = to - from;
+    float *x = a->x + from, *y = a->y + from;
+
+    switch (a->what) {
+    case SP_PEAK_STREAM:
+        return isa->stream(x, y, n);
+    case SP_PEAK_UPDATE:
+        return isa->update(x, y, n);
+    case SP_PEAK_READ:
+        return isa->read(x, y, n);
+    case SP_PEAK_COPY:
+        memcpy(y, x, (size_t)n * sizeof *y);
+        return 8.0 * (double)n;
+    default:
+        return 0;
+    }
+}
+
+static double passes(const sp_backend *be, const sp_peak_args *a)
+{
     const int threads = be->threads;
     double moved = 0;
 
 #pragma omp parallel for num_threads(threads) reduction(+ : moved) schedule(static, 1)
-    for (int i = 0; i < threads; i++) {
-        const int64_t from = n * i / threads, to = n * (i + 1) / threads;
-        moved += isa->stream(x + from, y + from, to - from);
-    }
+    for (int i = 0; i < threads; i++)
+        moved += pass(be, a, a->n * i / threads, a->n * (i + 1) / threads);
     return moved;
 }
 
@@ -60,8 +81,8 @@ sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
     *work = 0;
     if (be->impl && args->what == SP_PEAK_PRODUCTS)
         *work = products(be, args->amount);
-    else if (be->impl && args->what == SP_PEAK_STREAM)
-        *work = stream(be, args->x, args->y, args->n);
+    else if (be->impl)
+        *work = passes(be, args);
     return SP_OK;
 }
 

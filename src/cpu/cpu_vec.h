@@ -314,5 +314,7 @@ void ISA(adamw)(const sp_optim_args *a, int64_t at, int64_t end);
 double ISA(sum_squares)(const float *g, int64_t n);
 double ISA(multiply_add)(int64_t rounds);
 double ISA(stream)(const float *x, float *y, int64_t n);
+double ISA(update)(float *x, float *y, int64_t n);
+double ISA(read)(const float *x, const float *y, int64_t n);
 
 #endif

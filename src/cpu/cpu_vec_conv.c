@@ -355,4 +355,6 @@ const sp_cpu_isa ISA(isa) = {
     .sum_squares = ISA(sum_squares),
     .multiply_add = ISA(multiply_add),
     .stream = ISA(stream),
+    .update = ISA(update),
+    .read = ISA(read),
 };
