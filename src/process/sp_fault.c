@@ -32,6 +32,8 @@ static bool is_action(const char *name)
     return strcmp(fault.action, name) == 0;
 }
 
+static const struct timespec tenth = {0, 100000000};
+
 static void happen(void)
 {
     /* in one piece, since the process may end right behind it */
@@ -50,14 +52,14 @@ static void happen(void)
         _exit(3);
     else if (is_action("exit"))
         exit(0);
+    else if (is_action("pause"))
+        nanosleep(&tenth, NULL);
     while (is_action("hang"))
         sleep(1000);
 }
 
 void sp_fault_at(const char *point, int64_t step)
 {
-    const struct timespec tenth = {0, 100000000};
-
     if (!fault.is_set)
         return;
     fault.now = step;
