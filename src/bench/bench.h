@@ -2,7 +2,9 @@
  * ceiling of this machine that is measured in the same run.
  *
  *     bench_main     options, ranks
- *     bench_measure  median, ceilings, rows of the table
+ *     bench_ceiling  how fast the machine is at best
+ *     bench_measure  median, repeats, rows of the table
+ *     bench_work     samples and voxels of steps, on every rank
  *     bench_tensor   memory of the device with numbers in it
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and files of them
@@ -11,7 +13,10 @@
  *                    what is timed
  *
  * Between any two measurements of an operation its ceiling is measured anew, because
- * the clock of a core drifts and other programs come and go.
+ * the clock of a core drifts and other programs come and go; the best of these counts.
+ * A rate above BENCH_MOST_RATIO times its ceiling is a failed measurement: where a
+ * renewed ceiling does not help, no row is printed and the program ends with
+ * SP_ENUMERIC.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -19,6 +24,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/sp_json.h"
 #include "train/sp_session.h"
 
 enum {
@@ -26,6 +32,8 @@ enum {
     BENCH_PATH = 512,
     BENCH_STEPS = 50 /* at most, of a kind */
 };
+
+#define BENCH_MOST_RATIO 1.05 /* of a rate over its ceiling: the error of both */
 
 typedef struct bench_list {
     int n;
@@ -59,12 +67,34 @@ typedef struct bench {
     sp_arena staging; /* host: what is to be uploaded */
     float *x, *y; /* [stream_floats] what the stream ceiling runs over; of the arena */
     int64_t stream_floats;
-    double peak_flops;             /* that keep the device busy for a while */
-    double best_flops, best_bytes; /* a second: as the first rows say */
+    bool is_filled;    /* x and y have numbers in them */
+    bool is_emulated;  /* the device is: its ceilings are none, and no ratio is told */
+    int64_t n_timings; /* of ceilings, so far */
+    double amount[SP_PEAK_GATHER + 1]; /* of each peak: long against the clock */
+    /* A second: the best multiply-add rate of this rank so far; the stream of the first
+     * rows. */
+    double best_flops, best_bytes;
     FILE *out; /* what was standard output; everything else goes to standard error */
     bool has_header;
     bool is_reported; /* the failure that a command returns is on standard error */
 } bench;
+
+typedef struct bench_extent {
+    double least, most;
+} bench_extent;
+
+/* Of one rank, or of all: means over the timed steps, and the extremes that a single
+ * rank had in a single step. */
+typedef struct bench_share {
+    double samples, voxels, flops; /* flops: of the convolutions */
+    bench_extent samples_of_step, voxels_of_step, flops_of_step;
+} bench_share;
+
+typedef struct bench_work {
+    int ranks, steps;
+    bench_share all;
+    bench_share *rank; /* [ranks]; NULL but on rank 0 */
+} bench_work;
 
 /* What limits an operation, so what it is divided by. */
 typedef enum bench_limit {
@@ -79,8 +109,9 @@ typedef struct bench_job {
     double flops, bytes; /* of one call */
     double footprint;    /* bytes of memory it touches; 0: bytes */
     bench_limit limit;
-    const sp_node *layer; /* of a step, borrowed; NULL: of none */
-    double share;         /* with a layer: of the step's time */
+    const sp_node *layer;   /* of a step, borrowed; NULL: of none */
+    double share;           /* with a layer: of the step's time */
+    const bench_work *work; /* of whole steps, borrowed; NULL: not of ranks */
     /* A ceiling of the job's own, in bytes a second, measured by wall time as the job
      * is then; NULL: as `limit` says. */
     sp_status (*ceiling)(void *arg, double *rate);
@@ -95,6 +126,7 @@ typedef struct bench_time {
     double spread;
     bool is_wall; /* the clock that rates are made of */
     int repeats;
+    int calls;            /* of one repeat; 0: not told */
     int64_t memory_bytes; /* as sp_backend.h's memory_used; 0: not told */
 } bench_time;
 
@@ -108,12 +140,10 @@ void bench_close(bench *b);
 /* Measure a job and print its row. */
 sp_status bench_measure(bench *b, const bench_job *job);
 /* Print a row of what was measured elsewhere; ceiling in flops or bytes a second, by
- * job->limit; 0: none. Rank 0 only. */
+ * job->limit; 0: none. SP_ENUMERIC instead of a row whose rate is above the ceiling.
+ * Rank 0 only: nothing happens elsewhere. */
 sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
                       double ceiling);
-/* Operations a second of the threads in use; bytes a second of a stream of `bytes`. */
-sp_status bench_peak(bench *b, double *rate);
-sp_status bench_stream(bench *b, double bytes, double *rate);
 /* A line on a terminal that the next one replaces. Rank 0 only. */
 void bench_progress(const bench *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -121,6 +151,20 @@ double bench_cpu_s(void);         /* of this thread */
 double bench_process_cpu_s(void); /* of all threads */
 /* Sorts values; their median and, if not NULL, quartile distance over median. */
 double bench_median(double *values, int n, double *spread);
+
+/* ---- bench_ceiling.c ---- */
+/* Measures and prints the first rows. */
+sp_status bench_ceilings_open(bench *b);
+/* Operations a second of the threads in use; bytes a second of a stream of `bytes`. */
+sp_status bench_peak(bench *b, double *rate);
+sp_status bench_stream(bench *b, double bytes, double *rate);
+/* One timing of what limits the job, in flops or bytes a second. */
+sp_status bench_ceiling(bench *b, const bench_job *job, double *rate);
+/* The rate cannot be: it is further above the ceiling than both are uncertain. */
+bool bench_is_above(const bench *b, double rate, double ceiling);
+/* While it is, measures the ceiling again, for about half a second at most; *ceiling
+ * becomes the best. */
+sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceiling);
 
 /* ---- bench_tensor.c: memory of the backend ---- */
 /* Numbers in (-1, 1), no denormals among what is computed of them. */
@@ -188,11 +232,21 @@ typedef struct bench_parts {
     double cpu, process_cpu; /* of the training thread, of all threads */
     double plan, read;       /* of the planner's thread */
     double flops;            /* of the convolutions, forward and both gradients */
-    int64_t n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
+    double n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
     double imbalance;
     double cost_max, cost_sum; /* of the ranks */
     double waited;             /* for other ranks */
 } bench_parts;
+
+/* ---- bench_work.c ---- */
+/* The work of n steps on all ranks. Collective, agreed; SP_EDATA where a rank had a
+ * step without a voxel. To be freed in any case. */
+sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
+                           bench_work *w);
+void bench_work_free(bench_work *w);
+/* Rank 0: one line; members of the object that is open. */
+void bench_work_print(FILE *to, const bench_work *w);
+void bench_work_json(sp_json *json, const bench_work *w);
 
 sp_status bench_training_open(bench *b, bench_training *t);
 /* One whole step. Collective. */

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/bench.h"
 #include "base/sp_log.h"
+#include "bench/bench.h"
 
 typedef struct io_case {
     const bench_options *options;

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
 #include "bench/bench.h"
 #include "config.h"
-#include "base/sp_log.h"
+#include "process/sp_fault.h"
 
 static const char usage[] =
     "usage: spbench ops | plan | io | voxels [OPTION ...]\n"
@@ -65,7 +66,7 @@ static const char usage[] =
     "  --help, --version\n"
     "\n"
     "DECK left out: as sptrain. Exit status as sptrain's: 0, 2 usage or deck, 3 data,\n"
-    "4 files, 5 memory, 6 peers, 7 device.\n";
+    "4 files, 5 memory, 6 peers, 7 device, 8 a rate above its ceiling.\n";
 
 typedef struct verb {
     const char *name;
@@ -329,6 +330,7 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
     }
     if (rc == SP_OK)
         rc = sp_comm_agree(comm, bench_open(&b, o, comm), NULL);
+    sp_fault_open(comm->rank);
     if (rc == SP_OK && !v->has_own)
         rc = sp_comm_agree(comm, bench_device_open(&b, NULL), NULL);
     if (rc == SP_OK)

@@ -8,10 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cpu/cpu_isa.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
+#include "cpu/cpu_isa.h"
 
 /* ---- clocks ---- */
 
@@ -64,60 +64,6 @@ void bench_progress(const bench *b, const char *format, ...)
     fprintf(stderr, "%-79s\r", text);
 }
 
-/* ---- ceilings ---- */
-
-/* Work a second, by the backend's own clock; 0: it knows no such limit. */
-static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
-                         double *rate)
-{
-    const sp_backend_ops *ops = b->backend.ops;
-    double work = 0, s = 0;
-
-    SP_TRY(ops->clock_begin(&b->backend));
-    SP_TRY(ops->peak(&b->backend, args, &work));
-    SP_TRY(ops->clock_end(&b->backend, &s));
-    *rate = work / fmax(s, 1e-9);
-    if (seconds)
-        *seconds = s;
-    return SP_OK;
-}
-
-sp_status bench_peak(bench *b, double *rate)
-{
-    sp_peak_args args = {.what = SP_PEAK_PRODUCTS,
-                         .amount = b->peak_flops / 4,
-                         .x = b->x,
-                         .y = b->y,
-                         .n = b->stream_floats};
-
-    SP_TRY(rate_of(b, &args, NULL, rate)); /* out of the lower clock after idling */
-    args.amount = b->peak_flops;
-    return rate_of(b, &args, NULL, rate);
-}
-
-/* Two vectors, each half of the bytes, until they have been gone through for long
- * enough; the first time is not counted. On a device each time is a launch, which
- * bounds what a small stream can reach as it bounds a small operation. */
-sp_status bench_stream(bench *b, double bytes, double *rate)
-{
-    const sp_backend_ops *ops = b->backend.ops;
-    int64_t n = (int64_t)(bytes / 2 / sizeof(float));
-    sp_peak_args args = {.what = SP_PEAK_STREAM, .x = b->x, .y = b->y};
-    double moved = 0, seconds = 0;
-    int rounds;
-
-    n = n < 1024 ? 1024 : n > b->stream_floats ? b->stream_floats : n;
-    rounds = (int)(1000000 / n) + 1;
-    args.n = n;
-    SP_TRY(ops->peak(&b->backend, &args, &moved));
-    SP_TRY(ops->clock_begin(&b->backend));
-    for (int r = 0; r < rounds; r++)
-        SP_TRY(ops->peak(&b->backend, &args, &moved));
-    SP_TRY(ops->clock_end(&b->backend, &seconds));
-    *rate = moved * rounds / fmax(seconds, 1e-9);
-    return SP_OK;
-}
-
 /* ---- rows ---- */
 
 /* A number, or a dash where it is unknown. */
@@ -156,6 +102,8 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     if (job->layer)
         put(b->out, 6, 2, job->share * 100);
     fputc('\n', b->out);
+    if (job->work)
+        bench_work_print(b->out, job->work);
     fflush(b->out);
 }
 
@@ -170,8 +118,10 @@ static const char *precision_name(const bench *b)
  * at that of a long stream. NAN where neither is known. */
 static double floor_s(const bench *b, const bench_job *job)
 {
+    const double ranks = job->work ? job->work->ranks : 1;
+    const double peak = b->best_flops * ranks;
     const double s =
-        fmax(job->flops > 0 && b->best_flops > 0 ? job->flops / b->best_flops : 0,
+        fmax(job->flops > 0 && peak > 0 ? job->flops / peak : 0,
              job->bytes > 0 && b->best_bytes > 0 ? job->bytes / b->best_bytes : 0);
 
     return s > 0 ? s : NAN;
@@ -215,9 +165,13 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
                  : b->backend.ops->is_host ? "wall"
                                            : "device");
     sp_json_int(&json, "repeats", t->repeats);
+    if (t->calls)
+        sp_json_int(&json, "calls", t->calls);
     sp_json_double(&json, "floor_ms", floor_s(b, job) * 1e3);
     if (t->memory_bytes)
         sp_json_int(&json, "memory_bytes", t->memory_bytes);
+    if (job->work)
+        bench_work_json(&json, job->work);
     sp_json_text(&json, "precision", precision_name(b));
     if (b->backend.is_wgmma)
         sp_json_bool(&json, "wgmma", true);
@@ -230,15 +184,31 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     return rc;
 }
 
+static sp_status fail_above(const bench_job *job, double rate, double ceiling)
+{
+    const bool is_flops = job->limit == BENCH_FLOPS;
+
+    return SP_FAIL(SP_ENUMERIC,
+                   "%s%s%s, n=%lld, c=%d,%d: %.4g %s, %.3g times the ceiling of %.4g "
+                   "that was measured with it: a failed measurement, whose row is left "
+                   "out; repeat it with less else running",
+                   job->name, job->layer ? " of " : "",
+                   job->layer ? job->layer->name : "", (long long)job->n, job->c_in,
+                   job->c_out, rate * 1e-9, is_flops ? "GFLOP/s" : "GB/s",
+                   rate / ceiling, ceiling * 1e-9);
+}
+
 sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
                       double ceiling)
 {
     const double s = time->is_wall ? time->wall_s : time->cpu_s;
     const double work = job->limit == BENCH_FLOPS ? job->flops : job->bytes;
-    const double ratio = ceiling > 0 ? work / s / ceiling : NAN;
+    const double ratio = ceiling > 0 && !b->is_emulated ? work / s / ceiling : NAN;
 
     if (b->comm->rank)
         return SP_OK;
+    if (bench_is_above(b, work / s, ceiling))
+        return fail_above(job, work / s, ceiling);
     if (b->options->is_json)
         return print_json_row(b, job, time, s, ceiling, ratio);
     print_table_row(b, job, time, s, ceiling, ratio);
@@ -254,15 +224,6 @@ static bool is_wall(const bench *b)
 }
 
 enum { MAX_REPEATS = 101 };
-
-static sp_status ceiling_of(bench *b, const bench_job *job, double *rate)
-{
-    if (job->ceiling)
-        return job->ceiling(job->arg, rate);
-    if (job->limit == BENCH_FLOPS)
-        return bench_peak(b, rate);
-    return bench_stream(b, job->footprint > 0 ? job->footprint : job->bytes, rate);
-}
 
 /* One sample: seconds of a call by all clocks. A device's time stands for that on the
  * wall. */
@@ -285,131 +246,70 @@ static sp_status time_calls(bench *b, const bench_job *job, int calls, double *w
     return SP_OK;
 }
 
-/* Calls of a sample, so that it is long against the clock's resolution. */
+/* Calls of a sample, so that it is long against the clock's resolution. The shortest of
+ * a few timings tells, since an interruption makes one long enough by itself. */
 static sp_status count_calls(bench *b, const bench_job *job, int *calls)
 {
-    const double least = b->options->is_quick ? 2e-4 : 2e-3;
-    double s = 0, cpu;
+    const double least = b->options->is_quick ? 2e-4 : 2e-3, begin = sp_now_s();
+    double s = INFINITY, one = 0, cpu;
 
     SP_TRY(job->run(job->arg)); /* touches memory for the first time */
-    SP_TRY(time_calls(b, job, 1, &s, &cpu));
+    for (int i = 0; i < 3 && (i == 0 || sp_now_s() - begin < 0.5); i++) {
+        SP_TRY(time_calls(b, job, 1, &one, &cpu));
+        s = fmin(s, one);
+    }
     *calls = s >= least ? 1 : (int)fmin(least / fmax(s, 1e-8), 10000) + 1;
     return SP_OK;
 }
 
+/* Repeats of the job, its ceiling before each. The median of the times; the best of the
+ * ceilings, which others on the machine only take from: of products in the whole run,
+ * of streams among those over as much memory. */
+static sp_status sample(bench *b, const bench_job *job, bench_time *t, double *ceiling)
+{
+    const double limit = b->options->is_quick ? 0.05 : 2, begin = sp_now_s();
+    double wall[MAX_REPEATS], cpu[MAX_REPEATS], wall_spread, cpu_spread;
+    int calls = 1;
+
+    *t = (bench_time){.is_wall = is_wall(b) || job->ceiling};
+    *ceiling = job->limit == BENCH_FLOPS && !job->ceiling ? b->best_flops : 0;
+    SP_TRY(count_calls(b, job, &calls));
+    while (t->repeats < b->options->repeats &&
+           (t->repeats < 3 || sp_now_s() - begin < limit)) {
+        const int i = t->repeats++;
+        double one = 0;
+        SP_TRY(bench_ceiling(b, job, &one));
+        SP_TRY(time_calls(b, job, calls, &wall[i], &cpu[i]));
+        *ceiling = fmax(*ceiling, one);
+    }
+    t->calls = calls;
+    t->wall_s = bench_median(wall, t->repeats, &wall_spread);
+    t->cpu_s = bench_median(cpu, t->repeats, &cpu_spread);
+    t->spread = t->is_wall ? wall_spread : cpu_spread;
+    return SP_OK;
+}
+
+/* A rate above its ceiling means that the ceiling was disturbed, and the ceiling is
+ * measured again; then all of the job once more. bench_print refuses what is left. */
 sp_status bench_measure(bench *b, const bench_job *job)
 {
-    const double limit = b->options->is_quick ? 0.05 : 2;
-    double wall[MAX_REPEATS], cpu[MAX_REPEATS], ceiling[MAX_REPEATS],
-        begin = sp_now_s();
-    bench_time t = {.is_wall = is_wall(b) || job->ceiling};
-    double wall_spread, cpu_spread, middle;
-    int calls = 1;
+    const double work = job->limit == BENCH_FLOPS ? job->flops : job->bytes;
+    bool is_above = true;
+    bench_time t;
+    double ceiling;
 
     bench_progress(b, "%s n=%lld c=%d,%d", job->name, (long long)job->n, job->c_in,
                    job->c_out);
-    SP_TRY(count_calls(b, job, &calls));
-    while (t.repeats < b->options->repeats &&
-           (t.repeats < 3 || sp_now_s() - begin < limit)) {
-        const int i = t.repeats++;
-        SP_TRY(ceiling_of(b, job, &ceiling[i]));
-        SP_TRY(time_calls(b, job, calls, &wall[i], &cpu[i]));
+    for (int i = 0; i < 2 && is_above; i++) {
+        SP_TRY(sample(b, job, &t, &ceiling));
+        const double rate = work / (t.is_wall ? t.wall_s : t.cpu_s);
+        SP_TRY(bench_renew(b, job, rate, &ceiling));
+        is_above = bench_is_above(b, rate, ceiling);
     }
-    t.wall_s = bench_median(wall, t.repeats, &wall_spread);
-    t.cpu_s = bench_median(cpu, t.repeats, &cpu_spread);
-    t.spread = t.is_wall ? wall_spread : cpu_spread;
-    /* The median of the peak, since the operation's clock drifts with it; the best
-     * bandwidth, which others on the machine only take from. */
-    middle = bench_median(ceiling, t.repeats, NULL);
-    return bench_print(b, job, &t,
-                       job->limit == BENCH_FLOPS ? middle : ceiling[t.repeats - 1]);
+    return bench_print(b, job, &t, ceiling);
 }
 
-/* ---- the machine ---- */
-
-/* Launches: as `ms` of one. Gathers: rows of 64 .. 512 bytes. */
-static const struct {
-    const char *name;
-    sp_peak what;
-    bench_limit limit;
-    int row_bytes;
-} peaks[] = {
-    {"multiply_add", SP_PEAK_PRODUCTS, BENCH_FLOPS, 0},
-    {"stream", SP_PEAK_STREAM, BENCH_BYTES, 0},
-    {"launch", SP_PEAK_LAUNCH, BENCH_FLOPS, 0},
-    {"gather_64", SP_PEAK_GATHER, BENCH_BYTES, 64},
-    {"gather_128", SP_PEAK_GATHER, BENCH_BYTES, 128},
-    {"gather_256", SP_PEAK_GATHER, BENCH_BYTES, 256},
-    {"gather_512", SP_PEAK_GATHER, BENCH_BYTES, 512},
-};
-
-/* The median rate, and its row. Work grows until it takes long enough to tell. */
-static sp_status print_peak(bench *b, size_t which, double *median)
-{
-    const double least = b->options->is_quick ? 2e-4 : 1e-3;
-    sp_peak_args args = {.what = peaks[which].what,
-                         .x = b->x,
-                         .y = b->y,
-                         .n = b->stream_floats,
-                         .amount = 16,
-                         .row_bytes = peaks[which].row_bytes};
-    bench_job job = {.name = peaks[which].name, .limit = peaks[which].limit};
-    bench_time t = {.is_wall = is_wall(b), .repeats = (int)b->options->repeats};
-    double value[MAX_REPEATS], s = 0, rate = 0;
-
-    do {
-        args.amount *= 4;
-        SP_TRY(rate_of(b, &args, &s, &rate));
-    } while (args.what != SP_PEAK_STREAM && rate > 0 && s < least);
-    if (args.what == SP_PEAK_PRODUCTS)
-        b->peak_flops = args.amount;
-    for (int i = 0; i < t.repeats; i++)
-        SP_TRY(rate_of(b, &args, NULL, &value[i]));
-    *median = rate = bench_median(value, t.repeats, &t.spread);
-    if (rate <= 0)
-        return SP_OK; /* no limit of this backend */
-    t.wall_s = t.cpu_s = args.what == SP_PEAK_LAUNCH ? 1 / rate : 1e-3;
-    if (args.what == SP_PEAK_LAUNCH)
-        return bench_print(b, &job, &t, 0);
-    /* as if of a millisecond */
-    *(job.limit == BENCH_BYTES ? &job.bytes : &job.flops) = rate * 1e-3;
-    return bench_print(b, &job, &t, rate);
-}
-
-static sp_status print_ceilings(bench *b)
-{
-    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
-        double rate = 0;
-        SP_TRY(print_peak(b, i, &rate));
-        if (peaks[i].what == SP_PEAK_PRODUCTS)
-            b->best_flops = rate;
-        if (peaks[i].what == SP_PEAK_STREAM)
-            b->best_bytes = rate;
-    }
-    return SP_OK;
-}
-
-/* In an arena as tensors are, for the same pages. The gap keeps loads of one vector
- * from looking like those of a store to the other, whose addresses would end alike. A
- * device's must be long against its L2. */
-static sp_status take_stream(bench *b)
-{
-    enum { APART = 2112 };
-    const sp_backend_ops *ops = b->backend.ops;
-    const int64_t n = b->options->is_quick ? 1 << 20
-                      : ops->is_host       ? 16 << 20
-                                           : 128 << 20;
-    void *gap;
-
-    SP_TRY(ops->arena_create(&b->arena, 0, "stream"));
-    SP_TRY(SP_TAKE(&b->arena, n, &b->x));
-    SP_TRY(sp_arena_take(&b->arena, APART, &gap));
-    SP_TRY(SP_TAKE(&b->arena, n, &b->y));
-    SP_TRY(ops->fill(&b->backend, b->x, 0x3f, (size_t)n * sizeof(float)));
-    SP_TRY(ops->fill(&b->backend, b->y, 0x3f, (size_t)n * sizeof(float)));
-    b->stream_floats = n;
-    return SP_OK;
-}
+/* ---- opening ---- */
 
 static sp_status name_device(bench *b)
 {
@@ -421,6 +321,7 @@ static sp_status name_device(bench *b)
     }
     SP_TRY(sp_backend_device(b->backend.device, &device));
     snprintf(b->device, sizeof b->device, "%s", device.name);
+    b->is_emulated = strncmp(device.name, "emulated", strlen("emulated")) == 0;
     return SP_OK;
 }
 
@@ -478,12 +379,8 @@ sp_status bench_device_open(bench *b, const sp_backend *session)
         SP_TRY(open_backend(b));
     SP_TRY(name_device(b));
     SP_TRY(sp_arena_create(&b->staging, 0, "staging"));
-    SP_TRY(take_stream(b));
     print_header(b);
-    SP_TRY(print_ceilings(b));
-    /* What runs next on the host is not to be larger by what this needed. */
-    sp_arena_release(&b->arena, 0, b->arena.used);
-    return SP_OK;
+    return bench_ceilings_open(b);
 }
 
 void bench_device_close(bench *b)

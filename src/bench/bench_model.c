@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
 #include "base/sp_rng.h"
+#include "bench/bench.h"
 
 /* What is known of one rank and of the network between them. */
 typedef struct model {
@@ -269,8 +269,8 @@ static sp_status print_check(bench *b, const model *m)
     sp_json_int(&json, "ranks", ranks);
     sp_json_double(&json, "ms", m->step * 1e3);
     sp_json_double(&json, "gflops", flops / m->step * 1e-9);
-    sp_json_double(&json, "ceiling", flops / p.step * 1e-9);
-    sp_json_double(&json, "ratio", p.step / m->step);
+    sp_json_null(&json, "ceiling"); /* a prediction bounds nothing */
+    sp_json_null(&json, "ratio");
     sp_json_double(&json, "predicted_ms", p.step * 1e3);
     sp_json_double(&json, "deviation", deviation);
     rc = sp_json_end(&json, &line);
@@ -361,10 +361,10 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
         w.load += p.plan + p.read;
         w.update += p.update;
         w.flops += p.flops;
-        w.cost += (double)p.cost;
+        w.cost += p.cost;
         w.cost_max += p.cost_max;
         w.cost_sum += p.cost_sum;
-        w.n_samples += (double)p.n_samples;
+        w.n_samples += p.n_samples;
         w.all += p.all;
     }
     SP_TRY(sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, &w, sizeof w / sizeof(double),

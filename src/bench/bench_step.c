@@ -101,9 +101,9 @@ static void count_work(const bench_training *t, const sp_batch *batch,
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
     for (int i = 0; i < batch->plan.n_maps; i++)
-        parts->pairs += batch->plan.map[i].pairs;
+        parts->pairs += (double)batch->plan.map[i].pairs;
     for (int i = 0; i < batch->n_samples; i++)
-        parts->cost += sp_dataset_cost(&t->session.train, batch->sample_id[i]);
+        parts->cost += (double)sp_dataset_cost(&t->session.train, batch->sample_id[i]);
     parts->cost_max += (double)batch->cost_max;
     parts->cost_sum += (double)batch->cost_sum;
     parts->imbalance =
@@ -181,12 +181,28 @@ typedef struct steps {
     int n;
     bench_parts step[BENCH_STEPS];
     bench_parts split[BENCH_STEPS]; /* of the CPU the same steps */
-    double peak[BENCH_STEPS];
+    double ceiling;                 /* operations a second of all ranks together */
+    bench_work work;
     int64_t memory_bytes;
 } steps;
 
-/* The same count on every rank: a step is collective. The parts of a device's step are
- * told from steps of their own. */
+enum { PEAKS = 5 }; /* timings before the steps, and after them */
+
+/* Of all ranks at the same time. Collective. */
+static sp_status measure_peak(bench *b, int timings, steps *s)
+{
+    SP_TRY(sp_comm_barrier(b->comm));
+    for (int i = 0; i < timings; i++) {
+        double rate;
+        SP_TRY(bench_peak(b, &rate));
+    }
+    s->ceiling = b->best_flops;
+    return sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, &s->ceiling, 1, SP_F64, SP_SUM);
+}
+
+/* The same count on every rank: a step is collective. They follow each other as in
+ * training: between two of them the loader would work ahead, untimed. The parts of a
+ * device's step are told from steps of their own. */
 static sp_status run_steps(bench *b, bench_training *t, steps *s)
 {
     const int64_t want =
@@ -194,13 +210,14 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
     sp_backend *backend = &t->session.backend;
     bench_parts warm_up;
 
+    SP_TRY(measure_peak(b, PEAKS, s));
     for (int i = 0; i < (b->options->is_quick ? 1 : 2); i++)
         SP_TRY(bench_training_step(t, &warm_up));
     for (; s->n < want; s->n++) {
         bench_progress(b, "step %d of %lld", s->n + 1, (long long)want);
-        SP_TRY(bench_peak(b, &s->peak[s->n]));
         SP_TRY(bench_training_step(t, &s->step[s->n]));
     }
+    SP_TRY(measure_peak(b, PEAKS, s));
     SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
     if (s->memory_bytes) /* without what the ceilings are measured on */
         s->memory_bytes -= (int64_t)b->arena.committed;
@@ -225,7 +242,7 @@ static double median_of(const bench_parts *step, int n, size_t offset, double *s
 static sp_status print_part(bench *b, const steps *s, const char *name, size_t offset,
                             bool is_whole)
 {
-    const bench_job job = {.name = name, .n = s->step[0].n};
+    const bench_job job = {.name = name, .n = (int64_t)s->step[0].n};
     bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = s->n};
 
     time.wall_s = median_of(is_whole ? s->step : s->split, s->n, offset, &time.spread);
@@ -236,7 +253,7 @@ static sp_status print_part(bench *b, const steps *s, const char *name, size_t o
  * and none in the next. */
 static sp_status print_loader(bench *b, const steps *s, const char *name, size_t offset)
 {
-    const bench_job job = {.name = name, .n = s->step[0].n};
+    const bench_job job = {.name = name, .n = (int64_t)s->step[0].n};
     bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = s->n, .spread = NAN};
 
     for (int i = 0; i < s->n; i++) {
@@ -248,26 +265,51 @@ static sp_status print_loader(bench *b, const steps *s, const char *name, size_t
     return bench_print(b, &job, &time, 0);
 }
 
-/* With one thread the step's time is what all threads of the process used, loader and
- * planner included: the step on one core. With more it is the wall time. */
+/* Each member at `offset`, a double, over the ranks. Collective. */
+static sp_status reduce_steps(bench *b, const steps *s, size_t offset, sp_reduce_op op,
+                              double *median, double *spread)
+{
+    double value[BENCH_STEPS];
+
+    for (int i = 0; i < s->n; i++)
+        memcpy(&value[i], (const char *)&s->step[i] + offset, sizeof *value);
+    SP_TRY(sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, value, (size_t)s->n, SP_F64, op));
+    *median = bench_median(value, s->n, spread);
+    return SP_OK;
+}
+
+/* All ranks hold the same numbers here, so all take the same decision. */
+static sp_status renew_ceiling(bench *b, double rate, steps *s)
+{
+    for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
+        SP_TRY(measure_peak(b, PEAKS, s));
+    return SP_OK;
+}
+
+/* With one thread and one rank the step's time is what all threads of the process used,
+ * loader and planner included: the step on one core. With more it is the wall time, of
+ * the slowest rank; work and ceiling are those of all ranks. Collective. */
 static sp_status print_step(bench *b, steps *s)
 {
-    const bool is_wall = b->backend.threads > 1 || !b->backend.ops->is_host;
-    bench_job job = {.name = "step", .n = s->step[0].n, .limit = BENCH_FLOPS};
+    const bool is_wall =
+        b->backend.threads > 1 || b->comm->size > 1 || !b->backend.ops->is_host;
+    bench_job job = {.name = "step", .limit = BENCH_FLOPS, .work = &s->work};
     bench_time time = {
         .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};
-    double wall_spread, cpu_spread, flops, pairs[BENCH_STEPS];
+    double wall_spread = 0, cpu_spread = 0, voxels = 0, pairs = 0;
 
-    time.wall_s = median_of(s->step, s->n, offsetof(bench_parts, all), &wall_spread);
-    time.cpu_s =
-        median_of(s->step, s->n, offsetof(bench_parts, process_cpu), &cpu_spread);
+    SP_TRY(reduce_steps(b, s, offsetof(bench_parts, all), SP_MAX, &time.wall_s,
+                        &wall_spread));
+    SP_TRY(reduce_steps(b, s, offsetof(bench_parts, process_cpu), SP_SUM, &time.cpu_s,
+                        &cpu_spread));
+    SP_TRY(reduce_steps(b, s, offsetof(bench_parts, n), SP_SUM, &voxels, NULL));
+    SP_TRY(reduce_steps(b, s, offsetof(bench_parts, pairs), SP_SUM, &pairs, NULL));
+    SP_TRY(reduce_steps(b, s, offsetof(bench_parts, flops), SP_SUM, &job.flops, NULL));
+    job.n = (int64_t)voxels;
+    job.pairs = (int64_t)pairs;
     time.spread = is_wall ? wall_spread : cpu_spread;
-    for (int i = 0; i < s->n; i++)
-        pairs[i] = (double)s->step[i].pairs;
-    job.pairs = (int64_t)bench_median(pairs, s->n, NULL);
-    flops = median_of(s->step, s->n, offsetof(bench_parts, flops), NULL);
-    job.flops = flops;
-    return bench_print(b, &job, &time, bench_median(s->peak, s->n, NULL));
+    SP_TRY(renew_ceiling(b, job.flops / (is_wall ? time.wall_s : time.cpu_s), s));
+    return bench_print(b, &job, &time, s->ceiling);
 }
 
 static sp_status print_steps(bench *b, steps *s)
@@ -315,9 +357,12 @@ sp_status bench_step(bench *b)
     if (rc == SP_OK)
         rc = run_steps(b, &t, &s);
     if (rc == SP_OK)
-        rc = print_steps(b, &s);
+        rc = bench_work_count(&t.session, s.step, s.n, &s.work);
+    if (rc == SP_OK)
+        rc = sp_session_agree(&t.session, print_steps(b, &s));
     if (rc == SP_OK && b->options->is_by_layer)
-        rc = print_layers(b, &t, &s);
+        rc = sp_session_agree(&t.session, print_layers(b, &t, &s));
+    bench_work_free(&s.work);
     bench_layers_free();
     bench_device_close(b);
     return bench_training_close(b, &t, rc);

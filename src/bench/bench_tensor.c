@@ -2,8 +2,8 @@
  * uploaded. */
 #include <string.h>
 
-#include "bench/bench.h"
 #include "base/sp_rng.h"
+#include "bench/bench.h"
 
 /* Host memory for what is uploaded next; an upload has read it when it returns. */
 static sp_status stage(bench *b, size_t bytes, void *out)

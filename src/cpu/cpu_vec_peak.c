@@ -40,9 +40,9 @@ double ISA(stream)(const float *restrict x, float *restrict y, int64_t n)
     return 12.0 * (double)n;
 }
 
-/* x = x / 2 + 1, and y. As much is read as written, which caches and memory move fastest
- * where both directions have wires of their own: an optimizer, which writes most of the
- * vectors that it reads, is faster than the stream above. */
+/* x = x / 2 + 1, and y. As much is read as written, which caches and memory move
+ * fastest where both directions have wires of their own: an optimizer, which writes
+ * most of the vectors that it reads, is faster than the stream above. */
 double ISA(update)(float *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

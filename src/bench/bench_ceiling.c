@@ -1,0 +1,316 @@
+/* Ceilings: how fast the machine is at what operations are bound by.
+ *
+ * Other programs only ever make a timing longer, so the best of several is the rate of
+ * the machine, and it is believed once others come close to it. A timing must be long
+ * against the clock's resolution and the start of the threads. How much work that takes
+ * is found with one thread by its own time, which does not tell what else runs: by wall
+ * time an interruption would make any small amount of work look long enough. */
+#include "bench/bench.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "base/sp_log.h"
+#include "process/sp_fault.h"
+
+#define PATIENCE_S 0.5
+enum {
+    MOST = 101,       /* timings of a first row */
+    LEAST_TIMINGS = 8 /* of a ceiling that is in doubt */
+};
+
+/* ---- one timing ---- */
+
+static sp_status begin(bench *b)
+{
+    SP_TRY(b->backend.ops->clock_begin(&b->backend));
+    sp_fault_at("peak", b->n_timings++);
+    return SP_OK;
+}
+
+/* Work a second, by the backend's own clock; 0: it knows no such limit. */
+static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
+                         double *rate)
+{
+    double work = 0;
+
+    SP_TRY(begin(b));
+    SP_TRY(b->backend.ops->peak(&b->backend, args, &work));
+    SP_TRY(b->backend.ops->clock_end(&b->backend, seconds));
+    *seconds = fmax(*seconds, 1e-9);
+    *rate = work / *seconds;
+    return SP_OK;
+}
+
+static double least_s(const bench *b)
+{
+    return b->options->is_quick ? 2e-4 : 1e-3;
+}
+
+/* Work that takes one thread long enough; the shortest of a few timings tells. */
+static sp_status find_amount(bench *b, sp_peak_args args, double *amount)
+{
+    double shortest, seconds = 0, rate = 0;
+
+    args.amount = 16;
+    do {
+        args.amount *= 4;
+        shortest = INFINITY;
+        for (int i = 0; i < 3; i++) {
+            SP_TRY(rate_of(b, &args, &seconds, &rate));
+            shortest = fmin(shortest, seconds);
+        }
+    } while (rate > 0 && shortest < least_s(b));
+    *amount = args.amount;
+    return SP_OK;
+}
+
+/* A rate of as much work as keeps all threads busy for long enough. */
+static sp_status time_enough(bench *b, sp_peak_args *args, double *seconds,
+                             double *rate)
+{
+    const int threads = b->backend.threads;
+    double *amount = &b->amount[args->what];
+    sp_status rc = SP_OK;
+
+    if (*amount <= 0) {
+        b->backend.threads = b->backend.ops->is_host ? 1 : threads;
+        rc = find_amount(b, *args, amount);
+        b->backend.threads = threads;
+        *amount *= b->backend.ops->is_host ? threads : 1;
+    }
+    SP_TRY(rc);
+    args->amount = *amount;
+    return rate_of(b, args, seconds, rate);
+}
+
+static sp_peak_args args_of(const bench *b, sp_peak what)
+{
+    return (sp_peak_args){.what = what, .x = b->x, .y = b->y, .n = b->stream_floats};
+}
+
+sp_status bench_peak(bench *b, double *rate)
+{
+    sp_peak_args args = args_of(b, SP_PEAK_PRODUCTS);
+    double seconds = 0;
+
+    args.amount = b->amount[args.what] / 4;
+    SP_TRY(rate_of(b, &args, &seconds, rate)); /* out of the lower clock after idling */
+    SP_TRY(time_enough(b, &args, &seconds, rate));
+    b->best_flops = fmax(b->best_flops, *rate);
+    return SP_OK;
+}
+
+/* ---- streams ---- */
+
+/* What bench_device_open gave back to the system gets pages of its own again: pages
+ * that were never written are all the same one, and are read out of a cache. */
+static sp_status fill_stream(bench *b)
+{
+    const sp_backend_ops *ops = b->backend.ops;
+    const size_t bytes = (size_t)b->stream_floats * sizeof(float);
+
+    if (b->is_filled)
+        return SP_OK;
+    SP_TRY(ops->fill(&b->backend, b->x, 0x3f, bytes));
+    SP_TRY(ops->fill(&b->backend, b->y, 0x3f, bytes));
+    b->is_filled = true;
+    return SP_OK;
+}
+
+/* Passes over n floats of both vectors until they have taken long enough; the first one
+ * is not counted. On a device each pass is a launch, which bounds the rate of a small
+ * stream as it bounds a small operation. */
+static sp_status time_passes(bench *b, sp_peak what, int64_t n, double *rate)
+{
+    const sp_backend_ops *ops = b->backend.ops;
+    const int rounds = (int)(1000000 / n) + 1;
+    sp_peak_args args = args_of(b, what);
+    double moved = 0, seconds;
+
+    args.n = n;
+    SP_TRY(ops->peak(&b->backend, &args, &moved));
+    SP_TRY(begin(b));
+    for (int r = 0; moved > 0 && r < rounds; r++)
+        SP_TRY(ops->peak(&b->backend, &args, &moved));
+    SP_TRY(ops->clock_end(&b->backend, &seconds));
+    *rate = moved * rounds / fmax(seconds, 1e-9);
+    return SP_OK;
+}
+
+/* Operations differ in how much they write of what they read, and caches and memory in
+ * which mixture they are fastest at. The ceiling is the fastest of four. */
+sp_status bench_stream(bench *b, double bytes, double *rate)
+{
+    static const sp_peak mixtures[] = {SP_PEAK_STREAM, SP_PEAK_UPDATE, SP_PEAK_READ,
+                                       SP_PEAK_COPY};
+    int64_t n = (int64_t)(bytes / 2 / sizeof(float));
+
+    n = n < 1024 ? 1024 : n > b->stream_floats ? b->stream_floats : n;
+    *rate = 0;
+    SP_TRY(fill_stream(b));
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
+        double one = 0;
+        SP_TRY(time_passes(b, mixtures[i], n, &one));
+        *rate = fmax(*rate, one);
+    }
+    return SP_OK;
+}
+
+/* ---- of a job ---- */
+
+sp_status bench_ceiling(bench *b, const bench_job *job, double *rate)
+{
+    if (job->ceiling)
+        return job->ceiling(job->arg, rate);
+    if (job->limit == BENCH_FLOPS)
+        return bench_peak(b, rate);
+    return bench_stream(b, job->footprint > 0 ? job->footprint : job->bytes, rate);
+}
+
+bool bench_is_above(const bench *b, double rate, double ceiling)
+{
+    return ceiling > 0 && rate > BENCH_MOST_RATIO * ceiling && !b->is_emulated;
+}
+
+/* Pauses let a load that came pass, and a scheduler favours who has slept. */
+sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceiling)
+{
+    const double begin = sp_now_s();
+
+    for (int i = 1; bench_is_above(b, rate, *ceiling); i++) {
+        const struct timespec pause = {0, i * 1000000L};
+        if (i > LEAST_TIMINGS && sp_now_s() - begin > PATIENCE_S)
+            break;
+        double again = 0;
+        nanosleep(&pause, NULL);
+        SP_TRY(bench_ceiling(b, job, &again));
+        *ceiling = fmax(*ceiling, again);
+    }
+    return SP_OK;
+}
+
+/* ---- the first rows ---- */
+
+/* Launches: as `ms` of one. Gathers: rows of 64 .. 512 bytes. */
+static const struct {
+    const char *name;
+    sp_peak what;
+    bench_limit limit;
+    int row_bytes;
+} peaks[] = {
+    {"multiply_add", SP_PEAK_PRODUCTS, BENCH_FLOPS, 0},
+    {"stream", SP_PEAK_STREAM, BENCH_BYTES, 0},
+    {"launch", SP_PEAK_LAUNCH, BENCH_FLOPS, 0},
+    {"gather_64", SP_PEAK_GATHER, BENCH_BYTES, 64},
+    {"gather_128", SP_PEAK_GATHER, BENCH_BYTES, 128},
+    {"gather_256", SP_PEAK_GATHER, BENCH_BYTES, 256},
+    {"gather_512", SP_PEAK_GATHER, BENCH_BYTES, 512},
+};
+
+static sp_status sample_peak(bench *b, size_t which, double *seconds, double *rate)
+{
+    const double bytes = 2.0 * sizeof(float) * (double)b->stream_floats;
+    sp_peak_args args = args_of(b, peaks[which].what);
+
+    args.row_bytes = peaks[which].row_bytes;
+    if (args.what != SP_PEAK_STREAM)
+        return time_enough(b, &args, seconds, rate);
+    SP_TRY(bench_stream(b, bytes, rate));
+    *seconds = *rate > 0 ? bytes / *rate : 0;
+    return SP_OK;
+}
+
+/* How many rates are close to the best. */
+static int n_close(const double *value, int n, double best)
+{
+    int close = 0;
+
+    for (int i = 0; i < n; i++)
+        close += value[i] > 0.97 * best;
+    return close;
+}
+
+/* The best rate of at least `least` timings, of more where fewer than three are close
+ * to it: then some were disturbed. t: of the best. */
+static sp_status sample_best(bench *b, size_t which, int least, double *value,
+                             bench_time *t, double *best)
+{
+    const double begin = sp_now_s();
+    bool is_sure = false;
+    int n = 0;
+
+    *best = 0;
+    while (n < least || (!is_sure && n < MOST && sp_now_s() - begin < PATIENCE_S)) {
+        const struct timespec pause = {0, 1000000};
+        double seconds = 0;
+        if (n >= least)
+            nanosleep(&pause, NULL);
+        SP_TRY(sample_peak(b, which, &seconds, &value[n]));
+        if (value[n] <= 0)
+            return SP_OK; /* no limit of this backend */
+        if (value[n] > *best)
+            t->wall_s = t->cpu_s = seconds;
+        *best = fmax(*best, value[n++]);
+        is_sure = n_close(value, n, *best) >= 3;
+    }
+    t->repeats = n;
+    bench_median(value, n, &t->spread);
+    return SP_OK;
+}
+
+/* A row: of the timing that reached the best rate. */
+static sp_status print_peak(bench *b, size_t which, double *best)
+{
+    const int least = b->options->repeats > 5 ? (int)b->options->repeats : 5;
+    bench_job job = {.name = peaks[which].name, .limit = peaks[which].limit};
+    bench_time t = {.is_wall = b->backend.threads > 1 || !b->backend.ops->is_host};
+    double value[MOST];
+
+    SP_TRY(sample_best(b, which, least, value, &t, best));
+    if (*best <= 0)
+        return SP_OK;
+    if (peaks[which].what == SP_PEAK_LAUNCH) {
+        t.wall_s = t.cpu_s = 1 / *best;
+        return bench_print(b, &job, &t, 0);
+    }
+    *(job.limit == BENCH_BYTES ? &job.bytes : &job.flops) = *best * t.wall_s;
+    return bench_print(b, &job, &t, *best);
+}
+
+/* In an arena as tensors are, for the same pages. The gap keeps loads of one vector
+ * from looking like those of a store to the other, whose addresses would end alike. A
+ * device's must be long against its L2. */
+static sp_status take_stream(bench *b)
+{
+    enum { APART = 2112 };
+    const sp_backend_ops *ops = b->backend.ops;
+    const int64_t n = b->options->is_quick ? 1 << 20
+                      : ops->is_host       ? 16 << 20
+                                           : 128 << 20;
+    void *gap;
+
+    SP_TRY(ops->arena_create(&b->arena, 0, "stream"));
+    SP_TRY(SP_TAKE(&b->arena, n, &b->x));
+    SP_TRY(sp_arena_take(&b->arena, APART, &gap));
+    SP_TRY(SP_TAKE(&b->arena, n, &b->y));
+    b->stream_floats = n;
+    return SP_OK;
+}
+
+sp_status bench_ceilings_open(bench *b)
+{
+    SP_TRY(take_stream(b));
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+        double rate = 0;
+        SP_TRY(print_peak(b, i, &rate));
+        if (peaks[i].what == SP_PEAK_PRODUCTS)
+            b->best_flops = rate;
+        if (peaks[i].what == SP_PEAK_STREAM)
+            b->best_bytes = rate;
+    }
+    /* What runs next on the host is not to be larger by what this needed. */
+    if (sp_arena_release(&b->arena, 0, b->arena.used) < b->arena.used)
+        b->is_filled = false;
+    return SP_OK;
+}

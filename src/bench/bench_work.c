@@ -1,0 +1,137 @@
+/* The work of the timed steps, counted on every rank: a rate over ranks says nothing
+ * where one of them had nothing to do. */
+#include "bench/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- counting ---- */
+
+static bench_extent add_extent(bench_extent e, double value, bool is_first)
+{
+    return is_first ? (bench_extent){value, value}
+                    : (bench_extent){fmin(e.least, value), fmax(e.most, value)};
+}
+
+static bench_extent join(bench_extent a, bench_extent b)
+{
+    return (bench_extent){fmin(a.least, b.least), fmax(a.most, b.most)};
+}
+
+static bench_share share_of(const bench_parts *step, int n)
+{
+    bench_share s = {0};
+
+    for (int i = 0; i < n; i++) {
+        const bench_parts *p = &step[i];
+        s.samples += p->n_samples / n;
+        s.voxels += p->n / n;
+        s.flops += p->flops / n;
+        s.samples_of_step = add_extent(s.samples_of_step, p->n_samples, i == 0);
+        s.voxels_of_step = add_extent(s.voxels_of_step, p->n, i == 0);
+        s.flops_of_step = add_extent(s.flops_of_step, p->flops, i == 0);
+    }
+    return s;
+}
+
+static void sum_up(bench_work *w)
+{
+    w->all = w->rank[0];
+    for (int r = 1; r < w->ranks; r++) {
+        const bench_share *s = &w->rank[r];
+        w->all.samples += s->samples;
+        w->all.voxels += s->voxels;
+        w->all.flops += s->flops;
+        w->all.samples_of_step = join(w->all.samples_of_step, s->samples_of_step);
+        w->all.voxels_of_step = join(w->all.voxels_of_step, s->voxels_of_step);
+        w->all.flops_of_step = join(w->all.flops_of_step, s->flops_of_step);
+    }
+}
+
+/* Rank 0. */
+static sp_status check_work(const bench_work *w)
+{
+    for (int r = 0; r < w->ranks; r++)
+        if (w->rank[r].voxels_of_step.least < 1)
+            return SP_FAIL(SP_EDATA,
+                           "rank %d had no voxel in some of %d steps (%.3g samples a "
+                           "step there, %.3g on all %d ranks): not a rate of %d ranks; "
+                           "train on at least as many different samples, with "
+                           "batch.size %d or more",
+                           r, w->steps, w->rank[r].samples, w->all.samples, w->ranks,
+                           w->ranks, w->ranks);
+    return SP_OK;
+}
+
+sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
+                           bench_work *w)
+{
+    sp_comm *comm = session->comm;
+    const bench_share mine = share_of(step, n);
+    void *all;
+    sp_status rc = SP_OK;
+
+    *w = (bench_work){.ranks = comm->size, .steps = n, .all = mine};
+    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
+    if (comm->rank == 0) {
+        w->rank = all;
+        sum_up(w);
+        rc = check_work(w);
+    }
+    return sp_session_agree(session, rc);
+}
+
+void bench_work_free(bench_work *w)
+{
+    free(w->rank);
+    memset(w, 0, sizeof *w);
+}
+
+/* ---- printing ---- */
+
+static void print_extent(FILE *to, bench_extent e)
+{
+    fprintf(to, "%.9g", e.least);
+    if (e.most > e.least)
+        fprintf(to, " to %.9g", e.most);
+}
+
+void bench_work_print(FILE *to, const bench_work *w)
+{
+    fprintf(to, "a step: %.9g samples, %.9g voxels, %.4g GFLOP on %d rank%s",
+            w->all.samples, w->all.voxels, w->all.flops * 1e-9, w->ranks,
+            w->ranks == 1 ? "" : "s");
+    fputs("; of a rank samples ", to);
+    print_extent(to, w->all.samples_of_step);
+    fputs(", voxels ", to);
+    print_extent(to, w->all.voxels_of_step);
+    fprintf(to, "; %d steps\n", w->steps);
+}
+
+static void json_extent(sp_json *json, const char *key, bench_extent e, double unit)
+{
+    sp_json_begin_array(json, key);
+    sp_json_double(json, NULL, e.least * unit);
+    sp_json_double(json, NULL, e.most * unit);
+    sp_json_end_array(json);
+}
+
+void bench_work_json(sp_json *json, const bench_work *w)
+{
+    sp_json_int(json, "ranks", w->ranks);
+    sp_json_double(json, "samples", w->all.samples);
+    sp_json_double(json, "voxels", w->all.voxels);
+    sp_json_double(json, "gflop", w->all.flops * 1e-9);
+    json_extent(json, "samples_of_rank", w->all.samples_of_step, 1);
+    json_extent(json, "voxels_of_rank", w->all.voxels_of_step, 1);
+    json_extent(json, "gflop_of_rank", w->all.flops_of_step, 1e-9);
+    sp_json_begin_array(json, "rank_samples");
+    for (int r = 0; r < w->ranks; r++)
+        sp_json_double(json, NULL, w->rank[r].samples);
+    sp_json_end_array(json);
+    sp_json_begin_array(json, "rank_voxels");
+    for (int r = 0; r < w->ranks; r++)
+        sp_json_double(json, NULL, w->rank[r].voxels);
+    sp_json_end_array(json);
+}
