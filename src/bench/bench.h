@@ -70,6 +70,7 @@ typedef struct bench {
     bool is_filled;    /* x and y have numbers in them */
     bool is_emulated;  /* the device is: its ceilings are none, and no ratio is told */
     int64_t n_timings; /* of ceilings, so far */
+    double one_rate;   /* multiply-adds a second of one thread, by its own time */
     double amount[SP_PEAK_GATHER + 1]; /* of each peak: long against the clock */
     /* A second: the best multiply-add rate of this rank so far; the stream of the first
      * rows. */

@@ -13,9 +13,9 @@
 #include "base/sp_log.h"
 #include "process/sp_fault.h"
 
-#define PATIENCE_S 0.5
+#define PATIENCE_S 1.0
 enum {
-    MOST = 101,       /* timings of a first row */
+    MOST = 301,       /* timings of a first row */
     LEAST_TIMINGS = 8 /* of a ceiling that is in doubt */
 };
 
@@ -47,8 +47,10 @@ static double least_s(const bench *b)
     return b->options->is_quick ? 2e-4 : 1e-3;
 }
 
-/* Work that takes one thread long enough; the shortest of a few timings tells. */
-static sp_status find_amount(bench *b, sp_peak_args args, double *amount)
+/* Work that takes one thread long enough; the shortest of a few timings tells. rate:
+ * of that thread. */
+static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
+                             double *one_rate)
 {
     double shortest, seconds = 0, rate = 0;
 
@@ -62,6 +64,7 @@ static sp_status find_amount(bench *b, sp_peak_args args, double *amount)
         }
     } while (rate > 0 && shortest < least_s(b));
     *amount = args.amount;
+    *one_rate = args.amount / shortest;
     return SP_OK;
 }
 
@@ -70,12 +73,13 @@ static sp_status time_enough(bench *b, sp_peak_args *args, double *seconds,
                              double *rate)
 {
     const int threads = b->backend.threads;
-    double *amount = &b->amount[args->what];
+    double *amount = &b->amount[args->what], one_rate = 0;
     sp_status rc = SP_OK;
 
     if (*amount <= 0) {
         b->backend.threads = b->backend.ops->is_host ? 1 : threads;
-        rc = find_amount(b, *args, amount);
+        rc = find_amount(b, *args, amount, &one_rate);
+        b->one_rate = args->what == SP_PEAK_PRODUCTS ? one_rate : b->one_rate;
         b->backend.threads = threads;
         *amount *= b->backend.ops->is_host ? threads : 1;
     }
@@ -231,17 +235,28 @@ static int n_close(const double *value, int n, double best)
     return close;
 }
 
-/* The best rate of at least `least` timings, of more where fewer than three are close
- * to it: then some were disturbed. t: of the best. */
+/* Enough timings came close to the best, and it is what the threads can be expected to
+ * do: two of a core that share its units do half of what they would do alone. */
+static bool is_credible(const bench *b, size_t which, const double *value, int n,
+                        double best)
+{
+    const double least = 0.4 * b->one_rate * b->backend.threads;
+
+    return n_close(value, n, best) >= 3 && (peaks[which].what != SP_PEAK_PRODUCTS ||
+                                            !b->backend.ops->is_host || best >= least);
+}
+
+/* The best rate of at least `least` timings, of more while it is not credible: then
+ * something else was running. t: of the best. */
 static sp_status sample_best(bench *b, size_t which, int least, double *value,
                              bench_time *t, double *best)
 {
     const double begin = sp_now_s();
-    bool is_sure = false;
     int n = 0;
 
     *best = 0;
-    while (n < least || (!is_sure && n < MOST && sp_now_s() - begin < PATIENCE_S)) {
+    while (n < least || (!is_credible(b, which, value, n, *best) && n < MOST &&
+                         sp_now_s() - begin < PATIENCE_S)) {
         const struct timespec pause = {0, 1000000};
         double seconds = 0;
         if (n >= least)
@@ -252,7 +267,6 @@ static sp_status sample_best(bench *b, size_t which, int least, double *value,
         if (value[n] > *best)
             t->wall_s = t->cpu_s = seconds;
         *best = fmax(*best, value[n++]);
-        is_sure = n_close(value, n, *best) >= 3;
     }
     t->repeats = n;
     bench_median(value, n, &t->spread);
