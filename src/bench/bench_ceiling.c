@@ -143,22 +143,38 @@ static sp_status time_passes(bench *b, sp_peak what, int64_t n, double *rate)
 }
 
 /* Operations differ in how much they write of what they read, and caches and memory in
- * which mixture they are fastest at. The ceiling is the fastest of four. */
-sp_status bench_stream(bench *b, double bytes, double *rate)
+ * which mixture they are fastest at. The fastest of four. */
+static sp_status time_mixtures(bench *b, int64_t n, double *rate)
 {
     static const sp_peak mixtures[] = {SP_PEAK_STREAM, SP_PEAK_UPDATE, SP_PEAK_READ,
                                        SP_PEAK_COPY};
-    int64_t n = (int64_t)(bytes / 2 / sizeof(float));
 
-    n = n < 1024 ? 1024 : n > b->stream_floats ? b->stream_floats : n;
-    *rate = 0;
-    SP_TRY(fill_stream(b));
     for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
         double one = 0;
         SP_TRY(time_passes(b, mixtures[i], n, &one));
         *rate = fmax(*rate, one);
     }
     return SP_OK;
+}
+
+/* On the host one thread alone too: what is so small that others only cost their start
+ * is faster with one, and the operations know that. */
+sp_status bench_stream(bench *b, double bytes, double *rate)
+{
+    const int threads = b->backend.threads;
+    int64_t n = (int64_t)(bytes / 2 / sizeof(float));
+    sp_status rc;
+
+    n = n < 1024 ? 1024 : n > b->stream_floats ? b->stream_floats : n;
+    *rate = 0;
+    SP_TRY(fill_stream(b));
+    SP_TRY(time_mixtures(b, n, rate));
+    if (threads == 1 || !b->backend.ops->is_host)
+        return SP_OK;
+    b->backend.threads = 1;
+    rc = time_mixtures(b, n, rate);
+    b->backend.threads = threads;
+    return rc;
 }
 
 /* ---- of a job ---- */
