@@ -75,6 +75,7 @@ typedef struct bench {
     /* A second: the best multiply-add rate of this rank so far; the stream of the first
      * rows. */
     double best_flops, best_bytes;
+    double best_gather; /* bytes a second, of a device: the best gather of those rows */
     FILE *out; /* what was standard output; everything else goes to standard error */
     bool has_header;
     bool is_reported; /* the failure that a command returns is on standard error */
