@@ -24,7 +24,9 @@ check() {
     value("ms") <= 0 { print "no time: " $0; bad = 1 }
     value("ratio") != "none" && (value("ratio") <= 0 || value("ratio") >= limit) {
         print "implausible ratio: " $0; bad = 1 }
-    /"limit":"flops"/ && value("ceiling") != "none" {
+    /"device":"emulated/ && value("ratio") != "none" {
+        print "a ratio of an emulated device: " $0; bad = 1 }
+    /"limit":"flops"/ && value("ceiling") != "none" && !/"device":"emulated/ {
         off = value("gflops") / value("ceiling") / value("ratio") - 1
         if (off > 1e-6 || off < -1e-6) { print "ratio is not gflops / ceiling: " $0; bad = 1 }
     }
