@@ -1,0 +1,14 @@
+/* SipHash-2-4, a keyed hash: without the key nobody can tell the hash of a text that he
+ * has not been shown (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012).
+ */
+#ifndef SP_SIPHASH_H
+#define SP_SIPHASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SP_SIPHASH_KEY = 16 };
+
+uint64_t sp_siphash(const uint8_t key[SP_SIPHASH_KEY], const void *data, size_t bytes);
+
+#endif
