@@ -2,6 +2,7 @@
 
 #include "process/sp_child.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,6 +18,23 @@
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
 
+/* MPI's sockets and whatever else is open are not for the command, which could speak on
+ * them as this rank and keeps them open when the rank is gone. */
+static void close_for_children(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    struct dirent *entry;
+
+    while (all && (entry = readdir(all))) {
+        int fd = atoi(entry->d_name);
+
+        if (fd > STDERR_FILENO)
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    if (all)
+        closedir(all);
+}
+
 /* A group of its own, so that what the command starts can be ended with it, and the
  * signal settings of a fresh program rather than ours. */
 static int spawn_shell(pid_t *pid, const char *script, const char *path)
@@ -28,6 +46,7 @@ static int spawn_shell(pid_t *pid, const char *script, const char *path)
     sigset_t none, all;
     int error;
 
+    close_for_children();
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawnattr_init(&attributes);

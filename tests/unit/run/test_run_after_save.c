@@ -7,8 +7,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "run/sp_run.h"
 #include "process/sp_signal.h"
+#include "run/sp_run.h"
 
 static sp_comm comm;
 static sp_run run;
@@ -42,6 +42,23 @@ static void commands_run_in_order_with_the_path(void **state)
     sp_run_after_save(&run, "", "d");
     sp_run_close(&run);
     assert_seen("a b.h5\nwith options metrics.jsonl\n");
+}
+
+/* As MPI's sockets are, which the library does not close for programs that it starts. */
+static void commands_inherit_nothing_that_is_open(void **state)
+{
+    int ends[2], high;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    high = dup2(ends[1], 200);
+    assert_int_equal(high, 200);
+    sp_run_after_save(&run, "ls /proc/self/fd >seen; :", "x"); /* 3: what it lists */
+    sp_run_close(&run);
+    assert_seen("0\n1\n2\n3\n");
+    close(high);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void a_slow_command_does_not_hold_up_the_training(void **state)
@@ -146,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(commands_run_in_order_with_the_path, open_run),
+        cmocka_unit_test_setup(commands_inherit_nothing_that_is_open, open_run),
         cmocka_unit_test_setup(a_slow_command_does_not_hold_up_the_training, open_run),
         cmocka_unit_test_setup(a_stuck_command_is_killed_with_its_children, open_run),
         cmocka_unit_test_setup(the_end_waits_for_no_more_than_two_stuck_ones, open_run),
