@@ -5,9 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 
 _Static_assert(sizeof(sp_heartbeat) == 128, "a record of heartbeat.bin");
 
+#define MOST_TIME 253402300799.0 /* the end of the year 9999 */
+
 #define PHASE_TEXT(name, text) text,
 static const char *const phase_names[] = {SP_PHASE_LIST(PHASE_TEXT)};
 
@@ -23,6 +26,8 @@ const char *sp_phase_name(sp_phase phase)
 {
     return (unsigned)phase < SP_PHASE_COUNT ? phase_names[phase] : "unknown";
 }
+
+/* ---- the file ---- */
 
 sp_status sp_heartbeat_create(const char *path, int n)
 {
@@ -37,38 +42,134 @@ sp_status sp_heartbeat_create(const char *path, int n)
     return SP_OK;
 }
 
-sp_status sp_heartbeat_map(const char *path, int n, sp_heartbeat **records)
+sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)
 {
-    size_t bytes = (size_t)n * sizeof **records;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct stat st;
-    void *base;
+    const size_t want = (size_t)n * sizeof(sp_heartbeat);
+    struct stat st = {0};
+    int fd = -1;
 
-    if (fd < 0)
-        return SP_FAIL(SP_EIO, "%s: cannot open: %s", path, strerror(errno));
-    if (fstat(fd, &st) != 0 || (size_t)st.st_size != bytes) {
+    SP_TRY(sp_file_open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, &fd));
+    if (fstat(fd, &st) != 0 || (size_t)st.st_size != want) {
         close(fd);
         return SP_FAIL(SP_EIO, "%s: %lld bytes, expected %zu of %d ranks", path,
-                       (long long)st.st_size, bytes, n);
+                       (long long)st.st_size, want, n);
     }
-    base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (base == MAP_FAILED)
-        return SP_FAIL(SP_EIO, "%s: cannot map: %s", path, strerror(errno));
-    *records = base;
+    if (beats->fd < 0) {
+        beats->fd = fd;
+    } else { /* a thread may be writing: the number stays a heartbeat's throughout */
+        dup3(fd, beats->fd, O_CLOEXEC);
+        close(fd);
+    }
+    beats->n = n;
     return SP_OK;
 }
 
-void sp_heartbeat_unmap(sp_heartbeat *records, int n)
+void sp_heartbeat_close(sp_heartbeats *beats)
 {
-    if (records)
-        munmap(records, (size_t)n * sizeof *records);
+    if (beats->fd >= 0)
+        close(beats->fd);
+    beats->fd = -1;
 }
+
+/* ---- records in the file ---- */
+
+/* Bytes of a record's field, and where they are in the file. */
+#define PLACE_OF(rank, field)                                                          \
+    ((off_t)(rank) * (off_t)sizeof(sp_heartbeat) + (off_t)offsetof(sp_heartbeat, field))
+
+static bool has(const sp_heartbeats *beats, int rank)
+{
+    return beats->fd >= 0 && rank >= 0 && rank < beats->n;
+}
+
+/* A heartbeat that cannot be written is no reason to stop. */
+static bool put(const sp_heartbeats *beats, const void *data, size_t bytes, off_t at)
+{
+    return pwrite(beats->fd, data, bytes, at) == (ssize_t)bytes;
+}
+
+void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *record)
+{
+    if (has(beats, rank))
+        put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
+}
+
+void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
+                            int64_t waits)
+{
+    const int64_t signs[2] = {work, waits};
+
+    if (has(beats, rank))
+        put(beats, signs, sizeof signs, PLACE_OF(rank, work));
+}
+
+/* Control characters would reach the terminal. */
+static bool is_text(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] == 0)
+            return true;
+        else if (text[i] < ' ' || text[i] > '~')
+            return false;
+    return false;
+}
+
+/* The name of a field with a value that no rank writes; NULL: none. */
+static const char *damage_of(const sp_heartbeat *h)
+{
+    if (!is_text(h->host, sizeof h->host))
+        return "host";
+    if (h->pid < 0 || h->pid > INT32_MAX)
+        return "pid";
+    if (h->step < 0 || h->epoch < 0)
+        return "step";
+    if (!(h->time >= 0 && h->time <= MOST_TIME))
+        return "time";
+    if (h->phase < 0 || h->phase >= SP_PHASE_COUNT)
+        return "phase";
+    if (h->lost < 0 || h->lost >= SP_LOST_COUNT)
+        return "lost";
+    if (h->counter < 0 || h->work < 0 || h->waits < 0)
+        return "count";
+    return NULL;
+}
+
+bool sp_heartbeat_get(const sp_heartbeats *beats, int rank, sp_heartbeat *record)
+{
+    return has(beats, rank) &&
+           pread(beats->fd, record, sizeof *record, PLACE_OF(rank, host)) ==
+               (ssize_t)sizeof *record &&
+           !damage_of(record);
+}
+
+int sp_heartbeat_lost(const sp_heartbeats *beats)
+{
+    int32_t lost;
+
+    for (int r = 0; has(beats, r); r++)
+        if (pread(beats->fd, &lost, sizeof lost, PLACE_OF(r, lost)) ==
+                (ssize_t)sizeof lost &&
+            lost != SP_NOT_LOST)
+            return r;
+    return -1;
+}
+
+bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost)
+{
+    const int32_t mark = (int32_t)lost;
+
+    return has(beats, rank) && sp_heartbeat_lost(beats) < 0 &&
+           put(beats, &mark, sizeof mark, PLACE_OF(rank, lost));
+}
+
+/* ---- a copy of the file ---- */
 
 sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
 {
-    size_t bytes;
-    char *data;
+    size_t bytes = 0;
+    const char *field = NULL;
+    char *data = NULL;
+    int r;
 
     *records = NULL;
     *n = 0;
@@ -78,41 +179,27 @@ sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
         return SP_FAIL(SP_EDATA, "%s: %zu bytes, expected a multiple of %zu", path,
                        bytes, sizeof **records);
     }
-    *records = (sp_heartbeat *)data;
+    *records = (sp_heartbeat *)(void *)data;
     *n = (int)(bytes / sizeof **records);
-    for (int r = 0; r < *n; r++)
-        (*records)[r].host[sizeof(*records)[r].host - 1] = 0;
+    for (r = 0; r < *n && !field; r++)
+        field = damage_of(&(*records)[r]);
+    if (field) {
+        free(data);
+        *records = NULL;
+        return SP_FAIL(SP_EDATA,
+                       "%s: record of rank %d: %s has a value that no rank "
+                       "writes: the file is damaged",
+                       path, r - 1, field);
+    }
     return SP_OK;
 }
 
-void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
-                       int64_t step)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    record->phase = phase;
-    record->epoch = epoch;
-    record->step = step;
-    record->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    /* last: a watching thread takes it for the sign of life */
-    __atomic_store_n(&record->counter, record->counter + 1, __ATOMIC_RELEASE);
-}
-
-int sp_heartbeat_lost(const sp_heartbeat *records, int n)
+int sp_heartbeat_find_lost(const sp_heartbeat *records, int n)
 {
     for (int r = 0; r < n; r++)
-        if (__atomic_load_n(&records[r].lost, __ATOMIC_RELAXED) != SP_NOT_LOST)
+        if (records[r].lost != SP_NOT_LOST)
             return r;
     return -1;
-}
-
-bool sp_heartbeat_mark_lost(sp_heartbeat *records, int n, int rank, sp_lost lost)
-{
-    if (sp_heartbeat_lost(records, n) >= 0)
-        return false;
-    __atomic_store_n(&records[rank].lost, (int32_t)lost, __ATOMIC_RELEASE);
-    return true;
 }
 
 void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last)
@@ -128,11 +215,48 @@ void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last
     }
 }
 
-bool sp_heartbeat_is_gone(const sp_heartbeat *record)
+/* ---- one record ---- */
+
+void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
+                       int64_t step)
 {
-    char host[sizeof record->host] = "";
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    record->phase = phase;
+    record->epoch = epoch;
+    record->step = step;
+    record->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    record->counter++;
+}
+
+/* The letter that the system shows for the state of a process; 0: it does not. */
+static char state_of(int64_t pid)
+{
+    char path[32], text[512], *at;
+    FILE *file;
+    size_t n = 0;
+
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    file = fopen(path, "re");
+    if (file) {
+        n = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    text[n] = 0;
+    at = strrchr(text, ')'); /* behind the name, which may hold anything */
+    return at && at[1] == ' ' ? at[2] : 0;
+}
+
+const char *sp_heartbeat_process(const sp_heartbeat *record)
+{
+    char host[sizeof record->host] = "", state;
 
     gethostname(host, sizeof host - 1);
-    return record->counter && strcmp(host, record->host) == 0 &&
-           kill((pid_t)record->pid, 0) != 0 && errno == ESRCH;
+    if (!record->counter || strcmp(host, record->host) != 0 || record->pid <= 0)
+        return "";
+    if (kill((pid_t)record->pid, 0) != 0 && errno == ESRCH)
+        return "gone";
+    state = state_of(record->pid);
+    return state == 'T' ? "stopped" : state == 'Z' || state == 'X' ? "gone" : "";
 }

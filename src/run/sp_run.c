@@ -28,9 +28,8 @@
 
 struct sp_run_impl {
     int lock, metrics; /* descriptors, -1: none (other ranks, no folder) */
-    sp_heartbeat *records;
-    int n_records;
-    sp_heartbeat own; /* where there is no file to share */
+    sp_heartbeats beats;
+    sp_heartbeat own;
     bool has_failed;
     sp_child child;
 };
@@ -190,20 +189,17 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
 
 /* This rank's record in the file. Where the folder is not shared between nodes the
  * record stays private: less to tell after an accident, no reason to stop. */
-static void map_heartbeat(sp_run *run)
+static void open_heartbeat(sp_run *run)
 {
     struct sp_run_impl *impl = run->impl;
     char path[PATH_MAX];
 
-    sp_heartbeat_unmap(impl->records, impl->n_records);
-    impl->records = NULL;
-    impl->n_records = run->comm->size;
     run->beat = &impl->own;
+    run->beats = &impl->beats;
     if (run->dir[0]) {
         in_folder(run->dir, "heartbeat.bin", path);
-        if (sp_heartbeat_map(path, impl->n_records, &impl->records) == SP_OK)
-            run->beat = &impl->records[run->comm->rank];
-        else if (run->comm->local_rank == 0)
+        if (sp_heartbeat_open(&impl->beats, path, run->comm->size) != SP_OK &&
+            run->comm->local_rank == 0)
             sp_log_warn("%s; this node's heartbeats stay unwritten",
                         sp_error_last()->message);
     }
@@ -337,11 +333,11 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
     if (!run->dir || !run->impl)
         rc = SP_FAIL(SP_EMEM, "run folder");
     else
-        run->impl->lock = run->impl->metrics = -1;
+        run->impl->lock = run->impl->metrics = run->impl->beats.fd = -1;
     if (rc == SP_OK && is_owner(run))
         rc = take_folder(run);
     SP_TRY(sp_comm_agree(comm, rc, NULL));
-    map_heartbeat(run);
+    open_heartbeat(run);
     return SP_OK;
 }
 
@@ -416,7 +412,7 @@ static sp_status move_to_old(sp_run *run)
 sp_status sp_run_set_aside(sp_run *run)
 {
     SP_TRY(sp_comm_agree(run->comm, is_owner(run) ? move_to_old(run) : SP_OK, NULL));
-    map_heartbeat(run);
+    open_heartbeat(run);
     return SP_OK;
 }
 
@@ -430,7 +426,7 @@ void sp_run_close(sp_run *run)
             sp_run_beat(run, SP_PHASE_END, run->beat->epoch, run->beat->step);
         sp_child_finish(&impl->child,
                         impl->has_failed ? PATIENCE_OF_FAILURE_S : patience_s);
-        sp_heartbeat_unmap(impl->records, impl->n_records);
+        sp_heartbeat_close(&impl->beats);
         if (impl->metrics >= 0)
             close(impl->metrics);
         sp_lock_release(&impl->lock);
@@ -447,14 +443,10 @@ int sp_run_lock(const sp_run *run)
     return run->impl->lock;
 }
 
-sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank)
-{
-    return run->impl->records ? &run->impl->records[rank] : NULL;
-}
-
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step)
 {
     sp_heartbeat_beat(run->beat, phase, epoch, step);
+    sp_heartbeat_put(run->beats, run->comm->rank, run->beat);
     sp_pulse_beat();
     sp_log_position(sp_phase_name(phase), epoch, step);
     sp_fault_at(sp_phase_name(phase), step);

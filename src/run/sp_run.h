@@ -19,12 +19,13 @@ typedef struct sp_run {
         *task; /* whose status it is: "" training (after open), "eval", "predict" */
     sp_comm *comm;
     sp_heartbeat *beat;        /* this rank's record, never NULL while open */
+    sp_heartbeats *beats;      /* heartbeat.bin, never NULL while open */
     double after_save_limit_s; /* 60 after open; time limit of one after_save command */
     struct sp_run_impl *impl;
 } sp_run;
 
 /* Collective: create the folder, lock it (SP_EIO names host and pid of the owner),
- * report who was lost in an earlier unfinished run, map the heartbeat. dir "": nothing
+ * report who was lost in an earlier unfinished run, open heartbeat.bin. dir "": nothing
  * is written, the other functions do nothing. After a failure sp_run_close is to be
  * called all the same. */
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
@@ -37,8 +38,6 @@ void sp_run_close(sp_run *run);
 
 /* The descriptor that holds the folder's lock, on rank 0; -1. */
 int sp_run_lock(const sp_run *run);
-/* The record of a rank in the shared heartbeat.bin; NULL where there is none. */
-sp_heartbeat *sp_run_heartbeat(const sp_run *run, int rank);
 /* This rank, now, for heartbeat.bin and for the error block. Cheap: a few stores. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
 

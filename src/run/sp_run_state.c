@@ -212,9 +212,13 @@ void sp_run_report_lost(const char *dir)
     int n, lost;
 
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (sp_heartbeat_read(path, &records, &n) != SP_OK)
+    if (sp_heartbeat_read(path, &records, &n) != SP_OK) {
+        if (access(path, F_OK) == 0)
+            sp_log_warn0("%s; who was lost in the run before cannot be said",
+                         sp_error_last()->message);
         return;
-    lost = sp_heartbeat_lost(records, n);
+    }
+    lost = sp_heartbeat_find_lost(records, n);
     if (!have_all_left(records, n) && has_lost_somebody(dir, records, n)) {
         if (lost >= 0)
             report_marked(dir, records, n, lost);
@@ -257,18 +261,21 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
         "phase", "epoch", "step", "last heard", "age_s");
     for (int r = 0; r < n; r++) {
         const sp_heartbeat *h = &records[r];
+        const char *process = sp_heartbeat_process(h);
 
         if (h->counter == 0) {
             say(to, "%6d  never heard\n", r);
             continue;
         }
         say(to,
-            "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64 "  %-20s %10.1f%s\n",
+            "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64
+            "  %-20s %10.1f%s%s\n",
             r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
             date(h->time, when), difftime(time(NULL), (time_t)h->time),
-            h->lost                   ? "  lost"
-            : sp_heartbeat_is_gone(h) ? "  process gone"
-                                      : "");
+            h->lost      ? "  lost"
+            : process[0] ? "  process "
+                         : "",
+            h->lost ? "" : process);
     }
 }
 
@@ -295,16 +302,21 @@ sp_status sp_run_print_status(const char *dir, FILE *to)
     char path[PATH_MAX];
     sp_heartbeat *records = NULL;
     int n_states, n;
+    sp_status rc;
 
     SP_TRY(print_states(dir, to, &n_states));
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (n_states == 0 && sp_heartbeat_read(path, &records, &n) == SP_OK)
+    if (access(path, F_OK) != 0)
+        return n_states ? SP_OK
+                        : SP_FAIL(SP_EIO,
+                                  "%s: no run here (neither status.json nor "
+                                  "heartbeat.bin)",
+                                  dir);
+    rc = sp_heartbeat_read(path, &records, &n);
+    SP_TRY(rc);
+    if (n_states == 0)
         fprintf(to, "%s: started, no status yet\n", dir);
-    else if (n_states == 0)
-        return SP_FAIL(SP_EIO,
-                       "%s: no run here (neither status.json nor heartbeat.bin)", dir);
-    if (records || sp_heartbeat_read(path, &records, &n) == SP_OK)
-        print_heartbeats(records, n, to);
+    print_heartbeats(records, n, to);
     free(records);
     return SP_OK;
 }

@@ -7,17 +7,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
 #include "run/sp_watchdog_internal.h"
 
-enum { CONNECT_TRIES = 3 };
-
 #define INTERVAL_S 1.0 /* between signs, at most a quarter of the limit */
-#define CONNECT_S  3.0 /* patience with one address */
 #define TOLD_S     2.0 /* for the watchdog's word, where MPI failed first */
 
 /* ---- signs ---- */
@@ -43,7 +39,6 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, i
 
     sp_pulse_read(&pulse);
     memset(signs, 0, sizeof *signs);
-    signs->token = w->address.token;
     signs->rank = w->run->comm->rank;
     signs->kind = kind;
     signs->code = code;
@@ -55,8 +50,7 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, i
     signs->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
     signs->own_s = get_double(&w->own_s);
     memcpy(signs->host, w->run->comm->host, sizeof signs->host);
-    __atomic_store_n(&beat->work, pulse.work, __ATOMIC_RELAXED);
-    __atomic_store_n(&beat->waits, pulse.waits, __ATOMIC_RELAXED);
+    sp_heartbeat_put_signs(w->run->beats, signs->rank, pulse.work, pulse.waits);
 }
 
 static void note(sp_row *r, const sp_signs *signs)
@@ -76,17 +70,17 @@ static void note(sp_row *r, const sp_signs *signs)
 /* From heartbeat.bin, where no link is. */
 static void note_record(sp_watchdog *w, sp_row *r, int rank)
 {
-    const sp_heartbeat *beat = sp_run_heartbeat(w->run, rank);
+    sp_heartbeat beat;
     sp_signs signs = {.rank = rank};
 
-    if (!beat || !beat->counter)
+    if (!sp_heartbeat_get(w->run->beats, rank, &beat) || !beat.counter)
         return;
-    signs.work = __atomic_load_n(&beat->work, __ATOMIC_RELAXED) + beat->counter;
-    signs.waits = __atomic_load_n(&beat->waits, __ATOMIC_RELAXED);
-    signs.phase = beat->phase;
-    signs.epoch = beat->epoch;
-    signs.step = beat->step;
-    memcpy(signs.host, beat->host, sizeof signs.host);
+    signs.work = beat.work + beat.counter;
+    signs.waits = beat.waits;
+    signs.phase = beat.phase;
+    signs.epoch = beat.epoch;
+    signs.step = beat.step;
+    memcpy(signs.host, beat.host, sizeof signs.host);
     if (signs.work != r->signs.work || signs.waits != r->signs.waits)
         note(r, &signs);
 }
@@ -98,94 +92,80 @@ static void forgive(sp_watchdog *w, double now)
         w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
 }
 
-/* ---- rank 0 ---- */
+/* ---- a connection that is proven ---- */
+
+/* A peer whose connection is closed by us is watched through heartbeat.bin. */
+static void give_up(sp_row *r)
+{
+    sp_log_warn("watchdog: what rank %d sends is not of this run; its connection is "
+                "closed",
+                r->signs.rank);
+    sp_link_close(&r->link);
+    r->state = SP_ROW_ABSENT;
+}
+
+/* Rank 0 alone has others leave, and never with success. */
+static void heed(sp_watchdog *w, sp_row *r, const sp_signs *signs)
+{
+    note(r, signs);
+    if (signs->kind == SP_SIGNS_LEAVE && w->run->comm->rank != 0)
+        sp_watchdog_leave(w, signs->code);
+    r->state = signs->kind == SP_SIGNS_END ? SP_ROW_ENDED : SP_ROW_LINKED;
+}
 
 static void receive(sp_watchdog *w, sp_row *r)
 {
+    sp_link_event event = SP_LINK_SIGNS;
     sp_signs signs;
-    bool is_closed = false;
 
-    while (r->link.fd >= 0 && sp_link_receive(&r->link, &signs, &is_closed)) {
-        if (signs.token != w->address.token)
-            continue;
-        note(r, &signs);
-        if (signs.kind == SP_SIGNS_LEAVE)
-            sp_watchdog_leave(w, signs.code);
-        if (signs.kind == SP_SIGNS_END)
-            r->state = SP_ROW_ENDED;
+    while (event == SP_LINK_SIGNS) {
+        event = sp_link_receive(&r->link, &signs);
+        if (event == SP_LINK_SIGNS)
+            heed(w, r, &signs);
     }
-    if (!is_closed)
+    if (event == SP_LINK_FOREIGN)
+        give_up(r);
+    if (event != SP_LINK_GONE)
         return;
     sp_link_close(&r->link);
-    if (r->state == SP_ROW_ENDED)
-        return;
-    if (r->signs.token == w->address.token)
+    if (r->state == SP_ROW_LINKED)
         sp_watchdog_diagnose_dead(w, r);
-    r->state = SP_ROW_ABSENT; /* closed before its first word: it has just ended */
 }
 
-/* A new connection says who it is with its first frame; the answer lets the other side
- * tell from then on a death of this process from its end. */
-static void receive_fresh(sp_watchdog *w, int i)
-{
-    sp_signs signs;
-    bool is_closed = false;
-    sp_row *r;
-
-    if (sp_link_receive(&w->fresh[i], &signs, &is_closed)) {
-        bool is_ours = signs.token == w->address.token && signs.rank > 0 &&
-                       signs.rank < w->n_rows &&
-                       w->row[signs.rank].state == SP_ROW_ABSENT;
-        if (is_ours) {
-            r = &w->row[signs.rank];
-            r->link = w->fresh[i];
-            r->state = signs.kind == SP_SIGNS_END ? SP_ROW_ENDED : SP_ROW_LINKED;
-            note(r, &signs);
-            sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
-            sp_link_send(&r->link, &signs);
-        } else {
-            sp_link_close(&w->fresh[i]);
-        }
-    } else if (is_closed) {
-        sp_link_close(&w->fresh[i]);
-    } else {
-        return;
-    }
-    w->fresh[i] = w->fresh[--w->n_fresh];
-}
-
-static void accept_all(sp_watchdog *w)
-{
-    while (w->n_fresh < w->run->comm->size) {
-        int fd = sp_link_accept(w->listener);
-
-        if (fd < 0)
-            return;
-        w->fresh[w->n_fresh++] = (sp_link){.fd = fd};
-    }
-}
+/* ---- the thread ---- */
 
 static int fill_poll(sp_watchdog *w)
 {
     int n = 0;
 
     w->fd[n++] = (struct pollfd){w->wake[0], POLLIN, 0};
-    if (w->listener >= 0)
-        w->fd[n++] = (struct pollfd){w->listener, POLLIN, 0};
+    for (int i = 0; i < w->n_listeners && sp_now_s() >= w->deaf_until_s; i++)
+        w->fd[n++] = (struct pollfd){w->listener[i], POLLIN, 0};
     for (int i = 0; i < w->n_fresh; i++)
         w->fd[n++] = (struct pollfd){w->fresh[i].fd, POLLIN, 0};
     for (int r = 0; r < w->n_rows; r++)
-        if (w->row[r].link.fd >= 0)
-            w->fd[n++] = (struct pollfd){w->row[r].link.fd, POLLIN, 0};
+        if (w->row[r].link.fd >= 0) {
+            const bool is_connecting = w->row[r].link.stage == SP_LINK_CONNECTING;
+
+            w->fd[n++] =
+                (struct pollfd){w->row[r].link.fd, is_connecting ? POLLOUT : POLLIN, 0};
+        }
     return n;
+}
+
+/* Milliseconds until there is something to do, whatever arrives. */
+static int patience_ms(const sp_watchdog *w)
+{
+    const double door_s = sp_watchdog_door_s(w);
+
+    return 1 + (int)(1e3 * (door_s < w->interval_s ? door_s : w->interval_s));
 }
 
 static void listen_to_all(sp_watchdog *w)
 {
-    if (w->listener >= 0)
-        accept_all(w);
-    for (int i = w->n_fresh - 1; i >= 0; i--)
-        receive_fresh(w, i);
+    sp_watchdog_look_at_door(w);
+    if (w->run->comm->rank != 0)
+        sp_watchdog_connect(w, sp_now_s());
     for (int r = 0; r < w->n_rows; r++)
         receive(w, &w->row[r]);
 }
@@ -199,41 +179,9 @@ static void say(sp_watchdog *w, sp_signs_kind kind, int code)
     note(own, &signs);
     for (int r = 0; r < w->n_rows; r++)
         sp_link_send(&w->row[r].link, &signs);
-    for (int i = 0; i < w->n_fresh; i++)
-        sp_link_send(&w->fresh[i], &signs);
 }
 
-/* ---- the other ranks ---- */
-
-static void connect_to_root(sp_watchdog *w)
-{
-    struct pollfd wake = {w->wake[0], POLLIN, 0};
-    sp_row *root = &w->row[0];
-    sp_signs signs;
-
-    for (int i = 0; i < CONNECT_TRIES && root->link.fd < 0; i++)
-        if (i == 0 || poll(&wake, 1, 1000) == 0)
-            root->link.fd =
-                sp_link_connect(&w->address, w->run->comm->host, w->wake[0], CONNECT_S);
-    if (root->link.fd < 0)
-        return;
-    root->state = SP_ROW_LINKED;
-    root->heard_s = root->changed_s = sp_now_s();
-    memcpy(root->signs.host, w->address.host, sizeof root->signs.host);
-    sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
-    sp_link_send(&root->link, &signs);
-}
-
-static void warn_alone(sp_watchdog *w)
-{
-    if (w->row[0].state == SP_ROW_ABSENT && !w->has_warned && w->stop_code < 0)
-        sp_log_warn("watchdog: cannot connect to rank 0 on %s; it is watched through "
-                    "heartbeat.bin where the run folder is shared",
-                    w->address.host);
-    w->has_warned = true;
-}
-
-/* What no link tells: this process, heartbeat.bin. */
+/* Ranks without a connection are watched through heartbeat.bin. */
 static void look_around(sp_watchdog *w)
 {
     for (int i = 0; i < w->n_rows; i++) {
@@ -250,12 +198,9 @@ static void *watch(void *arg)
     bool is_root = w->run->comm->rank == 0;
     double last_s = sp_now_s(), now;
 
-    if (!is_root && w->address.port) {
-        connect_to_root(w);
-        warn_alone(w);
-    }
+    listen_to_all(w); /* begins to connect */
     while (w->stop_code < 0) {
-        poll(w->fd, (nfds_t)fill_poll(w), (int)(1e3 * w->interval_s));
+        poll(w->fd, (nfds_t)fill_poll(w), patience_ms(w));
         now = sp_now_s();
         if (now - last_s > 3 * w->interval_s + 2)
             forgive(w, now);
@@ -275,26 +220,18 @@ static void *watch(void *arg)
 
 /* ---- start and stop ---- */
 
-/* Rank 0 of a large job holds a connection to each rank. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
 {
     size_t size = (size_t)comm->size;
     double now = sp_now_s();
 
+    w->begin_s = now;
     w->n_rows = comm->rank == 0 ? comm->size : 2;
     w->row = calloc((size_t)w->n_rows, sizeof *w->row);
-    w->fresh = calloc(size, sizeof *w->fresh);
-    w->fd = calloc(2 + 2 * size, sizeof *w->fd);
+    w->n_places = comm->rank == 0 ? comm->size + SP_DOOR_STRANGERS : 0;
+    w->fresh = calloc((size_t)w->n_places + 1, sizeof *w->fresh);
+    w->fd =
+        calloc(1 + SP_LINK_ADDRESSES + (size_t)w->n_places + size + 1, sizeof *w->fd);
     if (!w->row || !w->fresh || !w->fd)
         return SP_FAIL(SP_EMEM, "watchdog of %d ranks", comm->size);
     for (int r = 0; r < w->n_rows; r++) {
@@ -328,15 +265,10 @@ static sp_status start_thread(sp_watchdog *w)
 static sp_status start(sp_watchdog *w)
 {
     sp_comm *comm = w->run->comm;
-    sp_status rc = allocate(w, comm);
 
-    if (rc == SP_OK && comm->rank == 0) {
-        raise_file_limit();
-        if (sp_link_listen(&w->listener, &w->address, comm->host) != SP_OK)
-            sp_log_warn("%s", sp_error_last()->message);
-    }
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
-    SP_TRY(sp_comm_bcast(comm, &w->address, sizeof w->address, 0));
+    SP_TRY(sp_comm_agree(comm, allocate(w, comm), NULL));
+    if (comm->size > 1)
+        SP_TRY(sp_watchdog_open_door(w));
     return sp_comm_agree(comm, start_thread(w), NULL);
 }
 
@@ -354,7 +286,7 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     w->run = run;
     w->limit_s = limit_s;
     w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
-    w->listener = w->wake[0] = w->wake[1] = -1;
+    w->wake[0] = w->wake[1] = -1;
     w->stop_code = -1;
     rc = start(w);
     if (rc != SP_OK) {
@@ -392,8 +324,7 @@ static void close_all(sp_watchdog *w)
         sp_link_close(&w->row[r].link);
     for (int i = 0; i < w->n_fresh; i++)
         sp_link_close(&w->fresh[i]);
-    if (w->listener >= 0)
-        close(w->listener);
+    sp_watchdog_close_door(w);
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0)
             close(w->wake[i]);
@@ -411,8 +342,8 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
         if (write(w->wake[1], "", 1) != 1)
             sp_log_warn("watchdog: %s", strerror(errno));
         pthread_join(w->thread, NULL);
-        if (w->listener >= 0)
-            accept_all(w); /* they too hear that this is the end */
+        sp_watchdog_look_at_door(
+            w); /* a rank that has just come hears that this is the end */
         say(w, SP_SIGNS_END, code);
     }
     close_all(w);

@@ -3,6 +3,9 @@
  *     rank r: thread --- its signs of life (sp_pulse.h, phase, step), every second --->
  *     rank 0: thread  <-- "alive", or "leave with this status" ---                TCP
  *
+ * Each side proves first that it is of this run (sp_watchdog_link.h). Rank 0 listens
+ * until all ranks have connected; one rank alone has no connection.
+ *
  * A rank is lost when its connection closes without a word (it died) or when neither
  * its work nor its waiting for others advances for limit_s (it hangs; a stopped process
  * or a node that is gone says nothing at all). All are stuck when all wait for each

@@ -58,10 +58,7 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
 /* For the next start, at once: a launcher may kill this process within milliseconds. */
 static void mark(sp_watchdog *w, const sp_row *r, sp_lost lost)
 {
-    sp_heartbeat *records = sp_run_heartbeat(w->run, 0);
-
-    if (records)
-        sp_heartbeat_mark_lost(records, w->run->comm->size, r->signs.rank, lost);
+    sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, lost);
 }
 
 /* The one diagnosis; then everybody leaves. */
@@ -91,32 +88,33 @@ static void describe(const sp_watchdog *w, const sp_row *r, char *text, size_t s
 /* The record in heartbeat.bin is newer than the last frame, where it is shared. */
 static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size)
 {
-    const sp_heartbeat *beat = sp_run_heartbeat(w->run, r->signs.rank);
-    bool is_newer = beat && beat->counter && beat->step >= r->signs.step;
+    sp_heartbeat beat;
+    bool is_newer = sp_heartbeat_get(w->run->beats, r->signs.rank, &beat) &&
+                    beat.counter && beat.step >= r->signs.step;
 
     snprintf(text, size, "phase %s, epoch %lld, step %lld",
-             sp_phase_name((sp_phase)(is_newer ? beat->phase : r->signs.phase)),
-             (long long)(is_newer ? beat->epoch : r->signs.epoch),
-             (long long)(is_newer ? beat->step : r->signs.step));
+             sp_phase_name((sp_phase)(is_newer ? beat.phase : r->signs.phase)),
+             (long long)(is_newer ? beat.epoch : r->signs.epoch),
+             (long long)(is_newer ? beat.step : r->signs.step));
 }
 
 /* The node's witness knows which of several was the first. */
 static void ask_witness(sp_watchdog *w, sp_row *r)
 {
-    sp_heartbeat *records = sp_run_heartbeat(w->run, 0);
+    sp_heartbeat beat;
     int lost = -1;
 
-    if (!records || strcmp(r->signs.host, w->run->comm->host) != 0)
+    if (!w->run->beats || strcmp(r->signs.host, w->run->comm->host) != 0)
         return;
     for (int i = 0; i < WITNESS_TRIES && lost < 0; i++) {
-        lost = sp_heartbeat_lost(records, w->run->comm->size);
+        lost = sp_heartbeat_lost(w->run->beats);
         if (lost < 0)
             sp_watchdog_pause(0.001);
     }
-    if (lost < 0)
+    if (lost < 0 || !sp_heartbeat_get(w->run->beats, lost, &beat))
         return;
     r->signs.rank = lost;
-    memcpy(r->signs.host, records[lost].host, sizeof r->signs.host);
+    memcpy(r->signs.host, beat.host, sizeof r->signs.host);
 }
 
 void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *row)

@@ -7,12 +7,10 @@
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,21 +43,31 @@ typedef struct scene {
     bool has_seen;  /* one die before its end */
 } scene;
 
-static sp_heartbeat *map_records(const char *dir, int *n)
+/* heartbeat.bin as it is now: another start may have put its own in its place. False:
+ * there is none, or it is damaged. */
+typedef struct evidence {
+    sp_heartbeats beats;
+    sp_heartbeat *records; /* a copy, [n] */
+    int n;
+} evidence;
+
+static bool read_evidence(const char *dir, evidence *e)
 {
     char path[PATH_MAX];
-    sp_heartbeat *copy, *records = NULL;
 
+    *e = (evidence){.beats = {.fd = -1}};
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (sp_heartbeat_read(path, &copy, n) == SP_OK) {
-        free(copy);
-        if (sp_heartbeat_map(path, *n, &records) != SP_OK)
-            records = NULL;
-    }
-    return records;
+    return sp_heartbeat_read(path, &e->records, &e->n) == SP_OK &&
+           sp_heartbeat_open(&e->beats, path, e->n) == SP_OK;
 }
 
-/* What is said of the first that died; the ranks may come to a word of their own. */
+static void destroy_evidence(evidence *e)
+{
+    sp_heartbeat_close(&e->beats);
+    free(e->records);
+}
+
+/* The message about the rank that died first; the ranks may write one of their own. */
 static void describe(const sp_heartbeat *who, int rank, int size, char *text, size_t n)
 {
     snprintf(text, n,
@@ -87,44 +95,42 @@ static void write_status(const scene *s, const sp_heartbeat *records, int n, int
 
 static void see_dead(scene *s, const watched *w)
 {
-    int n;
-    sp_heartbeat *records = map_records(s->dir, &n);
+    evidence e;
 
-    /* the file may be another start's by now */
-    if (records && w->rank < n && records[w->rank].pid == w->pid &&
-        records[w->rank].phase != SP_PHASE_END) {
-        if (sp_heartbeat_mark_lost(records, n, w->rank, SP_LOST_DEAD) && s->lock >= 0)
-            write_status(s, records, n, w->rank);
+    if (read_evidence(s->dir, &e) && w->rank < e.n &&
+        e.records[w->rank].pid == w->pid && e.records[w->rank].phase != SP_PHASE_END) {
+        if (sp_heartbeat_mark_lost(&e.beats, w->rank, SP_LOST_DEAD) && s->lock >= 0) {
+            e.records[w->rank].lost = SP_LOST_DEAD;
+            write_status(s, e.records, e.n, w->rank);
+        }
         s->has_seen = true;
     }
-    sp_heartbeat_unmap(records, n);
+    destroy_evidence(&e);
 }
 
-/* They are gone; one may have been killed over its word. */
+/* All are gone; one of them may have been killed while it wrote what had happened. */
 static void conclude(const scene *s)
 {
-    int n, lost;
-    sp_heartbeat *records = map_records(s->dir, &n);
+    evidence e;
+    const bool is_there = read_evidence(s->dir, &e);
+    const int lost = is_there ? sp_heartbeat_find_lost(e.records, e.n) : -1;
     sp_run_state state;
     const char *task;
     char text[512];
 
-    if (!records)
-        return;
-    lost = sp_heartbeat_lost(records, n);
     if (lost >= 0) /* the rank that found it may have come no further */
-        write_status(s, records, n, lost);
-    if (lost >= 0 && sp_run_find_state(s->dir, records, n, &state, &task) &&
+        write_status(s, e.records, e.n, lost);
+    if (lost >= 0 && sp_run_find_state(s->dir, e.records, e.n, &state, &task) &&
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
-        const sp_heartbeat *who = &records[lost];
+        const sp_heartbeat *who = &e.records[lost];
 
-        describe(who, lost, n, text, sizeof text);
-        sp_log_open(lost, n, who->host, 0, NULL);
+        describe(who, lost, e.n, text, sizeof text);
+        sp_log_open(lost, e.n, who->host, 0, NULL);
         sp_log_position(sp_phase_name((sp_phase)who->phase), who->epoch, who->step);
         SP_FAIL(SP_EMPI, "%s", text);
         sp_log_error(sp_error_last());
     }
-    sp_heartbeat_unmap(records, n);
+    destroy_evidence(&e);
 }
 
 /* One event at a time: in the order in which they came. */
@@ -199,90 +205,66 @@ void sp_witness_main(int argc, char **argv)
 
 /* ---- the ranks ---- */
 
-static struct sockaddr_un address_of(int64_t number, socklen_t *size)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+/* The pipe of a rank to the witness: the writing end that the node's first rank
+ * has open. */
+typedef struct place {
+    int64_t pid, fd, inode; /* pid 0: there is no witness */
+} place;
 
-    /* sun_path[0] 0: a name outside the file system; the kernel chooses five digits */
-    snprintf(address.sun_path + 1, 17, "%05llx", (unsigned long long)number);
-    *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 6);
-    return address;
+enum { PLACE_NUMBERS = sizeof(place) / sizeof(int64_t) };
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
-/* The node's first rank: the number of the name at which *listener waits; -1. */
-static int64_t open_listener(int *listener, int most)
+/* The node's first rank: a pipe for each of its n ranks, reading ends in rank[].fd. */
+static bool open_pipes(watched *rank, place *places, int n)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    socklen_t size = sizeof address.sun_family;
+    struct stat st;
+    int ends[2];
 
-    *listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*listener < 0 || bind(*listener, (struct sockaddr *)&address, size) != 0 ||
-        listen(*listener, most) != 0)
-        return -1;
-    size = sizeof address;
-    if (getsockname(*listener, (struct sockaddr *)&address, &size) != 0)
-        return -1;
-    address.sun_path[6] = 0;
-    return strtoll(address.sun_path + 1, NULL, 16);
-}
-
-/* -1: none. Its number is above those of what the launcher opened. */
-static int connect_to(int64_t number)
-{
-    socklen_t size;
-    struct sockaddr_un address = address_of(number, &size);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), high;
-
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, size) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return -1;
+    for (int i = 0; i < n; i++) {
+        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+            return false;
+        rank[i].fd = ends[0];
+        places[i] = (place){.pid = getpid(), .fd = ends[1]};
+        if (fstat(ends[1], &st) != 0)
+            return false;
+        places[i].inode = (int64_t)st.st_ino;
     }
-    high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
-    if (high < 0)
-        return fd;
-    close(fd);
-    return high;
+    return true;
 }
 
-/* The rank whose process is at the other end; -1. */
-static int rank_of(const sp_run *run, int fd, int *pid)
+/* This rank's writing end, its number above those that the launcher opened; -1. The
+ * system opens it for processes of this user alone, and never waits. In another process
+ * namespace the name would lead elsewhere, which the inode tells. */
+static int connect_to(const place *p)
 {
-    const sp_comm *comm = run->comm;
-    struct ucred peer;
-    socklen_t size = sizeof peer;
+    char path[64];
+    struct stat st;
+    int fd, high;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)p->pid,
+             (long long)p->fd);
+    fd = p->pid ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (fd < 0)
         return -1;
-    *pid = peer.pid;
-    for (int r = 0; r < comm->size; r++)
-        if (comm->node_of_rank[r] == comm->node &&
-            sp_run_heartbeat(run, r)->pid == peer.pid)
-            return r;
+    high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    close(fd);
+    if (high >= 0 && fstat(high, &st) == 0 && S_ISFIFO(st.st_mode) &&
+        (int64_t)st.st_ino == p->inode)
+        return high;
+    close_fd(high);
     return -1;
 }
 
 static bool add(int set, int fd, uint32_t number)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u32 = number};
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
 
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-/* The connections of all n ranks of this node into the set. */
-static bool add_ranks(const sp_run *run, int listener, int set, watched *rank, int n)
-{
-    for (int i = 0; i < n; i++) {
-        watched *w = &rank[i];
-
-        w->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (w->fd < 0)
-            return false;
-        w->rank = rank_of(run, w->fd, &w->pid);
-        if (w->rank < 0 || !add(set, w->fd, (uint32_t)i))
-            return false;
-    }
-    return true;
 }
 
 static void set_inherited(int fd, bool is_inherited)
@@ -337,27 +319,18 @@ static pid_t start_child(const sp_run *run, int set, int control, const watched 
     return pid;
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 /* The node's first rank, once all have connected. */
-static void start_witness(sp_witness *witness, const sp_run *run, int listener)
+static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
 {
     const int n = run->comm->local_size, set = epoll_create1(EPOLL_CLOEXEC);
-    watched *rank = calloc((size_t)n, sizeof *rank);
     int ends[2] = {-1, -1};
+    bool is_ready =
+        set >= 0 && pipe2(ends, O_CLOEXEC) == 0 && add(set, ends[0], CONTROL);
 
-    for (int i = 0; rank && i < n; i++)
-        rank[i].fd = -1;
-    if (set >= 0 && rank && pipe2(ends, O_CLOEXEC) == 0 &&
-        add_ranks(run, listener, set, rank, n) && add(set, ends[0], CONTROL))
+    for (int i = 0; is_ready && i < n; i++)
+        is_ready = rank[i].pid && add(set, rank[i].fd, (uint32_t)i);
+    if (is_ready)
         witness->pid = start_child(run, set, ends[0], rank, n);
-    for (int i = 0; rank && i < n; i++)
-        close_fd(rank[i].fd);
-    free(rank);
     close_fd(ends[0]);
     close_fd(set);
     if (witness->pid)
@@ -366,27 +339,71 @@ static void start_witness(sp_witness *witness, const sp_run *run, int listener)
         close_fd(ends[1]);
 }
 
-sp_status sp_witness_start(sp_witness *witness, sp_run *run)
+/* Each rank tells the node's first which of the world's it is and its process; 0 where
+ * it could not connect. numbers [2 * local_size] of the node's ranks. */
+static sp_status meet(sp_witness *witness, sp_run *run, place *places, int64_t *numbers)
 {
     sp_comm *comm = run->comm;
-    const bool is_first = comm->local_rank == 0;
-    int listener = -1;
-    int64_t number = -1;
+    const size_t n = (size_t)comm->local_size, own = (size_t)comm->local_rank;
 
-    memset(witness, 0, sizeof *witness);
-    if (is_first && is_answered && sp_run_heartbeat(run, 0))
-        number = open_listener(&listener, comm->local_size);
-    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_NODE, &number, 1, SP_I64, SP_MAX));
-    witness->connection = number >= 0 ? connect_to(number) : -1;
-    SP_TRY(sp_comm_barrier(comm)); /* all have connected, and written their records */
-    if (number >= 0 && is_first) {
-        start_witness(witness, run, listener);
-        if (!witness->pid)
-            sp_log_warn("no witness beside the ranks of this node: %s",
-                        strerror(errno));
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_NODE, places, n * PLACE_NUMBERS, SP_I64,
+                             SP_SUM));
+    witness->connection = connect_to(&places[own]);
+    numbers[2 * own] = comm->rank;
+    numbers[2 * own + 1] = witness->connection >= 0 ? getpid() : 0;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_NODE, numbers, 2 * n, SP_I64, SP_SUM));
+    return SP_OK;
+}
+
+static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *places,
+                       int64_t *numbers)
+{
+    const int n = run->comm->local_size;
+    const bool is_wanted =
+        run->comm->local_rank == 0 && is_answered && run->beats->fd >= 0;
+    sp_status rc;
+
+    for (int i = 0; i < n; i++)
+        rank[i].fd = -1;
+    if (is_wanted && !open_pipes(rank, places, n))
+        sp_log_warn("witness: %s", strerror(errno));
+    rc = meet(witness, run, places, numbers);
+    for (int i = 0; i < n; i++) {
+        rank[i].rank = (int)numbers[2 * i];
+        rank[i].pid = (int)numbers[2 * i + 1];
+        if (is_wanted && places[i].pid)
+            close((int)places[i].fd);
     }
-    close_fd(listener);
-    witness->is_started = true;
+    if (rc == SP_OK && is_wanted) {
+        start_witness(witness, run, rank);
+        if (!witness->pid)
+            sp_log_warn("no witness beside the ranks of this node: where the launcher "
+                        "kills all, nobody may say which died first");
+    }
+    for (int i = 0; i < n; i++)
+        close_fd(rank[i].fd);
+    SP_TRY(rc);
+    return SP_OK;
+}
+
+sp_status sp_witness_start(sp_witness *witness, sp_run *run)
+{
+    const size_t n = (size_t)run->comm->local_size;
+    watched *rank = calloc(n, sizeof *rank);
+    place *places = calloc(n, sizeof *places);
+    int64_t *numbers = calloc(2 * n, sizeof *numbers);
+    sp_status rc = rank && places && numbers ? SP_OK : SP_FAIL(SP_EMEM, "witness");
+
+    *witness = (sp_witness){.connection = -1};
+    rc = sp_comm_agree(run->comm, rc, NULL);
+    if (rc == SP_OK) {
+        witness->is_started = true;
+        rc = start(witness, run, rank, places, numbers);
+    }
+    free(rank);
+    free(places);
+    free(numbers);
+    SP_TRY(rc);
     return SP_OK;
 }
 

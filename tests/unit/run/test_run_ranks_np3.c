@@ -27,7 +27,7 @@ static void every_rank_beats_in_one_file(void **state)
         assert_int_equal(records[r].step, 10 + r);
         assert_string_equal(records[r].host, comm.host);
         assert_int_equal(records[r].counter, 2);
-        assert_false(sp_heartbeat_is_gone(&records[r]));
+        assert_string_equal(sp_heartbeat_process(&records[r]), "");
     }
     assert_int_equal(records[comm.rank].pid, getpid());
     sp_heartbeat_ends(records, n, &first, &last);

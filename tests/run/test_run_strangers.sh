@@ -1,0 +1,85 @@
+#!/bin/sh
+# Other users of the machine connect to whatever a run listens at, from its first moment
+# on: the run ends as if nobody had been there, with the same bits, and tells them nothing.
+# SP_STRANGERS tries of each kind (2; 30 by hand), in a network of their own; as root.
+. "$SP_SRCDIR/tests/run/story.sh"
+n_tries=${SP_STRANGERS-2}
+PATH=$PATH:/usr/sbin:/sbin
+test "$(id -u)" = 0 || skip "not root: strangers are processes of another user"
+for tool in setpriv unshare ip; do
+    command -v $tool >/dev/null || skip "no $tool (util-linux, iproute2)"
+done
+if test -z "$STRANGERS_INSIDE"; then
+    unshare -n true 2>err || skip "no rights to unshare: $(head -1 err)"
+    STRANGERS_INSIDE=1
+    export STRANGERS_INSIDE
+    unshare -n sh "$0"
+    exit $?
+fi
+ip link set lo up || fail "no loopback"
+
+cp "$SP_BUILDDIR/tests/tools/stranger" . || fail "tests/tools/stranger is not built"
+chmod 755 . stranger
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 3; };
+train : { epochs = 12; warmup_steps = 5; };
+run : { log_every = 1; checkpoint_every = 20; dir = "r"; threads = 1; watchdog_s = 60; };
+DECK
+
+# The ports that are open before the program begins are the launcher's: MPICH's mpiexec ends
+# when anybody connects to it. With APART rank 1 has a network of its own and does not
+# reach rank 0, which therefore listens until the end.
+REAL=$SPTRAIN
+export REAL
+cat >rank <<'SH'
+#!/bin/sh
+if test "$PMI_RANK" = 0; then
+    while read -r _ at _ state _; do
+        test "$state" = 0A && printf '%d\n' "0x${at#*:}"
+    done </proc/net/tcp >spare.new
+    mv spare.new spare
+fi
+until test -e spare; do sleep 0.01; done
+test "$PMI_RANK$APART" = 1yes && exec unshare -n "$REAL" "$@"
+exec "$REAL" "$@"
+SH
+chmod +x rank
+SPTRAIN=$dir/rank
+
+rm -f spare
+run 3 0 base.deck run.dir=want
+sums want 60 >want.sums
+steps want >want.steps
+
+# attacked KIND: one run; what the stranger got in $told.
+attacked() {
+    rm -rf r spare
+    setpriv --reuid=65534 --regid=65534 --clear-groups ./stranger "$1" spare 100 >told &
+    job=$!
+    run 3 0 base.deck
+    rm -f spare
+    wait $job
+    job=
+    sums r 60 >sums
+    steps r >steps
+    same want.sums sums "other weights after strangers: $1"
+    same want.steps steps "other steps after strangers: $1"
+    status r done 0
+    says told '^ports .* unasked 0$'
+}
+for kind in backlog token leave close places idle garbage replay; do
+    i=0
+    while test $i -lt "$n_tries"; do
+        if test $((i % 2)) = 0; then APART=; else APART=yes; fi
+        export APART
+        attacked $kind
+        i=$((i + 1))
+        watch_s=$(sed -n 's/.*"watchdog_cpu_s":\([0-9.e-]*\).*/\1/p' r/metrics.jsonl)
+        echo "$kind $i ${APART:-no} $(cat told) watchdog_cpu_s $watch_s" >>all
+    done
+done
+echo "kind, try, rank 1 apart, what the stranger found and was told:"
+cat all

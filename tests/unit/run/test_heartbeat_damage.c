@@ -1,0 +1,190 @@
+/* heartbeat.bin may be damaged, cut off while ranks write it, or no file at all: it is
+ * named, and no start, run or status command falls or waits because of it. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "run/sp_run.h"
+
+static sp_comm comm;
+static char top[] = "/tmp/sp-beat-XXXXXX";
+static char dir[64], path[128];
+
+static int new_folder(void **state)
+{
+    static int number;
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/%d", top, number++);
+    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
+    OK(sp_file_make_folder(dir));
+    alarm(20); /* a test that waits for a FIFO ends */
+    return 0;
+}
+
+/* Every record but for the damage is one that a rank writes. */
+static void put_record(size_t at, uint8_t value, size_t n)
+{
+    sp_heartbeat h = {.host = "here", .pid = 1, .counter = 1, .time = 1e9};
+
+    memset((char *)&h + at, value, n);
+    OK(sp_file_replace(path, (const char *)&h, sizeof h, 0));
+}
+
+static void assert_refused(const char *text)
+{
+    sp_heartbeat *records;
+    int n;
+
+    assert_int_equal(sp_heartbeat_read(path, &records, &n), SP_EDATA);
+    assert_null(records);
+    assert_non_null(
+        strstr(sp_error_last()->message, "heartbeat.bin: record of rank 0"));
+    assert_non_null(strstr(sp_error_last()->message, text));
+}
+
+static void each_field_is_checked(void **state)
+{
+#define DAMAGE(field, name)                                                            \
+    put_record(offsetof(sp_heartbeat, field), 0xff, sizeof((sp_heartbeat *)0)->field); \
+    assert_refused(name)
+    sp_heartbeat *records;
+    int n;
+
+    (void)state;
+    put_record(0, 'h', 1);
+    OK(sp_heartbeat_read(path, &records, &n));
+    free(records);
+    DAMAGE(host, "host");
+    DAMAGE(pid, "pid");
+    DAMAGE(step, "step");
+    DAMAGE(epoch, "step");
+    DAMAGE(time, "time");
+    DAMAGE(phase, "phase");
+    DAMAGE(lost, "lost");
+    DAMAGE(counter, "count");
+    DAMAGE(work, "count");
+    put_record(offsetof(sp_heartbeat, time), 0x7e, sizeof(double)); /* 1e301 */
+    assert_refused("time");
+}
+
+/* The start says so and goes on, the status command ends with 3. */
+static void a_damaged_file_stops_no_start(void **state)
+{
+    FILE *to = fopen("/dev/null", "w");
+    sp_run run;
+
+    (void)state;
+    put_record(0, 0xff, sizeof(sp_heartbeat));
+    assert_int_equal(sp_run_print_status(dir, to), SP_EDATA);
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_print_status(dir, to));
+    sp_run_close(&run);
+    fclose(to);
+}
+
+static void a_fifo_is_no_heartbeat(void **state)
+{
+    FILE *to = fopen("/dev/null", "w");
+    sp_heartbeat *records;
+    sp_run run;
+    int n;
+
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(sp_heartbeat_read(path, &records, &n), SP_EIO);
+    assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
+    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
+    sp_run_close(&run);
+    fclose(to);
+}
+
+static void a_file_cut_off_kills_nobody(void **state)
+{
+    sp_heartbeat record;
+    sp_run run;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_false(sp_heartbeat_get(run.beats, 0, &record));
+    assert_int_equal(sp_heartbeat_lost(run.beats), -1);
+    sp_run_beat(&run, SP_PHASE_FORWARD, 0, 5);
+    sp_heartbeat_put_signs(run.beats, 0, 1, 2);
+    assert_true(sp_heartbeat_get(run.beats, 0, &record)); /* and it is whole again */
+    assert_int_equal(record.step, 5);
+    assert_int_equal(record.waits, 2);
+    sp_run_close(&run);
+}
+
+/* The three writers of a record leave each other's bytes alone. */
+static void a_mark_outlives_the_beats(void **state)
+{
+    sp_heartbeat record;
+    sp_run run;
+
+    (void)state;
+    OK(sp_run_open(&run, dir, &comm));
+    assert_false(sp_heartbeat_mark_lost(run.beats, 1, SP_LOST_DEAD)); /* one rank */
+    assert_false(sp_heartbeat_mark_lost(run.beats, -1, SP_LOST_DEAD));
+    sp_heartbeat_put_signs(run.beats, 0, 11, 12);
+    assert_true(sp_heartbeat_mark_lost(run.beats, 0, SP_LOST_HUNG));
+    assert_false(sp_heartbeat_mark_lost(run.beats, 0, SP_LOST_DEAD));
+    sp_run_beat(&run, SP_PHASE_FORWARD, 0, 6);
+    assert_true(sp_heartbeat_get(run.beats, 0, &record));
+    assert_int_equal(record.lost, SP_LOST_HUNG);
+    assert_int_equal(record.work, 11);
+    assert_int_equal(record.step, 6);
+    assert_int_equal(sp_heartbeat_lost(run.beats), 0);
+    sp_run_close(&run);
+}
+
+static void a_stopped_process_is_told_from_one_that_is_gone(void **state)
+{
+    sp_heartbeat h = {.counter = 1};
+    pid_t child = fork();
+    int status;
+
+    (void)state;
+    if (child == 0)
+        for (;;)
+            pause();
+    memcpy(h.host, comm.host, sizeof h.host);
+    h.pid = child;
+    assert_string_equal(sp_heartbeat_process(&h), "");
+    kill(child, SIGSTOP);
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_string_equal(sp_heartbeat_process(&h), "stopped");
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_string_equal(sp_heartbeat_process(&h), "gone");
+}
+
+int main(void)
+{
+#define IN_NEW_FOLDER(test) cmocka_unit_test_setup(test, new_folder)
+    const struct CMUnitTest tests[] = {
+        IN_NEW_FOLDER(each_field_is_checked),
+        IN_NEW_FOLDER(a_damaged_file_stops_no_start),
+        IN_NEW_FOLDER(a_fifo_is_no_heartbeat),
+        IN_NEW_FOLDER(a_file_cut_off_kills_nobody),
+        IN_NEW_FOLDER(a_mark_outlives_the_beats),
+        IN_NEW_FOLDER(a_stopped_process_is_told_from_one_that_is_gone),
+    };
+    char command[64];
+    int n_failed;
+
+    sp_comm_open_self(&comm);
+    if (!mkdtemp(top))
+        return 1;
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", top);
+    return system(command) == 0 ? n_failed : 1;
+}

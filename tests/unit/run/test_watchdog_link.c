@@ -1,0 +1,303 @@
+/* A connection between watchdogs is open only to those who know the run's secret, says
+ * nothing to others, and takes no frame twice, changed, or out of its range. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+#include "run/sp_heartbeat.h"
+#include "run/sp_watchdog.h"
+#include "run/sp_watchdog_link.h"
+
+enum { SIZE = 4, RANK = 2 };
+
+static int listener[SP_LINK_ADDRESSES];
+static sp_link_address address;
+
+static int open_door(void **state)
+{
+    (void)state;
+    OK(sp_link_listen(listener, &address, "here", NULL, 0));
+    return 0;
+}
+
+static int close_door(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < address.n; i++)
+        close(listener[i]);
+    return 0;
+}
+
+/* Both sides go on until none has more to do; what became of them is in their
+ * stages. */
+static void let_talk(sp_link *rank, const sp_link_address *theirs, sp_link *root)
+{
+    for (int i = 0; i < 20; i++) {
+        if (rank->stage != SP_LINK_CLOSED && !sp_link_is_proven(rank))
+            sp_link_advance(rank, theirs, SIZE);
+        if (root->stage != SP_LINK_CLOSED && !sp_link_is_proven(root))
+            sp_link_advance(root, &address, SIZE);
+        poll(NULL, 0, 1);
+    }
+}
+
+static void connect_both(sp_link *rank, const sp_link_address *theirs, sp_link *root)
+{
+    struct pollfd waits = {listener[0], POLLIN, 0};
+
+    assert_true(sp_link_connect(rank, theirs, 0, RANK));
+    assert_int_equal(poll(&waits, 1, 10000), 1);
+    assert_true(sp_link_accept(root, listener[0]));
+    assert_false(sp_link_is_proven(rank));
+    let_talk(rank, theirs, root);
+}
+
+static sp_link_event next(sp_link *link, sp_signs *signs)
+{
+    struct pollfd ready = {link->fd, POLLIN, 0};
+
+    poll(&ready, 1, 10000);
+    return sp_link_receive(link, signs);
+}
+
+static const sp_signs sane = {
+    .rank = RANK, .work = 7, .phase = SP_PHASE_READ, .step = 3, .host = "here"};
+
+static void only_this_host_reaches_the_door(void **state)
+{
+    const uint8_t *ip = (const uint8_t *)&address.ip[0];
+
+    (void)state;
+    assert_int_equal(address.n, 1);
+    assert_int_equal(ip[0], 127);
+}
+
+static void those_who_know_the_secret_are_connected(void **state)
+{
+    sp_link rank, root;
+    sp_signs signs;
+
+    (void)state;
+    connect_both(&rank, &address, &root);
+    assert_int_equal(root.stage, SP_LINK_OPEN);
+    assert_int_equal(root.rank, RANK);
+    assert_int_equal(rank.stage, SP_LINK_PROVEN);
+    for (int i = 0; i < 3; i++) {
+        sp_link_send(&rank, &sane);
+        assert_int_equal(next(&root, &signs), SP_LINK_SIGNS);
+        assert_memory_equal(&signs, &sane, sizeof sane);
+    }
+    signs.rank = 0;
+    sp_link_send(&root, &signs);
+    assert_int_equal(next(&rank, &signs), SP_LINK_SIGNS);
+    assert_int_equal(rank.stage, SP_LINK_OPEN);
+    sp_link_close(&rank);
+    assert_int_equal(next(&root, &signs), SP_LINK_GONE);
+    sp_link_close(&root);
+}
+
+static void another_secret_is_refused_by_both_sides(void **state)
+{
+    sp_link_address other = address;
+    sp_link rank, root;
+
+    (void)state;
+    other.secret[15] ^= 1;
+    connect_both(&rank, &other, &root); /* rank r does not believe rank 0 */
+    assert_int_equal(rank.stage, SP_LINK_CLOSED);
+    assert_int_equal(root.stage, SP_LINK_CLOSED);
+}
+
+/* A plain connection that says what `say` says, against rank 0. */
+static int stranger(sp_link *root)
+{
+    struct pollfd waits = {listener[0], POLLIN, 0};
+    sp_link link;
+
+    assert_true(sp_link_connect(&link, &address, 0, RANK));
+    assert_int_equal(poll(&waits, 1, 10000), 1);
+    assert_true(sp_link_accept(root, listener[0]));
+    return link.fd;
+}
+
+static void a_stranger_is_told_nothing_unasked(void **state)
+{
+    char word[256];
+    sp_link root;
+    int fd = stranger(&root);
+
+    (void)state;
+    assert_true(sp_link_advance(&root, &address, SIZE));
+    sp_link_send(&root, &sane); /* not before a proof */
+    poll(NULL, 0, 20);
+    assert_true(recv(fd, word, sizeof word, MSG_DONTWAIT) < 0);
+    assert_false(sp_link_is_proven(&root));
+    close(fd);
+    poll(NULL, 0, 20);
+    assert_false(sp_link_advance(&root, &address, SIZE));
+}
+
+/* Hello of a rank, then 8 bytes of `proof`, or rank 0's own where it is NULL. */
+static void try_proof(const char *proof, int32_t rank, sp_link_stage want)
+{
+    struct {
+        char name[8];
+        int32_t rank, zero;
+        char nonce[16];
+    } hello = {.rank = rank};
+    char answer[24] = "";
+    sp_link root;
+    int fd = stranger(&root);
+
+    memcpy(hello.name, "sptrain1", 8);
+    assert_int_equal(send(fd, &hello, sizeof hello, 0), sizeof hello);
+    poll(NULL, 0, 20);
+    sp_link_advance(&root, &address, SIZE);
+    if (root.stage == SP_LINK_PROOF) {
+        assert_int_equal(recv(fd, answer, sizeof answer, 0), sizeof answer);
+        assert_int_equal(send(fd, proof ? proof : answer + 16, 8, 0), 8);
+        poll(NULL, 0, 20);
+        sp_link_advance(&root, &address, SIZE);
+    }
+    assert_int_equal(root.stage, want);
+    sp_link_close(&root);
+    close(fd);
+}
+
+static void a_proof_is_neither_guessed_nor_sent_back(void **state)
+{
+    (void)state;
+    try_proof("\0\0\0\0\0\0\0", RANK, SP_LINK_CLOSED);
+    try_proof(NULL, RANK, SP_LINK_CLOSED);
+    try_proof(NULL, 0, SP_LINK_CLOSED); /* ranks that there are not */
+    try_proof(NULL, -1, SP_LINK_CLOSED);
+    try_proof(NULL, SIZE, SP_LINK_CLOSED);
+}
+
+/* A frame of a connected rank, `act` changes what is about to be sent. */
+static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
+{
+    sp_signs signs = sane, got;
+    sp_link rank, root;
+
+    connect_both(&rank, &address, &root);
+    sp_link_send(&rank, &signs);
+    assert_int_equal(next(&root, &got), SP_LINK_SIGNS);
+    act(&rank, &signs);
+    sp_link_send(&rank, &signs);
+    assert_int_equal(next(&root, &got), SP_LINK_FOREIGN);
+    sp_link_close(&rank);
+    sp_link_close(&root);
+}
+
+static void repeat(sp_link *rank, sp_signs *signs)
+{
+    (void)signs;
+    rank->n_sent--;
+}
+static void leave_out(sp_link *rank, sp_signs *signs)
+{
+    (void)signs;
+    rank->n_sent++;
+}
+static void lose_key(sp_link *rank, sp_signs *signs)
+{
+    (void)signs;
+    rank->key[0] ^= 1;
+}
+static void turn_round(sp_link *rank, sp_signs *signs)
+{
+    (void)signs;
+    rank->is_root = true; /* a frame of rank 0, sent back to it */
+}
+#define SETS(function, field, value)                                                   \
+    static void function(sp_link *rank, sp_signs *signs)                               \
+    {                                                                                  \
+        (void)rank;                                                                    \
+        signs->field = value;                                                          \
+    }
+SETS(another_rank, rank, 1)
+SETS(no_rank, rank, 1 << 30)
+SETS(no_kind, kind, 3)
+SETS(no_status, code, 77)
+SETS(no_phase, phase, SP_PHASE_COUNT)
+SETS(no_step, step, -1)
+SETS(no_flag, is_waiting, 2)
+SETS(no_time, own_s, NAN)
+SETS(leave_with_success, kind, SP_SIGNS_LEAVE)
+SETS(escape_codes, host[0], '\033')
+
+static void no_name_end(sp_link *rank, sp_signs *signs)
+{
+    (void)rank;
+    memset(signs->host, 'x', sizeof signs->host);
+}
+
+static void a_frame_is_taken_once_unchanged_and_in_range(void **state)
+{
+    void (*const acts[])(sp_link *, sp_signs *) = {
+        repeat,  leave_out, lose_key,     turn_round,  another_rank,
+        no_rank, no_kind,   no_status,    no_phase,    no_step,
+        no_flag, no_time,   escape_codes, no_name_end, leave_with_success};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        send_changed(acts[i]);
+}
+
+static int count_sockets(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    struct dirent *entry;
+    char path[300], target[64];
+    int n = 0;
+
+    assert_non_null(all);
+    while ((entry = readdir(all))) {
+        ssize_t bytes;
+
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        bytes = readlink(path, target, sizeof target);
+        n += bytes > 7 && memcmp(target, "socket:", 7) == 0;
+    }
+    closedir(all);
+    return n;
+}
+
+static void one_rank_has_no_port(void **state)
+{
+    const int before = count_sockets();
+    sp_watchdog *watchdog;
+    sp_comm comm;
+    sp_run run;
+
+    (void)state;
+    sp_comm_open_self(&comm);
+    OK(sp_run_open(&run, "", &comm));
+    OK(sp_watchdog_start(&watchdog, &run, 60));
+    assert_non_null(watchdog);
+    assert_int_equal(count_sockets(), before);
+    sp_watchdog_stop(watchdog, SP_OK);
+    sp_run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_this_host_reaches_the_door),
+        cmocka_unit_test(those_who_know_the_secret_are_connected),
+        cmocka_unit_test(another_secret_is_refused_by_both_sides),
+        cmocka_unit_test(a_stranger_is_told_nothing_unasked),
+        cmocka_unit_test(a_proof_is_neither_guessed_nor_sent_back),
+        cmocka_unit_test(a_frame_is_taken_once_unchanged_and_in_range),
+        cmocka_unit_test(one_rank_has_no_port),
+    };
+
+    return cmocka_run_group_tests(tests, open_door, close_door);
+}
