@@ -11,6 +11,7 @@
 #include "h5/sp_h5.h"
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
+#include "process/sp_start.h"
 #include "process/sp_signal.h"
 #include "train/sp_train.h"
 #include "run/sp_witness.h"
@@ -258,6 +259,7 @@ int main(int argc, char **argv)
     atexit(refuse_early_end);
     if (is_training(argc, argv)) /* a request may come while MPI starts */
         sp_signal_install();
+    sp_start_watch();
     rc = sp_comm_open(&comm, &argc, &argv);
     sp_signal_started();
     if (rc != SP_OK) {
@@ -270,6 +272,7 @@ int main(int argc, char **argv)
     sp_h5_library();
     atexit(refuse_early_end);
     rc = run(argc, argv, &comm);
+    sp_start_over();
     sp_log_close();
     sp_signal_leave_after(FINALIZE_S, rc);
     sp_comm_close(&comm);

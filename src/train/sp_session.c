@@ -9,6 +9,7 @@
 #include "base/sp_log.h"
 #include "process/sp_fault.h"
 #include "process/sp_signal.h"
+#include "process/sp_start.h"
 
 enum { FIRST_WORD_S = 5 };
 
@@ -44,16 +45,20 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     session->command = command;
     session->config = command->config;
     session->comm = command->comm;
-    if (!with_folder)
+    if (!with_folder) {
+        sp_start_over();
         return SP_OK;
+    }
     sp_fault_open(session->comm->rank);
     SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
     session->run.task = strcmp(command->name, "train") == 0 ? "" : command->name;
     SP_TRY(sp_session_open_log(session));
     sp_signal_delay_abort();
     SP_TRY(sp_witness_start(&session->witness, &session->run));
-    return sp_watchdog_start(&session->watchdog, &session->run,
-                             session->config->run.watchdog_s);
+    SP_TRY(sp_watchdog_start(&session->watchdog, &session->run,
+                             session->config->run.watchdog_s));
+    sp_start_over();
+    return SP_OK;
 }
 
 /* ---- network ---- */

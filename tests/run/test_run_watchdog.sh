@@ -69,6 +69,29 @@ died 1 kill@0:forward:4 0 forward
 SP_TEST_FAULT=exit@0:update:4 run 1 6 base.deck run.dir=alone-exit
 MPIEXEC=$MPIEXEC_ALL
 
+# A rank that is stopped while MPI starts: the others wait no longer than SP_START_S and
+# say for whom. Rank 0 starts once rank 1 has been stopped in its wait for rank 0.
+cat >stopped <<'SH'
+#!/bin/sh
+if test "$PMI_RANK" = 1; then
+    (sleep 0.3; kill -STOP $$; echo $$ >pid) &
+    exec "$REAL" "$@"
+fi
+until test -s pid && grep -q '^State:.T' "/proc/$(cat pid)/status"; do sleep 0.1; done
+exec "$REAL" "$@"
+SH
+chmod +x stopped
+REAL=$SPTRAIN SPTRAIN=$dir/stopped
+export REAL
+SP_START_S=4 launch 2 base.deck run.dir=never
+got=$?
+SPTRAIN=$REAL
+test $got != 0 || fail "status 0 with a rank that is stopped in the start"
+pid=$(cat pid)
+says err "^sptrain: rank 0 host $host: the ranks have not come .*: rank 1, pid $pid of this"
+says err "^sptrain: rank 0 host $host: SP_EMPI: .* for 4 s; waited for: rank 1, pid $pid"
+grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null && fail "the stopped rank is there"
+
 # All ranks meet a bad sample at the same instant: one says so.
 cp u.h5 bad.h5
 for sample in 0 1 2 4 5 6 8 9 11 12 13 14; do

@@ -62,10 +62,26 @@ static void a_request_ends_a_start_that_hangs(void **state)
     close(launcher);
 }
 
+static void a_start_that_hangs_ends_by_itself(void **state)
+{
+    int launcher, status = -1;
+    pid_t pid;
+
+    (void)state;
+    setenv("SP_START_S", "1", 1);
+    pid = start(&launcher);
+    unsetenv("SP_START_S");
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), SP_EMPI);
+    close(launcher);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_ends_a_start_that_hangs),
+        cmocka_unit_test(a_start_that_hangs_ends_by_itself),
     };
 
     if (!getenv("SP_BUILDDIR")) {
