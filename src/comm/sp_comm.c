@@ -3,6 +3,7 @@
 #include "comm/sp_comm.h"
 
 #include <assert.h>
+#include <dlfcn.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/sp_comm_internal.h"
 #include "base/sp_machine.h"
+#include "comm/sp_comm_internal.h"
 #include "process/sp_pulse.h"
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -257,17 +258,20 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     return SP_OK;
 }
 
-/* What MPICH over UCX calls for every connection in MPI_Finalize, in place of the
- * library's. That one flushes, which over TCP takes an answer of the peer; but MPICH
- * 4.0 and 4.1 then wait in a barrier of the process manager, where a rank answers
- * nobody, so that a peer which comes later waits for ever (pmodels/mpich pull request
- * 6596; one end in five on two hosts). Nothing is under way any more when sp_comm_close
- * comes here: the connections go down with the process. NULL is "done". */
+/* MPICH over UCX calls this for every connection in MPI_Finalize, in place of the
+ * library's function of this name, which SP_UCX_DISCONNECT=0 leaves out (sp_comm.h).
+ * NULL is "done". */
 void *ucp_disconnect_nb(void *connection);
 void *ucp_disconnect_nb(void *connection)
 {
-    (void)connection;
-    return NULL;
+    const char *text = getenv("SP_UCX_DISCONNECT");
+    void *(*of_library)(void *) = NULL;
+    void *symbol = dlsym(RTLD_NEXT, "ucp_disconnect_nb");
+
+    if (!symbol || (text && strcmp(text, "0") == 0))
+        return NULL;
+    memcpy(&of_library, &symbol, sizeof symbol);
+    return of_library(connection);
 }
 
 void sp_comm_close(sp_comm *comm)
