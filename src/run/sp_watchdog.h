@@ -3,7 +3,7 @@
  *     rank r: thread --- its signs of life (sp_pulse.h, phase, step), every second --->
  *     rank 0: thread  <-- "alive", or "leave with this status" ---                TCP
  *
- * Each side proves first that it is of this run (sp_watchdog_link.h). Rank 0 listens
+ * Each side proves first that it is of this run (sp_link.h). Rank 0 listens
  * until all ranks have connected; one rank alone has no connection.
  *
  * A rank is lost when its connection closes without a word (it died) or when neither

@@ -17,8 +17,8 @@
  * nothing else. The contents are not encrypted: host names, phases and steps can be
  * read by those who can read the network.
  */
-#ifndef SP_WATCHDOG_LINK_H
-#define SP_WATCHDOG_LINK_H
+#ifndef SP_LINK_H
+#define SP_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ typedef enum sp_link_stage {
 enum {
     SP_LINK_NONCE = 16,
     SP_LINK_FRAME = 16 + (int)sizeof(sp_signs), /* with its number and its proof */
-    SP_LINK_ADDRESSES = 16
+    SP_LINK_ADDRESSES = 16,
+    SP_LINK_PHASES = 11 /* as many as a rank may be in (run/sp_heartbeat.h) */
 };
 
 typedef struct sp_link {

@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "run/sp_watchdog_link.h"
+#include "comm/sp_link.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
-#include "run/sp_heartbeat.h"
 
 enum { BACKLOG = 1024 };
 
@@ -309,7 +308,7 @@ static bool are_sane(const sp_signs *s, int rank)
     return s->rank == rank && s->kind >= SP_SIGNS_ALIVE && s->kind <= SP_SIGNS_LEAVE &&
            is_status(s->code) && (s->kind != SP_SIGNS_LEAVE || s->code != SP_OK) &&
            (s->is_waiting == 0 || s->is_waiting == 1) && s->work >= 0 &&
-           s->waits >= 0 && s->phase >= 0 && s->phase < SP_PHASE_COUNT &&
+           s->waits >= 0 && s->phase >= 0 && s->phase < SP_LINK_PHASES &&
            s->epoch >= 0 && s->step >= 0 && isfinite(s->own_s) && s->own_s >= 0 &&
            is_text(s->host, sizeof s->host);
 }

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "comm/sp_link.h"
 #include "run/sp_heartbeat.h"
 #include "run/sp_watchdog.h"
-#include "run/sp_watchdog_link.h"
 
 enum { SIZE = 4, RANK = 2 };
 
