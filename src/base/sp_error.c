@@ -6,14 +6,18 @@
 
 static _Thread_local sp_error_record record;
 
-/* "src/data/sp_shard.c" of any build folder's spelling of it. */
+/* The path from the source's top folder on: "src/data/sp_shard.c" of any build folder's
+ * spelling of it. */
 static const char *short_file(const char *file)
 {
-    const char *last = strrchr(file, '/'), *at = last;
+    static const char *const top[] = {"src/", "cuda/", "tests/"};
+    const char *found = NULL;
 
-    while (at && at > file && at[-1] != '/')
-        at--;
-    return at ? at : file;
+    for (const char *at = file; *at; at++)
+        for (size_t i = 0; i < sizeof top / sizeof top[0]; i++)
+            if ((at == file || at[-1] == '/') && !strncmp(at, top[i], strlen(top[i])))
+                found = at;
+    return found ? found : file;
 }
 
 sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
