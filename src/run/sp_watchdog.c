@@ -16,6 +16,8 @@
 #define INTERVAL_S 1.0 /* between signs, at most a quarter of the limit */
 #define TOLD_S     2.0 /* for the watchdog's word, where MPI failed first */
 
+_Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
+
 /* ---- signs ---- */
 
 sp_row *sp_watchdog_own_row(sp_watchdog *w)

@@ -10,8 +10,6 @@
 #include "comm/sp_link.h"
 #include "run/sp_watchdog.h"
 
-_Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
-
 typedef enum sp_row_state { SP_ROW_ABSENT, SP_ROW_LINKED, SP_ROW_ENDED } sp_row_state;
 
 /* State of one rank as far as it is known; times are this process's. */
