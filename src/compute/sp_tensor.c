@@ -57,6 +57,11 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
     return SP_OK;
 }
 
+sp_arena sp_arena_counter(void)
+{
+    return (sp_arena){.reserved = SIZE_MAX / 2 / ALIGN * ALIGN, .name = "counter"};
+}
+
 void sp_arena_destroy(sp_arena *arena)
 {
     if (arena->base)
@@ -68,7 +73,7 @@ sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
 {
     size_t room = arena->reserved - arena->used;
     size_t end = arena->used + (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    void *taken = arena->base + arena->used;
+    void *taken = arena->base ? arena->base + arena->used : NULL;
 
     /* The reserved range is a whole number of ALIGN, so rounding up cannot leave it. */
     if (bytes > room)

@@ -96,14 +96,5 @@ void sp_graph_init_buffers(const sp_graph *graph, float *flat);
 
 /* The network layer by layer (stride, channels, parameters) for `sptrain check`. */
 void sp_graph_print(const sp_graph *graph, FILE *to);
-/* Bytes of activations and gradients that one training step takes on a rank, or of
- * activations an evaluation, given its voxels on each of spec.n_levels levels; -1 if
- * memory for the count ran out. is_frugal as sp_net_options; elements of elem_bytes,
- * rows padded to row_bytes. Without parameters, optimizer state, kernel maps and rows
- * of samples. What several samples take together is hardly more than the sum. Cost:
- * 0.1 ms for a hundred layers. */
-int64_t sp_graph_memory_bytes(const sp_graph *graph, const int64_t *voxels_of_level,
-                              bool is_training, bool is_frugal, int elem_bytes,
-                              int row_bytes);
 
 #endif

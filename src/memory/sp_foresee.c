@@ -5,6 +5,7 @@
 
 #include "base/sp_exact.h"
 #include "data/sp_voxel.h"
+#include "memory/sp_assign.h"
 
 enum { EXACT_FLOATS = 1 << 20 }; /* as sp_net_impl.h has it */
 
@@ -62,11 +63,17 @@ double sp_foresee_packed(const sp_foresight *f, bool is_training)
 double sp_foresee_activations(const sp_foresight *f, const sp_load *load,
                               bool is_training)
 {
-    const bool is_host = f->backend->ops->is_host;
-    const int elem_bytes = f->backend->precision == SP_BF16 ? 2 : 4;
+    const sp_assign_rules rules =
+        sp_assign_rules_of(f->backend, f->backend->ops->is_host,
+                           f->config->train.deterministic == SP_DET_WORLD);
+    sp_assign_bytes bytes = {0, 0};
+    sp_lowered low;
 
-    return (double)sp_graph_memory_bytes(f->graph, load->voxels, is_training, is_host,
-                                         elem_bytes, is_host ? elem_bytes : 16);
+    if (sp_lower(&low, f->graph, f->backend->precision == SP_BF16) == SP_OK)
+        sp_assign_size(&low, &rules, load->voxels, load->n_samples, is_training,
+                       &bytes);
+    sp_lowered_destroy(&low);
+    return (double)(bytes.matrices + bytes.vectors);
 }
 
 double sp_foresee_batch(const sp_foresight *f, const sp_load *load)
@@ -90,7 +97,9 @@ double sp_foresee_scratch(const sp_foresight *f, const sp_load *load)
             continue;
         bytes = f->backend->ops->conv_grad_weight_bytes(
             f->backend, K, node->c_in, node->c_out, load->n_samples,
-            node->map < 0 ? load->voxels[node->level] : load->pairs[node->map]);
+            node->map >= 0    ? load->pairs[node->map]
+            : node->level < 0 ? load->n_samples
+                              : load->voxels[node->level]);
         most = bytes > most ? bytes : most;
     }
     return (double)most;

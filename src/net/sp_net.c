@@ -3,10 +3,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+static sp_status take_fixed(sp_net *net)
+{
+    struct sp_net_impl *impl = net->impl;
+    const sp_backend_ops *ops = net->backend->ops;
+    const sp_graph *g = net->graph;
+    const float *weight = impl->options.class_weight;
+    const sp_fixed_rules rules = {.is_frugal = impl->options.is_frugal,
+                                  .is_exact = impl->options.is_exact,
+                                  .has_class_weights = weight != NULL};
+
+    SP_TRY(sp_fixed_create(&impl->fixed, &impl->low, net->backend, &rules,
+                           &impl->fixed_arena));
+    net->param = impl->fixed.param;
+    net->running = impl->fixed.running;
+    SP_TRY(ops->fill(net->backend, net->param, 0,
+                     (size_t)g->n_floats * sizeof *net->param));
+    SP_TRY(ops->fill(net->backend, net->running, 0,
+                     (size_t)g->n_buffer_floats * sizeof *net->running));
+    impl->options.class_weight = NULL; /* the caller's */
+    if (!weight)
+        return SP_OK;
+    return ops->upload(net->backend, impl->fixed.class_weight, weight,
+                       (size_t)g->n_classes * sizeof *weight);
+}
+
 static sp_status create(sp_net *net, const sp_net_options *options)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
+    const sp_assign_rules assign_rules =
+        sp_assign_rules_of(net->backend, options->is_frugal, options->is_exact);
 
     impl->options = *options;
     net->transport = options->transport;
@@ -15,11 +42,14 @@ static sp_status create(sp_net *net, const sp_net_options *options)
         net->transport = &impl->own;
     }
     impl->weights_at = 1;
-    SP_TRY(sp_net_lower(net));
-    SP_TRY(sp_net_take_fixed(net));
-    SP_TRY(ops->arena_create(&impl->arena, 0, "activations"));
+    SP_TRY(sp_lower(&impl->low, net->graph, net->backend->precision == SP_BF16));
+    impl->step = calloc((size_t)impl->low.n_steps, sizeof *impl->step);
+    if (!impl->step)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    SP_TRY(take_fixed(net));
+    SP_TRY(sp_assign_create(&impl->mem, &impl->low, &assign_rules));
+    SP_TRY(ops->arena_create(&impl->matrices, 0, "activations"));
     SP_TRY(ops->arena_create(&impl->vectors, 0, "vectors"));
-    SP_TRY(sp_ranges_create(&impl->ranges, 2 * impl->n_values + 3));
     SP_TRY(sp_arena_create(&impl->host, 0, "network scratch"));
     SP_TRY(ops->arena_create(&impl->losses, 0, "losses"));
     SP_TRY(sp_arena_create(&impl->loss_ids, 0, "samples of the losses"));
@@ -46,22 +76,21 @@ void sp_net_destroy(sp_net *net)
     struct sp_net_impl *impl = net->impl;
 
     if (impl) {
-        if (impl->fixed.base)
-            net->backend->ops->arena_destroy(&impl->fixed);
-        if (impl->arena.base)
-            net->backend->ops->arena_destroy(&impl->arena);
+        if (impl->fixed_arena.base)
+            net->backend->ops->arena_destroy(&impl->fixed_arena);
+        if (impl->matrices.base)
+            net->backend->ops->arena_destroy(&impl->matrices);
         if (impl->vectors.base)
             net->backend->ops->arena_destroy(&impl->vectors);
-        sp_ranges_destroy(&impl->ranges);
+        sp_assign_destroy(&impl->mem);
+        sp_fixed_destroy(&impl->fixed);
+        sp_lowered_destroy(&impl->low);
         if (impl->losses.base)
             net->backend->ops->arena_destroy(&impl->losses);
         sp_arena_destroy(&impl->loss_ids);
         sp_arena_destroy(&impl->host);
         sp_transport_close(&impl->own);
-        free(impl->value);
         free(impl->step);
-        free(impl->norm);
-        free(impl->block);
     }
     free(impl);
     memset(net, 0, sizeof *net);
@@ -79,18 +108,18 @@ static void weigh_norms(const sp_net *net, const float *running, double *sum)
     double *seen = sum + net->graph->n_buffer_floats;
     int s, j, i = 0;
 
-    for (s = 0; s < impl->n_steps; s++) {
-        const sp_node *node = &net->graph->node[impl->step[s].layer];
-        const net_norm *norm = impl->step[s].norm;
+    for (s = 0; s < impl->low.n_steps; s++) {
+        const sp_node *node = &net->graph->node[impl->low.step[s].layer];
+        const net_step *step = &impl->step[s];
 
-        if (!norm)
+        if (impl->low.step[s].op != SP_OP_BATCHNORM)
             continue;
-        seen[i++] = norm->seen;
-        for (j = 0; j < norm->c; j++) {
+        seen[i++] = step->seen;
+        for (j = 0; j < node->c_out; j++) {
             int64_t mean = node->running_mean + j, var = node->running_var + j;
 
-            sum[mean] = norm->seen * (double)running[mean];
-            sum[var] = norm->seen * (double)running[var];
+            sum[mean] = step->seen * (double)running[mean];
+            sum[var] = step->seen * (double)running[var];
         }
     }
 }
@@ -104,19 +133,18 @@ static void use_means(sp_net *net, const double *sum, float *running)
     const double *seen = sum + net->graph->n_buffer_floats;
     int s, j, i = 0;
 
-    for (s = 0; s < impl->n_steps; s++) {
-        const sp_node *node = &net->graph->node[impl->step[s].layer];
-        net_norm *norm = impl->step[s].norm;
+    for (s = 0; s < impl->low.n_steps; s++) {
+        const sp_node *node = &net->graph->node[impl->low.step[s].layer];
 
-        if (!norm)
+        if (impl->low.step[s].op != SP_OP_BATCHNORM)
             continue;
-        for (j = 0; seen[i] > 0 && j < norm->c; j++) {
+        for (j = 0; seen[i] > 0 && j < node->c_out; j++) {
             int64_t mean = node->running_mean + j, var = node->running_var + j;
 
             running[mean] = (float)(sum[mean] / seen[i]);
             running[var] = (float)(sum[var] / seen[i]);
         }
-        norm->seen = 0;
+        impl->step[s].seen = 0;
         i++;
     }
 }
@@ -144,7 +172,7 @@ sp_status sp_net_sync_running(sp_net *net)
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     size_t n_running = (size_t)net->graph->n_buffer_floats;
-    size_t n = n_running + (size_t)impl->n_norms, mark;
+    size_t n = n_running + (size_t)impl->low.n_norms, mark;
     float *running;
     double *sum;
 

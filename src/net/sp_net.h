@@ -12,9 +12,9 @@
 #define SP_NET_H
 
 #include "compute/sp_backend.h"
-#include "net/sp_bucket.h"
-#include "data/sp_loader.h"
 #include "compute/sp_transport.h"
+#include "data/sp_loader.h"
+#include "net/sp_bucket.h"
 
 typedef struct sp_net {
     const sp_graph *graph;   /* borrowed */

@@ -16,7 +16,7 @@ static sp_status exact_group(sp_net *net, sp_conv_wgrad_args *args, int first, i
 {
     const sp_backend_ops *ops = net->backend->ops;
     const bool has_bias = args->dbias;
-    float *at = net->impl->wgrad;
+    float *at = net->impl->fixed.wgrad;
 
     SP_TRY(ops->fill(net->backend, at, 0, (size_t)(end - first) * stride * sizeof *at));
     for (int b = first; b < end; b++, at += stride) {
@@ -41,20 +41,20 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     const size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
     const size_t padded = (n_w + n_b + ALIGN - 1) / ALIGN * ALIGN;
     const int n = net->impl->batch->n_samples;
-    const size_t room = net->impl->n_wgrad / padded;
+    const size_t room = net->impl->fixed.n_wgrad / padded;
     const int group = room < 1 ? 1 : room < (size_t)n ? (int)room : n;
     const size_t stride = group > 1 ? padded : n_w + n_b;
     sp_arena *host = &net->impl->host;
     const size_t mark = host->used;
     float *sum;
 
-    args->dbias = n_b ? net->impl->wgrad + n_w : NULL;
+    args->dbias = n_b ? net->impl->fixed.wgrad + n_w : NULL;
     SP_TRY(SP_TAKE(host, (size_t)group * stride, &sum));
     for (int first = 0; first < n; first += group) {
         const int end = n - first < group ? n : first + group;
 
         SP_TRY(exact_group(net, args, first, end, stride, n_w));
-        SP_TRY(ops->download(net->backend, sum, net->impl->wgrad,
+        SP_TRY(ops->download(net->backend, sum, net->impl->fixed.wgrad,
                              (size_t)(end - first) * stride * sizeof *sum));
         for (int b = first; b < end; b++) {
             const float *own = sum + (size_t)(b - first) * stride;
@@ -72,7 +72,7 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     return SP_OK;
 }
 
-static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
+static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor dy,
                              sp_buckets *buckets, bool is_aside)
 {
     struct sp_net_impl *impl = net->impl;
@@ -80,9 +80,9 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
     const sp_param *param = net->graph->param;
     sp_conv_wgrad_args args = {
         .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
-        .x = impl->value[step->in[0]].act,
+        .x = sp_net_act(net, step->in[0]),
         .dy = dy,
-        .sample_row = sp_net_sample_row(net, impl->value[step->out].level),
+        .sample_row = sp_net_sample_row(net, impl->low.value[step->out].level),
         .sample1 = impl->batch->n_samples,
         .is_aside = is_aside};
 
@@ -94,259 +94,207 @@ static sp_status conv_weight(sp_net *net, const net_step *step, sp_tensor dy,
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 
-/* Room for the sums of a norm's backward. */
-static sp_status take_sums(sp_net *net, const net_step *step, sp_norm_grad_args *norm)
-{
-    struct sp_net_impl *impl = net->impl;
-    net_value *out = &impl->value[step->out];
-    const int rows = net->backend->ops->sum_rows;
-
-    *norm = sp_net_norm_grad_args(net, step);
-    out->n_sums = (int)((norm->x.n + rows - 1) / rows);
-    SP_TRY(sp_net_take_block(
-        net, 2 * (size_t)out->c * (size_t)out->n_sums * sizeof *norm->sums,
-        &out->sums_block));
-    norm->sums = impl->block[out->sums_block].data;
-    return SP_OK;
-}
-
 /* The norm before, and one beside it, are told their sums where the convolution can take
- * them on its way. A frugal net may have what is read for them no more. */
-static sp_status take_norms(sp_net *net, const net_step *step,
-                            sp_norm_grad_args norm[2], sp_conv_args *args)
+ * them on its way. */
+static void tell_norms(const sp_net *net, const sp_lower_step *step,
+                       sp_norm_grad_args norm[2], sp_conv_args *args)
 {
-    const struct sp_net_impl *impl = net->impl;
-    const net_step *before;
+    const sp_lowered *low = &net->impl->low;
 
-    if (step->norm_before < 0 || !net->backend->ops->sum_rows ||
-        impl->options.is_exact || impl->options.is_frugal)
-        return SP_OK;
-    before = &impl->step[step->norm_before];
-    SP_TRY(take_sums(net, before, &norm[0]));
+    if (!sp_assign_takes_norms(&net->impl->mem, step))
+        return;
+    norm[0] = sp_net_norm_grad_args(net, step->norm_before);
     args->norm = &norm[0];
     args->norm_column = step->norm_column;
-    if (before->norm_beside < 0)
-        return SP_OK;
-    SP_TRY(take_sums(net, &impl->step[before->norm_beside], &norm[1]));
+    if (low->step[step->norm_before].norm_beside < 0)
+        return;
+    norm[1] = sp_net_norm_grad_args(net, low->step[step->norm_before].norm_beside);
     args->beside = &norm[1];
-    return SP_OK;
 }
 
-static sp_status conv(sp_net *net, net_step *step, sp_tensor dy, sp_buckets *buckets)
+static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *buckets)
 {
-    struct sp_net_impl *impl = net->impl;
+    const struct sp_net_impl *impl = net->impl;
+    const sp_lower_step *step = &impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
+    const sp_tensor dy = sp_net_grad(net, step->out);
     sp_conv_args args = {
         .map = node->grad_map < 0 ? NULL : &impl->batch->plan.map[node->grad_map],
         .x = dy,
         .w = net->param + net->graph->param[node->weight].offset,
-        .is_mirrored = node->is_mirrored};
-    bool has_input_grad = impl->value[step->in[0]].needs_grad;
+        .w_packed = impl->fixed.packed[s][SP_PACK_GRAD_INPUT],
+        .is_mirrored = node->is_mirrored,
+        .is_added = route == SP_GRAD_ADDED};
+    const bool has_input_grad = route != SP_GRAD_NONE;
     sp_norm_grad_args norm[2];
 
     SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
     SP_TRY(sp_bucket_poll(buckets));
     if (!has_input_grad)
         return SP_OK;
-    SP_TRY(sp_net_pack(net, step, NET_GRAD_INPUT));
-    args.w_packed = step->packed[NET_GRAD_INPUT];
-    SP_TRY(sp_net_grad(net, step->in[0], &args.y, &args.is_added));
-    SP_TRY(take_norms(net, step, norm, &args));
+    SP_TRY(sp_net_pack(net, s, SP_PACK_GRAD_INPUT));
+    args.y = sp_net_grad(net, step->in[0]);
+    tell_norms(net, step, norm, &args);
     SP_TRY(net->backend->ops->conv_grad_input(net->backend, &args));
     return net->backend->ops->join(net->backend); /* dy and x go after this */
 }
 
-/* dy goes to x, which adds it to what it has or takes the buffer over. */
-static sp_status pass_on(sp_net *net, const net_step *step, int x)
+/* dy to an input: columns of a concat, or all of it. */
+static sp_status pass_on(sp_net *net, sp_tensor dy, int x, sp_grad_route route)
 {
-    const net_value *to = &net->impl->value[x];
-
-    if (!to->needs_grad)
+    if (route != SP_GRAD_NEW && route != SP_GRAD_ADDED)
         return SP_OK;
-    if (to->grad_range >= 0)
-        return net->backend->ops->copy(net->backend, net->impl->value[step->out].grad,
-                                       to->grad, true);
-    sp_net_move_grad(net, step->out, x);
-    return SP_OK;
+    return net->backend->ops->copy(net->backend, dy, sp_net_grad(net, x),
+                                   route == SP_GRAD_ADDED);
 }
 
 /* The side of 0 is read from the input: from the output it cannot be told where the
  * slope is negative. */
-static sp_status relu(sp_net *net, const net_step *step, sp_tensor dy)
+static sp_status relu(sp_net *net, const sp_lower_step *step, sp_grad_route route,
+                      sp_tensor dy)
 {
-    const net_value *x = &net->impl->value[step->in[0]];
-    bool is_added = x->grad_range >= 0;
+    return net->backend->ops->relu_grad(net->backend, sp_net_act(net, step->in[0]),
+                                        step->slope, dy, sp_net_grad(net, step->in[0]),
+                                        route == SP_GRAD_ADDED);
+}
 
-    SP_TRY(net->backend->ops->relu_grad(net->backend, x->act, step->slope, dy,
-                                        is_added ? x->grad : dy, is_added));
-    if (!is_added)
-        sp_net_move_grad(net, step->out, step->in[0]);
+static sp_status add(sp_net *net, const sp_lower_step *step, const sp_grad_route *route,
+                     sp_tensor dy)
+{
+    for (int k = 0; k < step->n_in; k++)
+        SP_TRY(pass_on(net, dy, step->in[k], route[k]));
     return SP_OK;
 }
 
-/* Copies for all but the last, which may take the buffer over. */
-static sp_status add(sp_net *net, const net_step *step, sp_tensor dy)
+static sp_status concat(sp_net *net, const sp_lower_step *step,
+                        const sp_grad_route *route, sp_tensor dy)
 {
-    sp_tensor dx;
-    bool is_added;
-    int k;
+    int column = 0;
 
-    for (k = 0; k < step->n_in - 1; k++)
-        if (net->impl->value[step->in[k]].needs_grad) {
-            SP_TRY(sp_net_grad(net, step->in[k], &dx, &is_added));
-            SP_TRY(net->backend->ops->copy(net->backend, dy, dx, is_added));
-        }
-    return pass_on(net, step, step->in[k]);
-}
+    for (int k = 0; k < step->n_in; k++) {
+        const int c = net->impl->low.value[step->in[k]].c;
 
-/* An input without a gradient gets its columns of dy as such and holds the block. */
-static sp_status concat(sp_net *net, const net_step *step, sp_tensor dy)
-{
-    struct sp_net_impl *impl = net->impl;
-    int k, column = 0;
-
-    for (k = 0; k < step->n_in; k++) {
-        net_value *x = &impl->value[step->in[k]];
-        sp_tensor part = sp_tensor_columns(dy, column, x->c);
-
-        column += x->c;
-        if (!x->needs_grad)
-            continue;
-        if (x->grad_range >= 0) {
-            SP_TRY(net->backend->ops->copy(net->backend, part, x->grad, true));
-            continue;
-        }
-        x->grad = part;
-        x->grad_range = impl->value[step->out].grad_range;
-        sp_ranges_hold(&impl->ranges, x->grad_range);
+        SP_TRY(pass_on(net, sp_tensor_columns(dy, column, c), step->in[k], route[k]));
+        column += c;
     }
     return SP_OK;
 }
 
-static sp_status dropout(sp_net *net, const net_step *step, sp_tensor dy)
+static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_grad_route route,
+                         sp_tensor dy)
 {
     const sp_batch *batch = net->impl->batch;
 
     SP_TRY(net->backend->ops->dropout(
         net->backend, dy, net->graph->node[step->layer].p, net->impl->options.seed,
         (uint64_t)batch->epoch, step->layer, batch->sample_id,
-        sp_net_sample_row(net, net->impl->value[step->out].level), batch->n_samples,
+        sp_net_sample_row(net, net->impl->low.value[step->out].level), batch->n_samples,
         dy));
-    return pass_on(net, step, step->in[0]);
+    return pass_on(net, dy, step->in[0], route);
 }
 
-static sp_status pool(sp_net *net, const net_step *step, sp_tensor dy)
+/* The gradient of an input that operations add to, from zero on where it is new. */
+static sp_status begin_sum(sp_net *net, const sp_lower_step *step, sp_grad_route route,
+                           sp_tensor *dx)
 {
-    const sp_node *node = &net->graph->node[step->layer];
-    sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
-                         .is_max = step->op == SP_OP_MAX_POOL,
-                         .argmax = step->argmax,
-                         .dy = dy};
+    *dx = sp_net_grad(net, step->in[0]);
+    if (route == SP_GRAD_ADDED)
+        return SP_OK;
+    return net->backend->ops->fill(net->backend, dx->data, 0,
+                                   (size_t)dx->n * (size_t)dx->ld *
+                                       sp_elem_bytes(dx->elem));
+}
 
-    SP_TRY(sp_net_grad_sum(net, step->in[0], &args.dx));
+static sp_status pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
+{
+    const sp_lower_step *step = &net->impl->low.step[s];
+    const sp_node *node = &net->graph->node[step->layer];
+    const sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
+                               .is_max = step->op == SP_OP_MAX_POOL,
+                               .argmax = sp_net_argmax(net, s),
+                               .dy = dy,
+                               .dx = dx};
+
     return net->backend->ops->pool_grad(net->backend, &args);
 }
 
-static sp_status global_pool(sp_net *net, const net_step *step, sp_tensor dy)
+static sp_status global_pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
 {
-    int level = net->impl->value[step->in[0]].level;
-    sp_tensor dx;
+    const int level = net->impl->low.value[net->impl->low.step[s].in[0]].level;
 
-    SP_TRY(sp_net_grad_sum(net, step->in[0], &dx));
     return net->backend->ops->global_pool_grad(
         net->backend, dy, sp_net_sample_row(net, level), net->impl->batch->n_samples,
-        step->argmax, dx);
+        sp_net_argmax(net, s), dx);
 }
 
-static sp_status broadcast(sp_net *net, const net_step *step, sp_tensor dy)
+static sp_status broadcast(sp_net *net, const sp_lower_step *step, sp_tensor dy,
+                           sp_tensor dx)
 {
-    int level = net->impl->value[step->out].level;
-    sp_tensor dx;
+    const int level = net->impl->low.value[step->out].level;
 
-    SP_TRY(sp_net_grad_sum(net, step->in[0], &dx));
     return net->backend->ops->broadcast_grad(net->backend, dy,
                                              sp_net_sample_row(net, level),
                                              net->impl->batch->n_samples, dx);
 }
 
-static sp_status restore_inputs(sp_net *net, int s, int until);
-
-/* The value as the forward pass left it, as far as steps up to `until` wrote it: what
- * later ones wrote into other columns of its concat was used already. */
-static sp_status restore(sp_net *net, int value, int until)
+/* Pools and broadcasts. */
+static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
 {
-    struct sp_net_impl *impl = net->impl;
-    int home = sp_net_home(net, value), s;
+    const sp_lower_step *step = &net->impl->low.step[s];
+    sp_tensor dx;
 
-    if (impl->value[home].range >= 0 || !impl->value[home].is_cheap || home == 0)
-        return SP_OK;
-    for (s = impl->value[home].first; s <= until; s++) {
-        const net_step *step = &impl->step[s];
-
-        if (sp_net_home(net, step->out) != home)
-            continue;
-        SP_TRY(sp_net_hold(net, step->out));
-        if (step->op != SP_OP_BATCHNORM)
-            continue;
-        SP_TRY(restore_inputs(net, s, until));
-        SP_TRY(sp_net_norm_apply(net, step));
-        sp_net_drop_passed(net, step);
-    }
-    return SP_OK;
+    SP_TRY(begin_sum(net, step, route, &dx));
+    if (step->op == SP_OP_BROADCAST)
+        return broadcast(net, step, dy, dx);
+    if (step->op == SP_OP_MAX_POOL || step->op == SP_OP_AVG_POOL)
+        return pool(net, s, dy, dx);
+    return global_pool(net, s, dy, dx);
 }
 
-static sp_status restore_inputs(sp_net *net, int s, int until)
+static sp_status apply_norm(void *arg, int s)
 {
-    const net_step *step = &net->impl->step[s];
-    int k;
+    sp_net *net = arg;
 
-    for (k = 0; k < step->n_in; k++)
-        SP_TRY(restore(net, step->in[k], until));
-    return SP_OK;
+    SP_TRY(sp_net_reach(net));
+    return sp_net_norm_apply(net, s);
 }
 
-/* What the backward of step s reads. */
-static sp_status restore_for(sp_net *net, int s)
+static sp_status run_step(sp_net *net, int s, const sp_grad_route *route,
+                          sp_buckets *buckets)
 {
-    const net_step *step = &net->impl->step[s];
-
-    if (step->op == SP_OP_CONV || step->op == SP_OP_BATCHNORM || step->op == SP_OP_RELU)
-        SP_TRY(restore(net, step->in[0], s));
-    if (step->op == SP_OP_BATCHNORM && step->slope != 1)
-        SP_TRY(restore(net, step->out, s));
-    return SP_OK;
-}
-
-static sp_status run_step(sp_net *net, net_step *step, sp_buckets *buckets)
-{
-    sp_tensor dy = net->impl->value[step->out].grad;
+    const sp_lower_step *step = &net->impl->low.step[s];
+    const sp_tensor dy = sp_net_grad(net, step->out);
 
     switch (step->op) {
     case SP_OP_CONV:
-        return conv(net, step, dy, buckets);
+        return conv(net, s, route[0], buckets);
     case SP_OP_BATCHNORM:
-        return sp_net_norm_backward(net, step, buckets);
+        return sp_net_norm_backward(net, s, route, buckets);
     case SP_OP_RELU:
-        return relu(net, step, dy);
+        return relu(net, step, route[0], dy);
     case SP_OP_ADD:
-        return add(net, step, dy);
+        return add(net, step, route, dy);
     case SP_OP_CONCAT:
-        return concat(net, step, dy);
+        return concat(net, step, route, dy);
     case SP_OP_DROPOUT:
-        return dropout(net, step, dy);
-    case SP_OP_MAX_POOL:
-    case SP_OP_AVG_POOL:
-        return pool(net, step, dy);
-    case SP_OP_GLOBAL_AVG_POOL:
-    case SP_OP_GLOBAL_MAX_POOL:
-        return global_pool(net, step, dy);
-    case SP_OP_BROADCAST:
-        return broadcast(net, step, dy);
+        return dropout(net, step, route[0], dy);
+    default:
+        return add_up(net, s, route[0], dy);
     }
-    return SP_OK;
 }
 
-static size_t weight_bytes(const sp_net *net, const net_step *step)
+static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
+{
+    sp_assign *mem = &net->impl->mem;
+    sp_grad_route route[SP_MAX_INPUTS];
+
+    SP_TRY(sp_assign_restore(mem, s, apply_norm, net));
+    sp_assign_backward(mem, s, route);
+    SP_TRY(sp_net_reach(net));
+    return run_step(net, s, route, buckets);
+}
+
+static size_t weight_bytes(const sp_net *net, const sp_lower_step *step)
 {
     return count_of(net, net->graph->node[step->layer].weight) * sizeof(float);
 }
@@ -360,26 +308,20 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
 
     assert(impl->batch == batch && impl->is_training);
     assert(impl->options.is_exact == (buckets->exact != NULL));
-    assert(impl->value[impl->n_values - 1].grad_range >= 0 &&
+    assert(impl->mem.value[impl->low.n_values - 1].grad.range >= 0 &&
            "sp_net_loss comes first");
     /* Gradients that other ranks reach are there all the time. */
     is_releasing = impl->options.is_frugal && batch->micro == 0 && net->comm->size == 1;
-    impl->kept = impl->ranges.end;
+    impl->kept = impl->mem.matrices.end;
     impl->owed = 0;
-    for (s = impl->n_steps - 1; s >= 0; s--) {
-        net_step *step = &impl->step[s];
-        const net_value *out = &impl->value[step->out];
+    for (s = impl->low.n_steps - 1; s >= 0; s--) {
+        const sp_lower_step *step = &impl->low.step[s];
 
         sp_pulse_beat();
         net->layer = step->layer;
-        /* Nothing that ends in the loss reads it, or nothing before it learns: true of
-         * the graph, so of all ranks. */
-        if (out->needs_grad && out->grad_range >= 0) {
-            SP_TRY(restore_for(net, s));
-            SP_TRY(run_step(net, step, buckets));
-        }
-        sp_net_drop_grad(net, step->out);
-        sp_net_drop_used(net, s);
+        if (sp_assign_is_used(&impl->mem, s)) /* true of the graph, so of all ranks */
+            SP_TRY(backward_step(net, s, buckets));
+        sp_assign_backward_end(&impl->mem, s);
         if (is_releasing && step->op == SP_OP_CONV)
             sp_net_release(net, weight_bytes(net, step));
         if (is_last)

@@ -7,18 +7,19 @@
 #include "base/sp_exact.h"
 #include "process/sp_pulse.h"
 
-static sp_pack_args pack_args(const sp_net *net, const net_step *step, int direction)
+static sp_pack_args pack_args(const sp_net *net, int s, int direction)
 {
-    const sp_node *node = &net->graph->node[step->layer];
+    const struct sp_net_impl *impl = net->impl;
+    const sp_node *node = &net->graph->node[impl->low.step[s].layer];
 
     return (sp_pack_args){.w = net->param + net->graph->param[node->weight].offset,
                           .K = node->kernel * node->kernel * node->kernel,
                           .c_in = node->c_in,
                           .c_out = node->c_out,
-                          .is_grad_input = direction == NET_GRAD_INPUT,
+                          .is_grad_input = direction == SP_PACK_GRAD_INPUT,
                           .is_mirrored =
-                              direction == NET_GRAD_INPUT && node->is_mirrored,
-                          .packed = step->packed[direction]};
+                              direction == SP_PACK_GRAD_INPUT && node->is_mirrored,
+                          .packed = impl->fixed.packed[s][direction]};
 }
 
 /* All that this pass will read and that is stale, in one call. */
@@ -29,88 +30,76 @@ static sp_status pack_all(sp_net *net)
     sp_pack_args *args;
     int s, d, n = 0;
 
-    SP_TRY(SP_TAKE(&impl->host, NET_DIRECTIONS * impl->n_steps, &args));
-    for (s = 0; s < impl->n_steps; s++)
-        for (d = 0; d <= (impl->is_training ? NET_GRAD_INPUT : NET_FORWARD); d++) {
-            net_step *step = &impl->step[s];
+    SP_TRY(SP_TAKE(&impl->host, SP_PACK_DIRECTIONS * impl->low.n_steps, &args));
+    for (s = 0; s < impl->low.n_steps; s++)
+        for (d = 0; d <= (impl->is_training ? SP_PACK_GRAD_INPUT : SP_PACK_FORWARD);
+             d++) {
+            uint64_t *packed_at = &impl->step[s].packed_at[d];
 
-            if (!step->packed[d] || step->packed_at[d] == impl->weights_at)
+            if (!impl->fixed.packed[s][d] || *packed_at == impl->weights_at)
                 continue;
-            args[n++] = pack_args(net, step, d);
-            step->packed_at[d] = impl->weights_at;
+            args[n++] = pack_args(net, s, d);
+            *packed_at = impl->weights_at;
         }
     SP_TRY(net->backend->ops->conv_pack(net->backend, args, n));
     sp_arena_rewind(&impl->host, mark);
     return SP_OK;
 }
 
-sp_status sp_net_pack(sp_net *net, net_step *step, int direction)
+sp_status sp_net_pack(sp_net *net, int s, int direction)
 {
     const struct sp_net_impl *impl = net->impl;
     sp_pack_args one;
 
-    if (!step->packed[direction])
+    if (!impl->fixed.packed[s][direction])
         return SP_OK;
     if (!impl->options.is_frugal)
-        return step->packed_at[direction] == impl->weights_at ? SP_OK : pack_all(net);
-    one = pack_args(net, step, direction);
+        return impl->step[s].packed_at[direction] == impl->weights_at ? SP_OK
+                                                                      : pack_all(net);
+    one = pack_args(net, s, direction);
     return net->backend->ops->conv_pack(net->backend, &one, 1);
 }
 
-/* Of what a norm reads, but in exact mode those of samples alone. */
-static sp_status take_sums(sp_net *net, net_value *out, sp_conv_args *args)
+static sp_status conv(sp_net *net, int s)
 {
-    const int rows = net->backend->ops->sum_rows;
-
-    if (rows && net->impl->options.is_exact)
-        return SP_OK;
-    args->n_samples = net->impl->batch->n_samples;
-    args->sample_row = sp_net_sample_row(net, out->level);
-    out->n_sums = rows ? (int)((args->y.n + rows - 1) / rows) : args->n_samples;
-    SP_TRY(sp_net_take_block(
-        net, 2 * (size_t)out->c * (size_t)out->n_sums * sizeof *args->sums,
-        &out->sums_block));
-    args->sums = net->impl->block[out->sums_block].data;
-    return SP_OK;
-}
-
-static sp_status conv(sp_net *net, net_step *step)
-{
-    struct sp_net_impl *impl = net->impl;
+    const struct sp_net_impl *impl = net->impl;
+    const sp_lower_step *step = &impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
     const sp_param *param = net->graph->param;
-    net_value *out = &impl->value[step->out];
     sp_conv_args args = {
         .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
-        .x = impl->value[step->in[0]].act,
-        .y = out->act,
+        .x = sp_net_act(net, step->in[0]),
+        .y = sp_net_act(net, step->out),
         .w = net->param + param[node->weight].offset,
-        .w_packed = step->packed[NET_FORWARD],
+        .w_packed = impl->fixed.packed[s][SP_PACK_FORWARD],
         .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
 
-    SP_TRY(sp_net_pack(net, step, NET_FORWARD));
-    if (impl->is_training && out->feeds_norm)
-        SP_TRY(take_sums(net, out, &args));
+    SP_TRY(sp_net_pack(net, s, SP_PACK_FORWARD));
+    if (impl->mem.value[step->out].sums >= 0) { /* of a norm that reads y */
+        args.n_samples = impl->batch->n_samples;
+        args.sample_row = sp_net_sample_row(net, impl->low.value[step->out].level);
+        args.sums = sp_net_sums(net, step->out);
+    }
     return net->backend->ops->conv_forward(net->backend, &args);
 }
 
-static sp_status add(sp_net *net, const net_step *step, sp_tensor y)
+static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor y)
 {
     int k;
 
     for (k = 0; k < step->n_in; k++)
-        SP_TRY(net->backend->ops->copy(net->backend, net->impl->value[step->in[k]].act,
-                                       y, k > 0));
+        SP_TRY(net->backend->ops->copy(net->backend, sp_net_act(net, step->in[k]), y,
+                                       k > 0));
     return SP_OK;
 }
 
 /* Copies what was not written in place. */
-static sp_status concat(sp_net *net, const net_step *step, sp_tensor y)
+static sp_status concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
 {
     int k, column = 0;
 
     for (k = 0; k < step->n_in; k++) {
-        sp_tensor x = net->impl->value[step->in[k]].act;
+        sp_tensor x = sp_net_act(net, step->in[k]);
         sp_tensor part = sp_tensor_columns(y, column, x.c);
 
         if (part.data != x.data)
@@ -120,72 +109,55 @@ static sp_status concat(sp_net *net, const net_step *step, sp_tensor y)
     return SP_OK;
 }
 
-static sp_status dropout(sp_net *net, const net_step *step, sp_tensor x, sp_tensor y)
+static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
+                         sp_tensor y)
 {
     const sp_batch *batch = net->impl->batch;
     const sp_backend_ops *ops = net->backend->ops;
 
     if (!net->impl->is_training)
         return ops->copy(net->backend, x, y, false);
-    return ops->dropout(
-        net->backend, x, net->graph->node[step->layer].p, net->impl->options.seed,
-        (uint64_t)batch->epoch, step->layer, batch->sample_id,
-        sp_net_sample_row(net, net->impl->value[step->out].level), batch->n_samples, y);
+    return ops->dropout(net->backend, x, net->graph->node[step->layer].p,
+                        net->impl->options.seed, (uint64_t)batch->epoch, step->layer,
+                        batch->sample_id,
+                        sp_net_sample_row(net, net->impl->low.value[step->out].level),
+                        batch->n_samples, y);
 }
 
-static sp_status take_argmax(sp_net *net, net_step *step, sp_tensor y, int *block)
+static sp_status pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
 {
-    SP_TRY(sp_net_take_block(net, (size_t)y.n * (size_t)y.c * sizeof *step->argmax,
-                             block));
-    step->argmax = net->impl->block[*block].data;
-    return SP_OK;
-}
-
-static sp_status pool(sp_net *net, net_step *step, sp_tensor x, sp_tensor y)
-{
+    const sp_lower_step *step = &net->impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
-    sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
-                         .is_max = step->op == SP_OP_MAX_POOL,
-                         .x = x,
-                         .y = y};
-    int block = -1;
+    const sp_pool_args args = {.map = &net->impl->batch->plan.map[node->map],
+                               .is_max = step->op == SP_OP_MAX_POOL,
+                               .x = x,
+                               .y = y,
+                               .argmax = sp_net_argmax(net, s)};
 
-    if (args.is_max)
-        SP_TRY(take_argmax(net, step, y, &block));
-    args.argmax = step->argmax;
-    SP_TRY(net->backend->ops->pool(net->backend, &args));
-    if (block >= 0 && !net->impl->is_training)
-        sp_net_drop_block(net, block);
-    return SP_OK;
+    return net->backend->ops->pool(net->backend, &args);
 }
 
-static sp_status global_pool(sp_net *net, net_step *step, sp_tensor x, sp_tensor y)
+static sp_status global_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
 {
-    int level = net->impl->value[step->in[0]].level, block = -1;
+    const int level = net->impl->low.value[net->impl->low.step[s].in[0]].level;
 
-    if (step->op == SP_OP_GLOBAL_MAX_POOL)
-        SP_TRY(take_argmax(net, step, y, &block));
-    SP_TRY(
-        net->backend->ops->global_pool(net->backend, x, sp_net_sample_row(net, level),
-                                       net->impl->batch->n_samples, step->argmax, y));
-    if (block >= 0 && !net->impl->is_training)
-        sp_net_drop_block(net, block);
-    return SP_OK;
+    return net->backend->ops->global_pool(
+        net->backend, x, sp_net_sample_row(net, level), net->impl->batch->n_samples,
+        sp_net_argmax(net, s), y);
 }
 
-static sp_status run_step(sp_net *net, net_step *step)
+static sp_status run_step(sp_net *net, int s)
 {
     const sp_backend_ops *ops = net->backend->ops;
     const struct sp_net_impl *impl = net->impl;
-    sp_tensor x = impl->value[step->in[0]].act, y;
+    const sp_lower_step *step = &impl->low.step[s];
+    const sp_tensor x = sp_net_act(net, step->in[0]), y = sp_net_act(net, step->out);
 
-    SP_TRY(sp_net_hold(net, step->out));
-    y = impl->value[step->out].act;
     switch (step->op) {
     case SP_OP_CONV:
-        return conv(net, step);
+        return conv(net, s);
     case SP_OP_BATCHNORM:
-        return sp_net_norm_forward(net, step);
+        return sp_net_norm_forward(net, s);
     case SP_OP_RELU:
         return ops->relu(net->backend, x, step->slope, y);
     case SP_OP_ADD:
@@ -196,13 +168,13 @@ static sp_status run_step(sp_net *net, net_step *step)
         return dropout(net, step, x, y);
     case SP_OP_MAX_POOL:
     case SP_OP_AVG_POOL:
-        return pool(net, step, x, y);
+        return pool(net, s, x, y);
     case SP_OP_GLOBAL_AVG_POOL:
     case SP_OP_GLOBAL_MAX_POOL:
-        return global_pool(net, step, x, y);
+        return global_pool(net, s, x, y);
     case SP_OP_BROADCAST:
         return ops->broadcast(net->backend, x,
-                              sp_net_sample_row(net, impl->value[step->out].level),
+                              sp_net_sample_row(net, impl->low.value[step->out].level),
                               impl->batch->n_samples, y);
     }
     return SP_OK;
@@ -212,14 +184,13 @@ static sp_status run_step(sp_net *net, net_step *step)
 static sp_status take_logits(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
-    sp_tensor y = impl->value[impl->n_values - 1].act;
-    int range;
+    const sp_tensor y = sp_net_act(net, impl->low.n_values - 1);
 
-    impl->logits = y;
+    sp_assign_logits(&impl->mem);
+    SP_TRY(sp_net_reach(net));
+    impl->logits = sp_net_last(net, &impl->mem.logits);
     if (y.elem == SP_ELEM_F32)
         return SP_OK;
-    SP_TRY(sp_net_take_matrix(net, y.n, y.c, SP_ELEM_F32, SP_RANGES_LOW, &range,
-                              &impl->logits));
     return net->backend->ops->copy(net->backend, y, impl->logits, false);
 }
 
@@ -227,14 +198,15 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits)
 {
     struct sp_net_impl *impl = net->impl;
-    int s;
 
     SP_TRY(sp_net_begin(net, batch, is_training));
-    for (s = 0; s < impl->n_steps; s++) {
+    for (int s = 0; s < impl->low.n_steps; s++) {
         sp_pulse_beat();
-        net->layer = impl->step[s].layer;
-        SP_TRY(run_step(net, &impl->step[s]));
-        sp_net_drop_read(net, s);
+        net->layer = impl->low.step[s].layer;
+        sp_assign_forward(&impl->mem, s);
+        SP_TRY(sp_net_reach(net));
+        SP_TRY(run_step(net, s));
+        sp_assign_forward_end(&impl->mem, s);
     }
     net->layer = -1;
     SP_TRY(take_logits(net));
@@ -248,11 +220,11 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
 static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
 {
     const struct sp_net_impl *impl = net->impl;
-    const net_value *output = &impl->value[impl->n_values - 1];
+    const sp_lower_value *output = &impl->low.value[impl->low.n_values - 1];
 
     return (sp_loss_args){.logits = impl->logits,
                           .label = batch->labels,
-                          .class_weight = impl->class_weight,
+                          .class_weight = impl->fixed.class_weight,
                           .smoothing = impl->options.label_smoothing,
                           .sample_row = sp_net_sample_row(net, output->level),
                           .n_samples = batch->n_samples};
@@ -260,23 +232,21 @@ static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
 
 static sp_status run_loss(sp_net *net, sp_loss_args *args)
 {
+    struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     sp_tensor grad;
-    bool is_added;
-    int range;
+    sp_place fp32;
 
-    if (!net->impl->is_training)
+    if (!impl->is_training)
         return ops->loss(net->backend, args);
-    SP_TRY(sp_net_grad(net, net->impl->n_values - 1, &grad, &is_added));
-    if (grad.elem == SP_ELEM_F32) {
-        args->dlogits = grad;
-        return ops->loss(net->backend, args);
-    }
-    SP_TRY(sp_net_take_matrix(net, grad.n, grad.c, SP_ELEM_F32, SP_RANGES_LOW, &range,
-                              &args->dlogits));
+    sp_assign_loss(&impl->mem, &fp32);
+    SP_TRY(sp_net_reach(net));
+    args->dlogits = sp_net_last(net, &fp32);
+    grad = sp_net_grad(net, impl->low.n_values - 1);
     SP_TRY(ops->loss(net->backend, args));
-    SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
-    sp_ranges_drop(&net->impl->ranges, range);
+    if (grad.elem != SP_ELEM_F32)
+        SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
+    sp_assign_loss_end(&impl->mem, &fp32);
     return SP_OK;
 }
 
@@ -296,50 +266,32 @@ static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
     }
 }
 
-/* What the host asked for, in one range, so that it comes in one piece. */
-typedef struct loss_results {
-    size_t confusion_at, prediction_at, bytes; /* the sums come first */
-} loss_results;
-
-static loss_results lay_out(const sp_loss_args *args, bool has_confusion,
-                            bool has_prediction)
-{
-    size_t C = (size_t)args->logits.c, n = (size_t)args->logits.n;
-    loss_results r;
-
-    r.confusion_at = 2 * (size_t)args->n_samples * sizeof(double);
-    r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
-    r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
-    return r;
-}
-
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
+    const sp_loss_place r = sp_assign_results(&impl->mem, confusion, prediction);
     sp_loss_args args = loss_args(net, batch);
-    loss_results r = lay_out(&args, confusion, prediction);
     size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
     char *at, *host;
-    int block;
 
-    SP_TRY(sp_net_take_block(net, r.bytes, &block));
+    SP_TRY(sp_net_reach(net));
     SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));
-    at = impl->block[block].data;
-    args.sums = (double *)at;
+    at = sp_net_vector(net, r.range);
+    args.sums = (double *)(void *)at;
     if (confusion) {
-        args.confusion = (int64_t *)(at + r.confusion_at);
+        args.confusion = (int64_t *)(void *)(at + r.confusion_at);
         SP_TRY(ops->fill(net->backend, args.confusion, 0, C * C * sizeof *confusion));
     }
     if (prediction)
-        args.prediction = (int32_t *)(at + r.prediction_at);
+        args.prediction = (int32_t *)(void *)(at + r.prediction_at);
     SP_TRY(run_loss(net, &args));
     SP_TRY(ops->download(net->backend, host, at, r.bytes));
-    sp_net_drop_block(net, block);
-    sum_loss((const double *)host, batch->n_samples, out);
+    sp_ranges_drop(&impl->mem.vectors, r.range);
+    sum_loss((const double *)(const void *)host, batch->n_samples, out);
     for (i = 0; confusion && i < C * C; i++)
-        confusion[i] += ((const int64_t *)(host + r.confusion_at))[i];
+        confusion[i] += ((const int64_t *)(const void *)(host + r.confusion_at))[i];
     if (prediction && args.logits.n)
         memcpy(prediction, host + r.prediction_at,
                (size_t)args.logits.n * sizeof *prediction);

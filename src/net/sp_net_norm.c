@@ -19,14 +19,14 @@ typedef struct norm_sums {
 } norm_sums;
 
 /* dbeta and dgamma of each sample, rounded on its own. */
-static void add_exact_grads(sp_net *net, const net_step *step, const double *sample,
-                            sp_buckets *buckets)
+static void add_exact_grads(sp_net *net, const sp_lower_step *step,
+                            const double *sample, sp_buckets *buckets)
 {
     const sp_node *node = &net->graph->node[step->layer];
     const sp_param *param = net->graph->param;
     int64_t *gamma = buckets->exact + param[node->weight].offset * SP_EXACT_LIMBS;
     int64_t *beta = buckets->exact + param[node->bias].offset * SP_EXACT_LIMBS;
-    size_t c = (size_t)step->norm->c;
+    size_t c = (size_t)net->impl->low.value[step->out].c;
     int b;
 
     for (b = 0; b < net->impl->batch->n_samples; b++, sample += 2 * c) {
@@ -36,13 +36,14 @@ static void add_exact_grads(sp_net *net, const net_step *step, const double *sam
 }
 
 /* Through the host. buckets: where the gradients of a backward pass go; NULL. */
-static sp_status combine_exact(sp_net *net, const net_step *step, int64_t n_rows,
+static sp_status combine_exact(sp_net *net, const sp_lower_step *step, int64_t n_rows,
                                const double *sample, sp_buckets *buckets)
 {
     const sp_backend_ops *ops = net->backend->ops;
     sp_arena *host = &net->impl->host;
     sp_scope scope = net->impl->options.bn_scope;
-    size_t m = 2 * (size_t)step->norm->c, n = m * SP_EXACT_LIMBS, mark = host->used;
+    size_t m = 2 * (size_t)net->impl->low.value[step->out].c, n = m * SP_EXACT_LIMBS,
+           mark = host->used;
     size_t n_samples = (size_t)net->impl->batch->n_samples;
     double *copy, *all;
     int64_t *limbs;
@@ -60,7 +61,8 @@ static sp_status combine_exact(sp_net *net, const net_step *step, int64_t n_rows
         SP_TRY(sp_comm_allreduce(net->comm, scope, limbs, n + 1, SP_I64, SP_SUM));
     sp_exact_get_f64(limbs, all, m);
     all[m] = (double)limbs[n];
-    SP_TRY(ops->upload(net->backend, net->impl->norm_all, all, (m + 1) * sizeof *all));
+    SP_TRY(ops->upload(net->backend, net->impl->fixed.norm_all, all,
+                       (m + 1) * sizeof *all));
     if (buckets)
         add_exact_grads(net, step, copy, buckets);
     sp_arena_rewind(host, mark);
@@ -69,74 +71,60 @@ static sp_status combine_exact(sp_net *net, const net_step *step, int64_t n_rows
 
 /* parts: of this rank; of its samples in exact mode. Collective over the scope, with
  * nothing to add too. */
-static sp_status combine(sp_net *net, const net_step *step, const sp_sums *parts,
+static sp_status combine(sp_net *net, const sp_lower_step *step, const sp_sums *parts,
                          sp_buckets *buckets, norm_sums *sums)
 {
     const sp_backend_ops *ops = net->backend->ops;
     struct sp_net_impl *impl = net->impl;
-    int m = 2 * step->norm->c;
+    int m = 2 * impl->low.value[step->out].c;
 
-    *sums = (norm_sums){{NULL, 0, 0}, {impl->norm_all, 1, -1}};
+    *sums = (norm_sums){{NULL, 0, 0}, {impl->fixed.norm_all, 1, -1}};
     if (impl->options.is_exact)
         return combine_exact(net, step, (int64_t)parts->n_rows, parts->part, buckets);
     if (sp_comm_scope_size(net->comm, impl->options.bn_scope) == 1) {
         *sums = (norm_sums){*parts, *parts};
         return SP_OK;
     }
-    sums->own = (sp_sums){impl->norm_own, 1, parts->n_rows};
+    sums->own = (sp_sums){impl->fixed.norm_own, 1, parts->n_rows};
     SP_TRY(ops->add_samples(net->backend, parts->part, parts->n_parts, m, parts->n_rows,
-                            impl->norm_own, false));
+                            impl->fixed.norm_own, false));
     return sp_transport_allreduce(net->transport, impl->options.bn_scope,
-                                  impl->norm_own, impl->norm_all, (size_t)m + 1,
-                                  SP_F64);
+                                  impl->fixed.norm_own, impl->fixed.norm_all,
+                                  (size_t)m + 1, SP_F64);
 }
 
-static sp_status take_sample_sums(sp_net *net, int c, int *block, double **sample)
+/* Of the batch; a convolution has taken them on its way, or they are taken here. */
+static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
 {
-    size_t n = 2 * (size_t)c * (size_t)net->impl->batch->n_samples;
+    const struct sp_net_impl *impl = net->impl;
+    const sp_lower_step *step = &impl->low.step[s];
+    const int x = step->in[0], level = impl->low.value[x].level;
+    const sp_tensor t = sp_net_act(net, x);
+    const sp_sums parts = {sp_net_sums(net, x), impl->mem.value[x].n_sums, (double)t.n};
 
-    SP_TRY(sp_net_take_block(net, n * sizeof **sample, block));
-    *sample = net->impl->block[*block].data;
-    return SP_OK;
-}
-
-/* Of the batch; the convolution may have taken them on its way. */
-static sp_status batch_sums(sp_net *net, const net_step *step, norm_sums *sums)
-{
-    net_value *x = &net->impl->value[step->in[0]];
-    int block = x->sums_block, n_samples = net->impl->batch->n_samples;
-    sp_sums parts = {NULL, n_samples, (double)x->act.n};
-    double *sample = NULL;
-
-    x->sums_block = -1; /* a second norm of the same value sums for itself */
-    if (block >= 0) {
-        parts.part = net->impl->block[block].data;
-        parts.n_parts = x->n_sums;
-    } else {
-        SP_TRY(take_sample_sums(net, step->norm->c, &block, &sample));
-        SP_TRY(net->backend->ops->norm_sums(
-            net->backend, x->act, sp_net_sample_row(net, x->level), n_samples, sample));
-        parts.part = sample;
-    }
+    if (!impl->mem.value[x].is_summed)
+        SP_TRY(
+            net->backend->ops->norm_sums(net->backend, t, sp_net_sample_row(net, level),
+                                         impl->batch->n_samples, sp_net_sums(net, x)));
     SP_TRY(combine(net, step, &parts, NULL, sums));
-    sp_net_drop_block(net, block); /* read by the next operation still */
-    step->norm->seen += (double)x->act.n;
+    impl->step[s].seen += (double)t.n;
     return SP_OK;
 }
 
 /* Scale and shift of the batch, which moves the running statistics, or of those. */
-static sp_status finish(sp_net *net, const net_step *step)
+static sp_status finish(sp_net *net, int s)
 {
+    const sp_lower_step *step = &net->impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
     const sp_param *param = net->graph->param;
-    const net_norm *norm = step->norm;
+    const sp_fixed_norm *norm = &net->impl->fixed.norm[s];
     norm_sums sums = {0};
 
     if (net->impl->is_training)
-        SP_TRY(batch_sums(net, step, &sums));
+        SP_TRY(batch_sums(net, s, &sums));
     return net->backend->ops->norm_finish(
         net->backend,
-        &(sp_norm_finish_args){.c = norm->c,
+        &(sp_norm_finish_args){.c = node->c_out,
                                .sums = sums.all,
                                .gamma = net->param + param[node->weight].offset,
                                .beta = net->param + param[node->bias].offset,
@@ -148,98 +136,85 @@ static sp_status finish(sp_net *net, const net_step *step)
                                .inv_std = norm->inv_std});
 }
 
-sp_status sp_net_norm_apply(sp_net *net, const net_step *step)
+sp_status sp_net_norm_apply(sp_net *net, int s)
 {
-    const net_value *value = net->impl->value;
-    sp_norm_args args = {.x = value[step->in[0]].act,
-                         .y = value[step->out].act,
-                         .scale = step->norm->scale,
-                         .shift = step->norm->shift,
+    const sp_lower_step *step = &net->impl->low.step[s];
+    sp_norm_args args = {.x = sp_net_act(net, step->in[0]),
+                         .y = sp_net_act(net, step->out),
+                         .scale = net->impl->fixed.norm[s].scale,
+                         .shift = net->impl->fixed.norm[s].shift,
                          .slope = step->slope};
 
     if (step->n_in > 1)
-        args.res = value[step->in[1]].act;
+        args.res = sp_net_act(net, step->in[1]);
     return net->backend->ops->norm_apply(net->backend, &args);
 }
 
-sp_status sp_net_norm_forward(sp_net *net, net_step *step)
+sp_status sp_net_norm_forward(sp_net *net, int s)
 {
-    SP_TRY(finish(net, step));
-    return sp_net_norm_apply(net, step);
+    SP_TRY(finish(net, s));
+    return sp_net_norm_apply(net, s);
 }
 
 /* This rank's share of dgamma and dbeta joins the gradient, which the buckets sum. */
-static sp_status grad_finish(sp_net *net, const net_step *step, const norm_sums *sums,
+static sp_status grad_finish(sp_net *net, int s, const norm_sums *sums,
                              sp_buckets *buckets)
 {
+    const sp_lower_step *step = &net->impl->low.step[s];
+    const sp_fixed_norm *norm = &net->impl->fixed.norm[s];
     const sp_node *node = &net->graph->node[step->layer];
     int64_t gamma = net->graph->param[node->weight].offset;
     int64_t beta = net->graph->param[node->bias].offset;
 
     return net->backend->ops->norm_grad_finish(
-        net->backend, &(sp_norm_grad_finish_args){.c = step->norm->c,
+        net->backend, &(sp_norm_grad_finish_args){.c = node->c_out,
                                                   .all = sums->all,
                                                   .own = sums->own,
                                                   .gamma = net->param + gamma,
-                                                  .mean = step->norm->mean,
-                                                  .inv_std = step->norm->inv_std,
-                                                  .abc = net->impl->coefficients,
+                                                  .mean = norm->mean,
+                                                  .inv_std = norm->inv_std,
+                                                  .abc = net->impl->fixed.coefficients,
                                                   .dgamma = buckets->grad + gamma,
                                                   .dbeta = buckets->grad + beta});
 }
 
-/* dx, and the residual's gradient g. The buffer of g goes on to whoever has no gradient
- * yet: dx in place, where the residual does not take it. */
-static sp_status hand_on(sp_net *net, const net_step *step, sp_norm_grad_args *args)
+/* The gradient g of the residual, then dx, by their routes. x may be the residual too:
+ * then g arrives first and dx is added to it. */
+static sp_status hand_on(sp_net *net, const sp_lower_step *step,
+                         const sp_grad_route *route, sp_norm_grad_args *args)
 {
-    struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
-    int x = step->in[0], res = step->n_in > 1 ? step->in[1] : 0;
-    bool has_res = impl->value[res].needs_grad, is_added;
-    bool takes_g = has_res && impl->value[res].grad_range < 0;
-    sp_tensor dres;
+    const bool is_copied =
+        step->n_in > 1 && (route[1] == SP_GRAD_NEW || route[1] == SP_GRAD_ADDED);
 
-    if (has_res && !takes_g) {
-        SP_TRY(sp_net_grad(net, res, &dres, &is_added));
-        SP_TRY(ops->copy(net->backend, args->dy, dres, is_added));
-    }
-    if (impl->value[x].needs_grad && !takes_g && impl->value[x].grad_range < 0) {
-        args->dx = args->dy;
-        sp_net_move_grad(net, step->out, x);
-        return ops->norm_grad_apply(net->backend, args);
-    }
-    /* x may be the residual too: then g arrives first and dx is added to a second
-     * buffer. */
-    if (takes_g && res == x) {
-        SP_TRY(sp_net_grad(net, res, &dres, &is_added));
-        SP_TRY(ops->copy(net->backend, args->dy, dres, is_added));
-        takes_g = false;
-    }
-    if (impl->value[x].needs_grad) {
-        SP_TRY(sp_net_grad(net, x, &args->dx, &args->is_added));
-        SP_TRY(ops->norm_grad_apply(net->backend, args));
-    }
-    if (takes_g)
-        sp_net_move_grad(net, step->out, res);
-    return SP_OK;
+    if (is_copied)
+        SP_TRY(ops->copy(net->backend, args->dy, sp_net_grad(net, step->in[1]),
+                         route[1] == SP_GRAD_ADDED));
+    if (route[0] == SP_GRAD_NONE)
+        return SP_OK;
+    args->dx = sp_net_grad(net, step->in[0]);
+    args->is_added = route[0] == SP_GRAD_ADDED;
+    return ops->norm_grad_apply(net->backend, args);
 }
 
-sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, const net_step *step)
+sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s)
 {
     const struct sp_net_impl *impl = net->impl;
-    const net_value *out = &impl->value[step->out];
-    const net_norm *norm = step->norm;
-    sp_norm_grad_args args = {.x = impl->value[step->in[0]].act,
-                              .y = out->act,
-                              .dy = out->grad,
+    const sp_lower_step *step = &impl->low.step[s];
+    const sp_lower_value *out = &impl->low.value[step->out];
+    const sp_fixed_norm *norm = &impl->fixed.norm[s];
+    sp_norm_grad_args args = {.x = sp_net_act(net, step->in[0]),
+                              .y = sp_net_act(net, step->out),
+                              .dy = sp_net_grad(net, step->out),
                               .slope = step->slope,
                               .mean = norm->mean,
                               .inv_std = norm->inv_std,
                               .sample_row = sp_net_sample_row(net, out->level),
                               .n_samples = impl->batch->n_samples,
-                              .a = impl->coefficients,
-                              .b = impl->coefficients + norm->c,
-                              .c = impl->coefficients + 2 * norm->c};
+                              .sums = sp_net_sums(net, step->out),
+                              .a = impl->fixed.coefficients,
+                              .b = impl->fixed.coefficients + out->c,
+                              .c = impl->fixed.coefficients + 2 * (size_t)out->c};
 
     if (step->n_in == 1) {
         args.scale = norm->scale;
@@ -248,24 +223,19 @@ sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, const net_step *step)
     return args;
 }
 
-sp_status sp_net_norm_backward(sp_net *net, net_step *step, sp_buckets *buckets)
+sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
+                               sp_buckets *buckets)
 {
-    struct sp_net_impl *impl = net->impl;
-    net_value *out = &impl->value[step->out];
-    sp_norm_grad_args args = sp_net_norm_grad_args(net, step);
-    sp_sums parts = {NULL, out->n_sums, (double)args.x.n};
-    int block = out->sums_block;
+    const struct sp_net_impl *impl = net->impl;
+    const sp_lower_step *step = &impl->low.step[s];
+    sp_norm_grad_args args = sp_net_norm_grad_args(net, s);
+    const sp_sums parts = {args.sums, impl->mem.value[step->out].n_sums,
+                           (double)args.x.n};
     norm_sums sums;
 
-    if (block < 0) { /* else pass 1 is done */
-        SP_TRY(take_sample_sums(net, step->norm->c, &block, &args.sums));
+    if (!impl->mem.value[step->out].is_summed) /* else pass 1 is done */
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
-        parts.n_parts = args.n_samples;
-    }
-    out->sums_block = -1;
-    parts.part = impl->block[block].data;
     SP_TRY(combine(net, step, &parts, buckets, &sums));
-    SP_TRY(grad_finish(net, step, &sums, buckets));
-    sp_net_drop_block(net, block);
-    return hand_on(net, step, &args);
+    SP_TRY(grad_finish(net, s, &sums, buckets));
+    return hand_on(net, step, route, &args);
 }

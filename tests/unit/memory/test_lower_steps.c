@@ -2,22 +2,17 @@
  * nothing where they can, and when a suffix of the flat gradient is final. */
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
-#include "net/sp_net_impl.h"
-
-static sp_comm comm;
+#include "memory/sp_lower.h"
 
 typedef struct lowered {
     sp_config config;
     sp_graph graph;
-    sp_backend backend;
-    sp_net net;
+    sp_lowered low;
 } lowered;
 
 /* layers NULL: the family. */
 static void lower(lowered *l, char *family, const char *layers)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     char text[8192] = "";
 
     memset(l, 0, sizeof *l);
@@ -25,26 +20,23 @@ static void lower(lowered *l, char *family, const char *layers)
         snprintf(text, sizeof text, "net : { layers = ( %s ); };", layers);
     OK(sp_config_parse(&l->config, text, "lowering", layers ? 0 : 1, &family));
     OK(sp_graph_build(&l->graph, &l->config, CASE_FEATURES, CASE_CLASSES));
-    l->backend.ops = sp_backend_reference();
-    OK(l->backend.ops->open(&l->backend, 0, 1));
-    OK(sp_net_create(&l->net, &l->graph, &l->backend, &comm, &options));
+    OK(sp_lower(&l->low, &l->graph, false));
 }
 
 static void drop(lowered *l)
 {
-    sp_net_destroy(&l->net);
-    l->backend.ops->close(&l->backend);
+    sp_lowered_destroy(&l->low);
     sp_graph_destroy(&l->graph);
     sp_config_destroy(&l->config);
 }
 
 static int count_steps(const lowered *l, sp_op op)
 {
-    const struct sp_net_impl *impl = l->net.impl;
+    const sp_lowered *low = &l->low;
     int s, n = 0;
 
-    for (s = 0; s < impl->n_steps; s++)
-        n += impl->step[s].op == op;
+    for (s = 0; s < low->n_steps; s++)
+        n += low->step[s].op == op;
     return n;
 }
 
@@ -74,28 +66,28 @@ static void unet_concats_copy_nothing(void **state)
     (void)state;
     lower(&l, "net.family=minkunet18", NULL);
     assert_int_equal(count_steps(&l, SP_OP_CONCAT), 4);
-    for (s = 0; s < l.net.impl->n_steps; s++) {
-        const net_step *step = &l.net.impl->step[s];
+    for (s = 0; s < l.low.n_steps; s++) {
+        const sp_lower_step *step = &l.low.step[s];
 
         for (k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++)
-            assert_int_equal(l.net.impl->value[step->in[k]].home, step->out);
+            assert_int_equal(l.low.value[step->in[k]].home, step->out);
     }
     drop(&l);
 }
 
 /* Two values never share columns, and lie within the home's. */
-static void check_columns(const struct sp_net_impl *impl)
+static void check_columns(const sp_lowered *low)
 {
     int a, b;
 
-    for (a = 0; a < impl->n_values; a++) {
-        const net_value *u = &impl->value[a];
+    for (a = 0; a < low->n_values; a++) {
+        const sp_lower_value *u = &low->value[a];
 
         if (u->home == a)
             continue;
-        assert_true(u->column >= 0 && u->column + u->c <= impl->value[u->home].c);
+        assert_true(u->column >= 0 && u->column + u->c <= low->value[u->home].c);
         for (b = 0; b < a; b++) {
-            const net_value *v = &impl->value[b];
+            const sp_lower_value *v = &low->value[b];
 
             if (v->home == u->home && v->home != b)
                 assert_true(u->column + u->c <= v->column ||
@@ -108,27 +100,27 @@ static void check_columns(const struct sp_net_impl *impl)
  * has a parameter behind it. */
 static void check_ready(const lowered *l)
 {
-    const struct sp_net_impl *impl = l->net.impl;
+    const sp_lowered *low = &l->low;
     const sp_param *param = l->graph.param;
     int s, before;
 
-    assert_int_equal(impl->step[0].ready, 0);
-    for (s = 1; s < impl->n_steps; s++) {
-        assert_true(impl->step[s].ready >= impl->step[s - 1].ready);
+    assert_int_equal(low->step[0].ready, 0);
+    for (s = 1; s < low->n_steps; s++) {
+        assert_true(low->step[s].ready >= low->step[s - 1].ready);
         for (before = 0; before < s; before++) {
-            const sp_node *node = &l->graph.node[impl->step[before].layer];
+            const sp_node *node = &l->graph.node[low->step[before].layer];
 
             if (node->weight >= 0)
                 assert_true(param[node->weight].offset + param[node->weight].count <=
-                            impl->step[s].ready);
+                            low->step[s].ready);
             if (node->bias >= 0)
                 assert_true(param[node->bias].offset + param[node->bias].count <=
-                            impl->step[s].ready);
+                            low->step[s].ready);
         }
     }
 }
 
-static bool reads(const net_step *step, int value)
+static bool reads(const sp_lower_step *step, int value)
 {
     for (int k = 0; k < step->n_in; k++)
         if (step->in[k] == value)
@@ -138,18 +130,18 @@ static bool reads(const net_step *step, int value)
 
 /* When the backward of convolution s ends, it or a concat that it reads is the only
  * one still to hand a gradient to the norm before, and nobody has one for its input. */
-static void check_norm_before(const struct sp_net_impl *impl, int s)
+static void check_norm_before(const sp_lowered *low, int s)
 {
-    const net_step *step = &impl->step[s];
-    const net_value *in = &impl->value[step->in[0]];
-    const int out = impl->step[step->norm_before].out;
+    const sp_lower_step *step = &low->step[s];
+    const sp_lower_value *in = &low->value[step->in[0]];
+    const int out = low->step[step->norm_before].out;
     const bool is_part = out != step->in[0];
 
-    assert_int_equal(impl->step[step->norm_before].op, SP_OP_BATCHNORM);
-    assert_int_equal(step->norm_column, is_part ? impl->value[out].column : 0);
-    assert_true(step->norm_column + impl->value[out].c <= in->c);
-    for (int t = 0; t < impl->n_steps; t++) {
-        const net_step *other = &impl->step[t];
+    assert_int_equal(low->step[step->norm_before].op, SP_OP_BATCHNORM);
+    assert_int_equal(step->norm_column, is_part ? low->value[out].column : 0);
+    assert_true(step->norm_column + low->value[out].c <= in->c);
+    for (int t = 0; t < low->n_steps; t++) {
+        const sp_lower_step *other = &low->step[t];
 
         assert_true(t >= s || !reads(other, step->in[0]));
         if (is_part && reads(other, out))
@@ -158,31 +150,31 @@ static void check_norm_before(const struct sp_net_impl *impl, int s)
 }
 
 /* What the norm beside gets as gradient is what the other has. */
-static void check_norm_beside(const struct sp_net_impl *impl, int s)
+static void check_norm_beside(const sp_lowered *low, int s)
 {
-    const net_step *beside = &impl->step[impl->step[s].norm_beside];
+    const sp_lower_step *beside = &low->step[low->step[s].norm_beside];
 
     assert_int_equal(beside->op, SP_OP_BATCHNORM);
-    assert_int_equal(beside->out, impl->step[s].in[1]);
+    assert_int_equal(beside->out, low->step[s].in[1]);
     assert_true(beside->slope == 1 && beside->n_in == 1);
-    for (int t = 0; t < impl->n_steps; t++)
-        assert_int_equal(reads(&impl->step[t], beside->out), t == s);
+    for (int t = 0; t < low->n_steps; t++)
+        assert_int_equal(reads(&low->step[t], beside->out), t == s);
 }
 
 /* Norms whose sums no convolution takes. */
-static int check_norms(const struct sp_net_impl *impl)
+static int check_norms(const sp_lowered *low)
 {
-    int n = impl->n_norms;
+    int n = low->n_norms;
 
-    for (int s = 0; s < impl->n_steps; s++) {
-        const int norm = impl->step[s].norm_before;
+    for (int s = 0; s < low->n_steps; s++) {
+        const int norm = low->step[s].norm_before;
 
-        if (impl->step[s].norm_beside >= 0)
-            check_norm_beside(impl, s);
+        if (low->step[s].norm_beside >= 0)
+            check_norm_beside(low, s);
         if (norm < 0)
             continue;
-        check_norm_before(impl, s);
-        n -= 1 + (impl->step[norm].norm_beside >= 0);
+        check_norm_before(low, s);
+        n -= 1 + (low->step[norm].norm_beside >= 0);
     }
     return n;
 }
@@ -199,12 +191,12 @@ static void convolutions_take_the_sums_of_norms_before(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         lower(&l, family[i], NULL);
-        assert_int_equal(check_norms(l.net.impl), 0);
+        assert_int_equal(check_norms(&l.low), 0);
         drop(&l);
     }
     for (int i = 0; case_nets[i]; i++) {
         lower(&l, NULL, case_nets[i]);
-        assert_int_equal(check_norms(l.net.impl), without[i]);
+        assert_int_equal(check_norms(&l.low), without[i]);
         drop(&l);
     }
 }
@@ -217,12 +209,12 @@ static void columns_are_disjoint_and_gradients_final(void **state)
     (void)state;
     for (i = 0; case_nets[i]; i++) {
         lower(&l, NULL, case_nets[i]);
-        check_columns(l.net.impl);
+        check_columns(&l.low);
         check_ready(&l);
         drop(&l);
     }
     lower(&l, "net.family=minkunet34", NULL);
-    check_columns(l.net.impl);
+    check_columns(&l.low);
     check_ready(&l);
     drop(&l);
 }
@@ -236,6 +228,5 @@ int main(void)
         cmocka_unit_test(columns_are_disjoint_and_gradients_final),
     };
 
-    sp_comm_open_self(&comm);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

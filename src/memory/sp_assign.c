@@ -1,0 +1,441 @@
+#include "memory/sp_assign.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const sp_place NOWHERE = {.range = -1};
+
+sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
+                           const sp_assign_rules *rules)
+{
+    *a = (sp_assign){.low = low, .rules = *rules};
+    a->value = calloc((size_t)low->n_values, sizeof *a->value);
+    a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
+    if (!a->value || !a->argmax)
+        return SP_FAIL(SP_EMEM, "memory of the network: out of memory");
+    SP_TRY(sp_ranges_create(&a->matrices, 2 * low->n_values + 3));
+    return sp_ranges_create(&a->vectors, 2 * low->n_values + 3);
+}
+
+void sp_assign_destroy(sp_assign *a)
+{
+    free(a->value);
+    free(a->argmax);
+    sp_ranges_destroy(&a->matrices);
+    sp_ranges_destroy(&a->vectors);
+    *a = (sp_assign){0};
+}
+
+/* ---- ranges ---- */
+
+int64_t sp_assign_rows(const sp_assign *a, int level)
+{
+    return level == SP_LEVEL_SAMPLE ? a->n_samples : a->rows[level];
+}
+
+int sp_assign_pitch(const sp_assign *a, int c, sp_elem elem)
+{
+    const int each = a->rules.row_bytes / (int)sp_elem_bytes(elem);
+
+    return each > 1 ? (c + each - 1) / each * each : c;
+}
+
+static size_t bytes_of(const sp_assign *a, int v)
+{
+    const sp_lower_value *value = &a->low->value[v];
+
+    return (size_t)sp_assign_rows(a, value->level) *
+           (size_t)sp_assign_pitch(a, value->c, value->elem) *
+           sp_elem_bytes(value->elem);
+}
+
+/* A place for a matrix of the shape of value v, with elements of its own kind. */
+static sp_place take(sp_assign *a, int v, sp_elem elem, sp_ranges_side side)
+{
+    const sp_lower_value *value = &a->low->value[v];
+    const int ld = sp_assign_pitch(a, value->c, elem);
+    const size_t bytes =
+        (size_t)sp_assign_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
+    const int range = sp_ranges_take(&a->matrices, bytes, side);
+
+    return (sp_place){range, a->matrices.range[range].at, ld};
+}
+
+static void drop(sp_assign *a, sp_place *place)
+{
+    if (place->range >= 0)
+        sp_ranges_drop(&a->matrices, place->range);
+    *place = NOWHERE;
+}
+
+static int take_vector(sp_assign *a, size_t bytes)
+{
+    return sp_ranges_take(&a->vectors, bytes, SP_RANGES_LOW);
+}
+
+static void drop_vector(sp_assign *a, int *range)
+{
+    if (*range >= 0)
+        sp_ranges_drop(&a->vectors, *range);
+    *range = -1;
+}
+
+/* ---- forward ---- */
+
+/* From the forward pass on, for the backward pass. */
+static bool is_kept(const sp_assign *a, int home)
+{
+    return a->is_training && !(a->rules.is_frugal && a->low->value[home].is_cheap);
+}
+
+/* The low side is for what is kept; what comes and goes meanwhile stands above. */
+static void reserve_kept(sp_assign *a)
+{
+    size_t bytes = 0;
+
+    for (int v = 1; v < a->low->n_values; v++)
+        if (a->low->value[v].home == v && a->low->value[v].first >= 0 && is_kept(a, v))
+            bytes += sp_ranges_aligned(bytes_of(a, v));
+    sp_ranges_reserve(&a->matrices, bytes);
+}
+
+void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_training)
+{
+    const sp_lower_value *x = &a->low->value[0];
+
+    memcpy(a->rows, rows, (size_t)a->low->graph->spec.n_levels * sizeof *rows);
+    a->n_samples = n_samples;
+    a->is_training = is_training;
+    a->logits = NOWHERE;
+    sp_ranges_reset(&a->matrices);
+    sp_ranges_reset(&a->vectors);
+    for (int v = 0; v < a->low->n_values; v++)
+        a->value[v] = (sp_assigned){.act = NOWHERE, .grad = NOWHERE, .sums = -1};
+    for (int s = 0; s < a->low->n_steps; s++)
+        a->argmax[s] = -1;
+    if (x->elem != SP_ELEM_F32 || sp_assign_pitch(a, x->c, x->elem) != x->c)
+        a->value[0].act = take(a, 0, x->elem, SP_RANGES_LOW);
+    reserve_kept(a);
+}
+
+/* Memory for the activation, or its place in a concat. */
+static void hold(sp_assign *a, int v)
+{
+    const sp_lower_value *value = a->low->value;
+    size_t column = 0;
+    int home = v;
+
+    for (; value[home].home != home; home = value[home].home)
+        column += (size_t)value[home].column;
+    if (a->value[home].act.range < 0)
+        a->value[home].act = take(a, home, value[home].elem,
+                                  is_kept(a, home) ? SP_RANGES_LOW : SP_RANGES_HIGH);
+    a->value[v].act = a->value[home].act;
+    a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
+}
+
+/* Of each sample, or of pieces of sum_rows rows. */
+static void take_sums(sp_assign *a, int v, bool is_by_sample, bool is_summed)
+{
+    const sp_lower_value *value = &a->low->value[v];
+    const int64_t n = sp_assign_rows(a, value->level), rows = a->rules.sum_rows;
+    sp_assigned *at = &a->value[v];
+
+    at->is_summed = is_summed;
+    at->n_sums = is_by_sample ? a->n_samples : (int)((n + rows - 1) / rows);
+    at->sums =
+        take_vector(a, 2 * (size_t)value->c * (size_t)at->n_sums * sizeof(double));
+}
+
+static bool is_max(sp_op op)
+{
+    return op == SP_OP_MAX_POOL || op == SP_OP_GLOBAL_MAX_POOL;
+}
+
+void sp_assign_forward(sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const sp_lower_value *out = &a->low->value[step->out];
+    const bool is_by_sample = !a->rules.sum_rows;
+
+    hold(a, step->out);
+    if (is_max(step->op))
+        a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
+                                          (size_t)out->c * sizeof(int32_t));
+    if (!a->is_training)
+        return;
+    if (step->op == SP_OP_CONV && out->feeds_norm &&
+        (is_by_sample || !a->rules.is_exact))
+        take_sums(a, step->out, is_by_sample, true);
+    if (step->op == SP_OP_BATCHNORM && a->value[step->in[0]].sums < 0)
+        take_sums(a, step->in[0], true, false);
+}
+
+void sp_assign_forward_end(sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+
+    if (step->op == SP_OP_BATCHNORM) /* a second norm of the value sums for itself */
+        drop_vector(a, &a->value[step->in[0]].sums);
+    if (!a->is_training)
+        drop_vector(a, &a->argmax[s]);
+    for (int v = step->read_last; v >= 0; v = a->low->value[v].next_read)
+        if (!is_kept(a, v))
+            drop(a, &a->value[v].act);
+}
+
+void sp_assign_logits(sp_assign *a)
+{
+    const int last = a->low->n_values - 1;
+
+    a->logits = a->value[last].act;
+    if (a->low->value[last].elem != SP_ELEM_F32)
+        a->logits = take(a, last, SP_ELEM_F32, SP_RANGES_LOW);
+}
+
+sp_loss_place sp_assign_results(sp_assign *a, bool has_confusion, bool has_prediction)
+{
+    const sp_lower_value *last = &a->low->value[a->low->n_values - 1];
+    const size_t C = (size_t)last->c, n = (size_t)sp_assign_rows(a, last->level);
+    sp_loss_place r;
+
+    r.confusion_at = 2 * (size_t)a->n_samples * sizeof(double);
+    r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
+    r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
+    r.range = take_vector(a, r.bytes);
+    return r;
+}
+
+void sp_assign_loss(sp_assign *a, sp_place *fp32)
+{
+    const int last = a->low->n_values - 1;
+
+    a->value[last].grad = take(a, last, a->low->value[last].elem, SP_RANGES_LOW);
+    *fp32 = a->value[last].grad;
+    if (a->low->value[last].elem != SP_ELEM_F32)
+        *fp32 = take(a, last, SP_ELEM_F32, SP_RANGES_LOW);
+}
+
+void sp_assign_loss_end(sp_assign *a, const sp_place *fp32)
+{
+    if (fp32->range != a->value[a->low->n_values - 1].grad.range)
+        sp_ranges_drop(&a->matrices, fp32->range);
+}
+
+/* ---- backward ---- */
+
+bool sp_assign_is_used(const sp_assign *a, int s)
+{
+    const int out = a->low->step[s].out;
+
+    return a->low->value[out].needs_grad && a->value[out].grad.range >= 0;
+}
+
+typedef struct restoring {
+    sp_assign *a;
+    int until;
+    sp_status (*apply)(void *arg, int step);
+    void *arg;
+} restoring;
+
+/* Inputs of a norm that was written anew, which nothing else wants. */
+static void drop_passed(sp_assign *a, const sp_lower_step *step)
+{
+    for (int k = 0; k < step->n_in; k++) {
+        const sp_lower_value *value = &a->low->value[step->in[k]];
+
+        if (value->is_passed && value->is_cheap)
+            drop(a, &a->value[step->in[k]].act);
+    }
+}
+
+/* The value as the forward pass left it, as far as steps up to `until` wrote it: what
+ * later ones wrote into other columns of its concat was used already. */
+static sp_status restore(const restoring *r, int v)
+{
+    sp_assign *a = r->a;
+    const sp_lowered *low = a->low;
+    const int home = sp_lowered_home(low, v);
+    const int end = low->value[home].end < r->until ? low->value[home].end : r->until;
+
+    if (a->value[home].act.range >= 0 || !low->value[home].is_cheap || home == 0)
+        return SP_OK;
+    for (int s = low->value[home].first; s <= end; s++) {
+        const sp_lower_step *step = &low->step[s];
+
+        if (sp_lowered_home(low, step->out) != home)
+            continue;
+        hold(a, step->out);
+        if (step->op != SP_OP_BATCHNORM)
+            continue;
+        for (int k = 0; k < step->n_in; k++)
+            SP_TRY(restore(r, step->in[k]));
+        if (r->apply)
+            SP_TRY(r->apply(r->arg, s));
+        drop_passed(a, step);
+    }
+    return SP_OK;
+}
+
+sp_status sp_assign_restore(sp_assign *a, int s,
+                            sp_status (*apply)(void *arg, int step), void *arg)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const restoring r = {a, s, apply, arg};
+
+    if (step->op == SP_OP_CONV || step->op == SP_OP_BATCHNORM || step->op == SP_OP_RELU)
+        SP_TRY(restore(&r, step->in[0]));
+    if (step->op == SP_OP_BATCHNORM && step->slope != 1)
+        SP_TRY(restore(&r, step->out));
+    return SP_OK;
+}
+
+/* Until the step ends two values hold the range: then the output lets go. */
+static void share_grad(sp_assign *a, int from, int to, int column)
+{
+    sp_place *place = &a->value[to].grad;
+
+    assert(place->range < 0 && a->low->value[from].level == a->low->value[to].level);
+    *place = a->value[from].grad;
+    place->at += (size_t)column * sp_elem_bytes(a->low->value[to].elem);
+    sp_ranges_hold(&a->matrices, place->range);
+}
+
+static sp_grad_route route_of(sp_assign *a, int from, int to, bool may_take)
+{
+    if (!a->low->value[to].needs_grad)
+        return SP_GRAD_NONE;
+    if (a->value[to].grad.range >= 0)
+        return SP_GRAD_ADDED;
+    if (may_take) {
+        share_grad(a, from, to, 0);
+        return SP_GRAD_TAKEN;
+    }
+    a->value[to].grad = take(a, to, a->low->value[to].elem, SP_RANGES_LOW);
+    return SP_GRAD_NEW;
+}
+
+/* The residual has the first claim to the output's gradient, which is its own; what it
+ * leaves x overwrites. Where both are one value the residual's is a copy. */
+static void route_norm(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
+{
+    const bool has_residual = step->n_in > 1;
+
+    if (has_residual)
+        route[1] = route_of(a, step->out, step->in[1], step->in[1] != step->in[0]);
+    route[0] =
+        route_of(a, step->out, step->in[0], !has_residual || route[1] != SP_GRAD_TAKEN);
+}
+
+static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
+{
+    int column = 0;
+
+    for (int k = 0; k < step->n_in; k++) {
+        const sp_lower_value *x = &a->low->value[step->in[k]];
+
+        route[k] = !x->needs_grad ? SP_GRAD_NONE : SP_GRAD_ADDED;
+        if (x->needs_grad && a->value[step->in[k]].grad.range < 0) {
+            share_grad(a, step->out, step->in[k], column);
+            route[k] = SP_GRAD_VIEW;
+        }
+        column += x->c;
+    }
+}
+
+/* Under frugal rules what is read for them may be gone. */
+bool sp_assign_takes_norms(const sp_assign *a, const sp_lower_step *step)
+{
+    return step->op == SP_OP_CONV && step->norm_before >= 0 && a->rules.sum_rows &&
+           !a->rules.is_exact && !a->rules.is_frugal;
+}
+
+static void take_norms(sp_assign *a, const sp_lower_step *step)
+{
+    const sp_lower_step *before;
+
+    if (!sp_assign_takes_norms(a, step))
+        return;
+    before = &a->low->step[step->norm_before];
+    take_sums(a, before->out, false, true);
+    if (before->norm_beside >= 0)
+        take_sums(a, a->low->step[before->norm_beside].out, false, true);
+}
+
+void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const bool may_take =
+        step->op == SP_OP_RELU || step->op == SP_OP_ADD || step->op == SP_OP_DROPOUT;
+
+    if (step->op == SP_OP_BATCHNORM) {
+        if (a->value[step->out].sums < 0)
+            take_sums(a, step->out, true, false);
+        route_norm(a, step, route);
+        return;
+    }
+    if (step->op == SP_OP_CONCAT) {
+        route_concat(a, step, route);
+        return;
+    }
+    for (int k = 0; k < step->n_in; k++)
+        route[k] = route_of(a, step->out, step->in[k], may_take && k == step->n_in - 1);
+    if (step->op == SP_OP_CONV)
+        take_norms(a, step);
+}
+
+void sp_assign_backward_end(sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+
+    if (step->op == SP_OP_BATCHNORM)
+        drop_vector(a, &a->value[step->out].sums);
+    drop(a, &a->value[step->out].grad);
+    for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
+        drop(a, &a->value[v].act);
+}
+
+/* ---- all of it ---- */
+
+static sp_status walk(sp_assign *a)
+{
+    sp_grad_route route[SP_MAX_INPUTS];
+    sp_place fp32;
+
+    for (int s = 0; s < a->low->n_steps; s++) {
+        sp_assign_forward(a, s);
+        sp_assign_forward_end(a, s);
+    }
+    sp_assign_logits(a);
+    if (!a->is_training) {
+        sp_assign_results(a, true, true);
+        return SP_OK;
+    }
+    sp_assign_loss(a, &fp32);
+    sp_assign_loss_end(a, &fp32);
+    for (int s = a->low->n_steps - 1; s >= 0; s--) {
+        if (sp_assign_is_used(a, s)) {
+            SP_TRY(sp_assign_restore(a, s, NULL, NULL));
+            sp_assign_backward(a, s, route);
+        }
+        sp_assign_backward_end(a, s);
+    }
+    return SP_OK;
+}
+
+sp_status sp_assign_size(const sp_lowered *low, const sp_assign_rules *rules,
+                         const int64_t *rows, int n_samples, bool is_training,
+                         sp_assign_bytes *bytes)
+{
+    sp_assign a;
+    sp_status rc = sp_assign_create(&a, low, rules);
+
+    if (rc == SP_OK) {
+        sp_assign_begin(&a, rows, n_samples, is_training);
+        rc = walk(&a);
+        *bytes = (sp_assign_bytes){a.matrices.end, a.vectors.end};
+    }
+    sp_assign_destroy(&a);
+    return rc;
+}

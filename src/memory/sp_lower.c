@@ -1,0 +1,367 @@
+/* The graph's nodes as steps: fused batch norms, concats as views, lifetimes, ready
+ * offsets. */
+#include "memory/sp_lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What lowering remembers per node. */
+typedef struct plan_node {
+    int reader;       /* the node that alone reads it, and once; -1 */
+    bool is_absorbed; /* inside a chain, no step of its own */
+    int norm;         /* batch norm whose chain ends here; -1 */
+    int residual;     /* value added in the chain; -1 */
+    float slope;
+} plan_node;
+
+/* Inputs that come twice have two readings, so none that reads them alone. */
+static void find_readers(const sp_graph *g, plan_node *plan)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i].n_in; k++) {
+            const int in = g->node[i].in[k];
+
+            if (in >= 0 && g->node[in].n_uses == 1)
+                plan[in].reader = i;
+        }
+}
+
+/* The chain norm [+ add] [+ activation] that begins at `norm`: each link but the last
+ * has one reader. An add takes one norm into its pass, the other input is read as
+ * residual. */
+static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
+{
+    int end = norm, residual = -1, next = plan[norm].reader;
+    float slope = 1;
+
+    if (next >= 0 && g->node[next].op == SP_OP_ADD && g->node[next].n_in == 2 &&
+        plan[next].norm < 0) {
+        residual = g->node[next].in[g->node[next].in[0] == norm] + 1;
+        plan[end].is_absorbed = true;
+        plan[next].norm = norm; /* claimed, also against the other input's norm */
+        end = next;
+        next = plan[end].reader;
+    }
+    /* The gradient tells the side of 0 from the output: no negative slopes. */
+    if (next >= 0 && g->node[next].op == SP_OP_RELU && g->node[next].slope >= 0) {
+        slope = g->node[next].slope;
+        plan[end].is_absorbed = true;
+        end = next;
+    }
+    plan[end].norm = norm;
+    plan[end].residual = residual;
+    plan[end].slope = slope;
+}
+
+static void emit(const sp_graph *g, const plan_node *plan, int i, sp_lower_step *step)
+{
+    const sp_node *node = &g->node[i];
+    int k;
+
+    step->layer = i;
+    step->slope = node->op == SP_OP_RELU ? node->slope : 1;
+    if (plan[i].norm >= 0) {
+        node = &g->node[plan[i].norm];
+        step->layer = plan[i].norm;
+        step->slope = plan[i].slope;
+    }
+    step->op = node->op;
+    step->out = i + 1;
+    step->n_in = node->n_in;
+    for (k = 0; k < node->n_in; k++)
+        step->in[k] = node->in[k] + 1;
+    if (plan[i].norm >= 0 && plan[i].residual >= 0)
+        step->in[step->n_in++] = plan[i].residual;
+}
+
+static sp_status make_steps(sp_lowered *low)
+{
+    const sp_graph *g = low->graph;
+    plan_node *plan = calloc((size_t)g->n_nodes + 1, sizeof *plan);
+    int i;
+
+    low->step = calloc((size_t)g->n_nodes + 1, sizeof *low->step);
+    if (!plan || !low->step) {
+        free(plan);
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    }
+    for (i = 0; i < g->n_nodes; i++)
+        plan[i] = (plan_node){.reader = -1, .norm = -1};
+    find_readers(g, plan);
+    for (i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op == SP_OP_BATCHNORM)
+            plan_chain(g, plan, i);
+    for (i = 0; i < g->n_nodes; i++)
+        if (!plan[i].is_absorbed)
+            emit(g, plan, i, &low->step[low->n_steps++]);
+    free(plan);
+    return SP_OK;
+}
+
+static sp_status make_values(sp_lowered *low)
+{
+    const sp_graph *g = low->graph;
+    int v;
+
+    low->n_values = g->n_nodes + 1;
+    low->value = calloc((size_t)low->n_values, sizeof *low->value);
+    if (!low->value)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    for (v = 0; v < low->n_values; v++) {
+        low->value[v].level = v ? g->node[v - 1].level : 0;
+        low->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
+        low->value[v].needs_grad = v && g->node[v - 1].needs_grad;
+        low->value[v].home = v;
+    }
+    return SP_OK;
+}
+
+/* From the last concat to the first, so that a concat inside another one moves with all
+ * it holds. A value lives in one place: its second use in a concat is a copy. */
+static void place_concats(sp_lowered *low)
+{
+    int s, k;
+
+    for (s = low->n_steps - 1; s >= 0; s--) {
+        const sp_lower_step *step = &low->step[s];
+        int column = 0;
+
+        for (k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++) {
+            sp_lower_value *value = &low->value[step->in[k]];
+
+            if (step->in[k] != 0 && value->home == step->in[k]) {
+                value->home = step->out;
+                value->column = column;
+            }
+            column += value->c;
+        }
+    }
+}
+
+int sp_lowered_home(const sp_lowered *low, int value)
+{
+    while (low->value[value].home != value)
+        value = low->value[value].home;
+    return value;
+}
+
+bool sp_lowered_is_view(const sp_lowered *low, const sp_lower_step *step)
+{
+    bool is_concat = step->op == SP_OP_CONCAT;
+    int k, column = 0;
+
+    for (k = 0; is_concat && k < step->n_in; k++) {
+        const sp_lower_value *value = &low->value[step->in[k]];
+
+        is_concat = value->home == step->out && value->column == column;
+        column += value->c;
+    }
+    return is_concat;
+}
+
+static void use_until(const sp_lowered *low, int value, int s)
+{
+    sp_lower_value *home = &low->value[sp_lowered_home(low, value)];
+
+    if (home->until < 0)
+        home->until = s;
+}
+
+/* What the backward of step s reads, and what writing its output again would. */
+static void find_use(const sp_lowered *low, int s)
+{
+    const sp_lower_step *step = &low->step[s];
+    int k;
+
+    if (step->op == SP_OP_BATCHNORM && step->slope != 1) {
+        use_until(low, step->out, s);
+        low->value[sp_lowered_home(low, step->out)].is_passed = false;
+    }
+    if (step->op != SP_OP_CONV && step->op != SP_OP_BATCHNORM && step->op != SP_OP_RELU)
+        return;
+    for (k = 0; k < step->n_in; k++)
+        use_until(low, step->in[k], s);
+    low->value[sp_lowered_home(low, step->in[0])].is_passed = false;
+}
+
+static void find_lifetimes(const sp_lowered *low)
+{
+    sp_lower_value *logits = &low->value[sp_lowered_home(low, low->n_values - 1)];
+    int s, k, v;
+
+    for (v = 0; v < low->n_values; v++) {
+        low->value[v].first = low->value[v].last = low->value[v].until = -1;
+        low->value[v].is_cheap = true;
+        low->value[v].is_passed = low->value[v].home == v;
+    }
+    for (s = 0; s < low->n_steps; s++) {
+        const sp_lower_step *step = &low->step[s];
+        sp_lower_value *home = &low->value[sp_lowered_home(low, step->out)];
+
+        home->last = home->end = s;
+        home->first = home->first < 0 ? s : home->first;
+        home->is_cheap = home->is_cheap &&
+                         (step->op == SP_OP_BATCHNORM || sp_lowered_is_view(low, step));
+        for (k = 0; k < step->n_in; k++)
+            low->value[sp_lowered_home(low, step->in[k])].last = s;
+        find_use(low, s);
+    }
+    logits->last = low->n_steps; /* they stay */
+    logits->until = -1;
+    low->value[0].last = -1; /* the batch owns them */
+}
+
+static void list_ends(const sp_lowered *low)
+{
+    for (int s = 0; s < low->n_steps; s++)
+        low->step[s].read_last = low->step[s].used_last = -1;
+    for (int v = low->n_values - 1; v >= 0; v--) {
+        sp_lower_value *value = &low->value[v];
+
+        if (value->last >= 0 && value->last < low->n_steps) {
+            value->next_read = low->step[value->last].read_last;
+            low->step[value->last].read_last = v;
+        }
+        if (value->until >= 0) {
+            value->next_used = low->step[value->until].used_last;
+            low->step[value->until].used_last = v;
+        }
+    }
+}
+
+/* By value, as the steps tell. */
+typedef struct use {
+    int n_reads, first_read;
+    int norm;   /* the step of the batch norm that writes it; -1: none does */
+    int inside; /* the last norm whose output stands in it and has one reader; -1 */
+} use;
+
+static use *count_uses(const sp_lowered *low)
+{
+    use *uses = calloc((size_t)low->n_values, sizeof *uses);
+
+    for (int v = 0; uses && v < low->n_values; v++)
+        uses[v] = (use){0, low->n_steps, -1, -1};
+    for (int s = low->n_steps - 1; uses && s >= 0; s--)
+        for (int k = 0; k < low->step[s].n_in; k++) {
+            uses[low->step[s].in[k]].n_reads++;
+            uses[low->step[s].in[k]].first_read = s;
+        }
+    for (int s = 0; uses && s < low->n_steps; s++) {
+        const int out = low->step[s].out, home = low->value[out].home;
+
+        if (low->step[s].op != SP_OP_BATCHNORM)
+            continue;
+        uses[out].norm = s;
+        if (home != out && uses[out].n_reads == 1)
+            uses[home].inside = s;
+    }
+    return uses;
+}
+
+/* The norm all of whose output's gradient is in that of a convolution's input: that is
+ * its output, or the concat that alone reads it. Backward, the first reader of a value
+ * comes last: then its gradient is whole. */
+static void find_norm_before(const sp_lowered *low, const use *uses, int s)
+{
+    sp_lower_step *step = &low->step[s];
+    const use *x = &uses[step->in[0]];
+
+    if (step->op != SP_OP_CONV || x->first_read < s)
+        return;
+    step->norm_before = x->norm >= 0 ? x->norm : x->inside;
+    if (step->norm_before >= 0 && x->norm < 0)
+        step->norm_column = low->value[low->step[step->norm_before].out].column;
+}
+
+/* A norm without activation whose output the step alone reads, as what it adds. */
+static void find_norm_beside(const sp_lowered *low, const use *uses,
+                             sp_lower_step *step)
+{
+    const use *added = &uses[step->in[1]];
+
+    if (step->op != SP_OP_BATCHNORM || step->n_in < 2 || added->n_reads > 1 ||
+        added->norm < 0)
+        return;
+    if (low->step[added->norm].n_in == 1 && low->step[added->norm].slope == 1)
+        step->norm_beside = added->norm;
+}
+
+static sp_status find_norms(const sp_lowered *low)
+{
+    use *uses = count_uses(low);
+
+    if (!uses)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    for (int s = 0; s < low->n_steps; s++) {
+        low->step[s].norm_before = low->step[s].norm_beside = -1;
+        find_norm_before(low, uses, s);
+        find_norm_beside(low, uses, &low->step[s]);
+    }
+    free(uses);
+    return SP_OK;
+}
+
+static int64_t end_of(const sp_graph *g, int param)
+{
+    return param < 0 ? 0 : g->param[param].offset + g->param[param].count;
+}
+
+/* Backward runs the steps from the last: behind step s all gradients are final that lie
+ * after the parameters of the steps before s. */
+static void find_ready(const sp_lowered *low)
+{
+    const sp_graph *g = low->graph;
+    int64_t end = 0;
+    int s;
+
+    for (s = 0; s < low->n_steps; s++) {
+        sp_lower_step *step = &low->step[s];
+        const sp_node *node = &g->node[step->layer];
+
+        step->ready = end;
+        if (end_of(g, node->weight) > end)
+            end = end_of(g, node->weight);
+        if (end_of(g, node->bias) > end)
+            end = end_of(g, node->bias);
+    }
+}
+
+/* bf16 throughout, but a convolution yields logits as it sums them. */
+static void choose_elements(const sp_lowered *low, bool is_bf16)
+{
+    for (int v = 0; v < low->n_values; v++)
+        low->value[v].elem = is_bf16 ? SP_ELEM_BF16 : SP_ELEM_F32;
+    if (low->step[low->n_steps - 1].op == SP_OP_CONV)
+        low->value[low->n_values - 1].elem = SP_ELEM_F32;
+}
+
+static void count_norms(sp_lowered *low)
+{
+    for (int s = 0; s < low->n_steps; s++)
+        if (low->step[s].op == SP_OP_BATCHNORM) {
+            low->n_norms++;
+            low->value[low->step[s].in[0]].feeds_norm = true;
+        }
+}
+
+sp_status sp_lower(sp_lowered *low, const sp_graph *graph, bool is_bf16)
+{
+    *low = (sp_lowered){.graph = graph};
+    SP_TRY(make_steps(low));
+    SP_TRY(make_values(low));
+    count_norms(low);
+    choose_elements(low, is_bf16);
+    place_concats(low);
+    find_lifetimes(low);
+    list_ends(low);
+    find_ready(low);
+    return find_norms(low);
+}
+
+void sp_lowered_destroy(sp_lowered *low)
+{
+    free(low->value);
+    free(low->step);
+    *low = (sp_lowered){0};
+}

@@ -1,0 +1,100 @@
+/* The memory that is foreseen of a step is what its network takes. */
+#include "fixtures/net_case.h"
+
+#include "comm/sp_comm.h"
+#include "net/sp_net_impl.h"
+
+static sp_comm comm;
+
+typedef struct expectation {
+    bool is_training, is_frugal, is_exact;
+} expectation;
+
+static void check(const char *layers, expectation e)
+{
+    static const case_sample samples[] = {{1, 100, false}, {2, 80, false}};
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
+                              .seed = 3,
+                              .is_frugal = e.is_frugal,
+                              .is_exact = e.is_exact};
+    int64_t voxels[SP_MAX_LEVELS] = {0}, confusion[CASE_CLASSES * CASE_CLASSES] = {0};
+    int32_t prediction[180];
+    const struct sp_net_impl *impl;
+    sp_assign_rules rules;
+    sp_assign_bytes bytes;
+    net_case c;
+
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_batch(&c, samples, 2);
+    for (int i = 0; i < c.batch.plan.n_levels; i++)
+        voxels[i] = c.batch.plan.level[i].n;
+    if (e.is_training) {
+        case_step(&c, true);
+    } else {
+        OK(sp_net_forward(&c.net, &c.batch, false, NULL));
+        OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
+    }
+    impl = c.net.impl;
+    rules = sp_assign_rules_of(&c.backend, e.is_frugal, e.is_exact);
+    OK(sp_assign_size(&impl->low, &rules, voxels, 2, e.is_training, &bytes));
+    assert_int_equal(bytes.matrices, impl->matrices.high);
+    if (!e.is_training) /* else the case asks for the loss of an evaluation too */
+        assert_int_equal(bytes.vectors, impl->vectors.high);
+    assert_true(bytes.vectors <= impl->vectors.high);
+    case_close(&c);
+}
+
+static void foreseen_is_taken(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 8; kind++) {
+        const expectation e = {kind & 1, kind & 2, kind & 4};
+
+        for (int i = 0; case_nets[i]; i++)
+            check(case_nets[i], e);
+        check(case_smooth_net, e);
+    }
+}
+
+/* The arg max of a max pool is as wide in bf16 as in fp32; logits and features of a
+ * network in bf16 are there in fp32 too. */
+static void vectors_do_not_shrink_with_the_elements(void **state)
+{
+    static const char layers[] =
+        "{ name = \"c\"; op = \"conv\"; out = 8; kernel = 3; },"
+        "{ name = \"p\"; op = \"max_pool\"; kernel = 2; stride = 2; },"
+        "{ name = \"t\"; op = \"conv_transpose\"; out = 8; kernel = 2; stride = 2; },"
+        "{ name = \"f\"; op = \"linear\"; out = 3; },"
+        "{ name = \"l\"; op = \"leaky_relu\"; slope = 0.5; }";
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+    const int64_t voxels[SP_MAX_LEVELS] = {6400, 1600};
+    sp_assign_rules rules = {.row_bytes = 16};
+    sp_assign_bytes narrow, wide;
+    sp_lowered low;
+    net_case c;
+
+    (void)state;
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    OK(sp_lower(&low, &c.graph, true));
+    OK(sp_assign_size(&low, &rules, voxels, 1, false, &narrow));
+    sp_lowered_destroy(&low);
+    OK(sp_lower(&low, &c.graph, false));
+    OK(sp_assign_size(&low, &rules, voxels, 1, false, &wide));
+    sp_lowered_destroy(&low);
+    assert_int_equal(narrow.vectors, wide.vectors);
+    assert_true(wide.vectors >= 1600 * 8 * sizeof(int32_t));
+    /* features [n][8], the last value [n][8] twice, all but the last in bf16 */
+    assert_true(narrow.matrices >= 6400 * (16 + 16 + 16));
+    case_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(foreseen_is_taken),
+        cmocka_unit_test(vectors_do_not_shrink_with_the_elements),
+    };
+
+    sp_comm_open_self(&comm);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
