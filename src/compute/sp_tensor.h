@@ -32,6 +32,9 @@ typedef struct sp_arena {
     sp_status (*commit)(struct sp_arena *arena, size_t bytes);
     size_t committed; /* bytes with memory; device only */
     void *impl;       /* private to the backend */
+    /* Borrowed; NULL for none. Whoever fills this arena takes of the scratch what it
+     * needs only meanwhile. Arenas that one thread fills in turn share one scratch. */
+    struct sp_arena *scratch;
 } sp_arena;
 
 /* The type of a tensor's elements. fp32 is 0, so that a zeroed tensor is fp32. */

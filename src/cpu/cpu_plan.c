@@ -27,7 +27,7 @@ static sp_status sort_samples(plan_builder *b, const int32_t *coords,
                               const int32_t *sample_row, int *bits)
 {
     plan_level *l = &b->level[0];
-    size_t mark;
+    const size_t mark = b->scratch->used;
     plan_sort sort;
     int32_t *order, n_max = 0;
     int s;
@@ -39,8 +39,7 @@ static sp_status sort_samples(plan_builder *b, const int32_t *coords,
     SP_TRY(SP_TAKE(b->arena, l->n, &order));
     SP_TRY(SP_TAKE(b->arena, l->n, &l->key));
     SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &l->sample_row));
-    mark = b->arena->used;
-    SP_TRY(sp_cpu_plan_sort_open(&sort, b->arena, n_max));
+    SP_TRY(sp_cpu_plan_sort_open(&sort, b->scratch, n_max));
     *bits = 0;
     l->sample_row[0] = 0;
     for (s = 0; s < b->n_samples; s++) {
@@ -53,7 +52,7 @@ static sp_status sort_samples(plan_builder *b, const int32_t *coords,
         *bits = width > *bits ? width : *bits;
         l->sample_row[s + 1] = row + n;
     }
-    sp_arena_rewind(b->arena, mark);
+    sp_arena_rewind(b->scratch, mark);
     b->plan->order = order;
     return SP_OK;
 }
@@ -106,17 +105,17 @@ static void fill_level(plan_builder *b, plan_level *fine, plan_level *coarse)
     coarse->child[coarse->n] = 0;
 }
 
-static sp_status take_level(plan_builder *b, int l)
+static sp_status take_level(plan_builder *b, int l, sp_arena *arena)
 {
     plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
 
-    SP_TRY(SP_TAKE(b->arena, fine->n, &fine->parent));
-    return SP_TAKE(b->arena, coarse->n, &coarse->key);
+    SP_TRY(SP_TAKE(arena, fine->n, &fine->parent));
+    return SP_TAKE(arena, coarse->n, &coarse->key);
 }
 
 /* The network's levels stay in the plan; what is above them, and child words, are
  * scratch. */
-static sp_status build_pyramid(plan_builder *b, size_t *keep)
+static sp_status build_pyramid(plan_builder *b)
 {
     int l, n_kept = b->spec->n_levels;
 
@@ -128,13 +127,12 @@ static sp_status build_pyramid(plan_builder *b, size_t *keep)
     for (l = 1; l < b->n_levels; l++)
         b->level[l].n = b->level[l].sample_row[b->n_samples];
     for (l = 1; l < n_kept; l++)
-        SP_TRY(take_level(b, l));
+        SP_TRY(take_level(b, l, b->arena));
     SP_TRY(sp_cpu_plan_take_maps(b));
-    *keep = b->arena->used;
     for (l = n_kept; l < b->n_levels; l++)
-        SP_TRY(take_level(b, l));
+        SP_TRY(take_level(b, l, b->scratch));
     for (l = 1; l < b->n_levels; l++) {
-        SP_TRY(SP_TAKE(b->arena, b->level[l].n + 1, &b->level[l].child));
+        SP_TRY(SP_TAKE(b->scratch, b->level[l].n + 1, &b->level[l].child));
         fill_level(b, &b->level[l - 1], &b->level[l]);
     }
     return SP_OK;
@@ -171,7 +169,6 @@ static const plan_loops *best_loops(void)
 static sp_status build(plan_builder *b, const int32_t *coords,
                        const int32_t *sample_row)
 {
-    size_t keep = 0;
     int bits = 0, above = b->spec->n_levels + 3;
 
     assert(b->spec->n_levels >= 1 && b->spec->n_levels <= SP_MAX_LEVELS);
@@ -181,10 +178,29 @@ static sp_status build(plan_builder *b, const int32_t *coords,
     /* A root is one voxel per sample; three levels above the network's serve kernels of
      * 7. */
     b->n_levels = above > bits + 1 ? above : bits + 1;
-    SP_TRY(build_pyramid(b, &keep));
+    SP_TRY(build_pyramid(b));
     publish_levels(b);
-    SP_TRY(sp_cpu_plan_tables(b, sp_cpu_plan_lowest_table(b)));
-    return sp_cpu_plan_maps(b, keep);
+    SP_TRY(sp_cpu_plan_tables(b));
+    return sp_cpu_plan_maps(b);
+}
+
+/* With the arena's scratch, or one for this plan. */
+static sp_status build_with(plan_builder *b, const int32_t *coords,
+                            const int32_t *sample_row)
+{
+    sp_arena own = {0};
+    size_t mark;
+    sp_status rc = SP_OK;
+
+    b->scratch = b->arena->scratch ? b->arena->scratch : &own;
+    if (b->scratch == &own)
+        rc = sp_arena_create(&own, 0, "plan scratch");
+    mark = b->scratch->used;
+    if (rc == SP_OK)
+        rc = build(b, coords, sample_row);
+    sp_arena_rewind(b->scratch, mark);
+    sp_arena_destroy(&own);
+    return rc;
 }
 
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
@@ -198,7 +214,7 @@ sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                       .loops = best_loops()};
 
     (void)be;
-    return build(&b, coords, sample_row);
+    return build_with(&b, coords, sample_row);
 }
 
 sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
@@ -212,7 +228,7 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
                       .loops = &sp_cpu_plan_portable};
 
     (void)be;
-    return build(&b, coords, sample_row);
+    return build_with(&b, coords, sample_row);
 }
 
 /* With child words and a neighbour table on each level but the finest: what stands

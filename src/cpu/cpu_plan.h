@@ -1,5 +1,5 @@
-/* Inside of the CPU plan: what cpu_plan.c (keys, sort, pyramid), cpu_plan_tables.c
- * (neighbours) and cpu_plan_maps.c (kernel maps) share.
+/* Inside of the CPU plan: what cpu_plan.c (keys, pyramid), cpu_plan_sort.c,
+ * cpu_plan_lanes.c (neighbours) and cpu_plan_maps.c (kernel maps) share.
  *
  * Nothing is searched. The neighbours of a voxel are children of its ancestors'
  * neighbours, so every look-up goes down from a root of one voxel per sample. Roots of
@@ -8,9 +8,12 @@
  *     level l+1   27 neighbours of P:  row, or n for none
  *     level l     children of each:    first row << 8 | mask of the 8 children
  *
- * Arena:
- *     | order, levels, tiles, starts | child words, tables, pairs by tile | while built
- *     | order, levels, tiles, starts | in, out of each map |                in the end
+ *     arena    | order, levels, tiles, starts | in, out of each map |
+ *     scratch  | child words, tables, levels above | a tile | out of one map |
+ *
+ * The scratch is the arena's own (sp_arena.scratch), or one that lives as long as the
+ * building. Of levels above those that maps are looked up in, two tables are there at a
+ * time.
  */
 #ifndef CPU_PLAN_H
 #define CPU_PLAN_H
@@ -39,7 +42,7 @@ typedef struct plan_loops plan_loops;
 
 typedef struct plan_builder {
     const sp_plan_spec *spec;
-    sp_arena *arena;
+    sp_arena *arena, *scratch;
     sp_plan *plan;
     const plan_loops *loops;
     int n_samples;
@@ -93,14 +96,15 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
                            const plan_sort *s, uint64_t *key, int32_t *order,
                            int *bits);
 
-/* Neighbour tables of levels >= `lowest`, from the roots down. */
-sp_status sp_cpu_plan_tables(plan_builder *b, int lowest);
-/* The lowest level whose neighbour table the spec's maps are looked up in. */
-int sp_cpu_plan_lowest_table(const plan_builder *b);
+/* Neighbour tables from the roots down; those of the range stay. */
+sp_status sp_cpu_plan_tables(plan_builder *b);
+/* The levels whose neighbour tables the spec's maps are looked up in: from lowest to
+ * highest; highest < lowest: none is. */
+void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest);
 /* What is known of the maps before they are built: tiles, and room for `start`. */
 sp_status sp_cpu_plan_take_maps(plan_builder *b);
-/* Every map of the spec; then the arena holds its first `keep` bytes and the pairs. */
-sp_status sp_cpu_plan_maps(plan_builder *b, size_t keep);
+/* Every map of the spec. */
+sp_status sp_cpu_plan_maps(plan_builder *b);
 
 /* Where a look-up at one position along one axis goes: which neighbour of the ancestor
  * (0, 1, 2; -1: the partner would not lie on the lattice), and the way down from it to

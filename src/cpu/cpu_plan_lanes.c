@@ -159,16 +159,36 @@ static void root_table(plan_level *root)
             root->nbr[(size_t)i * PLAN_NBR + (size_t)d] = d == 13 ? i : root->n;
 }
 
-sp_status sp_cpu_plan_tables(plan_builder *b, int lowest)
+/* A level's table comes from that of the level above: where no map reads them, every
+ * second one has the same memory, which the lower and larger of them fills. */
+static sp_status take_tables(plan_builder *b, int lowest, int highest)
 {
-    plan_lanes lanes;
-    int l;
+    int32_t *alternate[2] = {NULL, NULL};
 
+    for (int l = lowest; l < b->n_levels; l++) {
+        plan_level *at = &b->level[l];
+        int32_t **shared = &alternate[l % 2];
+
+        at->nbr = l > highest ? *shared : NULL;
+        if (!at->nbr)
+            SP_TRY(SP_TAKE(b->scratch, (size_t)at->n * PLAN_NBR, &at->nbr));
+        if (l > highest)
+            *shared = at->nbr;
+    }
+    return SP_OK;
+}
+
+sp_status sp_cpu_plan_tables(plan_builder *b)
+{
+    int lowest, highest, l;
+    plan_lanes lanes;
+
+    sp_cpu_plan_table_range(b, &lowest, &highest);
+    SP_TRY(take_tables(b, lowest, highest));
     for (l = b->n_levels - 1; l >= lowest; l--) {
         plan_level *at = &b->level[l];
         plan_lookup q = {
             .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};
-        SP_TRY(SP_TAKE(b->arena, (size_t)at->n * PLAN_NBR, &at->nbr));
         if (l == b->n_levels - 1)
             root_table(at);
         else if (sp_cpu_plan_lanes_open(&lanes, &q))

@@ -1,8 +1,7 @@
 /* Kernel maps: look-ups of a tile's output rows, cut into pairs by offset.
  *
- * While maps are built their pairs stand tile by tile, `in` before `out`, above all
- * scratch: the numbers are known only in the end. Then they move down over the scratch,
- * each map's `in` and `out` in one piece, and the arena keeps exactly the plan. */
+ * The number of pairs is known only in the end. So `in` grows tile by tile at the top of
+ * the arena, where it stays, and `out` at that of the scratch, from where it follows. */
 #include "cpu/cpu_plan.h"
 
 #include <assert.h>
@@ -45,16 +44,18 @@ static bool is_children(const plan_lookup *q)
     return q->kernel == 2 && q->shift == 1;
 }
 
-int sp_cpu_plan_lowest_table(const plan_builder *b)
+void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest)
 {
-    int lowest = b->n_levels - 1, m;
-
-    for (m = 0; m < b->spec->n_maps; m++) {
+    *lowest = b->n_levels;
+    *highest = -1;
+    for (int m = 0; m < b->spec->n_maps; m++) {
         plan_lookup q = lookup_of(b, b->spec->map[m]);
-        if (!is_children(&q) && q.top < lowest)
-            lowest = q.top;
+
+        if (is_children(&q))
+            continue;
+        *lowest = q.top < *lowest ? q.top : *lowest;
+        *highest = q.top > *highest ? q.top : *highest;
     }
-    return lowest;
 }
 
 /* Every output row is its own partner where the zero offset is in the kernel and no
@@ -131,148 +132,122 @@ sp_status sp_cpu_plan_take_maps(plan_builder *b)
 
 /* ---- pairs, tile by tile ---- */
 
-/* The top of the arena, growing. */
+/* An array of int32 at the top of an arena, growing. */
 typedef struct plan_stream {
     sp_arena *arena;
-    size_t room; /* bytes taken beyond `used` */
-    char *at;
+    size_t begin, used, room; /* bytes of the arena, of the array, and taken for it */
 } plan_stream;
 
-static sp_status stream_reserve(plan_stream *s, size_t bytes)
+static plan_stream stream_open(sp_arena *arena)
+{
+    return (plan_stream){arena, arena->used, 0, 0};
+}
+
+static int32_t *stream_data(const plan_stream *s)
+{
+    return (int32_t *)(void *)(s->arena->base + s->begin);
+}
+
+static sp_status stream_add(plan_stream *s, const int32_t *from, int32_t n)
 {
     enum { STEP = 1 << 18 };
+    const size_t bytes = (size_t)n * sizeof *from;
     void *more;
 
-    if (s->room >= bytes)
-        return SP_OK;
-    bytes = (bytes - s->room + STEP - 1) / STEP * STEP;
-    SP_TRY(sp_arena_take(s->arena, bytes, &more));
-    assert(s->room == 0 ||
-           (char *)more == s->at + s->room); /* nobody took in between */
-    if (s->room == 0)
-        s->at = more;
-    s->room += bytes;
+    while (s->used + bytes > s->room) {
+        SP_TRY(sp_arena_take(s->arena, STEP, &more));
+        assert((char *)more == s->arena->base + s->begin + s->room);
+        s->room += STEP;
+    }
+    if (n)
+        memcpy((char *)stream_data(s) + s->used, from, bytes);
+    s->used += bytes;
     return SP_OK;
 }
 
-/* Where the loops may write a tile of this map. */
-static sp_status stream_tile(plan_stream *s, const sp_map *map, plan_tile *tile)
+/* Gives back what the array does not use. */
+static void stream_close(plan_stream *s)
 {
-    size_t most = (size_t)(tile->last - tile->first) * (size_t)map->K;
+    enum { ALIGN = 128 }; /* as arenas */
 
-    /* Vector loops store whole vectors: one beyond the last pair. */
-    SP_TRY(stream_reserve(s, 8 * (most + 16)));
-    tile->pair = (int32_t *)s->at;
-    return SP_OK;
+    sp_arena_rewind(s->arena, s->begin + (s->used + ALIGN - 1) / ALIGN * ALIGN);
 }
 
-/* Tile t is written: count it in. */
-static sp_status put_tile(plan_stream *s, const plan_tile *tile, sp_map *map,
-                          int32_t *start, int t)
+/* The tile's pairs follow those of the tiles before. */
+static sp_status put_tile(const plan_tile *tile, sp_map *map, int32_t *start, int t,
+                          plan_stream *in, plan_stream *out)
 {
     int64_t at = map->pairs;
-    int k;
 
     if (map->pairs + tile->n > INT32_MAX)
         return SP_FAIL(
             SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
-    for (k = 0; k < map->K; k++) {
+    for (int k = 0; k < map->K; k++) {
         start[(size_t)t * (size_t)map->K + (size_t)k] = (int32_t)at;
         at += tile->count[k];
     }
     assert(at == map->pairs + tile->n);
     map->pairs = at;
-    s->at += (size_t)tile->n * 8;
-    s->room -= (size_t)tile->n * 8;
-    return SP_OK;
+    SP_TRY(stream_add(out, tile->pair, tile->n));
+    return stream_add(in, tile->pair + tile->n, tile->n);
 }
 
-static sp_status put_map(const plan_builder *b, plan_stream *s, plan_stage *stage,
-                         int m)
+static sp_status put_tiles(const plan_builder *b, int m, plan_stage *stage,
+                           plan_tile *tile, plan_stream *in, plan_stream *out)
 {
     sp_map *map = &b->plan->map[m];
     plan_lookup q = lookup_of(b, map->key);
     plan_lanes lanes;
     bool is_lanes = !is_children(&q) && sp_cpu_plan_lanes_open(&lanes, &q);
-    plan_tile tile;
-    int t;
 
-    for (t = 0; t < map->n_tiles; t++) {
-        tile.first = map->tile_row[t];
-        tile.last = map->tile_row[t + 1];
-        SP_TRY(stream_tile(s, map, &tile));
+    for (int t = 0; t < map->n_tiles; t++) {
+        tile->first = map->tile_row[t];
+        tile->last = map->tile_row[t + 1];
         if (is_children(&q))
-            b->loops->children(&q, stage, &tile);
+            b->loops->children(&q, stage, tile);
         else if (is_lanes)
-            b->loops->lanes(&lanes, stage, &tile);
+            b->loops->lanes(&lanes, stage, tile);
         else
-            sp_cpu_plan_rows(&q, stage, &tile);
-        SP_TRY(put_tile(s, &tile, map, b->start[m], t));
+            sp_cpu_plan_rows(&q, stage, tile);
+        SP_TRY(put_tile(tile, map, b->start[m], t, in, out));
     }
     b->start[m][(size_t)map->n_tiles * (size_t)map->K] = (int32_t)map->pairs;
     return SP_OK;
 }
 
-/* ---- down to where they stay ---- */
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + 127) & ~(size_t)127;
-}
-
-static void split_tiles(const char *from, sp_map *map, int32_t *in, int32_t *out)
-{
-    int t;
-
-    for (t = 0; t < map->n_tiles; t++) {
-        size_t at = (size_t)map->start[(size_t)t * (size_t)map->K];
-        size_t n = (size_t)map->start[((size_t)t + 1) * (size_t)map->K] - at;
-        memcpy(out + at, from, n * 4);
-        memcpy(in + at, from + n * 4, n * 4);
-        from += n * 8;
-    }
-    map->in = in;
-    map->out = out;
-}
-
-/* Move map m from `from` to the arena's byte *end, which is not above `from`. */
-static sp_status settle_map(plan_builder *b, int m, const char *from, size_t *end)
+static sp_status put_map(const plan_builder *b, int m, plan_stage *stage,
+                         plan_tile *tile)
 {
     sp_map *map = &b->plan->map[m];
-    size_t each = round_up((size_t)map->pairs * 4);
-    char *to = b->arena->base + *end;
+    plan_stream in = stream_open(b->arena), out = stream_open(b->scratch);
+    int32_t *to;
 
-    assert(to <= from);
-    if (to + 2 * each > from && map->pairs) { /* in its own way: by a detour */
-        void *aside;
-        SP_TRY(sp_arena_take(b->arena, (size_t)map->pairs * 8, &aside));
-        memcpy(aside, from, (size_t)map->pairs * 8);
-        from = aside;
-    }
-    split_tiles(from, map, (int32_t *)to, (int32_t *)(to + each));
-    *end += 2 * each;
+    SP_TRY(put_tiles(b, m, stage, tile, &in, &out));
+    stream_close(&in);
+    SP_TRY(SP_TAKE(b->arena, map->pairs, &to));
+    if (map->pairs)
+        memcpy(to, stream_data(&out), (size_t)map->pairs * sizeof *to);
+    map->in = stream_data(&in);
+    map->out = to;
+    sp_arena_rewind(b->scratch, out.begin);
     return SP_OK;
 }
 
-sp_status sp_cpu_plan_maps(plan_builder *b, size_t keep)
+/* Vector loops have rows of whole vectors, and store one beyond the last pair. */
+sp_status sp_cpu_plan_maps(plan_builder *b)
 {
-    plan_stream stream = {.arena = b->arena};
-    const char *from[SP_MAX_MAPS];
+    enum { VECTOR = 16 };
     plan_stage stage;
-    char *gap;
-    int m;
+    plan_tile tile;
+    int most = 1;
 
-    SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE + 16, &stage.in));
-    SP_TRY(SP_TAKE(b->arena, PLAN_MAX_K * SP_TILE + 16, &stage.tag));
-    /* Rounding at the destination must not overtake the source. */
-    SP_TRY(SP_TAKE(b->arena, 256 * SP_MAX_MAPS, &gap));
-    SP_TRY(stream_reserve(&stream, 1));
-    for (m = 0; m < b->spec->n_maps; m++) {
-        from[m] = stream.at;
-        SP_TRY(put_map(b, &stream, &stage, m));
-    }
-    for (m = 0; m < b->spec->n_maps; m++)
-        SP_TRY(settle_map(b, m, from[m], &keep));
-    sp_arena_rewind(b->arena, keep);
+    for (int m = 0; m < b->spec->n_maps; m++)
+        most = b->plan->map[m].K > most ? b->plan->map[m].K : most;
+    most = (most + VECTOR - 1) / VECTOR * VECTOR * SP_TILE + VECTOR;
+    SP_TRY(SP_TAKE(b->scratch, most, &stage.in));
+    SP_TRY(SP_TAKE(b->scratch, most, &stage.tag));
+    SP_TRY(SP_TAKE(b->scratch, 2 * most, &tile.pair));
+    for (int m = 0; m < b->spec->n_maps; m++)
+        SP_TRY(put_map(b, m, &stage, &tile));
     return SP_OK;
 }
