@@ -17,6 +17,7 @@ const sp_backend_ops sp_cuda_ops = {
     .transports = sp_cuda_transports,
     .plan_build = sp_cuda_plan_build,
     .plan_bytes = sp_cuda_plan_bytes,
+    .plan_scratch_bytes = sp_cuda_plan_scratch_bytes,
     .conv_pack_floats = sp_cuda_conv_pack_floats,
     .conv_pack = sp_cuda_conv_pack,
     .conv_forward = sp_cuda_conv_forward,

@@ -76,6 +76,8 @@ sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
 sp_status sp_cuda_join(sp_backend *be);
+int64_t sp_cuda_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
+                                   int64_t above, const int64_t *pairs);
 int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                        int n_samples, int64_t pairs);
 

@@ -28,6 +28,7 @@ const sp_backend_ops sp_ref_ops = {
     .arena_pass = sp_cpu_arena_pass,
     .plan_build = sp_cpu_plan_build,
     .plan_bytes = sp_cpu_plan_bytes,
+    .plan_scratch_bytes = sp_cpu_plan_scratch_bytes,
     .conv_pack_floats = sp_ref_conv_pack_floats,
     .conv_pack = sp_ref_conv_pack,
     .conv_forward = sp_ref_conv_forward,

@@ -264,6 +264,9 @@ typedef struct sp_backend_ops {
      * function, which `sptrain check` calls without open. */
     int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
+    /* The same of the arena's scratch; above: sp_plan.above. */
+    int64_t (*plan_scratch_bytes)(const sp_plan_spec *spec, const int64_t *voxels,
+                                  int64_t above, const int64_t *pairs);
 
     /* ---- convolution ---- */
     /* Number of floats that conv_pack writes for one direction, which depends on

@@ -77,6 +77,7 @@ typedef struct sp_map {
 
 typedef struct sp_plan {
     int n_samples, n_levels, n_maps;
+    int64_t above; /* host: voxels of all levels above these, up to one a sample */
     sp_level level[SP_MAX_LEVELS];
     sp_map map[SP_MAX_MAPS]; /* in the order of the spec */
     const int32_t *order;    /* [n] host: input row of each row of level 0 */

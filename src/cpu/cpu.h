@@ -37,6 +37,8 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
 
 int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
+int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
+                                  int64_t above, const int64_t *pairs);
 int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs);
 /* Least and largest coordinates of c [n][3], n > 0. SP_EDATA names sample and axis

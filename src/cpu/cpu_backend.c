@@ -170,6 +170,7 @@ const sp_backend_ops sp_cpu_ops = {
     .arena_pass = sp_cpu_arena_pass,
     .plan_build = sp_cpu_plan_build,
     .plan_bytes = sp_cpu_plan_bytes,
+    .plan_scratch_bytes = sp_cpu_plan_scratch_bytes,
     .conv_pack_floats = sp_cpu_conv_pack_floats,
     .conv_pack = sp_cpu_conv_pack,
     .conv_forward = sp_cpu_conv_forward,

@@ -146,6 +146,8 @@ static void publish_levels(const plan_builder *b)
     p->n_samples = b->n_samples;
     p->n_levels = b->spec->n_levels;
     p->n_maps = b->spec->n_maps;
+    for (l = p->n_levels; l < b->n_levels; l++)
+        p->above += b->level[l].n;
     for (l = 0; l < p->n_levels; l++) {
         const plan_level *from = &b->level[l];
         p->level[l] = (sp_level){.n = from->n,
@@ -229,23 +231,4 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
 
     (void)be;
     return build_with(&b, coords, sample_row);
-}
-
-/* With child words and a neighbour table on each level but the finest: what stands
- * below the pairs while they are found. */
-int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
-                          const int64_t *voxels, const int64_t *pairs)
-{
-    int64_t bytes = 4 * voxels[0];
-    int l, m;
-
-    (void)n_samples;
-    for (l = 0; l < spec->n_levels; l++)
-        bytes += voxels[l] * (8 + 4 + (l ? 4 + 4 * PLAN_NBR : 0));
-    for (m = 0; m < spec->n_maps; m++) {
-        const sp_map_key *key = &spec->map[m];
-        const int64_t K = key->kernel * key->kernel * key->kernel;
-        bytes += pairs[m] * 8 + (voxels[key->level_out] / SP_TILE + 1) * K * 4;
-    }
-    return bytes;
 }

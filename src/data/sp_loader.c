@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "process/sp_fault.h"
-#include "data/sp_loader_slot.h"
 #include "base/sp_log.h"
+#include "data/sp_loader_slot.h"
+#include "process/sp_fault.h"
 
 struct sp_loader {
     sp_loader_options options;
@@ -68,15 +68,17 @@ static loader_slot *take_sample(sp_loader *l, int *i)
     return NULL;
 }
 
-static void read_one(sp_loader *l, loader_slot *slot, int i)
+/* reading: buffers of this reader. */
+static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
 {
+    sp_sample_request request = l->request;
     sp_status rc;
 
+    request.reading = reading;
     l->n_reading++;
     pthread_mutex_unlock(&l->lock);
     sp_fault_beside("pread");
-    rc = sp_sample_read(l->options.set, slot->sample_id[i], &l->request,
-                        &slot->sample[i]);
+    rc = sp_sample_read(l->options.set, slot->sample_id[i], &request, &slot->sample[i]);
     if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
         sp_log_warn("sample %lld left out: %s", (long long)slot->sample_id[i],
                     sp_error_last()->message);
@@ -102,17 +104,19 @@ static void read_one(sp_loader *l, loader_slot *slot, int i)
 static void *reader_main(void *arg)
 {
     sp_loader *l = arg;
+    sp_sample reading = {0};
 
     pthread_mutex_lock(&l->lock);
     while (!l->is_stopping) {
         int i;
         loader_slot *slot = take_sample(l, &i);
         if (slot)
-            read_one(l, slot, i);
+            read_one(l, slot, i, &reading);
         else
             pthread_cond_wait(&l->for_readers, &l->lock);
     }
     pthread_mutex_unlock(&l->lock);
+    sp_sample_destroy(&reading);
     return NULL;
 }
 
@@ -145,7 +149,7 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     if (*is_end)
         return SP_OK;
     SP_TRY(sp_sampler_deal(l->options.sampler, l->at, l->micro, &deal));
-    SP_TRY(sp_loader_slot_deal(slot, &deal, l->at));
+    SP_TRY(sp_loader_slot_deal(slot, l->options.set, &l->request, &deal, l->at));
     slot->batch.micro = l->micro;
     slot->batch.n_micro = l->n_micro;
     slot->batch.step_samples = l->step_samples;
@@ -271,6 +275,7 @@ static sp_status open_arenas(sp_loader *l)
     for (i = 0; i < l->n_slots; i++) {
         SP_TRY(sp_arena_create(&l->slot[i].host, 0, "batch rows"));
         SP_TRY(ops->arena_create(&l->slot[i].device, 0, "batch"));
+        l->slot[i].device.scratch = &l->filler.scratch;
     }
     return SP_OK;
 }

@@ -10,8 +10,8 @@
 #define SP_LOADER_H
 
 #include "compute/sp_backend.h"
-#include "graph/sp_graph.h"
 #include "data/sp_sampler.h"
+#include "graph/sp_graph.h"
 
 /* One micro-batch of this rank. Rows are in plan order: by sample, then Morton key. */
 typedef struct sp_batch {

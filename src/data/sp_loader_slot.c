@@ -27,13 +27,14 @@ static sp_status reserve_samples(loader_slot *slot, int n)
     grown = realloc(slot->sample, (size_t)room * sizeof *grown);
     if (!grown)
         return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", room);
-    memset(grown + slot->n_room, 0, (size_t)(room - slot->n_room) * sizeof *grown);
     slot->sample = grown;
     slot->n_room = room;
     return SP_OK;
 }
 
-sp_status sp_loader_slot_deal(loader_slot *slot, const sp_deal *deal, sp_position at)
+sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
+                              const sp_sample_request *request, const sp_deal *deal,
+                              sp_position at)
 {
     slot->n_taken = slot->n_read = 0;
     slot->failed = -1;
@@ -49,15 +50,14 @@ sp_status sp_loader_slot_deal(loader_slot *slot, const sp_deal *deal, sp_positio
         memcpy(slot->sample_id, deal->sample,
                (size_t)deal->n_samples * sizeof *slot->sample_id);
     slot->batch.sample_id = slot->sample_id;
+    for (int i = 0; i < deal->n_samples; i++)
+        SP_TRY(sp_sample_lend(set, deal->sample[i], request, &slot->host,
+                              &slot->sample[i]));
     return SP_OK;
 }
 
 void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
 {
-    int i;
-
-    for (i = 0; i < slot->n_room; i++)
-        sp_sample_destroy(&slot->sample[i]);
     free(slot->sample);
     sp_arena_destroy(&slot->host);
     if (slot->device.base)

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
-#include "process/sp_pulse.h"
 #include "data/sp_shard_internal.h"
+#include "process/sp_pulse.h"
 
 enum {
     NO_WORD = -1,       /* beside the kinds of sp_word */
@@ -31,6 +31,7 @@ typedef struct reader {
     const sp_shard *shard;
     const sp_sample_request *request;
     sp_sample *out;
+    struct sp_sample_buffers *own; /* of the sample, or of the thread that reads */
     sp_shard_handle file;
     int64_t sample; /* in the shard */
     int64_t first, first_point;
@@ -79,13 +80,11 @@ static sp_status grow(void *array, size_t *have, size_t need, size_t size)
 }
 
 /* Arrays that grow together: coords and labels; voxel, label and index of points. */
-static sp_status grow_all(sp_sample *s, const reader *r)
+static sp_status grow_arrays(sp_sample *s, const reader *r)
 {
     struct sp_sample_buffers *own = s->own;
-    size_t n = (size_t)s->n, m = (size_t)s->n_points, have;
-    size_t row = (size_t)r->shard->features.cols * 8;
+    size_t n = (size_t)s->n, m = (size_t)s->n_points, have = own->voxels;
 
-    have = own->voxels;
     SP_TRY(grow(&s->coords, &have, n, 3 * sizeof *s->coords));
     SP_TRY(grow(&s->labels, &own->voxels, n, sizeof *s->labels));
     SP_TRY(grow(&s->features, &own->features, n * (size_t)r->n_columns,
@@ -99,8 +98,58 @@ static sp_status grow_all(sp_sample *s, const reader *r)
         SP_TRY(grow(&s->point_index, &have, m, sizeof *s->point_index));
         SP_TRY(grow(&s->point_labels, &own->points, m, sizeof *s->point_labels));
     }
+    return SP_OK;
+}
+
+static sp_status grow_all(const reader *r)
+{
+    const size_t row = (size_t)r->shard->features.cols * 8;
+    struct sp_sample_buffers *own = r->own;
+
+    if (own == r->out->own)
+        SP_TRY(grow_arrays(r->out, r));
     SP_TRY(grow(&own->raw, &own->raw_bytes, row > PIECE ? row : PIECE, 1));
     return grow(&own->gathered, &own->gather, row > PIECE ? row : PIECE, 1);
+}
+
+int64_t sp_sample_reading_bytes(int64_t n)
+{
+    return 2 * (int64_t)PIECE + (int64_t)(sp_unique_slots(n) * sizeof(uint64_t));
+}
+
+/* Voxels and points of a sample, as the index has them. */
+static void measure(const sp_dataset *set, int64_t id, const sp_sample_request *request,
+                    sp_sample *out)
+{
+    const int64_t *row = set->offset + id + sp_dataset_shard_of(set, id), *point;
+
+    out->id = id;
+    out->n = row[1] - row[0];
+    out->n_points = 0;
+    if (!request->with_points || !set->has_points)
+        return;
+    point = set->point_offset + (row - set->offset);
+    out->n_points = point[1] - point[0];
+}
+
+sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
+                         const sp_sample_request *request, sp_arena *arena,
+                         sp_sample *s)
+{
+    const int c = request->columns ? request->n_columns : set->n_features;
+
+    *s = (sp_sample){0};
+    measure(set, id, request, s);
+    SP_TRY(SP_TAKE(arena, 3 * s->n, &s->coords));
+    SP_TRY(SP_TAKE(arena, s->n, &s->labels));
+    SP_TRY(SP_TAKE(arena, s->n * c, &s->features));
+    if (set->has_subvoxel)
+        SP_TRY(SP_TAKE(arena, 3 * s->n, &s->subvoxel));
+    if (!request->with_points || !set->has_points)
+        return SP_OK;
+    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_voxel));
+    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_index));
+    return SP_TAKE(arena, s->n_points, &s->point_labels);
 }
 
 void sp_sample_destroy(sp_sample *sample)
@@ -207,7 +256,7 @@ static sp_status read_coords(reader *r)
 
     for (int64_t done = 0; done < n; done += m) {
         int32_t *to = r->out->coords + 3 * done;
-        void *raw = is_direct ? to : r->out->own->raw;
+        void *raw = is_direct ? to : r->own->raw;
 
         m = smaller(step, n - done);
         SP_TRY(take_summed(r, "/coords", extent, r->first + done, m, raw,
@@ -240,7 +289,7 @@ static sp_status say_duplicate(const reader *r, int64_t second)
 
 static sp_status check_unique(reader *r)
 {
-    struct sp_sample_buffers *own = r->out->own;
+    struct sp_sample_buffers *own = r->own;
     size_t slots = sp_unique_slots(r->out->n);
     int64_t second;
 
@@ -310,7 +359,7 @@ static sp_status read_features(reader *r)
     const sp_extent *extent = &r->shard->features;
     bool is_native = is_type(extent, 'f', 4);
     bool is_direct = is_native && r->has_all_columns, is_strange;
-    struct sp_sample_buffers *own = r->out->own;
+    struct sp_sample_buffers *own = r->own;
     int64_t step = piece_rows(extent), n = r->out->n, c = r->n_columns, m, bad;
 
     for (int64_t done = 0; done < n; done += m) {
@@ -370,7 +419,7 @@ static sp_status read_labels(reader *r, const char *dataset, const sp_extent *ex
                              int64_t first, int64_t n, int32_t *to)
 {
     int n_classes = r->set->n_classes, ignore = r->set->ignore_label;
-    void *raw = r->out->own->raw;
+    void *raw = r->own->raw;
     int64_t m, bad;
 
     if (extent->type_size == 0) {
@@ -405,8 +454,8 @@ static sp_status read_labels(reader *r, const char *dataset, const sp_extent *ex
 static sp_status read_subvoxel(reader *r)
 {
     const sp_extent *extent = &r->shard->subvoxel;
-    int32_t *wide = r->out->own->gathered;
-    void *raw = r->out->own->raw;
+    int32_t *wide = r->own->gathered;
+    void *raw = r->own->raw;
     int64_t n = r->out->n, step = PIECE / 32, m, bad;
 
     if (!r->set->has_subvoxel)
@@ -436,14 +485,14 @@ static sp_status read_origin(reader *r)
     memset(r->out->origin, 0, sizeof r->out->origin);
     if (extent->type_size == 0)
         return SP_OK;
-    SP_TRY(take_rows(r, "/origin", extent, r->sample, 1, r->out->own->raw));
-    memcpy(raw, r->out->own->raw, 3 * (size_t)extent->type_size);
+    SP_TRY(take_rows(r, "/origin", extent, r->sample, 1, r->own->raw));
+    memcpy(raw, r->own->raw, 3 * (size_t)extent->type_size);
     for (int i = 0; i < 3; i++) {
         int64_t ignored[3];
 
         if (i == 0) /* puts the bytes in this machine's order */
-            sp_convert_i64(extent, r->out->own->raw, 3, ignored);
-        r->out->origin[i] = sp_convert_value(extent, r->out->own->raw, i);
+            sp_convert_i64(extent, r->own->raw, 3, ignored);
+        r->out->origin[i] = sp_convert_value(extent, r->own->raw, i);
         if (!isfinite(r->out->origin[i]))
             BAD(r, "/origin", "%c is %g, expected a finite number", "xyz"[i],
                 r -> out -> origin[i]);
@@ -465,7 +514,7 @@ static sp_status read_point_index(reader *r)
         return take_rows(r, "/point_index", extent, r->first_point, n, to);
     for (int64_t done = 0; done < n; done += m) {
         int64_t *wide = (int64_t *)to + done;
-        void *raw = r->out->own->raw;
+        void *raw = r->own->raw;
 
         m = smaller(piece_rows(extent), n - done);
         SP_TRY(take_rows(r, "/point_index", extent, r->first_point + done, m, raw));
@@ -487,7 +536,7 @@ static sp_status read_point_voxel(reader *r)
 
     for (int64_t done = 0; done < n; done += m) {
         uint32_t *to = r->out->point_voxel + done;
-        void *raw = is_direct ? (void *)to : r->out->own->raw;
+        void *raw = is_direct ? (void *)to : r->own->raw;
 
         m = smaller(piece_rows(extent), n - done);
         SP_TRY(take_rows(r, "/point_voxel", extent, r->first_point + done, m, raw));
@@ -518,8 +567,8 @@ static sp_status check_crc(reader *r)
     const sp_extent *extent = &r->shard->crc;
     int64_t stored;
 
-    SP_TRY(take_rows(r, "/crc32c", extent, r->sample, 1, r->out->own->raw));
-    if (sp_convert_i64(extent, r->out->own->raw, 1, &stored) >= 0 ||
+    SP_TRY(take_rows(r, "/crc32c", extent, r->sample, 1, r->own->raw));
+    if (sp_convert_i64(extent, r->own->raw, 1, &stored) >= 0 ||
         (uint32_t)stored != r->crc)
         BAD(r, "/crc32c",
             "checksum of coords, features, labels is %08x, expected %08x: "
@@ -549,17 +598,20 @@ static sp_status read_voxels(reader *r)
 static sp_status begin(reader *r)
 {
     const sp_sample_request *q = r->request;
+    sp_sample *of;
 
     r->n_columns = q->columns ? q->n_columns : r->set->n_features;
     r->has_all_columns = r->n_columns == r->set->n_features;
     for (int c = 0; q->columns && c < q->n_columns; c++)
         r->has_all_columns &= q->columns[c] == c;
     r->has_crc = q->verify && r->shard->crc.type_size > 0;
-    if (!r->out->own)
-        r->out->own = calloc(1, sizeof *r->out->own);
-    if (!r->out->own)
+    of = q->reading ? q->reading : r->out;
+    if (!of->own)
+        of->own = calloc(1, sizeof *of->own);
+    r->own = of->own;
+    if (!r->own)
         return SP_FAIL(SP_EMEM, "no memory for a sample");
-    return grow_all(r->out, r);
+    return grow_all(r);
 }
 
 sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
@@ -573,13 +625,9 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
 
     r.sample = sample - r.shard->first_sample;
     r.first = offset[0];
-    out->id = sample;
-    out->n = offset[1] - offset[0];
-    out->n_points = 0;
-    if (request->with_points && set->has_points) {
+    measure(set, sample, request, out);
+    if (out->n_points)
         r.first_point = set->point_offset[sample + shard];
-        out->n_points = set->point_offset[sample + shard + 1] - r.first_point;
-    }
     SP_TRY(begin(&r));
     SP_TRY(sp_shard_take(set, shard, &r.file));
     rc = read_voxels(&r);

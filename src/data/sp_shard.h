@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "comm/sp_comm.h"
+#include "compute/sp_tensor.h"
 #include "deck/sp_deck.h"
 
 enum { SP_COST_COLUMNS = 6 };
@@ -85,6 +86,9 @@ typedef struct sp_sample_request {
     int n_columns;
     bool verify; /* CRC and duplicate check too; range checks are always done */
     bool with_points;
+    /* NULL: the sample's own. Borrowed: whose buffers for reading are used, one for each
+     * thread; the sample's arrays are then those of sp_sample_lend. */
+    sp_sample *reading;
 } sp_sample_request;
 
 /* If this process was started as the probe child: do its work and exit. First thing in
@@ -129,6 +133,13 @@ int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);
+/* The arrays of a sample that is read with request->reading, as large as it is, from an
+ * arena. *sample needs no destroying. SP_EMEM. */
+sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
+                         const sp_sample_request *request, sp_arena *arena,
+                         sp_sample *sample);
+/* Bytes of the buffers for reading samples of up to n voxels: most that a thread has. */
+int64_t sp_sample_reading_bytes(int64_t n);
 
 /* ---- writing (spvox, tests): one shard, contiguous, 1.10 format ---- */
 typedef struct sp_shard_writer sp_shard_writer;

@@ -1,0 +1,92 @@
+/* The memory of a plan, from its numbers: goes through what cpu_plan.c, cpu_plan_lanes.c
+ * and cpu_plan_maps.c take of the arena and of its scratch. */
+#include "cpu/cpu.h"
+#include "cpu/cpu_plan.h"
+
+enum { ALIGN = 128, SORT_ROOM = 64 << 10, STREAM_ROOM = 1 << 18 };
+
+static int64_t padded(int64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t kernel_volume(sp_map_key key)
+{
+    return key.kernel * key.kernel * key.kernel;
+}
+
+/* At most: a tile of each sample is short. */
+static int64_t tiles_of(int n_samples, int64_t rows)
+{
+    return rows / SP_TILE + n_samples;
+}
+
+int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
+                          const int64_t *voxels, const int64_t *pairs)
+{
+    int64_t bytes = padded(4 * voxels[0]) + padded(8 * voxels[0]);
+    bool has_tiles[SP_MAX_LEVELS] = {false};
+
+    bytes += spec->n_levels * padded(4 * ((int64_t)n_samples + 1));
+    for (int l = 1; l < spec->n_levels; l++)
+        bytes += padded(4 * voxels[l - 1]) + padded(8 * voxels[l]);
+    for (int m = 0; m < spec->n_maps; m++) {
+        const int out = spec->map[m].level_out;
+        const int64_t n_tiles = tiles_of(n_samples, voxels[out]);
+
+        if (!has_tiles[out])
+            bytes += padded(4 * ((int64_t)n_samples + 1)) + padded(4 * (n_tiles + 1));
+        has_tiles[out] = true;
+        bytes += padded(4 * (n_tiles * kernel_volume(spec->map[m]) + 1)) +
+                 2 * padded(4 * pairs[m]);
+    }
+    return bytes;
+}
+
+/* Rows of a level above the network's: those of the coarsest at most. */
+static int64_t rows_of(const sp_plan_spec *spec, const int64_t *voxels, int64_t above,
+                       int l)
+{
+    const int64_t coarsest = voxels[spec->n_levels - 1];
+
+    if (l < spec->n_levels)
+        return voxels[l];
+    return coarsest < above ? coarsest : above;
+}
+
+static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
+                           int64_t above)
+{
+    const plan_builder b = {.spec = spec};
+    int64_t bytes = 0;
+    int lowest, highest;
+
+    sp_cpu_plan_table_range(&b, &lowest, &highest);
+    for (int l = lowest; l <= highest + 2; l++) /* of two others at a time */
+        bytes += padded(rows_of(spec, voxels, above, l) * PLAN_NBR * 4);
+    return highest < 0 ? 0 : bytes;
+}
+
+int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
+                                  int64_t above, const int64_t *pairs)
+{
+    const int64_t sort = 2 * padded(8 * voxels[0]) + SORT_ROOM;
+    int64_t bytes = 4 * voxels[spec->n_levels - 1] + (4 + 8 + 4) * above;
+    int64_t most_pairs = 0, most_k = 1;
+
+    for (int l = 1; l < spec->n_levels; l++)
+        bytes += padded(4 * (voxels[l] + 1));
+    for (int m = 0; m < spec->n_maps; m++) {
+        most_pairs = larger(most_pairs, pairs[m]);
+        most_k = larger(most_k, kernel_volume(spec->map[m]));
+    }
+    bytes += table_bytes(spec, voxels, above);
+    bytes += 4 * 4 * (most_k + 16) * SP_TILE; /* a tile, before and after its sorting */
+    bytes += 4 * most_pairs + STREAM_ROOM;
+    return larger(sort, bytes);
+}
