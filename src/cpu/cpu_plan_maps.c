@@ -46,7 +46,7 @@ static bool is_children(const plan_lookup *q)
 
 void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest)
 {
-    *lowest = b->n_levels;
+    *lowest = PLAN_LEVELS;
     *highest = -1;
     for (int m = 0; m < b->spec->n_maps; m++) {
         plan_lookup q = lookup_of(b, b->spec->map[m]);

@@ -49,6 +49,26 @@ typedef struct sp_loader_options {
     int n_slots; /* >= 2 */
 } sp_loader_options;
 
+/* What the batches of a loader are like, for its memory. */
+typedef struct sp_loader_shape {
+    int n_columns, n_readers;
+    bool has_subvoxel, is_training, verify;
+    bool is_merging; /* stored voxels may become one: turned freely, or coarser */
+} sp_loader_shape;
+
+typedef struct sp_loader_bytes {
+    int64_t slot;   /* host memory of a slot */
+    int64_t device; /* the backend's memory of a slot, without the plan */
+    int64_t
+        scratch; /* host memory of planner and readers, with plan_scratch of a plan */
+} sp_loader_bytes;
+
+/* A batch of n_samples with so many voxels and points as stored and voxels as the
+ * network has them. Pure. */
+sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
+                               int64_t stored, int64_t points, int64_t voxels,
+                               int64_t plan_scratch);
+
 /* Starts the threads. They do nothing until sp_loader_seek. Local. SP_EDATA where
  * data.voxel_size is no multiple of the shards', SP_EMEM. */
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options);

@@ -212,3 +212,43 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     f->other_s = sp_loader_clock() - begun - f->plan_s;
     return SP_OK;
 }
+
+/* ---- memory ---- */
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of sp_voxelize, beyond its result: moved coordinates; where rows are merged a table at
+ * most half full, and counts, starts and a list of rows. */
+static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
+{
+    int64_t slots = 16;
+
+    while (slots < 2 * stored)
+        slots *= 2;
+    return 12 * stored + (shape->is_merging ? 4 * slots + 3 * 4 * stored : 0);
+}
+
+sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
+                               int64_t stored, int64_t points, int64_t voxels,
+                               int64_t plan_scratch)
+{
+    const int64_t row = 4 * (int64_t)shape->n_columns + 4; /* features and label */
+    const int64_t ordering = voxels * (row + (shape->is_training ? 0 : 4));
+    sp_loader_bytes b;
+
+    b.slot = 8 * (int64_t)n_samples + 16 * points +
+             stored * (12 + row + (shape->has_subvoxel ? 3 : 0));
+    if (!shape->is_training)
+        b.slot += 8 * ((int64_t)n_samples + 1) + 4 * stored;
+    b.device = voxels * row;
+    b.scratch = stored * (12 + row + 4) + voxels * 12 +
+                larger(voxelize_bytes(shape, stored), larger(plan_scratch, ordering));
+    /* One reader has the largest sample, the others hardly any of their tables. */
+    b.scratch += shape->n_readers * sp_sample_reading_bytes(0);
+    if (shape->verify)
+        b.scratch += sp_sample_reading_bytes(stored) - sp_sample_reading_bytes(0);
+    return b;
+}

@@ -63,6 +63,13 @@ int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample)
     return offset[1] - offset[0];
 }
 
+int64_t sp_dataset_points(const sp_dataset *set, int64_t sample)
+{
+    const int64_t at = sample + sp_dataset_shard_of(set, sample);
+
+    return set->point_offset ? set->point_offset[at + 1] - set->point_offset[at] : 0;
+}
+
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)
 {
     if (set->has_cost)

@@ -122,6 +122,8 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
 
 int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
+/* Points of a sample; 0 without has_points. */
+int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);
 /* Work of a sample for balancing: pairs of the 3^3 kernel where known, else voxels. */
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
 

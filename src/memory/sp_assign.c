@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const sp_place NOWHERE = {.range = -1};
+static const sp_assign_place NOWHERE = {.range = -1};
 
 sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
                            const sp_assign_rules *rules)
@@ -51,7 +51,7 @@ static size_t bytes_of(const sp_assign *a, int v)
 }
 
 /* A place for a matrix of the shape of value v, with elements of its own kind. */
-static sp_place take(sp_assign *a, int v, sp_elem elem, sp_ranges_side side)
+static sp_assign_place take(sp_assign *a, int v, sp_elem elem, sp_ranges_side side)
 {
     const sp_lower_value *value = &a->low->value[v];
     const int ld = sp_assign_pitch(a, value->c, elem);
@@ -59,10 +59,10 @@ static sp_place take(sp_assign *a, int v, sp_elem elem, sp_ranges_side side)
         (size_t)sp_assign_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
     const int range = sp_ranges_take(&a->matrices, bytes, side);
 
-    return (sp_place){range, a->matrices.range[range].at, ld};
+    return (sp_assign_place){range, a->matrices.range[range].at, ld};
 }
 
-static void drop(sp_assign *a, sp_place *place)
+static void drop(sp_assign *a, sp_assign_place *place)
 {
     if (place->range >= 0)
         sp_ranges_drop(&a->matrices, place->range);
@@ -207,7 +207,7 @@ sp_loss_place sp_assign_results(sp_assign *a, bool has_confusion, bool has_predi
     return r;
 }
 
-void sp_assign_loss(sp_assign *a, sp_place *fp32)
+void sp_assign_loss(sp_assign *a, sp_assign_place *fp32)
 {
     const int last = a->low->n_values - 1;
 
@@ -217,7 +217,7 @@ void sp_assign_loss(sp_assign *a, sp_place *fp32)
         *fp32 = take(a, last, SP_ELEM_F32, SP_RANGES_LOW);
 }
 
-void sp_assign_loss_end(sp_assign *a, const sp_place *fp32)
+void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
 {
     if (fp32->range != a->value[a->low->n_values - 1].grad.range)
         sp_ranges_drop(&a->matrices, fp32->range);
@@ -294,7 +294,7 @@ sp_status sp_assign_restore(sp_assign *a, int s,
 /* Until the step ends two values hold the range: then the output lets go. */
 static void share_grad(sp_assign *a, int from, int to, int column)
 {
-    sp_place *place = &a->value[to].grad;
+    sp_assign_place *place = &a->value[to].grad;
 
     assert(place->range < 0 && a->low->value[from].level == a->low->value[to].level);
     *place = a->value[from].grad;
@@ -398,44 +398,34 @@ void sp_assign_backward_end(sp_assign *a, int s)
 
 /* ---- all of it ---- */
 
-static sp_status walk(sp_assign *a)
+static void walk_back(sp_assign *a)
 {
     sp_grad_route route[SP_MAX_INPUTS];
-    sp_place fp32;
+    sp_assign_place fp32;
 
+    sp_assign_loss(a, &fp32);
+    sp_assign_loss_end(a, &fp32);
+    for (int s = a->low->n_steps - 1; s >= 0; s--) {
+        if (sp_assign_is_used(a, s)) {
+            sp_assign_restore(a, s, NULL, NULL); /* without apply nothing fails */
+            sp_assign_backward(a, s, route);
+        }
+        sp_assign_backward_end(a, s);
+    }
+}
+
+sp_assign_bytes sp_assign_measure(sp_assign *a, const int64_t *rows, int n_samples,
+                                  bool is_training)
+{
+    sp_assign_begin(a, rows, n_samples, is_training);
     for (int s = 0; s < a->low->n_steps; s++) {
         sp_assign_forward(a, s);
         sp_assign_forward_end(a, s);
     }
     sp_assign_logits(a);
-    if (!a->is_training) {
+    if (is_training)
+        walk_back(a);
+    else
         sp_assign_results(a, true, true);
-        return SP_OK;
-    }
-    sp_assign_loss(a, &fp32);
-    sp_assign_loss_end(a, &fp32);
-    for (int s = a->low->n_steps - 1; s >= 0; s--) {
-        if (sp_assign_is_used(a, s)) {
-            SP_TRY(sp_assign_restore(a, s, NULL, NULL));
-            sp_assign_backward(a, s, route);
-        }
-        sp_assign_backward_end(a, s);
-    }
-    return SP_OK;
-}
-
-sp_status sp_assign_size(const sp_lowered *low, const sp_assign_rules *rules,
-                         const int64_t *rows, int n_samples, bool is_training,
-                         sp_assign_bytes *bytes)
-{
-    sp_assign a;
-    sp_status rc = sp_assign_create(&a, low, rules);
-
-    if (rc == SP_OK) {
-        sp_assign_begin(&a, rows, n_samples, is_training);
-        rc = walk(&a);
-        *bytes = (sp_assign_bytes){a.matrices.end, a.vectors.end};
-    }
-    sp_assign_destroy(&a);
-    return rc;
+    return (sp_assign_bytes){a->matrices.end, a->vectors.end};
 }

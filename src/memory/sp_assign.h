@@ -1,6 +1,6 @@
 /* The memory of one micro-batch: where every activation, gradient and vector of sums of
  * a lowered network stands, and for how long. Numbers alone. sp_net asks before each
- * pass and computes where it is told; sp_assign_size goes through the same calls without
+ * pass and computes where it is told; sp_assign_measure goes through the same calls without
  * computing, so what a step takes is known without taking it, by the same code.
  *
  *     begin --> forward, forward_end of each step --> logits --> loss
@@ -27,14 +27,14 @@ typedef struct sp_assign_rules {
 } sp_assign_rules;
 
 /* Where a matrix begins, in bytes of the matrices' span, and elements from row to row. */
-typedef struct sp_place {
+typedef struct sp_assign_place {
     int range; /* -1: it has no memory */
     size_t at;
     int ld;
-} sp_place;
+} sp_assign_place;
 
 typedef struct sp_assigned {
-    sp_place act, grad;
+    sp_assign_place act, grad;
     /* Range of vectors with sums of the value's rows, then of its gradient's, and of how
      * many parts they are; -1: nobody has taken any. */
     int sums, n_sums;
@@ -52,7 +52,7 @@ typedef struct sp_assign {
     int64_t rows[SP_MAX_LEVELS];
     int n_samples;
     bool is_training;
-    sp_place logits; /* of the last value in fp32 */
+    sp_assign_place logits; /* of the last value in fp32 */
 } sp_assign;
 
 /* How the gradient of a step's input comes about. */
@@ -99,8 +99,8 @@ sp_loss_place sp_assign_results(sp_assign *assign, bool has_confusion,
                                 bool has_prediction);
 /* Training: the gradient of the last value; *fp32 is where the loss writes it in fp32, a range of
  * its own where the value is bf16, which sp_assign_loss_end drops. */
-void sp_assign_loss(sp_assign *assign, sp_place *fp32);
-void sp_assign_loss_end(sp_assign *assign, const sp_place *fp32);
+void sp_assign_loss(sp_assign *assign, sp_assign_place *fp32);
+void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
 
 /* Does any gradient pass through step s? Not where nothing before it learns. */
 bool sp_assign_is_used(const sp_assign *assign, int s);
@@ -124,10 +124,9 @@ typedef struct sp_assign_bytes {
     size_t matrices, vectors;
 } sp_assign_bytes;
 
-/* What a micro-batch takes: bytes of both spans. Pure. Cost: 0.1 ms for a hundred
- * layers. SP_EMEM. */
-sp_status sp_assign_size(const sp_lowered *low, const sp_assign_rules *rules,
-                         const int64_t *rows, int n_samples, bool is_training,
-                         sp_assign_bytes *bytes);
+/* What a micro-batch takes: bytes of both spans. Forgets the last one. Cost: 0.1 ms for
+ * a hundred layers. */
+sp_assign_bytes sp_assign_measure(sp_assign *assign, const int64_t *rows, int n_samples,
+                                  bool is_training);
 
 #endif

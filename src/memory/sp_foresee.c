@@ -5,152 +5,231 @@
 
 #include "base/sp_exact.h"
 #include "data/sp_voxel.h"
-#include "memory/sp_assign.h"
+#include "memory/sp_fixed.h"
 
-enum { EXACT_FLOATS = 1 << 20 }; /* as sp_net_impl.h has it */
+/* Measured: MPI, HDF5, the program's code, threads and heap, once a run has saved a
+ * checkpoint; and what joins them with each other rank of the node. */
+static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
+/* Of each sample that the index lists: offsets, cost, what is known of it. */
+enum { INDEX_BYTES = 96 };
+/* Of a device: arenas' last pages. */
+enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
 
-/* Exact mode on a device: gradients of samples on their way to the host. */
-static double exact_bytes(const sp_foresight *f)
+sp_status sp_foresee_open(sp_foreseer *f, const sp_foresight *what, bool is_training)
 {
-    int64_t most = EXACT_FLOATS;
+    const sp_assign_rules rules =
+        sp_assign_rules_of(what->backend, what->backend->ops->is_host,
+                           what->config->train.deterministic == SP_DET_WORLD);
 
-    for (int p = 0; p < f->graph->n_params; p++)
-        if (f->graph->param[p].count > most)
-            most = f->graph->param[p].count;
-    return (double)most * (double)sizeof(float);
+    *f = (sp_foreseer){
+        .what = *what, .is_training = is_training, .n_slots = SP_LOADER_SLOTS};
+    SP_TRY(sp_lower(&f->low, what->graph, what->backend->precision == SP_BF16));
+    return sp_assign_create(&f->assign, &f->low, &rules);
 }
 
-double sp_foresee_weights(const sp_foresight *f, bool is_training)
+void sp_foresee_close(sp_foreseer *f)
 {
-    const sp_config *config = f->config;
+    sp_assign_destroy(&f->assign);
+    sp_lowered_destroy(&f->low);
+    *f = (sp_foreseer){0};
+}
+
+/* ---- without a batch ---- */
+
+/* Gradients and moments; on the host the copies of rank 0 that a checkpoint is written
+ * from, and limbs of exact sums. Other ranks of the node see this one's gradients in
+ * shared memory. */
+static int64_t training_bytes(const sp_foresight *what)
+{
+    const sp_config *config = what->config;
+    const bool is_exact = config->train.deterministic == SP_DET_WORLD;
     const int n_moments = config->train.optimizer == SP_ADAMW ? 2 : 1;
-    const bool is_host = f->backend->ops->is_host;
-    double each = sizeof(float);
+    int64_t each = (1 + n_moments) * (int64_t)sizeof(float);
 
-    if (is_training)
-        each += (1 + n_moments) * (double)sizeof(float);
-    if (is_training && is_host)
-        each += (1 + n_moments) * (double)sizeof(float);
-    if (is_training && is_host && config->train.deterministic == SP_DET_WORLD)
-        each += SP_EXACT_LIMBS * (double)sizeof(int64_t);
-    if (is_training && !is_host && config->train.deterministic == SP_DET_WORLD)
-        return each * (double)f->graph->n_floats + exact_bytes(f);
-    return each * (double)f->graph->n_floats;
+    if (what->backend->ops->is_host)
+        each += (1 + n_moments) * (int64_t)sizeof(float) +
+                (is_exact ? SP_EXACT_LIMBS * (int64_t)sizeof(int64_t) : 0);
+    if (what->backend->ops->is_host && what->n_local > 1)
+        each += (int64_t)(is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float));
+    return each * what->graph->n_floats;
 }
 
-double sp_foresee_packed(const sp_foresight *f, bool is_training)
+sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 {
-    const sp_graph *g = f->graph;
-    const sp_backend *be = f->backend;
-    double floats = 0;
+    const sp_foresight *what = &f->what;
+    const bool is_host = what->backend->ops->is_host;
+    const sp_fixed_rules rules = {.is_frugal = is_host,
+                                  .is_exact = f->is_training &&
+                                              what->config->train.deterministic ==
+                                                  SP_DET_WORLD};
 
-    for (int i = 0; i < g->n_nodes && !be->ops->is_host; i++) {
-        const sp_node *node = &g->node[i];
-        const int K = node->kernel * node->kernel * node->kernel;
-        const bool has_grad = node->in[0] >= 0 && g->node[node->in[0]].needs_grad;
+    SP_TRY(sp_fixed_size(&f->low, what->backend, &rules, &fixed->weights));
+    if (f->is_training)
+        fixed->weights += training_bytes(what);
+    fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
+                     INDEX_BYTES * what->n_samples;
+    if (!is_host)
+        fixed->program = ARENAS * PAGE_BYTES;
+    return SP_OK;
+}
+
+/* ---- with a batch ---- */
+
+/* Sums of norms over spans of 64 rows, as many as a convolution has at a time, and the
+ * weight gradient in the kernels' order; the scratch grows by a quarter more. */
+static int64_t host_operations(const sp_foresight *what, const sp_load *load)
+{
+    enum { SPAN = 64 };
+    int64_t most = 0;
+
+    for (int i = 0; i < what->graph->n_nodes; i++) {
+        const sp_node *node = &what->graph->node[i];
+        const int64_t K = node->kernel * node->kernel * node->kernel;
+        const int64_t rows = node->level < 0 ? 0 : load->voxels[node->level];
+        const int64_t weights = 4 * K * node->c_in * node->c_out;
+        const int64_t sums = rows / SPAN * 2 * 8 * node->c_out;
 
         if (node->op != SP_OP_CONV)
             continue;
-        floats +=
-            (double)be->ops->conv_pack_floats(be, K, node->c_in, node->c_out, false);
-        if (has_grad && is_training)
-            floats +=
-                (double)be->ops->conv_pack_floats(be, K, node->c_in, node->c_out, true);
+        most = weights > most ? weights : most;
+        most = sums > most ? sums : most;
     }
-    return floats * (double)sizeof(float);
+    return most + most / 4;
 }
 
-double sp_foresee_activations(const sp_foresight *f, const sp_load *load,
-                              bool is_training)
+/* Of the weight gradient that takes most. */
+static int64_t device_operations(const sp_foresight *what, const sp_load *load)
 {
-    const sp_assign_rules rules =
-        sp_assign_rules_of(f->backend, f->backend->ops->is_host,
-                           f->config->train.deterministic == SP_DET_WORLD);
-    sp_assign_bytes bytes = {0, 0};
-    sp_lowered low;
-
-    if (sp_lower(&low, f->graph, f->backend->precision == SP_BF16) == SP_OK)
-        sp_assign_size(&low, &rules, load->voxels, load->n_samples, is_training,
-                       &bytes);
-    sp_lowered_destroy(&low);
-    return (double)(bytes.matrices + bytes.vectors);
-}
-
-double sp_foresee_batch(const sp_foresight *f, const sp_load *load)
-{
-    return (double)f->backend->ops->plan_bytes(&f->graph->spec, load->n_samples,
-                                               load->voxels, load->pairs) +
-           (double)load->voxels[0] * (4.0 * f->n_columns + 4);
-}
-
-double sp_foresee_scratch(const sp_foresight *f, const sp_load *load)
-{
-    const sp_graph *g = f->graph;
     int64_t most = 0;
 
-    for (int i = 0; i < g->n_nodes; i++) {
-        const sp_node *node = &g->node[i];
+    for (int i = 0; i < what->graph->n_nodes; i++) {
+        const sp_node *node = &what->graph->node[i];
         const int K = node->kernel * node->kernel * node->kernel;
+        const int64_t rows =
+            node->level < 0 ? load->n_samples : load->voxels[node->level];
         int64_t bytes;
 
         if (node->op != SP_OP_CONV)
             continue;
-        bytes = f->backend->ops->conv_grad_weight_bytes(
-            f->backend, K, node->c_in, node->c_out, load->n_samples,
-            node->map >= 0    ? load->pairs[node->map]
-            : node->level < 0 ? load->n_samples
-                              : load->voxels[node->level]);
+        bytes = what->backend->ops->conv_grad_weight_bytes(
+            what->backend, K, node->c_in, node->c_out, load->n_samples,
+            node->map < 0 ? rows : load->pairs[node->map]);
         most = bytes > most ? bytes : most;
     }
-    return (double)most;
+    return most;
+}
+
+static bool is_turning(const sp_foresight *what)
+{
+    const sp_doubles *scale = &what->config->augment.scale;
+
+    return what->config->augment.rotate_z ||
+           (scale->n == 2 && (scale->at[0] != 1 || scale->at[1] != 1));
+}
+
+/* Predictions of a batch on their way: on rank 0 those of all ranks too. */
+static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
+{
+    const int64_t logits = what->config->run.logits ? 4 * what->graph->n_classes : 0;
+
+    if (!what->is_predicting)
+        return 0;
+    return (load->stored * (2 + logits) + load->points * 10) * (1 + what->n_ranks);
+}
+
+sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
+{
+    const sp_foresight *what = &f->what;
+    const sp_backend_ops *ops = what->backend->ops;
+    const sp_plan_spec *spec = &what->graph->spec;
+    const sp_loader_shape shape = {
+        .n_columns = what->n_columns,
+        .n_readers = what->config->data.readers,
+        .has_subvoxel = what->has_subvoxel,
+        .is_training = f->is_training,
+        .verify = what->config->data.verify,
+        .is_merging = what->factor > 1 ||
+                      (f->is_training && what->has_subvoxel && is_turning(what))};
+    const sp_loader_bytes loader = sp_loader_size(
+        &shape, load->n_samples, load->stored, f->is_training ? 0 : load->points,
+        load->voxels[0],
+        ops->plan_scratch_bytes(spec, load->voxels, load->above, load->pairs));
+    const sp_assign_bytes net =
+        sp_assign_measure(&f->assign, load->voxels, load->n_samples, f->is_training);
+    sp_foreseen b = {.activations = (int64_t)(net.matrices + net.vectors),
+                     .batches =
+                         loader.device + ops->plan_bytes(spec, load->n_samples,
+                                                         load->voxels, load->pairs)};
+
+    b.batches *= f->n_slots;
+    if (!ops->is_host) {
+        b.scratch = f->is_training ? device_operations(what, load) : 0;
+        return b;
+    }
+    b.batches += f->n_slots * loader.slot;
+    b.scratch = loader.scratch + host_operations(what, load);
+    if (!f->is_training) /* predictions, as the loss has them and as they are counted */
+        b.scratch += 2 * 4 * load->voxels[0] + result_bytes(what, load);
+    return b;
 }
 
 /* ---- a sample's plan ---- */
 
-static sp_status plan_sample(const sp_foresight *f, const sp_dataset *set,
+static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
                              const sp_sample *sample, int64_t epoch, sp_arena *arena,
                              sp_plan *plan)
 {
-    const double factor = rint(f->config->data.voxel_size / set->voxel_size);
     sp_backend host = {.ops = sp_backend_find("cpu")};
     sp_augment augment = sp_augment_none();
     int32_t row[2] = {0, 0};
     sp_voxels voxels = {0};
 
     if (epoch >= 0)
-        augment = sp_augment_draw(f->config, set->has_subvoxel,
-                                  (uint64_t)f->config->train.seed, (uint64_t)epoch,
+        augment = sp_augment_draw(what->config, set->has_subvoxel,
+                                  (uint64_t)what->config->train.seed, (uint64_t)epoch,
                                   sample->id);
     if (sample->n)
-        SP_TRY(sp_voxelize(sample, &augment, factor, f->n_columns, NULL, NULL, arena,
-                           &voxels));
+        SP_TRY(sp_voxelize(sample, &augment, what->factor, what->n_columns, NULL, NULL,
+                           arena, &voxels));
     row[1] = voxels.n;
-    return host.ops->plan_build(&host, &f->graph->spec, voxels.coords, row, 1, arena,
+    return host.ops->plan_build(&host, &what->graph->spec, voxels.coords, row, 1, arena,
                                 plan);
 }
 
-sp_status sp_foresee_load(const sp_foresight *f, const sp_dataset *set, int64_t sample,
-                          int64_t epoch, sp_load *load)
+static void read_load(const sp_plan *plan, const sp_sample *stored, sp_load *load)
 {
-    const sp_sample_request request = {.columns = f->columns,
-                                       .n_columns = f->n_columns};
+    *load = (sp_load){.n_samples = 1, .stored = stored->n, .points = stored->n_points};
+    for (int i = 0; i < plan->n_levels; i++)
+        load->voxels[i] = plan->level[i].n;
+    for (int i = 0; i < plan->n_maps; i++)
+        load->pairs[i] = plan->map[i].pairs;
+    load->above = plan->above;
+}
+
+sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
+                          int64_t sample, int64_t epoch, int64_t room, sp_load *load)
+{
+    const sp_sample_request request = {.columns = what->columns,
+                                       .n_columns = what->n_columns};
+    sp_arena arena = {0}, scratch = {0};
     sp_sample stored = {0};
-    sp_arena arena = {0};
     sp_plan plan = {0};
     sp_status rc;
 
-    memset(load, 0, sizeof *load);
-    load->n_samples = 1;
-    rc = sp_sample_read(set, sample, &request, &stored);
+    /* Half of the room each: what stays and what is needed meanwhile. */
+    rc = sp_arena_create(&arena, (size_t)room / 2, "foreseen plan");
     if (rc == SP_OK)
-        rc = sp_arena_create(&arena, 0, "foreseen plan");
+        rc = sp_arena_create(&scratch, (size_t)room / 2, "foreseen plan's scratch");
+    arena.scratch = &scratch;
     if (rc == SP_OK)
-        rc = plan_sample(f, set, &stored, epoch, &arena, &plan);
-    for (int i = 0; i < plan.n_levels; i++)
-        load->voxels[i] = plan.level[i].n;
-    for (int i = 0; i < plan.n_maps; i++)
-        load->pairs[i] = plan.map[i].pairs;
+        rc = sp_sample_read(set, sample, &request, &stored);
+    if (rc == SP_OK)
+        rc = plan_sample(what, set, &stored, epoch, &arena, &plan);
+    read_load(&plan, &stored, load);
+    if (set->has_points)
+        load->points = sp_dataset_points(set, sample);
     sp_arena_destroy(&arena);
+    sp_arena_destroy(&scratch);
     sp_sample_destroy(&stored);
     return rc;
 }

@@ -235,7 +235,7 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     sp_tensor grad;
-    sp_place fp32;
+    sp_assign_place fp32;
 
     if (!impl->is_training)
         return ops->loss(net->backend, args);

@@ -60,7 +60,7 @@ double *sp_net_sums(const sp_net *net, int value);
 int32_t *sp_net_argmax(const sp_net *net, int step);
 char *sp_net_vector(const sp_net *net, int range);
 /* The last value's shape, in fp32 at that place. */
-sp_tensor sp_net_last(const sp_net *net, const sp_place *place);
+sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place);
 /* Backward, frugal: gives as much of what is free, from the end, back to the system:
  * the gradient of weights needs so much from now on. */
 void sp_net_release(sp_net *net, size_t bytes);

@@ -44,7 +44,7 @@ const int32_t *sp_net_sample_row(const sp_net *net, int level)
                                     : net->impl->batch->plan.level[level].sample_row;
 }
 
-static sp_tensor tensor_of(const sp_net *net, int value, const sp_place *place,
+static sp_tensor tensor_of(const sp_net *net, int value, const sp_assign_place *place,
                            sp_elem elem)
 {
     const sp_lower_value *v = &net->impl->low.value[value];
@@ -59,7 +59,7 @@ sp_tensor sp_net_act(const sp_net *net, int value)
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_value *v = &impl->low.value[value];
-    const sp_place *place = &impl->mem.value[value].act;
+    const sp_assign_place *place = &impl->mem.value[value].act;
 
     if (value == 0 && place->range < 0)
         return (sp_tensor){(float *)impl->batch->features, impl->batch->n, v->c, v->c,
@@ -73,7 +73,7 @@ sp_tensor sp_net_grad(const sp_net *net, int value)
                      net->impl->low.value[value].elem);
 }
 
-sp_tensor sp_net_last(const sp_net *net, const sp_place *place)
+sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place)
 {
     return tensor_of(net, net->impl->low.n_values - 1, place, SP_ELEM_F32);
 }

@@ -137,8 +137,8 @@ static sp_status evaluate_all(sp_session *session, sp_loader *loader,
         if (rc == SP_OK)
             rc = evaluate_batch(session, batch, metrics, scratch);
         if (rc == SP_EMEM)
-            rc = sp_budget_explain(&session->cut.eval, session->cut.memory,
-                                   batch->sample_id, batch->n_samples);
+            rc = sp_cut_explain(&session->cut, &session->cut.eval, batch->sample_id,
+                                batch->n_samples);
         SP_TRY(rc);
         SP_TRY(sp_loader_recycle(loader, batch));
     }

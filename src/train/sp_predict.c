@@ -352,8 +352,8 @@ static sp_status predict_next(sp_predictor *p, sp_batch **batch)
     if (rc == SP_OK)
         rc = predict_batch(p, *batch);
     if (rc == SP_EMEM)
-        rc = sp_budget_explain(&s->cut.eval, s->cut.memory, (*batch)->sample_id,
-                               (*batch)->n_samples);
+        rc = sp_cut_explain(&s->cut, &s->cut.eval, (*batch)->sample_id,
+                            (*batch)->n_samples);
     return rc;
 }
 

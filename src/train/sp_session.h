@@ -96,6 +96,8 @@ void sp_session_warn_far(const sp_session *session, const sp_dataset *set);
 sp_status sp_session_check_labels(sp_session *session);
 /* Collective: graph and network from the config. class_weight may be NULL. */
 sp_status sp_session_open_net(sp_session *session, const float *class_weight);
+/* What foresight knows of the session; backend is borrowed. */
+sp_foresight sp_session_foresight(const sp_session *session, const sp_backend *backend);
 /* Collective: cuts what does not fit into the memory that a rank may use: run.memory_mb,
  * else what sp_cut_memory_of leaves of the device's, or others do. It is written back to
  * run.memory_mb, so that checkpoints keep it: a continued run cuts its steps alike,

@@ -182,10 +182,24 @@ static int64_t take_memory(sp_session *session)
     return bytes;
 }
 
+sp_foresight sp_session_foresight(const sp_session *session, const sp_backend *backend)
+{
+    return (sp_foresight){
+        .config = session->config,
+        .graph = &session->graph,
+        .backend = backend,
+        .columns = session->columns,
+        .n_columns = session->n_columns,
+        .n_samples = session->train.n_samples + session->val.n_samples,
+        .n_ranks = session->comm->size,
+        .n_local = session->comm->local_size,
+        .is_predicting = strcmp(session->command->name, "predict") == 0,
+    };
+}
+
 sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eval)
 {
-    const sp_foresight what = {session->config, &session->graph, &session->backend,
-                               session->columns, session->n_columns};
+    const sp_foresight what = sp_session_foresight(session, &session->backend);
 
     return sp_cut_open(&session->cut, &what, train, eval, session->comm,
                        take_memory(session), &session->failed_rank);

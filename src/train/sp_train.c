@@ -74,8 +74,7 @@ static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last
         rc = compute(t, batch, *is_last);
     }
     if (rc == SP_EMEM)
-        rc = sp_budget_explain(&s->cut.train, s->cut.memory, batch->sample_id,
-                               batch->n_samples);
+        rc = sp_cut_explain(&s->cut, &s->cut.train, batch->sample_id, batch->n_samples);
     SP_TRY(rc);
     return sp_loader_recycle(t->loader, batch);
 }

@@ -6,6 +6,18 @@
 
 static sp_comm comm;
 
+static sp_assign_bytes size(const sp_lowered *low, const sp_assign_rules *rules,
+                            const int64_t *voxels, int n_samples, bool is_training)
+{
+    sp_assign_bytes bytes;
+    sp_assign assign;
+
+    OK(sp_assign_create(&assign, low, rules));
+    bytes = sp_assign_measure(&assign, voxels, n_samples, is_training);
+    sp_assign_destroy(&assign);
+    return bytes;
+}
+
 typedef struct expectation {
     bool is_training, is_frugal, is_exact;
 } expectation;
@@ -36,7 +48,7 @@ static void check(const char *layers, expectation e)
     }
     impl = c.net.impl;
     rules = sp_assign_rules_of(&c.backend, e.is_frugal, e.is_exact);
-    OK(sp_assign_size(&impl->low, &rules, voxels, 2, e.is_training, &bytes));
+    bytes = size(&impl->low, &rules, voxels, 2, e.is_training);
     assert_int_equal(bytes.matrices, impl->matrices.high);
     if (!e.is_training) /* else the case asks for the loss of an evaluation too */
         assert_int_equal(bytes.vectors, impl->vectors.high);
@@ -76,10 +88,10 @@ static void vectors_do_not_shrink_with_the_elements(void **state)
     (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
     OK(sp_lower(&low, &c.graph, true));
-    OK(sp_assign_size(&low, &rules, voxels, 1, false, &narrow));
+    narrow = size(&low, &rules, voxels, 1, false);
     sp_lowered_destroy(&low);
     OK(sp_lower(&low, &c.graph, false));
-    OK(sp_assign_size(&low, &rules, voxels, 1, false, &wide));
+    wide = size(&low, &rules, voxels, 1, false);
     sp_lowered_destroy(&low);
     assert_int_equal(narrow.vectors, wide.vectors);
     assert_true(wide.vectors >= 1600 * 8 * sizeof(int32_t));
