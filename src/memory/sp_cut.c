@@ -500,11 +500,15 @@ sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *trai
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                       sp_sampler *eval, sp_comm *comm, int64_t memory, int *who)
 {
+    sp_foresight own = *what;
+
     memset(cut, 0, sizeof *cut);
     cut->memory = memory;
     if (memory == 0)
         return SP_OK;
-    SP_TRY(sp_comm_agree(comm, open_both(cut, what, train, eval), who));
+    if (what->config->train.deterministic == SP_DET_WORLD)
+        own.n_local = 2; /* any number of ranks cuts alike */
+    SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval), who));
     SP_TRY(read_for_all(&cut->train, cut, comm, plan_largest, who));
     SP_TRY(read_for_all(&cut->eval, cut, comm, plan_largest, who));
     find_need(cut); /* twice what the index foresees */

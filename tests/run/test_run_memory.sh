@@ -1,6 +1,7 @@
 #!/bin/sh
 # Steps over run.memory_mb are cut into micro-batches: the bits of a deck that asks for as
-# many, on one rank and on two; with deterministic = "world" the same on both.
+# many, on one rank and on two; with deterministic = "world" the same on both. What is
+# foreseen is taken; a bound is kept, or a sample that cannot fit is refused.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"
@@ -32,30 +33,30 @@ cut() {
     same got want "$name: other weights than with batch.accumulate=$parts"
 }
 
-# foreseen OVERRIDES...: the MiB of a whole step.
+# foreseen RANKS OVERRIDES...: the MiB of a whole step.
 foreseen() {
-    run 1 0 check d.deck "$@"
+    ranks=$1
+    shift
+    run "$ranks" 0 check d.deck "$@"
     sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out
 }
 
-need=$(foreseen)
+need=$(foreseen 1)
 test "$need" -gt 60 || fail "a step of $need MiB: too small to be cut"
 run 1 0 check d.deck run.memory_mb=$((need + 20))
 says out 'memory: a rank may use .* the dearest step needs about'
 run 1 0 check d.deck run.memory_mb=$((need - 3))
 says err 'cut into micro-batches, that one into 2'
 cut 1 one $((need - 3)) 2
-cut 1 six $((need - 8)) 6
-cut 2 two $((need - 8)) 3
-run 1 0 train d.deck run.dir=alone run.memory_mb=1 train.steps=1
-says err 'the largest sample needs about .* runs alone'
+cut 1 six $((need - 7)) 6
+cut 2 two $(($(foreseen 2) - 3)) 3
 run 1 0 train d.deck run.dir=whole run.memory_mb=$((need + 20))
 says out 'memory: a rank may use'
 test "$(micro whole)" = "1 1 1 " || fail "cut without need: $(micro whole)"
 
 # The same micro-batches on any number of ranks where their bits are to be the same. Sums
 # that are exact take memory of their own.
-exact=$(foreseen train.deterministic=world)
+exact=$(foreseen 2 train.deterministic=world)
 cut 1 world1 $((exact - 3)) 2 train.deterministic=world
 cut 2 world2 $((exact - 3)) 2 train.deterministic=world
 sums world1 3 >got
@@ -71,8 +72,64 @@ sums through 3 >want
 same got want "a continued run has other weights"
 
 # Evaluations are cut too, and count the same.
-run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]' run.memory_mb=1
+run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]' run.memory_mb=54
 run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]'
 evaluations one | tail -2 | sed 's/.*"confusion"/"confusion"/' | sort -u >got
 test "$(wc -l <got)" = 1 || fail "an evaluation that is cut counts otherwise"
+
+# peak RANKS STATUS ARGUMENTS...: as run, but in $taken the MiB of the largest rank.
+peak() {
+    ranks=$1 want=$2
+    shift 2
+    timeout -k 5 "$limit_s" "$SP_BUILDDIR/tests/tools/peak_memory" mib \
+        "$MPIEXEC" -n "$ranks" "$SPTRAIN" "$@" >out 2>err </dev/null
+    got=$?
+    test $got = "$want" || fail "status $got, expected $want: $ranks ranks: $*"
+    taken=$(cat mib)
+}
+
+# What is foreseen is taken, to 10 %, and a bound is kept, to 5 %: voxels that touch no
+# other (a pyramid that does not shrink), one large sample among small ones, evaluation.
+"$SHARDS" isolated isolated.h5 || fail "no data"
+"$SHARDS" large large.h5 || fail "no data"
+cat >m.deck <<'DECK'
+data : { val = []; voxel_size = 0.5; };
+batch : { size = 4; eval_size = 4; };
+net : { family = "minkunet14A"; width = 0.5; stem_kernel = 3; };
+train : { steps = 0; epochs = 2; warmup_steps = 0; lr = 0.01; };
+run : { device = "cpu"; threads = 1; log_every = 1; };
+DECK
+# keeps NAME BOUND OVERRIDES...: foreseen, taken, and kept to BOUND percent of that.
+keeps() {
+    name=$1 percent=$2
+    shift 2
+    run 1 0 check m.deck "$@"
+    foreseen=$(sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out)
+    peak 1 0 train m.deck run.dir="$name" "$@"
+    test $((taken * 110)) -ge $((foreseen * 100)) || fail "$name: $foreseen MiB foreseen, $taken taken"
+    test $((taken * 100)) -le $((foreseen * 110)) || fail "$name: $foreseen MiB foreseen, $taken taken"
+    bound=$((foreseen * percent / 100))
+    peak 1 0 train m.deck run.dir="$name-bound" run.memory_mb=$bound "$@"
+    test $((taken * 100)) -le $((bound * 105)) || fail "$name: $taken MiB taken, $bound allowed"
+    micro "$name-bound" | grep -q '[2-9]' || fail "$name: no step is cut"
+    echo "$name: $foreseen MiB foreseen; $taken taken of $bound"
+}
+keeps isolated 70 data.train='["isolated.h5"]'
+keeps large 98 data.train='["large.h5"]'
+keeps eval 75 data.train='["isolated.h5"]' data.val='["isolated.h5"]'
+
+# A sample that does not fit by itself is refused before it is read, on all ranks alike,
+# in training, evaluation and prediction, and by the check.
+for ranks in 1 2; do
+    peak $ranks 5 train m.deck data.train='["large.h5"]' run.dir=refused$ranks run.memory_mb=120
+    one_diagnosis 'SP_EMEM: sample 2 of large.h5 (60000 voxels) needs about [0-9.]* MiB by itself, of 120.0 MiB that run.memory_mb gives a rank'
+    test "$taken" -le 126 || fail "$taken MiB taken to refuse a sample"
+    says refused$ranks/status.json '"exit_code":5'
+done
+run 1 5 check m.deck data.train='["large.h5"]' run.memory_mb=120
+run 1 5 eval m.deck data.val='["large.h5"]' run.dir=isolated run.memory_mb=75
+one_diagnosis 'sample 2 of large.h5 (60000 voxels)'
+run 1 5 predict m.deck data.val='["large.h5"]' run.dir=isolated run.memory_mb=75
+run 1 5 train m.deck data.train='["isolated.h5"]' data.val='["large.h5"]' run.dir=r run.memory_mb=110
+one_diagnosis 'sample 2 of large.h5 (60000 voxels)'
 echo "a step of $need MiB"

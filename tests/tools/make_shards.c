@@ -15,6 +15,8 @@
  *     make_shards bare-nameless FILE      like bare, without labels, of one class
  *     make_shards bare-large FILE         like bare, a feature of sample 2 is 3e38
  *     make_shards bare-huge FILE          all of them are
+ *     make_shards isolated FILE           4 samples of 12,000 voxels that touch no other
+ *     make_shards large FILE              one sample of 60,000 voxels among 7 of 3,000
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
@@ -48,6 +50,8 @@
 static const int64_t sizes[] = {900, 40,  0,   300, 1,  700, 120, 60,
                                 500, 250, 333, 77,  18, 410, 190};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, NO_LABEL = 7 };
+static const int64_t isolated[] = {12000, 12000, 12000, 12000};
+static const int64_t large[] = {3000, 3000, 60000, 3000, 3000, 3000, 3000, 3000};
 
 static sp_status make(const char *kind, const char *path)
 {
@@ -70,6 +74,13 @@ static sp_status make(const char *kind, const char *path)
         f.mean_factor = 100;
     } else if (strcmp(kind, "renamed") == 0) {
         f.is_renamed = true;
+    } else if (strcmp(kind, "isolated") == 0) {
+        f.n_samples = 4;
+        f.voxels = isolated;
+        f.gap = 64;
+    } else if (strcmp(kind, "large") == 0) {
+        f.n_samples = 8;
+        f.voxels = large;
     } else if (strcmp(kind, "classes") == 0) {
         f.n_classes = 5;
     }
