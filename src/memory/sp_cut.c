@@ -177,17 +177,17 @@ static sp_status refuse(const sp_budget *b, int64_t sample, int64_t need,
                         int64_t memory)
 {
     const sp_shard *shard = &b->set->shard[sp_dataset_shard_of(b->set, sample)];
-    char more[40] = "more";
+    char text[48] = "";
 
     if (need)
-        snprintf(more, sizeof more, "about %.1f MiB", mib(need));
+        snprintf(text, sizeof text, "about %.1f MiB by itself, ", mib(need));
     return SP_FAIL(
         SP_EMEM,
-        "sample %lld of %s (%lld voxels) needs %s by itself, of %.1f MiB that "
+        "sample %lld of %s (%lld voxels) needs %smore than the %.1f MiB that "
         "run.memory_mb gives a rank: give it more, or cut the scans into "
         "smaller blocks (spvox convert --block)",
         (long long)(sample - shard->first_sample), shard->path,
-        (long long)sp_dataset_voxels(b->set, sample), more, mib(memory));
+        (long long)sp_dataset_voxels(b->set, sample), text, mib(memory));
 }
 
 /* At least so much the sample takes, whatever its plan is like: its arrays, and where
@@ -353,7 +353,7 @@ int64_t sp_cut_need(const sp_cut *cut)
            rest_of(&cut->train) + rest_of(&cut->eval);
 }
 
-/* Both at their excess: what the dearest steps take as the deck cuts them. */
+/* Both at their excess: what the dearest steps there can be take as the deck cuts them. */
 static void find_need(sp_cut *cut)
 {
     find_dearest(&cut->train);
@@ -482,6 +482,67 @@ static void make_rooms(sp_cut *cut)
     limit(eval);
 }
 
+/* ---- the run's own steps ---- */
+
+/* Adds a micro-batch of this rank. *slot: the most that it has held. */
+static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
+{
+    int64_t sum[SP_PARTS] = {0};
+
+    for (int i = 0; i < deal->n_samples; i++)
+        for (int p = 0; p < SP_PARTS; p++)
+            sum[p] += (int64_t)(b->excess * (double)know(b, deal->sample[i])[p]);
+    *slot = larger(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
+    b->dearest[0] = larger(b->dearest[0], sum[0]);
+    b->dearest[SP_SCRATCH] = larger(b->dearest[SP_SCRATCH], sum[SP_SCRATCH]);
+}
+
+/* The dearest that this rank is dealt in so many steps, instead of the dearest there
+ * can be; each slot of the loader keeps its own largest batch. */
+static sp_status follow(sp_budget *b, int64_t n_steps)
+{
+    enum { MOST_SAMPLES = 1 << 20 }; /* a second */
+    int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
+    sp_position at = {0, 0};
+
+    memset(b->dearest, 0, sizeof b->dearest);
+    for (int64_t step = 0; step < n_steps && n_done < MOST_SAMPLES; step++) {
+        int n_micro, n = sp_sampler_step(b->sampler, at, &n_micro);
+        sp_deal deal;
+
+        if (n == 0) {
+            at = (sp_position){at.epoch + 1, 0};
+            n = sp_sampler_step(b->sampler, at, &n_micro);
+        }
+        for (int micro = 0; micro < n_micro; micro++, n_deals++) {
+            SP_TRY(sp_sampler_deal(b->sampler, at, micro, &deal));
+            hold_deal(b, &deal, &slot[n_deals % SP_LOADER_SLOTS]);
+        }
+        at.position += n;
+        n_done += n;
+    }
+    for (int i = 0; i < SP_LOADER_SLOTS; i++)
+        b->dearest[SP_BATCHES] += slot[i];
+    return SP_OK;
+}
+
+/* Of training as many steps as the deck asks for, and what its loader has ahead. */
+static sp_status follow_run(sp_budget *b, sp_comm *comm)
+{
+    const sp_config *config = b->foreseer.what.config;
+    int64_t n;
+
+    if (!b->sampler || b->set->n_samples == 0)
+        return SP_OK;
+    n = sp_sampler_steps_per_epoch(b->sampler);
+    if (b->foreseer.is_training)
+        n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
+            SP_LOADER_SLOTS - 1;
+    SP_TRY(follow(b, n));
+    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->dearest, SP_PARTS, SP_I64,
+                             SP_MAX);
+}
+
 /* ---- all of it ---- */
 
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
@@ -493,8 +554,8 @@ sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *trai
     SP_TRY(read_for_all(&cut->train, cut, comm, compare_largest, who));
     SP_TRY(read_for_all(&cut->eval, cut, comm, plan_largest, who));
     cut->eval.excess = 1;
-    find_need(cut);
-    return SP_OK;
+    SP_TRY(follow_run(&cut->train, comm));
+    return follow_run(&cut->eval, comm);
 }
 
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,

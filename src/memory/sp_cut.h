@@ -64,7 +64,8 @@ int64_t sp_cut_memory_of(int64_t device_bytes);
  * fit. *who (may be NULL): the rank that failed. Close after failure too. */
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                       sp_sampler *eval, sp_comm *comm, int64_t memory, int *who);
-/* The same without a bound, to tell what there would be: fixed and dearest. */
+/* The same without a bound, to tell what the steps of the deck would take: fixed and
+ * dearest. */
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm, int *who);
 void sp_cut_close(sp_cut *cut);
