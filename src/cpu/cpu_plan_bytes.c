@@ -32,7 +32,7 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     int64_t bytes = padded(4 * voxels[0]) + padded(8 * voxels[0]);
     bool has_tiles[SP_MAX_LEVELS] = {false};
 
-    bytes += spec->n_levels * padded(4 * ((int64_t)n_samples + 1));
+    bytes += PLAN_LEVELS * padded(4 * ((int64_t)n_samples + 1)); /* most there can be */
     for (int l = 1; l < spec->n_levels; l++)
         bytes += padded(4 * voxels[l - 1]) + padded(8 * voxels[l]);
     for (int m = 0; m < spec->n_maps; m++) {
@@ -48,28 +48,23 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     return bytes;
 }
 
-/* Rows of a level above the network's: those of the coarsest at most. */
-static int64_t rows_of(const sp_plan_spec *spec, const int64_t *voxels, int64_t above,
-                       int l)
-{
-    const int64_t coarsest = voxels[spec->n_levels - 1];
-
-    if (l < spec->n_levels)
-        return voxels[l];
-    return coarsest < above ? coarsest : above;
-}
-
+/* Of the tables that maps are looked up in, and of two others at a time. Those of levels
+ * above the network's have the coarsest level's rows at most, and together `above`. */
 static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
                            int64_t above)
 {
     const plan_builder b = {.spec = spec};
-    int64_t bytes = 0;
+    int64_t rows = 0, higher = 0;
     int lowest, highest;
 
     sp_cpu_plan_table_range(&b, &lowest, &highest);
-    for (int l = lowest; l <= highest + 2; l++) /* of two others at a time */
-        bytes += padded(rows_of(spec, voxels, above, l) * PLAN_NBR * 4);
-    return highest < 0 ? 0 : bytes;
+    for (int l = lowest; l <= highest + 2; l++)
+        if (l < spec->n_levels)
+            rows += voxels[l];
+        else
+            higher += voxels[spec->n_levels - 1];
+    rows += higher < above ? higher : above;
+    return highest < 0 ? 0 : rows * PLAN_NBR * 4;
 }
 
 int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,

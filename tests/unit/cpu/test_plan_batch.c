@@ -2,8 +2,9 @@
  * coordinates are named, the arena keeps the plan and no more. */
 #include "fixtures/test.h"
 
-#include "fixtures/plan_oracle.h"
 #include "compute/sp_backend.h"
+#include "cpu/cpu.h"
+#include "fixtures/plan_oracle.h"
 
 static sp_arena arena;
 static sp_backend backend;
@@ -148,38 +149,62 @@ static void coordinate_out_of_range_is_named(void **state)
         "[-524288, 524288)");
 }
 
-static size_t plan_bytes(const sp_plan *p)
+/* What is foreseen is taken: of the arena to a few KiB, of the scratch to a tenth and
+ * what does not depend on the batch. */
+static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
 {
-    size_t bytes = (size_t)p->level[0].n * 4;
-    int l, m;
-
-    for (l = 0; l < p->n_levels; l++)
-        bytes += (size_t)p->level[l].n * (p->level[l].parent ? 12 : 8);
-    for (m = 0; m < p->n_maps; m++)
-        bytes += (size_t)p->map[m].pairs * 8 +
-                 ((size_t)p->map[m].n_tiles * (size_t)p->map[m].K + 1) * 4;
-    return bytes;
-}
-
-static void arena_keeps_the_plan_alone(void **state)
-{
-    enum { N = 6000 };
-    static int32_t c[N * 3];
-    int32_t row[2] = {0, N}, at[3] = {0, 0, 0};
-    sp_plan_spec spec = mixed_spec(), children = {0};
+    enum { SLACK = 8 << 10, STREAM = 256 << 10 };
+    int32_t row[2] = {0, n};
+    int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], kept, meanwhile;
+    sp_arena scratch;
     sp_plan plan;
 
+    OK(sp_arena_create(&scratch, 0, "scratch"));
+    sp_arena_reset(&arena);
+    arena.high = 0;
+    arena.scratch = &scratch;
+    OK(build(spec, c, row, 1, &plan));
+    arena.scratch = NULL;
+    for (int l = 0; l < plan.n_levels; l++)
+        voxels[l] = plan.level[l].n;
+    for (int m = 0; m < plan.n_maps; m++)
+        pairs[m] = plan.map[m].pairs;
+    kept = sp_cpu_plan_bytes(spec, 1, voxels, pairs);
+    meanwhile = sp_cpu_plan_scratch_bytes(spec, voxels, plan.above, pairs);
+    assert_in_range(arena.used, kept - SLACK, kept);
+    assert_in_range(arena.high, arena.used, arena.used + STREAM);
+    assert_true((int64_t)scratch.high <= meanwhile + meanwhile / 10);
+    assert_true((int64_t)scratch.high + STREAM >= meanwhile - meanwhile / 10);
+    assert_int_equal(scratch.used, 0);
+    oracle_check(spec, c, row, 1, &plan);
+    sp_arena_destroy(&scratch);
+}
+
+static void plans_take_what_is_foreseen(void **state)
+{
+    enum { N = 20000, EDGE = 27 };
+    static int32_t c[N * 3];
+    int32_t at[3] = {0, 0, 0};
+    sp_plan_spec spec = mixed_spec(), children = {0}, cubes = {0};
+
     (void)state;
-    oracle_surface(c, N, at, 7);
-    oracle_map(&children, 0, 1, 2, 0); /* no tables: pairs move down by a detour */
+    oracle_map(&children, 0, 1, 2, 0); /* no tables */
     oracle_map(&children, 1, 0, 2, 0);
-    sp_arena_reset(&arena);
-    OK(build(&spec, c, row, 1, &plan));
-    assert_in_range(arena.used, plan_bytes(&plan), plan_bytes(&plan) + 12000);
-    sp_arena_reset(&arena);
-    OK(build(&children, c, row, 1, &plan));
-    assert_in_range(arena.used, plan_bytes(&plan), plan_bytes(&plan) + 4000);
-    oracle_check(&children, c, row, 1, &plan);
+    oracle_map(&cubes, 0, 0, 3, 0);
+    oracle_map(&cubes, 1, 1, 3, 0);
+    oracle_surface(c, N, at, 7);
+    check_bytes(&spec, c, N);
+    check_bytes(&children, c, N);
+    check_bytes(&cubes, c, N);
+    for (int i = 0; i < N; i++) { /* isolated: every level has as many voxels */
+        c[3 * i] = i % EDGE * 64;
+        c[3 * i + 1] = i / EDGE % EDGE * 64;
+        c[3 * i + 2] = i / EDGE / EDGE * 64;
+    }
+    check_bytes(&cubes, c, N);
+    for (int i = 0; i < 3 * N; i++)
+        c[i] /= 64; /* a block without holes */
+    check_bytes(&cubes, c, N);
 }
 
 static void full_arena_is_an_error(void **state)
@@ -223,7 +248,7 @@ int main(void)
         cmocka_unit_test(equal_samples_stay_apart),
         cmocka_unit_test(duplicate_is_named),
         cmocka_unit_test(coordinate_out_of_range_is_named),
-        cmocka_unit_test(arena_keeps_the_plan_alone),
+        cmocka_unit_test(plans_take_what_is_foreseen),
         cmocka_unit_test(full_arena_is_an_error),
     };
 
