@@ -1,0 +1,400 @@
+/* What the samples of a data set take, foreseen from the index and some plans. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/sp_cut_internal.h"
+#include "process/sp_pulse.h"
+
+/* Samples whose plans are compared with what the index foresees: the largest, in some
+ * epochs, and others evenly over the set. */
+enum { N_EPOCHS = 4, N_OTHERS = 8 };
+
+bool sp_budget_is_host(const sp_budget *b)
+{
+    return b->foreseer.what.backend->ops->is_host;
+}
+
+int64_t sp_cut_sum(const int64_t part[SP_PARTS])
+{
+    return part[SP_ACTIVATIONS] + part[SP_BATCHES] + part[SP_SCRATCH];
+}
+
+int64_t sp_cut_fixed(const sp_cut *cut)
+{
+    return cut->fixed.program + cut->fixed.weights + sp_cut_sum(cut->train.empty) +
+           sp_cut_sum(cut->eval.empty);
+}
+
+/* ---- one sample ---- */
+
+void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS])
+{
+    const sp_foreseen bytes = sp_foresee_step(&b->foreseer, load);
+
+    part[SP_ACTIVATIONS] = bytes.activations;
+    part[SP_BATCHES] = bytes.batches;
+    part[SP_SCRATCH] = bytes.scratch;
+    for (int i = 0; i < SP_PARTS; i++)
+        part[i] -= b->empty[i];
+}
+
+/* From now on weigh tells what samples add. */
+static void weigh_nothing(sp_budget *b)
+{
+    const sp_load none = {0};
+    int64_t part[SP_PARTS];
+
+    memset(b->empty, 0, sizeof b->empty);
+    sp_budget_weigh(b, &none, part);
+    memcpy(b->empty, part, sizeof part);
+}
+
+/* Slots that batches stand in: of an evaluation of few steps not all, unless they are
+ * cut. */
+void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
+{
+    b->foreseer.n_slots = (int)smaller(SP_LOADER_SLOTS, larger(n_steps, 1));
+    memset(b->known, 0, (size_t)b->set->n_samples * sizeof *b->known);
+    weigh_nothing(b);
+}
+
+/* The column of /cost that has the network's finest level; -1: none has. */
+static int first_column(const sp_budget *b)
+{
+    for (int i = 0; b->set->cost && i < SP_COST_COLUMNS - 1; i++)
+        if (b->foreseer.what.factor == (double)(1 << i))
+            return i;
+    return -1;
+}
+
+/* Voxels and pairs by the index. Levels that /cost lacks thin out as in the plan that
+ * is known. */
+static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
+{
+    const sp_plan_spec *spec = &b->foreseer.what.graph->spec;
+    const int column = first_column(b), coarsest = spec->n_levels - 1;
+    const int64_t stored = sp_dataset_voxels(b->set, sample);
+    double voxels = (double)stored * ratio(b->like.voxels[0], b->like.stored);
+
+    *load = (sp_load){.n_samples = 1, .stored = stored};
+    load->points = sp_dataset_points(b->set, sample);
+    for (int l = 0; l < spec->n_levels; l++) {
+        if (l)
+            voxels *= ratio(b->like.voxels[l], b->like.voxels[l - 1]);
+        if (column >= 0 && column + l < SP_COST_COLUMNS - 1)
+            voxels = (double)b->set->cost[sample * SP_COST_COLUMNS + column + l];
+        load->voxels[l] = (int64_t)ceil(voxels);
+    }
+    load->above = (int64_t)ceil((double)load->voxels[coarsest] *
+                                ratio(b->like.above, b->like.voxels[coarsest]));
+    for (int m = 0; m < spec->n_maps; m++) {
+        const int out = spec->map[m].level_out;
+
+        load->pairs[m] = (int64_t)ceil((double)load->voxels[out] *
+                                       ratio(b->like.pairs[m], b->like.voxels[out]));
+    }
+}
+
+static const int64_t *know(sp_budget *b, int64_t sample)
+{
+    sp_load load;
+
+    if (!b->known[sample][SP_ACTIVATIONS]) {
+        foresee(b, sample, &load);
+        sp_budget_weigh(b, &load, b->known[sample]);
+        b->known[sample][SP_ACTIVATIONS]++;
+    }
+    return b->known[sample];
+}
+
+/* For the sampler: a part, or how much of both rooms together the sample fills where it
+ * fills the fuller one. */
+int64_t sp_budget_of_sample(void *budget, int64_t sample)
+{
+    sp_budget *b = budget;
+    const int64_t *part = know(b, sample);
+    double act = b->excess * (double)part[SP_ACTIVATIONS], rest;
+
+    if (b->part < SP_PARTS)
+        return 1 + (int64_t)(b->excess * (double)part[b->part]);
+    rest = b->excess * (double)(part[SP_BATCHES] + part[SP_SCRATCH]);
+    return 1 +
+           (int64_t)((double)(b->room[0] + b->room[SP_REST]) *
+                     fmax(act / (double)b->room[0], rest / (double)b->room[SP_REST]));
+}
+
+/* ---- of a data set ---- */
+
+static int64_t largest_sample(const sp_dataset *set)
+{
+    int64_t at = 0;
+
+    for (int64_t i = 1; i < set->n_samples; i++)
+        if (sp_dataset_voxels(set, i) > sp_dataset_voxels(set, at))
+            at = i;
+    return at;
+}
+
+/* need 0: more than could be planned. */
+sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
+                        int64_t memory)
+{
+    const sp_shard *shard = &b->set->shard[sp_dataset_shard_of(b->set, sample)];
+    char text[48] = "";
+
+    if (need)
+        snprintf(text, sizeof text, "about %.1f MiB by itself, ", mib(need));
+    return SP_FAIL(
+        SP_EMEM,
+        "sample %lld of %s (%lld voxels) needs %smore than the %.1f MiB that "
+        "run.memory_mb gives a rank: give it more, or cut the scans into "
+        "smaller blocks (spvox convert --block)",
+        (long long)(sample - shard->first_sample), shard->path,
+        (long long)sp_dataset_voxels(b->set, sample), text, mib(memory));
+}
+
+/* At least so much the sample takes, whatever its plan is like: its arrays, and where
+ * nothing merges its voxels the activations of the finest level. */
+static int64_t least_of(sp_budget *b, int64_t sample)
+{
+    const int column = first_column(b);
+    sp_load load = {.n_samples = 1, .stored = sp_dataset_voxels(b->set, sample)};
+    int64_t part[SP_PARTS];
+    double kept = 1;
+
+    if (b->foreseer.is_training)
+        kept = 0.5 * (1 - b->foreseer.what.config->augment.drop);
+    if (column < 0 && b->foreseer.what.factor == 1)
+        load.voxels[0] = (int64_t)(kept * (double)load.stored);
+    for (int l = 0; column >= 0 && l < b->foreseer.what.graph->spec.n_levels &&
+                    column + l < SP_COST_COLUMNS - 1;
+         l++)
+        load.voxels[l] =
+            (int64_t)(kept *
+                      (double)b->set->cost[sample * SP_COST_COLUMNS + column + l]);
+    sp_budget_weigh(b, &load, part);
+    return part[SP_ACTIVATIONS] + part[SP_BATCHES] / b->foreseer.n_slots +
+           part[SP_SCRATCH];
+}
+
+/* What data.on_error = "skip" leaves out takes nothing. */
+static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch,
+                         sp_load *load)
+{
+    const char *on_error = b->foreseer.what.config->data.on_error;
+    const int64_t room =
+        sp_budget_is_host(b) && cut->memory ? cut->memory - sp_cut_fixed(cut) : 0;
+    sp_status rc;
+
+    sp_pulse_beat();
+    if (room && least_of(b, sample) > room)
+        return sp_cut_refuse(b, sample, sp_cut_fixed(cut) + least_of(b, sample),
+                             cut->memory);
+    rc = sp_foresee_load(&b->foreseer.what, b->set, sample, epoch, room, load);
+    if (rc == SP_EMEM && room)
+        return sp_cut_refuse(b, sample, 0, cut->memory);
+    return strcmp(on_error, "skip") == 0 && rc != SP_EMEM ? SP_OK : rc;
+}
+
+static int64_t other_sample(const sp_budget *b, int64_t i)
+{
+    return b->set->n_samples <= N_OTHERS ? i : i * b->set->n_samples / N_OTHERS;
+}
+
+/* The largest; another one, where that was left out. */
+sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
+{
+    const int64_t n = b->set->n_samples;
+
+    SP_TRY(load_of(b, cut, largest_sample(b->set), -1, &b->like));
+    for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++)
+        SP_TRY(load_of(b, cut, other_sample(b, i), -1, &b->like));
+    return SP_OK;
+}
+
+static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
+{
+    int64_t is[SP_PARTS], was[SP_PARTS];
+    sp_load load, foreseen;
+    double excess;
+
+    SP_TRY(load_of(b, cut, sample, b->foreseer.is_training ? epoch : -1, &load));
+    foresee(b, sample, &foreseen);
+    if (load.voxels[0] == 0 || foreseen.voxels[0] == 0)
+        return SP_OK;
+    sp_budget_weigh(b, &load, is);
+    sp_budget_weigh(b, &foreseen, was);
+    excess = (double)sp_cut_sum(is) / (double)sp_cut_sum(was);
+    b->excess = excess > b->excess ? excess : b->excess;
+    return SP_OK;
+}
+
+/* The largest sample alone, as augmentation leaves it. */
+sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
+{
+    b->excess = 0;
+    for (int64_t e = 0; e < (b->foreseer.is_training ? N_EPOCHS : 1); e++)
+        SP_TRY(compare(b, cut, largest_sample(b->set), e));
+    b->excess = b->excess > 0 ? b->excess : 1;
+    return SP_OK;
+}
+
+sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut)
+{
+    SP_TRY(sp_budget_compare_largest(b, cut));
+    for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
+        SP_TRY(compare(b, cut, other_sample(b, i), 0));
+    b->excess *= SP_CUT_MARGIN;
+    return SP_OK;
+}
+
+/* Rank 0 reads for all. */
+sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
+                         sp_status (*what_of)(sp_budget *b, const sp_cut *cut),
+                         int *who)
+{
+    if (!b->sampler || b->set->n_samples == 0)
+        return SP_OK;
+    SP_TRY(sp_comm_agree(comm, comm->rank == 0 ? what_of(b, cut) : SP_OK, who));
+    SP_TRY(sp_comm_bcast(comm, &b->like, sizeof b->like, 0));
+    return sp_comm_bcast(comm, &b->excess, sizeof b->excess, 0);
+}
+
+void sp_budget_find_dearest(sp_budget *b)
+{
+    const sp_bound unbound = {0, sp_budget_of_sample, b}, none = {0};
+
+    if (!b->sampler || b->set->n_samples == 0)
+        return;
+    sp_sampler_limit(b->sampler, &unbound);
+    for (b->part = 0; b->part < SP_PARTS; b->part++)
+        sp_sampler_dearest(b->sampler, &b->dearest[b->part], &b->n_micro_asked);
+    b->n_micro = b->n_micro_asked;
+    sp_sampler_limit(b->sampler, &none);
+}
+
+sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sampler,
+                         bool is_training)
+{
+    sp_foresight own = *what;
+
+    if (!sampler)
+        return SP_OK;
+    b->sampler = sampler;
+    b->set = sampler->set;
+    b->excess = SP_CUT_GENEROUS;
+    own.has_subvoxel = b->set->has_subvoxel;
+    own.factor = rint(what->config->data.voxel_size / b->set->voxel_size);
+    b->known = calloc((size_t)b->set->n_samples + 1, sizeof *b->known);
+    if (!b->known)
+        return SP_FAIL(SP_EMEM, "memory of %lld samples: out of memory",
+                       (long long)b->set->n_samples);
+    SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
+    sp_budget_set_slots(b, is_training ? SP_LOADER_SLOTS
+                                       : sp_sampler_steps_per_epoch(sampler));
+    return SP_OK;
+}
+
+/* The sample that takes most, of *worst, and the most that any takes of each part. An
+ * envelope of all of them does where that fits: a look at each costs 0.1 ms. */
+void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
+{
+    const int64_t n = b->sampler ? b->set->n_samples : 0;
+    sp_load all = {.n_samples = 1}, one;
+    int64_t part[SP_PARTS], most = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        foresee(b, i, &one);
+        all.stored = larger(all.stored, one.stored);
+        all.points = larger(all.points, one.points);
+        all.above = larger(all.above, one.above);
+        for (int l = 0; l < SP_MAX_LEVELS; l++)
+            all.voxels[l] = larger(all.voxels[l], one.voxels[l]);
+        for (int m = 0; m < SP_MAX_MAPS; m++)
+            all.pairs[m] = larger(all.pairs[m], one.pairs[m]);
+    }
+    *worst = 0;
+    sp_budget_weigh(b, &all, part);
+    b->largest[0] = (int64_t)(b->excess * (double)part[SP_ACTIVATIONS]);
+    b->largest[SP_REST] = (int64_t)(b->excess * (double)(sp_cut_sum(part) - part[0]));
+    if (n == 0 || b->largest[0] + b->largest[SP_REST] <= room / 2)
+        return;
+    b->largest[0] = b->largest[SP_REST] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t *own = know(b, i), sum = sp_cut_sum(own);
+
+        b->largest[0] = larger(b->largest[0], (int64_t)(b->excess * (double)own[0]));
+        b->largest[SP_REST] =
+            larger(b->largest[SP_REST], (int64_t)(b->excess * (double)(sum - own[0])));
+        *worst = sum > most ? i : *worst;
+        most = larger(most, sum);
+    }
+}
+
+/* ---- the run's own steps ---- */
+
+/* Adds a micro-batch of this rank. *slot: the most that it has held. */
+static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
+{
+    int64_t sum[SP_PARTS] = {0};
+
+    for (int i = 0; i < deal->n_samples; i++)
+        for (int p = 0; p < SP_PARTS; p++)
+            sum[p] += (int64_t)(b->excess * (double)know(b, deal->sample[i])[p]);
+    *slot = larger(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
+    b->dearest[0] = larger(b->dearest[0], sum[0]);
+    b->dearest[SP_SCRATCH] = larger(b->dearest[SP_SCRATCH], sum[SP_SCRATCH]);
+}
+
+/* The dearest that this rank is dealt in so many steps, instead of the dearest there
+ * can be; each slot of the loader keeps its own largest batch. */
+static sp_status follow(sp_budget *b, int64_t n_steps)
+{
+    enum { MOST_SAMPLES = 1 << 20 }; /* a second */
+    int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
+    sp_position at = {0, 0};
+
+    memset(b->dearest, 0, sizeof b->dearest);
+    for (int64_t step = 0; step < n_steps && n_done < MOST_SAMPLES; step++) {
+        int n_micro, n = sp_sampler_step(b->sampler, at, &n_micro);
+        sp_deal deal;
+
+        if (n == 0) {
+            at = (sp_position){at.epoch + 1, 0};
+            n = sp_sampler_step(b->sampler, at, &n_micro);
+        }
+        for (int micro = 0; micro < n_micro; micro++, n_deals++) {
+            SP_TRY(sp_sampler_deal(b->sampler, at, micro, &deal));
+            hold_deal(b, &deal, &slot[n_deals % SP_LOADER_SLOTS]);
+        }
+        at.position += n;
+        n_done += n;
+    }
+    for (int i = 0; i < SP_LOADER_SLOTS; i++)
+        b->dearest[SP_BATCHES] += slot[i];
+    return SP_OK;
+}
+
+/* Of training as many steps as the deck asks for, and what its loader has ahead. */
+sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
+{
+    const sp_config *config = b->foreseer.what.config;
+    int64_t n;
+
+    if (!b->sampler || b->set->n_samples == 0)
+        return SP_OK;
+    n = sp_sampler_steps_per_epoch(b->sampler);
+    if (b->foreseer.is_training)
+        n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
+            SP_LOADER_SLOTS - 1;
+    SP_TRY(follow(b, n));
+    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->dearest, SP_PARTS, SP_I64,
+                             SP_MAX);
+}
+
+void sp_budget_close(sp_budget *b)
+{
+    free(b->known);
+    sp_foresee_close(&b->foreseer);
+}
