@@ -51,6 +51,8 @@ static void happen(void)
         kill(getpid(), SIGKILL);
     else if (is_action("stop"))
         kill(getpid(), SIGSTOP);
+    else if (is_action("term"))
+        kill(getpid(), SIGTERM);
     else if (is_action("segv"))
         raise(SIGSEGV);
     else if (is_action("abort"))
