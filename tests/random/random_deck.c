@@ -1,0 +1,243 @@
+/* Decks: every key that may change a result, and some that must not. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "random/random.h"
+
+static void put(rnd_case *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void put(rnd_case *c, const char *format, ...)
+{
+    const size_t used = strlen(c->deck);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(c->deck + used, sizeof c->deck - used, format, args);
+    va_end(args);
+}
+
+/* "key = value;" with one of the values, which are separated by blanks. */
+static int put_choice(rnd_case *c, const char *name, const char *values)
+{
+    const char *key = strchr(name, '.') + 1, *at = values;
+    int n = 1, choice;
+
+    for (const char *v = values; *v; v++)
+        n += *v == ' ';
+    choice = rnd_pick(c, n, "%s", name);
+    for (int i = 0; i < choice; i++)
+        at = strchr(at, ' ') + 1;
+    put(c, "%s = %.*s; ", key, (int)strcspn(at, " "), at);
+    return choice;
+}
+
+static bool put_flag(rnd_case *c, const char *name, bool plain)
+{
+    const bool is_other = rnd_chance(c, 50, "%s", name);
+
+    put(c, "%s = %s; ", strchr(name, '.') + 1, is_other != plain ? "true" : "false");
+    return is_other != plain;
+}
+
+/* ---- data ---- */
+
+void rnd_deck_files(rnd_case *c, const rnd_set *set, const char *folder, char *text,
+                    size_t size)
+{
+    char path[PATH_SIZE];
+    size_t used = (size_t)snprintf(text, size, "[");
+    const bool is_glob = rnd_chance(c, 50, "%s.glob", set->name);
+
+    for (int i = 0; i < set->n_shards && used < size; i++) {
+        if (is_glob)
+            snprintf(path, sizeof path, "%s-*.h5", set->name);
+        else
+            rnd_shard_path(c, set, i, path);
+        used += (size_t)snprintf(text + used, size - used, "%s\"%s%s\"", i ? "," : "",
+                                 folder, path);
+        if (is_glob)
+            break;
+    }
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+/* All columns in order, or some of them in any order. */
+static void put_columns(rnd_case *c)
+{
+    int at = rnd_pick(c, c->n_features, "data.features.first");
+    const int n = 1 + rnd_pick(c, c->n_features, "data.features.n");
+
+    if (!rnd_chance(c, 35, "data.features"))
+        return;
+    put(c, "features = [");
+    for (int i = 0; i < n; i++, at = (at + c->n_features - 1) % c->n_features)
+        put(c, "%s\"f%d\"", i ? ", " : "", at);
+    put(c, "]; ");
+}
+
+static void draw_data(rnd_case *c)
+{
+    static const int merged[] = {1, 2, 3};
+    char text[1024];
+    int factor = 1;
+
+    put(c, "data : { ");
+    rnd_deck_files(c, &c->train, "", text, sizeof text);
+    put(c, "train = %s; ", text);
+    rnd_deck_files(c, &c->val, "", text, sizeof text);
+    put(c, "val = %s;\n  ", text);
+    if (rnd_chance(c, 25, "data.voxel_size"))
+        factor = merged[rnd_pick(c, 3, "data.voxel_size.factor")];
+    c->is_coarse = factor > 1;
+    put(c, "voxel_size = %.17g; ", factor * c->voxel_size);
+    put_columns(c);
+    put_flag(c, "data.normalize", true);
+    put_choice(c, "data.readers", "2 1 3 5");
+    put_flag(c, "data.verify", true);
+    put(c, "};\n");
+}
+
+static void draw_augment(rnd_case *c)
+{
+    put(c, "augment : { ");
+    put_flag(c, "augment.flip", false);
+    put_flag(c, "augment.rotate_z", false);
+    put(c, "scale = %s; ", rnd_chance(c, 50, "augment.scale") ? "[0.9, 1.1]" : "[]");
+    put_choice(c, "augment.drop", "0.0 0.0 0.1 0.5");
+    put_choice(c, "augment.jitter", "0.0 0.0 0.01 0.2");
+    put(c, "};\n");
+}
+
+/* ---- batch and network ---- */
+
+static void draw_batch(rnd_case *c)
+{
+    static const char *const per[] = {"world", "world", "node", "rank"};
+    const bool is_world = c->is_world || rnd_first_way(c) == 'h';
+    const int scope = is_world ? 0 : rnd_pick(c, 4, "batch.per");
+    int budget;
+
+    put(c, "batch : { ");
+    put_choice(c, "batch.size", "2 1 3 4 5 7");
+    put(c, "per = \"%s\"; ", per[scope]);
+    put_choice(c, "batch.eval_size", "4 1 2 3 7 16");
+    put_flag(c, "batch.balance", true);
+    budget = rnd_first_way(c) == 'h' || rnd_first_way(c) == 'f'
+                 ? 0
+                 : put_choice(c, "batch.voxel_budget", "0 0 0 60 150 400");
+    put_choice(c, "batch.accumulate", "1 1 2 3");
+    put(c, "};\n");
+    c->is_rankless = scope < 2 && budget < 3;
+}
+
+static void draw_net(rnd_case *c)
+{
+    static const char families[] =
+        "\"dummy\" \"minkunet14A\" \"minkunet18\" \"minkunet14\" \"minkunet14B\" "
+        "\"minkunet14C\" \"minkunet14D\" \"minkunet18A\" \"minkunet18B\" "
+        "\"minkunet18D\" \"minkunet34\" \"minkunet34A\" \"minkunet34B\" "
+        "\"minkunet34C\" \"minkunet50\" \"minkunet101\"";
+    char layers[DECK_SIZE / 2] = "";
+
+    put(c, "net : { ");
+    if (rnd_chance(c, 50, "net.layers")) {
+        rnd_layers_draw(c, layers, sizeof layers);
+        put(c, "layers = (\n%s ); ", layers);
+    } else {
+        if (rnd_chance(c, 60, "net.family.any"))
+            put_choice(c, "net.family", families);
+        else
+            put(c, "family = \"dummy\"; ");
+        put_choice(c, "net.width", "0.0625 0.05 0.03 0.125");
+        put_choice(c, "net.stem_kernel", "3 1 2 5");
+        put_choice(c, "net.kernel_down", "2 3");
+    }
+    put(c, "};\n");
+}
+
+/* ---- training ---- */
+
+static void put_class_weights(rnd_case *c)
+{
+    const int kind = rnd_pick(c, 6, "train.class_weights");
+
+    if (kind == 3 || kind == 4)
+        put(c, "class_weights = \"%s\"; ", kind == 3 ? "inverse" : "sqrt_inverse");
+    if (kind != 5)
+        return;
+    put(c, "class_weights = [");
+    for (int i = 0; i < c->n_classes; i++)
+        put(c, "%s%g", i ? ", " : "", 0.5 * (i % 4));
+    put(c, "]; ");
+}
+
+static void draw_optimizer(rnd_case *c)
+{
+    if (rnd_chance(c, 40, "train.optimizer"))
+        put(c, "optimizer = \"adamw\"; lr = 0.003; ");
+    else
+        put_choice(c, "train.lr", "0.02 0.05 0.005");
+    put_choice(c, "train.momentum", "0.9 0.0 0.5");
+    put_flag(c, "train.nesterov", true);
+    put_choice(c, "train.weight_decay", "1e-4 0.0 0.01");
+    put_flag(c, "train.decay_norm", true);
+    put_choice(c, "train.grad_clip", "0.0 0.0 1.0 0.1");
+}
+
+static void draw_train(rnd_case *c)
+{
+    put(c, "train : { ");
+    if (rnd_chance(c, 30, "train.epochs"))
+        put(c, "epochs = %d; ", 1 + rnd_pick(c, 3, "train.epochs.n"));
+    else
+        put_choice(c, "train.steps", rnd_first_way(c) == 'f' ? "3" : "4 3 5 6 7");
+    draw_optimizer(c);
+    put(c, "\n  ");
+    put_choice(c, "train.schedule",
+               "\"constant\" \"step\" \"poly\" \"cosine\" \"onecycle\"");
+    put_choice(c, "train.warmup_steps", "0 1 2 3");
+    put_choice(c, "train.lr_scale", "\"none\" \"linear\" \"sqrt\"");
+    put_class_weights(c);
+    put_choice(c, "train.label_smoothing", "0.0 0.0 0.1");
+    if (c->is_world || rnd_first_way(c) == 'h')
+        put(c, "bn_scope = \"world\"; ");
+    else if (put_choice(c, "train.bn_scope", "\"world\" \"node\" \"rank\"") == 2)
+        c->is_rankless = false;
+    put_choice(c, "train.seed", "1 2 12345678901");
+    put(c, "deterministic = \"%s\"; };\n",
+        c->is_world ? "world"
+        : c->is_off ? "off"
+                    : "run");
+}
+
+static void draw_run(rnd_case *c)
+{
+    put(c, "run : { log_every = 1; keep = 100; device = \"cpu\"; dir = \"a\"; ");
+    put_choice(c, "run.eval_every", "1 1 2 0");
+    put_choice(c, "run.checkpoint_every", "1 2 3 0");
+    put_choice(c, "run.threads", "1 1 2");
+    put_choice(c, "run.bucket_mb", "16 0.0001 0.001 0.02");
+    put_flag(c, "run.overlap", true);
+    put_choice(c, "run.rank_logs", "false false false true");
+    put(c, "};\n");
+}
+
+void rnd_deck_draw(rnd_case *c)
+{
+    const char way = rnd_first_way(c);
+
+    c->is_world = way == 'c' || rnd_chance(c, 15, "train.deterministic.world");
+    c->is_off = !c->is_world && strchr("defg", way) &&
+                rnd_chance(c, 15, "train.deterministic.off");
+    c->ranks = way == 'f' ? 0 : rnd_pick(c, 4, "ranks"); /* 0: without a launcher */
+    draw_data(c);
+    draw_augment(c);
+    draw_batch(c);
+    draw_net(c);
+    draw_train(c);
+    draw_run(c);
+    c->has_eval = c->val.has_labels && !strstr(c->deck, "eval_every = 0;");
+    c->has_init = rnd_chance(c, 12, "run.init_from");
+}

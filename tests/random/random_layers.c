@@ -1,0 +1,183 @@
+/* Networks layer by layer: a stem, blocks that may be nested in a stage of half the
+ * resolution, a head. A block reads what the block before it gave and declares its own
+ * channels alone, so that any block can be left out. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "random/random.h"
+
+typedef struct net {
+    rnd_case *c;
+    char *text;
+    size_t size;
+    int n;         /* layers so far */
+    char last[24]; /* name of the last one */
+    int channels;  /* of the last one; 0: those of the input */
+    int level;
+} net;
+
+/* Adds a layer; its name in b->last. */
+static void add(net *b, const char *op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(net *b, const char *op, const char *format, ...)
+{
+    size_t used = strlen(b->text);
+    va_list args;
+
+    used += (size_t)snprintf(b->text + used, b->size - used,
+                             "%s  { name = \"l%d\"; op = \"%s\"; ", b->n ? ",\n" : "",
+                             b->n, op);
+    va_start(args, format);
+    used += (size_t)vsnprintf(b->text + used, b->size - used, format, args);
+    va_end(args);
+    snprintf(b->text + used, b->size - used, "}");
+    snprintf(b->last, sizeof b->last, "l%d", b->n++); /* not before: it is in args */
+}
+
+static int draw_channels(net *b, const char *at)
+{
+    static const int channels[] = {4, 3, 5, 8, 16};
+
+    return channels[rnd_pick(b->c, 5, "%s.channels", at)];
+}
+
+static void norm_and_act(net *b, const char *at)
+{
+    const int act = rnd_pick(b->c, 4, "%s.act", at);
+
+    if (!rnd_chance(b->c, 25, "%s.no_norm", at))
+        add(b, "batchnorm", "%s", "");
+    if (act == 1)
+        add(b, "relu", "%s", "");
+    else if (act == 2)
+        add(b, "leaky_relu", "%s", "");
+    else if (act == 3)
+        add(b, "leaky_relu", "slope = 0.2; ");
+}
+
+/* A convolution that keeps the coordinates, of either kind. */
+static void conv(net *b, const char *at, int channels)
+{
+    static const int kernels[] = {3, 1, 2, 3, 5};
+    const int kernel = kernels[rnd_pick(b->c, 5, "%s.kernel", at)];
+    const char *bias = rnd_chance(b->c, 30, "%s.bias", at) ? "bias = true; " : "";
+
+    if (kernel == 1 && rnd_chance(b->c, 50, "%s.linear", at))
+        add(b, "linear", "out = %d; %s", channels, bias);
+    else
+        add(b, rnd_chance(b->c, 20, "%s.transposed", at) ? "conv_transpose" : "conv",
+            "out = %d; kernel = %d; %s", channels, kernel, bias);
+    b->channels = channels;
+}
+
+/* Convolution, norm, activation; with a shortcut added where one is drawn. */
+static void residual(net *b, const char *at)
+{
+    const int channels = draw_channels(b, at);
+    char first[24];
+
+    conv(b, at, channels);
+    norm_and_act(b, at);
+    if (!rnd_chance(b->c, 50, "%s.add", at))
+        return;
+    strcpy(first, b->last);
+    add(b, "conv", "out = %d; kernel = 3; ", channels);
+    norm_and_act(b, at);
+    add(b, "add", "from = [\"%s\", \"%s\"]; ", b->last, first);
+    if (rnd_chance(b->c, 50, "%s.relu", at))
+        add(b, "relu", "%s", "");
+}
+
+/* A row a sample, spread over its voxels and concatenated or added. */
+static void global(net *b, const char *at)
+{
+    const bool is_max = rnd_chance(b->c, 50, "%s.max", at);
+    const int channels = b->channels;
+    char first[24];
+
+    strcpy(first, b->last);
+    add(b, is_max ? "global_max_pool" : "global_avg_pool", "%s", "");
+    if (rnd_chance(b->c, 50, "%s.linear", at))
+        add(b, "linear", "out = %d; bias = true; ", channels);
+    if (rnd_chance(b->c, 30, "%s.norm", at))
+        add(b, "batchnorm", "%s", "");
+    add(b, "broadcast", "%s", "");
+    if (rnd_chance(b->c, 50, "%s.add", at)) {
+        add(b, "add", "from = [\"%s\", \"%s\"]; ", first, b->last);
+        return;
+    }
+    add(b, "concat", "from = [\"%s\", \"%s\"]; ", first, b->last);
+    b->channels = 2 * channels;
+}
+
+static void block(net *b, const char *at)
+{
+    const int kind = rnd_pick(b->c, 6, "%s", at);
+
+    if (kind == 1 || kind == 2)
+        residual(b, at);
+    else if (kind == 3)
+        global(b, at);
+    else if (kind == 4)
+        add(b, "dropout", "%s", rnd_chance(b->c, 50, "%s.p", at) ? "p = 0.2; " : "");
+    else if (kind == 5)
+        norm_and_act(b, at);
+}
+
+/* Down by a convolution or a pool, blocks, up again, and what stood before beside it. */
+static void stage(net *b, int depth)
+{
+    const int stride = 2 << rnd_chance(b->c, 15, "net.down%d.four", depth);
+    const int kernel = 2 + rnd_pick(b->c, 2, "net.down%d.kernel", depth);
+    const int down = rnd_pick(b->c, 5, "net.down%d", depth), before = b->channels;
+    char first[24], at[NAME_SIZE];
+
+    if (down == 0 || b->level + (stride > 2 ? 2 : 1) > 4)
+        return;
+    strcpy(first, b->last);
+    b->level += stride > 2 ? 2 : 1;
+    snprintf(at, sizeof at, "net.down%d", depth);
+    if (down < 3) {
+        b->channels = draw_channels(b, at);
+        add(b, "conv", "out = %d; kernel = %d; stride = %d; ", b->channels, kernel,
+            stride);
+        norm_and_act(b, at);
+    } else if (rnd_chance(b->c, 50, "%s.pool", at)) {
+        add(b, down == 3 ? "max_pool" : "avg_pool", "stride = %d; ", stride);
+    } else {
+        add(b, down == 3 ? "max_pool" : "avg_pool", "kernel = 3; stride = %d; ",
+            stride);
+    }
+    snprintf(at, sizeof at, "net.inner%d", depth);
+    block(b, at);
+    if (depth < 2)
+        stage(b, depth + 1);
+    b->level -= stride > 2 ? 2 : 1;
+    add(b, "conv_transpose", "out = %d; kernel = %d; stride = %d; ", before, kernel,
+        stride);
+    b->channels = before;
+    if (rnd_chance(b->c, 50, "net.up%d.add", depth)) {
+        add(b, "add", "from = [\"%s\", \"%s\"]; ", b->last, first);
+    } else {
+        add(b, "concat", "from = [\"%s\", \"%s\"]; ", b->last, first);
+        b->channels = 2 * before;
+    }
+}
+
+void rnd_layers_draw(rnd_case *c, char *text, size_t size)
+{
+    net b = {.c = c, .text = text, .size = size};
+
+    conv(&b, "net.stem", draw_channels(&b, "net.stem"));
+    norm_and_act(&b, "net.stem");
+    block(&b, "net.block0");
+    stage(&b, 0);
+    block(&b, "net.block1");
+    if (rnd_chance(c, 15, "net.flat"))
+        add(&b, "max_pool", "kernel = 3; stride = 1; ");
+    if (rnd_chance(c, 60, "net.head.linear"))
+        add(&b, "linear", "out = %d; bias = true; ", c->n_classes);
+    else
+        add(&b, "conv", "out = %d; kernel = 1; bias = true; ", c->n_classes);
+}

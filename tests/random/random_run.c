@@ -1,0 +1,246 @@
+/* Starting sptrain, with a limit on its time; every command is noted in the case's
+ * folder, so that a kept case can be repeated by hand. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "random/random.h"
+
+enum { MOST_WORDS = 48, TERM_S = 5 };
+
+typedef struct command {
+    char text[4096]; /* the words, each ended by a zero byte */
+    size_t used;
+    char *word[MOST_WORDS];
+    int n;
+} command;
+
+static void add_word(command *m, const char *word, size_t length)
+{
+    if (m->n + 1 >= MOST_WORDS || m->used + length + 1 > sizeof m->text)
+        return;
+    m->word[m->n] = m->text + m->used;
+    memcpy(m->word[m->n], word, length);
+    m->word[m->n++][length] = 0;
+    m->word[m->n] = NULL;
+    m->used += length + 1;
+}
+
+static void add(command *m, const char *word)
+{
+    add_word(m, word, strlen(word));
+}
+
+/* Words separated by blanks. */
+static void add_all(command *m, const char *words)
+{
+    while (*words) {
+        const size_t length = strcspn(words, " ");
+
+        if (length)
+            add_word(m, words, length);
+        words += length + (words[length] == ' ');
+    }
+}
+
+/* To the file "commands" of the case, for a shell. */
+static void note(const rnd_case *c, const command *m, const char *fault, int code)
+{
+    char path[PATH_SIZE + 16];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/commands", c->folder);
+    file = fopen(path, "a");
+    if (!file)
+        return;
+    if (fault)
+        fprintf(file, "SP_TEST_FAULT=%s ", fault);
+    for (int i = 0; i < m->n; i++)
+        fprintf(file, strpbrk(m->word[i], "[]\" *;") ? "'%s' " : "%s ", m->word[i]);
+    fprintf(file, " # ended with %d\n", code);
+    fclose(file);
+}
+
+/* ---- the process ---- */
+
+static void become(const rnd_case *c, const command *m, const char *dir,
+                   const char *fault)
+{
+    char path[NAME_SIZE + 8];
+    sigset_t none;
+    int fd;
+
+    setpgid(0, 0);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    snprintf(path, sizeof path, "%s.out", dir);
+    if (chdir(c->folder) != 0)
+        _exit(127);
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    dup2(fd, STDOUT_FILENO);
+    dup2(fd, STDERR_FILENO);
+    fd = open("/dev/null", O_RDONLY);
+    dup2(fd, STDIN_FILENO);
+    if (fault)
+        setenv("SP_TEST_FAULT", fault, 1);
+    else
+        unsetenv("SP_TEST_FAULT");
+    execvp(m->word[0], m->word);
+    _exit(127);
+}
+
+/* Waits for the process until `end`; false: the time is over. SIGCHLD is blocked. */
+static bool wait_until(pid_t pid, double end, int *status, struct rusage *use)
+{
+    sigset_t set;
+    struct timespec now, left;
+    double s;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (;;) {
+        if (wait4(pid, status, WNOHANG, use) == pid)
+            return true;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        s = end - (double)now.tv_sec - 1e-9 * (double)now.tv_nsec;
+        if (s <= 0)
+            return false;
+        left.tv_sec = (time_t)s;
+        left.tv_nsec = (long)(1e9 * (s - (double)left.tv_sec));
+        sigtimedwait(&set, NULL, &left);
+    }
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static rnd_result start(const rnd_case *c, const command *m, const char *dir,
+                        const char *fault)
+{
+    rnd_result r = {.code = 127};
+    struct rusage use = {0};
+    sigset_t set;
+    int status = 0;
+    pid_t pid;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        become(c, m, dir, fault);
+    if (pid < 0)
+        return r;
+    if (!wait_until(pid, now_s() + c->options->limit_s, &status, &use)) {
+        r.is_hung = true; /* the launcher ends its ranks where it is asked first */
+        kill(-pid, SIGTERM);
+        if (!wait_until(pid, now_s() + TERM_S, &status, &use)) {
+            kill(-pid, SIGKILL);
+            wait4(pid, &status, 0, &use);
+        }
+    }
+    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    r.rss_kib = use.ru_maxrss;
+    note(c, m, fault, r.code);
+    return r;
+}
+
+/* MPICH's launcher forgets a status that it collects before it has seen the rank's
+ * connection closed, and says 1: seldom, where it waits for a processor. */
+static bool is_launchers(const rnd_case *c, const char *dir)
+{
+    char path[PATH_SIZE + NAME_SIZE + 8], *text;
+    bool is_so;
+
+    snprintf(path, sizeof path, "%s/%s.out", c->folder, dir);
+    text = rnd_read_file(path, NULL);
+    is_so = text && strstr(text, "EXIT STRING: Hangup (signal 1)");
+    free(text);
+    return is_so;
+}
+
+rnd_result rnd_run(const rnd_case *c, int ranks, const char *verb, const char *dir,
+                   const char *fault, const char *more)
+{
+    command m = {.n = 0};
+    char word[PATH_SIZE];
+    rnd_result r;
+
+    if (ranks > 0) {
+        add(&m, c->options->mpiexec);
+        add(&m, "-n");
+        snprintf(word, sizeof word, "%d", ranks);
+        add(&m, word);
+    }
+    add(&m, c->options->sptrain);
+    add(&m, verb);
+    add(&m, "case.deck");
+    snprintf(word, sizeof word, "run.dir=%s", dir);
+    add(&m, word);
+    add_all(&m, more);
+    r = start(c, &m, dir, fault);
+    if (r.code == 1 && is_launchers(c, dir))
+        r = start(c, &m, dir, fault);
+    return r;
+}
+
+rnd_result rnd_run_emulated(const rnd_case *c, const char *verb, const char *dir,
+                            const char *more)
+{
+    command m = {.n = 0};
+    char word[PATH_SIZE];
+
+    add(&m, c->options->emulated);
+    add(&m, verb);
+    add(&m, "case.deck");
+    snprintf(word, sizeof word, "run.dir=%s", dir);
+    add(&m, word);
+    add(&m, "run.device=cuda");
+    add_all(&m, more);
+    return start(c, &m, dir, NULL);
+}
+
+/* ---- folders ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *where)
+{
+    (void)st;
+    (void)type;
+    (void)where;
+    remove(path);
+    return 0;
+}
+
+void rnd_remove(const char *path)
+{
+    const struct timespec moment = {0, 50000000};
+
+    /* A process that is about to end may still write a file there. */
+    for (int i = 0; i < 20 && access(path, F_OK) == 0; i++) {
+        if (i > 0)
+            nanosleep(&moment, NULL);
+        nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+bool rnd_make_folder(const char *path)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}

@@ -1,0 +1,509 @@
+/* The plain run of a case and the ways in which it is held against itself. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "random/random.h"
+
+enum { REFUSED_DECK = 2, REFUSED_DATA = 3, STOPPED = 75 };
+
+/* ---- comparing ---- */
+
+/* The first line in which two texts differ. */
+static bool same_text(rnd_case *c, char way, const char *what, const char *a,
+                      const char *b)
+{
+    size_t at = 0, line = 0;
+
+    if (strcmp(a, b) == 0)
+        return true;
+    for (; a[at] && a[at] == b[at]; at++)
+        line = a[at] == '\n' ? at + 1 : line;
+    return rnd_fault(c, way, "%s: expected \"%.*s\", found \"%.*s\"", what,
+                     (int)strcspn(a + line, "\n"), a + line,
+                     (int)strcspn(b + line, "\n"), b + line);
+}
+
+static bool same_lines(rnd_case *c, char way, const char *dir)
+{
+    char *a = rnd_steps(c, "a"), *b = rnd_steps(c, dir), what[64];
+    bool is_good;
+
+    snprintf(what, sizeof what, "steps of %s", dir);
+    is_good = same_text(c, way, what, a, b);
+    free(a);
+    free(b);
+    a = rnd_evals(c, "a");
+    b = rnd_evals(c, dir);
+    snprintf(what, sizeof what, "evaluations of %s", dir);
+    is_good = is_good && same_text(c, way, what, a, b);
+    free(a);
+    free(b);
+    return is_good;
+}
+
+static bool same_checkpoint(rnd_case *c, char way, const char *dir, long long step)
+{
+    uint64_t a[2] = {0}, b[2] = {0};
+    const bool has_a = rnd_checkpoint_hash(c, "a", step, &a[0], &a[1]);
+    const bool has_b = rnd_checkpoint_hash(c, dir, step, &b[0], &b[1]);
+    char name[32] = "best.h5";
+
+    if (step >= 0)
+        snprintf(name, sizeof name, "step %lld", step);
+    if (has_a != has_b)
+        return rnd_fault(c, way, "checkpoint %s: only %s has it", name,
+                         has_a ? "a" : dir);
+    if (a[0] != b[0])
+        return rnd_fault(c, way, "checkpoint %s of %s: other bits than a's", name, dir);
+    return a[1] == b[1] ||
+           rnd_fault(c, way, "checkpoint %s of %s: other counters", name, dir);
+}
+
+/* Lines, last and best checkpoint. */
+static bool same_run(rnd_case *c, char way, const char *dir)
+{
+    const long long last = rnd_checkpoint(c, "a", 0);
+
+    return (last >= 0 || rnd_fault(c, way, "a has no checkpoint")) &&
+           same_lines(c, way, dir) && same_checkpoint(c, way, dir, last) &&
+           same_checkpoint(c, way, dir, -1);
+}
+
+static bool close_to(double a, double b, double tolerance)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    return fabs(a - b) <= tolerance * fmax(1e-3, fmax(fabs(a), fabs(b)));
+}
+
+static bool same_eval(rnd_case *c, char way, const rnd_eval *a, const rnd_eval *b,
+                      const char *what)
+{
+    if (a->voxels != b->voxels || a->samples != b->samples)
+        return rnd_fault(c, way, "%s: %lld samples, %lld voxels, expected %lld, %lld",
+                         what, b->samples, b->voxels, a->samples, a->voxels);
+    if (!close_to(a->loss, b->loss, 1e-6))
+        return rnd_fault(c, way, "%s: loss %.9g, expected %.9g", what, b->loss,
+                         a->loss);
+    return same_text(c, way, what, a->confusion, b->confusion) &&
+           same_text(c, way, what, a->points, b->points);
+}
+
+/* ---- running ---- */
+
+static const char *init_key(const rnd_case *c)
+{
+    return c->has_init ? "run.init_from=init/checkpoints/step-000000001.h5" : "";
+}
+
+/* True where the run ended with this status. */
+static bool expect(rnd_case *c, char way, rnd_result r, int code, const char *dir)
+{
+    if (r.is_hung)
+        return rnd_fault(c, way, "%s: not over after %d s", dir, c->options->limit_s);
+    return r.code == code ||
+           rnd_fault(c, way, "%s: ended with %d, expected %d (%s.out)", dir, r.code,
+                     code, dir);
+}
+
+static bool train(rnd_case *c, char way, int ranks, const char *dir, const char *more)
+{
+    char keys[600];
+
+    snprintf(keys, sizeof keys, "%s %s", init_key(c), more);
+    return expect(c, way, rnd_run(c, ranks, "train", dir, NULL, keys), 0, dir);
+}
+
+/* The last checkpoint of the plain run, as a key. */
+static void name_checkpoint(const rnd_case *c, char *key, size_t size)
+{
+    snprintf(key, size, "run.checkpoint=a/checkpoints/step-%09lld.h5",
+             rnd_checkpoint(c, "a", 0));
+}
+
+static int other_ranks(rnd_case *c, const char *name, int than)
+{
+    int n = 1 + rnd_pick(c, 4, "%s", name);
+
+    return n == than ? 1 + n % 4 : n;
+}
+
+/* ---- the ways ---- */
+
+/* a: again, with other threads, readers and overlap, which must not matter. */
+static bool run_again(rnd_case *c)
+{
+    char keys[128] = "";
+
+    if (rnd_chance(c, 50, "a.other"))
+        snprintf(keys, sizeof keys,
+                 "run.threads=%d data.readers=%d run.overlap=%s run.rank_logs=true",
+                 1 + rnd_pick(c, 3, "a.threads"), 1 + rnd_pick(c, 4, "a.readers"),
+                 rnd_chance(c, 50, "a.overlap") ? "true" : "false");
+    return train(c, 'a', c->ranks, "b", keys) && same_run(c, 'a', "b");
+}
+
+/* The fault of a case: at a step in some phase a rank is killed or asked to stop. */
+static void draw_stop(rnd_case *c, const char *action, char *fault, size_t size)
+{
+    static const char *const points[] = {
+        "forward", "read", "backward", "reduce",  "update", "pread", "plan",
+        "save",    "eval", "verified", "renamed", "linked", "saving"};
+    const int n = c->ranks ? c->ranks : 1, at = rnd_pick(c, 13, "b.point");
+
+    snprintf(fault, size, "%s@%d:%s:%d", action, at < 7 ? rnd_pick(c, n, "b.rank") : 0,
+             points[at], rnd_pick(c, 6, "b.step"));
+}
+
+/* b: killed, or stopped by a signal or by the time limit, and continued. */
+static bool run_stopped(rnd_case *c)
+{
+    static const char *const actions[] = {"kill", "kill", "term", NULL};
+    const char *action = actions[rnd_pick(c, 4, "b.action")];
+    const bool is_killed = action && strcmp(action, "kill") == 0;
+    char fault[64], keys[200] = "";
+    rnd_result r = {0};
+
+    if (action)
+        draw_stop(c, action, fault, sizeof fault);
+    snprintf(keys, sizeof keys, "%s %s", init_key(c),
+             action ? "" : "run.time_limit_s=0.0001");
+    for (int i = 0; i < (action ? 1 : 2); i++) {
+        r = rnd_run(c, c->ranks, "train", "b", action ? fault : NULL, keys);
+        if (r.is_hung)
+            return expect(c, 'b', r, 0, "b");
+        if (!is_killed && r.code != STOPPED && r.code != 0)
+            return expect(c, 'b', r, STOPPED, "b");
+    }
+    return train(c, 'b', c->ranks, "b", "") && same_run(c, 'b', "b");
+}
+
+/* c: deterministic = "world", on another number of ranks. */
+static bool run_world(rnd_case *c)
+{
+    return train(c, 'c', other_ranks(c, "c.ranks", c->ranks ? c->ranks : 1), "c", "") &&
+           same_run(c, 'c', "c");
+}
+
+static bool evaluate(rnd_case *c, char way, int ranks, const char *dir, int size,
+                     rnd_eval *eval)
+{
+    char keys[200], checkpoint[150];
+
+    name_checkpoint(c, checkpoint, sizeof checkpoint);
+    snprintf(keys, sizeof keys, "%s batch.eval_size=%d", checkpoint, size);
+    *eval = (rnd_eval){0};
+    return expect(c, way, rnd_run(c, ranks, "eval", dir, NULL, keys), 0, dir) &&
+           (rnd_last_eval(c, dir, eval) || rnd_fault(c, way, "%s: no evaluation", dir));
+}
+
+/* d: evaluations of one checkpoint. */
+static bool run_evals(rnd_case *c)
+{
+    rnd_eval within, one, more;
+    bool is_good = evaluate(c, 'd', rnd_pick(c, 2, "d.launcher"), "d1",
+                            1 + rnd_pick(c, 9, "d.size1"), &one) &&
+                   evaluate(c, 'd', 2 + rnd_pick(c, 2, "d.ranks"), "d2",
+                            1 + rnd_pick(c, 9, "d.size2"), &more) &&
+                   same_eval(c, 'd', &one, &more, "eval on several ranks");
+
+    if (is_good && c->has_eval) {
+        is_good = (rnd_last_eval(c, "a", &within) ||
+                   rnd_fault(c, 'd', "a: no evaluation within the training")) &&
+                  same_eval(c, 'd', &one, &within, "eval within the training");
+        rnd_eval_free(&within);
+    }
+    rnd_eval_free(&one);
+    rnd_eval_free(&more);
+    return is_good;
+}
+
+static bool same_files(rnd_case *c, char way, const char *a, const char *b)
+{
+    char name[PATH_SIZE], path[3 * PATH_SIZE];
+    bool is_good = true;
+
+    for (int i = 0; is_good && i < c->val.n_shards; i++) {
+        char *one, *other;
+        size_t n = 0, m = 0;
+
+        rnd_shard_path(c, &c->val, i, name);
+        snprintf(path, sizeof path, "%s/%s/predictions/%s", c->folder, a, name);
+        one = rnd_read_file(path, &n);
+        snprintf(path, sizeof path, "%s/%s/predictions/%s", c->folder, b, name);
+        other = rnd_read_file(path, &m);
+        if (!one || !other || n != m || memcmp(one, other, n) != 0)
+            is_good =
+                rnd_fault(c, way, "predictions of %s and %s differ in %s", a, b, name);
+        free(one);
+        free(other);
+    }
+    return is_good;
+}
+
+static bool predict(rnd_case *c, char way, int ranks, const char *dir, int size)
+{
+    char keys[200], checkpoint[150];
+
+    name_checkpoint(c, checkpoint, sizeof checkpoint);
+    snprintf(keys, sizeof keys, "%s run.logits=true batch.eval_size=%d", checkpoint,
+             size);
+    return expect(c, way, rnd_run(c, ranks, "predict", dir, NULL, keys), 0, dir);
+}
+
+/* e: predictions on one and three ranks, and what they must be. */
+static bool run_predictions(rnd_case *c)
+{
+    char *voxels = NULL, *points = NULL;
+    rnd_eval eval = {0};
+    bool is_good = predict(c, 'e', 1, "e1", 4) &&
+                   predict(c, 'e', 3, "e3", 1 + rnd_pick(c, 9, "e.size")) &&
+                   same_files(c, 'e', "e1", "e3") &&
+                   rnd_predictions_check(c, 'e', "e1", &voxels, &points);
+
+    if (is_good && c->val.has_labels)
+        is_good = evaluate(c, 'e', 0, "e", 4, &eval);
+    if (is_good && eval.confusion && !c->is_coarse)
+        is_good =
+            same_text(c, 'e', "confusion counted from labels", voxels, eval.confusion);
+    if (is_good && eval.confusion && c->val.has_points)
+        is_good = same_text(c, 'e', "point confusion counted from labels", points,
+                            eval.points);
+    rnd_eval_free(&eval);
+    free(voxels);
+    free(points);
+    return is_good;
+}
+
+/* f: check promises at least what the run took. */
+static bool run_memory(rnd_case *c)
+{
+    char path[PATH_SIZE + 16], *text;
+    const char *at;
+    double promised;
+
+    if (!expect(c, 'f', rnd_run(c, 0, "check", "f", NULL, init_key(c)), 0, "f"))
+        return false;
+    snprintf(path, sizeof path, "%s/f.out", c->folder);
+    text = rnd_read_file(path, NULL);
+    at = text ? strstr(text, "memory: about ") : NULL;
+    promised = at ? strtod(at + strlen("memory: about "), NULL) : 0;
+    free(text);
+    return promised * 1024 >= (double)c->rss_kib ||
+           rnd_fault(c, 'f', "check foresees %.0f MiB, the run took %.1f", promised,
+                     (double)c->rss_kib / 1024);
+}
+
+/* The steps of two runs that round differently: the first one's loss agrees closely.
+ * Later losses may not: where a norm has few voxels, rounding grows with every step. */
+static bool close_steps(rnd_case *c, char way, const char *dir, long long from,
+                        long long last, double tolerance)
+{
+    for (long long step = from; step <= last; step++) {
+        rnd_step a, b;
+
+        if (!rnd_step_of(c, "a", step, &a) || !rnd_step_of(c, dir, step, &b))
+            return rnd_fault(c, way, "%s: step %lld is not in both", dir, step);
+        if (a.voxels != b.voxels || a.samples != b.samples)
+            return rnd_fault(c, way, "%s: step %lld has %lld voxels, expected %lld",
+                             dir, step, b.voxels, a.voxels);
+        if (step == from && !close_to(a.loss, b.loss, tolerance))
+            return rnd_fault(c, way, "%s: step %lld: loss %.9g, expected %.9g", dir,
+                             step, b.loss, a.loss);
+        if (step == from && !close_to(a.grad_norm, b.grad_norm, 1e4 * tolerance))
+            return rnd_fault(c, way, "%s: step %lld: grad_norm %.9g, expected %.9g",
+                             dir, step, b.grad_norm, a.grad_norm);
+    }
+    return true;
+}
+
+/* Evaluation of the last checkpoint on the emulated device. */
+static bool evaluate_emulated(rnd_case *c)
+{
+    rnd_eval host = {0}, device = {0};
+    char checkpoint[150];
+    bool is_good;
+
+    name_checkpoint(c, checkpoint, sizeof checkpoint);
+    is_good = evaluate(c, 'g', 0, "g0", 4, &host) &&
+              expect(c, 'g', rnd_run_emulated(c, "eval", "g1", checkpoint), 0, "g1") &&
+              (rnd_last_eval(c, "g1", &device) || rnd_fault(c, 'g', "no evaluation"));
+    if (is_good && (host.voxels != device.voxels || host.samples != device.samples))
+        is_good = rnd_fault(c, 'g', "eval of %lld voxels, expected %lld", device.voxels,
+                            host.voxels);
+    if (is_good && !close_to(host.loss, device.loss, 1e-4))
+        is_good =
+            rnd_fault(c, 'g', "eval: loss %.9g, expected %.9g", device.loss, host.loss);
+    rnd_eval_free(&host);
+    rnd_eval_free(&device);
+    return is_good;
+}
+
+/* g: one step and an evaluation on the emulated device. */
+static bool run_emulated(rnd_case *c)
+{
+    char keys[200];
+
+    snprintf(keys, sizeof keys, "%s train.steps=1 run.eval_every=0", init_key(c));
+    return expect(c, 'g', rnd_run_emulated(c, "train", "g", keys), 0, "g") &&
+           close_steps(c, 'g', "g", 1, 1, 1e-5) &&
+           (!c->val.has_labels || evaluate_emulated(c));
+}
+
+/* h: continued from one of its checkpoints on another number of ranks. */
+static bool run_elsewhere(rnd_case *c)
+{
+    const long long from = rnd_checkpoint(c, "a", 1 + rnd_pick(c, 3, "h.back"));
+    const int ranks = other_ranks(c, "h.ranks", c->ranks ? c->ranks : 1);
+    char keys[200];
+
+    if (from < 1)
+        return true;
+    snprintf(keys, sizeof keys, "run.resume=a/checkpoints/step-%09lld.h5", from);
+    return train(c, 'h', ranks, "h", keys) &&
+           close_steps(c, 'h', "h", from + 1, rnd_checkpoint(c, "a", 0), 1e-6);
+}
+
+/* i: the same values in shards of other types and layouts. */
+static bool run_plain_shards(rnd_case *c)
+{
+    char train_files[600], val_files[600], keys[1400];
+
+    if (!rnd_shards_write(c, true))
+        return false;
+    rnd_deck_files(c, &c->train, "plain/", train_files, sizeof train_files);
+    rnd_deck_files(c, &c->val, "plain/", val_files, sizeof val_files);
+    snprintf(keys, sizeof keys, "%s data.train=%s data.val=%s", init_key(c),
+             train_files, val_files);
+    return expect(c, 'i', rnd_run(c, c->ranks, "train", "i", NULL, keys), 0, "i") &&
+           same_run(c, 'i', "i");
+}
+
+typedef struct way_entry {
+    char letter;
+    int percent; /* of the cases that were not drawn for it */
+    bool (*run)(rnd_case *c);
+} way_entry;
+
+static const way_entry ways[N_WAYS] = {
+    {'a', 20, run_again},   {'b', 15, run_stopped},     {'c', 100, run_world},
+    {'d', 20, run_evals},   {'e', 20, run_predictions}, {'f', 0, run_memory},
+    {'g', 0, run_emulated}, {'h', 20, run_elsewhere},   {'i', 10, run_plain_shards}};
+
+static bool suits(const rnd_case *c, char way)
+{
+    switch (way) {
+    case 'c':
+        return c->is_world;
+    case 'd':
+        return c->val.has_labels;
+    case 'g':
+        return c->options->emulated;
+    case 'h':
+        return c->is_rankless && !c->is_off;
+    case 'e':
+    case 'f':
+        return true;
+    default:
+        return !c->is_off;
+    }
+}
+
+static void draw_ways(rnd_case *c)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < N_WAYS; i++) {
+        const char letter = ways[i].letter;
+        const bool is_drawn = letter == rnd_first_way(c) ||
+                              rnd_chance(c, ways[i].percent, "way.%c", letter);
+        const bool is_wanted =
+            c->options->ways ? strchr(c->options->ways, letter) != NULL : is_drawn;
+
+        if (is_wanted && suits(c, letter))
+            c->ways[n++] = letter;
+    }
+}
+
+/* ---- a case ---- */
+
+static bool write_deck(rnd_case *c)
+{
+    char path[PATH_SIZE + 16];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/case.deck", c->folder);
+    file = fopen(path, "w");
+    if (!file)
+        return rnd_fault(c, '-', "cannot write %s", path);
+    fputs(c->deck, file);
+    return fclose(file) == 0 || rnd_fault(c, '-', "cannot write %s", path);
+}
+
+/* Where the deck or the data is refused, it is so on any number of ranks. */
+static bool refused_alike(rnd_case *c)
+{
+    const int ranks = other_ranks(c, "refused.ranks", c->ranks ? c->ranks : 1);
+    rnd_result r = rnd_run(c, ranks, "train", "refused", NULL, init_key(c));
+
+    return expect(c, '=', r, c->code, "refused");
+}
+
+static bool run_plain(rnd_case *c)
+{
+    rnd_result r;
+
+    if (c->has_init) {
+        r = rnd_run(c, 0, "train", "init", NULL, "train.steps=1 train.seed=77");
+        c->has_init = r.code == 0;
+    }
+    r = rnd_run(c, c->ranks, "train", "a", NULL, init_key(c));
+    c->code = r.code;
+    c->rss_kib = c->ranks == 0 ? r.rss_kib : 0;
+    if (r.is_hung)
+        return expect(c, '-', r, 0, "a");
+    if (r.code == REFUSED_DECK || r.code == REFUSED_DATA)
+        return refused_alike(c);
+    return expect(c, '-', r, 0, "a");
+}
+
+bool rnd_case_run(rnd_case *c)
+{
+    if (!rnd_make_folder(c->folder))
+        return rnd_fault(c, '-', "cannot make %s", c->folder);
+    draw_ways(c);
+    if (!write_deck(c) || !rnd_shards_write(c, false) || !run_plain(c))
+        return false;
+    for (int i = 0; i < N_WAYS && c->code == 0; i++)
+        if (strchr(c->ways, ways[i].letter) && !ways[i].run(c))
+            return false;
+    return true;
+}
+
+bool rnd_case_bits(rnd_case *c, char *line, size_t size)
+{
+    uint64_t weights = 0, counters = 0, predicted = 0, told;
+    const uint64_t start = 14695981039346656037u;
+    char *steps, *evals;
+
+    if (!rnd_make_folder(c->folder) || !write_deck(c) || !rnd_shards_write(c, false) ||
+        !run_plain(c))
+        return false;
+    steps = rnd_steps(c, "a");
+    evals = rnd_evals(c, "a");
+    told = rnd_hash(rnd_hash(start, steps, strlen(steps)), evals, strlen(evals));
+    free(steps);
+    free(evals);
+    if (c->code == 0 &&
+        (!rnd_checkpoint_hash(c, "a", rnd_checkpoint(c, "a", 0), &weights, &counters) ||
+         !predict(c, 'e', 1, "e1", 4) || !rnd_predictions_hash(c, "e1", &predicted)))
+        return rnd_fault(c, '-', "no results to sum");
+    snprintf(line, size,
+             "%llu/%lld code %d weights %016llx lines %016llx predictions %016llx",
+             (unsigned long long)c->seed, (long long)c->index, c->code,
+             (unsigned long long)weights, (unsigned long long)told,
+             (unsigned long long)predicted);
+    return true;
+}
