@@ -1,8 +1,8 @@
 #!/bin/sh
 # The proof that random runs find mistakes: each patch of planted/ breaks sptrain in one
-# place, and random_runs must find that within RUNS cases (200) of SEED (1), in a case in
-# which the unbroken program is right. `make check-planted`; PLANTED="05 07" tries these
-# alone.
+# place, and random_runs must find that within RUNS cases (200) of SEED (1), in a case
+# in which the unbroken program is right. `make check-planted`; PLANTED="05 07" tries
+# these alone.
 #   COMPILE    compiles a source: $COMPILE -c -o OBJECT FILE
 #   LINK_MAIN  links sptrain: $LINK_MAIN PROGRAM OBJECTS $LINK_LIBS
 # A patched source is compiled apart; its object stands before the library, whose member
@@ -41,9 +41,10 @@ broken() {
 
 # random PROGRAM FIRST RUNS: the first fault, as "case way"; nothing where there is none.
 random() {
-    SPTRAIN=$1 "$tester" --seed "${SEED-1}" --first "$2" --runs "$3" --shrink 0 --until 1 \
-        --keep "$work/faults" ${JOBS:+--jobs "$JOBS"} >"$work/out" 2>&1
-    sed -n 's/^FAULT case [0-9]*\/\([0-9]*\) way \(.\):.*/\1 \2/p' "$work/out" | sort -n | head -1
+    SPTRAIN=$1 "$tester" --seed "${SEED-1}" --first "$2" --runs "$3" --shrink 0 \
+        --until 1 --keep "$work/faults" ${JOBS:+--jobs "$JOBS"} >"$work/out" 2>&1
+    sed -n 's/^FAULT case [0-9]*\/\([0-9]*\) way \(.\):.*/\1 \2/p' "$work/out" |
+        sort -n | head -1
 }
 
 # find_it NAME: where and how the mistake is found.

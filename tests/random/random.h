@@ -8,8 +8,8 @@
  *                 fault --> smaller (random_shrink.c) --> kept with its command
  *
  * Every draw has a name, and its choice 0 is the plain one. Where only some names are
- * taken, all other draws are plain and these are as they were: so a failing case is made
- * smaller, and so a smaller case has a command line.
+ * taken, all other draws are plain and these are as they were: so a failing case is
+ * made smaller, and so a smaller case has a command line.
  */
 #ifndef RANDOM_H
 #define RANDOM_H
@@ -205,11 +205,11 @@ typedef struct rnd_step {
 
 /* A whole file with a zero byte behind it, NULL: there is none. */
 char *rnd_read_file(const char *path, size_t *bytes);
-/* Of step lines: step, samples, voxels, loss, lr, grad_norm; of eval lines all but
- * times. One line each; malloc'd. */
+/* A line of each step line (step, samples, voxels, loss, lr, grad_norm) and of each
+ * eval line (all but times); malloc'd. */
 char *rnd_steps(const rnd_case *c, const char *dir);
 char *rnd_evals(const rnd_case *c, const char *dir);
-/* Of one step line; false: there is none. */
+/* One step line; false: there is none. */
 bool rnd_step_of(const rnd_case *c, const char *dir, long long step, rnd_step *out);
 /* The last evaluation in the folder, whichever file of lines has it. */
 bool rnd_last_eval(const rnd_case *c, const char *dir, rnd_eval *eval);

@@ -203,7 +203,7 @@ static uint64_t key_of(int64_t x, int64_t y, int64_t z)
     return (uint64_t)((x + shift) << 42 | (y + shift) << 21 | (z + shift)) + 1;
 }
 
-/* Where the key is or would be. */
+/* The slot that the key is in or would be in. */
 static uint64_t *find(const cells *t, uint64_t key)
 {
     uint64_t i = key * 0x9e3779b97f4a7c15u >> 20 & t->mask;

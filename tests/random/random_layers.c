@@ -125,7 +125,7 @@ static void block(net *b, const char *at)
         norm_and_act(b, at);
 }
 
-/* Down by a convolution or a pool, blocks, up again, and what stood before beside it. */
+/* Down by a convolution or a pool, blocks, up again, joined with the input. */
 static void stage(net *b, int depth)
 {
     const int stride = 2 << rnd_chance(b->c, 15, "net.down%d.four", depth);

@@ -1,4 +1,4 @@
-/* What predictions must be, told from the values that the shards were written from. */
+/* Predictions are checked against the values that the shards were written from. */
 #include <hdf5.h>
 #include <math.h>
 #include <stdlib.h>

@@ -295,7 +295,7 @@ static void sum_below(summing *s, const char *group)
     H5Gclose(at);
 }
 
-/* Of a number in the root's attributes. */
+/* A number in the root's attributes joins the hash. */
 static void sum_attribute(summing *s, const char *name)
 {
     double value = 0;

@@ -442,7 +442,7 @@ static bool write_deck(rnd_case *c)
     return fclose(file) == 0 || rnd_fault(c, '-', "cannot write %s", path);
 }
 
-/* Where the deck or the data is refused, it is so on any number of ranks. */
+/* A deck or data set that is refused is so on any number of ranks. */
 static bool refused_alike(rnd_case *c)
 {
     const int ranks = other_ranks(c, "refused.ranks", c->ranks ? c->ranks : 1);
