@@ -44,7 +44,8 @@ typedef struct rnd_options {
     uint64_t seed;
     int64_t first, runs;
     int jobs, limit_s;
-    int until; /* faults, then no more cases begin; 0: all */
+    int until;   /* faults, then no more cases begin; 0: all */
+    int seconds; /* after which no more cases begin; 0: all */
     bool is_shrinking, is_keeping;
     const char *bits; /* file for checksums; NULL: none */
 } rnd_options;
@@ -105,7 +106,7 @@ typedef struct rnd_case {
     uint64_t seed;
     int64_t index;
     const char *takes; /* names separated by commas: others are plain; NULL: all */
-    const char *plain; /* a name that is plain, NULL: none */
+    const char *plain; /* names that are plain; NULL: none */
     int n_draws;
     rnd_draw draw[MOST_DRAWS]; /* those that were made */
     /* shards */

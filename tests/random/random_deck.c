@@ -206,6 +206,8 @@ static void draw_train(rnd_case *c)
     else if (put_choice(c, "train.bn_scope", "\"world\" \"node\" \"rank\"") == 2)
         c->is_rankless = false;
     put_choice(c, "train.seed", "1 2 12345678901");
+    if (rnd_chance(c, 3, "train.precision")) /* a CPU without it refuses it */
+        put(c, "precision = \"bf16\"; ");
     put(c, "deterministic = \"%s\"; };\n",
         c->is_world ? "world"
         : c->is_off ? "off"
@@ -217,7 +219,7 @@ static void draw_run(rnd_case *c)
     put(c, "run : { log_every = 1; keep = 100; device = \"cpu\"; dir = \"a\"; ");
     put_choice(c, "run.eval_every", "1 1 2 0");
     put_choice(c, "run.checkpoint_every", "1 2 3 0");
-    put_choice(c, "run.threads", "1 1 2");
+    put_choice(c, "run.threads", c->ranks > 1 ? "1" : "1 1 2");
     put_choice(c, "run.bucket_mb", "16 0.0001 0.001 0.02");
     put_flag(c, "run.overlap", true);
     put_choice(c, "run.rank_logs", "false false false true");

@@ -47,8 +47,7 @@ static bool has_name(const char *list, const char *name)
 
 static bool is_taken(const rnd_case *c, const char *name)
 {
-    return (!c->takes || has_name(c->takes, name)) &&
-           !(c->plain && strcmp(c->plain, name) == 0);
+    return (!c->takes || has_name(c->takes, name)) && !has_name(c->plain, name);
 }
 
 static void record(rnd_case *c, const char *name, bool is_plain)

@@ -183,8 +183,9 @@ static bool run_stopped(rnd_case *c)
 /* c: deterministic = "world", on another number of ranks. */
 static bool run_world(rnd_case *c)
 {
-    return train(c, 'c', other_ranks(c, "c.ranks", c->ranks ? c->ranks : 1), "c", "") &&
-           same_run(c, 'c', "c");
+    const int ranks = other_ranks(c, "c.ranks", c->ranks ? c->ranks : 1);
+
+    return train(c, 'c', ranks, "c", "run.threads=1") && same_run(c, 'c', "c");
 }
 
 static bool evaluate(rnd_case *c, char way, int ranks, const char *dir, int size,
@@ -361,7 +362,8 @@ static bool run_elsewhere(rnd_case *c)
 
     if (from < 1)
         return true;
-    snprintf(keys, sizeof keys, "run.resume=a/checkpoints/step-%09lld.h5", from);
+    snprintf(keys, sizeof keys, "run.threads=1 run.resume=a/checkpoints/step-%09lld.h5",
+             from);
     return train(c, 'h', ranks, "h", keys) &&
            close_steps(c, 'h', "h", from + 1, rnd_checkpoint(c, "a", 0), 1e-6);
 }
