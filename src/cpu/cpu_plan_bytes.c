@@ -48,7 +48,7 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     return bytes;
 }
 
-/* Of the tables that maps are looked up in, and of two others at a time. Those of levels
+/* Bytes of the tables that maps are looked up in, and of two others. Those of levels
  * above the network's have the coarsest level's rows at most, and together `above`. */
 static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
                            int64_t above)

@@ -49,7 +49,7 @@ typedef struct sp_loader_options {
     int n_slots; /* >= 2 */
 } sp_loader_options;
 
-/* What the batches of a loader are like, for its memory. */
+/* The shape of batches, as far as memory depends on it. */
 typedef struct sp_loader_shape {
     int n_columns, n_readers;
     bool has_subvoxel, is_training, verify;

@@ -135,7 +135,7 @@ static void hold(sp_assign *a, int v)
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
 
-/* Of each sample, or of pieces of sum_rows rows. */
+/* Takes the sums of each sample, or of pieces of sum_rows rows. */
 static void take_sums(sp_assign *a, int v, bool is_by_sample, bool is_summed)
 {
     const sp_lower_value *value = &a->low->value[v];

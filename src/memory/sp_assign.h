@@ -26,7 +26,7 @@ typedef struct sp_assign_rules {
     int sum_rows;   /* of the backend's table */
 } sp_assign_rules;
 
-/* Where a matrix begins, in bytes of the matrices' span, and elements from row to row. */
+/* A place: where a matrix begins, in bytes of the matrices' span, and elements from row to row. */
 typedef struct sp_assign_place {
     int range; /* -1: it has no memory */
     size_t at;
@@ -88,7 +88,7 @@ void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
 void sp_assign_forward(sp_assign *assign, int s);
 void sp_assign_forward_end(sp_assign *assign, int s);
 void sp_assign_logits(sp_assign *assign);
-/* What the loss tells the host, one after the other in one vector: sums [n_samples][2]
+/* One vector holds all that the loss tells the host, one after the other: sums [n_samples][2]
  * double, then confusion [C][C] int64 and prediction [n] int32 where they are asked for.
  * Evaluation; the range is to be dropped of assign->vectors. */
 typedef struct sp_loss_place {
@@ -104,7 +104,7 @@ void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
 
 /* Does any gradient pass through step s? Not where nothing before it learns. */
 bool sp_assign_is_used(const sp_assign *assign, int s);
-/* What the backward pass of step s reads and was not kept gets memory again; apply
+/* Values that the backward pass of step s reads and nobody kept get memory again; apply
  * writes the output of each norm `step` there (NULL: nothing is written). */
 sp_status sp_assign_restore(sp_assign *assign, int s,
                             sp_status (*apply)(void *arg, int step), void *arg);
@@ -124,7 +124,7 @@ typedef struct sp_assign_bytes {
     size_t matrices, vectors;
 } sp_assign_bytes;
 
-/* What a micro-batch takes: bytes of both spans. Forgets the last one. Cost: 0.1 ms for
+/* Measures a micro-batch: bytes of both spans. Forgets the last one. Cost: 0.1 ms for
  * a hundred layers. */
 sp_assign_bytes sp_assign_measure(sp_assign *assign, const int64_t *rows, int n_samples,
                                   bool is_training);

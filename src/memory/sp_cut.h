@@ -29,7 +29,7 @@ typedef enum sp_cut_part {
     SP_PARTS
 } sp_cut_part;
 
-/* Of a training, or of its evaluations. */
+/* The budget of a training, or of its evaluations. */
 typedef struct sp_budget {
     sp_foreseer foreseer;
     sp_sampler *sampler;     /* borrowed; NULL: there is none */
@@ -54,7 +54,7 @@ typedef struct sp_cut {
     sp_budget train, eval;
 } sp_cut;
 
-/* What is for us of a device's memory: all but a sixteenth, which drivers and libraries
+/* The part of a device's memory that is for us: all but a sixteenth, which drivers and libraries
  * need (1 GiB at least; of small devices an eighth); whole MiB. */
 int64_t sp_cut_memory_of(int64_t device_bytes);
 

@@ -31,7 +31,7 @@ static inline double mib(int64_t bytes)
 }
 
 int64_t sp_cut_sum(const int64_t part[SP_PARTS]);
-/* What depends on no sample. */
+/* Bytes that depend on no sample. */
 int64_t sp_cut_fixed(const sp_cut *cut);
 /* SP_EMEM with a message: the sample needs so much (0: more than could be planned). */
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
@@ -44,9 +44,9 @@ void sp_budget_close(sp_budget *b);
 bool sp_budget_is_host(const sp_budget *b);
 /* As many slots hold batches as the loader has steps, 3 at most. */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
-/* What a batch takes beyond one without samples. */
+/* Parts that a batch takes beyond one without samples. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
-/* For the sampler: b->part of it, or how much of both rooms together the sample fills
+/* The sampler asks for a sample: b->part of it, or how much of both rooms together the sample fills
  * where it fills the fuller one. */
 int64_t sp_budget_of_sample(void *budget, int64_t sample);
 

@@ -1,4 +1,4 @@
-/* What the samples of a data set take, foreseen from the index and some plans. */
+/* The memory of the samples of a data set, foreseen from the index and some plans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +108,7 @@ static const int64_t *know(sp_budget *b, int64_t sample)
     return b->known[sample];
 }
 
-/* For the sampler: a part, or how much of both rooms together the sample fills where it
+/* The sampler asks: a part, or how much of both rooms together the sample fills where it
  * fills the fuller one. */
 int64_t sp_budget_of_sample(void *budget, int64_t sample)
 {
@@ -178,7 +178,7 @@ static int64_t least_of(sp_budget *b, int64_t sample)
            part[SP_SCRATCH];
 }
 
-/* What data.on_error = "skip" leaves out takes nothing. */
+/* A sample that data.on_error = "skip" leaves out takes nothing. */
 static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch,
                          sp_load *load)
 {
@@ -376,7 +376,7 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
     return SP_OK;
 }
 
-/* Of training as many steps as the deck asks for, and what its loader has ahead. */
+/* Training has as many steps as the deck asks for, and its loader is some ahead. */
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
 {
     const sp_config *config = b->foreseer.what.config;

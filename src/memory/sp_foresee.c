@@ -10,9 +10,9 @@
 /* Measured: MPI, HDF5, the program's code, threads and heap, once a run has saved a
  * checkpoint; and what joins them with each other rank of the node. */
 static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
-/* Of each sample that the index lists: offsets, cost, what is known of it. */
+/* Each sample that the index lists has these: offsets, cost, what is known of it. */
 enum { INDEX_BYTES = 96 };
-/* Of a device: arenas' last pages. */
+/* A device loses arenas' last pages. */
 enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
 
 sp_status sp_foresee_open(sp_foreseer *f, const sp_foresight *what, bool is_training)
@@ -97,7 +97,7 @@ static int64_t host_operations(const sp_foresight *what, const sp_load *load)
     return most + most / 4;
 }
 
-/* Of the weight gradient that takes most. */
+/* Scratch of the weight gradient that takes most. */
 static int64_t device_operations(const sp_foresight *what, const sp_load *load)
 {
     int64_t most = 0;

@@ -1,4 +1,4 @@
-/* What a run takes of memory, from its network and the voxels that it holds at a time.
+/* The memory of a run, from its network and the voxels that it holds at a time.
  *
  *     fixed        program, index, weights, gradients, moments, copy of a checkpoint
  *     activations  of the network: the walk of sp_assign, and what its operations take
@@ -37,7 +37,7 @@ typedef struct sp_foresight {
     bool is_predicting;   /* evaluation: predictions travel to rank 0 */
 } sp_foresight;
 
-/* What a rank holds at a time. */
+/* The samples that a rank holds at a time. */
 typedef struct sp_load {
     int n_samples;
     int64_t stored, points;        /* voxels and points as the files have them */
@@ -64,7 +64,7 @@ typedef struct sp_foreseen {
     int64_t activations, batches, scratch; /* bytes */
 } sp_foreseen;
 
-/* What a batch takes; one without samples takes what does not depend on them, buffers of
+/* Bytes that a batch takes; one without samples takes what does not depend on them, buffers of
  * readers and of the planner. Not thread-safe. */
 sp_foreseen sp_foresee_step(sp_foreseer *foreseer, const sp_load *load);
 

@@ -149,7 +149,7 @@ static void coordinate_out_of_range_is_named(void **state)
         "[-524288, 524288)");
 }
 
-/* What is foreseen is taken: of the arena to a few KiB, of the scratch to a tenth and
+/* A plan takes what is foreseen: of the arena to a few KiB, of the scratch to a tenth and
  * what does not depend on the batch. */
 static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
 {
