@@ -6,6 +6,7 @@
 
 #include "base/sp_log.h"
 #include "bench/bench.h"
+#include "h5/sp_h5.h"
 #include "config.h"
 #include "process/sp_fault.h"
 
@@ -366,7 +367,7 @@ int main(int argc, char **argv)
     sp_comm comm;
     sp_status rc;
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     sp_log_program("spbench");
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return fputs(usage, stdout) < 0;

@@ -24,6 +24,7 @@ struct sp_sample_buffers {
     size_t raw_bytes;
     void *gathered;
     uint64_t *keys; /* [table] */
+    sp_h5_unpacker *unpacker;
 };
 
 typedef struct reader {
@@ -165,12 +166,23 @@ void sp_sample_destroy(sp_sample *sample)
         free(sample->own->raw);
         free(sample->own->gathered);
         free(sample->own->keys);
+        sp_h5_unpacker_free(sample->own->unpacker);
         free(sample->own);
     }
     *sample = (sp_sample){0};
 }
 
 /* ---- bytes ---- */
+
+static sp_status take_chunked(reader *r, const char *dataset, const sp_extent *extent,
+                              int64_t row, int64_t n, void *to)
+{
+    char where[512];
+
+    SP_TRY(sp_h5_unpack(&r->own->unpacker, extent->chunks, r->file.fd,
+                        place(r, dataset, where, sizeof where), row, n, to));
+    return SP_OK;
+}
 
 /* n rows from `row` on as stored. */
 static sp_status take_rows(reader *r, const char *dataset, const sp_extent *extent,
@@ -183,8 +195,8 @@ static sp_status take_rows(reader *r, const char *dataset, const sp_extent *exte
     ssize_t got;
 
     sp_pulse_beat();
-    if (extent->is_chunked)
-        return sp_h5_read_rows(r->file.h5, dataset, row, n, to);
+    if (extent->chunks)
+        return take_chunked(r, dataset, extent, row, n, to);
     while (done < bytes) {
         got = pread(r->file.fd, (char *)to + done, bytes - done, at + (off_t)done);
         if (got > 0)
@@ -261,11 +273,12 @@ static sp_status read_coords(reader *r)
         m = smaller(step, n - done);
         SP_TRY(take_summed(r, "/coords", extent, r->first + done, m, raw,
                            is_direct ? SP_COORD : NO_WORD, &is_outside));
-        if (!is_direct && (bad = sp_convert_i32(extent, raw, 3 * m, to)) >= 0)
+        if (!is_direct &&
+            (bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, to)) >= 0)
             BAD(r, "/coords",
                 "row %lld: %c = %.17g, expected an integer, -524288 to 524287",
                 (long long)(done + bad / 3), "xyz"[bad % 3],
-                sp_convert_value(extent, raw, bad));
+                sp_h5_value(sp_extent_type(extent), raw, bad));
         if (!is_direct)
             is_outside = sp_words_strange(to, 3 * (size_t)m * sizeof *to, SP_COORD);
         if (is_outside)
@@ -342,16 +355,14 @@ static void gather(const reader *r, const sp_extent *extent, const void *raw, in
         }
 }
 
-static sp_status say_lossy(const reader *r, const sp_extent *extent, const void *raw,
-                           int64_t bad, int64_t row0)
+static sp_status say_beyond(const reader *r, const sp_extent *extent, const void *raw,
+                            int64_t bad, int64_t row0)
 {
     int c = r->n_columns;
 
-    BAD(r, "/features",
-        "row %lld: %s is %.17g, which float32 does not hold exactly; write this column "
-        "rounded to float32",
+    BAD(r, "/features", "row %lld: %s is %.17g, beyond the range of float32 (3.4e38)",
         (long long)(row0 + bad / c), column_name(r, bad % c),
-        sp_convert_value(extent, raw, bad));
+        sp_h5_value(sp_extent_type(extent), raw, bad));
 }
 
 static sp_status read_features(reader *r)
@@ -373,8 +384,9 @@ static sp_status read_features(reader *r)
             wanted = is_native ? (void *)to : own->gathered;
             gather(r, extent, raw, m, wanted);
         }
-        if (!is_native && (bad = sp_convert_f32(extent, wanted, m * c, to)) >= 0)
-            return say_lossy(r, extent, wanted, bad, done);
+        if (!is_native &&
+            (bad = sp_h5_to_f32(sp_extent_type(extent), wanted, m * c, to)) >= 0)
+            return say_beyond(r, extent, wanted, bad, done);
         if (!is_direct)
             is_strange = sp_words_strange(to, (size_t)(m * c) * sizeof *to, SP_FLOAT);
         if (is_strange)
@@ -403,7 +415,7 @@ SP_WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_cl
 static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
                                int n_classes, int ignore, int32_t *to)
 {
-    int64_t bad = sp_convert_i32(extent, raw, n, to);
+    int64_t bad = sp_h5_to_i32(sp_extent_type(extent), raw, n, to);
 
     for (int64_t i = 0; bad < 0 && i < n; i++) {
         if (to[i] == ignore)
@@ -440,7 +452,7 @@ static sp_status read_labels(reader *r, const char *dataset, const sp_extent *ex
         if (bad >= 0)
             BAD(r, dataset,
                 "row %lld: label %.17g, expected 0 to %d or ignore_label %d",
-                (long long)(done + bad), sp_convert_value(extent, raw, bad),
+                (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 n_classes - 1, ignore);
     }
     for (int64_t i = 0; r->set->class_of && i < n; i++) /* classes in another order */
@@ -465,14 +477,15 @@ static sp_status read_subvoxel(reader *r)
     for (int64_t done = 0; done < n; done += m) {
         m = smaller(step, n - done);
         SP_TRY(take_rows(r, "/subvoxel", extent, r->first + done, m, raw));
-        bad = sp_convert_i32(extent, raw, 3 * m, wide);
+        bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, wide);
         for (int64_t i = 0; i < 3 * m && bad < 0; i++) {
             bad = wide[i] < 0 || wide[i] > 255 ? i : -1;
             r->out->subvoxel[3 * done + i] = (uint8_t)wide[i];
         }
         if (bad >= 0)
             BAD(r, "/subvoxel", "row %lld: %.17g, expected 0 to 255",
-                (long long)(done + bad / 3), sp_convert_value(extent, raw, bad));
+                (long long)(done + bad / 3),
+                sp_h5_value(sp_extent_type(extent), raw, bad));
     }
     return SP_OK;
 }
@@ -491,8 +504,8 @@ static sp_status read_origin(reader *r)
         int64_t ignored[3];
 
         if (i == 0) /* puts the bytes in this machine's order */
-            sp_convert_i64(extent, r->own->raw, 3, ignored);
-        r->out->origin[i] = sp_convert_value(extent, r->own->raw, i);
+            sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 3, ignored);
+        r->out->origin[i] = sp_h5_value(sp_extent_type(extent), r->own->raw, i);
         if (!isfinite(r->out->origin[i]))
             BAD(r, "/origin", "%c is %g, expected a finite number", "xyz"[i],
                 r -> out -> origin[i]);
@@ -518,12 +531,12 @@ static sp_status read_point_index(reader *r)
 
         m = smaller(piece_rows(extent), n - done);
         SP_TRY(take_rows(r, "/point_index", extent, r->first_point + done, m, raw));
-        bad = sp_convert_i64(extent, raw, m, wide);
+        bad = sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
         for (int64_t i = 0; i < m && bad < 0; i++)
             bad = wide[i] < 0 ? i : -1;
         if (bad >= 0)
             BAD(r, "/point_index", "point %lld: %.17g, expected an integer, 0 or more",
-                (long long)(done + bad), sp_convert_value(extent, raw, bad));
+                (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad));
     }
     return SP_OK;
 }
@@ -540,13 +553,14 @@ static sp_status read_point_voxel(reader *r)
 
         m = smaller(piece_rows(extent), n - done);
         SP_TRY(take_rows(r, "/point_voxel", extent, r->first_point + done, m, raw));
-        bad = is_direct ? -1 : sp_convert_i32(extent, raw, m, (int32_t *)to);
+        bad = is_direct ? -1
+                        : sp_h5_to_i32(sp_extent_type(extent), raw, m, (int32_t *)to);
         for (int64_t i = 0; i < m && bad < 0; i++)
             bad = to[i] >= (uint64_t)r->out->n ? i : -1;
         if (bad >= 0)
             BAD(r, "/point_voxel",
                 "point %lld: %.17g, expected a row of the sample, 0 to %lld",
-                (long long)(done + bad), sp_convert_value(extent, raw, bad),
+                (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 (long long)r->out->n - 1);
     }
     return SP_OK;
@@ -568,7 +582,7 @@ static sp_status check_crc(reader *r)
     int64_t stored;
 
     SP_TRY(take_rows(r, "/crc32c", extent, r->sample, 1, r->own->raw));
-    if (sp_convert_i64(extent, r->own->raw, 1, &stored) >= 0 ||
+    if (sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 1, &stored) >= 0 ||
         (uint32_t)stored != r->crc)
         BAD(r, "/crc32c",
             "checksum of coords, features, labels is %08x, expected %08x: "

@@ -8,11 +8,17 @@
 
 bool sp_shard_is_chunked(const sp_shard *shard)
 {
-    return shard->coords.is_chunked || shard->features.is_chunked ||
-           shard->labels.is_chunked || shard->origin.is_chunked ||
-           shard->subvoxel.is_chunked || shard->crc.is_chunked ||
-           shard->point_voxel.is_chunked || shard->point_labels.is_chunked ||
-           shard->point_index.is_chunked;
+    for (int i = 0; i < SP_EXTENTS; i++)
+        if (sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks)
+            return true;
+    return false;
+}
+
+static void free_shard(sp_shard *shard)
+{
+    for (int i = 0; i < SP_EXTENTS; i++)
+        sp_h5_chunks_free(sp_shard_extent(shard, i)->chunks);
+    free(shard->path);
 }
 
 static void free_texts(char **texts, int64_t n)
@@ -26,7 +32,7 @@ void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
     for (int i = 0; i < set->n_shards; i++)
-        free(set->shard[i].path);
+        free_shard(&set->shard[i]);
     free(set->shard);
     free_texts(set->class_name, set->n_classes);
     free_texts(set->class_code, set->n_classes);

@@ -1,15 +1,9 @@
 /* Voxel shards (input/SCHEMA): the index of a data set and the samples in it.
  *
- *     rank 0: child process (limits on time and memory) reads the HDF5 headers
- *             --> sp_dataset index --broadcast--> every rank
- *     any thread of any rank: sp_sample_read: pread at known file offsets, no HDF5
- *
- * HDF5 of this platform crashes or hangs on damaged headers, hence the child; it is the
- * same executable started with SP_SHARD_PROBE as its first argument, before MPI is
- * touched. Of chunked datasets the child walks the whole index of chunks; their
- * decoding is left to the readers: filters answer damage with an error (none of 600
- * compressed files with 1 to 8 damaged bytes ended a reader), and decoding all at
- * opening would cost as much as an epoch.
+ *     rank 0: limited child reads the HDF5 headers (h5/sp_h5.h) --> offsets, attributes,
+ *             places of values, checked --> sp_dataset index --broadcast--> every rank
+ *     any thread of any rank: sp_sample_read: pread at known file offsets; chunks are
+ *             unpacked there (h5/sp_h5_rows.h); no HDF5
  */
 #ifndef SP_SHARD_H
 #define SP_SHARD_H
@@ -21,17 +15,16 @@
 #include "deck/sp_deck.h"
 
 enum { SP_COST_COLUMNS = 6 };
-#define SP_SHARD_PROBE "--probe-shards"
 
 /* One dataset as it lies in the file. */
 typedef struct sp_extent {
-    int64_t at; /* byte offset in the file; -1: none (no rows, or is_chunked) */
+    int64_t at; /* byte offset in the file; -1: none (no rows, or chunks) */
     int64_t rows;
     int cols;
     int type_size;   /* bytes of an element; 0: the file has no such dataset */
     char kind;       /* 'i' signed, 'u' unsigned, 'f' float */
     bool is_swapped; /* byte order differs from this machine's */
-    bool is_chunked; /* chunked or compact: read through HDF5 */
+    struct sp_h5_chunks *chunks; /* h5/sp_h5_rows.h; NULL: contiguous */
 } sp_extent;
 
 typedef struct sp_shard {
@@ -91,11 +84,6 @@ typedef struct sp_sample_request {
     sp_sample *reading;
 } sp_sample_request;
 
-/* If this process was started as the probe child: do its work and exit. First thing in
- * main, before MPI is touched, of every program that calls sp_dataset_open (unit tests
- * too). */
-void sp_shard_probe_main(int argc, char **argv);
-
 /* Collective: the index of the files that match the patterns (glob), read by rank 0;
  * within a pattern by name, each file once. The same status and message on all ranks:
  * SP_EDATA for whatever is wrong with the files. comm NULL: local. Close after failure
@@ -127,8 +115,8 @@ int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);
 /* Work of a sample for balancing: pairs of the 3^3 kernel where known, else voxels. */
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
 
-/* Read one sample. Thread-safe: no HDF5 (but for chunked files), no shared state but
- * the table of open files. Point arrays are filled where asked for and has_points.
+/* Read one sample. Thread-safe: no HDF5, no shared state but the table of open files.
+ * Features of other types are rounded to float32. Point arrays are filled where asked for and has_points.
  * Unlabelled data give SP_IGNORE. The message names file, dataset, sample (its number
  * in that file, and name), expected and found; SP_EDATA, SP_EIO where the device fails,
  * SP_EMEM. */

@@ -176,7 +176,6 @@ enum { MOST_OPEN = 256 };
 
 typedef struct open_file {
     int shard, fd, users;
-    sp_h5 *h5;
     uint64_t last_use;
 } open_file;
 
@@ -215,7 +214,6 @@ static void shut(open_file *file)
 {
     if (file->fd >= 0)
         close(file->fd);
-    sp_h5_close(file->h5);
     *file = (open_file){.shard = -1, .fd = -1};
 }
 
@@ -246,8 +244,6 @@ static sp_status open_shard(const sp_shard *shard, open_file *file)
                        "while in use",
                        shard->path, (long long)about.st_size,
                        (long long)shard->file_bytes);
-    if (sp_shard_is_chunked(shard))
-        SP_TRY(sp_h5_open(&file->h5, shard->path));
     return SP_OK;
 }
 
@@ -284,7 +280,7 @@ static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *
         }
         slot = find_slot(files);
         if (slot < 0) { /* more readers than slots: a file of its own */
-            *handle = (sp_shard_handle){file.fd, -1, file.h5};
+            *handle = (sp_shard_handle){file.fd, -1};
             return SP_OK;
         }
         files->slot[slot] = file;
@@ -292,7 +288,7 @@ static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *
     }
     files->slot[slot].users++;
     files->slot[slot].last_use = ++files->clock;
-    *handle = (sp_shard_handle){files->slot[slot].fd, slot, files->slot[slot].h5};
+    *handle = (sp_shard_handle){files->slot[slot].fd, slot};
     return SP_OK;
 }
 
@@ -309,7 +305,7 @@ sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handl
 void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle)
 {
     if (handle->slot < 0) {
-        open_file file = {.fd = handle->fd, .h5 = handle->h5};
+        open_file file = {.fd = handle->fd};
 
         shut(&file);
         return;

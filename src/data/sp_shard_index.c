@@ -1,249 +1,60 @@
-/* From files to one index on all ranks: rank 0 has a child read the headers (as bytes
- * that carry their checksum) and broadcasts them; every rank makes the same index of
- * them. */
-#include <errno.h>
-#include <fcntl.h>
+/* From files to one index on all ranks: rank 0 reads the headers, checked, as bytes and
+ * broadcasts them; every rank makes the same index of them. */
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
 #include "data/sp_shard_internal.h"
 
-extern char **environ;
+/* ---- rank 0 ---- */
 
-/* Set for the child: a program whose main forgot sp_shard_probe_main must not start
- * itself over and over. */
-static const char child_mark[] = "SP_SHARD_PROBE_CHILD";
+typedef struct collection {
+    sp_wire *index;
+    sp_rounding rounding;
+    int n_files;
+} collection;
 
-/* ---- the child ---- */
-
-static sp_status make_environment(char ***out)
+/* One file's headers, appended to the index. */
+static sp_status add_file(sp_h5 *file, int i, void *context)
 {
-    size_t n = 0;
-    static char mark[] = "SP_SHARD_PROBE_CHILD=1";
+    collection *c = context;
+    sp_dataset part = {0};
+    sp_status rc = sp_shard_header(file, &part);
 
-    while (environ[n])
-        n++;
-    *out = malloc((n + 2) * sizeof **out);
-    if (!*out)
-        return SP_FAIL(SP_EMEM, "no memory to start the reader of shard headers");
-    memcpy(*out, environ, n * sizeof **out);
-    (*out)[n] = mark;
-    (*out)[n + 1] = NULL;
+    (void)i;
+    if (rc == SP_OK)
+        rc = sp_rounding_add(&c->rounding, file, &part, c->n_files);
+    if (rc == SP_OK)
+        rc = sp_shard_take_chunks(file, part.shard);
+    if (rc == SP_OK) {
+        sp_wire_shard(c->index, &part);
+        rc = c->index->rc;
+    }
+    sp_dataset_close(&part);
+    SP_TRY(rc);
     return SP_OK;
 }
 
-/* One socket is the child's standard input and output. */
-static sp_status spawn_child(pid_t *pid, int *fd)
-{
-    char *arguments[] = {"sptrain", SP_SHARD_PROBE, NULL}, **environment;
-    posix_spawn_file_actions_t actions;
-    int ends[2], failed;
-
-    if (getenv(child_mark))
-        return SP_FAIL(SP_EDATA,
-                       "main must call sp_shard_probe_main before anything else");
-    SP_TRY(make_environment(&environment));
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        free(environment);
-        return SP_FAIL(SP_EIO, "reader of shard headers: %s", strerror(errno));
-    }
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    failed = posix_spawn(pid, "/proc/self/exe", &actions, NULL, arguments, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    free(environment);
-    *fd = ends[0];
-    if (!failed)
-        return SP_OK;
-    close(ends[0]);
-    return SP_FAIL(SP_EIO, "reader of shard headers cannot be started: %s",
-                   strerror(failed));
-}
-
-/* A child that died early shows when its answer is read. */
-static void send_list(int fd, const sp_strings *paths)
-{
-    for (int i = 0; i < paths->n; i++) {
-        const char *at = paths->at[i];
-        size_t left = strlen(at) + 1;
-        ssize_t n;
-
-        for (; left > 0; left -= (size_t)n, at += n) {
-            n = send(fd, at, left, MSG_NOSIGNAL);
-            if (n < 0 && errno == EINTR)
-                n = 0;
-            else if (n < 0)
-                return;
-        }
-    }
-    shutdown(fd, SHUT_WR);
-}
-
-static bool is_quiet(int fd, double limit_s)
-{
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    double until = sp_now_s() + limit_s;
-    int n;
-
-    do {
-        n = poll(&wait, 1, 1000);
-        sp_pulse_beat(); /* the limit is here, not the watchdog's */
-    } while ((n == 0 || (n < 0 && errno == EINTR)) && sp_now_s() < until);
-    return n <= 0;
-}
-
-/* All that the child says, until it ends or says nothing for long. */
-static sp_status receive(int fd, sp_wire *answer, bool *is_hung)
-{
-    enum { PIECE = 1 << 20 };
-    unsigned char *more;
-    ssize_t n = 1;
-
-    *is_hung = false;
-    while (n != 0) {
-        if (answer->room - answer->size < PIECE) {
-            more = realloc(answer->data, answer->room = 2 * answer->room + 2 * PIECE);
-            if (!more)
-                return SP_FAIL(SP_EMEM, "no memory for the index of the data");
-            answer->data = more;
-        }
-        if (is_quiet(fd, 2 * SP_PROBE_WALL_S)) {
-            *is_hung = true;
-            return SP_OK;
-        }
-        n = recv(fd, answer->data + answer->size, PIECE, 0);
-        if (n < 0 && errno != EINTR)
-            n = 0;
-        answer->size += n > 0 ? (size_t)n : 0;
-    }
-    return SP_OK;
-}
-
-static void describe_end(int status, bool is_hung, char *text, size_t size)
-{
-    if (is_hung || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
-        snprintf(text, size, "reader made no progress for %d s", SP_PROBE_WALL_S);
-    else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
-        snprintf(text, size, "reader did not finish within %d s of work",
-                 SP_PROBE_WORK_S);
-    else if (WIFSIGNALED(status))
-        snprintf(text, size, "reader ended by signal %d", WTERMSIG(status));
-    else if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
-        snprintf(text, size, "reader ended with status %d", WEXITSTATUS(status));
-    else
-        snprintf(text, size, "reader's answer makes no sense");
-}
-
-/* Fills `answer` with what the child said and `end` with how it ended. */
-static sp_status ask_child(const sp_strings *paths, sp_wire *answer, char *end,
-                           size_t size)
-{
-    bool is_hung;
-    int fd = -1, status = 0;
-    pid_t pid = -1;
-    sp_status rc;
-
-    SP_TRY(spawn_child(&pid, &fd));
-    send_list(fd, paths);
-    rc = receive(fd, answer, &is_hung);
-    if (rc != SP_OK || is_hung)
-        kill(pid, SIGKILL);
-    close(fd);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    describe_end(status, is_hung, end, size);
-    return rc;
-}
-
-/* ---- its answer ---- */
-
-static bool next_frame(sp_wire *answer, sp_probe_frame *frame)
-{
-    if (answer->size - answer->at < sizeof *frame)
-        return false;
-    memcpy(frame, answer->data + answer->at, sizeof *frame);
-    answer->at += sizeof *frame;
-    return frame->bytes <= answer->size - answer->at;
-}
-
-static sp_status raise_error(const sp_wire *answer, size_t bytes)
-{
-    int64_t status = SP_EDATA;
-
-    if (bytes < sizeof status)
-        return SP_FAIL(SP_EDATA, "damaged file");
-    memcpy(&status, answer->data + answer->at, sizeof status);
-    return SP_FAIL(status == SP_EMEM || status == SP_EIO ? (sp_status)status : SP_EDATA,
-                   "%.*s", (int)(bytes - sizeof status),
-                   (const char *)answer->data + answer->at + sizeof status);
-}
-
-/* The shard frames of a complete and undamaged answer, appended to `index`. */
-static sp_status check_answer(sp_wire *answer, const sp_strings *paths, const char *end,
-                              sp_wire *index)
-{
-    XXH64_state_t hash;
-    sp_probe_frame frame;
-    int64_t file = 0;
-    uint64_t sum;
-
-    XXH64_reset(&hash, 0);
-    while (next_frame(answer, &frame)) {
-        const unsigned char *data = answer->data + answer->at;
-
-        if (frame.tag == SP_PROBE_FILE && frame.bytes == sizeof file) {
-            memcpy(&file, data, sizeof file);
-            file = file < 0 || file >= paths->n ? 0 : file;
-        } else if (frame.tag == SP_PROBE_SHARD) {
-            XXH64_update(&hash, data, frame.bytes);
-            sp_wire_bytes(index, (void *)data, frame.bytes);
-            SP_TRY(index->rc);
-        } else if (frame.tag == SP_PROBE_ERROR) {
-            return raise_error(answer, frame.bytes);
-        } else if (frame.tag == SP_PROBE_END && frame.bytes == sizeof sum) {
-            memcpy(&sum, data, sizeof sum);
-            if (sum == XXH64_digest(&hash) && file == paths->n - 1)
-                return SP_OK;
-            break;
-        } else {
-            break;
-        }
-        answer->at += frame.bytes;
-    }
-    return SP_FAIL(SP_EDATA, "%s: damaged file (%s)", paths->at[file], end);
-}
-
-/* Rank 0: the shards of all files, one after the other, in index->data. */
+/* The shards of all files, one after the other, in index->data. */
 static sp_status collect(const sp_strings *patterns, sp_wire *index, int64_t *n_shards)
 {
     sp_strings paths;
-    sp_wire answer = {0};
-    char end[96];
     sp_status rc = sp_shard_glob(patterns, &paths);
+    collection c = {.index = index, .n_files = paths.n};
 
     *n_shards = paths.n;
     if (rc == SP_OK)
-        rc = ask_child(&paths, &answer, end, sizeof end);
+        rc = sp_h5_open_each(paths.at, paths.n, add_file, &c);
     if (rc == SP_OK)
-        rc = check_answer(&answer, &paths, end, index);
-    free(answer.data);
+        sp_rounding_say(&c.rounding);
+    sp_rounding_free(&c.rounding);
     sp_shard_glob_free(&paths);
-    return rc;
+    SP_TRY(rc);
+    return SP_OK;
 }
 
 /* Collective: rank 0's index on all ranks. */
@@ -385,8 +196,8 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     int64_t first = part->shard->first_sample, n = part->n_samples;
     size_t offsets = (size_t)(n + 1) * sizeof *set->offset;
 
-    set->shard[i] = *part->shard;
-    part->shard->path = NULL;
+    set->shard[i] = *part->shard; /* with its path and its chunks */
+    *part->shard = (sp_shard){0};
     memcpy(set->offset + first + i, part->offset, offsets);
     if (set->has_points)
         memcpy(set->point_offset + first + i, part->point_offset, offsets);
@@ -500,12 +311,18 @@ static sp_status build(sp_dataset *set, sp_wire *index, int64_t n)
 
 static void warn_slow(const sp_dataset *set)
 {
+    const char *first = NULL;
+    int n = 0;
+
     for (int i = 0; i < set->n_shards; i++)
-        if (sp_shard_is_chunked(&set->shard[i]))
-            sp_log_warn0(
-                "%s: chunked or compressed, so its samples are read one at a time "
-                "through HDF5, which is slow; write it contiguous",
-                set->shard[i].path);
+        if (sp_shard_is_chunked(&set->shard[i])) {
+            first = first ? first : set->shard[i].path;
+            n++;
+        }
+    if (first)
+        sp_log_warn0("%s%s: chunked or compressed, so each sample is unpacked whenever "
+                     "it is read; contiguous files are read faster",
+                     first, n > 1 ? " and others" : "");
 }
 
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm)

@@ -3,10 +3,10 @@
  *     sp_shard.c          look-ups in an open data set
  *     sp_shard_match.c    columns and classes of two sets, or of a set and a model
  *     sp_shard_files.c    which files a pattern names; the table of open files
- *     sp_shard_probe.c    the child: headers of one file --> sp_dataset of one shard
- *     sp_shard_index.c    spawn, collect, broadcast, merge
+ *     sp_shard_header.c   headers of one file --> sp_dataset of one shard
+ *     sp_shard_round.c    features that float32 does not hold exactly
+ *     sp_shard_index.c    collect, broadcast, merge
  *     sp_shard_wire.c     an index as bytes
- *     sp_shard_convert.c  numbers of any stored type
  *     sp_sample.c         reading and checking a sample; sp_sample_unique.c: duplicates
  *     sp_shard_write.c    writing
  */
@@ -14,29 +14,33 @@
 #define SP_SHARD_INTERNAL_H
 
 #include "compute/sp_backend.h"
-#include "h5/sp_h5.h"
 #include "data/sp_shard.h"
+#include "h5/sp_h5_number.h"
+#include "h5/sp_h5_rows.h"
 
 enum {
-    SP_SHARD_EXPANSION = 1100
-}; /* most that compression can shrink: deflate's 1032 */
+    SP_SHARD_EXPANSION = 1100, /* most that compression can shrink: deflate's 1032 */
+    SP_EXTENTS = 9             /* datasets of a shard that stay in the file */
+};
+
+/* The i-th of them. */
+static inline sp_extent *sp_shard_extent(sp_shard *shard, int i)
+{
+    sp_extent *const all[SP_EXTENTS] = {
+        &shard->coords,      &shard->features,     &shard->labels,
+        &shard->origin,      &shard->subvoxel,     &shard->crc,
+        &shard->point_voxel, &shard->point_labels, &shard->point_index};
+
+    return all[i];
+}
+
+static inline sp_h5_type sp_extent_type(const sp_extent *extent)
+{
+    return (sp_h5_type){extent->kind, extent->type_size, extent->is_swapped};
+}
 
 /* ---- an index as bytes (sp_shard_wire.c) ---- */
 
-/* A growing buffer that is written, or a given one that is read. The first failure
- * stays in rc and makes later calls do nothing. */
-typedef struct sp_wire {
-    unsigned char *data;
-    size_t size, room, at;
-    bool is_reading;
-    sp_status rc;
-} sp_wire;
-
-/* The same sequence of calls writes and reads. Read texts and arrays are malloc'd. */
-void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes);
-void sp_wire_text(sp_wire *wire, char **text);
-void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n);
-void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size);
 /* A data set of one shard. */
 void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 
@@ -48,16 +52,6 @@ void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 #else
 #define SP_WIDE
 #endif
-
-/* ---- stored numbers (sp_shard_convert.c) ---- */
-
-/* n elements of the extent's type and byte order, which may be changed in place. Return
- * -1, or the first element that does not convert without loss. */
-int64_t sp_convert_i64(const sp_extent *type, void *raw, int64_t n, int64_t *out);
-int64_t sp_convert_i32(const sp_extent *type, void *raw, int64_t n, int32_t *out);
-int64_t sp_convert_f32(const sp_extent *type, void *raw, int64_t n, float *out);
-/* One element, after a conversion of the same raw bytes, for messages. */
-double sp_convert_value(const sp_extent *type, const void *raw, int64_t i);
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */
 
@@ -78,7 +72,6 @@ void sp_shard_glob_free(sp_strings *paths);
 
 typedef struct sp_shard_handle {
     int fd, slot;
-    sp_h5 *h5; /* NULL unless the shard has chunked datasets */
 } sp_shard_handle;
 
 sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
@@ -99,23 +92,30 @@ void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* ---- index ---- */
 
-/* Headers of one file into an empty set of one shard; the probe child's work. */
-sp_status sp_shard_probe(const char *path, sp_dataset *set);
-/* True if any dataset of it must be read through HDF5. */
+/* Headers of one file into an empty set of one shard, then the places of its chunks:
+ * from there on its values are read by sp_sample_read. */
+sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
+sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard);
+
+/* Rounding of features to float32 in the files of one data set; zeroed to begin. */
+typedef struct sp_rounding {
+    int n_columns, n_files;
+    struct sp_rounded *column;
+    char *path; /* of the first such file, with its type */
+    char kind;
+    int type_size;
+    int64_t rows, rows_seen;
+} sp_rounding;
+
+/* Looks through a file, one of n_files; nothing where its type loses nothing. Before
+ * sp_shard_take_chunks. */
+sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
+                          int n_files);
+/* One warning where anything is rounded. */
+void sp_rounding_say(const sp_rounding *rounding);
+void sp_rounding_free(sp_rounding *rounding);
+
+/* True if any dataset of it is not contiguous. */
 bool sp_shard_is_chunked(const sp_shard *shard);
-
-/* Frames that the child sends: tag, number of bytes, bytes. */
-typedef struct sp_probe_frame {
-    uint64_t tag, bytes;
-} sp_probe_frame;
-
-enum {
-    SP_PROBE_FILE = 1,  /* begins with this path of the list: int64 */
-    SP_PROBE_SHARD = 2, /* sp_wire_shard */
-    SP_PROBE_ERROR = 3, /* int64 status, message */
-    SP_PROBE_END = 4, /* XXH64 of the bytes of all shard frames, one after the other */
-    SP_PROBE_WALL_S = 60, /* limits for one file */
-    SP_PROBE_WORK_S = 10
-};
 
 #endif

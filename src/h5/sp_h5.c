@@ -1,163 +1,137 @@
+/* A file opened for reading: look-ups in its catalog, values by pread. No HDF5. */
 #include <errno.h>
-#include <pthread.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
+#include "h5/sp_h5_number.h"
 #include "process/sp_pulse.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+enum { PIECE = 1 << 16 }; /* bytes that are converted at a time */
 
-void sp_h5_enter(void)
+/* ---- opening ---- */
+
+/* The library looks for its signature at the start and at each power of two from 512
+ * bytes on. */
+static bool has_signature(int fd, int64_t bytes)
 {
-    static bool is_quiet;
+    static const char signature[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+    char found[8];
 
-    pthread_mutex_lock(&lock);
-    if (!is_quiet)
-        is_quiet = H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0;
-    H5Eclear2(H5E_DEFAULT);
+    for (int64_t at = 0; at < bytes; at = at ? 2 * at : 512)
+        if (pread(fd, found, sizeof found, (off_t)at) == (ssize_t)sizeof found &&
+            memcmp(found, signature, sizeof found) == 0)
+            return true;
+    return false;
 }
 
-sp_status sp_h5_leave(sp_status rc)
+static sp_status open_file(sp_h5 *file, struct stat *about)
 {
-    pthread_mutex_unlock(&lock);
-    sp_pulse_beat();
-    return rc;
+    if (stat(file->path, about) != 0)
+        return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(about->st_mode))
+        return SP_FAIL(SP_EDATA, "%s: not a regular file", file->path);
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file->fd < 0 || fstat(file->fd, about) != 0)
+        return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
+    file->bytes = (int64_t)about->st_size;
+    return has_signature(file->fd, file->bytes)
+               ? SP_OK
+               : SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);
 }
 
-/* ---- failures ---- */
-
-static herr_t take_text(unsigned n, const H5E_error2_t *error, void *text)
+/* The catalog must be of the file that is open: files are replaced by renaming. */
+static sp_status check_same(const sp_h5 *file, const struct stat *about)
 {
-    if (n == 0 && error->desc)
-        snprintf(text, 256, "%s", error->desc);
-    return 0;
+    const sp_h5_catalog *c = &file->catalog;
+
+    if (c->device == (uint64_t)about->st_dev && c->inode == (uint64_t)about->st_ino &&
+        c->bytes == file->bytes)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA, "%s: was replaced or changed while it was being opened",
+                   file->path);
 }
 
-sp_status sp_h5_fail(const sp_h5 *file, const char *object, const char *what)
-{
-    char text[256] = "";
-    sp_status code = file->is_written ? SP_EIO : SP_EDATA;
-
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_text, text);
-    H5Eclear2(H5E_DEFAULT);
-    return SP_FAIL(code, "%s%s%s: %s%s%s", file->path, *object ? ":" : "", object, what,
-                   *text ? ": HDF5: " : "", text);
-}
-
-/* ---- files ---- */
-
-static hid_t access_list(void)
-{
-    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
-
-    H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110);
-    H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-    /* Parallel file systems are often mounted without flock; names are ours alone
-     * anyway. */
-    H5Pset_file_locking(list, false, true);
-    /* Small writes go to the disk at once, so that they and not H5Dclose fail. */
-    H5Pset_sieve_buf_size(list, 0);
-    return list;
-}
-
-static sp_status make_handle(sp_h5 **file, const char *path, bool is_written)
+static sp_status begin(sp_h5 **file, const char *path)
 {
     *file = calloc(1, sizeof **file);
-    if (*file)
-        (*file)->path = strdup(path);
-    if (!*file || !(*file)->path) {
-        free(*file);
-        *file = NULL;
-        return SP_FAIL(SP_EMEM, "%s: no memory", path);
+    if (*file && ((*file)->path = strdup(path))) {
+        (*file)->fd = -1;
+        return SP_OK;
     }
-    (*file)->id = H5I_INVALID_HID;
-    (*file)->is_written = is_written;
+    free(*file);
+    *file = NULL;
+    return SP_FAIL(SP_EMEM, "%s: no memory", path);
+}
+
+/* child NULL: the catalog is read in this process. */
+static sp_status open_with(sp_h5 **file, const char *path, sp_h5_child *child)
+{
+    struct stat about;
+    sp_status rc;
+
+    SP_TRY(begin(file, path));
+    rc = open_file(*file, &about);
+    if (rc == SP_OK)
+        rc = child ? sp_h5_child_next(child, path, (*file)->bytes, &(*file)->catalog)
+                   : sp_h5_describe(path, &(*file)->catalog);
+    if (rc == SP_OK)
+        rc = check_same(*file, &about);
+    if (rc == SP_OK)
+        rc = sp_h5_catalog_check(&(*file)->catalog);
+    if (rc != SP_OK) {
+        sp_h5_close(*file);
+        *file = NULL;
+    }
+    SP_TRY(rc);
     return SP_OK;
 }
 
-void sp_h5_free(sp_h5 **file)
+sp_status sp_h5_open_each(char *const *paths, int n,
+                          sp_status (*use)(sp_h5 *file, int i, void *context),
+                          void *context)
 {
-    free((*file)->path);
-    free(*file);
-    *file = NULL;
-}
-
-static sp_status open_read(sp_h5 *file)
-{
-    struct stat about;
-    hid_t list;
-    htri_t is_hdf5;
+    sp_h5_child child = {0};
     sp_status rc = SP_OK;
+    sp_h5 *file;
 
-    if (stat(file->path, &about) != 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
-    if (!S_ISREG(about.st_mode))
-        return SP_FAIL(SP_EDATA, "%s: not a regular file", file->path);
-    if (access(file->path, R_OK) != 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
-    file->bytes = about.st_size;
-    is_hdf5 = H5Fis_hdf5(file->path);
-    if (is_hdf5 == 0)
-        return SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);
-    if (is_hdf5 < 0)
-        return sp_h5_fail(file, "", "cannot be read");
-    list = access_list();
-    file->id = H5Fopen(file->path, H5F_ACC_RDONLY, list);
-    if (file->id < 0) /* at once: the next call wipes the library's text */
-        rc = sp_h5_fail(file, "", "cannot be opened");
-    H5Pclose(list);
-    return rc;
+    SP_TRY(sp_h5_child_start(&child, paths, n));
+    for (int i = 0; i < n && rc == SP_OK; i++) {
+        rc = open_with(&file, paths[i], &child);
+        if (rc == SP_OK) {
+            rc = use(file, i, context);
+            sp_h5_close(file);
+        }
+        sp_pulse_beat();
+    }
+    sp_h5_child_end(&child);
+    SP_TRY(rc);
+    return SP_OK;
 }
 
 sp_status sp_h5_open(sp_h5 **file, const char *path)
 {
+    char *paths[] = {(char *)(uintptr_t)path};
+    sp_h5_child child = {0};
     sp_status rc;
 
-    SP_TRY(make_handle(file, path, false));
-    sp_h5_enter();
-    rc = sp_h5_leave(open_read(*file));
-    if (rc != SP_OK)
-        sp_h5_free(file);
-    return rc;
+    *file = NULL;
+    SP_TRY(sp_h5_child_start(&child, paths, 1));
+    rc = open_with(file, path, &child);
+    sp_h5_child_end(&child);
+    SP_TRY(rc);
+    return SP_OK;
 }
 
-/* A file or a link in its place is removed, so that nothing is written through a link.
- */
-static sp_status open_new(sp_h5 *file)
+sp_status sp_h5_open_own(sp_h5 **file, const char *path)
 {
-    hid_t list, make;
-    struct stat about;
-    sp_status rc = SP_OK;
-
-    SP_TRY(sp_h5_may_grow(file, 0));
-    if (lstat(file->path, &about) == 0 &&
-        (S_ISREG(about.st_mode) || S_ISLNK(about.st_mode)))
-        unlink(file->path);
-    list = access_list();
-    make = H5Pcreate(H5P_FILE_CREATE);
-    H5Pset_obj_track_times(make, false);
-    file->id = H5Fcreate(file->path, H5F_ACC_EXCL, make, list);
-    if (file->id < 0)
-        rc = sp_h5_fail(file, "", "cannot be created");
-    H5Pclose(list);
-    H5Pclose(make);
-    return rc;
-}
-
-sp_status sp_h5_create(sp_h5 **file, const char *path)
-{
-    sp_status rc;
-
-    SP_TRY(make_handle(file, path, true));
-    sp_h5_enter();
-    rc = sp_h5_leave(open_new(*file));
-    if (rc != SP_OK)
-        sp_h5_free(file);
-    return rc;
+    SP_TRY(open_with(file, path, NULL));
+    return SP_OK;
 }
 
 const char *sp_h5_path(const sp_h5 *file)
@@ -172,88 +146,41 @@ int64_t sp_h5_bytes(const sp_h5 *file)
 
 /* ---- names ---- */
 
-/* Step by step, since the library fails where a group on the way is missing. */
-bool sp_h5_exists(const sp_h5 *file, const char *name)
-{
-    char part[1024];
-    size_t i = 0, n = strlen(name);
-
-    if (strcmp(name, "/") == 0)
-        return true;
-    if (n >= sizeof part)
-        return false;
-    do {
-        i++;
-        if (i < n && name[i] != '/')
-            continue;
-        memcpy(part, name, i);
-        part[i] = 0;
-        if (H5Lexists(file->id, part, H5P_DEFAULT) <= 0)
-            return false;
-    } while (i < n);
-    return true;
-}
-
 bool sp_h5_has(sp_h5 *file, const char *name)
 {
-    bool is_there;
-
-    sp_h5_enter();
-    is_there = sp_h5_exists(file, name);
-    sp_h5_leave(SP_OK);
-    return is_there;
+    return sp_h5_catalog_find(&file->catalog, name) ||
+           sp_h5_catalog_link(&file->catalog, name);
 }
 
-typedef struct name_list {
-    const char *group;
-    char **at;
-    int n, room;
-} name_list;
-
-static herr_t take_name(hid_t id, const char *name, const H5O_info_t *info,
-                        void *context)
+static bool is_below(const char *name, const char *group)
 {
-    name_list *list = context;
-    size_t bytes = strlen(list->group) + strlen(name) + 2;
-    char **more;
+    size_t n = strlen(group);
 
-    (void)id;
-    if (info->type != H5O_TYPE_DATASET)
-        return 0;
-    if (list->n == list->room) {
-        more =
-            realloc(list->at, sizeof *more * (size_t)(list->room += list->room + 64));
-        if (!more)
-            return -1;
-        list->at = more;
-    }
-    list->at[list->n] = malloc(bytes);
-    if (!list->at[list->n])
-        return -1;
-    snprintf(list->at[list->n++], bytes, "%s/%s",
-             strcmp(list->group, "/") ? list->group : "", name);
-    return 0;
+    return strcmp(group, "/") == 0 || (strncmp(name, group, n) == 0 && name[n] == '/');
 }
 
 sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n)
 {
-    name_list list = {.group = group};
-    sp_status rc = SP_OK;
+    const sp_h5_catalog *c = &file->catalog;
 
-    sp_h5_enter();
-    if (sp_h5_exists(file, group) &&
-        H5Ovisit_by_name2(file->id, group, H5_INDEX_NAME, H5_ITER_INC, take_name, &list,
-                          H5O_INFO_BASIC, H5P_DEFAULT) < 0)
-        rc = sp_h5_fail(file, group, "cannot be listed");
-    sp_h5_leave(rc);
-    if (rc != SP_OK) {
-        sp_h5_list_free(list.at, list.n);
-        list.at = NULL;
-        list.n = 0;
+    *n = 0;
+    *names = calloc((size_t)c->n + 1, sizeof **names);
+    if (!*names)
+        return SP_FAIL(SP_EMEM, "%s: no memory", file->path);
+    for (int64_t i = 0; i < c->n; i++) {
+        const sp_h5_entry *entry = &c->entry[i];
+
+        if (entry->kind != SP_H5_DATASET || !is_below(entry->name, group))
+            continue;
+        (*names)[*n] = strdup(entry->name);
+        if (!(*names)[(*n)++]) {
+            sp_h5_list_free(*names, *n);
+            *names = NULL;
+            *n = 0;
+            return SP_FAIL(SP_EMEM, "%s: no memory", file->path);
+        }
     }
-    *names = list.at;
-    *n = list.n;
-    return rc;
+    return SP_OK;
 }
 
 void sp_h5_list_free(char **names, int n)
@@ -265,234 +192,116 @@ void sp_h5_list_free(char **names, int n)
 
 /* ---- datasets ---- */
 
-hid_t sp_h5_open_set(const sp_h5 *file, const char *name, sp_status *rc)
+/* A dataset whose values can be read. */
+static sp_status find(const sp_h5 *file, const char *name, const sp_h5_entry **entry)
 {
-    hid_t set = H5I_INVALID_HID;
-
-    if (!sp_h5_exists(file, name))
-        *rc = SP_FAIL(SP_EDATA, "%s: missing dataset %s", file->path, name);
-    else if ((set = H5Dopen2(file->id, name, H5P_DEFAULT)) < 0)
-        *rc = sp_h5_fail(file, name, "not a readable dataset");
-    else
-        *rc = SP_OK;
-    return set;
-}
-
-/* Chunks that were never written would read as zeros. */
-static bool has_all_chunks(hid_t set, hid_t space, hid_t made, const sp_h5_shape *shape,
-                           int64_t *chunk_bytes)
-{
-    hsize_t chunk[H5S_MAX_RANK], found = 0, expected = 1;
-
-    *chunk_bytes = shape->type.size;
-    if (shape->rank > SP_H5_RANK ||
-        H5Pget_chunk(made, shape->rank, chunk) != shape->rank)
-        return false;
-    for (int i = 0; i < shape->rank; i++) {
-        if (chunk[i] == 0 ||
-            __builtin_mul_overflow(*chunk_bytes, (int64_t)chunk[i], chunk_bytes))
-            return false;
-        expected *= ((hsize_t)shape->dim[i] + chunk[i] - 1) / chunk[i];
-    }
-    if (expected == 0)
-        return true;
-    return H5Dget_num_chunks(set, space, &found) >= 0 && found == expected;
-}
-
-static void describe_layout(hid_t set, hid_t space, sp_h5_shape *shape)
-{
-    hid_t made = H5Dget_create_plist(set);
-    haddr_t at;
-    int64_t n = 1;
-
-    shape->at = -1;
-    for (int i = 0; i < shape->rank && i < SP_H5_RANK; i++)
-        n = shape->dim[i] ? n : 0;
-    switch (H5Pget_layout(made)) {
-    case H5D_CONTIGUOUS:
-        at = H5Dget_offset(set);
-        shape->is_contiguous = H5Pget_external_count(made) == 0;
-        if (n > 0 && at != HADDR_UNDEF && at <= INT64_MAX && shape->is_contiguous)
-            shape->at = (int64_t)at;
-        shape->is_complete = n == 0 || shape->at >= 0;
-        break;
-    case H5D_CHUNKED:
-        sp_h5_missing_filter(made, shape->missing_filter);
-        shape->is_complete =
-            has_all_chunks(set, space, made, shape, &shape->chunk_bytes);
-        break;
-    case H5D_COMPACT:
-        shape->is_complete = true;
-        break;
-    default:
-        break;
-    }
-    H5Pclose(made);
-}
-
-static sp_status shape_of(const sp_h5 *file, const char *name, hid_t set,
-                          sp_h5_shape *shape)
-{
-    hid_t type = H5Dget_type(set), space = H5Dget_space(set);
-    hsize_t dim[H5S_MAX_RANK];
-    sp_status rc = SP_OK;
-
-    *shape = (sp_h5_shape){.rank = -1};
-    if (type < 0 || space < 0) {
-        rc = sp_h5_fail(file, name, "cannot be read");
-    } else {
-        shape->type = sp_h5_describe(type);
-        if (H5Sget_simple_extent_type(space) != H5S_NULL)
-            shape->rank = H5Sget_simple_extent_dims(space, dim, NULL);
-        for (int i = 0; i < shape->rank && i < SP_H5_RANK; i++)
-            shape->dim[i] = dim[i] > INT64_MAX ? INT64_MAX : (int64_t)dim[i];
-        describe_layout(set, space, shape);
-    }
-    if (type >= 0)
-        H5Tclose(type);
-    if (space >= 0)
-        H5Sclose(space);
-    return rc;
+    *entry = sp_h5_catalog_find(&file->catalog, name);
+    if (!*entry)
+        *entry = sp_h5_catalog_link(&file->catalog, name);
+    if (!*entry)
+        return SP_FAIL(SP_EDATA, "%s: missing dataset %s", file->path, name);
+    if ((*entry)->why)
+        return SP_FAIL(SP_EDATA, "%s:%s: %s", file->path, (*entry)->name,
+                       (*entry)->why);
+    return SP_OK;
 }
 
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape)
 {
-    sp_status rc;
-    hid_t set;
+    const sp_h5_entry *entry;
 
-    sp_h5_enter();
-    set = sp_h5_open_set(file, name, &rc);
-    if (set >= 0) {
-        rc = shape_of(file, name, set, shape);
-        H5Dclose(set);
-    }
-    return sp_h5_leave(rc);
+    SP_TRY(find(file, name, &entry));
+    *shape = entry->shape;
+    return SP_OK;
 }
 
-/* The groups above a dataset, by hand: those that the library makes on the way carry
- * the time. A failure shows when the dataset is made. */
-static void make_groups(const sp_h5 *file, const char *name)
+static bool is_numeric(sp_h5_type type)
 {
-    hid_t made = H5Pcreate(H5P_GROUP_CREATE), group;
-    char part[1024];
-
-    H5Pset_obj_track_times(made, false);
-    for (size_t i = 1; name[i] && i < sizeof part; i++) {
-        if (name[i] != '/')
-            continue;
-        memcpy(part, name, i);
-        part[i] = 0;
-        if (sp_h5_exists(file, part))
-            continue;
-        group = H5Gcreate2(file->id, part, H5P_DEFAULT, made, H5P_DEFAULT);
-        if (group >= 0)
-            H5Gclose(group);
-    }
-    H5Pclose(made);
+    return type.kind == 'i' || type.kind == 'u' || type.kind == 'f';
 }
 
-sp_status sp_h5_make_set(sp_h5 *file, const char *name, hid_t type, int rank,
-                         const int64_t *dim, hid_t mem, const void *data)
+static sp_status find_numbers(const sp_h5 *file, const char *name,
+                              const sp_h5_entry **entry)
 {
-    hsize_t size[SP_H5_RANK] = {0};
-    int64_t bytes = (int64_t)H5Tget_size(type);
-    hid_t space, set, made;
-    sp_status rc = SP_OK;
-
-    for (int i = 0; i < rank; i++) {
-        size[i] = (hsize_t)dim[i];
-        bytes *= dim[i];
-    }
-    SP_TRY(sp_h5_may_grow(file, bytes));
-    made = H5Pcreate(H5P_DATASET_CREATE);
-    make_groups(file, name);
-    space = rank ? H5Screate_simple(rank, size, NULL) : H5Screate(H5S_SCALAR);
-    H5Pset_obj_track_times(made, false);
-    H5Pset_layout(made, H5D_CONTIGUOUS);
-    H5Pset_alloc_time(made, H5D_ALLOC_TIME_EARLY);
-    H5Pset_fill_time(made, H5D_FILL_TIME_NEVER);
-    set = H5Dcreate2(file->id, name, type, space, H5P_DEFAULT, made, H5P_DEFAULT);
-    if (set < 0)
-        rc = sp_h5_fail(file, name, "cannot be created");
-    else if (data && H5Dwrite(set, mem, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-        rc = sp_h5_fail(file, name, "cannot be written");
-    if (set >= 0)
-        H5Dclose(set);
-    H5Sclose(space);
-    H5Pclose(made);
-    return rc;
+    SP_TRY(find(file, name, entry));
+    if (!is_numeric((*entry)->shape.type) || (*entry)->shape.rank < 0)
+        return SP_FAIL(SP_EDATA, "%s:%s: not of a number type", file->path, name);
+    return SP_OK;
 }
 
-sp_status sp_h5_write(sp_h5 *file, const char *name, sp_h5_type type, int rank,
-                      const int64_t *dim, const void *data)
+sp_status sp_h5_take_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chunks)
 {
-    sp_h5_enter();
-    return sp_h5_leave(sp_h5_make_set(file, name, sp_h5_native(type), rank, dim,
-                                      sp_h5_native(type), data));
-}
+    const sp_h5_entry *found;
+    sp_h5_entry *entry;
 
-/* Select rows in the file and a block of the same size in memory. */
-static sp_status move_rows(sp_h5 *file, const char *name, hid_t set, int64_t first,
-                           int64_t n, void *read, const void *written)
-{
-    hid_t type = H5Dget_type(set), space = H5Dget_space(set), block = H5I_INVALID_HID;
-    hsize_t from[H5S_MAX_RANK] = {0}, size[H5S_MAX_RANK] = {0};
-    int rank = H5Sget_simple_extent_dims(space, size, NULL);
-    herr_t moved = -1;
-    sp_status rc = SP_OK;
-
-    if (rank > 0) {
-        from[0] = (hsize_t)first;
-        size[0] = (hsize_t)n;
-        block = H5Screate_simple(rank, size, NULL);
-        moved = H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, size, NULL);
-        if (moved >= 0 && read)
-            moved = H5Dread(set, type, block, space, H5P_DEFAULT, read);
-        else if (moved >= 0)
-            moved = H5Dwrite(set, sp_h5_native(sp_h5_describe(type)), block, space,
-                             H5P_DEFAULT, written);
-    }
-    if (moved < 0)
-        rc = sp_h5_fail(file, name, read ? "cannot be read" : "cannot be written");
-    if (block >= 0)
-        H5Sclose(block);
-    H5Tclose(type);
-    H5Sclose(space);
-    return rc;
-}
-
-sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t n,
-                           const void *data)
-{
-    sp_status rc;
-    hid_t set;
-
-    if (n == 0)
+    *chunks = NULL;
+    SP_TRY(find_numbers(file, name, &found));
+    entry = &file->catalog.entry[found - file->catalog.entry];
+    if (!entry->chunks)
         return SP_OK;
-    sp_h5_enter();
-    set = sp_h5_open_set(file, name, &rc);
-    if (set >= 0) {
-        rc = move_rows(file, name, set, first, n, NULL, data);
-        H5Dclose(set);
+    entry->why = strdup("its chunks are read elsewhere");
+    if (!entry->why)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
+    *chunks = entry->chunks;
+    entry->chunks = NULL;
+    return SP_OK;
+}
+
+static sp_status read_bytes(const sp_h5 *file, const char *name, int64_t at,
+                            int64_t bytes, void *to)
+{
+    char *out = to;
+    ssize_t got;
+
+    for (; bytes > 0; bytes -= got, at += got, out += got) {
+        got = pread(file->fd, out, (size_t)bytes, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            got = 0;
+        else if (got <= 0)
+            return SP_FAIL(SP_EDATA, "%s:%s: %s", file->path, name,
+                           got < 0 ? strerror(errno) : "the file shrank while in use");
     }
-    return sp_h5_leave(rc);
+    sp_pulse_beat();
+    return SP_OK;
+}
+
+static int64_t row_bytes(const sp_h5_shape *shape)
+{
+    int64_t bytes = shape->type.size;
+
+    for (int d = 1; d < shape->rank; d++)
+        bytes *= shape->dim[d];
+    return bytes;
+}
+
+/* A scalar counts as one row. */
+static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t first,
+                             int64_t n, void *to)
+{
+    int64_t row = row_bytes(&entry->shape);
+    char where[1200];
+
+    if (!entry->chunks)
+        return row == 0 ? SP_OK
+                        : read_bytes(file, entry->name, entry->shape.at + first * row,
+                                     n * row, to);
+    snprintf(where, sizeof where, "%s:%s", file->path, entry->name);
+    return sp_h5_unpack(&file->unpacker, entry->chunks, file->fd, where, first, n, to);
 }
 
 sp_status sp_h5_read_rows(sp_h5 *file, const char *name, int64_t first, int64_t n,
                           void *data)
 {
-    sp_status rc;
-    hid_t set;
+    const sp_h5_entry *entry;
 
     if (n == 0)
         return SP_OK;
-    sp_h5_enter();
-    set = sp_h5_open_set(file, name, &rc);
-    if (set >= 0) {
-        rc = move_rows(file, name, set, first, n, data, NULL);
-        H5Dclose(set);
-    }
-    return sp_h5_leave(rc);
+    SP_TRY(find_numbers(file, name, &entry));
+    if (entry->shape.rank < 1 || first < 0 || n < 0 || n > entry->shape.dim[0] ||
+        first > entry->shape.dim[0] - n)
+        return SP_FAIL(SP_EDATA, "%s:%s: has no rows %lld to %lld", file->path, name,
+                       (long long)first, (long long)(first + n - 1));
+    return read_stored(file, entry, first, n, data);
 }
 
 static void print_shape(char *text, size_t size, int rank, const int64_t *dim)
@@ -515,49 +324,189 @@ static sp_status check_shape(const sp_h5 *file, const char *name,
     for (int i = 0; is_same && i < rank; i++)
         is_same = have->dim[i] == dim[i];
     if (is_same)
-        return have->type.kind == '?' || have->type.kind == 's'
-                   ? SP_FAIL(SP_EDATA, "%s:%s: not of a number type", file->path, name)
-                   : SP_OK;
+        return is_numeric(have->type)
+                   ? SP_OK
+                   : SP_FAIL(SP_EDATA, "%s:%s: not of a number type", file->path, name);
     print_shape(want, sizeof want, rank, dim);
     print_shape(found, sizeof found, have->rank, have->dim);
     return SP_FAIL(SP_EDATA, "%s:%s: shape %s, expected %s", file->path, name, found,
                    want);
 }
 
-static sp_status read_set(sp_h5 *file, const char *name, hid_t set, sp_h5_type type,
-                          int rank, const int64_t *dim, void *data)
+static bool is_same_type(sp_h5_type a, sp_h5_type b)
 {
-    sp_h5_shape shape;
+    return a.kind == b.kind && a.size == b.size && a.is_swapped == b.is_swapped;
+}
 
-    SP_TRY(shape_of(file, name, set, &shape));
-    SP_TRY(check_shape(file, name, &shape, rank, dim));
-    if (H5Dread(set, sp_h5_native(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-        return sp_h5_fail(file, name, "cannot be read");
-    return SP_OK;
+static sp_status say_value(const sp_h5 *file, const char *name, sp_h5_type type,
+                           const void *raw, int64_t i, int64_t element, sp_h5_type to)
+{
+    return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %.17g, expected %s", file->path,
+                   name, (long long)element, sp_h5_value(type, raw, i),
+                   to.kind == 'f' ? "a number of float32's range"
+                                  : "an integer that its type holds");
+}
+
+/* The dataset as one row of elements, in pieces that are converted. */
+static sp_status read_converted(sp_h5 *file, const sp_h5_entry *entry, sp_h5_type to,
+                                int64_t rows, int64_t row, char *out)
+{
+    const sp_h5_type type = entry->shape.type;
+    int64_t step = PIECE / (row * type.size) > 0 ? PIECE / (row * type.size) : 1, bad;
+    char *raw = malloc((size_t)(step * row * type.size));
+    sp_status rc = SP_OK;
+
+    if (!raw)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, entry->name);
+    for (int64_t done = 0; done < rows && rc == SP_OK; done += step) {
+        int64_t m = rows - done < step ? rows - done : step;
+
+        rc = read_stored(file, entry, done, m, raw);
+        if (rc == SP_OK && (bad = sp_h5_convert(type, raw, m * row, to,
+                                                out + done * row * to.size)) >= 0)
+            rc = say_value(file, entry->name, type, raw, bad, done * row + bad, to);
+    }
+    free(raw);
+    return rc;
 }
 
 sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
                      const int64_t *dim, void *data)
 {
-    sp_status rc;
-    hid_t set;
+    const sp_h5_entry *entry;
+    int64_t rows = rank > 0 ? dim[0] : 1, row;
 
-    sp_h5_enter();
-    set = sp_h5_open_set(file, name, &rc);
-    if (set >= 0) {
-        rc = read_set(file, name, set, type, rank, dim, data);
-        H5Dclose(set);
-    }
-    return sp_h5_leave(rc);
+    SP_TRY(find(file, name, &entry));
+    SP_TRY(check_shape(file, name, &entry->shape, rank, dim));
+    row = row_bytes(&entry->shape) / entry->shape.type.size;
+    if (rows == 0 || row == 0)
+        return SP_OK;
+    if (is_same_type(type, entry->shape.type))
+        return read_stored(file, entry, 0, rows, data);
+    return read_converted(file, entry, type, rows, row, data);
 }
 
-const char *sp_h5_library(void)
-{
-    static char text[32];
-    unsigned major, minor, release;
+/* ---- texts and attributes ---- */
 
-    if (H5get_libversion(&major, &minor, &release) < 0)
-        return "unknown";
-    snprintf(text, sizeof text, "%u.%u.%u", major, minor, release);
-    return text;
+static sp_status no_memory(const sp_h5 *file, const char *name)
+{
+    return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
+}
+
+sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **texts)
+{
+    const sp_h5_entry *entry;
+
+    memset(texts, 0, (size_t)n * sizeof *texts);
+    SP_TRY(find(file, name, &entry));
+    if (!entry->text)
+        return SP_FAIL(SP_EDATA, "%s:%s: not of a text type", file->path, name);
+    if (entry->n_texts != n)
+        return SP_FAIL(SP_EDATA, "%s:%s: %lld texts, expected %lld", file->path, name,
+                       (long long)entry->n_texts, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        if (!(texts[i] = strdup(entry->text[i])))
+            return no_memory(file, name);
+    return SP_OK;
+}
+
+static const sp_h5_attr *attr_of(const sp_h5 *file, const char *object,
+                                 const char *name)
+{
+    const sp_h5_entry *entry = sp_h5_catalog_find(&file->catalog, object);
+
+    return entry ? sp_h5_entry_attr(entry, name) : NULL;
+}
+
+bool sp_h5_attr_has(sp_h5 *file, const char *object, const char *name)
+{
+    return attr_of(file, object, name) != NULL;
+}
+
+static sp_status find_attr(const sp_h5 *file, const char *object, const char *name,
+                           const sp_h5_attr **attr)
+{
+    bool is_root = strcmp(object, "/") == 0;
+
+    *attr = attr_of(file, object, name);
+    if (!*attr)
+        return SP_FAIL(SP_EDATA, "%s%s%s: missing attribute %s", file->path,
+                       is_root ? "" : ":", is_root ? "" : object, name);
+    if ((*attr)->why)
+        return SP_FAIL(SP_EDATA, "%s: attribute %s %s", file->path, name, (*attr)->why);
+    return SP_OK;
+}
+
+sp_status sp_h5_attr_count(sp_h5 *file, const char *object, const char *name,
+                           int64_t *n)
+{
+    const sp_h5_attr *attr;
+
+    SP_TRY(find_attr(file, object, name, &attr));
+    *n = attr->n;
+    return SP_OK;
+}
+
+sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
+                          sp_h5_type type, int64_t n, void *data)
+{
+    const sp_h5_attr *attr;
+    int64_t bad;
+    void *raw;
+
+    SP_TRY(find_attr(file, object, name, &attr));
+    if (!is_numeric(attr->type) || !attr->value)
+        return SP_FAIL(SP_EDATA, "%s: attribute %s is not a number", file->path, name);
+    if (attr->n != n)
+        return SP_FAIL(SP_EDATA, "%s: attribute %s has %lld elements, expected %lld",
+                       file->path, name, (long long)attr->n, (long long)n);
+    raw = malloc((size_t)n * (size_t)attr->type.size + 1);
+    if (!raw)
+        return no_memory(file, name);
+    memcpy(raw, attr->value, (size_t)n * (size_t)attr->type.size);
+    bad = sp_h5_convert(attr->type, raw, n, type, data);
+    if (bad >= 0)
+        sp_error_pass(say_value(file, name, attr->type, raw, bad, bad, type), __FILE__,
+                      __LINE__, __func__);
+    free(raw);
+    return bad >= 0 ? SP_EDATA : SP_OK;
+}
+
+sp_status sp_h5_attr_read_int(sp_h5 *file, const char *object, const char *name,
+                              int64_t *value)
+{
+    double real;
+
+    SP_TRY(sp_h5_attr_read(file, object, name, SP_H5_F64, 1, &real));
+    if (real >= -9007199254740992.0 && real <= 9007199254740992.0 &&
+        real != (double)(int64_t)real)
+        return SP_FAIL(SP_EDATA, "%s: attribute %s is %g, expected an integer",
+                       file->path, name, real);
+    return sp_h5_attr_read(file, object, name, SP_H5_I64, 1, value);
+}
+
+sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *name,
+                                char ***texts, int *n)
+{
+    const sp_h5_attr *attr;
+
+    *texts = NULL;
+    *n = 0;
+    SP_TRY(find_attr(file, object, name, &attr));
+    if (!attr->text)
+        return SP_FAIL(SP_EDATA, "%s:%s: not of a text type", file->path, name);
+    if (attr->n > INT32_MAX)
+        return SP_FAIL(SP_EDATA, "%s: attribute %s is larger than its file", file->path,
+                       name);
+    *texts = calloc((size_t)attr->n + 1, sizeof **texts);
+    if (!*texts)
+        return no_memory(file, name);
+    for (; *n < attr->n; ++*n)
+        if (!((*texts)[*n] = strdup(attr->text[*n]))) {
+            sp_h5_list_free(*texts, *n);
+            *texts = NULL;
+            *n = 0;
+            return no_memory(file, name);
+        }
+    return SP_OK;
 }

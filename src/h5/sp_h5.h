@@ -1,10 +1,15 @@
-/* HDF5, and nothing else of it elsewhere: the only module that includes hdf5.h. Every
- * call holds one lock, because HDF5 here is not thread-safe. Failures carry the
- * library's text.
+/* HDF5, and nothing else of it elsewhere: the only module that includes hdf5.h.
  *
  *     sp_h5_create --> sp_h5_write, sp_h5_write_rows, sp_h5_attr_* --> sp_h5_close
  *                                                                     (to disk)
  *     sp_h5_open   --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_*    --> sp_h5_close
+ *
+ * HDF5 crashes, hangs and eats memory on damaged files. So a limited child of this
+ * program reads the headers of a file that is opened, and tells in a catalog what the
+ * file names, where values lie, and the attributes; values are read without HDF5, by
+ * pread and our own inflate. Links to other files, external storage and virtual datasets
+ * are refused by name. A file that is read belongs to one thread at a time; calls that
+ * write take one lock, because HDF5 here is not thread-safe.
  *
  * Names of datasets are paths from the root; the object of an attribute is such a path
  * or "/". Files are written in the 1.10 format (checksummed headers), datasets
@@ -38,10 +43,7 @@ typedef struct sp_h5_type {
 #define SP_H5_F32 ((sp_h5_type){'f', 4, false})
 #define SP_H5_F64 ((sp_h5_type){'f', 8, false})
 
-enum {
-    SP_H5_RANK = 4, /* dimensions that are told */
-    SP_H5_FILTER = 64
-};
+enum { SP_H5_RANK = 4 }; /* dimensions that are read */
 
 /* A dataset as it lies in its file. */
 typedef struct sp_h5_shape {
@@ -49,17 +51,26 @@ typedef struct sp_h5_shape {
     int rank; /* -1: no data space */
     int64_t dim[SP_H5_RANK];
     bool is_contiguous;
-    bool is_complete; /* all of its storage was written, and into this file */
-    int64_t at;       /* byte offset in the file if contiguous and not empty, else -1 */
-    int64_t chunk_bytes;               /* of one chunk uncompressed; 0: not chunked */
-    char missing_filter[SP_H5_FILTER]; /* compressed so, which cannot be undone; "" */
+    int64_t at; /* byte offset in the file if contiguous and not empty, else -1 */
 } sp_h5_shape;
+
+/* If this process was started as the child that reads headers: does its work and exits.
+ * First thing in main, before MPI is touched, of every program that opens a file (unit
+ * tests too). */
+void sp_h5_child_main(int argc, char **argv);
 
 /* The library's version, "1.10.8". */
 const char *sp_h5_library(void);
 
-/* Read only; sets *file NULL on failure. */
+/* Read only; sets *file NULL on failure. Costs a child process. */
 sp_status sp_h5_open(sp_h5 **file, const char *path);
+/* Each file in turn, by one child for all: `use` gets it opened, and it is closed
+ * afterwards. Ends with the first failure, of a file or of `use`. */
+sp_status sp_h5_open_each(char *const *paths, int n,
+                          sp_status (*use)(sp_h5 *file, int i, void *context),
+                          void *context);
+/* A file that this process has written: HDF5 reads its headers here, without a child. */
+sp_status sp_h5_open_own(sp_h5 **file, const char *path);
 /* Makes the file or empties it. */
 sp_status sp_h5_create(sp_h5 **file, const char *path);
 /* A written file is flushed to disk (fsync) first. NULL is fine. Always frees. */
@@ -74,7 +85,13 @@ bool sp_h5_has(sp_h5 *file, const char *name);
  * malloc'd, freed with sp_h5_list_free. A group that is absent holds none. */
 sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n);
 void sp_h5_list_free(char **names, int n);
+/* SP_EDATA with the reason where its values cannot be read. */
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
+/* The table of a dataset's chunks (h5/sp_h5_rows.h), the caller's from now on; NULL
+ * where it is contiguous. It is not read from this file any more. */
+struct sp_h5_chunks;
+sp_status sp_h5_take_chunks(sp_h5 *file, const char *name,
+                            struct sp_h5_chunks **chunks);
 
 /* Make a dataset (and the groups above it) and fill it. data NULL: room only, for rows.
  */
@@ -88,8 +105,9 @@ sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t
 sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
                             char *const *texts);
 
-/* The whole dataset, converted to `type` (number to number). The message tells both
- * shapes where it has not exactly this one. */
+/* The whole dataset, converted to `type` (number to number): floats are rounded, what an
+ * integer type does not hold is SP_EDATA. The message tells both shapes where it has not
+ * exactly this one. */
 sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
                      const int64_t *dim, void *data);
 /* Rows as stored: the file's own type and byte order. */

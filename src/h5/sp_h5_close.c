@@ -1,6 +1,7 @@
 /* The end of a file: on the disk, or an error that leaves HDF5 in order. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -70,25 +71,35 @@ static sp_status take_room(const sp_h5 *file)
     return SP_FAIL(SP_EIO, "%s: cannot be written: %s", file->path, strerror(error));
 }
 
+static sp_status close_written(sp_h5 *file)
+{
+    int64_t bytes;
+    sp_status rc;
+
+    sp_h5_enter();
+    rc = take_room(file);
+    if (H5Fflush(file->id, H5F_SCOPE_LOCAL) < 0 && rc == SP_OK)
+        rc = sp_h5_fail(file, "", "cannot be written");
+    bytes = size_of(file);
+    if (H5Fclose(file->id) < 0 && rc == SP_OK)
+        rc = sp_h5_fail(file, "", "cannot be closed");
+    sp_h5_leave(rc);
+    return rc == SP_OK ? to_disk(file->path, bytes) : rc;
+}
+
 sp_status sp_h5_close(sp_h5 *file)
 {
-    int64_t bytes = 0;
     sp_status rc = SP_OK;
 
     if (!file)
         return SP_OK;
-    sp_h5_enter();
-    if (file->is_written) {
-        rc = take_room(file);
-        if (H5Fflush(file->id, H5F_SCOPE_LOCAL) < 0 && rc == SP_OK)
-            rc = sp_h5_fail(file, "", "cannot be written");
-        bytes = size_of(file);
-    }
-    if (H5Fclose(file->id) < 0 && rc == SP_OK)
-        rc = sp_h5_fail(file, "", "cannot be closed");
-    sp_h5_leave(rc);
-    if (rc == SP_OK && file->is_written)
-        rc = to_disk(file->path, bytes);
-    sp_h5_free(&file);
+    if (file->is_written)
+        rc = close_written(file);
+    else if (file->fd >= 0)
+        close(file->fd);
+    sp_h5_unpacker_free(file->unpacker);
+    sp_h5_catalog_free(&file->catalog);
+    free(file->path);
+    free(file);
     return rc;
 }

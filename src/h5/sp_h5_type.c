@@ -32,7 +32,7 @@ static void describe_number(hid_t type, sp_h5_type *out)
         out->kind = H5Tget_sign(type) == H5T_SGN_NONE ? 'u' : 'i';
 }
 
-sp_h5_type sp_h5_describe(hid_t type)
+sp_h5_type sp_h5_type_of(hid_t type)
 {
     sp_h5_type out = {'?', (int)H5Tget_size(type), false};
     hid_t base;
@@ -85,20 +85,11 @@ hid_t sp_h5_native(sp_h5_type type)
     return H5I_INVALID_HID;
 }
 
-void sp_h5_missing_filter(hid_t made, char name[SP_H5_FILTER])
+hid_t sp_h5_text_type(size_t size, H5T_cset_t set)
 {
-    int n = H5Pget_nfilters(made);
+    hid_t type = H5Tcopy(H5T_C_S1);
 
-    *name = '\0';
-    for (int i = 0; i < n && !*name; i++) {
-        unsigned flags, config;
-        size_t n_values = 0;
-        H5Z_filter_t id = H5Pget_filter2(made, (unsigned)i, &flags, &n_values, NULL,
-                                         SP_H5_FILTER, name, &config);
-
-        if (id >= 0 && H5Zfilter_avail(id) > 0)
-            *name = '\0';
-        else if (!*name)
-            snprintf(name, SP_H5_FILTER, "number %d", (int)id);
-    }
+    H5Tset_size(type, size ? size : H5T_VARIABLE);
+    H5Tset_cset(type, set);
+    return type;
 }

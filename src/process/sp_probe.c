@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -16,23 +15,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/sp_log.h"
-#include "process/sp_pulse.h"
 
 enum { MOST_WORDS = 4 };
 
-/* HDF5 spins for ever on some damaged headers, so the time is that of reading a file of
- * this size, and a little. */
+/* Processor time: that of reading a file of this size, and a little. */
 #define WORK_S       10
-#define WALL_S       60
 #define WORK_BYTES_S 50000000
-#define WALL_BYTES_S 5000000
 
 /* What this program's main answers to. */
 static const char *answered[MOST_WORDS];
 static int n_answered;
 
 /* ---- the child ---- */
+
+#if !defined(__SANITIZE_ADDRESS__)
+static long pages_in_use(void)
+{
+    long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+
+    if (statm && fscanf(statm, "%ld", &pages) != 1)
+        pages = 0;
+    if (statm)
+        fclose(statm);
+    return pages;
+}
+#endif
 
 void sp_probe_limit(int64_t bytes)
 {
@@ -45,16 +53,17 @@ void sp_probe_limit(int64_t bytes)
         signal(deadly[i], SIG_DFL);
     setrlimit(RLIMIT_CORE, &no_core);
 #if !defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
-    long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
+    static long pages = -1;
+    const long page = sysconf(_SC_PAGESIZE);
+    struct rlimit space;
 
-    if (statm && fscanf(statm, "%ld", &pages) != 1)
-        pages = 0;
-    if (statm)
-        fclose(statm);
-    const rlim_t most = (rlim_t)bytes + (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
-    const struct rlimit space = {most, most};
-
+    if (pages < 0)
+        pages = pages_in_use();
+    if (getrlimit(RLIMIT_AS, &space) != 0)
+        return;
+    space.rlim_cur = (rlim_t)bytes + (rlim_t)pages * (rlim_t)page;
+    if (space.rlim_cur > space.rlim_max)
+        space.rlim_cur = space.rlim_max;
     setrlimit(RLIMIT_AS, &space);
 #else
     (void)bytes;
@@ -116,28 +125,6 @@ sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd
     return SP_FAIL(SP_EIO, "%s: cannot start its reader: %s", path, strerror(failed));
 }
 
-/* What the child says until it ends; one that does not is killed. */
-static void listen_to(pid_t pid, int fd, int64_t bytes, char *message, size_t size)
-{
-    double until = sp_now_s() + WALL_S + (double)bytes / WALL_BYTES_S;
-    size_t used = 0;
-    ssize_t n = 1;
-
-    while (n != 0 && used + 1 < size) {
-        struct pollfd wait = {fd, POLLIN, 0};
-        int ready = poll(&wait, 1, 500);
-
-        sp_pulse_beat(); /* the limit is here, not the watchdog's */
-        if (sp_now_s() > until)
-            break;
-        n = ready > 0 ? read(fd, message + used, size - used - 1) : -1;
-        used += n > 0 ? (size_t)n : 0;
-    }
-    message[used] = 0;
-    if (n != 0)
-        kill(pid, SIGKILL);
-}
-
 static sp_status judge(const char *path, int status, const char *message)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -172,19 +159,4 @@ sp_status sp_probe_end(const char *path, pid_t pid, const char *message)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     return judge(path, status, message);
-}
-
-sp_status sp_probe_run(const char *word, const char *path,
-                       sp_status (*work)(const char *path))
-{
-    char message[SP_ERROR_MESSAGE];
-    int fd = -1;
-    pid_t pid = -1;
-
-    if (!sp_probe_is_answered(word))
-        return work(path);
-    SP_TRY(sp_probe_start(word, path, &pid, &fd));
-    listen_to(pid, fd, size_of(path), message, sizeof message);
-    close(fd);
-    return sp_probe_end(path, pid, message);
 }

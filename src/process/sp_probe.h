@@ -10,17 +10,12 @@
 
 #include "base/sp_error.h"
 
-/* Run `work(path)` in a child if this program's main called sp_probe_main with `word`,
- * else here. Its failure comes back with its message; its death is SP_EDATA. */
-sp_status sp_probe_run(const char *word, const char *path,
-                       sp_status (*work)(const char *path));
 /* First thing in main: does the work and exits where the program was started as such a
  * child (argv[1] is `word`, argv[2] the path). */
 void sp_probe_main(int argc, char **argv, const char *word,
                    sp_status (*work)(const char *path));
 
-/* The parts of sp_probe_run, for work that answers at length. Does main answer to the
- * word? */
+/* Did main call sp_probe_main with this word? */
 bool sp_probe_is_answered(const char *word);
 /* Start the child; its standard output comes through *fd, which the caller closes. */
 sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd);
@@ -28,7 +23,7 @@ sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd
 sp_status sp_probe_end(const char *path, pid_t pid, const char *message);
 
 /* In a child: signals as in a fresh program, no core files, at most this much memory
- * beyond what it has. */
+ * beyond what it had at the first call. A later call sets another limit. */
 void sp_probe_limit(int64_t bytes);
 
 #endif

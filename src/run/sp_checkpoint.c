@@ -22,7 +22,6 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
-#include "process/sp_probe.h"
 
 enum { MAX_PATH = 256 };
 
@@ -222,48 +221,42 @@ static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
     return rc;
 }
 
-static sp_status verify_file(const char *path, bool is_checkpoint)
+/* Closes the file. */
+static sp_status verify_opened(sp_h5 *file, bool is_checkpoint)
 {
-    sp_h5 *file;
-    sp_status rc = SP_OK, end;
+    sp_status rc = SP_OK;
 
-    SP_TRY(sp_h5_open(&file, path));
     is_checkpoint = is_checkpoint || sp_h5_attr_has(file, "/", "format");
     if (is_checkpoint)
         rc = sp_checkpoint_check_format(file);
     if (rc == SP_OK)
         rc = verify_all(file, is_checkpoint);
-    end = sp_h5_close(file);
-    return rc == SP_OK ? end : rc;
+    sp_h5_close(file);
+    return rc;
 }
-
-static sp_status verify(const char *path)
-{
-    return verify_file(path, true);
-}
-
-static sp_status verify_weights(const char *path)
-{
-    return verify_file(path, false);
-}
-
-#define VERIFY         "--probe-checkpoint"
-#define VERIFY_WEIGHTS "--probe-weights"
 
 sp_status sp_checkpoint_verify(const char *path)
 {
-    return sp_probe_run(VERIFY, path, verify);
+    sp_h5 *file;
+
+    SP_TRY(sp_h5_open(&file, path));
+    return verify_opened(file, true);
 }
 
 sp_status sp_checkpoint_verify_weights(const char *path)
 {
-    return sp_probe_run(VERIFY_WEIGHTS, path, verify_weights);
+    sp_h5 *file;
+
+    SP_TRY(sp_h5_open(&file, path));
+    return verify_opened(file, false);
 }
 
-void sp_checkpoint_probe_main(int argc, char **argv)
+static sp_status verify_written(const char *path)
 {
-    sp_probe_main(argc, argv, VERIFY, verify);
-    sp_probe_main(argc, argv, VERIFY_WEIGHTS, verify_weights);
+    sp_h5 *file;
+
+    SP_TRY(sp_h5_open_own(&file, path));
+    return verify_opened(file, true);
 }
 
 /* ---- writing ---- */
@@ -300,7 +293,7 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     end = sp_h5_close(file);
     rc = rc == SP_OK ? end : rc;
     if (rc == SP_OK)
-        rc = verify(temporary); /* just written: no need of a child */
+        rc = verify_written(temporary);
     sp_fault_at("verified", state->step);
     if (rc == SP_OK && rename(temporary, path) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,

@@ -43,13 +43,10 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization, const float *param,
                               const float *running, const sp_optim *optim);
-/* Rank 0 only, local: structure and all checksums, read in a limited child process
- * (sp_probe.h), since HDF5 crashes on some damaged files. verify_weights takes a file
- * of weights alone too. */
+/* Rank 0 only, local: structure and all checksums. verify_weights takes a file of
+ * weights alone too. */
 sp_status sp_checkpoint_verify(const char *path);
 sp_status sp_checkpoint_verify_weights(const char *path);
-/* First thing in main. */
-void sp_checkpoint_probe_main(int argc, char **argv);
 /* Rank 0 only, local: state and normalization alone (deck malloc'd). A weights-only
  * file gives step 0 and deck NULL. */
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,

@@ -251,8 +251,7 @@ int main(int argc, char **argv)
     sp_status rc;
 
     sp_signal_ignore_size_limit();
-    sp_shard_probe_main(argc, argv);
-    sp_checkpoint_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     sp_witness_main(argc, argv);
     if (run_without_ranks(argc, argv, &rc))
         return rc;

@@ -12,9 +12,6 @@
 sp_status vox_convert(int argc, char **argv, sp_comm *comm);
 /* Predicted classes back onto a scan. Rank 0 works. */
 sp_status vox_apply(int argc, char **argv, sp_comm *comm);
-/* First thing in main: the work of the child that reads predictions before
- * vox_apply. */
-void vox_probe_main(int argc, char **argv);
 /* Synthetic labelled scenes as shards. */
 sp_status vox_scene(int argc, char **argv, sp_comm *comm);
 /* What shards hold. */

@@ -18,7 +18,6 @@
 
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
-#include "process/sp_probe.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
 #include "vox/vox_options.h"
@@ -81,7 +80,7 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
         return SP_FAIL(SP_EDATA, "%s:%s: rank %d, expected 1", path, name, shape.rank);
     if (!shape.is_contiguous)
         most *= EXPANSION;
-    if (!shape.is_complete || shape.dim[0] > most ||
+    if (shape.dim[0] > most ||
         shape.dim[0] > most / (shape.type.size > 0 ? shape.type.size : 1))
         return SP_FAIL(SP_EDATA,
                        "%s:%s: %" PRId64 " rows, which the file does not hold", path,
@@ -184,23 +183,6 @@ static void free_prediction(prediction *p)
     sp_h5_list_free(p->class_name, p->n_classes);
     sp_h5_list_free(p->class_code, p->n_classes);
     free(p->code);
-}
-
-/* HDF5 crashes on some damaged files: a limited child reads them first (sp_probe.h). */
-static sp_status check_prediction(const char *path)
-{
-    prediction p = {0};
-    sp_status rc = read_prediction(&p, path);
-
-    free_prediction(&p);
-    return rc;
-}
-
-#define PROBE "--probe-predictions"
-
-void vox_probe_main(int argc, char **argv)
-{
-    sp_probe_main(argc, argv, PROBE, check_prediction);
 }
 
 /* ---- which samples are of the scan ---- */
@@ -448,11 +430,8 @@ static sp_status apply(const vox_options *o)
     int64_t n_points = 0, n_taken;
     sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory");
 
-    for (int i = 0; i < n && rc == SP_OK; i++) {
-        rc = sp_probe_run(PROBE, o->input[i], check_prediction);
-        if (rc == SP_OK)
-            rc = read_prediction(&p[i], o->input[i]);
-    }
+    for (int i = 0; i < n && rc == SP_OK; i++)
+        rc = read_prediction(&p[i], o->input[i]);
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, sp_scan_open(&scan, o->input[n], &options), end);
     SP_TRY_GOTO(rc, count_points(scan, &n_points), end);

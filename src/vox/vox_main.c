@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "data/sp_shard.h"
 #include "deck/sp_deck.h"
+#include "h5/sp_h5.h"
 #include "process/sp_signal.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
@@ -91,8 +91,7 @@ int main(int argc, char **argv)
     int who = 0;
 
     sp_signal_ignore_size_limit();
-    sp_shard_probe_main(argc, argv);
-    vox_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     sp_scan_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))

@@ -8,6 +8,7 @@
 #include "fixtures/plan_oracle.h"
 #include "base/sp_log.h"
 #include "data/sp_shard.h"
+#include "h5/sp_h5.h"
 
 enum { N_SAMPLES = 2 };
 
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scan_is_planned_as_on_the_host),
     };
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     if (!path || !*path) {
         printf("SKIPPED: SP_BENCH_DATA names no shard\n");
         return 77;

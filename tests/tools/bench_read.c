@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     int64_t n = argc > 1 ? atoll(argv[1]) : 100000;
     int samples = argc > 2 ? atoi(argv[2]) : 20;
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     for (int by = 0; by < N_ORDERS; by++)
         if (run("bench_read.h5", n, samples, (enum order)by) != SP_OK) {
             sp_log_error(sp_error_last());

@@ -84,10 +84,11 @@ owner hwloc.h src/comm/sp_affinity.c
 owner jansson.h src/run/sp_run_state.c
 owner dlfcn.h src/comm/sp_comm.c src/scan/sp_scan_laz.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
+owner zlib.h src/h5/sp_h5_filter.c
 owner immintrin.h 'src/cpu/*' src/base/sp_crc.c
-owner sys/socket.h src/data/sp_shard_index.c src/comm/sp_link.c
+owner sys/socket.h src/h5/sp_h5_child.c src/comm/sp_link.c
 # A hash is compiled in from the header, so every user has its own copy.
-owner xxhash.h src/comm/sp_comm_agree.c src/data/sp_shard_probe.c src/data/sp_shard_index.c \
+owner xxhash.h src/comm/sp_comm_agree.c src/h5/sp_h5_child.c src/data/sp_shard_index.c \
     src/train/sp_report.c src/run/sp_replica.c
 
 # only PATH PATTERN WORDS: no other file has the pattern.

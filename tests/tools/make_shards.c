@@ -478,7 +478,7 @@ int main(int argc, char **argv)
 {
     sp_status rc;
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     rc = run(argc, argv);
     if (rc != SP_OK)
         sp_log_error(sp_error_last());

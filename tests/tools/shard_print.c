@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 {
     sp_status rc;
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
         rc = write(argv[2]);
     else

@@ -589,9 +589,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(damaged_predictions),
     };
 
-    sp_shard_probe_main(argc, argv);
-    sp_checkpoint_probe_main(argc, argv);
-    vox_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     signal(SIGALRM, say_hang);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

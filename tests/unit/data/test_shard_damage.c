@@ -212,7 +212,8 @@ static void samples_are_checked(void **state)
     static const int32_t twice[] = {7, 0, 0, 1, 0, 0, 7, 0, 0, 5, 5, 5};
     static const double part_cell[] = {0, 0, 0, 1, 0, 0, 0, 2.5, 0, 5, 5, 5};
     static const float infinite[] = {1, 2, 3, 4, 5, INFINITY, 7, 8};
-    static const double fine[] = {1, 2, 3, 0.1, 5, 6, 7, 8};
+    static const double beyond[] = {1, 2, 3, 1e39, 5, 6, 7, 8};
+    static const double endless[] = {1, 2, 3, 4, 5, INFINITY, 7, 8};
     static const uint8_t wrong[] = {0, 2, 255, 1};
     static const int64_t negative[] = {0, 1, 255, -1};
     static const uint32_t outside[] = {0, 2, 1};
@@ -232,10 +233,11 @@ static void samples_are_checked(void **state)
          "unique"},
         {{"/coords", F64, 2, {4, 3}, part_cell}, 0, "row 2: y = 2.5", "an integer"},
         {{"/features", F32, 2, {4, 2}, infinite}, 0, "row 2: tree is inf", "finite"},
-        {{"/features", F64, 2, {4, 2}, fine},
+        {{"/features", F64, 2, {4, 2}, beyond},
          0,
-         "row 1: tree is 0.10000000000000001",
-         "rounded to float32"},
+         "row 1: tree is 9.99999999999999",
+         "beyond the range of float32"},
+        {{"/features", F64, 2, {4, 2}, endless}, 0, "row 2: tree is inf", "finite"},
         {{"/labels", U8, 1, {4}, wrong},
          0,
          "/labels: sample 0: row 1: label 2, expected 0 to 1 or ignore_label 255",
@@ -329,6 +331,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(change_while_in_use),
     };
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

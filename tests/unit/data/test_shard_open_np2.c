@@ -83,18 +83,18 @@ static void crash_of_the_child_fails_on_all(void **state)
 {
     (void)state;
     write_files();
-    setenv("SP_SHARD_PROBE_CRASH", "together-b", 1);
+    setenv("SP_H5_CHILD_CRASH", "together-b", 1);
     refused("damaged file (reader ended by signal 11)");
-    unsetenv("SP_SHARD_PROBE_CRASH");
+    unsetenv("SP_H5_CHILD_CRASH");
 }
 
 static void hang_of_the_child_fails_on_all(void **state)
 {
     (void)state;
     write_files();
-    setenv("SP_SHARD_PROBE_HANG", "together-b", 1);
+    setenv("SP_H5_CHILD_HANG", "together-b", 1);
     refused("damaged file (reader made no progress");
-    unsetenv("SP_SHARD_PROBE_HANG");
+    unsetenv("SP_H5_CHILD_HANG");
 }
 
 int main(int argc, char **argv)
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     };
     int n_failed;
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     OK(sp_comm_open(&comm, &argc, &argv));
     n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (comm.rank == 0) {

@@ -176,6 +176,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(later_passes_allocate_nothing),
     };
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     return cmocka_run_group_tests(tests, setup, teardown);
 }

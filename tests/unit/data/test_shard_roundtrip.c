@@ -203,6 +203,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(hash_follows_content),
     };
 
-    sp_shard_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,12 +156,13 @@ static void the_limit_of_file_sizes_is_an_error(void **state)
     unlink(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_room_is_an_error),
         cmocka_unit_test(a_long_path_is_no_exception),
         cmocka_unit_test(the_limit_of_file_sizes_is_an_error)};
 
+    sp_h5_child_main(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

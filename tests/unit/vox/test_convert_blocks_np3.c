@@ -311,6 +311,7 @@ int main(int argc, char **argv)
     char remove[128];
     int failed;
 
+    sp_h5_child_main(argc, argv);
     if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
         return 1;
     snprintf(folder, sizeof folder, "/tmp/test_convert_XXXXXX");

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "data/sp_shard_internal.h"
+#include "h5/sp_h5_number.h"
 
 enum { BLOCK = 1024 };
 
@@ -14,6 +14,12 @@ static void swap_bytes(unsigned char *at, int size, int64_t n)
             at[i] = at[size - 1 - i];
             at[size - 1 - i] = byte;
         }
+}
+
+void sp_h5_to_native(sp_h5_type type, void *raw, int64_t n)
+{
+    if (type.is_swapped)
+        swap_bytes(raw, type.size, n);
 }
 
 /* IEEE half precision. */
@@ -55,9 +61,9 @@ static float half_to_float(uint16_t half)
         return i;                                                                      \
     out[i] = (int64_t)h;
 
-static int64_t to_i64(const sp_extent *type, const void *raw, int64_t n, int64_t *out)
+static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out)
 {
-    switch (type->kind << 8 | type->type_size) {
+    switch (type.kind << 8 | type.size) {
     case 'i' << 8 | 1:
         FOR_EACH(int8_t, TO_I64)
     case 'i' << 8 | 2:
@@ -84,23 +90,21 @@ static int64_t to_i64(const sp_extent *type, const void *raw, int64_t n, int64_t
     return 0;
 }
 
-int64_t sp_convert_i64(const sp_extent *type, void *raw, int64_t n, int64_t *out)
+int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out)
 {
-    if (type->is_swapped)
-        swap_bytes(raw, type->type_size, n);
+    sp_h5_to_native(type, raw, n);
     return to_i64(type, raw, n, out);
 }
 
-int64_t sp_convert_i32(const sp_extent *type, void *raw, int64_t n, int32_t *out)
+int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
 {
     int64_t block[BLOCK], bad;
 
-    if (type->is_swapped)
-        swap_bytes(raw, type->type_size, n);
+    sp_h5_to_native(type, raw, n);
     for (int64_t done = 0; done < n; done += BLOCK) {
         int64_t m = n - done < BLOCK ? n - done : BLOCK;
 
-        bad = to_i64(type, (char *)raw + done * type->type_size, m, block);
+        bad = to_i64(type, (char *)raw + done * type.size, m, block);
         if (bad >= 0)
             return done + bad;
         for (int64_t i = 0; i < m; i++) {
@@ -112,81 +116,65 @@ int64_t sp_convert_i32(const sp_extent *type, void *raw, int64_t n, int32_t *out
     return -1;
 }
 
-/* At most 24 significant bits. */
-static bool fits_f32(uint64_t v)
-{
-    return v == 0 || v >> __builtin_ctzll(v) < 1 << 24;
-}
-
-#define SMALL_TO_F32 out[i] = (float)v;
+#define WHOLE_TO_F32 out[i] = (float)v;
 #define HALF_TO_F32  out[i] = half_to_float(v);
-#define I64_TO_F32                                                                     \
-    if (!fits_f32(v < 0 ? -(uint64_t)v : (uint64_t)v))                                 \
-        return i;                                                                      \
-    out[i] = (float)v;
-#define U64_TO_F32                                                                     \
-    if (!fits_f32(v))                                                                  \
-        return i;                                                                      \
-    out[i] = (float)v;
-/* Non-finite values pass: they have their own message. */
-#define REAL_TO_F32                                                                    \
+#define DOUBLE_TO_F32                                                                  \
     out[i] = (float)v;                                                                 \
-    if (isfinite((double)v) && (double)out[i] != (double)v)                            \
+    if (isinf(out[i]) && !isinf(v))                                                    \
         return i;
 
-static int64_t to_f32(const sp_extent *type, const void *raw, int64_t n, float *out)
+static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out)
 {
-    switch (type->kind << 8 | type->type_size) {
+    switch (type.kind << 8 | type.size) {
     case 'i' << 8 | 1:
-        FOR_EACH(int8_t, SMALL_TO_F32)
+        FOR_EACH(int8_t, WHOLE_TO_F32)
     case 'i' << 8 | 2:
-        FOR_EACH(int16_t, SMALL_TO_F32)
+        FOR_EACH(int16_t, WHOLE_TO_F32)
     case 'u' << 8 | 1:
-        FOR_EACH(uint8_t, SMALL_TO_F32)
+        FOR_EACH(uint8_t, WHOLE_TO_F32)
     case 'u' << 8 | 2:
-        FOR_EACH(uint16_t, SMALL_TO_F32)
+        FOR_EACH(uint16_t, WHOLE_TO_F32)
     case 'i' << 8 | 4:
-        FOR_EACH(int32_t, REAL_TO_F32)
+        FOR_EACH(int32_t, WHOLE_TO_F32)
     case 'u' << 8 | 4:
-        FOR_EACH(uint32_t, REAL_TO_F32)
+        FOR_EACH(uint32_t, WHOLE_TO_F32)
     case 'i' << 8 | 8:
-        FOR_EACH(int64_t, I64_TO_F32)
+        FOR_EACH(int64_t, WHOLE_TO_F32)
     case 'u' << 8 | 8:
-        FOR_EACH(uint64_t, U64_TO_F32)
+        FOR_EACH(uint64_t, WHOLE_TO_F32)
     case 'f' << 8 | 2:
         FOR_EACH(uint16_t, HALF_TO_F32)
     case 'f' << 8 | 4:
-        FOR_EACH(float, SMALL_TO_F32)
+        FOR_EACH(float, WHOLE_TO_F32)
     case 'f' << 8 | 8:
-        FOR_EACH(double, REAL_TO_F32)
+        FOR_EACH(double, DOUBLE_TO_F32)
     }
     return 0;
 }
 
-int64_t sp_convert_f32(const sp_extent *type, void *raw, int64_t n, float *out)
+int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
 {
-    if (type->is_swapped)
-        swap_bytes(raw, type->type_size, n);
+    sp_h5_to_native(type, raw, n);
     return to_f32(type, raw, n, out);
 }
 
-double sp_convert_value(const sp_extent *type, const void *raw, int64_t i)
+double sp_h5_value(sp_h5_type type, const void *raw, int64_t i)
 {
-    const char *at = (const char *)raw + i * type->type_size;
+    const char *at = (const char *)raw + i * type.size;
     double real;
     float single;
     uint16_t half;
     int64_t whole;
 
-    if (type->kind == 'f' && type->type_size == 8) {
+    if (type.kind == 'f' && type.size == 8) {
         memcpy(&real, at, sizeof real);
         return real;
     }
-    if (type->kind == 'f' && type->type_size == 4) {
+    if (type.kind == 'f' && type.size == 4) {
         memcpy(&single, at, sizeof single);
         return single;
     }
-    if (type->kind == 'f') {
+    if (type.kind == 'f') {
         memcpy(&half, at, sizeof half);
         return half_to_float(half);
     }
@@ -195,4 +183,62 @@ double sp_convert_value(const sp_extent *type, const void *raw, int64_t i)
         return (double)(uint64_t)whole;
     }
     return (double)whole;
+}
+
+/* ---- any into any ---- */
+
+static int64_t to_f64(sp_h5_type type, const void *raw, int64_t n, double *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = sp_h5_value(type, raw, i);
+    return -1;
+}
+
+/* Does the integer type hold this value? */
+static bool fits(sp_h5_type to, int64_t value)
+{
+    int bits = 8 * to.size;
+
+    if (to.kind == 'u')
+        return value >= 0 && (bits == 64 || value >> bits == 0);
+    return bits == 64 ||
+           (value >= -((int64_t)1 << (bits - 1)) && value < (int64_t)1 << (bits - 1));
+}
+
+static void put_whole(int64_t value, int size, void *to)
+{
+    const int32_t four = (int32_t)value;
+    const uint8_t one = (uint8_t)value;
+
+    memcpy(to,
+           size == 8   ? (const void *)&value
+           : size == 4 ? (const void *)&four
+                       : &one,
+           (size_t)size);
+}
+
+static int64_t to_whole(sp_h5_type type, const void *raw, int64_t n, sp_h5_type to,
+                        char *out)
+{
+    int64_t value;
+
+    if (type.kind == 'u' && to.kind == 'u' && type.size == 8 && to.size == 8) {
+        memcpy(out, raw, (size_t)n * 8);
+        return -1;
+    }
+    for (int64_t i = 0; i < n; i++, out += to.size) {
+        if (to_i64(type, (const char *)raw + i * type.size, 1, &value) >= 0 ||
+            !fits(to, value))
+            return i;
+        put_whole(value, to.size, out);
+    }
+    return -1;
+}
+
+int64_t sp_h5_convert(sp_h5_type from, void *raw, int64_t n, sp_h5_type to, void *out)
+{
+    sp_h5_to_native(from, raw, n);
+    if (to.kind != 'f')
+        return to_whole(from, raw, n, to, out);
+    return to.size == 8 ? to_f64(from, raw, n, out) : to_f32(from, raw, n, out);
 }

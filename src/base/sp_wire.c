@@ -1,0 +1,131 @@
+#include "base/sp_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The least that a text takes: its length and the flag that it is there. */
+enum { TEXT_BYTES = 9 };
+
+static bool make_room(sp_wire *wire, size_t bytes)
+{
+    size_t room = wire->room ? wire->room : 4096;
+    unsigned char *data;
+
+    while (room - wire->size < bytes)
+        room *= 2;
+    if (room == wire->room)
+        return true;
+    data = realloc(wire->data, room);
+    if (!data) {
+        wire->rc = SP_FAIL(SP_EMEM, "no memory for an index of %zu bytes", room);
+        return false;
+    }
+    wire->data = data;
+    wire->room = room;
+    return true;
+}
+
+static bool is_short(sp_wire *wire, size_t bytes)
+{
+    if (bytes <= wire->size - wire->at)
+        return false;
+    wire->rc = SP_FAIL(SP_EDATA, "an index ends too early");
+    return true;
+}
+
+void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes)
+{
+    if (wire->rc != SP_OK || bytes == 0)
+        return;
+    if (wire->is_reading) {
+        if (is_short(wire, bytes))
+            return;
+        memcpy(data, wire->data + wire->at, bytes);
+        wire->at += bytes;
+    } else if (make_room(wire, bytes)) {
+        memcpy(wire->data + wire->size, data, bytes);
+        wire->size += bytes;
+    }
+}
+
+void sp_wire_flag(sp_wire *wire, bool *flag)
+{
+    unsigned char byte = wire->is_reading ? 0 : *flag;
+
+    sp_wire_bytes(wire, &byte, 1);
+    if (byte > 1 && wire->rc == SP_OK)
+        wire->rc = SP_FAIL(SP_EDATA, "an index has a flag of %d", byte);
+    if (wire->is_reading)
+        *flag = byte == 1;
+}
+
+static bool can_hold(sp_wire *wire, int64_t n, size_t least)
+{
+    if (n >= 0 && (size_t)n <= (wire->size - wire->at) / least)
+        return true;
+    wire->rc = SP_FAIL(SP_EDATA, "an index cannot hold %lld parts", (long long)n);
+    return false;
+}
+
+void sp_wire_count(sp_wire *wire, int64_t *n, size_t least)
+{
+    sp_wire_bytes(wire, n, sizeof *n);
+    if (wire->is_reading && (wire->rc != SP_OK || !can_hold(wire, *n, least)))
+        *n = 0;
+}
+
+void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size)
+{
+    bool is_there = !wire->is_reading && *data != NULL;
+    size_t bytes;
+
+    sp_wire_flag(wire, &is_there);
+    if (wire->is_reading)
+        *data = NULL;
+    if (wire->rc != SP_OK || !is_there)
+        return;
+    if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes)) {
+        wire->rc = SP_FAIL(SP_EDATA, "an index has an array of impossible size");
+        return;
+    }
+    if (wire->is_reading &&
+        (is_short(wire, bytes) || !(*data = calloc(1, bytes + 1)))) {
+        if (wire->rc == SP_OK)
+            wire->rc = SP_FAIL(SP_EMEM, "no memory for an index");
+        return;
+    }
+    sp_wire_bytes(wire, *data, bytes);
+}
+
+void sp_wire_text(sp_wire *wire, char **text)
+{
+    int64_t length = !wire->is_reading && *text ? (int64_t)strlen(*text) : 0;
+
+    sp_wire_bytes(wire, &length, sizeof length);
+    sp_wire_array(wire, (void **)text, length, 1);
+}
+
+void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n)
+{
+    bool is_there = !wire->is_reading && *texts;
+
+    sp_wire_flag(wire, &is_there);
+    if (wire->is_reading)
+        *texts = NULL;
+    if (wire->rc != SP_OK || !is_there)
+        return;
+    if (wire->is_reading) {
+        if (!can_hold(wire, n, TEXT_BYTES))
+            return;
+        *texts = calloc((size_t)n + 1, sizeof **texts);
+        if (!*texts) {
+            wire->rc = SP_FAIL(SP_EMEM, "no memory for an index");
+            return;
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sp_wire_text(wire, &(*texts)[i]);
+        if (wire->rc == SP_OK && !(*texts)[i])
+            wire->rc = SP_FAIL(SP_EDATA, "an index lacks text %lld", (long long)i);
+    }
+}

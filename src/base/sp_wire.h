@@ -1,0 +1,36 @@
+/* Data as bytes between processes of this program on machines of one kind. The same
+ * sequence of calls writes a buffer that grows and reads a given one, so that the two
+ * cannot differ. What is read may come from a process that broke: nothing is allocated
+ * that the buffer does not hold.
+ */
+#ifndef SP_WIRE_H
+#define SP_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+
+/* Zeroed to write; data, size and is_reading set to read. The first failure stays in
+ * rc and makes later calls do nothing. `data` is malloc'd, the caller's to free. */
+typedef struct sp_wire {
+    unsigned char *data;
+    size_t size, room, at;
+    bool is_reading;
+    sp_status rc;
+} sp_wire;
+
+void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes);
+/* A flag; SP_EDATA where the byte is neither 0 nor 1. */
+void sp_wire_flag(sp_wire *wire, bool *flag);
+/* A number of things that each take at least `least` bytes: SP_EDATA where a buffer that
+ * is read cannot hold so many. */
+void sp_wire_count(sp_wire *wire, int64_t *n, size_t least);
+/* Texts and arrays that are read are malloc'd; NULL stays NULL. One zero byte more ends
+ * an array. */
+void sp_wire_text(sp_wire *wire, char **text);
+void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n);
+void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size);
+
+#endif

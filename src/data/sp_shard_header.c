@@ -1,0 +1,421 @@
+/* What the headers of a shard say, and its small datasets: checked, into an index of one
+ * shard. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/sp_shard_internal.h"
+
+enum { MOST_COLUMNS = 65536 };
+
+typedef struct header {
+    sp_h5 *h5;
+    const char *path;
+    sp_dataset *set;
+    sp_shard *shard;
+} header;
+
+static sp_status no_memory(const header *h)
+{
+    return SP_FAIL(SP_EMEM, "%s: no memory for its index", h->path);
+}
+
+/* ---- attributes ---- */
+
+static sp_status check_format(const header *h)
+{
+    int64_t version;
+    char **text;
+    int n;
+    sp_status rc = SP_OK;
+
+    if (!sp_h5_attr_has(h->h5, "/", "format"))
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: no attribute format, expected \"sptrain-voxels\": not a voxel "
+            "shard",
+            h->path);
+    SP_TRY(sp_h5_attr_read_texts(h->h5, "/", "format", &text, &n));
+    if (n != 1 || strcmp(text[0], "sptrain-voxels") != 0)
+        rc = SP_FAIL(SP_EDATA, "%s: format is \"%s\", expected \"sptrain-voxels\"",
+                     h->path, n > 0 ? text[0] : "");
+    sp_h5_list_free(text, n);
+    if (rc != SP_OK)
+        return rc;
+    SP_TRY(sp_h5_attr_read_int(h->h5, "/", "version", &version));
+    if (version != 1)
+        return SP_FAIL(SP_EDATA, "%s: version is %lld, expected 1", h->path,
+                       (long long)version);
+    return SP_OK;
+}
+
+static sp_status read_int(const header *h, const char *name, int64_t lo, int64_t hi,
+                          int *out)
+{
+    int64_t value;
+
+    SP_TRY(sp_h5_attr_read_int(h->h5, "/", name, &value));
+    if (value < lo || value > hi)
+        return SP_FAIL(SP_EDATA, "%s: %s is %lld, expected %lld to %lld", h->path, name,
+                       (long long)value, (long long)lo, (long long)hi);
+    *out = (int)value;
+    return SP_OK;
+}
+
+static sp_status read_names(const header *h, const char *name, int expected,
+                            char ***out)
+{
+    char **texts;
+    int n;
+
+    SP_TRY(sp_h5_attr_read_texts(h->h5, "/", name, &texts, &n));
+    if (n == expected) {
+        *out = texts;
+        return SP_OK;
+    }
+    sp_h5_list_free(texts, n);
+    return SP_FAIL(SP_EDATA, "%s: %s has %d names, expected %d", h->path, name, n,
+                   expected);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Results are told by class name, so two classes of one name would be one. */
+static sp_status check_distinct(const header *h)
+{
+    size_t n = (size_t)h->set->n_classes, same = n;
+    char **sorted = malloc(n * sizeof *sorted);
+    sp_status rc = SP_OK;
+
+    if (!sorted)
+        return no_memory(h);
+    memcpy(sorted, h->set->class_name, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 1; i < n && same == n; i++)
+        same = strcmp(sorted[i - 1], sorted[i]) == 0 ? i : n;
+    if (same < n)
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: class_names has \"%s\" twice, expected another name for each "
+                     "class",
+                     h->path, sorted[same]);
+    free(sorted);
+    return rc;
+}
+
+static sp_status read_moment(const header *h, const char *name, bool is_std,
+                             double **out)
+{
+    int n = h->set->n_features;
+
+    *out = malloc((size_t)n * sizeof **out);
+    if (!*out)
+        return no_memory(h);
+    SP_TRY(sp_h5_attr_read(h->h5, "/", name, SP_H5_F64, n, *out));
+    for (int i = 0; h->set->n_voxels > 0 && i < n; i++)
+        if (!isfinite((*out)[i]) || (is_std && (*out)[i] < 0))
+            return SP_FAIL(SP_EDATA,
+                           "%s: %s of column %s is %g, expected a finite number%s",
+                           h->path, name, h->set->feature_name[i], (*out)[i],
+                           is_std ? ", not negative" : "");
+    return SP_OK;
+}
+
+static sp_status read_moments(const header *h)
+{
+    bool has_mean = sp_h5_attr_has(h->h5, "/", "feature_mean");
+    bool has_std = sp_h5_attr_has(h->h5, "/", "feature_std");
+
+    if (has_mean != has_std)
+        return SP_FAIL(SP_EDATA, "%s: %s without %s", h->path,
+                       has_mean ? "feature_mean" : "feature_std",
+                       has_mean ? "feature_std" : "feature_mean");
+    if (!has_mean)
+        return SP_OK;
+    SP_TRY(read_moment(h, "feature_mean", false, &h->set->feature_mean));
+    return read_moment(h, "feature_std", true, &h->set->feature_std);
+}
+
+static sp_status read_attributes(const header *h)
+{
+    sp_dataset *set = h->set;
+
+    SP_TRY(sp_h5_attr_read(h->h5, "/", "voxel_size", SP_H5_F64, 1, &set->voxel_size));
+    if (!(set->voxel_size > 0) || !isfinite(set->voxel_size))
+        return SP_FAIL(SP_EDATA,
+                       "%s: voxel_size is %g, expected a length above 0 in metre",
+                       h->path, set->voxel_size);
+    SP_TRY(read_int(h, "num_classes", 1, 65536, &set->n_classes));
+    SP_TRY(read_int(h, "ignore_label", INT32_MIN, INT32_MAX, &set->ignore_label));
+    SP_TRY(read_names(h, "class_names", set->n_classes, &set->class_name));
+    SP_TRY(check_distinct(h));
+    if (sp_h5_attr_has(h->h5, "/", "class_codes"))
+        SP_TRY(read_names(h, "class_codes", set->n_classes, &set->class_code));
+    return read_names(h, "feature_names", set->n_features, &set->feature_name);
+}
+
+/* ---- datasets ---- */
+
+static void print_shape(char *text, size_t size, int rank, int64_t rows, int64_t cols)
+{
+    if (rank == 2)
+        snprintf(text, size, "[%lld,%lld]", (long long)rows, (long long)cols);
+    else
+        snprintf(text, size, "[%lld]", (long long)rows);
+}
+
+/* rows or cols < 0: any. */
+static sp_status check_shape(const header *h, const char *name,
+                             const sp_h5_shape *shape, int rank, int64_t rows,
+                             int64_t cols)
+{
+    char found[64], want[64];
+
+    if (shape->rank != rank)
+        return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected %d", h->path, name,
+                       shape->rank < 0 ? 0 : shape->rank, rank);
+    if ((rows < 0 || shape->dim[0] == rows) &&
+        (rank == 1 || cols < 0 || shape->dim[1] == cols))
+        return SP_OK;
+    print_shape(found, sizeof found, rank, shape->dim[0], shape->dim[1]);
+    print_shape(want, sizeof want, rank, rows < 0 ? shape->dim[0] : rows,
+                cols < 0 ? shape->dim[1] : cols);
+    return SP_FAIL(SP_EDATA, "%s:%s: shape %s, expected %s", h->path, name, found,
+                   want);
+}
+
+/* Compressed values may not claim more than compression can give. */
+static sp_status check_bytes(const header *h, const char *name,
+                             const sp_h5_shape *shape)
+{
+    int64_t bytes = shape->type.size, limit = sp_h5_bytes(h->h5);
+    bool is_over = __builtin_mul_overflow(limit, (int64_t)SP_SHARD_EXPANSION, &limit);
+
+    for (int i = 0; i < shape->rank; i++)
+        is_over |= __builtin_mul_overflow(bytes, shape->dim[i], &bytes);
+    if (is_over || bytes > limit)
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s: larger than the file (%lld bytes) can hold: truncated "
+                       "or damaged",
+                       h->path, name, (long long)sp_h5_bytes(h->h5));
+    return SP_OK;
+}
+
+static sp_status find(const header *h, const char *name, int rank, int64_t rows,
+                      int64_t cols, sp_extent *out)
+{
+    sp_h5_shape shape;
+
+    SP_TRY(sp_h5_shape_of(h->h5, name, &shape));
+    SP_TRY(check_shape(h, name, &shape, rank, rows, cols));
+    if (rank == 2 && shape.dim[1] > MOST_COLUMNS)
+        return SP_FAIL(SP_EDATA, "%s:%s: %lld columns, expected at most %d", h->path,
+                       name, (long long)shape.dim[1], MOST_COLUMNS);
+    if (shape.type.kind == '?' || shape.type.kind == 's')
+        return SP_FAIL(SP_EDATA, "%s:%s: not of an integer or float type", h->path,
+                       name);
+    SP_TRY(check_bytes(h, name, &shape));
+    memset(out, 0, sizeof *out);
+    out->at = shape.at;
+    out->rows = shape.dim[0];
+    out->cols = rank == 2 ? (int)shape.dim[1] : 1;
+    out->type_size = shape.type.size;
+    out->kind = shape.type.kind;
+    out->is_swapped = shape.type.is_swapped;
+    return SP_OK;
+}
+
+/* As find, but may be absent (type_size 0). */
+static sp_status find_optional(const header *h, const char *name, int rank,
+                               int64_t rows, int64_t cols, sp_extent *out)
+{
+    return sp_h5_has(h->h5, name) ? find(h, name, rank, rows, cols, out) : SP_OK;
+}
+
+/* A whole dataset of integers; *out malloc'd. */
+static sp_status read_integers(const header *h, const char *name,
+                               const sp_extent *extent, int64_t **out)
+{
+    const sp_h5_type type = sp_extent_type(extent);
+    int64_t n = extent->rows * extent->cols, bad;
+    void *raw = malloc((size_t)n * (size_t)extent->type_size + 1);
+    sp_status rc = SP_OK;
+
+    *out = malloc(((size_t)n + 1) * sizeof **out);
+    if (!raw || !*out)
+        rc = no_memory(h);
+    else
+        rc = sp_h5_read_rows(h->h5, name, 0, extent->rows, raw);
+    if (rc == SP_OK && (bad = sp_h5_to_i64(type, raw, n, *out)) >= 0)
+        rc = SP_FAIL(SP_EDATA, "%s:%s: element %lld is %.17g, expected an integer",
+                     h->path, name, (long long)bad, sp_h5_value(type, raw, bad));
+    free(raw);
+    return rc;
+}
+
+/* Offsets of n samples that end at `rows` rows; rows < 0: any. */
+static sp_status read_offsets(const header *h, const char *name,
+                              const sp_extent *extent, int64_t rows,
+                              const char *rows_of, int64_t **out)
+{
+    int64_t n = extent->rows - 1, *offset;
+
+    SP_TRY(read_integers(h, name, extent, out));
+    offset = *out;
+    if (offset[0] != 0)
+        return SP_FAIL(SP_EDATA, "%s:%s: the first is %lld, expected 0", h->path, name,
+                       (long long)offset[0]);
+    for (int64_t i = 0; i < n; i++) {
+        if (offset[i + 1] < offset[i])
+            return SP_FAIL(
+                SP_EDATA, "%s:%s: sample %lld: offset falls from %lld to %lld", h->path,
+                name, (long long)i, (long long)offset[i], (long long)offset[i + 1]);
+        if (offset[i + 1] - offset[i] > INT32_MAX)
+            return SP_FAIL(
+                SP_EDATA, "%s:%s: sample %lld has %lld rows, expected below 2^31",
+                h->path, name, (long long)i, (long long)(offset[i + 1] - offset[i]));
+    }
+    if (offset[n] != rows)
+        return SP_FAIL(SP_EDATA, "%s:%s: the last is %lld, expected %lld (rows of %s)",
+                       h->path, name, (long long)offset[n], (long long)rows, rows_of);
+    return SP_OK;
+}
+
+/* No level has more voxels than the finest, no kernel of 27 offsets more pairs than 27
+ * for each voxel. */
+static sp_status check_cost(const header *h, int64_t sample, int column, int64_t cost)
+{
+    const int64_t *offset = h->set->offset + sample;
+    const int64_t voxels = offset[1] - offset[0];
+    const int64_t most = column == SP_COST_COLUMNS - 1 ? 27 * voxels : voxels;
+
+    if (cost >= 0 && cost <= most)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA,
+                   "%s:/cost: sample %lld: column %d is %lld, expected 0 to %lld for "
+                   "%lld voxels",
+                   h->path, (long long)sample, column, (long long)cost, (long long)most,
+                   (long long)voxels);
+}
+
+static sp_status read_cost(const header *h)
+{
+    sp_dataset *set = h->set;
+    sp_extent extent = {0};
+
+    SP_TRY(find_optional(h, "/cost", 2, set->n_samples, SP_COST_COLUMNS, &extent));
+    set->has_cost = extent.type_size > 0;
+    if (!set->has_cost)
+        return SP_OK;
+    SP_TRY(read_integers(h, "/cost", &extent, &set->cost));
+    for (int64_t i = 0; i < set->n_samples * SP_COST_COLUMNS; i++)
+        SP_TRY(check_cost(h, i / SP_COST_COLUMNS, (int)(i % SP_COST_COLUMNS),
+                          set->cost[i]));
+    return SP_OK;
+}
+
+static sp_status read_sample_names(const header *h)
+{
+    sp_dataset *set = h->set;
+
+    set->has_names = sp_h5_has(h->h5, "/names");
+    if (!set->has_names)
+        return SP_OK;
+    set->name = calloc((size_t)set->n_samples + 1, sizeof *set->name);
+    if (!set->name)
+        return no_memory(h);
+    return sp_h5_read_texts(h->h5, "/names", set->n_samples, set->name);
+}
+
+static sp_status read_points(const header *h)
+{
+    static const char *const part[] = {"/point_voxel", "/point_labels", "/point_index"};
+    sp_dataset *set = h->set;
+    sp_shard *shard = h->shard;
+    sp_extent offsets = {0};
+
+    set->has_points = sp_h5_has(h->h5, "/point_offsets");
+    for (int i = 0; !set->has_points && i < 3; i++)
+        if (sp_h5_has(h->h5, part[i]))
+            return SP_FAIL(SP_EDATA, "%s: %s without /point_offsets", h->path, part[i]);
+    if (!set->has_points)
+        return SP_OK;
+    SP_TRY(find(h, "/point_offsets", 1, set->n_samples + 1, 1, &offsets));
+    SP_TRY(find(h, "/point_voxel", 1, -1, 1, &shard->point_voxel));
+    set->n_points = shard->point_voxel.rows;
+    SP_TRY(read_offsets(h, "/point_offsets", &offsets, set->n_points, "/point_voxel",
+                        &set->point_offset));
+    if (set->has_labels)
+        SP_TRY(find(h, "/point_labels", 1, set->n_points, 1, &shard->point_labels));
+    SP_TRY(find_optional(h, "/point_index", 1, set->n_points, 1, &shard->point_index));
+    return SP_OK;
+}
+
+static sp_status read_datasets(const header *h)
+{
+    sp_dataset *set = h->set;
+    sp_shard *shard = h->shard;
+    sp_extent offsets = {0};
+
+    SP_TRY(find(h, "/offsets", 1, -1, 1, &offsets));
+    if (offsets.rows < 1)
+        return SP_FAIL(SP_EDATA, "%s:/offsets: is empty, expected samples + 1 numbers",
+                       h->path);
+    set->n_samples = shard->n_samples = offsets.rows - 1;
+    SP_TRY(find(h, "/coords", 2, -1, 3, &shard->coords));
+    set->n_voxels = shard->coords.rows;
+    SP_TRY(
+        read_offsets(h, "/offsets", &offsets, set->n_voxels, "/coords", &set->offset));
+    SP_TRY(find(h, "/features", 2, set->n_voxels, -1, &shard->features));
+    if (shard->features.cols < 1)
+        return SP_FAIL(SP_EDATA, "%s:/features: %d columns, expected 1 or more",
+                       h->path, shard->features.cols);
+    set->n_features = shard->features.cols;
+    SP_TRY(find_optional(h, "/labels", 1, set->n_voxels, 1, &shard->labels));
+    set->has_labels = shard->labels.type_size > 0;
+    SP_TRY(find_optional(h, "/origin", 2, set->n_samples, 3, &shard->origin));
+    SP_TRY(find_optional(h, "/subvoxel", 2, set->n_voxels, 3, &shard->subvoxel));
+    set->has_subvoxel = shard->subvoxel.type_size > 0;
+    SP_TRY(find_optional(h, "/crc32c", 1, set->n_samples, 1, &shard->crc));
+    SP_TRY(read_points(h));
+    SP_TRY(read_cost(h));
+    return read_sample_names(h);
+}
+
+static sp_status read_file(const header *h)
+{
+    SP_TRY(check_format(h));
+    SP_TRY(read_datasets(h));
+    SP_TRY(read_attributes(h));
+    return read_moments(h);
+}
+
+sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)
+{
+    header h = {.h5 = file, .path = sp_h5_path(file), .set = set};
+
+    set->shard = calloc(1, sizeof *set->shard);
+    if (!set->shard || !(set->shard->path = strdup(h.path)))
+        return no_memory(&h);
+    set->n_shards = 1;
+    h.shard = set->shard;
+    h.shard->file_bytes = sp_h5_bytes(file);
+    return read_file(&h);
+}
+
+sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard)
+{
+    static const char *const name[SP_EXTENTS] = {
+        "/coords", "/features",    "/labels",       "/origin",     "/subvoxel",
+        "/crc32c", "/point_voxel", "/point_labels", "/point_index"};
+
+    for (int i = 0; i < SP_EXTENTS; i++) {
+        sp_extent *extent = sp_shard_extent(shard, i);
+
+        if (extent->type_size > 0)
+            SP_TRY(sp_h5_take_chunks(file, name[i], &extent->chunks));
+    }
+    return SP_OK;
+}

@@ -1,0 +1,237 @@
+#include "h5/sp_h5_catalog.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The least that an attribute and an entry take on the wire. */
+enum { ATTR_BYTES = 32, ENTRY_BYTES = 64 };
+
+/* ---- as bytes ---- */
+
+static void wire_type(sp_wire *wire, sp_h5_type *type)
+{
+    sp_wire_bytes(wire, &type->kind, sizeof type->kind);
+    sp_wire_bytes(wire, &type->size, sizeof type->size);
+    sp_wire_flag(wire, &type->is_swapped);
+}
+
+static void wire_shape(sp_wire *wire, sp_h5_shape *shape)
+{
+    wire_type(wire, &shape->type);
+    sp_wire_bytes(wire, &shape->rank, sizeof shape->rank);
+    sp_wire_bytes(wire, shape->dim, sizeof shape->dim);
+    sp_wire_flag(wire, &shape->is_contiguous);
+    sp_wire_bytes(wire, &shape->at, sizeof shape->at);
+}
+
+static void wire_attr(sp_wire *wire, sp_h5_attr *attr)
+{
+    sp_wire_text(wire, &attr->name);
+    wire_type(wire, &attr->type);
+    sp_wire_bytes(wire, &attr->n, sizeof attr->n);
+    sp_wire_array(wire, &attr->value, attr->n,
+                  attr->type.size > 0 ? (size_t)attr->type.size : SIZE_MAX);
+    sp_wire_texts(wire, &attr->text, attr->n);
+    sp_wire_text(wire, &attr->why);
+}
+
+/* A list of n things that a reading wire has not allocated yet. */
+static bool make_list(sp_wire *wire, void **list, int64_t n, size_t size)
+{
+    if (wire->is_reading && wire->rc == SP_OK && !(*list = calloc((size_t)n + 1, size)))
+        wire->rc =
+            SP_FAIL(SP_EMEM, "no memory for an index of %lld parts", (long long)n);
+    return wire->rc == SP_OK;
+}
+
+static void wire_entry(sp_wire *wire, sp_h5_entry *entry)
+{
+    sp_wire_text(wire, &entry->name);
+    sp_wire_bytes(wire, &entry->kind, sizeof entry->kind);
+    sp_wire_text(wire, &entry->why);
+    wire_shape(wire, &entry->shape);
+    sp_h5_chunks_wire(wire, &entry->chunks);
+    sp_wire_bytes(wire, &entry->n_texts, sizeof entry->n_texts);
+    sp_wire_texts(wire, &entry->text, entry->n_texts);
+    sp_wire_count(wire, &entry->n_attrs, ATTR_BYTES);
+    if (make_list(wire, (void **)&entry->attr, entry->n_attrs, sizeof *entry->attr))
+        for (int64_t i = 0; i < entry->n_attrs && wire->rc == SP_OK; i++)
+            wire_attr(wire, &entry->attr[i]);
+}
+
+void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog)
+{
+    sp_wire_bytes(wire, &catalog->device, sizeof catalog->device);
+    sp_wire_bytes(wire, &catalog->inode, sizeof catalog->inode);
+    sp_wire_bytes(wire, &catalog->bytes, sizeof catalog->bytes);
+    sp_wire_count(wire, &catalog->n, ENTRY_BYTES);
+    if (make_list(wire, (void **)&catalog->entry, catalog->n, sizeof *catalog->entry))
+        for (int64_t i = 0; i < catalog->n && wire->rc == SP_OK; i++)
+            wire_entry(wire, &catalog->entry[i]);
+}
+
+/* ---- checks ---- */
+
+static bool is_number(sp_h5_type type)
+{
+    if (type.kind == 'f')
+        return type.size == 2 || type.size == 4 || type.size == 8;
+    return (type.kind == 'i' || type.kind == 'u') &&
+           (type.size == 1 || type.size == 2 || type.size == 4 || type.size == 8);
+}
+
+static void check_contiguous(const sp_h5_shape *shape, int64_t file_bytes, char *why,
+                             size_t size)
+{
+    int64_t bytes = shape->type.size;
+    bool is_over = false;
+
+    for (int d = 0; d < shape->rank; d++)
+        is_over |= __builtin_mul_overflow(bytes, shape->dim[d], &bytes);
+    if (!is_over && bytes == 0)
+        return;
+    if (!is_over && shape->at < 0)
+        snprintf(why, size, "its values were not all written");
+    else if (is_over || shape->at > file_bytes || bytes > file_bytes - shape->at)
+        snprintf(why, size,
+                 "reaches beyond the end of the file (%lld bytes): truncated or "
+                 "damaged",
+                 (long long)file_bytes);
+}
+
+static bool is_same_shape(const sp_h5_chunks *c, const sp_h5_shape *shape)
+{
+    bool is_same = c->rank == shape->rank && c->type_size == shape->type.size;
+
+    for (int d = 0; is_same && d < shape->rank; d++)
+        is_same = c->dim[d] == shape->dim[d];
+    return is_same;
+}
+
+static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *why,
+                          size_t size)
+{
+    const sp_h5_shape *shape = &entry->shape;
+    bool is_odd = shape->rank < -1 || shape->rank > SP_H5_RANK || shape->type.size < 1;
+
+    for (int d = 0; d < shape->rank && !is_odd; d++)
+        is_odd = shape->dim[d] < 0;
+    if (is_odd)
+        snprintf(why, size, "its shape makes no sense: damaged");
+    else if (shape->rank < 0 || shape->type.kind == 's' || !is_number(shape->type))
+        return; /* told when numbers are asked for */
+    else if (shape->is_contiguous)
+        check_contiguous(shape, file_bytes, why, size);
+    else if (!entry->chunks || !is_same_shape(entry->chunks, shape))
+        snprintf(why, size, "its values cannot be found: damaged");
+    else
+        sp_h5_chunks_check(entry->chunks, file_bytes, why, size);
+}
+
+static int compare_names(const char *a, const char *b)
+{
+    return strcmp(a + (*a == '/'), b + (*b == '/'));
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return compare_names(((const sp_h5_entry *)a)->name,
+                         ((const sp_h5_entry *)b)->name);
+}
+
+static sp_status check_entry(sp_h5_entry *entry, int64_t file_bytes)
+{
+    char why[256] = "";
+
+    if (!entry->name)
+        return SP_FAIL(SP_EDATA, "an index has a part without a name");
+    for (int64_t i = 0; i < entry->n_attrs; i++)
+        if (!entry->attr[i].name)
+            return SP_FAIL(SP_EDATA, "an index has an attribute without a name");
+    if (entry->kind != SP_H5_DATASET || entry->why)
+        return SP_OK;
+    check_dataset(entry, file_bytes, why, sizeof why);
+    if (*why && !(entry->why = strdup(why)))
+        return SP_FAIL(SP_EMEM, "no memory for an index");
+    return SP_OK;
+}
+
+sp_status sp_h5_catalog_check(sp_h5_catalog *catalog)
+{
+    for (int64_t i = 0; i < catalog->n; i++)
+        SP_TRY(check_entry(&catalog->entry[i], catalog->bytes));
+    if (catalog->n > 0)
+        qsort(catalog->entry, (size_t)catalog->n, sizeof *catalog->entry, by_name);
+    return SP_OK;
+}
+
+/* ---- look-ups ---- */
+
+const sp_h5_entry *sp_h5_catalog_find(const sp_h5_catalog *catalog, const char *name)
+{
+    sp_h5_entry key = {.name = (char *)(uintptr_t)name};
+
+    return catalog->n > 0
+               ? bsearch(&key, catalog->entry, (size_t)catalog->n, sizeof key, by_name)
+               : NULL;
+}
+
+const sp_h5_entry *sp_h5_catalog_link(const sp_h5_catalog *catalog, const char *name)
+{
+    char part[1024];
+    size_t n = strlen(name);
+    const sp_h5_entry *entry;
+
+    for (size_t i = 1; i < n && i < sizeof part; i++) {
+        if (name[i] != '/')
+            continue;
+        memcpy(part, name, i);
+        part[i] = 0;
+        entry = sp_h5_catalog_find(catalog, part);
+        if (entry && entry->kind == SP_H5_LINK)
+            return entry;
+    }
+    return NULL;
+}
+
+const sp_h5_attr *sp_h5_entry_attr(const sp_h5_entry *entry, const char *name)
+{
+    for (int64_t i = 0; i < entry->n_attrs; i++)
+        if (strcmp(entry->attr[i].name, name) == 0)
+            return &entry->attr[i];
+    return NULL;
+}
+
+/* ---- end ---- */
+
+static void free_attr(sp_h5_attr *attr)
+{
+    for (int64_t i = 0; attr->text && i < attr->n; i++)
+        free(attr->text[i]);
+    free(attr->text);
+    free(attr->name);
+    free(attr->value);
+    free(attr->why);
+}
+
+static void free_entry(sp_h5_entry *entry)
+{
+    for (int64_t i = 0; entry->text && i < entry->n_texts; i++)
+        free(entry->text[i]);
+    free(entry->text);
+    for (int64_t i = 0; entry->attr && i < entry->n_attrs; i++)
+        free_attr(&entry->attr[i]);
+    free(entry->attr);
+    sp_h5_chunks_free(entry->chunks);
+    free(entry->name);
+    free(entry->why);
+}
+
+void sp_h5_catalog_free(sp_h5_catalog *catalog)
+{
+    for (int64_t i = 0; catalog->entry && i < catalog->n; i++)
+        free_entry(&catalog->entry[i]);
+    free(catalog->entry);
+    *catalog = (sp_h5_catalog){0};
+}

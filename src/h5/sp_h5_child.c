@@ -1,0 +1,353 @@
+#include "config.h"
+
+#include "h5/sp_h5_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/sp_log.h"
+#include "h5/sp_h5_internal.h"
+#include "process/sp_probe.h"
+#include "process/sp_pulse.h"
+
+#define WORD "--read-h5-headers"
+
+/* Limits of a child: the library spins for ever on some damaged headers. Processor time
+ * and memory grow with the file, since large files may have large indices. */
+enum {
+    WORK_S = 6,
+    WALL_S = 60,
+    MEMORY = 192 << 20,
+    MEMORY_FACTOR = 8,
+    ANSWER = 16 << 20,  /* bytes of one answer, */
+    ANSWER_FACTOR = 16, /* and this times the file's */
+    PATIENCE_S = 2 * WALL_S,
+};
+#define WORK_BYTES_S 50000000
+#define MEMORY_MOST  ((int64_t)4 << 30)
+
+typedef struct frame {
+    uint64_t status, bytes, hash; /* of the bytes: a catalog, or a message */
+} frame;
+
+/* Whether main called sp_h5_child_main: else the child would be a second run of
+ * whatever this program does. */
+static bool is_answered;
+
+/* ---- the child ---- */
+
+static void put_all(const void *data, size_t bytes)
+{
+    const char *at = data;
+    ssize_t n;
+
+    for (; bytes > 0; bytes -= (size_t)n, at += n) {
+        n = write(STDOUT_FILENO, at, bytes);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        else if (n < 0)
+            _exit(1); /* the parent is gone */
+    }
+}
+
+static void put_frame(sp_status status, const void *data, size_t bytes)
+{
+    frame head = {(uint64_t)status, bytes, XXH64(data, bytes, 0)};
+
+    put_all(&head, sizeof head);
+    put_all(data, bytes);
+}
+
+static int64_t size_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
+/* The parent names the file after whatever ends this process. */
+static void limit_file(const char *path)
+{
+    int64_t bytes = size_of(path), memory = MEMORY_MOST;
+    const struct itimerval work = {.it_value.tv_sec = WORK_S + bytes / WORK_BYTES_S};
+
+    if (bytes < MEMORY_MOST / MEMORY_FACTOR)
+        memory = bytes * MEMORY_FACTOR;
+    sp_probe_limit(MEMORY + memory);
+    alarm((unsigned)(WALL_S + bytes / WORK_BYTES_S));
+    setitimer(ITIMER_PROF, &work, NULL);
+}
+
+static void unlimit(void)
+{
+    const struct itimerval none = {0};
+
+    alarm(0);
+    setitimer(ITIMER_PROF, &none, NULL);
+}
+
+static char *read_list(size_t *bytes)
+{
+    size_t room = 1 << 16;
+    char *list = malloc(room), *more;
+    ssize_t n;
+
+    *bytes = 0;
+    while (list && (n = read(STDIN_FILENO, list + *bytes, room - *bytes)) != 0) {
+        if (n < 0 && errno != EINTR)
+            _exit(1);
+        *bytes += n > 0 ? (size_t)n : 0;
+        if (*bytes < room)
+            continue;
+        more = realloc(list, room *= 2);
+        list = more;
+    }
+    return list;
+}
+
+/* For tests of the parent: the child crashes at, or hangs in, a file whose path has the
+ * value of this variable in it. */
+static void misbehave(const char *path)
+{
+    const char *crash = getenv("SP_H5_CHILD_CRASH");
+    const char *hang = getenv("SP_H5_CHILD_HANG");
+
+    if (crash && strstr(path, crash))
+        raise(SIGSEGV);
+    if (!hang || !strstr(path, hang))
+        return;
+    alarm(1); /* in place of WALL_S */
+    for (;;)
+        pause();
+}
+
+/* A parent that takes its time is no reason to end: the limits are off meanwhile. */
+static void answer(const char *path)
+{
+    sp_h5_catalog catalog = {0};
+    sp_wire wire = {0};
+    sp_status rc;
+
+    limit_file(path);
+    misbehave(path);
+    rc = sp_h5_describe(path, &catalog);
+    if (rc == SP_OK) {
+        sp_h5_catalog_wire(&wire, &catalog);
+        rc = wire.rc;
+    }
+    unlimit();
+    if (rc == SP_OK)
+        put_frame(SP_OK, wire.data, wire.size);
+    else
+        put_frame(rc, sp_error_last()->message, strlen(sp_error_last()->message));
+    free(wire.data);
+    sp_h5_catalog_free(&catalog);
+}
+
+void sp_h5_child_main(int argc, char **argv)
+{
+    size_t bytes;
+    char *list;
+
+    is_answered = true;
+    if (argc != 2 || strcmp(argv[1], WORD) != 0)
+        return;
+    sp_probe_limit(MEMORY + MEMORY_MOST);
+    list = read_list(&bytes);
+    if (!list)
+        _exit(SP_EMEM);
+    for (const char *path = list; path < list + bytes; path += strlen(path) + 1)
+        answer(path);
+    _exit(0);
+}
+
+/* ---- the parent ---- */
+
+/* One socket is the child's standard input and output. */
+static sp_status spawn(sp_h5_child *child)
+{
+    char *arguments[] = {"sptrain", WORD, NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2], failed;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return SP_FAIL(SP_EIO, "reader of HDF5 headers: %s", strerror(errno));
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    failed =
+        posix_spawn(&child->pid, "/proc/self/exe", &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    child->fd = ends[0];
+    if (!failed)
+        return SP_OK;
+    close(ends[0]);
+    *child = (sp_h5_child){0};
+    return SP_FAIL(SP_EIO, "reader of HDF5 headers cannot be started: %s",
+                   strerror(failed));
+}
+
+/* A child that died early shows when its answer is read. */
+static void send_list(int fd, char *const *paths, int n_paths)
+{
+    for (int i = 0; i < n_paths; i++) {
+        const char *at = paths[i];
+        size_t left = strlen(at) + 1;
+        ssize_t n;
+
+        for (; left > 0; left -= (size_t)n, at += n) {
+            n = send(fd, at, left, MSG_NOSIGNAL);
+            if (n < 0 && errno == EINTR)
+                n = 0;
+            else if (n < 0)
+                return;
+        }
+    }
+    shutdown(fd, SHUT_WR);
+}
+
+sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
+{
+    if (!is_answered)
+        return SP_FAIL(SP_EDATA,
+                       "main must call sp_h5_child_main before anything else");
+    SP_TRY(spawn(child));
+    send_list(child->fd, paths, n);
+    return SP_OK;
+}
+
+/* True if nothing came for long. */
+static bool is_quiet(int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    double until = sp_now_s() + PATIENCE_S;
+    int n;
+
+    do {
+        n = poll(&wait, 1, 1000);
+        sp_pulse_beat(); /* the limit is here, not the watchdog's */
+    } while ((n == 0 || (n < 0 && errno == EINTR)) && sp_now_s() < until);
+    return n <= 0;
+}
+
+/* All the bytes, or false where the child ended or says nothing any more. */
+static bool receive(const sp_h5_child *child, void *data, size_t bytes)
+{
+    char *at = data;
+    ssize_t n;
+
+    while (bytes > 0) {
+        if (is_quiet(child->fd))
+            return false;
+        n = recv(child->fd, at, bytes, 0);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return false;
+        at += n > 0 ? n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Why there is no answer. A child that is on its way out keeps the status it goes
+ * with. */
+static sp_status say_end(sp_h5_child *child, const char *path)
+{
+    int status = 0;
+
+    kill(child->pid, SIGKILL);
+    close(child->fd);
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    *child = (sp_h5_child){0};
+    if (WIFSIGNALED(status) &&
+        (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGKILL))
+        return SP_FAIL(SP_EDATA, "%s: damaged file (reader made no progress for %d s)",
+                       path, WALL_S);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
+        return SP_FAIL(SP_EDATA,
+                       "%s: damaged file (reader did not finish within %d s of work)",
+                       path, WORK_S);
+    if (WIFSIGNALED(status))
+        return SP_FAIL(SP_EDATA, "%s: damaged file (reader ended by signal %d)", path,
+                       WTERMSIG(status));
+    return SP_FAIL(SP_EDATA, "%s: damaged file (reader ended with status %d)", path,
+                   WEXITSTATUS(status));
+}
+
+static sp_status make_no_sense(const char *path)
+{
+    return SP_FAIL(SP_EDATA, "%s: damaged file (reader's answer makes no sense)", path);
+}
+
+static sp_status raise_message(const char *path, uint64_t status, const char *text,
+                               size_t bytes)
+{
+    if (status != SP_EDATA && status != SP_EIO && status != SP_EMEM)
+        return make_no_sense(path);
+    return SP_FAIL((sp_status)status, "%.*s", (int)bytes, text);
+}
+
+static sp_status read_catalog(const char *path, unsigned char *data, size_t bytes,
+                              sp_h5_catalog *catalog)
+{
+    sp_wire wire = {.data = data, .size = bytes, .is_reading = true};
+
+    sp_h5_catalog_wire(&wire, catalog);
+    if (wire.rc == SP_EMEM)
+        return wire.rc;
+    return wire.rc == SP_OK && wire.at == bytes ? SP_OK : make_no_sense(path);
+}
+
+sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
+                           sp_h5_catalog *catalog)
+{
+    frame head;
+    unsigned char *data;
+    sp_status rc;
+
+    if (!receive(child, &head, sizeof head))
+        return say_end(child, path);
+    if (head.bytes / ANSWER_FACTOR > (uint64_t)(file_bytes + ANSWER / ANSWER_FACTOR) ||
+        (head.status != SP_OK && head.bytes >= SP_ERROR_MESSAGE))
+        return make_no_sense(path);
+    data = malloc(head.bytes + 1);
+    if (!data)
+        return SP_FAIL(SP_EMEM, "%s: no memory for its index of %llu bytes", path,
+                       (unsigned long long)head.bytes);
+    if (!receive(child, data, head.bytes))
+        rc = say_end(child, path);
+    else if (XXH64(data, head.bytes, 0) != head.hash)
+        rc = make_no_sense(path);
+    else if (head.status != SP_OK)
+        rc = raise_message(path, head.status, (char *)data, head.bytes);
+    else
+        rc = read_catalog(path, data, head.bytes, catalog);
+    free(data);
+    return rc;
+}
+
+void sp_h5_child_end(sp_h5_child *child)
+{
+    if (child->pid == 0)
+        return;
+    kill(child->pid, SIGKILL);
+    close(child->fd);
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    *child = (sp_h5_child){0};
+}
