@@ -1,0 +1,384 @@
+/* Chunks as HDF5 writes them are read without it: every index, every filter that is
+ * undone, edges, orders of bytes. What is not read is refused by name, and damage is
+ * said with the chunk. */
+#include "fixtures/test.h"
+
+#include <fcntl.h>
+#include <hdf5.h>
+#include <unistd.h>
+
+#include "h5/sp_h5.h"
+#include "h5/sp_h5_rows.h"
+
+static const char path[] = "test_h5_chunks.h5";
+
+/* How a dataset is made. */
+typedef struct layout {
+    int rank;
+    hsize_t dim[3], chunk[3];
+    int n_unlimited;     /* of the first dimensions */
+    const char *filters; /* s shuffle, d deflate, f fletcher32, in this order */
+    bool is_early;       /* storage allocated with the dataset */
+    bool is_edge_plain;  /* chunks at the edge are not filtered */
+} layout;
+
+static const layout layouts[] = {
+    {1, {1000}, {1000}, 0, "", false, false},
+    {1, {1000}, {77}, 0, "d", false, false},
+    {1, {1000}, {77}, 1, "sd", false, false},
+    {1, {1000}, {77}, 0, "", true, false},
+    {1, {9}, {64}, 1, "dsf", false, false},
+    {2, {37, 5}, {8, 3}, 0, "sdf", false, false},
+    {2, {37, 5}, {8, 3}, 1, "fsd", false, false},
+    {2, {37, 5}, {8, 3}, 2, "d", false, false},
+    {2, {37, 5}, {37, 1}, 0, "s", false, false},
+    {2, {37, 5}, {8, 5}, 0, "sd", false, true},
+    {2, {64, 3}, {16, 3}, 0, "f", true, false},
+    {3, {5, 6, 7}, {2, 4, 7}, 0, "sd", false, false},
+    {3, {5, 6, 7}, {1, 6, 3}, 2, "fd", false, false},
+    {3, {5, 6, 7}, {5, 1, 1}, 0, "", false, false},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, MOST = 1024 };
+
+static hid_t create(H5F_libver_t format, hsize_t user_block, bool is_paged)
+{
+    hid_t list = H5Pcreate(H5P_FILE_ACCESS), make = H5Pcreate(H5P_FILE_CREATE), file;
+
+    H5Pset_libver_bounds(list, format, H5F_LIBVER_LATEST);
+    H5Pset_userblock(make, user_block);
+    if (is_paged)
+        H5Pset_file_space_strategy(make, H5F_FSPACE_STRATEGY_PAGE, false, 1);
+    file = H5Fcreate(path, H5F_ACC_TRUNC, make, list);
+    assert_true(file >= 0);
+    H5Pclose(make);
+    H5Pclose(list);
+    return file;
+}
+
+static hid_t creation_of(const layout *l)
+{
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+
+    H5Pset_chunk(list, l->rank, l->chunk);
+    for (const char *f = l->filters; *f; f++) {
+        if (*f == 's')
+            H5Pset_shuffle(list);
+        else if (*f == 'd')
+            H5Pset_deflate(list, 5);
+        else
+            H5Pset_fletcher32(list);
+    }
+    if (l->is_early)
+        H5Pset_alloc_time(list, H5D_ALLOC_TIME_EARLY);
+    if (l->is_edge_plain)
+        H5Pset_chunk_opts(list, H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
+    return list;
+}
+
+static size_t count_of(const layout *l)
+{
+    size_t n = 1;
+
+    for (int d = 0; d < l->rank; d++)
+        n *= (size_t)l->dim[d];
+    return n;
+}
+
+static int value(size_t i)
+{
+    return (int)(i * 37 % 1009 % 200);
+}
+
+static void write_set(hid_t file, const layout *l, hid_t stored)
+{
+    hsize_t most[3];
+    int data[MOST];
+    hid_t space, list = creation_of(l), set;
+
+    for (int d = 0; d < l->rank; d++)
+        most[d] = d < l->n_unlimited ? H5S_UNLIMITED : l->dim[d];
+    for (size_t i = 0; i < count_of(l); i++)
+        data[i] = value(i);
+    space = H5Screate_simple(l->rank, l->dim, most);
+    set = H5Dcreate2(file, "x", stored, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    assert_true(set >= 0);
+    assert_true(H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >=
+                0);
+    H5Dclose(set);
+    H5Sclose(space);
+    H5Pclose(list);
+}
+
+/* All of it converted, and rows from within as they are stored. */
+static void reads_back(const layout *l, size_t size)
+{
+    int64_t dim[3] = {(int64_t)l->dim[0], (int64_t)l->dim[1], (int64_t)l->dim[2]};
+    size_t n = count_of(l), row = n / (size_t)dim[0] * size;
+    int64_t first = dim[0] / 3, rows = dim[0] - first - 1;
+    unsigned char all[MOST * 8], part[MOST * 8];
+    int32_t got[MOST];
+    sp_h5 *file;
+
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_read(file, "/x", SP_H5_I32, l->rank, dim, got));
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(got[i], value(i));
+    OK(sp_h5_read_rows(file, "/x", 0, dim[0], all));
+    OK(sp_h5_read_rows(file, "/x", first, rows, part));
+    assert_memory_equal(part, all + (size_t)first * row, (size_t)rows * row);
+    OK(sp_h5_close(file));
+}
+
+static void every_layout_reads_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * LAYOUTS; i++) {
+        const hid_t types[] = {H5T_STD_I32LE, H5T_IEEE_F64BE, H5T_STD_U8LE,
+                               H5T_STD_U16BE, H5T_IEEE_F32LE, H5T_STD_I64BE};
+        const hid_t type = types[i % 6];
+        const layout *l = &layouts[i / 2];
+        hid_t file =
+            create(i % 2 ? H5F_LIBVER_V110 : H5F_LIBVER_EARLIEST, 0, i % 3 == 0);
+
+        write_set(file, l, type);
+        H5Fclose(file);
+        reads_back(l, H5Tget_size(type));
+    }
+}
+
+static void a_file_may_begin_later(void **state)
+{
+    hid_t file = create(H5F_LIBVER_EARLIEST, 1024, false);
+
+    (void)state;
+    write_set(file, &layouts[5], H5T_STD_I32LE);
+    H5Fclose(file);
+    reads_back(&layouts[5], 4);
+}
+
+/* A chunk that did not shrink may be stored without the filter. */
+static void left_out_filters_are_left_out(void **state)
+{
+    const layout l = {1, {64}, {64}, 0, "sd", false, false};
+    hid_t file = create(H5F_LIBVER_EARLIEST, 0, false), set;
+    const hsize_t at = 0;
+    int32_t data[64], got[64];
+    const int64_t n = 64;
+    sp_h5 *in;
+
+    (void)state;
+    write_set(file, &l, H5T_NATIVE_INT32);
+    for (int i = 0; i < 64; i++)
+        data[i] = -i;
+    set = H5Dopen2(file, "x", H5P_DEFAULT);
+    assert_true(H5Dwrite_chunk(set, H5P_DEFAULT, 3, &at, sizeof data, data) >= 0);
+    H5Dclose(set);
+    H5Fclose(file);
+    OK(sp_h5_open(&in, path));
+    OK(sp_h5_read(in, "/x", SP_H5_I32, 1, &n, got));
+    assert_memory_equal(got, data, sizeof data);
+    OK(sp_h5_close(in));
+}
+
+static void compact_values_and_links_inside_are_read(void **state)
+{
+    hid_t file = create(H5F_LIBVER_V110, 0, false), list, space, set;
+    const hsize_t size = 5;
+    const int64_t n = 5;
+    int32_t data[] = {1, 2, 3, 4, 5}, got[5];
+    sp_h5 *in;
+
+    (void)state;
+    list = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_layout(list, H5D_COMPACT);
+    space = H5Screate_simple(1, &size, NULL);
+    set = H5Dcreate2(file, "x", H5T_STD_I32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    H5Lcreate_soft("/x", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_hard(file, "x", file, "hard", H5P_DEFAULT, H5P_DEFAULT);
+    H5Dclose(set);
+    H5Sclose(space);
+    H5Pclose(list);
+    H5Fclose(file);
+    OK(sp_h5_open(&in, path));
+    OK(sp_h5_read(in, "/x", SP_H5_I32, 1, &n, got));
+    assert_memory_equal(got, data, sizeof data);
+    OK(sp_h5_read(in, "/soft", SP_H5_I32, 1, &n, got));
+    OK(sp_h5_read(in, "/hard", SP_H5_I32, 1, &n, got));
+    assert_memory_equal(got, data, sizeof data);
+    OK(sp_h5_close(in));
+}
+
+/* ---- what is refused ---- */
+
+static void refused(const char *name, const char *words)
+{
+    sp_h5_shape shape;
+    sp_h5 *file;
+
+    OK(sp_h5_open(&file, path));
+    assert_true(sp_h5_has(file, name));
+    assert_int_equal(sp_h5_shape_of(file, name, &shape), SP_EDATA);
+    if (!strstr(sp_error_last()->message, words) ||
+        !strstr(sp_error_last()->message, path))
+        fail_msg("message is \"%s\", expected \"%s\"", sp_error_last()->message, words);
+    OK(sp_h5_close(file));
+}
+
+static void make(hid_t file, const char *name, hid_t list, hsize_t n)
+{
+    hid_t space = H5Screate_simple(1, &n, NULL);
+    hid_t set =
+        H5Dcreate2(file, name, H5T_NATIVE_INT, space, H5P_DEFAULT, list, H5P_DEFAULT);
+
+    assert_true(set >= 0);
+    H5Dclose(set);
+    H5Sclose(space);
+    H5Pclose(list);
+}
+
+static void put_links(hid_t file)
+{
+    hid_t group = H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+
+    H5Lcreate_external("other.h5", "/there", file, "outer", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/outer", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/outer/below", file, "deep", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/g", file, "alias", H5P_DEFAULT, H5P_DEFAULT);
+    H5Gclose(group);
+}
+
+static hid_t external(void)
+{
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+
+    H5Pset_external(list, "/dev/zero", 0, 1000);
+    return list;
+}
+
+static hid_t virtual(void)
+{
+    const hsize_t n = 10;
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &n, NULL);
+
+    H5Pset_virtual(list, space, "other.h5", "/there", space);
+    H5Sclose(space);
+    return list;
+}
+
+static hid_t chunked(hsize_t chunk, bool is_scaled)
+{
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+
+    H5Pset_chunk(list, 1, &chunk);
+    if (is_scaled)
+        H5Pset_scaleoffset(list, H5Z_SO_INT, 0);
+    return list;
+}
+
+static void other_places_and_filters_are_refused(void **state)
+{
+    static const char other[] = "other.h5";
+    hid_t file = H5Fcreate(other, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+
+    (void)state;
+    make(file, "there", H5Pcreate(H5P_DATASET_CREATE), 10);
+    H5Fclose(file);
+    file = create(H5F_LIBVER_V110, 0, false);
+    put_links(file);
+    make(file, "external", external(), 10);
+    make(file, "virtual", virtual(), 10);
+    make(file, "scaled", chunked(10, true), 10);
+    make(file, "unwritten", chunked(10, false), 100);
+    make(file, "g/set", H5Pcreate(H5P_DATASET_CREATE), 10);
+    H5Fclose(file);
+    refused("/outer", "is a link to another file (other.h5:/there)");
+    refused("/soft", "leads to nothing in this file");
+    refused("/deep", "leads to nothing in this file");
+    refused("/outer/x", "/outer: is a link to another file");
+    refused("/alias/set", "/alias: is a link to a group");
+    refused("/external", "external storage");
+    refused("/virtual", "is a virtual dataset");
+    refused("/scaled", "compressed by the filter \"scaleoffset\"");
+    refused("/unwritten", "not all written");
+    refused("/g", "is no dataset");
+    unlink(other);
+}
+
+/* A chunk of 512 MiB in a file of some thousand bytes: nothing is allocated for it. */
+static void large_chunks_are_refused(void **state)
+{
+    const layout l = {1, {1000}, {(hsize_t)1 << 27}, 1, "d", false, false};
+    hid_t file = create(H5F_LIBVER_V110, 0, false);
+
+    (void)state;
+    write_set(file, &l, H5T_STD_I32LE);
+    H5Fclose(file);
+    refused("/x", "too large to unpack");
+}
+
+/* ---- damage ---- */
+
+static void flip(int64_t at)
+{
+    int fd = open(path, O_RDWR);
+    unsigned char byte;
+
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x40;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void damage_is_said_with_its_chunk(void **state)
+{
+    static const char *const filters[] = {"f", "d", "sd", "fd", "sdf"};
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        const layout l = {1, {1000}, {300}, 0, filters[i], false, false};
+        hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
+        sp_h5_chunks *chunks;
+        int32_t got[1000];
+        sp_h5 *file;
+
+        write_set(made, &l, H5T_STD_I32LE);
+        H5Fclose(made);
+        OK(sp_h5_open(&file, path));
+        OK(sp_h5_take_chunks(file, "/x", &chunks));
+        assert_int_equal(chunks->n, 4);
+        flip(chunks->at[2] + chunks->bytes[2] / 2);
+        sp_h5_chunks_free(chunks);
+        OK(sp_h5_close(file));
+        OK(sp_h5_open(&file, path));
+        OK(sp_h5_read_rows(file, "/x", 0, 600, got));
+        assert_int_equal(sp_h5_read_rows(file, "/x", 500, 200, got), SP_EDATA);
+        assert_non_null(strstr(sp_error_last()->message, "/x: chunk 2"));
+        assert_non_null(strstr(sp_error_last()->message, "damaged"));
+        OK(sp_h5_read_rows(file, "/x", 900, 100, got));
+        OK(sp_h5_close(file));
+    }
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout_reads_back),
+        cmocka_unit_test(a_file_may_begin_later),
+        cmocka_unit_test(left_out_filters_are_left_out),
+        cmocka_unit_test(compact_values_and_links_inside_are_read),
+        cmocka_unit_test(other_places_and_filters_are_refused),
+        cmocka_unit_test(large_chunks_are_refused),
+        cmocka_unit_test(damage_is_said_with_its_chunk),
+    };
+
+    sp_h5_child_main(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, remove_file);
+}
