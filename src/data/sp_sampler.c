@@ -282,10 +282,10 @@ static int64_t least_micro(const sp_sampler *sampler, int64_t most, bool is_byte
 
         if (mine > most)
             alone++;
-        else
-            rest += mine;
+        else if (__builtin_add_overflow(rest, mine, &rest))
+            rest = INT64_MAX;
     }
-    return (alone + (rest + most - 1) / most + n_ranks - 1) / n_ranks;
+    return (alone + rest / most + (rest % most != 0) + n_ranks - 1) / n_ranks;
 }
 
 /* Smallest number of micro-batches from `accumulate` on that fits; one sample of each

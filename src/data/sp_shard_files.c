@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -172,7 +173,9 @@ void sp_shard_glob_free(sp_strings *paths)
 
 /* ---- open files ---- */
 
-enum { MOST_OPEN = 256 };
+/* Files that one data set keeps open: a quarter of what the process may, since there are
+ * two data sets, and sockets and libraries want theirs. */
+enum { MOST_OPEN = 256, FEWEST_OPEN = 2, SHARE = 4 };
 
 typedef struct open_file {
     int shard, fd, users;
@@ -182,11 +185,24 @@ typedef struct open_file {
 struct sp_shard_files {
     pthread_mutex_t lock;
     uint64_t clock;
-    int n; /* slots in use */
+    int n, most; /* slots in use, at most */
     open_file slot[MOST_OPEN];
     int *slot_of;            /* [n_shards] -1: not open */
     _Atomic uint64_t *known; /* [n_samples] checksum + 2^32, 0 none */
 };
+
+static int most_open(void)
+{
+    struct rlimit limit;
+    rlim_t share;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return MOST_OPEN;
+    share = limit.rlim_cur / SHARE;
+    return share > MOST_OPEN     ? MOST_OPEN
+           : share < FEWEST_OPEN ? FEWEST_OPEN
+                                 : (int)share;
+}
 
 sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
                                 int64_t n_samples)
@@ -196,6 +212,7 @@ sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
     *files = f;
     if (f) {
         pthread_mutex_init(&f->lock, NULL);
+        f->most = most_open();
         f->slot_of = malloc(((size_t)n_shards + 1) * sizeof *f->slot_of);
         f->known = calloc((size_t)n_samples + 1, sizeof *f->known);
     }
@@ -229,11 +246,32 @@ void sp_shard_files_destroy(struct sp_shard_files *files)
     free(files);
 }
 
-static sp_status open_shard(const sp_shard *shard, open_file *file)
+/* Closes files that nobody reads from. */
+static bool shut_idle(struct sp_shard_files *files)
+{
+    bool is_any = false;
+
+    for (int i = 0; i < files->n; i++) {
+        open_file *file = &files->slot[i];
+
+        if (file->users > 0 || file->fd < 0)
+            continue;
+        if (file->shard >= 0)
+            files->slot_of[file->shard] = -1;
+        shut(file);
+        is_any = true;
+    }
+    return is_any;
+}
+
+static sp_status open_shard(struct sp_shard_files *files, const sp_shard *shard,
+                            open_file *file)
 {
     struct stat about;
 
     file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0 && (errno == EMFILE || errno == ENFILE) && shut_idle(files))
+        file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0)
         return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
     if (fstat(file->fd, &about) != 0)
@@ -252,7 +290,7 @@ static int find_slot(struct sp_shard_files *files)
 {
     int oldest = -1;
 
-    if (files->n < MOST_OPEN)
+    if (files->n < files->most)
         return files->n++;
     for (int i = 0; i < files->n; i++)
         if (files->slot[i].users == 0 &&
@@ -273,7 +311,7 @@ static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *
     sp_status rc;
 
     if (slot < 0) {
-        rc = open_shard(&set->shard[shard], &file);
+        rc = open_shard(files, &set->shard[shard], &file);
         if (rc != SP_OK) {
             shut(&file);
             return rc;

@@ -231,6 +231,7 @@ static void independent_of_ranks(void **state)
     same_micro_batches(1, 0, 900020, 8);
     same_micro_batches(10, 0, 900020, 10);
     same_micro_batches(1, 9000, 600000, 16);
+    same_micro_batches(3, INT64_MAX, INT64_MAX, 3); /* no sum overflows */
 }
 
 /* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at least

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "fixtures/shard_fixture.h"
@@ -135,6 +136,27 @@ static void threads_read_what_was_written(void **state)
     }
 }
 
+/* Whoever may open few files closes those that nobody reads from. */
+static void few_open_files_suffice(void **state)
+{
+    struct rlimit before, few;
+    sp_dataset other;
+    int64_t argument = 0;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 24;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    other = set;
+    OK(fixture_open(&set, "many-???.h5"));
+    read_many(&argument);
+    assert_int_equal(argument, 0);
+    sp_dataset_close(&set);
+    set = other;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 static void pass(sp_sample *got, sp_arena *arena, uint64_t epoch)
 {
     sp_sample_request all = {.verify = true};
@@ -172,6 +194,7 @@ static void later_passes_allocate_nothing(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_open_files_suffice),
         cmocka_unit_test(threads_read_what_was_written),
         cmocka_unit_test(later_passes_allocate_nothing),
     };
