@@ -333,6 +333,11 @@ static void take_compact(describer *d, hid_t set, hid_t type, sp_h5_entry *entry
         return;
     }
     c->compact_bytes = (int64_t)n * c->type_size;
+    if ((int64_t)H5Dget_storage_size(set) != c->compact_bytes) {
+        c->compact_bytes = 0; /* the library would read on beyond what is stored */
+        entry->why = copy(d, "its values are not all in its header: damaged");
+        return;
+    }
     c->compact = room_for(d, (size_t)c->compact_bytes, 1);
     if (c->compact && n > 0 &&
         H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, c->compact) < 0)

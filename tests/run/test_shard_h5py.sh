@@ -4,3 +4,33 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 find_python "h5py, numpy"
 "$python" "$SP_SRCDIR/tests/run/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir"
+
+# Training on float64 features is training on the same rounded to float32: the same bits,
+# and one warning.
+cat >write.py <<'PY'
+import sys
+import h5py
+import numpy as np
+
+kind, path = sys.argv[1:]
+rng = np.random.default_rng(5)
+cells = rng.permutation(16 ** 3)[:900]
+with h5py.File(path, "w") as f:
+    f.attrs.update(format="sptrain-voxels", version=1, voxel_size=0.5, num_classes=2,
+                   ignore_label=255, class_names=["a", "b"], feature_names=["x", "y"])
+    f["offsets"] = np.arange(0, 901, 300)
+    f["coords"] = np.stack([cells % 16, cells // 16 % 16, cells // 256], 1)
+    f["features"] = (rng.random((900, 2)) / 3).astype(kind)
+    f["labels"] = rng.integers(0, 2, 900).astype("u1")
+PY
+for kind in f4 f8; do
+    "$python" write.py $kind t.h5 || fail "no shard"
+    rm -rf $kind
+    run 2 0 net.family=dummy data.train=t.h5 'data.val=[]' batch.size=3 train.epochs=3 \
+        train.warmup_steps=1 run.dir=r
+    test "$(grep -c rounded err)" = "$(test $kind = f8 && echo 1 || echo 0)" ||
+        fail "$kind: warnings"
+    mv r $kind
+done
+newest=$(cd f4/checkpoints && ls step-*.h5 | tail -n 1)
+cmp "f4/checkpoints/$newest" "f8/checkpoints/$newest" || fail "float64: other weights"

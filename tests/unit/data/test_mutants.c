@@ -186,6 +186,43 @@ static void damaged_shards_of_others(void **state)
     forget_shard();
 }
 
+/* A layout message of the old format that says chunked (2), with chunks of 8 rows of 3
+ * elements of 4 bytes, says compact (0) with this many bytes in the header. HDF5 reads
+ * beyond them, and crashes where there are none. */
+static void make_compact(blob b, int bytes)
+{
+    static const unsigned char chunk[] = {8, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0};
+    int n = 0;
+
+    for (size_t i = 0; i + 23 < b.n; i++)
+        if (memcmp(b.at + i, "\3\2\3", 3) == 0 &&
+            memcmp(b.at + i + 11, chunk, sizeof chunk) == 0) {
+            b.at[i + 1] = 0;
+            b.at[i + 2] = (unsigned char)bytes;
+            b.at[i + 3] = 0;
+            n++;
+        }
+    assert_int_equal(n, 2); /* coordinates and features */
+}
+
+static void layouts_that_lie_are_refused(void **state)
+{
+    (void)state;
+    for (int bytes = 0; bytes < 24; bytes += 8) {
+        blob b;
+
+        make_shard();
+        mutant_repack(shard_path);
+        b = blob_read(shard_path);
+        make_compact(b, bytes);
+        blob_write(shard_path, b);
+        begin_mutant(bytes);
+        assert_false(use_shard(false));
+        free(b.at);
+        forget_shard();
+    }
+}
+
 static void hostile_shards(void **state)
 {
     static const char *const needed[] = {"/offsets", "/coords", "/features",
@@ -582,6 +619,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_shards),
         cmocka_unit_test(damaged_shards_of_others),
+        cmocka_unit_test(layouts_that_lie_are_refused),
         cmocka_unit_test(hostile_shards),
         cmocka_unit_test(damaged_checkpoints),
         cmocka_unit_test(hostile_checkpoints),
