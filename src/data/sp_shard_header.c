@@ -186,23 +186,6 @@ static sp_status check_shape(const header *h, const char *name,
                    want);
 }
 
-/* Compressed values may not claim more than compression can give. */
-static sp_status check_bytes(const header *h, const char *name,
-                             const sp_h5_shape *shape)
-{
-    int64_t bytes = shape->type.size, limit = sp_h5_bytes(h->h5);
-    bool is_over = __builtin_mul_overflow(limit, (int64_t)SP_SHARD_EXPANSION, &limit);
-
-    for (int i = 0; i < shape->rank; i++)
-        is_over |= __builtin_mul_overflow(bytes, shape->dim[i], &bytes);
-    if (is_over || bytes > limit)
-        return SP_FAIL(SP_EDATA,
-                       "%s:%s: larger than the file (%lld bytes) can hold: truncated "
-                       "or damaged",
-                       h->path, name, (long long)sp_h5_bytes(h->h5));
-    return SP_OK;
-}
-
 static sp_status find(const header *h, const char *name, int rank, int64_t rows,
                       int64_t cols, sp_extent *out)
 {
@@ -216,7 +199,6 @@ static sp_status find(const header *h, const char *name, int rank, int64_t rows,
     if (shape.type.kind == '?' || shape.type.kind == 's')
         return SP_FAIL(SP_EDATA, "%s:%s: not of an integer or float type", h->path,
                        name);
-    SP_TRY(check_bytes(h, name, &shape));
     memset(out, 0, sizeof *out);
     out->at = shape.at;
     out->rows = shape.dim[0];

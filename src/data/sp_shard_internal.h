@@ -18,10 +18,7 @@
 #include "h5/sp_h5_number.h"
 #include "h5/sp_h5_rows.h"
 
-enum {
-    SP_SHARD_EXPANSION = 1100, /* most that compression can shrink: deflate's 1032 */
-    SP_EXTENTS = 9             /* datasets of a shard that stay in the file */
-};
+enum { SP_EXTENTS = 9 }; /* datasets of a shard that stay in the file */
 
 /* The i-th of them. */
 static inline sp_extent *sp_shard_extent(sp_shard *shard, int i)
@@ -36,7 +33,9 @@ static inline sp_extent *sp_shard_extent(sp_shard *shard, int i)
 
 static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 {
-    return (sp_h5_type){extent->kind, extent->type_size, extent->is_swapped};
+    const sp_h5_type type = {extent->kind, extent->type_size, extent->is_swapped};
+
+    return type;
 }
 
 /* ---- an index as bytes (sp_shard_wire.c) ---- */

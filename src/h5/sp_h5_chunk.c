@@ -13,7 +13,7 @@
 #include "process/sp_pulse.h"
 
 /* A sample reads up to nine datasets in turn; small bands of most of them are kept. */
-enum { BANDS = 8, KEPT_BYTES = 32 << 20 };
+enum { BANDS = 8, KEPT_BYTES = 32 << 20, EXPANSION = 1100 /* deflate's is 1032 */ };
 
 typedef struct band {
     uint64_t serial; /* 0: empty */
@@ -99,6 +99,14 @@ static bool are_in_file(const sp_h5_chunks *c, int64_t file_bytes)
     return true;
 }
 
+/* Compressed values may not claim more than compression can give. */
+static bool is_possible(const sp_h5_chunks *c, int64_t file_bytes)
+{
+    int64_t bytes = bytes_of(c, c->dim, c->dim[0]);
+
+    return bytes >= 0 && bytes / EXPANSION <= file_bytes;
+}
+
 static bool check_compact(const sp_h5_chunks *c, char *why, size_t size)
 {
     if (c->rank == 0 ? c->compact_bytes == c->type_size
@@ -130,6 +138,12 @@ bool sp_h5_chunks_check(const sp_h5_chunks *c, int64_t file_bytes, char *why,
                  "its chunks of %lld rows are too large to unpack (at most %lld MiB, "
                  "of a file of this size): write it with smaller chunks",
                  (long long)c->chunk[0], (long long)(most >> 20));
+        return false;
+    }
+    if (!is_possible(c, file_bytes)) {
+        snprintf(why, size,
+                 "larger than the file (%lld bytes) can hold: truncated or damaged",
+                 (long long)file_bytes);
         return false;
     }
     if (!are_filters_known(c, (uint32_t)chunk)) {
