@@ -383,7 +383,7 @@ static void take_shape(describer *d, hid_t space, sp_h5_entry *entry)
     if (shape->rank < 0 || shape->rank > SP_H5_RANK) {
         char why[WHY];
 
-        snprintf(why, sizeof why, "has %d dimensions, at most %d are read", shape->rank,
+        snprintf(why, sizeof why, "%d dimensions, expected at most %d", shape->rank,
                  SP_H5_RANK);
         entry->why = copy(d, why);
         shape->rank = -1;

@@ -174,7 +174,7 @@ static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoin
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (!is_checkpoint && shape.rank < 1)
         return SP_OK;
-    if (shape.rank < 1 || shape.rank > SP_H5_RANK)
+    if (shape.rank < 1)
         return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected 1 to %d",
                        sp_h5_path(file), name, shape.rank, SP_H5_RANK);
     if ((is_checkpoint && !shape.is_contiguous) || !count_bytes(&shape, &bytes) ||
