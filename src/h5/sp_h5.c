@@ -451,6 +451,7 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
                           sp_h5_type type, int64_t n, void *data)
 {
     const sp_h5_attr *attr;
+    sp_status rc = SP_OK;
     int64_t bad;
     void *raw;
 
@@ -466,10 +467,9 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
     memcpy(raw, attr->value, (size_t)n * (size_t)attr->type.size);
     bad = sp_h5_convert(attr->type, raw, n, type, data);
     if (bad >= 0)
-        sp_error_pass(say_value(file, name, attr->type, raw, bad, bad, type), __FILE__,
-                      __LINE__, __func__);
+        rc = say_value(file, name, attr->type, raw, bad, bad, type);
     free(raw);
-    return bad >= 0 ? SP_EDATA : SP_OK;
+    return rc;
 }
 
 sp_status sp_h5_attr_read_int(sp_h5 *file, const char *object, const char *name,

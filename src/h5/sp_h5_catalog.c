@@ -73,12 +73,13 @@ void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog)
 
 /* ---- checks ---- */
 
-static bool is_number(sp_h5_type type)
+/* Texts and types that are not read may have any size. */
+static bool is_sized(sp_h5_type type)
 {
-    if (type.kind == 'f')
-        return type.size == 2 || type.size == 4 || type.size == 8;
-    return (type.kind == 'i' || type.kind == 'u') &&
-           (type.size == 1 || type.size == 2 || type.size == 4 || type.size == 8);
+    if (type.kind != 'i' && type.kind != 'u' && type.kind != 'f')
+        return type.size >= 1;
+    return (type.size == 1 && type.kind != 'f') || type.size == 2 || type.size == 4 ||
+           type.size == 8;
 }
 
 static void check_contiguous(const sp_h5_shape *shape, int64_t file_bytes, char *why,
@@ -113,13 +114,14 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
                           size_t size)
 {
     const sp_h5_shape *shape = &entry->shape;
-    bool is_odd = shape->rank < -1 || shape->rank > SP_H5_RANK || shape->type.size < 1;
+    bool is_odd = shape->rank < -1 || shape->rank > SP_H5_RANK ||
+                  !is_sized(shape->type) || (shape->is_contiguous && entry->chunks);
 
     for (int d = 0; d < shape->rank && !is_odd; d++)
         is_odd = shape->dim[d] < 0;
     if (is_odd)
         snprintf(why, size, "its shape makes no sense: damaged");
-    else if (shape->rank < 0 || shape->type.kind == 's' || !is_number(shape->type))
+    else if (shape->rank < 0 || shape->type.kind == 's' || shape->type.kind == '?')
         return; /* told when numbers are asked for */
     else if (shape->is_contiguous)
         check_contiguous(shape, file_bytes, why, size);
@@ -147,8 +149,8 @@ static sp_status check_entry(sp_h5_entry *entry, int64_t file_bytes)
     if (!entry->name)
         return SP_FAIL(SP_EDATA, "an index has a part without a name");
     for (int64_t i = 0; i < entry->n_attrs; i++)
-        if (!entry->attr[i].name)
-            return SP_FAIL(SP_EDATA, "an index has an attribute without a name");
+        if (!entry->attr[i].name || !is_sized(entry->attr[i].type))
+            return SP_FAIL(SP_EDATA, "an index has an attribute that makes no sense");
     if (entry->kind != SP_H5_DATASET || entry->why)
         return SP_OK;
     check_dataset(entry, file_bytes, why, sizeof why);

@@ -152,7 +152,7 @@ static void take_attr(describer *d, hid_t object, const char *name, sp_h5_attr *
     hid_t id = H5Aopen(object, name, H5P_DEFAULT), type, space;
 
     attr->name = copy(d, name);
-    attr->type.kind = '?';
+    attr->type = (sp_h5_type){'?', 1, false};
     if (id < 0) {
         attr->why = library_says(d, "cannot be opened");
         return;

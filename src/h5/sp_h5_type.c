@@ -34,7 +34,8 @@ static void describe_number(hid_t type, sp_h5_type *out)
 
 sp_h5_type sp_h5_type_of(hid_t type)
 {
-    sp_h5_type out = {'?', (int)H5Tget_size(type), false};
+    const size_t size = H5Tget_size(type);
+    sp_h5_type out = {'?', size > 0 && size <= INT32_MAX ? (int)size : 1, false};
     hid_t base;
 
     switch (H5Tget_class(type)) {

@@ -1,0 +1,140 @@
+/* A child whose memory a damaged file has overwritten may answer anything: a catalog of
+ * changed bytes is refused, or safe to read with. Each is a pure function of its
+ * number. */
+#include "fixtures/test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "h5/sp_h5_internal.h"
+
+enum { MUTANTS = 3000, ROWS = 120, MOST_BYTES = 1 << 24 };
+
+static const char path[] = "test_h5_catalog.h5";
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static void write_file(void)
+{
+    const hsize_t dim[] = {ROWS, 3}, chunk[] = {16, 2};
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(2, dim, NULL);
+    hid_t set;
+    int data[ROWS * 3];
+
+    for (int i = 0; i < ROWS * 3; i++)
+        data[i] = i % 7;
+    set =
+        H5Dcreate2(file, "plain", H5T_STD_I32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    H5Dclose(set);
+    H5Pset_chunk(list, 2, chunk);
+    H5Pset_shuffle(list);
+    H5Pset_deflate(list, 4);
+    set = H5Dcreate2(file, "packed", H5T_STD_I32LE, space, H5P_DEFAULT, list,
+                     H5P_DEFAULT);
+    assert_true(H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >=
+                0);
+    H5Dclose(set);
+    H5Sclose(space);
+    H5Pclose(list);
+    H5Fclose(file);
+}
+
+static void change(unsigned char *data, size_t n, uint64_t *rng)
+{
+    static const uint64_t numbers[] = {0,         1,          5,          UINT32_MAX,
+                                       INT64_MAX, UINT64_MAX, 1ull << 31, 1ull << 40};
+    size_t at = next(rng) % n, bytes = next(rng) % 2 ? 8 : 4;
+
+    if (next(rng) % 2)
+        data[at] = (unsigned char)next(rng);
+    else if (at + bytes <= n)
+        memcpy(data + at, &numbers[next(rng) % 8], bytes);
+}
+
+/* All rows of what may be read, unless they are many. */
+static void read_all(const sp_h5_catalog *c, int fd)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        const sp_h5_entry *entry = &c->entry[i];
+        const sp_h5_shape *shape = &entry->shape;
+        int64_t bytes = shape->type.size;
+        sp_h5_unpacker *unpacker = NULL;
+        sp_status rc;
+        void *to;
+
+        for (int d = 0; d < shape->rank; d++)
+            bytes *= shape->dim[d];
+        if (entry->kind != SP_H5_DATASET || entry->why || !entry->chunks ||
+            shape->rank < 1 || !strchr("iuf", shape->type.kind) || bytes > MOST_BYTES)
+            continue;
+        to = malloc((size_t)bytes + 1);
+        assert_non_null(to);
+        rc = sp_h5_unpack(&unpacker, entry->chunks, fd, path, 0, shape->dim[0], to);
+        assert_true(rc == SP_OK || rc == SP_EDATA);
+        sp_h5_unpacker_free(unpacker);
+        free(to);
+    }
+}
+
+static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd, int *n_good)
+{
+    sp_wire wire = {.data = data, .size = n, .is_reading = true};
+    sp_h5_catalog catalog = {0};
+
+    sp_h5_catalog_wire(&wire, &catalog);
+    catalog.bytes = file_bytes; /* which the parent knows */
+    if (wire.rc == SP_OK && sp_h5_catalog_check(&catalog) == SP_OK) {
+        read_all(&catalog, fd);
+        ++*n_good;
+    }
+    sp_h5_catalog_free(&catalog);
+}
+
+static void changed_answers_are_safe(void **state)
+{
+    sp_h5_catalog good = {0};
+    sp_wire wire = {0};
+    int fd, n_good = 0;
+
+    (void)state;
+    write_file();
+    OK(sp_h5_describe(path, &good));
+    sp_h5_catalog_wire(&wire, &good);
+    OK(wire.rc);
+    fd = open(path, O_RDONLY);
+    use(wire.data, wire.size, good.bytes, fd, &n_good);
+    assert_int_equal(n_good, 1);
+    for (int i = 0; i < MUTANTS; i++) {
+        uint64_t rng = (uint64_t)i * 7919;
+        unsigned char *data = malloc(wire.size);
+        size_t n = next(&rng) % 20 ? wire.size : next(&rng) % wire.size;
+
+        assert_non_null(data);
+        memcpy(data, wire.data, wire.size);
+        for (uint64_t k = 1 + next(&rng) % 4; k > 0; k--)
+            change(data, wire.size, &rng);
+        use(data, n, good.bytes, fd, &n_good);
+        free(data);
+    }
+    assert_true(n_good > MUTANTS / 10 && n_good < MUTANTS);
+    close(fd);
+    unlink(path);
+    free(wire.data);
+    sp_h5_catalog_free(&good);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(changed_answers_are_safe)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
