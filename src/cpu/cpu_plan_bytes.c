@@ -1,5 +1,5 @@
-/* The memory of a plan, from its numbers: goes through what cpu_plan.c, cpu_plan_lanes.c
- * and cpu_plan_maps.c take of the arena and of its scratch. */
+/* The memory of a plan, from its numbers: goes through what cpu_plan.c,
+ * cpu_plan_lanes.c and cpu_plan_maps.c take of the arena and of its scratch. */
 #include "cpu/cpu.h"
 #include "cpu/cpu_plan.h"
 

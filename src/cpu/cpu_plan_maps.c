@@ -1,7 +1,8 @@
 /* Kernel maps: look-ups of a tile's output rows, cut into pairs by offset.
  *
- * The number of pairs is known only in the end. So `in` grows tile by tile at the top of
- * the arena, where it stays, and `out` at that of the scratch, from where it follows. */
+ * The number of pairs is known only in the end. So `in` grows tile by tile at the top
+ * of the arena, where it stays, and `out` at that of the scratch, from where it
+ * follows. */
 #include "cpu/cpu_plan.h"
 
 #include <assert.h>

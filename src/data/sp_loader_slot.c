@@ -220,8 +220,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Bytes of sp_voxelize beyond its result: moved coordinates; where rows are merged a table at
- * most half full, and counts, starts and a list of rows. */
+/* Bytes of sp_voxelize beyond its result: moved coordinates; where rows are merged a
+ * table at most half full, and counts, starts and a list of rows. */
 static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
 {
     int64_t slots = 16;

@@ -1,7 +1,7 @@
 /* The memory of one micro-batch: where every activation, gradient and vector of sums of
  * a lowered network stands, and for how long. Numbers alone. sp_net asks before each
- * pass and computes where it is told; sp_assign_measure goes through the same calls without
- * computing, so what a step takes is known without taking it, by the same code.
+ * pass and computes where it is told; sp_assign_measure goes through the same calls
+ * without computing, so what a step takes is known without taking it, by the same code.
  *
  *     begin --> forward, forward_end of each step --> logits --> loss
  *           --> backward, backward_end of each step, from the last
@@ -26,7 +26,8 @@ typedef struct sp_assign_rules {
     int sum_rows;   /* of the backend's table */
 } sp_assign_rules;
 
-/* A place: where a matrix begins, in bytes of the matrices' span, and elements from row to row. */
+/* A place: where a matrix begins, in bytes of the matrices' span, and elements from row
+ * to row. */
 typedef struct sp_assign_place {
     int range; /* -1: it has no memory */
     size_t at;
@@ -35,8 +36,8 @@ typedef struct sp_assign_place {
 
 typedef struct sp_assigned {
     sp_assign_place act, grad;
-    /* Range of vectors with sums of the value's rows, then of its gradient's, and of how
-     * many parts they are; -1: nobody has taken any. */
+    /* Range of vectors with sums of the value's rows, then of its gradient's, and of
+     * how many parts they are; -1: nobody has taken any. */
     int sums, n_sums;
     bool
         is_summed; /* a convolution writes them on its way; else the norm itself does */
@@ -88,17 +89,17 @@ void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
 void sp_assign_forward(sp_assign *assign, int s);
 void sp_assign_forward_end(sp_assign *assign, int s);
 void sp_assign_logits(sp_assign *assign);
-/* One vector holds all that the loss tells the host, one after the other: sums [n_samples][2]
- * double, then confusion [C][C] int64 and prediction [n] int32 where they are asked for.
- * Evaluation; the range is to be dropped of assign->vectors. */
+/* One vector holds all that the loss tells the host, one after the other: sums
+ * [n_samples][2] double, then confusion [C][C] int64 and prediction [n] int32 where
+ * they are asked for. Evaluation; the range is to be dropped of assign->vectors. */
 typedef struct sp_loss_place {
     int range;
     size_t confusion_at, prediction_at, bytes; /* from the vector's beginning */
 } sp_loss_place;
 sp_loss_place sp_assign_results(sp_assign *assign, bool has_confusion,
                                 bool has_prediction);
-/* Training: the gradient of the last value; *fp32 is where the loss writes it in fp32, a range of
- * its own where the value is bf16, which sp_assign_loss_end drops. */
+/* Training: the gradient of the last value; *fp32 is where the loss writes it in fp32,
+ * a range of its own where the value is bf16, which sp_assign_loss_end drops. */
 void sp_assign_loss(sp_assign *assign, sp_assign_place *fp32);
 void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
 

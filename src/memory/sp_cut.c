@@ -42,7 +42,8 @@ int64_t sp_cut_need(const sp_cut *cut)
            rest_of(&cut->train) + rest_of(&cut->eval);
 }
 
-/* Both at their excess: what the dearest steps there can be take as the deck cuts them. */
+/* Both at their excess: what the dearest steps there can be take as the deck cuts them.
+ */
 static void find_need(sp_cut *cut)
 {
     sp_budget_find_dearest(&cut->train);

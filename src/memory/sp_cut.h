@@ -4,17 +4,17 @@
  *            |       | of the larger: both  | of training      | of evaluation |
  *
  * Arenas grow to their largest use and stay so; a step with large activations and
- * another with large batches meet in memory. So each part has a room of its own, and the
- * samples that a rank holds at a time fit into both. An evaluation beside a training
- * uses the training's activations; for its batches an eighth is set aside, or what its
- * largest sample needs.
+ * another with large batches meet in memory. So each part has a room of its own, and
+ * the samples that a rank holds at a time fit into both. An evaluation beside a
+ * training uses the training's activations; for its batches an eighth is set aside, or
+ * what its largest sample needs.
  *
  * What a sample takes is foreseen from the index alone, so that every rank cuts every
  * step alike without a message: its voxels at each level from /cost, else in the ratios
- * of the largest sample's plan. Plans of some samples, as augmentation leaves them, tell
- * how much more than foreseen there can be. All of it is a function of deck, data and
- * memory. On the host a sample that does not fit by itself is refused before it is read;
- * on a device it runs alone, as far as that goes.
+ * of the largest sample's plan. Plans of some samples, as augmentation leaves them,
+ * tell how much more than foreseen there can be. All of it is a function of deck, data
+ * and memory. On the host a sample that does not fit by itself is refused before it is
+ * read; on a device it runs alone, as far as that goes.
  */
 #ifndef SP_CUT_H
 #define SP_CUT_H
@@ -54,8 +54,8 @@ typedef struct sp_cut {
     sp_budget train, eval;
 } sp_cut;
 
-/* The part of a device's memory that is for us: all but a sixteenth, which drivers and libraries
- * need (1 GiB at least; of small devices an eighth); whole MiB. */
+/* The part of a device's memory that is for us: all but a sixteenth, which drivers and
+ * libraries need (1 GiB at least; of small devices an eighth); whole MiB. */
 int64_t sp_cut_memory_of(int64_t device_bytes);
 
 /* Collective, agreed: bounds what the samplers deal, before they are in use. train,

@@ -46,8 +46,8 @@ bool sp_budget_is_host(const sp_budget *b);
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
 /* Parts that a batch takes beyond one without samples. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
-/* The sampler asks for a sample: b->part of it, or how much of both rooms together the sample fills
- * where it fills the fuller one. */
+/* The sampler asks for a sample: b->part of it, or how much of both rooms together the
+ * sample fills where it fills the fuller one. */
 int64_t sp_budget_of_sample(void *budget, int64_t sample);
 
 /* Collective, agreed: rank 0 reads samples for all, by one of the three below. */

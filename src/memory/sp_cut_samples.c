@@ -108,8 +108,8 @@ static const int64_t *know(sp_budget *b, int64_t sample)
     return b->known[sample];
 }
 
-/* The sampler asks: a part, or how much of both rooms together the sample fills where it
- * fills the fuller one. */
+/* The sampler asks: a part, or how much of both rooms together the sample fills where
+ * it fills the fuller one. */
 int64_t sp_budget_of_sample(void *budget, int64_t sample)
 {
     sp_budget *b = budget;

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* Floats of a device, at least: one download brings the gradients of several samples. */
+/* Floats of a device, at least: one download brings the gradients of several samples.
+ */
 enum { LEAST_WGRAD = 1 << 20 };
 
 typedef struct taking {

@@ -1,6 +1,6 @@
-/* The memory of a network that does not depend on the batch: parameters, packed weights,
- * statistics, coefficients of norms. One walk takes it of an arena; over an arena that
- * counts, it tells how much that is. */
+/* The memory of a network that does not depend on the batch: parameters, packed
+ * weights, statistics, coefficients of norms. One walk takes it of an arena; over an
+ * arena that counts, it tells how much that is. */
 #ifndef SP_FIXED_H
 #define SP_FIXED_H
 

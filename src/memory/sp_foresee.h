@@ -2,7 +2,7 @@
  *
  *     fixed        program, index, weights, gradients, moments, copy of a checkpoint
  *     activations  of the network: the walk of sp_assign, and what its operations take
- *     batches      the slots of a loader, 3 at most: samples as read, plan, features, labels
+ *     batches      up to 3 slots of a loader: samples as read, plan, features, labels
  *     scratch      of a loader's planner and readers: one batch being made
  *
  * The walks are those of the run itself for the network (sp_assign, sp_fixed) and for
@@ -11,8 +11,8 @@
  *
  *     fixed + max(activations of both) + batches and scratch of both loaders
  *
- * since arenas grow to their largest use and stay so. On a device scratch is that of the
- * weight gradient, and loaders' scratch is the host's affair. Pure but for
+ * since arenas grow to their largest use and stay so. On a device scratch is that of
+ * the weight gradient, and loaders' scratch is the host's affair. Pure but for
  * sp_foresee_load; the backend need not be open, its table and precision count.
  */
 #ifndef SP_FORESEE_H
@@ -64,8 +64,8 @@ typedef struct sp_foreseen {
     int64_t activations, batches, scratch; /* bytes */
 } sp_foreseen;
 
-/* Bytes that a batch takes; one without samples takes what does not depend on them, buffers of
- * readers and of the planner. Not thread-safe. */
+/* Bytes that a batch takes; one without samples takes what does not depend on them,
+ * buffers of readers and of the planner. Not thread-safe. */
 sp_foreseen sp_foresee_step(sp_foreseer *foreseer, const sp_load *load);
 
 typedef struct sp_foreseen_fixed {

@@ -21,9 +21,9 @@ typedef struct sp_lower_value {
     /* The concat that holds the value, and the first of its columns there; a value that
      * stands by itself is its own home. */
     int home, column;
-    /* These are set of homes alone. Steps that write it first and last, and that read it
-     * last; the step whose backward pass uses it last, -1: none does. Cheap: norms alone
-     * write it. Passed: a backward pass reads it only to write others anew. */
+    /* These are set of homes alone. Steps that write it first and last, and that read
+     * it last; the step whose backward pass uses it last, -1: none does. Cheap: norms
+     * alone write it. Passed: a backward pass reads it only to write others anew. */
     int first, end, last, until;
     bool is_cheap, is_passed;
     int next_read, next_used; /* in the lists of a step below; -1: the list ends */
@@ -38,8 +38,8 @@ typedef struct sp_lower_step {
     int n_in, in[SP_MAX_INPUTS]; /* values */
     float slope;                 /* of the activation; 1: none */
     /* Convolution that completes the gradient of a norm's output: the step of the norm,
-     * and where in the input the output stands. Norm: the step of one without activation
-     * whose output it alone reads, and adds. Else -1. */
+     * and where in the input the output stands. Norm: the step of one without
+     * activation whose output it alone reads, and adds. Else -1. */
     int norm_before, norm_column, norm_beside;
     int64_t ready; /* once its backward ran, flat gradients from here on are final */
     /* Homes that no later step reads, and that no backward pass after it uses; -1 */

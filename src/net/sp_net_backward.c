@@ -94,8 +94,8 @@ static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor d
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 
-/* The norm before, and one beside it, are told their sums where the convolution can take
- * them on its way. */
+/* The norm before, and one beside it, are told their sums where the convolution can
+ * take them on its way. */
 static void tell_norms(const sp_net *net, const sp_lower_step *step,
                        sp_norm_grad_args norm[2], sp_conv_args *args)
 {

@@ -93,7 +93,8 @@ static sp_status combine(sp_net *net, const sp_lower_step *step, const sp_sums *
                                   (size_t)m + 1, SP_F64);
 }
 
-/* Sums of the batch: a convolution has taken them on its way, or they are taken here. */
+/* Sums of the batch: a convolution has taken them on its way, or they are taken here.
+ */
 static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
 {
     const struct sp_net_impl *impl = net->impl;

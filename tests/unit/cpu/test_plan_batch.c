@@ -149,8 +149,8 @@ static void coordinate_out_of_range_is_named(void **state)
         "[-524288, 524288)");
 }
 
-/* A plan takes what is foreseen: of the arena to a few KiB, of the scratch to a tenth and
- * what does not depend on the batch. */
+/* A plan takes what is foreseen: of the arena to a few KiB, of the scratch to a tenth
+ * and what does not depend on the batch. */
 static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
 {
     enum { SLACK = 8 << 10, STREAM = 256 << 10 };
