@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-
 enum { MOST_WORDS = 4 };
 
 /* Processor time: that of reading a file of this size, and a little. */
