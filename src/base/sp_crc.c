@@ -1,10 +1,16 @@
-/* The register of a CRC is linear: that of A followed by B is that of A moved on over
- * as many zero bytes as B has, xor that of B begun from zero. The instruction takes 3
- * cycles and one can start each cycle, so three neighbouring parts run side by side and
- * are joined thus. Where the processor multiplies polynomials in wide registers, they
- * are folded: what stands D bits before other data is worth its remainder times x^D, so
- * it is multiplied by x^D mod P and added to them. Twice as fast; the instruction
- * beside it on a part of the data gained no more than a sixth.
+/* CRC32C in three forms; sp_crc32c chooses the fastest that the processor has.
+ *
+ *   table        8 bytes at a time through eight tables; runs everywhere.
+ *   instruction  SSE 4.2. The register of a CRC is linear: the register of A followed
+ *                by B is that of A advanced over as many zero bytes as B has, xor the
+ *                register of B started from zero. The instruction takes 3 cycles and
+ *                one can start each cycle, so three neighbouring parts are computed at
+ *                once and joined by this rule.
+ *   product      Carry-less products in 512-bit registers. Data D bits before other
+ *                data counts as its remainder times x^D, so it is multiplied by x^D
+ *                mod P and added to that data (folding). Measured, this is twice as
+ *                fast as the instruction; sharing the data between both forms gained
+ *                at most another sixth, which was not worth the code.
  */
 #include "base/sp_crc.h"
 
@@ -22,18 +28,20 @@ enum {
 };                                             /* bytes of one of three parts */
 static const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
 
-/* A strange word x differs from a sum in one of these bits. Coordinates: x + x, as bits
- * 19 to 31 of one in range are all the same. Floats: x + EXPONENT_STEP, which carries
- * into the sign where all bits of the exponent are set. */
+/* A word x is invalid ("strange", sp_word) if it differs from a certain sum in one of
+ * these bits. Coordinates: the sum is x + x, because bits 19 to 31 of a coordinate in
+ * range are all equal. Floats: the sum is x + EXPONENT_STEP, which carries into the
+ * sign bit where all bits of the exponent are set. */
 static const uint32_t tell_tale[] = {
     [SP_COORD] = 0xfff00000u, [SP_FLOAT] = 0x80000000u};
 enum { EXPONENT_STEP = 0x00800000 };
 
 static uint32_t by_byte[8][256];   /* register after a byte and i zero bytes */
-static uint32_t over_long[4][256]; /* register moved on over LONG zero bytes */
+static uint32_t over_long[4][256]; /* register advanced over LONG zero bytes */
 static uint32_t over_short[4][256];
 static bool has_instruction, has_wide_product;
-static uint64_t by_256[2], by_64[2]; /* fold over so many bytes: low, high half */
+/* x^D mod P to fold over 256 or 64 bytes: low, high half */
+static uint64_t by_256[2], by_64[2];
 
 static uint32_t move_on(uint32_t crc, size_t zeros)
 {
@@ -56,7 +64,7 @@ static void fill_over(uint32_t over[4][256], size_t zeros)
         }
 }
 
-/* x^n mod P, the coefficient of x^0 in the highest bit of 64. */
+/* Returns x^n mod P. The coefficient of x^0 is the highest of the 64 bits. */
 static uint64_t power(int n)
 {
     uint32_t value = 0x80000000u;
@@ -66,8 +74,9 @@ static uint64_t power(int n)
     return (uint64_t)value << 32;
 }
 
-/* In this order of bits a product comes out multiplied by x, hence the 1; of 16 bytes
- * the first 8 stand 64 higher. */
+/* In this order of bits a product comes out multiplied by x, hence the -1. The first 8
+ * of 16 bytes stand 64 bits further from the data that they are folded into, hence the
+ * + 64. */
 static void fill_folds(void)
 {
     by_256[0] = power(8 * 256 + 64 - 1);
@@ -140,7 +149,7 @@ static uint32_t moved(uint32_t over[4][256], uint32_t crc)
            over[3][crc >> 24];
 }
 
-/* Three parts of `part` bytes each. */
+/* Advances the register over three neighbouring parts of `part` bytes each. */
 __attribute__((target("sse4.2"))) static inline uint64_t three_parts(
     uint64_t crc, const unsigned char *at, size_t part, uint32_t over[4][256])
 {
@@ -186,7 +195,7 @@ WIDE static inline __m512i pair(const uint64_t halves[2])
         _mm_set_epi64x((long long)halves[1], (long long)halves[0]));
 }
 
-/* The register after four accumulators that stand side by side. */
+/* Joins four accumulators, which hold neighbouring data, into one register. */
 WIDE static inline uint64_t join(const __m512i a[4])
 {
     __m512i over = pair(by_64), last = a[0];
@@ -200,7 +209,7 @@ WIDE static inline uint64_t join(const __m512i a[4])
     return crc;
 }
 
-/* As strange() of 16 words, added to `seen`. */
+/* Tests 16 words as sp_words_strange does and accumulates the result in `seen`. */
 WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
 {
     __m512i sum =
@@ -209,7 +218,7 @@ WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
     return _mm512_ternarylogic_epi32(seen, x, sum, 0xf6); /* seen | (x ^ sum) */
 }
 
-/* strange NULL: the checksum alone. */
+/* Checksum and, unless strange is NULL, the test of the words in one pass. */
 WIDE static inline uint32_t by_product(uint32_t start, const unsigned char *at,
                                        size_t bytes, sp_word kind, bool *strange)
 {
@@ -264,7 +273,8 @@ uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
     return sp_crc32c_table(crc, data, bytes);
 }
 
-/* The wider registers of a newer processor, where it has them, halve the time. */
+/* Cloned for wider vector registers, which halve the time where the processor has them
+ * (measured). */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -290,7 +300,7 @@ bool sp_words_strange(const void *data, size_t bytes, sp_word kind)
 uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word kind,
                            bool *strange)
 {
-    enum { NEAR = 16 * 1024 }; /* fits the nearest cache */
+    enum { NEAR = 16 * 1024 }; /* fits the first-level cache */
     const char *at = data;
     size_t n;
 

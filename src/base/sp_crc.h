@@ -1,4 +1,6 @@
-/* CRC32C (Castagnoli), the checksum of shards and checkpoints. */
+/* CRC32C (Castagnoli), the checksum of shards and checkpoints, and a test of the
+ * numbers that it covers. A reader does both in one pass, because memory bandwidth
+ * bounds both. All functions are local, may be called by any thread and cannot fail. */
 #ifndef SP_CRC_H
 #define SP_CRC_H
 
@@ -6,22 +8,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of what gave `crc` followed by these bytes; begin with 0. With the
- * processor's own instructions where it has them (20 to 60 bytes per nanosecond), else
- * by table. */
+/* Returns the checksum of the data with checksum `crc` followed by these bytes; the
+ * first call passes 0. The processor's own instructions are used where it has them
+ * (measured, 20 to 60 bytes per nanosecond), tables elsewhere. */
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes);
-/* 32-bit words that a reader checks while it sums them. */
+/* The type of 32-bit words, which decides the values that are invalid. An invalid word
+ * is called strange in the names of this module. */
 typedef enum sp_word {
-    SP_COORD, /* int32, strange outside [-2^19, 2^19) */
-    SP_FLOAT, /* float32, strange if infinite or no number */
+    SP_COORD, /* int32; invalid outside [-2^19, 2^19) */
+    SP_FLOAT, /* float32; invalid if infinite or NaN */
 } sp_word;
 
-/* Is any of the words strange? `bytes` a multiple of 4. */
+/* True if any of the words is invalid. `bytes` is a multiple of 4. */
 bool sp_words_strange(const void *data, size_t bytes, sp_word kind);
-/* Both in one pass. */
+/* The checksum, as sp_crc32c, and in *strange the test of sp_words_strange, in one
+ * pass. */
 uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word kind,
                            bool *strange);
-/* The portable form of the first, for tests. */
+/* The portable form of sp_crc32c, for tests. */
 uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes);
 
 #endif

@@ -6,8 +6,8 @@
 
 static _Thread_local sp_error_record record;
 
-/* The path from the source's top folder on: "src/data/sp_shard.c" of any build folder's
- * spelling of it. */
+/* Shortens a path of any build folder to the part from the source's top folder on, such
+ * as "src/data/sp_shard.c". */
 static const char *short_file(const char *file)
 {
     static const char *const top[] = {"src/", "cuda/", "tests/"};
@@ -26,7 +26,8 @@ sp_status sp_error_set(sp_status code, const char *file, int line, const char *f
     va_list args;
     char text[SP_ERROR_MESSAGE];
 
-    /* Through a copy: an argument may be the old message. */
+    /* The message is formed in a copy, since an argument may be the old message itself.
+     */
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
@@ -41,7 +42,8 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
 {
     size_t used = strlen(record.trace);
 
-    if (record.code != code) /* a status without a record: say at least where */
+    /* a status without a record: state at least the position */
+    if (record.code != code)
         return sp_error_set(code, file, line, func, "%s", sp_status_text(code));
     snprintf(record.trace + used, sizeof record.trace - used, " < %s:%d %s",
              short_file(file), line, func);

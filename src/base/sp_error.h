@@ -1,9 +1,21 @@
 /* Status codes and the one error record of a thread.
  *
+ *     the function that fails  SP_FAIL  code, message, position --> record of the thread
+ *     each of its callers      SP_TRY   adds its own position   -->     |
+ *     the end of the thread    sp_error_save, into a slot of a ring <---+
+ *     the thread that waits    sp_error_raise  --> record of this thread
+ *     main                     sp_log_error    --> standard error
+ *
  * A function that can fail returns sp_status. The place that knows most writes the
- * message with SP_FAIL; callers hand it on with SP_TRY, which records their position.
- * The record is thread-local; a thread that ends with an error copies it out
- * (sp_error_save) and the thread that reports it takes it over (sp_error_raise).
+ * message with SP_FAIL; callers return it with SP_TRY, which records their position.
+ * The record is thread-local, so a thread that ends with an error copies it out
+ * (sp_error_save), and the thread that reports the error makes it its own
+ * (sp_error_raise).
+ *
+ * The other modules of this room depend on nothing but this one and the system: output
+ * (sp_log.h), files (sp_file.h), JSON lines (sp_json.h), printable text (sp_text.h),
+ * random numbers (sp_rng.h), exact sums (sp_exact.h), checksums (sp_crc.h), keyed
+ * hashes (sp_siphash.h), the limits of the machine (sp_machine.h).
  */
 #ifndef SP_ERROR_H
 #define SP_ERROR_H
@@ -36,11 +48,12 @@ typedef struct sp_error_record {
     char trace[SP_ERROR_TRACE]; /* "src/a.c:1 f < src/b.c:2 g", innermost first */
 } sp_error_record;
 
-/* Write the record of this thread and return code. */
+/* Writes the record of this thread (code, message in the manner of printf, this
+ * position) and has the value `code`. */
 #define SP_FAIL(code, ...)                                                             \
     sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
 
-/* Return from the calling function if expr fails, adding the position to the trace. */
+/* Returns from the calling function if expr fails, adding the position to the trace. */
 #define SP_TRY(expr)                                                                   \
     do {                                                                               \
         sp_status sp_try_ = (expr);                                                    \
@@ -48,7 +61,8 @@ typedef struct sp_error_record {
             return sp_error_pass(sp_try_, __FILE__, __LINE__, __func__);               \
     } while (0)
 
-/* The same for functions with something to undo: jumps to label with rc set. */
+/* The same for functions with something to undo: sets rc and jumps to label if expr
+ * fails. */
 #define SP_TRY_GOTO(rc, expr, label)                                                   \
     do {                                                                               \
         (rc) = (expr);                                                                 \
@@ -64,12 +78,12 @@ sp_status sp_error_set(sp_status code, const char *file, int line, const char *f
 sp_status sp_error_pass(sp_status code, const char *file, int line, const char *func)
     __attribute__((cold));
 
-/* The record of this thread; valid until the next error in it. */
+/* The record of this thread; valid until the next error in this thread. */
 const sp_error_record *sp_error_last(void);
 void sp_error_save(sp_error_record *to);
 sp_status sp_error_raise(const sp_error_record *from);
 
-/* "SP_EDATA", "input data". */
+/* The name of a code, such as "SP_EDATA", and its text, such as "input data". */
 const char *sp_status_name(sp_status code);
 const char *sp_status_text(sp_status code);
 

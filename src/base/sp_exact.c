@@ -15,9 +15,9 @@ enum { BITS = 34, SHIFT = 4, PARALLEL_FROM = 1 << 16 };
 #define MAGIC      0x1.8p52
 #define MAGIC_BITS 0x4338000000000000u
 
-/* Limb 1 of k poisoned sums is k 2^57 modulo 2^64: at least 2^57 away from 0, and sound
- * sums stay within 2^55, unless 128 divides k; then limb 2, k 2^50, shows it up to k =
- * 2^14. */
+/* Limb 1 of k poisoned sums is k 2^57 modulo 2^64. That is at least 2^57 away from 0,
+ * while limbs of valid sums stay within 2^55; only where 128 divides k is it 0. Limb 2,
+ * k 2^50, then shows the poison up to k = 2^14. */
 #define POISON_1 ((uint64_t)1 << 57)
 #define POISON_2 ((uint64_t)1 << 50)
 
@@ -31,7 +31,7 @@ static inline uint64_t nearest(double x, double *rest)
     return bits - MAGIC_BITS;
 }
 
-/* Unsigned, since what poisoned sums do may wrap around. */
+/* Limbs are added as unsigned numbers, since sums of poisoned limbs may wrap around. */
 static inline void add(uint64_t *sum, double x)
 {
     bool is_sound = fabs(x) < SP_EXACT_TOP; /* false for NaN */

@@ -3,8 +3,8 @@
  * A summand, rounded to a multiple of 2^-72, is cut into SP_EXACT_LIMBS signed
  * integers:
  *
- *     x = limb0 2^-4 + limb1 2^-38 + limb2 2^-72,   |limb0| < 2^40, |limb1|, |limb2| <=
- * 2^33
+ *     x = limb0 2^-4 + limb1 2^-38 + limb2 2^-72
+ *     |limb0| < 2^40, |limb1|, |limb2| <= 2^33
  *
  * Limbs add as integers, so the sum depends on neither order nor grouping, over
  * samples, threads or ranks (the idea of Demmel and Nguyen, "Parallel reproducible
@@ -12,9 +12,9 @@
  * by limb by any addition of int64, an all-reduce for example. Sums of up to 2^22
  * summands of magnitude below 2^36 are exact.
  *
- * A larger or non-finite summand poisons its partial sum, which then reads as NaN,
- * alone and in company: the poison is a pattern in the unused high bits of limb 1 and 2
- * that no addition of fewer than 2^14 poisoned partial sums makes look sound.
+ * A larger or non-finite summand poisons its partial sum. The poison is a pattern in
+ * the unused high bits of limbs 1 and 2, and every sum that a poisoned one enters reads
+ * as NaN, as long as fewer than 2^14 poisoned partial sums are added.
  */
 #ifndef SP_EXACT_H
 #define SP_EXACT_H
@@ -27,14 +27,15 @@ extern "C" {
 #endif
 
 enum { SP_EXACT_LIMBS = 3 };
-#define SP_EXACT_TOP 0x1p36 /* magnitude that a summand must stay below */
+#define SP_EXACT_TOP 0x1p36 /* the magnitude of a summand must stay below this */
 
-/* sum[SP_EXACT_LIMBS * i + l] += limb l of x[i], for n numbers; the first sum is zeroed
- * by the caller. Threads share long arrays. About 50 bytes of memory traffic a number.
- */
+/* Adds limb l of x[i] to sum[SP_EXACT_LIMBS * i + l], for n numbers. The caller zeroes
+ * the array before the first addition. Long arrays are shared among OpenMP threads.
+ * Cost: about 50 bytes of memory traffic a number (counted). */
 void sp_exact_add_f64(int64_t *sum, const double *x, size_t n);
 void sp_exact_add_f32(int64_t *sum, const float *x, size_t n);
-/* The sums, each correctly rounded (to nearest, ties to even) once. */
+/* Converts n sums to floating point, each correctly rounded (to nearest, ties to even)
+ * once. */
 void sp_exact_get_f64(const int64_t *sum, double *x, size_t n);
 void sp_exact_get_f32(const int64_t *sum, float *x, size_t n);
 

@@ -27,7 +27,8 @@ sp_status sp_file_make_folder(const char *path)
     for (char *at = part + 1; *at; at++)
         if (*at == '/') {
             *at = 0;
-            mkdir(part, 0777); /* what matters is whether the last one works */
+            /* only the last one must succeed; the others may exist */
+            mkdir(part, 0777);
             *at = '/';
         }
     if (mkdir(part, 0777) != 0 && errno != EEXIST)
@@ -66,12 +67,12 @@ sp_status sp_file_sync_folder_of(const char *path)
     error = fsync(fd) == 0 ? 0 : errno;
     close(fd);
     errno = error;
-    if (error && error != EINVAL) /* a file system without the notion */
+    if (error && error != EINVAL) /* EINVAL: this file system cannot flush folders */
         return FAIL_IO(path, "flush its folder");
     return SP_OK;
 }
 
-/* Everything or an errno. */
+/* Writes all bytes. Returns -1 with errno set if it cannot. */
 static int write_all(int fd, const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -92,8 +93,8 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
     struct stat st;
     bool is_folder;
 
-    /* O_NONBLOCK: opening a FIFO to which nobody writes would wait for ever. It means
-     * nothing for a regular file. */
+    /* With O_NONBLOCK the opening of a FIFO without a writer does not wait for ever.
+     * The flag changes nothing for a regular file. */
     *fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
         return SP_FAIL(SP_EIO, "%s: a symbolic link, which is not followed here", path);
@@ -108,8 +109,9 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
                    is_folder ? "a folder" : "a device, pipe or socket");
 }
 
-/* A file that a killed writer left, or a link that somebody else put there, gives way:
- * unlink removes the link and not what it leads to. */
+/* Creates the file anew. A file that a killed writer left, or a link that somebody else
+ * put there, is unlinked first, which removes the link and not the file that it leads
+ * to. */
 static int create_anew(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -168,7 +170,8 @@ sp_status sp_file_append_line(const char *path, const char *line)
     return SP_OK;
 }
 
-/* Read to the end, since the size that fstat gives may be 0 (/proc) or old. */
+/* Reads to the end instead of the size that fstat gives, since that may be 0 (/proc) or
+ * out of date. */
 static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
 {
     size_t used = 0, capacity = 4096;

@@ -49,7 +49,8 @@ static void append_quoted(sp_json *json, const char *text)
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*at);
             append(json, escape, 6);
         } else if (n == 2 && (unsigned char)at[0] == 0xc2 &&
-                   (unsigned char)at[1] < 0xa0) { /* C1: a terminal obeys it */
+                   /* C1 control character: a terminal would act on it */
+                   (unsigned char)at[1] < 0xa0) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)at[1]);
             append(json, escape, 6);
         } else if (n == 0)
@@ -61,7 +62,7 @@ static void append_quoted(sp_json *json, const char *text)
     append(json, "\"", 1);
 }
 
-/* Comma where one is due, and the key. */
+/* Appends a comma where one is due, and the key. */
 static void append_key(sp_json *json, const char *key)
 {
     char last = json->length ? json->text[json->length - 1] : '{';

@@ -1,6 +1,6 @@
-/* Writer of one JSON value in one line, into a buffer that is kept and only grows:
- * after the longest line was written it allocates nothing. (Reading is left to
- * jansson.)
+/* Writer of one JSON value in one line. The buffer is kept and only grows, so that
+ * nothing is allocated once the longest line has been written. (The library jansson
+ * does the reading.)
  *
  *     sp_json_begin(&json);
  *     sp_json_text(&json, "event", "step");
@@ -10,8 +10,9 @@
  *     sp_json_end_array(&json);
  *     SP_TRY(sp_json_end(&json, &line));       {"event":"step","step":12,"iou":[0.5]}
  *
- * Floating-point numbers read back exactly; non-finite ones are null. Text is escaped,
- * bytes that are not UTF-8 become '?'. Want of memory shows at sp_json_end.
+ * Floating-point numbers read back exactly; non-finite ones are written as null. Text
+ * is escaped, and bytes that are not UTF-8 become '?'. If memory runs out, the calls
+ * until sp_json_end do nothing, and sp_json_end fails. All functions are local.
  */
 #ifndef SP_JSON_H
 #define SP_JSON_H
@@ -26,21 +27,23 @@
 extern "C" {
 #endif
 
-/* Zero before first use. */
+/* A writer. The caller zeroes it before first use and destroys it at the end. */
 typedef struct sp_json {
-    char *text; /* [capacity], length bytes of it and a NUL in use */
+    char *text; /* [capacity] holds `length` bytes and a NUL */
     size_t length, capacity;
-    bool is_short; /* of memory */
+    bool is_short; /* memory ran out since sp_json_begin */
 } sp_json;
 
-/* Begin a new object in the buffer; end it and borrow the line, valid until the next
- * begin. SP_EMEM. */
+/* sp_json_begin starts a new object in the buffer. sp_json_end closes it and lends the
+ * caller the line, valid until the next begin; SP_EMEM. */
 void sp_json_begin(sp_json *json);
 sp_status sp_json_end(sp_json *json, const char **line);
 void sp_json_destroy(sp_json *json);
 
-/* One member (key) or element (key NULL). */
-void sp_json_text(sp_json *json, const char *key, const char *value); /* NULL: null */
+/* Each function appends one member (with a key) or one element of an array (key NULL).
+ */
+/* value NULL: null */
+void sp_json_text(sp_json *json, const char *key, const char *value);
 void sp_json_int(sp_json *json, const char *key, int64_t value);
 void sp_json_bool(sp_json *json, const char *key, bool value);
 void sp_json_double(sp_json *json, const char *key, double value); /* %.17g */

@@ -24,9 +24,9 @@ static struct {
     const char *program;
     char who[128]; /* "rank 3/8 host local 1", "" before the ranks are known */
     int rank;
-    FILE *file;        /* of this rank, or NULL */
+    FILE *file;        /* log file of this rank, or NULL */
     bool is_line_open; /* a progress line stands on the terminal without an end */
-    const char *phase; /* sp_log_position */
+    const char *phase; /* phase, epoch, step: as sp_log_position states them */
     int64_t epoch, step;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .program = "sptrain"};
 
@@ -81,8 +81,9 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step)
     state.step = step;
 }
 
-/* One line, or several where they are kept, to the stream and to this rank's file:
- * printable, whatever names from files it holds. The lock is held. */
+/* Writes text in printable form, since names from files may be part of it, to the
+ * stream and to this rank's file. A newline within the text ends a line only where
+ * keeps_lines. The caller holds the lock. */
 static void say(FILE *stream, const char *text, bool keeps_lines)
 {
     char line[BLOCK];
@@ -118,7 +119,8 @@ void sp_log_info(const char *format, ...)
     pthread_mutex_unlock(&state.lock);
 }
 
-/* A line longer than the terminal is wide would wrap and could not be replaced. */
+/* Number of columns that a progress line may fill: a line wider than the terminal would
+ * wrap and could not be replaced. */
 static int terminal_columns(void)
 {
     struct winsize size;
@@ -151,8 +153,8 @@ void sp_log_progress(const char *format, ...)
     pthread_mutex_unlock(&state.lock);
 }
 
-/* Text with every line but the first indented by two, so that no name with a newline in
- * it begins a line that looks like another message. */
+/* Appends text with every line but the first indented by two, so that a name with a
+ * newline in it cannot begin a line that looks like another message. */
 static void append_indented(char *block, size_t bytes, const char *text)
 {
     size_t used = strlen(block);

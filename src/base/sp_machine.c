@@ -27,8 +27,8 @@ int sp_machine_cores(uint64_t set[SP_CORE_WORDS])
     return n > 0 ? n : 1;
 }
 
-/* This process's folder below the root of the unified hierarchy, "" where there is
- * none. */
+/* Finds this process's folder below the root of the unified hierarchy of cgroups; "" if
+ * there is none. */
 static void cgroup_folder(char *folder, size_t bytes)
 {
     char line[PATH_MAX];
@@ -44,7 +44,8 @@ static void cgroup_folder(char *folder, size_t bytes)
         fclose(file);
 }
 
-/* Numbers at the start of the file; a word such as "max" counts as none. */
+/* Reads the one or two numbers at the start of the file and returns how many there are;
+ * a word such as "max" is none. */
 static int read_numbers(const char *path, double *first, double *second)
 {
     FILE *file = fopen(path, "r");
@@ -55,8 +56,9 @@ static int read_numbers(const char *path, double *first, double *second)
     return n;
 }
 
-/* The least limit that the file `name` states from this process's folder up to the
- * root: the first number, over the second where there are two; HUGE_VAL without any. */
+/* Returns the least limit that the files `name` state, from this process's folder up to
+ * the root. A limit is the first number of a file, divided by the second where it has
+ * two; HUGE_VAL if no file states one. */
 static double cgroup_limit(const char *name)
 {
     char folder[PATH_MAX], path[2 * PATH_MAX];
@@ -85,7 +87,7 @@ int sp_machine_core_quota(void)
 {
     double quota = cgroup_limit("cpu.max"), microseconds, period, unused;
 
-    /* the older hierarchy; -1 stands for no limit */
+    /* the older hierarchy of cgroups, where -1 stands for no limit */
     if (read_numbers(CGROUP_ROOT "/cpu/cpu.cfs_quota_us", &microseconds, &unused) ==
             1 &&
         microseconds > 0 &&

@@ -1,6 +1,6 @@
-/* What this process may use of its machine: cores and memory, within the limits of
- * batch systems and containers (affinity, cgroups, resource limits).
- */
+/* The cores and the memory that this process may use on its machine, within the limits
+ * of batch systems and containers (affinity, cgroups, resource limits). All functions
+ * are local and cannot fail: a limit that cannot be read counts as none. */
 #ifndef SP_MACHINE_H
 #define SP_MACHINE_H
 
@@ -11,22 +11,26 @@
 extern "C" {
 #endif
 
-/* Set of cores as bits, wide enough for any machine. */
+/* A set of cores is an array of this many 64-bit words, one bit a core, wide enough for
+ * any machine. */
 enum { SP_CORE_WORDS = 128 };
 
-/* Cores that this process may run on; their number, at least 1. */
+/* Writes the set of cores that this process may run on and returns their number, at
+ * least 1. */
 int sp_machine_cores(uint64_t set[SP_CORE_WORDS]);
-/* Cores' worth of time that the cgroup grants, rounded up; INT_MAX where it sets no
- * limit. */
+/* Returns the processor time that the cgroup grants, in cores, rounded up; INT_MAX
+ * without a limit. */
 int sp_machine_core_quota(void);
-/* Bytes of memory: physical or the cgroup's limit, whichever is less. */
+/* Returns the bytes of memory: the physical memory or the cgroup's limit, whichever is
+ * less. */
 size_t sp_machine_memory(void);
-/* Bytes of address space (ulimit -v); SIZE_MAX where there is no limit. */
+/* Returns the limit of the address space in bytes (ulimit -v); SIZE_MAX without a
+ * limit. */
 size_t sp_machine_address_space(void);
-/* Private memory: bytes become 0, and whole pages among them come back only when they
- * are touched. */
+/* Zeroes private memory. Whole pages go back to the system and occupy memory again only
+ * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);
-/* The processor's name as the system tells it; "unknown" where it does not. */
+/* The processor's name as the system states it, or "unknown". */
 const char *sp_machine_processor(void);
 
 #ifdef __cplusplus

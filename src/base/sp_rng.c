@@ -1,7 +1,8 @@
-/* Many draws at a time. The generator's lanes do not depend on each other, so the
- * compiler puts LANES blocks side by side in vectors. Normal deviates use additions,
- * products and roots alone, which every machine rounds alike (nothing is contracted):
- * the last bits of a C library's log and sin are not the same everywhere. */
+/* Many draws at a time. The generator's blocks do not depend on each other, so the
+ * compiler computes LANES of them at once in vector registers. Normal deviates use
+ * additions, products and square roots alone, which every machine rounds alike (the
+ * compiler contracts nothing), because the last bits of a C library's log and sin
+ * differ between machines. */
 #include "base/sp_rng.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ enum { LANES = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* c[i][l] becomes word i of block `block` + l. */
+/* Writes word i of block `block` + l to c[i][l]. */
 INLINE void fill(const sp_rng *r, uint64_t block, uint32_t c[4][LANES])
 {
     uint32_t k0 = r->key[0], k1 = r->key[1];
@@ -29,7 +30,7 @@ INLINE void fill(const sp_rng *r, uint64_t block, uint32_t c[4][LANES])
         c[3][l] = r->hi[1];
     }
     for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
-#pragma GCC unroll 1 /* else it is unrolled before it could become a vector */
+#pragma GCC unroll 1 /* unrolled, the loop would not be vectorized */
         for (int l = 0; l < LANES; l++) {
             uint64_t p0 = (uint64_t)0xD2511F53u * c[0][l];
             uint64_t p1 = (uint64_t)0xCD9E8D57u * c[2][l];
@@ -58,8 +59,8 @@ WIDE void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *out
     }
 }
 
-/* log of u in (0, 1), 2e-7 of its value at most: the exponent and a polynomial in the
- * mantissa, taken from [sqrt(1/2), sqrt(2)). */
+/* Natural logarithm of u in (0, 1) with a relative error of at most 2e-7: the exponent,
+ * and a polynomial in the mantissa scaled to [sqrt(1/2), sqrt(2)). */
 INLINE float log_of(float u)
 {
     uint32_t bits, whole;
@@ -78,12 +79,14 @@ INLINE float log_of(float u)
     return (float)((int32_t)whole - 127) * 0.693147181f + f * p;
 }
 
-/* Two deviates of two words (Box and Muller). The radius takes 23 bits and reaches
- * 5.77; of the angle two bits choose the quarter, the others the place in it. */
+/* Two normal deviates from two words (Box and Muller). The radius uses 23 bits of `a`
+ * and reaches 5.77. The angle uses `b`: two bits choose the quarter of the circle, the
+ * others the place within it. */
 INLINE void two_normals(uint32_t a, uint32_t b, float *x, float *y)
 {
     float u = (float)(int32_t)(2 * (a >> 9) + 1) * 0x1p-24f;
-    float v = (float)((int32_t)b >> 2) * 0x1p-30f; /* quarters, [-1/2, 1/2) */
+    /* angle in quarters of the circle, [-1/2, 1/2) */
+    float v = (float)((int32_t)b >> 2) * 0x1p-30f;
     float r = sqrtf(-2 * log_of(u)), t = v * v, s, c, swapped;
 
     s = 1.57079637f + t * (-0.64596349f + t * (0.0796802193f + t * -0.0046021631f));

@@ -1,8 +1,9 @@
 /* Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random
  * numbers: as easy as 1, 2, 3", SC 2011).
  *
- * A stream is named by what it is for, (seed, purpose, a, b), so a draw depends on
- * neither rank, thread nor order of work. Draw i of a stream is a pure function.
+ * A stream is identified by its use, (seed, purpose, a, b), so a draw depends on
+ * neither rank, thread nor order of work. Draw i of a stream is a pure function of
+ * these and i.
  */
 #ifndef SP_RNG_H
 #define SP_RNG_H
@@ -10,7 +11,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#ifdef __CUDACC__ /* kernels draw the same numbers */
+#ifdef __CUDACC__ /* CUDA kernels draw the same numbers */
 #define SP_HOST_DEVICE __host__ __device__
 #else
 #define SP_HOST_DEVICE
@@ -37,7 +38,7 @@ typedef struct sp_rng {
 } sp_rng;
 
 static inline SP_HOST_DEVICE uint64_t sp_rng_mix(uint64_t x)
-{ /* splitmix64's finalizer: a bijection */
+{ /* the finalizer of splitmix64, a bijection */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
@@ -53,7 +54,7 @@ static inline SP_HOST_DEVICE sp_rng sp_rng_open(uint64_t seed, sp_rng_purpose pu
     return r;
 }
 
-/* The four words of block `block` of the stream. */
+/* Computes the four words of block `block` of the stream. */
 static inline SP_HOST_DEVICE void sp_rng_block(const sp_rng *r, uint64_t block,
                                                uint32_t out[4])
 {
@@ -78,7 +79,7 @@ static inline SP_HOST_DEVICE void sp_rng_block(const sp_rng *r, uint64_t block,
     out[3] = c[3];
 }
 
-/* Word i of the stream, for draws addressed by index. */
+/* Word i of the stream, for draws that are addressed by index. */
 static inline SP_HOST_DEVICE uint32_t sp_rng_at(const sp_rng *r, uint64_t i)
 {
     uint32_t w[4];
@@ -87,21 +88,22 @@ static inline SP_HOST_DEVICE uint32_t sp_rng_at(const sp_rng *r, uint64_t i)
     return w[i & 3];
 }
 
-/* Words first .. first + n - 1 of the stream, many at a time; `first` a multiple of
- * 4. */
+/* Writes words first .. first + n - 1 of the stream to out [n]; `first` is a multiple
+ * of 4. Faster than n calls of sp_rng_at, because blocks are computed in vector
+ * registers. */
 void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *out);
-/* Standard normal deviates first .. first + n - 1 of the stream, up to 5.77 deviations,
- * the same bits on every machine; words 2 k and 2 k + 1 give deviates 2 k and 2 k + 1.
- * `first` a multiple of 4. */
+/* Writes standard normal deviates first .. first + n - 1 of the stream to out [n]:
+ * words 2 k and 2 k + 1 give deviates 2 k and 2 k + 1. `first` is a multiple of 4. The
+ * magnitude is at most 5.77, and the bits are the same on every machine. */
 void sp_rng_normals(const sp_rng *r, uint64_t first, int64_t n, float *out);
 
-/* The next word, for draws in sequence. */
+/* The next word, for draws in sequence; advances the counter. */
 static inline uint32_t sp_rng_u32(sp_rng *r)
 {
     return sp_rng_at(r, r->counter++);
 }
 
-/* Uniform in [0, 1), 24 bits. */
+/* A number of 24 bits, uniform in [0, 1). */
 static inline SP_HOST_DEVICE float sp_rng_to_unit(uint32_t w)
 {
     return (float)(w >> 8) * 0x1p-24f;
@@ -117,7 +119,7 @@ static inline double sp_rng_uniform(sp_rng *r, double lo, double hi)
     return lo + (hi - lo) * sp_rng_unit(r);
 }
 
-/* Standard normal pair i of the stream by Box and Muller, in double. */
+/* Pair i of standard normal deviates of the stream (Box and Muller, in double). */
 static inline void sp_rng_normal2(const sp_rng *r, uint64_t i, double out[2])
 {
     uint32_t w[4];

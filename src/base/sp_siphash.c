@@ -11,7 +11,7 @@ static uint64_t rotate(uint64_t x, int bits)
     return x << bits | x >> (64 - bits);
 }
 
-/* The paper's SipRound, figure 2.1. */
+/* The SipRound of the paper, figure 2.1. */
 static void mix(state *s, int n_rounds)
 {
     for (int i = 0; i < n_rounds; i++) {
@@ -28,7 +28,7 @@ static void mix(state *s, int n_rounds)
     }
 }
 
-/* Up to eight bytes, the first in the lowest place. */
+/* The number that up to eight bytes form, the first byte lowest. */
 static uint64_t number(const uint8_t *bytes, size_t n)
 {
     uint64_t sum = 0;
@@ -55,7 +55,7 @@ uint64_t sp_siphash(const uint8_t key[SP_SIPHASH_KEY], const void *data, size_t 
 
     for (i = 0; i + 8 <= bytes; i += 8)
         absorb(&s, number(at + i, 8));
-    /* The last word ends in the length's lowest byte. */
+    /* The highest byte of the last word is the length modulo 256. */
     absorb(&s, number(at + i, bytes - i) | (uint64_t)(bytes & 0xff) << 56);
     s.v2 ^= 0xff;
     mix(&s, 4);

@@ -1,6 +1,6 @@
-/* SipHash-2-4, a keyed hash: without the key nobody can tell the hash of a text that he
- * has not been shown (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012).
- */
+/* SipHash-2-4, a keyed hash: without the key nobody can compute the hash of a text, not
+ * even after seeing the hashes of other texts (Aumasson and Bernstein, "SipHash: a fast
+ * short-input PRF", 2012). */
 #ifndef SP_SIPHASH_H
 #define SP_SIPHASH_H
 

@@ -15,14 +15,14 @@ size_t sp_text_character(const char *text)
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    /* longer than needed, surrogates, beyond U+10FFFF */
+    /* overlong forms, surrogates, and codes beyond U+10FFFF */
     if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
         (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
         return 0;
     return n;
 }
 
-/* Is the character of n bytes one that a terminal obeys instead of showing it? U+2028,
+/* True if the character of n bytes controls a terminal instead of being shown. U+2028,
  * U+2029, U+202A to U+202E and U+2066 to U+2069 break lines or reverse their direction.
  */
 static bool is_command(const unsigned char *s, size_t n)

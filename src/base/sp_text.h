@@ -1,5 +1,5 @@
-/* Text that comes from files and command lines, on its way to a terminal or a log: class
- * names, paths and attributes may hold bytes that a terminal obeys. */
+/* Text that comes from files and command lines and goes to a terminal or a log: class
+ * names, paths and attributes may hold bytes that control a terminal. */
 #ifndef SP_TEXT_H
 #define SP_TEXT_H
 
@@ -10,14 +10,15 @@
 extern "C" {
 #endif
 
-/* Bytes of the valid UTF-8 character at `text`; 0 where there is none. */
+/* Number of bytes of the valid UTF-8 character at `text`; 0 if there is none. */
 size_t sp_text_character(const char *text);
 
-/* Copy `text` so that a terminal shows it and does nothing else; returns `to`, which
- * ends with a NUL. Valid UTF-8 stays as it is. Control characters (C0, DEL, C1), line
- * separators, characters that reverse the direction of text, and bytes that are not
- * UTF-8 become \xNN, byte by byte; a newline becomes \n, or stays where keeps_lines is
- * true. A tab stays. Text that does not fit is cut between characters. */
+/* Copies `text` into to [bytes] so that a terminal shows it and does nothing else;
+ * returns `to`, which ends with a NUL. Valid UTF-8 and tabs stay as they are. Control
+ * characters (C0, DEL, C1), line separators, characters that reverse the direction of
+ * text, and bytes that are not UTF-8 become \xNN, byte by byte; a newline becomes \n,
+ * or stays where keeps_lines is true. Text that does not fit is cut between characters.
+ */
 char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lines);
 
 #ifdef __cplusplus
