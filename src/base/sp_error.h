@@ -1,6 +1,6 @@
 /* Status codes and the one error record of a thread.
  *
- *     the function that fails  SP_FAIL  code, message, position --> record of the thread
+ *     the function that fails  SP_FAIL  code, message, position --> record of a thread
  *     each of its callers      SP_TRY   adds its own position   -->     |
  *     the end of the thread    sp_error_save, into a slot of a ring <---+
  *     the thread that waits    sp_error_raise  --> record of this thread
@@ -12,7 +12,7 @@
  * (sp_error_save), and the thread that reports the error makes it its own
  * (sp_error_raise).
  *
- * The other modules of this room depend on nothing but this one and the system: output
+ * The other modules of this room need only each other and the system: console output
  * (sp_log.h), files (sp_file.h), JSON lines (sp_json.h), printable text (sp_text.h),
  * random numbers (sp_rng.h), exact sums (sp_exact.h), checksums (sp_crc.h), keyed
  * hashes (sp_siphash.h), the limits of the machine (sp_machine.h).

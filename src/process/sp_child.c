@@ -18,8 +18,8 @@
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
 
-/* MPI's sockets and whatever else is open are not for the command, which could speak on
- * them as this rank and keeps them open when the rank is gone. */
+/* Marks all open files to be closed in the command. Otherwise it could send on MPI's
+ * sockets as this rank, and would keep them open after this rank has ended. */
 static void close_for_children(void)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -35,8 +35,8 @@ static void close_for_children(void)
         closedir(all);
 }
 
-/* A group of its own, so that what the command starts can be ended with it, and the
- * signal settings of a fresh program rather than ours. */
+/* Starts the command in a process group of its own, so that all processes that it
+ * starts can be ended with it, and with the signal settings of a fresh program. */
 static int spawn_shell(pid_t *pid, const char *script, const char *path)
 {
     char *const argv[] = {
@@ -106,7 +106,7 @@ static void kill_running(sp_child *child, double after_s)
                 child->running.path, after_s);
 }
 
-/* Whether the running one has ended, or must. */
+/* Reports the running command if it has ended, and kills it if its time is over. */
 static void settle(sp_child *child)
 {
     int status = 0;
@@ -116,7 +116,8 @@ static void settle(sp_child *child)
     if (ended == child->pid && ended) {
         report_end(child, status);
         child->pid = 0;
-    } else if (ended < 0 && errno == ECHILD) /* somebody ignores SIGCHLD */
+    /* SIGCHLD is ignored, so no status is left */
+    } else if (ended < 0 && errno == ECHILD)
         child->pid = 0;
     else if (child->pid && elapsed_s > child->limit_s)
         kill_running(child, elapsed_s);

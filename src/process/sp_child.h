@@ -1,7 +1,7 @@
-/* Commands of the user that run beside the training (`run.after_save`): one child at a
- * time, the others wait their turn, none longer than a time limit. No thread: the queue
- * moves when it is polled.
- */
+/* Commands of the user that run while the training goes on (`run.after_save`): one
+ * child at a time, the others queued, none longer than a time limit. There is no
+ * thread: the queue advances when it is polled. All functions are local; called by the
+ * training thread. */
 #ifndef SP_CHILD_H
 #define SP_CHILD_H
 
@@ -9,12 +9,13 @@
 
 enum { SP_CHILD_QUEUE = 16, SP_CHILD_PATH = 4096 };
 
-/* Zero but for limit_s before first use. */
+/* The queue. The caller zeroes it and sets limit_s before first use. */
 typedef struct sp_child {
-    double limit_s; /* of one command; then it is killed with all it started */
-    pid_t pid;      /* running child, 0: none */
+    /* time limit of a command, which is then killed with all it started */
+    double limit_s;
+    pid_t pid;      /* process number of the running command, 0: none */
     double started_s;
-    int n_killed; /* over their time */
+    int n_killed; /* number of commands that exceeded their time */
     int n_waiting;
     struct {
         const char *command; /* borrowed */
@@ -22,16 +23,16 @@ typedef struct sp_child {
     } waiting[SP_CHILD_QUEUE], running;
 } sp_child;
 
-/* Run `/bin/sh -c 'command "$1"'` with path as $1 when its turn comes. A path that
- * waits already is not put in twice; a queue that is full loses its eldest, with a
- * warning. */
+/* Queues `/bin/sh -c 'command "$1"'` with path as $1. A path that already waits is not
+ * queued again; if the queue is full, its eldest entry is dropped, with a warning.
+ * `command` is borrowed until it has run, `path` is copied. */
 void sp_child_start(sp_child *child, const char *command, const char *path);
-/* Collect the child that ended (a failure is a warning), end one over its time, start
- * the next. Returns at once. */
+/* Collects a child that has ended (a failure is a warning), kills one that exceeds its
+ * time, and starts the next. Returns at once. */
 void sp_child_poll(sp_child *child);
-/* Poll until the queue is empty, at most `patience_s` in all, until two commands were
- * over their time or a signal asks to end; what runs then is killed and what still waits
- * is given up, with a warning each. */
+/* Polls until the queue is empty. It stops earlier after `patience_s`, after two
+ * commands that exceeded their time, or when a signal asks to end: the running command
+ * is then killed and the queued ones are dropped, with a warning each. */
 void sp_child_finish(sp_child *child, double patience_s);
 
 #endif

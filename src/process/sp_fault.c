@@ -13,7 +13,7 @@ static struct {
     atomic_bool is_set;
     char action[16], point[16];
     long long step;
-    atomic_llong now; /* the last step heard of */
+    atomic_llong now; /* the last step that sp_fault_at was given */
 } fault;
 
 void sp_fault_open(int rank)
@@ -27,7 +27,8 @@ void sp_fault_open(int rank)
                    who == rank;
 }
 
-/* The process's own time, which a sleep does not take, goes on. */
+/* Computes for a hundredth of a second of processor time, which, unlike sleep, advances
+ * the process's own clock. */
 static void compute_for_a_while(void)
 {
     const clock_t end = clock() + CLOCKS_PER_SEC / 100;
@@ -45,7 +46,7 @@ static const struct timespec tenth = {0, 100000000};
 
 static void happen(void)
 {
-    /* in one piece, since the process may end right behind it */
+    /* written in one piece, since the process may end directly afterwards */
     dprintf(STDERR_FILENO, "fault: %s at %lld\n", fault.action, (long long)time(NULL));
     if (is_action("kill"))
         kill(getpid(), SIGKILL);

@@ -1,27 +1,32 @@
-/* Faults on demand, for the tests of what a run survives (tests/run/test_run_kill.sh,
- * tests/run/test_run_watchdog.sh).
+/* Faults on demand, for the tests that show which failures a run survives
+ * (tests/run/test_run_kill.sh, tests/run/test_run_watchdog.sh).
  *
- * The environment's SP_TEST_FAULT=ACTION@RANK:POINT:STEP does ACTION at the first
- * passing of POINT by RANK in or after STEP: kill (SIGKILL, as a kernel short of memory
- * does), stop (SIGSTOP), term (SIGTERM, a request to end), segv, abort, leave
- * (_exit(0)), quit (_exit(3)), exit (exit(0)), hang (the thread sleeps for ever), pause
- * (it sleeps a tenth of a second); slow does so at every passing, busy computes for a
- * hundredth of a second there. POINT is the name of a phase (sp_heartbeat.h) or one that
- * is given here: pread, plan (the loader's threads), saving, verified, renamed, linked
- * (the saver's), peak (spbench's timings of ceilings, whose number is STEP). When it
- * happens stderr has a line "fault: ACTION at SECONDS", since 1970. Without the variable
- * a point costs one comparison.
+ * The environment variable SP_TEST_FAULT=ACTION@RANK:POINT:STEP does ACTION when RANK
+ * passes POINT for the first time in or after STEP. Without the variable a point costs
+ * one comparison.
+ *
+ *   ACTION  kill (SIGKILL, as a kernel short of memory does), stop (SIGSTOP), segv,
+ *           abort, leave (_exit(0)), quit (_exit(3)), exit (exit(0)), hang (the thread
+ *           sleeps for ever), pause (it sleeps a tenth of a second). Two actions happen at
+ *           every passing: slow sleeps a tenth of a second, busy computes a hundredth.
+ *   POINT   the name of a phase (run/sp_heartbeat.h), or a name given here: pread, plan
+ *           (the loader's threads), saving, verified, renamed, linked (the thread that
+ *           saves), peak (spbench's timings of ceilings, whose number is STEP).
+ *
+ * When the fault happens, standard error has a line "fault: ACTION at SECONDS" (since
+ * 1970); slow and busy print nothing.
  */
 #ifndef SP_FAULT_H
 #define SP_FAULT_H
 
 #include <stdint.h>
 
-/* Once, when the rank is known. */
+/* Reads the environment. Called once, when the rank is known. */
 void sp_fault_open(int rank);
-/* Any thread. */
+/* Passes a point in a known step. Any thread. */
 void sp_fault_at(const char *point, int64_t step);
-/* In a thread that does not know the step: the last one that sp_fault_at was given. */
+/* Passes a point in a thread that does not know the step: the step is the last one that
+ * sp_fault_at was given. */
 void sp_fault_beside(const char *point);
 
 #endif

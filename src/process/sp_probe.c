@@ -21,7 +21,7 @@ enum { MOST_WORDS = 4 };
 #define WORK_S       10
 #define WORK_BYTES_S 50000000
 
-/* What this program's main answers to. */
+/* The words that this program's main has registered by sp_probe_main. */
 static const char *answered[MOST_WORDS];
 static int n_answered;
 
@@ -47,7 +47,7 @@ void sp_probe_limit(int64_t bytes)
                                  SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGPIPE};
     const struct rlimit no_core = {0, 0};
 
-    /* libraries loaded with the program may have taken over signals */
+    /* libraries that were loaded with the program may have set handlers */
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         signal(deadly[i], SIG_DFL);
     setrlimit(RLIMIT_CORE, &no_core);
@@ -88,7 +88,8 @@ void sp_probe_main(int argc, char **argv, const char *word,
     if (argc != 3 || strcmp(argv[1], word) != 0)
         return;
     bytes = size_of(argv[2]);
-    sp_probe_limit(((int64_t)2 << 30) + 4 * bytes); /* a few copies of the arrays */
+    /* room for a few copies of the arrays */
+    sp_probe_limit(((int64_t)2 << 30) + 4 * bytes);
     work_limit.it_value.tv_sec += bytes / WORK_BYTES_S;
     setitimer(ITIMER_PROF, &work_limit, NULL);
     rc = work(argv[2]);

@@ -1,5 +1,13 @@
-/* A limited child of this program that reads what may be damaged: if the library that
- * reads it crashes, hangs or eats memory, only the child dies.
+/* A child of this program, with limited memory and time, that reads a file which may be
+ * damaged: if the library that reads it crashes, hangs or exhausts memory, only the
+ * child dies.
+ *
+ *     parent                                   child
+ *       sp_probe_start ---- starts itself ---->  main: sp_probe_main(word, work)
+ *       reads standard output <---------------   work(path), its message printed
+ *       sp_probe_end   <---- exit status ------  _exit(status)
+ *
+ * All functions are local.
  */
 #ifndef SP_PROBE_H
 #define SP_PROBE_H
@@ -17,9 +25,11 @@ void sp_probe_main(int argc, char **argv, const char *word,
 
 /* Did main call sp_probe_main with this word? */
 bool sp_probe_is_answered(const char *word);
-/* Start the child; its standard output comes through *fd, which the caller closes. */
+/* Starts the child. Its standard output comes through *fd, which the caller closes.
+ * SP_EIO. */
 sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd);
-/* Wait for its end and judge it: SP_OK, its failure with `message`, or its death. */
+/* Waits for the child's end. Returns SP_OK, the status of work with `message`, or, for
+ * a child that died, SP_EDATA. */
 sp_status sp_probe_end(const char *path, pid_t pid, const char *message);
 
 /* In a child: signals as in a fresh program, no core files, at most this much memory

@@ -8,7 +8,7 @@
 static atomic_llong work, waits, waited_ns, wait_begin_ns;
 static atomic_bool is_waiting;
 static atomic_int leave_code;
-static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* of heard */
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* protects heard */
 static uint64_t *heard;
 
 static long long now_ns(void)

@@ -1,9 +1,21 @@
-/* Signs of life of this process, and the word to leave.
+/* Signs of life of this process, and the order to end it.
  *
- * Work beats: a sample read, a layer computed, an array written, by whichever thread. A
- * collective that waits for other ranks beats by itself, so that who waits can be told
- * from who is waited for. The watchdog (sp_watchdog.h) reads both counts; when a rank
- * is lost it leaves the exit status here, and waits in sp_comm end with it.
+ *   loader, saver, compute       sp_pulse_beat      --> work  --+
+ *   training thread, in sp_comm  sp_pulse_wait_turn --> waits --+--> sp_pulse_read
+ *                                                                      the watchdog
+ *   sp_comm_wait_for     <-- sp_pulse_leaving <-- code <-+--- sp_pulse_leave
+ *   kernel on a device   <-- *word, see sp_pulse_hear <--+    where a rank is lost
+ *
+ * Work is a sample read, a layer computed or an array written, by any thread. A
+ * collective that waits for other ranks counts its polls apart from work, so that the
+ * rank that waits can be told from the rank that it waits for. The watchdog
+ * (run/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit status
+ * here, and every wait in sp_comm ends the process with it.
+ *
+ * The other modules of this room accompany a process, in this order: limited children
+ * that read damaged files (sp_probe.h), requests to stop (sp_signal.h), the limit on
+ * the start (sp_start.h), faults for tests (sp_fault.h), commands of the user
+ * (sp_child.h).
  */
 #ifndef SP_PULSE_H
 #define SP_PULSE_H
@@ -16,25 +28,28 @@ extern "C" {
 #endif
 
 typedef struct sp_pulse {
-    int64_t work, waits; /* only grow */
-    bool is_waiting;     /* for other ranks, now */
-    double waited_s;     /* for other ranks so far */
+    int64_t work, waits; /* numbers of events, which only grow */
+    bool is_waiting;     /* a wait for other ranks is under way */
+    double waited_s;     /* seconds of all ended waits for other ranks */
 } sp_pulse;
 
-/* Work advanced. Any thread; one atomic addition. */
+/* Counts a piece of work. Any thread; one atomic addition. */
 void sp_pulse_beat(void);
-/* Training thread: a wait for other ranks begins, turns, ends. Ending one is work. */
+/* Called by the training thread when a wait for other ranks begins, at each poll, and
+ * when it ends. The end of a wait counts as work. */
 void sp_pulse_wait_begin(void);
 void sp_pulse_wait_turn(void);
 void sp_pulse_wait_end(void);
 
-/* Any thread. */
+/* Reads the counts. Any thread. */
 void sp_pulse_read(sp_pulse *pulse);
 
-/* Watchdog: this process is to end with `code`. 0: not so. */
+/* sp_pulse_leave, called by the watchdog, orders this process to end with exit status
+ * `code`. sp_pulse_leaving returns that status, or 0 if there is no order. */
 void sp_pulse_leave(int code);
 int sp_pulse_leaving(void);
-/* For who cannot ask, as a device: *word becomes the code too. NULL: nobody. */
+/* Makes sp_pulse_leave store the code in *word too, for a device, which cannot call
+ * sp_pulse_leaving. The word is borrowed until the next call; NULL: no word. */
 void sp_pulse_hear(uint64_t *word);
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@ static volatile sig_atomic_t received;
 static struct timespec first;
 static volatile sig_atomic_t is_starting;
 
-/* For MPI to come up once we are asked to stop: nothing is lost yet. */
+/* Seconds that MPI's start may take after a request to stop; nothing can be lost by
+ * then. */
 enum { START_S = 5 };
 
 static volatile sig_atomic_t exit_status;
@@ -24,7 +25,7 @@ static void leave(int number)
     _exit(exit_status);
 }
 
-/* All of it may be called in a handler. */
+/* A signal handler may call this: it uses async-signal-safe functions only. */
 void sp_signal_leave_after(unsigned seconds, int status)
 {
     struct sigaction action;
@@ -70,7 +71,7 @@ void sp_signal_install(void)
     is_starting = 1;
     for (i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);
-    action.sa_handler = SIG_IGN; /* a closed terminal or pipe is no reason to die */
+    action.sa_handler = SIG_IGN; /* a closed terminal or pipe must not end the run */
     sigaction(SIGPIPE, &action, NULL);
 }
 
@@ -85,7 +86,7 @@ static void wait_a_second(int number)
     const struct timespec second = {1, 0};
 
     (void)number;
-    nanosleep(&second, NULL); /* abort() goes on after that */
+    nanosleep(&second, NULL); /* abort() ends the process when this handler returns */
 }
 
 void sp_signal_delay_abort(void)

@@ -30,7 +30,7 @@ static struct {
 
 typedef struct process {
     long pid, parent, session;
-    char state; /* as in /proc: T is stopped */
+    char state; /* as in /proc: T means stopped */
 } process;
 
 static bool read_process(long pid, process *p)
@@ -47,7 +47,8 @@ static bool read_process(long pid, process *p)
     n = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[n] = 0;
-    at = strrchr(text, ')'); /* behind the name, which may hold anything */
+    /* the fields follow the name, which may contain any character */
+    at = strrchr(text, ')');
     p->pid = pid;
     return at && sscanf(at + 1, " %c %ld %ld %ld", &p->state, &p->parent, &group,
                         &p->session) == 4;
@@ -64,14 +65,15 @@ static bool has_program_of(long pid, const char *own)
     return n > 0 && strcmp(program, own) == 0;
 }
 
-/* Launchers start the ranks of a host from one process, or in one session. */
+/* True if p belongs to this job: launchers start the ranks of a host from one process,
+ * or in one session. */
 static bool is_of_job(const process *p, const process *self)
 {
     return p->parent == self->parent || p->session == self->session;
 }
 
-/* The lowest number of a process of this program and job on this host that is stopped
- * (or, !is_stopped, is not); 0: none. */
+/* Returns the lowest number of a process of this program and job on this host that is
+ * stopped (or, with !is_stopped, is not); 0: none. */
 static long find_process(bool is_stopped)
 {
     char own[TEXT];
@@ -99,7 +101,8 @@ static long find_process(bool is_stopped)
 
 /* ---- what is said ---- */
 
-/* The number that the launcher gave to a process, as text; "?" where it gave none. */
+/* Returns the rank that the launcher gave to a process, as text; "?" if it is not
+ * known. */
 static const char *rank_of(long pid, char text[16])
 {
     static const char *const names[] = {
@@ -121,7 +124,7 @@ static const char *rank_of(long pid, char text[16])
     return text;
 }
 
-/* One of this host's ranks speaks for all. */
+/* Prints the message; one of this host's ranks does so for all of them. */
 static void say(bool is_end)
 {
     long stopped = find_process(true);
@@ -145,7 +148,8 @@ static void say(bool is_end)
 
 /* ---- the thread ---- */
 
-/* True where the start is over by then. */
+/* Waits until the start is over, at most until s seconds after `begin`. True if it is
+ * over. */
 static bool is_over_by(const struct timespec *begin, double s)
 {
     struct timespec until = *begin;
