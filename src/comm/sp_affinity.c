@@ -35,8 +35,8 @@ static int count(const uint64_t set[SP_CORE_WORDS])
     return n;
 }
 
-/* The machine as hwloc sees it; its cores are cut to the allowed ones by the
- * callers. */
+/* Loads the machine's topology as hwloc sees it. The callers restrict it to the allowed
+ * cores. */
 static bool open_topology(hwloc_topology_t *topology, bool has_devices)
 {
     if (hwloc_topology_init(topology) != 0)
@@ -71,7 +71,8 @@ void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
     hwloc_topology_destroy(topology);
 }
 
-/* Share `index` of n of the machine cut down to `set`. */
+/* Divides the cores of `set` into n shares, writes share `index` and returns its number
+ * of cores; 0 if there are fewer cores than shares. */
 static int divide(hwloc_topology_t topology, hwloc_const_bitmap_t set, int index, int n,
                   uint64_t share[SP_CORE_WORDS])
 {
@@ -112,9 +113,9 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
     return cores;
 }
 
-/* Which of the node's ranks that may use the same cores this one is, and their number.
- * Sets are told apart by a hash: two that collide make shares smaller, nothing
- * worse. */
+/* Counts the node's ranks that may use the same cores as this one, and this rank's
+ * index among them. Sets of cores are compared by a hash; a collision would only make
+ * shares smaller. */
 static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
                               int *index, int *n)
 {
@@ -137,7 +138,7 @@ static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
     return rc;
 }
 
-/* "0-3 of 0-7" */
+/* Writes the cores as text, such as "0-3 of 0-7". */
 static void describe(hwloc_const_bitmap_t share, hwloc_const_bitmap_t allowed,
                      char *text, size_t bytes)
 {

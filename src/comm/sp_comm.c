@@ -30,9 +30,9 @@ sp_status sp_comm_mpi_fail(int error, const char *what)
 
 /* ---- waiting ---- */
 
-/* Between two tests. MPI spins fastest; where ranks share cores the sleeper makes room
- * for the rank that is waited for, and a long wait (a checkpoint) need not burn a core
- * anywhere. */
+/* The pause between two tests of a request. Spinning is fastest. Where ranks share
+ * cores, a sleeping rank leaves its core to the rank that it waits for, and a long wait
+ * (for a checkpoint) need not occupy a core anywhere. */
 static void pause_between_tests(const sp_comm *comm, int n_tests)
 {
     const struct timespec nap = {0, comm->is_oversubscribed ? 10000 : 50000};
@@ -46,8 +46,8 @@ static void pause_between_tests(const sp_comm *comm, int n_tests)
         nanosleep(&nap, NULL);
 }
 
-/* Tested one by one, which names the error of the piece that failed; MPI makes those
- * that completed MPI_REQUEST_NULL, which test as done. */
+/* Tests the pieces one by one, which names the error of the piece that failed. MPI
+ * replaces a completed request by MPI_REQUEST_NULL, which tests as done. */
 static sp_status test_slot(void *arg, bool *is_done)
 {
     sp_comm_slot *s = arg;
@@ -62,7 +62,8 @@ static sp_status test_slot(void *arg, bool *is_done)
     return SP_OK;
 }
 
-/* Whatever is waited for: others may need this rank's part of a sum. */
+/* Advances the sums in the node's memory. Every wait calls this, whatever it waits for,
+ * since other ranks may need this rank's part of a sum. */
 static void progress(const sp_comm *comm)
 {
     if (comm->impl && comm->impl->shared)
@@ -82,7 +83,8 @@ sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *t
         rc = test(arg, &is_done);
         if (rc != SP_OK || is_done)
             break;
-        /* The watchdog has said what is wrong; nobody will come to this meeting. */
+        /* The watchdog has reported a lost rank, for which this wait would never end.
+         */
         if (sp_pulse_leaving())
             sp_comm_abort(comm, (sp_status)sp_pulse_leaving());
         if (is_for_others)
@@ -119,10 +121,10 @@ void sp_comm_open_self(sp_comm *comm)
     comm->node_cores = comm->cores;
 }
 
-/* Several tasks of srun that each think they are alone would train the same thing side
- * by side and overwrite each other's files. Launchers that speak PMI set PMI_SIZE. A
- * program beside the tasks, started by the batch script itself, is alone by intention:
- * there the job has a number, but no step. */
+/* Several tasks of srun that each see a world of one rank would train the same network
+ * at the same time and overwrite each other's files, so that is refused. Launchers that
+ * speak PMI set PMI_SIZE. A program that the batch script itself starts, and not srun,
+ * is alone by intention: the job then has a number, but no step. */
 static sp_status check_launcher(const sp_comm *comm)
 {
     const char *tasks = getenv("SLURM_NTASKS");
@@ -136,8 +138,8 @@ static sp_status check_launcher(const sp_comm *comm)
                    tasks);
 }
 
-/* Cores of this node: the union over its ranks, which the launcher may have bound
- * apart. Counted before SP_RANKS_PER_NODE cuts nodes up. */
+/* Counts the cores of this node: the union over its ranks, which the launcher may have
+ * bound to different ones. Called before SP_RANKS_PER_NODE divides nodes. */
 static sp_status count_cores(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
@@ -157,7 +159,7 @@ static sp_status count_cores(sp_comm *comm)
     return SP_OK;
 }
 
-/* SP_RANKS_PER_NODE: sp_comm.h. */
+/* Divides the node where SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
 static sp_status cut_node(struct sp_comm_impl *impl)
 {
     const char *text = getenv("SP_RANKS_PER_NODE");
@@ -173,7 +175,8 @@ static sp_status cut_node(struct sp_comm_impl *impl)
     return SP_OK;
 }
 
-/* Every rank says who leads its node; leaders in ascending order number the nodes. */
+/* Numbers the nodes: every rank contributes the lowest rank of its node, its leader,
+ * and leaders in ascending order number the nodes. */
 static sp_status number_nodes(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
@@ -189,7 +192,8 @@ static sp_status number_nodes(sp_comm *comm)
     SP_TRY(sp_comm_wait_all(comm, 1, &request));
     comm->n_nodes = 0;
     for (int r = 0; r < comm->size; r++) {
-        /* a leader stands before its followers, whose entry it is by then */
+        /* a leader precedes its followers, so its own entry is its node's number by
+         * then */
         leaders[r] = leaders[r] == r ? comm->n_nodes++ : leaders[leaders[r]];
     }
     comm->node_of_rank = leaders;
@@ -207,7 +211,8 @@ static sp_status exchange_in_node(void *arg, const void *mine, size_t bytes, voi
     return sp_comm_wait_all(comm, 1, &request);
 }
 
-/* SP_NODE_MEMORY: sp_comm.h. */
+/* Opens the memory that the ranks of a node share, unless SP_NODE_MEMORY (sp_comm.h) is
+ * 0. */
 static sp_status share_memory(sp_comm *comm)
 {
     const char *text = getenv("SP_NODE_MEMORY");
@@ -258,9 +263,9 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     return SP_OK;
 }
 
-/* MPICH over UCX calls this for every connection in MPI_Finalize, in place of the
- * library's function of this name, which SP_UCX_DISCONNECT=0 leaves out (sp_comm.h).
- * NULL is "done". */
+/* Replaces UCX's function of this name, which MPICH over UCX calls for every connection
+ * in MPI_Finalize. It calls the library's function, unless SP_UCX_DISCONNECT=0
+ * (sp_comm.h) asks to leave it out; NULL means "done". */
 void *ucp_disconnect_nb(void *connection);
 void *ucp_disconnect_nb(void *connection)
 {
@@ -287,13 +292,15 @@ void sp_comm_close(sp_comm *comm)
             impl->free_slots = next;
         }
         sp_node_close(impl->shared);
-        impl->shared = NULL; /* the barriers below wait too */
+        /* sp_comm_barrier below must not use the memory that was closed */
+        impl->shared = NULL;
         if (impl->has_mpi) {
             if (impl->node != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->node);
             if (impl->lane != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->lane);
-            /* Whoever is through the second knows that all of the first has arrived. */
+            /* A rank that leaves the second barrier knows that all messages of the
+             * first have arrived. */
             if (sp_comm_barrier(comm) == SP_OK)
                 sp_comm_barrier(comm);
             MPI_Finalize();
@@ -342,7 +349,7 @@ static MPI_Op mpi_op(sp_reduce_op op)
     return op == SP_SUM ? MPI_SUM : op == SP_MAX ? MPI_MAX : MPI_MIN;
 }
 
-/* A slot with room for n MPI requests. */
+/* Returns a slot with room for n MPI requests, from the free list or a new one. */
 static sp_status take_slot(struct sp_comm_impl *impl, size_t n, sp_comm_slot **taken)
 {
     sp_comm_slot *s = impl->free_slots;
@@ -385,7 +392,8 @@ static MPI_Comm comm_of(const struct sp_comm_impl *impl, sp_scope scope)
                                     : impl->world;
 }
 
-/* Within one node, what its shared memory can do. */
+/* True if the all-reduce stays within one node and the node's shared memory can do it.
+ */
 static bool takes_shared(const sp_comm *comm, sp_scope scope, const void *data,
                          size_t count, sp_type type)
 {

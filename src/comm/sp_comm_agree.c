@@ -17,7 +17,7 @@ sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
         return SP_OK;
     if (mine != SP_OK && sp_error_last()->code != mine)
         SP_FAIL(mine, "%s",
-                sp_status_text(mine)); /* a status that came without a record */
+                sp_status_text(mine)); /* a status without a record */
     sp_error_save(&record);
     SP_TRY(sp_comm_bcast(comm, &record, sizeof record, (int)lowest));
     if (who)
@@ -28,7 +28,8 @@ sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
 sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *is_same)
 {
     XXH128_hash_t hash = XXH3_128bits(data, bytes);
-    /* ~x falls as x rises: one minimum finds both ends */
+    /* ~x falls as x rises, so one all-reduce of minima finds the minimum and the
+     * maximum */
     int64_t ends[6] = {(int64_t)hash.low64, (int64_t)hash.high64, (int64_t)bytes};
 
     for (int i = 0; i < 3; i++)

@@ -12,7 +12,7 @@ static size_t n_pieces_of(size_t bytes)
     return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
-/* Posts the receive or send of one rank's bytes, cut up; *n counts the requests. */
+/* Posts the receives or sends of one rank's bytes in pieces; *n counts the requests. */
 static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
                              int peer, MPI_Request *requests, size_t *n)
 {
@@ -47,7 +47,7 @@ static sp_status send_bytes(sp_comm *comm, const void *data, size_t bytes, int r
     return SP_OK;
 }
 
-/* Root: from every other rank to its place in `all`. */
+/* Called on root: receives the bytes of every other rank at their place in `all`. */
 static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
 {
     size_t n = 0, n_requests = 0;
@@ -69,7 +69,8 @@ static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
     return SP_OK;
 }
 
-/* Root: allocate, own bytes in place. */
+/* Called on root: allocates the result and copies this rank's own bytes to their place.
+ */
 static sp_status make_room(sp_comm *comm, const void *data, const int64_t *counts,
                            void **all, size_t *sizes)
 {
@@ -81,7 +82,7 @@ static sp_status make_room(sp_comm *comm, const void *data, const int64_t *count
         if (sizes)
             sizes[r] = (size_t)counts[r];
     }
-    *all = malloc(total + 1); /* never NULL for nothing */
+    *all = malloc(total + 1); /* one byte more, since malloc(0) may be NULL */
     if (!*all)
         return SP_FAIL(SP_EMEM, "%zu bytes gathered from %d ranks", total, comm->size);
     if (counts[comm->rank])
@@ -107,7 +108,7 @@ sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root
                 end);
     if (comm->rank == root)
         rc = make_room(comm, data, counts, all, sizes);
-    /* the others would wait for a root without room */
+    /* without this agreement the others would wait for a root that has no memory */
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
     if (comm->rank == root)
         SP_TRY_GOTO(rc, receive_bytes(comm, *all, counts), end);
@@ -139,7 +140,7 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
     return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
 }
 
-/* The texts one after the other, each with its zero byte; NULL: out of memory. */
+/* Joins the texts, each with its zero byte. Returns NULL if memory runs out. */
 static char *join_texts(char *const *texts, int n, uint64_t *bytes)
 {
     char *block, *at;
@@ -152,7 +153,7 @@ static char *join_texts(char *const *texts, int n, uint64_t *bytes)
     return block;
 }
 
-/* The reverse; the texts are there whole or not at all. */
+/* Splits the block into n texts again. If memory runs out, none of them is left. */
 static sp_status split_texts(const char *block, int n, char ***texts)
 {
     *texts = calloc((size_t)n + 1, sizeof **texts);

@@ -1,4 +1,5 @@
-/* Inside sp_comm: what its files share. The only header that includes mpi.h. */
+/* The internals that the files of sp_comm share. The only header that includes mpi.h.
+ */
 #ifndef SP_COMM_INTERNAL_H
 #define SP_COMM_INTERNAL_H
 
@@ -6,32 +7,33 @@
 
 #include "comm/sp_comm_node.h"
 
-/* Counts of MPI are int, and some libraries count bytes in an int: no message is
- * longer. (The test of the cutting takes a small number.) */
+/* The longest message in bytes. Counts of MPI are int, and some libraries count bytes
+ * in an int, so longer vectors are cut into pieces. (A test sets a small number.) */
 #ifndef PIECE_BYTES
 #define PIECE_BYTES ((size_t)1 << 30)
 #endif
 
-/* What one sp_request waits for; slots are reused, so a step allocates none. */
+/* The operations that one sp_request waits for. Slots are reused, so that a step
+ * allocates none. */
 typedef struct sp_comm_slot {
-    struct sp_comm_slot *next; /* in the list of free slots */
+    struct sp_comm_slot *next; /* next in the list of free slots */
     MPI_Request *pieces;
     int n, capacity;
-    bool is_shared; /* `shared` alone: summed in the node's memory */
+    bool is_shared; /* summed in the node's memory: `shared` alone counts */
     sp_node_request shared;
 } sp_comm_slot;
 
 struct sp_comm_impl {
     bool has_mpi;
     MPI_Comm world, node, lane;
-    sp_node *shared; /* memory of the node; NULL: MPI does it all */
+    sp_node *shared; /* shared memory of the node; NULL: MPI does all sums */
     sp_comm_slot *free_slots;
     int *node_of_rank;
 };
 
-/* An error of MPI as SP_EMPI with MPI's own text. */
+/* Records an error of MPI as SP_EMPI with MPI's own text. */
 sp_status sp_comm_mpi_fail(int error, const char *what);
-/* Until all n are done. */
+/* Waits until all n requests are done. */
 sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests);
 
 #define SP_MPI(call)                                                                   \

@@ -14,20 +14,23 @@
 #include <unistd.h>
 
 enum {
-    LINE = 128, /* apart, two flags share no line, prefetched pairs included */
-    SLOT_BYTES = 1 << 15, /* longest short vector */
+    /* distance of two flags: they share no cache line, prefetched pairs included */
+    LINE = 128,
+    SLOT_BYTES = 1 << 15, /* longest short vector in bytes */
     N_SLOTS = 4,
-    READ_BYTES = 1 << 19, /* that every rank reads of short vectors: else MPI's tree */
-    BLOCK_BYTES = 1 << 13 /* of a slice, summed within the first cache */
+    /* bytes of short vectors that a rank reads at most; beyond, MPI's tree is used */
+    READ_BYTES = 1 << 19,
+    /* bytes of a slice that are summed at a time, within the first-level cache */
+    BLOCK_BYTES = 1 << 13
 };
 
-/* What a rank tells the others: for each of these, the number of the last request of
- * which it is true. */
+/* The flags by which a rank informs the others. Each holds the number of the last
+ * request for which it is true. */
 typedef enum flag {
-    WRITTEN, /* short: its vector is in a slot */
-    READ,    /* it has added up all slots */
-    POSTED,  /* long: its vector may be added up */
-    SUMMED,  /* its slice is written to all ranks */
+    WRITTEN, /* short vectors: the rank's vector is in its slot */
+    READ,    /* short vectors: the rank has added up all slots */
+    POSTED,  /* long vectors: the rank's vector may be read and overwritten */
+    SUMMED,  /* long vectors: the rank has written its slice to all */
     LANE_POSTED,
     LANE_SUMMED,
     N_FLAGS
@@ -41,11 +44,11 @@ typedef struct lane {
 
 typedef struct region {
     struct region *next;
-    char *base; /* [size][bytes] */
+    char *base; /* [size][bytes] a part for each rank */
     size_t bytes;
 } region;
 
-/* Posted and not yet done, in order. */
+/* The requests that are posted and not yet done, in order. */
 typedef struct queue {
     sp_node_request *first, **last;
     int64_t n_posted;
@@ -56,20 +59,21 @@ struct sp_node {
     sp_node_exchange *exchange;
     void *arg;
     region segment;
-    lane *lane;                         /* [size] */
-    queue brief, lengthy, lengthy_lane; /* SP_SCOPE_LANE has an order of its own */
+    lane *lane; /* [size] flags of each rank */
+    /* requests of SP_SCOPE_LANE have an order of their own */
+    queue brief, lengthy, lengthy_lane;
     region *regions;
 };
 
 /* ---- shared memory ---- */
 
-/* What the first rank tells of memory that it made. */
+/* The description of new memory that the node's first rank sends to the others. */
 typedef struct offer {
-    int64_t pid, fd; /* fd < 0: none */
-    char name[32];   /* nobody else's, so that a pid of another container is noticed */
+    int64_t pid, fd; /* fd < 0: there is no memory */
+    char name[32]; /* a random name, which exposes the equal pid of another container */
 } offer;
 
-/* Sizes beyond the limit on files raise a signal. */
+/* False if the limit on file sizes forbids this size, which would raise a signal. */
 static bool is_allowed(size_t bytes)
 {
     struct rlimit limit;
@@ -122,7 +126,8 @@ static char *map_memory(int fd, size_t bytes)
     return base == MAP_FAILED ? NULL : base;
 }
 
-/* Collective. r->base stays NULL on all ranks if one of them cannot have it. */
+/* Maps a new segment of `bytes` for each rank. Collective over the node. r->base stays
+ * NULL on all ranks if one of them cannot map it. */
 static sp_status share(const sp_node *node, size_t bytes, region *r)
 {
     size_t all_bytes = bytes * (size_t)node->size;
@@ -239,7 +244,7 @@ bool sp_node_free(sp_node *node, void *data)
     return false;
 }
 
-/* The region whose part of this rank holds data. */
+/* Returns the region in which this rank's part holds `data`, or NULL. */
 static const region *region_of(const sp_node *node, const void *data)
 {
     const region *r = node->regions;
@@ -356,7 +361,8 @@ static void pop(queue *q)
         q->last = &q->first;
 }
 
-/* The slot is free once all have read what it held N_SLOTS requests ago. */
+/* Copies this rank's vector into its slot, once the slot is free: all ranks have then
+ * read the vector that it held N_SLOTS requests ago. */
 static void give_brief(sp_node *node, sp_node_request *q)
 {
     if (q->is_given || !all_told(node, READ, q->number - N_SLOTS))
@@ -386,7 +392,7 @@ static void progress_brief(sp_node *node)
     }
 }
 
-/* This rank's slice of all vectors, to all ranks. */
+/* Adds up this rank's slice of all vectors and writes the sum to all of them. */
 static void sum_slice(const sp_node *node, const sp_node_request *q)
 {
     const region *r = region_of(node, q->data);

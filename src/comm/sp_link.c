@@ -46,8 +46,8 @@ static const char name[8] = "sptrain1";
 
 /* ---- keyed hashes ---- */
 
-/* Each hash with the run's secret has a purpose of its own, so that none stands in for
- * another. */
+/* Each hash with the run's secret has a purpose of its own, so that no hash can serve
+ * as another. */
 enum { OF_ROOT, OF_RANK, OF_KEY_LOW, OF_KEY_HIGH };
 
 static uint64_t hash(const sp_link *link, const sp_link_address *address, int purpose)
@@ -69,7 +69,8 @@ static void derive_key(sp_link *link, const sp_link_address *address)
     memcpy(link->key, half, sizeof link->key);
 }
 
-/* The two directions have the same key and differ in what is hashed. */
+/* Proof of a frame. Both directions use the same key, so the direction is part of the
+ * hash. */
 static uint64_t hash_frame(const sp_link *link, const frame *f, bool is_of_root)
 {
     struct {
@@ -82,14 +83,14 @@ static uint64_t hash_frame(const sp_link *link, const frame *f, bool is_of_root)
 
 /* ---- bytes ---- */
 
-/* All of it at once: it fits into the buffer of a connection on which nothing else is
- * under way. */
+/* Sends all bytes at once; they fit into the buffer of a connection that carries
+ * nothing else at that time. */
 static bool send_all(const sp_link *link, const void *data, size_t bytes)
 {
     return send(link->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
-/* SP_LINK_SIGNS once `bytes` bytes are in link->in. */
+/* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes are there. */
 static sp_link_event receive(sp_link *link, size_t bytes)
 {
     ssize_t n = recv(link->fd, link->in + link->n_in, bytes - link->n_in, MSG_DONTWAIT);
@@ -168,7 +169,7 @@ static bool say_hello(sp_link *link)
     socklen_t size = sizeof error;
 
     if (poll(&fd, 1, 0) == 0)
-        return true; /* still connecting */
+        return true; /* the connection is not yet established */
     if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error)
         return false;
     if (getrandom(link->nonce[0], SP_LINK_NONCE, 0) != SP_LINK_NONCE)
@@ -255,7 +256,7 @@ bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
 
 /* ---- frames ---- */
 
-/* The rest of an earlier frame; true when nothing is left of it. */
+/* Sends the rest of an earlier frame. True when nothing is left of it. */
 static bool flush(sp_link *link)
 {
     ssize_t n;
@@ -301,8 +302,8 @@ static bool is_text(const char *text, size_t bytes)
     return false;
 }
 
-/* Whoever can prove a frame is believed to be this program, but nothing indexes or ends
- * a run that lies outside of its range. */
+/* True if every field is in its range. A proven frame comes from this program, but a
+ * value out of range must neither index an array nor end a run. */
 static bool are_sane(const sp_signs *s, int rank)
 {
     return s->rank == rank && s->kind >= SP_SIGNS_ALIVE && s->kind <= SP_SIGNS_LEAVE &&
@@ -362,8 +363,8 @@ static bool is_among(const uint32_t *ip, uint32_t n, uint32_t one)
     return false;
 }
 
-/* The own address from which the system would send to `peer`; nothing is sent. 0: it
- * knows no way. */
+/* Returns the own address from which the system would send to `peer`, or 0 if it has no
+ * route. Nothing is sent. */
 static uint32_t address_towards(uint32_t peer)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};
@@ -379,8 +380,8 @@ static uint32_t address_towards(uint32_t peer)
     return is_found ? to.sin_addr.s_addr : 0;
 }
 
-/* An address that this host has too, as each has that of its containers' bridge, leads
- * to no other host. */
+/* Chooses the addresses to listen at. A peer's address that this host has too, as every
+ * host has the address of its containers' bridge, leads to no other host. */
 static void choose(sp_link_address *address, const uint32_t *peers, int n_peers)
 {
     uint32_t own[SP_LINK_ADDRESSES];

@@ -1,10 +1,10 @@
-/* Records of any length, from all ranks to one.
+/* Records of any length, gathered from all ranks on one.
  *
  *     rank 0   | bytes | record   | bytes | record |
  *     rank 1   nothing                                  gather--> root: those of rank 0,
  *     rank 2   | bytes | record |                                 then of rank 1, ...
  *
- * Each begins at a multiple of 8 bytes. Memory is kept for the next round.
+ * Each record begins at a multiple of 8 bytes. The memory is kept for the next round.
  */
 #ifndef SP_RECORDS_H
 #define SP_RECORDS_H
@@ -12,22 +12,22 @@
 #include "comm/sp_comm.h"
 
 typedef struct sp_records {
-    char *data; /* [bytes] as drawn */
+    char *data; /* [bytes] this rank's records, laid out as drawn above */
     size_t bytes, room;
-    void *gathered; /* root: of the last gather */
+    void *gathered; /* on root: all ranks' records of the last gather */
     size_t gathered_bytes, at;
 } sp_records;
 
 void sp_records_destroy(sp_records *records);
-/* Forget this rank's records. */
+/* Drops this rank's records and keeps the memory. Local. */
 void sp_records_clear(sp_records *records);
-/* Room for one more: *record is zeroed and valid until the next add. Local. SP_EMEM. */
+/* Adds a record: *record is zeroed and valid until the next add. Local. SP_EMEM. */
 sp_status sp_records_add(sp_records *records, size_t bytes, void **record);
-/* Collective over the world: root can then walk all ranks' records, in the order of the
- * ranks; elsewhere there are none to walk. SP_EMEM. */
+/* Gathers the records on root, which can then walk them in the order of the ranks;
+ * elsewhere there are none to walk. Collective over the world. SP_EMEM. */
 sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root);
-/* The next gathered record, valid until the next gather; NULL: no more. bytes may be
- * NULL. */
+/* Returns the next gathered record, valid until the next gather, or NULL after the
+ * last. bytes may be NULL. Local. */
 void *sp_records_next(sp_records *records, size_t *bytes);
 
 #endif

@@ -6,8 +6,9 @@
 
 #include "base/sp_exact.h"
 
-/* A row on its way: the sum's limbs, then a slot of each rank for its count, least and
- * greatest value. The other ranks leave a slot 0, so an integer sum brings its bits. */
+/* A row in the all-reduce: the limbs of its sum, then SLOTS words of each rank for its
+ * count, least and greatest value. A rank leaves the words of other ranks 0, so an
+ * integer sum carries the bits unchanged. */
 enum { SLOTS = 3 };
 
 static size_t row_words(const sp_table *t)
@@ -86,7 +87,7 @@ void sp_table_add(sp_table *table, int i, double value)
 
     row->count++;
     sp_exact_add_f64(table->exact + (size_t)i * SP_EXACT_LIMBS, &value, 1);
-    row->min = fmin(row->min, value); /* of NAN and a number, the number */
+    row->min = fmin(row->min, value); /* fmin(NAN, value) is value */
     row->max = fmax(row->max, value);
 }
 

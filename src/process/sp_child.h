@@ -13,7 +13,7 @@ enum { SP_CHILD_QUEUE = 16, SP_CHILD_PATH = 4096 };
 typedef struct sp_child {
     /* time limit of a command, which is then killed with all it started */
     double limit_s;
-    pid_t pid;      /* process number of the running command, 0: none */
+    pid_t pid; /* process number of the running command, 0: none */
     double started_s;
     int n_killed; /* number of commands that exceeded their time */
     int n_waiting;
