@@ -31,7 +31,7 @@ typedef struct sp_node_request {
     size_t count;
     sp_type type;
     sp_reduce_op op;
-    /* is_given: this rank has done its part of the work. is_done: the sum is complete. */
+    /* is_given: this rank has done its part of the work; is_done: the sum is there */
     bool is_long, is_given, is_done;
 } sp_node_request;
 

@@ -139,7 +139,8 @@ static bool is_as_it_stands(const sp_key *key, const char *value)
     }
 }
 
-/* A value in the deck's grammar, as the one setting of a text of its own. */
+/* Sets a value that is written in the deck's grammar, by parsing a deck of this one
+ * setting. */
 static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char *value)
 {
     const sp_deck_source from = {NULL};
@@ -185,7 +186,7 @@ static sp_status override(sp_config *config, const char *text)
     else
         SP_TRY(set_in_grammar(config, key, equals + 1));
     mark(config, key, SP_FROM_COMMAND_LINE, "command line");
-    if (!strcmp(path, "net.family")) { /* replaces the layers of the deck */
+    if (!strcmp(path, "net.family")) { /* a family replaces the layers of the deck */
         sp_layers_destroy(config->net.layers, config->net.n_layers);
         config->net.layers = NULL;
         config->net.n_layers = 0;
@@ -211,8 +212,9 @@ static sp_status check_together(const sp_config *config)
     return SP_OK;
 }
 
-/* A key of net that the network does not use. A deck that states every key is a
- * resolved one: there only the command line is worth a warning. */
+/* Warns of keys of net that the network does not use. A deck that states every key was
+ * written by sp_config_to_text: there only keys of the command line deserve a warning.
+ */
 static void warn_unused(const sp_config *config)
 {
     static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
@@ -263,7 +265,7 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
         SP_TRY(rc);
     }
     SP_TRY(finish(config, n_overrides, overrides));
-    if (!*config->run.dir) /* as of an unset variable of a shell */
+    if (!*config->run.dir) /* as from a variable that is not set in a shell */
         return SP_FAIL(SP_EUSAGE, "%srun.dir is empty: name the folder of the run",
                        sp_config_where(config, "run.dir"));
     return SP_OK;

@@ -1,10 +1,16 @@
-/* The run's configuration: one table of keys, read from a libconfig deck and the
- * command line.
+/* The run's configuration: one table of keys (sp_deck_keys.c), read from a libconfig
+ * deck and the command line.
  *
  *     defaults -> deck file (with @include) -> SECTION.KEY=VALUE overrides -> sp_config
+ *                                                                                |
+ *     rank 0       sp_config_read             sp_config_to_text <----------------+
+ *                                                   | sp_config_bcast
+ *     other ranks  sp_config_parse  <-- text <------+
+ *     checkpoint   the same text, from which a restart reads the config of the run
  *
- * Every message names file, line and the nearest valid name. Local; rank 0 reads, the
- * others receive the resolved text (sp_config_to_text) and parse that.
+ * Every message names file, line and the nearest valid name. Functions are local unless
+ * marked collective: rank 0 reads the files, and the others parse the resolved text, so
+ * no other rank opens a deck.
  */
 #ifndef SP_DECK_H
 #define SP_DECK_H
@@ -18,8 +24,9 @@
 
 enum {
     SP_NAME = 64,
-    SP_MAX_KEYS = 96,     /* room for the table of keys */
-    SP_MAX_LAYERS = 10000 /* of net.layers: each name is compared with all before it */
+    SP_MAX_KEYS = 96, /* room for the table of keys */
+    /* entries of net.layers; each name is compared with all before it */
+    SP_MAX_LAYERS = 10000
 };
 
 typedef struct sp_strings {
@@ -32,13 +39,14 @@ typedef struct sp_doubles {
     double *at;
 } sp_doubles;
 
-/* One entry of net.layers as written; absent numbers are -1, absent p and slope NAN. */
+/* One entry of net.layers as the deck has it. A number that is absent is -1; p and
+ * slope that are absent are NAN. */
 typedef struct sp_layer {
     char name[SP_NAME], op[24];
     sp_strings from;
     int out, kernel, stride, bias;
     double p, slope;
-    char *file; /* where the deck has it, for messages; NULL: made by a family */
+    char *file; /* file of the entry, for messages; NULL: a family made it */
     int line;
 } sp_layer;
 
@@ -60,7 +68,8 @@ typedef enum sp_class_weights {
 } sp_class_weights;
 typedef enum sp_deterministic { SP_DET_RUN, SP_DET_WORLD, SP_DET_OFF } sp_deterministic;
 
-/* Field by field the keys of `sptrain --keys`; section.key is .section.key here. */
+/* The values of the keys: the key section.key of `sptrain --keys`, which states unit
+ * and range, is the field .section.key here. */
 typedef struct sp_config {
     struct {
         sp_strings train, val, features;
@@ -71,7 +80,7 @@ typedef struct sp_config {
     } data;
     struct {
         bool flip, rotate_z;
-        sp_doubles scale; /* lo, hi; empty: none */
+        sp_doubles scale; /* lower and upper bound; empty: no scaling */
         double drop, jitter;
     } augment;
     struct {
@@ -84,8 +93,8 @@ typedef struct sp_config {
         char *family;
         double width;
         int stem_kernel;
-        int kernel_down; /* the family's own where the deck has none (2; dummy 3) */
-        int n_layers;    /* > 0: layers replace the family */
+        int kernel_down; /* default: the family's own (2; dummy 3) */
+        int n_layers;    /* above 0: layers replace the family */
         sp_layer *layers;
     } net;
     struct {
@@ -118,55 +127,62 @@ typedef struct sp_config {
         bool oversubscribe, wgmma, logits, rank_logs;
         double watchdog_s, time_limit_s;
     } run;
-    unsigned char origin[SP_MAX_KEYS]; /* of each key: default, deck, command line */
-    char *place[SP_MAX_KEYS]; /* "input/a.deck:12", "command line"; NULL: a default */
+    /* sp_origin of each key: default, deck or command line */
+    unsigned char origin[SP_MAX_KEYS];
+    /* place of each key: "input/a.deck:12", "command line"; NULL: a default */
+    char *place[SP_MAX_KEYS];
 } sp_config;
 
-/* Defaults, then the deck (path NULL: defaults only), then overrides
- * ("section.key=value", the last of several counts). A key that the network does not
- * use is one warning on rank 0. SP_EUSAGE names file, line, key and the nearest valid
- * name; config may be destroyed then too. */
+/* Reads the defaults, then the deck (path NULL: none), then the overrides
+ * ("section.key=value", the last of several counts) into config. Keys that the network
+ * does not use are one warning on rank 0. SP_EUSAGE with file, line, key and the
+ * nearest valid name. The caller destroys config after a failure too. */
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides);
-/* The same from a text (a checkpoint's deck attribute), which includes no files and may
- * have an empty run.dir; name is used in messages. */
+/* The same from a text (a checkpoint's deck attribute), which may not include files and
+ * may have an empty run.dir; `name` stands for the file in messages. */
 sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides);
 void sp_config_destroy(sp_config *config);
 void sp_layers_destroy(sp_layer *layers, int n);
 
-/* Every key with its value as a deck that reads back to the same config; malloc'd. */
+/* Writes every key with its value as a deck that reads back to the same config; *text
+ * is malloc'd for the caller. SP_EMEM. */
 sp_status sp_config_to_text(const sp_config *config, char **text);
-/* Collective: the config of rank 0 on all ranks. On rank 0 `rc` is the result of
- * reading it; a failure is agreed. */
+/* Copies the config of rank 0 to all ranks. Collective over the world. On rank 0 `rc`
+ * is the result of reading it; a failure is returned on all ranks. */
 sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc);
 
-/* True if the key was set by a deck or an override rather than a default. */
+/* True if a deck or an override has set the key. */
 bool sp_config_is_set(const sp_config *config, const char *key);
-/* "input/a.deck:12: " or "command line: ", the beginning of a message about the key;
- * "" for a default. Overwritten by the next call of this thread. */
+/* Returns the beginning of a message about the key: "input/a.deck:12: ", "command line:
+ * ", or "" for a default. Overwritten by the next call of this thread. */
 const char *sp_config_where(const sp_config *config, const char *key);
-/* Value of a key as text, as to_text writes it; malloc'd, NULL for an unknown key. */
+/* Returns the value of a key as text in the form of sp_config_to_text, malloc'd for the
+ * caller; NULL for an unknown key. */
 char *sp_config_value(const sp_config *config, const char *key);
 
-/* Key i of sp_config_n_keys() as "section.key"; overwritten by the next call of this
- * thread. */
+/* sp_config_key returns key i of sp_config_n_keys() as "section.key"; overwritten by
+ * the next call of this thread. */
 int sp_config_n_keys(void);
 const char *sp_config_key(int i);
-/* Exchange the values of a key, or of all keys of a section, except those of config
- * that the command line gave: config then has from's. */
+/* Gives config the values that `from` has of a key ("section.key"), or of all keys of a
+ * section, except those that the command line gave to config. The values are exchanged,
+ * so `from` holds config's afterwards. */
 void sp_config_take(sp_config *config, sp_config *from, const char *path);
 
-/* `sptrain --keys`: name, type, default, range, unit and help of every key. */
+/* Prints name, type, default, range, unit and help of every key, for `sptrain --keys`.
+ */
 void sp_deck_print_keys(FILE *to);
 
-/* How far two names are from each other, case ignored: messages name the nearest. Edit
- * distance, but 1 where one is the beginning of the other: who writes "voxel" means
- * "voxel_size", however many letters are left out. */
+/* Returns the distance of two names, by which messages choose the nearest; case is
+ * ignored. It is the edit distance, but 1 where one name is the beginning of the other:
+ * a user who writes "voxel" means "voxel_size", however many letters are left out. */
 int sp_deck_distance(const char *a, const char *b);
 
-/* Where the default deck is: working folder, executable's folder, source folder, data
- * folder. SP_EUSAGE listing the places tried. path must hold PATH_MAX bytes. */
+/* Finds the default deck in the working folder, the executable's folder, the source
+ * folder or the data folder. SP_EUSAGE, listing the places tried. path holds PATH_MAX
+ * bytes. */
 sp_status sp_deck_find_default(char *path);
 
 #endif

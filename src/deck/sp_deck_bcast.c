@@ -1,4 +1,4 @@
-/* The config of rank 0 on all ranks, as text. */
+/* Broadcast of the config of rank 0, as text. */
 #include "deck/sp_deck.h"
 
 #include <stdlib.h>

@@ -271,8 +271,8 @@ const char *sp_deck_nearest_section(const char *word)
     return best;
 }
 
-/* A right name in a wrong section is nearer than a misspelt one in the right section,
- * and that nearer than anything elsewhere. */
+/* Distance of a key from a misspelt path. A right name in a wrong section is nearer
+ * than a misspelt name in the right section, and that is nearer than any other key. */
 static int key_distance(const sp_key *key, const char *path)
 {
     const char *dot = strchr(path, '.'), *name = dot ? dot + 1 : path;

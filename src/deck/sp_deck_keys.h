@@ -1,8 +1,9 @@
-/* The one table of keys, and what the files of sp_deck share.
+/* The one table of keys, and the declarations that the files of sp_deck share.
  *
- *     sp_deck_text.c   includes, numbers      sp_deck_keys.c    the table, nearest
- * names sp_deck.c        reading, checks        sp_deck_value.c   one value <-> its
- * field sp_deck_layer.c  net.layers             sp_deck_write.c   the config as a deck
+ *     sp_deck_text.c   includes, numbers      sp_deck_keys.c   the table, nearest names
+ *     sp_deck.c        reading, checks        sp_deck_value.c  one value <-> its field
+ *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
+ *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
  *
  * Included by sp_deck*.c only.
  */
@@ -13,16 +14,16 @@
 
 typedef enum sp_key_type {
     SP_KEY_TEXT,   /* char * */
-    SP_KEY_CHOICE, /* char *, one of names in any case, kept as the table spells it */
-    SP_KEY_ENUM,   /* int, index in names */
-    SP_KEY_TEXTS,  /* sp_strings; a single text stands for a list of one */
+    SP_KEY_CHOICE, /* char *: one of names in any case, kept in the table's spelling */
+    SP_KEY_ENUM,   /* int: an index in names */
+    SP_KEY_TEXTS,  /* sp_strings; a single text is a list of one */
     SP_KEY_BOOL,
     SP_KEY_INT,
     SP_KEY_INT64,
     SP_KEY_REAL, /* double */
     SP_KEY_REALS,
     SP_KEY_INTS,    /* sp_doubles of whole numbers */
-    SP_KEY_WEIGHTS, /* a name or numbers: int, then train.class_weight_list */
+    SP_KEY_WEIGHTS, /* a name or numbers: an int, and train.class_weight_list */
     SP_KEY_LAYERS
 } sp_key_type;
 
@@ -31,11 +32,12 @@ enum sp_origin { SP_FROM_DEFAULT, SP_FROM_DECK, SP_FROM_COMMAND_LINE };
 typedef struct sp_key {
     const char *section, *name;
     sp_key_type type;
-    size_t offset;        /* of the field in sp_config */
-    const char *standard; /* default, as a deck has it */
-    const char *range;    /* interval, "(0, inf)"; NULL: any, or one of names */
+    size_t offset;        /* offset of the field in sp_config */
+    const char *standard; /* default, as a deck would have it */
+    /* interval such as "(0, inf)"; NULL: any value, or one of names */
+    const char *range;
     const char *unit;
-    const char *names; /* "a|b|c" */
+    const char *names; /* valid names, "a|b|c" */
     const char *help;
 } sp_key;
 
@@ -47,19 +49,20 @@ static inline void *sp_key_field(const sp_config *config, const sp_key *key)
     return (char *)(uintptr_t)config + key->offset;
 }
 
-/* "section.name"; NULL if there is none. */
+/* Finds a key by "section.name"; NULL if there is none. */
 const sp_key *sp_deck_find(const char *path);
 bool sp_deck_is_section(const char *name);
-/* "number", "list of texts", ... */
+/* Returns the name of a type for messages: "number", "list of texts", ... */
 const char *sp_deck_type_name(sp_key_type type);
 /* True if value lies in the interval. */
 bool sp_deck_in_range(const char *range, double value);
-/* Index of word in "a|b|c", -1: none; case is ignored. name i of it into `to`
- * [SP_NAME]. */
+/* sp_deck_choice returns the index of word in "a|b|c", -1 if it is none; case is
+ * ignored. sp_deck_choice_name writes name i of it to `to` [SP_NAME]. */
 int sp_deck_choice(const char *names, const char *word);
 bool sp_deck_choice_name(const char *names, int i, char *to);
 
-/* The nearest of "a|b|c", of the sections, of all keys to "section.name". */
+/* The nearest names: of "a|b|c" to word, of the sections to word, and of all keys to a
+ * path "section.name". */
 void sp_deck_nearest_choice(const char *names, const char *word, char *to);
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
@@ -67,25 +70,26 @@ const sp_key *sp_deck_nearest_key(const char *path);
 /* ---- one value (sp_deck_value.c) ---- */
 struct config_setting_t;
 
-/* Where a value is from, for messages. */
+/* The source of a value, for messages. */
 typedef struct sp_deck_source {
     const struct sp_deck_text *text; /* NULL: the command line */
 } sp_deck_source;
 
-/* "input/a.deck:12" or "command line"; the result is overwritten by the next call of
- * this thread. */
+/* Returns the place of a setting: "input/a.deck:12" or "command line". Overwritten by
+ * the next call of this thread. */
 const char *sp_deck_where(const sp_deck_source *from,
                           const struct config_setting_t *setting);
-/* Read key's field from setting; the old value is freed. SP_EUSAGE: type, range, name.
- */
+/* Reads the field of a key from a setting and frees its old value. SP_EUSAGE for a
+ * wrong type, range or name. */
 sp_status sp_deck_set(sp_config *config, const sp_key *key,
                       const struct config_setting_t *setting,
                       const sp_deck_source *from);
-/* The same of a text as it stands (SP_KEY_TEXT, CHOICE, ENUM, TEXTS, WEIGHTS). */
+/* The same from a text without quotes (SP_KEY_TEXT, CHOICE, ENUM, TEXTS, WEIGHTS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
 void sp_deck_free_value(sp_config *config, const sp_key *key);
-/* "the text \"abc\"", "1.5", "a list", ... as messages say it; overwritten as above. */
+/* Describes a setting for messages: "the text \"abc\"", "1.5", "a list", ...;
+ * overwritten by the next call of this thread. */
 const char *sp_deck_describe(const struct config_setting_t *setting);
 
 sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *setting,

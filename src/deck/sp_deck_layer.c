@@ -1,5 +1,5 @@
-/* The list net.layers: one group a layer. What the fields mean is checked by sp_graph;
- * here their names and types are. */
+/* The list net.layers: one group for each layer. This file checks the names and types
+ * of the fields; sp_graph checks their meaning. */
 #include "deck/sp_deck_keys.h"
 
 #include <libconfig.h>
@@ -117,7 +117,7 @@ static sp_status read_layer(sp_layer *layer, const config_setting_t *group,
                           : "command line");
     if (!layer->file)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
-    if (name) /* first, so that messages have it */
+    if (name) /* first, so that messages can name the layer */
         SP_TRY(set_field(layer, name, where));
     for (int i = 0; i < config_setting_length(group); i++) {
         const config_setting_t *s = config_setting_get_elem(group, (unsigned)i);

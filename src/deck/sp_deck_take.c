@@ -1,4 +1,4 @@
-/* Keys by number, and values handed from one config to another. */
+/* Keys by number, and the exchange of values between two configs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ const char *sp_config_key(int i)
     return path;
 }
 
-/* Bytes of a field. */
+/* Size of a field of this type in bytes. */
 static size_t field_bytes(sp_key_type type)
 {
     switch (type) {
@@ -54,7 +54,7 @@ static void swap_bytes(void *a, void *b, size_t bytes)
     memcpy(b, old, bytes);
 }
 
-/* Both stay whole, so each is destroyed as always. */
+/* Exchanges key i of two configs. Both stay complete, so each is destroyed as usual. */
 static void swap(sp_config *a, sp_config *b, int i)
 {
     const sp_key *key = &sp_deck_key[i];
@@ -75,7 +75,8 @@ static bool is_from_command_line(const sp_config *config, const char *path)
     return config->origin[key - sp_deck_key] == SP_FROM_COMMAND_LINE;
 }
 
-/* A family named on the command line replaces layers, with its own kernel_down. */
+/* True for keys that a family on the command line replaces: it has no list of layers,
+ * and a kernel_down of its own. */
 static bool is_replaced(const sp_config *config, const char *key)
 {
     return is_from_command_line(config, "net.family") &&

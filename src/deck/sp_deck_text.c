@@ -11,15 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Ten levels of a file that includes itself twice are a thousand files. */
+/* Limits of a deck with its includes. Without the limit on files, a file that includes
+ * itself twice would be read a thousand times within ten levels. */
 enum { MAX_INCLUDES = 10, MAX_FILES = 200, MAX_DECK_BYTES = 16 << 20 };
 
 typedef struct scanner {
     sp_deck_text *to;
     FILE *out;
-    int file, line; /* where the character being read stands */
+    int file, line; /* position of the character that is being read */
     int depth;
-    size_t bytes; /* of all files so far */
+    size_t bytes; /* bytes of all files so far */
     bool may_include;
     bool is_short_of_memory;
 } scanner;
@@ -30,7 +31,8 @@ static void begin_line(scanner *x)
 {
     sp_deck_text *t = x->to;
 
-    if ((t->n_lines & (t->n_lines - 1)) == 0) { /* full at powers of two: double */
+    /* full at powers of two, where the capacity doubles */
+    if ((t->n_lines & (t->n_lines - 1)) == 0) {
         size_t room = t->n_lines ? 2 * (size_t)t->n_lines : 1;
         sp_deck_line *line = realloc(t->line, room * sizeof *line);
         if (!line) {
@@ -67,7 +69,8 @@ static sp_status add_file(scanner *x, const char *name)
     return SP_OK;
 }
 
-/* Length of the string, comment or name that begins at s; 0: none of them. */
+/* Returns the length of the string, comment or name that begins at s; 0 if none begins
+ * there. */
 static size_t skip_length(const char *s)
 {
     const char *p = s;
@@ -89,7 +92,8 @@ static size_t skip_length(const char *s)
     return (size_t)(p - s);
 }
 
-/* A number at *s: copied, integers with the suffix that keeps 64 bits. */
+/* Copies the number at *s; an integer gets the suffix that makes libconfig keep 64
+ * bits. */
 static sp_status scan_number(scanner *x, const char **s)
 {
     const char *p = *s + (**s == '-' || **s == '+');
@@ -114,7 +118,7 @@ static sp_status scan_number(scanner *x, const char **s)
     return SP_OK;
 }
 
-/* @include "path" at *s. */
+/* Reads the file of an @include "path" at *s. */
 static sp_status scan_include(scanner *x, const char **s)
 {
     const char *p = *s + strlen("@include");
@@ -186,7 +190,8 @@ static sp_status scan(scanner *x, const char *s)
     return SP_OK;
 }
 
-/* A FIFO is not waited for: O_NONBLOCK, which means nothing for a regular file. */
+/* Opens a deck. O_NONBLOCK, which changes nothing for a regular file, keeps the call
+ * from waiting for a FIFO's writer. */
 static sp_status open_deck(const char *path, const char *from, FILE **in)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -202,7 +207,7 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
     return SP_FAIL(SP_EUSAGE, "%s%s is no regular file", from, path);
 }
 
-/* The whole file, NUL-terminated; from is put before messages. */
+/* Reads a whole file, with a NUL behind it; messages begin with `from`. */
 static sp_status read_text(const char *path, const char *from, char **text)
 {
     size_t room = 1 << 16, n = 0;

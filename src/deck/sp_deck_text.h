@@ -22,21 +22,24 @@ typedef struct sp_deck_line {
 typedef struct sp_deck_text {
     char *text;
     int n_lines;
-    sp_deck_line *line; /* [n_lines] where line i + 1 of text stands */
+    sp_deck_line *line; /* [n_lines] origin of line i + 1 of text */
     int n_files;
     char **file; /* [n_files] as messages name them */
 } sp_deck_text;
 
-/* SP_EUSAGE for what cannot be read, is no regular file or no text, for includes nested
- * deeper than 10, of more than 200 files or 16 MiB in all, and integers beyond 64 bits;
- * SP_EMEM. Destroy after failure too. */
+/* Reads a deck with its includes. SP_EUSAGE for a file that cannot be read, that is no
+ * regular file or no text, for includes nested deeper than 10, for more than 200 files
+ * or 16 MiB in all, and for integers beyond 64 bits; SP_EMEM. The caller destroys text
+ * after a failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
-/* The same of a string; name stands for the file in messages. It may be somebody else's
- * (a checkpoint's deck), so it includes nothing: its @include is SP_EDATA. */
+/* The same from a string; `name` stands for the file in messages. The string may come
+ * from somebody else (a checkpoint's deck), so it may not include files: an @include is
+ * SP_EDATA. */
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name);
 void sp_deck_text_destroy(sp_deck_text *text);
 
-/* File and number of a line of text->text (1, 2, ...), clamped to the text. */
+/* Returns the file of a line of text->text (1, 2, ...) and its number there in
+ * *line_in_file; a line out of range counts as the nearest one. */
 const char *sp_deck_text_place(const sp_deck_text *text, int line, int *line_in_file);
 
 #endif

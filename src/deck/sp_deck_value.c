@@ -1,5 +1,5 @@
-/* One value of a deck to its field of sp_config. sp_deck_text has made every integer 64
- * bits wide and every array a list. */
+/* Reads one value of a deck into its field of sp_config. sp_deck_text has made every
+ * integer 64 bits wide and every array a list. */
 #include "deck/sp_deck_keys.h"
 
 #include <libconfig.h>
@@ -20,7 +20,7 @@ const char *sp_deck_where(const sp_deck_source *from, const config_setting_t *se
 
     if (!from->text)
         return "command line";
-    /* elements of lists carry no line of their own */
+    /* elements of lists have no line of their own */
     while (setting && config_setting_source_line(setting) == 0)
         setting = config_setting_parent(setting);
     line = setting ? (int)config_setting_source_line(setting) : 1;

@@ -1,4 +1,4 @@
-/* The config as a deck that reads back to the same config. */
+/* Writes the config as a deck that reads back to the same config. */
 #include "deck/sp_deck_keys.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void sp_deck_write_text(FILE *to, const char *text)
     putc('"', to);
 }
 
-/* The fewest digits that read back to the same number. */
+/* Writes the fewest digits that read back to the same number. */
 void sp_deck_write_real(FILE *to, double value)
 {
     char text[32];
@@ -30,7 +30,7 @@ void sp_deck_write_real(FILE *to, double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    /* an integer beyond 64 bits would be refused */
+    /* as an integer, a number beyond 64 bits would be refused */
     fprintf(to, strpbrk(text, ".e") ? "%s" : "%s.0", text);
 }
 

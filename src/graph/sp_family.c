@@ -1,5 +1,5 @@
-/* The layer lists of the families: dummy, and MinkowskiEngine's MinkUNet with its
- * names.
+/* The layer lists of the families: dummy, and MinkUNet with the layer names of
+ * MinkowskiEngine.
  *
  *   conv0p1s1 --------------------------------------------------------- block8 final
  *     conv1p1s2 block1 -------------------------------- block7 convtr7p2s2
@@ -18,7 +18,7 @@
 typedef struct unet_kind {
     const char *name;
     bool is_bottleneck;
-    int blocks[8], planes[8]; /* of the four stages down and the four up */
+    int blocks[8], planes[8]; /* blocks and channels of the four stages down, then up */
 } unet_kind;
 
 #define ONE  1, 1, 1, 1, 1, 1, 1, 1
@@ -48,7 +48,7 @@ typedef struct builder {
     sp_layer *layer;
     int n, room;
     double width;
-    int expansion, channels; /* channels: of the last layer of the trunk */
+    int expansion, channels; /* channels: those of the trunk's last layer */
     bool is_short_of_memory;
 } builder;
 
@@ -59,14 +59,14 @@ static int scaled(const builder *b, int planes)
     return n < 1 ? 1 : (int)n;
 }
 
-/* A layer that reads the one before it; the caller fills in the rest. */
+/* Appends a layer that reads the one before it; the caller sets its other fields. */
 static sp_layer *add(builder *b, const char *op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static sp_layer *add(builder *b, const char *op, const char *format, ...)
 {
-    static _Thread_local sp_layer
-        spare; /* takes what is written after memory ran out */
+    /* spare receives the fields of layers once memory has run out. */
+    static _Thread_local sp_layer spare;
     sp_layer *l = &spare;
     va_list args;
 
@@ -113,7 +113,8 @@ static void add_conv(builder *b, const char *op, const char *name, int out, int 
     l->stride = stride;
 }
 
-/* conv, batch norm, ReLU with the digits or letters that end the names. */
+/* Appends a convolution, a batch norm and a ReLU. `name` is the convolution's; the
+ * names of the others are "bn" and "relu" with the letters `end`. */
 static void add_unit(builder *b, const char *op, const char *name, const char *end,
                      int out, int kernel, int stride)
 {
@@ -155,7 +156,7 @@ static void add_block(builder *b, int stage, int i, int planes)
     b->channels = out;
 }
 
-/* The layer whose output ends stage `stage` (0: the stem). */
+/* Writes the name of the layer whose output is that of stage `stage` (0: the stem). */
 static void stage_end(const builder *b, const unet_kind *u, int stage, char *to)
 {
     if (stage == 0)

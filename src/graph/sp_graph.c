@@ -8,8 +8,9 @@
 
 enum { ALIGN = 16, MAX_INPUT = SP_MAX_INPUTS, MAX_CHANNELS = 1 << 20 };
 
-/* Fields a layer may have; a capital letter: must have.  o out, k kernel, s stride, b
- * bias, p, l slope. */
+/* One operation of net.layers. `fields` lists the fields that its layers may have, and
+ * must have where the letter is a capital: o out, k kernel, s stride, b bias, p, l
+ * slope. */
 typedef struct op_entry {
     const char *name;
     sp_op op;
@@ -45,10 +46,11 @@ enum { N_OPS = sizeof ops / sizeof ops[0] };
 
 typedef struct builder {
     sp_graph *graph;
-    const sp_layer *layer;         /* being built */
-    const char *family;            /* NULL: layers of the deck */
-    bool has_level[SP_MAX_LEVELS]; /* some tensor lives there */
-    int *pooled_level; /* [n] of a node on samples: the level it was pooled from */
+    const sp_layer *layer;         /* the layer that is being built */
+    const char *family;            /* NULL: the layers are those of the deck */
+    bool has_level[SP_MAX_LEVELS]; /* true if some tensor lives on the level */
+    /* [n] level that was pooled, for nodes with a row for each sample */
+    int *pooled_level;
 } builder;
 
 #define REFUSE(b, ...) refuse(SP_EUSAGE, (b), __FILE__, __LINE__, __func__, __VA_ARGS__)
@@ -57,7 +59,8 @@ static sp_status refuse(sp_status rc, const builder *b, const char *file, int li
                         const char *func, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* "input/a.deck:12: layer conv1: ..." */
+/* Fails with a message about the layer that is being built: "input/a.deck:12: layer
+ * conv1: ...". */
 static sp_status refuse(sp_status rc, const builder *b, const char *file, int line,
                         const char *func, const char *format, ...)
 {
@@ -178,7 +181,7 @@ static sp_status set_inputs(builder *b, sp_node *node, int index, const op_entry
                       entry->min_inputs < entry->max_inputs ? "2 to " : "",
                       entry->max_inputs, n);
     node->n_in = n;
-    node->in[0] = index - 1; /* SP_INPUT_NODE before the first */
+    node->in[0] = index - 1; /* SP_INPUT_NODE for the first layer */
     for (int i = 0; i < from->n; i++)
         SP_TRY(find_input(b, index, from->at[i], &node->in[i]));
     for (int i = 0; i < n; i++)
@@ -252,7 +255,8 @@ static sp_status shape_concat(builder *b, sp_node *node)
     return SP_OK;
 }
 
-/* Levels that a power of two moves: 1 -> 0, 2 -> 1, 4 -> 2; -1 for other numbers. */
+/* Returns the number of levels that a stride moves: 1 -> 0, 2 -> 1, 4 -> 2; -1 if it is
+ * no power of two. */
 static int log2_of(int stride)
 {
     int n = 0;
@@ -312,7 +316,7 @@ static sp_status shape_global(builder *b, sp_node *node, int index)
     return SP_OK;
 }
 
-/* Level, channels, kernel and stride. */
+/* Sets level, channels, kernel and stride of a node. */
 static sp_status set_shape(builder *b, sp_node *node, int index)
 {
     const sp_layer *l = b->layer;
@@ -376,7 +380,8 @@ static sp_status set_maps(builder *b, sp_node *node)
         return SP_OK;
     if (is_flat && k == 1)
         return SP_OK;
-    /* a transposed convolution of stride 1 runs the convolution's map backwards */
+    /* a transposed convolution of stride 1 uses the convolution's map with in and out
+     * swapped */
     SP_TRY(share_map(b, in, out, k, is_flat && is_up, &node->map));
     if (!is_conv || !has_grad)
         return SP_OK;

@@ -1,9 +1,17 @@
 /* The network as data: a list of layers with shapes, parameters and kernel maps.
  *
- *     sp_config.net --family--> sp_layer list --sp_graph_build--> nodes,
- *                                                  parameter layout, plan spec
+ *     sp_config.net --sp_graph_family--> sp_layer list --sp_graph_build--> sp_graph
+ *     family, width     sp_family.c      (or net.layers     sp_graph.c        |
+ *                                         of the deck)                        |
+ *       node    layers in order of execution, with level, channels, inputs <--+
+ *       param   name, shape and offset of each parameter in the flat buffer <-+
+ *       buffer  the same for running statistics of batch norms <--------------+
+ *       spec    levels and kernel maps, from which a plan is built <----------+
+ *               for each batch (compute/sp_plan.h)
  *
- * Local, a pure function of its arguments; every rank builds the same.
+ * A level is log2 of a tensor stride. Kernel maps that are equal in levels, kernel and
+ * direction are shared by layers. All functions are local and pure functions of their
+ * arguments, so every rank builds the same graph.
  */
 #ifndef SP_GRAPH_H
 #define SP_GRAPH_H
@@ -14,7 +22,7 @@
 enum { SP_MAX_INPUTS = 8, SP_INPUT_NODE = -1, SP_LEVEL_SAMPLE = -1 };
 
 typedef enum sp_op {
-    SP_OP_CONV, /* conv, conv_transpose and linear: they differ in their map only */
+    SP_OP_CONV, /* conv, conv_transpose and linear, which differ in their map only */
     SP_OP_BATCHNORM,
     SP_OP_RELU, /* relu and leaky_relu */
     SP_OP_ADD,
@@ -29,33 +37,38 @@ typedef enum sp_op {
 
 typedef struct sp_node {
     char name[SP_NAME];
-    char op_name[24]; /* as in the deck */
+    char op_name[24]; /* name of the operation in the deck */
     sp_op op;
-    int n_in, in[SP_MAX_INPUTS]; /* nodes; SP_INPUT_NODE is the voxels' features */
-    int n_uses;                  /* nodes that read this one */
+    int n_in, in[SP_MAX_INPUTS]; /* input nodes; SP_INPUT_NODE: the voxels' features */
+    int n_uses;                  /* number of nodes that read this one */
     int c_in, c_out;
-    int level; /* log2 of the output's tensor stride; SP_LEVEL_SAMPLE: one row a sample
-                */
+    /* log2 of the output's tensor stride; SP_LEVEL_SAMPLE: one row for each sample */
+    int level;
     int kernel, stride;
-    int map; /* in spec, -1 for a kernel of 1 with stride 1 and for ops without */
-    /* of a convolution: the map of its input gradient; == map and is_mirrored for an
-     * odd kernel of stride 1; -1 where map is -1, and where no parameter stands before
-     * it */
+    /* map: index of the kernel map in spec; -1 for kernel 1 with stride 1, and for
+     * operations without a kernel */
+    int map;
+    /* The map of a convolution's input gradient. For an odd kernel of stride 1 it is
+     * `map` itself and is_mirrored. It is -1 where map is -1, and where no earlier
+     * layer has a parameter, so that no input gradient is needed. */
     int grad_map;
     bool is_mirrored;
-    bool needs_grad; /* a parameter stands in this layer or before it */
+    bool needs_grad; /* this layer or an earlier one that it reads has a parameter */
     float slope, p;
-    int weight, bias; /* in params, -1: none (batch norm: scale, shift) */
-    int64_t running_mean, running_var; /* offsets into the flat buffers, -1: none */
+    int weight, bias; /* index in param, -1: none (batch norm: scale, shift) */
+    /* offsets in the flat buffer of running statistics, -1: none */
+    int64_t running_mean, running_var;
 } sp_node;
 
 typedef struct sp_param {
-    char name[SP_NAME + 16]; /* "block1.0.conv1/weight": path below /params */
-    int n_dims, dim[3]; /* weight [K, c_in, c_out], [c_in, c_out] for K = 1; else [c] */
-    int64_t offset, count; /* in the flat buffer; offsets are multiples of 16 */
+    char name[SP_NAME + 16]; /* "block1.0.conv1/weight", the path below /params */
+    /* shape: a weight is [K, c_in, c_out], or [c_in, c_out] for K = 1; all others are
+     * [c] */
+    int n_dims, dim[3];
+    int64_t offset, count; /* floats in the flat buffer; offset is a multiple of 16 */
     int node;
-    bool is_norm; /* batch norm's scale or shift */
-    int fan_out;  /* K * c_out of a weight; 0: no random start */
+    bool is_norm; /* scale or shift of a batch norm */
+    int fan_out;  /* K * c_out of a weight; 0: the initial value is `start` */
     float start;  /* initial value where fan_out is 0 */
 } sp_param;
 
@@ -65,36 +78,39 @@ typedef struct sp_graph {
     sp_node *node; /* in order of execution; the last is the output */
     int n_params;
     sp_param *param;   /* in layer order */
-    int64_t n_floats;  /* of the flat parameter buffer, padding included */
-    int64_t n_weights; /* parameters, padding not included */
+    int64_t n_floats;  /* floats of the flat parameter buffer, padding included */
+    int64_t n_weights; /* number of parameters, padding not included */
     int n_buffers;
-    sp_param
-        *buffer; /* "bn1/running_mean": path below /buffers, offsets in a flat buffer */
+    /* [n_buffers] named by the path below /buffers, such as "bn1/running_mean"; offsets
+     * in the flat buffer of running statistics */
+    sp_param *buffer;
     int64_t n_buffer_floats;
     sp_plan_spec spec;
 } sp_graph;
 
-/* c_in feature columns, n_classes outputs. SP_EUSAGE names deck line and layer;
- * SP_EDATA: the network does not fit the data. */
+/* Builds the graph of config's network for c_in feature columns and n_classes outputs.
+ * SP_EUSAGE with deck line and layer; SP_EDATA if the network does not fit the data;
+ * SP_EMEM. The caller destroys the graph after a failure too. */
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes);
 void sp_graph_destroy(sp_graph *graph);
 
-/* The table of operations of net.layers with their fields, for people. */
+/* Prints the table of operations of net.layers with their fields. */
 void sp_graph_print_ops(FILE *to);
 
-/* The layer list a family stands for, in a fresh array (caller frees with
- * sp_layers_destroy of sp_deck.h); SP_EUSAGE for an unknown family, with the nearest
- * name. */
+/* Writes the layer list of config's family into a fresh array, which the caller frees
+ * with sp_layers_destroy (sp_deck.h). SP_EUSAGE for an unknown family, with the nearest
+ * name; SP_EMEM. */
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
                           int *n_layers);
 
-/* Initial weights (Kaiming normal, fan-out, gain sqrt 2) into flat [n_floats]. */
+/* Writes initial weights (Kaiming normal, fan-out, gain sqrt 2) to flat [n_floats]. */
 void sp_graph_init_params(const sp_graph *graph, uint64_t seed, float *flat);
-/* Running mean 0, variance 1 into flat [n_buffer_floats]. */
+/* Writes running means 0 and variances 1 to flat [n_buffer_floats]. */
 void sp_graph_init_buffers(const sp_graph *graph, float *flat);
 
-/* The network layer by layer (stride, channels, parameters) for `sptrain check`. */
+/* Prints the network layer by layer (stride, channels, parameters) for `sptrain check`.
+ */
 void sp_graph_print(const sp_graph *graph, FILE *to);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* FNV-1a: names the random stream of a parameter. */
+/* FNV-1a hash of a parameter's name, which identifies its random stream. */
 static uint64_t hash_name(const char *name)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -28,7 +28,8 @@ static void start_normal(const sp_param *p, uint64_t seed, float *to)
 
 void sp_graph_init_params(const sp_graph *graph, uint64_t seed, float *flat)
 {
-    memset(flat, 0, (size_t)graph->n_floats * sizeof *flat); /* padding too */
+    /* the padding is zeroed too */
+    memset(flat, 0, (size_t)graph->n_floats * sizeof *flat);
     for (int i = 0; i < graph->n_params; i++) {
         const sp_param *p = &graph->param[i];
 

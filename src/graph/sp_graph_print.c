@@ -1,4 +1,4 @@
-/* What people see of a graph: the table of layers. */
+/* Prints a graph as a table of layers. */
 #include "graph/sp_graph.h"
 
 #include <string.h>
