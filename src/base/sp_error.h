@@ -42,6 +42,7 @@ typedef enum sp_status { SP_STATUS_LIST(SP_STATUS_ENUM) } sp_status;
 
 enum { SP_ERROR_MESSAGE = 1024, SP_ERROR_TRACE = 512 };
 
+/* The record of one error: code, message (a line, or several) and trace. */
 typedef struct sp_error_record {
     sp_status code;
     char message[SP_ERROR_MESSAGE];
@@ -72,6 +73,7 @@ typedef struct sp_error_record {
         }                                                                              \
     } while (0)
 
+/* The functions behind SP_FAIL and SP_TRY. Both return `code`. */
 sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
                        const char *format, ...)
     __attribute__((format(printf, 5, 6), cold));
@@ -80,6 +82,8 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
 
 /* The record of this thread; valid until the next error in this thread. */
 const sp_error_record *sp_error_last(void);
+/* sp_error_save copies this thread's record out. sp_error_raise makes `from` the record
+ * of this thread and returns its code. */
 void sp_error_save(sp_error_record *to);
 sp_status sp_error_raise(const sp_error_record *from);
 

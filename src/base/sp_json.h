@@ -41,8 +41,7 @@ sp_status sp_json_end(sp_json *json, const char **line);
 void sp_json_destroy(sp_json *json);
 
 /* Each function appends one member (with a key) or one element of an array (key NULL).
- */
-/* value NULL: null */
+ * A text that is NULL is written as null. */
 void sp_json_text(sp_json *json, const char *key, const char *value);
 void sp_json_int(sp_json *json, const char *key, int64_t value);
 void sp_json_bool(sp_json *json, const char *key, bool value);
@@ -50,6 +49,7 @@ void sp_json_double(sp_json *json, const char *key, double value); /* %.17g */
 void sp_json_float(sp_json *json, const char *key, float value);   /* %.9g */
 void sp_json_null(sp_json *json, const char *key);
 
+/* Objects and arrays nest; each begin has its end. An end needs no key. */
 void sp_json_begin_object(sp_json *json, const char *key);
 void sp_json_end_object(sp_json *json);
 void sp_json_begin_array(sp_json *json, const char *key);

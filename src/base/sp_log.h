@@ -20,6 +20,7 @@ extern "C" {
  */
 sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
                       const char *rank_file);
+/* Closes this rank's file, if there is one. */
 void sp_log_close(void);
 
 /* Sets the program's name, with which messages begin: "sptrain" (the default), "spvox",

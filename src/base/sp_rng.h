@@ -21,6 +21,8 @@
 extern "C" {
 #endif
 
+/* The purpose of a stream, with the meaning of a and b, and of the counter where draws
+ * are addressed by index. */
 typedef enum sp_rng_purpose {
     SP_RNG_SHUFFLE = 1, /* a = epoch */
     SP_RNG_AUGMENT,     /* a = epoch, b = sample */
@@ -37,6 +39,7 @@ typedef struct sp_rng {
     uint64_t counter; /* lower half: the draw, advanced by the sequential calls */
 } sp_rng;
 
+/* Mixes the bits of a word. */
 static inline SP_HOST_DEVICE uint64_t sp_rng_mix(uint64_t x)
 { /* the finalizer of splitmix64, a bijection */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -44,6 +47,7 @@ static inline SP_HOST_DEVICE uint64_t sp_rng_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
+/* Opens the stream (seed, purpose, a, b) at its first draw. */
 static inline SP_HOST_DEVICE sp_rng sp_rng_open(uint64_t seed, sp_rng_purpose purpose,
                                                 uint64_t a, uint64_t b)
 {
@@ -108,12 +112,14 @@ static inline SP_HOST_DEVICE float sp_rng_to_unit(uint32_t w)
 {
     return (float)(w >> 8) * 0x1p-24f;
 }
+/* Uniform in [0, 1), 53 bits from the next two words. */
 static inline double sp_rng_unit(sp_rng *r)
 {
     uint64_t hi = sp_rng_u32(r), lo = sp_rng_u32(r);
     return (double)((hi << 32 | lo) >> 11) * 0x1p-53;
 }
 
+/* Uniform in [lo, hi), from the next two words. */
 static inline double sp_rng_uniform(sp_rng *r, double lo, double hi)
 {
     return lo + (hi - lo) * sp_rng_unit(r);

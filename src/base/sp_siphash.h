@@ -9,6 +9,7 @@
 
 enum { SP_SIPHASH_KEY = 16 };
 
+/* Returns the hash of `bytes` bytes under a key. Local. */
 uint64_t sp_siphash(const uint8_t key[SP_SIPHASH_KEY], const void *data, size_t bytes);
 
 #endif

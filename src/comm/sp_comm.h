@@ -46,9 +46,11 @@ typedef enum sp_scope {
     SP_SCOPE_LANE
 } sp_scope;
 
+/* Element types and operations of a reduction. */
 typedef enum sp_type { SP_F32, SP_F64, SP_I64, SP_U8 } sp_type;
 typedef enum sp_reduce_op { SP_SUM, SP_MAX, SP_MIN } sp_reduce_op;
 
+/* The ranks as this rank sees them. */
 typedef struct sp_comm {
     int rank, size;             /* of all ranks that were started */
     int local_rank, local_size; /* on this node; the local rank picks the device */
@@ -117,6 +119,7 @@ sp_status sp_comm_wait(sp_comm *comm, sp_request *request);
  * ranks contribute to it, so the watchdog counts the time as waiting, and otherwise as
  * this rank's work. Local. */
 typedef sp_status sp_comm_test_fn(void *arg, bool *is_done);
+/* The loop in which every wait of this module runs. */
 sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *test,
                            void *arg);
 

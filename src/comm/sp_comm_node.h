@@ -45,6 +45,7 @@ typedef sp_status sp_node_exchange(void *arg, const void *mine, size_t bytes,
  * and SP_EMEM. */
 sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_exchange *exchange,
                        void *arg);
+/* Unmaps all memory. Local; all sums are done by then. */
 void sp_node_close(sp_node *node);
 
 /* Allocates a region with `bytes` of each rank, zeroed; *out is this rank's part, or
@@ -54,17 +55,21 @@ void sp_node_close(sp_node *node);
 sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out);
 bool sp_node_free(sp_node *node, void *data);
 
+/* True if data lies in this rank's part of a region. Local. */
 bool sp_node_holds(const sp_node *node, const void *data);
 
 /* True if sp_node_post can do this all-reduce; the same answer on all ranks. Local. */
 bool sp_node_takes(const sp_node *node, sp_scope scope, const void *data, size_t count,
                    sp_type type);
+/* Posts an all-reduce of data [count], in place. All ranks of the node post those of
+ * one scope in the same order. Local; returns at once. */
 void sp_node_post(sp_node *node, sp_node_request *request, sp_scope scope, void *data,
                   size_t count, sp_type type, sp_reduce_op op);
 /* Does all work on posted requests that is possible now, without waiting, and sets
  * is_done of those that are finished. Local. */
 void sp_node_progress(sp_node *node);
 
+/* Bytes of an element of this type. */
 size_t sp_type_bytes(sp_type type);
 
 #endif

@@ -19,7 +19,7 @@
 
 enum { BACKLOG = 1024 };
 
-/* ---- what travels ---- */
+/* ---- messages ---- */
 
 typedef struct hello {
     char name[8]; /* "sptrain1" */
@@ -159,7 +159,7 @@ bool sp_link_is_proven(const sp_link *link)
     return link->stage == SP_LINK_PROVEN || link->stage == SP_LINK_OPEN;
 }
 
-/* ---- who is there: rank r ---- */
+/* ---- identification: rank r ---- */
 
 static bool say_hello(sp_link *link)
 {
@@ -198,7 +198,7 @@ static bool take_answer(sp_link *link, const sp_link_address *address)
     return send_all(link, &proof, sizeof proof);
 }
 
-/* ---- who is there: rank 0 ---- */
+/* ---- identification: rank 0 ---- */
 
 static bool take_hello(sp_link *link, const sp_link_address *address, int size)
 {
@@ -335,7 +335,7 @@ sp_link_event sp_link_receive(sp_link *link, sp_signs *signs)
     return event;
 }
 
-/* ---- rank 0 listens at the addresses that the job needs, and at no others ---- */
+/* ---- listening: rank 0, at the addresses that the job needs alone ---- */
 
 int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES])
 {

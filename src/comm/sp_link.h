@@ -38,12 +38,15 @@ typedef enum sp_signs_kind {
 /* The content of a frame, in the byte order of the job's machines (which all run this
  * program). */
 typedef struct sp_signs {
+    /* the sender; sp_signs_kind; exit status; 1 while it waits for other ranks */
     int32_t rank, kind, code, is_waiting;
+    /* the counts of sp_pulse.h, and the position in the run */
     int64_t work, waits, phase, epoch, step;
     double own_s; /* seconds of own work a step; 0: not known */
     char host[64];
 } sp_signs;
 
+/* The stage of a connection, in the order of the drawing above. */
 typedef enum sp_link_stage {
     SP_LINK_CLOSED,
     SP_LINK_CONNECTING, /* rank r: the connection is not yet established */
@@ -61,6 +64,7 @@ enum {
     SP_LINK_PHASES = 11 /* number of phases (run/sp_heartbeat.h) */
 };
 
+/* One connection, as one of its two sides sees it. */
 typedef struct sp_link {
     int fd; /* -1 where stage is SP_LINK_CLOSED */
     sp_link_stage stage;
@@ -70,6 +74,7 @@ typedef struct sp_link {
     uint8_t nonce[2][SP_LINK_NONCE]; /* the random numbers a and b */
     uint8_t key[SP_SIPHASH_KEY];     /* key of frames, from SP_LINK_PROVEN on */
     uint64_t n_sent, n_received;     /* numbers of frames so far */
+    /* bytes in `in` (received so far) and in `out` (still to be sent) */
     size_t n_in, n_out;
     uint8_t in[SP_LINK_FRAME], out[SP_LINK_FRAME];
 } sp_link;
@@ -103,11 +108,13 @@ bool sp_link_connect(sp_link *link, const sp_link_address *address, int i, int r
 bool sp_link_advance(sp_link *link, const sp_link_address *address, int size);
 /* True from SP_LINK_PROVEN on, when frames may be sent. */
 bool sp_link_is_proven(const sp_link *link);
+/* Closes the connection. A closed link is allowed. */
 void sp_link_close(sp_link *link);
 
 /* Sends a frame, or drops it if the other side does not accept more bytes now. */
 void sp_link_send(sp_link *link, const sp_signs *signs);
 
+/* The result of sp_link_receive. */
 typedef enum sp_link_event {
     SP_LINK_NOTHING, /* no whole frame has arrived yet */
     SP_LINK_SIGNS,   /* a frame arrived, every field of it in its range */

@@ -18,6 +18,7 @@ typedef struct sp_records {
     size_t gathered_bytes, at;
 } sp_records;
 
+/* Frees all memory; the caller zeroes the struct before first use. */
 void sp_records_destroy(sp_records *records);
 /* Drops this rank's records and keeps the memory. Local. */
 void sp_records_clear(sp_records *records);

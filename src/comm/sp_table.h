@@ -12,6 +12,7 @@
 
 #include "comm/sp_comm.h"
 
+/* A row: the values of one name. */
 typedef struct sp_table_row {
     const char *name; /* borrowed */
     int64_t count;
@@ -36,6 +37,7 @@ typedef struct sp_table {
 sp_status sp_table_create(sp_table *table, sp_comm *comm, int n,
                           const char *const *names);
 void sp_table_destroy(sp_table *table);
+/* Removes all values. Local. */
 void sp_table_zero(sp_table *table);
 /* Adds a value of this rank to row i. Local. */
 void sp_table_add(sp_table *table, int i, double value);

@@ -194,7 +194,7 @@ static sp_status override(sp_config *config, const char *text)
     return SP_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole config ---- */
 
 static sp_status check_together(const sp_config *config)
 {

@@ -27,8 +27,10 @@ typedef enum sp_key_type {
     SP_KEY_LAYERS
 } sp_key_type;
 
+/* The place that a value comes from. */
 enum sp_origin { SP_FROM_DEFAULT, SP_FROM_DECK, SP_FROM_COMMAND_LINE };
 
+/* One row of the table of keys. */
 typedef struct sp_key {
     const char *section, *name;
     sp_key_type type;
@@ -51,6 +53,7 @@ static inline void *sp_key_field(const sp_config *config, const sp_key *key)
 
 /* Finds a key by "section.name"; NULL if there is none. */
 const sp_key *sp_deck_find(const char *path);
+/* True if some key has this section. */
 bool sp_deck_is_section(const char *name);
 /* Returns the name of a type for messages: "number", "list of texts", ... */
 const char *sp_deck_type_name(sp_key_type type);
@@ -87,11 +90,14 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key,
 /* The same from a text without quotes (SP_KEY_TEXT, CHOICE, ENUM, TEXTS, WEIGHTS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
+/* Frees the memory of a key's value; the caller then sets a new one, or drops config. */
 void sp_deck_free_value(sp_config *config, const sp_key *key);
 /* Describes a setting for messages: "the text \"abc\"", "1.5", "a list", ...;
  * overwritten by the next call of this thread. */
 const char *sp_deck_describe(const struct config_setting_t *setting);
 
+/* Read net.layers, and a list of texts (or a single text), from a setting. `what` and
+ * `where` name the list in messages. SP_EUSAGE, SP_EMEM. */
 sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *setting,
                               const sp_deck_source *from);
 sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *setting,
@@ -99,6 +105,8 @@ sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *se
 void sp_deck_free_strings(sp_strings *s);
 
 /* ---- writing (sp_deck_write.c) ---- */
+/* Write a value in the deck's grammar. Memory that runs out shows when `to` is closed.
+ */
 void sp_deck_write_text(FILE *to, const char *text);
 void sp_deck_write_real(FILE *to, double value);
 void sp_deck_write_strings(FILE *to, const sp_strings *s);

@@ -15,10 +15,12 @@
 
 #include "base/sp_error.h"
 
+/* The origin of a line: the file's index in sp_deck_text.file, and the line there. */
 typedef struct sp_deck_line {
     int file, line;
 } sp_deck_line;
 
+/* A deck's text for libconfig. */
 typedef struct sp_deck_text {
     char *text;
     int n_lines;

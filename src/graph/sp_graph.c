@@ -44,6 +44,7 @@ static const op_entry ops[] = {
 /* clang-format on */
 enum { N_OPS = sizeof ops / sizeof ops[0] };
 
+/* The state of sp_graph_build. */
 typedef struct builder {
     sp_graph *graph;
     const sp_layer *layer;         /* the layer that is being built */
@@ -444,7 +445,7 @@ static void add_params(sp_graph *g, sp_node *node, int index, bool has_bias)
             add_entry(&g->param, &g->n_params, &g->n_floats, node, "bias", vector);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole graph ---- */
 
 static sp_status add_node(builder *b, int index)
 {

@@ -35,12 +35,14 @@ typedef enum sp_op {
     SP_OP_BROADCAST
 } sp_op;
 
+/* One layer, with its place in the network. */
 typedef struct sp_node {
     char name[SP_NAME];
     char op_name[24]; /* name of the operation in the deck */
     sp_op op;
     int n_in, in[SP_MAX_INPUTS]; /* input nodes; SP_INPUT_NODE: the voxels' features */
     int n_uses;                  /* number of nodes that read this one */
+    /* channels of one row of the input and of the output */
     int c_in, c_out;
     /* log2 of the output's tensor stride; SP_LEVEL_SAMPLE: one row for each sample */
     int level;
@@ -54,12 +56,14 @@ typedef struct sp_node {
     int grad_map;
     bool is_mirrored;
     bool needs_grad; /* this layer or an earlier one that it reads has a parameter */
+    /* slope below 0 of an activation (1: no activation); rate of a dropout */
     float slope, p;
     int weight, bias; /* index in param, -1: none (batch norm: scale, shift) */
     /* offsets in the flat buffer of running statistics, -1: none */
     int64_t running_mean, running_var;
 } sp_node;
 
+/* One parameter, or one running statistic, in its flat buffer. */
 typedef struct sp_param {
     char name[SP_NAME + 16]; /* "block1.0.conv1/weight", the path below /params */
     /* shape: a weight is [K, c_in, c_out], or [c_in, c_out] for K = 1; all others are

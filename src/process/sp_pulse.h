@@ -27,6 +27,7 @@
 extern "C" {
 #endif
 
+/* The counts since the process began. */
 typedef struct sp_pulse {
     int64_t work, waits; /* numbers of events, which only grow */
     bool is_waiting;     /* a wait for other ranks is under way */

@@ -99,7 +99,7 @@ static long find_process(bool is_stopped)
     return lowest;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 /* Returns the rank that the launcher gave to a process, as text; "?" if it is not
  * known. */
