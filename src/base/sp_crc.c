@@ -10,7 +10,7 @@
  *                data counts as its remainder times x^D, so it is multiplied by x^D
  *                mod P and added to that data (folding). Measured, this is twice as
  *                fast as the instruction; sharing the data between both forms gained
- *                at most another sixth, which was not worth the code.
+ *                no more than another sixth.
  */
 #include "base/sp_crc.h"
 

@@ -1,6 +1,6 @@
 /* CRC32C (Castagnoli), the checksum of shards and checkpoints, and a test of the
- * numbers that it covers. A reader does both in one pass, because memory bandwidth
- * bounds both. All functions are local, may be called by any thread and cannot fail. */
+ * numbers that it covers. A reader does both in one pass. All functions are local, may
+ * be called by any thread and cannot fail. */
 #ifndef SP_CRC_H
 #define SP_CRC_H
 

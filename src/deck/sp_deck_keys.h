@@ -90,7 +90,7 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key,
 /* The same from a text without quotes (SP_KEY_TEXT, CHOICE, ENUM, TEXTS, WEIGHTS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
-/* Frees the memory of a key's value; the caller then sets a new one, or drops config. */
+/* Frees the memory of a key's value. Called when config is destroyed. */
 void sp_deck_free_value(sp_config *config, const sp_key *key);
 /* Describes a setting for messages: "the text \"abc\"", "1.5", "a list", ...;
  * overwritten by the next call of this thread. */
