@@ -1,4 +1,4 @@
-/* The table of plain loops. */
+/* The table of the reference backend: plain loops. */
 #include "cpu/cpu.h"
 
 static sp_status ref_open(sp_backend *be, int device, int threads)

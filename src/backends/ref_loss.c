@@ -21,7 +21,8 @@ static bool is_finite(const float *z, int n)
     return true;
 }
 
-/* l = - sum_j target[j] log p[j]; its gradient is p - target. Returns l. */
+/* Returns l = - sum_j target[j] log p[j] of row i and writes its gradient,
+ * weight * (p - target). */
 static double row_loss(const sp_loss_args *a, int64_t i, int label, float weight)
 {
     const float *z = sp_row(a->logits, i);

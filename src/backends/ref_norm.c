@@ -33,7 +33,7 @@ sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *a)
     return SP_OK;
 }
 
-/* Sums of channel j over sample b; dy becomes g on the way. */
+/* Sums channel j over sample b, and turns dy into g on the way. */
 static void grad_sums_channel(const sp_norm_grad_args *a, int b, int j, double *sums)
 {
     double sum = 0, dot = 0;

@@ -3,7 +3,7 @@
 
 #include "cpu/cpu.h"
 
-/* The first of equal values wins: offsets in order, then pairs. */
+/* Offsets, then pairs are visited in order, and the first of equal values wins. */
 static void max_pair(const sp_pool_args *a, int32_t in, int32_t out)
 {
     const float *x = sp_row(a->x, in);
@@ -17,7 +17,7 @@ static void max_pair(const sp_pool_args *a, int32_t in, int32_t out)
         }
 }
 
-/* Pairs of output row o of tile t. */
+/* Counts the pairs of output row o of tile t. */
 static int count_pairs(const sp_map *m, int t, int32_t o)
 {
     int count = 0;

@@ -1,3 +1,6 @@
+/* The list of backends: finds a table of operations by name, and describes the CUDA
+ * devices of this process. The only file of src/ that knows whether the build has CUDA.
+ */
 #include "compute/sp_backend.h"
 
 #include <stdio.h>

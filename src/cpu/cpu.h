@@ -1,8 +1,20 @@
-/* What the files of the CPU backends share.
+/* Declarations that the files of the two CPU backends share.
  *
- * Two backends in one folder: ref_*.c holds plain loops, the meaning of each operation
- * and the oracle of the tests; cpu_*.c the fast one. Both build plans with
- * sp_cpu_plan_build.
+ *     src/backends/ref_*.c  plain loops: they define each operation, and are the oracle
+ *                           of the tests (sp_ref_ops)
+ *     src/cpu/cpu_*.c       the fast backend (sp_cpu_ops)
+ *
+ * A call of the fast backend goes through three layers:
+ *
+ *     cpu_conv.c, cpu_norm.c, ...   threads: OpenMP gives each tiles, spans of rows or
+ *       |                           panels of weights; partial sums are added in order
+ *       |  sp_cpu_isa (cpu_isa.h)   the kernels of the instruction set chosen at open
+ *       v
+ *     cpu_vec_*.c                   vectors: one tile or range of rows, one thread
+ *
+ * Both backends build plans with sp_cpu_plan_build (cpu_plan.h draws it). Host memory
+ * is the device's memory, and each operation is complete when it returns, so streams
+ * and passes of an arena cost nothing. Results do not depend on the number of threads.
  */
 #ifndef SP_CPU_H
 #define SP_CPU_H
@@ -16,7 +28,7 @@ extern "C" {
 extern const sp_backend_ops sp_cpu_ops; /* the fast backend */
 extern const sp_backend_ops sp_ref_ops; /* plain loops */
 
-/* ---- shared by both: host memory is the device's memory ---- */
+/* ---- shared by both; meanings in sp_backend.h ---- */
 sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_cpu_arena_destroy(sp_arena *arena);
 sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes);
@@ -30,7 +42,7 @@ sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
-/* The same without vector code. */
+/* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
 sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
                                      const int32_t *coords, const int32_t *sample_row,
                                      int n_samples, sp_arena *arena, sp_plan *plan);
@@ -41,12 +53,13 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
                                   int64_t above, const int64_t *pairs);
 int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs);
-/* Least and largest coordinates of c [n][3], n > 0. SP_EDATA names sample and axis
- * where they are out of range. */
+/* Finds the least and largest coordinates of c [n][3], n > 0. SP_EDATA: a coordinate is
+ * out of range; the message names sample and axis. */
 sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
                             int32_t hi[3]);
 
-/* Rows sample0 .. sample1 of a map's output, or of sample_row where there is no map. */
+/* The first row of a sample among the output rows of a map, or by sample_row where map
+ * is NULL. sample may be n_samples: the end of the last sample. */
 static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_row,
                                        int sample)
 {
@@ -58,7 +71,7 @@ static inline float *sp_row(sp_tensor t, int64_t i)
     return t.data + i * t.ld;
 }
 
-/* ---- plain loops; meanings in sp_backend.h ---- */
+/* ---- plain loops (src/backends); meanings in sp_backend.h ---- */
 size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input);
 sp_status sp_ref_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
@@ -72,7 +85,8 @@ sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *args);
 sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
 sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
-/* Short, so the fast backend has them too. */
+/* The fast backend uses these three as well: they are too short to gain from vectors.
+ */
 sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *args);
 sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args);
 sp_status sp_ref_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
@@ -103,7 +117,7 @@ sp_status sp_ref_sgd(sp_backend *be, const sp_optim_args *args);
 sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *args);
 sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
 
-/* ---- fast ---- */
+/* ---- the fast backend; meanings in sp_backend.h ---- */
 size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input);
 sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);

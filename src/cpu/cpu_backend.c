@@ -1,4 +1,4 @@
-/* The fast CPU backend: its table, memory and start. */
+/* The fast CPU backend: table of operations, arenas, start. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,14 +37,14 @@ sp_status sp_cpu_wait(sp_backend *be)
     return SP_OK;
 }
 
-/* Everything is done when it returns. */
+/* Operations are complete when they return, so no pass has to wait. */
 sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
 {
     (void)be, (void)arena, (void)pass;
     return SP_OK;
 }
 
-/* Sums over samples and rows stand in dw itself. */
+/* No scratch: sums over samples and rows are formed in dw itself. */
 int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs)
 {
@@ -85,7 +85,7 @@ int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span
 
 /* ---- start ---- */
 
-/* Best first. */
+/* The instruction sets of this build, best first. */
 static const sp_cpu_isa *const all_isas[] = {
 #ifdef SP_HAVE_SIMD_X86
     &sp_avx512_isa,
@@ -113,7 +113,7 @@ static bool has_isa(const sp_cpu_isa *isa)
     return isa == &sp_portable_isa;
 }
 
-/* The best version that this processor has, or the one named by SP_CPU_ISA. */
+/* Chooses the best version that this processor has, or the one named by SP_CPU_ISA. */
 static sp_status choose_isa(const sp_cpu_isa **isa)
 {
     const char *name = getenv("SP_CPU_ISA");

@@ -1,5 +1,5 @@
-/* Convolution of a whole tensor: tiles to threads (forward, input gradient), panels of
- * dW to threads (weight gradient). The arithmetic is in cpu_vec_conv.c and
+/* Convolution of a whole tensor. Threads share tiles (forward, input gradient) or
+ * panels of dW (weight gradient). The arithmetic is in cpu_vec_conv.c and
  * cpu_vec_wgrad.c. */
 #include <assert.h>
 #include <string.h>
@@ -50,16 +50,17 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 }
 
 /* ---- sums of the output ----
- * The same spans in the same order as sp_cpu_norm_sums has, each taken when its tile is
- * done and still in L2. */
+ * The spans and their order are those of sp_cpu_norm_sums, so the sums agree bit for
+ * bit; here each span is summed right after its tile, while that is still in L2. */
 
-enum { SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* of a tile */ };
+enum { SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* spans of a tile */ };
 static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
 
+/* Partial sums of the output, by tile. */
 typedef struct tile_sums {
-    int n; /* tiles; 0: no sums are asked for */
+    int n; /* number of tiles; 0: no sums are wanted */
     sp_cpu_span *tile;
-    double *part; /* [n][SPANS][2][c] */
+    double *part; /* [n][SPANS][2][c] one partial sum a span */
 } tile_sums;
 
 static sp_status take_sums(sp_backend *be, const sp_conv_args *a, tile_sums *s)
@@ -118,7 +119,8 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a)
         conv.tile = sums.tile;
         n_tiles = sums.n;
     }
-    /* Runs of tiles, so that what a tile prefetches is the thread's own next tile. */
+    /* Threads get runs of consecutive tiles, so that the rows that a tile prefetches
+     * belong to the same thread's next tile. */
     run = n_tiles / (8 * be->threads) + 1;
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic, run) if (n_tiles > 1)
@@ -137,7 +139,7 @@ sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
     return over_tiles(be, args);
 }
 
-/* The difference to the forward pass is in the packed weights. */
+/* The packed weights hold the whole difference to the forward pass. */
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
     assert(!args->sums);
@@ -146,13 +148,15 @@ sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 
 /* ---- weight gradient ---- */
 
+/* Scratch of one weight gradient and its distribution over threads. */
 typedef struct work {
     int K, n_panels, threads;
-    float *dw; /* [K] panels */
+    float *dw; /* [K] panels of the gradient */
     size_t step;
-    int64_t *pairs;          /* [K] */
-    int64_t *load;           /* [threads] pairs given to each */
-    uint16_t *owner, *order; /* [K][n_panels], [K] */
+    int64_t *pairs; /* [K] pairs of each offset */
+    int64_t *load;  /* [threads] pairs given to each thread */
+    /* [K][n_panels] thread of each panel; [K] offsets by falling pairs */
+    uint16_t *owner, *order;
 } work;
 
 static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
@@ -190,11 +194,12 @@ static void count_pairs(const sp_cpu_wgrad *g, work *w)
             w->pairs[k] += m->start[t * m->K + k + 1] - m->start[t * m->K + k];
 }
 
-/* Panels to threads, the offsets with most pairs first, each to the least loaded. Who
- * adds a panel does not matter to its bits. */
+/* Distributes panels over threads, the offsets with most pairs first, each to the
+ * thread with the least work so far. The thread that adds a panel does not affect its
+ * bits. */
 static void share_out(work *w)
 {
-    for (int k = 0, i; k < w->K; k++) { /* order: by falling pairs */
+    for (int k = 0, i; k < w->K; k++) {
         for (i = k; i > 0 && w->pairs[w->order[i - 1]] < w->pairs[k]; i--)
             w->order[i] = w->order[i - 1];
         w->order[i] = (uint16_t)k;
@@ -210,7 +215,7 @@ static void share_out(work *w)
     }
 }
 
-/* Sums of dy: in double over each sample, samples in order. */
+/* Adds the sums of dy to dbias: in double over each sample, samples in order. */
 static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
 {
     const int c = a->dy.c;

@@ -1,14 +1,13 @@
 /* The inner kernels of the CPU backend, compiled once per instruction set from
  * cpu_vec_*.c: AVX-512 (16 lanes), AVX2 (8) and portable C (4, the compiler's vector
- * extension). The one that runs is chosen when the backend opens: the best that this
+ * extension). The version is chosen when the backend opens: the best one that this
  * processor has, or the one named by the environment variable SP_CPU_ISA (avx512, avx2,
- * portable). Threads are the callers' affair: a kernel works on a tile or a range of
- * rows alone.
+ * portable). Kernels start no threads: a call works on one tile or one range of rows,
+ * and the files cpu_*.c distribute the calls over threads.
  *
- * Packed weights: per offset, panels of nr * lanes output channels one after the other,
- * a panel [c_in][nr * lanes], padded with zeros. Rows of 1 KiB (256 channels) would map
- * a panel to a quarter of the L1 sets.
- */
+ * Packed weights: per offset, panels of nr * lanes output channels follow one another;
+ * a panel is [c_in][nr * lanes], padded with zeros. Rows of all channels would be 1 KiB
+ * long (256 channels) and map a panel to a quarter of the L1 sets. */
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
@@ -16,76 +15,87 @@
 #include "base/sp_rng.h"
 
 enum {
-    SP_CPU_LANES = 16, /* the widest: packed buffers are padded to it */
+    /* Lanes of the widest version: packed buffers are padded to it. */
+    SP_CPU_LANES = 16,
     SP_CPU_ROW_BLOCK =
         256, /* rows of one partial sum; 256 channels of two tensors fit L2 */
-    SP_CPU_FLAT_BLOCK = 4096 /* the same of flat vectors */
+    SP_CPU_FLAT_BLOCK = 4096 /* elements of one piece of a flat vector */
 };
 
-/* Row i of a tile is its own pair where there is no map. */
+/* The row list of a tile of a convolution without map: 0, 1, 2, ..., since every row is
+ * its own pair. */
 extern const int32_t sp_cpu_iota[SP_TILE];
 
-/* Rows of one sample. */
+/* Rows row .. end - 1, which belong to one sample. */
 typedef struct sp_cpu_span {
     int sample;
     int32_t row, end;
 } sp_cpu_span;
 
-/* Forward, or the input gradient with x = dy and y = dx. */
+/* Operands of conv_tile: the forward pass, or the input gradient with x = dy and
+ * y = dx. */
 typedef struct sp_cpu_conv {
     const sp_map *map; /* NULL: kernel 1 */
     sp_tensor x, y;
-    const float *w; /* packed */
-    const float *bias;
-    bool is_added;
-    const sp_cpu_span *tile; /* of kernel 1; NULL: SP_TILE rows each */
+    const float *w;          /* as `pack` writes them */
+    const float *bias;       /* [c_out] or NULL */
+    bool is_added;           /* y += instead of y = */
+    const sp_cpu_span *tile; /* tiles where map is NULL; NULL: SP_TILE rows each */
 } sp_cpu_conv;
 
+/* Operands of wgrad: the output tiles tile0 .. tile1 - 1 of a map, or rows
+ * row .. end - 1 without one. */
 typedef struct sp_cpu_wgrad {
-    const sp_map *map; /* NULL: kernel 1, rows row .. end - 1 */
+    const sp_map *map; /* NULL: kernel 1 */
     sp_tensor x, dy;
     int tile0, tile1;
     int32_t row, end;
-    float *dw;             /* [K] panels as packed weights, added to */
-    const uint16_t *owner; /* [K][panels] thread that adds each panel */
+    float *dw;             /* [K] panels laid out as packed weights, added to */
+    const uint16_t *owner; /* [K][panels] the thread that adds to each panel */
 } sp_cpu_wgrad;
 
-/* Rows row .. end - 1 of the tensors. Sums are in double, row after row. */
+/* The kernels of one instruction set. They work on rows row .. end - 1 of the tensors
+ * (elements at .. end - 1 of flat vectors). Sums over rows are in double, row after
+ * row. */
 typedef struct sp_cpu_isa {
     const char *name;
     int lanes;
     int (*n_panels)(int c_out);
-    /* One offset; is_transposed: of w [c_out][c_in]. */
+    /* Packs the weights of one offset. is_transposed: w is [c_out][c_in]. */
     void (*pack)(const float *w, int c_in, int c_out, bool is_transposed,
                  float *packed);
     void (*unpack_add)(const float *packed, int c_in, int c_out, float *w);
     void (*conv_tile)(const sp_cpu_conv *conv, int tile);
-    void (*wgrad)(const sp_cpu_wgrad *wgrad, int thread); /* panels of that owner */
+    /* Adds to the panels that `thread` owns. */
+    void (*wgrad)(const sp_cpu_wgrad *wgrad, int thread);
 
-    /* sums [2][c]: written. */
+    /* Writes sums [2][c]: sum x, sum x^2. */
     void (*norm_sums)(sp_tensor x, int64_t row, int64_t end, double *sums);
     void (*norm_apply)(const sp_norm_args *a, int64_t row, int64_t end);
-    /* dy is masked; sums of g and of g * (x - mean), not yet times inv_std. */
+    /* Turns dy into g = dy * act'(y) and writes sums [2][c]: sum g, and sum
+     * g * (x - mean), which the caller multiplies by inv_std. */
     void (*norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,
                            double *sums);
     void (*norm_grad_apply)(const sp_norm_grad_args *a, int64_t row, int64_t end);
     void (*relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end);
     void (*relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx,
                       bool is_added, int64_t row, int64_t end);
-    /* One row: block is that of channel 0 (sp_dropout_block). */
+    /* Drops elements of one row. `block` is the generator's block of channel 0
+     * (sp_dropout_block). */
     void (*dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
                     float *y);
     void (*add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
-    /* sums [2]: w * l and w, written; prediction [n] too. a->sums is not touched, nor
-     * is the confusion. */
+    /* Writes sums [2], sum w * l and sum w, and prediction [n]. a->sums and the
+     * confusion matrix are left to the caller, since threads would share them. */
     void (*loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
                  double *sums);
     void (*sgd)(const sp_optim_args *a, int64_t at, int64_t end);
     void (*adamw)(const sp_optim_args *a, int64_t at, int64_t end);
     double (*sum_squares)(const float *g, int64_t n);
 
-    /* Ceilings (spbench): multiply-adds in registers; y = y / 2 + x; the same of both
-     * in place; a sum of both. They return the operations done and the bytes moved. */
+    /* The ceilings that spbench divides by: multiply-adds in registers; y = y / 2 + x;
+     * the same of both vectors in place; a sum of both vectors. The first returns the
+     * number of operations, the others the bytes moved. */
     double (*multiply_add)(int64_t rounds);
     double (*stream)(const float *x, float *y, int64_t n);
     double (*update)(float *x, float *y, int64_t n);
@@ -95,7 +105,7 @@ typedef struct sp_cpu_isa {
 extern const sp_cpu_isa sp_portable_isa;
 extern const sp_cpu_isa sp_avx2_isa, sp_avx512_isa; /* with SP_HAVE_SIMD_X86 */
 
-/* What be->impl points to. */
+/* The private part of the fast backend: be->impl points to it. */
 typedef struct sp_cpu {
     const sp_cpu_isa *isa;
     void *scratch;
@@ -107,14 +117,15 @@ static inline const sp_cpu_isa *sp_cpu_isa_of(const sp_backend *be)
     return ((const sp_cpu *)be->impl)->isa;
 }
 
-/* At least `bytes` bytes, 64-byte aligned, valid until the next call; kept and grown,
- * so that a step allocates nothing once the largest layer was seen. Training thread
- * only. SP_EMEM. */
+/* Lends scratch memory: at least `bytes` bytes, 64-byte aligned, valid until the next
+ * call. The memory is kept and grown, so that a step allocates nothing once the largest
+ * layer has run. Training thread only. SP_EMEM. */
 sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out);
 
-/* All samples in order, each cut into spans of `rows` rows; span NULL: their number
- * only. Sums are taken over spans of SP_CPU_ROW_BLOCK rows, tiles of maps are those of
- * SP_TILE rows: the cut depends on the sample alone. */
+/* Cuts all samples, in order, into spans of `rows` rows, and returns the number of
+ * spans. span NULL: only counts them. Sums are formed over spans of SP_CPU_ROW_BLOCK
+ * rows, and tiles of maps are spans of SP_TILE rows: the cut depends on the sample
+ * alone. */
 int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
 static inline int64_t sp_cpu_blocks(int64_t n, int64_t size)

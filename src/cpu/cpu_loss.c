@@ -1,9 +1,10 @@
-/* Loss: spans of rows to threads, their sums added in order. */
+/* Loss: threads share spans of rows, and the spans' sums are added in order. */
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
 
-/* Counts are integers, but shared: one thread, after the predictions are there. */
+/* Counts the confusion matrix in one thread after the predictions are known, because
+ * all rows share its cells. */
 static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
 {
     for (int64_t i = 0; i < a->logits.n; i++)

@@ -1,10 +1,11 @@
-/* Batch norm. Sums run over spans of rows that depend on the sample alone, in parallel,
- * and the spans' sums are added in order: the number of threads does not show. */
+/* Batch norm. Sums are formed in parallel over spans of rows that depend on the sample
+ * alone, and the spans' sums are added in order, so the result does not depend on the
+ * number of threads. */
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
 
-/* Spans and their partial sums, one scratch. */
+/* Spans and their partial sums, in one scratch block. */
 typedef struct parts {
     int n;
     sp_cpu_span *span; /* [n] */

@@ -1,9 +1,10 @@
-/* Updates of the flat parameter vector: blocks to threads. */
+/* Updates of the flat parameter vector: threads share its blocks. */
 #include "cpu/cpu_isa.h"
 
 _Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks");
 
-/* Elements at .. end - 1 by `rule`, those without weight decay apart. */
+/* Updates elements at .. end - 1 by `rule`, and runs without weight decay by calls of
+ * their own. */
 static void update(void (*rule)(const sp_optim_args *, int64_t, int64_t),
                    const sp_optim_args *a, int64_t at, int64_t end)
 {

@@ -1,11 +1,12 @@
-/* What spbench divides by on the CPU, and its clock. */
+/* The CPU's ceilings for spbench, its clock, and the memory that the process uses. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "cpu/cpu_isa.h"
 
-/* One thread counts its own time: what else runs on the core does not matter. */
+/* A single thread measures its own CPU time, which other programs on the core do not
+ * change. */
 static double clock_s(const sp_backend *be)
 {
     struct timespec t;
@@ -30,7 +31,7 @@ static double products(const sp_backend *be, double amount)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int chunks = 2 * be->threads;
-    /* one round: 4 steps of 12 vectors, 2 operations each */
+    /* A round is 4 steps of 12 vectors, 2 operations a lane. */
     const int64_t rounds = (int64_t)(amount / chunks / (96.0 * isa->lanes)) + 1;
     double flops = 0;
 
@@ -41,7 +42,8 @@ static double products(const sp_backend *be, double amount)
     return flops;
 }
 
-/* One pass over rows from .. to - 1 of both vectors: the bytes moved. */
+/* Makes one pass over elements from .. to - 1 of both vectors; returns the bytes moved.
+ */
 static double pass(const sp_backend *be, const sp_peak_args *a, int64_t from,
                    int64_t to)
 {
@@ -75,7 +77,7 @@ static double passes(const sp_backend *be, const sp_peak_args *a)
     return moved;
 }
 
-/* The plain loops of the reference have no peak of their own. */
+/* The reference backend has no kernels to measure (impl NULL) and reports no work. */
 sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
 {
     *work = 0;
@@ -86,7 +88,8 @@ sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
     return SP_OK;
 }
 
-/* From /proc: what getrusage tells began before this program was executed. */
+/* Reads /proc, because the maximum of getrusage includes the time before this program
+ * was executed. */
 sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes)
 {
     FILE *f = fopen("/proc/self/status", "re");

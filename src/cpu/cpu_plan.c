@@ -1,4 +1,5 @@
-/* Plan of a batch on the CPU: the pyramid. See cpu_plan.h for the method. */
+/* Plan of a batch on the CPU: the coordinate pyramid. cpu_plan.h describes the method.
+ */
 #include "cpu/cpu_plan.h"
 #include "config.h"
 
@@ -22,7 +23,8 @@ static sp_status check_rows(const int32_t *sample_row, int n_samples)
     return SP_OK;
 }
 
-/* Level 0: keys and order of every sample. *bits: of the widest. */
+/* Fills level 0: keys and order of every sample. *bits becomes the most bits that a
+ * sample's coordinates need. */
 static sp_status sort_samples(plan_builder *b, const int32_t *coords,
                               const int32_t *sample_row, int *bits)
 {
@@ -57,14 +59,15 @@ static sp_status sort_samples(plan_builder *b, const int32_t *coords,
     return SP_OK;
 }
 
-/* The level at which two neighbouring rows of a sample become one. */
+/* The lowest level at which two neighbouring rows of a sample share a voxel. */
 static inline int merge_level(uint64_t key, uint64_t next)
 {
     return (63 - __builtin_clzll(key ^ next)) / 3 + 1;
 }
 
-/* Rows of every level from the keys of level 0, before any of them is made: a row that
- * merges with the one before it at level m is a first row at levels 0 .. m - 1. */
+/* Counts the rows of every level from the keys of level 0, before any level is built: a
+ * row that merges with its predecessor at level m adds a row to levels 0 .. m - 1 only.
+ */
 static void count_rows(plan_builder *b)
 {
     const plan_level *fine = &b->level[0];
@@ -88,10 +91,11 @@ static void fill_level(plan_builder *b, plan_level *fine, plan_level *coarse)
     int s;
 
     for (s = 0; s < b->n_samples; s++) {
-        uint64_t last = ~(uint64_t)0; /* no key: keys have at most 60 bits */
+        uint64_t last = ~(uint64_t)0; /* not a key: keys have at most 60 bits */
         for (i = fine->sample_row[s]; i < fine->sample_row[s + 1]; i++) {
             uint64_t key = fine->key[i] >> 3;
-            uint32_t is_new = key != last; /* no branch: a coin toss to the predictor */
+            /* Used without a branch, which would be unpredictable. */
+            uint32_t is_new = key != last;
             uint32_t bit = 1u << (fine->key[i] & 7), old;
             j += (int32_t)is_new;
             old = is_new ? (uint32_t)i << 8 : coarse->child[j];
@@ -113,8 +117,8 @@ static sp_status take_level(plan_builder *b, int l, sp_arena *arena)
     return SP_TAKE(arena, coarse->n, &coarse->key);
 }
 
-/* The network's levels stay in the plan; what is above them, and child words, are
- * scratch. */
+/* Builds all levels. The network's levels stay in the plan; the levels above them, and
+ * all child words, are scratch. */
 static sp_status build_pyramid(plan_builder *b)
 {
     int l, n_kept = b->spec->n_levels;
@@ -177,8 +181,8 @@ static sp_status build(plan_builder *b, const int32_t *coords,
     memset(b->plan, 0, sizeof *b->plan);
     SP_TRY(check_rows(sample_row, b->n_samples));
     SP_TRY(sort_samples(b, coords, sample_row, &bits));
-    /* A root is one voxel per sample; three levels above the network's serve kernels of
-     * 7. */
+    /* The pyramid ends with one voxel per sample, the root; three levels above the
+     * network's are needed for kernels of edge 7. */
     b->n_levels = above > bits + 1 ? above : bits + 1;
     SP_TRY(build_pyramid(b));
     publish_levels(b);
@@ -186,7 +190,7 @@ static sp_status build(plan_builder *b, const int32_t *coords,
     return sp_cpu_plan_maps(b);
 }
 
-/* With the arena's scratch, or one for this plan. */
+/* Builds a plan with the arena's scratch, or with a scratch of its own. */
 static sp_status build_with(plan_builder *b, const int32_t *coords,
                             const int32_t *sample_row)
 {

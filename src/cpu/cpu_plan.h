@@ -1,9 +1,13 @@
-/* Inside of the CPU plan: what cpu_plan.c (keys, pyramid), cpu_plan_sort.c,
- * cpu_plan_lanes.c (neighbours) and cpu_plan_maps.c (kernel maps) share.
+/* The CPU's plan builder: declarations that its files share.
  *
- * Nothing is searched. The neighbours of a voxel are children of its ancestors'
- * neighbours, so every look-up goes down from a root of one voxel per sample. Roots of
- * different samples are not neighbours: samples never meet.
+ *     cpu_plan.c       the pyramid    cpu_plan_sort.c    Morton keys and their order
+ *     cpu_plan_maps.c  kernel maps    cpu_plan_lanes.c   tables, small kernels
+ *     cpu_plan_rows.c  any kernel     cpu_plan_avx512.c  the same loops with vectors
+ *     cpu_plan_bytes.c the memory of a plan, from its numbers
+ *
+ * No hash table and no search is needed. The neighbours of a voxel are children of its
+ * ancestors' neighbours, so every look-up goes down from a root of one voxel per
+ * sample. Roots of different samples are not neighbours, so samples never meet.
  *
  *     level l+1   27 neighbours of P:  row, or n for none
  *     level l     children of each:    first row << 8 | mask of the 8 children
@@ -11,59 +15,66 @@
  *     arena    | order, levels, tiles, starts | in, out of each map |
  *     scratch  | child words, tables, levels above | a tile | out of one map |
  *
- * The scratch is the arena's own (sp_arena.scratch), or one that lives as long as the
- * building. Of levels above those that maps are looked up in, two tables are there at a
- * time.
- */
+ * The scratch is the arena's own (sp_arena.scratch), or one that exists only while the
+ * plan is built. Neighbour tables that no map reads exist only while the next finer one
+ * is computed, so their levels share the memory of two tables. */
 #ifndef CPU_PLAN_H
 #define CPU_PLAN_H
 
 #include "compute/sp_plan.h"
 
 enum {
-    PLAN_LEVELS = 22, /* of 20 bits a coordinate, and roots above them */
-    PLAN_NBR = 32,    /* pitch of a neighbour table: 27 rows, 5 times none */
+    PLAN_LEVELS = 22, /* 20 bits a coordinate, and the roots above them */
+    PLAN_NBR = 32,    /* pitch of a neighbour table: 27 rows, 5 times "none" */
     PLAN_MAX_ROWS = (1 << 24) - 1, /* a child word holds 24 bits of row */
     PLAN_MAX_K = SP_MAX_KERNEL * SP_MAX_KERNEL * SP_MAX_KERNEL,
-    PLAN_TAG = 16,   /* bits of an offset beside its row */
-    PLAN_LANES = 128 /* offsets of the largest kernel done by lanes, 5^3, and padding */
+    PLAN_TAG = 16, /* bits of the offset in plan_stage.tag */
+    /* Offsets of the largest kernel that plan_lanes serves, 5^3, and padding. */
+    PLAN_LANES = 128
 };
 
+/* One level of the pyramid under construction. */
 typedef struct plan_level {
-    int32_t n;
+    int32_t n;           /* voxels */
     uint64_t *key;       /* [n] Morton key relative to the sample's base */
-    int32_t *parent;     /* [n] */
+    int32_t *parent;     /* [n] row in the next coarser level */
     int32_t *sample_row; /* [n_samples + 1] */
-    uint32_t *child; /* [n + 1] first row of the finer level << 8 | mask; [n] is 0 */
-    int32_t *nbr;    /* [n][PLAN_NBR], 64-byte aligned; NULL where not needed */
+    /* [n + 1] first row in the finer level << 8 | mask of children; [n] is 0 */
+    uint32_t *child;
+    /* [n][PLAN_NBR] rows of the 27 neighbours, 64-byte aligned; NULL where not needed
+     */
+    int32_t *nbr;
 } plan_level;
 
 typedef struct plan_loops plan_loops;
 
+/* The state of one plan under construction. */
 typedef struct plan_builder {
-    const sp_plan_spec *spec;
+    const sp_plan_spec *spec; /* borrowed, like the pointers that follow */
     sp_arena *arena, *scratch;
     sp_plan *plan;
     const plan_loops *loops;
     int n_samples;
-    int n_levels; /* with those above the network's, up to one voxel per sample */
+    int n_levels; /* the network's levels and those above, up to one voxel per sample */
     plan_level level[PLAN_LEVELS];
-    int32_t *start[SP_MAX_MAPS]; /* of each map, to be filled */
+    int32_t *start[SP_MAX_MAPS]; /* the maps' sp_map.start, still writable */
 } plan_builder;
 
-/* Scratch of a tile: its pairs as they are found, by rising output row, then offset. */
+/* Scratch of one tile: its pairs in the order in which they are found, by rising output
+ * row, then offset. */
 typedef struct plan_stage {
-    int32_t n, first; /* pairs; first output row of the tile */
-    int32_t *in;      /* [n] */
-    uint32_t *tag; /* [n] output row - first above, offset in the low PLAN_TAG bits */
+    int32_t n, first; /* number of pairs; first output row of the tile */
+    int32_t *in;      /* [n] input row */
+    uint32_t *tag;    /* [n] (output row - first) << PLAN_TAG | offset */
 } plan_stage;
 
-/* One tile of a map: output rows first .. last - 1 and, once filled, its n pairs by
- * offset, then rising output row. */
+/* One tile of a map: output rows first .. last - 1 and, once it is filled, its n pairs,
+ * by offset, then by rising output row. */
 typedef struct plan_tile {
     int32_t first, last, n;
     int32_t count[PLAN_MAX_K]; /* pairs of each offset */
-    int32_t *pair; /* [2 n] out, then in; room for every offset and a vector beyond */
+    /* [2 n] out, then in; has room for all offsets of all rows and one vector more */
+    int32_t *pair;
 } plan_tile;
 
 static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
@@ -72,80 +83,86 @@ static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
     stage->tag[stage->n++] = (uint32_t)(out - stage->first) << PLAN_TAG | (uint32_t)k;
 }
 
-/* One map seen as look-ups: output rows of level `to`, partners in level `from`, found
- * from the neighbour table of level `top`, where every partner is within one step. */
+/* Describes the look-ups of one map: output rows of level `to` have partners in level
+ * `from`, which are found from the neighbour table of level `top`, where every partner
+ * is at most one step away. */
 typedef struct plan_lookup {
-    const plan_level *level; /* of the builder */
+    const plan_level *level; /* those of the builder */
     int to, from, top;
     int kernel;
-    int shift;       /* log2 of the stride: positions are in steps of the finer level */
-    bool is_swapped; /* output rows are the finer ones */
+    int shift;       /* log2 of the stride; positions are in steps of the finer level */
+    bool is_swapped; /* the output rows are those of the finer level */
 } plan_lookup;
 
-/* Room to sort a sample in. */
+/* Buffers to sort a sample in. */
 typedef struct plan_sort {
     uint64_t *a, *b; /* [rows of the largest sample] */
-    uint32_t *count;
+    uint32_t *count; /* histograms of the radix sort */
 } plan_sort;
 
+/* Takes the buffers for samples of at most n_max rows from the arena. SP_EMEM. */
 sp_status sp_cpu_plan_sort_open(plan_sort *s, sp_arena *arena, int32_t n_max);
-/* Keys of coords c [n][3] relative to a base that is a multiple of the coarsest of
- * n_levels strides, in rising order; key [n], order [n] row in c, bits of a coordinate
- * in the keys. SP_EDATA: coordinate out of range or standing twice. */
+/* Writes the Morton keys of coords c [n][3] in rising order. Keys are relative to a
+ * base that is a multiple of the coarsest of n_levels strides. key [n], order [n] row
+ * in c, *bits the bits of a coordinate in the keys. SP_EDATA: a coordinate is out of
+ * range or occurs twice. */
 sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels,
                            const plan_sort *s, uint64_t *key, int32_t *order,
                            int *bits);
 
-/* Neighbour tables from the roots down; those of the range stay. */
+/* Builds the neighbour tables from the roots down; those of sp_cpu_plan_table_range
+ * stay. */
 sp_status sp_cpu_plan_tables(plan_builder *b);
-/* The levels whose neighbour tables the spec's maps are looked up in: from lowest to
- * highest; highest < lowest: none is. */
+/* The levels whose neighbour tables the spec's maps read, from lowest to highest;
+ * highest < lowest: none is read. */
 void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest);
-/* What is known of the maps before they are built: tiles, and room for `start`. */
+/* Takes from the arena the arrays whose size is known before the maps are built: tiles
+ * and `start`. */
 sp_status sp_cpu_plan_take_maps(plan_builder *b);
-/* Every map of the spec. */
+/* Builds every map of the spec. */
 sp_status sp_cpu_plan_maps(plan_builder *b);
 
-/* Where a look-up at one position along one axis goes: which neighbour of the ancestor
- * (0, 1, 2; -1: the partner would not lie on the lattice), and the way down from it to
- * the partner, a bit per level. By offset along the axis. */
+/* The look-ups of a row along one axis, by offset along that axis: `cell` is the
+ * ancestor's neighbour that holds the partner (0, 1, 2; -1: the partner would not lie
+ * on the lattice), `path` the way down from that neighbour to the partner, a bit per
+ * level. */
 typedef struct plan_axis {
     int cell[SP_MAX_KERNEL];
-    uint64_t path[SP_MAX_KERNEL]; /* every third bit */
+    uint64_t path[SP_MAX_KERNEL]; /* bits at distance 3, as in a Morton key */
 } plan_axis;
 
-/* position: of the row within its ancestor at level q->top, in steps of the finer
- * level. */
+/* Fills *a for a row at `position` within its ancestor at level q->top, in steps of the
+ * finer level. */
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a);
 
-/* Pairs of the tile, of any kernel. */
+/* Finds the pairs of a tile, for any kernel and stride. */
 void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
-/* Sort what stands in the stage by offset 0 .. K - 1 into the tile. */
+/* Sorts the pairs of the stage by offset 0 .. K - 1 into the tile. */
 void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile);
 
-/* Look-ups that go at most one level up and one down, all offsets of a row side by
- * side: lane k of a row at child position c takes word from[c][k] of its ancestor's 32.
- * A word is a neighbour's child word, and the partner its child `bit`; or, with
- * is_leaf, it is the partner itself. */
+/* Look-ups that go at most one level up and one down, with all offsets of a row
+ * computed side by side: lane k of a row at child position c reads word from_word[c][k]
+ * of the 32 words of its ancestor. The word is a neighbour's child word, and the
+ * partner is its child `bit`; where is_leaf, the word is the partner itself. */
 typedef struct plan_lanes {
     const plan_level *to, *top, *from;
     int K;
     bool is_up;    /* the ancestor is the row's parent, else the row itself */
-    bool is_leaf;  /* partners are of level `top`, else of the one below */
-    bool is_table; /* lane k is word k: the table's rows are the answer */
+    bool is_leaf;  /* partners are of level `top`, else of the level below */
+    bool is_table; /* lane k reads word k: the table's rows are the answer */
     uint32_t from_word[8][PLAN_LANES];
     uint32_t bit[8][PLAN_LANES], below[8][PLAN_LANES]; /* bit - 1 */
 } plan_lanes;
 
-/* False where the look-up is none of that kind. */
+/* Returns false where the look-up goes further than that. */
 bool sp_cpu_plan_lanes_open(plan_lanes *lanes, const plan_lookup *q);
 
-/* Loops that exist portable and with vectors, with the same results. */
+/* Loops that exist in portable C and with AVX-512, with the same results. */
 struct plan_loops {
-    /* The pairs of a tile: of lanes, and of the 2^3 kernel of stride 2. */
+    /* Find the pairs of a tile: by plan_lanes, and of the 2^3 kernel of stride 2. */
     void (*lanes)(const plan_lanes *lanes, plan_stage *stage, plan_tile *tile);
     void (*children)(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
-    /* The whole table of level lanes->to, of a 3^3 look-up. */
+    /* Fills the whole neighbour table of level lanes->to by a look-up of kernel 3. */
     void (*table)(const plan_lanes *lanes, int32_t *nbr);
 };
 
@@ -154,7 +171,7 @@ extern const plan_loops sp_cpu_plan_portable, sp_cpu_plan_avx512;
 /* Number of bits set in a byte. */
 extern const uint8_t sp_cpu_plan_bits[256];
 
-/* Row of child `digit` given the child word, -1 if absent. */
+/* Row of child `digit`, given the parent's child word; -1 if there is no such child. */
 static inline int32_t plan_child(uint32_t word, uint32_t digit)
 {
     if (!(word >> digit & 1))
@@ -162,7 +179,7 @@ static inline int32_t plan_child(uint32_t word, uint32_t digit)
     return (int32_t)((word >> 8) + sp_cpu_plan_bits[word & ((1u << digit) - 1)]);
 }
 
-/* The low 20 bits of v, two zeros between each: every third bit of a Morton key. */
+/* Spreads the low 20 bits of v to every third bit, as a Morton key has them. */
 static inline uint64_t plan_spread(uint32_t v)
 {
     uint64_t x = v & 0xfffff;

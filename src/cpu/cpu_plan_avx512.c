@@ -1,16 +1,16 @@
 /* The loops of a plan with 16 lanes at a time.
  *
- * Per row: gather its ancestor's 32 words once, then for each vector of offsets a
- * permute by constants of the child position, a bit test and a population count. Per
+ * Per row: gather the ancestor's 32 words once; then, for each vector of offsets,
+ * permute them by constants of the child position, test a bit and count bits. Per
  * offset: list the rows that have a partner by compressing row numbers under their
- * bits, then gather the partners of the list. No branch depends on the data.
- * Compressing goes through a register: compressing stores are slow on some processors;
- * what is stored beyond is overwritten. */
+ * bits, then gather the partners of the listed rows. No branch depends on the data.
+ * Compressing goes through a register, because compressing stores are slow on some
+ * processors; the lanes stored beyond the last one are overwritten later. */
 #include "cpu/cpu_plan.h"
 
 #include <immintrin.h>
 
-/* The words of an ancestor. */
+/* The 32 words of an ancestor. */
 typedef struct words {
     __m512i lo, hi;
 } words;
@@ -28,7 +28,7 @@ static inline words load_words(const int32_t *nbr, const uint32_t *child,
     return w;
 }
 
-/* Partners of 16 lanes and which of them exist. */
+/* Finds the partners of 16 lanes; returns which of them exist. */
 static inline __mmask16 partners(words w, const uint32_t *from, const uint32_t *bit,
                                  const uint32_t *below, bool is_leaf, __m512i none,
                                  __m512i *row)
@@ -44,8 +44,8 @@ static inline __mmask16 partners(words w, const uint32_t *from, const uint32_t *
     return _mm512_test_epi32_mask(v, _mm512_loadu_si512(bit));
 }
 
-/* Partners of a tile's rows, [row][pitch], and a bit for each that exists,
- * [pitch / 16][SP_TILE]. Inlined with is_leaf and is_up as constants. */
+/* Finds the partners of a tile's rows, row [rows][pitch], and a bit for each that
+ * exists, has [pitch / 16][SP_TILE]. Inlined with is_leaf and is_up as constants. */
 static inline __attribute__((always_inline)) void look(const plan_lanes *w,
                                                        const plan_tile *tile,
                                                        int32_t *row, uint16_t *has,
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
     }
 }
 
-/* The same where the table already holds the partners. */
+/* Sets the bits where the neighbour table already holds the partners. */
 static void look_in_table(const plan_lanes *w, const plan_tile *tile,
                           const int32_t *row, uint16_t *has)
 {
@@ -89,7 +89,7 @@ static void look_in_table(const plan_lanes *w, const plan_tile *tile,
     }
 }
 
-/* Rows first + 0, 1, ... whose bit is set, appended to out. */
+/* Appends the rows first + 0, 1, ... whose bit is set to out; returns its new end. */
 static inline int32_t *list_rows(const uint16_t *has, int bit, int32_t first, int32_t n,
                                  int32_t *out)
 {
@@ -137,7 +137,8 @@ static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile
     uint16_t *has = (uint16_t *)stage->tag;
     int pitch = (w->K + 15) & ~15, k;
 
-    for (k = 0; k < pitch; k += 16) /* rows beyond the tile, in its last vector of 32 */
+    /* Clears the rows beyond the tile in its last vector of 32. */
+    for (k = 0; k < pitch; k += 16)
         _mm512_store_si512(has + k / 16 * SP_TILE + (n - 1) / 32 * 32,
                            _mm512_setzero_si512());
     if (w->is_table)
@@ -161,7 +162,8 @@ static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile
                       out + at);
 }
 
-/* Fine rows of a tile and their parents, a pass for each child position. */
+/* Pairs the fine rows of a tile with their parents, in one pass for each child
+ * position. */
 static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
     const plan_level *fine = &q->level[q->is_swapped ? q->to : q->from];

@@ -20,7 +20,7 @@ static int64_t kernel_volume(sp_map_key key)
     return key.kernel * key.kernel * key.kernel;
 }
 
-/* At most: a tile of each sample is short. */
+/* An upper bound of the tiles of a level: the last tile of each sample may be short. */
 static int64_t tiles_of(int n_samples, int64_t rows)
 {
     return rows / SP_TILE + n_samples;
@@ -32,7 +32,8 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     int64_t bytes = padded(4 * voxels[0]) + padded(8 * voxels[0]);
     bool has_tiles[SP_MAX_LEVELS] = {false};
 
-    bytes += PLAN_LEVELS * padded(4 * ((int64_t)n_samples + 1)); /* most there can be */
+    /* The most levels that there can be. */
+    bytes += PLAN_LEVELS * padded(4 * ((int64_t)n_samples + 1));
     for (int l = 1; l < spec->n_levels; l++)
         bytes += padded(4 * voxels[l - 1]) + padded(8 * voxels[l]);
     for (int m = 0; m < spec->n_maps; m++) {
@@ -48,8 +49,9 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     return bytes;
 }
 
-/* Bytes of the tables that maps are looked up in, and of two others. Those of levels
- * above the network's have the coarsest level's rows at most, and together `above`. */
+/* Bytes of the tables that maps read, and of the two others. Tables above the network's
+ * levels have at most the rows of the coarsest level each, and `above` rows together.
+ */
 static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
                            int64_t above)
 {
@@ -81,7 +83,7 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
         most_k = larger(most_k, kernel_volume(spec->map[m]));
     }
     bytes += table_bytes(spec, voxels, above);
-    bytes += 4 * 4 * (most_k + 16) * SP_TILE; /* a tile, before and after its sorting */
+    bytes += 4 * 4 * (most_k + 16) * SP_TILE; /* a tile before and after sorting */
     bytes += 4 * most_pairs + STREAM_ROOM;
     return larger(sort, bytes);
 }

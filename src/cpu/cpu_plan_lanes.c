@@ -1,13 +1,13 @@
-/* Look-ups one level up and down, and neighbour tables, portable.
+/* Look-ups one level up and down, and neighbour tables, in portable C.
  *
- * A voxel at position c (0, 1) of its parent has its neighbour at step d in the
- * parent's neighbour floor((c + d) / 2), as child (c + d) & 1; the same in three axes.
- * Steps from -2 to 2 stay within one neighbour of the parent. */
+ * A voxel at position c (0 or 1) of its parent has its neighbour at step d in the
+ * parent's neighbour floor((c + d) / 2), as child (c + d) & 1; this holds for each of
+ * the three axes. Steps from -2 to 2 stay within one neighbour of the parent. */
 #include "cpu/cpu_plan.h"
 
 /* ---- lanes ---- */
 
-/* No neighbour: the last of the ancestor's 32 words. */
+/* Makes lane k find nothing: the last of the ancestor's 32 words is always "none". */
 static void clear_lane(plan_lanes *w, int c, int k)
 {
     w->from_word[c][k] = PLAN_NBR - 1;
@@ -56,7 +56,7 @@ bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
 
 /* ---- loops ---- */
 
-/* The 32 words around an ancestor. */
+/* Loads the 32 words around an ancestor: its neighbours' rows or child words. */
 static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *word)
 {
     const int32_t *nbr = w->top->nbr + (size_t)ancestor * PLAN_NBR;
@@ -66,7 +66,7 @@ static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *w
         word[i] = w->is_leaf ? (uint32_t)nbr[i] : w->top->child[nbr[i]];
 }
 
-/* The partner at lane k, or n of its level. */
+/* The partner at lane k, or n of the partners' level where there is none. */
 static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, int c,
                                     int k)
 {
@@ -92,7 +92,7 @@ static void portable_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *ti
             load_words(w, up, word);
         now = up;
         for (k = 0; k < w->K;
-             k++) { /* always written, kept if there is one: no branch */
+             k++) { /* always written, kept where the pair exists: no branch */
             uint32_t partner = lane_partner(w, word, c, k);
             in[n] = partner;
             tag[n] = (uint32_t)(i - tile->first) << PLAN_TAG | (uint32_t)k;
@@ -104,7 +104,7 @@ static void portable_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *ti
     sp_cpu_plan_sort_stage(stage, w->K, tile);
 }
 
-/* The 2^3 kernel of stride 2: a child's position is its offset. */
+/* The 2^3 kernel of stride 2: the position of a child is its offset. */
 static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
     const plan_level *to = &q->level[q->to];
@@ -159,8 +159,9 @@ static void root_table(plan_level *root)
             root->nbr[(size_t)i * PLAN_NBR + (size_t)d] = d == 13 ? i : root->n;
 }
 
-/* A level's table comes from that of the level above: where no map reads them, every
- * second one has the same memory, which the lower and larger of them fills. */
+/* Allocates the neighbour tables of all levels. A table is computed from that of the
+ * level above. Above `highest` no map reads them, so the tables of every second level
+ * share one memory, whose size is that of the lowest and largest of them. */
 static sp_status take_tables(plan_builder *b, int lowest, int highest)
 {
     int32_t *alternate[2] = {NULL, NULL};

@@ -1,4 +1,4 @@
-/* Kernel maps: look-ups of a tile's output rows, cut into pairs by offset.
+/* Kernel maps: look-ups of a tile's output rows, sorted into pairs by offset.
  *
  * The number of pairs is known only in the end. So `in` grows tile by tile at the top
  * of the arena, where it stays, and `out` at that of the scratch, from where it
@@ -8,10 +8,10 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- what a map is ---- */
+/* ---- the look-ups of a map ---- */
 
-/* Levels up from which every partner of a row is within one neighbour: offsets of at
- * most 1, 2, 4 or 8 steps. */
+/* The number of levels to go up until every partner of a row is at most one neighbour
+ * away: 0, 1, 2, 3 for offsets of at most 1, 2, 4, 8 steps. */
 static int reach(int kernel)
 {
     int far = kernel % 2 ? kernel / 2 : kernel - 1;
@@ -27,7 +27,7 @@ static plan_lookup lookup_of(const plan_builder *b, sp_map_key key)
     int coarse = key.level_out < key.level_in ? key.level_in : key.level_out;
     int top = fine + reach(key.kernel);
 
-    /* One level up and down again spares the table of the finest level. */
+    /* Looking up from the parents instead saves the table of the finest level. */
     if (top == fine && coarse == fine && !b->level[fine].nbr)
         top++;
     return (plan_lookup){.level = b->level,
@@ -39,7 +39,8 @@ static plan_lookup lookup_of(const plan_builder *b, sp_map_key key)
                          .is_swapped = is_swapped};
 }
 
-/* 2^3 kernel of stride 2: the child word is the map, and no table is needed. */
+/* Is it the 2^3 kernel of stride 2? Then the child words are the map, and no table is
+ * needed. */
 static bool is_children(const plan_lookup *q)
 {
     return q->kernel == 2 && q->shift == 1;
@@ -59,8 +60,8 @@ void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest)
     }
 }
 
-/* Every output row is its own partner where the zero offset is in the kernel and no
- * stride separates them. */
+/* The offset at which every output row is its own partner, -1 if there is none: the
+ * zero offset of a kernel without stride. */
 static int centre_of(const plan_lookup *q)
 {
     int n = q->kernel;
@@ -94,7 +95,7 @@ static sp_status take_tiles(plan_builder *b, const plan_level *out, sp_map *m)
     return SP_OK;
 }
 
-/* Maps with the same output rows share their tiles. */
+/* Gives map m its tiles; maps with the same output rows share them. */
 static sp_status share_tiles(plan_builder *b, int m)
 {
     sp_map *map = b->plan->map;
@@ -133,10 +134,11 @@ sp_status sp_cpu_plan_take_maps(plan_builder *b)
 
 /* ---- pairs, tile by tile ---- */
 
-/* An array of int32 at the top of an arena, growing. */
+/* An array of int32 that grows at the top of an arena. */
 typedef struct plan_stream {
     sp_arena *arena;
-    size_t begin, used, room; /* bytes of the arena, of the array, and taken for it */
+    /* bytes: where the array begins, its size, and those taken for it */
+    size_t begin, used, room;
 } plan_stream;
 
 static plan_stream stream_open(sp_arena *arena)
@@ -166,15 +168,15 @@ static sp_status stream_add(plan_stream *s, const int32_t *from, int32_t n)
     return SP_OK;
 }
 
-/* Gives back what the array does not use. */
+/* Returns the bytes that the array does not use to the arena. */
 static void stream_close(plan_stream *s)
 {
-    enum { ALIGN = 128 }; /* as arenas */
+    enum { ALIGN = 128 }; /* that of arenas */
 
     sp_arena_rewind(s->arena, s->begin + (s->used + ALIGN - 1) / ALIGN * ALIGN);
 }
 
-/* The tile's pairs follow those of the tiles before. */
+/* Appends a finished tile to its map: its part of `start`, and its pairs. */
 static sp_status put_tile(const plan_tile *tile, sp_map *map, int32_t *start, int t,
                           plan_stream *in, plan_stream *out)
 {
@@ -234,7 +236,8 @@ static sp_status put_map(const plan_builder *b, int m, plan_stage *stage,
     return SP_OK;
 }
 
-/* Vector loops have rows of whole vectors, and store one beyond the last pair. */
+/* Builds all maps with one stage and one tile, which have room for rows of whole
+ * vectors and for one more vector, because vector loops store beyond the last pair. */
 sp_status sp_cpu_plan_maps(plan_builder *b)
 {
     enum { VECTOR = 16 };

@@ -1,8 +1,8 @@
-/* Look-ups of any kernel and stride.
+/* Look-ups of any kernel and stride, in portable C.
  *
- * They begin at an ancestor whose one-step neighbourhood holds every partner, take the
- * neighbour that holds it and go down child by child. The 2^3 kernel of stride 2 needs
- * no more than the child words. */
+ * They begin at an ancestor whose one-step neighbourhood holds every partner, choose
+ * the neighbour that holds the partner and go down child by child. The 2^3 kernel of
+ * stride 2 needs child words only. */
 #include "cpu/cpu_plan.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
     sp_cpu_plan_sort_stage(stage, q->kernel * q->kernel * q->kernel, tile);
 }
 
-/* Stable, so that output rows rise within an offset. */
+/* The counting sort is stable, so output rows rise within an offset. */
 void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile)
 {
     const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1;

@@ -1,9 +1,10 @@
 /* Morton keys of one sample and their order.
  *
- * A key is relative to a base of its sample: a multiple of the coarsest stride, so that
- * dividing keys divides coordinates, and near the sample, so that keys are short. The
- * row number rides in the low bits of the sorted word: one 8-byte word moves per row.
- * Where key and row do not fit into 64 bits, the key is sorted in two halves. */
+ * A key is relative to a base of its sample. The base is a multiple of the coarsest
+ * stride, so that dividing keys divides coordinates, and near the sample, so that keys
+ * are short. The row number is kept in the low bits of the sorted word, so that sorting
+ * moves one 8-byte word per row. Where key and row do not fit into 64 bits, the key is
+ * sorted in two halves. */
 #include "cpu/cpu_plan.h"
 
 #include "cpu/cpu.h"
@@ -52,8 +53,9 @@ static void insertion_sort(uint64_t *a, int32_t n, int lo)
     }
 }
 
-/* Stable sort of n words by bits lo .. hi - 1, nothing above them; b is as large as a,
- * count has room for MAX_PASSES histograms. Returns the array that holds the result. */
+/* Sorts n words by their bits lo .. hi - 1, stably; no bits above hi are set. b has the
+ * size of a, and count has room for MAX_PASSES histograms. Returns the array that holds
+ * the result. */
 static uint64_t *radix_sort(uint64_t *a, uint64_t *b, int32_t n, int lo, int hi,
                             uint32_t *count)
 {
@@ -93,7 +95,7 @@ static inline uint64_t key_of(const int32_t *c, const int32_t base[3])
            plan_spread((uint32_t)(c[2] - base[2])) << 2;
 }
 
-/* Key and row in one word. */
+/* Sorts with key and row in one word. */
 static void sort_narrow(const int32_t *c, int32_t n, const int32_t base[3],
                         int key_bits, const plan_sort *s, uint64_t *key, int32_t *order)
 {
@@ -110,7 +112,7 @@ static void sort_narrow(const int32_t *c, int32_t n, const int32_t base[3],
     }
 }
 
-/* The low half of the key first; the second sort is stable. */
+/* Sorts by the low half of the key, then stably by the high half. */
 static void sort_wide(const int32_t *c, int32_t n, const int32_t base[3], int key_bits,
                       const plan_sort *s, uint64_t *key, int32_t *order)
 {

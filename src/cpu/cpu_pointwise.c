@@ -1,4 +1,4 @@
-/* Elementwise operations: blocks of rows to threads. */
+/* Elementwise operations: threads share blocks of rows. */
 #include <string.h>
 
 #include "cpu/cpu_isa.h"

@@ -1,12 +1,12 @@
-/* Pooling. Forward passes give tiles to threads; gradients add into rows that several
- * outputs share, so there threads take columns and every sum keeps its order. */
+/* Pooling. In forward passes threads share tiles. Gradients add into rows that several
+ * outputs share, so there threads share columns, and every sum keeps its order. */
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
 
-enum { COLUMNS = 16 /* of one piece of work: a line of a row */ };
+enum { COLUMNS = 16 /* columns of one piece of work: a cache line of a row */ };
 
-/* Pairs of each output row of tile t. */
+/* Counts the pairs of each output row of tile t. */
 static void count_pairs(const sp_map *m, int t, int32_t count[SP_TILE])
 {
     memset(count, 0, SP_TILE * sizeof *count);
@@ -115,7 +115,7 @@ sp_status sp_cpu_pool_grad(sp_backend *be, const sp_pool_args *a)
 
 /* ---- over whole samples ---- */
 
-/* Sums of columns j0 .. j1 - 1 over rows row .. end - 1, in double. */
+/* Sums columns j0 .. j1 - 1 over rows row .. end - 1, in double. */
 static void columns_sum(sp_tensor x, int32_t row, int32_t end, int j0, int j1,
                         double *sum)
 {

@@ -1,5 +1,5 @@
-/* Vectors of one instruction set; LANES comes from the Makefile, 4 where it does not.
- */
+/* Vector types and operations of one instruction set. Each version compiles the same
+ * sources with its own LANES; the Makefile sets it, and 4 is the default. */
 #ifndef SP_CPU_VEC_H
 #define SP_CPU_VEC_H
 
@@ -12,15 +12,16 @@
 #endif
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
-/* The iterations of the next loop do not depend on each other. */
+/* Tells the compiler that the iterations of the next loop are independent. */
 #ifdef __clang__
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define IVDEP _Pragma("GCC ivdep")
 #endif
 
-/* Lanes of v, or of x and then y, in the order that the vector `from` names. clang has
- * this builtin for literal orders only, and makes the same instruction of the loop. */
+/* Selects lanes of v, or of x and y joined, in the order that the vector `from` names.
+ * clang has this builtin for literal orders only, and makes the same instruction of the
+ * loop. */
 #ifdef __clang__
 #define SHUFFLE(v, from) SHUFFLE_2(v, v, from)
 #define SHUFFLE_2(x, y, from)                                                          \
@@ -139,7 +140,8 @@ INLINE vec set1(float f)
 
     return v;
 }
-/* Fused where the target can; the compiler is told to contract nothing by itself. */
+/* Fused where the target can fuse. The compiler contracts nothing by itself
+ * (-ffp-contract=off). */
 #ifdef __FP_FAST_FMAF
 INLINE vec fma_v(vec a, vec b, vec c)
 {
@@ -161,7 +163,7 @@ INLINE vmask first_lanes(int n)
 }
 #endif
 
-/* The same rounding in vector bodies, tails and scalar code. */
+/* A multiply-add with the same rounding in vector bodies, tails and scalar code. */
 #ifdef __FP_FAST_FMAF
 INLINE float fma_f(float a, float b, float c)
 {
@@ -183,8 +185,8 @@ INLINE int vectors(int c)
     return (c + LANES - 1) / LANES;
 }
 
-/* Vectors of the panel that begins at vector v of nv. Panels are of nearly equal width:
- * 96 columns are 3 + 3 vectors, not 4 + 2. */
+/* The number of vectors in the panel that begins at vector v of nv. Panels have nearly
+ * equal widths: 96 columns are 3 + 3 vectors, not 4 + 2. */
 INLINE int panel_width(int v, int nv)
 {
     int panels = (nv - v + NR_MAX - 1) / NR_MAX;
@@ -196,28 +198,28 @@ INLINE size_t packed_floats(int c_in, int c_out)
     return (size_t)c_in * (size_t)(vectors(c_out) * LANES);
 }
 
-/* Steps of the inner loops are unrolled by 4: 64 trips of a loop end in a mispredicted
- * branch, 16 do not. The fence between steps keeps gcc 12 from loading the operands of
- * all four steps first, which cost 10 % of peak with 16 registers; with 32 it is
- * neutral. */
+/* Steps of the inner loops are unrolled by 4, because the exit of a loop of 64 trips is
+ * mispredicted and that of 16 trips is not. The fence between steps keeps gcc 12 from
+ * loading the operands of all four steps first, which cost 10 % of peak with 16
+ * registers (measured); with 32 it is neutral. */
 enum { STEPS = 4 };
 #define FENCE __asm__ volatile("" ::: "memory");
 
-/* Lists of functions M x N for each number of rows M and vectors N. */
+/* Lists the functions M x N for each number of rows M and one number of vectors N. */
 #define UP_TO_6(F, N)  F(1, N) F(2, N) F(3, N) F(4, N) F(5, N) F(6, N)
 #define UP_TO_7(F, N)  UP_TO_6(F, N) F(7, N)
 #define UP_TO_8(F, N)  UP_TO_7(F, N) F(8, N)
 #define UP_TO_10(F, N) UP_TO_8(F, N) F(9, N) F(10, N)
 #define UP_TO_12(F, N) UP_TO_10(F, N) F(11, N) F(12, N)
 
-/* Pairs of one tile. */
+/* The pairs of one tile, and the rows to prefetch for the next one. */
 typedef struct tile {
-    const int32_t *start; /* [K + 1] into in and out */
+    const int32_t *start; /* [K + 1] first pair of each offset in `in` and `out` */
     const int32_t *in, *out;
     int K;
     int64_t row, end;           /* output rows */
-    int64_t x_row, y_row;       /* in and out count from here */
-    int64_t next_x, next_x_end; /* rows that the next tile will read, nearly */
+    int64_t x_row, y_row;       /* added to the entries of `in` and `out` */
+    int64_t next_x, next_x_end; /* estimate of the rows that the next tile reads */
     int64_t next_y, next_y_end;
 } tile;
 
@@ -239,8 +241,8 @@ INLINE tile tile_of_map(const sp_map *m, int t)
     return r;
 }
 
-/* Rows row .. end - 1, at most SP_TILE of the `n` that there are, each its own pair.
- * start [2] is filled. */
+/* A tile of rows row .. end - 1, cut to SP_TILE rows, of a tensor of n rows; each row
+ * is its own pair. start [2] is filled. */
 INLINE tile tile_of_rows(int64_t row, int64_t end, int64_t n, int32_t *start)
 {
     int64_t next = row + SP_TILE < end ? row + SP_TILE : end;
@@ -255,11 +257,11 @@ INLINE tile tile_of_rows(int64_t row, int64_t end, int64_t n, int32_t *start)
 }
 
 /* ---- prefetch ----
- * The next tile's rows of two tensors, brought to L2 a few lines per block while this
- * tile computes. In Morton order the rows a tile reads are nearly those of its own
- * range, so two linear walks cover what would otherwise be misses to L3 or memory.
- * (Prefetching the next block's rows to L1 was slower than nothing: the out-of-order
- * window does that by itself.) */
+ * While a tile is computed, the next tile's rows of two tensors are brought to L2, a
+ * few lines per block. In Morton order the rows that a tile reads are nearly those of
+ * its own range, so two linear walks cover what would otherwise miss to L3 or memory.
+ * (Prefetching the next block's rows to L1 was slower than no prefetch, measured: the
+ * out-of-order window does that by itself.) */
 typedef struct ahead {
     const char *at[2], *end[2];
     int lines; /* per block and tensor */

@@ -1,40 +1,43 @@
-/* Convolution of one tile of output rows: forward, and the input gradient, which is the
- * same with packed W^T (over the forward map with mirrored offsets where the kernel is
- * odd and the stride 1: pair lists k and K-1-k are each other's swap).
+/* Convolution of one tile of output rows: the forward pass, and the input gradient,
+ * which is the same with packed W^T (over the forward map with mirrored offsets where
+ * the kernel is odd and the stride 1: the pair lists of k and K-1-k are then each
+ * other's swap).
  *
- * For each offset, blocks of mr pairs x nr vectors of output channels live in
- * registers: y rows are loaded, c_in multiply-adds applied, stored. x is read by row
- * pointer, one broadcast a multiply-add column; nothing is gathered to memory. The
- * tile's x and y rows stay in L2 over its offsets.
+ * For each offset, blocks of mr pairs x nr vectors of output channels are kept in
+ * registers: the rows of y are loaded, c_in multiply-adds applied, and the rows stored.
+ * x is read through row pointers, one broadcast for each input channel; no row is
+ * gathered to memory. The tile's rows of x and y stay in L2 over its offsets.
  *
- * n pairs are cut into ceil(n / max) blocks of nearly equal size, one function per
+ * n pairs are cut into ceil(n / max) blocks of nearly equal size, with one function per
  * exact size, because a block of 1 or 2 rows has too few independent sums to hide the
  * latency of a multiply-add (4 cycles, 2 units: 8 sums).
  *
- * An output value is one chain of fused multiply-adds: bias, then the centre offset of
- * a full map, then the other offsets by rising k, in each the input channels by rising
- * index. Blocks, panels and tiles cut that chain nowhere, so they do not change a bit
- * of it. */
+ * An output value is one chain of fused multiply-adds: the bias, then the centre offset
+ * of a full map, then the other offsets by rising k, in each the input channels by
+ * rising index. Blocks, panels and tiles do not reorder or split that chain, so the
+ * result does not depend on them. */
 #include "cpu/cpu_vec.h"
 
 #include <assert.h>
 
-/* Input channels at a time: a panel of 128 x 64 weights is 32 KiB. */
+/* Input channels of one block: a panel of 128 x 64 weights is 32 KiB. */
 enum { CHANNELS = 128 };
 
+/* Operands of the blocks of one panel of output channels. */
 typedef struct panel {
     const float *x, *w; /* at the first input channel of the block of channels */
     float *y;           /* at the first column of the panel */
-    const float *first; /* what sums begin with; NULL: with y */
+    const float *first; /* initial value of the sums; NULL: y */
     size_t ld_x, ld_y;
     int n_channels;
-    vmask tail; /* lanes of the panel's last vector */
+    vmask tail; /* mask of the panel's last vector */
 } panel;
 
-/* Pairs of a block. mr * nr sums, nr weights and a broadcast must fit the registers (32
- * or 16), and at least 8 sums hide the latency. With 32 the pointers to the rows of x
- * are the limit: beside 12 of them the counter and the weights' address leave the 16
- * registers there are, and 2 vectors lost 10 % of peak. */
+/* The most pairs of a block. mr * nr sums, nr weights and a broadcast must fit the
+ * vector registers (32 or 16), and at least 8 sums hide the latency. With 32 vector
+ * registers the row pointers of x are the limit: 12 of them, the counter and the
+ * weights' address exceed the 16 general registers, and blocks of 2 vectors lost 10 %
+ * of peak (measured). */
 INLINE int mr_max(int nr)
 {
 #if LANES == 16
@@ -52,7 +55,8 @@ INLINE vec load_part(const float *p, int j, int nr, vmask tail)
 INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const int mr,
                   const int nr)
 {
-    /* Copies: stores of vectors may alias *b as far as the compiler knows. */
+    /* Local copies, because the compiler must assume that vector stores may change *b.
+     */
     const size_t ld_x = b->ld_x, ld_y = b->ld_y;
     const long n_channels = b->n_channels;
     const vmask tail = b->tail;
@@ -147,7 +151,7 @@ static void run_blocks(const panel *b, const int32_t *in, const int32_t *out, in
     }
 }
 
-/* What the sums of columns from v on begin with; NULL: with what is there. */
+/* The initial value of the sums from vector v on; NULL: the present content of y. */
 static const float *first_values(const sp_cpu_conv *c, int v)
 {
     static const float zeros[LANES * NR_MAX];
@@ -155,7 +159,7 @@ static const float *first_values(const sp_cpu_conv *c, int v)
     return c->is_added ? NULL : c->bias ? c->bias + v * LANES : zeros;
 }
 
-/* Offset k over the tile. is_first: it writes the rows. */
+/* Adds offset k over the tile. is_first: the rows of y have no value yet. */
 static void add_offset(const sp_cpu_conv *c, const tile *t, int k, bool is_first,
                        ahead *next)
 {
@@ -208,7 +212,8 @@ static tile tile_at(const sp_cpu_conv *c, int index, int32_t *start)
     return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
 }
 
-/* Up by a 2^3 kernel of stride 2: every voxel has its parent and nothing else. */
+/* Is it a 2^3 kernel of stride 2 upwards? Then every output row has one pair, its
+ * parent. */
 static bool has_one_pair(const sp_map *m)
 {
     return m && m->key.kernel == 2 && m->key.level_in == m->key.level_out + 1;
@@ -225,9 +230,8 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     assert(!(c->bias && c->is_added));
     if (centre < 0 && !is_single && !c->is_added)
         begin_rows(c, &t);
-    /* The centre writes every row, as a row's only pair does: no zeroing, one read
-     * less.
-     */
+    /* The centre offset writes every row, and so does a row's only pair: the rows need
+     * not be zeroed, and one read is saved. */
     if (centre >= 0)
         add_offset(c, &t, centre, true, &next);
     for (int k = 0; k < t.K; k++)
@@ -244,7 +248,7 @@ int ISA(n_panels)(int c_out)
 
 typedef int32_t lanes __attribute__((vector_size(4 * LANES)));
 
-/* Exchange the off-diagonal squares of edge `step` of rows i and i + step. */
+/* Exchanges the off-diagonal squares of edge `step` of rows i and i + step. */
 INLINE void exchange(vec *a, vec *b, const int step)
 {
     lanes low, high; /* from the 2 * LANES lanes of a and b */
@@ -259,7 +263,7 @@ INLINE void exchange(vec *a, vec *b, const int step)
     *b = SHUFFLE_2(x, y, high);
 }
 
-/* to[i][j] = w[j][i], LANES x LANES, rows ld and ld_to apart. */
+/* to[i][j] = w[j][i] for a square of LANES x LANES; rows are ld and ld_to apart. */
 INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
 {
     vec row[LANES];
@@ -279,9 +283,9 @@ INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
         store(to + (size_t)i * ld_to, row[i]);
 }
 
-/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. Squares in
- * registers, along the rows of w: down its columns, lines 1 KiB apart come singly from
- * L3 (256 channels: 5 GB/s). */
+/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. Squares are
+ * transposed in registers, moving along the rows of w: down its columns, lines 1 KiB
+ * apart would come singly from L3 (256 channels: 5 GB/s, measured). */
 static void transpose(const float *w, size_t ld, int n, int width, size_t ld_to,
                       float *to)
 {

@@ -1,18 +1,18 @@
-/* Softmax cross-entropy of a range of rows with its gradient: the exponentials in
- * float (3e-7 relative), their sum, the logarithm and the sums over rows in double.
- * Vectors run along the classes; the last one of a row is masked. */
+/* Softmax cross-entropy of a range of rows, with its gradient. The exponentials are in
+ * float (relative error 3e-7); their sum, the logarithm and the sums over rows are in
+ * double. Vectors run along the classes; the last one of a row is masked. */
 #include "cpu/cpu_vec.h"
 
 #include <math.h>
 
 typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
-enum { HALF = LANES / 2, ROWS = 64 /* at a time: in L1 */ };
+enum { HALF = LANES / 2, ROWS = 64 /* rows of one pass: they stay in L1 */ };
 typedef double dvec __attribute__((vector_size(8 * HALF)));
 typedef int64_t lvec __attribute__((vector_size(8 * HALF)));
 
-/* ---- what rows need beside cpu_vec.h ---- */
+/* ---- vector operations beyond cpu_vec.h ---- */
 
-/* Lanes of a where m has them, of b elsewhere. */
+/* Lanes of a where m is set, of b elsewhere. */
 INLINE vec pick(vmask m, vec a, vec b)
 {
 #if LANES == 16
@@ -39,7 +39,7 @@ INLINE vec larger(vec a, vec b)
 #endif
 }
 
-/* The first lane where a == b, else LANES. */
+/* The first lane where a == b; LANES if there is none. */
 INLINE int first_equal(vec a, vec b)
 {
 #if LANES == 16
@@ -55,7 +55,7 @@ INLINE int first_equal(vec a, vec b)
 #endif
 }
 
-/* Lanes l and l ^ step exchanged. */
+/* Exchanges lanes l and l ^ step. */
 INLINE vec swap(vec v, const int step)
 {
     ivec from;
@@ -93,7 +93,7 @@ INLINE double sum_lanes(dvec v)
     return (v + swap_d(v, 1))[0];
 }
 
-/* Both halves, in double, added lane by lane. */
+/* Both halves of v in double, added lane by lane. */
 INLINE dvec fold(vec v)
 {
 #if LANES == 16
@@ -107,9 +107,9 @@ INLINE dvec fold(vec v)
 #endif
 }
 
-/* exp(x) for x <= 0, no less than exp(-87); NaN stays NaN. x = n ln 2 + r, |r| <= ln 2
- * / 2, a Taylor polynomial of degree 7 for exp(r) (truncation below 1e-8), n added to
- * the exponent. */
+/* exp(x) for x <= 0, bounded below by exp(-87); NaN stays NaN. x = n ln 2 + r with
+ * |r| <= ln 2 / 2, a Taylor polynomial of degree 7 for exp(r) (truncation below 1e-8),
+ * and n added to the exponent. */
 INLINE vec exp_v(vec x)
 {
     const vec magic =
@@ -136,8 +136,8 @@ INLINE vec exp_v(vec x)
 
 /* ---- one row of n classes ---- */
 
-/* Lanes at .. at + LANES - 1, `other` beyond the row. Whole vectors go unmasked: plain
- * C takes masked ones lane by lane. */
+/* Loads lanes at .. at + LANES - 1, with `other` beyond the row's end. Whole vectors
+ * are loaded unmasked, because portable C loads masked ones lane by lane. */
 INLINE vec row_load(const float *z, int at, int n, vec other)
 {
     const vmask m = first_lanes(min_i(LANES, n - at));
@@ -152,8 +152,9 @@ INLINE void row_store(float *z, int at, int n, vec v)
         store_m(z + at, first_lanes(n - at), v);
 }
 
-/* Its largest element, the lowest of equal ones; a NaN is none, unless it comes first.
- * x - x is 0 for finite x alone, and so is the sum of these. */
+/* The index of the row's largest element, the lowest of equal ones. A NaN is never the
+ * largest, unless it comes first. *is_finite: all elements are finite, which the sum of
+ * x - x tells, as x - x is 0 for finite x alone. */
 INLINE int argmax(const float *z, int n, bool *is_finite)
 {
     const vec first = set1(z[0]);
@@ -174,7 +175,7 @@ INLINE int argmax(const float *z, int n, bool *is_finite)
     return 0;
 }
 
-/* Sum of exp(z - top); the terms go to e where it is not NULL. */
+/* Sum of exp(z - top); the terms are stored in e where it is not NULL. */
 INLINE double sum_exp(const float *z, int n, float top, float *e)
 {
     dvec lane = {0};
@@ -188,7 +189,7 @@ INLINE double sum_exp(const float *z, int n, float top, float *e)
     return sum_lanes(lane);
 }
 
-/* dz = weight * (p - target), from the terms exp(z - top) that stand in dz. */
+/* dz = weight * (p - target), from the terms exp(z - top) that dz holds. */
 INLINE void row_grad(const sp_loss_args *a, float *dz, int label, double sum,
                      float weight)
 {
@@ -203,7 +204,7 @@ INLINE void row_grad(const sp_loss_args *a, float *dz, int label, double sum,
     dz[label] -= weight * (1 - a->smoothing);
 }
 
-/* The loss of a row beyond the logarithm of its sum. */
+/* The loss of a row without the logarithm of its sum of exponentials. */
 INLINE double row_below(const sp_loss_args *a, const float *z, int label, int best)
 {
     const int C = a->logits.c;
@@ -217,8 +218,9 @@ INLINE double row_below(const sp_loss_args *a, const float *z, int label, int be
     return below + a->smoothing * all / C;
 }
 
-/* Each step over all rows before the next one: a row is one long chain, and its
- * neighbours' chains fit beside it only in parts. */
+/* Each step is done for all rows before the next one, because a row is one long chain
+ * of dependent operations, and shorter pieces of several rows overlap in the processor.
+ */
 static void rows_loss(const sp_loss_args *a, const int32_t *best, int64_t row, int n,
                       double *sums)
 {

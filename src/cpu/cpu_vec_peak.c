@@ -1,11 +1,13 @@
-/* What one core can do at most with this instruction set: the ceilings that spbench
+/* The most that one core can do with this instruction set: the ceilings that spbench
  * divides by. */
 #include "cpu/cpu_vec.h"
 
-/* Independent chains: latency times units is 8 to 10, and all fit 16 registers. */
+/* Independent chains of dependent operations: latency times units is 8 to 10, and 12
+ * chains fit 16 registers. */
 enum { CHAINS = 12 };
 
-/* Chains of multiply-adds that touch no memory. Returns the operations done. */
+/* Runs chains of multiply-adds that touch no memory. Returns the number of operations.
+ */
 double ISA(multiply_add)(int64_t rounds)
 {
     static volatile float sink;
@@ -30,9 +32,9 @@ double ISA(multiply_add)(int64_t rounds)
     return 2.0 * LANES * CHAINS * STEPS * (double)rounds;
 }
 
-/* y = y / 2 + x. Returns the bytes read and written. The compiler's own loop, in
- * vectors of the width it prefers: where those are half of the widest, as with AVX-512
- * on Zen 4, it is a quarter faster than one in the widest. */
+/* y = y / 2 + x. Returns the bytes read and written. The loop is left to the compiler,
+ * which chooses the vector width it prefers: where that is half of the widest, as with
+ * AVX-512 on Zen 4, it is a quarter faster than the widest (measured). */
 double ISA(stream)(const float *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -40,9 +42,9 @@ double ISA(stream)(const float *restrict x, float *restrict y, int64_t n)
     return 12.0 * (double)n;
 }
 
-/* x = x / 2 + 1, and y. As much is read as written, which caches and memory move
- * fastest where both directions have wires of their own: an optimizer, which writes
- * most of the vectors that it reads, is faster than the stream above. */
+/* x = x / 2 + 1, and y likewise. Reads equal writes here, which caches and memory move
+ * fastest where each direction has its own wires. An optimizer, which writes most of
+ * the vectors that it reads, is faster than `stream` for that reason. */
 double ISA(update)(float *restrict x, float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -52,8 +54,7 @@ double ISA(update)(float *restrict x, float *restrict y, int64_t n)
     return 16.0 * (double)n;
 }
 
-/* Sums of all that is read, in independent chains. A tail shorter than the chains is
- * left out. */
+/* Sums x and y in independent chains. A tail shorter than the chains is left out. */
 double ISA(read)(const float *x, const float *y, int64_t n)
 {
     enum { STEP = 4 };

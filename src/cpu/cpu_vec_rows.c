@@ -1,8 +1,8 @@
-/* Passes over rows: batch norm, activations, updates. Bound by memory, so plain loops
- * that the compiler vectorises; only the sums in double are written with vectors, to
- * keep them in registers. Sums run row after row in one chain a channel: the block of
- * columns a channel falls into does not change them. Compiled without contraction;
- * fused operations are spelled out. */
+/* Passes over rows: batch norm, activations, updates. They are bound by memory, so
+ * plain loops that the compiler vectorises suffice; only the sums in double are written
+ * with vectors, to keep them in registers. A channel's sum is one chain, row after row,
+ * so the block of columns that a channel falls into does not change it. Compiled
+ * without contraction: fused operations are written out. */
 #include "cpu/cpu_vec.h"
 
 #include <math.h>
@@ -22,7 +22,8 @@ INLINE hvec load_h(const float *p)
     return v;
 }
 
-/* The widest vectors by name: gcc 12 converts them in halves. */
+/* The widest vectors use the intrinsic by name, because gcc 12 converts them in halves.
+ */
 INLINE dvec to_double(hvec v)
 {
 #if LANES == 16
@@ -76,7 +77,7 @@ void ISA(norm_sums)(sp_tensor x, int64_t row, int64_t end, double *sums)
     }
 }
 
-/* dy becomes g = dy * act'(y). */
+/* Turns dy into g = dy * act'(y). */
 static void mask_rows(const sp_norm_grad_args *a, int64_t row, int64_t end)
 {
     const float slope = a->slope;
@@ -89,7 +90,7 @@ static void mask_rows(const sp_norm_grad_args *a, int64_t row, int64_t end)
     }
 }
 
-/* The same of a vector. */
+/* g * act'(y) of a vector. */
 INLINE hvec mask_h(hvec g, hvec y, float slope)
 {
     const hmask up = (hmask)(y > (hvec){0});
@@ -98,8 +99,9 @@ INLINE hvec mask_h(hvec g, hvec y, float slope)
     return (hvec)(((hmask)g & up) | ((hmask)low & ~up));
 }
 
+/* Operands of the backward sums over a block of columns of n rows. */
 typedef struct grad_columns {
-    const float *x, *y, *mean; /* y NULL: g is masked already */
+    const float *x, *y, *mean; /* y NULL: g already includes act'(y) */
     float *g, slope;
     size_t ld_g, ld_x, ld_y;
     int64_t n;
@@ -130,8 +132,9 @@ INLINE void columns_grad_sums(grad_columns c, const int width, const bool is_mas
     memcpy(c.dot, q, (size_t)width * sizeof *q);
 }
 
-/* Rows that fit the registers are masked and summed in one pass. Wider ones are masked
- * first: taken columns by columns from memory they would be twice as slow. */
+/* Narrow rows, whose sums fit the registers, are masked and summed in one pass. Wider
+ * ones are masked by a pass of their own first: masking them within passes over a few
+ * columns each would take twice as long. */
 void ISA(norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,
                          double *sums)
 {
@@ -179,8 +182,8 @@ void ISA(norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,
 }
 
 /* ---- rows ----
- * Output and input may be the same row: element j depends on elements j alone (ivdep).
- */
+ * The output may be the input row: element j depends on elements j alone, so the loops
+ * are marked IVDEP. */
 
 void ISA(norm_apply)(const sp_norm_args *a, int64_t row, int64_t end)
 {
@@ -269,10 +272,10 @@ void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
 
 /* ---- dropout ---- */
 
-enum { BLOCKS = LANES / 2 /* of the generator at a time, four channels each */ };
+enum { BLOCKS = LANES / 2 /* blocks of the generator at a time, four channels each */ };
 typedef uint64_t uvec __attribute__((vector_size(8 * BLOCKS)));
 
-/* Products of the lower halves. */
+/* Products of the lower 32-bit halves. */
 INLINE uvec mul_u32(uvec a, uvec b)
 {
 #if LANES == 16
@@ -284,8 +287,9 @@ INLINE uvec mul_u32(uvec a, uvec b)
 #endif
 }
 
-/* The words of BLOCKS blocks from `block` on, as sp_rng_block has them. Only lower
- * halves count: upper halves are left to fill with what the products leave there. */
+/* The words of BLOCKS blocks of the generator from `block` on, equal to those of
+ * sp_rng_block. Only lower halves of the lanes are used; the upper ones hold leftovers
+ * of the products. */
 INLINE void philox(const sp_rng *rng, uint64_t block, uint32_t word[4 * BLOCKS])
 {
     const uvec m0 = (uvec){0} + 0xD2511F53u, m1 = (uvec){0} + 0xCD9E8D57u;
@@ -368,7 +372,7 @@ void ISA(adamw)(const sp_optim_args *a, int64_t at, int64_t end)
     }
 }
 
-/* 16 chains by i modulo 16, added up in order. */
+/* Sums in 16 chains, by i modulo 16, which are added up in order. */
 double ISA(sum_squares)(const float *g, int64_t n)
 {
     double lane[16] = {0}, sum = 0;

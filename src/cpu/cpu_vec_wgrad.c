@@ -1,31 +1,35 @@
 /* Weight gradient: dW[k] += x dy^T over the pairs of offset k.
  *
- * mr input channels x nr vectors of output channels live in registers over a run of
- * pairs short enough that its x and dy rows stay in L1. dW has the panels of packed
- * weights, so the sums of a block are consecutive lines, not rows 1 KiB apart (256
- * channels: 1-3 % faster). Gathering a run's rows to dense panels first was slower (128
- * channels: 74 % of peak, not 82 %): the copy waits for L2, while the blocks overlap
- * the same misses with arithmetic. Keeping dW[k] in L2 over 4 or 8 tiles of wide rows
- * (256 channels, 1 MiB of L2) was 1 to 10 points slower than one tile at a time.
+ * A block of mr input channels x nr vectors of output channels is kept in registers
+ * over a run of pairs that is short enough for its rows of x and dy to stay in L1. dW
+ * is laid out in panels like packed weights, so the sums of a block are consecutive
+ * lines and not rows 1 KiB apart. All figures are measured: panels are 1-3 % faster
+ * with 256 channels. Gathering a run's rows to dense panels first was slower (128
+ * channels: 74 % of peak instead of 82 %), because the copy waits for L2 while the
+ * blocks overlap the same misses with arithmetic. Keeping dW[k] in L2 over 4 or 8 tiles
+ * of wide rows (256 channels, 1 MiB of L2) was 1 to 10 points slower than one tile at a
+ * time.
  *
  * Each element is one chain of fused multiply-adds over the pairs, tile after tile.
- * Runs and blocks cut it nowhere; threads own whole panels, so their number changes
- * nothing either. */
+ * Runs and blocks do not split it, and a thread owns whole panels, so the number of
+ * threads changes nothing either. */
 #include "cpu/cpu_vec.h"
 
 enum { RUN = 96 /* pairs */ };
 
+/* Operands of the blocks of one panel of dW. */
 typedef struct wpanel {
     const float *x, *dy;
     float *dw;
     size_t ld_x, ld_dy;
-    vmask tail; /* lanes of the last vector of dy; dw is padded */
+    vmask tail; /* mask of the last vector of dy; dw is padded */
 } wpanel;
 
 INLINE void wblock(const wpanel *b, const int32_t *in, const int32_t *out, int n,
                    const int mr, const int nr)
 {
-    /* Copies: stores of vectors may alias *b as far as the compiler knows. */
+    /* Local copies, because the compiler must assume that vector stores may change *b.
+     */
     const size_t ld_x = b->ld_x, ld_dy = b->ld_dy;
     const float *const x0 = b->x, *const dy0 = b->dy;
     const vmask tail = b->tail;
@@ -68,8 +72,9 @@ INLINE void wblock(const wpanel *b, const int32_t *in, const int32_t *out, int n
     }
 }
 
-/* Input channels of a block: mr * nr sums, nr vectors of dy and a broadcast fit the
- * registers (32 or 16), and mr + nr loads stay well below mr * nr multiply-adds. */
+/* Input channels of a block: mr * nr sums, nr vectors of dy and a broadcast must fit
+ * the registers (32 or 16), and mr + nr loads must stay well below mr * nr
+ * multiply-adds. */
 INLINE int mr_max(int nr)
 {
 #if LANES == 16
@@ -110,7 +115,7 @@ static wblock_fn *const wblocks[NR_MAX + 1][13] = {
 };
 /* clang-format on */
 
-/* All blocks of one panel over one run. */
+/* Adds one run of pairs to all blocks of one panel. */
 static void run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
                        const int32_t *out, int n, ahead *next)
 {
@@ -125,7 +130,7 @@ static void run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
     }
 }
 
-/* The pairs of one offset in one tile, cut into runs of nearly equal length. */
+/* Adds the pairs of one offset in one tile, cut into runs of nearly equal length. */
 static void add_offset(const sp_cpu_wgrad *g, const tile *t, int k, int thread,
                        ahead *next)
 {
@@ -152,7 +157,8 @@ static void add_offset(const sp_cpu_wgrad *g, const tile *t, int k, int thread,
     }
 }
 
-/* Blocks of the whole tile; with several threads each prefetches its share of it. */
+/* Estimates the blocks of the whole tile, over which the prefetches are spread; with
+ * several threads each prefetches its share. */
 static int count_blocks(const sp_cpu_wgrad *g, const tile *t)
 {
     int nv = vectors(g->dy.c), nr = panel_width(0, nv), runs = 0;
