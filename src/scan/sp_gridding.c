@@ -8,7 +8,7 @@
 #include "base/sp_rng.h"
 #include "compute/sp_backend.h"
 
-/* A voxel's Morton key and the point (or row) it came from. */
+/* A voxel's Morton key and the number of the point (or row) that it came from. */
 typedef struct item {
     uint64_t key;
     uint32_t row;
@@ -16,6 +16,7 @@ typedef struct item {
 
 enum { BUFFERS = 12 };
 
+/* The memory of a grid, by buffer_name; the sample's arrays point into it. */
 struct sp_grid_buffers {
     void *at[BUFFERS];
     size_t bytes[BUFFERS];
@@ -36,7 +37,8 @@ enum buffer_name {
     B_ROW_OF,
 };
 
-/* Buffer of at least this size; NULL with the error recorded. */
+/* Lends the named buffer with at least `bytes` bytes. NULL where there is no memory,
+ * with the error recorded. */
 static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 {
     struct sp_grid_buffers *own = grid->own;
@@ -73,7 +75,7 @@ void sp_grid_destroy(sp_grid *grid)
 /* ---- Morton keys ---- */
 
 static uint64_t spread(uint64_t v)
-{ /* bit i to bit 3 i, 20 bits */
+{ /* moves bit i to bit 3 i, for 20 bits */
     v = (v | v << 32) & 0x001f00000000ffffu;
     v = (v | v << 16) & 0x001f0000ff0000ffu;
     v = (v | v << 8) & 0x100f00f00f00f00fu;
@@ -98,7 +100,8 @@ static uint64_t morton(const int32_t c[3])
            spread((uint64_t)(c[2] + SP_COORD_LIMIT)) << 2;
 }
 
-/* Stable radix sort by key; bytes that are alike in all keys are passed over. */
+/* Sorts items by key with a stable radix sort, which skips bytes that are equal in all
+ * keys. */
 static void sort_items(item *items, item *spare, int64_t n)
 {
     item *from = items, *to = spare, *swap;
@@ -130,14 +133,15 @@ static void sort_items(item *items, item *spare, int64_t n)
 
 /* ---- cost ---- */
 
-/* Keys + 1 at the places that a secret of this process tells: who chooses voxels so that
- * they all meet in one place must know it. What is counted does not depend on it. */
+/* A hash table of keys. It stores key + 1 at a place that depends on a random secret of
+ * this process, so that nobody can craft voxels that all collide. The counts do not
+ * depend on the secret. */
 typedef struct key_table {
     uint64_t *key; /* [mask + 1], 0: empty */
     uint64_t mask, secret;
 } key_table;
 
-/* The place of a key, or the empty one where it belongs. */
+/* Finds the place of a key, or the empty place where it belongs. */
 static uint64_t *find_key(const key_table *table, uint64_t key)
 {
     uint64_t h = sp_rng_mix(key ^ table->secret) & table->mask;
@@ -147,8 +151,8 @@ static uint64_t *find_key(const key_table *table, uint64_t key)
     return &table->key[h];
 }
 
-/* Pairs of the 3^3 kernel: every voxel with itself, and each neighbour pair both ways.
- */
+/* Counts the pairs of a kernel of edge 3: every voxel with itself, and each pair of
+ * neighbours in both directions. */
 static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
 {
     int64_t i, pairs = n;
@@ -158,7 +162,7 @@ static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
     for (i = 0; i < n; i++)
         *find_key(table, items[i].key) = items[i].key + 1;
     for (i = 0; i < n; i++)
-        for (k = 14; k < 27; k++) { /* the half of the offsets after the centre */
+        for (k = 14; k < 27; k++) { /* the offsets behind the centre, half of all */
             bool is_inside = true;
             int a;
 
@@ -174,7 +178,7 @@ static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
     return pairs;
 }
 
-/* items: sorted, one per voxel. */
+/* Computes the cost columns from sorted items, one per voxel. */
 static sp_status cost_of_sorted(const item *items, int64_t n,
                                 int64_t cost[SP_COST_COLUMNS])
 {
@@ -241,14 +245,15 @@ static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *
     return SP_OK;
 }
 
-/* Label of the voxel whose labelled points are the n votes. */
+/* Majority of the n votes, the labels of a voxel's labelled points. */
 static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
 {
     int64_t best = 0, i, j;
     int32_t winner = SP_IGNORE;
     bool is_mixed = false;
 
-    /* Few points and fewer classes: move each distinct label's votes to the front. */
+    /* There are few points and fewer classes, so each distinct label's votes are moved
+     * to the front in turn. */
     for (i = 0; i < n;) {
         int64_t first = i;
         int32_t label = votes[i];
@@ -269,7 +274,7 @@ static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
     return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
 }
 
-/* One voxel from its points items[0 .. m-1], which stand in point order. */
+/* Fills one voxel from its points items[0 .. m-1], which are in point order. */
 static void fill_voxel(sp_grid *grid, const sp_points *points,
                        const sp_grid_options *options, const item *items, int64_t m,
                        int64_t row, int32_t *votes)
@@ -320,7 +325,7 @@ static sp_status fill_point_map(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
-/* Sorted points to rows; items shrinks to one entry per voxel. */
+/* Turns sorted points into rows; items shrinks to one entry per voxel. */
 static sp_status fill_rows(sp_grid *grid, const sp_points *points,
                            const sp_grid_options *options, item *items,
                            int64_t n_voxels)

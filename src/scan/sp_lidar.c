@@ -4,22 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACING     0.32  /* metre between pulses and between lines on the ground */
-#define ALTITUDE    450.0 /* metre at least; wide scenes are flown higher */
-#define FOOTPRINT   0.16  /* metre from the beam's axis at which a wire still answers */
+#define SPACING  0.32  /* metre between pulses and between lines on the ground */
+#define ALTITUDE 450.0 /* metre, the least; wide scenes are flown higher */
+/* Metre from the beam's axis within which a wire returns an echo. */
+#define FOOTPRINT   0.16
 #define RANGE_NOISE 0.015 /* metre, standard deviation */
-#define STRAY       0.0006 /* share of pulses with an unlabelled return from thin air */
+/* Share of pulses with an unlabelled return out of thin air. */
+#define STRAY 0.0006
 
 enum { MAX_RETURNS = 5, MAX_ECHOES = 24 };
 
+/* One surface that a ray meets. */
 typedef struct echo {
-    double t, cosine, reflectance; /* along the ray; of the angle of incidence */
+    /* t: distance along the ray; cosine: of the angle of incidence */
+    double t, cosine, reflectance;
     int label;
-    bool is_last; /* opaque */
+    bool is_last; /* opaque: the ray ends here */
 } echo;
 
+/* A pulse on its way: partial echoes in any order, and the surface that ends it. */
 typedef struct ray {
-    double from[3], dir[3]; /* dir of length 1, falling */
+    double from[3], dir[3]; /* dir has length 1 and points downwards */
     int n;
     echo echo[MAX_ECHOES];
     echo wall; /* the nearest opaque surface */
@@ -30,8 +35,9 @@ typedef struct scanner {
     sp_lidar *scan;
     sp_rng *rng;
     double altitude;
-    int *seen; /* [n_objects] number of the last ray that met the object */
-    int number;
+    /* [n_objects] number of the last ray that was tested against the object */
+    int *seen;
+    int number; /* number of the present ray */
 } scanner;
 
 static void at_ray(const ray *r, double t, double p[3])
@@ -42,13 +48,14 @@ static void at_ray(const ray *r, double t, double p[3])
         p[a] = r->from[a] + t * r->dir[a];
 }
 
-/* Standard deviation 1, within 3: three uniform numbers. */
+/* A random number of standard deviation 1 and magnitude below 3: a sum of three uniform
+ * ones. */
 static double noise(sp_rng *rng)
 {
     return 2 * (sp_rng_unit(rng) + sp_rng_unit(rng) + sp_rng_unit(rng)) - 3;
 }
 
-/* ---- what a ray meets ---- */
+/* ---- intersections of a ray ---- */
 
 static void add_echo(ray *r, echo e)
 {
@@ -61,7 +68,8 @@ static void meet_ground(ray *r, const sp_world *w)
     double t = (w->top - r->from[2]) / r->dir[2], p[3], normal[3], above;
     int i;
 
-    for (i = 0; i < 12; i++) { /* slopes times the ray's tangent are far below 1 */
+    /* This converges: slopes times the ray's tangent are far below 1. */
+    for (i = 0; i < 12; i++) {
         at_ray(r, t, p);
         above = p[2] - sp_world_height(w, p[0], p[1], normal);
         t += above / -r->dir[2];
@@ -109,7 +117,8 @@ static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
     double p[3], d[3], a = 0, b = 0, c = -1, root, t;
     int i;
 
-    for (i = 0; i < 3; i++) { /* in the space where the crown is the unit ball */
+    /* Computed in the space where the crown is the unit ball. */
+    for (i = 0; i < 3; i++) {
         double half = (o->hi[i] - o->lo[i]) / 2;
 
         p[i] = (r->from[i] - (o->lo[i] + o->hi[i]) / 2) / half;
@@ -128,7 +137,7 @@ static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
                            false});
 }
 
-/* Least distance of the ray's line and the piece of wire. */
+/* Meets a wire where the least distance of the ray's line and the piece is small. */
 static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
 {
     double e[3], g[3], ee = 0, ed = 0, eg = 0, dg = 0, s, t, gap = 0;
@@ -168,7 +177,8 @@ static void meet_object(scanner *s, ray *r, int i)
         meet_line(r, o, s->rng);
 }
 
-/* Everything between the top of the world and the ground, by cells. */
+/* Meets all objects of the cells that the ray crosses between the top of the world and
+ * the ground. */
 static void meet_all(scanner *s, ray *r)
 {
     const sp_world *w = s->world;
@@ -254,7 +264,8 @@ static void sort_echoes(ray *r)
     }
 }
 
-/* The beam loses a share of its energy with each partial return. */
+/* Turns the echoes of a ray into points. The beam loses a share of its energy with each
+ * partial return. */
 static sp_status record_returns(scanner *s, ray *r)
 {
     double energy = 1, share[MAX_RETURNS], p[3];
@@ -286,8 +297,9 @@ static sp_status record_returns(scanner *s, ray *r)
 
 /* ---- strips ---- */
 
-/* A pulse at (u, v) of the strip's ground plane, both from the middle of the scene; the
- * sensor stands at the same u, `aside` of the middle. */
+/* Fires one pulse at (u, v) of the strip's ground plane, u along the flight and v
+ * across it, both from the middle of the scene. The sensor has the same u, and `aside`
+ * is its v. */
 static sp_status fire(scanner *s, double heading, double aside, double u, double v)
 {
     double c = cos(heading), q = sin(heading), half = s->world->extent / 2, length;
@@ -313,8 +325,8 @@ static sp_status fire(scanner *s, double heading, double aside, double u, double
     return record_returns(s, &r);
 }
 
-/* Lines across the flight, swung in equal angles; the aircraft moves on during a swing.
- */
+/* Flies one strip: scan lines across the flight, in equal steps of angle. The aircraft
+ * moves on during a line. */
 static sp_status fly_strip(scanner *s)
 {
     double heading = sp_rng_uniform(s->rng, 0, 6.283185307179586477);

@@ -1,3 +1,4 @@
+/* Scans: detection of the format, names of fields, reading of records. */
 #include "scan/sp_scan.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 #include "scan/sp_scan_format.h"
 
-/* Names by which people call the label, in the order looked for. */
+/* Usual names of the label, in the order in which they are tried. */
 static const char *const label_names[] = {
     "label",    "classification", "class",    "labels",
     "semantic", "sem_class",      "category", "code"};
@@ -142,7 +143,7 @@ sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
     return SP_OK;
 }
 
-/* Names of all fields for messages. */
+/* Lists the names of all fields, for messages. */
 static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -155,7 +156,8 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
     return text;
 }
 
-/* What the columns are called is the file's matter, or that of --columns. */
+/* Finds x, y and z. A missing one is an error of --columns where that is given, else of
+ * the file. */
 static sp_status find_axes(sp_scan *scan, const char *columns)
 {
     static const char *const axis_name[] = {"x", "y", "z"};
@@ -400,8 +402,8 @@ static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
     return (double)(f->bits ? u & ((UINT64_C(1) << f->bits) - 1) : u);
 }
 
-/* Two roundings, as every other reader of scaled integers does it: the product goes
- * through memory so that no compiler fuses it with the sum. */
+/* Scales a value with two roundings, as other readers of scaled integers do: the
+ * product is stored to memory, so that no compiler fuses it with the sum. */
 static double value(const sp_scan_field *f, const unsigned char *record)
 {
     volatile double scaled = raw_value(f, record + f->at) * f->scale;
@@ -454,7 +456,8 @@ static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
     return SP_OK;
 }
 
-/* One attribute for n records; a loop per field keeps its description in registers. */
+/* Decodes one field of n records. Each field has its own loop, which keeps its
+ * description in registers. */
 static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
                         int stride)
 {

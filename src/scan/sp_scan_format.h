@@ -1,12 +1,12 @@
-/* What a reader of one scan format provides; only sp_scan*.c include this.
+/* The interface that a reader of one scan format implements; only sp_scan*.c include
+ * it.
  *
- * open() fills the table of fields and either sets data_at and n_points, when the
- * records lie in the file as they are, or the format has a fill() that makes records
- * (from text, from a compressed file, from two files at once):
+ * open() fills the table of fields. Then either the records lie in the file as they
+ * are, and open() sets data_at and n_points, or the format has a fill() that makes
+ * records (from text, from a compressed file, from two files at once):
  *
  *     record  | x | y | z | intensity | flags | ...        record_bytes
- *     field     at ---------^          kind, size, bits, scale
- */
+ *     field     at ---------^          kind, size, bits, scale */
 #ifndef SP_SCAN_FORMAT_H
 #define SP_SCAN_FORMAT_H
 
@@ -17,91 +17,99 @@
 
 enum {
     SP_SCAN_NAME = 64,
-    SP_SCAN_LINE = 1 << 20, /* bytes of a line of text at most */
-    SP_SCAN_FIELDS = 4096,  /* numbers of a point at most */
-    SP_SCAN_ROOM = 64 << 20 /* bytes of the buffers of a block of points */
+    SP_SCAN_LINE = 1 << 20, /* most bytes of a line of text */
+    SP_SCAN_FIELDS = 4096,  /* most numbers of a point */
+    SP_SCAN_ROOM = 64 << 20 /* bytes that the buffers of one block of points may have */
 };
 
+/* One field of a record: its place, its type and how its value is scaled. */
 typedef struct sp_scan_field {
     char name[SP_SCAN_NAME];
-    int at;            /* byte in the record */
+    int at;            /* first byte in the record */
     char kind;         /* 'i' signed, 'u' unsigned, 'f' float */
     int size;          /* bytes */
-    int shift, bits;   /* of an unsigned field; bits 0: all of it */
-    bool is_swapped;   /* byte order is not this machine's */
+    int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
+    bool is_swapped;   /* its byte order is not this machine's */
     double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
+/* The functions of one format. Those not marked NULL are required. */
 typedef struct sp_scan_format {
     const char *name;
     sp_status (*open)(sp_scan *scan, const sp_scan_options *options);
-    /* Up to max records to `to`; *n is 0 at the end. NULL: records lie in the file. */
+    /* Writes at most max records to `to`; *n is 0 at the end. NULL: the records lie in
+     * the file. */
     sp_status (*fill)(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
-    sp_status (*rewind)(sp_scan *scan); /* NULL: nothing but scan->row to set */
-    void (*close)(sp_scan *scan);       /* NULL: nothing of its own */
-    bool is_count_claimed; /* by the header alone: the file's size does not bound it */
+    sp_status (*rewind)(sp_scan *scan); /* NULL: setting scan->row suffices */
+    void (*close)(sp_scan *scan);       /* NULL: the format holds nothing but `own` */
+    /* n_points comes from the header and the file's size does not bound it */
+    bool is_count_claimed;
 } sp_scan_format;
 
 struct sp_scan {
     char *path;
-    char title[64]; /* format as people say it */
+    char title[64]; /* the format's name for messages */
     const sp_scan_format *format;
     int fd;
     int64_t file_bytes;
-    int64_t n_points; /* -1: unknown */
-    int64_t data_at;  /* first record, where they lie in the file */
+    int64_t n_points; /* -1: not known */
+    int64_t data_at;  /* byte of the first record, where records lie in the file */
     int record_bytes;
     int n_fields;
     sp_scan_field *field;
-    int axis[3], label;        /* fields; label -1: none */
-    int n_selected, *selected; /* fields */
-    int64_t row;               /* next record */
-    unsigned char *record;     /* [record_capacity] records being decoded */
+    int axis[3], label;        /* numbers of fields; label -1: there is none */
+    int n_selected, *selected; /* numbers of fields */
+    int64_t row;               /* number of the next record */
+    unsigned char *record;     /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
-    void *own; /* of the format */
+    void *own; /* private to the format, malloc'd */
 };
 
-/* Lines of text, read one at a time from a stream of its own. Zero at first. */
+/* Lines of text, read one at a time through a stream of their own. All zero before the
+ * first use. */
 typedef struct sp_scan_lines {
     FILE *stream;
-    char *line; /* the last one read, without its end */
+    char *line; /* the last line read, without its end */
     size_t capacity;
-    int64_t number; /* of the last one read, from 1 */
+    int64_t number; /* number of the last line read, from 1 */
 } sp_scan_lines;
 
 extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_laz_here, sp_scan_kitti,
     sp_scan_ply, sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
 
-/* Append a field of the machine's byte order, scale 1; returned to be changed. NULL:
- * memory. */
+/* Appends a field in the machine's byte order, with scale 1, and returns it for
+ * changes. NULL: no memory, with the error recorded. */
 sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind,
                            int size);
-/* Index of a field, -1. "scalar_" and case do not matter. */
+/* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
+ * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
-/* Name the fields by a list of columns ("-" or an empty name: nothing). SP_EUSAGE. */
+/* Names the fields by a list of columns; "-", "_" or an empty name leaves a field
+ * without a name. SP_EUSAGE. */
 sp_status sp_scan_name_columns(sp_scan *scan, const char *columns);
-/* Exactly `bytes` at `at`; SP_EDATA "ends at byte" where the file is shorter. */
+/* Reads exactly `bytes` bytes at byte `at`. SP_EDATA "ends at byte": the file is
+ * shorter. */
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);
-/* Open a regular file and find its size; nothing else is a scan, and a pipe would wait
- * for a writer for ever. *fd is -1 where there is no such file; SP_EDATA for another
- * kind, SP_EIO where it cannot be opened. */
+/* Opens a regular file and finds its size. Other kinds of file are refused: opening a
+ * pipe would wait for a writer for ever. *fd is -1, with SP_OK, where there is no such
+ * file. SP_EDATA: another kind of file; SP_EIO: it cannot be opened. */
 sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes);
-/* A header's number of points, each of at least `least` bytes from byte `at` on, is
- * believed as far as the file can hold them. */
+/* Checks a header's number of points against the file's size: each point takes at least
+ * `least` bytes from byte `at` on. SP_EDATA. */
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
                              int64_t at);
 
 /* ---- lines ---- */
 sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines);
 void sp_scan_lines_close(sp_scan_lines *lines);
-/* The next line; *got is false at the end. SP_EDATA for a line that is longer than
+/* Reads the next line; *got is false at the end. SP_EDATA: a line is longer than
  * SP_SCAN_LINE or holds a zero byte. */
 sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *got);
-/* To byte `at`, where line number + 1 begins. */
+/* Goes to byte `at`, where line number + 1 begins. */
 sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
                              int64_t number);
-/* Up to n numbers divided by blanks and tabs: how many there are before anything else,
- * n + 1 where something follows them. */
+/* Reads at most n numbers divided by blanks and tabs. Returns their number, n + 1 where
+ * more text follows them. */
 int sp_scan_numbers(const char *line, double *to, int n);
 
 bool sp_scan_is_big_endian(void);

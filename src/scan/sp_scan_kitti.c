@@ -1,7 +1,7 @@
-/* SemanticKITTI: NAME.bin holds x y z remission as float32; NAME.label, beside it or in
- * the folder labels/ next to the folder of the scans, holds a uint32 per point: class
- * in the low 16 bits, instance in the high ones. A record joins the two: 16 bytes
- * and 4. */
+/* SemanticKITTI: NAME.bin holds x y z remission as float32. NAME.label, in the same
+ * folder or in the folder labels/ next to the folder of the scans, holds a uint32 per
+ * point: class in the low 16 bits, instance in the high ones. A record joins the two:
+ * 16 bytes and 4. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,13 @@
 
 enum { POINT_BYTES = 16, LABEL_BYTES = 4 };
 
-/* Reader of the label file: a scan of its own without fields, for its checked reading.
- */
+/* The label file is a scan without fields, so that sp_scan_pread checks its reads. */
 typedef struct kitti {
     sp_scan label;
     char *path;
 } kitti;
 
-/* Path of the label file; malloc'd. beside: NAME.label; else
+/* Path of the label file, malloc'd. beside: NAME.label in the folder of the scan; else
  * FOLDER/../labels/NAME.label. */
 static char *label_path(const char *path, bool beside)
 {

@@ -1,6 +1,6 @@
 /* LAS 1.2 to 1.4, point data formats 0 to 10 (ASPRS, "LAS specification 1.4 - R15").
- * Fields are named in the specification's words in lower case; scan_angle is in degrees
- * in every format; extra bytes have the names of their descriptions. */
+ * Fields have the specification's names in lower case; scan_angle is in degrees in
+ * every format; extra bytes have the names of their descriptions. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 
 const int sp_las_bytes[SP_LAS_FORMATS] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 
+/* The place of a standard field in the record, and how its value is scaled. */
 typedef struct las_field {
     const char *name;
     int at;
@@ -51,7 +52,7 @@ static const las_field new_fields[] = {{"intensity", 12, 'u', 2, 0, 0, 1},
                                        {"gps_time", 22, 'f', 8, 0, 0, 1},
                                        {0}};
 
-/* Groups that stand at another place in each format. */
+/* Groups of fields whose place depends on the point data format. */
 static const las_field time_field[] = {{"gps_time", 0, 'f', 8, 0, 0, 1}, {0}};
 static const las_field rgb_fields[] = {{"red", 0, 'u', 2, 0, 0, 1},
                                        {"green", 2, 'u', 2, 0, 0, 1},
@@ -67,7 +68,7 @@ static const las_field wave_fields[] = {
     {"y_t", 21, 'f', 4, 0, 0, 1},
     {"z_t", 25, 'f', 4, 0, 0, 1},
     {0}};
-/* Where they stand, by format; -1: not there. */
+/* The places of the groups by format; -1: the format lacks the group. */
 static const int time_at[SP_LAS_FORMATS] = {-1, 20, -1, 20, 20, 20, -1, -1, -1, -1, -1};
 static const int rgb_at[SP_LAS_FORMATS] = {-1, -1, 20, 28, -1, 28, -1, 30, 30, -1, 30};
 static const int nir_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36};
@@ -109,9 +110,9 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
     return add_fields(scan, wave_fields, wave_at[h->format]);
 }
 
-/* One description of extra bytes: 192 bytes, type at 2, options at 3, name at 4, scale
- * at 112, offset at 136. Types above 10 are deprecated arrays; their bytes are not
- * named. */
+/* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
+ * scale at 112, offset at 136. Types above 10 are deprecated arrays; their bytes are
+ * skipped without a name. */
 static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 {
     static const struct {
@@ -123,7 +124,7 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
     sp_scan_field *f;
     char name[33];
 
-    if (t == 0) { /* undocumented bytes: as many as the options say */
+    if (t == 0) { /* undocumented bytes: the options are their number */
         *at += d[3];
         return SP_OK;
     }
@@ -143,7 +144,7 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
     return SP_OK;
 }
 
-/* Walk the variable length records for the one that describes extra bytes. */
+/* Searches the variable length records for the one that describes extra bytes. */
 static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
 {
     int64_t at = h->header_bytes;
@@ -209,7 +210,7 @@ static sp_status read_header(sp_scan *scan, sp_las_header *h)
     SP_TRY(sp_scan_pread(scan, b, (size_t)minimum, 0));
     h->data_at = sp_scan_le32(b + 96);
     h->n_vlrs = sp_scan_le32(b + 100);
-    h->format = b[104] & 0x3f; /* the two high bits say LAZ */
+    h->format = b[104] & 0x3f; /* the two high bits mark LAZ */
     h->record_bytes = sp_scan_le16(b + 105);
     for (int a = 0; a < 3; a++) {
         h->scale[a] = sp_scan_lef64(b + 131 + 8 * a);
@@ -268,9 +269,9 @@ static sp_status check_codes(const sp_scan *scan, const int32_t *code, int limit
     return SP_OK;
 }
 
-/* The class byte of each record whose class byte is among file bytes at .. at + n - 1,
- * held in b; `class_at` is its place in a record, `keep` the bits that are not its own.
- */
+/* Puts codes into the class bytes that lie among file bytes at .. at + n - 1, which b
+ * holds. class_at is the place of the class byte in a record, `keep` masks its bits
+ * that do not belong to the class. */
 static void patch(const sp_scan *scan, const int32_t *code, int class_at, unsigned keep,
                   unsigned char *b, int64_t at, int64_t n)
 {

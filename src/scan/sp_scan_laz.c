@@ -1,26 +1,26 @@
-/* LAZ, where the library of LASzip (3.0 or later) is found at run time; it is not
- * needed to build. Its points are put back into records of the LAS format they were
- * compressed from, so that attributes are found as in LAS. */
+/* LAZ through the library of LASzip (3.0 or later), which is searched at run time and
+ * not needed to build. Its points are put back into records of the LAS format that they
+ * were compressed from, so that attributes are found as in LAS. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scan/sp_scan_las.h"
 
-/* The part of the library's point that is used; its layout is fixed by its C interface.
- */
+/* The beginning of the library's point, as far as it is used; its C interface fixes the
+ * layout. */
 typedef struct laz_point {
     int32_t xyz[3];
     uint16_t intensity;
-    uint8_t returns;     /* as byte 14 of formats 0 to 5 */
-    uint8_t class_flags; /* as byte 15 */
+    uint8_t returns;     /* byte 14 of formats 0 to 5 */
+    uint8_t class_flags; /* byte 15 of formats 0 to 5 */
     int8_t angle_rank;
     uint8_t user_data;
     uint16_t source;
     int16_t angle;
     uint8_t type_channel_flags; /* 2 bits type, 2 bits channel, 4 bits flags */
     uint8_t class_code;
-    uint8_t returns_14; /* as byte 14 of formats 6 to 10 */
+    uint8_t returns_14; /* byte 14 of formats 6 to 10 */
     uint8_t padding[7];
     double gps_time;
     uint16_t rgbn[4];
@@ -29,6 +29,7 @@ typedef struct laz_point {
     uint8_t *extra;
 } laz_point;
 
+/* The library's functions, found by dlsym, and the reader of one file. */
 typedef struct laz {
     void *library, *reader;
     int32_t (*create)(void **reader);
@@ -143,7 +144,7 @@ static void put_colour(unsigned char *to, const uint16_t *rgbn, int n)
         put16(to + 2 * i, rgbn[i]);
 }
 
-/* Formats 0 to 5. */
+/* Makes a record of formats 0 to 5. */
 static void pack_old(const laz_point *p, int format, unsigned char *to)
 {
     bool has_time = format != 0 && format != 2;
@@ -164,7 +165,7 @@ static void pack_old(const laz_point *p, int format, unsigned char *to)
         memcpy(to + at, p->wave, sizeof p->wave);
 }
 
-/* Formats 6 to 10. */
+/* Makes a record of formats 6 to 10. */
 static void pack_new(const laz_point *p, int format, unsigned char *to)
 {
     unsigned channel = p->type_channel_flags >> 2 & 3,

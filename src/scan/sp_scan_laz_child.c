@@ -1,11 +1,12 @@
-/* LAZ by a limited child: on some damaged files the library crashes, and then it is the
- * child that dies (1 of 400 mutants, a double free).
+/* LAZ through a child process with limits. On some damaged files the library crashes
+ * (measured: 1 of 400 mutants, a double free), and then only the child dies.
  *
- *     parent  sp_laz header, fields      <-- records --   child  sp_laz_fill
+ *     parent  header, fields             <-- frames --    child  sp_laz_fill
  *
- * The child writes frames to its standard output: a count of records (uint64) and the
- * records; END and the message of sp_probe_main where it fails. The parent starts it at
- * the first read, and again after a rewind. */
+ * A frame is a count of records (uint64) and the records. The child writes frames to
+ * its standard output, and at the end END with the message of sp_probe_main, which is
+ * empty unless it failed. The parent starts the child at the first read, and again
+ * after a rewind. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -27,7 +28,7 @@ enum { FRAME = 4096, SILENCE_S = 60 };
 typedef struct laz_child {
     pid_t pid; /* 0: not started */
     int fd;
-    uint64_t left; /* records of the frame */
+    uint64_t left; /* records of the frame that are not read yet */
 } laz_child;
 
 /* ---- the child ---- */
@@ -65,7 +66,7 @@ static sp_status send_scan(const char *path)
     sp_status rc;
 
     is_child = true;
-    setitimer(ITIMER_PROF, &none, NULL); /* the parent's patience is the limit */
+    setitimer(ITIMER_PROF, &none, NULL); /* the limit is the parent's SILENCE_S */
     rc = sp_scan_open(&scan, path, NULL);
     if (rc == SP_OK)
         rc = send_records(scan);
@@ -81,7 +82,8 @@ void sp_scan_main(int argc, char **argv)
 
 /* ---- the parent ---- */
 
-/* Exactly so many bytes; *n is fewer where the child ended or was silent. */
+/* Reads exactly `bytes` bytes; *n is fewer where the child ended or was silent for
+ * SILENCE_S. */
 static void receive(const laz_child *c, void *to, size_t bytes, size_t *n)
 {
     int silent_s = 0;
@@ -109,11 +111,11 @@ static void stop(laz_child *c)
     close(c->fd);
     kill(c->pid, SIGKILL);
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
-        ; /* how it ends does not matter any more */
+        ; /* its exit status does not matter */
     *c = (laz_child){0};
 }
 
-/* The child has ended, or must: why. */
+/* Ends the child and returns its error, or "truncated" where it reports none. */
 static sp_status explain(const sp_scan *scan, laz_child *c)
 {
     char message[SP_ERROR_MESSAGE];

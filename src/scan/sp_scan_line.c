@@ -1,5 +1,5 @@
-/* Lines of text: headers and ascii points of PLY and PCD, columns of text. Memory is
- * bounded by SP_SCAN_LINE, whatever the file holds. */
+/* Lines of text, for headers and ascii points of PLY and PCD and for columns of text.
+ * Memory is bounded by SP_SCAN_LINE for any content of the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -10,8 +10,9 @@
 
 enum { MAX_HEADER = 1 << 20 };
 
+/* The array that the header describes. */
 typedef struct npy {
-    char *header; /* the Python literal */
+    char *header; /* the header, a Python literal */
     bool is_fortran;
     int64_t rows, cols;
     int item_bytes;
@@ -39,12 +40,13 @@ static sp_status read_header(sp_scan *scan, npy *a)
         return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     scan->data_at = (int64_t)(at + bytes);
     SP_TRY(sp_scan_pread(scan, a->header, bytes, (int64_t)at));
-    while (bytes > 0 && strchr(" \n", a->header[bytes - 1])) /* filled up with blanks */
+    /* NumPy pads headers with blanks */
+    while (bytes > 0 && strchr(" \n", a->header[bytes - 1]))
         a->header[--bytes] = '\0';
     return SP_OK;
 }
 
-/* Value of a key of the header; NULL. */
+/* Finds the value of a key in the header; NULL if it is missing. */
 static const char *value_of(const npy *a, const char *key)
 {
     const char *at = strstr(a->header, key);
@@ -53,8 +55,8 @@ static const char *value_of(const npy *a, const char *key)
     return at ? at + 1 + strspn(at + 1, " ") : NULL;
 }
 
-/* '<f4' and the like, with its quotes; returns what follows, NULL where it is no
- * number. */
+/* Reads a type like '<f4', with its quotes. Returns the text behind it; NULL: it is not
+ * a type of numbers. */
 static const char *take_type(const char *at, sp_scan_field *f)
 {
     char order, kind;
@@ -74,7 +76,7 @@ static const char *take_type(const char *at, sp_scan_field *f)
     return at + used;
 }
 
-/* [('x', '<f8'), ('label', '|u1')] */
+/* Adds the fields of a structured type: [('x', '<f8'), ('label', '|u1')]. */
 static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
 {
     for (at++; *at && *at != ']'; at += strspn(at, "), ")) {

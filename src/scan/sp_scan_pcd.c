@@ -1,30 +1,33 @@
-/* PCD 0.5 to 0.7: ascii, binary, binary_compressed (LZF, fields one after the other, so
- * the whole file is decompressed at once). A field of several values is named NAME_0,
- * NAME_1, ...; packed colours (rgb, rgba) are also red, green, blue. */
+/* PCD 0.5 to 0.7: ascii, binary, and binary_compressed, which is LZF over all fields
+ * one after the other, so that the whole file is decompressed at once. A field of
+ * several values is named NAME_0, NAME_1, ...; packed colours (rgb, rgba) are also
+ * available as red, green, blue. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scan/sp_scan_format.h"
 
-enum { MAX_FIELDS = 256, LZF_EXPANSION = 88 /* most of LZF: 264 bytes from 3 */ };
+enum { MAX_FIELDS = 256, LZF_EXPANSION = 88 /* the most of LZF: 264 bytes from 3 */ };
 typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_data;
 
+/* The header, and for binary_compressed the whole decompressed file. */
 typedef struct pcd {
     sp_scan_lines text;
-    int64_t data_line; /* lines before the points */
-    int n;             /* fields as in the file */
+    int64_t data_line; /* number of lines before the points */
+    int n;             /* number of fields in the file */
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
     int64_t width, height, points;
     pcd_data data;
-    unsigned char *plain; /* decompressed: field after field */
+    unsigned char *plain; /* the decompressed points, field after field */
 } pcd;
 
-/* LZF (M. Lehmann): a control byte below 32 starts a run of that many + 1 plain bytes;
- * else its high 3 bits are the length - 2 of a copy (7: a byte is added), its low 5
- * bits and the next byte the distance - 1. True if exactly n_out bytes came out. */
+/* Expands LZF (M. Lehmann). A control byte below 32 starts a run of that many + 1 plain
+ * bytes. Otherwise its high 3 bits are the length - 2 of a copy (7: a byte is added),
+ * and its low 5 bits with the next byte are the distance - 1. Returns whether exactly
+ * n_out bytes came out. */
 static bool lzf_expand(const unsigned char *in, size_t n_in, unsigned char *out,
                        size_t n_out)
 {
@@ -55,7 +58,7 @@ static bool lzf_expand(const unsigned char *in, size_t n_in, unsigned char *out,
         length += 2;
         if (distance > o || length > n_out - o)
             return false;
-        for (; length > 0; length--, o++) /* may overlap itself */
+        for (; length > 0; length--, o++) /* source and target may overlap */
             out[o] = out[o - distance];
     }
     return o == n_out;
@@ -68,7 +71,7 @@ static sp_status bad_line(const sp_scan *scan, const char *line)
                    line);
 }
 
-/* One word of a line of the header: a name, a type, a size or a count. */
+/* Stores one word of a header line: a name, a type, a size or a count. */
 static bool take_word(pcd *p, int i, const char *word, char key)
 {
     char *end;
@@ -87,7 +90,7 @@ static bool take_word(pcd *p, int i, const char *word, char key)
     return *end == '\0' && n >= 0 && n <= SP_SCAN_FIELDS;
 }
 
-/* The words after the keyword; one per field. */
+/* Stores the words behind the keyword, one per field. */
 static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
@@ -187,7 +190,7 @@ static sp_status read_header(sp_scan *scan, pcd *p)
     return check_header(scan, p);
 }
 
-/* Colours packed in four bytes as 0xAARRGGBB. */
+/* Adds the colours that a field packs into four bytes as 0xAARRGGBB. */
 static sp_status add_colours(sp_scan *scan, int at)
 {
     static const char *const colour[] = {"blue", "green", "red"};
@@ -266,7 +269,7 @@ static sp_status expand(sp_scan *scan, pcd *p)
                              scan->path, n_out);
 }
 
-/* From field after field to point after point. */
+/* Transposes n points from field after field to point after point. */
 static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *to)
 {
     const unsigned char *from = p->plain;
@@ -337,7 +340,8 @@ static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
     SP_TRY(add_fields(scan, p));
     if (p->data == PCD_COMPRESSED)
         return expand(scan, p);
-    /* An ascii number takes a digit and a blank; the last one needs no blank. */
+    /* An ascii number takes at least a digit and a blank; the last one needs no blank.
+     */
     return p->data == PCD_BINARY
                ? sp_scan_check_size(scan, scan->n_points, scan->record_bytes,
                                     scan->data_at)

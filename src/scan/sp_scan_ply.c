@@ -1,6 +1,7 @@
-/* PLY: ascii and binary of both byte orders. Points are the element "vertex"; its list
- * properties and the elements before it are passed over. Binary points without lists
- * are read where they lie; the rest goes through a stream (sp_scan_ply_lists). */
+/* PLY: ascii, and binary of both byte orders. The points are the rows of the element
+ * "vertex"; its list properties and the elements before it are skipped. Binary points
+ * without lists are read from where they lie; all others go through a stream
+ * (sp_scan_ply_lists). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +16,26 @@ typedef struct ply_type {
 } ply_type;
 
 typedef struct property {
-    ply_type count, value; /* count.size 0: no list */
+    ply_type count, value; /* count.size 0: the property is not a list */
 } property;
 
 typedef struct element {
     char name[SP_SCAN_NAME];
     int64_t count;
-    int first, n; /* properties */
+    int first, n; /* first property; number of properties */
 } element;
 
+/* The header, and the stream for files that are not read from where records lie. */
 typedef struct ply {
     sp_scan_lines text;
     bool has_format, is_ascii, is_swapped;
     int n_elements, n_properties;
     element element[MAX_ELEMENTS];
     property property[MAX_PROPERTIES];
-    int vertex;
+    int vertex; /* number of the element "vertex" */
     int64_t header_bytes, header_lines;
-    int64_t vertex_at, vertex_line; /* first row of the vertex, lines before it */
+    /* Byte of the first vertex; number of lines before it. */
+    int64_t vertex_at, vertex_line;
 } ply;
 
 static bool find_type(const char *name, ply_type *type)
@@ -152,8 +155,8 @@ static sp_status read_header(sp_scan *scan, ply *p)
     return SP_OK;
 }
 
-/* Give the fields of the vertex their places: ascii records are doubles, binary ones
- * are as in the file with the lists left out. */
+/* Places the fields of the vertex: records of ascii files are doubles, those of binary
+ * ones are as in the file without the lists. */
 static void place_fields(sp_scan *scan, const ply *p)
 {
     const element *v = &p->element[p->vertex];
@@ -173,8 +176,8 @@ static void place_fields(sp_scan *scan, const ply *p)
     scan->record_bytes = at;
 }
 
-/* Bytes of an element's row in the file; of one with lists, and of an ascii one, the
- * least that there can be: a digit and a blank a number. */
+/* Bytes of an element's row in the file. For rows with lists and for ascii it is the
+ * least possible: an empty list, a digit and a blank for each number. */
 static int64_t least_bytes(const ply *p, const element *e, bool *has_lists)
 {
     int64_t bytes = 0;
@@ -206,7 +209,7 @@ static bool read_raw(const ply *p, ply_type type, unsigned char *to)
     return fread(to, (size_t)type.size, 1, p->text.stream) == 1;
 }
 
-/* A list's length; -1 where it is no number of entries. */
+/* The length of a list; -1 where it is not a valid count. */
 static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw)
 {
     uint64_t n = 0;
@@ -219,10 +222,11 @@ static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw
              << 8 * i;
     if (type.kind == 'i' && n >> (8 * type.size - 1))
         return -1;
-    return (int64_t)n; /* of at most 4 bytes */
+    return (int64_t)n; /* at most 4 bytes */
 }
 
-/* Past a list, as far as the file goes: to seek beyond its end would succeed. */
+/* Skips a list. The file's size is checked, because seeking beyond the end would
+ * succeed. */
 static bool skip(const sp_scan *scan, const ply *p, int64_t bytes)
 {
     unsigned char passed[256];
@@ -255,7 +259,7 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
     return true;
 }
 
-/* The numbers of a list behind its length x. */
+/* Skips the x numbers of a list, behind its length. */
 static bool pass_list(const char **at, double x)
 {
     if (!(x >= 0 && x <= INT32_MAX))
@@ -270,7 +274,7 @@ static bool pass_list(const char **at, double x)
     return true;
 }
 
-/* The numbers of a line; at the end *rest is what follows them. */
+/* Reads the numbers of a line; *rest becomes the text behind them. */
 static bool ascii_numbers(const ply *p, const element *e, unsigned char *to,
                           const char **rest)
 {
@@ -295,7 +299,7 @@ static bool ascii_numbers(const ply *p, const element *e, unsigned char *to,
     return true;
 }
 
-/* The next line that is not empty, and its numbers where `to` is not NULL. */
+/* Reads the next line that is not empty, and its numbers where `to` is not NULL. */
 static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
                            unsigned char *to)
 {
@@ -325,7 +329,7 @@ static sp_status next_row(const sp_scan *scan, ply *p, const element *e, int64_t
     return binary_row(scan, p, e, to) ? SP_OK : ends_early(scan, p, e, row);
 }
 
-/* Passes over the elements before the vertex; those without properties have no rows. */
+/* Skips the elements before the vertex. An element without properties has no lines. */
 static sp_status find_vertex(sp_scan *scan, ply *p)
 {
     SP_TRY(sp_scan_lines_seek(scan, &p->text, p->header_bytes, p->header_lines));
@@ -354,7 +358,7 @@ static sp_status fill_ply(sp_scan *scan, int64_t max, unsigned char *to, int64_t
     return SP_OK;
 }
 
-/* Compares each count up to the vertex's with the bytes that there are. */
+/* Checks the count of each element up to the vertex against the file's size. */
 static sp_status check_counts(sp_scan *scan, const ply *p, bool *has_lists)
 {
     int64_t at = p->header_bytes;
@@ -370,7 +374,7 @@ static sp_status check_counts(sp_scan *scan, const ply *p, bool *has_lists)
         *has_lists = *has_lists || lists;
         if (i == p->vertex)
             break;
-        at += least * e->count; /* an element without properties has no bytes */
+        at += least * e->count; /* elements without properties have no bytes */
     }
     scan->data_at = at;
     return SP_OK;

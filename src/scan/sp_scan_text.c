@@ -1,14 +1,14 @@
-/* Columns of numbers, a point a line. Lines that begin with # or // are comments, a byte
- * order mark is passed over.
+/* Columns of numbers, one point a line. Lines that begin with # or // are comments, and
+ * a byte order mark is skipped.
  *
- * Separators: the first point tells them. Semicolons, else tabs and blanks, else commas
- * (with or without blanks beside them); where they are not commas, numbers may have
- * decimal commas, but not in one file with decimal points. Every line must have as many
- * numbers as the first one.
+ * Separators: the first point decides. It is the semicolon, else tabs and blanks, else
+ * the comma (with or without blanks around it). Where it is not the comma, numbers may
+ * have decimal commas, but one file may not mix them with decimal points. Every line
+ * must have as many numbers as the first one.
  *
- * Columns are named by --columns, or by a line (a comment or the first one) that names
- * x, y and z among others, or are x y z where there are three. A first line with one
- * number alone (.pts) is their count and passed over. */
+ * Columns are named by --columns, or by a line (a comment or the first line) that names
+ * x, y and z among others; three columns without names are x y z. A first line that
+ * holds one number alone (.pts) is the number of points and is skipped. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,13 +19,14 @@
 enum { MAX_COLUMNS = 256, NUMBER = 64 };
 #define BLANKS " \t"
 
+/* The stream of a file, its conventions, and its columns. */
 typedef struct text {
     sp_scan_lines text;
-    int64_t data_line; /* number of the first line of data */
+    int64_t data_line; /* number of the first line with a point */
     char separator;    /* ';' or ','; ' ' stands for blanks and tabs */
-    char mark;         /* decimal point or comma; 0 as long as no number had one */
+    char mark;         /* decimal point or comma; 0 until a number has one */
     int n_columns, n_names;
-    char name[MAX_COLUMNS][SP_SCAN_NAME]; /* found in the file */
+    char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
 } text;
 
 static bool is_comment(const char *line)
@@ -34,7 +35,7 @@ static bool is_comment(const char *line)
     return *line == '\0' || *line == '#' || strncmp(line, "//", 2) == 0;
 }
 
-/* The next line without a byte order mark; NULL at the end. */
+/* Reads the next line, without a byte order mark; NULL at the end. */
 static sp_status next_line(sp_scan *scan, text *t, const char **line)
 {
     bool got;
@@ -71,7 +72,7 @@ static bool ends_value(const text *t, char c)
     return c == '\0' || strchr(BLANKS, c) || c == t->separator;
 }
 
-/* A number with a decimal comma, whose end is returned; NULL where it is none. */
+/* Reads a number with a decimal comma and returns its end; NULL: it is not a number. */
 static const char *read_decimal_comma(const text *t, const char *at, double *x)
 {
     char copy[NUMBER], *end;
@@ -84,7 +85,7 @@ static const char *read_decimal_comma(const text *t, const char *at, double *x)
     return *end == '\0' && ends_value(t, at[n]) ? at + n : NULL;
 }
 
-/* One value at `at`; its end, NULL where it is no number. */
+/* Reads the value at `at` and returns its end; NULL: it is not a number. */
 static const char *read_value(text *t, const char *at, double *x)
 {
     const char *stop;
@@ -109,8 +110,9 @@ static const char *read_value(text *t, const char *at, double *x)
     return end;
 }
 
-/* All values of a line to `to` [MAX_COLUMNS]; how many there are, MAX_COLUMNS + 1 where
- * there are more. *bad is the first one that is no number, NULL where there is none. */
+/* Reads all values of a line to `to` [MAX_COLUMNS]. Returns their number,
+ * MAX_COLUMNS + 1 where there are more. *bad becomes the first one that is not a
+ * number, NULL if there is none. */
 static int read_values(text *t, const char *line, double *to, const char **bad)
 {
     const char *at = line + strspn(line, BLANKS);
@@ -129,7 +131,8 @@ static int read_values(text *t, const char *line, double *to, const char **bad)
             return n;
         }
         n++;
-        if (*at && t->separator != ' ') /* the last value may have one behind it too */
+        /* The last value may be followed by a separator. */
+        if (*at && t->separator != ' ')
             at += 1 + strspn(at + 1, BLANKS);
     }
     return n;
@@ -152,8 +155,9 @@ static sp_status bad_value(const sp_scan *scan, const text *t, const char *value
 
 /* ---- names ---- */
 
-/* The line's words as column names, if x, y and z are among them. Words are divided as
- * the values are where the line has such a separator, so that a name may hold blanks. */
+/* Reads the line's words as column names, if x, y and z are among them. Where the line
+ * has the values' separator, only that divides words, so that a name may hold blanks.
+ */
 static void take_names(text *t, const char *line)
 {
     bool is_strict = t->separator != ' ' && strchr(line, t->separator);
@@ -182,8 +186,8 @@ static void take_names(text *t, const char *line)
 
 /* ---- the beginning of the file ---- */
 
-/* Pass over what stands before the first point, which tells the separator: comments and
- * one line that begins with a word or holds one number. */
+/* Finds the first point, which decides the separator. Comments are skipped, and one
+ * first line that begins with a word or holds one number. */
 static sp_status find_data(sp_scan *scan, text *t)
 {
     double number[MAX_COLUMNS];
@@ -216,8 +220,9 @@ static sp_status find_data(sp_scan *scan, text *t)
                          scan->path, t->data_line, MAX_COLUMNS);
 }
 
-/* Look for names in the lines before the first point. A comment may speak of x, y and z
- * without naming columns; a first line that names others than there are is damage. */
+/* Searches the lines before the first point for names. A comment may mention x, y and z
+ * without naming columns, but a first line that names another number of columns is an
+ * error. */
 static sp_status find_names(sp_scan *scan, text *t)
 {
     const char *line = NULL;

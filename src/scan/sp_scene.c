@@ -12,8 +12,8 @@
 
 #include "scan/sp_lidar.h"
 
-/* Samples made for their sizes are kept for writing up to this many voxels and points a
- * rank, and made again beyond. */
+/* Voxels and points of this rank up to which samples are kept between measuring and
+ * writing; the samples beyond are made a second time. */
 #define KEPT_LIMIT ((int64_t)1 << 23)
 
 const char *const sp_scene_class[SP_SCENE_CLASSES] = {"ground", "vegetation",
@@ -30,7 +30,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* features [n][3] of a scan; the height above its 2nd percentile of z. */
+/* Computes the features [n][3] of a scan; height is above its 2nd percentile of z. */
 static sp_status make_features(const sp_lidar *scan, float **features)
 {
     size_t n = (size_t)scan->n;
@@ -109,21 +109,23 @@ done:
 
 /* ---- shards ---- */
 
-/* What all ranks must know of a sample before the first shard is written. Each entry is
- * filled by one rank and zero on the others, so that their sum over ranks is exact. */
+/* Sizes and sums of all samples, which every rank needs before the first shard is
+ * written. Each entry is filled by one rank and zero on the others, so that the sum
+ * over ranks is exact. */
 typedef struct summary {
     int64_t *voxels, *points; /* [n_samples] */
-    double *sums;             /* [n_samples][2 C] of features and their squares */
+    double *sums; /* [n_samples][2 C] sums of the features, then of their squares */
 } summary;
 
+/* The state of one sp_scene_write. */
 typedef struct writing {
     const sp_scene_options *options;
     const char *prefix;
     int64_t n_samples;
     int n_shards, rank, n_ranks;
     summary all;
-    sp_grid *kept;  /* [n_samples] zero where not kept */
-    int64_t n_kept; /* voxels and points */
+    sp_grid *kept;  /* [n_samples] all zero where the sample is not kept */
+    int64_t n_kept; /* voxels and points that this rank keeps */
     double mean[SP_SCENE_FEATURES], std[SP_SCENE_FEATURES];
 } writing;
 
@@ -180,7 +182,7 @@ static bool is_mine(const writing *w, int shard)
     return shard % w->n_ranks == w->rank;
 }
 
-/* Make this rank's samples for their sizes and sums. */
+/* Makes this rank's samples and records their sizes and sums. */
 static sp_status measure(writing *w)
 {
     int shard;
@@ -210,8 +212,8 @@ static sp_status share(writing *w, sp_comm *comm)
                              n * 2 * SP_SCENE_FEATURES, SP_F64, SP_SUM);
 }
 
-/* Mean and standard deviation of the columns over all voxels, added in order of
- * samples. */
+/* Computes mean and standard deviation of the columns over all voxels. Samples are
+ * added in order, so that every rank finds the same. */
 static void find_statistics(writing *w)
 {
     double sum[2 * SP_SCENE_FEATURES] = {0}, n = 0;

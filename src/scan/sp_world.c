@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define CELL   8.0  /* metre */
-#define MARGIN 10.0 /* metre beyond the scene in which objects stand */
+#define MARGIN 10.0 /* metre around the scene in which objects are placed too */
 #define TURN   6.283185307179586477
 
 /* ---- terrain ---- */
@@ -16,7 +16,7 @@ static void make_terrain(sp_world *w, sp_rng *rng)
 
     for (i = 0; i < 2; i++)
         w->slope[i] = sp_rng_uniform(rng, -0.06, 0.06) * fmin(1, 200 / w->extent);
-    for (i = 0; i < 6; i++) { /* from rolling ground down to unevenness */
+    for (i = 0; i < 6; i++) { /* from rolling ground down to small unevenness */
         double length = 70.0 / (1 << i) * sp_rng_uniform(rng, 0.8, 1.25);
         double heading = sp_rng_uniform(rng, 0, TURN);
 
@@ -91,8 +91,9 @@ static void add_plane(sp_object *o, double nx, double ny, double nz, const doubl
     p[3] = p[0] * at[0] + p[1] * at[1] + p[2] * at[2];
 }
 
-/* A house: foot {x, y, z}, half sizes along and across `heading`, eaves, ridge above
- * the eaves (0: flat). A vehicle's body and cabin are houses too. */
+/* A house: foot {x, y, z}, half sizes along and across `heading`, height of the eaves,
+ * and of the ridge above the eaves (0: flat). A vehicle's body and cabin are houses
+ * too. */
 typedef struct house {
     double foot[3], heading, half[2], eaves, ridge;
 } house;
@@ -164,8 +165,8 @@ static sp_status add_line(sp_world *w, const double from[3], const double to[3])
 
 /* ---- layout ---- */
 
-/* A place for a footprint of this radius that meets neither road nor building, at most
- * `beyond` outside the scene; false after a few attempts. */
+/* Finds a place for a footprint of this radius that meets neither road nor building, at
+ * most `beyond` outside the scene. Returns false after 20 attempts. */
 static bool find_place(const sp_world *w, sp_rng *rng, double beyond, double radius,
                        double at[3])
 {
@@ -193,7 +194,7 @@ static bool find_place(const sp_world *w, sp_rng *rng, double beyond, double rad
     return false;
 }
 
-/* How many things stand on the ground, at so many per square metre. */
+/* Draws the number of objects for a density. */
 static int count_of(const sp_world *w, sp_rng *rng, double per_square_metre)
 {
     double side = w->extent + 2 * w->margin;
@@ -213,11 +214,11 @@ static sp_status add_buildings(sp_world *w, sp_rng *rng)
 
         h.half[0] = sp_rng_uniform(rng, 3.5, 8);
         h.half[1] = sp_rng_uniform(rng, 2.8, 4.8);
-        /* the first one inside: a scene without any would be dull */
+        /* The first building is inside, so that every scene has one. */
         if (!find_place(w, rng, i == 0 ? -3 : w->margin,
                         0.75 * hypot(h.half[0], h.half[1]), h.foot))
             continue;
-        h.foot[2] -= 1.5; /* into sloping ground */
+        h.foot[2] -= 1.5; /* sinks into sloping ground */
         h.heading = street + (sp_rng_unit(rng) < 0.5 ? 0 : TURN / 4) +
                     sp_rng_uniform(rng, -0.1, 0.1);
         h.eaves = 1.5 + sp_rng_uniform(rng, 2.6, 7.5);
@@ -241,7 +242,7 @@ static sp_status add_vehicle(sp_world *w, sp_rng *rng, const double at[3],
     return add_house(w, SP_VEHICLE, paint, &h);
 }
 
-/* Cars on the road's two lanes, and parked beside it anywhere. */
+/* Adds cars on the road's two lanes, and parked ones anywhere off the road. */
 static sp_status add_vehicles(sp_world *w, sp_rng *rng)
 {
     int n = count_of(w, rng, 0.004), i;
@@ -256,7 +257,7 @@ static sp_status add_vehicles(sp_world *w, sp_rng *rng)
         } else {
             along = sp_rng_uniform(rng, -0.7, 0.7) * (w->extent + w->margin);
             lane = w->road[2] + (sp_rng_unit(rng) < 0.5 ? -1 : 1) * 0.5 * w->road[3];
-            /* from the point of the lane nearest to the middle of the scene */
+            /* relative to the point of the lane nearest to the middle of the scene */
             lane -= (w->road[0] + w->road[1]) * w->extent / 2;
             at[0] = w->extent / 2 + w->road[0] * lane - w->road[1] * along;
             at[1] = w->extent / 2 + w->road[1] * lane + w->road[0] * along;
@@ -288,8 +289,8 @@ static sp_status add_plants(sp_world *w, sp_rng *rng)
     return SP_OK;
 }
 
-/* Three wires over one span of 60 m, as parabolas in eight chords, with a pole at each
- * end. */
+/* Adds three wires over one span of 60 m, as parabolas of eight chords, and the pole at
+ * the span's beginning. */
 static sp_status add_span(sp_world *w, const double from[2], double heading,
                           double height)
 {
@@ -350,7 +351,7 @@ int sp_world_cell(const sp_world *w, double x)
     return cell < 0 ? 0 : cell >= w->n_cells ? w->n_cells - 1 : cell;
 }
 
-/* Counts (fill false), then lists, the objects of every cell. */
+/* Counts the objects of every cell (fill false), or lists them (fill true). */
 static void visit_cells(sp_world *w, bool fill)
 {
     int i, x, y;
@@ -386,7 +387,7 @@ static sp_status make_raster(sp_world *w)
         malloc(((size_t)w->cell_start[cells] + 1) * sizeof *w->cell_object);
     if (!w->cell_object)
         return SP_FAIL(SP_EMEM, "scene: no memory for %d objects", w->n_objects);
-    visit_cells(w, true); /* moves every start to its end, the next one's start */
+    visit_cells(w, true); /* moves every start to its end, which is the next start */
     memmove(w->cell_start + 1, w->cell_start, cells * sizeof *w->cell_start);
     w->cell_start[0] = 0;
     return SP_OK;
@@ -413,13 +414,13 @@ sp_status sp_world_create(sp_world *w, double extent, sp_rng *rng)
     w->margin = MARGIN;
     make_terrain(w, rng);
     make_road(w, rng);
-    SP_TRY(add_buildings(w, rng)); /* first: the others look for a place beside them */
+    SP_TRY(add_buildings(w, rng)); /* placed first: other objects keep clear of them */
     SP_TRY(add_power_lines(w, rng));
     SP_TRY(add_vehicles(w, rng));
     SP_TRY(add_plants(w, rng));
     w->bottom = 1e9;
     w->top = -1e9;
-    for (i = 0; i < 4; i++) { /* the six waves together stay within 3.2 m */
+    for (i = 0; i < 4; i++) { /* the sum of the six waves stays within 3.2 m */
         double z = sp_world_height(w, i & 1 ? extent : 0, i & 2 ? extent : 0, NULL);
 
         w->bottom = fmin(w->bottom, z - 8);
