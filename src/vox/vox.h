@@ -1,20 +1,31 @@
-/* The commands of spvox. Each is collective over comm's ranks, takes the command's own
- * arguments (argv[0] is the command's name) and answers --help itself. SP_EUSAGE for
- * options that do not fit, SP_EDATA for input, SP_EIO for output; a record is set on
- * failure.
- */
+/* The commands of spvox, which lead from scans to shards and from predictions back.
+ *
+ *     convert   scans --vox_spill, vox_cloud--> points of one sample (vox_cloud)
+ *               cloud --vox_voxelize--> voxels --vox_part--> temporary file of a rank
+ *               all parts --vox_set--> classes, statistics --> voxel shards (sp_shard)
+ *     apply     predictions + scan --> code of each point --vox_write--> labelled scan
+ *     scene     seed --sp_scene--> synthetic labelled shards
+ *     info      shards --> counts, ranges, cost
+ *
+ * vox_options reads the command line of convert and apply; vox_main starts the ranks
+ * and calls one of the functions below.
+ *
+ * Each command is collective over the ranks of comm, takes the command's own arguments
+ * (argv[0] is its name) and answers --help itself. SP_EUSAGE: options that do not fit;
+ * SP_EDATA: input; SP_EIO: output; SP_EMEM. A rank that fails holds the record of the
+ * error. */
 #ifndef VOX_H
 #define VOX_H
 
 #include "comm/sp_comm.h"
 
-/* Scans to voxel shards. The same bytes for any number of ranks. */
+/* Converts scans to voxel shards. The bytes do not depend on the number of ranks. */
 sp_status vox_convert(int argc, char **argv, sp_comm *comm);
-/* Predicted classes back onto a scan. Rank 0 works. */
+/* Writes predicted classes onto a scan. Rank 0 alone works. */
 sp_status vox_apply(int argc, char **argv, sp_comm *comm);
 /* Synthetic labelled scenes as shards. */
 sp_status vox_scene(int argc, char **argv, sp_comm *comm);
-/* What shards hold. */
+/* Prints the content of shards. */
 sp_status vox_info(int argc, char **argv, sp_comm *comm);
 
 #endif

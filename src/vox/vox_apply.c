@@ -1,12 +1,12 @@
-/* spvox apply: predicted classes back onto the scan they came from.
+/* spvox apply: predicted classes back onto the scan that they belong to.
  *
  *     predictions  /names         tile.las[0,0]  tile.las[0,1]  other.las ...
  *                  /point_index   rows of tile.las ...
  *                  /point_labels  classes   --map reversed, or class_codes--> codes
  *     scan         code [points of the scan], 0 or -1 where nothing was predicted
  *
- * Samples of the scan are found by name: the same file, else the same name without its
- * folder if no other file of that name is in the predictions. */
+ * The samples of a scan are found by name: the same file, or else the same name in
+ * another folder, if the predictions hold only one file of that name. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@
 #include "vox/vox_options.h"
 #include "vox/vox_write.h"
 
-enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 /* most of deflate */ };
+/* EXPANSION is the largest ratio of deflate. */
+enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 };
 
 static const char option_names[] = "--out --map --columns --label-field";
 
@@ -48,24 +49,24 @@ static const char help[] =
     "                      have them from the shards\n"
     "  --columns LIST, --label-field NAME   as in spvox convert\n";
 
-/* One file of predictions. */
+/* The content of one file of predictions. */
 typedef struct prediction {
     const char *path;
     int64_t n_samples, n_points;
-    char **name;     /* [n_samples] */
-    int64_t *offset; /* [n_samples + 1] */
-    int32_t *label;  /* [n_points] */
-    uint64_t *index; /* [n_points] */
+    char **name;     /* [n_samples] file and block of each sample */
+    int64_t *offset; /* [n_samples + 1] first point of each sample */
+    int32_t *label;  /* [n_points] predicted class */
+    uint64_t *index; /* [n_points] row in the scan */
     int64_t ignore_label;
-    int n_classes;     /* of class_name, class_code and code */
+    int n_classes;     /* length of class_name, class_code and code */
     char **class_name; /* NULL: the file has none */
     char **class_code; /* "3:4:5"; NULL: the file has none */
-    int32_t *code;     /* what a class is written as; NULL: its number */
+    int32_t *code; /* [n_classes] code to write for a class; NULL: the class's number */
 } prediction;
 
 /* ---- reading ---- */
-/* Rows of a list; more than the file can hold (compressed ones EXPANSION times that)
- * are damage, not a reason to ask for the memory. */
+/* Counts the rows of a list. More rows than the file can hold (EXPANSION times its size
+ * where the list is compressed) are damage: the memory for them is not requested. */
 static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int64_t *n)
 {
     int64_t most = sp_h5_bytes(file);
@@ -89,7 +90,7 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
     return SP_OK;
 }
 
-/* Offsets may be absent where there is one sample. */
+/* Reads the offsets, which may be absent where there is one sample. */
 static sp_status read_offsets(sp_h5 *file, prediction *p)
 {
     const int64_t dim = p->n_samples + 1;
@@ -135,7 +136,7 @@ static sp_status read_arrays(sp_h5 *file, prediction *p)
     return sp_h5_read(file, "/point_index", SP_H5_U64, 1, &p->n_points, p->index);
 }
 
-/* Names, and codes of as many classes, where the file has them. */
+/* Reads names of classes, and as many codes, where the file has them. */
 static sp_status read_classes(sp_h5 *file, prediction *p)
 {
     int64_t n = 0;
@@ -187,7 +188,7 @@ static void free_prediction(prediction *p)
 
 /* ---- which samples are of the scan ---- */
 
-/* The file's part of "tile.las[3,4]". */
+/* The file's name within a sample's name like "tile.las[3,4]". */
 static void file_of(const char *name, char path[PATH_BYTES])
 {
     size_t n = strlen(name);
@@ -207,7 +208,7 @@ static const char *base(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* 2 the same file, 1 the same name in another folder, 0 another one. */
+/* Returns 2 for the same file, 1 for the same name in another folder, else 0. */
 static int compare_files(const char *a, const char *b)
 {
     struct stat s, t;
@@ -249,8 +250,8 @@ static sp_status find_match(const prediction *p, int n, const char *scan, int *b
 
 /* ---- codes ---- */
 
-/* Each class's first code in the map, found by name; by number in a file without names.
- */
+/* Takes the first code of each class from the map. Classes are matched by name, or by
+ * number where the predictions have no names. */
 static sp_status codes_of_map(const vox_map *map, prediction *p)
 {
     for (int c = 0; c < p->n_classes; c++) {
@@ -321,7 +322,8 @@ static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
     return SP_OK;
 }
 
-/* A point that several samples predict takes the last of them. */
+/* Collects the codes of all points of the scan. Where several samples predict a point,
+ * the last one counts. */
 static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_points,
                          int32_t *code, int64_t *n_taken)
 {
@@ -364,7 +366,8 @@ static bool ends_in(const char *path, const char *ending)
     return n > m && strcasecmp(path + n - m, ending) == 0;
 }
 
-/* To a temporary name, then in its place. */
+/* Writes the scan under a temporary name and renames it, so that no partial file stays.
+ */
 static sp_status write_scan(const vox_options *o, sp_scan *scan, int32_t *code,
                             int64_t n)
 {
@@ -386,7 +389,7 @@ static sp_status write_scan(const vox_options *o, sp_scan *scan, int32_t *code,
 
 /* ---- the command ---- */
 
-/* Points of the scan; text is read through for it. */
+/* Counts the points of the scan, which reads a text or LAZ file to its end. */
 static sp_status count_points(sp_scan *scan, int64_t *n)
 {
     sp_scan_points points = {0};

@@ -1,3 +1,4 @@
+/* A sample's points from a whole scan, and the functions that cutting shares. */
 #include "vox/vox_cloud.h"
 
 #include <inttypes.h>

@@ -5,11 +5,11 @@
  *     agree      all                          classes, mean and std of the whole set
  *     write      shard s by rank s % size     contiguous ranges of samples
  *
- * The list of samples is a function of the input alone, each sample is voxelized by one
- * rank in the order of its file, and what is pooled is pooled in the order of the list:
- * the bytes do not depend on the number of ranks. Cutting is by whole files, so one
- * huge file is cut by one rank while the others wait; its blocks are then voxelized by
- * all. Temporary files lie beside the shards, where every rank sees them. */
+ * The bytes do not depend on the number of ranks: the list of samples is a function of
+ * the input alone, each sample is voxelized by one rank in the order of its file, and
+ * statistics are pooled in the order of the list. Files are cut as a whole, so one huge
+ * file is cut by one rank while the others wait; its blocks are then voxelized by all.
+ * Temporary files are in the folder of the shards, which every rank must see. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -74,15 +74,15 @@ static const char help[] =
     "those\n"
     "it has; scan_angle is in degrees.\n";
 
-/* Everything of one run. */
+/* The state of one conversion. */
 typedef struct convert {
     const vox_options *options;
     sp_comm *comm;
     vox_piece *piece; /* [n_pieces] the same on all ranks */
     int64_t n_pieces;
-    vox_part *part; /* [n_parts] of all ranks, in the order of the pieces */
+    vox_part *part; /* [n_parts] the parts of all ranks, in the order of the pieces */
     int64_t n_parts;
-    vox_codes *codes; /* of this rank's scans, then of all */
+    vox_codes *codes; /* counts of this rank's scans, later of all ranks */
     vox_set set;
 } convert;
 
@@ -96,7 +96,7 @@ static void part_path(const convert *c, int64_t rank, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%s.part-%05d.tmp", c->options->out, (int)rank);
 }
 
-/* "tile.las", "tile.las[3,4]". */
+/* Names a sample: "tile.las", or "tile.las[3,4]" for a block. */
 static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTES])
 {
     if (c->options->block > 0)
@@ -108,7 +108,7 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
 
 /* ---- cut ---- */
 
-/* Collective: the ranks' arrays joined in rank order on all ranks; *all is malloc'd. */
+/* Joins the ranks' arrays in rank order, on all ranks; *all is malloc'd. Collective. */
 static sp_status share(sp_comm *comm, const void *mine, size_t bytes, void **all,
                        size_t *all_bytes)
 {
@@ -153,7 +153,8 @@ static sp_status cut_files(const convert *c, vox_piece **mine, int64_t *n)
     return SP_OK;
 }
 
-/* A file is a sample; how many points it has is found when it is read. */
+/* Lists each file as one sample. Its number of points is known when it has been read.
+ */
 static sp_status list_files(convert *c)
 {
     c->n_pieces = c->options->n_inputs;
@@ -188,7 +189,8 @@ end:
 }
 
 /* ---- voxelize ---- */
-/* One piece to the end of this rank's file. A piece without points leaves part->n 0. */
+/* Voxelizes one piece and appends it to this rank's temporary file. part->n stays 0 for
+ * a piece without points. */
 static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, int fd,
                            int64_t *at, vox_part *part)
 {
@@ -360,8 +362,8 @@ static sp_status write_shards(const convert *c)
     return SP_OK;
 }
 
-/* A glob for PREFIX-*.h5 would read shards of an earlier run with another number too.
- */
+/* Warns of shards of an earlier run with another number of shards, because the pattern
+ * PREFIX-*.h5 would read them too. */
 static void warn_of_others(const convert *c)
 {
     char pattern[PATH_BYTES], ending[32];
@@ -388,7 +390,7 @@ static void warn_of_others(const convert *c)
 
 /* ---- the command ---- */
 
-/* one, height, and intensity where the first input has it. */
+/* Chooses one and height, and intensity where the first input has it. */
 static sp_status default_features(vox_options *o)
 {
     const sp_scan_options options = {o->columns, o->label_field};
@@ -447,7 +449,7 @@ static void report(const convert *c)
                 c->options->out);
 }
 
-/* Collective. Temporary files go whether it fails or not. */
+/* Runs the conversion. Temporary files are removed after a failure too. Collective. */
 static sp_status run(convert *c)
 {
     sp_status rc = find_pieces(c);
@@ -457,7 +459,7 @@ static sp_status run(convert *c)
     if (rc == SP_OK && c->options->map.n > 0)
         rc = sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, c->codes->n, VOX_MAX_CODE + 1,
                                SP_I64, SP_SUM);
-    if (rc == SP_OK) { /* the same on all ranks, for the same lists */
+    if (rc == SP_OK) { /* all ranks hold the same lists here */
         rc = vox_set_describe(&c->set, c->options, c->piece, c->part, &c->n_parts,
                               c->codes);
         if (rc == SP_OK)

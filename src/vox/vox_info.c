@@ -1,5 +1,4 @@
-/* spvox info: what shards hold. Samples are read by all ranks in turn; rank 0 prints.
- */
+/* spvox info: the content of shards. Ranks read samples in turn; rank 0 prints. */
 #include "vox/vox.h"
 
 #include <getopt.h>
@@ -26,9 +25,10 @@ static const char help[] = "Usage: spvox info [--samples] SHARD...\n"
 typedef struct info {
     sp_dataset set;
     sp_comm *comm;
-    int64_t *histogram; /* [n_classes + 1] the last is the ignored */
-    double *lo, *hi;    /* [n_features] */
-    double *sums;       /* [2][n_features] of values and squares */
+    /* Results over this rank's samples at first, then over all ranks'. */
+    int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
+    double *lo, *hi;    /* [n_features] least and largest value */
+    double *sums;       /* [2][n_features] sums of values and of their squares */
     int64_t *cost;      /* [n_samples][SP_COST_COLUMNS] */
 } info;
 
@@ -82,7 +82,7 @@ static void add_sample(info *in, const sp_sample *s)
     }
 }
 
-/* This rank's samples: every size-th. */
+/* Reads this rank's samples: one in every comm->size. */
 static sp_status read_samples(info *in, const sp_sample_request *request, sp_sample *s)
 {
     int64_t i;
@@ -146,7 +146,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* "name   min   median   max   sum" of n numbers, which are sorted on the way. */
+/* Prints "name   min   median   max   sum" of n numbers, and sorts them. */
 static void print_spread(const char *name, int64_t *values, int64_t n)
 {
     int64_t sum = 0, i;

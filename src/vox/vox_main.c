@@ -1,5 +1,5 @@
-/* spvox: raw scans to voxel shards and predictions back onto scans. Starts the ranks,
- * calls the command, and ends all ranks with one exit status. */
+/* spvox: from raw scans to voxel shards, and from predictions back to scans. Starts the
+ * ranks, calls the command, and ends all ranks with one exit status. */
 #include "config.h"
 
 #include <stdio.h>
@@ -70,7 +70,8 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
                    commands[nearest].name);
 }
 
-/* Without MPI, so that it also answers where no ranks can start. */
+/* Answers --help and --version without MPI, so that they work where no ranks can start.
+ */
 static bool answers_at_once(int argc, char **argv)
 {
     if (argc != 2)

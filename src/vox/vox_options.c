@@ -1,3 +1,4 @@
+/* The command line of spvox convert and apply. */
 #include "vox/vox_options.h"
 
 #include <limits.h>
@@ -21,7 +22,7 @@ static sp_status read_at_least_0(const char *option, const char *text, double *t
     return SP_OK;
 }
 
-/* A number that is not nothing; `what` it is for the message. */
+/* Reads a number above 0; `what` names it in the message. */
 static sp_status read_above_0(const char *option, const char *text, const char *what,
                               double *to)
 {
@@ -199,8 +200,8 @@ static sp_status take_value(vox_options *o, const char *option, const char *text
     return SP_OK;
 }
 
-/* The word of `names` that is exactly the first n bytes of option, or the nearest one.
- */
+/* Finds the name in `names` that equals the first n bytes of option, or else the
+ * nearest name. */
 static void find_option(const char *names, const char *option, size_t n, char found[32],
                         bool *is_exact)
 {
@@ -249,7 +250,7 @@ static sp_status take_option(vox_options *o, int argc, char **argv, int *i,
 
 sp_status vox_options_read(vox_options *o, int argc, char **argv, const char *names)
 {
-    bool is_over = false; /* after "--" all are inputs */
+    bool is_over = false; /* behind "--" every argument is an input */
 
     *o = (vox_options){.shards = 1, .voxel_size = 0.5};
     memset(o->map.class_of, 0xff, sizeof o->map.class_of);

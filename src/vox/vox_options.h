@@ -1,5 +1,6 @@
-/* Options of spvox convert and apply: one table of names, the nearest one named where
- * an option is misspelt; the map from source codes to classes; the list of features. */
+/* Options of spvox convert and apply: one reader for the options of both, which
+ * suggests the nearest name for a misspelt one; the map from source codes to classes;
+ * the list of features. */
 #ifndef VOX_OPTIONS_H
 #define VOX_OPTIONS_H
 
@@ -10,51 +11,56 @@
 
 enum {
     VOX_MAX_FEATURES = 64,
-    VOX_MAX_CODE = 65535,  /* of a source, in --map */
+    VOX_MAX_CODE = 65535,  /* largest code of a source in --map */
     VOX_MAX_CLASSES = 255, /* 255 itself is the ignore label */
     VOX_IGNORE_LABEL = 255
 };
 
 typedef enum vox_feature_kind {
-    VOX_ATTRIBUTE, /* of the source, by name */
-    VOX_ONE,
-    VOX_HEIGHT, /* metre above the 2nd percentile of z in the sample */
-    VOX_COUNT   /* points in the voxel */
+    VOX_ATTRIBUTE, /* an attribute of the source, found by name */
+    VOX_ONE,       /* the constant 1 */
+    VOX_HEIGHT,    /* metre above the 2nd percentile of z in the sample */
+    VOX_COUNT      /* number of points in the voxel */
 } vox_feature_kind;
 
+/* One feature column: value / divisor. */
 typedef struct vox_feature {
     vox_feature_kind kind;
     char name[64];
     double divisor;
 } vox_feature;
 
-/* "2=ground,3:4:5=vegetation": classes in the order named. */
+/* The classes of --map, in the order named: "2=ground,3:4:5=vegetation". */
 typedef struct vox_map {
-    int n; /* classes; 0: no map was given */
+    int n; /* number of classes; 0: no map was given */
     char *name[VOX_MAX_CLASSES];
+    /* The first code of each class, which spvox apply writes. */
     int first_code[VOX_MAX_CLASSES];
-    int16_t class_of[VOX_MAX_CODE + 1]; /* -1: ignored */
+    int16_t class_of[VOX_MAX_CODE + 1]; /* class of each code; -1: ignored */
 } vox_map;
 
+/* The options as given; what was not given has its default. */
 typedef struct vox_options {
     bool is_help;
     const char *out, *columns, *label_field;
     int shards;
-    double voxel_size, block, overlap; /* metre; block 0: a file is a sample */
+    double voxel_size, block, overlap; /* metre; block 0: each file is one sample */
     bool has_bounds, with_points, ignore_conflicts;
     double bounds[4]; /* x0 y0 x1 y1, x1 and y1 excluded */
-    int n_features;   /* 0: not given */
+    int n_features;   /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
     vox_map map;
     int n_inputs;
-    char **input; /* of argv */
+    char **input; /* pointers into argv */
 } vox_options;
 
-/* argv[0] is the command's name; `names` are the options that this command takes,
- * divided by blanks. SP_EUSAGE. Destroy after failure too. */
+/* Reads the command line. argv[0] is the command's name; `names` lists the options that
+ * this command takes, divided by blanks. SP_EUSAGE; SP_EMEM. Destroy after failure too.
+ */
 sp_status vox_options_read(vox_options *options, int argc, char **argv,
                            const char *names);
 void vox_options_destroy(vox_options *options);
+/* Reads a list as --features has it into the feature columns. SP_EUSAGE. */
 sp_status vox_features_read(vox_options *options, const char *list);
 
 #endif

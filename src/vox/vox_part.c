@@ -1,3 +1,4 @@
+/* Voxelized samples in a rank's temporary file. */
 #include "vox/vox_part.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 enum { ARRAYS = 7 };
 
-/* The arrays of a sample in the order of the file. */
+/* Lists the arrays of a sample in the order in which the file holds them. */
 static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[ARRAYS])
 {
     size_t n = (size_t)s->n, p = (size_t)s->n_points;
@@ -26,8 +27,9 @@ static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[
     array[6] = (void **)&s->point_index, bytes[6] = p * sizeof *s->point_index;
 }
 
-/* Mean and squared differences in two passes over the column: exact enough for columns
- * far from zero, like a time, and a function of the sample alone. */
+/* Computes mean and squared differences in two passes over each column. This is
+ * accurate for columns far from zero, such as times, and a function of the sample
+ * alone. */
 static void take_statistics(const sp_sample *s, int c, vox_part *part)
 {
     for (int f = 0; f < c; f++) {

@@ -29,6 +29,7 @@ static const char help[] =
     "  --points         store the point map, point labels and point index\n"
     "  --help           this text\n";
 
+/* The options of spvox scene. */
 typedef struct arguments {
     sp_scene_options scene;
     const char *out;

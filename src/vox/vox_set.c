@@ -1,3 +1,4 @@
+/* A data set as a whole: classes, codes, statistics, warnings. */
 #include "vox/vox_set.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ enum { LIST = 512, MOST_CODES = 32 };
 
 /* ---- samples ---- */
 
-/* Leave out files without a point (within the bounds), and say so. */
+/* Leaves out files without a point (within the bounds), and logs their number. */
 static sp_status drop_empty(const vox_options *o, vox_part *part, int64_t *n_parts)
 {
     const char *bounds = o->has_bounds ? " within --bounds" : "";
@@ -36,7 +37,7 @@ static sp_status drop_empty(const vox_options *o, vox_part *part, int64_t *n_par
     return SP_OK;
 }
 
-/* All inputs have labels, or none has. */
+/* Checks that all inputs have labels or none has. */
 static sp_status agree_on_labels(vox_set *set, const vox_options *o,
                                  const vox_piece *piece, const vox_part *part,
                                  int64_t n_parts)
@@ -58,8 +59,8 @@ static sp_status agree_on_labels(vox_set *set, const vox_options *o,
 
 /* ---- classes ---- */
 
-/* "3:4:5", malloc'd: the codes of a class, the map's first one first; without a map its
- * number is its code. NULL: no memory. */
+/* The codes of a class as "3:4:5", malloc'd: the map's first code, then the others.
+ * Without a map a class's number is its code. NULL: no memory. */
 static char *list_codes(const vox_map *map, int class)
 {
     int first = map->n > 0 ? map->first_code[class] : class;
@@ -76,7 +77,8 @@ static char *list_codes(const vox_map *map, int class)
     return text;
 }
 
-/* Classes of the map; without one, class k for each code up to the largest. */
+/* Names the classes: those of the map, or without one a class k for each code up to the
+ * largest. */
 static sp_status name_classes(vox_set *set, const vox_map *map, const vox_part *part,
                               int64_t n_parts)
 {
@@ -111,7 +113,7 @@ static void free_codes(vox_set *set)
 
 /* ---- warnings ---- */
 
-/* " 1 2 6": the codes that points have. */
+/* Lists the codes that points have: " 1 2 6". */
 static void list_found(const vox_codes *codes, char text[LIST])
 {
     size_t used = 0;
@@ -134,8 +136,8 @@ static int64_t points_of_class(const vox_map *map, int class, const vox_codes *c
     return n;
 }
 
-/* A --map of another data set's codes, or a label that is none, would otherwise be seen
- * after the training. */
+/* Warns of labels that the map does not fit. A --map for another data set's codes, or
+ * an attribute that is not a label, would otherwise be noticed after the training. */
 static void warn_of_labels(const vox_set *set, const vox_map *map,
                            const vox_codes *codes, int64_t n_labelled)
 {
@@ -157,10 +159,10 @@ static void warn_of_labels(const vox_set *set, const vox_map *map,
 
 /* ---- statistics ---- */
 
-/* Mean and standard deviation over all voxels, samples joined in order (Chan, Golub and
- * LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
- * 1979). A constant column keeps its value through normalization: occupancy is input
- * too. */
+/* Computes mean and standard deviation over all voxels. Samples are joined in order
+ * (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+ * sample variances", 1979). A constant column gets mean 0 and std 1, so that
+ * normalization keeps its value: occupancy is an input as well. */
 static void pool_statistics(vox_set *set, int n_features, const vox_part *part,
                             int64_t n_parts)
 {
@@ -197,7 +199,7 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
     if (set->has_labels)
         warn_of_labels(set, &o->map, codes, n_labelled);
     else if (o->map.n == 0)
-        free_codes(set); /* nothing is known of the classes */
+        free_codes(set); /* without labels and without a map there are no codes */
     pool_statistics(set, o->n_features, part, *n_parts);
     return SP_OK;
 }

@@ -1,6 +1,7 @@
-/* Cutting a scan into blocks (vox_cloud.h): three passes over the file, for its extent,
- * for the points of each block, and to write them; records of a block lie together and
- * in the order of the file, so a sample does not depend on anything but its scan. */
+/* Cutting a scan into blocks (vox_cloud.h) in three passes over the file: for its
+ * extent, for the number of points of each block, and to write them. The records of a
+ * block are contiguous and in the order of the file, so a sample depends on its scan
+ * alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,16 +16,17 @@
 
 enum {
     MAX_BLOCKS = 1 << 20,
-    BUFFER_BYTES = 64 << 20 /* of all blocks together */
+    BUFFER_BYTES = 64 << 20 /* bytes of all blocks' buffers together */
 };
 
-/* Followed by the features, float [n_features]. */
+/* One point in the temporary file. The features follow it: float [n_features]. */
 typedef struct record {
     double xyz[3];
     uint64_t index;
     int32_t label, is_owned;
 } record;
 
+/* The state of cutting one file. */
 typedef struct cutter {
     const vox_options *options;
     sp_scan *scan;
@@ -32,13 +34,13 @@ typedef struct cutter {
     vox_codes *codes;
     const char *path;
     int fd;
-    double low[2], high[2]; /* of the points in the bounds */
-    int64_t n_blocks[2];
-    int64_t *total, *own;  /* [blocks] points, those it owns */
-    int64_t *at;           /* [blocks] next record */
-    unsigned char *buffer; /* [blocks][per_block] records */
-    int64_t *held;         /* [blocks] records in the buffer */
-    int64_t per_block;
+    double low[2], high[2]; /* extent of the points within the bounds */
+    int64_t n_blocks[2];    /* along x and y */
+    int64_t *total, *own;   /* [blocks] points of the block; those not in its margin */
+    int64_t *at;            /* [blocks] number of the next record in the file */
+    unsigned char *buffer;  /* [blocks][per_block] records to write */
+    int64_t *held;          /* [blocks] records in the buffer */
+    int64_t per_block;      /* records that the buffer of one block holds */
     size_t record_bytes;
     int n_attrs;
 } cutter;
@@ -82,7 +84,8 @@ static int64_t block_of(const cutter *c, int axis, double x)
                                             : (int64_t)b;
 }
 
-/* Calls `take` for each block that has the point, its own or in the margin. */
+/* Calls `take` for each block that the point belongs to, its own block or one that has
+ * it in the margin. */
 static sp_status each_block(cutter *c, int64_t i,
                             sp_status (*take)(cutter *c, int64_t i, int64_t block,
                                               bool is_own))
@@ -147,7 +150,7 @@ static sp_status put(cutter *c, int64_t i, int64_t block, bool is_own)
                     is_own ? vox_class_of(c->options, c->points.label[i]) : SP_IGNORE,
                 .is_owned = is_own};
 
-    if (c->own[block] == 0) /* margins alone make no sample */
+    if (c->own[block] == 0) /* margins alone are not a sample */
         return SP_OK;
     memcpy(r.xyz, c->points.xyz + 3 * i, sizeof r.xyz);
     vox_features_of(c->options, c->points.attr + i * c->n_attrs, features);
@@ -161,7 +164,8 @@ static sp_status put_blocks(cutter *c, int64_t i)
     return each_block(c, i, put);
 }
 
-/* Number of blocks from the extent; room for their counts. */
+/* Computes the number of blocks from the extent and allocates their counts and buffers.
+ */
 static sp_status lay_out(cutter *c, int64_t *n)
 {
     const char *path = sp_scan_path(c->scan);
@@ -192,7 +196,7 @@ static sp_status lay_out(cutter *c, int64_t *n)
     return SP_OK;
 }
 
-/* Blocks that own points become pieces, one behind the other in the temporary file. */
+/* Turns blocks that own points into pieces, contiguous in the temporary file. */
 static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
                              int64_t *n_pieces)
 {

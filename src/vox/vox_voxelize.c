@@ -11,7 +11,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* 2nd percentile of z, linear between the two nearest points. */
+/* The 2nd percentile of z, linear between the two nearest points. */
 static sp_status ground_level(const vox_cloud *cloud, double *level)
 {
     double *z = malloc((size_t)cloud->n * sizeof *z + 1), at, rest;
@@ -53,7 +53,8 @@ static void add_counts(const vox_options *o, sp_grid *grid)
                 (float)(grid->count[i] / o->feature[f].divisor);
 }
 
-/* Features are stored as float32, where a large value may have become infinite. */
+/* Checks that features are finite: they are stored as float32, where a large value
+ * becomes infinite. */
 static sp_status check_features(const vox_options *o, const sp_sample *s)
 {
     for (int64_t i = 0; i < s->n * o->n_features; i++)

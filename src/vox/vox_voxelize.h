@@ -1,14 +1,14 @@
-/* A cloud to a voxelized sample: the features that need the whole sample, the origin,
- * the grid. Local. */
+/* From a cloud to a voxelized sample: the features that need the whole sample, the
+ * origin, the grid. Local. */
 #ifndef VOX_VOXELIZE_H
 #define VOX_VOXELIZE_H
 
 #include "scan/sp_gridding.h"
 #include "vox/vox_cloud.h"
 
-/* cloud->n > 0. Fills the cloud's heights and, in the grid, the counts. The origin is
- * the whole metre below the lowest x, y and z. SP_EDATA: too far apart for the grid, a
- * feature that does not fit float32; SP_EMEM. */
+/* Voxelizes a cloud, cloud->n > 0. Fills the cloud's heights and, in the grid, the
+ * counts. The origin is the whole metre below the lowest x, y and z. SP_EDATA: the
+ * points are too far apart for the grid, or a feature does not fit float32; SP_EMEM. */
 sp_status vox_voxelize(const vox_options *options, vox_cloud *cloud, sp_grid *grid);
 
 #endif

@@ -1,3 +1,4 @@
+/* Scans with codes as SemanticKITTI labels and as PLY. */
 #include "vox/vox_write.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ static bool put_little(FILE *to, uint64_t bits, int bytes)
     return true;
 }
 
-/* A number as the type that was announced for it. */
+/* Writes a number in the type that the header announces. */
 static bool put_number(FILE *to, double x, char kind, int size)
 {
     uint64_t bits = 0;
@@ -46,7 +47,7 @@ sp_status vox_write_label(const char *path, const int32_t *code, int64_t n)
 
 enum { MAX_PROPERTIES = 512 };
 
-/* The attributes of a PLY besides x y z and the label. */
+/* The attributes of a PLY other than x y z and the label. */
 typedef struct layout {
     int n;
     const char *name[MAX_PROPERTIES];
@@ -83,8 +84,8 @@ static const char *type_name(char kind, int size)
                        : (kind == 'u' ? "uint" : "int");
 }
 
-/* A name as one word of printable characters: it may come from a hostile file, and a
- * newline in it would add lines to the header. */
+/* Writes a name as one word of printable characters. It may come from a hostile file,
+ * and a newline in it would add lines to the header. */
 static void put_name(FILE *to, const char *name)
 {
     for (const unsigned char *c = (const unsigned char *)name; *c; c++)
