@@ -35,8 +35,8 @@ static void dims_of(const sp_param *p, int64_t dim[3])
         dim[i] = p->dim[i];
 }
 
-/* The same numbers in the same order: shapes that differ in dimensions of 1 only, as
- * [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
+/* True for shapes that differ in dimensions of 1 only and so hold the same numbers in
+ * the same order: [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
 static bool is_same_but_ones(const sp_h5_shape *shape, const sp_param *p)
 {
     int i = 0, j = 0;
@@ -55,7 +55,8 @@ static bool is_same_but_ones(const sp_h5_shape *shape, const sp_param *p)
     }
 }
 
-/* Weights from elsewhere are read by nothing else before they are used. */
+/* Weights written by another program have no checksum, so their numbers are checked
+ * here, before the first use. */
 static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n)
 {
     size_t end = strlen(name), var = strlen("/running_var");
@@ -79,7 +80,7 @@ static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (is_same_but_ones(&shape, p))
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
-    else /* for its message */
+    else /* fails, with the message about shapes */
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, to));
     return check_numbers(file, name, to, p->count);
 }
@@ -112,7 +113,7 @@ static sp_status write_group(sp_h5 *file, const char *group, const sp_param *par
     return SP_OK;
 }
 
-/* Checksum of what was read; a file of weights alone has none. */
+/* Compares the checksum of an array that was read. A file of weights alone has none. */
 static sp_status check_crc(sp_h5 *file, const char *name, const void *data,
                            size_t bytes)
 {
@@ -153,7 +154,7 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
 
 /* ---- verifying ---- */
 
-/* False where they are beyond 64 bits. */
+/* False where the number of bytes exceeds 64 bits. */
 static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
 {
     *bytes = shape->type.size;
@@ -163,7 +164,8 @@ static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
     return true;
 }
 
-/* Weights from elsewhere may be stored in any way, and stand beside anything. */
+/* A file of weights by another program may store them in any layout and contain other
+ * datasets too, so less is demanded of it. */
 static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint)
 {
     sp_h5_shape shape;
@@ -336,7 +338,8 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
     memset(state, 0, sizeof *state);
 }
 
-/* A moment that the file lacks (another optimizer wrote it) starts from zero. */
+/* A moment that the file lacks, because another optimizer wrote it, starts
+ * from zero. */
 static sp_status read_moment(sp_h5 *file, const sp_graph *graph, const char *group,
                              float *flat)
 {
@@ -353,8 +356,9 @@ static sp_status read_moment(sp_h5 *file, const sp_graph *graph, const char *gro
     return read_group(file, group, graph->param, graph->n_params, flat);
 }
 
-/* The network's last layer has a channel a class: other classes are no misshapen file.
- * All shapes that the last parameter may have end in its channels. */
+/* The network's last layer has one channel a class, so a last parameter of another size
+ * means other classes and gets a message of its own. All shapes that the last parameter
+ * may have end in its channels. */
 static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
 {
     const sp_param *last = graph->param + graph->n_params;
@@ -365,7 +369,7 @@ static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
         return SP_OK;
     snprintf(name, sizeof name, "/params/%s", last->name);
     if (!sp_h5_has(file, name))
-        return SP_OK; /* it is named when it is read */
+        return SP_OK; /* a missing parameter is named when it is read */
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (shape.rank < 1 || shape.rank > SP_H5_RANK ||
         shape.dim[shape.rank - 1] == graph->n_classes)

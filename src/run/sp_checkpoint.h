@@ -1,6 +1,7 @@
-/* Checkpoints (input/SCHEMA): HDF5, written under a temporary name, flushed,
- * verified, renamed. Rank 0 writes and reads; reading broadcasts.
- */
+/* Checkpoints (format: input/SCHEMA) are HDF5 files, written under a temporary name,
+ * flushed, verified and renamed. Rank 0 alone touches the files; the weights it has
+ * read are broadcast by sp_session_load. Errors unless said otherwise: SP_EIO for the
+ * file system, SP_EDATA for the contents, SP_EMEM. */
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
@@ -8,37 +9,42 @@
 #include "graph/sp_graph.h"
 #include "net/sp_optim.h"
 
-/* What a checkpoint holds beside the arrays. */
+/* State of a run that a checkpoint stores besides its arrays. */
 typedef struct sp_checkpoint_state {
     int64_t step;         /* optimizer steps done */
-    sp_position at;       /* where the next step begins */
-    int64_t samples_seen; /* all ranks */
-    int64_t updates;      /* optimizer's t: steps that changed the weights */
+    sp_position at;       /* place in the data at which the next step begins */
+    int64_t samples_seen; /* by all ranks, since the first step */
+    int64_t updates;      /* steps that changed the weights: the optimizer's t */
     int64_t seed;
     int64_t metrics_bytes;
-    int64_t skipped;    /* steps skipped for non-finite numbers, in a row */
+    int64_t skipped;    /* latest steps in a row skipped for non-finite numbers */
     uint64_t data_hash; /* sp_dataset.hash of the training set */
-    double best;        /* best validation mIoU so far, NAN: none */
-    char *deck;         /* resolved deck, malloc'd on reading */
+    double best;        /* best validation mIoU so far; NAN: none */
+    char *deck;         /* resolved deck; malloc'd when it was read */
 } sp_checkpoint_state;
 
-/* What eval and predict take over from the training. A part that is absent is NULL, and
- * nothing else says so: the counts are the lengths of those that are there. */
+/* Properties of the training data that eval and predict need: columns, classes and
+ * feature statistics. An absent part is a NULL pointer, and no flag repeats that; a
+ * count is the length of the arrays that are present. */
 typedef struct sp_normalization {
-    int n_columns; /* features, in the order that the network takes them */
-    char **name;   /* [n_columns]; NULL: a file of weights, or an older version's */
+    int n_columns; /* features, in the order of the network's input */
+    /* [n_columns]; NULL: a file of weights alone, or written by an older version */
+    char **name;
     double *mean, *std; /* [n_columns]; NULL: not normalized */
     int n_classes;
-    char **class_name; /* [n_classes]; NULL as name */
-    char **class_code; /* [n_classes] codes of the scans; NULL: the shards had none */
-    double *class_weight; /* [n_classes]; NULL: all weigh the same */
+    char **class_name; /* [n_classes]; NULL for the same reasons as name */
+    /* [n_classes] class codes of the original scans; NULL: the shards had none */
+    char **class_code;
+    double *class_weight; /* [n_classes]; NULL: all classes have equal weight */
 } sp_normalization;
 
 void sp_normalization_destroy(sp_normalization *normalization);
-/* Collective, agreed: that of rank 0 on all ranks; the others' is zeroed before. */
+/* Collective, agreed: copies rank 0's normalization to all ranks; the other ranks pass
+ * a zeroed one. */
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm);
 
-/* Rank 0 only, local. */
+/* Rank 0 only, local. Writes `path` atomically: a reader finds the old file or the
+ * whole new one. norm and optim are borrowed. */
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization, const float *param,
@@ -52,36 +58,39 @@ sp_status sp_checkpoint_verify_weights(const char *path);
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization);
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
-/* Rank 0 only, local: arrays; optim NULL: weights and buffers only. A missing or
- * misshapen parameter is named (SP_EDATA). */
+/* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
+ * buffers; optim NULL: weights and buffers only. A missing or misshapen parameter is
+ * named (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
                              float *running, sp_optim *optim);
 
-/* Rank 0 only, local: the config of a checkpoint's deck. SP_EDATA where it is none;
- * config may be destroyed then too. */
+/* Rank 0 only, local: parses the deck that a checkpoint stores. SP_EDATA where it is no
+ * deck; config may be destroyed in that case too. */
 sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,
                                const char *path);
-/* SP_EDATA unless the state's position is within an epoch of so many samples, and its
- * count of samples is that of its epochs. For the data that it was trained on. */
+/* SP_EDATA unless the state's position lies within an epoch of n_samples samples and
+ * its number of samples seen agrees with its epochs. Meaningful only for the data set
+ * that the checkpoint was trained on. */
 sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state *state,
                                     int64_t n_samples);
 
-/* Rank 0 only: newest checkpoint in dir that verifies, best.h5 if no step's does; path
- * "" if there is none. Damaged ones are named, skipped and counted (n_damaged may be
- * NULL). One whose data_hash is that of `on` (NULL: any) has its place checked too.
- * path holds PATH_MAX bytes. */
+/* Rank 0 only: finds the newest checkpoint in dir that verifies, best.h5 if no step's
+ * file does; path becomes "" if there is none. Damaged files are named in warnings,
+ * skipped and counted (n_damaged may be NULL). A file whose data_hash is that of `on`
+ * has its place checked too (sp_checkpoint_check_place); on NULL: that check is left
+ * out. path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
                              int *n_damaged);
-/* Rank 0 only: files of steps after `step` get ".old" behind their names, so that a run
- * that went back neither continues from them nor loses its own to prune. *n: how
- * many. */
+/* Rank 0 only: appends ".old" to the names of the files of steps after `step`, so that
+ * a run that went back to `step` neither continues from them nor loses its own files to
+ * prune. *n: number of files renamed. */
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
-/* Rank 0 only: does the folder have a whole best.h5 of no later step? Else it is renamed
- * likewise. */
+/* Rank 0 only: *has_best says whether the folder has a valid best.h5 of `step` or
+ * before. A best.h5 that is damaged or of a later step is renamed likewise. */
 sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best);
-/* Rank 0 only: delete what a writer that was killed left behind. */
+/* Rank 0 only: deletes the temporary files that a killed writer left. */
 sp_status sp_checkpoint_remove_unfinished(const char *dir);
-/* Rank 0 only: delete all but the newest `keep` step files, and what is unfinished. */
+/* Rank 0 only: deletes all step files but the newest `keep`, and temporary files. */
 sp_status sp_checkpoint_prune(const char *dir, int keep);
 
 #endif

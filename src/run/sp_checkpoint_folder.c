@@ -1,5 +1,5 @@
-/* The folder of a run's checkpoints: which one to go on from, and which ones to keep.
- */
+/* The folder of a run's checkpoints: the file to continue from, and the files
+ * to keep. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -12,7 +12,7 @@
 #include "base/sp_log.h"
 #include "run/sp_checkpoint.h"
 
-/* Step of "step-000000012.h5", -1 for another name. */
+/* Step in a name such as "step-000000012.h5"; -1 for another name. */
 static int64_t step_of(const char *name)
 {
     long long step;
@@ -30,7 +30,8 @@ static int newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Steps of the folder's files, newest first; malloc'd. An absent folder has none. */
+/* Lists the steps of the folder's files, newest first; malloc'd. An absent folder has
+ * none. */
 static sp_status list_steps(const char *dir, int64_t **steps, int *n)
 {
     DIR *folder = opendir(dir);
@@ -155,7 +156,8 @@ sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_bes
     return *has_best ? SP_OK : set_aside(path);
 }
 
-/* "step-000000012.h5.tmp", "best.h5.tmp": a writer was killed before it renamed it. */
+/* True for "step-000000012.h5.tmp" and "best.h5.tmp": their writer was killed before it
+ * renamed them. */
 static bool is_unfinished(const char *name)
 {
     long long step;

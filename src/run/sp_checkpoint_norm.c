@@ -1,5 +1,5 @@
-/* What a checkpoint tells of the data that it was trained on: its rows as datasets, and
- * how it comes to all ranks. The texts are root attributes (sp_checkpoint_root.c). */
+/* The normalization in a checkpoint: its rows of numbers as datasets, and its broadcast
+ * to all ranks. Its texts are root attributes (sp_checkpoint_root.c). */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,8 +58,9 @@ sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm)
     return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
 }
 
-/* A row that is there has as many elements as what was read before it says (is_known),
- * or says it itself. None is below `least`, which `meaning` puts in words. */
+/* Reads a row if the file has it. With is_known its length must be *n, which other data
+ * have set before; else it sets *n. Every element is finite and at least `least`;
+ * `meaning` words that bound for the message. */
 static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
                           double **row, double least, const char *meaning)
 {

@@ -12,7 +12,8 @@
 #define CODES   "class_codes"
 enum { VERSION = 1 };
 
-/* The numbers, in alphabetical order among them; texts stand between by name. */
+/* The numeric attributes, in alphabetical order. The texts, which are handled by name,
+ * come between them in that order. */
 typedef struct root_field {
     const char *name;
     sp_h5_type type;
@@ -43,7 +44,8 @@ static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_
     return sp_crc32c(crc, data, bytes);
 }
 
-/* Each text ends with its zero byte, so that ["ab"] is not ["a", "b"]. */
+/* The zero byte at the end of each text is hashed too, so that ["ab"] differs from
+ * ["a", "b"]. */
 static uint32_t crc_texts(uint32_t crc, const char *name, int n, char *const *text)
 {
     int i;
@@ -56,7 +58,7 @@ static uint32_t crc_texts(uint32_t crc, const char *name, int n, char *const *te
     return crc;
 }
 
-/* crc32c of the root: the texts find their places in the alphabet. */
+/* crc32c over all root attributes in alphabetical order, the texts at their places. */
 static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalization *norm)
 {
     const int64_t version = VERSION;
@@ -139,7 +141,7 @@ sp_status sp_checkpoint_check_format(sp_h5 *file)
     return SP_OK;
 }
 
-/* Greatest number of steps, samples or bytes that is believed: doubles hold it exactly
+/* Greatest plausible number of steps, samples or bytes: a double represents it exactly,
  * and its products with small factors do not overflow. */
 #define MOST ((int64_t)1 << 53)
 
@@ -152,9 +154,10 @@ static sp_status check_count(sp_h5 *file, const char *name, int64_t value, int64
                    sp_h5_path(file), name, (long long)value, (long long)most, meaning);
 }
 
-/* A checksum vouches for bytes and not for their author: the numbers are checked before
- * the program computes with them. Every epoch has a step and every step a sample, and a
- * step either updates the weights or is skipped or had nothing labelled. */
+/* Checks the plausibility of the numbers before the program computes with them, since a
+ * checksum proves that bytes are unchanged and not that they are sensible. Every epoch
+ * has a step and every step a sample, and a step either updates the weights, or is
+ * skipped, or has no labelled voxel. */
 static sp_status check_state(sp_h5 *file, const sp_checkpoint_state *s)
 {
     SP_TRY(check_count(file, "samples_seen", s->samples_seen, MOST, ""));
@@ -222,7 +225,7 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
     return SP_OK;
 }
 
-/* Older files have not all of them. */
+/* Reads the texts that are there; files of older versions lack some. */
 static sp_status read_texts(sp_h5 *file, sp_normalization *norm)
 {
     int64_t n_codes = 0;

@@ -56,7 +56,8 @@ sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)
     }
     if (beats->fd < 0) {
         beats->fd = fd;
-    } else { /* a thread may be writing: the number stays a heartbeat's throughout */
+    /* the number of the descriptor stays, since another thread may be writing to it */
+    } else {
         dup3(fd, beats->fd, O_CLOEXEC);
         close(fd);
     }
@@ -73,7 +74,7 @@ void sp_heartbeat_close(sp_heartbeats *beats)
 
 /* ---- records in the file ---- */
 
-/* Bytes of a record's field, and where they are in the file. */
+/* Position of a rank's field in the file. */
 #define PLACE_OF(rank, field)                                                          \
     ((off_t)(rank) * (off_t)sizeof(sp_heartbeat) + (off_t)offsetof(sp_heartbeat, field))
 
@@ -82,7 +83,8 @@ static bool has(const sp_heartbeats *beats, int rank)
     return beats->fd >= 0 && rank >= 0 && rank < beats->n;
 }
 
-/* A heartbeat that cannot be written is no reason to stop. */
+/* Writes to the file; a failure is ignored, since a missing heartbeat is no reason to
+ * stop the run. */
 static bool put(const sp_heartbeats *beats, const void *data, size_t bytes, off_t at)
 {
     return pwrite(beats->fd, data, bytes, at) == (ssize_t)bytes;
@@ -103,7 +105,7 @@ void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
         put(beats, signs, sizeof signs, PLACE_OF(rank, work));
 }
 
-/* Control characters would reach the terminal. */
+/* Text of a file is printed, and control characters would reach the terminal. */
 static bool is_text(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -114,7 +116,7 @@ static bool is_text(const char *text, size_t bytes)
     return false;
 }
 
-/* The name of a field with a value that no rank writes; NULL: none. */
+/* The name of a field that holds a value no rank writes; NULL: all are valid. */
 static const char *damage_of(const sp_heartbeat *h)
 {
     if (!is_text(h->host, sizeof h->host))
@@ -230,7 +232,7 @@ void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
     record->counter++;
 }
 
-/* The letter that the system shows for the state of a process; 0: it does not. */
+/* The letter that /proc shows for the state of a process; 0: it cannot be read. */
 static char state_of(int64_t pid)
 {
     char path[32], text[512], *at;
@@ -244,7 +246,8 @@ static char state_of(int64_t pid)
         fclose(file);
     }
     text[n] = 0;
-    at = strrchr(text, ')'); /* behind the name, which may hold anything */
+    /* end of the process name, which may contain any character */
+    at = strrchr(text, ')');
     return at && at[1] == ' ' ? at[2] : 0;
 }
 

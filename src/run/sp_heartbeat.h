@@ -28,7 +28,7 @@
 
 #include "base/sp_error.h"
 
-/* X(name, text) of what a rank is doing. */
+/* X(name, text): the phases that a rank can be in. */
 #define SP_PHASE_LIST(X)                                                               \
     X(SP_PHASE_START, "start")                                                         \
     X(SP_PHASE_READ, "read")                                                           \
@@ -46,10 +46,10 @@
 typedef enum sp_phase { SP_PHASE_LIST(SP_PHASE_ENUM) SP_PHASE_COUNT } sp_phase;
 #undef SP_PHASE_ENUM
 
-/* "forward"; "unknown" for what is no phase. */
+/* The text of a phase, such as "forward"; "unknown" for a number that is no phase. */
 const char *sp_phase_name(sp_phase phase);
 
-/* How a rank was lost, as another process has found it. */
+/* The way in which a rank was lost, as another process has found it. */
 typedef enum sp_lost {
     SP_NOT_LOST,
     SP_LOST_DEAD,
@@ -64,53 +64,56 @@ typedef struct sp_heartbeat {
     int64_t pid, step, epoch;
     double time;         /* seconds since 1970 */
     int64_t counter;     /* advances with every write; 0: never written */
-    int32_t phase;       /* sp_phase; SP_PHASE_END: left by itself */
+    /* an sp_phase; SP_PHASE_END: the rank closed the folder itself */
+    int32_t phase;
     int32_t lost;        /* sp_lost */
     int64_t work, waits; /* signs of life, written by the watchdog (sp_pulse.h) */
 } sp_heartbeat;
 
-/* The open file of n records. fd -1: there is none, and the functions below do nothing
- * and find nothing. They may be called by any thread. */
+/* The open file of n records. With fd -1 there is no file: the functions below write
+ * nothing and find nothing. Any thread may call them. */
 typedef struct sp_heartbeats {
     int fd, n;
 } sp_heartbeats;
 
-/* A new file of n zero records in place of any old one. Every byte is written, so that
- * a disk that is full later has room for what is written in place. SP_EIO. */
+/* Writes a new file of n zero records in place of any old one. Every byte is written,
+ * so that a disk that fills up later still has room for the records. SP_EIO. */
 sp_status sp_heartbeat_create(const char *path, int n);
-/* Opens the file of n records; in place of the one that *beats has open, if it has.
- * SP_EIO, where it is no file of n records too. */
+/* Opens the file of n records, and replaces the one that *beats has open, if any.
+ * SP_EIO, also for a file of another size. */
 sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n);
 void sp_heartbeat_close(sp_heartbeats *beats);
 
-/* Training thread: the rank's own record; what others write of it stays. */
+/* Called by the training thread: writes the rank's own record except the fields that
+ * other writers own (lost, work, waits). */
 void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *record);
-/* Watchdog: the rank's signs of life. */
+/* Called by the watchdog: writes the rank's signs of life. */
 void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
                             int64_t waits);
-/* The record of a rank as it is now. False: there is none, or it is damaged. */
+/* Reads the present record of a rank. False: there is none, or it is damaged. */
 bool sp_heartbeat_get(const sp_heartbeats *beats, int rank, sp_heartbeat *record);
-/* Another process has found this rank lost, the first in the file: those that fall with
- * it are not marked. True if it was. */
+/* Marks a rank that another process has found lost. The first mark in the file stands:
+ * ranks that end because of the first one are not marked. True if this call has marked
+ * the rank. */
 bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost);
 /* The rank marked lost; -1: none. */
 int sp_heartbeat_lost(const sp_heartbeats *beats);
 
-/* A copy of the file, malloc'd; *n records. SP_EIO; SP_EDATA for what is no such file,
- * or has a record with a value that no rank writes. */
+/* Copies the file into *records (malloc'd), *n of them. SP_EIO; SP_EDATA for a file of
+ * another kind, or with a record that holds a value no rank writes. */
 sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n);
-/* The rank marked lost in a copy; -1: none. */
+/* The rank marked lost in a copy of the file; -1: none. */
 int sp_heartbeat_find_lost(const sp_heartbeat *records, int n);
-/* The first of the records with the earliest and with the latest time, among those
- * written; -1 where none was. */
+/* *first, *last: the ranks with the earliest and with the latest time among the records
+ * that were written, the lower rank on a tie; -1 where none was written. */
 void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last);
 
-/* Fill in what this process does now. */
+/* Fills in time, phase, epoch and step of this process and advances the counter. */
 void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
                        int64_t step);
-/* State of the record's process, where it ran on this host: "gone", "stopped" (by a
- * signal: it does nothing until it is continued); "" for one that runs or cannot be
- * seen from here. */
+/* State of the record's process if it ran on this host: "gone", or "stopped" (by a
+ * signal: it does nothing until it is continued). "" for a process that runs, or that
+ * cannot be seen from here. */
 const char *sp_heartbeat_process(const sp_heartbeat *record);
 
 #endif

@@ -23,7 +23,7 @@
 #define LOCK_PATIENCE_S       3.0
 #define LOCK_TEXT             128
 
-/* dir/name; paths too long were refused before the folder was made. */
+/* Forms dir/name. Paths that are too long were refused before the folder was made. */
 static const char *in_folder(const char *dir, const char *name, char *path)
 {
     snprintf(path, PATH_MAX, "%s/%s", dir, name);
@@ -44,7 +44,7 @@ static bool read_owner(int fd, owner *o)
     return sscanf(text, "%63s %ld", o->host, &o->pid) == 2;
 }
 
-/* A number that changes when the heartbeat or one of the files does. */
+/* A hash that changes when the heartbeat or one of the run's files changes. */
 static uint64_t activity(const char *dir)
 {
     static const char *const watched[] = {"metrics.jsonl", "status.json",
@@ -90,9 +90,9 @@ static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
                    o->pid);
 }
 
-/* A killed run's processes may take a moment to vanish: a little patience before the
- * refusal. *is_free: nobody holds the lock; *is_sure: the file system has such locks.
- */
+/* Tries to lock for some seconds, since the processes of a killed run may need a moment
+ * to vanish. *is_free: no process holds the lock; *is_sure: the file system supports
+ * such locks. */
 static void try_flock(int fd, bool *is_free, bool *is_sure)
 {
     const struct timespec nap = {0, 50000000};
@@ -111,7 +111,7 @@ static void try_flock(int fd, bool *is_free, bool *is_sure)
     *is_sure = error == 0;
 }
 
-/* Whether the process that the text names runs, although the lock is free. */
+/* True if the process named in the file runs although the lock is free. */
 static bool is_owner_alive(const char *dir, const char *host, const owner *o,
                            bool is_sure)
 {

@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* How many of the sums equal this one. */
+/* Number of sums that equal `sum`. */
 static int count_of(const int64_t *sums, int n, int64_t sum)
 {
     int count = 0;
@@ -17,7 +17,7 @@ static int count_of(const int64_t *sums, int n, int64_t sum)
     return count;
 }
 
-/* The lowest rank among those whose sum most ranks have. */
+/* The lowest rank that has the most frequent sum. */
 static int find_reference(const int64_t *sums, int n)
 {
     int best = 0, most = 0;

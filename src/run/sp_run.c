@@ -27,14 +27,14 @@
 #define PATIENCE_OF_FAILURE_S 5.0
 
 struct sp_run_impl {
-    int lock, metrics; /* descriptors, -1: none (other ranks, no folder) */
+    int lock, metrics; /* descriptors; -1: none (other ranks, no folder) */
     sp_heartbeats beats;
     sp_heartbeat own;
     bool has_failed;
     sp_child child;
 };
 
-/* What a run writes, and set_aside moves: files, then folders. */
+/* Files, then folders, that a run writes and sp_run_set_aside moves. */
 static const char *const run_files[] = {"status.json",         "status-eval.json",
                                         "status-predict.json", "heartbeat.bin",
                                         "metrics.jsonl",       "evaluations.jsonl",
@@ -47,7 +47,7 @@ static bool is_owner(const sp_run *run)
     return run->dir && run->dir[0] && run->comm->rank == 0;
 }
 
-/* dir/name; paths too long were refused by open. */
+/* Forms dir/name. sp_run_open has refused paths that are too long. */
 static const char *in_folder(const char *dir, const char *name, char *path)
 {
     snprintf(path, PATH_MAX, "%s/%s", dir, name);
@@ -56,7 +56,8 @@ static const char *in_folder(const char *dir, const char *name, char *path)
 
 /* ---- metrics.jsonl ---- */
 
-/* A process killed while it wrote leaves half a line; JSON lines end in a newline. */
+/* Removes the incomplete last line that a process killed while writing leaves; complete
+ * JSON lines end in a newline. */
 static sp_status cut_half_line(int fd, const char *path)
 {
     off_t end = lseek(fd, 0, SEEK_END), whole = end;
@@ -99,7 +100,7 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
         written = writev(fd, line, 2);
     while (written < 0 && errno == EINTR);
     if (written != (ssize_t)length + 1) {
-        error = written < 0 ? errno : ENOSPC; /* a file takes part of it when full */
+        error = written < 0 ? errno : ENOSPC; /* a full disk accepts part of the line */
         if (ftruncate(fd, end) != 0)
             sp_log_warn("%s/metrics.jsonl: half a line stays: %s", run->dir,
                         strerror(errno));
@@ -120,7 +121,8 @@ sp_status sp_run_sync_metrics(sp_run *run)
     return SP_OK;
 }
 
-/* A line that tells of a start or of its end happened once and is not repeated. */
+/* True for lines that record the start or the end of a process: a run that continues
+ * does not repeat them. */
 static bool is_kept(const char *line)
 {
     static const char *const kept[] = {"start", "resume", "end"};
@@ -134,7 +136,7 @@ static bool is_kept(const char *line)
     return false;
 }
 
-/* The whole lines of text that are kept, moved to its front; returns their bytes. */
+/* Moves the complete lines that are kept to the front of text; returns their bytes. */
 static size_t keep_lines(char *text)
 {
     char *to = text, *end;
@@ -147,8 +149,9 @@ static size_t keep_lines(char *text)
     return (size_t)(to - text);
 }
 
-/* The steps behind `bytes`, and their evaluations, are going to be repeated, so they go.
- * A run that was stopped behind its last checkpoint's step has none. */
+/* Removes the lines of the steps behind `bytes` and of their evaluations, because the
+ * run is going to repeat them. A run that was stopped right after its last checkpoint
+ * has no such lines. */
 static sp_status roll_back(int fd, off_t bytes, off_t end)
 {
     size_t size = (size_t)(end - bytes), kept;
@@ -159,7 +162,8 @@ static sp_status roll_back(int fd, off_t bytes, off_t end)
     if (n >= 0 && kept == size)
         n = (ssize_t)size;
     else if (n >= 0 && ftruncate(fd, bytes) == 0)
-        n = write(fd, text, kept); /* O_APPEND */
+        /* appended, since the file was opened with O_APPEND */
+        n = write(fd, text, kept);
     else
         n = -1;
     free(text);
@@ -187,8 +191,9 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
 
 /* ---- open, set aside, close ---- */
 
-/* This rank's record in the file. Where the folder is not shared between nodes the
- * record stays private: less to tell after an accident, no reason to stop. */
+/* Opens this rank's record in the file. Where the folder is not shared between nodes
+ * the record stays in memory: less can be told after an accident, but the run goes
+ * on. */
 static void open_heartbeat(sp_run *run)
 {
     struct sp_run_impl *impl = run->impl;
@@ -227,8 +232,9 @@ static sp_status check_entry(const char *dir, const char *name, bool is_folder)
                        : "");
 }
 
-/* A link in place of a file would have a run overwrite, append to or delete what it
- * leads to; who may write in the folder could so reach all that its user may. */
+/* Refuses links in place of the run's files. A run would overwrite, append to or delete
+ * the file that a link leads to, so a user with write access to the folder could reach
+ * every file that the run's user may write. */
 static sp_status check_entries(const char *dir)
 {
     for (int i = 0; i < N_RUN_FILES; i++)
@@ -237,7 +243,8 @@ static sp_status check_entries(const char *dir)
     return check_entry(dir, ".diagnosed", false);
 }
 
-/* A umask of 000 shows in the file that this process has just made. */
+/* Warns where other users may write. A umask of 000 shows in the mode of the lock file,
+ * which this process has just made. */
 static void warn_of_others(const char *dir, int lock)
 {
     struct stat folder, file;
@@ -254,7 +261,8 @@ static void warn_of_others(const char *dir, int lock)
                      dir, (unsigned)file.st_mode & 0777);
 }
 
-/* "status.json.tmp-0": sp_file_replace was killed before it renamed it. */
+/* True for names like "status.json.tmp-0": sp_file_replace was killed before it renamed
+ * the file. */
 static bool is_temporary(const char *name)
 {
     for (int i = 0; i < N_PLAIN_FILES; i++) {
@@ -276,7 +284,7 @@ static bool is_temporary_prediction(const char *name)
     return n >= sizeof end && strcmp(name + n - sizeof end + 1, end) == 0;
 }
 
-/* Rank 0, which has the lock: nobody else writes here. */
+/* Rank 0, which holds the lock, so that no other process writes here. */
 static sp_status remove_leftovers(const char *dir)
 {
     char path[PATH_MAX];
@@ -348,7 +356,7 @@ static bool exists(const char *dir, const char *name, struct stat *st)
     return lstat(in_folder(dir, name, path), st) == 0;
 }
 
-/* More than what open has just made? */
+/* True if the folder has more than the files that open has just made. */
 static bool is_used(const char *dir)
 {
     struct stat st;
@@ -363,7 +371,7 @@ static bool is_used(const char *dir)
     return false;
 }
 
-/* One more than the highest old-NNN. */
+/* Finds the first free number, one more than the highest old-NNN. */
 static sp_status next_old(const char *dir, int *next)
 {
     DIR *folder = opendir(dir);
@@ -422,7 +430,7 @@ void sp_run_close(sp_run *run)
     double patience_s = run->after_save_limit_s * (1 + SP_CHILD_QUEUE);
 
     if (impl) {
-        if (run->beat) /* by itself: nobody lost it */
+        if (run->beat) /* this rank ends by itself and is not lost */
             sp_run_beat(run, SP_PHASE_END, run->beat->epoch, run->beat->step);
         sp_child_finish(&impl->child,
                         impl->has_failed ? PATIENCE_OF_FAILURE_S : patience_s);
@@ -457,7 +465,8 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
                               sp_status code, const char *message)
 {
     char path[PATH_MAX];
-    sp_json own = {0}, *json = &own; /* the watchdog's thread may be the caller */
+    /* on the stack, since the watchdog's thread may be the caller */
+    sp_json own = {0}, *json = &own;
     const char *text;
     sp_status rc;
 
@@ -485,7 +494,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
 {
     sp_heartbeat who;
 
-    /* Without a heartbeat the folder was not opened: it may be another's. */
+    /* Without a heartbeat the folder was not opened and may be another run's. */
     if (!run->dir || !run->dir[0] || !run->beat)
         return SP_OK;
     run->impl->has_failed = strcmp(state, "failed") == 0;
@@ -496,7 +505,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
                                message);
 }
 
-/* Made by one process alone, on NFS too. */
+/* O_EXCL lets one process alone create the file, on NFS too. */
 bool sp_run_claim_diagnosis(const char *dir)
 {
     char path[PATH_MAX];
@@ -507,7 +516,8 @@ bool sp_run_claim_diagnosis(const char *dir)
     fd = open(in_folder(dir, ".diagnosed", path),
               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        return errno != EEXIST; /* better twice than never */
+        /* where the file cannot be made, two reports are better than none */
+        return errno != EEXIST;
     close(fd);
     return true;
 }

@@ -1,7 +1,22 @@
-/* The run folder (README, "The run folder"): lock, status.json, heartbeat.bin,
- * metrics.jsonl, deck.resolved, old-NNN. Rank 0 owns all files but its own heartbeat
- * record of each rank. Failures of the file system are SP_EIO with path and the
- * system's text.
+/* The run folder (README, "The run folder") and the processes that watch a run.
+ *
+ *     rank 0        sp_run --> lock           one run a folder     (sp_lock)
+ *                              status.json    state, exit code     (sp_run_state)
+ *                              metrics.jsonl  one event a line
+ *                              deck.resolved, old-NNN/, .diagnosed
+ *                   saver thread --> checkpoints/step-N.h5, best.h5   (sp_saver,
+ *                                                                   sp_checkpoint)
+ *     each rank     sp_run_beat --> its record in heartbeat.bin    (sp_heartbeat)
+ *                   watchdog thread <-- TCP --> rank 0's watchdog  (sp_watchdog)
+ *     each node     witness process <-- a pipe from each rank      (sp_witness)
+ *
+ * The training thread calls sp_run_beat at each phase of a step, sp_run_event for each
+ * line of metrics.jsonl, and sp_run_status when the state changes. Rank 0 owns all
+ * files, except that each rank owns its record of heartbeat.bin. When a rank is lost,
+ * the process that finds it calls sp_run_claim_diagnosis and, if it is the first,
+ * prints the reason and writes status.json.
+ *
+ * Failures of the file system are SP_EIO with path and the system's text.
  */
 #ifndef SP_RUN_H
 #define SP_RUN_H
@@ -14,72 +29,77 @@
 #include "run/sp_heartbeat.h"
 
 typedef struct sp_run {
-    char *dir; /* "" : no folder (check, preflight) */
+    char *dir; /* "": no folder (check, preflight) */
     const char
-        *task; /* whose status it is: "" training (after open), "eval", "predict" */
+        *task; /* task of the status: "" training (after open), "eval", "predict" */
     sp_comm *comm;
     sp_heartbeat *beat;        /* this rank's record, never NULL while open */
     sp_heartbeats *beats;      /* heartbeat.bin, never NULL while open */
-    double after_save_limit_s; /* 60 after open; time limit of one after_save command */
+    double after_save_limit_s; /* time limit of one after_save command; 60 after open */
     struct sp_run_impl *impl;
 } sp_run;
 
-/* Collective: create the folder, lock it (SP_EIO names host and pid of the owner),
- * report who was lost in an earlier unfinished run, open heartbeat.bin. dir "": nothing
- * is written, the other functions do nothing. After a failure sp_run_close is to be
- * called all the same. */
+/* Collective: creates the folder, locks it (SP_EIO names host and pid of the owner),
+ * reports the rank that was lost in an earlier unfinished run, opens heartbeat.bin.
+ * With dir "" nothing is written, and the other functions do nothing. The caller calls
+ * sp_run_close after a failure too. */
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
-/* Collective: move what a run writes to old-NNN/ (resume = "never");
- * foreign files stay. Before anything else of this run is written. */
+/* Collective: moves the files that a run writes to old-NNN/ (resume = "never"); other
+ * files stay. To be called before this run writes anything else. */
 sp_status sp_run_set_aside(sp_run *run);
-/* Waits for after_save (at most its time limit each; 5 s in all if the last status was
- * "failed"), releases the lock. Does not write status.json. Local. */
+/* Waits for the after_save commands (each up to its time limit; 5 s in all if the last
+ * status was "failed") and releases the lock. Does not write status.json. Local. */
 void sp_run_close(sp_run *run);
 
-/* The descriptor that holds the folder's lock, on rank 0; -1. */
+/* The descriptor that holds the folder's lock on rank 0; -1 elsewhere. */
 int sp_run_lock(const sp_run *run);
-/* This rank, now, for heartbeat.bin and for the error block. Cheap: a few stores. */
+/* Records this rank's phase, epoch and step in heartbeat.bin and for the error block.
+ * Called by the training thread. Cost: one small write to the file. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
 
-/* Where a task's status is: status.json of the training, which nothing else touches,
- * status-eval.json, status-predict.json. path holds PATH_MAX bytes; returns it. */
+/* Path of a task's status file: status.json of the training, which no other task
+ * writes, status-eval.json, status-predict.json. path holds PATH_MAX bytes and is
+ * returned. */
 const char *sp_run_status_path(const char *dir, const char *task, char *path);
-/* Rank 0 (or, for a failure, the rank that diagnosed it): replace the status of
- * run->task atomically. state "running", "done", "stopped", "failed"; message NULL: the
- * code's text, none for SP_OK. Any thread. */
+/* Replaces the status of run->task atomically. Called on rank 0 or, for a failure, on
+ * the rank that diagnosed it; any thread. state is "running", "done", "stopped" or
+ * "failed"; message NULL: the code's text, "" for SP_OK. */
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,
                         int64_t step, const char *message);
-/* The same for one who is not the run: `who` is the record of the rank it is about. */
+/* The same for a process that has no sp_run (the witness): `who` is the record of the
+ * rank that the status is about, `rank` its number. */
 sp_status sp_run_write_status(const char *dir, const char *task, int rank,
                               const sp_heartbeat *who, const char *state,
                               sp_status code, const char *message);
-/* True for the first process that asks: it alone prints why the run fails. dir is an
- * open run's, "" none. Any thread. (A file .diagnosed, until the next start.) */
+/* True for the first process that calls it: that process alone prints why the run
+ * fails. dir is the folder of an open run; "" means none and gives true. Any thread.
+ * (The claim is the file .diagnosed, which the next start deletes.) */
 bool sp_run_claim_diagnosis(const char *dir);
-/* True if status.json says state "done"; its step in *step (may be NULL). */
+/* True if status.json says state "done"; *step (may be NULL) becomes its step. */
 bool sp_run_is_done(const char *dir, int64_t *step);
-/* True if metrics.jsonl says that the training has ended, which the status does not
- * after a later start that failed. */
+/* True if metrics.jsonl says that the training has ended. status.json may not say so
+ * any more after a later start that failed. */
 bool sp_run_has_ended(const char *dir);
 
-/* Rank 0: text file in the folder, replaced atomically. */
+/* Rank 0: replaces a text file in the folder atomically. */
 sp_status sp_run_write_text(sp_run *run, const char *name, const char *text);
 
-/* Rank 0: one JSON object as a line (sp_json.h); *bytes (may be NULL): length of the
- * file. Where it cannot be written whole, nothing is. Polls after_save. */
+/* Rank 0: appends one JSON object as a line (sp_json.h); *bytes (may be NULL) becomes
+ * the length of the file. A line that cannot be written whole is not written at all.
+ * Also starts the next waiting after_save command. */
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes);
-/* Rank 0: metrics.jsonl to disk; before a checkpoint that stores its length. */
+/* Rank 0: flushes metrics.jsonl to disk, before a checkpoint that stores its length. */
 sp_status sp_run_sync_metrics(sp_run *run);
-/* Rank 0: of what stands behind `bytes` in metrics.jsonl leave the start, resume and end
- * events alone (continuing); a shorter file is a warning. */
+/* Rank 0, when a run continues: removes the lines behind `bytes` in metrics.jsonl
+ * except the start, resume and end events. A file shorter than that is a warning. */
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
 
-/* Rank 0: run after_save in a child with a time limit, beside the training; one at a
- * time, in order. Failure is a warning. command is kept until close; "" or NULL:
- * nothing. */
+/* Rank 0: runs after_save in a child process with a time limit while the training goes
+ * on; one at a time, in order. Its failure is a warning. command is borrowed until
+ * close; "" or NULL: nothing is run. */
 void sp_run_after_save(sp_run *run, const char *command, const char *path);
 
-/* What the status of a task says. */
+/* The contents of a task's status file. */
 typedef struct sp_run_state {
     char state[16], phase[16], host[64];
     char message[SP_ERROR_MESSAGE];
@@ -87,17 +107,18 @@ typedef struct sp_run_state {
     int64_t pid, epoch, step;
 } sp_run_state;
 
-/* SP_EIO if there is none, SP_EDATA if it is damaged. */
+/* Reads a status file. SP_EIO if there is none, SP_EDATA if it is damaged. */
 sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state);
-/* The state that the start wrote which the n records are of: its writer is among them.
- * False: it wrote none yet. */
+/* Finds the status that was written by the start whose n heartbeat records are given:
+ * the status names a rank, host and pid of these records. False: that start has written
+ * none yet. */
 bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
                        sp_run_state *state, const char **task);
-/* One warning if the run that was in the folder ended without a diagnosis of its own:
- * who was last heard, in which phase and step. */
+/* Prints one warning if the earlier run in the folder ended without a diagnosis of its
+ * own: the rank last heard, its phase and step. */
 void sp_run_report_lost(const char *dir);
-/* `sptrain status DIR`: print state and who was last heard. SP_EIO if there is no run.
- */
+/* `sptrain status DIR`: prints the states and the rank last heard. SP_EIO if there is
+ * no run. */
 sp_status sp_run_print_status(const char *dir, FILE *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading a run folder: what status.json says and who was last heard. */
+/* Reading a run folder: the status files, and the rank that was last heard. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "base/sp_text.h"
 #include "run/sp_run.h"
 
-/* Whose status there may be. */
+/* The tasks that write a status. */
 static const char *const tasks[] = {"", "eval", "predict"};
 enum { N_TASKS = sizeof tasks / sizeof *tasks };
 
@@ -94,11 +94,13 @@ bool sp_run_has_ended(const char *dir)
     if (sp_file_open(path, O_RDONLY, &fd) != SP_OK)
         return false;
     lines = fdopen(fd, "r");
-    /* A line longer than `piece` comes in several; its beginning tells what it is. */
+    /* A line longer than `piece` is read in several parts; its first part has the
+     * event's name. */
     while (lines && fgets(piece, sizeof piece, lines)) {
         if (is_begin && begins(piece, "{\"event\":\"end\",\"state\":\"done\""))
             has_ended = true;
-        else if (is_begin && !begins(piece, "{\"event\":\"eval\"")) /* may come later */
+        /* an evaluation may be logged after the end */
+        else if (is_begin && !begins(piece, "{\"event\":\"eval\""))
             has_ended = false;
         is_begin = strchr(piece, '\n');
     }
@@ -128,8 +130,9 @@ bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
     return false;
 }
 
-/* A run that ended by itself says so; "running" is the word of one that could not, code
- * 6 that of one whose peer could not, and one that was killed early has none. */
+/* True unless the run's status explains its end. "running" stands in the status of a
+ * run that could not write its end, code 6 in that of a run that lost a rank, and a run
+ * that was killed early has no status. */
 static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int n)
 {
     sp_run_state state;
@@ -158,7 +161,7 @@ static void describe(const sp_heartbeat *record, int rank, int size, char *text,
              sp_phase_name((sp_phase)record->phase), record->epoch, record->step);
 }
 
-/* Every rank closed its folder (an evaluation need not write a status). */
+/* True if every rank closed its folder. (An evaluation need not write a status.) */
 static bool have_all_left(const sp_heartbeat *records, int n)
 {
     for (int r = 0; r < n; r++)
@@ -167,7 +170,7 @@ static bool have_all_left(const sp_heartbeat *records, int n)
     return true;
 }
 
-/* The rank that the others saw fall. */
+/* Reports the rank that another process found lost. */
 static void report_marked(const char *dir, const sp_heartbeat *records, int n, int lost)
 {
     const int kind = records[lost].lost;
@@ -183,7 +186,8 @@ static void report_marked(const char *dir, const sp_heartbeat *records, int n, i
         date(records[lost].time, when));
 }
 
-/* Nobody lived to see it: who was last heard, and who was not heard for longest. */
+/* Reports the rank heard last and the rank silent for longest, where no process lived
+ * to mark the lost one. */
 static void report_ends(const char *dir, const sp_heartbeat *records, int n)
 {
     char first_text[256], last_text[256], when[32];
@@ -228,7 +232,8 @@ void sp_run_report_lost(const char *dir)
     free(records);
 }
 
-/* Part of the status; what the files of a run say is shown, not obeyed. */
+/* Prints a part of the status. Control characters in texts from the run's files are
+ * escaped, so that the terminal does not interpret them. */
 static void __attribute__((format(printf, 2, 3))) say(FILE *to, const char *format, ...)
 {
     char text[8192], shown[4 * sizeof text];
@@ -279,7 +284,8 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
     }
 }
 
-/* The training's, then what eval and predict left; *n: how many there are. */
+/* Prints the training's status, then those of eval and predict; *n: number of statuses
+ * found. */
 static sp_status print_states(const char *dir, FILE *to, int *n)
 {
     sp_run_state state;

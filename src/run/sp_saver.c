@@ -22,22 +22,22 @@ struct sp_saver {
     int keep;
     char dir[PATH_MAX - 64];
     float *param, *running; /* the reserve */
-    sp_optim optim;         /* m and v are the reserve's */
+    sp_optim optim;         /* its m and v are part of the reserve */
     sp_checkpoint_state state;
     bool is_best;
     sp_saved saved;
     double begin_s;
     pthread_t thread;
     bool is_started, is_ending;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     saver_state phase;
 };
 
 /* ---- saver thread ---- */
 
-/* The step's file is a second name of best.h5, so it costs no second copy, where the
- * file system has such names. False where not. */
+/* Gives the step's file as a second name (hard link) to best.h5, so that it needs no
+ * second copy. False where the file system has no hard links. */
 static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
@@ -61,9 +61,11 @@ static sp_status write_all(sp_saver *s)
 
     snprintf(best, sizeof best, "%s/best.h5", s->dir);
     SP_TRY(sp_file_make_folder(s->dir));
-    SP_TRY(sp_run_sync_metrics(s->run)); /* whose length the checkpoint holds */
-    /* best.h5 first: a run killed in between goes on from before it, and finds it anew;
-     * the other way round it would go on as if it were there. */
+    /* the checkpoint stores the length of this file */
+    SP_TRY(sp_run_sync_metrics(s->run));
+    /* best.h5 is written first. A run killed between the two files continues from the
+     * previous checkpoint and finds the best weights again; in the other order it would
+     * continue from this step as if best.h5 were there. */
     if (s->is_best)
         SP_TRY(write_to(s, best));
     if (!s->is_best || !link_best(best, s->saved.path))
@@ -97,8 +99,9 @@ static void touch(float *reserve, int64_t n)
         memset(reserve, 0, (size_t)n * sizeof *reserve);
 }
 
-/* The system finds memory at the first store: here, beside the first steps, and not
- * while the training waits for the first copy. */
+/* Writes to every page of the reserve, since the system allocates a page at its first
+ * store. The saver thread does so during the first steps; otherwise the training would
+ * wait for it during the first copy. */
 static void touch_reserve(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
@@ -156,7 +159,8 @@ static sp_status make_reserve(sp_saver *s)
                     : SP_OK;
 }
 
-/* Signals go to the training thread. */
+/* Starts the thread with signals blocked, so that they are delivered to the training
+ * thread. */
 static sp_status start_thread(sp_saver *s)
 {
     sigset_t all, before;
@@ -189,7 +193,7 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
     snprintf(s->dir, sizeof s->dir, "%s/checkpoints", run->dir);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    s->phase = SAVER_BUSY; /* with the reserve */
+    s->phase = SAVER_BUSY; /* the thread first touches the reserve */
     SP_TRY(make_reserve(s));
     SP_TRY(start_thread(s));
     return SP_OK;

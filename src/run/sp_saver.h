@@ -1,10 +1,10 @@
-/* Checkpoints beside the training. Rank 0 only.
+/* Checkpoints written while the training goes on. Rank 0 only.
  *
  *   training thread:  post: copy the state into the reserve  -->  next steps
  *   saver thread:     write, flush, verify, rename, link best.h5, delete old ones
  *
- * The reserve (parameters, buffers, moments) is allocated once. One checkpoint is under
- * way at a time: a post waits for the one before it.
+ * The reserve (host memory for parameters, buffers and moments) is allocated once. One
+ * checkpoint is written at a time: the caller collects its result before the next post.
  */
 #ifndef SP_SAVER_H
 #define SP_SAVER_H
@@ -17,13 +17,13 @@
 
 typedef struct sp_saver sp_saver;
 
-/* What became of a post. */
+/* Result of a post. */
 typedef struct sp_saved {
     sp_status rc;
-    sp_error_record error; /* where rc is not SP_OK */
+    sp_error_record error; /* valid where rc is not SP_OK */
     int64_t step;
-    double write_s; /* from post to the end, beside the training */
-    double cpu_s;   /* of a core, for that */
+    double write_s; /* from post to the end of writing, while the training goes on */
+    double cpu_s;   /* core time of the saver thread for it */
     char path[PATH_MAX];
 } sp_saved;
 
@@ -31,14 +31,15 @@ typedef struct sp_saved {
 sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
                           const sp_optim *optim, const sp_normalization *norm,
                           int keep);
-/* Ends the thread when what is under way is written. NULL is fine. */
+/* Waits for a checkpoint that is being written and ends the thread. NULL is
+ * accepted. */
 void sp_saver_destroy(sp_saver *saver);
-/* Copy and begin to write; the result of an earlier post must have been collected.
- * state->deck is copied. SP_EMEM. */
+/* Copies the state into the reserve and lets the thread write it; the result of an
+ * earlier post must have been collected. state->deck is copied. SP_EMEM. */
 sp_status sp_saver_post(sp_saver *saver, const sp_checkpoint_state *state,
                         bool is_best);
-/* True, with the result, if a post has come to its end since; with is_waiting, once it
- * has. False where there is none. */
+/* True, with the result, if the latest post has ended and was not collected yet;
+ * is_waiting: waits for that end. False where there is no such post. */
 bool sp_saver_collect(sp_saver *saver, bool is_waiting, sp_saved *saved);
 
 #endif

@@ -13,8 +13,8 @@
 #include "process/sp_pulse.h"
 #include "run/sp_watchdog_internal.h"
 
-#define INTERVAL_S 1.0 /* between signs, at most a quarter of the limit */
-#define TOLD_S     2.0 /* for the watchdog's word, where MPI failed first */
+#define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
+#define TOLD_S     2.0 /* given to the watchdog to report, where MPI failed first */
 
 _Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
 
@@ -33,7 +33,8 @@ static double get_double(const double *from)
     return value;
 }
 
-/* This rank's signs; copied into heartbeat.bin too, for whoever cannot be linked. */
+/* Collects this rank's present signs. They are copied into heartbeat.bin too, for
+ * processes that have no connection to this rank. */
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, int code)
 {
     sp_heartbeat *beat = w->run->beat;
@@ -69,7 +70,7 @@ static void note(sp_row *r, const sp_signs *signs)
     r->signs = *signs;
 }
 
-/* From heartbeat.bin, where no link is. */
+/* Updates a row from heartbeat.bin, for a rank without a connection. */
 static void note_record(sp_watchdog *w, sp_row *r, int rank)
 {
     sp_heartbeat beat;
@@ -87,7 +88,8 @@ static void note_record(sp_watchdog *w, sp_row *r, int rank)
         note(r, &signs);
 }
 
-/* After a pause of this process itself nobody is blamed for it. */
+/* Restarts all clocks after a pause of this process itself, which would otherwise count
+ * as silence of the others. */
 static void forgive(sp_watchdog *w, double now)
 {
     for (int r = 0; r < w->n_rows; r++)
@@ -96,7 +98,8 @@ static void forgive(sp_watchdog *w, double now)
 
 /* ---- a connection that is proven ---- */
 
-/* A peer whose connection is closed by us is watched through heartbeat.bin. */
+/* Closes a connection with invalid frames. The rank is watched through heartbeat.bin
+ * from then on. */
 static void give_up(sp_row *r)
 {
     sp_log_warn("watchdog: what rank %d sends is not of this run; its connection is "
@@ -106,7 +109,7 @@ static void give_up(sp_row *r)
     r->state = SP_ROW_ABSENT;
 }
 
-/* Rank 0 alone has others leave, and never with success. */
+/* Acts on a frame. Rank 0 alone may make others leave, and never with success. */
 static void heed(sp_watchdog *w, sp_row *r, const sp_signs *signs)
 {
     note(r, signs);
@@ -155,7 +158,7 @@ static int fill_poll(sp_watchdog *w)
     return n;
 }
 
-/* Milliseconds until there is something to do, whatever arrives. */
+/* Milliseconds until the thread has something to do even if nothing arrives. */
 static int patience_ms(const sp_watchdog *w)
 {
     const double door_s = sp_watchdog_door_s(w);
@@ -183,7 +186,7 @@ static void say(sp_watchdog *w, sp_signs_kind kind, int code)
         sp_link_send(&w->row[r].link, &signs);
 }
 
-/* Ranks without a connection are watched through heartbeat.bin. */
+/* Reads the records of ranks without a connection from heartbeat.bin. */
 static void look_around(sp_watchdog *w)
 {
     for (int i = 0; i < w->n_rows; i++) {
@@ -200,7 +203,7 @@ static void *watch(void *arg)
     bool is_root = w->run->comm->rank == 0;
     double last_s = sp_now_s(), now;
 
-    listen_to_all(w); /* begins to connect */
+    listen_to_all(w); /* starts the connection to rank 0 */
     while (w->stop_code < 0) {
         poll(w->fd, (nfds_t)fill_poll(w), patience_ms(w));
         now = sp_now_s();
@@ -212,7 +215,7 @@ static void *watch(void *arg)
         last_s = now;
         say(w, SP_SIGNS_ALIVE, 0);
         look_around(w);
-        /* rank 0 first, then who cannot hear it */
+        /* rank 0 judges first; the margin leaves the others time to hear of it */
         sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
         if (is_root)
             sp_watchdog_judge_speed(w);
@@ -246,7 +249,8 @@ static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
     return SP_OK;
 }
 
-/* Signals go to the training thread; the last minute's is taken here too. */
+/* Starts the thread with signals blocked, so that the training thread gets them;
+ * SIGALRM is not blocked, since set_last_minute uses it. */
 static sp_status start_thread(sp_watchdog *w)
 {
     sigset_t most, before;
@@ -336,7 +340,8 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
 {
     if (!w)
         return;
-    /* MPI may notice a lost peer first; the watchdog knows which one it is */
+    /* MPI may notice a lost peer before the watchdog does, but the watchdog knows which
+     * rank it is. */
     if (code == SP_EMPI)
         sp_watchdog_pause(TOLD_S);
     w->stop_code = code;
@@ -345,7 +350,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
             sp_log_warn("watchdog: %s", strerror(errno));
         pthread_join(w->thread, NULL);
         sp_watchdog_look_at_door(
-            w); /* a rank that has just come hears that this is the end */
+            w); /* a rank that has just connected learns of the end too */
         say(w, SP_SIGNS_END, code);
     }
     close_all(w);

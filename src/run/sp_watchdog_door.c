@@ -1,5 +1,5 @@
-/* How the ranks come to be connected: the door of rank 0, which strangers may find too,
- * and the other ranks' way to it. */
+/* Connection of the ranks: the listeners of rank 0, which strangers may find too, and
+ * the way of the other ranks to them. */
 #include "config.h"
 
 #include <math.h>
@@ -11,17 +11,18 @@
 #include "base/sp_log.h"
 #include "run/sp_watchdog_internal.h"
 
-enum { ACCEPTS = 64 }; /* at a time */
+enum { ACCEPTS = 64 }; /* connections accepted at a time */
 
-#define CONNECT_S 3.0  /* patience with one address */
-#define RETRY_S   1.0  /* between rounds over the addresses */
-#define ALONE_S   15.0 /* without a connection before a warning */
-#define PROOF_S   1.0  /* for who connects to prove that it is a rank */
+#define CONNECT_S 3.0  /* time that one address is tried */
+#define RETRY_S   1.0  /* pause between rounds over the addresses */
+#define ALONE_S   15.0 /* time without a connection before a warning */
+#define PROOF_S   1.0  /* time within which a connection must prove to be a rank's */
 #define DEAF_S    0.05 /* pause of the listeners after a stranger */
 
 /* ---- open ---- */
 
-/* Rank 0 of a large job holds a connection to each rank. */
+/* Raises the limit of open files: rank 0 of a large job holds a connection to each
+ * rank. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -32,8 +33,8 @@ static void raise_file_limit(void)
     }
 }
 
-/* Rank 0 learns the addresses of the other hosts, one rank of each tells them. They are
- * malloc'd; there are none on other ranks. */
+/* Rank 0 collects the addresses of the other hosts, which one rank of each sends.
+ * *peers [*n] is malloc'd; *n is 0 on other ranks. Collective. */
 static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
 {
     uint32_t own[SP_LINK_ADDRESSES];
@@ -89,15 +90,16 @@ static void drop_fresh(sp_watchdog *w, int i)
     w->fresh[i] = w->fresh[--w->n_fresh];
 }
 
-/* Strangers may come as fast as they like: the thread looks at the door no more than so
- * many times a second. */
+/* Drops a stranger and pauses the listeners, so that strangers who connect without end
+ * cannot keep the thread busy. */
 static void meet_stranger(sp_watchdog *w, int i, double now)
 {
     drop_fresh(w, i);
     w->deaf_until_s = now + DEAF_S;
 }
 
-/* Once every rank has come nobody else is waited for: the port is closed. */
+/* Closes the listeners once every rank has connected, since no other connection is
+ * expected. */
 static void close_when_complete(sp_watchdog *w)
 {
     for (int r = 1; r < w->n_rows; r++)
@@ -108,8 +110,8 @@ static void close_when_complete(sp_watchdog *w)
         drop_fresh(w, 0);
 }
 
-/* The connection has proven to be a rank's. The answer lets the other side tell from
- * then on a death of this process from its end. */
+/* Moves a connection that has proven to be a rank's to its row. From this answer on the
+ * other side knows that a closed connection without an end frame means a death. */
 static void welcome(sp_watchdog *w, int i)
 {
     sp_row *r = &w->row[w->fresh[i].rank];
@@ -142,8 +144,9 @@ static void receive_fresh(sp_watchdog *w, double now)
     }
 }
 
-/* If all places are taken, the eldest that has said nothing goes. False: all have said
- * hello, and one will be through or gone within PROOF_S; others wait so long. */
+/* Drops the oldest connection that has sent nothing if all places are used. False: all
+ * have sent hello, so each is admitted or dropped within PROOF_S; new connections wait
+ * until then. */
 static bool make_place(sp_watchdog *w, double now)
 {
     int eldest = -1;
@@ -229,7 +232,7 @@ static void go_on_connecting(sp_watchdog *w, double now)
     }
 }
 
-/* A connection that rank 0 has closed before its first frame is tried again. */
+/* A connection that rank 0 closed before its first frame is tried again. */
 void sp_watchdog_connect(sp_watchdog *w, double now)
 {
     sp_row *root = &w->row[0];

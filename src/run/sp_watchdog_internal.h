@@ -12,15 +12,18 @@
 
 typedef enum sp_row_state { SP_ROW_ABSENT, SP_ROW_LINKED, SP_ROW_ENDED } sp_row_state;
 
-/* State of one rank as far as it is known; times are this process's. */
+/* State of one rank as far as this process knows it. Times are on its own clock. */
 typedef struct sp_row {
-    sp_signs signs; /* the last ones */
+    sp_signs signs; /* the latest signs received */
     sp_row_state state;
     sp_link link;
-    double heard_s, changed_s, worked_s; /* any sign; work or waits; work */
-    double slow_s;                       /* since when it is slow; 0: it is not */
+    /* Times of the latest sign of any kind, of the latest that showed work or a turn of
+     * a wait, and of the latest that showed work. */
+    double heard_s, changed_s, worked_s;
+    /* the rank has been slow since then; 0: it is not slow */
+    double slow_s;
     bool is_slow_told;
-    int seen[SP_PHASE_COUNT]; /* at work, by phase */
+    int seen[SP_PHASE_COUNT]; /* signs received while at work, by phase */
 } sp_row;
 
 struct sp_watchdog {
@@ -30,53 +33,61 @@ struct sp_watchdog {
     int wake[2];
     pthread_t thread;
     bool is_started;
-    sp_row *row; /* [n_rows]: all on rank 0; elsewhere rank 0's and the own one */
+    sp_row *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */
     int n_rows;
-    struct pollfd *fd; /* [what there can be] */
+    struct pollfd *fd; /* [descriptors at most: wake, listeners, fresh, rows] */
 
-    /* rank 0 of several, until all ranks have come */
+    /* Rank 0 of several ranks, until all ranks have connected. */
     int listener[SP_LINK_ADDRESSES], n_listeners;
-    sp_link *fresh; /* [n_places] accepted, and not proven to be a rank's */
+    /* [n_places] accepted connections that have not proven to be a rank's */
+    sp_link *fresh;
     int n_fresh, n_places;
-    double deaf_until_s; /* nobody is accepted before */
+    double deaf_until_s; /* no connection is accepted before this time */
 
-    /* the other ranks, until they are connected */
-    uint32_t at_address; /* the one to try next */
+    /* The other ranks, until they are connected to rank 0. */
+    uint32_t at_address; /* index of the address to try next */
     double next_try_s, begin_s;
     bool has_warned;
 
-    volatile int stop_code; /* -1: goes on */
-    double own_s;           /* written by the training thread */
+    volatile int stop_code; /* -1: keep running; else the exit code of this rank */
+    double own_s;           /* smoothed work per step, written by the training thread */
 };
 
-/* This rank's row; its signs as they are now. */
+/* The entry of this rank; and its present signs of life. */
 sp_row *sp_watchdog_own_row(sp_watchdog *w);
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
                           int code);
 
-/* Places of rank 0 for connections that have proven nothing, besides one a rank. */
+/* Rank 0 has one place a rank, and this many more, for connections that have not proven
+ * to be a rank's. */
 enum { SP_DOOR_STRANGERS = 64 };
 
-/* Collective, several ranks: rank 0 begins to listen, all learn where. */
+/* Collective, several ranks: rank 0 begins to listen, and all ranks learn its
+ * addresses. */
 sp_status sp_watchdog_open_door(sp_watchdog *w);
-/* Rank 0: accept who waits, see who has proven to be a rank, send strangers away; once
- * all ranks have come the door is closed. */
+/* Rank 0: accepts waiting connections, moves those that have proven to be a rank's to
+ * their rows and drops strangers. Once all ranks have connected, the listeners are
+ * closed. */
 void sp_watchdog_look_at_door(sp_watchdog *w);
-/* Seconds until rank 0 is to look again, whoever comes; INFINITY: no need. */
+/* Seconds until rank 0 has to look at the listeners again even if nothing arrives;
+ * INFINITY: no such time. */
 double sp_watchdog_door_s(const sp_watchdog *w);
 void sp_watchdog_close_door(sp_watchdog *w);
-/* The other ranks: one more step of connecting to rank 0, if it takes one. */
+/* The other ranks: advances the connection to rank 0 by one step, if it is not open
+ * yet. */
 void sp_watchdog_connect(sp_watchdog *w, double now);
 
-/* The process ends with `code`, without a word of its own. */
+/* Ends the process with `code` and prints nothing; rank 0 makes the other ranks leave
+ * with the same code. */
 void sp_watchdog_leave(sp_watchdog *w, int code) __attribute__((noreturn));
-/* The connection of r closed: it is named, everybody leaves. */
+/* The connection of r closed without an end frame: reports r as dead and ends all
+ * ranks. */
 void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *r)
     __attribute__((noreturn));
-/* Returns if nobody is lost: of the ranks this one watches, the one silent for longest;
- * margin_s beyond the limit leaves rank 0 the first word. */
+/* Looks at the watched rank that has been silent for longest, and does not return if it
+ * is lost. margin_s is added to the limit, so that rank 0 reports first. */
 void sp_watchdog_judge(sp_watchdog *w, double margin_s);
-/* Rank 0: report who has been slow for long. */
+/* Rank 0: warns of ranks that have been slow for long. */
 void sp_watchdog_judge_speed(sp_watchdog *w);
 void sp_watchdog_pause(double s);
 

@@ -1,4 +1,4 @@
-/* Who is lost, what is said of it, and how everybody leaves. */
+/* Judgement: which rank is lost, what is reported, and how all ranks leave. */
 #include "config.h"
 
 #include <signal.h>
@@ -11,11 +11,11 @@
 #include "run/sp_watchdog_internal.h"
 
 #define GRACE_S     3.0  /* for the training thread to leave by sp_comm_abort */
-#define SPEECH_S    0.5  /* for another rank to say what happened */
+#define SPEECH_S    0.5  /* for another process to report what happened */
 #define DIAGNOSIS_S 10   /* for all that a diagnosis writes, on a hung disk too */
 #define END_S       10.0 /* for the others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5
-enum { WITNESS_TRIES = 200 }; /* a millisecond each */
+enum { WITNESS_TRIES = 200 }; /* one a millisecond */
 
 /* ---- the end ---- */
 
@@ -25,7 +25,7 @@ static void leave_now(int number)
     _exit(SP_EMPI);
 }
 
-/* From here on this process ends within DIAGNOSIS_S, whatever blocks. */
+/* From this call on the process ends within DIAGNOSIS_S, whatever blocks. */
 static void set_last_minute(void)
 {
     struct sigaction action = {.sa_handler = leave_now};
@@ -55,13 +55,14 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
     _exit(code);
 }
 
-/* For the next start, at once: a launcher may kill this process within milliseconds. */
+/* Marks the lost rank in heartbeat.bin for the next start, before anything else: a
+ * launcher may kill this process within milliseconds. */
 static void mark(sp_watchdog *w, const sp_row *r, sp_lost lost)
 {
     sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, lost);
 }
 
-/* The one diagnosis; then everybody leaves. */
+/* Reports the loss, if no other process has, and makes all ranks leave. */
 static void diagnose(sp_watchdog *w, const char *text) __attribute__((noreturn));
 static void diagnose(sp_watchdog *w, const char *text)
 {
@@ -73,7 +74,8 @@ static void diagnose(sp_watchdog *w, const char *text)
         sp_log_error(sp_error_last());
         sp_run_status(w->run, "failed", SP_EMPI, beat->epoch, beat->step, text);
     } else {
-        /* Leaving takes the launcher, which kills whoever is about to say it. */
+        /* Once this process leaves, the launcher kills the others, among them the one
+         * that is about to report. It is given time. */
         sp_watchdog_pause(SPEECH_S);
     }
     sp_watchdog_leave(w, SP_EMPI);
@@ -85,7 +87,8 @@ static void describe(const sp_watchdog *w, const sp_row *r, char *text, size_t s
              r->signs.host[0] ? r->signs.host : "(not heard yet)");
 }
 
-/* The record in heartbeat.bin is newer than the last frame, where it is shared. */
+/* Words the rank's position. Where heartbeat.bin is shared, its record is newer than
+ * the last frame. */
 static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size)
 {
     sp_heartbeat beat;
@@ -98,7 +101,8 @@ static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size
              (long long)(is_newer ? beat.step : r->signs.step));
 }
 
-/* The node's witness knows which of several was the first. */
+/* Replaces the row's rank by the one that the node's witness has marked: it knows which
+ * of several ranks died first. */
 static void ask_witness(sp_watchdog *w, sp_row *r)
 {
     sp_heartbeat beat;
@@ -250,7 +254,7 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
     for (int r = 0; r < n; r++)
         if (w->row[r].signs.own_s <= 0)
             return;
-    for (int r = 0; r < n; r += stride) /* of many ranks, 64 tell the median */
+    for (int r = 0; r < n; r += stride) /* of many ranks, 64 suffice for the median */
         own[k++] = w->row[r].signs.own_s;
     qsort(own, (size_t)k, sizeof *own, ascending);
     median = own[(k - 1) / 2];

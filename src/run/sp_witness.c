@@ -16,17 +16,20 @@
 
 #include "base/sp_log.h"
 
-/* sptrain --witness DIR SET,CONTROL,LOCK FD,RANK,PID ...: the descriptors are
- * inherited, LOCK is -1 but for the witness of rank 0. */
+/* Command line of a witness: sptrain --witness DIR SET,CONTROL,LOCK FD,RANK,PID ... The
+ * descriptors are inherited; LOCK is -1 except for the witness of rank 0. */
 #define WORD "--witness"
 enum { ARG_DIR = 2, ARG_FDS, ARG_RANKS };
 
-/* The others leave within 15 s of the first; then the word is said in any case. */
+/* LEAVE_MS: the other ranks leave within 15 s of the first; after this time the witness
+ * reports in any case. */
 enum { LEAVE_MS = 20000, MOST_FD = 4096, HIGH_FD = 64 };
 
-#define CONTROL UINT32_MAX /* among the numbers of the ranks in the epoll set */
+/* number of the control pipe in the epoll set; ranks have 0 .. n - 1 */
+#define CONTROL UINT32_MAX
 
-/* This program's main has asked; a test's has not. */
+/* This program's main has called sp_witness_main. A test's main has not, so that no
+ * witness can be started from it. */
 static bool is_answered;
 
 typedef struct watched {
@@ -38,13 +41,13 @@ typedef struct watched {
 typedef struct scene {
     const char *dir;
     int set, control, lock;
-    int n, n_alive; /* of the node's ranks */
+    int n, n_alive; /* ranks of the node */
     watched *rank;  /* [n] */
-    bool has_seen;  /* one die before its end */
+    bool has_seen;  /* a rank died before its end */
 } scene;
 
-/* heartbeat.bin as it is now: another start may have put its own in its place. False:
- * there is none, or it is damaged. */
+/* The present heartbeat.bin, read again each time, since another start may have
+ * replaced it. read_evidence returns false where there is none or it is damaged. */
 typedef struct evidence {
     sp_heartbeats beats;
     sp_heartbeat *records; /* a copy, [n] */
@@ -67,7 +70,8 @@ static void destroy_evidence(evidence *e)
     free(e->records);
 }
 
-/* The message about the rank that died first; the ranks may write one of their own. */
+/* Words the message about the rank that died first. The ranks' own diagnosis may
+ * replace it. */
 static void describe(const sp_heartbeat *who, int rank, int size, char *text, size_t n)
 {
     snprintf(text, n,
@@ -79,7 +83,8 @@ static void describe(const sp_heartbeat *who, int rank, int size, char *text, si
              (long long)who->step);
 }
 
-/* At once: a script that the launcher returns to reads status.json. */
+/* Writes the status at once, because a script that the launcher returns to reads
+ * status.json. */
 static void write_status(const scene *s, const sp_heartbeat *records, int n, int lost)
 {
     sp_run_state state;
@@ -108,7 +113,8 @@ static void see_dead(scene *s, const watched *w)
     destroy_evidence(&e);
 }
 
-/* All are gone; one of them may have been killed while it wrote what had happened. */
+/* All ranks are gone. One of them may have been killed while it wrote the diagnosis, so
+ * the witness completes it. */
 static void conclude(const scene *s)
 {
     evidence e;
@@ -118,7 +124,7 @@ static void conclude(const scene *s)
     const char *task;
     char text[512];
 
-    if (lost >= 0) /* the rank that found it may have come no further */
+    if (lost >= 0) /* the rank that found it may have done no more than mark it */
         write_status(s, e.records, e.n, lost);
     if (lost >= 0 && sp_run_find_state(s->dir, e.records, e.n, &state, &task) &&
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
@@ -133,7 +139,7 @@ static void conclude(const scene *s)
     destroy_evidence(&e);
 }
 
-/* One event at a time: in the order in which they came. */
+/* Reads one event at a time, in the order in which they came. */
 static void watch(scene *s)
 {
     struct epoll_event event;
@@ -148,7 +154,7 @@ static void watch(scene *s)
             return;
         if (event.data.u32 == CONTROL) {
             if (read(s->control, &word, 1) == 1)
-                _exit(0); /* all has been said */
+                _exit(0); /* everything has been reported */
             epoll_ctl(s->set, EPOLL_CTL_DEL, s->control, NULL);
         } else {
             see_dead(s, &s->rank[event.data.u32]);
@@ -166,8 +172,8 @@ static bool is_needed(const scene *s, int fd)
     return fd == s->set || fd == s->control || fd == s->lock;
 }
 
-/* Out of the launcher's sight: none of its signals, none of its connections, by whose
- * end it knows that a rank is gone. */
+/* Detaches the witness from the launcher: it ignores the signals and closes the
+ * inherited connections, from whose end the launcher learns that a rank is gone. */
 static void hide(const scene *s)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
@@ -205,8 +211,8 @@ void sp_witness_main(int argc, char **argv)
 
 /* ---- the ranks ---- */
 
-/* The pipe of a rank to the witness: the writing end that the node's first rank
- * has open. */
+/* The pipe from a rank to the witness: process and number of the writing end, which the
+ * node's first rank has open. */
 typedef struct place {
     int64_t pid, fd, inode; /* pid 0: there is no witness */
 } place;
@@ -219,7 +225,8 @@ static void close_fd(int fd)
         close(fd);
 }
 
-/* The node's first rank: a pipe for each of its n ranks, reading ends in rank[].fd. */
+/* Makes a pipe for each of the n ranks of the node; reading ends go to rank[].fd.
+ * Called by the node's first rank. */
 static bool open_pipes(watched *rank, place *places, int n)
 {
     struct stat st;
@@ -237,9 +244,10 @@ static bool open_pipes(watched *rank, place *places, int n)
     return true;
 }
 
-/* This rank's writing end, its number above those that the launcher opened; -1. The
- * system opens it for processes of this user alone, and never waits. In another process
- * namespace the name would lead elsewhere, which the inode tells. */
+/* Opens this rank's writing end under a number above those that the launcher opened;
+ * -1: it cannot. The system opens it for processes of the same user alone and does not
+ * block. In another process namespace the path would lead to another file, which the
+ * inode reveals. */
 static int connect_to(const place *p)
 {
     char path[64];
@@ -287,7 +295,8 @@ static pid_t spawn(char **arguments)
     return failed ? 0 : pid;
 }
 
-/* All that the child needs is closed here soon, but for the lock. */
+/* Starts the witness. Descriptors that only the child needs are closed by the caller
+ * soon, so they may stay inheritable; the lock may not. */
 static pid_t start_child(const sp_run *run, int set, int control, const watched *rank,
                          int n)
 {
@@ -319,7 +328,7 @@ static pid_t start_child(const sp_run *run, int set, int control, const watched 
     return pid;
 }
 
-/* The node's first rank, once all have connected. */
+/* Starts the witness of the node, on its first rank, once all ranks have connected. */
 static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
 {
     const int n = run->comm->local_size, set = epoll_create1(EPOLL_CLOEXEC);
@@ -339,8 +348,9 @@ static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
         close_fd(ends[1]);
 }
 
-/* Each rank tells the node's first which of the world's it is and its process; 0 where
- * it could not connect. numbers [2 * local_size] of the node's ranks. */
+/* Each rank opens its pipe and tells the node's first rank its number in the world and
+ * its pid, 0 where it could not connect. numbers: [2 * local_size], one pair a rank of
+ * the node. Collective. */
 static sp_status meet(sp_witness *witness, sp_run *run, place *places, int64_t *numbers)
 {
     sp_comm *comm = run->comm;

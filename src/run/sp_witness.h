@@ -1,23 +1,26 @@
-/* Who died first. A launcher that loses a rank kills the others within milliseconds,
- * before they can say a word, and the process that died cannot. So each node has a
- * witness: a small process beside the ranks, out of the launcher's sight.
+/* The witness finds out which rank of a node died first. A launcher that loses a rank
+ * kills the others within milliseconds, before they can report it, and the process that
+ * died cannot report. So each node has a witness: a small process besides the ranks
+ * that the launcher does not know of.
  *
  *     local rank 0 --- starts, ends ---> witness <--- a pipe from each local rank
  *                                           |
- *                        heartbeat.bin: this rank was the first (sp_heartbeat.h)
- *                        status.json:   "failed", 6, where the ranks came to no word
+ *                heartbeat.bin: this rank died first (sp_heartbeat.h)
+ *                status.json:   "failed", 6, where no rank could write it
  *
- * A process that dies closes its pipe, its files with the highest numbers first: ours
- * before the launcher's, who hears of it later. The kernel keeps the order in one epoll
- * set, so that a witness that wakes late still knows it. (Process descriptors do not: a
- * process of several threads counts as dead when the last of them is, after the
- * launcher has acted; of 24 kills with 4 and 8 ranks they named another rank 11 times.)
+ * When a process dies, its descriptors with the highest numbers are closed first: the
+ * pipe to the witness before the connection to the launcher, which learns of the death
+ * later. The kernel queues events of one epoll set in the order in which they come, so
+ * a witness that wakes late still knows that order. (Process descriptors do not give
+ * it: a process of several threads counts as dead when the last thread is, after the
+ * launcher has acted. Measured: of 24 kills with 4 and 8 ranks they named another rank
+ * 11 times.)
  *
  * The pipes have no name that other users could open: each rank opens its end through
- * /proc as a file of the node's first rank, which the system allows the same user
- * alone. The witness of rank 0 shares the lock on the run folder: the next start sees
- * what it wrote. Where heartbeat.bin is not shared there is none, and the watchdog's
- * word stands alone.
+ * /proc as a file of the node's first rank, which the system allows to the same user
+ * alone. The witness of rank 0 shares the lock on the run folder, so that the next
+ * start sees what it wrote. Where heartbeat.bin is not shared between nodes, nodes that
+ * cannot see it have no witness, and the watchdog's diagnosis stands alone.
  */
 #ifndef SP_WITNESS_H
 #define SP_WITNESS_H
@@ -26,15 +29,19 @@
 
 typedef struct sp_witness {
     bool is_started;
-    int pid, control; /* of the node's first rank; 0: none */
+    /* pid of the witness and the pipe that ends it, on the node's first rank; pid 0:
+     * none */
+    int pid, control;
     int connection;
 } sp_witness;
 
-/* Collective, once the folder is open. */
+/* Collective, once the folder is open. A witness that cannot be started is a warning.
+ * SP_EMEM, SP_EMPI. */
 sp_status sp_witness_start(sp_witness *witness, sp_run *run);
-/* Local, once the folder is closed: this process ends by itself and has said how. */
+/* Local, once the folder is closed: this process ends by itself and has written its
+ * status. Waits for the witness to end. */
 void sp_witness_end(sp_witness *witness);
-/* First thing in main: does not return where this process is a witness. */
+/* To be called first in main: it does not return in a process that is a witness. */
 void sp_witness_main(int argc, char **argv);
 
 #endif
