@@ -1,4 +1,4 @@
-/* `sptrain check`: what a run would do. */
+/* `sptrain check`: describes the run that a deck leads to, without training. */
 #include "train/sp_check.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ static sp_status check_memory(sp_session *s, sp_sampler *sampler)
     rc = sp_session_agree(s, rc);
     if (rc == SP_OK)
         rc = sp_check_memory(s, sampler, has_eval ? &val : NULL);
-    sp_cut_close(&s->cut); /* before its samplers */
+    sp_cut_close(&s->cut); /* closed before the samplers that it refers to */
     sp_sampler_close(&val);
     return rc;
 }

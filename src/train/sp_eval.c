@@ -1,4 +1,5 @@
-/* `sptrain eval`, and what eval and predict share: a network from a checkpoint. */
+/* `sptrain eval`, and sp_infer, which eval and predict share: a network from a
+ * checkpoint. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "train/sp_train.h"
 #include "train/sp_trainer.h"
 
-/* Rank 0: run.checkpoint, else best.h5, else the newest. */
+/* Rank 0: the file of run.checkpoint, else best.h5, else the newest checkpoint. */
 static sp_status find_checkpoint(const sp_session *s, char *path)
 {
     const sp_config *config = s->config;
@@ -45,9 +46,9 @@ static bool is_on_command_line(const sp_session *s, const char *key)
     return false;
 }
 
-/* Rank 0: what describes the network comes from the checkpoint's deck, unless the
- * command line says otherwise; all other keys are the user's. A family on the command
- * line replaces the checkpoint's layers as it does a deck's. */
+/* Rank 0: replaces the keys that describe the network by those of the checkpoint's
+ * deck, unless the command line sets them; all other keys stay the user's. A family on
+ * the command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_session *s, const sp_checkpoint_state *state,
                               const char *path)
 {
@@ -64,7 +65,7 @@ static sp_status take_network(sp_session *s, const sp_checkpoint_state *state,
     return SP_OK;
 }
 
-/* Rank 0: config and feature statistics from the checkpoint. */
+/* Rank 0: reads config and feature statistics from the checkpoint. */
 static sp_status read_head(sp_infer *infer)
 {
     sp_session *s = &infer->session;
@@ -77,7 +78,8 @@ static sp_status read_head(sp_infer *infer)
     return rc;
 }
 
-/* The loss is that of the training. */
+/* Opens the network with the class weights of the training, so that the loss is
+ * comparable. */
 static sp_status open_net(sp_session *s)
 {
     float *weights;
@@ -91,8 +93,8 @@ static sp_status open_net(sp_session *s)
     return rc;
 }
 
-/* Columns and classes in another order would be taken for each other. The columns that
- * the command line names are the user's word. */
+/* Checks columns and classes against the model, since a different order would mix them
+ * up. Columns named on the command line are the user's responsibility. */
 static sp_status match_data(sp_infer *infer)
 {
     sp_session *s = &infer->session;
@@ -102,9 +104,9 @@ static sp_status match_data(sp_infer *infer)
     return sp_session_take_classes(s, &s->val, infer->path);
 }
 
-/* The checkpoint's statistics count, none included, unless the command line forbids
- * them; a file of weights alone has no say, so the data's own are taken as in training.
- */
+/* Settles the feature statistics. Those of the checkpoint are used, or none if it has
+ * none, and the command line may switch them off. A file of weights alone does not say;
+ * then the data's own are used, as in training. */
 static sp_status settle_norm(sp_infer *infer)
 {
     sp_session *s = &infer->session;
@@ -127,7 +129,7 @@ static sp_status settle_norm(sp_infer *infer)
     return SP_OK;
 }
 
-/* In a status of its own: the training's stays as it is. */
+/* Writes the status of this task; the training's status.json is not touched. */
 static sp_status say(sp_session *s, const char *state)
 {
     sp_status rc = SP_OK;
@@ -174,7 +176,9 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
         sp_sampler_close(&infer->sampler);
         sp_checkpoint_state_destroy(&infer->state);
     }
-    if (rc == SP_OK) /* the table there may be all that is looked at */
+    /* a table that was not printed is a failure, since it may be the only
+     * result used */
+    if (rc == SP_OK)
         rc = sp_session_agree(&infer->session, sp_log_written());
     if (rc == SP_OK)
         rc = say(&infer->session, "done");

@@ -29,7 +29,7 @@ sp_status sp_evaluate_open(sp_session *session, const sp_dataset *set,
     return sp_loader_create(loader, &options);
 }
 
-/* The batch's first stored voxel without a prediction; false: all have one. */
+/* Finds the batch's first stored voxel without a prediction; false: all have one. */
 static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
                              int64_t *voxel)
 {
@@ -43,7 +43,7 @@ static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, i
     return false;
 }
 
-/* "a.h5: sample 3 (tile.las[0,0])" */
+/* Words a sample's place, as "a.h5: sample 3 (tile.las[0,0])". */
 static const char *name_sample(const sp_dataset *set, int64_t sample, char *text,
                                size_t size)
 {
@@ -72,7 +72,8 @@ sp_status sp_evaluate_check(const sp_session *session, const sp_dataset *set,
                    (long long)voxel, graph->node[graph->n_nodes - 1].name);
 }
 
-/* Finite logits so far apart that their loss is none: the sums could not hold it. */
+/* SP_ENUMERIC for finite logits so far apart that their loss is infinite or too large
+ * for the exact sums. */
 static sp_status check_loss(const sp_session *session, const sp_batch *batch,
                             const sp_net_loss_out *out)
 {
@@ -151,7 +152,8 @@ sp_status sp_evaluate_pass(sp_session *session, sp_loader *loader, sp_metrics *m
 
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&scratch, 0, "predictions"));
-    session->is_alone = true; /* the others do not wait for the end of their pass */
+    /* other ranks learn of a failure only at the end of their pass */
+    session->is_alone = true;
     rc = evaluate_all(session, loader, metrics, &scratch);
     sp_arena_destroy(&scratch);
     if (rc != SP_ENUMERIC)

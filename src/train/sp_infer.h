@@ -1,6 +1,6 @@
-/* A trained network ready to run over data.val: what eval and predict share. Network,
- * columns and feature statistics come from the checkpoint's deck; command-line keys
- * win. */
+/* A trained network ready to run over data.val, shared by eval and predict. Network,
+ * columns and feature statistics come from the checkpoint's deck; keys on the command
+ * line override them. */
 #ifndef SP_INFER_H
 #define SP_INFER_H
 
@@ -16,9 +16,11 @@ typedef struct sp_infer {
     sp_loader *loader;
 } sp_infer;
 
-/* Collective, agreed. */
+/* Collective, agreed. infer need not be zeroed; sp_infer_close follows after a failure
+ * too. */
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
-/* Reports rc and frees; see sp_session_close. */
+/* Reports rc, frees everything and returns the status to exit with; see
+ * sp_session_close. Collective. */
 sp_status sp_infer_close(sp_infer *infer, sp_status rc);
 
 #endif

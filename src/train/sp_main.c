@@ -67,13 +67,14 @@ static const sp_verb *find_verb(const char *name)
     return NULL;
 }
 
-/* A word that is neither a command nor an override names a deck. */
+/* True for a word that names a deck: it is neither a command nor an override. */
 static bool looks_like_path(const char *word)
 {
     return strchr(word, '/') || strchr(word, '.') || access(word, F_OK) == 0;
 }
 
-/* A word that is far from all commands was meant for a deck. */
+/* Fails for an unknown word. One that is far from all commands was probably meant as a
+ * deck. */
 static sp_status fail_unknown(const char *word)
 {
     enum { NEAR = 2 };
@@ -91,7 +92,8 @@ static sp_status fail_unknown(const char *word)
                    word, nearest);
 }
 
-/* argv after the program's name --> verb, deck path, overrides (in place). */
+/* Splits argv behind the program's name into verb, deck path and overrides,
+ * in place. */
 static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *command)
 {
     int i = 1;
@@ -142,7 +144,7 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     char path[PATH_MAX] = "";
     sp_status rc = SP_OK;
 
-    /* Every rank parses its own command line (they are the same); rank 0 alone reads
+    /* Every rank parses its own command line (all are the same), but rank 0 alone reads
      * files. */
     if (comm->rank == 0)
         rc = read_config(argc, argv, &verb, &command, path);
@@ -196,7 +198,8 @@ static void print_keys(void)
     sp_graph_print_ops(stdout);
 }
 
-/* Options and commands that need no ranks. True if there was one; its status in *rc. */
+/* Handles options and commands that need no ranks. True if there was one; *rc is its
+ * status. */
 static bool run_without_ranks(int argc, char **argv, sp_status *rc)
 {
     const char *word = argc > 1 ? argv[1] : "";
@@ -222,7 +225,8 @@ static bool run_without_ranks(int argc, char **argv, sp_status *rc)
 
 static bool has_finished;
 
-/* exit() from inside a library must not look like success to a launcher. */
+/* Ends with a failure where a library has called exit(), which must not look like
+ * success to a launcher. */
 static void refuse_early_end(void)
 {
     int code = sp_pulse_leaving();
@@ -242,7 +246,7 @@ static bool is_training(int argc, char **argv)
     return !verb || verb->run == sp_train;
 }
 
-/* Seconds that the end of MPI may take: a peer's host may be gone. */
+/* Seconds that the finalization of MPI may take; a peer's host may be gone. */
 enum { FINALIZE_S = 30 };
 
 int main(int argc, char **argv)
@@ -256,7 +260,7 @@ int main(int argc, char **argv)
     if (run_without_ranks(argc, argv, &rc))
         return rc;
     atexit(refuse_early_end);
-    if (is_training(argc, argv)) /* a request may come while MPI starts */
+    if (is_training(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
     sp_start_watch();
     rc = sp_comm_open(&comm, &argc, &argv);
@@ -267,7 +271,9 @@ int main(int argc, char **argv)
         return rc;
     }
     sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
-    /* Begins HDF5, whose own end would come first else, beside a thread that uses it. */
+    /* Initializes HDF5, which registers an exit handler. Handlers run in reverse order,
+     * so the one registered next runs before HDF5's; otherwise HDF5 would be shut down
+     * while another thread still uses it. */
     sp_h5_library();
     atexit(refuse_early_end);
     rc = run(argc, argv, &comm);

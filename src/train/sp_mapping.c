@@ -17,7 +17,7 @@ sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may
         sp_backend_why_none(why, sizeof why);
         return SP_FAIL(SP_EDEVICE, "no usable CUDA device for run.device: %s", why);
     }
-    if (seen == 1) { /* the launcher chose: its numbers are not those of the deck */
+    if (seen == 1) { /* the launcher chose; the deck's device numbers do not apply */
         place->device = 0;
         return SP_OK;
     }
@@ -114,7 +114,7 @@ static sp_status find_place(sp_place *mine, const sp_comm *comm,
     return SP_OK;
 }
 
-/* All places to all ranks. */
+/* Gathers the places of all ranks on every rank. Collective. */
 static sp_status share_places(sp_mapping *mapping, sp_comm *comm, const sp_place *mine)
 {
     const size_t bytes = (size_t)comm->size * sizeof *mine;

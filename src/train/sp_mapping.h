@@ -1,4 +1,4 @@
-/* Which rank computes on which device.
+/* The mapping of ranks to devices.
  *
  *     each rank    visible, local rank, run.devices     --choose-->  its device
  *     all ranks    gathered places with UUIDs           --check-->   refused, or shared
@@ -13,40 +13,42 @@
 #include "comm/sp_comm.h"
 #include "deck/sp_deck.h"
 
-/* What one rank says of itself. */
+/* Description of one rank and of its device, as the rank itself sees them. */
 typedef struct sp_place {
     int rank, node, local_rank, local_size;
     char host[64];
-    int n_visible;  /* CUDA devices that its process sees */
-    int device;     /* its own among them; -1: none */
-    sp_device what; /* that device */
-    int numa_node;  /* where it is attached; -1: unknown */
+    int n_visible;  /* CUDA devices that the rank's process sees */
+    int device;     /* index of the rank's device among them; -1: none */
+    sp_device what; /* properties of that device */
+    int numa_node;  /* NUMA node that the device is attached to; -1: unknown */
 } sp_place;
 
 typedef struct sp_mapping {
     int n;
-    sp_place *place; /* [n] of every rank, by rank */
-    bool is_shared;  /* some device has several ranks: no NCCL */
+    sp_place *place; /* [n] one entry a rank, by rank */
+    bool is_shared;  /* several ranks use one device, so NCCL cannot be used */
 } sp_mapping;
 
-/* The device of a rank: run.devices[local rank] where named; the only one that the
- * process sees; else that of its local rank. may_share (run.oversubscribe): ranks
- * beyond the devices begin again with the first. Sets place->device. Local. SP_EDEVICE
- * where none is left, SP_EUSAGE where run.devices names none. */
+/* Chooses the device of a rank: the only device that the process sees; else
+ * run.devices[local rank] if the deck has that list; else the device numbered as the
+ * local rank. may_share (run.oversubscribe): ranks beyond the last device start again
+ * with the first. Sets place->device. Local. SP_EDEVICE where no device is left,
+ * SP_EUSAGE where run.devices has none for the rank. */
 sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may_share);
 
-/* Two ranks with one device: SP_EDEVICE, both named, unless may_share. Every rank gets
- * the same answer from the same places [n]. */
+/* Looks for ranks with the same device. Unless may_share, the first pair is named
+ * (SP_EDEVICE). Every rank gets the same answer from the same places [n]. */
 sp_status sp_mapping_check(const sp_place *places, int n, bool may_share,
                            bool *is_shared);
 
-/* Advice where the ranks of a node see one device each, and not the same: NCCL cannot
- * use the links between devices that a process does not see. "" elsewhere. */
+/* Advice for the user where the ranks of a node see one device each, and different
+ * ones: NCCL cannot use the links to devices that a process does not see. ""
+ * elsewhere. */
 const char *sp_mapping_advice(const sp_place *places, int n);
 
-/* Both for the ranks of comm. Collective, agreed. A rank without any device is
- * SP_EDEVICE, named; *who: the rank that failed. The caller destroys the mapping in any
- * case. */
+/* Chooses and checks for the ranks of comm. Collective, agreed. A rank without any
+ * device is SP_EDEVICE and named; *who: the rank that failed. The caller destroys the
+ * mapping in any case. */
 sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
                           bool may_share, int *who);
 void sp_mapping_destroy(sp_mapping *mapping);

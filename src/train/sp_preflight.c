@@ -1,4 +1,4 @@
-/* `sptrain preflight`: what each rank got, and how fast it is.
+/* `sptrain preflight`: the cores and device of each rank, and how fast they are.
  *
  *     each rank   place, device, measured rates  --gather-->  rank 0: table, warnings
  */
@@ -10,11 +10,11 @@
 #include "train/sp_train.h"
 #include "train/sp_trainer.h"
 
-/* One rank's row of the table; rates in MB/s, 0: nothing to measure. */
+/* One rank's row of the table. Rates are in MB/s; 0: nothing to measure. */
 typedef struct sp_flight {
     char host[64];
     int rank, node, local_rank, cores;
-    sp_place place; /* device -1: computes on the CPU */
+    sp_place place; /* device -1: the rank computes on the CPU */
     double reduce, copy, read;
 } sp_flight;
 
@@ -22,7 +22,8 @@ typedef double sp_rate_of(const sp_flight *flight);
 
 /* ---- rates ---- */
 
-/* All-reduce of the gradient's size in backend memory: best of five. Collective. */
+/* Times an all-reduce of the gradient's size in backend memory; best of five.
+ * Collective. */
 static sp_status measure_reduce(sp_session *s, float *data, double *rate)
 {
     const size_t n = (size_t)s->graph.n_floats;
@@ -32,8 +33,9 @@ static sp_status measure_reduce(sp_session *s, float *data, double *rate)
     int i;
 
     if (s->comm->size == 1)
-        return SP_OK;              /* nothing moves */
-    if (s->backend.ops->is_host) { /* where the gradient would lie */
+        return SP_OK;              /* one rank moves no data */
+    /* on the host the gradient lies in memory of sp_comm */
+    if (s->backend.ops->is_host) {
         SP_TRY(sp_comm_alloc(s->comm, n * sizeof *data, &shared));
         data = shared;
     }
@@ -53,7 +55,8 @@ static sp_status measure_reduce(sp_session *s, float *data, double *rate)
     return rc;
 }
 
-/* Host to device, as a batch travels: best of five. */
+/* Times a copy of the gradient's size from host to device, by the way that batches use;
+ * best of five. */
 static sp_status measure_copy(sp_session *s, float *data, double *rate)
 {
     const size_t bytes = (size_t)s->graph.n_floats * sizeof *data;
@@ -79,7 +82,7 @@ static sp_status measure_copy(sp_session *s, float *data, double *rate)
     return rc;
 }
 
-/* Samples of this rank's share, again and again for 0.3 s; one sample at least. */
+/* Reads samples of this rank's share for 0.3 s, one sample at least. */
 static sp_status measure_read(const sp_session *s, double *rate)
 {
     const sp_sample_request request = {
@@ -102,7 +105,8 @@ static sp_status measure_read(const sp_session *s, double *rate)
     return rc;
 }
 
-/* All three; a vector of the gradient's size lies in the backend's memory meanwhile. */
+/* Measures all three rates, with a vector of the gradient's size in the backend's
+ * memory. */
 static sp_status measure(sp_session *s, sp_flight *flight)
 {
     const sp_backend_ops *ops = s->backend.ops;
@@ -143,7 +147,8 @@ static double read_of(const sp_flight *f)
     return f->read;
 }
 
-/* A rank at less than a quarter of the fastest holds up all others. */
+/* Warns of a rank at less than a quarter of the fastest rank's rate, which delays all
+ * others. */
 static void warn_of_slowest(const sp_flight *all, int n, sp_rate_of *rate,
                             const char *what)
 {

@@ -1,4 +1,5 @@
-/* What a run tells: the console of rank 0 and metrics.jsonl. Global values only. */
+/* The output of a run: the console of rank 0 and metrics.jsonl. All values
+ * are global. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,15 +16,15 @@
 #include "base/sp_machine.h"
 #include "train/sp_trainer.h"
 
-/* The header alone: no library to link. */
+/* header only: no library to link */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Reused for every line, so that a step's line allocates nothing. Training thread only.
- */
+/* Writer of all lines. It is reused, so that a step's line allocates nothing. Training
+ * thread only. */
 static sp_json json;
 
-/* Rank 0: ends the line and appends it. */
+/* Rank 0: ends the line and appends it to metrics.jsonl. */
 static sp_status append(sp_run *run, int64_t *bytes)
 {
     const char *line;
@@ -45,7 +46,7 @@ static const char *plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* How many files of `val` are files of `train`, under whatever path. */
+/* Number of files of `val` that are files of `train` too, under any path. */
 static int count_shared(const sp_dataset *train, const sp_dataset *val)
 {
     struct stat *known = calloc((size_t)train->n_shards + 1, sizeof *known), one;
@@ -66,7 +67,7 @@ static int count_shared(const sp_dataset *train, const sp_dataset *val)
     return n;
 }
 
-/* Rank 0: validation that tells less than it seems to. */
+/* Rank 0: warns where the validation data tell less than the user may think. */
 static void print_val_notes(const sp_session *s)
 {
     int n_shared;
@@ -95,7 +96,7 @@ void sp_report_idle(const sp_session *session, const sp_sampler *sampler)
                      n, plural(n));
 }
 
-/* Wishes of the deck that the data cannot fulfil. */
+/* Warns of keys of the deck that the data cannot fulfil. */
 static void print_notes(const sp_trainer *trainer)
 {
     const sp_session *s = &trainer->session;
@@ -212,7 +213,7 @@ sp_status sp_report_start(sp_trainer *trainer)
 
 /* ---- steps ---- */
 
-/* Largest over mean cost of the ranks' shares. */
+/* Largest cost of a rank's share over the mean cost. */
 static double imbalance(const sp_comm *comm, const sp_step_report *step)
 {
     return step->cost_sum ? (double)step->cost_max * comm->size / (double)step->cost_sum
@@ -330,7 +331,7 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
                 points);
 }
 
-/* Rank 0. */
+/* Rank 0: writes the event, prints the line and starts after_save. */
 static sp_status report_eval(sp_session *session, const sp_metrics *metrics,
                              int64_t epoch, int64_t step, int64_t *bytes)
 {
@@ -357,7 +358,8 @@ sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t
     return sp_session_agree(session, rc);
 }
 
-/* The checkpoint and the data that were evaluated, and how that was asked for. */
+/* Writes the checkpoint and the data that were evaluated, and the arguments of the
+ * command. */
 static void write_request(const sp_session *s, const char *checkpoint)
 {
     const sp_command *command = s->command;
@@ -383,7 +385,7 @@ static void write_request(const sp_session *s, const char *checkpoint)
     sp_json_end_array(&json);
 }
 
-/* Rank 0. */
+/* Rank 0: writes the line of evaluations.jsonl, prints it and starts after_save. */
 static sp_status report_evaluation(sp_session *s, const sp_metrics *metrics,
                                    const char *checkpoint)
 {
@@ -452,20 +454,20 @@ void sp_report_table(const sp_session *session, const sp_metrics *metrics)
 
 /* ---- end ---- */
 
-/* In percent. */
+/* A part of a time in percent. */
 static double share(double part_s, double whole_s)
 {
     return whole_s > 0 ? 100 * part_s / whole_s : 0;
 }
 
-/* Rank 0. */
+/* Rank 0: writes the end event and prints the summary. */
 static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
 {
     sp_session *s = &trainer->session;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
     const double watch_s = trainer->replica_s + sp_watchdog_cpu_s(s->watchdog);
-    char best[40] = ""; /* nothing where no epoch was evaluated */
+    char best[40] = ""; /* empty where no epoch was evaluated */
 
     begin("end");
     sp_json_text(&json, "state", state);

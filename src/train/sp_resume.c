@@ -1,4 +1,5 @@
-/* Where a run begins, and how it is saved. */
+/* The beginning of a run (new, from weights, or from a checkpoint) and its
+ * checkpoints. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 #include "base/sp_log.h"
 #include "train/sp_trainer.h"
 
-/* What a continued run must have in common with its checkpoint. */
+/* Keys in which a continued run must agree with its checkpoint. */
 static const char *const fixed_keys[] = {
     "net.family", "net.width",  "net.stem_kernel", "net.kernel_down",
     "net.layers", "batch.size", "batch.per",       "train.seed",
@@ -45,7 +46,7 @@ static sp_status compare_key(const sp_config *old, const sp_config *now,
     return rc;
 }
 
-/* Keys that may change are logged. */
+/* Logs the other keys that differ; these may change. */
 static void log_changes(const sp_config *old, const sp_config *now)
 {
     int i;
@@ -60,14 +61,15 @@ static void log_changes(const sp_config *old, const sp_config *now)
     }
 }
 
-/* Steps are cut as they were, unless the deck has its own word. */
+/* Keeps the memory bound of the checkpoint, so that steps are cut as they were, unless
+ * the deck sets its own. */
 static void keep_memory(const sp_config *old, sp_session *s)
 {
     if (s->config->run.memory_mb == 0 && !s->backend.ops->is_host)
         s->config->run.memory_mb = old->run.memory_mb;
 }
 
-/* `code` with both lists. */
+/* Fails with `code` and the class names of both sides. */
 static sp_status refuse_classes(const sp_session *s, const sp_normalization *norm,
                                 const char *path, sp_status code)
 {
@@ -82,12 +84,13 @@ static sp_status refuse_classes(const sp_session *s, const sp_normalization *nor
 static sp_likeness compare_classes(const sp_session *s, const sp_normalization *norm)
 {
     if (!norm->class_name)
-        return SP_EQUAL; /* an older file, or one of weights: nothing to compare */
+        /* an older file, or weights alone: there are no names to compare */
+        return SP_EQUAL;
     return sp_dataset_compare_names(norm->n_classes, norm->class_name, s->n_classes,
                                     s->class_name);
 }
 
-/* Rank 0: the checkpoint belongs to this deck and data. */
+/* Rank 0: checks that the checkpoint belongs to this deck and data. */
 static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
 {
@@ -122,14 +125,15 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
     return rc;
 }
 
-/* Where to begin; rank 0 finds it for all. */
+/* The beginning of the run, which rank 0 determines and broadcasts. */
 typedef struct beginning {
-    char path[PATH_MAX]; /* of the checkpoint, "" : none */
-    bool is_moving;      /* the folder's content first moves to old-NNN */
-    bool is_foreign;     /* the checkpoint is another folder's, whose lines it counts */
+    char path[PATH_MAX]; /* of the checkpoint; "": none */
+    bool is_moving;      /* the folder's content is moved to old-NNN first */
+    /* the checkpoint is of another folder: its metrics_bytes does not apply here */
+    bool is_foreign;
 } beginning;
 
-/* Whether the file stands in the run folder's own checkpoints. */
+/* True if the file lies in the run folder's own checkpoints. */
 static bool is_own(const char *dir, const char *path)
 {
     char own[PATH_MAX], *where = realpath(path, NULL), *folder;
@@ -145,7 +149,7 @@ static bool is_own(const char *dir, const char *path)
     return is_same;
 }
 
-/* Rank 0: the checkpoint to continue from, compared. */
+/* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
 static sp_status choose(sp_trainer *t, beginning *from)
 {
     const char *resume = t->session.config->run.resume;
@@ -161,7 +165,8 @@ static sp_status choose(sp_trainer *t, beginning *from)
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, PATH_MAX, "%s", resume);
         from->is_foreign = from->is_moving = !is_own(t->session.run.dir, path);
-        SP_TRY(sp_checkpoint_verify_weights(path)); /* a whole one has all checked */
+        /* verifies all of a whole checkpoint too */
+        SP_TRY(sp_checkpoint_verify_weights(path));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
         SP_TRY(sp_checkpoint_find(dir, &t->session.train, path, &n_damaged));
@@ -180,8 +185,9 @@ static sp_status choose(sp_trainer *t, beginning *from)
     return rc;
 }
 
-/* Rank 0: classes that are other ones are learnt anew; the same in another order would
- * be taken for each other. */
+/* Rank 0: compares the classes of run.init_from. With other names the last layer learns
+ * them anew, which is a warning; the same names in another order would be mixed up
+ * silently, which is an error. */
 static sp_status compare_init(const sp_session *s, const char *path)
 {
     sp_checkpoint_state state = {0};
@@ -217,8 +223,8 @@ static sp_status begin_fresh(sp_trainer *t)
     return sp_session_agree(s, rc);
 }
 
-/* Rank 0: a run that goes back leaves what came after. Without the best weights so far
- * the next ones are the best. */
+/* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one.
+ * Without a valid best.h5 the next evaluated weights count as the best. */
 static sp_status leave_later(sp_trainer *t, bool is_going_back)
 {
     char dir[PATH_MAX];
@@ -280,14 +286,15 @@ sp_status sp_resume_begin(sp_trainer *trainer)
                          sizeof s->config->run.memory_mb, 0));
     if (from.is_moving) {
         SP_TRY(sp_run_set_aside(&s->run));
-        SP_TRY(sp_session_open_log(s)); /* the log moved too */
+        SP_TRY(sp_session_open_log(s)); /* the old log has been moved */
     }
     return from.path[0] ? begin_from(trainer, &from) : begin_fresh(trainer);
 }
 
 /* ---- saving ---- */
 
-/* Rank 0: what became of the last post. A failure is a warning: the run goes on. */
+/* Rank 0: collects the result of the last post. A failure is a warning: the run goes
+ * on. */
 static sp_status collect(sp_trainer *t, bool is_waiting)
 {
     sp_session *s = &t->session;
@@ -315,7 +322,7 @@ void sp_resume_poll(sp_trainer *trainer)
         collect(trainer, false);
 }
 
-/* Rank 0. */
+/* Rank 0: starts the saver unless it runs. */
 static sp_status open_saver(sp_trainer *t)
 {
     sp_session *s = &t->session;
@@ -338,7 +345,7 @@ void sp_resume_prepare(sp_trainer *trainer)
         sp_log_error(sp_error_last()); /* the next save tries again */
 }
 
-/* Rank 0. */
+/* Rank 0: posts the present state. */
 static sp_status post(sp_trainer *t, bool is_best)
 {
     sp_session *s = &t->session;
@@ -346,14 +353,14 @@ static sp_status post(sp_trainer *t, bool is_best)
     sp_status rc;
 
     SP_TRY(open_saver(t));
-    collect(t, true); /* one at a time */
+    collect(t, true); /* one checkpoint at a time */
     SP_TRY(sp_config_to_text(s->config, &state.deck));
     rc = sp_saver_post(t->saver, &state, is_best);
     free(state.deck);
     return rc;
 }
 
-/* Rank 0: the last one is waited for, and its failure is the run's. */
+/* Rank 0: posts the last checkpoint and waits for it; its failure is the run's. */
 static sp_status post_final(sp_trainer *t, bool is_best)
 {
     sp_session *s = &t->session;

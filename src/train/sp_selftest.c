@@ -8,7 +8,8 @@
 
 enum { N_SAMPLES = 3, EDGE = 9, FEATURES = 3, CLASSES = 5, N_MOST = 2 * EDGE * EDGE };
 
-/* Every operation of the networks' trunk: strides both ways, a residual, a concat. */
+/* A network with every operation that the networks' trunks use: strides both ways, a
+ * residual, a concatenation. */
 static const char deck[] =
     "train : { warmup_steps = 0; };"
     "net : { layers = ("
@@ -24,24 +25,26 @@ static const char deck[] =
     "{ name = \"j\"; op = \"concat\"; from = [\"u\", \"r1\"]; },"
     "{ name = \"c4\"; op = \"conv\"; out = 5; kernel = 1; bias = true; } ); };";
 
-/* Largest deviations of the losses, relative, and of the gradient, by its length: some
- * times those on the emulator (2e-9 and 4e-7; 4e-5 and 0.02; 6e-4 and 0.04). */
+/* Largest tolerated deviations: of the losses, relative; of the gradient, relative to
+ * its norm. They are several times those measured with the emulated device (2e-9 and
+ * 4e-7; 4e-5 and 0.02; 6e-4 and 0.04). */
 static const struct {
     double loss, gradient;
 } tolerance[] = {
     [SP_FP32] = {1e-5, 1e-3}, [SP_TF32] = {1e-3, 0.1}, [SP_BF16] = {0.01, 0.2}};
 
-/* A bumpy surface, a smaller one, and a sample without voxels between them. */
+/* The data: a bumpy surface, a smaller one, and between them a sample without
+ * voxels. */
 typedef struct problem {
     sp_config config;
     sp_graph graph;
-    sp_comm comm; /* of one */
+    sp_comm comm; /* one rank */
     int32_t coords[N_MOST][3], row[N_SAMPLES + 1], labels[N_MOST];
     float features[N_MOST][FEATURES];
-    float *start; /* [n_floats + n_buffer_floats] parameters, statistics */
+    float *start; /* [n_floats + n_buffer_floats] initial parameters and statistics */
 } problem;
 
-/* What computes it. Sides are compared by their results. */
+/* One backend's run of the problem. Sides are compared by their results. */
 typedef struct side {
     sp_backend *backend;
     sp_net net;
@@ -65,7 +68,7 @@ static void draw_surface(problem *p, int *at, int edge)
             p->coords[*at][0] = x;
             p->coords[*at][1] = y;
             p->coords[*at][2] = (x * x + 3 * y) / 8;
-            p->labels[*at] = (x + y) % (CLASSES + 1) - 1; /* SP_IGNORE too */
+            p->labels[*at] = (x + y) % (CLASSES + 1) - 1; /* SP_IGNORE occurs too */
             for (j = 0; j < FEATURES; j++)
                 p->features[*at][j] = (float)sp_rng_uniform(&r, -1, 1);
         }
@@ -98,7 +101,7 @@ static void close_problem(problem *p)
     free(p->start);
 }
 
-/* The plan and, in its order, features and labels. */
+/* Builds the plan and uploads features and labels in its order. */
 static sp_status take_batch(side *s, const problem *p)
 {
     static const int64_t ids[N_SAMPLES] = {0, 1, 2};
@@ -180,7 +183,7 @@ static sp_status run_side(side *s, problem *p)
     return SP_OK;
 }
 
-/* Not "not greater", so that NaN fails. */
+/* Written as "<=", not "not >", so that NaN fails. */
 static sp_status judge(const char *what, double deviation, double most)
 {
     if (deviation <= most)

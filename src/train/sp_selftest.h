@@ -1,16 +1,17 @@
-/* Does a device compute what the CPU computes? One step of training and one evaluation
- * of a small network on small fixed data, on both. */
+/* Self-tests of a device at the start of a run: small problems with known answers. */
 #ifndef SP_SELFTEST_H
 #define SP_SELFTEST_H
 
 #include "net/sp_net.h"
 
-/* device: open, on the thread that will compute on it. SP_EDEVICE names what deviates
- * and by how much. Tolerances are those of its precision. Local; some milliseconds. */
+/* Compares one training step and one evaluation of a small network on small fixed data
+ * with the same on the CPU. device: open, on the thread that will compute on it.
+ * SP_EDEVICE names the quantity that deviates and by how much; tolerances are those of
+ * the device's precision. Local; some milliseconds. */
 sp_status sp_selftest_device(sp_backend *device);
-/* Does wgmma compute what mma.sync does? With device->is_wgmma: a convolution and an
- * input gradient with all that is taken on their way out, both ways. SP_EDEVICE names
- * what deviates. Local; some milliseconds. */
+/* Compares wgmma with mma.sync, for devices with is_wgmma: one convolution and one
+ * input gradient with everything that their epilogues form, by both instructions.
+ * SP_EDEVICE names the quantity that deviates. Local; some milliseconds. */
 sp_status sp_selftest_wgmma(sp_backend *device);
 
 #endif

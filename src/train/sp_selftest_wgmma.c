@@ -1,4 +1,4 @@
-/* Two convolutions, forward and input gradient, by both ways to multiply. */
+/* A convolution and an input gradient, each computed with mma.sync and with wgmma. */
 #include "train/sp_selftest.h"
 
 #include <math.h>
@@ -7,28 +7,30 @@
 
 #include "base/sp_rng.h"
 
-/* A bumpy surface, three tiles of 128 rows, the last of 33. Few channels are read, a
- * number that fills no step of 64; those that are written take both arrangements. */
+/* The voxels are a bumpy surface of 289 rows: three tiles of 128 rows, the last of 33.
+ * The input has 37 channels, which do not fill a k-tile of 64; the output widths use
+ * both arrangements of the kernel. */
 enum { EDGE = 17, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
 enum { NARROW = 37, PITCH = 40, WIDE = 139, GRAD_WIDE = 128, MOST = 144 };
 
-/* Of the greatest magnitude: sums of some hundred products in fp32, added in another
- * order inside the tensor cores; and one unit of the last place of bf16. */
+/* Tolerances relative to the greatest magnitude: sums of some hundred products in fp32
+ * are added in another order inside the tensor cores, and bf16 results may differ by
+ * one unit in the last place. */
 static const double TOLERANCE = 1e-4, TOLERANCE_BF16 = 1e-4 + 1.0 / 128;
 
 typedef struct problem {
     sp_backend *backend;
     sp_arena arena;
     sp_plan plan;
-    float *w, *bias, *vector; /* vector: mean, 1 / std, scale, shift */
+    float *w, *bias, *vector; /* vector: mean, 1 / std, scale and shift */
     float *packed;
     sp_tensor x, y, norm_x;
     double *sums;
     size_t y_bytes, sums_n;
-    void *host; /* room for what is drawn at a time */
+    void *host; /* staging for the numbers drawn at a time */
 } problem;
 
-/* n numbers in [low, high), or their bf16, in the backend's memory. */
+/* Draws n numbers in [low, high), as fp32 or bf16, into the backend's memory. */
 static sp_status draw(problem *p, size_t n, uint64_t seed, float low, float high,
                       sp_elem elem, void *out)
 {
@@ -48,7 +50,7 @@ static sp_status draw(problem *p, size_t n, uint64_t seed, float low, float high
     SP_TRY(sp_arena_take(&p->arena, n * sp_elem_bytes(elem), &data));
     SP_TRY(p->backend->ops->upload(p->backend, data, p->host, n * sp_elem_bytes(elem)));
     memcpy(out, &data, sizeof data);
-    return p->backend->ops->wait(p->backend); /* host is used again */
+    return p->backend->ops->wait(p->backend); /* host is overwritten next */
 }
 
 static sp_status draw_rows(problem *p, int c, int ld, uint64_t seed, sp_elem elem,
@@ -100,7 +102,7 @@ static sp_status make_problem(problem *p, bool is_grad)
     return SP_TAKE(&p->arena, p->sums_n, &p->sums);
 }
 
-/* One way; what it wrote, in host memory. */
+/* Computes with one of the two instructions; copies the result to host memory. */
 static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, double *sums)
 {
     const sp_backend_ops *ops = p->backend->ops;
@@ -148,7 +150,7 @@ static double value(const problem *p, const void *y, int row, int j)
     return v;
 }
 
-/* Not "not greater", so that NaN fails. */
+/* Written as "<=", not "not >", so that NaN fails. */
 static sp_status judge(const char *what, bool is_grad, double deviation, double most)
 {
     if (deviation <= most)
@@ -161,7 +163,7 @@ static sp_status judge(const char *what, bool is_grad, double deviation, double 
 
 static double worse(double a, double b)
 {
-    return b <= a ? a : b; /* NaN is worse */
+    return b <= a ? a : b; /* a NaN counts as worse */
 }
 
 static sp_status compare(const problem *p, bool is_grad, void *const y[2],
@@ -179,7 +181,7 @@ static sp_status compare(const problem *p, bool is_grad, void *const y[2],
     for (size_t i = 0; i < p->sums_n; i++)
         sums_off = worse(sums_off, fabs(sums[0][i] - sums[1][i]));
     SP_TRY(judge("values", is_grad, off, relative * largest));
-    /* of 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2 */
+    /* A sum has 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2. */
     return judge("sums", is_grad, sums_off,
                  p->backend->ops->sum_rows * 2 * relative * largest *
                      (is_grad ? 1 : largest));

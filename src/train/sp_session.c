@@ -63,7 +63,7 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
 
 /* ---- network ---- */
 
-/* Parameters and statistics, made on the host, to the backend. Local. */
+/* Makes initial parameters and statistics on the host and uploads them. Local. */
 static sp_status init_net(sp_session *session, uint64_t seed)
 {
     sp_backend *backend = &session->backend;
@@ -94,7 +94,7 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
         .bn_scope = (sp_scope)config->train.bn_scope,
         .transport = session->transport.ops ? &session->transport : NULL,
         .is_exact = config->train.deterministic == SP_DET_WORLD,
-        /* A device has the memory, and memory's bandwidth is what limits it. */
+        /* A device has enough memory, and is limited by its bandwidth. */
         .is_frugal = session->backend.ops->is_host,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
@@ -114,7 +114,8 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
     return sp_session_agree(session, rc);
 }
 
-/* From rank 0's host memory to the backend's of every rank. to NULL: nothing. */
+/* Copies n floats from rank 0's host memory to the backend memory of every rank; with
+ * to NULL nothing. Collective. */
 static sp_status spread_floats(sp_session *session, float *host, float *to, int64_t n)
 {
     sp_backend *backend = &session->backend;
@@ -126,13 +127,13 @@ static sp_status spread_floats(sp_session *session, float *host, float *to, int6
     return backend->ops->upload(backend, to, host, bytes);
 }
 
-/* Host memory for what a checkpoint holds. */
+/* Host memory for the arrays of a checkpoint. */
 typedef struct weights {
     float *param, *running;
-    sp_optim at; /* its moments */
+    sp_optim at; /* m and v point to the moments */
 } weights;
 
-/* Reads on rank 0 into w; all ranks get it. */
+/* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
 static sp_status load(sp_session *session, const char *path, weights *w,
                       sp_optim *optim, sp_checkpoint_state *state)
 {
@@ -183,7 +184,7 @@ sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim
         rc = session->backend.ops->wait(&session->backend);
     free(host);
     SP_TRY(rc);
-    if (state) { /* the deck stays on rank 0 */
+    if (state) { /* state->deck is a pointer and stays on rank 0 */
         char *deck = state->deck;
         SP_TRY(sp_comm_bcast(session->comm, state, sizeof *state, 0));
         state->deck = deck;
@@ -203,8 +204,9 @@ static void report(sp_session *session, sp_status rc)
                   error->message);
 }
 
-/* This rank has failed and the others do not know it. One that failed too, and said so
- * first, is about to end this process as well: its word, its status. */
+/* This rank has failed and the others do not know. Where another rank failed too and
+ * claimed the diagnosis first, that rank is about to end this process as well; this one
+ * waits, so that the first report and status stand. */
 static void leave_alone(sp_session *session, sp_status rc)
 {
     const struct timespec patience = {FIRST_WORD_S, 0};

@@ -1,12 +1,12 @@
-/* What every command of sptrain stands on: ranks, run folder, device, data, network.
+/* Setup shared by all commands of sptrain: ranks, run folder, device, data, network.
  *
  *     sp_main --config--> sp_session_open_* (in the order below) --> train
  *                                                                  | eval | predict
  *
  * Setup is collective and agreed: every function here returns the same status on all
- * ranks. Inside a step ranks cannot agree; there `is_alone` is set, and
- * sp_session_close ends all ranks by itself if this one failed (the only caller of
- * sp_comm_abort).
+ * ranks unless it is marked local. Within a step ranks cannot agree; there `is_alone`
+ * is set, and sp_session_close ends all ranks by sp_comm_abort if this rank failed.
+ * (sp_comm itself calls sp_comm_abort when the watchdog ends a wait.)
  */
 #ifndef SP_SESSION_H
 #define SP_SESSION_H
@@ -21,10 +21,10 @@
 #include "run/sp_watchdog.h"
 #include "run/sp_witness.h"
 
-/* A parsed command line. */
+/* A parsed command line and what it acts on. All pointers are borrowed. */
 typedef struct sp_command {
     const char *name; /* "train", ... */
-    const char *deck; /* path, for messages; "" when read from defaults */
+    const char *deck; /* path, for messages */
     int n_overrides;
     char **overrides; /* [n_overrides] "section.key=value" */
     sp_config *config;
@@ -33,92 +33,106 @@ typedef struct sp_command {
 
 typedef struct sp_session {
     const sp_command *command;
-    sp_config *config; /* command's */
-    sp_comm *comm;     /* command's */
+    sp_config *config; /* the command's */
+    sp_comm *comm;     /* the command's */
     sp_run run;
     sp_witness witness;
     sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
-    sp_mapping mapping;    /* ranks to devices; no places where none was asked for */
+    sp_mapping mapping;    /* ranks to devices; empty where no device was asked for */
     sp_backend backend;
-    char device[128]; /* in words */
-    char cores[200];  /* of this rank where they were divided, else "" */
-    /* Of the device, per rank of it, the least of all ranks: all of it, what of it is
-     * for us whoever else uses it, and what was free at the start. 0: the host's. */
+    char device[128]; /* description of the device for messages */
+    /* cores of this rank where the node's cores were divided, else "" */
+    char cores[200];
+    /* Memory of the device for each rank on it; of all ranks' values the least. total:
+     * all of it; own: the part that this program may use on an idle device; free: the
+     * part that was free at the start. 0: the ranks compute on the host. */
     int64_t memory_total, memory_own, memory_free;
     sp_transport transport; /* zeroed: none was opened */
     sp_dataset train, val;
     int *columns, n_columns;
     int n_classes;
-    char **class_name; /* [n_classes] of training data or model; borrowed */
+    char **class_name; /* [n_classes] from the training data or the model; borrowed */
     sp_normalization norm;
     sp_graph graph;
     sp_net net;
     bool has_net;
     sp_cut cut;
-    int failed_rank; /* who diagnosed an agreed failure */
-    bool is_alone;   /* in a step: a failure of this rank is not known to the others */
-    int64_t epoch, step; /* where the run stands, for status and heartbeat */
+    int failed_rank; /* rank that reports an agreed failure */
+    /* within a step: the others do not know of a failure of this rank */
+    bool is_alone;
+    int64_t epoch, step; /* position of the run, for status and heartbeat */
 } sp_session;
 
-/* Collective: agree on rc (see sp_comm_agree) and remember who failed. */
+/* Collective: agrees on rc (see sp_comm_agree) and remembers the rank that failed. */
 sp_status sp_session_agree(sp_session *session, sp_status rc);
 
-/* Zeroed session of a command; run folder opened with lock. Collective. */
+/* Collective: zeroes the session and opens the run folder with its lock, the watchdog
+ * and the witness. with_folder false: nothing is written. sp_session_close follows in
+ * any case. */
 sp_status sp_session_open(sp_session *session, const sp_command *command,
                           bool with_folder);
-/* Collective: this rank's log in the run folder, with run.rank_logs. */
+/* Collective: opens this rank's log in the run folder where run.rank_logs
+ * asks for it. */
 sp_status sp_session_open_log(sp_session *session);
-/* Collective: choose and open the device; every rank the same kind. */
+/* Collective: chooses and opens the device, the same kind on every rank, and tests it
+ * (sp_selftest.h). */
 sp_status sp_session_open_device(sp_session *session);
-/* Collective: choose and open what sums over ranks; before the network, for
- * training. */
+/* Collective: chooses and opens the transport of the sums over ranks. Precedes open_net
+ * in a training. */
 sp_status sp_session_open_transport(sp_session *session);
-/* Collective: indexes of data.train and data.val, as asked for; columns and classes.
- * Makes the sample data first where the deck names it and it is not there. */
+/* Collective: reads the indexes of data.train and data.val, as asked for, and settles
+ * columns and classes. Makes the sample data first where the deck names them and they
+ * do not exist. */
 sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val);
-/* Names of columns and classes, and, where the deck wants them and they are there, means
- * and deviations, from the set's attributes into norm. Local. */
+/* Copies names of columns and classes from the set's attributes into norm, and means
+ * and standard deviations if the deck wants normalization and the set has them.
+ * Local. */
 sp_status sp_session_normalize(sp_session *session, const sp_dataset *set);
-/* `code` with both lists unless the set's columns, as chosen by data.features, are
- * those that a checkpoint names; one that names none fits. Local. */
+/* Compares the set's columns, as chosen by data.features, with those that the
+ * checkpoint at `path` names. Where they differ, the status is `code` and the message
+ * has both lists. A checkpoint without names matches any columns. Local. */
 sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *set,
                                    const sp_normalization *checkpoint, const char *path,
                                    sp_status code);
-/* The classes of the model that norm was read from, at `path`, become the session's, and
- * the set's labels are read as they are numbered there. SP_EDATA with both lists where
- * they are not the same set. Nothing changes where the model names none. Local. */
+/* Makes the classes of the model at `path`, which norm was read from, the session's,
+ * and has the set's labels renumbered as the model numbers them. SP_EDATA with both
+ * lists where the names are not the same set. A model without names changes nothing.
+ * Local. */
 sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
                                   const char *path);
-/* Rank 0 warns of each column whose statistics in the set are far from norm's. */
+/* Warns, on rank 0, of each column whose statistics in the set are far from norm's. */
 void sp_session_warn_far(const sp_session *session, const sp_dataset *set);
-/* Collective: SP_EDATA where not one voxel of the training set has a label. Samples are
- * read until one has: commonly one a rank. */
+/* Collective: SP_EDATA where no voxel of the training set has a label. Samples are read
+ * until one has: commonly one a rank. */
 sp_status sp_session_check_labels(sp_session *session);
-/* Collective: graph and network from the config. class_weight may be NULL. */
+/* Collective: builds graph and network from the config, with new random weights.
+ * class_weight (host, borrowed during the call) may be NULL. */
 sp_status sp_session_open_net(sp_session *session, const float *class_weight);
-/* What foresight knows of the session; backend is borrowed. */
+/* The inputs of the memory prediction (memory/sp_foresee.h) that the session has; backend
+ * is borrowed. Local. */
 sp_foresight sp_session_foresight(const sp_session *session, const sp_backend *backend);
-/* Collective: cuts what does not fit into the memory that a rank may use: run.memory_mb,
- * else what sp_cut_memory_of leaves of the device's, or others do. It is written back to
+/* Collective: cuts steps that do not fit into the memory that a rank may use. That is
+ * run.memory_mb if it is set; else the device's memory as sp_cut_memory_of bounds it,
+ * or less where other programs use the device. The bound is written back to
  * run.memory_mb, so that checkpoints keep it: a continued run cuts its steps alike,
- * whatever is free by then. train, eval: NULL for none. Once, before the loaders
- * begin. */
+ * whatever memory is free by then. train, eval: NULL for none. To be called once,
+ * before the loaders begin. */
 sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eval);
-/* Collective: weights (and optimizer and state if not NULL) of a file that rank 0
- * reads. */
+/* Collective: loads weights, and optimizer and state if these are not NULL, from a file
+ * that rank 0 reads. state->deck is set on rank 0 alone. */
 sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim,
                           sp_checkpoint_state *state);
-/* Collective: class weights of the deck from the label counts of the training set; NULL
- * if there are none. malloc'd. */
+/* Collective: class weights as the deck asks for, from the label counts of the training
+ * set. *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
 sp_status sp_session_class_weights(sp_session *session, float **weights);
-/* Those of the checkpoint that norm was read from, for eval and predict; is_named: the
- * command line names train.class_weights, which then count (a frequency is the
- * checkpoint's). */
+/* Class weights for eval and predict: those of the checkpoint that norm was read from.
+ * is_named: the command line has train.class_weights, which then counts (where it asks
+ * for weights by frequency, they are the checkpoint's). *weights as above. Local. */
 sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
                                         float **weights);
 
-/* Report rc (each failure once: one diagnosis on standard error, status.json), free
- * all. Returns rc, or does not return where only this rank failed. */
+/* Reports rc (each failure once: one diagnosis on standard error, status.json) and
+ * frees the session. Returns rc; does not return where only this rank failed. */
 sp_status sp_session_close(sp_session *session, sp_status rc);
 
 #endif

@@ -1,4 +1,5 @@
-/* The data of a session: indexes, columns, classes, statistics, weights of classes. */
+/* The data of a session: indexes, columns, classes, feature statistics and class
+ * weights. */
 #include <glob.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "scan/sp_scene.h"
 #include "train/sp_session.h"
 
-/* The default deck names these data, and the program makes them. */
+/* The folder that the default deck names and that the program fills itself. */
 #define SAMPLE_DATA "input/sample"
 
 /* ---- data ---- */
@@ -22,7 +23,7 @@ static bool glob_finds(const char *pattern)
     return is_found;
 }
 
-/* The deck names the sample data, none of which exists yet: make it. */
+/* Makes the sample data where the deck names them and they do not exist. */
 static sp_status make_sample_data(sp_session *session)
 {
     const sp_strings *train = &session->config->data.train;
@@ -47,8 +48,8 @@ static sp_status check_voxel_size(const sp_session *session, const sp_dataset *s
 {
     double want = session->config->data.voxel_size, ratio = want / set->voxel_size;
 
-    /* The same to 1e-6, or a multiple; coordinates have 20 bits, so that beyond them all
-     * would be one voxel. */
+    /* Accepts the shards' voxel size to 1e-6, or a multiple of it. Coordinates have 20
+     * bits, so at a larger multiple all voxels would become one. */
     if (ratio < 1 - 1e-6 || ratio > 1 << 20 ||
         fabs(ratio - round(ratio)) > 1e-6 * ratio)
         return SP_FAIL(
@@ -92,7 +93,8 @@ sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_v
 
 /* ---- columns and classes ---- */
 
-/* *copy [n] of from[columns[i]] (columns NULL: from[i]); NULL where from is. */
+/* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
+ * from is NULL. */
 static sp_status copy_texts(int n, char *const *from, const int *columns, char ***copy)
 {
     int i;
@@ -157,7 +159,8 @@ sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
 
 /* ---- statistics ---- */
 
-/* A column of which both moments are within this many deviations is no surprise. */
+/* Number of standard deviations by which a column's mean and deviation may differ from
+ * the model's without a warning. */
 enum { FAR = 5 };
 
 void sp_session_warn_far(const sp_session *session, const sp_dataset *set)
@@ -200,7 +203,8 @@ sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
 
 /* ---- labels ---- */
 
-/* A sample that data.on_error = "skip" leaves out is named when the loader meets it. */
+/* Looks for a label in sample i. A damaged sample is ignored here with data.on_error =
+ * "skip"; the loader names it when it reads it. */
 static sp_status has_label(sp_session *session, int64_t i, sp_sample *sample,
                            bool *is_found)
 {
@@ -245,8 +249,8 @@ sp_status sp_session_check_labels(sp_session *session)
     return SP_OK;
 }
 
-/* Labels of this rank's share of the training set. A sample that data.on_error = "skip"
- * leaves out is named when the loader meets it. */
+/* Counts the labels of this rank's share of the training set. A damaged sample is
+ * ignored here with data.on_error = "skip"; the loader names it when it reads it. */
 static sp_status count_labels(sp_session *session, int64_t *count)
 {
     const sp_sample_request request = {.verify = false};
@@ -268,7 +272,8 @@ static sp_status count_labels(sp_session *session, int64_t *count)
     return rc;
 }
 
-/* inverse: n / (classes present * n_c), so that the mean weight of a voxel is 1. */
+/* Inverse frequency: n / (classes present * n_c), so that the mean weight of a voxel is
+ * 1. */
 static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *weights)
 {
     double total = 0, present = 0;
@@ -299,7 +304,7 @@ static sp_status weights_of_list(const sp_session *session, float *weights)
     return SP_OK;
 }
 
-/* Kept in norm, which checkpoints hold. */
+/* Keeps the weights in norm, which checkpoints store. */
 static sp_status keep_weights(sp_session *session, const float *weights)
 {
     sp_normalization *norm = &session->norm;

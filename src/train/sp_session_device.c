@@ -1,4 +1,4 @@
-/* The device of a session: which kind all ranks take, which one is each rank's. */
+/* The device of a session: the kind that all ranks use, and the one of each rank. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "train/sp_selftest.h"
 #include "train/sp_session.h"
 
-/* CUDA for every rank, or the reason why not, as a status. Collective, agreed. */
+/* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
+ * agreed. */
 static sp_status map_devices(sp_session *session)
 {
     const sp_config *config = session->config;
@@ -29,7 +30,8 @@ static sp_status map_devices(sp_session *session)
     return SP_OK;
 }
 
-/* With "auto" a missing device is a reason to stay on the CPU, a wrong deck is not. */
+/* Chooses the kind of device. With "auto" a missing device means the CPU, but a wrong
+ * deck is still an error. */
 static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
 {
     const char *want = session->config->run.device;
@@ -56,7 +58,8 @@ static sp_status choose_precision(sp_session *session)
     const char *want = session->config->train.precision;
     int p = SP_FP32;
 
-    while (strcmp(want, names[p]) != 0) /* the deck has checked it */
+    /* the deck was checked: the name is one of these */
+    while (strcmp(want, names[p]) != 0)
         p++;
     session->backend.precision = (sp_precision)p;
     if (p != SP_FP32 && session->backend.ops->is_host)
@@ -74,8 +77,8 @@ static sp_status choose_precision(sp_session *session)
     return SP_OK;
 }
 
-/* The node's cores over its ranks; fewer where the launcher bound this rank to fewer.
- */
+/* The node's cores divided by its ranks, or fewer where the launcher bound this rank to
+ * fewer. */
 static int default_threads(const sp_comm *comm)
 {
     int share = comm->node_cores / comm->local_size;
@@ -85,8 +88,8 @@ static int default_threads(const sp_comm *comm)
     return share > 1 ? share : 1;
 }
 
-/* This rank's share of the node's cores, before the threads start that inherit it.
- * place: of its device, or NULL. */
+/* Binds this rank to its share of the node's cores, before threads start that inherit
+ * the binding. place: that of its device, or NULL. */
 static sp_status bind_cores(sp_session *session, const sp_place *place)
 {
     return sp_session_agree(
@@ -94,7 +97,7 @@ static sp_status bind_cores(sp_session *session, const sp_place *place)
                                   session->cores, sizeof session->cores));
 }
 
-/* A device computes a small problem before it gets the large one. Agreed. */
+/* Opens the device and has it compute a small problem with a known answer. Agreed. */
 static sp_status open_backend(sp_session *session, int device, int threads)
 {
     sp_backend *backend = &session->backend;
@@ -107,7 +110,7 @@ static sp_status open_backend(sp_session *session, int device, int threads)
     return sp_session_agree(session, rc);
 }
 
-/* With "auto" a device of any rank that fails is a reason for all to take the CPU. */
+/* With "auto" all ranks change to the CPU if the device of one rank fails. */
 static sp_status fall_back(sp_session *session, int threads)
 {
     sp_backend *backend = &session->backend;
@@ -121,7 +124,7 @@ static sp_status fall_back(sp_session *session, int threads)
     return open_backend(session, 0, threads);
 }
 
-/* Ranks of one device share its memory. */
+/* Number of ranks that share the memory of a device. */
 static int count_sharers(const sp_mapping *mapping, const sp_place *place)
 {
     int n = 0;
@@ -131,7 +134,7 @@ static int count_sharers(const sp_mapping *mapping, const sp_place *place)
     return n > 0 ? n : 1;
 }
 
-/* Collective, before anyone takes of it. */
+/* Measures the device's memory before any rank allocates. Collective. */
 static sp_status measure_memory(sp_session *session, const sp_place *place)
 {
     const int64_t total = place->what.memory_bytes;
@@ -151,7 +154,8 @@ static sp_status measure_memory(sp_session *session, const sp_place *place)
     return SP_OK;
 }
 
-/* Bytes that a rank may use; 0: no bound. */
+/* Bytes that a rank may use; 0: no bound. The choice is written back to
+ * run.memory_mb. */
 static int64_t take_memory(sp_session *session)
 {
     const double mib = 1 << 20;
@@ -243,7 +247,8 @@ sp_status sp_session_open_transport(sp_session *session)
         .is_bf16 = strcmp(config->run.reduce_wire, "bf16") == 0,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,
         .limit_s = config->run.watchdog_s,
-        .peer_limit_s = 10 * config->run.watchdog_s, /* who hangs is known before */
+        /* the watchdog finds a hanging rank before this limit */
+        .peer_limit_s = 10 * config->run.watchdog_s,
     };
 
     sp_status rc = sp_transport_choose(&session->transport, session->comm,

@@ -1,4 +1,4 @@
-/* The training run: epochs, steps, and what happens between them. */
+/* The training run: epochs, steps, and the work between them. */
 #include "train/sp_train.h"
 
 #include <assert.h>
@@ -13,15 +13,15 @@
 #include "run/sp_replica.h"
 #include "train/sp_trainer.h"
 
-/* Of the job's time, for the last checkpoint and the end of the program. */
+/* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
 enum { TIME_STEP, TIME_DATA_WAIT, TIME_COMM_EXPOSED, N_TIMES };
 static const char *const time_names[] = {"step_s", "data_wait_s", "comm_exposed_s"};
-enum { REPLICA_STEPS = 100 }; /* between comparisons of the ranks' weights */
+enum { REPLICA_STEPS = 100 }; /* between two comparisons of the ranks' weights */
 
 /* ---- one step ---- */
 
-/* The log names the samples of this rank whose loss was not finite. */
+/* Logs the samples of this rank whose loss was not finite. */
 static sp_status name_samples(sp_trainer *t)
 {
     const sp_dataset *set = &t->session.train;
@@ -79,7 +79,8 @@ static sp_status micro_step(sp_trainer *t, sp_step_report *report, bool *is_last
     return sp_loader_recycle(t->loader, batch);
 }
 
-/* All ranks hold the same sums here, so all take the same decision. */
+/* Updates the weights. All ranks hold the same sums here, so all make the same
+ * decision. */
 static sp_status update(sp_trainer *t, sp_step_report *report)
 {
     sp_session *s = &t->session;
@@ -88,7 +89,7 @@ static sp_status update(sp_trainer *t, sp_step_report *report)
     report->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
     report->voxels = tail->n_voxels;
     if (tail->weight_sum == 0)
-        return SP_OK; /* nothing labelled: no update, counted as a step */
+        return SP_OK; /* no voxel was labelled: no update, but it counts as a step */
     report->is_skipped = !isfinite(report->loss);
     if (report->is_skipped) {
         SP_TRY(name_samples(t));
@@ -125,14 +126,15 @@ static sp_status check_numbers(sp_trainer *t)
 
     if (limit <= 0 || t->state.skipped < limit)
         return SP_OK;
-    t->session.is_alone = false; /* all ranks counted the same */
+    /* all ranks have counted the same, so they fail together */
+    t->session.is_alone = false;
     return SP_FAIL(SP_ENUMERIC,
                    "step %lld: loss or gradient non-finite %lld steps in a row "
                    "(train.nonfinite_limit); the last good checkpoint is kept",
                    (long long)t->state.step, (long long)t->state.skipped);
 }
 
-/* The step is done: where the run stands now. An epoch's last step ends it. */
+/* Moves the run's position behind the step; the last step of an epoch ends it. */
 static void advance(sp_trainer *t, sp_step_report *report)
 {
     sp_checkpoint_state *state = &t->state;
@@ -151,7 +153,7 @@ static void advance(sp_trainer *t, sp_step_report *report)
     t->must_stop = t->buckets.tail.n_stop > 0;
 }
 
-/* One optimizer step: as many micro-batches as the sampler cut it into. */
+/* One optimizer step: as many micro-batches as the sampler has cut it into. */
 static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     sp_session *s = &t->session;
@@ -172,8 +174,9 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     sp_run_beat(&s->run, SP_PHASE_UPDATE, t->state.at.epoch, t->state.step);
     SP_TRY(sp_net_fetch_running(&s->net));
     SP_TRY(update(t, report));
-    /* After every step, not before saving alone: then neither a checkpoint nor a stop
-     * changes what follows. Nothing to do with bn_scope = "world". */
+    /* Running statistics are averaged over the ranks after every step and not only
+     * before saving, so that neither a checkpoint nor a stop changes the following
+     * steps. With bn_scope = "world" they are equal already. */
     SP_TRY(sp_net_sync_running(&s->net));
     advance(t, report);
     report->step_s = sp_now_s() - begin;
@@ -183,7 +186,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     return SP_OK;
 }
 
-/* Times of the slowest rank; only on steps that are logged. Collective. */
+/* Maximum over the ranks of a step's times, for steps that are logged. Collective. */
 static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
 {
     sp_table_zero(&t->times);
@@ -210,7 +213,8 @@ static sp_status evaluate(sp_trainer *t, bool *is_best)
                           &t->state.metrics_bytes));
     score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
                             m->n_classes);
-    if (!isnan(score) && !(score <= t->state.best)) { /* NAN: none yet */
+    /* state.best is NAN before the first evaluation */
+    if (!isnan(score) && !(score <= t->state.best)) {
         t->state.best = score;
         *is_best = true;
     }
@@ -218,8 +222,8 @@ static sp_status evaluate(sp_trainer *t, bool *is_best)
     return SP_OK;
 }
 
-/* The epoch, or the training, is over: report and evaluate. Meanwhile a request to stop
- * may have come. */
+/* Reports and evaluates at the end of an epoch or of the training, and then agrees on
+ * requests to stop that have come meanwhile. Collective. */
 static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_final,
                            bool *is_best)
 {
@@ -254,7 +258,7 @@ static sp_status stop(const sp_trainer *t)
                    why, (long long)t->state.step);
 }
 
-/* The weights as the host can read them: *copy is NULL or to be freed. */
+/* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */
 static sp_status fetch_weights(const sp_net *net, float **copy, const float **weights)
 {
     size_t bytes = (size_t)net->graph->n_floats * sizeof(float);
@@ -292,7 +296,7 @@ static sp_status check_replicas(sp_trainer *t)
     return rc;
 }
 
-/* Between two steps, where the ranks agree: log, evaluate, save, stop. */
+/* Evaluates, saves or stops between two steps, where the ranks agree. Collective. */
 static sp_status settle(sp_trainer *t, const sp_step_report *report)
 {
     const int every = t->session.config->run.checkpoint_every;
@@ -303,7 +307,7 @@ static sp_status settle(sp_trainer *t, const sp_step_report *report)
         SP_TRY(end_epoch(t, report, is_final, &is_best));
     is_stopping = t->must_stop && !is_final;
     is_due = every > 0 ? t->state.step % every == 0 : report->is_end;
-    /* Weights that give no finite loss must not push the good ones out. */
+    /* Weights with a non-finite loss must not replace good checkpoints. */
     is_due = is_due && t->state.skipped == 0;
     if (is_due || is_best || is_final || is_stopping) {
         SP_TRY(check_replicas(t));
@@ -392,7 +396,7 @@ static void set_totals(sp_trainer *t)
                                is_by_steps ? t->sampler.effective
                                            : t->session.train.n_samples,
                                &t->total_samples))
-        t->total_samples = INT64_MAX; /* nobody lives to see its end */
+        t->total_samples = INT64_MAX; /* more samples than can be counted */
     t->base_lr = config->train.lr;
     if (config->train.lr_scale == SP_LR_LINEAR)
         t->base_lr *= factor;
@@ -443,7 +447,7 @@ static sp_status run(sp_trainer *t)
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
     sp_cut_print(&t->session.cut, t->session.memory_total);
-    SP_TRY(check_replicas(t)); /* as loaded */
+    SP_TRY(check_replicas(t)); /* compares the weights as loaded */
     sp_resume_prepare(t);
     SP_TRY(run_steps(t));
     return sp_report_end(t, "done", "");
@@ -463,8 +467,9 @@ static void finish(sp_trainer *t)
     sp_checkpoint_state_destroy(&t->state);
 }
 
-/* Rank 0: an earlier start has finished and said so (it may have been killed between
- * its last checkpoint and its end). A later start that failed has changed the status. */
+/* Rank 0: true if an earlier start has completed the training and recorded its end. A
+ * start killed between its last checkpoint and its end has not; then this one does. A
+ * later start that failed has overwritten the status, which is restored here. */
 static bool has_finished(sp_trainer *t)
 {
     sp_run *folder = &t->session.run;
@@ -506,7 +511,7 @@ sp_status sp_train(const sp_command *command)
         sp_status end = sp_report_end(t, "stopped", sp_error_last()->message);
         rc = end == SP_OK ? rc : end;
     }
-    /* The results are in the run folder: what the terminal lost is no failure. */
+    /* The results are in the run folder, so lost terminal output is only a warning. */
     if ((rc == SP_OK || rc == SP_ELIMIT) && sp_log_written() != SP_OK)
         sp_log_warn0("%s; %s/metrics.jsonl has every line", sp_error_last()->message,
                      command->config->run.dir);

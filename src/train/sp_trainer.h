@@ -9,80 +9,89 @@
 #include "train/sp_session.h"
 #include "comm/sp_table.h"
 
-/* What one optimizer step did; world values. */
+/* Results of one optimizer step, over all ranks. */
 typedef struct sp_step_report {
-    int64_t step, samples; /* from 1; running total of samples */
-    int64_t epoch;         /* from 0 */
-    double loss;           /* NAN: no labelled voxel */
+    int64_t step, samples; /* step: number from 1; samples: running total */
+    int64_t epoch;         /* number from 0 */
+    double loss;           /* NAN: no voxel was labelled */
     double lr, grad_norm;
     double voxels;
-    double step_s, data_wait_s, comm_exposed_s; /* the slowest rank's */
+    double step_s, data_wait_s, comm_exposed_s; /* of the slowest rank */
     int n_samples, n_micro;                     /* of this step */
-    int64_t cost_max, cost_sum; /* sums over micro-batches, see sp_batch */
-    bool is_end;                /* it was the epoch's last */
-    bool is_skipped;            /* non-finite: weights unchanged */
+    int64_t cost_max, cost_sum; /* sums over the micro-batches; see sp_batch */
+    bool is_end;                /* the step was the last of its epoch */
+    bool is_skipped;            /* a number was not finite: the weights are unchanged */
 } sp_step_report;
 
 typedef struct sp_trainer {
     sp_session session;
-    sp_sampler sampler, val_sampler; /* the loaders' planners deal by them */
+    /* the loaders' planners distribute samples by them */
+    sp_sampler sampler, val_sampler;
     sp_loader *loader, *val_loader;  /* val_loader NULL: no evaluation */
     sp_buckets buckets;
     sp_optim optim;
     sp_metrics metrics;
-    sp_table times;            /* of steps, over the ranks */
-    sp_saver *saver;           /* rank 0, from the first step on */
-    sp_checkpoint_state state; /* where the run stands; sp_resume.c writes it out */
-    int64_t total_samples;     /* of the whole training */
+    sp_table times;            /* times of steps, over the ranks */
+    sp_saver *saver;           /* rank 0, from the first step on; else NULL */
+    sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
+    /* of the whole training; INT64_MAX: more than can be counted */
+    int64_t total_samples;
     double base_lr;            /* train.lr scaled by train.lr_scale */
     double begin_s, step_begin_s;
-    double train_s, eval_s, save_s; /* totals of this start; save_s: training waited */
-    double save_last_s;          /* for the last checkpoint, with nothing beside it */
-    double write_s, write_cpu_s; /* checkpoints written beside the training */
+    /* seconds since this start; save_s: the training waited */
+    double train_s, eval_s, save_s;
+    /* seconds of the last checkpoint, which nothing overlaps */
+    double save_last_s;
+    /* seconds of checkpoints written while the training went on */
+    double write_s, write_cpu_s;
     double replica_s;            /* comparing the ranks' weights, without waits */
     int64_t first_step;          /* steps done before this start */
     bool is_resumed;
-    bool must_stop; /* agreed: signal or time limit */
+    bool must_stop; /* agreed: a signal, or a time limit */
 } sp_trainer;
 
 /* ---- sp_resume.c ---- */
 
-/* Collective: state and weights to begin with: fresh, init_from, or the newest
- * checkpoint. */
+/* Collective: sets state and weights to begin with: new ones, those of init_from, or
+ * those of the newest checkpoint. */
 sp_status sp_resume_begin(sp_trainer *trainer);
-/* True if the deck asks for no more than the state has. */
+/* True if the state has reached the epochs or steps that the deck asks for. */
 bool sp_resume_is_complete(const sp_trainer *trainer);
-/* Local, before the first step: memory for checkpoints, found beside the first
- * steps. */
+/* Local, before the first step: starts the saver, which allocates its memory during the
+ * first steps. Rank 0 alone does anything. */
 void sp_resume_prepare(sp_trainer *trainer);
-/* Collective: checkpoint of the present state, written beside the next steps; is_best:
- * as best.h5 too. A failure to write is a warning. is_final: returns when it is
- * written, and a failure is the run's (SP_EIO), agreed. */
+/* Collective: saves the present state as a checkpoint, which is written while the next
+ * steps run; is_best: as best.h5 too. A failure to write is a warning. is_final:
+ * returns when the file is written, and a failure is the run's (SP_EIO), agreed. */
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final);
-/* Say what became of a checkpoint under way; any time. Local. */
+/* Reports the result of a checkpoint that has been written since. At any
+ * time; local. */
 void sp_resume_poll(sp_trainer *trainer);
 
 /* ---- sp_report.c: rank 0 prints and writes ----
- * Collective and agreed, but for sp_report_step, which is within a step: there the
- * others return at once. */
+ * Collective and agreed, except sp_report_step, which belongs to a step: the other
+ * ranks return from it at once. */
 
-/* The log's first line: ranks, device, transport. */
+/* Prints the log's first line: ranks, device, transport. */
 void sp_report_machine(const sp_session *session);
 void sp_report_header(const sp_trainer *trainer);
 sp_status sp_report_start(sp_trainer *trainer);
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
-/* state "done" or "stopped"; message "" or why. */
+/* state: "done" or "stopped"; message: the reason, or "". */
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
-/* Warns where ranks get no sample in a full step. Any rank may call; rank 0 prints. */
+/* Warns where some ranks get no sample in a full step. Any rank may call; rank 0
+ * prints. */
 void sp_report_idle(const sp_session *session, const sp_sampler *sampler);
-/* The eval event of a training and one line. metrics.jsonl's length in *bytes. */
+/* Writes the eval event of a training and prints one line. *bytes becomes the length of
+ * metrics.jsonl. */
 sp_status sp_report_eval(sp_session *session, const sp_metrics *metrics, int64_t epoch,
                          int64_t step, int64_t *bytes);
-/* The same of `sptrain eval`, into evaluations.jsonl, with what was asked for. */
+/* The same for `sptrain eval`: writes to evaluations.jsonl, with checkpoint, data and
+ * arguments of the command. */
 sp_status sp_report_evaluation(sp_session *session, const sp_metrics *metrics,
                                const char *checkpoint);
-/* Per-class IoU as a table. */
+/* Prints the IoU of each class as a table. */
 void sp_report_table(const sp_session *session, const sp_metrics *metrics);
 
 #endif
