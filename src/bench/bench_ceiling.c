@@ -1,10 +1,12 @@
-/* Ceilings: how fast the machine is at what operations are bound by.
+/* Ceilings: the highest rates of the machine for the resources that limit operations.
  *
- * Other programs only ever make a timing longer, so the best of several is the rate of
- * the machine, and it is believed once others come close to it. A timing must be long
- * against the clock's resolution and the start of the threads. How much work that takes
- * is found with one thread by its own time, which does not tell what else runs: by wall
- * time an interruption would make any small amount of work look long enough. */
+ * Other programs can only lengthen a timing, so the best of several timings is the rate
+ * of the machine, and it is trusted once others come close to it. A timing must be long
+ * against the clock's resolution and the start of the threads. The amount of work that
+ * takes so long is determined with one thread and its CPU time, which other programs do
+ * not affect: by wall time an interruption would make any small amount of work look
+ * long enough.
+ */
 #include "bench/bench.h"
 
 #include <math.h>
@@ -15,7 +17,7 @@
 
 #define PATIENCE_S 1.0
 enum {
-    MOST = 301,       /* timings of a first row */
+    MOST = 301,       /* most timings of a first row */
     LEAST_TIMINGS = 8 /* of a ceiling that is in doubt */
 };
 
@@ -28,7 +30,7 @@ static sp_status begin(bench *b)
     return SP_OK;
 }
 
-/* Work a second, by the backend's own clock; 0: it knows no such limit. */
+/* Work a second, by the backend's own clock; 0: the backend has no such limit. */
 static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
                          double *rate)
 {
@@ -47,8 +49,8 @@ static double least_s(const bench *b)
     return b->options->is_quick ? 2e-4 : 1e-3;
 }
 
-/* Work that takes one thread long enough; the shortest of a few timings tells. rate:
- * of that thread. */
+/* Determines the work that takes one thread long enough; the shortest of a few timings
+ * decides. one_rate: work a second of that thread. */
 static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
                              double *one_rate)
 {
@@ -68,7 +70,7 @@ static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
     return SP_OK;
 }
 
-/* A rate of as much work as keeps all threads busy for long enough. */
+/* Times as much work as keeps all threads busy for long enough. */
 static sp_status time_enough(bench *b, sp_peak_args *args, double *seconds,
                              double *rate)
 {
@@ -99,7 +101,8 @@ sp_status bench_peak(bench *b, double *rate)
     double seconds = 0;
 
     args.amount = b->amount[args.what] / 4;
-    SP_TRY(rate_of(b, &args, &seconds, rate)); /* out of the lower clock after idling */
+    /* raises the clock frequency after an idle time */
+    SP_TRY(rate_of(b, &args, &seconds, rate));
     SP_TRY(time_enough(b, &args, &seconds, rate));
     b->best_flops = fmax(b->best_flops, *rate);
     return SP_OK;
@@ -107,8 +110,9 @@ sp_status bench_peak(bench *b, double *rate)
 
 /* ---- streams ---- */
 
-/* What bench_device_open gave back to the system gets pages of its own again: pages
- * that were never written are all the same one, and are read out of a cache. */
+/* Writes the vectors, so that they have pages of their own again after
+ * bench_ceilings_open has returned these to the system. Pages that were never written
+ * are all the same zero page, which is read from a cache. */
 static sp_status fill_stream(bench *b)
 {
     const sp_backend_ops *ops = b->backend.ops;
@@ -122,9 +126,9 @@ static sp_status fill_stream(bench *b)
     return SP_OK;
 }
 
-/* Passes over n floats of both vectors until they have taken long enough; the first one
- * is not counted. On a device each pass is a launch, which bounds the rate of a small
- * stream as it bounds a small operation. */
+/* Times several passes over n floats of both vectors; the first pass is not counted. On
+ * a device each pass is a launch, which limits a small stream as it limits a small
+ * operation. */
 static sp_status time_passes(bench *b, sp_peak what, int64_t n, double *rate)
 {
     const sp_backend_ops *ops = b->backend.ops;
@@ -142,8 +146,8 @@ static sp_status time_passes(bench *b, sp_peak what, int64_t n, double *rate)
     return SP_OK;
 }
 
-/* Operations differ in how much they write of what they read, and caches and memory in
- * which mixture they are fastest at. The fastest of four. */
+/* The fastest of four mixtures of reading and writing. Operations differ in their
+ * mixture, and memory and caches in the mixture that they handle fastest. */
 static sp_status time_mixtures(bench *b, int64_t n, double *rate)
 {
     static const sp_peak mixtures[] = {SP_PEAK_STREAM, SP_PEAK_UPDATE, SP_PEAK_READ,
@@ -157,8 +161,9 @@ static sp_status time_mixtures(bench *b, int64_t n, double *rate)
     return SP_OK;
 }
 
-/* On the host one thread alone too: what is so small that others only cost their start
- * is faster with one, and the operations know that. */
+/* On the host a single thread is timed too: for small amounts of data the start of
+ * other threads costs more than they gain, and the operations choose the number of
+ * threads accordingly. */
 sp_status bench_stream(bench *b, double bytes, double *rate)
 {
     const int threads = b->backend.threads;
@@ -193,10 +198,10 @@ bool bench_is_above(const bench *b, double rate, double ceiling)
     return ceiling > 0 && rate > BENCH_MOST_RATIO * ceiling && !b->is_emulated;
 }
 
-/* Pauses let a load that came pass, and a scheduler favours who has slept. In the end
- * the rates of the first rows count too: the stream of a small job on a device is bound
- * by launches, and an operation among others need not be; a rate that this machine was
- * seen to reach is no failed measurement. */
+/* The pauses let a passing load end, and schedulers favour threads that have slept. In
+ * the end the rates of the first rows count too. On a device the stream of a small job
+ * is limited by its launches, while an operation that follows others may overlap them;
+ * a rate that this machine has been seen to reach is no failed measurement. */
 sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceiling)
 {
     const double begin = sp_now_s();
@@ -217,7 +222,8 @@ sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceili
 
 /* ---- the first rows ---- */
 
-/* Launches: as `ms` of one. Gathers: rows of 64 .. 512 bytes. */
+/* The first rows. A launch's time is printed as `ms`. Gathers have rows of 64 to 512
+ * bytes. */
 static const struct {
     const char *name;
     sp_peak what;
@@ -246,7 +252,7 @@ static sp_status sample_peak(bench *b, size_t which, double *seconds, double *ra
     return SP_OK;
 }
 
-/* How many rates are close to the best. */
+/* Number of rates close to the best. */
 static int n_close(const double *value, int n, double best)
 {
     int close = 0;
@@ -256,8 +262,9 @@ static int n_close(const double *value, int n, double best)
     return close;
 }
 
-/* Enough timings came close to the best, and it is what the threads can be expected to
- * do: two of a core that share its units do half of what they would do alone. */
+/* True if enough timings are close to the best, and the best is plausible for the
+ * number of threads: two threads that share a core do half of the work that each would
+ * do alone. */
 static bool is_credible(const bench *b, size_t which, const double *value, int n,
                         double best)
 {
@@ -267,8 +274,8 @@ static bool is_credible(const bench *b, size_t which, const double *value, int n
                                             !b->backend.ops->is_host || best >= least);
 }
 
-/* The best rate of at least `least` timings, of more while it is not credible: then
- * something else was running. t: of the best. */
+/* The best rate of at least `least` timings. More are taken while it is not credible,
+ * since other programs were then running. t: times of the best. */
 static sp_status sample_best(bench *b, size_t which, int least, double *value,
                              bench_time *t, double *best)
 {
@@ -284,7 +291,7 @@ static sp_status sample_best(bench *b, size_t which, int least, double *value,
             nanosleep(&pause, NULL);
         SP_TRY(sample_peak(b, which, &seconds, &value[n]));
         if (value[n] <= 0)
-            return SP_OK; /* no limit of this backend */
+            return SP_OK; /* the backend has no such limit */
         if (value[n] > *best)
             t->wall_s = t->cpu_s = seconds;
         *best = fmax(*best, value[n++]);
@@ -294,7 +301,7 @@ static sp_status sample_best(bench *b, size_t which, int least, double *value,
     return SP_OK;
 }
 
-/* A row: of the timing that reached the best rate. */
+/* Prints the row of a peak, with the times of the best timing. */
 static sp_status print_peak(bench *b, size_t which, double *best)
 {
     const int least = b->options->repeats > 5 ? (int)b->options->repeats : 5;
@@ -313,9 +320,10 @@ static sp_status print_peak(bench *b, size_t which, double *best)
     return bench_print(b, &job, &t, *best);
 }
 
-/* In an arena as tensors are, for the same pages. The gap keeps loads of one vector
- * from looking like those of a store to the other, whose addresses would end alike. A
- * device's must be long against its L2. */
+/* Takes the vectors from an arena, so that they have the same kind of pages as tensors.
+ * The gap between them avoids 4K aliasing, where loads of one vector look like loads
+ * after stores to the other because the low address bits agree. On a device the vectors
+ * must be long against its L2 cache. */
 static sp_status take_stream(bench *b)
 {
     enum { APART = 2112 };
@@ -346,7 +354,8 @@ sp_status bench_ceilings_open(bench *b)
         if (peaks[i].what == SP_PEAK_GATHER)
             b->best_gather = fmax(b->best_gather, rate);
     }
-    /* What runs next on the host is not to be larger by what this needed. */
+    /* Returns the memory of the vectors on the host, so that it does not count in the
+     * jobs that follow. */
     if (sp_arena_release(&b->arena, 0, b->arena.used) < b->arena.used)
         b->is_filled = false;
     return SP_OK;

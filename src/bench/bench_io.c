@@ -1,4 +1,5 @@
-/* spbench io: samples as training reads them, beside plain pread of the same bytes. */
+/* spbench io: reading samples as training does, compared with pread of the
+ * same bytes. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +14,17 @@ typedef struct io_case {
     sp_sample_request request;
     sp_sample sample;
     char *buffer;
-    double bytes; /* of all samples */
+    double bytes; /* in all samples */
 } io_case;
 
-/* Rows of a sample within its shard. */
+/* First row of a sample within its shard. */
 static int64_t first_row(const sp_dataset *set, int shard, int64_t sample)
 {
     return set->offset[sample + shard];
 }
 
-/* Size of a row of coordinates, features and labels; 0 where there are none or where
- * they are stored in chunks. */
+/* Bytes of one row of coordinates, features or labels; 0 where the array is absent or
+ * stored in chunks. */
 static size_t row_bytes(const sp_extent *e)
 {
     return e->at < 0 ? 0 : (size_t)e->cols * (size_t)e->type_size;
@@ -36,8 +37,8 @@ static void extents_of(const sp_shard *shard, const sp_extent *extent[3])
     extent[2] = &shard->labels;
 }
 
-/* Ask the system to forget its copy of the files, so that the next read is from the
- * device. */
+/* Asks the system to drop its cached pages of the files, so that the next read comes
+ * from the device. */
 static void forget(const io_case *c)
 {
     for (int i = 0; c->options->is_cold && i < c->set.n_shards; i++) {
@@ -110,7 +111,8 @@ static sp_status read_samples(void *arg)
     return SP_OK;
 }
 
-/* Bytes of all samples, and room for the largest part of one. */
+/* Counts the bytes of all samples and allocates a buffer for the largest part
+ * of one. */
 static sp_status size_up(io_case *c)
 {
     size_t largest = 1;

@@ -1,16 +1,19 @@
-/* spbench step --layers: every operation of a step, timed where it stands.
+/* spbench step --layers: times every operation of a step where it is executed.
  *
  * The session's backend gets a copy of its table in which each operation of the step is
- * called between two readings of the clock: on real maps, with real strides, and with
- * the caches as the operation before left them. So the network is not described a
- * second time here, and whatever a deck holds has its rows.
+ * called between two readings of the clock: with real maps and strides, and with the
+ * caches as the previous operation left them. The network is therefore not described a
+ * second time here, and every layer that a deck can have gets its rows.
  *
- *     step    conv_forward  norm_sums  ...  conv_grad_weight  ...  sgd      net->layer
- *     clock   |          |  |       |       |              |       | |      tells whose
+ *     step    conv_forward  norm_sums  ...  conv_grad_weight  ...  sgd
+ *     clock   |          |  |       |       |              |       | |
+ *     layer   net->layer names the layer that the operation belongs to
  *
- * A device is kept busy for a while before each operation: the host waits for it after
- * each, and so has called all launches of the next when the first of them begins. The
- * time is the device's own. What an empty pair of readings takes is subtracted. */
+ * The host waits for the device after each operation. Before the next one the device is
+ * kept busy with other work, so that all launches of the operation are queued when the
+ * first of them begins. The time is the device's own; the time of an empty pair of
+ * readings is subtracted.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,7 @@
 
 enum { MAX_ROWS = 4096, LEAD_US = 100 };
 
-/* What an operation has to do at the least. */
+/* Least work that an operation has to do. */
 typedef struct work {
     int64_t n, pairs;
     int c_in, c_out;
@@ -27,10 +30,10 @@ typedef struct work {
 } work;
 
 typedef struct row {
-    int layer; /* node; -1: of the whole network */
+    int layer; /* index of the node; -1: the operation belongs to the whole network */
     const char *op;
-    work work;                   /* of one step */
-    double seconds[BENCH_STEPS]; /* by step */
+    work work;                   /* in one step */
+    double seconds[BENCH_STEPS]; /* [step] */
 } row;
 
 static struct trace {
@@ -40,7 +43,7 @@ static struct trace {
     const sp_net *net;
     bool is_on;
     int step, n_rows;
-    double empty_s; /* of a pair of readings */
+    double empty_s; /* of an empty pair of readings */
     row *row;       /* [MAX_ROWS] */
 } trace;
 
@@ -75,7 +78,8 @@ static sp_status find_row(int layer, const char *op, row **out)
     return SP_OK;
 }
 
-/* Work of the first step stands for all; calls of one layer within a step add up. */
+/* Adds a timing to its row. The work of the first step stands for all steps; calls of
+ * one layer within a step add up. */
 static sp_status end(sp_backend *be, const char *op, work w)
 {
     double seconds;
@@ -99,8 +103,9 @@ static double bytes_of(sp_tensor t)
     return t.data ? (double)t.n * t.c * (double)sp_elem_bytes(t.elem) : 0;
 }
 
-/* Two directions of a convolution read one tensor and write the other, its gradient
- * towards the weights reads both. Weights once, and the row numbers of the pairs. */
+/* Forward and input gradient of a convolution read one tensor and write the other; its
+ * weight gradient reads both. Weights count once, and so do the row numbers of the
+ * pairs. */
 static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
 {
     const int64_t pairs = map ? map->pairs : out.n;
@@ -132,7 +137,8 @@ static work wgrad_work(const sp_conv_wgrad_args *a)
     work w = conv_work(a->map, a->x, a->dy);
 
     w.bytes += (double)(a->map ? a->map->K : 1) * a->x.c * a->dy.c *
-               (8 - (double)sp_elem_bytes(a->x.elem)); /* fp32, read and written */
+               /* dw is fp32, read and written */
+               (8 - (double)sp_elem_bytes(a->x.elem));
     return w;
 }
 
@@ -253,7 +259,8 @@ TIMED(adamw, (sp_backend * be, const sp_optim_args *a), (be, a),
 TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
       (be, g, n, sum), small_work(n, 1, 4.0 * (double)n))
 
-/* Plan, uploads and downloads stay as they are: other threads call them too. */
+/* Replaces the operations of the compute stream. Plans, uploads and downloads are not
+ * timed, since other threads call them too. */
 void bench_layers_attach(bench *b, sp_session *session)
 {
     sp_backend_ops *t = &trace.timed;
@@ -324,8 +331,8 @@ sp_status bench_layers_run(bench_training *t, int n_steps)
     return rc;
 }
 
-/* An operation that lies in a cache is faster than the first rows' stream, so it stands
- * beside a stream over as much memory. */
+/* The ceiling of a row. Data of an operation may lie in a cache, which is faster than
+ * the stream of the first rows, so it is compared with a stream over as much memory. */
 static sp_status ceiling_of(bench *b, const bench_job *job, double s, double *ceiling)
 {
     const bool is_flops = job->limit == BENCH_FLOPS;
@@ -338,7 +345,7 @@ static sp_status ceiling_of(bench *b, const bench_job *job, double s, double *ce
     return SP_OK;
 }
 
-/* Whichever of its floors is the higher limits an operation. */
+/* Prints a row. The operation is limited by the resource that would take longer. */
 static sp_status print_row(bench *b, const sp_graph *graph, row *r, double step_s,
                            double *busy_s)
 {

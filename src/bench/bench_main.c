@@ -73,8 +73,8 @@ typedef struct verb {
     const char *name;
     sp_status (*run)(bench *b);
     bool has_deck, has_ranks;
-    bool has_device; /* else the CPU alone */
-    bool has_own;    /* opens what it measures on itself: the deck's device */
+    bool has_device; /* false: CPU only */
+    bool has_own;    /* the command itself calls bench_device_open, if at all */
 } verb;
 
 static const verb verbs[] = {
@@ -96,8 +96,8 @@ typedef struct option {
     const char *name;
     kind kind;
     size_t offset;       /* in bench_options */
-    int64_t least, most; /* INT, LIST */
-    double unit;         /* REAL: times the value */
+    int64_t least, most; /* of INT and LIST */
+    double unit;         /* of REAL: factor from the option's unit */
 } option;
 
 #define AT(member) offsetof(bench_options, member)
@@ -203,7 +203,8 @@ static const verb *find_verb(const char *word)
     return NULL;
 }
 
-/* A word that is no option: the deck, then overrides (moved to argv's front). */
+/* Handles a word that is no option: first the deck, then overrides, which are moved to
+ * the front of argv. */
 static sp_status parse_word(const verb *v, char **argv, char *word, bench_options *to)
 {
     sp_command *c = &to->command;
@@ -287,15 +288,14 @@ static void set_defaults(bench_options *o)
 
 /* ---- running ---- */
 
-/* A key of the deck that an option replaces. */
+/* Replaces a key of the deck by an option's value, if there is one. */
 static void replace(char *key, const char *value)
 {
     if (value)
         snprintf(key, SP_NAME, "%s", value);
 }
 
-/* The deck as sptrain reads it, with the device, precision and threads asked for
- * here. */
+/* Reads the deck as sptrain does, with device, precision and threads of the options. */
 static sp_status read_config(const verb *v, bench_options *o, char *path)
 {
     sp_config *config = o->command.config;

@@ -66,7 +66,7 @@ void bench_progress(const bench *b, const char *format, ...)
 
 /* ---- rows ---- */
 
-/* A number, or a dash where it is unknown. */
+/* Prints a number, or a dash where it is unknown. */
 static void put(FILE *to, int width, int digits, double value)
 {
     if (isnan(value))
@@ -114,8 +114,8 @@ static const char *precision_name(const bench *b)
     return names[b->backend.precision];
 }
 
-/* No implementation is faster on this machine: all products at the peak rate, all bytes
- * at that of a long stream. NAN where neither is known. */
+/* Least time on this machine: all flops at the peak rate, all bytes at the rate of a
+ * long stream, whichever takes longer. NAN where neither is known. */
 static double floor_s(const bench *b, const bench_job *job)
 {
     const double ranks = job->work ? job->work->ranks : 1;
@@ -217,7 +217,7 @@ sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
 
 /* ---- measuring ---- */
 
-/* One thread's rates are of its own time. */
+/* One thread is timed by its CPU time, several threads and devices by wall time. */
 static bool is_wall(const bench *b)
 {
     return b->backend.threads > 1 || !b->backend.ops->is_host;
@@ -225,8 +225,8 @@ static bool is_wall(const bench *b)
 
 enum { MAX_REPEATS = 101 };
 
-/* One sample: seconds of a call by all clocks. A device's time stands for that on the
- * wall. */
+/* Takes one sample: seconds of a call by all clocks. On a device its own time stands
+ * for wall time. */
 static sp_status time_calls(bench *b, const bench_job *job, int calls, double *wall_s,
                             double *cpu_s)
 {
@@ -246,14 +246,15 @@ static sp_status time_calls(bench *b, const bench_job *job, int calls, double *w
     return SP_OK;
 }
 
-/* Calls of a sample, so that it is long against the clock's resolution. The shortest of
- * a few timings tells, since an interruption makes one long enough by itself. */
+/* Determines the number of calls in a sample, so that it is long against the clock's
+ * resolution. The shortest of a few timings decides, since an interruption lengthens a
+ * timing. */
 static sp_status count_calls(bench *b, const bench_job *job, int *calls)
 {
     const double least = b->options->is_quick ? 2e-4 : 2e-3, begin = sp_now_s();
     double s = INFINITY, one = 0, cpu;
 
-    SP_TRY(job->run(job->arg)); /* touches memory for the first time */
+    SP_TRY(job->run(job->arg)); /* touches the memory for the first time */
     for (int i = 0; i < 3 && (i == 0 || sp_now_s() - begin < 0.5); i++) {
         SP_TRY(time_calls(b, job, 1, &one, &cpu));
         s = fmin(s, one);
@@ -262,9 +263,10 @@ static sp_status count_calls(bench *b, const bench_job *job, int *calls)
     return SP_OK;
 }
 
-/* Repeats of the job, its ceiling before each. The median of the times; the best of the
- * ceilings, which others on the machine only take from: of products in the whole run,
- * of streams among those over as much memory. */
+/* Times the job `repeats` times, and its ceiling before each. The result is the median
+ * of the times and the best of the ceilings, which other programs can only lower.
+ * Ceilings of products are the best of the whole run, those of streams the best over as
+ * much memory. */
 static sp_status sample(bench *b, const bench_job *job, bench_time *t, double *ceiling)
 {
     const double limit = b->options->is_quick ? 0.05 : 2, begin = sp_now_s();
@@ -289,8 +291,9 @@ static sp_status sample(bench *b, const bench_job *job, bench_time *t, double *c
     return SP_OK;
 }
 
-/* A rate above its ceiling means that the ceiling was disturbed, and the ceiling is
- * measured again; then all of the job once more. bench_print refuses what is left. */
+/* A rate above its ceiling means that the measurement of the ceiling was disturbed. The
+ * ceiling is then measured again, and if that does not help, the whole job once more;
+ * bench_print refuses a rate that is still above. */
 sp_status bench_measure(bench *b, const bench_job *job)
 {
     const double work = job->limit == BENCH_FLOPS ? job->flops : job->bytes;
@@ -325,14 +328,15 @@ static sp_status name_device(bench *b)
     return SP_OK;
 }
 
-/* --precision, of which the CPU has one. */
+/* Sets the precision of --precision; the CPU has fp32 only. */
 static sp_status choose_precision(bench *b)
 {
     static const char *const names[] = {"fp32", "tf32", "bf16"};
     const char *want = b->options->precision ? b->options->precision : names[0];
     int p = 0;
 
-    while (strcmp(want, names[p]) != 0) /* the command line was checked */
+    /* the command line was checked: the name is one of these */
+    while (strcmp(want, names[p]) != 0)
         p++;
     if (p && b->backend.ops->is_host)
         return SP_FAIL(SP_EUSAGE, "--precision %s: the CPU computes in fp32 only",
@@ -393,7 +397,8 @@ void bench_device_close(bench *b)
     b->backend.impl = NULL;
 }
 
-/* Keep standard output for results: what the program says otherwise is progress. */
+/* Keeps standard output for results; other output of the program goes to standard
+ * error. */
 static sp_status take_output(bench *b)
 {
     const int fd = dup(STDOUT_FILENO);

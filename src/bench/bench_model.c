@@ -1,14 +1,16 @@
-/* spbench model: what a training step would take on many ranks.
+/* spbench model: predicts the time of a training step on many ranks.
  *
  *     step   = max(loading, computing)
  *     computing = largest share of the ranks * seconds per unit of cost (measured here)
  *               + batch norm's sums over the ranks (twice a layer, latency alone)
  *               + all-reduce that the backward pass does not hide + update
- *     all-reduce of B bytes on R ranks = 2 log2(R) latency + 2 (R - 1) / R B /
- * bandwidth
+ *     all-reduce of B bytes on R ranks =
+ *                 2 log2(R) latency + 2 (R - 1) / R B / bandwidth
  *
- * Shares come from the sizes of the data set's own samples, drawn with replacement:
- * dealt largest first to the least loaded rank (balanced), or in equal runs. */
+ * Shares are formed from the sizes of the data set's own samples, drawn with
+ * replacement: either the largest sample goes to the least loaded rank first
+ * (balanced), or ranks get runs of equal numbers of samples.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +20,20 @@
 #include "base/sp_rng.h"
 #include "bench/bench.h"
 
-/* What is known of one rank and of the network between them. */
+/* Measured or given properties of one rank and of the network between ranks. */
 typedef struct model {
-    double compute, backward; /* seconds per unit of cost; backward: its share */
-    double load;              /* seconds of the loader per unit of cost */
-    double update;            /* seconds a step */
+    /* seconds per unit of cost; backward: the part of the backward pass */
+    double compute, backward;
+    double load;              /* loader's seconds per unit of cost */
+    double update;            /* seconds of a step */
     double flops;             /* per unit of cost */
-    /* Of a real step on these ranks: seconds, shares as below, samples. */
+    /* A real step on these ranks: seconds, shares (as in prediction), samples. */
     double step, share[2], step_samples;
     double latency, bandwidth;
     double bytes; /* of the gradient */
     double n_buckets;
-    int n_norms;         /* batch norm layers with sums over the world */
-    double sample_bytes; /* mean */
+    int n_norms;         /* batch norm layers whose sums go over all ranks */
+    double sample_bytes; /* mean of the data set */
     double read_rate, storage_rate;
     int64_t per_rank;
     int64_t n_samples;
@@ -53,7 +56,7 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* heap[0] is the least; it grew. */
+/* Restores the heap after its least element, heap[0], has grown. */
 static void sift_down(int64_t *heap, int n)
 {
     const int64_t moved = heap[0];
@@ -70,7 +73,8 @@ static void sift_down(int64_t *heap, int n)
     heap[i] = moved;
 }
 
-/* Largest load of the ranks; load [ranks] is scratch. */
+/* Deals the samples to the ranks and returns the largest load; load [ranks]
+ * is scratch. */
 static int64_t deal(int64_t *drawn, int64_t n, int ranks, bool is_balanced,
                     int64_t *load)
 {
@@ -90,7 +94,7 @@ static int64_t deal(int64_t *drawn, int64_t n, int ranks, bool is_balanced,
     return largest;
 }
 
-/* Means over steps of the largest share and of the mean share. */
+/* share: means over steps of the largest and of the mean share. */
 static sp_status draw_shares(const model *m, int ranks, bool is_balanced, int steps,
                              double share[2])
 {
@@ -123,7 +127,8 @@ static double reduce_s(const model *m, int ranks, double bytes)
            2.0 * (ranks - 1) / ranks * bytes / m->bandwidth;
 }
 
-/* The largest part of the step, unless computing alone is larger than the rest. */
+/* Name of the part that limits the step: reading if it exceeds computing, else the
+ * largest part. */
 static const char *limit_of(const prediction *p, double computing)
 {
     const struct {
@@ -155,7 +160,7 @@ static void predict(const model *m, int ranks, prediction *p)
     p->mean = m->compute * p->share[1];
     p->imbalance = m->compute * (p->share[0] - p->share[1]);
     p->norm = 2 * m->n_norms * 2 * ceil(log2(ranks)) * m->latency;
-    /* The last bucket can start only when the backward pass is over. */
+    /* The last bucket is ready only when the backward pass ends. */
     p->exposed = fmax(reduce - backward, reduce / m->n_buckets);
     p->update = m->update;
     p->load = fmax(m->load * p->share[0], fmax(bytes / m->read_rate, shared));
@@ -232,7 +237,8 @@ static void print_header(const bench *b)
             "reading", "eff. %", "limit");
 }
 
-/* Enough steps that the mean of few ranks is that of the set. */
+/* Number of simulated steps, enough that the mean over few ranks is that of the data
+ * set. */
 static int steps_of(const bench *b, int64_t n)
 {
     const int64_t least = b->options->is_quick ? 2 : 8, samples = 4096;
@@ -240,7 +246,7 @@ static int steps_of(const bench *b, int64_t n)
     return (int)(samples / n > least ? samples / n : least);
 }
 
-/* The steps that were run here, beside what the model makes of their shares. */
+/* Compares the measured steps with the prediction for their shares. */
 static sp_status print_check(bench *b, const model *m)
 {
     const int ranks = b->comm->size;
@@ -269,7 +275,7 @@ static sp_status print_check(bench *b, const model *m)
     sp_json_int(&json, "ranks", ranks);
     sp_json_double(&json, "ms", m->step * 1e3);
     sp_json_double(&json, "gflops", flops / m->step * 1e-9);
-    sp_json_null(&json, "ceiling"); /* a prediction bounds nothing */
+    sp_json_null(&json, "ceiling"); /* a prediction is no upper bound */
     sp_json_null(&json, "ratio");
     sp_json_double(&json, "predicted_ms", p.step * 1e3);
     sp_json_double(&json, "deviation", deviation);
@@ -300,7 +306,7 @@ static sp_status predict_all(bench *b, const model *m)
 
 /* ---- what is measured ---- */
 
-/* Two sizes give latency and bandwidth. Collective. */
+/* Determines latency and bandwidth from all-reduces of two sizes. Collective. */
 static sp_status measure_network(bench *b, const sp_graph *graph, float *data, model *m)
 {
     const int ranks = b->comm->size;
@@ -337,21 +343,22 @@ static sp_status measure_reading(bench_training *t, model *m)
     return rc;
 }
 
-/* Sums over the steps run here, then over the ranks. */
+/* Sums over the measured steps, then over the ranks. */
 typedef struct work {
     double forward, backward, load, update, flops, cost, cost_max, cost_sum, n_samples,
         all;
 } work;
 
-/* Steps of this machine give seconds per unit of cost. Waits for other ranks are not
- * computing; those of the reduction are told apart by it. Collective. */
+/* Determines seconds per unit of cost from steps on this machine. Waits for other ranks
+ * do not count as computing; the waits within the reduction are known separately, so
+ * the rest belongs to the backward pass. Collective. */
 static sp_status measure_compute(bench *b, bench_training *t, model *m)
 {
     const int steps = b->options->is_quick ? 3 : 7, ranks = b->comm->size;
     work w = {0};
     bench_parts p;
 
-    SP_TRY(bench_training_step(t, &p)); /* warms up */
+    SP_TRY(bench_training_step(t, &p)); /* warm-up */
     for (int i = 0; i < steps; i++) {
         bench_progress(b, "step %d of %d", i + 1, steps);
         SP_TRY(sp_comm_barrier(b->comm));
@@ -444,7 +451,7 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
 sp_status bench_model(bench *b)
 {
     const bench_options *o = b->options;
-    /* Without ranks to measure: a fabric of 100 Gbit/s. */
+    /* Default where no ranks are measured: a network of 100 Gbit/s. */
     model m = {.latency = 2e-6,
                .bandwidth = 12.5e9,
                .storage_rate = o->storage_rate,

@@ -1,11 +1,12 @@
-/* spbench ops: convolutions here, passes over rows in bench_rows.c.
+/* spbench ops: convolutions; bench_rows.c has the operations that pass over rows.
  *
- * conv3_rebuilt and down2_rebuilt are convolutions together with their map, from
- * unordered coordinates: how others time theirs. */
+ * conv3_rebuilt and down2_rebuilt time a convolution together with the construction of
+ * its map from unordered coordinates, as other libraries are commonly timed.
+ */
 #include "bench/bench.h"
 
-/* Which maps the plan is made of. A gradient towards the input of a stride-2 layer runs
- * over the map of its transpose. */
+/* Maps of the plan. The input gradient of a stride-2 layer uses the map of its
+ * transpose. */
 enum { MAP_SAME, MAP_DOWN, MAP_UP, N_MAPS };
 
 static const sp_plan_spec spec = {
@@ -15,8 +16,8 @@ static const sp_plan_spec spec = {
 };
 
 typedef struct layer {
-    const char *name[3]; /* forward, both gradients */
-    int map, grad_map;   /* -1: kernel 1 */
+    const char *name[3]; /* forward, input gradient, weight gradient */
+    int map, grad_map;   /* indexes of maps; -1: kernel 1, no map */
     bool is_mirrored;
 } layer;
 
@@ -37,7 +38,7 @@ typedef struct conv_case {
     sp_backend *backend;
     const sp_map *map, *grad_map;
     bool is_mirrored;
-    const int32_t *sample_row; /* [2] of the output */
+    const int32_t *sample_row; /* [2] rows of the output */
     sp_tensor x, y;
     float *w, *packed, *packed_grad, *dw;
     int K;
@@ -52,11 +53,12 @@ static sp_status forward(void *arg)
     return c->backend->ops->conv_forward(c->backend, &args);
 }
 
-/* Output rows are as many, whichever of the two plans they are in. */
+/* A convolution whose map is rebuilt in each call. Its plan has as many output rows as
+ * the shared one, so the case's tensors fit. */
 typedef struct rebuilt_case {
     const conv_case *conv;
     const bench_voxels *voxels;
-    sp_plan_spec spec; /* of its map alone */
+    sp_plan_spec spec; /* its map alone */
     sp_arena arena;
 } rebuilt_case;
 
@@ -177,7 +179,8 @@ static sp_status measure_layer(bench *b, const layer *l, conv_case *c)
     return bench_measure(b, &job);
 }
 
-/* A device's compute stream waits for that of the plan, so its events span both. */
+/* On a device the compute stream waits for the plan's stream, so the events of the
+ * compute stream enclose both. */
 static sp_status measure_rebuilt(bench *b, const conv_case *c, const bench_voxels *v)
 {
     const bool is_strided = c->map->key.level_out > 0;

@@ -1,5 +1,5 @@
 /* spbench plan: coordinate pyramid and kernel maps of one sample, for the networks that
- * the program has. */
+ * the program offers. */
 #include "bench/bench.h"
 
 typedef struct plan_case {
@@ -65,7 +65,7 @@ static sp_status measure_family(bench *b, const char *family, int stem_kernel,
 
 sp_status bench_plan(bench *b)
 {
-    /* Every minkunet has the same maps, but for those of its stem. */
+    /* All minkunets have the same maps, except for their stem. */
     static const struct {
         const char *family;
         int stem_kernel;

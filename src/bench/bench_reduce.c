@@ -1,6 +1,6 @@
-/* spbench reduce: all-reduce of the ranks it is started with, by size; and the
- * gradient's buckets of the deck's network beside the faster of one all-reduce of the
- * same bytes and several of the buckets' sizes. */
+/* spbench reduce: all-reduce over the ranks it is started with, by size; and the
+ * gradient's buckets of the deck's network, compared with the faster of two ways to
+ * reduce the same bytes: one all-reduce, or several of the buckets' sizes. */
 #include "bench/bench.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static sp_status once_buckets(reduce_case *c)
     return sp_bucket_wait(c->buckets, NULL);
 }
 
-/* Seconds of the slowest rank. Collective. */
+/* Times `once`; *s is the slowest rank's time. Collective. */
 static sp_status time_once(reduce_case *c, sp_status (*once)(reduce_case *), double *s)
 {
     double begin;
@@ -63,7 +63,7 @@ sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
     double s[MAX_ROUNDS];
     const int rounds = rounds_of(b);
 
-    for (int i = -1; i < rounds; i++) /* the first opens connections */
+    for (int i = -1; i < rounds; i++) /* the first round opens connections */
         SP_TRY(time_once(&c, once_plain, &s[i < 0 ? 0 : i]));
     *t = (bench_time){.cpu_s = NAN, .is_wall = true, .repeats = rounds};
     t->wall_s = bench_median(s, rounds, &t->spread);
@@ -80,8 +80,8 @@ static sp_status measure_size(bench *b, float *data, int64_t n)
     return bench_print(b, &job, &t, 0);
 }
 
-/* A round: the gradient in one all-reduce, in pieces of the buckets' sizes, in buckets.
- * least: of the first two, so far. */
+/* Runs one round: the gradient in one all-reduce, in pieces of the buckets' sizes, and
+ * in buckets (*s). *least becomes the shortest of the first two so far. */
 static sp_status time_round(reduce_case *c, double *least, double *s)
 {
     double plain = 0, pieces = 0;
@@ -93,8 +93,8 @@ static sp_status time_round(reduce_case *c, double *least, double *s)
     return time_once(c, once_buckets, s);
 }
 
-/* The slowest rank's times are the same on all ranks, and so is what follows of them:
- * more rounds where the buckets seem faster than what they are made of. */
+/* Times rounds, and more of them where the buckets seem faster than plain all-reduces.
+ * All ranks decide alike, since they hold the slowest rank's times. */
 static sp_status time_buckets(bench *b, reduce_case *c, double bytes, bench_time *t,
                               double *ceiling)
 {
@@ -136,7 +136,7 @@ static sp_status measure(bench *b, const sp_graph *graph)
 {
     const int64_t sizes[] = {1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, graph->n_floats};
     const int64_t most = graph->n_floats > 1 << 20 ? graph->n_floats : 1 << 20;
-    float *data = NULL; /* as the gradient has it */
+    float *data = NULL; /* in memory of sp_comm, as the gradient is */
     sp_status rc = sp_comm_alloc(b->comm, (size_t)most * sizeof *data, (void **)&data);
 
     rc = sp_comm_agree(b->comm, rc, NULL);

@@ -1,4 +1,4 @@
-/* Operations that pass over rows or parameters: bound by bandwidth. */
+/* Operations that pass over rows or parameters, which are limited by bandwidth. */
 #include "bench/bench.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ static sp_status loss(void *arg)
     return r->backend->ops->loss(r->backend, &args);
 }
 
-/* lr 0: the numbers stay as they are however often this is called. */
+/* With lr 0 the numbers do not change, however often this is called. */
 static sp_optim_args optim_args(const rows_case *r)
 {
     return (sp_optim_args){.n = r->x.n * r->x.c,
@@ -113,22 +113,23 @@ static sp_status adamw(void *arg)
     return r->backend->ops->adamw(r->backend, &args);
 }
 
-/* Tensors of n x c elements: how many each operation reads or writes, and how many they
- * are. */
+/* The number of tensors of n x c elements that each operation reads and writes (moved),
+ * and the number of different ones (touched). */
 static const struct {
     const char *name;
     int moved, touched;
     sp_status (*run)(void *arg);
-    bool is_fp32; /* in every precision */
+    bool is_fp32; /* fp32 in every precision */
 } passes[] = {
-    {"batchnorm", 3, 2, batchnorm, false},           /* x; x, y */
-    {"batchnorm_grad", 7, 3, batchnorm_grad, false}, /* x, y, dy, dy; x, dy, dy */
+    {"batchnorm", 3, 2, batchnorm, false},           /* pass 1: x; pass 2: x, y */
+    /* pass 1: x, y, dy read, dy written; pass 2: x, dy read, dy written */
+    {"batchnorm_grad", 7, 3, batchnorm_grad, false},
     {"relu", 2, 2, relu, false},
     {"add", 3, 2, add, false},
     {"copy", 2, 2, copy, false},
     {"loss", 2, 2, loss, true},
-    {"sgd", 5, 3, sgd, true},     /* w, g, m; w, m */
-    {"adamw", 7, 4, adamw, true}, /* w, g, m, v; w, m, v */
+    {"sgd", 5, 3, sgd, true},     /* reads w, g, m; writes w, m */
+    {"adamw", 7, 4, adamw, true}, /* reads w, g, m, v; writes w, m, v */
 };
 
 static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_case *r)
@@ -139,7 +140,8 @@ static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_cas
     SP_TRY(bench_take_random(b, arena, n * c, &r->w));
     SP_TRY(bench_take_random(b, arena, n * c, &r->g));
     SP_TRY(bench_take_random(b, arena, n * c, &r->m));
-    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->v)); /* not negative */
+    /* second moments are not negative */
+    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->v));
     r->logits = (sp_tensor){r->w, n, c, c, SP_ELEM_F32};
     r->dlogits = (sp_tensor){r->g, n, c, c, SP_ELEM_F32};
     SP_TRY(bench_take_value(b, arena, c, 0.9f, &r->scale));

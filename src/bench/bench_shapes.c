@@ -1,13 +1,15 @@
-/* Coordinates to work on, made here. They differ in what decides the speed of sparse
- * convolutions, the neighbours of a voxel: in brackets pairs of a 3^3 kernel a voxel,
- * at 50,000 voxels; of the lidar at 94,444, about a turn.
+/* Synthetic coordinates to work on. The shapes differ in the number of neighbours of a
+ * voxel, which decides the speed of sparse convolutions. In brackets: pairs of a 3^3
+ * kernel for each voxel, counted at 50,000 voxels; for the lidar at 94,444, about one
+ * turn.
  *
  *     terrain    heights of smooth noise, closed walls (8.9)
- *     surface    a room: floor, walls, furniture, with holes (8.7), as scans indoors
+ *     surface    a room: floor, walls, furniture, with holes (8.7), like indoor scans
  *     random     uniform in a grid of 41 x 1600 x 1408 (1.01)
  *     lidar      a turning scanner of 64 beams on a street, cells of 5 cm (3.0)
  *
- * Each a pure function of shape, n and seed. */
+ * Each shape is a pure function of its name, n and seed.
+ */
 #include "bench/bench.h"
 
 #include <math.h>
@@ -16,7 +18,7 @@
 
 #include "base/sp_rng.h"
 
-/* Uniform in [0, 1), number i of the stream `what`. */
+/* A number uniform in [0, 1): element i of the stream `what`. */
 static double unit(uint64_t seed, uint64_t what, uint64_t i)
 {
     const uint64_t bits = sp_rng_mix(sp_rng_mix(seed << 8 ^ what) ^ i);
@@ -33,7 +35,7 @@ static void set(int32_t *coords, int64_t i, int64_t x, int64_t y, int64_t z)
 
 /* ---- terrain: heights are smooth noise of several wavelengths ---- */
 
-/* Uniform in [-1, 1] at a lattice point of an octave. */
+/* A number uniform in [-1, 1) at a lattice point of an octave. */
 static double lattice(int octave, int64_t x, int64_t y)
 {
     uint64_t bits = sp_rng_mix((uint64_t)octave << 56 ^ (uint64_t)(x + 1) << 28 ^
@@ -44,7 +46,7 @@ static double lattice(int octave, int64_t x, int64_t y)
 
 static double height(int64_t x, int64_t y)
 {
-    /* wavelength in voxels, amplitude: slopes of about one voxel a voxel */
+    /* wavelength and amplitude in voxels: slopes of about one voxel a voxel */
     static const double octave[][2] = {{64, 14}, {16, 4.5}, {5, 1.4}};
     double z = 0;
 
@@ -61,8 +63,9 @@ static double height(int64_t x, int64_t y)
     return z;
 }
 
-/* Voxels of the column at (x, y): its height and down to above its lowest neighbour, so
- * that walls are closed. Written to at [most][3]; their number. */
+/* Writes the voxels of the column at (x, y) to at [most][3] and returns their number:
+ * its height, and below it down to one above its lowest neighbour, so that walls are
+ * closed. */
 static int64_t column(int64_t x, int64_t y, int32_t *at, int64_t most)
 {
     const int32_t top = (int32_t)height(x, y);
@@ -86,7 +89,8 @@ static int64_t column(int64_t x, int64_t y, int32_t *at, int64_t most)
 
 static sp_status terrain(int64_t n, uint64_t seed, int32_t *coords)
 {
-    const int64_t south = (int64_t)(seed % 64) * 4096; /* places of one terrain */
+    /* each seed has another place of one terrain */
+    const int64_t south = (int64_t)(seed % 64) * 4096;
     int64_t edge = 1, done = 0;
 
     while (edge * edge < n)
@@ -99,8 +103,8 @@ static sp_status terrain(int64_t n, uint64_t seed, int32_t *coords)
 
 /* ---- random ---- */
 
-/* Sums of exponential steps, scaled, are what uniform numbers look like when sorted;
- * i added to number i, all are distinct. */
+/* Draws n distinct sorted cells. Scaled sums of exponential steps are distributed like
+ * sorted uniform numbers; adding i to number i makes all distinct. */
 static sp_status uniform(int64_t n, uint64_t seed, int32_t *coords)
 {
     enum { NZ = 41, NY = 1600, NX = 1408 };
@@ -148,7 +152,7 @@ static room room_of(int64_t edge, uint64_t seed)
     return r;
 }
 
-/* Surface of the column at (x, y): from *low to *high. */
+/* The surface of the column at (x, y) reaches from *low to *high. */
 static void column_of(const room *r, int64_t x, int64_t y, int64_t *low, int64_t *high)
 {
     *low = *high = 0;
@@ -165,7 +169,7 @@ static void column_of(const room *r, int64_t x, int64_t y, int64_t *low, int64_t
     }
 }
 
-/* Number of its voxels, of which the first n are written. */
+/* Returns the number of the room's voxels and writes the first n of them. */
 static int64_t furnish(const room *r, int64_t n, int32_t *coords)
 {
     const double hole = 0.115;
@@ -200,12 +204,15 @@ static sp_status surface(int64_t n, uint64_t seed, int32_t *coords)
 
 /* ---- lidar ---- */
 
-/* What stands around the scanner, by sector: distance (m) and height; 0: nothing. */
+/* The obstacle that stands around the scanner in a direction: distance and height in m;
+ * 0: none. */
 static void facade(uint64_t seed, double turn, double *distance, double *top)
 {
     static const struct {
         int sectors;
-        double share, near, far, least, most; /* how many, how far, how high */
+        /* share: probability; near to far and least to most: ranges of distance and
+         * height */
+        double share, near, far, least, most;
     } kind[] = {{300, 0.2, 5, 30, 1.2, 2.2}, {70, 0.75, 8, 50, 3, 12}};
 
     *distance = *top = 0;
@@ -223,8 +230,9 @@ static void facade(uint64_t seed, double turn, double *distance, double *top)
     }
 }
 
-/* Cell that a ray meets, as a number that sorts; -1: none. Leaves and roughness are
- * such that the levels of 94,444 voxels and their pairs are about those of a scan. */
+/* The cell that a ray meets, as a number that sorts by place; -1: none. The constants
+ * of leaves and roughness are chosen so that voxels by level and pairs at 94,444 voxels
+ * are about those of a real scan. */
 static int64_t cast(uint64_t seed, int64_t ray, int64_t n_rays)
 {
     enum { BEAMS = 64 };
@@ -258,7 +266,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The distinct cells of so many rays; their number. */
+/* Writes the sorted distinct cells of n_rays rays to key and returns their number. */
 static int64_t scan(uint64_t seed, int64_t n_rays, int64_t *key)
 {
     int64_t n = 0, distinct = 0;
@@ -274,7 +282,8 @@ static int64_t scan(uint64_t seed, int64_t n_rays, int64_t *key)
     return distinct;
 }
 
-/* More rays a turn until there are enough cells; then every so many-th is left out. */
+/* Increases the rays of a turn until there are enough cells, and then picks n of them
+ * at equal distances. */
 static sp_status lidar(int64_t n, uint64_t seed, int32_t *coords)
 {
     const int64_t mask = (1 << 20) - 1, half = 1 << 19;

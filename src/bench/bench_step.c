@@ -71,8 +71,8 @@ sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
 
 /* ---- one step ---- */
 
-/* Forward, gradient of the weights and, where something stands before it, of the input.
- */
+/* Flops of all convolutions: forward, weight gradient and, unless the input needs no
+ * gradient, input gradient. */
 static double conv_flops(const sp_graph *graph, const sp_batch *batch)
 {
     double flops = 0;
@@ -110,7 +110,7 @@ static void count_work(const bench_training *t, const sp_batch *batch,
         batch->cost_sum ? (double)batch->cost_max * world / (double)batch->cost_sum : 1;
 }
 
-/* Seconds since *at, which moves to now, added to the sum. */
+/* Adds the seconds since *at to *sum and moves *at to now. */
 static sp_status lap(bench_training *t, double *at, double *sum)
 {
     sp_backend *backend = &t->session.backend;
@@ -180,15 +180,16 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
 typedef struct steps {
     int n;
     bench_parts step[BENCH_STEPS];
-    bench_parts split[BENCH_STEPS]; /* of the CPU the same steps */
-    double ceiling;                 /* operations a second of all ranks together */
+    /* as `step` on the CPU; on a device steps with waits between their parts */
+    bench_parts split[BENCH_STEPS];
+    double ceiling;                 /* flops a second of all ranks together */
     bench_work work;
     int64_t memory_bytes;
 } steps;
 
-enum { PEAKS = 5 }; /* timings before the steps, and after them */
+enum { PEAKS = 5 }; /* timings before the steps, and again after them */
 
-/* Of all ranks at the same time. Collective. */
+/* Measures the peak on all ranks at the same time and sums it. Collective. */
 static sp_status measure_peak(bench *b, int timings, steps *s)
 {
     SP_TRY(sp_comm_barrier(b->comm));
@@ -200,9 +201,10 @@ static sp_status measure_peak(bench *b, int timings, steps *s)
     return sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, &s->ceiling, 1, SP_F64, SP_SUM);
 }
 
-/* The same count on every rank: a step is collective. They follow each other as in
- * training: between two of them the loader would work ahead, untimed. The parts of a
- * device's step are told from steps of their own. */
+/* Runs the steps, the same number on every rank, since a step is collective. They
+ * follow each other as in training: in a pause between two of them the loader would
+ * work ahead without being timed. The parts of a step on a device are timed in separate
+ * steps. */
 static sp_status run_steps(bench *b, bench_training *t, steps *s)
 {
     const int64_t want =
@@ -219,7 +221,7 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
     }
     SP_TRY(measure_peak(b, PEAKS, s));
     SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
-    if (s->memory_bytes) /* without what the ceilings are measured on */
+    if (s->memory_bytes) /* the vectors of the ceilings do not count */
         s->memory_bytes -= (int64_t)b->arena.committed;
     memcpy(s->split, s->step, sizeof s->split);
     t->is_split = !backend->ops->is_host;
@@ -229,7 +231,7 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
     return b->options->is_by_layer ? bench_layers_run(t, s->n) : SP_OK;
 }
 
-/* Median over the steps of the member at `offset` of bench_parts. */
+/* Median over the steps of the double at `offset` in bench_parts. */
 static double median_of(const bench_parts *step, int n, size_t offset, double *spread)
 {
     double value[BENCH_STEPS];
@@ -249,8 +251,9 @@ static sp_status print_part(bench *b, const steps *s, const char *name, size_t o
     return bench_print(b, &job, &time, 0);
 }
 
-/* The mean: the loader runs beside the steps, and may end two batches in one of them
- * and none in the next. */
+/* Prints the mean of a loader's time. The loader runs while steps are computed, and may
+ * finish two batches during one step and none during the next, so a median would
+ * mislead. */
 static sp_status print_loader(bench *b, const steps *s, const char *name, size_t offset)
 {
     const bench_job job = {.name = name, .n = (int64_t)s->step[0].n};
@@ -265,7 +268,8 @@ static sp_status print_loader(bench *b, const steps *s, const char *name, size_t
     return bench_print(b, &job, &time, 0);
 }
 
-/* Each member at `offset`, a double, over the ranks. Collective. */
+/* Reduces the double at `offset` of each step over the ranks and takes the median over
+ * the steps. Collective. */
 static sp_status reduce_steps(bench *b, const steps *s, size_t offset, sp_reduce_op op,
                               double *median, double *spread)
 {
@@ -278,7 +282,8 @@ static sp_status reduce_steps(bench *b, const steps *s, size_t offset, sp_reduce
     return SP_OK;
 }
 
-/* All ranks hold the same numbers here, so all take the same decision. */
+/* Measures the ceiling again while the rate is above it. All ranks hold the same
+ * numbers here, so all make the same decision. */
 static sp_status renew_ceiling(bench *b, double rate, steps *s)
 {
     for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
@@ -286,9 +291,10 @@ static sp_status renew_ceiling(bench *b, double rate, steps *s)
     return SP_OK;
 }
 
-/* With one thread and one rank the step's time is what all threads of the process used,
- * loader and planner included: the step on one core. With more it is the wall time, of
- * the slowest rank; work and ceiling are those of all ranks. Collective. */
+/* Prints the row of the whole step. With one thread and one rank its time is the CPU
+ * time of all threads of the process, loader and planner included: the step on one
+ * core. Otherwise it is the wall time of the slowest rank. Work and ceiling are those
+ * of all ranks. Collective. */
 static sp_status print_step(bench *b, steps *s)
 {
     const bool is_wall =
@@ -317,7 +323,7 @@ static sp_status print_steps(bench *b, steps *s)
     static const struct {
         const char *name;
         size_t offset;
-        bool is_whole; /* told from whole steps: what the step waited for */
+        bool is_whole; /* timed in whole steps: the time that the step waited */
     } part[] = {
         {"step_wait", offsetof(bench_parts, wait), true},
         {"step_forward", offsetof(bench_parts, forward), false},
@@ -334,7 +340,8 @@ static sp_status print_steps(bench *b, steps *s)
     return print_loader(b, s, "loader_read", offsetof(bench_parts, read));
 }
 
-/* One thread's operations are timed by its own time, so their step is too. */
+/* Operations of one thread are timed by its CPU time, so the step that their shares
+ * refer to is too. */
 static sp_status print_layers(bench *b, const bench_training *t, const steps *s)
 {
     const bool is_wall = b->backend.threads > 1 || !b->backend.ops->is_host;
@@ -345,7 +352,7 @@ static sp_status print_layers(bench *b, const bench_training *t, const steps *s)
                               median_of(s->step, s->n, clock, NULL));
 }
 
-/* Ceilings are measured on the device that the deck's session opened. */
+/* Ceilings are measured on the device that the deck's session has opened. */
 sp_status bench_step(bench *b)
 {
     bench_training t;

@@ -1,5 +1,5 @@
-/* spbench reduce on devices: small sums over the ranks, as batch norms wait for them, by
- * every way that there is: the devices' memory, NCCL, the host. */
+/* spbench reduce on devices: small sums over the ranks, as batch norms need them, by
+ * each of three ways: through the devices' memory, NCCL, or the host. */
 #include "bench/bench.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ enum { MOST_ROUNDS = 25, N_CHANNELS = 2, N_WAYS = 3 };
 static const int channels[N_CHANNELS] = {96, 256};
 
 typedef struct way {
-    const char *name, *words, *want; /* want: of sp_transport_options */
+    const char *name, *words, *want; /* want: for sp_transport_options */
     bool is_peer;
 } way;
 
@@ -23,11 +23,12 @@ typedef struct sums {
     sp_session session;
     sp_transport transport;
     sp_arena arena;
-    double *from, *to;             /* [2c + 1] of the most channels */
-    double us[N_WAYS][N_CHANNELS]; /* of one sum; NAN: cannot be */
+    double *from, *to;             /* [2c + 1] for the most channels */
+    /* microseconds of one sum; NAN: the way is not available */
+    double us[N_WAYS][N_CHANNELS];
 } sums;
 
-/* Seconds of one sum of many in a row, of the slowest rank. Collective. */
+/* Times many sums in a row; seconds of one, on the slowest rank. Collective. */
 static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
 {
     sp_backend *be = &s->session.backend;
@@ -51,7 +52,7 @@ static sp_status time_sum(bench *b, sums *s, const way *w, int c, double *us)
     double seconds[MOST_ROUNDS];
 
     t.repeats = (int)fmin((double)b->options->repeats, MOST_ROUNDS);
-    for (int i = -1; i < t.repeats; i++) /* the first opens connections */
+    for (int i = -1; i < t.repeats; i++) /* the first round opens connections */
         SP_TRY(time_once(s, (size_t)job.n, in_a_row, &seconds[i < 0 ? 0 : i]));
     t.wall_s = bench_median(seconds, t.repeats, &t.spread);
     *us = 1e6 * t.wall_s;
@@ -59,7 +60,8 @@ static sp_status time_sum(bench *b, sums *s, const way *w, int c, double *us)
     return bench_print(b, &job, &t, 0);
 }
 
-/* What cannot be is no failure, but a line that says why. Agreed. */
+/* Opens a transport. One that is not available is no failure, but a line that says why.
+ * Agreed. */
 static bool open_way(sums *s, const way *w)
 {
     const sp_transport_options options = {
@@ -87,7 +89,8 @@ static sp_status time_way(bench *b, sums *s, int i)
     for (int k = 0; k < N_CHANNELS; k++)
         s->us[i][k] = NAN;
     if (open_way(s, &ways[i])) {
-        s->session.is_alone = true; /* a rank that fails leaves the others waiting */
+        /* other ranks cannot learn of a failure within the sums */
+        s->session.is_alone = true;
         for (int k = 0; rc == SP_OK && k < N_CHANNELS; k++)
             rc = time_sum(b, s, &ways[i], channels[k], &s->us[i][k]);
         s->session.is_alone = rc != SP_OK;

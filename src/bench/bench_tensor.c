@@ -1,11 +1,11 @@
-/* Memory of the backend, filled with numbers. They are made on the host and
- * uploaded. */
+/* Backend memory filled with numbers, which are made on the host and uploaded. */
 #include <string.h>
 
 #include "base/sp_rng.h"
 #include "bench/bench.h"
 
-/* Host memory for what is uploaded next; an upload has read it when it returns. */
+/* Gives host memory for the next upload. It can be reused at once, since an upload has
+ * read it when it returns. */
 static sp_status stage(bench *b, size_t bytes, void *out)
 {
     sp_arena_reset(&b->staging);
@@ -64,7 +64,8 @@ sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t
     return take_copy(b, arena, host, bytes, (void **)out);
 }
 
-/* The upper half of each; what is cut off does not matter here. */
+/* Converts in place to bf16 by cutting off the lower half; rounding does not matter
+ * here. */
 static void halve(float *data, int64_t n)
 {
     uint16_t *half = (uint16_t *)data;

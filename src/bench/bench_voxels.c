@@ -58,9 +58,9 @@ void bench_voxels_free(bench_voxels *v)
 
 /* ---- samples in files ---- */
 
-enum { CLASSES = 20, COLUMNS = 4 }; /* as of a labelled scan */
+enum { CLASSES = 20, COLUMNS = 4 }; /* as in a labelled scan */
 
-/* Sample number `seed` of a shape: columns x, y, z and 1, labels by place. */
+/* Makes sample number `seed` of a shape: columns x, y, z and 1, labels by place. */
 static sp_status make_sample(const char *shape, uint64_t seed, sp_sample *s)
 {
     SP_TRY(bench_shape_make(shape, s->n, seed, s->coords));
@@ -152,7 +152,7 @@ void bench_shard_remove(const char *path)
 
 /* ---- spbench voxels ---- */
 
-/* All rows of the set behind one another, one array after the other. */
+/* Writes all rows of the set, one array after the other. */
 static sp_status write_arrays(const sp_dataset *set, FILE *to)
 {
     const sp_sample_request request = {.verify = true};

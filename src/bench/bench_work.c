@@ -1,4 +1,4 @@
-/* The work of the timed steps, counted on every rank: a rate over ranks says nothing
+/* The work of the timed steps, counted on every rank: a rate over ranks means nothing
  * where one of them had nothing to do. */
 #include "bench/bench.h"
 
@@ -49,7 +49,7 @@ static void sum_up(bench_work *w)
     }
 }
 
-/* Rank 0. */
+/* Rank 0: SP_EDATA where a rank had a step without a voxel. */
 static sp_status check_work(const bench_work *w)
 {
     for (int r = 0; r < w->ranks; r++)

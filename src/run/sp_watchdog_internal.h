@@ -1,5 +1,5 @@
 /* Shared by the files of the watchdog: sp_watchdog.c (the thread), sp_watchdog_door.c
- * (how ranks are connected), sp_watchdog_judge.c (who is lost, and what then). */
+ * (connection of the ranks), sp_watchdog_judge.c (diagnosis of a lost rank). */
 #ifndef SP_WATCHDOG_INTERNAL_H
 #define SP_WATCHDOG_INTERNAL_H
 
