@@ -38,7 +38,7 @@ enum {
     BENCH_STEPS = 50 /* most steps of a kind */
 };
 
-/* highest accepted ratio of rate to ceiling: the measuring error of both */
+/* Highest accepted ratio of rate to ceiling: the measuring error of both. */
 #define BENCH_MOST_RATIO 1.05
 
 typedef struct bench_list {
@@ -50,17 +50,17 @@ typedef struct bench_options {
     bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma;
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
-    const char *device;    /* "cpu", "cuda"; NULL: the CPU, or run.device of the deck */
+    const char *device; /* "cpu", "cuda"; NULL: the CPU, or run.device of the deck */
     /* "fp32", "tf32", "bf16"; NULL: fp32, or train.precision of the deck */
     const char *precision;
-    const char *shard;     /* file to take voxels from; NULL: a shape */
-    const char *shape;     /* NULL: terrain */
-    const char *out;       /* file that `voxels` writes */
-    int64_t samples;       /* number of samples in it */
-    int64_t sample;        /* number of the sample in --shard */
+    const char *shard; /* file to take voxels from; NULL: a shape */
+    const char *shape; /* NULL: terrain */
+    const char *out;   /* file that `voxels` writes */
+    int64_t samples;   /* number of samples in it */
+    int64_t sample;    /* number of the sample in --shard */
     /* Options of `model`; 0: measured, or the default that --help states. */
     double latency_s, bandwidth, read_rate, storage_rate; /* s; bytes a second */
-    /* samples of a rank in a step */
+    /* Samples of a rank in a step. */
     int64_t per_rank;
     sp_command command; /* deck, overrides and their config */
 } bench_options;
@@ -69,25 +69,25 @@ typedef struct bench {
     const bench_options *options;
     sp_comm *comm;
     sp_backend backend; /* `step` has a copy of the session's, which owns it */
-    bool is_borrowed;
-    char device[96]; /* description of the device for the rows */
-    sp_arena arena;
-    sp_arena staging; /* host memory for data to be uploaded */
-    float *x, *y; /* [stream_floats] vectors of the stream ceiling, in `arena` */
+    bool is_borrowed;   /* the backend is not closed here */
+    char device[96];    /* description of the device for the rows */
+    sp_arena arena;     /* holds x and y */
+    sp_arena staging;   /* host memory for data to be uploaded */
+    float *x, *y;       /* [stream_floats] vectors of the stream ceiling, in `arena` */
     int64_t stream_floats;
-    bool is_filled;    /* x and y have been written */
-    /* an emulated device has no meaningful ceilings, so no ratio is printed */
+    bool is_filled; /* x and y have been written */
+    /* An emulated device has no meaningful ceilings, so no ratio is printed. */
     bool is_emulated;
     int64_t n_timings; /* timings of ceilings so far */
     double one_rate;   /* flops a second of one thread, by its own CPU time */
-    /* work of each peak that takes long against the clock's resolution */
+    /* Work of each peak that takes long against the clock's resolution. */
     double amount[SP_PEAK_GATHER + 1];
     /* Work a second: the best flops in multiply-adds of this rank so far, and the bytes
      * of the stream in the first rows. */
     double best_flops, best_bytes;
-    /* bytes a second: the best gather rate of the first rows; devices only */
+    /* Bytes a second: the best gather rate of the first rows; devices only. */
     double best_gather;
-    /* the original standard output; all other output goes to standard error */
+    /* The original standard output; all other output goes to standard error. */
     FILE *out;
     bool has_header;
     bool is_reported; /* a command's failure has been printed already */
@@ -117,19 +117,20 @@ typedef enum bench_limit {
 } bench_limit;
 
 typedef struct bench_job {
-    const char *name;
-    int64_t n, pairs;
+    const char *name; /* of the row */
+    int64_t n, pairs; /* voxels or elements; pairs of the map */
     int c_in, c_out;
     double flops, bytes; /* work of one call */
     double footprint;    /* bytes of memory that a call touches; 0: as `bytes` */
     bench_limit limit;
-    const sp_node *layer;   /* layer of a step, borrowed; NULL: the job is no layer */
-    double share;           /* with a layer: its part of the step's time */
-    /* work of whole steps, borrowed; NULL: the job is no step */
+    const sp_node *layer; /* layer of a step, borrowed; NULL: the job is no layer */
+    double share;         /* with a layer: its part of the step's time */
+    /* Work of whole steps, borrowed; NULL: the job is no step. */
     const bench_work *work;
     /* Measures the job's own ceiling in bytes a second, by wall time, which then times
      * the job too; NULL: the ceiling of `limit`. */
     sp_status (*ceiling)(void *arg, double *rate);
+    /* One call of the job. */
     sp_status (*run)(void *arg);
     void *arg;
 } bench_job;
@@ -146,12 +147,15 @@ typedef struct bench_time {
 } bench_time;
 
 /* ---- bench_measure.c ---- */
+/* Prepares *b and standard output. options and comm are borrowed until bench_close.
+ * SP_EIO. */
 sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm);
 /* Opens the device that ceilings are measured on and prints the first rows. session: a
  * backend that is open already and stays so until bench_device_close; NULL: the one
  * that the options name is opened. */
 sp_status bench_device_open(bench *b, const sp_backend *session);
 void bench_device_close(bench *b);
+/* Closes the device too; *b may be half open. */
 void bench_close(bench *b);
 /* Measures a job and prints its row. Errors: those of the job; SP_ENUMERIC as
  * bench_print. */
@@ -271,6 +275,8 @@ void bench_work_free(bench_work *w);
 void bench_work_print(FILE *to, const bench_work *w);
 void bench_work_json(sp_json *json, const bench_work *w);
 
+/* Opens session, network, optimizer and loader of the deck. Collective, agreed.
+ * bench_training_close follows in any case. */
 sp_status bench_training_open(bench *b, bench_training *t);
 /* Runs one whole step. Collective. */
 sp_status bench_training_step(bench_training *t, bench_parts *parts);
@@ -286,6 +292,7 @@ sp_status bench_layers_run(bench_training *t, int n_steps);
 /* Prints a row for each layer and operation, and one for their sum; step_s: the time
  * that shares refer to. */
 sp_status bench_layers_print(bench *b, const sp_graph *graph, double step_s);
+/* Frees the rows; may be called without attach. */
 void bench_layers_free(void);
 
 #endif

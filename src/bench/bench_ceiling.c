@@ -101,7 +101,7 @@ sp_status bench_peak(bench *b, double *rate)
     double seconds = 0;
 
     args.amount = b->amount[args.what] / 4;
-    /* raises the clock frequency after an idle time */
+    /* Raises the clock frequency after an idle time. */
     SP_TRY(rate_of(b, &args, &seconds, rate));
     SP_TRY(time_enough(b, &args, &seconds, rate));
     b->best_flops = fmax(b->best_flops, *rate);

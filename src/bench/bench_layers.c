@@ -137,7 +137,7 @@ static work wgrad_work(const sp_conv_wgrad_args *a)
     work w = conv_work(a->map, a->x, a->dy);
 
     w.bytes += (double)(a->map ? a->map->K : 1) * a->x.c * a->dy.c *
-               /* dw is fp32, read and written */
+               /* dw is fp32, read and written. */
                (8 - (double)sp_elem_bytes(a->x.elem));
     return w;
 }

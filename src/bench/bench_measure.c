@@ -335,7 +335,7 @@ static sp_status choose_precision(bench *b)
     const char *want = b->options->precision ? b->options->precision : names[0];
     int p = 0;
 
-    /* the command line was checked: the name is one of these */
+    /* The command line was checked: the name is one of these. */
     while (strcmp(want, names[p]) != 0)
         p++;
     if (p && b->backend.ops->is_host)

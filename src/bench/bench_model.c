@@ -22,11 +22,11 @@
 
 /* Measured or given properties of one rank and of the network between ranks. */
 typedef struct model {
-    /* seconds per unit of cost; backward: the part of the backward pass */
+    /* Seconds per unit of cost; backward: the part of the backward pass. */
     double compute, backward;
-    double load;              /* loader's seconds per unit of cost */
-    double update;            /* seconds of a step */
-    double flops;             /* per unit of cost */
+    double load;   /* loader's seconds per unit of cost */
+    double update; /* seconds of a step */
+    double flops;  /* per unit of cost */
     /* A real step on these ranks: seconds, shares (as in prediction), samples. */
     double step, share[2], step_samples;
     double latency, bandwidth;

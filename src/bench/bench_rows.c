@@ -121,8 +121,8 @@ static const struct {
     sp_status (*run)(void *arg);
     bool is_fp32; /* fp32 in every precision */
 } passes[] = {
-    {"batchnorm", 3, 2, batchnorm, false},           /* pass 1: x; pass 2: x, y */
-    /* pass 1: x, y, dy read, dy written; pass 2: x, dy read, dy written */
+    {"batchnorm", 3, 2, batchnorm, false}, /* pass 1: x; pass 2: x, y */
+    /* Pass 1: x, y, dy read, dy written; pass 2: x, dy read, dy written. */
     {"batchnorm_grad", 7, 3, batchnorm_grad, false},
     {"relu", 2, 2, relu, false},
     {"add", 3, 2, add, false},
@@ -140,7 +140,7 @@ static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_cas
     SP_TRY(bench_take_random(b, arena, n * c, &r->w));
     SP_TRY(bench_take_random(b, arena, n * c, &r->g));
     SP_TRY(bench_take_random(b, arena, n * c, &r->m));
-    /* second moments are not negative */
+    /* Second moments are not negative. */
     SP_TRY(bench_take_value(b, arena, n * c, 1, &r->v));
     r->logits = (sp_tensor){r->w, n, c, c, SP_ELEM_F32};
     r->dlogits = (sp_tensor){r->g, n, c, c, SP_ELEM_F32};

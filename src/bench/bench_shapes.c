@@ -46,7 +46,7 @@ static double lattice(int octave, int64_t x, int64_t y)
 
 static double height(int64_t x, int64_t y)
 {
-    /* wavelength and amplitude in voxels: slopes of about one voxel a voxel */
+    /* Wavelength and amplitude in voxels: slopes of about one voxel a voxel. */
     static const double octave[][2] = {{64, 14}, {16, 4.5}, {5, 1.4}};
     double z = 0;
 
@@ -89,7 +89,7 @@ static int64_t column(int64_t x, int64_t y, int32_t *at, int64_t most)
 
 static sp_status terrain(int64_t n, uint64_t seed, int32_t *coords)
 {
-    /* each seed has another place of one terrain */
+    /* Each seed has another place of one terrain. */
     const int64_t south = (int64_t)(seed % 64) * 4096;
     int64_t edge = 1, done = 0;
 
@@ -211,7 +211,7 @@ static void facade(uint64_t seed, double turn, double *distance, double *top)
     static const struct {
         int sectors;
         /* share: probability; near to far and least to most: ranges of distance and
-         * height */
+         * height. */
         double share, near, far, least, most;
     } kind[] = {{300, 0.2, 5, 30, 1.2, 2.2}, {70, 0.75, 8, 50, 3, 12}};
 

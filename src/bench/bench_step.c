@@ -180,9 +180,9 @@ sp_status bench_training_step(bench_training *t, bench_parts *parts)
 typedef struct steps {
     int n;
     bench_parts step[BENCH_STEPS];
-    /* as `step` on the CPU; on a device steps with waits between their parts */
+    /* As `step` on the CPU; on a device steps with waits between their parts. */
     bench_parts split[BENCH_STEPS];
-    double ceiling;                 /* flops a second of all ranks together */
+    double ceiling; /* flops a second of all ranks together */
     bench_work work;
     int64_t memory_bytes;
 } steps;

@@ -23,8 +23,8 @@ typedef struct sums {
     sp_session session;
     sp_transport transport;
     sp_arena arena;
-    double *from, *to;             /* [2c + 1] for the most channels */
-    /* microseconds of one sum; NAN: the way is not available */
+    double *from, *to; /* [2c + 1] for the most channels */
+    /* Microseconds of one sum; NAN: the way is not available. */
     double us[N_WAYS][N_CHANNELS];
 } sums;
 
@@ -89,7 +89,7 @@ static sp_status time_way(bench *b, sums *s, int i)
     for (int k = 0; k < N_CHANNELS; k++)
         s->us[i][k] = NAN;
     if (open_way(s, &ways[i])) {
-        /* other ranks cannot learn of a failure within the sums */
+        /* Other ranks cannot learn of a failure within the sums. */
         s->session.is_alone = true;
         for (int k = 0; rc == SP_OK && k < N_CHANNELS; k++)
             rc = time_sum(b, s, &ways[i], channels[k], &s->us[i][k]);

@@ -11,16 +11,16 @@
 
 /* State of a run that a checkpoint stores besides its arrays. */
 typedef struct sp_checkpoint_state {
-    int64_t step;         /* optimizer steps done */
-    sp_position at;       /* place in the data at which the next step begins */
-    int64_t samples_seen; /* by all ranks, since the first step */
-    int64_t updates;      /* steps that changed the weights: the optimizer's t */
-    int64_t seed;
-    int64_t metrics_bytes;
-    int64_t skipped;    /* latest steps in a row skipped for non-finite numbers */
-    uint64_t data_hash; /* sp_dataset.hash of the training set */
-    double best;        /* best validation mIoU so far; NAN: none */
-    char *deck;         /* resolved deck; malloc'd when it was read */
+    int64_t step;          /* optimizer steps done */
+    sp_position at;        /* place in the data at which the next step begins */
+    int64_t samples_seen;  /* by all ranks, since the first step */
+    int64_t updates;       /* steps that changed the weights: the optimizer's t */
+    int64_t seed;          /* train.seed */
+    int64_t metrics_bytes; /* length of metrics.jsonl when it was written */
+    int64_t skipped;       /* latest steps in a row skipped for non-finite numbers */
+    uint64_t data_hash;    /* sp_dataset.hash of the training set */
+    double best;           /* best validation mIoU so far; NAN: none */
+    char *deck;            /* resolved deck; malloc'd when it was read */
 } sp_checkpoint_state;
 
 /* Properties of the training data that eval and predict need: columns, classes and
@@ -38,6 +38,7 @@ typedef struct sp_normalization {
     double *class_weight; /* [n_classes]; NULL: all classes have equal weight */
 } sp_normalization;
 
+/* Frees the arrays and zeroes the struct. Local. */
 void sp_normalization_destroy(sp_normalization *normalization);
 /* Collective, agreed: copies rank 0's normalization to all ranks; the other ranks pass
  * a zeroed one. */

@@ -56,8 +56,9 @@ sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)
     }
     if (beats->fd < 0) {
         beats->fd = fd;
-    /* the number of the descriptor stays, since another thread may be writing to it */
     } else {
+        /* The number of the descriptor stays, since another thread may be writing to
+         * it. */
         dup3(fd, beats->fd, O_CLOEXEC);
         close(fd);
     }
@@ -246,7 +247,7 @@ static char state_of(int64_t pid)
         fclose(file);
     }
     text[n] = 0;
-    /* end of the process name, which may contain any character */
+    /* End of the process name, which may contain any character. */
     at = strrchr(text, ')');
     return at && at[1] == ' ' ? at[2] : 0;
 }

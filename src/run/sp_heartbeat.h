@@ -1,12 +1,12 @@
-/* heartbeat.bin: one record a rank, written in place, so that it tells what each rank
- * did last, however the rank ended.
+/* heartbeat.bin holds one record a rank, written in place, so that it tells what each
+ * rank did last, however the rank ended.
  *
  * Records are written and read by system calls. A mapping of the file would be faster
- * by a microsecond, and would kill all ranks by SIGBUS where somebody cuts the file
- * off. Three writers share a record, each has bytes of its own: the rank's training
- * thread, its watchdog, and whoever finds the rank lost.
+ * by a microsecond, but would kill all ranks by SIGBUS if the file were truncated.
+ * Three writers share a record and have bytes of their own in it: the rank's training
+ * thread, its watchdog, and the process that finds the rank lost.
  *
- * How the parts that tell of a rank's end complete each other:
+ * Four parts tell of a rank's end, and each of them tells what no other does:
  *
  *     part            tells                             and no other part
  *     sp_pulse        this process works or waits       tells a wait from a hang
@@ -16,9 +16,9 @@
  *     sp_witness      which rank of a node died first   survives the launcher, which
  *                                                       kills all within 12 ms
  *
- * Measured with MPICH's mpiexec, 12 times kill -9 of a random rank for each of 2, 4 and
- * 8 ranks: with the witness status.json named that rank 36 times of 36, without it
- * never (it said "running", and no rank was marked in heartbeat.bin).
+ * Measured with MPICH's mpiexec and kill -9 of a random rank, 12 times each with 2, 4
+ * and 8 ranks: with the witness status.json named that rank in all 36 cases, without it
+ * in none (its state was "running", and no rank was marked in heartbeat.bin).
  */
 #ifndef SP_HEARTBEAT_H
 #define SP_HEARTBEAT_H
@@ -62,11 +62,11 @@ typedef enum sp_lost {
 typedef struct sp_heartbeat {
     char host[64];
     int64_t pid, step, epoch;
-    double time;         /* seconds since 1970 */
-    int64_t counter;     /* advances with every write; 0: never written */
-    /* an sp_phase; SP_PHASE_END: the rank closed the folder itself */
+    double time;     /* seconds since 1970 */
+    int64_t counter; /* advances with every write; 0: never written */
+    /* An sp_phase; SP_PHASE_END: the rank closed the folder itself. */
     int32_t phase;
-    int32_t lost;        /* sp_lost */
+    int32_t lost; /* an sp_lost, written by the process that finds the rank lost */
     int64_t work, waits; /* signs of life, written by the watchdog (sp_pulse.h) */
 } sp_heartbeat;
 

@@ -162,7 +162,7 @@ static sp_status roll_back(int fd, off_t bytes, off_t end)
     if (n >= 0 && kept == size)
         n = (ssize_t)size;
     else if (n >= 0 && ftruncate(fd, bytes) == 0)
-        /* appended, since the file was opened with O_APPEND */
+        /* Appended, since the file was opened with O_APPEND. */
         n = write(fd, text, kept);
     else
         n = -1;
@@ -303,7 +303,7 @@ static bool is_root(const char *dir)
            st.st_ino == root.st_ino;
 }
 
-/* Rank 0. */
+/* Rank 0: creates and locks the folder, removes leftovers and makes its files. */
 static sp_status take_folder(sp_run *run)
 {
     char path[PATH_MAX];
@@ -388,7 +388,7 @@ static sp_status next_old(const char *dir, int *next)
     return SP_OK;
 }
 
-/* Rank 0. */
+/* Rank 0: moves the files of an earlier run to the next old-NNN. */
 static sp_status move_to_old(sp_run *run)
 {
     char name[32], old[PATH_MAX], from[PATH_MAX], to[PATH_MAX + 32];
@@ -465,7 +465,7 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
                               sp_status code, const char *message)
 {
     char path[PATH_MAX];
-    /* on the stack, since the watchdog's thread may be the caller */
+    /* On the stack, since the watchdog's thread may be the caller. */
     sp_json own = {0}, *json = &own;
     const char *text;
     sp_status rc;
@@ -516,7 +516,7 @@ bool sp_run_claim_diagnosis(const char *dir)
     fd = open(in_folder(dir, ".diagnosed", path),
               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        /* where the file cannot be made, two reports are better than none */
+        /* Where the file cannot be made, two reports are better than none. */
         return errno != EEXIST;
     close(fd);
     return true;

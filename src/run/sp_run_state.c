@@ -99,8 +99,8 @@ bool sp_run_has_ended(const char *dir)
     while (lines && fgets(piece, sizeof piece, lines)) {
         if (is_begin && begins(piece, "{\"event\":\"end\",\"state\":\"done\""))
             has_ended = true;
-        /* an evaluation may be logged after the end */
         else if (is_begin && !begins(piece, "{\"event\":\"eval\""))
+            /* Any later line but an evaluation's belongs to another start. */
             has_ended = false;
         is_begin = strchr(piece, '\n');
     }

@@ -61,7 +61,7 @@ static sp_status write_all(sp_saver *s)
 
     snprintf(best, sizeof best, "%s/best.h5", s->dir);
     SP_TRY(sp_file_make_folder(s->dir));
-    /* the checkpoint stores the length of this file */
+    /* The checkpoint stores the length of this file. */
     SP_TRY(sp_run_sync_metrics(s->run));
     /* best.h5 is written first. A run killed between the two files continues from the
      * previous checkpoint and finds the best weights again; in the other order it would

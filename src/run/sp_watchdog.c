@@ -215,7 +215,7 @@ static void *watch(void *arg)
         last_s = now;
         say(w, SP_SIGNS_ALIVE, 0);
         look_around(w);
-        /* rank 0 judges first; the margin leaves the others time to hear of it */
+        /* Rank 0 judges first; the margin leaves the others time to hear of it. */
         sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
         if (is_root)
             sp_watchdog_judge_speed(w);

@@ -20,17 +20,17 @@ typedef struct sp_row {
     /* Times of the latest sign of any kind, of the latest that showed work or a turn of
      * a wait, and of the latest that showed work. */
     double heard_s, changed_s, worked_s;
-    /* the rank has been slow since then; 0: it is not slow */
+    /* The rank has been slow since then; 0: it is not slow. */
     double slow_s;
-    bool is_slow_told;
+    bool is_slow_told;        /* a warning of it was printed */
     int seen[SP_PHASE_COUNT]; /* signs received while at work, by phase */
 } sp_row;
 
 struct sp_watchdog {
     sp_run *run;
-    double limit_s, interval_s;
-    sp_link_address address;
-    int wake[2];
+    double limit_s, interval_s; /* run.watchdog_s; time between signs of life */
+    sp_link_address address;    /* where rank 0 listens, and the run's secret */
+    int wake[2];                /* pipe that wakes the thread at the end */
     pthread_t thread;
     bool is_started;
     sp_row *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */
@@ -45,15 +45,15 @@ struct sp_watchdog {
     double deaf_until_s; /* no connection is accepted before this time */
 
     /* The other ranks, until they are connected to rank 0. */
-    uint32_t at_address; /* index of the address to try next */
-    double next_try_s, begin_s;
+    uint32_t at_address;        /* index of the address to try next */
+    double next_try_s, begin_s; /* time of the next attempt; of the start */
     bool has_warned;
 
     volatile int stop_code; /* -1: keep running; else the exit code of this rank */
     double own_s;           /* smoothed work per step, written by the training thread */
 };
 
-/* The entry of this rank; and its present signs of life. */
+/* The row of this rank; sp_watchdog_take_own collects its present signs of life. */
 sp_row *sp_watchdog_own_row(sp_watchdog *w);
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
                           int code);
@@ -72,6 +72,7 @@ void sp_watchdog_look_at_door(sp_watchdog *w);
 /* Seconds until rank 0 has to look at the listeners again even if nothing arrives;
  * INFINITY: no such time. */
 double sp_watchdog_door_s(const sp_watchdog *w);
+/* Closes the listeners. Connections stay. */
 void sp_watchdog_close_door(sp_watchdog *w);
 /* The other ranks: advances the connection to rank 0 by one step, if it is not open
  * yet. */
@@ -89,6 +90,7 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *r)
 void sp_watchdog_judge(sp_watchdog *w, double margin_s);
 /* Rank 0: warns of ranks that have been slow for long. */
 void sp_watchdog_judge_speed(sp_watchdog *w);
+/* Sleeps for s seconds. */
 void sp_watchdog_pause(double s);
 
 #endif

@@ -25,7 +25,7 @@ enum { ARG_DIR = 2, ARG_FDS, ARG_RANKS };
  * reports in any case. */
 enum { LEAVE_MS = 20000, MOST_FD = 4096, HIGH_FD = 64 };
 
-/* number of the control pipe in the epoll set; ranks have 0 .. n - 1 */
+/* Number of the control pipe in the epoll set; ranks have 0 .. n - 1. */
 #define CONTROL UINT32_MAX
 
 /* This program's main has called sp_witness_main. A test's main has not, so that no

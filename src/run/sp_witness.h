@@ -29,10 +29,10 @@
 
 typedef struct sp_witness {
     bool is_started;
-    /* pid of the witness and the pipe that ends it, on the node's first rank; pid 0:
-     * none */
+    /* Pid of the witness and the pipe that ends it, on the node's first rank; pid 0:
+     * none. */
     int pid, control;
-    int connection;
+    int connection; /* this rank's end of its pipe to the witness; -1: none */
 } sp_witness;
 
 /* Collective, once the folder is open. A witness that cannot be started is a warning.

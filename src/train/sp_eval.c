@@ -176,8 +176,8 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
         sp_sampler_close(&infer->sampler);
         sp_checkpoint_state_destroy(&infer->state);
     }
-    /* a table that was not printed is a failure, since it may be the only
-     * result used */
+    /* A table that was not printed is a failure, since it may be the only
+     * result used. */
     if (rc == SP_OK)
         rc = sp_session_agree(&infer->session, sp_log_written());
     if (rc == SP_OK)

@@ -152,7 +152,7 @@ sp_status sp_evaluate_pass(sp_session *session, sp_loader *loader, sp_metrics *m
 
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&scratch, 0, "predictions"));
-    /* other ranks learn of a failure only at the end of their pass */
+    /* Other ranks learn of a failure only at the end of their pass. */
     session->is_alone = true;
     rc = evaluate_all(session, loader, metrics, &scratch);
     sp_arena_destroy(&scratch);

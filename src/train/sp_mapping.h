@@ -51,6 +51,7 @@ const char *sp_mapping_advice(const sp_place *places, int n);
  * mapping in any case. */
 sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
                           bool may_share, int *who);
+/* Frees the places and zeroes the struct. Local. */
 void sp_mapping_destroy(sp_mapping *mapping);
 
 #endif

@@ -33,8 +33,8 @@ static sp_status measure_reduce(sp_session *s, float *data, double *rate)
     int i;
 
     if (s->comm->size == 1)
-        return SP_OK;              /* one rank moves no data */
-    /* on the host the gradient lies in memory of sp_comm */
+        return SP_OK; /* one rank moves no data */
+    /* On the host the gradient lies in memory of sp_comm. */
     if (s->backend.ops->is_host) {
         SP_TRY(sp_comm_alloc(s->comm, n * sizeof *data, &shared));
         data = shared;

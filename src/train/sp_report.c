@@ -16,7 +16,7 @@
 #include "base/sp_machine.h"
 #include "train/sp_trainer.h"
 
-/* header only: no library to link */
+/* Header only: no library to link. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -84,7 +84,7 @@ static sp_status refuse_classes(const sp_session *s, const sp_normalization *nor
 static sp_likeness compare_classes(const sp_session *s, const sp_normalization *norm)
 {
     if (!norm->class_name)
-        /* an older file, or weights alone: there are no names to compare */
+        /* An older file, or weights alone: there are no names to compare. */
         return SP_EQUAL;
     return sp_dataset_compare_names(norm->n_classes, norm->class_name, s->n_classes,
                                     s->class_name);
@@ -129,7 +129,7 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
 typedef struct beginning {
     char path[PATH_MAX]; /* of the checkpoint; "": none */
     bool is_moving;      /* the folder's content is moved to old-NNN first */
-    /* the checkpoint is of another folder: its metrics_bytes does not apply here */
+    /* The checkpoint is of another folder: its metrics_bytes does not apply here. */
     bool is_foreign;
 } beginning;
 
@@ -165,7 +165,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
     if (strcmp(resume, "auto") != 0) {
         snprintf(path, PATH_MAX, "%s", resume);
         from->is_foreign = from->is_moving = !is_own(t->session.run.dir, path);
-        /* verifies all of a whole checkpoint too */
+        /* Verifies all of a whole checkpoint too. */
         SP_TRY(sp_checkpoint_verify_weights(path));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);

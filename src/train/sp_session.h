@@ -41,24 +41,24 @@ typedef struct sp_session {
     sp_mapping mapping;    /* ranks to devices; empty where no device was asked for */
     sp_backend backend;
     char device[128]; /* description of the device for messages */
-    /* cores of this rank where the node's cores were divided, else "" */
+    /* Cores of this rank where the node's cores were divided, else "". */
     char cores[200];
     /* Memory of the device for each rank on it; of all ranks' values the least. total:
      * all of it; own: the part that this program may use on an idle device; free: the
      * part that was free at the start. 0: the ranks compute on the host. */
     int64_t memory_total, memory_own, memory_free;
-    sp_transport transport; /* zeroed: none was opened */
-    sp_dataset train, val;
-    int *columns, n_columns;
+    sp_transport transport;  /* zeroed: none was opened */
+    sp_dataset train, val;   /* zeroed where they were not asked for */
+    int *columns, n_columns; /* [n_columns] feature columns in use */
     int n_classes;
     char **class_name; /* [n_classes] from the training data or the model; borrowed */
-    sp_normalization norm;
+    sp_normalization norm; /* of the training data or the model */
     sp_graph graph;
     sp_net net;
     bool has_net;
-    sp_cut cut;
+    sp_cut cut;      /* how steps are cut into micro-batches */
     int failed_rank; /* rank that reports an agreed failure */
-    /* within a step: the others do not know of a failure of this rank */
+    /* Within a step: the others do not know of a failure of this rank. */
     bool is_alone;
     int64_t epoch, step; /* position of the run, for status and heartbeat */
 } sp_session;
@@ -108,8 +108,8 @@ sp_status sp_session_check_labels(sp_session *session);
 /* Collective: builds graph and network from the config, with new random weights.
  * class_weight (host, borrowed during the call) may be NULL. */
 sp_status sp_session_open_net(sp_session *session, const float *class_weight);
-/* The inputs of the memory prediction (memory/sp_foresee.h) that the session has; backend
- * is borrowed. Local. */
+/* The session's inputs of the memory prediction (memory/sp_foresee.h); backend is
+ * borrowed. Local. */
 sp_foresight sp_session_foresight(const sp_session *session, const sp_backend *backend);
 /* Collective: cuts steps that do not fit into the memory that a rank may use. That is
  * run.memory_mb if it is set; else the device's memory as sp_cut_memory_of bounds it,

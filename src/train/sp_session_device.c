@@ -58,7 +58,7 @@ static sp_status choose_precision(sp_session *session)
     const char *want = session->config->train.precision;
     int p = SP_FP32;
 
-    /* the deck was checked: the name is one of these */
+    /* The deck was checked: the name is one of these. */
     while (strcmp(want, names[p]) != 0)
         p++;
     session->backend.precision = (sp_precision)p;
@@ -247,7 +247,7 @@ sp_status sp_session_open_transport(sp_session *session)
         .is_bf16 = strcmp(config->run.reduce_wire, "bf16") == 0,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,
         .limit_s = config->run.watchdog_s,
-        /* the watchdog finds a hanging rank before this limit */
+        /* The watchdog finds a hanging rank before this limit. */
         .peer_limit_s = 10 * config->run.watchdog_s,
     };
 

@@ -126,7 +126,7 @@ static sp_status check_numbers(sp_trainer *t)
 
     if (limit <= 0 || t->state.skipped < limit)
         return SP_OK;
-    /* all ranks have counted the same, so they fail together */
+    /* All ranks have counted the same, so they fail together. */
     t->session.is_alone = false;
     return SP_FAIL(SP_ENUMERIC,
                    "step %lld: loss or gradient non-finite %lld steps in a row "
@@ -213,7 +213,7 @@ static sp_status evaluate(sp_trainer *t, bool *is_best)
                           &t->state.metrics_bytes));
     score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
                             m->n_classes);
-    /* state.best is NAN before the first evaluation */
+    /* state.best is NAN before the first evaluation. */
     if (!isnan(score) && !(score <= t->state.best)) {
         t->state.best = score;
         *is_best = true;

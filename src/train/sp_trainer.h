@@ -14,8 +14,8 @@ typedef struct sp_step_report {
     int64_t step, samples; /* step: number from 1; samples: running total */
     int64_t epoch;         /* number from 0 */
     double loss;           /* NAN: no voxel was labelled */
-    double lr, grad_norm;
-    double voxels;
+    double lr, grad_norm;  /* learning rate; norm of the mean gradient, not clipped */
+    double voxels;         /* of the step */
     double step_s, data_wait_s, comm_exposed_s; /* of the slowest rank */
     int n_samples, n_micro;                     /* of this step */
     int64_t cost_max, cost_sum; /* sums over the micro-batches; see sp_batch */
@@ -25,27 +25,27 @@ typedef struct sp_step_report {
 
 typedef struct sp_trainer {
     sp_session session;
-    /* the loaders' planners distribute samples by them */
+    /* The loaders' planners distribute samples by them. */
     sp_sampler sampler, val_sampler;
-    sp_loader *loader, *val_loader;  /* val_loader NULL: no evaluation */
+    sp_loader *loader, *val_loader; /* val_loader NULL: no evaluation */
     sp_buckets buckets;
     sp_optim optim;
     sp_metrics metrics;
     sp_table times;            /* times of steps, over the ranks */
     sp_saver *saver;           /* rank 0, from the first step on; else NULL */
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
-    /* of the whole training; INT64_MAX: more than can be counted */
+    /* Samples of the whole training; INT64_MAX: more than can be counted. */
     int64_t total_samples;
-    double base_lr;            /* train.lr scaled by train.lr_scale */
+    double base_lr; /* train.lr, scaled as train.lr_scale says */
     double begin_s, step_begin_s;
-    /* seconds since this start; save_s: the training waited */
+    /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;
-    /* seconds of the last checkpoint, which nothing overlaps */
+    /* Seconds of the last checkpoint, which nothing overlaps. */
     double save_last_s;
-    /* seconds of checkpoints written while the training went on */
+    /* Seconds of checkpoints written while the training went on. */
     double write_s, write_cpu_s;
-    double replica_s;            /* comparing the ranks' weights, without waits */
-    int64_t first_step;          /* steps done before this start */
+    double replica_s;   /* seconds of comparing the ranks' weights, without waits */
+    int64_t first_step; /* steps done before this start */
     bool is_resumed;
     bool must_stop; /* agreed: a signal, or a time limit */
 } sp_trainer;
@@ -74,11 +74,16 @@ void sp_resume_poll(sp_trainer *trainer);
 
 /* Prints the log's first line: ranks, device, transport. */
 void sp_report_machine(const sp_session *session);
+/* Prints data, batch and network, and warnings about the deck. */
 void sp_report_header(const sp_trainer *trainer);
+/* Writes deck.resolved, the start or resume event and the status "running". */
 sp_status sp_report_start(sp_trainer *trainer);
+/* Writes the step event and prints one line; called for steps that are logged. */
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
+/* Prints the line of an epoch and updates the status. */
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
-/* state: "done" or "stopped"; message: the reason, or "". */
+/* Writes the end event and the status. state: "done" or "stopped"; message: the reason,
+ * or "". */
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
 /* Warns where some ranks get no sample in a full step. Any rank may call; rank 0
  * prints. */
