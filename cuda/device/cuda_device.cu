@@ -1,4 +1,4 @@
-/* The device of this rank: start, streams, copies. */
+/* The device of this rank: selection, streams, copies. */
 #include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@ int sp_cuda_device_count(void)
 
     if (cudaGetDeviceCount(&n) == cudaSuccess)
         return n;
-    cudaGetLastError(); /* not the next launch's */
+    cudaGetLastError(); /* so that the next launch does not report it */
     return 0;
 }
 
-/* The runtime says "insufficient driver" of none at all too. */
+/* The runtime reports an insufficient driver also where there is no driver at all. */
 void sp_cuda_why_none(char *text, size_t size)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -42,7 +42,7 @@ int sp_cuda_toolkit(void)
     return CUDART_VERSION;
 }
 
-/* As nvidia-smi prints it. */
+/* Prints a UUID as nvidia-smi does. */
 static void print_uuid(const unsigned char *u, char *to, size_t size)
 {
     snprintf(to, size,
@@ -62,15 +62,15 @@ sp_status sp_cuda_device(int i, sp_device *device)
     snprintf(device->name, sizeof device->name, "%.63s", p.name);
     print_uuid((const unsigned char *)p.uuid.bytes, device->uuid, sizeof device->uuid);
     SP_CUDA(cudaDeviceGetPCIBusId(device->pci, sizeof device->pci, i));
-    for (char *c = device->pci; *c; c++) /* as below /sys */
+    for (char *c = device->pci; *c; c++) /* lower case, as paths below /sys have it */
         *c = (char)tolower(*c);
     device->memory_bytes = (int64_t)p.totalGlobalMem;
     device->capability = 10 * major + minor;
     return SP_OK;
 }
 
-/* Below 8.0 there is no code in this program, whatever it was built for: copies beside
- * the computation and bf16 products came with that. */
+/* No kernel of this program is compiled for capabilities below 8.0, which brought
+ * asynchronous copies to shared memory and bf16 products. */
 static sp_status check_capability(const sp_backend *be)
 {
     sp_device device;
@@ -82,8 +82,8 @@ static sp_status check_capability(const sp_backend *be)
     return SP_OK;
 }
 
-/* Smaller numbers go first. Plans fill what the step leaves idle; above the step there
- * is room for the gradients' sums. */
+/* Lower numbers have priority. Plans and the side stream use what the step leaves idle.
+ * Priorities above that of the step are left for the sums of the gradients. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
 {
     int least, greatest, reads_pageable;
@@ -138,7 +138,8 @@ sp_status sp_cuda_open(sp_backend *be, int device, int threads)
     return rc;
 }
 
-/* Failures here have been reported by the operation that met them. */
+/* Errors of these calls are ignored: the operation that met the failure has reported
+ * it. */
 void sp_cuda_close(sp_backend *be)
 {
     sp_cuda *cuda = cuda_of(be);
@@ -171,8 +172,9 @@ void sp_cuda_close(sp_backend *be)
 
 /* ---- copies ---- */
 
-/* The driver puts pageable memory aside before it returns, but may let a device that
- * can read it do so later (CUDA's "API synchronization behavior"). */
+/* The driver copies pageable memory to a buffer of its own before cudaMemcpyAsync
+ * returns. Where the device can read pageable memory itself, it may read it later
+ * (CUDA's "API synchronization behavior"), so the host waits there. */
 sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes)
 {
     const sp_cuda *cuda = cuda_of(be);
@@ -197,7 +199,8 @@ sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
     assert(cuda_is_owner(be));
     if (bytes == 0)
         return SP_OK;
-    if (cuda_of(be)->wait) /* the copy itself waits deaf to other ranks */
+    if (cuda_of(be)->wait) /* the copy would wait without noticing that other ranks
+                            * failed */
         SP_TRY(sp_cuda_wait(be));
     sp_early_break(cuda_of(be)->compute);
     SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost,

@@ -1,10 +1,11 @@
-/* Which launches may begin early (sp_cuda.h): those that follow a kernel of ours in one
- * of the streams that are listed here, as long as nothing else came between.
+/* Decides which launches may begin early (sp_cuda.h): those that follow a kernel of
+ * this program in one of the listed streams, with nothing else queued in between.
  *
- * Graphs were not taken instead: grids, numbers of rows and addresses change with every
- * batch, so that a captured step would be updated node by node, which costs the host
- * about what launching does; and the host is ahead of the device in all but the
- * smallest networks. */
+ * CUDA graphs are not used instead. Grids, numbers of rows and addresses change with
+ * every batch, so a captured step would have to be updated node by node. That is
+ * expected to cost the host about as much as launching, and the host runs ahead of the
+ * device in all but the smallest networks.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@ namespace
 
 enum { MOST = 8 };
 
-/* The thread that uses a stream alone writes is_behind_kernel; others look for streams
- * of their own here while the list does not change. */
+/* The one thread that uses a stream writes its is_behind_kernel. Threads search this
+ * list for their own streams while nobody changes it. */
 struct early_stream {
     cudaStream_t stream; /* NULL: free */
     bool is_behind_kernel;
@@ -35,7 +36,8 @@ __global__ void any_kernel()
     sp_grid_wait();
 }
 
-/* Compiled for an older device, kernels lack the wait, whatever the device can do. */
+/* Kernels that were compiled for an older device lack the wait, whatever this device
+ * can do. */
 bool has_wait(int device)
 {
     cudaFuncAttributes code = {};

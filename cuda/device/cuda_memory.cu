@@ -1,6 +1,6 @@
-/* Arenas of device memory: a range of addresses as large as the device's memory, to
- * which memory comes as the front moves on. It stays, so after the largest batch was
- * seen a step allocates nothing. */
+/* Arenas of device memory: a range of addresses as large as the device's memory, behind
+ * which memory is put as the arena's front advances. An arena keeps that memory, so a
+ * step allocates nothing once the largest batch has been seen. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@ namespace
 
 struct device_arena {
     int device;
-    sp_arena host;            /* what of its content the host reads */
-    cudaEvent_t filled, used; /* the end of each; never recorded: nothing to wait for */
+    sp_arena host;            /* host memory for the part that the host reads */
+    cudaEvent_t filled, used; /* recorded at the end of each use of the arena; an event
+                               * that was never recorded makes nobody wait */
 };
 
 size_t granules(size_t bytes)
@@ -26,8 +27,9 @@ double mib(size_t bytes)
     return (double)bytes / (1 << 20);
 }
 
-/* A surplus of an eighth, so that growing batches do not come back every step; none
- * where it would not leave most of the device free, for what other arenas need. */
+/* The surplus of a growth is an eighth of the arena, so that growing batches do not
+ * allocate in every step. It is 0 where it would not leave three quarters of the device
+ * free, because other arenas need memory too. */
 size_t surplus(size_t bytes)
 {
     const size_t more = granules(bytes / 8);

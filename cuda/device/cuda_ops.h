@@ -1,26 +1,31 @@
-/* The CUDA backend, as C sees it. Meanings in sp_backend.h.
+/* The CUDA backend as C code sees it. compute/sp_backend.h states the meaning of each
+ * operation.
  *
- * Plans are built on the device (cuda_plan.cuh), maps in a form of their own
- * (cuda_map.h). Every sum has one fixed order; there are no floating-point atomics.
+ *         device   cuda_device.cu: open, copies; cuda_memory.cu: arenas; cuda_peak.cu
+ *     plan     coordinates --> cuda_plan.cu --> cuda_plan_maps.cu, cuda_plan_lists.cu
+ *                                                   |  kernel maps (cuda_map.h)
+ *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu
+ *     rows     batch norm, pointwise operations, pools, loss, update rules
+ *     reduce   sums over ranks: NCCL, MPI through pinned memory, peer memory
  *
- * Streams. The thread that called open is the compute thread: its calls go to the
- * compute stream and return at once, except download and wait. Uploads and plans of
- * other threads, the loader's planners, go to the plan stream, of the lowest priority,
- * so that they fill what the step leaves idle. A batch's arena goes from one stream to
- * the other by two events of its own (sp_backend_ops.arena_pass), so a plan waits for
- * the step that last used its arena and for no other:
+ * Every sum has one fixed order; there are no floating-point atomics.
+ *
+ * Streams. The thread that called open is the compute thread. Its calls are queued in
+ * the compute stream and return at once, except download and wait. Uploads and plans of
+ * other threads (the loader's planners) are queued in the plan stream, which has the
+ * lowest priority, so that they use the parts of the device that the step leaves idle.
+ * Two events of each batch arena pass it from one stream to the other
+ * (sp_backend_ops.arena_pass), so a plan waits only for the step that last used its
+ * arena:
  *
  *     plan      fill 0   fill 1  |wait| fill 0         fill 1 ...
  *                  |filled   \_____  ^used   \________
  *     compute      +-> step 0     +-> step 1         +-> step 0 ...
  *
- * A weight gradient goes to a stream beside the compute stream, of low priority too, and
- * what reads or frees its operands waits for it (sp_backend_ops.join): it fills what the
- * last blocks of the input gradient leave idle.
- *
- * The planner's thread waits for the sizes it needs on the host; the compute thread
- * waits for neither. A plan that the compute thread builds itself stands in line with
- * its other calls.
+ * A weight gradient is queued in a side stream, of the lowest priority too, and uses
+ * what the last blocks of the input gradient leave idle. Operations that read or free
+ * its operands wait for it (sp_backend_ops.join). The planner's thread waits on the
+ * host for the sizes that it needs; the compute thread waits for neither stream.
  */
 #ifndef CUDA_OPS_H
 #define CUDA_OPS_H
@@ -35,11 +40,11 @@ extern const sp_backend_ops sp_cuda_ops;
 extern const struct sp_transport_ops *const sp_cuda_transports[];
 
 int sp_cuda_device_count(void); /* 0 without a driver, or with one that is too old */
-void sp_cuda_why_none(char *text, size_t size); /* where there are none */
+void sp_cuda_why_none(char *text, size_t size); /* writes why there are none */
 int sp_cuda_toolkit(void);      /* version, 1000 major + 10 minor */
 sp_status sp_cuda_device(int i, sp_device *device);
 
-/* ---- cuda_backend.cu ---- */
+/* ---- cuda_device.cu ---- */
 sp_status sp_cuda_open(sp_backend *be, int device, int threads);
 void sp_cuda_close(sp_backend *be);
 sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes);
@@ -52,7 +57,8 @@ sp_status sp_cuda_wait(sp_backend *be);
 sp_status sp_cuda_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
 sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_cuda_arena_destroy(sp_arena *arena);
-/* Host memory that lives as long as the arena: what of a plan the host reads. */
+/* The host memory that belongs to a device arena: the part of a plan that the host
+ * reads. */
 sp_arena *sp_cuda_arena_host(sp_arena *arena);
 
 /* ---- cuda_plan.cu ---- */
@@ -64,8 +70,8 @@ int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
 
 /* ---- cuda_tiles.cu ---- */
 sp_status sp_cuda_tiles_open(sp_backend *be);
-/* What open does where the device is one: choose the tiles of results of up to `widest`
- * channels by timing them. Waits. */
+/* Chooses the tiles for results of up to `widest` channels by timing them, each
+ * `repeats` times; tiles_open calls it on a device. Waits for the device. */
 sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */

@@ -1,13 +1,13 @@
-/* What a device does at best, for spbench to divide by: products in registers, a stream
- * through memory, launches, gathers of rows. And the clock: events of the compute
- * stream.
+/* The peak rates of a device, which spbench measures and divides by: products in
+ * registers, a stream through memory, launches, gathers of rows. The clock of the
+ * backend, two events of the compute stream, stands here too.
  *
  *     products   8 warps a block, 2 blocks a multiprocessor; bf16 and tf32 by the mma
  *                that the convolutions use (not wgmma, which is faster on sm_90), fp32
  *                by multiply-adds
- *     stream     y = x, 16 bytes a thread and access
- *     gather     16 bytes a lane, row_bytes / 16 lanes a row, 8 rows under way in each;
- *                of a table that fits the L2 of an A100 (40 MB) or anything newer
+ *     stream     y = x; each thread moves 16 bytes an access
+ *     gather     16 bytes a lane, row_bytes / 16 lanes a row, 8 rows in flight in each,
+ *                from a table that fits the L2 of an A100 (40 MB) or of newer devices
  */
 #include "cuda/device/cuda_util.cuh"
 
@@ -17,21 +17,22 @@ namespace
 enum {
     THREADS = 256,
     BLOCKS_PER_SM = 2,
-    CHAINS = 8, /* independent sums of a thread or warp: more than the latency */
+    CHAINS = 8, /* independent sums of a thread or warp, to hide the latency */
     LOADS = 8,
-    FULL = 2048, /* threads of a multiprocessor */
+    FULL = 2048, /* threads that a multiprocessor holds */
     TABLE_BYTES = 24 << 20
 };
 
-/* Operands that no compiler knows and whose bits are not all alike: power, and so the
- * clock, depends on them. */
+/* Operands that the compiler cannot fold and whose bits vary: power, and with it the
+ * clock, depends on the bits. */
 __device__ uint32_t operand(int i)
 {
     return 0x3f803f80u |
            ((threadIdx.x * 2654435761u + (unsigned)i * 40503u) & 0x3f003fu);
 }
 
-/* One mma of each chain: 16 x 8 x 16 or 16 x 8 x 8 products. */
+/* One round issues one mma of each chain: 16 x 8 x 16 (bf16) or 16 x 8 x 8 (tf32)
+ * products. */
 template <bool IS_BF16>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     mma_peak_kernel(int rounds, float *out)
@@ -98,7 +99,7 @@ __global__ void nothing_kernel(int)
     sp_grid_wait();
 }
 
-/* Rows drawn by a hash, so that only they are read. */
+/* Rows are drawn by a hash, so that the rows are the only memory read. */
 __global__ void __launch_bounds__(THREADS)
     gather_peak_kernel(const uint4 *x, unsigned n_rows, int lanes, int rounds,
                        uint32_t *out)
@@ -136,7 +137,8 @@ int rounds_of(double amount, double one)
 
 sp_status products(sp_backend *be, const sp_peak_args *a, double *work)
 {
-    /* of a warp: 32 threads of 2 CHAINS multiply-adds, or CHAINS mma */
+    /* per warp and round: 2 CHAINS multiply-adds in each of 32 threads, or CHAINS mma
+     */
     const double flops = be->precision == SP_FP32   ? 32.0 * 2 * CHAINS * 2
                          : be->precision == SP_TF32 ? CHAINS * 2048.0
                                                     : CHAINS * 4096.0;
@@ -209,7 +211,7 @@ sp_status sp_cuda_peak(sp_backend *be, const sp_peak_args *args, double *work)
         return launches(be, args, work);
     case SP_PEAK_GATHER:
         return gather(be, args, work);
-    default: /* the stream reads as much as it writes already */
+    default: /* SP_PEAK_STREAM already reads as much as it writes */
         *work = 0;
     }
     return SP_OK;
@@ -234,7 +236,7 @@ sp_status sp_cuda_clock_end(sp_backend *be, double *seconds)
     float ms = 0;
 
     SP_CUDA(cudaEventRecord(cuda->clock[1], cuda->compute));
-    SP_TRY(sp_cuda_wait(be)); /* which notices ranks that died */
+    SP_TRY(sp_cuda_wait(be)); /* sp_cuda_wait notices ranks that died */
     SP_CUDA(cudaEventElapsedTime(&ms, cuda->clock[0], cuda->clock[1]));
     *seconds = 1e-3 * ms;
     return SP_OK;

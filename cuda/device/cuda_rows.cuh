@@ -1,8 +1,18 @@
-/* Rows of either element type, several channels at a time: what the operations between
- * the convolutions are made of. A thread takes N channels side by side, 16 bytes where
- * all rows of a call are aligned to that, and computes in fp32; what is left of a row
- * goes one by one. Columns behind c are neither read nor written: they may be another
- * tensor's.
+/* Rows of either element type, several channels at a time: the base of the operations
+ * between the convolutions (cuda/rows).
+ *
+ *     cuda_each_row    f.row(channels, i, j) for every row     pointwise operations,
+ *                                                              norm: second passes
+ *     cuda_row_sums    f.load, f.add over the rows of each     batch norm, bias,
+ *                      sample, two sums a channel              global pools
+ *          rows --> threads of a chunk --> tree --> part [sample][chunk][2][c]
+ *                                                     |  cuda_add_chunks (cuda_sums.cu)
+ *                                                     +--> sums [sample][2][c]
+ *
+ * A thread handles N adjacent channels, 16 bytes where all rows of a call are aligned
+ * to that, and computes in fp32; the remaining channels of a row are handled one by
+ * one. Columns behind c are neither read nor written, since they may belong to another
+ * tensor.
  */
 #ifndef CUDA_ROWS_CUH
 #define CUDA_ROWS_CUH
@@ -50,7 +60,7 @@ __device__ static inline void cuda_add(const sp_tensor &t, int64_t i, int j, flo
 
 /* ---- N elements of type T ---- */
 
-/* As they are in memory, in one access. */
+/* N elements as they are in memory, read in one access. */
 template <class T, int N> struct cuda_pack;
 template <> struct cuda_pack<float, 1> {
     float bits;
@@ -129,14 +139,15 @@ __device__ void cuda_give(const sp_tensor &y, int64_t i, int j, float (&v)[N],
     cuda_store<T>(y, i, j, v);
 }
 
-/* Constants of N channels. */
+/* Loads the constants of N channels. */
 template <int N> __device__ void cuda_channels(const float *from, int j, float (&v)[N])
 {
     for (int k = 0; k < N; k++)
         v[k] = from[j + k];
 }
 
-/* A norm's value: the same bits forward and where its side of 0 is asked for again. */
+/* The value of a batch norm before its activation. Forward and backward use this one
+ * function, so that the backward finds the same bits and thus the same side of 0. */
 __device__ static inline float cuda_affine(float x, float scale, float shift)
 {
     return x * scale + shift;
@@ -144,7 +155,8 @@ __device__ static inline float cuda_affine(float x, float scale, float shift)
 
 /* ---- which T and N a call gets ---- */
 
-/* All of one type; tensors without data do not count. */
+/* Whether all rows are aligned to 16 bytes. The tensors are of one type; tensors
+ * without data do not count. */
 static inline bool cuda_can_group(const sp_tensor *const *t, int n)
 {
     bool is_aligned = true;
@@ -163,8 +175,8 @@ static inline bool cuda_can_group(const sp_tensor *const *t, int n)
  * F has, for N channels from j on,
  *     template <int N> struct channels;  template <int N> channels<N> at(int j);
  *     template <class T, int N> void row(const channels<N> &, int64_t i, int j);
- * where channels holds what is the same for all rows. Derive from cuda_plain where that
- * is nothing. */
+ * where channels holds the values that are the same for all rows. A functor without
+ * such values derives from cuda_plain. */
 
 struct cuda_plain {
     template <int N> struct channels {
@@ -211,7 +223,7 @@ sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c)
     return cuda_launched("rows_kernel");
 }
 
-/* Of the n x c elements of the tensors, which are of one type. */
+/* Calls f.row for the n x c elements of the tensors, which are of one type. */
 template <class F, class... Tensors>
 sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
                         const Tensors &...others)
@@ -230,7 +242,7 @@ sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
 
 enum { CUDA_PART_COLUMNS = 8, CUDA_PART_LANES = 128 };
 
-/* Threads of a block that adds n parts: as many as find work. */
+/* The block that adds n parts: as many threads as have work. */
 static inline dim3 cuda_part_block(int n)
 {
     unsigned lanes = 1;
@@ -240,9 +252,10 @@ static inline dim3 cuda_part_block(int n)
     return dim3(CUDA_PART_COLUMNS, lanes);
 }
 
-/* all[0][x] becomes the sum over the n parts of element `at` of each, for thread x of a
- * block as above; at < 0: of none. Thread y adds parts y, y + lanes, ..., the threads'
- * sums are added as a tree. Parts are `stride` long. Ends with a barrier. */
+/* Sets all[0][x] to the sum over the n parts of element `at` of each part, for thread x
+ * of a block as above; at < 0: no element. Thread y adds parts y, y + lanes, ..., and
+ * the sums of the threads are added as a tree. `stride` is the length of a part. Ends
+ * with a barrier. */
 __device__ static inline void cuda_add_parts(const double *part, int n, size_t stride,
                                              int at, double (*all)[CUDA_PART_COLUMNS])
 {
@@ -263,19 +276,19 @@ __device__ static inline void cuda_add_parts(const double *part, int n, size_t s
 
 /* ---- sums over the rows of each sample ----
  * F has channels and at() as above, and
- *     template <class T, int N> struct item;                    what it reads of a row
+ *     template <class T, int N> struct item;                    values read of a row
  *     template <class T, int N> void load(int64_t i, int j, item<T, N> *);
  *     template <class T, int N> void add(const channels<N> &, const item<T, N> &,
  *                                        int64_t i, int j, double *a, double *b);
  * add adds to a[k] and b[k] of channel j + k. A sample is cut into chunks of rows from
- * its own first row on, thread y of a chunk sums rows y, y + step, ..., the threads'
- * sums are added as a tree, those of the chunks too: the value depends on the sample,
- * the number of channels and their alignment alone. */
+ * its first row on. Thread y of a chunk sums rows y, y + step, ...; the sums of the
+ * threads are added as a tree, and so are those of the chunks. The value depends on the
+ * sample, on the number of channels and on their alignment alone. */
 
 enum { CUDA_SUM_THREADS = 256, CUDA_SUM_AHEAD = 2 };
 
-/* About 32,768 elements: enough blocks on the coarse levels, little to add on the
- * fine. */
+/* A chunk has about 32,768 elements: that makes enough blocks on the coarse levels and
+ * few parts to add on the fine ones. */
 static inline int cuda_chunk_rows(int c)
 {
     int rows = 512;
@@ -285,7 +298,8 @@ static inline int cuda_chunk_rows(int c)
     return rows;
 }
 
-/* Rows i, i + step, ... below end. */
+/* Adds rows i, i + step, ... below end, CUDA_SUM_AHEAD of which are loaded at a time.
+ */
 template <class F, class T, int N>
 __device__ void cuda_add_rows(const F &f, int64_t i, int64_t end, int step, int j,
                               double *a, double *b)
@@ -305,7 +319,7 @@ __device__ void cuda_add_rows(const F &f, int64_t i, int64_t end, int step, int 
     }
 }
 
-/* all [2][blockDim.y][columns]: row 0 becomes the sum over y. */
+/* Adds all [2][blockDim.y][columns] over y as a tree; row 0 becomes the sum. */
 template <int N> __device__ void cuda_sum_threads(double *all, int columns)
 {
     const int x = (int)threadIdx.x * N, y = (int)threadIdx.y, rows = (int)blockDim.y;
@@ -333,7 +347,7 @@ __global__ void __launch_bounds__(CUDA_SUM_THREADS, 2)
     const int64_t end = min(begin + chunk, (int64_t)s.row[b + 1]);
     double sum[2][N] = {};
 
-    if (begin >= end) /* the whole block */
+    if (begin >= end) /* true of the whole block */
         return;
     if (j + N <= c)
         cuda_add_rows<F, T, N>(f, begin + y, end, rows, j, sum[0], sum[1]);
@@ -351,8 +365,8 @@ __global__ void __launch_bounds__(CUDA_SUM_THREADS, 2)
              k] = all[(size_t)(y * rows) * columns + x + k];
 }
 
-/* sums [n_samples][2][c], device; sample b's rows begin at sample_row[b]. Leaves what
- * was taken from the scratch before. */
+/* Writes sums [n_samples][2][c] (device); the rows of sample b begin at sample_row[b]
+ * (host). The scratch's earlier content stays. */
 template <class T, int N, class F>
 sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                            int n_samples, int c, double *sums)
@@ -382,7 +396,8 @@ sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row
     return SP_OK;
 }
 
-/* Over the rows of the tensors, which are of one type. */
+/* Writes the two sums of f over the rows of each sample. The tensors are of one type.
+ */
 template <class F, class... Tensors>
 sp_status cuda_row_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                         int n_samples, double *sums, const sp_tensor &first,
@@ -402,7 +417,8 @@ sp_status cuda_row_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                : cuda_launch_sums<float, 1>(be, f, sample_row, n_samples, c, sums);
 }
 
-/* f(i, j, sum) adds two numbers of row i, channel j, to sum[0] and sum[1]. */
+/* Adapts f(i, j, sum), which adds two numbers of row i, channel j, to sum[0] and
+ * sum[1]. */
 template <class F> struct cuda_one_by_one : cuda_plain {
     F f;
 
@@ -421,7 +437,7 @@ template <class F> struct cuda_one_by_one : cuda_plain {
     }
 };
 
-/* Sums over rows of any type. */
+/* Writes the sums of f over rows of any type, one element at a time. */
 template <class F>
 sp_status cuda_sample_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                            int n_samples, int c, double *sums)

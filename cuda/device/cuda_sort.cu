@@ -1,4 +1,5 @@
-/* The library's radix sort behind one call: the only user of CUB. */
+/* The radix sort of CUB behind one call. No other file includes CUB, which takes long
+ * to compile. */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/device/sp_cuda.h"

@@ -1,6 +1,5 @@
-/* What the kernel files share: errors, the backend's state, "each element", samples.
- * Rows and sums over them are in cuda_rows.cuh.
- */
+/* Shared by the kernel files: errors, the backend's state, the launch of a function for
+ * each element, samples. Rows and sums over them stand in cuda_rows.cuh. */
 #ifndef CUDA_UTIL_CUH
 #define CUDA_UTIL_CUH
 
@@ -9,7 +8,7 @@
 #include "cuda/device/cuda_ops.h"
 #include "cuda/device/sp_cuda.h"
 
-/* A call of the runtime; its failure becomes the error record. */
+/* Calls the CUDA runtime; a failure becomes the error record. */
 #define SP_CUDA(call)                                                                  \
     do {                                                                               \
         cudaError_t sp_cuda_ = (call);                                                 \
@@ -21,25 +20,28 @@
 
 enum { CUDA_TILE_WIDTHS = 8 };
 
-/* SP_EDEVICE: the device, or this build, has no wgmma (cuda_conv_wgmma.cu). */
+/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). SP_EDEVICE
+ * where they have not. */
 sp_status cuda_wgmma_open(const sp_backend *be);
 
-/* What be->impl points to. */
+/* The state of the backend, to which be->impl points. */
 typedef struct sp_cuda {
     pthread_t owner; /* the compute thread */
     cudaStream_t compute, plan, aside;
-    cudaEvent_t turn;       /* the end of one stream, for the other to wait for */
-    cudaEvent_t clock[2];   /* of clock_begin and clock_end; NULL until then */
-    cudaEvent_t forked;     /* the compute stream, when something goes aside */
-    cudaEvent_t joined;     /* the end of what went aside */
+    cudaEvent_t turn; /* records the end of one stream, for the other to wait for */
+    cudaEvent_t clock[2];   /* recorded by clock_begin, clock_end; NULL: not yet */
+    cudaEvent_t forked; /* the compute stream's position when the side stream starts */
+    cudaEvent_t joined;     /* the end of the side stream's work */
     sp_arena scratch;       /* device; content lives until the next operation */
-    sp_arena aside_scratch; /* the same for what goes aside */
-    /* Tiles of convolutions (cuda_tiles.cu): [0] of fewer than few_rows, by channels of
-     * the result: 32 (i + 1), the last more. CUDA_TILES: by the formula. */
+    sp_arena aside_scratch; /* the scratch of the side stream */
+    /* Choice of tiles (cuda_tiles.cu): tile[0] for results of fewer than few_rows rows,
+     * tile[1] for others. Entry i serves results of up to 32 (i + 1) channels, the last
+     * entry wider ones. The value CUDA_TILES means the formula. */
     uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
     int64_t few_rows;
-    bool reads_pageable; /* the device itself reads pageable memory of the host */
-    /* Waits for the compute stream where it waits for other ranks; NULL: alone. */
+    bool reads_pageable; /* the device can read pageable host memory */
+    /* Waits for the compute stream in a run of several ranks, and looks for failures of
+     * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;
 } sp_cuda;
@@ -54,7 +56,7 @@ static inline bool cuda_is_owner(sp_backend *be)
     return pthread_equal(cuda_of(be)->owner, pthread_self());
 }
 
-/* What the stream does from here on comes behind the event. */
+/* Makes all later work of the stream wait for the event. */
 static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
 {
     sp_early_break(stream);
@@ -62,7 +64,8 @@ static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
     return SP_OK;
 }
 
-/* After each launch: a refused launch shows here, a failed kernel at the next wait. */
+/* Called after each launch: it returns a refused launch's error. A kernel that fails
+ * later is reported by the next wait. */
 static inline sp_status cuda_launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();
@@ -78,8 +81,8 @@ __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
 }
 
 /* ---- each element ----
- * f(i, j) for every row i and channel j. Threads stand side by side along the channels,
- * so that rows are read and written whole. */
+ * Calls f(i, j) for every row i and channel j. Neighbouring threads have neighbouring
+ * channels, so that rows are read and written in whole lines. */
 
 enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
 
@@ -120,7 +123,8 @@ template <class F> sp_status cuda_each(sp_backend *be, F f, int64_t n, int c)
 }
 
 /* ---- samples ----
- * Their rows travel with the launch, some samples at a time. */
+ * The first rows of the samples are arguments of the launch, CUDA_GROUP samples at a
+ * time. */
 
 enum { CUDA_GROUP = 128 };
 
@@ -148,7 +152,7 @@ static inline int32_t cuda_longest(const cuda_samples *s)
     return longest;
 }
 
-/* sums [s->n][2][c] of part [s->n][n_chunks][2][c], in the order of the chunks
+/* Writes sums [s->n][2][c] from part [s->n][n_chunks][2][c], added in a fixed order
  * (cuda_sums.cu). */
 sp_status cuda_add_chunks(sp_backend *be, const cuda_samples *s, int c, int chunk,
                           int n_chunks, const double *part, double *sums);

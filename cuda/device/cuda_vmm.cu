@@ -1,6 +1,6 @@
-/* Device addresses apart from device memory, so that an arena grows in place. The calls
- * are the driver's; they are looked up at run time, because the program starts without
- * a driver too. */
+/* Device addresses that are reserved apart from device memory, so that an arena grows
+ * in place. The calls belong to the driver. They are looked up at run time, because the
+ * program starts without a driver too. */
 #include <cuda.h>
 
 #include "cuda/device/sp_cuda.h"
@@ -30,7 +30,8 @@ template <class F> cudaError_t find(const char *name, F *call)
     return found == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorSymbolNotFound;
 }
 
-/* Both have the same numbers, and so the same words. */
+/* The driver's and the runtime's errors have the same numbers, so the runtime's texts
+ * serve both. */
 static_assert((int)CUDA_ERROR_OUT_OF_MEMORY == (int)cudaErrorMemoryAllocation &&
                   (int)CUDA_ERROR_NOT_SUPPORTED == (int)cudaErrorNotSupported &&
                   (int)CUDA_ERROR_ILLEGAL_ADDRESS == (int)cudaErrorIllegalAddress,
@@ -97,7 +98,7 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int device)
     if (error != cudaSuccess)
         return error;
     error = map((CUdeviceptr)at, bytes, memory, wanted.location);
-    release(memory); /* it lives on while it is mapped */
+    release(memory); /* the memory lives as long as it is mapped */
     return error;
 }
 

@@ -1,32 +1,35 @@
-/* The one header through which .cu files see CUDA: nvcc gets the toolkit's, any other
- * compiler the emulator of the tests (tests/emulator), on which every kernel runs in
- * `make check`. What the two need of a kernel file: launches by SP_LAUNCH, shared
- * arrays by SP_SHARED, masks written out, no early return before a later __syncthreads,
- * streams of one's own. What is written in PTX is here too, a wrapper each.
+/* The one header through which .cu files see CUDA. nvcc gets the toolkit's headers; any
+ * other compiler gets the emulator of the tests (tests/emulator), on which `make check`
+ * runs every kernel. Both need the same of a kernel file: launches by SP_LAUNCH, shared
+ * arrays by SP_SHARED, explicit masks in warp operations, no early return before a
+ * later __syncthreads, and streams that the program creates. Every PTX instruction that
+ * the kernels use has its wrapper here.
  *
- * Early launches. A kernel that follows another in the compute stream or in the one
- * aside is launched with programmatic stream serialization: on sm_90 its blocks may
- * begin when all blocks of the one before have ended, before that one's writes are
- * visible and without the pause between two kernels. Every kernel therefore begins with
- * sp_grid_wait(), which returns when the kernels before have completed and their writes
- * are visible (PTX ISA, griddepcontrol.wait); ahead of it there is arithmetic on
- * launch arguments and nothing else. Why that is enough:
+ * Early launches. A kernel that follows another one in the compute stream or in the
+ * side stream is launched with programmatic stream serialization. On sm_90 its blocks
+ * may then begin when all blocks of the preceding kernel have ended, but before that
+ * kernel's writes are visible, which saves the pause between two kernels. Every kernel
+ * therefore begins with sp_grid_wait(), which returns when the preceding kernels have
+ * completed and their writes are visible (PTX ISA, griddepcontrol.wait). Only
+ * arithmetic on launch arguments stands ahead of it. This is correct because:
  *
- *   - No kernel calls launch_dependents. So what precedes a wait overlaps with the end
- *     of one kernel, never with its work, and waiting blocks hold no place that the
- *     stream aside could use.
- *   - Every thread waits, so a kernel completes after the one before it: by induction
- *     its wait is for all earlier ones, and so is an event recorded behind it, a copy,
- *     or a kernel launched the plain way.
- *   - A launch behind anything but a kernel of ours (the wait for an event, a copy, a
- *     fill, NCCL) is a plain one: what is promised is said of the previous kernel alone
- *     (CUDA runtime, cudaLaunchAttributeProgrammaticStreamSerialization).
- *   - Code compiled for less than sm_90 has no wait, also where a newer device runs it
- *     (NVIDIA/cccl issue 9134): then no launch is early (cuda_early.cu).
- *   - No pointer is __restrict__: loads through such could be moved ahead of the wait.
+ *   - No kernel calls launch_dependents. The part of a kernel that precedes its wait
+ *     therefore overlaps with the end of the preceding kernel, never with its work,
+ *     and waiting blocks occupy no place that the side stream could use.
+ *   - Every thread waits, so a kernel completes after the preceding one. By induction
+ *     its wait covers all earlier kernels, and so does an event that is recorded
+ *     behind it, a copy, or a kernel that is launched the plain way.
+ *   - A launch behind anything but a kernel of this program (the wait for an event, a
+ *     copy, a fill, NCCL) is a plain one, because the guarantee covers the previous
+ *     kernel alone (cudaLaunchAttributeProgrammaticStreamSerialization).
+ *   - Code that was compiled for less than sm_90 has no wait, even where a newer device
+ *     runs it (NVIDIA/cccl issue 9134). No launch is early then (cuda_early.cu).
+ *   - No pointer is __restrict__: the compiler could move loads through such a pointer
+ *     ahead of the wait.
  *
- * The emulator ends the program where a kernel touches device memory ahead of the wait
- * or leaves without it, and where an early launch follows anything else.
+ * The emulator ends the program where a kernel touches device memory ahead of the wait,
+ * where a kernel ends without it, and where an early launch follows anything but a
+ * kernel.
  */
 #ifndef SP_CUDA_H
 #define SP_CUDA_H
@@ -40,7 +43,8 @@
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
     sp_launch((kernel), (grid), (block), 0, (stream), __VA_ARGS__)
 #define SP_SHARED(T, name, dims) __shared__ __align__(16) T name dims
-/* Shared memory whose size comes with the launch, at most what SP_ALLOW_SHARED said. */
+/* Dynamic shared memory: its size comes with the launch and is at most that of
+ * SP_ALLOW_SHARED. */
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
     sp_launch((kernel), (grid), (block), (bytes), (stream), __VA_ARGS__)
 #define SP_ALLOW_SHARED(kernel, bytes)                                                 \
@@ -50,13 +54,13 @@
     extern __shared__ __align__(align)                                                 \
     char name[]
 
-/* Ends the launch: what the kernel counts on is not so. */
+/* Ends the launch, because an assumption of the kernel does not hold. */
 __device__ __forceinline__ void sp_trap()
 {
     __trap();
 }
 
-/* As the instructions that take 32 bits know it. */
+/* The 32-bit address in shared memory that PTX instructions take. */
 __device__ __forceinline__ uint32_t sp_shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
@@ -79,10 +83,10 @@ static inline void sp_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = sp_early_next(stream) ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, values...); /* a failure: cudaGetLastError */
+    cudaLaunchKernelEx(&config, kernel, values...); /* cudaGetLastError has a failure */
 }
 
-/* The first statement of every kernel, by all threads. */
+/* The first statement of every kernel, executed by all threads. */
 __device__ __forceinline__ void sp_grid_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -90,12 +94,12 @@ __device__ __forceinline__ void sp_grid_wait()
 #endif
 }
 
-/* ---- copies to shared memory beside the computation (sm_80) ----
- * Copies that were issued before a commit are a group; wait<N> returns when all but the
- * N latest groups of this thread have landed. */
+/* ---- asynchronous copies to shared memory (sm_80) ----
+ * A commit closes a group of the copies that this thread has issued since the last one.
+ * wait<N> returns when all but the N latest groups of this thread have landed. */
 
-/* 16 bytes to `to`, the first `bytes` of them from `from`, the others 0. Both aligned.
- * */
+/* Writes 16 bytes to `to`: the first `bytes` of them come from `from`, the others are
+ * 0. Both addresses are aligned to 16. */
 __device__ __forceinline__ void sp_copy_async(void *to, const void *from, int bytes)
 {
     asm volatile(
@@ -114,17 +118,19 @@ template <int N> __device__ __forceinline__ void sp_copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* ---- tensor cores, by all lanes of a warp ----
- * g = lane / 4, t = lane % 4. Fragments of D[16][8] += A[16][k] B[k][8], where element
- * pairs of bf16 share a register, the lower k below:
+/* ---- tensor cores: called by all lanes of a warp ----
+ * The fragments of D[16][8] += A[16][k] B[k][8] lie in registers as follows, with g =
+ * lane / 4 and t = lane % 4. Two bf16 share a register, the one of lower k in the lower
+ * half.
  *     c[0], c[1]   D[g][2t..];   c[2], c[3]   D[g + 8][2t..]
  *     bf16, k = 16:  a[0], a[1]  A[g][2t..], A[g + 8][2t..];  a[2], a[3]  8 columns on
  *                    b0, b1      B[2t..][g], B[2t + 8..][g]
  *     tf32, k = 8:   a[0], a[1]  A[g][t], A[g + 8][t];        a[2], a[3]  4 columns on
  *                    b0, b1      B[t][g], B[t + 4][g] */
 
-/* Four 8 x 8 matrices of 16-bit elements; row r of matrix m is 16 bytes at the pointer
- * of lane 8 m + r. r[m]: elements [g][2t], [g][2t + 1]; trans: [2t][g], [2t + 1][g]. */
+/* Loads four 8 x 8 matrices of 16-bit elements. Row r of matrix m is the 16 bytes at
+ * the pointer of lane 8 m + r. r[m] receives elements [g][2t] and [g][2t + 1]; with
+ * trans, [2t][g] and [2t + 1][g]. */
 __device__ __forceinline__ void sp_ldmatrix(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -159,9 +165,9 @@ __device__ __forceinline__ void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* ---- rounding, to nearest ---- */
+/* ---- rounding to nearest ---- */
 
-/* The bits of a float as tf32, ties away from 0. */
+/* Rounds the bits of a float to tf32, ties away from 0. */
 __device__ __forceinline__ uint32_t sp_round_tf32(uint32_t bits)
 {
     uint32_t r;
@@ -170,7 +176,7 @@ __device__ __forceinline__ uint32_t sp_round_tf32(uint32_t bits)
     return r;
 }
 
-/* Two bf16, ties to even. */
+/* Rounds two floats to bf16, ties to even, and packs them into one register. */
 __device__ __forceinline__ uint32_t sp_pack_bf16(float low, float high)
 {
     uint32_t r;
@@ -179,9 +185,10 @@ __device__ __forceinline__ uint32_t sp_pack_bf16(float low, float high)
     return r;
 }
 
-/* ---- what other devices and the host see ----
- * Words of 8 bytes, aligned, in memory of any device or pinned of the host, are stored
- * and loaded whole; nothing is said of their order, the two of a pair included. */
+/* ---- memory that other devices and the host see ----
+ * Aligned words of 8 bytes in the memory of any device, or in pinned memory of the
+ * host, are stored and loaded whole. Nothing is guaranteed about the order of accesses,
+ * not even of the two words of a pair. */
 
 __device__ __forceinline__ void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
 {
@@ -219,15 +226,18 @@ __device__ __forceinline__ uint64_t sp_clock_ns()
     return ns;
 }
 
-/* Addresses apart from memory (cuda_vmm.cu). Sizes are multiples of SP_VMM_GRANULE. */
+/* Device addresses that are reserved apart from memory (cuda_vmm.cu): reserve takes a
+ * range of addresses, back puts memory of the device behind part of it. Sizes are
+ * multiples of SP_VMM_GRANULE. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
-/* backed: from base on. The device must be idle. */
+/* Frees the range and the memory behind its first `backed` bytes. The device must be
+ * idle. */
 cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
 
 /* Stable sort of n pairs by bits 0 .. bits - 1 of their keys, bits at least 1
- * (cuda_sort.cu). All arrays [n], apart from each other. room NULL: only tells *bytes,
- * how much room this needs. */
+ * (cuda_sort.cu). All arrays are [n] and do not overlap. With room NULL it only writes
+ * to *bytes how much scratch memory it needs. */
 cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);
@@ -243,14 +253,16 @@ cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
 enum { SP_VMM_GRANULE = 2 << 20 };
 
 /* ---- early launches (cuda_early.cu) ----
- * Of `stream`, which one thread uses, from here on, where the device and the code can;
- * the environment's SP_EARLY_LAUNCH=0 keeps from it. No launches go on meanwhile. */
+ * Allows early launches in `stream`, which one thread uses, where the device and the
+ * code have them and the environment does not say SP_EARLY_LAUNCH=0. No thread launches
+ * meanwhile. */
 void sp_early_allow(cudaStream_t stream, int device);
 void sp_early_forget(cudaStream_t stream);
-/* Something other than a kernel of ours has been put into the stream; not for the record
- * of an event, which is behind the kernels before it anyway. */
+/* To be called when anything other than a kernel of this program has been put into the
+ * stream. The record of an event needs no call: it stands behind the preceding kernels
+ * in any case. */
 void sp_early_break(cudaStream_t stream);
-/* For each launch: whether it may be early. */
+/* Called once for each launch: whether it may be early. */
 bool sp_early_next(cudaStream_t stream);
 
 #endif

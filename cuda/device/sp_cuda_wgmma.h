@@ -1,32 +1,39 @@
 /* Products of warpgroups (wgmma, sm_90a), a part of sp_cuda.h: wrappers of the PTX, as
- * the PTX ISA 8.0 and later describe it in "Asynchronous Warpgroup Level Matrix
- * Instructions" (9.7.15 in ISA 9). A warpgroup is four warps of a block, the first a
- * multiple of four. All its threads call each of these together.
+ * described from PTX ISA 8.0 on in "Asynchronous Warpgroup Level Matrix Instructions"
+ * (9.7.15 in ISA 9). A warpgroup is four consecutive warps of a block, the first of
+ * which is a multiple of four. All threads of the warpgroup call each of these
+ * together.
  *
  *     sp_fence_async        each thread, when its own copies to shared memory have
- *                           landed; then a barrier: products read by another way, the
- *                           async proxy ("Async Proxy"), which sees them only so
- *     sp_wgmma_fence        before the first product behind any other use of the sums
- *     sp_wgmma, ...         D += A B, in the order of their issue
- *     sp_wgmma_commit       what was issued since the last one is a group
- *     sp_wgmma_wait<P>      until all but the latest P groups are done: only then may
- *                           their operands be overwritten, behind a barrier, since
- *                           other warps read them too, and, with P = 0, sums be read
+ *                           landed; a barrier follows. Products read their operands
+ *                           through the async proxy ("Async Proxy"), which sees the
+ *                           copies only after this fence
+ *     sp_wgmma_fence        before the first product that follows any other access to
+ *                           the sums' registers
+ *     sp_wgmma, ...         D += A B, in the order in which they are issued
+ *     sp_wgmma_commit       closes a group of the products since the last commit
+ *     sp_wgmma_wait<P>      returns when all but the latest P groups are complete. Only
+ *                           then, and behind a barrier, since other warps read them
+ *                           too, may their operands be overwritten. The sums may be
+ *                           read only after P = 0
  *
- * D[64][2 N] = sums d[N] of each thread ("Register Fragments", figure of D for
- * m64nNk16); g = lane / 4, t = lane % 4, in warp w of the warpgroup:
+ * Thread fragments of the sums D[64][2 N], d[N] in each thread ("Register Fragments",
+ * figure of D for m64nNk16), with g = lane / 4, t = lane % 4, in warp w of the
+ * warpgroup:
  *     d[4 j + v] = D[16 w + g + 8 (v / 2)][8 j + 2 t + v % 2]
  *
- * A[64][16] and B[2 N][16] of bf16, the 16 of the inner dimension side by side
- * ("K-major"), are named by descriptors ("Matrix Descriptor Format"):
+ * The operands A[64][16] and B[2 N][16] of bf16, whose inner dimension of 16 is
+ * contiguous ("K-major"), are named by descriptors ("Matrix Descriptor Format"):
  *     bits  0-13   start address / 16          32-45  stride byte offset / 16
  *          16-29   leading byte offset / 16    49-51  base offset
  *          62-63   swizzle: 1 = 128 bytes
- * Under that swizzle ("Shared Memory Matrix Layout", "Strides") rows are 128 bytes,
- * eight of them an atom at a multiple of 1024 bytes (base offset 0); the stride is from
- * one atom to the next; the leading offset is not used. Chunk q of 16 bytes of row r
- * stands at chunk q ^ r % 8. The 16 that a product takes begin at the start address,
- * which goes on by 32 bytes inside the first row for the next 16. */
+ * Under the swizzle of 128 bytes ("Shared Memory Matrix Layout", "Strides") a row has
+ * 128 bytes, and eight rows form an atom, which begins at a multiple of 1024 bytes
+ * (base offset 0). The stride is the distance from one atom to the next; the leading
+ * byte offset is not used. Chunk q (16 bytes) of row r stands at chunk q ^ r % 8. The
+ * 16 elements of the inner dimension that a product reads begin at the start address;
+ * for the next 16 the start address advances by 32 bytes within the first row.
+ */
 #ifndef SP_CUDA_WGMMA_H
 #define SP_CUDA_WGMMA_H
 
@@ -55,7 +62,7 @@ __device__ __forceinline__ void sp_wgmma_commit()
 #define SP_SUMS_64(d)  SP_SUMS_32(d, 0), SP_SUMS_32(d, 32)
 #define SP_SUMS_128(d) SP_SUMS_64(d), SP_SUMS_32(d, 64), SP_SUMS_32(d, 96)
 
-/* PENDING 0: the compiler, too, hears that the sums have changed. */
+/* With PENDING 0 the empty asm tells the compiler that the sums have changed. */
 template <int PENDING, int N>
 __device__ __forceinline__ void sp_wgmma_wait(float (&d)[N])
 {
@@ -66,7 +73,7 @@ __device__ __forceinline__ void sp_wgmma_wait(float (&d)[N])
             asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* a, b: descriptors; sums of 2 N columns. */
+/* D += A B. a and b are descriptors; D has 2 N columns. */
 template <int N>
 __device__ __forceinline__ void sp_wgmma(float (&d)[N], uint64_t a, uint64_t b);
 
