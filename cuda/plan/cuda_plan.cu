@@ -1,12 +1,12 @@
-/* Plans on the device: input, keys, pyramid. See cuda_plan.cuh for the method.
+/* Plans on the device: input, keys, coordinate pyramid. cuda_plan.cuh draws the whole.
  *
- *     host      ranges and bases of the samples -> coordinates and tables go up
- *     device    words (sample, Morton key), sorted -> order, keys of level 0
- *               per level: heads of key >> 3, scanned -> parents -> the next level
- *     host      reads the order and each level's sample rows as they become known
+ *     host      ranges and bases of the samples; coordinates and tables are uploaded
+ *     device    sort words (sample, Morton key) --> order, keys of level 0
+ *               per level: heads of equal key >> 3, scanned --> parents, next level
+ *     host      reads the order, and the sample rows of each level as they become known
  *
- * Bytes, n rows of level 0: about 12 n up and 4 n down, 60 n moved by the sort (8 bits
- * a pass), 30 a row of each level by the pyramid.
+ * Bytes, counted for n rows of level 0: about 12 n uploaded and 4 n downloaded, 60 n
+ * moved by the sort (8 bits a pass), 30 for each row of each level by the pyramid.
  */
 #include <assert.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "cpu/cpu.h"
 #include "cuda/plan/cuda_plan.cuh"
 
-/* ---- calls on the plan stream ---- */
+/* ---- calls in the plan stream ---- */
 
 sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t bytes)
 {
@@ -81,7 +81,7 @@ namespace
 
 /* ---- level 0 ---- */
 
-/* The batch on the device while it is sorted. */
+/* The input of the batch on the device, kept until it is sorted. */
 struct input {
     const int32_t *coords;     /* [n][3] */
     const int32_t *sample_row; /* [n_samples + 1] */
@@ -98,7 +98,7 @@ struct input {
     }
 };
 
-/* Words to sort: the key, below the sample where both fit. */
+/* Makes the words to sort: the key, with the sample above it where both fit 64 bits. */
 struct make_words {
     input in;
     bool has_sample;
@@ -150,8 +150,8 @@ struct duplicates {
     __device__ void put(int64_t, int32_t) const {}
 };
 
-/* order [n] from coordinates in any order. Where sample and key are more than a word,
- * the second sort is by sample: sorting is stable. */
+/* Writes order[n] for coordinates in any sequence. Where sample and key do not fit one
+ * word, a second sort is by sample; sorting is stable. */
 sp_status sort_rows(plan_builder *b, const input &in, int32_t n, int32_t *order)
 {
     const int sample_bits = b->n_samples ? plan_bits((uint64_t)b->n_samples - 1) : 0;
@@ -173,7 +173,7 @@ sp_status sort_rows(plan_builder *b, const input &in, int32_t n, int32_t *order)
     return SP_OK;
 }
 
-/* A coordinate stands twice: say which, as the host's builder does. */
+/* Reports which coordinate occurs twice, in the words of the host's builder. */
 sp_status refuse_duplicate(plan_builder *b, const int32_t *coords, const int32_t *order)
 {
     const plan_level *l = &b->level[0];
@@ -197,7 +197,9 @@ sp_status refuse_duplicate(plan_builder *b, const int32_t *coords, const int32_t
     return SP_OK;
 }
 
-/* Multiples of the coarsest stride below each sample; *bits: of the widest range. */
+/* Writes the base of each sample, the multiple of the coarsest stride at or below its
+ * least coordinate along each axis, and the bits of the widest range to *bits. SP_EDATA
+ * where a coordinate is out of range. */
 sp_status find_bases(const plan_builder *b, const int32_t *coords,
                      const int32_t *sample_row, int32_t *base, int *bits)
 {
@@ -218,7 +220,7 @@ sp_status find_bases(const plan_builder *b, const int32_t *coords,
     return SP_OK;
 }
 
-/* What is uploaded once: coordinates, sample rows, bases. */
+/* Uploads coordinates, sample rows and bases. */
 sp_status upload_input(plan_builder *b, const int32_t *coords, input *in)
 {
     plan_level *l = &b->level[0];
@@ -262,9 +264,10 @@ sp_status build_level_0(plan_builder *b, const int32_t *coords)
     return n_twice ? refuse_duplicate(b, coords, order_host) : SP_OK;
 }
 
-/* ---- the levels above ---- */
+/* ---- coarser levels ---- */
 
-/* Parents: a row begins a new one where its key >> 3 is not that of the row before. */
+/* Finds parents: a row begins a new parent where its key >> 3 differs from that of the
+ * row before, or where it is the first of its sample. */
 struct find_parents {
     const uint64_t *key;
     const int32_t *sample_row;
@@ -282,8 +285,8 @@ struct find_parents {
     }
 };
 
-/* The scan put the number of rows to the end of `coarse`: there begins what comes after
- * the last voxel. */
+/* The scan has written the number of coarse rows to the last entry of `coarse`. Samples
+ * that begin behind the last voxel begin there. */
 struct find_sample_rows {
     const int32_t *sample_row, *parent;
     int32_t n;
@@ -298,7 +301,7 @@ struct find_sample_rows {
     }
 };
 
-/* The first child of each parent writes for it. */
+/* The thread of a parent's first child writes the parent's key and children. */
 struct make_coarse {
     const uint64_t *key;
     const int32_t *parent;
@@ -345,7 +348,8 @@ sp_status build_coarser(plan_builder *b, int l)
         fine->n);
 }
 
-/* Chunks of each sample, for the blocks that must not straddle two. */
+/* Counts the chunks of each sample. Blocks work on chunks, so that none has rows of two
+ * samples. */
 sp_status take_chunks(plan_builder *b, plan_level *l)
 {
     const size_t n_rows = (size_t)b->n_samples + 1;
@@ -392,7 +396,7 @@ void publish_levels(const plan_builder *b)
     }
 }
 
-/* A plan of the compute thread stands in line with its other calls. */
+/* A plan that the compute thread builds is ordered with that thread's other calls. */
 sp_status begin(sp_backend *be)
 {
     sp_cuda *cuda = cuda_of(be);

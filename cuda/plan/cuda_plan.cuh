@@ -1,13 +1,25 @@
-/* Inside of the device's plan: what cuda_plan.cu (input, pyramid), cuda_plan_maps.cu
- * (neighbours) and cuda_plan_lists.cu (order of the tiles, pairs) share.
+/* Plans built on the device: the interface between the files of this room.
  *
- * Every kernel is one thread a row, or one block a chunk of rows; none has atomics, so
- * a plan is a function of its coordinates. Row numbers come from scans alone.
+ *     coordinates, sample rows (host)
+ *         |  cuda_plan.cu        level 0: Morton keys, sort; coarser: key >> 3, scan
+ *         v
+ *     plan_level: key, parent, child, sample_row
+ *         |  cuda_plan_maps.cu   masks --> scan: first --> neighbours
+ *         v
+ *     mask, first, nbr of each kernel map
+ *         |  cuda_plan_lists.cu  order of the tiles; pair lists, from the masks
+ *         v
+ *     cuda_map (cuda_map.h), read by conv, wgrad and pool; sp_plan.map[i].device
  *
- * All calls go to the plan stream, so that scratch can be given back while kernels that
- * use it are still under way: whoever gets these bytes next comes behind them.
+ * Every kernel runs one thread for a row, or one block for a chunk of rows. None uses
+ * atomics and row numbers come from scans, so a plan is a function of its coordinates.
  *
- * Arena, in the end:  | levels with their children | maps |
+ * All calls are queued in the plan stream. Scratch memory is therefore given back while
+ * kernels that use it are still running: whatever uses these bytes next runs behind
+ * them.
+ *
+ * Content of the arena when the plan is complete:  | levels with their children | maps
+ * |
  */
 #ifndef CUDA_PLAN_CUH
 #define CUDA_PLAN_CUH
@@ -17,10 +29,11 @@
 
 enum { PLAN_THREADS = 256, PLAN_CHUNK = PLAN_THREADS };
 
-/* The voxels of the next finer level within one voxel: consecutive rows. */
+/* The children of a voxel, that is the voxels of the next finer level within it, are
+ * consecutive rows. */
 typedef struct plan_child {
     int32_t first;
-    uint32_t mask; /* bit key & 7 */
+    uint32_t mask; /* bit (key & 7) of each child that exists */
 } plan_child;
 
 typedef struct plan_level {
@@ -29,7 +42,8 @@ typedef struct plan_level {
     int32_t *parent;     /* [n] NULL on the last level */
     plan_child *child;   /* [n] NULL on level 0 */
     int32_t *sample_row; /* [n_samples + 1] */
-    int32_t *chunk; /* [n_samples + 1] chunks of PLAN_CHUNK rows before each sample */
+    int32_t *chunk; /* [n_samples + 1] number of chunks of PLAN_CHUNK rows before each
+                     * sample */
     int32_t *sample_row_host, *chunk_host;
 } plan_level;
 
@@ -44,13 +58,13 @@ typedef struct plan_builder {
     const cuda_map *cube[SP_MAX_LEVELS]; /* the 3^3 map of each level, once built */
 } plan_builder;
 
-/* ---- calls on the plan stream ---- */
+/* ---- calls in the plan stream ---- */
 
 sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t bytes);
-/* Complete when it returns. */
+/* Waits: the copy is complete when the call returns. */
 sp_status plan_download(plan_builder *b, void *to_host, const void *from, size_t bytes);
-/* Values from [n] in the order of bits 0 .. bits - 1 of key [n], to `to` [n].
- * Stable. */
+/* Writes the values from[n] to to[n] in the order of bits 0 .. bits - 1 of key[n]. The
+ * sort is stable. */
 sp_status plan_sort(plan_builder *b, const uint64_t *key, const int32_t *from,
                     int32_t *to, int32_t n, int bits);
 
@@ -59,8 +73,8 @@ static inline unsigned plan_blocks(int64_t n)
     return (unsigned)((n + PLAN_THREADS - 1) / PLAN_THREADS);
 }
 
-/* 4 blocks: without the number nvcc holds to 32 registers, for which write_masks spills.
- */
+/* The bound of 4 blocks lets nvcc use more than 32 registers; without it write_masks
+ * spills (counted in the machine code). */
 template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS, 4) plan_each_kernel(F f, int64_t n)
 {
@@ -71,7 +85,7 @@ __global__ void __launch_bounds__(PLAN_THREADS, 4) plan_each_kernel(F f, int64_t
         f(i);
 }
 
-/* f(i) for every i below n. */
+/* Calls f(i) for every i below n. */
 template <class F> sp_status plan_each(plan_builder *b, F f, int64_t n)
 {
     if (n == 0)
@@ -82,7 +96,8 @@ template <class F> sp_status plan_each(plan_builder *b, F f, int64_t n)
 
 /* ---- scan ---- */
 
-/* Exclusive sum of one number a thread; *total: of the block. */
+/* Returns the exclusive sum over the block of one number a thread; *total becomes the
+ * sum of all. */
 __device__ static inline int32_t plan_block_sum(int32_t v, int32_t *total)
 {
     SP_SHARED(int32_t, warp_sum, [PLAN_THREADS / 32]);
@@ -107,7 +122,7 @@ __device__ static inline int32_t plan_block_sum(int32_t v, int32_t *total)
     return before + sum - v;
 }
 
-enum { PLAN_SCAN = 8 * PLAN_THREADS }; /* numbers of a block */
+enum { PLAN_SCAN = 8 * PLAN_THREADS }; /* numbers that a block scans */
 
 template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS)
@@ -143,12 +158,13 @@ __global__ void __launch_bounds__(PLAN_THREADS)
     }
 }
 
-/* Exclusive sum of `sums` in place, its end to *total; both stop at INT32_MAX
- * (cuda_plan.cu). */
+/* Replaces sums[n] by its exclusive sum and writes the sum of all to *total (device).
+ * Both saturate at INT32_MAX (cuda_plan.cu). */
 sp_status plan_scan_sums(plan_builder *b, int32_t *sums, int n, int32_t *total);
 
-/* f.put(i, f.count(0) + .. + f.count(i - 1)) for every i below n, the sum of all to
- * *total (device). INT32_MAX there: the sum does not fit, and what was put is void. */
+/* Calls f.put(i, f.count(0) + .. + f.count(i - 1)) for every i below n and writes the
+ * sum of all counts to *total (device). INT32_MAX there means that the sum does not
+ * fit, and the values that were put are void. */
 template <class F> sp_status plan_scan(plan_builder *b, F f, int64_t n, int32_t *total)
 {
     const int n_blocks = (int)((n + PLAN_SCAN - 1) / PLAN_SCAN);
@@ -173,7 +189,7 @@ template <class F> sp_status plan_scan(plan_builder *b, F f, int64_t n, int32_t 
 
 /* ---- keys and samples ---- */
 
-/* The low 21 bits of v, two zeros between each. */
+/* The low 21 bits of v with two zeros between each. */
 __device__ static inline uint64_t plan_spread(uint32_t v)
 {
     uint64_t x = v & 0x1fffff;
@@ -185,7 +201,7 @@ __device__ static inline uint64_t plan_spread(uint32_t v)
     return (x | x << 2) & 0x1249249249249249;
 }
 
-/* The inverse: every third bit of the key. */
+/* The inverse of plan_spread: every third bit of the key. */
 __device__ static inline int plan_gather(uint64_t key)
 {
     uint64_t x = key & 0x1249249249249249;
@@ -197,7 +213,8 @@ __device__ static inline int plan_gather(uint64_t key)
     return (int)((x | x >> 32) & 0x1fffff);
 }
 
-/* The sample that holds row i, or chunk i: the last that does not begin behind it. */
+/* The sample that holds row i (or chunk i): the last one that does not begin behind it.
+ */
 __device__ static inline int plan_sample(const int32_t *begin, int n_samples, int64_t i)
 {
     int low = 0, high = n_samples; /* begin[low] <= i < begin[high] */
@@ -223,13 +240,14 @@ static inline int plan_bits(uint64_t v)
     return bits;
 }
 
-/* Masks, neighbours, order and pairs of every map of the spec. */
+/* Builds masks, neighbours, order and pairs of every map of the spec. */
 sp_status plan_build_maps(plan_builder *b);
-/* map->order: rows of each sample by the key of cuda_map.h. */
+/* Writes map->order: the output rows in the order of the tiles (cuda_map.h). */
 sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
                           const cuda_map *map, int32_t *order);
-/* position [n_chunks * K + 1]: where the pairs of each sample, offset and chunk begin,
- * from the masks alone; start [n_samples * K + 1]. */
+/* Counts pairs, from the masks alone. Writes position [n_chunks * K + 1], the first
+ * pair of each sample, offset and chunk, and start [n_samples * K + 1], the first pair
+ * of each sample and offset. */
 sp_status plan_count_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
                            int32_t *position, int32_t *start);
 sp_status plan_write_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,

@@ -1,5 +1,6 @@
-/* The memory of a plan, from its numbers: goes through what cuda_plan.cu and
- * cuda_plan_maps.cu take of the arena, in their order. */
+/* The memory of a plan, computed from its numbers of voxels and pairs. It repeats the
+ * allocations of cuda_plan.cu, cuda_plan_maps.cu and cuda_plan_lists.cu in their order.
+ */
 #include "cuda/plan/cuda_map.h"
 #include "cuda/device/cuda_ops.h"
 
@@ -27,7 +28,8 @@ static void use(room *r, int64_t bytes)
     r->high = high > r->high ? high : r->high;
 }
 
-/* Sorting n pairs: words, rows, sorted words, and as much for the library. */
+/* The scratch of sorting n pairs: words, rows, sorted words, and as much for the
+ * library. */
 static int64_t sort_bytes(int64_t n)
 {
     return 20 * n + 12 * n + SORT_ROOM;

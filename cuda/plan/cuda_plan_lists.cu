@@ -1,12 +1,13 @@
-/* Order of the tiles and pair lists, both from the masks.
+/* The order of the tiles and the pair lists of a map, both from its masks.
  *
- * Pairs of a sample and offset rise by output row. A block counts those of a chunk of
- * rows, offset by offset; a scan of the counts in the order (sample, offset, chunk)
- * tells where each block writes:
+ * The pairs of a sample and offset rise by output row. A block counts the pairs of a
+ * chunk of rows, offset by offset. A scan of the counts in the sequence (sample,
+ * offset, chunk) gives the position at which each block writes:
  *
- *     position   | sample 0: offset 0: chunk 0, 1, 2; offset 1: chunk 0, ... | sample 1 |
+ *     position   | sample 0: offset 0: chunk 0, 1, 2; offset 1: chunk 0 .. | sample 1 |
  *
- * Bytes: order 48 n_out and the passes of the sort; pairs 8 n_words n_out + 12 m.
+ * Bytes, counted: order 48 n_out and the passes of the sort; pairs 8 n_words n_out + 12
+ * m.
  */
 #include <assert.h>
 
@@ -17,7 +18,7 @@ namespace
 
 /* ---- order ---- */
 
-/* The i with v = i ^ i >> 1. */
+/* The position of v in the Gray code: the i with v = i ^ i >> 1. */
 __device__ uint32_t gray_place(uint32_t v)
 {
     for (int by = 1; by < 32; by *= 2)
@@ -33,7 +34,7 @@ struct make_order_words {
     uint64_t *word;
     int32_t *row;
 
-    /* The masks of the inner 3^3, x fastest. */
+    /* The mask of the inner 3^3, x fastest. */
     __device__ uint32_t inner(int64_t o) const
     {
         const int lo = (kernel - 3) / 2;
@@ -50,7 +51,8 @@ struct make_order_words {
         return m;
     }
 
-    /* Bit j of axis 0, 1, 2 (x, y, z): something is in the plane j of it. */
+    /* Sets bit j of plane[axis] (x, y, z) where the row has an offset in plane j of the
+     * axis. */
     __device__ void planes_of(int64_t o, uint32_t (&plane)[3]) const
     {
         const int K = kernel * kernel * kernel;
@@ -64,7 +66,7 @@ struct make_order_words {
             }
     }
 
-    /* The two outer planes on either side of each axis. */
+    /* The part of the key for the two outer planes on either side of each axis. */
     __device__ uint64_t outer_key(int64_t o) const
     {
         uint32_t plane[3] = {}, bits = 0;
@@ -108,7 +110,8 @@ struct make_order_words {
 
 enum { COUNT_BITS = 12 };
 
-/* A warp for each whole tile: words by which those with most offsets come first. */
+/* One warp for each whole tile: makes the words by which tiles with most offsets come
+ * first. */
 struct make_tile_words {
     const uint32_t *mask;
     int64_t n;
@@ -144,8 +147,7 @@ struct make_tile_words {
     }
 };
 
-/* The rows of a tile stay together; the last rows, less than a tile, stay where they
- * are. */
+/* Moves whole tiles; the last rows, fewer than a tile, stay where they are. */
 struct move_tiles {
     const int32_t *from, *tile;
     int64_t n_tiles;
@@ -168,9 +170,11 @@ struct pair_lists {
     const int32_t *sample_row, *chunk;
 };
 
-/* The rows of a block: [begin, end) of sample b, whose chunks are `first` .. */
+/* The rows of a block: one chunk of sample b, whose chunks are first .. first +
+ * n_chunks
+ * - 1. */
 struct chunk_rows {
-    int64_t row, end; /* of this thread; of the chunk */
+    int64_t row, end; /* row of this thread; end of the sample */
     int b, first, n_chunks;
 
     __device__ chunk_rows(const pair_lists &l)
@@ -188,7 +192,7 @@ struct chunk_rows {
         return row < end ? l.mask[w * l.n + row] : 0;
     }
 
-    /* Where the counts of this chunk's offset k stand. */
+    /* The position of this chunk's count for offset k. */
     __device__ int64_t at(const pair_lists &l, int k) const
     {
         return (int64_t)first * l.K + (int64_t)k * n_chunks + ((int)blockIdx.x - first);
@@ -197,7 +201,7 @@ struct chunk_rows {
 
 enum { WARPS = PLAN_CHUNK / 32 };
 
-/* count[warp][k % 32] of one word's offsets. */
+/* Writes count[warp][k % 32] for the offsets of one word. Ends with a barrier. */
 __device__ void count_word(uint32_t m, int n_offsets, int32_t (*count)[32])
 {
     for (int k = 0; k < n_offsets; k++) {

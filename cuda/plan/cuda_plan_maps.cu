@@ -1,18 +1,19 @@
-/* Neighbours of output rows.
+/* The neighbours of output rows.
  *
- * Output row o stands at position p, in steps of the finer level of the two; its
- * partner at offset k at p + d_k (p - d_k where the map is swapped), which is a voxel
- * of level `from` or none. How it is found:
+ * Output row o is at position p, in steps of the finer of the two levels. Its partner
+ * at offset k is the voxel of level `from` at p + d_k (p - d_k where the map is
+ * swapped), if there is one. It is found in one of two ways:
  *
- * - below a level `top` whose 3^3 map exists, within one cell of which every partner
- *   lies: the ancestor's row of that map, then down child by child. Siblings read the
- *   same row, so no hash table is needed and little memory is read;
- * - else by binary search among the keys of the sample.
+ * - Below a level `top` whose 3^3 map exists, and within one cell of which every
+ *   partner lies: look up the ancestor's row of that map, then descend child by child.
+ *   Siblings read the same row, so no hash table is needed and little memory is read.
+ * - Otherwise by binary search among the keys of the sample.
  *
- * Each map is gone through twice: masks first, whose scan tells where the neighbours of
- * each row go, then the neighbours.
+ * Each map is traversed twice: first for the masks, whose scan gives the position of
+ * each row's neighbours, then for the neighbours.
  *
- * Bytes: 12 n_out + 4 m of the map itself, twice 12 n_out and the ancestors' rows read.
+ * Bytes, counted: 12 n_out + 4 m written for the map itself; 12 n_out and the
+ * ancestors' rows read in each of the two passes.
  */
 #include <assert.h>
 
@@ -21,26 +22,26 @@
 namespace
 {
 
-/* One map as a look-up. */
+/* The parameters of a look-up in one map. */
 struct lookup {
     int kernel, lo; /* edge; the lowest offset along an axis */
-    int sign;       /* -1: swapped */
+    int sign;       /* -1 where the map is swapped, else 1 */
     int down, up;   /* an output's coordinate is p >> down, a partner's p >> up */
     int n_samples;
     int32_t n_out;
     const uint64_t *to_key;               /* [n_out] */
-    const int32_t *parent[SP_MAX_LEVELS]; /* of level `to` and those above */
+    const int32_t *parent[SP_MAX_LEVELS]; /* of level `to` and coarser ones */
     const uint64_t *from_key;
     const int32_t *to_row, *from_row;       /* [n_samples + 1] sample rows */
-    const plan_child *child[SP_MAX_LEVELS]; /* of level from + 1 and those above */
-    int rise, fall; /* from `to` up to `top`, from there down to `from`; rise -1: no
-                     * such level */
+    const plan_child *child[SP_MAX_LEVELS]; /* of level from + 1 and coarser ones */
+    int rise, fall; /* levels from `to` up to `top`, and from there down to `from`; rise
+                     * -1: no such level, search */
     const uint32_t *top_mask;
     const int32_t *top_first, *top_nbr;
 };
 
-/* Along one axis: every third bit of the partner's key; the cell of `top` that holds
- * it, 0, 1 or 2, where there is such a level. */
+/* A partner along one axis: its bits of the partner's key (every third bit), and the
+ * cell of `top` (0, 1 or 2) that holds it, where there is such a level. */
 struct aim {
     bool is_there;
     uint64_t key;
@@ -93,11 +94,11 @@ __device__ int32_t search(const lookup &q, int sample, uint64_t key)
     return low < end && q.from_key[low] == key ? low : -1;
 }
 
-/* The row itself, seen from where its partners are found. */
+/* An output row, in the form that its look-ups use. */
 struct viewpoint {
     int at[3];        /* coordinates */
     int32_t ancestor; /* in level top */
-    int sample;       /* where partners are searched */
+    int sample;       /* sample in whose keys partners are searched */
 };
 
 __device__ viewpoint view_from(const lookup &q, int64_t o)
@@ -124,7 +125,8 @@ __device__ int32_t find(const lookup &q, const viewpoint &v, const aim &x, const
     return descend(q, v.ancestor, x.cell + 3 * y.cell + 9 * z.cell, key);
 }
 
-/* visit.at(k) before each offset, visit.found(k, row) where it has a partner. */
+/* Calls visit->wants(k) for each offset and, where that is true and the row has a
+ * partner, visit->found(k, row). */
 template <class V> __device__ void look_around(const lookup &q, int64_t o, V *visit)
 {
     const viewpoint v = view_from(q, o);
@@ -146,9 +148,9 @@ template <class V> __device__ void look_around(const lookup &q, int64_t o, V *vi
     }
 }
 
-/* First pass. A word is written when the next one begins. */
+/* First pass: writes masks. A word is written when the next one begins. */
 struct mask_writer {
-    uint32_t *mask; /* of the row: words are `pitch` apart */
+    uint32_t *mask; /* of the row; its words are `pitch` apart */
     int64_t pitch;
     uint32_t word;
     int at;
@@ -167,7 +169,7 @@ struct mask_writer {
     }
 };
 
-/* Second pass: only what is there is looked for again. */
+/* Second pass: looks up only those offsets that the mask has. */
 struct neighbour_writer {
     const uint32_t *mask;
     int64_t pitch;
@@ -221,9 +223,9 @@ struct count_neighbours {
     __device__ void put(int64_t o, int32_t before) const { first[o] = before; }
 };
 
-/* ---- which way ---- */
+/* ---- choice between descent and search ---- */
 
-/* Levels up from which every offset of the kernel is at most one step. */
+/* The number of levels up from which every offset of the kernel is at most one step. */
 int reach(int kernel)
 {
     const int far = kernel % 2 ? kernel / 2 : kernel - 1;
@@ -276,11 +278,11 @@ lookup lookup_of(const plan_builder *b, sp_map_key key)
 
 /* ---- one map ---- */
 
-/* The arrays as they are filled. */
+/* The arrays of a map while they are filled. */
 struct arrays {
     uint32_t *mask;
     int32_t *first, *nbr, *order, *pair_in, *pair_out, *pair_start, *pair_start_host;
-    int32_t *position; /* of the pairs, by sample, offset, chunk */
+    int32_t *position; /* first pair of each sample, offset and chunk */
 };
 
 sp_status take_rows(plan_builder *b, const plan_level *out, const cuda_map *m,
@@ -317,7 +319,7 @@ void publish(const arrays *a, cuda_map *m)
     m->pair_start_host = a->pair_start_host;
 }
 
-/* Everything that is known without the number of pairs, and that number. */
+/* Builds everything that does not need the number of pairs, and that number. */
 sp_status build_rows(plan_builder *b, const lookup &q, const plan_level *out,
                      cuda_map *m, arrays *a)
 {
@@ -362,9 +364,10 @@ sp_status build_map(plan_builder *b, sp_map_key key, sp_map *map)
     return SP_OK;
 }
 
-/* ---- all ---- */
+/* ---- all maps ---- */
 
-/* As the host's builder fills them in. */
+/* Fills in the fields of sp_map that do not depend on the device, as the host's builder
+ * does. */
 void describe(const plan_builder *b, sp_map_key key, sp_map *map)
 {
     const bool is_flat = key.level_in == key.level_out;
@@ -384,7 +387,7 @@ bool is_cube(sp_map_key key)
 
 } // namespace
 
-/* The coarsest 3^3 map is searched; others are found below it. */
+/* The coarsest 3^3 map is built by search, the others by descent from coarser ones. */
 sp_status plan_build_maps(plan_builder *b)
 {
     const sp_plan_spec *spec = b->spec;
