@@ -1,34 +1,35 @@
-/* Convolution forward and input gradient: one output-stationary implicit GEMM, in bf16
- * and tf32 on tensor cores, in fp32 without.
+/* Convolution forward and input gradient: one output-stationary implicit GEMM, on
+ * tensor cores in bf16 and tf32, by fused multiply-adds in fp32.
  *
  *     y[o] = [y[o] +] [bias +] sum over k of x[i] W[k]     pairs (i, o) of offset k
  *
  * A block owns BM rows and BN channels of y; for each word of the masks it lists the
- * offsets of its rows (cuda_conv_table.cuh). The inner dimension is their
- * channels, counted in units (cuda_mma.cuh): ceil(c / UNIT) of an offset; up to 4
- * channels of fp32 or 8 of bf16 two offsets share one, 2 i and 2 i + 1. Two units are a
- * step. A ring of STAGES steps is filled by asynchronous copies: A [BM][2 units], rows
- * of x gathered by the table, absent ones 0; B [BN][2 units], the packed weights
- * (cuda_conv_pack.cu). Warps skip a unit for those groups of 16 rows that lack its
- * offsets.
+ * offsets of its rows (cuda_conv_table.cuh). The inner dimension is the channels of
+ * these offsets, counted in units (cuda_mma.cuh): ceil(c / UNIT) for each offset. Up to
+ * 4 channels of fp32 or 8 of bf16, offsets 2 i and 2 i + 1 share a unit. Two units are
+ * a step. A ring of STAGES stages, one for each step, is filled by asynchronous copies:
+ * A [BM][2 units], rows of x gathered by the table, absent rows 0; B [BN][2 units], the
+ * packed weights (cuda_conv_pack.cu). A warp skips a unit for those groups of 16 rows
+ * that lack its offsets.
  *
- * The input gradient is the same on the map with in and out exchanged and the weights
- * packed for it.
+ * The input gradient is the same product on the map with in and out exchanged and with
+ * weights packed for it. The epilogue (cuda_conv_out.cuh) also forms the sums that
+ * batch norm needs of the result.
  *
- * What batch norm wants of the result is taken on the way out (cuda_conv_out.cuh).
+ * The mask of a row determines the units of its sum and their order, and absent rows
+ * add exact zeros, so the value depends on the row's own inputs and the weights alone.
  *
- * Which units a row's sum has, and their order, is given by the row's mask, and absent
- * rows add exact zeros: the value depends on the row's own inputs and the weights
- * alone.
+ * Bytes from memory, counted: x, y, packed weights, 12 n + 4 m of the map; through the
+ * L2: m c_x ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x
+ * c_y, times the waste of tiles, counted as 1.3 to 1.5 at 16 rows (cuda_map.h).
  *
- * Bytes from memory: x, y, packed weights, 12 n + 4 m of the map; through L2: m c_x
- * ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x c_y, times
- * the tile's waste: 1.3 to 1.5 at 16 rows, see cuda_map.h.
- *
- * Tiles of 128 rows; sm_90, nvcc 13.0, no spills. Shared memory: the ring or, if more,
- * the results, and 16.9 KB of tables. What an SM reads of it at 60 % of the tensor
- * cores' rate speaks for large tiles of a warp, 128 bytes a clock are the most; 8 warps
- * hide more of what is waited for. The device decides (cuda_tiles.cu).
+ * Tiles have 128 rows. Registers, shared memory and blocks are counted in the machine
+ * code (sm_90, nvcc 13.0; no spills). Shared memory is the ring or, where larger, the
+ * results of the epilogue, and 16.9 KB of tables. The last column is the expected rate
+ * at which an SM reads shared memory at 60 % of the tensor cores' rate; the hardware
+ * delivers at most 128 bytes a clock. This favours large tiles of a warp, while 8 warps
+ * hide more latency, so the choice is measured on the device at run time
+ * (cuda_tiles.cu).
  *
  *                columns   warps   registers   shared   blocks of an SM   bytes a clock
  *   bf16, tf32        32   4 x 1         144    57 KB   3 (both)                    154
@@ -50,21 +51,21 @@ namespace
 
 enum { STAGES = 4 };
 
-/* WM x WN warps. */
+/* A tile of BM x BN, computed by WM x WN warps. */
 template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
     enum {
         BM = CUDA_TILE_ROWS,
         BN = BN_,
         WM = WM_,
         WN = WN_,
-        BLOCKS = BLOCKS_, /* of an SM */
+        BLOCKS = BLOCKS_, /* blocks of an SM */
         WARPS = WM * WN,
         THREADS = WARPS * 32,
         MT = BM / WM / 16,
         NT = BN / WN / 8,
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
-        PITCH = NT * 8 + 8,           /* of a warp's results on their way out */
-        COLUMNS = (NT * 8 + 31) / 32, /* of a lane that sums them */
+        PITCH = NT * 8 + 8,           /* row of a warp's results in the epilogue */
+        COLUMNS = (NT * 8 + 31) / 32, /* columns that a lane sums */
         RESULT_BYTES = 2 * WARPS * 16 * PITCH * (int)sizeof(float),
         SHARED =
             STAGES * STAGE_BYTES > RESULT_BYTES ? STAGES *STAGE_BYTES : RESULT_BYTES
@@ -91,7 +92,7 @@ template <sp_precision P, class T> struct conv_block : conv_rows<T> {
     {
     }
 
-    /* Begin the copies of a step; this thread's chunk of every row is q. */
+    /* Begins the copies of a step. This thread copies chunk q of its rows. */
     __device__ void load(int word, int step, unsigned n_units)
     {
         char *to = stages + step % STAGES * T::STAGE_BYTES;
@@ -114,7 +115,7 @@ template <sp_precision P, class T> struct conv_block : conv_rows<T> {
                is_there);
     }
 
-    /* at: first byte of the chunk in its row; -1: there is none. */
+    /* at: first byte of the chunk in its row; -1: the chunk is zeros. */
     __device__ void load_a(char *to, const int32_t *in, int q, int at) const
     {
         const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.from.c * operand::BYTES);
@@ -164,7 +165,7 @@ template <sp_precision P, class T> struct conv_block : conv_rows<T> {
         }
     }
 
-    /* All offsets of one word of the masks. Ends with a barrier. */
+    /* Multiplies all offsets of one word of the masks. Ends with a barrier. */
     __device__ void walk(int word, float (&sum)[T::MT][T::NT][4])
     {
         const unsigned n_units = (unsigned)t.n * a.units;
@@ -177,13 +178,13 @@ template <sp_precision P, class T> struct conv_block : conv_rows<T> {
         }
         for (int step = 0; step < steps; step++) {
             sp_copy_wait<STAGES - 2>();
-            __syncthreads(); /* this step has landed, nobody reads the one before */
+            __syncthreads(); /* this step has landed, the one before has been read */
             if (step + STAGES - 1 < steps)
                 load(word, step + STAGES - 1, n_units);
             sp_copy_commit();
             multiply(step, n_units, sum);
         }
-        __syncthreads(); /* the groups that are left are empty */
+        __syncthreads(); /* the remaining groups of copies are empty */
     }
 };
 
@@ -206,14 +207,15 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
     static_assert(out::PIECES * sizeof(typename out::piece_sums) <= sizeof table[0].in,
                   "room for sums");
     out(a, table[0].out, blockIdx.x / b.across(), b.column0, stages)
-        .write(sum, (typename out::piece_sums *)table[0].in); /* not read any more */
+        /* the table is not read any more */
+        .write(sum, (typename out::piece_sums *)table[0].in);
 }
 
 /* ---- launch ---- */
 
 template <sp_precision P, class T> sp_status launch(sp_backend *be, const conv_call &a)
 {
-    static int ready_on = -1; /* the device that has heard of the shared memory */
+    static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
@@ -244,7 +246,7 @@ template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_cal
     }
 }
 
-/* Bound by multiply-adds, of which the fewest columns have the fewest. */
+/* fp32 is bound by multiply-adds, so the formula chooses the fewest columns. */
 sp_status launch_exact(sp_backend *be, const conv_call &a)
 {
     static const int columns[] = {32, 64};

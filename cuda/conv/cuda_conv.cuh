@@ -1,5 +1,18 @@
-/* How weights are packed (cuda_conv_pack.cu) and which tile is taken (cuda_tiles.cu):
- * between the files of the convolution. */
+/* Convolutions on the device: the interface between the files of this room.
+ *
+ *     weights --> cuda_conv_pack.cu --> packed [units][n], once a step
+ *                                           |
+ *     x, map --> cuda_conv.cu               |  mma.sync (bf16, tf32) or fp32 FMA
+ *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers, where asked for
+ *                  cuda_conv_table.cuh      |  offsets and input rows of a tile
+ *                  cuda_mma.cuh             v  stages in shared memory, products
+ *                  cuda_conv_out.cuh        epilogue: y and the sums of batch norm
+ *     x, dy, pairs --> cuda_wgrad.cu        weight gradient (cuda_wgrad.cuh)
+ *
+ * cuda_tiles.cu chooses the tile of cuda_conv.cu: timed when the backend is opened, or
+ * by a formula. A unit is the slice of the inner dimension that one step of the tensor
+ * cores multiplies (cuda_mma.cuh).
+ */
 #ifndef CUDA_CONV_CUH
 #define CUDA_CONV_CUH
 
@@ -8,7 +21,8 @@
 #include "cuda/device/cuda_rows.cuh"
 
 /* The inner dimension of a convolution with K offsets of c channels, in units of
- * CUDA_UNIT_BYTES. Few channels: offsets 2 i and 2 i + 1 share unit i, a chunk each. */
+ * CUDA_UNIT_BYTES. Where c is small, offsets 2 i and 2 i + 1 share unit i and have a
+ * chunk of it each. */
 typedef struct cuda_units {
     bool is_shared;
     unsigned per_offset; /* 1 where shared */
@@ -27,12 +41,13 @@ static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
     return u;
 }
 
-/* What the tensor cores read under the backend's precision: fp32 rows are copied to
- * bf16 in the scratch where it is bf16; others stay. */
+/* Makes x an operand of the backend's precision: fp32 rows are copied to bf16 in the
+ * scratch where the precision is bf16; other tensors stay as they are. SP_EMEM. */
 sp_status cuda_as_operand(sp_backend *be, sp_tensor *x);
 
-/* Tiles of the tensor cores by columns, of 4 warps or of 8 (cuda_conv.cu). First those
- * that the formula takes. 96 columns do not divide among the threads of 8 warps. */
+/* Tiles of the tensor cores by their columns, with 4 warps or with 8 (cuda_conv.cu).
+ * Those that the formula chooses from come first. There is no 96 with 8 warps: its
+ * columns do not divide among the threads. */
 enum {
     CUDA_TILE_32,
     CUDA_TILE_64,
@@ -43,11 +58,12 @@ enum {
     CUDA_TILES
 };
 
-/* Which of them a result of n rows and c channels takes. */
+/* The tile for a result of n rows and c channels. */
 int cuda_tile_of(sp_backend *be, int64_t n, int c);
 
-/* The formula: which of `columns`, rising, has the fewest in all for c channels, with
- * 64 more for each time that rows are gathered. */
+/* The formula: the entry of columns[n], rising, that needs the fewest columns in all
+ * for c channels, where each pass over the rows counts as 64 columns more for its
+ * gathers. */
 int cuda_fewest_columns(int c, const int *columns, int n);
 
 #endif

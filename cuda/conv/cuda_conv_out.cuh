@@ -1,17 +1,21 @@
-/* The way out of a convolution: a tile's sums, in registers, become rows of y, 16 rows
- * of a warp at a time by way of shared memory, so that memory is met by 16 bytes. On
- * the way v = [y +] [bias +] sum is made what the next operation would read it for:
+/* The epilogue of a convolution: the sums of a tile, in registers, become rows of y.
+ * Each warp passes 16 rows at a time through shared memory, so that device memory is
+ * accessed by 16 bytes. On the way the epilogue computes v = [y +] [bias +] sum, and
+ * the sums for which a following operation would read v again:
  *
- *     forward          sums of v and v^2                     batch norm's, of x = y
- *     input gradient   v = g = v act'(.); sums of g, g xhat  of the norm before
- *                      sums of g, g xhat                     of one that was added to it
+ *     forward          sums of v and v^2                     batch norm of x = y
+ *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
+ *                      sums of g, g xhat                     a second norm whose output
+ *                                                            was added to the first's
  *
- * each over CUDA_TILE_ROWS rows, in double, from the values as they are stored: those
- * of 32 rows each (16 where a warp has no more), added in order, so that no bit depends
- * on the arrangement of the warps.
- * Rows of a tile are of several samples and in the map's order, the same in every run.
- * What is read for a row, y itself or the norm's x and y, is asked for several rows
- * ahead. */
+ * Each sum covers CUDA_TILE_ROWS rows, in double, of the values as they are stored. It
+ * is formed of pieces of 32 rows (16 where a warp has no more), added in order, so that
+ * no bit depends on the arrangement of the warps. The rows of a tile belong to several
+ * samples and are in the map's order, which is the same in every run.
+ *
+ * The operands that a row needs (y itself, or x and y of the norm) are loaded several
+ * rows ahead.
+ */
 #ifndef CUDA_CONV_OUT_CUH
 #define CUDA_CONV_OUT_CUH
 
@@ -22,38 +26,40 @@
 struct conv_result {
     sp_tensor y;
     const float *bias;
-    double *part; /* [tiles][2][channels of y, of the norm] sums; NULL */
+    double *part; /* [tiles][2][channels of y or of the norm] sums; NULL: none */
     bool is_added, is_aligned;
-    /* The norm whose output's gradient the columns of y from `column` on are
+    /* The norm whose output's gradient is the columns of y from `column` on
      * (sp_conv_args.norm); x.data NULL: none. */
-    sp_tensor x, act; /* act.data NULL: the side of 0 is that of x scale + shift */
+    sp_tensor x, act; /* output of the activation; act.data NULL: the side of 0 is that
+                       * of x scale + shift */
     const float *mean, *inv_std, *scale, *shift;
     float slope;
     int column;
-    /* The norm beside it; x.data NULL: none. */
+    /* The second norm (sp_conv_args.beside); x.data NULL: none. */
     struct {
         sp_tensor x;
         const float *mean, *inv_std;
-        double *part; /* as the other's */
+        double *part; /* as part of the first norm */
     } beside;
 };
 
-/* What is read for N elements on their way out. */
+/* The operands that are loaded for N elements of the epilogue. */
 template <class E, int N> struct conv_aside {
     cuda_pack<E, N> y, x, act;
 };
 
-/* Columns of sums: v; v times what is other; times what is for the norm beside. */
+/* The sums of a column: of v; of v times `other` (xhat of the norm, else v); of v times
+ * xhat of the second norm. */
 enum { CONV_SUMS = 3 };
 
-/* T: the tile; P: who has which element of a group of 16 rows. */
+/* T is the tile; P tells which lane holds which element of a group of 16 rows. */
 template <class P, class T> struct conv_out {
     const conv_result &a;
     const int32_t *row;  /* [BM] rows of y, -1: none */
-    const int64_t part0; /* of a.part: the block's first */
+    const int64_t part0; /* the block's first part in a.part */
     const int first;     /* column of the block */
     int column0, warp, lane;
-    float *value, *other; /* [16][PITCH] of the warp: v; xhat, or v too */
+    float *value, *other; /* [16][PITCH] of the warp: v; xhat (without norm, v) */
 
     __device__ conv_out(const conv_result &result, const int32_t *rows, int64_t part,
                         int column, char *shared)
@@ -66,12 +72,12 @@ template <class P, class T> struct conv_out {
         other = a.x.data ? value + T::WARPS * 16 * T::PITCH : value;
     }
 
-    /* Of GROUPS times 16 rows each. */
+    /* The sums of one piece, GROUPS times 16 rows. */
     typedef double piece_sums[CONV_SUMS][T::BN];
     enum { GROUPS = T::MT == 1 ? 1 : 2, PIECES = T::BM / (16 * GROUPS) };
     static_assert(T::MT % GROUPS == 0, "whole pieces of a warp");
 
-    /* pieces: room for PIECES of them. */
+    /* Writes the rows of the tile. `pieces` has room for PIECES pieces. */
     __device__ void write(const float (&sum)[T::MT][T::NT][4], piece_sums *pieces)
     {
         double total[CONV_SUMS][T::COLUMNS] = {};
@@ -115,14 +121,15 @@ template <class P, class T> struct conv_out {
             pass_rows<float, 4, IS_BESIDE>(rows);
     }
 
-    /* 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD times: what is
-     * written; or, of the norm beside, what is summed. */
+    /* Passes 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD of them
+     * loaded at a time: writes y, or, with IS_BESIDE, prepares xhat of the second norm.
+     */
     template <class E, int N, bool IS_BESIDE>
     __device__ void pass_rows(const int32_t *rows)
     {
         enum { ACROSS = T::NT * 8 / N, TIMES = 16 * ACROSS / 32 };
-        /* As many as there are registers for beside the sums: 128 of a thread where
-         * two blocks of 256 share an SM. */
+        /* AHEAD is as large as the registers beside the sums allow. A thread has 128
+         * registers where two blocks of 256 share an SM. */
         enum { IS_TIGHT = T::THREADS * T::BLOCKS >= 512 };
         enum {
             AHEAD = IS_TIGHT                      ? (T::NT < 8 ? 2 : 1)
@@ -159,7 +166,7 @@ template <class P, class T> struct conv_out {
         }
     }
 
-    /* Whether channels n .. n + N - 1 of c are there, in one piece. */
+    /* Whether channels n .. n + N - 1 exist among c and can be accessed as one. */
     template <int N> __device__ bool is_whole(int n, int c) const
     {
         return n >= 0 && n + N <= c && a.is_aligned;
@@ -184,7 +191,8 @@ template <class P, class T> struct conv_out {
             cuda_take(t, i, n - a.column, to);
     }
 
-    /* Channels of t from n on: what was fetched; what could not be, one by one. */
+    /* Converts channels n .. n + N - 1 of t from the pack that was loaded; channels
+     * that were not loaded as one are read one by one. */
     template <class E, int N>
     __device__ void open(const sp_tensor &t, int32_t i, int n,
                          const cuda_pack<E, N> &pack, float (&v)[N]) const
@@ -196,7 +204,8 @@ template <class P, class T> struct conv_out {
                 v[j] = n + j >= 0 && n + j < t.c ? cuda_get(t, i, n + j) : 0;
     }
 
-    /* N elements from n on of row i, which stand at `at` in shared memory. */
+    /* Finishes N elements of row i from channel n on, which stand at `at` in shared
+     * memory. */
     template <class E, int N>
     __device__ void finish(int32_t i, int n, int at, const conv_aside<E, N> &aside)
     {
@@ -209,7 +218,7 @@ template <class P, class T> struct conv_out {
                    (a.is_added ? old[j] : 0);
         if (a.x.data)
             pass_norm(i, n - a.column, at, aside, v);
-        if (a.part) /* as y has it */
+        if (a.part) /* v as y stores it */
             for (int j = 0; j < N; j++)
                 value[at + j] =
                     sizeof(E) == 2 ? cuda_float_of(cuda_bf16_of(v[j])) : v[j];
@@ -220,7 +229,8 @@ template <class P, class T> struct conv_out {
                 cuda_put(a.y, i, n + j, v[j]);
     }
 
-    /* n: the first of N channels; some may not be the norm's. */
+    /* Applies act' to v and writes xhat. n is the first of N channels of the norm; some
+     * of them may lie outside it. */
     template <class E, int N>
     __device__ void pass_norm(int32_t i, int n, int at, const conv_aside<E, N> &aside,
                               float (&v)[N])
@@ -257,7 +267,7 @@ template <class P, class T> struct conv_out {
                 other[at + j] = (x[j] - a.beside.mean[n + j]) * a.beside.inv_std[n + j];
     }
 
-    /* Of 16 rows: v; v times what is other. */
+    /* Adds the columns of 16 rows: v to plain, v times `other` to times. */
     __device__ void add_columns(const int32_t *rows, double (&plain)[T::COLUMNS],
                                 double (&times)[T::COLUMNS])
     {
@@ -272,7 +282,7 @@ template <class P, class T> struct conv_out {
             }
     }
 
-    /* Then nothing has been summed. */
+    /* Moves the totals into a piece and clears them. */
     __device__ void put_piece(double (&total)[CONV_SUMS][T::COLUMNS], piece_sums &piece)
     {
 #pragma unroll
@@ -283,7 +293,7 @@ template <class P, class T> struct conv_out {
             }
     }
 
-    /* Pieces of one part are added. */
+    /* Adds the pieces of each part and writes the parts. */
     __device__ void write_sums(const piece_sums *pieces)
     {
         enum { PARTS = T::BM / CUDA_TILE_ROWS, EACH = PIECES / PARTS };

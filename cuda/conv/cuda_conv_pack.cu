@@ -1,15 +1,15 @@
-/* Operands in the form that the convolutions read. Weights, once a step:
+/* Operands in the form that the convolutions read. Weights are packed once a step:
  *
  *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
  *
- * element e of unit u, n is W of the unit's offset and its e-th channel there (or of
- * the two offsets that share the unit), 0 behind the last; bf16, fp32 rounded to tf32,
- * or fp32. Forward the inner dimension is c_in and n is c_out, for the input gradient
- * the other way about.
+ * Element e of unit u and channel n is W at the unit's offset and its e-th inner
+ * channel (or at the two offsets that share the unit), 0 behind the last; in bf16, fp32
+ * rounded to tf32, or fp32. The inner dimension is c_in and n is c_out forward; for the
+ * input gradient they are exchanged.
  *
- * Bytes: 4 read, and as many written as the precision has, of each weight. Neighbours
- * among threads have chunks of neighbouring channels; forward their reads lie side by
- * side, backward their writes. One launch packs the weights of many convolutions.
+ * Bytes, counted: 4 read of each weight, and as many written as the precision has.
+ * Adjacent threads handle chunks of adjacent channels; their reads are adjacent
+ * forward, their writes backward. One launch packs the weights of many convolutions.
  */
 #include <assert.h>
 
@@ -18,14 +18,14 @@
 namespace
 {
 
-enum { MAX_PACKS = 52, PACK_THREADS = 256, PACK_CHUNKS = 4 /* of a thread */ };
+enum { MAX_PACKS = 52, PACK_THREADS = 256, PACK_CHUNKS = 4 /* chunks of a thread */ };
 
 struct pack_call {
     sp_pack_args a;
     cuda_units units;
 };
 
-/* Convolution i has blocks first[i] .. first[i + 1] - 1. */
+/* Convolution i has blocks first[i] .. first[i + 1] - 1 of the launch. */
 struct pack_calls {
     int n;
     unsigned first[MAX_PACKS + 1];
@@ -49,7 +49,7 @@ template <sp_precision P> struct pack_chunk {
         return a.w[((size_t)at * a.c_in + i) * a.c_out + o];
     }
 
-    /* i: unit and half, n: channel of the result. */
+    /* Writes one chunk: i is its unit and half, n its channel of the result. */
     __device__ void write(int i, int n) const
     {
         const int unit = i / 2, half = i % 2;

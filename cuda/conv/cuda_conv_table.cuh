@@ -1,10 +1,11 @@
-/* What a block of the convolution knows of its rows: which input row each offset of the
- * kernel has for each of them, and which offsets any of them has. The same for every
- * way to multiply (cuda_conv.cu, cuda_conv_wgmma.cu).
+/* The table of a convolution's block: the input row of each of its rows at each offset
+ * of the kernel, and the offsets that any of its rows has. All kernels of the
+ * convolution share it (cuda_conv.cu, cuda_conv_wgmma.cu).
  *
  * A block owns BM rows of y, neighbours in the map's order, and BN of its channels. For
- * each word of the masks (32 offsets) it writes a table, offset and row -> input row or
- * -1, and lists the offsets that are there. */
+ * each word of the masks (32 offsets) it writes a table from offset and row to input
+ * row (-1: absent) and lists the offsets that are present.
+ */
 #ifndef CUDA_CONV_TABLE_CUH
 #define CUDA_CONV_TABLE_CUH
 
@@ -14,27 +15,28 @@
 enum { CONV_WORD = 32 };
 
 struct conv_call : conv_result {
-    const uint32_t *mask; /* NULL: every row its own pair, K = 1 */
+    const uint32_t *mask; /* NULL: every row is paired with itself, K = 1 */
     const int32_t *first, *nbr, *order;
     int K, n_words;
-    sp_tensor from; /* what is gathered */
+    sp_tensor from; /* x, or dy: its rows are gathered */
     const char *w;  /* [units][c_y] of CUDA_UNIT_BYTES */
     bool is_from_aligned;
     bool is_shared;             /* two offsets share a unit */
-    unsigned units, reciprocal; /* of an offset; 2^32 / units + 1 */
+    unsigned units, reciprocal; /* of an offset; 2^32 / units + 1, to divide by it */
 };
 
-/* For one word of the masks. */
+/* The table for one word of the masks. */
 template <int BM> struct conv_table {
     int32_t in[CONV_WORD][BM];  /* input row, -1: absent */
     int32_t out[BM];            /* output row, -1: none */
     uint32_t has[CONV_WORD];    /* bit i: group i of 16 rows has the offset */
-    int offset[CONV_WORD];      /* that are there, rising; halved where two share */
-    uint32_t groups[CONV_WORD]; /* of offset[i] */
+    int offset[CONV_WORD]; /* offsets present, rising; halved where two share a unit */
+    uint32_t groups[CONV_WORD]; /* has of offset[i] */
     int n;
 };
 
-/* T: the tile, of BM x BN and THREADS in WARPS. */
+/* The part of a block that handles rows and their table. T is the tile: BM x BN, with
+ * THREADS in WARPS. */
 template <class T> struct conv_rows {
     const conv_call &a;
     conv_table<T::BM> &t;
@@ -48,8 +50,8 @@ template <class T> struct conv_rows {
         lane = tid % 32;
     }
 
-    /* Column tiles of the same rows are neighbours, so that the L2 has what they
-     * gather. */
+    /* Column tiles of the same rows are adjacent in the grid, so that the L2 holds the
+     * rows that they gather. */
     __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
 
     __device__ void take_rows()
@@ -68,7 +70,8 @@ template <class T> struct conv_rows {
         return min((int)CONV_WORD, a.K - CONV_WORD * word);
     }
 
-    /* Ends with a barrier, as it must begin behind one. */
+    /* Fills the table for one word. Must be called behind a barrier, and ends with one.
+     */
     __device__ void fill_table(int word)
     {
         const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;
@@ -100,7 +103,7 @@ template <class T> struct conv_rows {
             t.in[__ffs((int)left) - 1][r] = *nbr++;
     }
 
-    /* Lists the offsets that are there. Ends with a barrier. */
+    /* Lists the offsets that any row has. Ends with a barrier. */
     __device__ void list_offsets(int word)
     {
         for (int k = warp; k < CONV_WORD; k += T::WARPS) {

@@ -1,41 +1,45 @@
-/* The convolution's sums by products of warpgroups (wgmma, sm_90a): another way to
- * multiply what cuda_conv.cu multiplies by mma.sync, which stays the path of record.
- * Chosen by run.wgmma, in bf16 only, for layers that cuda_wgmma_suits names.
+/* The convolution by products of warpgroups (wgmma, sm_90a), an alternative to the
+ * mma.sync of cuda_conv.cu, which remains the reference. It is chosen by run.wgmma, in
+ * bf16 only, for the layers that cuda_wgmma_suits accepts.
  *
  * A block owns 128 rows and BN channels of y; its two warpgroups own 64 rows each. The
  * inner dimension is that of cuda_conv.cu, in the same order, four units (64 channels,
- * 128 bytes) a step. A ring of STAGES steps, A [128] and B [BN] rows of 128 bytes as
- * wgmma wants them (sp_cuda_wgmma.h), is filled by the threads' copies: no engine of
- * sm_90 gathers rows. The packed weights (cuda_conv_pack.cu) are laid out anew as they
- * are copied. A step, of which LAG groups of products may still be under way:
+ * 128 bytes) a step. A ring of STAGES stages, each with A [128] and B [BN] rows of 128
+ * bytes in the layout of wgmma (sp_cuda_wgmma.h), is filled by asynchronous copies of
+ * the threads, because the copy engine of sm_90 (TMA) has no gather of rows. The
+ * packed weights (cuda_conv_pack.cu) change to that layout as they are copied. One
+ * step, while the products of the LAG steps before it may still be running:
  *
- *     wait for products   of step - 1 - LAG: its slot of the ring may be filled again
- *     wait for copies     of this step, and pass them on to the async proxy
+ *     wait for products   of step - 1 - LAG: its stage may be filled again
+ *     wait for copies     of this step, and fence for the async proxy
  *     barrier             both are now true of all threads
- *     multiply            but for a warpgroup none of whose rows has any of the step
- *     copy                step + STAGES - 1 - LAG, to the slot that was waited for
+ *     multiply            except a warpgroup whose rows have no offset of the step
+ *     copy                step + STAGES - 1 - LAG, into the stage that was waited for
  *
- * Absent rows are zeros, and channels behind the last are: a step is multiplied as a
- * whole. Every sum takes its channels in the order that cuda_conv.cu has; how the
- * products of 16 are added inside the tensor cores may differ, and with it the last
- * bits.
+ * Absent rows are zeros, and so are channels behind the last one, so a step is
+ * multiplied as a whole. Every sum adds its channels in the order of cuda_conv.cu; the
+ * order within the 16 products of one instruction may differ inside the tensor cores,
+ * and with it the last bits.
  *
- * Two arrangements. 128 columns: 3 stages of 32 KB, two blocks of an SM, each of which
- * fills the other's waits: LAG 0. 256: 4 stages of 48 KB, one block: LAG 1, so that
- * products never stop for a barrier. All shared memory comes with the launch, the
- * tables behind the ring, since the ring must begin at a multiple of 1024.
+ * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM, each of
+ * which works while the other waits; LAG 0. 256 columns: 4 stages of 48 KB and one
+ * block; LAG 1, so that products do not stop at a barrier. All shared memory is
+ * dynamic, the table behind the ring, because the ring must begin at a multiple of
+ * 1024.
+ *
+ * Counted in the machine code:
  *
  *     sm_90a, nvcc 13.0    registers   shared      blocks of an SM
  *     128 columns                127   115,588 B   2 (both)
  *     256                        217   213,892 B   1
  *
- * Expected, not measured. Shared memory, bytes a clock at the full rate of 2048
- * multiply-adds, of 128: 96 read and 64 written with 128 columns, 80 and 48 with 256.
- * L2: the weights of each offset that a tile has, 2 c_x BN bytes, weigh more than the
- * rows.
- * 50,000 voxels of a surface (t = 8.7) with 256 channels: 0.76 GB of weights, and of
- * rows 0.45 GB with 128 columns, 0.22 with 256: 219 and 178 us at 5.5 TB/s, against 145
- * us of products at 80 % of 788 TFLOP/s.
+ * Expected, not measured: at the full rate of 2048 multiply-adds a clock, of the 128
+ * bytes a clock that shared memory delivers, 96 are read and 64 written with 128
+ * columns, 80 and 48 with 256. In the L2, the weights of each offset that a tile has, 2
+ * c_x BN bytes, outweigh the rows: 50,000 voxels of a surface (t = 8.7) with 256
+ * channels read 0.76 GB of weights, and 0.45 GB of rows with 128 columns or 0.22 GB
+ * with 256. That is 219 and 178 us at 5.5 TB/s, against 145 us of products at 80 % of
+ * 788 TFLOP/s.
  */
 #include "cuda/conv/cuda_conv_wgmma.cuh"
 
@@ -57,7 +61,7 @@ template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
         BN = BN_,
         STAGES = STAGES_,
         LAG = LAG_,
-        BLOCKS = BLOCKS_, /* of an SM */
+        BLOCKS = BLOCKS_, /* blocks of an SM */
         WARPS = BM / 16,
         THREADS = WARPS * 32,
         AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
@@ -68,7 +72,7 @@ template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
     static_assert(LAG < STAGES - 1, "a step is copied ahead");
 };
 
-/* The way out takes OUT columns at a time, so that results fit the ring. */
+/* The epilogue handles OUT columns at a time, so that the results fit into the ring. */
 struct out_tile {
     enum {
         BM = CUDA_TILE_ROWS,
@@ -77,7 +81,7 @@ struct out_tile {
         WN = 1,
         WARPS = WM,
         THREADS = WARPS * 32,
-        BLOCKS = 1, /* what is read ahead fits beside the sums */
+        BLOCKS = 1, /* the epilogue's loads fit into registers beside the sums */
         MT = 1,
         NT = OUT / 8,
         PITCH = NT * 8 + 8,
@@ -103,20 +107,21 @@ template <class T> struct wgmma_block : conv_rows<T> {
     {
     }
 
-    /* Chunk q of row r. */
+    /* The byte of chunk q of row r in a stage, under the swizzle of 128 bytes. */
     __device__ static int place(int r, int q)
     {
         return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
     }
 
-    /* Of rows from `first` on, which begins an atom. */
+    /* The descriptor of an operand whose rows begin at `first`, the start of an atom.
+     */
     __device__ static uint64_t operand(const char *first)
     {
         return (uint64_t)(sp_shared_address(first) >> 4) | (uint64_t)1 << 16 |
                (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
     }
 
-    /* Begin the copies of a step; this thread's chunk of every row is q. */
+    /* Begins the copies of a step. This thread copies chunk q of its rows. */
     __device__ void load(int word, int step, unsigned n_units)
     {
         char *to = stages + step % T::STAGES * T::STAGE_BYTES;
@@ -134,7 +139,7 @@ template <class T> struct wgmma_block : conv_rows<T> {
                is_there);
     }
 
-    /* at: first byte of the chunk in its row; -1: there is none. */
+    /* at: first byte of the chunk in its row; -1: the chunk is zeros. */
     __device__ void load_a(char *to, const int32_t *in, int q, int at) const
     {
         const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.from.c * 2);
@@ -194,7 +199,7 @@ template <class T> struct wgmma_block : conv_rows<T> {
         sp_wgmma_commit();
     }
 
-    /* All offsets of one word of the masks. Ends with a barrier. */
+    /* Multiplies all offsets of one word of the masks. Ends with a barrier. */
     __device__ void walk(int word, float (&sum)[T::BN / 2])
     {
         enum { AHEAD = T::STAGES - 1 - T::LAG };
@@ -210,14 +215,14 @@ template <class T> struct wgmma_block : conv_rows<T> {
             sp_wgmma_wait<T::LAG>(sum);
             sp_copy_wait<AHEAD - 1>();
             sp_fence_async();
-            __syncthreads(); /* of this step, and of the one that was waited for */
+            __syncthreads(); /* copies of this step, products of the one waited for */
             multiply(step, n_units, sum);
             if (step + AHEAD < steps)
                 load(word, step + AHEAD, n_units);
             sp_copy_commit();
         }
         sp_wgmma_wait<0>(sum);
-        __syncthreads(); /* the ring and the table are free */
+        __syncthreads(); /* the ring and the table may be overwritten */
     }
 };
 
@@ -232,7 +237,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
     float sum[T::BN / 2] = {};
 
     if (sp_shared_address(ring) % ATOM)
-        sp_trap(); /* the swizzle goes by addresses */
+        sp_trap(); /* the swizzle depends on address bits */
     b.take_rows();
     for (int word = 0; word < a.n_words; word++) {
         b.fill_table(word);
@@ -250,7 +255,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         for (int i = 0; i < out_tile::NT * 4; i++)
             part[0][i / 4][i % 4] = sum[h * out_tile::NT * 4 + i];
         if (h > 0)
-            __syncthreads(); /* the sums of the columns before have been read */
+            __syncthreads(); /* the sums of the preceding columns have been read */
         out(a, table.out, blockIdx.x / b.across(), b.column0 + h * OUT, ring)
             .write(part, (out::piece_sums *)table.in);
     }
@@ -262,7 +267,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 
 template <class T> sp_status launch(sp_backend *be, const conv_call &a)
 {
-    static int ready_on = -1; /* the device that has heard of the shared memory */
+    static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
@@ -277,7 +282,8 @@ template <class T> sp_status launch(sp_backend *be, const conv_call &a)
 
 } // namespace
 
-/* The kernels are in the build: the rule that compiles this file for sm_90a says so. */
+/* Whether the kernels are in the build: the rule that compiles this file for sm_90a
+ * defines SP_WITH_WGMMA. */
 #if !defined __CUDACC__ || defined SP_WITH_WGMMA
 static const bool is_built = true;
 #else
@@ -306,8 +312,8 @@ bool cuda_wgmma_suits(const conv_call &a)
     return a.y.c >= 128 && !a.is_shared && (int64_t)a.K * a.from.c >= 512;
 }
 
-/* As many columns at a time as waste fewest: rows are gathered and masked anew for each
- * tile of them. */
+/* Chooses the number of columns that costs least: rows are gathered and masked again
+ * for each tile of columns, which counts as 64 columns more. */
 sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &a)
 {
     const int narrow = (a.y.c + 127) / 128, wide = (a.y.c + 255) / 256;

@@ -1,16 +1,16 @@
-/* What the convolutions and their weight gradients share: rows that come to shared
+/* Shared by the convolutions and their weight gradients: rows that are copied to shared
  * memory in chunks of 16 bytes, and the product of a warp in the three precisions.
  *
- * Stages. A stage holds rows of 64 bytes: 4 chunks, two "units" of 32 bytes, which are
- * 16 channels of bf16 or 8 of fp32. Chunk q of row r stands at chunk q ^ (r / 2 & 3),
- * so that eight rows read at one q meet eight different groups of banks. A unit is one
- * step of the tensor cores in both types (m16n8k16, m16n8k8), and its fragments lie in
- * it the same way: ldmatrix moves fp32 as pairs of 16-bit halves.
+ * Stages. A stage holds rows of 64 bytes: 4 chunks, which are two "units" of 32 bytes.
+ * A unit has 16 channels of bf16 or 8 of fp32. Chunk q of row r is stored at chunk q ^
+ * (r / 2 & 3), so that eight rows read at one q fall into eight different groups of
+ * banks. A unit is one step of the tensor cores in both types (m16n8k16, m16n8k8), and
+ * its fragments lie in it the same way: ldmatrix moves fp32 as pairs of 16-bit halves.
  *
  * Products. A warp owns MT groups of 16 rows and NT x 8 columns, in sum[MT][NT][4]:
- *   bf16, tf32   what the tensor cores leave with a lane (sp_cuda.h)
+ *   bf16, tf32   the fragment that the tensor cores leave in a lane (sp_cuda.h)
  *   fp32         rows 4 v + lane / 8 of a group, columns 8 j + lane % 8: sum[i][j][v]
- * Every sum takes its channels in rising order, fp32 by fused multiply-add.
+ * Every sum adds its channels in rising order; fp32 uses fused multiply-add.
  */
 #ifndef CUDA_MMA_CUH
 #define CUDA_MMA_CUH
@@ -34,8 +34,9 @@ static inline bool cuda_is_aligned(sp_tensor t)
            (size_t)t.ld * sp_elem_bytes(t.elem) % 16 == 0;
 }
 
-/* One chunk to shared memory: `bytes` of it from `from`, the rest 0. Rows that are not
- * aligned take the slow way; the same barriers do for both. */
+/* Copies one chunk to shared memory: the first `bytes` come from `from`, the rest are
+ * 0. Rows that are not aligned are copied by plain loads and stores; the barriers that
+ * the asynchronous copies need cover them too. */
 __device__ __forceinline__ void cuda_copy_chunk(char *to, const char *from, int bytes,
                                                 bool is_aligned)
 {
@@ -46,22 +47,24 @@ __device__ __forceinline__ void cuda_copy_chunk(char *to, const char *from, int 
             *(uint16_t *)(to + i) = i < bytes ? *(const uint16_t *)(from + i) : 0;
 }
 
-/* Bytes of a row of n_bytes in the chunk that begins at byte `at`. */
+/* The number of bytes of a row of n_bytes that lie in the chunk that begins at byte
+ * `at`. */
 __device__ __forceinline__ int cuda_chunk_bytes(int at, int n_bytes)
 {
     return max(0, min((int)CUDA_CHUNK_BYTES, n_bytes - at));
 }
 
-/* Chunk q of row r of a stage. */
+/* The byte at which chunk q of row r of a stage stands. */
 __device__ __forceinline__ int cuda_stage_at(int r, int q)
 {
     return r * CUDA_STAGE_ROW + (q ^ (r >> 1 & 3)) * CUDA_CHUNK_BYTES;
 }
 
-/* sum += A B over one unit. a, b: stages; row_a, row_b: the warp's first rows in them;
- * bit i of groups: group i has rows that are not 0. */
+/* sum += A B over one unit. a and b are stages, row_a and row_b the first rows of the
+ * warp in them; bit i of groups is set where group i has rows that are not 0. */
 template <sp_precision P, int MT, int NT> struct cuda_product {
-    /* Lane's row 0..15 and chunk for ldmatrix of a 16 x 32 byte block. */
+    /* Loads a 16 x 32 byte block by ldmatrix: each lane names its row 0..15 and chunk.
+     */
     __device__ static void load_a(const char *a, int row, int unit, uint32_t (&f)[4])
     {
         const int lane = (int)threadIdx.x % 32;
@@ -73,7 +76,7 @@ template <sp_precision P, int MT, int NT> struct cuda_product {
                 f[i] = sp_round_tf32(f[i]);
     }
 
-    /* Of columns 0..7 f[0], f[1], of columns 8..15 f[2], f[3]. */
+    /* Loads 16 columns: f[0], f[1] receive columns 0..7, f[2], f[3] columns 8..15. */
     __device__ static void load_b(const char *b, int row, int unit, uint32_t (&f)[4])
     {
         const int lane = (int)threadIdx.x % 32;
@@ -113,7 +116,7 @@ template <sp_precision P, int MT, int NT> struct cuda_product {
         }
     }
 
-    /* Where value v of sum[.][j] stands in its group. */
+    /* Row and column, within its group, of value v of sum[.][j] in this lane. */
     __device__ static int row(int v)
     {
         return (int)threadIdx.x % 32 / 4 + v / 2 * 8;

@@ -1,23 +1,25 @@
-/* Which tile a convolution takes: measured on the device when the backend is opened.
+/* The choice of a convolution's tile, by timing on the device when the backend is
+ * opened.
  *
- * Tiles of the tensor cores differ in columns and warps (cuda_conv.cu). Which is fastest
- * depends on how wide the result is and on whether its rows fill the device: where they
- * do not, narrow tiles make more blocks. No bit of a result or of its sums depends on
- * it, so every rank measures for itself, and a run that is continued may choose anew.
+ * Tiles of the tensor cores differ in columns and warps (cuda_conv.cu). The fastest one
+ * depends on the width of the result and on whether its rows fill the device: where
+ * they do not, narrow tiles make more blocks. No bit of a result or of its sums depends
+ * on the tile, so every rank measures for itself, and a run that is continued may
+ * choose anew.
  *
- * Two maps made for the purpose stand for all: few rows, half as many tiles of 128 as
- * the device has multiprocessors, and many, twice as many. Tiles hold 27 to 3 of 27
- * offsets in falling order, as cuda_map.h has them; a row has 3 in 5 of its tile's, 9 on
- * average, and rows of x at random behind them. For each width, with x as wide, the
- * tiles are timed in turn, some times; by the medians one must save 3 % to displace the
- * formula's.
+ * Two synthetic maps stand for all: one of few rows, half as many tiles of 128 as the
+ * device has multiprocessors, and one of many rows, twice as many. Their tiles hold 27
+ * to 3 of 27 offsets in falling order, as cuda_map.h orders them. A row has 3 in 5 of
+ * its tile's offsets, 9 on average, each paired with a random row of x. For each width,
+ * with x as wide as y, the tiles are timed in turn, several times; a tile whose median
+ * is 3 % below that of the formula's tile displaces it.
  *
- * Not measured: other numbers of offsets and widths of x, which make tiles longer or
- * shorter; more than 256 channels, where there are blocks enough (the formula); fp32,
- * which is bound by its multiply-adds. SP_TILES=64:8, say, takes that tile everywhere,
- * to compare; SP_TILES=formula times nothing. Nor does a device of less than 4
- * multiprocessors, which has no waves to fill: the tests' emulator has one, and a clock
- * that says nothing.
+ * Cases without a measurement: other numbers of offsets and widths of x, which make
+ * tiles longer or shorter; more than 256 channels, where there are enough blocks
+ * (formula); fp32, which is bound by its multiply-adds. SP_TILES=64:8, for example,
+ * uses that tile everywhere, to compare; SP_TILES=formula times nothing. A device of
+ * fewer than 4 multiprocessors is not timed either, since it has no waves to fill: the
+ * emulator of the tests has one, and its clock says nothing about tiles.
  */
 #include <algorithm>
 #include <stdio.h>
@@ -34,7 +36,7 @@ enum { K = 27, RUNS = 2, REPEATS = 5, MOST_REPEATS = 16 };
 const double WORTH = 0.97;
 
 const struct {
-    const char *name; /* columns, warps where there are 8 */
+    const char *name; /* columns, and ":8" where there are 8 warps */
     int columns;
 } tiles[CUDA_TILES] = {
     {"32", 32}, {"64", 64}, {"96", 96}, {"128", 128}, {"64:8", 64}, {"128:8", 128},
@@ -47,9 +49,9 @@ int by_formula(int c)
     return cuda_fewest_columns(c, columns, 4);
 }
 
-/* ---- a map as of a level, and a convolution on it ---- */
+/* ---- a synthetic map and a convolution on it ---- */
 
-/* nbr[first[i]] .. of row i of n; mask [n], first [n + 1], nbr [K n]. */
+/* Draws a map of n rows: mask [n], first [n + 1], nbr [K n]. */
 void draw_map(int n, uint32_t *mask, int32_t *first, int32_t *nbr)
 {
     const int n_tiles = n / CUDA_TILE_ROWS;
@@ -61,7 +63,7 @@ void draw_map(int n, uint32_t *mask, int32_t *first, int32_t *nbr)
         const int own = (3 * there + 4) / 5;
 
         mask[i] = 0;
-        for (int j = 0; j < own; j++) { /* rows of a group of 16 are alike */
+        for (int j = 0; j < own; j++) { /* rows of a group of 16 have similar masks */
             const int of_tile = (i / 16 * 3 + i % 4 + j) % there;
             mask[i] |= 1u << (7 * tile + of_tile) % K;
             draw = draw * 1664525u + 1013904223u;
@@ -93,7 +95,8 @@ sp_status take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
     return rc;
 }
 
-/* Operands of any finite value, for results of up to `widest` channels. */
+/* Allocates operands of arbitrary finite values for results of up to `widest` channels.
+ */
 sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest,
                         sp_conv_args *a)
 {
@@ -116,7 +119,8 @@ sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest,
 
 /* ---- time ---- */
 
-/* Behind one that keeps the device busy while the host goes ahead. */
+/* Times RUNS convolutions. They follow one that keeps the device busy while the host
+ * queues them. */
 sp_status time_tile(sp_backend *be, const sp_conv_args *a, double *seconds)
 {
     SP_TRY(sp_cuda_conv_forward(be, a));
@@ -132,7 +136,7 @@ double median(double *v, int n)
     return v[n / 2];
 }
 
-/* tile: where the choice is kept, for x and y of c channels. */
+/* Chooses the tile for x and y of c channels and stores it in *tile. */
 sp_status choose(sp_backend *be, sp_conv_args a, int c, int repeats, uint8_t *tile)
 {
     const int prior = by_formula(c);
@@ -158,7 +162,7 @@ sp_status choose(sp_backend *be, sp_conv_args a, int c, int repeats, uint8_t *ti
     return SP_OK;
 }
 
-/* On a map of n rows. */
+/* Chooses the tiles of all widths on a map of n rows. */
 sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int repeats,
                      uint8_t *tile)
 {
@@ -181,7 +185,7 @@ sp_status multiprocessors(const sp_backend *be, int *n)
     return SP_OK;
 }
 
-/* ---- words ---- */
+/* ---- SP_TILES and the log ---- */
 
 sp_status parse(const char *text, uint8_t *tile)
 {
@@ -275,10 +279,10 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     cuda->few_rows = (int64_t)CUDA_TILE_ROWS * n;
     if ((text && *text) || n < 4 || be->precision == SP_FP32)
         return SP_OK;
-    be->is_wgmma = false; /* has tiles of its own, and was not checked yet */
+    be->is_wgmma = false; /* wgmma has tiles of its own, and was not checked yet */
     rc = sp_cuda_tiles_measure(be, 32 * CUDA_TILE_WIDTHS, REPEATS);
     be->is_wgmma = is_wgmma;
-    if (rc == SP_EMEM) { /* others use the device: the step will say so if it must */
+    if (rc == SP_EMEM) { /* others use the device; the step reports it if it must */
         sp_log_info("convolution tiles by the formula: %s", sp_error_last()->message);
         set_all(cuda, CUDA_TILES);
         return SP_OK;

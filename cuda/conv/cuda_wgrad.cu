@@ -2,21 +2,22 @@
  *
  *     dW[k] += sum over pairs (i, o) of x[i]^T dy[o]       [c_in, c_out], fp32
  *
- * in bf16 and tf32 on tensor cores, in fp32 without. The pairs of each sample and
- * offset are cut into items of fixed length; a block owns one item and T x T of the
- * matrix, and writes its sum to the item's slot; a second kernel adds the slots of an
- * offset to dW in order. So the order of the sum is that of the samples' pairs,
- * whatever runs when.
+ * on tensor cores in bf16 and tf32, by fused multiply-adds in fp32. The pairs of each
+ * sample and offset are cut into items of fixed length. A block owns one item and T x T
+ * of the matrix and writes its sum to the item's slot; a second kernel adds the slots
+ * of an offset to dW in order. The order of the sum is therefore that of the samples'
+ * pairs, whatever order the blocks run in.
  *
- * A block goes through its item by PAIRS pairs: a ring of STAGES stages is filled by
- * asynchronous copies of both rows of each pair, whose numbers are read one stage
- * ahead.
+ * A block advances through its item by PAIRS pairs. A ring of STAGES stages is filled
+ * by asynchronous copies of both rows of each pair, whose row numbers are read one
+ * stage ahead.
  *
- * Bytes through L2: m (c_in ceil(c_out / T) + c_out ceil(c_in / T)) elements and 8 m of
- * pairs; slots 8 c_in c_out an item (written and read). Flops: 2 m c_in c_out, up to
- * PAIRS - 1 idle pairs an item. At 128 x 128 in bf16 that is 64 flops a byte of the L2.
+ * Bytes through the L2, counted: m (c_in ceil(c_out / T) + c_out ceil(c_in / T))
+ * elements and 8 m of pairs; slots 8 c_in c_out an item (written and read). Flops: 2 m
+ * c_in c_out, with up to PAIRS - 1 idle pairs an item. At 128 x 128 in bf16 that is 64
+ * flops a byte of the L2.
  *
- * sm_90, nvcc 13.0, no spills:
+ * Counted in the machine code (sm_90, nvcc 13.0; no spills):
  *
  *           T   warps   registers   shared   blocks of an SM
  *   bf16   32   2 x 2          58    16 KB   8 (registers)
@@ -36,11 +37,11 @@ namespace
 {
 
 enum { STAGES = 4, MAX_ENTRIES = 384, SHORT_ITEM = 2048, LONG_ITEM = 4096 };
-enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* of a thread that adds slots */ };
+enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* sums of a thread that adds slots */ };
 
-/* A round: entry e is one sample and one offset, the offset after that of entry e - 1.
- * Its pairs are begin[e] .. begin[e + 1] - 1, its items first[e] .. first[e + 1] - 1.
- * */
+/* The arguments of one round of launches. Entry e is one sample and one offset, the
+ * offset that follows that of entry e - 1. Its pairs are begin[e] .. begin[e + 1] - 1,
+ * its items first[e] .. first[e + 1] - 1. */
 struct wgrad_items {
     int n, k0; /* entries, offset of entry 0 */
     int first[MAX_ENTRIES + 1];
@@ -48,9 +49,9 @@ struct wgrad_items {
 };
 
 struct wgrad_call {
-    const int32_t *in, *out; /* rows of the pairs; NULL: every row its own pair */
+    const int32_t *in, *out; /* rows of the pairs; NULL: every row with itself */
     sp_tensor x, dy;
-    int K, item; /* item: its pairs */
+    int K, item; /* item: pairs of an item */
     bool is_aligned_x, is_aligned_dy;
     float *part; /* [items][c_in][c_out] */
 };
@@ -60,7 +61,7 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
         T = T_,
         WM = WM_,
         WN = WN_,
-        BLOCKS = BLOCKS_, /* of an SM */
+        BLOCKS = BLOCKS_, /* blocks of an SM */
         THREADS = WM * WN * 32,
         MT = T / WM / 16,
         NT = T / WN / 8
@@ -68,8 +69,9 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
     typedef wgrad_product<P, T, MT, NT> product;
     typedef cuda_operand<P> operand;
     enum {
-        CHUNKS = T / operand::CHUNK,           /* of a row */
-        N = product::PAIRS * CHUNKS / THREADS, /* of a thread, each operand */
+        CHUNKS = T / operand::CHUNK,           /* chunks of a row */
+        /* chunks of a thread, for each operand */
+        N = product::PAIRS * CHUNKS / THREADS,
         OPERAND_BYTES = product::PAIRS * product::ROW_BYTES,
         STAGE_BYTES = 2 * OPERAND_BYTES,
         SHARED = STAGES * STAGE_BYTES
@@ -83,9 +85,9 @@ template <class W> struct wgrad_block {
 
     const wgrad_call &a;
     char *stages;
-    int32_t begin, count;              /* of the item */
-    int i0, o0;                        /* of the matrix */
-    int32_t row_x[W::N], row_dy[W::N]; /* of the stage to be loaded next; -1: none */
+    int32_t begin, count;              /* pairs of the item */
+    int i0, o0; /* the block's first row and column of the matrix */
+    int32_t row_x[W::N], row_dy[W::N]; /* rows of the next stage to load; -1: none */
 
     __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,
                            char *shared)
@@ -168,7 +170,7 @@ template <class W> struct wgrad_block {
             const char *from = stages + step % STAGES * W::STAGE_BYTES;
 
             sp_copy_wait<STAGES - 2>();
-            __syncthreads(); /* this step has landed, nobody reads the one before */
+            __syncthreads(); /* this step has landed, the one before has been read */
             if (step + STAGES - 1 < steps)
                 load_stage(step + STAGES - 1);
             sp_copy_commit();
@@ -211,7 +213,7 @@ __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     b.write(sum);
 }
 
-/* dw[k] += slots of k, in order; blockIdx.y: k. */
+/* dw[k] += the slots of offset k, in order; blockIdx.y is k. */
 __global__ void __launch_bounds__(256)
     add_slots_kernel(wgrad_call a, wgrad_items items, float *dw)
 {
@@ -236,7 +238,7 @@ __global__ void __launch_bounds__(256)
 template <class W>
 sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
-    static int ready_on = -1; /* the device that has heard of the shared memory */
+    static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
     const unsigned tiles =
         (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
 
@@ -254,7 +256,8 @@ int tiles_of(int c_in, int c_out, int t)
     return (c_in + t - 1) / t * ((c_out + t - 1) / t);
 }
 
-/* Edge of a tile: least arithmetic, with 64 more channels for what a tile gathers. */
+/* The edge of a tile: least arithmetic, where the gathers of a tile count as 64
+ * channels more. */
 int edge_of(int c_in, int c_out, const int *from, int n)
 {
     int best = from[0];
@@ -292,7 +295,7 @@ sp_status launch_exact(sp_backend *be, const wgrad_call &a, const wgrad_items &i
     return launch<wgrad_tile<SP_FP32, 64, 2, 1, 4>>(be, a, items);
 }
 
-/* What has been listed; then the list is empty. */
+/* Launches the listed items and empties the list. */
 sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *dw)
 {
     const int64_t n = (int64_t)a.x.c * a.dy.c;
@@ -313,7 +316,7 @@ sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *
     return SP_OK;
 }
 
-/* The pairs of offset k of one sample, in as many rounds as it takes. */
+/* Lists the pairs of offset k of one sample, in as many rounds as that needs. */
 sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
                     int32_t end, int max_items, wgrad_items *items, float *dw)
 {
@@ -335,7 +338,7 @@ sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
     return SP_OK;
 }
 
-/* Where the pairs of samples sample0 .. begin, K a sample and an end. */
+/* The first pairs of samples sample0 .., K entries a sample, and an end. */
 const int32_t *pair_starts(const sp_conv_wgrad_args *args)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
@@ -349,7 +352,7 @@ int item_of(int c_in, int c_out)
     return tiles_of(c_in, c_out, 128) < 4 ? SHORT_ITEM : LONG_ITEM;
 }
 
-/* Slots of n_entries lists, of `pairs` together. */
+/* The number of slots for n_entries lists that have `pairs` pairs together. */
 size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries)
 {
     const size_t slot = (size_t)c_in * (size_t)c_out;
@@ -436,7 +439,8 @@ sp_status sum_all(sp_backend *be, const sp_conv_wgrad_args *args)
     return args->dbias ? sum_bias(be, args) : SP_OK;
 }
 
-/* From here on calls go to the other stream, with the other's scratch; and back. */
+/* Exchanges compute stream and side stream, with their scratch: later calls are queued
+ * in the other one. A second call exchanges them back. */
 void change_streams(sp_cuda *cuda)
 {
     std::swap(cuda->compute, cuda->aside);
@@ -467,7 +471,8 @@ sp_status sp_cuda_join(sp_backend *be)
     return cuda_wait_event(cuda_of(be)->compute, cuda_of(be)->joined);
 }
 
-/* The slots; copies of fp32 operands for bf16 tensor cores are few and not counted. */
+/* The bytes of the slots. Copies of fp32 operands for bf16 tensor cores are small and
+ * not counted. */
 int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *, int K, int c_in, int c_out,
                                        int n_samples, int64_t pairs)
 {

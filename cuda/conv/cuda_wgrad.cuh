@@ -1,21 +1,22 @@
 /* The product of a warp in the weight gradient: MT groups of 16 channels of x times NT
  * x 8 channels of dy, over the pairs of a stage, in sum[MT][NT][4].
  *
- * Both operands stand as they are gathered, a row of T channels for each pair: the
- * inner dimension runs down. bf16: ldmatrix.trans turns them; chunk q of row r stands
- * at q ^ (r & 7), or q ^ (r / 2 & 3) where a row is not a multiple of 128 bytes, so
- * that eight rows meet eight groups of banks. There is no such load for fp32: rows are
- * 8 elements longer, so that the four rows and eight channels of a fragment meet 32
- * banks.
+ * Both operands are stored as they are gathered, a row of T channels for each pair, so
+ * the inner dimension runs down the rows. In bf16, ldmatrix.trans transposes them;
+ * chunk q of row r is stored at q ^ (r & 7), or at q ^ (r / 2 & 3) where a row is not a
+ * multiple of 128 bytes, so that eight rows fall into eight groups of banks. There is
+ * no such load for fp32; its rows are padded by 8 elements, so that the four rows and
+ * eight channels of a fragment fall into 32 banks.
  */
 #ifndef CUDA_WGRAD_CUH
 #define CUDA_WGRAD_CUH
 
 #include "cuda/conv/cuda_mma.cuh"
 
-/* fp32 and tf32 have this, bf16 its own. */
+/* The product in tf32; bf16 and fp32 are specialized below. */
 template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
-    enum { PAIRS = 16, ROW_BYTES = (T + 8) * 4 }; /* of a stage */
+    /* pairs, bytes of a row, of a stage */
+    enum { PAIRS = 16, ROW_BYTES = (T + 8) * 4 };
 
     __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }
 
@@ -103,7 +104,7 @@ template <int T, int MT, int NT> struct wgrad_product<SP_BF16, T, MT, NT> {
     }
 };
 
-/* A lane has four channels of x side by side and four times NT / 4 of dy. */
+/* Each lane owns four adjacent channels of x and NT / 4 groups of four of dy. */
 template <int T, int MT, int NT> struct wgrad_product<SP_FP32, T, MT, NT> {
     enum { PAIRS = 16, ROW_BYTES = (T + 8) * 4 };
     static_assert(NT % 4 == 0, "four columns at a time");

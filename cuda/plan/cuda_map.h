@@ -21,9 +21,9 @@
  * The rows of a window rise by a key; rows of equal key keep their order:
  *
  *     kernel 1, 2   Gray place of the mask
- *     3             Gray place of 6 bits, highest first: is any offset at -z, +z, -x, +x,
- *                   -y, +y present; then the Gray place of the 26 offsets other than
- *                   the centre: 32 bits
+ *     3             Gray place of 6 bits, highest first: is any offset at -z, +z, -x,
+ *                   +x, -y, +y present; then the Gray place of the 26 offsets
+ *                   other than the centre: 32 bits
  *     wider         Gray place of 12 bits: is any offset in planes 0, n - 1, 1, n - 2
  *                   of z, x, y present; then the key of the inner 3^3. Waste of a 5^3
  *                   kernel on that scan, counted: 3.9; by the inner 3^3 alone, 9.4
