@@ -1,8 +1,8 @@
-/* Softmax cross-entropy with its gradient, in double: one thread a voxel. The logits of
- * a voxel are few and stand together, so the L1 serves what the threads read askew.
- * Losses are summed over chunks of 128 voxels of a sample, then over its chunks, in
- * order; confusion counts are integers, whose sum has no order.
- */
+/* Softmax cross-entropy with its gradient, in double, one thread a voxel. The logits of
+ * a voxel are few and adjacent, so the L1 serves the uncoalesced reads of the threads.
+ * Losses are summed over chunks of 128 voxels of a sample and then over the sample's
+ * chunks, in a fixed order. Confusion counts are integers, whose sum depends on no
+ * order. */
 #include "cuda/device/cuda_util.cuh"
 
 namespace
@@ -62,7 +62,7 @@ __device__ double row_loss(const loss_call &a, int64_t i, int label, int best,
     return loss;
 }
 
-/* sum[0] = w l, sum[1] = w of voxel i. */
+/* Handles voxel i: sum[0] = w l, sum[1] = w. */
 __device__ void voxel(const loss_call &a, int64_t i, double *sum)
 {
     const int C = a.logits.c, label = a.label ? a.label[i] : SP_IGNORE;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_sample
     const int64_t begin = s.row[b] + (int64_t)blockIdx.x * CHUNK;
     double sum[2] = {0, 0};
 
-    if (begin >= s.row[b + 1]) /* the whole block */
+    if (begin >= s.row[b + 1]) /* true of the whole block */
         return;
     if (begin + t < s.row[b + 1])
         voxel(a, begin + t, sum);

@@ -1,21 +1,23 @@
-/* Batch norm: sums in double over the rows of each sample (those of a convolution's
- * result it takes itself, cuda_conv.cu), what follows from them, and two passes over
- * elements. The passes are bound by memory: of a tensor [n, c] the sums read one (x),
- * apply reads one or two and writes one; backward the sums read x, dy and y and write
- * dy (the last two with an activation only), apply reads two and writes one. Where the
- * convolution behind can, it does what the backward sums do (cuda_conv_out.cuh).
+/* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
+ * and two passes over elements. A convolution forms the sums of its own result
+ * (cuda_conv.cu). The passes are bound by memory. Of a tensor [n, c], norm_sums reads
+ * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads
+ * x, dy and y and writes dy (the last two with an activation only), and norm_grad_apply
+ * reads two and writes one. Where the following convolution can, its epilogue does the
+ * work of norm_grad_sums (cuda_conv_out.cuh).
  *
- * Why that convolution does not apply scale, shift and activation too, to its operands,
- * so that nobody writes y: a pass treats an element once, a convolution as often as it
- * gathers it. Of MinkUNet34 in bf16 on two scans of 94,444 voxels 26 of 62 norms are
- * read by convolutions alone. Without their y (381 MB of the step's 3.0 GB) writing and
- * reading it would save 0.24 ms of 11, at 4.3 TB/s and 2.5 us a launch. But forward and
- * weight gradient gather each element 3 to 9 times, those of 256 channels for each 128
- * columns again, and tiles treat 1.5 to 1.7 times the rows that they gather: at 35
- * instructions for 8 elements, in shared memory, 0.65 ms of all that 132 SMs can issue.
- * There a step of 128 columns would move 64 KB instead of 48, 512 clocks, where the
- * tensor cores at 60 % of their rate take 427; in the fragments, behind ldmatrix, two
- * warps would do the same work. Counted, not timed.
+ * The following convolution could also apply scale, shift and activation to its
+ * operands, so that y is never written. It does not, because a pass handles an element
+ * once and a convolution as often as it gathers it. Counted for MinkUNet34 in bf16 on
+ * two scans of 94,444 voxels: 26 of 62 norms are read by convolutions alone; their y
+ * are 381 MB of the step's 3.0 GB; forward and weight gradient gather each element 3 to
+ * 9 times, those of 256 channels again for each 128 columns, and tiles handle 1.5 to
+ * 1.7 times the rows that they gather. Expected: not writing and reading these y saves
+ * 0.24 ms of 11 ms (at 4.3 TB/s and 2.5 us a launch), while 35 instructions for 8
+ * elements in shared memory cost 0.65 ms of all that 132 SMs can issue. A step of 128
+ * columns would move 64 KB instead of 48 in shared memory, 512 clocks, where the tensor
+ * cores at 60 % of their rate need 427; on the fragments, behind ldmatrix, two warps
+ * would do the same work twice.
  */
 #include "cuda/device/cuda_rows.cuh"
 #include "compute/sp_norm.h"
@@ -81,7 +83,7 @@ struct apply {
             cuda_load<T>(a.res, i, j, res);
         for (int k = 0; k < N; k++) {
             v[k] = cuda_affine(v[k], here.scale[k],
-                               here.shift[k]); /* as cuda_conv_out.cuh */
+                               here.shift[k]); /* as in cuda_conv_out.cuh */
             if (a.res.data)
                 v[k] += res[k];
             v[k] = v[k] > 0 ? v[k] : a.slope * v[k];
@@ -90,7 +92,7 @@ struct apply {
     }
 };
 
-/* dy becomes g on the way. */
+/* Sums of pass 1 of the backward; replaces dy by g as it reads it. */
 struct grad_sums {
     sp_tensor x, y, dy;
     float slope;
@@ -174,15 +176,16 @@ struct grad_apply {
     }
 };
 
-/* Adds the parts of four channels and does what follows. */
+/* A block adds the parts of CHANNELS channels and finishes them. */
 enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
 
 struct channel_sums {
-    int j; /* of this thread; -1: it finishes none */
+    int j; /* channel that this thread finishes; -1: none */
     sp_norm_sums sums;
 };
 
-/* Columns of a block: first sums of its channels, then second ones. */
+/* Adds the parts. The columns of a block are the first sums of its channels, then their
+ * second sums. */
 __device__ channel_sums add_channels(const sp_sums &s, int c,
                                      double (*all)[CUDA_PART_COLUMNS])
 {
@@ -222,7 +225,7 @@ __global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
 
     if (r.j < 0)
         return;
-    if (a.own.part && a.own.part != a.all.part) { /* one part */
+    if (a.own.part && a.own.part != a.all.part) { /* own has one part */
         own.first = a.own.part[r.j];
         own.second = a.own.part[a.c + r.j];
     }

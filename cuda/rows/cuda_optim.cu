@@ -1,5 +1,6 @@
-/* Update rules in double, as the CPU's: 20 bytes a parameter for SGD, 28 for AdamW;
- * bound by memory. The sum of squares goes by blocks of a fixed number of elements. */
+/* Update rules in double, as on the CPU. They are bound by memory: 20 bytes a parameter
+ * for SGD, 28 for AdamW (counted). The sum of squares is formed of blocks of a fixed
+ * number of elements, so that its value does not depend on the device. */
 #include <math.h>
 
 #include "cuda/device/cuda_util.cuh"
@@ -65,7 +66,8 @@ template <class F> sp_status update(sp_backend *be, F f, int64_t n)
     return cuda_launched("update_kernel");
 }
 
-/* Sum of the threads' numbers, the same tree for every block; valid in thread 0. */
+/* The sum of the threads' numbers, by the same tree in every block; valid in thread 0.
+ */
 __device__ double block_sum(double mine)
 {
     SP_SHARED(double, sum, [THREADS]);

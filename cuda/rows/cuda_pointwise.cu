@@ -1,4 +1,4 @@
-/* Elementwise operations, bound by memory. */
+/* Elementwise operations. All of them are bound by memory. */
 #include "cuda/device/cuda_rows.cuh"
 #include "base/sp_rng.h"
 
@@ -53,7 +53,7 @@ struct copy : cuda_plain {
     }
 };
 
-/* Between the element types. */
+/* Copies between the element types. */
 struct convert {
     sp_tensor x, y;
     bool is_added;
@@ -64,7 +64,8 @@ struct convert {
     }
 };
 
-/* Rows of one sample, counted from its first. */
+/* Dropout of one sample. Its rows are counted from its first row, so that the mask does
+ * not depend on the sample's place in the batch. */
 struct dropout : cuda_plain {
     sp_tensor x, y;
     sp_rng rng;

@@ -1,8 +1,7 @@
-/* Pooling. Rare in these networks, so plain: a thread for each output and channel.
- * Gradients go offset by offset, one launch each, because within an offset no input row
- * has two outputs, so nothing is added twice at a time. (An input's gradient is thus
- * summed by rising offset.)
- */
+/* Pooling. It is rare in these networks, so the kernels are plain: one thread for each
+ * output and channel. Gradients run one launch for each offset: within an offset no
+ * input row has two outputs, so no two threads add to the same element. An input's
+ * gradient is thus summed by rising offset. */
 #include "cuda/plan/cuda_map.h"
 #include "cuda/device/cuda_rows.cuh"
 
@@ -73,10 +72,10 @@ unsigned columns_of(int c)
     return ((unsigned)c + 31) / 32;
 }
 
-/* ---- one row a sample ---- */
+/* ---- global pools: one row a sample ---- */
 
-/* First row of the largest value. Thread y of 32 looks at rows y, y + 32, ...; then the
- * larger value wins, of equal ones the lower row. */
+/* Finds the first row of the largest value. Thread y of 32 scans rows y, y + 32, ...;
+ * among the threads the larger value wins, and of equal values the lower row. */
 __global__ void __launch_bounds__(32 * 32)
     sample_argmax_kernel(sp_tensor x, cuda_samples s, int32_t *argmax)
 {
@@ -132,12 +131,12 @@ struct values {
     }
 };
 
-/* Row b of y from the sum over sample b. */
+/* Writes row b of y from the sum over sample b. */
 struct use_sums {
     const double *sums; /* [n_samples][2][c] */
     cuda_samples s;
     sp_tensor y;
-    bool is_mean; /* written; else added */
+    bool is_mean; /* true: the mean is written; false: the sum is added */
 
     __device__ void operator()(int64_t b, int j) const
     {
@@ -164,8 +163,8 @@ struct spread_max {
     }
 };
 
-/* One sample: its row to all of its voxels, divided by their number and added (gradient
- * of the mean), or as it is (broadcast). */
+/* Spreads the row of one sample to all of its voxels: divided by their number and added
+ * (gradient of the mean), or written as it is (broadcast). */
 struct spread {
     sp_tensor from, to; /* from: one row */
     bool is_mean;

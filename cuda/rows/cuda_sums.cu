@@ -1,5 +1,5 @@
-/* The second half of sums over the rows of each sample: over the chunks of each, as a
- * tree; and over the samples. */
+/* The second half of sums over the rows of each sample (cuda_rows.cuh): the sum over
+ * the chunks of each sample, as a tree; and sums over samples. */
 #include "cuda/device/cuda_rows.cuh"
 
 __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
