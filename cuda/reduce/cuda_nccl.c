@@ -15,16 +15,16 @@
 #define SP_CUDA_ROOT "/usr/local/cuda"
 #endif
 
-/* ---- where it may be ---- */
+/* ---- places of the library ---- */
 
-/* Tries folder/libnccl.so.2, folder "": the loader's path. */
+/* Tries folder/libnccl.so.2; an empty folder stands for the loader's path. */
 static void *open_in(const char *folder, char *path, size_t size)
 {
     snprintf(path, size, "%s%s" LIBRARY, folder, *folder ? "/" : "");
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Of the folders that match, the first that has it. */
+/* Opens the library in the first folder that matches the pattern and has it. */
 static void *open_among(const char *pattern, char *path, size_t size)
 {
     void *library = NULL;
@@ -50,7 +50,8 @@ static void *open_below(const char *root, const char *const *below, char *path,
     return library;
 }
 
-/* A toolkit of its own has lib64; one of Python's packages lies beside nccl. */
+/* An installed toolkit has lib64; a toolkit among Python's packages lies beside nccl.
+ */
 static void *search(char *path, size_t size)
 {
     static const char *const of_toolkit[] = {"lib64", "lib", "targets/*/lib",
@@ -97,7 +98,7 @@ static sp_status open_library(sp_nccl *nccl, void **library)
 
 typedef struct entry {
     const char *name;
-    size_t at; /* in sp_nccl */
+    size_t at; /* offset of its field in sp_nccl */
     bool is_optional;
 } entry;
 
@@ -128,8 +129,8 @@ static const entry entries[] = {
 
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
 
-/* The version comes first: an old library lacks entry points too, and the number says
- * more than their names. */
+/* Runs before the other entry points are looked up: an old library lacks some of them,
+ * and its version says more than their names. */
 static sp_status check_version(sp_nccl *nccl)
 {
     int v = 0, major, minor;

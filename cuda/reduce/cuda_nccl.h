@@ -1,8 +1,8 @@
-/* NCCL's entry points as this program uses them, found at run time: the program starts
- * on machines without NCCL, and needs no header of it to be built.
+/* NCCL's entry points that this program uses, found at run time: the program starts on
+ * machines without NCCL and is built without its header.
  *
- * The declarations are NCCL's own of version 2.18 (tests/tools/check_nccl.sh compares them
- * with an nccl.h where there is one); later libraries serve them unchanged.
+ * The declarations are those of NCCL 2.18 (tests/tools/check_nccl.sh compares them with
+ * an nccl.h where there is one); later libraries serve them unchanged.
  */
 #ifndef CUDA_NCCL_H
 #define CUDA_NCCL_H
@@ -40,7 +40,8 @@ typedef struct sp_nccl_id {
     char bytes[128];
 } sp_nccl_id;
 
-/* ncclConfig_t as version 2.18 had it; size and version say so. */
+/* ncclConfig_t as version 2.18 had it; its fields size and version tell the library so.
+ */
 typedef struct sp_nccl_config {
     size_t size;
     unsigned magic, version;
@@ -49,11 +50,11 @@ typedef struct sp_nccl_config {
     int split_share;
 } sp_nccl_config;
 
-enum { SP_NCCL_DEFAULT = INT_MIN }; /* of a field of the configuration */
+enum { SP_NCCL_DEFAULT = INT_MIN }; /* default value of a field of sp_nccl_config */
 
-/* Streams are cudaStream_t. */
+/* The library's path, version and entry points. Streams are cudaStream_t. */
 typedef struct sp_nccl {
-    char path[512]; /* of the library */
+    char path[512]; /* path of the library */
     int version;    /* 22809 is 2.28.9 */
     sp_nccl_result (*get_version)(int *version);
     sp_nccl_result (*get_unique_id)(sp_nccl_id *id);
@@ -72,7 +73,7 @@ typedef struct sp_nccl {
     sp_nccl_result (*group_end)(void);
     sp_nccl_result (*all_reduce)(const void *from, void *to, size_t count, int type,
                                  int op, sp_nccl_comm comm, void *stream);
-    /* from 2.19; NULL before */
+    /* Available from 2.19 on; NULL in older libraries. */
     sp_nccl_result (*mem_alloc)(void **out, size_t bytes);
     sp_nccl_result (*mem_free)(void *data);
     sp_nccl_result (*comm_register)(sp_nccl_comm comm, void *data, size_t bytes,
@@ -80,10 +81,10 @@ typedef struct sp_nccl {
     sp_nccl_result (*comm_deregister)(sp_nccl_comm comm, void *handle);
 } sp_nccl;
 
-/* The library, loaded once: from SP_NCCL_LIB (the file or its folder) where that is
- * set, else from the loader's path, the CUDA toolkit, or NVIDIA's Python package beside
- * either. Local. SP_EMPI: not found, too old, or incomplete; the message says where it
- * was looked for. */
+/* Loads the library once and sets *nccl to it: from SP_NCCL_LIB (the file or its
+ * folder) where that is set, else from the loader's path, the CUDA toolkit, or NVIDIA's
+ * Python package beside either. Local. SP_EMPI where it is not found, too old or
+ * incomplete; the message says where it was searched. */
 sp_status sp_nccl_load(const sp_nccl **nccl);
 
 #ifdef __cplusplus

@@ -1,41 +1,43 @@
-/* Sums of a few values through memory that the devices of a node reach of each other:
- * one kernel of one block in the compute stream, no host, a few microseconds where an
- * all-reduce of NCCL takes 15 to 20. Batch statistics are such sums.
+/* Sums of a few values, such as batch statistics, through memory that the devices of a
+ * node access directly. Each sum is one kernel of one block in the compute stream,
+ * without the host. Expected: a few microseconds, where an all-reduce of NCCL takes 15
+ * to 20.
  *
  *     rank 0's memory  | half 0: place of rank 0, 1, ... | half 1: rank 0, 1, ... |
  *                                ^                           sum n uses half n % 2
- *     rank 1's kernel  -----stores-----> its place in everybody's memory,
- *                      then reads all places in its own, and adds up by rank
+ *     rank 1's kernel  -----stores-----> its place in the memory of every rank,
+ *                      then reads all places in its own, and adds them by rank
  *
- * A value of 8 bytes travels as two words of 8, each half the value and half the number
- * of the sum: a word that bears the number has arrived, and with it its part of the
- * value, because an aligned word is stored and loaded whole. So no store needs to be
- * ordered after another, there is no flag, no fence and no barrier, and a sum takes the
- * time of one store to a peer. (A flag behind the values would need a release at system
- * scope before it, which waits for the peers' answers, and an acquire behind it.)
+ * A value of 8 bytes is stored as two words of 8, each with half of the value and the
+ * number of the sum. Aligned words are stored and loaded whole, so a word that has the
+ * number has arrived together with its half of the value. No store needs to be ordered
+ * after another, there is no flag, no fence and no barrier, and a sum takes the time of
+ * one store to a peer. (A flag behind the values would need a release at system scope
+ * before it, which waits for the peers' answers, and an acquire behind it.)
  *
- * Why two halves are enough, and no rank has to say that it has read: a rank stores
- * words of sum n + 2 over those of sum n when its kernel of sum n + 1 has ended. This
- * kernel has seen a word of sum n + 1 from every rank, and a rank stores such words
- * only after its own kernel of sum n has ended, since both are in one stream. So every
- * rank has read all it wanted of sum n. (Kernels that begin before the one in front has
- * ended, as programmatic launches do, would break this.) A place is longer than most
- * sums; what an earlier, longer one left there bears another number. Numbers return
- * after 2^32 sums, tens of millions of steps.
+ * Two halves are enough, and no rank has to report that it has read. A rank overwrites
+ * the words of sum n with those of sum n + 2 when its kernel of sum n + 1 has ended.
+ * That kernel has seen a word of sum n + 1 from every rank, and a rank stores such
+ * words only after its own kernel of sum n has ended, since both are in one stream. So
+ * every rank has read all that it needs of sum n. (Early launches, sp_cuda.h, keep
+ * this: a kernel stores only behind sp_grid_wait, which returns when the kernel before
+ * has completed.) A place is longer than most sums; words that an earlier, longer sum
+ * left there bear another number. Numbers repeat after 2^32 sums, which is tens of
+ * millions of steps.
  *
- * All ranks add the same values in the same order: the same bits everywhere.
+ * All ranks add the same values in the same order and get the same bits.
  *
- * A peer may never come. Its peers' waiting kernels look now and then at a record in
- * pinned host memory, where the watchdog writes (sp_pulse_hear) that this process is to
- * leave, and at the clock; then they give up, so that the stream ends, and the host
- * finds in the record which rank was missing. Before that the record shows the host that
- * its device waits, so that the watchdog blames another. One block waits on each device,
- * so there is always room for the kernels that it waits for, NCCL's included; but not on
- * a device that ranks share by turns: such ranks keep to MPI.
+ * A peer may never come. Waiting kernels look now and then at the clock and at a record
+ * in pinned host memory, in which the watchdog writes (sp_pulse_hear) that this process
+ * is to leave. They then give up, so that the stream ends, and the host finds in the
+ * record which rank was missing. Until then the record tells the host that its device
+ * waits, so that the watchdog blames another rank. Only one block waits on each device,
+ * so there is always room for the kernels that it waits for, NCCL's included. Ranks
+ * that share a device by turns have no such room and keep to MPI.
  *
  * Ranks of several nodes keep to NCCL: a sum in the node, one over the nodes and the
- * way back would save little of a time that the network rules, and need communicators
- * of its own.
+ * way back would save little of a time that the network dominates, and would need
+ * communicators of its own.
  */
 #include "cuda/reduce/cuda_reduce.cuh"
 
@@ -46,7 +48,7 @@
 #include "process/sp_pulse.h"
 
 enum { MAX_PEERS = 16, MAX_VALUES = 4096, MAX_THREADS = 640, GROUP = 8 };
-enum { TURNS = 512 }; /* of a waiting thread between looks at the record */
+enum { TURNS = 512 }; /* turns of a waiting thread between looks at the record */
 enum { TRIAL_VALUES = 1025, TRIALS = 5 };
 enum : size_t { PLACE_WORDS = 2 * MAX_VALUES, BLOCK_BYTES = (size_t)2 << 20 };
 
@@ -56,19 +58,20 @@ enum : size_t { PLACE_WORDS = 2 * MAX_VALUES, BLOCK_BYTES = (size_t)2 << 20 };
 namespace
 {
 
-/* In pinned host memory. */
+/* A record in pinned host memory, through which the host and a waiting kernel talk. */
 struct record {
-    uint64_t leave; /* by the host: the exit status that this process is to end with */
-    uint64_t lost;  /* by the device: 1 + the rank that did not come */
-    uint64_t looked_ns; /* by the device, as long as it waits for a peer */
+    uint64_t leave; /* written by the host: the exit status with which this process is
+                     * to end; 0: none */
+    uint64_t lost;  /* written by the device: 1 + the rank that did not come; 0: none */
+    uint64_t looked_ns; /* written by the device while it waits for a peer */
 };
 
-/* What a kernel is told. Ranks are those of the scope. */
+/* The arguments of a kernel. Ranks are numbered within the scope. */
 struct peers {
     uint64_t *memory[MAX_PEERS]; /* of each rank, [2][size][PLACE_WORDS] */
     record *rec;
     uint64_t limit_ns;
-    uint32_t number; /* of the sum, from 1 */
+    uint32_t number; /* number of the sum, from 1 */
     int rank, size;
 };
 
@@ -79,7 +82,7 @@ __device__ uint64_t *place_of(const peers &p, int in, int of)
     return p.memory[in] + ((size_t)(p.number % 2) * p.size + of) * PLACE_WORDS;
 }
 
-/* To the neighbour first, so that not all store to the same device at once. */
+/* Sends to the next rank first, so that not all store to the same device at once. */
 __device__ void send(const peers &p, int i, uint64_t value)
 {
     for (int k = 1; k < p.size; k++) {
@@ -90,7 +93,8 @@ __device__ void send(const peers &p, int i, uint64_t value)
     }
 }
 
-/* begin: of this thread's waiting, 0 at first. */
+/* Whether the thread may go on waiting for `rank`. *begin is the start of its wait, 0
+ * at first. */
 __device__ bool may_wait(const peers &p, int rank, uint64_t *begin)
 {
     const uint64_t now = sp_clock_ns();
@@ -107,8 +111,8 @@ __device__ bool may_wait(const peers &p, int rank, uint64_t *begin)
     return false;
 }
 
-/* value[k] of rank + k, where there is such a peer. All are loaded before any is looked
- * at. False: given up. */
+/* Receives value[k] of rank + k, where there is such a peer. All words are loaded
+ * before any is examined. Returns false where the thread gave up. */
 __device__ bool receive(const peers &p, int i, int rank, uint64_t (&value)[GROUP])
 {
     uint64_t begin = 0;
@@ -180,7 +184,8 @@ template <class T> __device__ bool add_up(const peers &p, int i, T own, T *to)
     return true;
 }
 
-/* One block. Each thread sends all its values before it waits for any. */
+/* The sum of n values, by one block. Each thread sends all its values before it waits
+ * for any. */
 template <class T>
 __global__ void __launch_bounds__(MAX_THREADS)
     peer_sum_kernel(peers p, const T *from, T *to, int n)
@@ -202,10 +207,11 @@ struct peer {
     int world_rank[MAX_PEERS];
     sp_scope scope;
     double limit_s;
-    uint64_t looked_ns; /* as last seen */
+    uint64_t looked_ns; /* looked_ns of the record when the host last read it */
 };
 
-/* What a rank tells the others, in words that add up with the others' zeros. */
+/* The address that a rank offers to the others. Its words are summed with zeros of the
+ * others, which gathers them. */
 union offer {
     struct {
         char pci[16];
@@ -219,7 +225,7 @@ peer *peer_of(const sp_transport *t)
     return (peer *)t->peer;
 }
 
-/* Why this rank does not even try. */
+/* Returns the reason why this rank does not try, or SP_OK. */
 sp_status object(const sp_transport *t, const sp_transport_options *options)
 {
     const char *text = getenv("SP_PEER_MEMORY");
@@ -236,7 +242,8 @@ sp_status object(const sp_transport *t, const sp_transport_options *options)
     return SP_OK;
 }
 
-/* Whole blocks, so that nothing else is exported with it. */
+/* Rounds up to whole blocks of the allocator, so that nothing else is exported with it.
+ */
 size_t memory_bytes(const peer *own)
 {
     const size_t words = 2 * (size_t)own->p.size * PLACE_WORDS + TRIAL_VALUES;
@@ -272,7 +279,8 @@ sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *m
     return SP_OK;
 }
 
-/* The runtime's own words about peers are poor. */
+/* Maps the memory of another rank. The messages are its own, as those of the runtime
+ * about peers say little. */
 sp_status reach(sp_transport *t, const offer *other, int rank, void **memory)
 {
     int device, can = 0;
@@ -313,7 +321,7 @@ template <class T> sp_status put_sum(sp_transport *t, const T *from, T *to, int 
     peer *own = peer_of(t);
     const int threads = n < MAX_THREADS ? (n + 31) / 32 * 32 : (int)MAX_THREADS;
 
-    /* The halves take turns; 0 is fresh memory's. */
+    /* The halves alternate across the wrap too; fresh memory bears number 0. */
     own->p.number += own->p.number == UINT32_MAX ? 3 : 1;
     SP_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, cuda_of(t->backend)->compute,
               own->p, from, to, n);
@@ -338,8 +346,8 @@ sp_status peer_allreduce(sp_transport *t, const sp_small_sum *sum)
                : put_sum(t, (const int64_t *)sum->from, (int64_t *)part->data, n);
 }
 
-/* Sums of known values: links that are there but move nothing, or something else, are
- * known from virtual machines. */
+/* Sums known values and checks the results: virtual machines are known whose links
+ * between devices exist but move nothing, or wrong data. */
 sp_status try_out(sp_transport *t)
 {
     peer *own = peer_of(t);
@@ -379,7 +387,7 @@ void let_go(sp_transport *t)
             cudaIpcCloseMemHandle(own->p.memory[r]);
 }
 
-/* What is exported is freed when nobody maps it any more. */
+/* Frees the exported memory. Called when no rank maps it any more. */
 void give_back(sp_transport *t)
 {
     peer *own = peer_of(t);
@@ -401,7 +409,8 @@ void set_limit(sp_transport *t, double s)
     peer_of(t)->p.limit_ns = (uint64_t)(1e9 * s);
 }
 
-/* Each part is agreed, because a rank that fails leaves the others without a peer. */
+/* Each part ends with an agreement, because a rank that fails leaves the others without
+ * a peer. Collective over the world. */
 sp_status start(sp_transport *t, const sp_transport_options *options, offer *all)
 {
     const double limit_s = options->peer_limit_s > 0 ? options->peer_limit_s : LONG_S;
@@ -455,7 +464,8 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
     return SP_OK;
 }
 
-/* Collective where nothing has failed; else the end of the process frees all. */
+/* Collective where nothing has failed. After a failure the end of the process frees the
+ * memory. */
 void peer_close(sp_transport *t)
 {
     const bool is_well =

@@ -5,9 +5,10 @@
  *     MPI (host)                               | sum piece 0 | sum piece 1 | ...
  *     up stream                                             | copy piece 0 | ...
  *
- * A piece holds one of N_ROOMS pinned buffers from its copy down to the end of its copy
- * up. The host moves pieces on when it tests; MPI gets them in the order in which they
- * were posted, in the lane, because each rank's device delivers in its own time.
+ * A piece occupies one of N_ROOMS pinned buffers from its copy down to the end of its
+ * copy up. The host advances the pieces when it tests. MPI gets them in the order in
+ * which they were posted (SP_SCOPE_LANE), because the device of each rank finishes its
+ * copies in its own time.
  */
 #include "cuda/reduce/cuda_reduce.cuh"
 
@@ -74,7 +75,7 @@ sp_status cuda_is_past(cudaEvent_t event, bool *is_past)
 
     *is_past = error == cudaSuccess;
     if (error == cudaErrorNotReady) {
-        cudaGetLastError(); /* it is remembered like an error */
+        cudaGetLastError(); /* the runtime remembers "not ready" like an error */
         return SP_OK;
     }
     SP_CUDA(error);
@@ -91,8 +92,8 @@ struct idling {
     cudaStream_t stream;
 };
 
-/* A stream that was left in the middle of a sum is not idle: whoever waits ends with
- * the process. */
+/* Tests whether the stream is idle. A stream that gave up a sum in the middle does not
+ * count as idle, so the waiting thread ends with the process. */
 sp_status test_idle(void *arg, bool *is_done)
 {
     const idling *i = (const idling *)arg;
@@ -130,7 +131,7 @@ enum piece_state { QUEUED, COMING_DOWN, SUMMING, GOING_UP };
 struct piece {
     piece *next;
     cuda_sum *of;
-    sp_part part; /* of the device's memory */
+    sp_part part; /* range of device memory */
     piece_state state;
     int room;
     sp_request request;
@@ -139,9 +140,9 @@ struct piece {
 struct staged {
     cudaStream_t down, up;
     char *pinned;                /* [N_ROOMS][ROOM_BYTES] */
-    cudaEvent_t copied[N_ROOMS]; /* its last copy, either way */
+    cudaEvent_t copied[N_ROOMS]; /* recorded behind its last copy, down or up */
     bool is_taken[N_ROOMS];
-    piece *first, *last, *free_pieces; /* a queue, and those without use */
+    piece *first, *last, *free_pieces; /* the queue of pieces; unused ones */
     cuda_sum *free_sums;
 };
 
@@ -291,7 +292,7 @@ sp_status go_up(sp_transport *t, piece *p)
     return SP_OK;
 }
 
-/* Frees the room of the first piece, once its copy has ended. */
+/* Frees the pinned buffer of the first piece once its copy up has ended. */
 sp_status retire(staged *s)
 {
     piece *p = s->first;
@@ -307,8 +308,8 @@ sp_status retire(staged *s)
     return SP_OK;
 }
 
-/* Every piece one step further, where it can go. A piece comes after all that were
- * posted before it. */
+/* Advances every piece by one state where it can. A piece is handed to MPI after all
+ * that were posted before it. */
 sp_status move_on(sp_transport *t)
 {
     staged *s = staged_of(t);

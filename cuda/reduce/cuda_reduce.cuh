@@ -1,32 +1,46 @@
-/* What the transports of device memory share: a stream beside the compute stream, and
- * the events of posted sums. */
+/* Transports of device memory (sp_transport.h): the interface between the files of this
+ * room.
+ *
+ *     file                  posted sums (gradients)     small sums (batch statistics)
+ *     cuda_reduce_nccl.cu   NCCL, reduce stream         NCCL, compute stream
+ *     cuda_reduce.cu        MPI through pinned memory   through the host
+ *     cuda_peer.cu          -                           memory of the node's devices,
+ *                                                       in place of either of the above
+ *
+ *     compute stream  ... summands | computed               | join waits for done ...
+ *     reduce stream                        | sum | done
+ *
+ * Posted sums run in streams of their own, which the device serves before the compute
+ * stream. Waits of the host test for failures of other ranks too (cuda_wait_idle).
+ */
 #ifndef CUDA_REDUCE_CUH
 #define CUDA_REDUCE_CUH
 
 #include "cuda/device/cuda_util.cuh"
 #include "compute/sp_transport.h"
 
-/* A posted sum: its handle. */
+/* The handle of a posted sum (sp_sum.handle). */
 typedef struct cuda_sum {
-    struct cuda_sum *next; /* in the list of free ones */
-    cudaEvent_t computed;  /* the compute stream has made the summands */
-    cudaEvent_t done;      /* the sums are in place */
-    int n_left;            /* staged: pieces on their way */
+    struct cuda_sum *next; /* next in the list of free handles */
+    cudaEvent_t computed;  /* recorded in the compute stream behind the summands */
+    cudaEvent_t done;      /* recorded behind the sums */
+    int n_left;            /* staged transport only: pieces in progress */
 } cuda_sum;
 
 extern const sp_transport_ops sp_cuda_staged_ops, sp_cuda_nccl_ops;
 extern const sp_peer_ops sp_cuda_peer_ops;
 
-/* A stream that the device serves before the compute stream. */
+/* Creates a stream that the device serves before the compute stream. */
 sp_status cuda_urgent_stream(cudaStream_t *stream);
-/* A sum from the list, or a new one; `computed` is recorded in the compute stream. */
+/* Takes a handle from the list, or creates one, and records its `computed` in the
+ * compute stream. SP_EMEM, SP_EDEVICE. */
 sp_status cuda_sum_take(sp_backend *be, cuda_sum **list, cuda_sum **taken);
 void cuda_sum_give(cuda_sum **list, cuda_sum *sum);
 void cuda_sums_destroy(cuda_sum **list);
-/* sp_cuda.wait where the compute stream waits for other ranks: whoever waits for it
- * looks for what went wrong between them too. */
+/* The function for sp_cuda.wait where the compute stream may wait for other ranks:
+ * waits until the stream is idle and looks for failures of the transport meanwhile. */
 sp_status cuda_wait_idle(void *transport, cudaStream_t compute);
-/* cudaEventQuery: has the device come here? */
+/* Whether the device has passed the event (cudaEventQuery). */
 sp_status cuda_is_past(cudaEvent_t event, bool *is_past);
 
 #endif

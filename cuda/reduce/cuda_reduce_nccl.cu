@@ -1,14 +1,14 @@
-/* Device memory summed by NCCL, where it lies.
+/* Device memory summed by NCCL in place.
  *
- * Two communicators, so that a small sum in the compute stream does not queue behind a
- * gradient bucket: `bulk` over the world for what is posted (reduce stream), `scope`
- * split off from it for batch statistics (compute stream). Everything is issued by one
- * thread in one order on all ranks, and bulk is held to a few blocks of the device, so
- * that kernels of both find room beside the computation.
+ * There are two communicators, so that a small sum in the compute stream does not queue
+ * behind a gradient bucket: `bulk` over the world for posted sums (reduce stream), and
+ * `scope`, split off from it, for batch statistics (compute stream). One thread issues
+ * everything, in the same order on all ranks. `bulk` is limited to a few blocks of the
+ * device, so that kernels of both find room beside the computation.
  *
- * Communicators do not block: whatever NCCL does in the background is polled for, and
- * with it what went wrong. NCCL's waiting is the host's: nothing here waits for other
- * ranks without hearing the watchdog.
+ * Communicators are non-blocking: the host polls NCCL's work in the background and its
+ * errors. Wherever NCCL makes the host wait for other ranks, the host also listens to
+ * the watchdog.
  */
 #include "cuda/reduce/cuda_reduce.cuh"
 
@@ -25,8 +25,9 @@ enum { BULK_BLOCKS = 16, CAST_THREADS = 256 };
 
 #define LONG_START_S 600
 #define CLOSE_S      5.0
-#define ROUND_S      0.02 /* between agreements while communicators start */
-#define SECONDHAND_S 2.0  /* the rank that failed speaks before those that notice */
+#define ROUND_S      0.02 /* time between agreements while communicators start */
+#define SECONDHAND_S 2.0 /* the rank that failed reports first, then those that notice
+                          */
 #define ABANDON_S    3.0
 
 namespace
@@ -34,16 +35,16 @@ namespace
 
 struct nccl_transport {
     const sp_nccl *lib;
-    sp_nccl_comm bulk, scope; /* scope NULL: of one rank */
-    sp_scope of;              /* what scope is over */
-    cudaStream_t stream;      /* of bulk */
+    sp_nccl_comm bulk, scope; /* scope is NULL where it has one rank */
+    sp_scope of;              /* the ranks that `scope` covers */
+    cudaStream_t stream;      /* stream of bulk */
     cuda_sum *free_sums;
     double limit_s;
     bool is_bf16, is_failed;
-    float *taken; /* [n_taken] of sp_transport_take */
+    float *taken; /* [n_taken] memory given out by sp_transport_take */
     size_t n_taken;
-    uint16_t *wire;  /* [n_taken] its floats on their way; NULL: fp32 travels */
-    bool is_ncclmem; /* taken is NCCL's */
+    uint16_t *wire;  /* [n_taken] its floats as bf16 on the wire; NULL: fp32 travels */
+    bool is_ncclmem; /* `taken` was allocated by NCCL */
     void *registration;
 };
 
@@ -81,7 +82,7 @@ sp_status fail(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
                    more && *more ? ": " : "", more ? more : "");
 }
 
-/* In progress is no error of a communicator that does not block. */
+/* "In progress" is not an error of a non-blocking communicator. */
 bool is_fine(sp_nccl_result result)
 {
     return result == SP_NCCL_SUCCESS || result == SP_NCCL_IN_PROGRESS;
@@ -94,7 +95,8 @@ bool is_fine(sp_nccl_result result)
             return fail((n), (comm), sp_nccl_, what);                                  \
     } while (0)
 
-/* What a communicator does in the background: is it at rest, has it failed? */
+/* Asks whether a communicator's background work is at rest and whether it has failed.
+ */
 sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_at_rest)
 {
     sp_nccl_result state = SP_NCCL_SUCCESS;
@@ -131,7 +133,7 @@ sp_status test_at_rest(void *arg, bool *is_done)
     return ask(s->n, s->comm, s->what, is_done);
 }
 
-/* Until NCCL has put into the stream what it was told to. */
+/* Waits until NCCL has put the requested work into the stream. */
 sp_status settle(sp_transport *t, sp_nccl_comm comm, const char *what)
 {
     settling s = {nccl_of(t), comm, what};
@@ -150,8 +152,8 @@ sp_status probe()
     return sp_nccl_load(&lib);
 }
 
-/* Algorithms that sum in an order of their own each time are left out; what the user
- * has set stays. NCCL reads its environment at its first call. */
+/* Excludes algorithms whose order of summation varies from run to run; settings of the
+ * user stay. NCCL reads its environment at its first call. */
 void ask_for_repeatable()
 {
     setenv("NCCL_ALGO", "Ring", 0);
@@ -172,8 +174,8 @@ sp_nccl_config config_of(int max_blocks)
     return c;
 }
 
-/* All ranks ask their communicators in rounds, so that one that fails, or the end of
- * patience, is known to all. */
+/* Waits for a communicator to start. All ranks ask theirs in rounds, so that all learn
+ * of one that fails or of the time limit. Collective over the world. */
 sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_status rc,
                          const char *what)
 {
@@ -218,7 +220,7 @@ sp_status make_bulk(sp_transport *t)
         rc = fail(n, NULL, result, "ncclGetUniqueId");
     SP_TRY(sp_transport_agree(t, rc));
     SP_TRY(sp_comm_bcast(t->comm, &id, sizeof id, 0));
-    /* Some MPIs let the root go before the others have got it. */
+    /* Some MPIs let the root continue before the others have the data. */
     SP_TRY(sp_comm_barrier(t->comm));
     result = n->lib->comm_init_rank_config(&n->bulk, t->comm->size, id, t->comm->rank,
                                            &config);
@@ -290,7 +292,7 @@ sp_status nccl_open(sp_transport *t, const sp_transport_options *options)
     rc = t->impl ? SP_OK : SP_FAIL(SP_EMEM, "transport: out of memory");
     SP_TRY(sp_transport_agree(t, rc));
     rc = start(t, options);
-    if (rc != SP_OK) /* somewhere: nothing is finished together any more */
+    if (rc != SP_OK) /* on some rank: nothing is closed collectively any more */
         nccl_of(t)->is_failed = true;
     return rc;
 }
@@ -345,7 +347,8 @@ void *abort_all(void *arg)
     return NULL;
 }
 
-/* The process is about to end, and an abort that hangs must not keep it. */
+/* The process is about to end. The abort runs in a thread, so that one that hangs does
+ * not keep the process. */
 void nccl_abandon(sp_transport *t)
 {
     struct timespec end;
@@ -360,8 +363,8 @@ void nccl_abandon(sp_transport *t)
 
 /* ---- memory ---- */
 
-/* NCCL's own memory can be registered, so that the network and the links between
- * devices read it where it lies. Without registration sums are the same. */
+/* Memory that NCCL allocates can be registered, so that the network and the links
+ * between devices read it in place. Sums without registration are the same. */
 sp_status take_from_nccl(sp_transport *t, size_t bytes, void **out)
 {
     nccl_transport *n = nccl_of(t);
@@ -397,7 +400,7 @@ union float_bits {
     uint32_t u;
 };
 
-/* The upper half of a float, rounded to nearest, ties to even; NaN stays NaN. */
+/* Narrows floats to bf16, rounded to nearest, ties to even; NaN stays NaN. */
 __global__ void __launch_bounds__(CAST_THREADS)
     narrow_kernel(const float *from, size_t n, uint16_t *to)
 {
@@ -433,7 +436,7 @@ unsigned blocks_of(size_t n)
     return (unsigned)((n + CAST_THREADS - 1) / CAST_THREADS);
 }
 
-/* Where a part's floats travel as bf16; NULL: they travel as they are. */
+/* The bf16 buffer of a part's floats; NULL: they travel as they are. */
 uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
 {
     const float *data = (const float *)part->data;
@@ -500,7 +503,7 @@ sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
     return settle(t, comm, "ncclAllReduce");
 }
 
-/* One group is one launch. */
+/* Sums all parts in one group, which is one launch. */
 sp_status put_group(sp_transport *t, const sp_part *part, int count)
 {
     nccl_transport *n = nccl_of(t);
@@ -565,6 +568,6 @@ const sp_transport_ops sp_cuda_nccl_ops = {
     nccl_abandon, nccl_take, nccl_allreduce,  nccl_post,
     nccl_test,    nccl_join, look_for_errors, &sp_cuda_peer_ops};
 
-/* What moves device memory, best first: in the table of the backend. */
+/* The transports of device memory, best first, for the table of the backend. */
 extern "C" const sp_transport_ops *const sp_cuda_transports[] = {
     &sp_cuda_nccl_ops, &sp_cuda_staged_ops, NULL};
