@@ -10,8 +10,8 @@
  *     x, dy, pairs --> cuda_wgrad.cu        weight gradient (cuda_wgrad.cuh)
  *
  * cuda_tiles.cu chooses the tile of cuda_conv.cu: timed when the backend is opened, or
- * by a formula. A unit is the slice of the inner dimension that one step of the tensor
- * cores multiplies (cuda_mma.cuh).
+ * by a formula. A unit is the slice of the inner dimension that one instruction of the
+ * tensor cores multiplies (cuda_mma.cuh).
  */
 #ifndef CUDA_CONV_CUH
 #define CUDA_CONV_CUH
@@ -25,7 +25,7 @@
  * chunk of it each. */
 typedef struct cuda_units {
     bool is_shared;
-    unsigned per_offset; /* 1 where shared */
+    unsigned per_offset; /* units of an offset; 1 where shared */
     size_t n;
 } cuda_units;
 

@@ -3,7 +3,7 @@
  * accessed by 16 bytes. On the way the epilogue computes v = [y +] [bias +] sum, and
  * the sums for which a following operation would read v again:
  *
- *     forward          sums of v and v^2                     batch norm of x = y
+ *     forward          sums of v and v^2                     batch norm that reads y
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
  *                      sums of g, g xhat                     a second norm whose output
  *                                                            was added to the first's
@@ -23,6 +23,7 @@
 #include "cuda/conv/cuda_mma.cuh"
 #include "cuda/device/cuda_rows.cuh"
 
+/* The result of a convolution and the sums that the epilogue forms of it. */
 struct conv_result {
     sp_tensor y;
     const float *bias;

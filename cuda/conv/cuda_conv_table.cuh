@@ -14,6 +14,7 @@
 
 enum { CONV_WORD = 32 };
 
+/* The arguments of a convolution kernel; mask, first, nbr and order are the map's. */
 struct conv_call : conv_result {
     const uint32_t *mask; /* NULL: every row is paired with itself, K = 1 */
     const int32_t *first, *nbr, *order;
@@ -27,12 +28,12 @@ struct conv_call : conv_result {
 
 /* The table for one word of the masks. */
 template <int BM> struct conv_table {
-    int32_t in[CONV_WORD][BM];  /* input row, -1: absent */
-    int32_t out[BM];            /* output row, -1: none */
-    uint32_t has[CONV_WORD];    /* bit i: group i of 16 rows has the offset */
+    int32_t in[CONV_WORD][BM]; /* input row, -1: absent */
+    int32_t out[BM];           /* output row, -1: none */
+    uint32_t has[CONV_WORD];   /* bit i: group i of 16 rows has the offset */
     int offset[CONV_WORD]; /* offsets present, rising; halved where two share a unit */
     uint32_t groups[CONV_WORD]; /* has of offset[i] */
-    int n;
+    int n;                      /* entries of offset and groups */
 };
 
 /* The part of a block that handles rows and their table. T is the tile: BM x BN, with

@@ -6,9 +6,9 @@
  * inner dimension is that of cuda_conv.cu, in the same order, four units (64 channels,
  * 128 bytes) a step. A ring of STAGES stages, each with A [128] and B [BN] rows of 128
  * bytes in the layout of wgmma (sp_cuda_wgmma.h), is filled by asynchronous copies of
- * the threads, because the copy engine of sm_90 (TMA) has no gather of rows. The
- * packed weights (cuda_conv_pack.cu) change to that layout as they are copied. One
- * step, while the products of the LAG steps before it may still be running:
+ * the threads, because the copy engine of sm_90 (TMA) has no gather of rows. The packed
+ * weights (cuda_conv_pack.cu) change to that layout as they are copied. One step, while
+ * the products of the LAG steps before it may still be running:
  *
  *     wait for products   of step - 1 - LAG: its stage may be filled again
  *     wait for copies     of this step, and fence for the async proxy
@@ -33,13 +33,13 @@
  *     128 columns                127   115,588 B   2 (both)
  *     256                        217   213,892 B   1
  *
- * Expected, not measured: at the full rate of 2048 multiply-adds a clock, of the 128
- * bytes a clock that shared memory delivers, 96 are read and 64 written with 128
- * columns, 80 and 48 with 256. In the L2, the weights of each offset that a tile has, 2
- * c_x BN bytes, outweigh the rows: 50,000 voxels of a surface (t = 8.7) with 256
- * channels read 0.76 GB of weights, and 0.45 GB of rows with 128 columns or 0.22 GB
- * with 256. That is 219 and 178 us at 5.5 TB/s, against 145 us of products at 80 % of
- * 788 TFLOP/s.
+ * Expected, not measured: at the full rate of 2048 multiply-adds a clock a block reads
+ * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256,
+ * where 128 bytes a clock are the limit. In the L2, the weights of each offset that a
+ * tile has, 2 c_x BN bytes, outweigh the rows: 50,000 voxels of a surface (t = 8.7)
+ * with 256 channels read 0.76 GB of weights, and 0.45 GB of rows with 128 columns or
+ * 0.22 GB with 256. That is 219 and 178 us at 5.5 TB/s, against 145 us of products at
+ * 80 % of 788 TFLOP/s.
  */
 #include "cuda/conv/cuda_conv_wgmma.cuh"
 

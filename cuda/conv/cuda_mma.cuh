@@ -4,8 +4,9 @@
  * Stages. A stage holds rows of 64 bytes: 4 chunks, which are two "units" of 32 bytes.
  * A unit has 16 channels of bf16 or 8 of fp32. Chunk q of row r is stored at chunk q ^
  * (r / 2 & 3), so that eight rows read at one q fall into eight different groups of
- * banks. A unit is one step of the tensor cores in both types (m16n8k16, m16n8k8), and
- * its fragments lie in it the same way: ldmatrix moves fp32 as pairs of 16-bit halves.
+ * banks. A unit is the inner dimension of one instruction of the tensor cores in both
+ * types (m16n8k16, m16n8k8), and its fragments lie in it the same way: ldmatrix moves
+ * fp32 as pairs of 16-bit halves.
  *
  * Products. A warp owns MT groups of 16 rows and NT x 8 columns, in sum[MT][NT][4]:
  *   bf16, tf32   the fragment that the tensor cores leave in a lane (sp_cuda.h)
@@ -22,7 +23,7 @@ enum { CUDA_CHUNK_BYTES = 16, CUDA_UNIT_BYTES = 32, CUDA_STAGE_ROW = 64 };
 template <sp_precision P> struct cuda_operand {
     enum {
         BYTES = P == SP_BF16 ? 2 : 4,
-        CHUNK = CUDA_CHUNK_BYTES / BYTES, /* elements */
+        CHUNK = CUDA_CHUNK_BYTES / BYTES, /* elements of a chunk */
         UNIT = CUDA_UNIT_BYTES / BYTES
     };
 };

@@ -48,6 +48,7 @@ struct wgrad_items {
     int32_t begin[MAX_ENTRIES + 1];
 };
 
+/* The arguments of the weight gradient's kernels. */
 struct wgrad_call {
     const int32_t *in, *out; /* rows of the pairs; NULL: every row with itself */
     sp_tensor x, dy;
@@ -69,7 +70,7 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
     typedef wgrad_product<P, T, MT, NT> product;
     typedef cuda_operand<P> operand;
     enum {
-        CHUNKS = T / operand::CHUNK,           /* chunks of a row */
+        CHUNKS = T / operand::CHUNK, /* chunks of a row */
         /* chunks of a thread, for each operand */
         N = product::PAIRS * CHUNKS / THREADS,
         OPERAND_BYTES = product::PAIRS * product::ROW_BYTES,
@@ -85,8 +86,8 @@ template <class W> struct wgrad_block {
 
     const wgrad_call &a;
     char *stages;
-    int32_t begin, count;              /* pairs of the item */
-    int i0, o0; /* the block's first row and column of the matrix */
+    int32_t begin, count; /* pairs of the item */
+    int i0, o0;           /* the block's first row and column of the matrix */
     int32_t row_x[W::N], row_dy[W::N]; /* rows of the next stage to load; -1: none */
 
     __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,

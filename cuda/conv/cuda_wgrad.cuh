@@ -15,7 +15,7 @@
 
 /* The product in tf32; bf16 and fp32 are specialized below. */
 template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
-    /* pairs, bytes of a row, of a stage */
+    /* pairs of a stage, bytes of a row */
     enum { PAIRS = 16, ROW_BYTES = (T + 8) * 4 };
 
     __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }

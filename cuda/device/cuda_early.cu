@@ -19,7 +19,7 @@ enum { MOST = 8 };
 /* The one thread that uses a stream writes its is_behind_kernel. Threads search this
  * list for their own streams while nobody changes it. */
 struct early_stream {
-    cudaStream_t stream; /* NULL: free */
+    cudaStream_t stream; /* NULL: this entry is free */
     bool is_behind_kernel;
 } streams[MOST];
 

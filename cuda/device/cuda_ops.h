@@ -41,7 +41,7 @@ extern const struct sp_transport_ops *const sp_cuda_transports[];
 
 int sp_cuda_device_count(void); /* 0 without a driver, or with one that is too old */
 void sp_cuda_why_none(char *text, size_t size); /* writes why there are none */
-int sp_cuda_toolkit(void);      /* version, 1000 major + 10 minor */
+int sp_cuda_toolkit(void);                      /* version, 1000 major + 10 minor */
 sp_status sp_cuda_device(int i, sp_device *device);
 
 /* ---- cuda_device.cu ---- */

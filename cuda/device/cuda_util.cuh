@@ -26,19 +26,19 @@ sp_status cuda_wgmma_open(const sp_backend *be);
 
 /* The state of the backend, to which be->impl points. */
 typedef struct sp_cuda {
-    pthread_t owner; /* the compute thread */
-    cudaStream_t compute, plan, aside;
-    cudaEvent_t turn; /* records the end of one stream, for the other to wait for */
-    cudaEvent_t clock[2];   /* recorded by clock_begin, clock_end; NULL: not yet */
+    pthread_t owner;                   /* the compute thread */
+    cudaStream_t compute, plan, aside; /* aside: the side stream of weight gradients */
+    cudaEvent_t turn;     /* records the end of one stream, for the other to wait for */
+    cudaEvent_t clock[2]; /* recorded by clock_begin, clock_end; NULL: not yet */
     cudaEvent_t forked; /* the compute stream's position when the side stream starts */
-    cudaEvent_t joined;     /* the end of the side stream's work */
-    sp_arena scratch;       /* device; content lives until the next operation */
+    cudaEvent_t joined; /* the end of the side stream's work */
+    sp_arena scratch;   /* device; content lives until the next operation */
     sp_arena aside_scratch; /* the scratch of the side stream */
     /* Choice of tiles (cuda_tiles.cu): tile[0] for results of fewer than few_rows rows,
      * tile[1] for others. Entry i serves results of up to 32 (i + 1) channels, the last
      * entry wider ones. The value CUDA_TILES means the formula. */
     uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
-    int64_t few_rows;
+    int64_t few_rows;    /* CUDA_TILE_ROWS for each multiprocessor */
     bool reads_pageable; /* the device can read pageable host memory */
     /* Waits for the compute stream in a run of several ranks, and looks for failures of
      * other ranks meanwhile. NULL: a plain wait. */
@@ -130,7 +130,7 @@ enum { CUDA_GROUP = 128 };
 
 typedef struct cuda_samples {
     int first, n;                /* samples first .. first + n - 1 */
-    int32_t row[CUDA_GROUP + 1]; /* [n + 1] */
+    int32_t row[CUDA_GROUP + 1]; /* [n + 1] first row of each, and the end */
 } cuda_samples;
 
 static inline cuda_samples cuda_group(const int32_t *sample_row, int first, int end)

@@ -73,18 +73,18 @@ enum { CUDA_MAP_WINDOW = 1 << 16, CUDA_TILE_ROWS = 128 };
 
 typedef struct cuda_map {
     int K, n_words;      /* offsets; words of a mask, ceil(K / 32) */
-    int32_t n_in, n_out; /* rows */
+    int32_t n_in, n_out; /* rows of the input and of the output level */
     int n_samples;
     int64_t pairs;
     const uint32_t
         *mask; /* [n_words][n_out] bit k % 32 of word k / 32: row has offset k */
-    const int32_t *first; /* [n_out + 1] */
+    const int32_t *first; /* [n_out + 1] first entry of each row in nbr */
     const int32_t *nbr;   /* [pairs] input rows, by output row and offset */
     const int32_t *order; /* [n_out] output rows in the order of the tiles */
-    const int32_t *pair_in, *pair_out; /* [pairs] */
+    const int32_t *pair_in, *pair_out; /* [pairs] rows of each pair */
     const int32_t *pair_start; /* [n_samples * K + 1] device: first pair of each sample
                                 * and offset */
-    const int32_t *pair_start_host;    /* [n_samples * K + 1] host: the same */
+    const int32_t *pair_start_host; /* [n_samples * K + 1] host: the same */
 } cuda_map;
 
 #endif

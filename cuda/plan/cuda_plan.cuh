@@ -18,8 +18,7 @@
  * kernels that use it are still running: whatever uses these bytes next runs behind
  * them.
  *
- * Content of the arena when the plan is complete:  | levels with their children | maps
- * |
+ * Content of the complete plan's arena:  | levels with their children | maps |
  */
 #ifndef CUDA_PLAN_CUH
 #define CUDA_PLAN_CUH
@@ -36,22 +35,25 @@ typedef struct plan_child {
     uint32_t mask; /* bit (key & 7) of each child that exists */
 } plan_child;
 
+/* A level of the pyramid: device arrays in the plan's arena, and host copies. */
 typedef struct plan_level {
-    int32_t n;
+    int32_t n;           /* rows */
     uint64_t *key;       /* [n] Morton key relative to the sample's base */
     int32_t *parent;     /* [n] NULL on the last level */
     plan_child *child;   /* [n] NULL on level 0 */
-    int32_t *sample_row; /* [n_samples + 1] */
+    int32_t *sample_row; /* [n_samples + 1] first row of each sample */
     int32_t *chunk; /* [n_samples + 1] number of chunks of PLAN_CHUNK rows before each
                      * sample */
     int32_t *sample_row_host, *chunk_host;
 } plan_level;
 
+/* A plan under construction. Scratch is taken from `arena` above the content that
+ * stays, and given back by sp_arena_rewind. */
 typedef struct plan_builder {
     sp_backend *be;
     cudaStream_t stream;
     const sp_plan_spec *spec;
-    sp_arena *arena, *host;
+    sp_arena *arena, *host; /* the batch's device arena and its host memory */
     sp_plan *plan;
     int n_samples;
     plan_level level[SP_MAX_LEVELS];
@@ -60,6 +62,7 @@ typedef struct plan_builder {
 
 /* ---- calls in the plan stream ---- */
 
+/* Queues the copy. from_host must stay until the stream has done it. */
 sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t bytes);
 /* Waits: the copy is complete when the call returns. */
 sp_status plan_download(plan_builder *b, void *to_host, const void *from, size_t bytes);
@@ -250,6 +253,7 @@ sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
  * of each sample and offset. */
 sp_status plan_count_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
                            int32_t *position, int32_t *start);
+/* Writes the pair lists to the positions that plan_count_pairs has found. */
 sp_status plan_write_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
                            const int32_t *position, int32_t *pair_in,
                            int32_t *pair_out);

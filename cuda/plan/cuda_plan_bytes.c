@@ -6,6 +6,7 @@
 
 enum { ALIGN = 128, CHUNK = 256, SORT_ROOM = 64 << 10 };
 
+/* The arena while the plan is built: bytes in use, and their peak. */
 typedef struct room {
     int64_t used, high;
 } room;
@@ -15,12 +16,14 @@ static int64_t padded(int64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* An allocation that stays. */
 static void keep(room *r, int64_t bytes)
 {
     r->used += padded(bytes);
     r->high = r->used > r->high ? r->used : r->high;
 }
 
+/* Scratch that is given back. */
 static void use(room *r, int64_t bytes)
 {
     const int64_t high = r->used + bytes;

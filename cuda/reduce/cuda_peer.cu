@@ -68,7 +68,7 @@ struct record {
 
 /* The arguments of a kernel. Ranks are numbered within the scope. */
 struct peers {
-    uint64_t *memory[MAX_PEERS]; /* of each rank, [2][size][PLACE_WORDS] */
+    uint64_t *memory[MAX_PEERS]; /* the memory of each rank, [2][size][PLACE_WORDS] */
     record *rec;
     uint64_t limit_ns;
     uint32_t number; /* number of the sum, from 1 */

@@ -26,8 +26,7 @@ enum { BULK_BLOCKS = 16, CAST_THREADS = 256 };
 #define LONG_START_S 600
 #define CLOSE_S      5.0
 #define ROUND_S      0.02 /* time between agreements while communicators start */
-#define SECONDHAND_S 2.0 /* the rank that failed reports first, then those that notice
-                          */
+#define SECONDHAND_S 2.0  /* the rank that failed reports before those that notice */
 #define ABANDON_S    3.0
 
 namespace

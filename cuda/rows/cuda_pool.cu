@@ -166,7 +166,7 @@ struct spread_max {
 /* Spreads the row of one sample to all of its voxels: divided by their number and added
  * (gradient of the mean), or written as it is (broadcast). */
 struct spread {
-    sp_tensor from, to; /* from: one row */
+    sp_tensor from, to; /* `from` has one row */
     bool is_mean;
 
     __device__ void operator()(int64_t i, int j) const
