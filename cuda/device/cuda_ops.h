@@ -1,7 +1,7 @@
 /* The CUDA backend as C code sees it. compute/sp_backend.h states the meaning of each
  * operation.
  *
- *         device   cuda_device.cu: open, copies; cuda_memory.cu: arenas; cuda_peak.cu
+ *     device   cuda_device.cu: open, copies; cuda_memory.cu: arenas; cuda_peak.cu
  *     plan     coordinates --> cuda_plan.cu --> cuda_plan_maps.cu, cuda_plan_lists.cu
  *                                                   |  kernel maps (cuda_map.h)
  *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu

@@ -1,5 +1,4 @@
-/* The radix sort of CUB behind one call. No other file includes CUB, which takes long
- * to compile. */
+/* The radix sort of CUB behind one call. No other file uses CUB. */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/device/sp_cuda.h"

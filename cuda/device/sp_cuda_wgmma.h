@@ -1,7 +1,7 @@
 /* Products of warpgroups (wgmma, sm_90a), a part of sp_cuda.h: wrappers of the PTX, as
  * described from PTX ISA 8.0 on in "Asynchronous Warpgroup Level Matrix Instructions"
- * (9.7.15 in ISA 9). A warpgroup is four consecutive warps of a block, the first of
- * which is a multiple of four. All threads of the warpgroup call each of these
+ * (9.7.15 in ISA 9). A warpgroup is four consecutive warps of a block; the rank of the
+ * first is a multiple of four. All threads of the warpgroup call each of these
  * together.
  *
  *     sp_fence_async        each thread, when its own copies to shared memory have

@@ -82,7 +82,8 @@ int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
     return r.high;
 }
 
-/* What a plan needs meanwhile stands in its own arena too. */
+/* Always 0: the scratch of a plan lies in the plan's own arena, above its content, and
+ * sp_cuda_plan_bytes counts it. */
 int64_t sp_cuda_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
                                    int64_t above, const int64_t *pairs)
 {
