@@ -69,10 +69,13 @@ typedef enum sp_grad_route {
 static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be, bool is_frugal,
                                                  bool is_exact)
 {
-    return (sp_assign_rules){.is_frugal = is_frugal,
-                             .is_exact = is_exact,
-                             .row_bytes = be->ops->is_host ? 1 : 16,
-                             .sum_rows = be->ops->sum_rows};
+    sp_assign_rules rules;
+
+    rules.is_frugal = is_frugal;
+    rules.is_exact = is_exact;
+    rules.row_bytes = be->ops->is_host ? 1 : 16;
+    rules.sum_rows = be->ops->sum_rows;
+    return rules;
 }
 
 /* Local. low is borrowed. SP_EMEM; destroy after failure too. */
