@@ -16,9 +16,9 @@
 #ifndef CUDA_CONV_CUH
 #define CUDA_CONV_CUH
 
-#include "cuda/plan/cuda_map.h"
 #include "cuda/conv/cuda_mma.cuh"
 #include "cuda/device/cuda_rows.cuh"
+#include "cuda/plan/cuda_map.h"
 
 /* The inner dimension of a convolution with K offsets of c channels, in units of
  * CUDA_UNIT_BYTES. Where c is small, offsets 2 i and 2 i + 1 share unit i and have a

@@ -19,9 +19,9 @@
 #ifndef CUDA_CONV_OUT_CUH
 #define CUDA_CONV_OUT_CUH
 
-#include "cuda/plan/cuda_map.h"
 #include "cuda/conv/cuda_mma.cuh"
 #include "cuda/device/cuda_rows.cuh"
+#include "cuda/plan/cuda_map.h"
 
 /* The result of a convolution and the sums that the epilogue forms of it. */
 struct conv_result {

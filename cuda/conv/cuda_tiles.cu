@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/conv/cuda_conv.cuh"
 #include "base/sp_log.h"
+#include "cuda/conv/cuda_conv.cuh"
 
 namespace
 {

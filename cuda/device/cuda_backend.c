@@ -1,6 +1,6 @@
 /* The table of the CUDA backend. */
-#include "cuda/plan/cuda_map.h"
 #include "cuda/device/cuda_ops.h"
+#include "cuda/plan/cuda_map.h"
 
 const sp_backend_ops sp_cuda_ops = {
     .name = "cuda",

@@ -23,8 +23,8 @@
 #ifndef CUDA_PLAN_CUH
 #define CUDA_PLAN_CUH
 
-#include "cuda/plan/cuda_map.h"
 #include "cuda/device/cuda_util.cuh"
+#include "cuda/plan/cuda_map.h"
 
 enum { PLAN_THREADS = 256, PLAN_CHUNK = PLAN_THREADS };
 

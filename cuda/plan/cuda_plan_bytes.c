@@ -1,8 +1,8 @@
 /* The memory of a plan, computed from its numbers of voxels and pairs. It repeats the
  * allocations of cuda_plan.cu, cuda_plan_maps.cu and cuda_plan_lists.cu in their order.
  */
-#include "cuda/plan/cuda_map.h"
 #include "cuda/device/cuda_ops.h"
+#include "cuda/plan/cuda_map.h"
 
 enum { ALIGN = 128, CHUNK = 256, SORT_ROOM = 64 << 10 };
 

@@ -16,8 +16,8 @@
 #ifndef CUDA_REDUCE_CUH
 #define CUDA_REDUCE_CUH
 
-#include "cuda/device/cuda_util.cuh"
 #include "compute/sp_transport.h"
+#include "cuda/device/cuda_util.cuh"
 
 /* The handle of a posted sum (sp_sum.handle). */
 typedef struct cuda_sum {

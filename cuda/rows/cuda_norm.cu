@@ -19,8 +19,8 @@
  * cores at 60 % of their rate need 427; on the fragments, behind ldmatrix, two warps
  * would do the same work twice.
  */
-#include "cuda/device/cuda_rows.cuh"
 #include "compute/sp_norm.h"
+#include "cuda/device/cuda_rows.cuh"
 
 namespace
 {

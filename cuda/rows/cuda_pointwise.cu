@@ -1,6 +1,6 @@
 /* Elementwise operations. All of them are bound by memory. */
-#include "cuda/device/cuda_rows.cuh"
 #include "base/sp_rng.h"
+#include "cuda/device/cuda_rows.cuh"
 
 namespace
 {

@@ -2,8 +2,8 @@
  * output and channel. Gradients run one launch for each offset: within an offset no
  * input row has two outputs, so no two threads add to the same element. An input's
  * gradient is thus summed by rising offset. */
-#include "cuda/plan/cuda_map.h"
 #include "cuda/device/cuda_rows.cuh"
+#include "cuda/plan/cuda_map.h"
 
 namespace
 {

@@ -1,6 +1,6 @@
 /* Batch norm by plain loops. */
-#include "cpu/cpu.h"
 #include "compute/sp_norm.h"
+#include "cpu/cpu.h"
 
 sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums)

@@ -1,6 +1,6 @@
 /* Elementwise operations by plain loops. */
-#include "cpu/cpu.h"
 #include "base/sp_rng.h"
+#include "cpu/cpu.h"
 
 sp_status sp_ref_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {

@@ -6,8 +6,8 @@
 
 #include "base/sp_log.h"
 #include "bench/bench.h"
-#include "h5/sp_h5.h"
 #include "config.h"
+#include "h5/sp_h5.h"
 #include "process/sp_fault.h"
 
 static const char usage[] =

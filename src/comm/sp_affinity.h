@@ -14,8 +14,8 @@
 #ifndef SP_AFFINITY_H
 #define SP_AFFINITY_H
 
-#include "comm/sp_comm.h"
 #include "base/sp_machine.h"
+#include "comm/sp_comm.h"
 
 #ifdef __cplusplus
 extern "C" {

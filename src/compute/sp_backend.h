@@ -27,7 +27,9 @@
 extern "C" {
 #endif
 
-enum { SP_IGNORE = -1 }; /* label of a voxel that counts in neither loss nor metric; no
+enum {
+    SP_IGNORE = -1
+}; /* label of a voxel that counts in neither loss nor metric; no
                             prediction */
 
 typedef struct sp_backend sp_backend;
@@ -168,8 +170,8 @@ typedef struct sp_loss_args {
     float smoothing;
     const int32_t *sample_row; /* [n_samples + 1] host */
     int n_samples;
-    double *sums;        /* [n_samples][2]: sum w * l, sum w */
-    sp_tensor dlogits;   /* gradient of sum w * l, written; data NULL: none */
+    double *sums;      /* [n_samples][2]: sum w * l, sum w */
+    sp_tensor dlogits; /* gradient of sum w * l, written; data NULL: none */
     /* A row whose logits are not all finite has no prediction (SP_IGNORE) and is not
      * counted in confusion; its loss is what the arithmetic makes of it. */
     int64_t *confusion;  /* [C truth][C prediction] added to; NULL: none */

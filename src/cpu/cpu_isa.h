@@ -11,8 +11,8 @@
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
-#include "cpu/cpu.h"
 #include "base/sp_rng.h"
+#include "cpu/cpu.h"
 
 enum {
     /* Lanes of the widest version: packed buffers are padded to it. */

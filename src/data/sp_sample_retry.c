@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
 #include "data/sp_shard_internal.h"
+#include "process/sp_pulse.h"
 
 enum { TRIES = 4 };
 

@@ -23,8 +23,8 @@
 #define SP_SAMPLER_H
 
 #include "comm/sp_comm.h"
-#include "deck/sp_deck.h"
 #include "data/sp_shard.h"
+#include "deck/sp_deck.h"
 
 /* The memory of a rank for samples, the same on all ranks. */
 typedef struct sp_bound {

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/sp_backend.h"
 #include "base/sp_rng.h"
+#include "compute/sp_backend.h"
 
 /* pi / 2 */
 #define QUARTER 1.57079632679489661923

@@ -10,9 +10,9 @@
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 
-#include "deck/sp_deck.h"
-#include "data/sp_shard.h"
 #include "compute/sp_tensor.h"
+#include "data/sp_shard.h"
+#include "deck/sp_deck.h"
 
 /* What is done to the coordinates of one sample in one epoch. */
 typedef struct sp_augment {

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
 #include "deck/sp_deck_keys.h"
 #include "deck/sp_deck_text.h"
-#include "base/sp_log.h"
 
 static sp_status unknown_key(const char *where, const char *path)
 {

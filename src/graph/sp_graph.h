@@ -16,8 +16,8 @@
 #ifndef SP_GRAPH_H
 #define SP_GRAPH_H
 
-#include "deck/sp_deck.h"
 #include "compute/sp_plan.h"
+#include "deck/sp_deck.h"
 
 enum { SP_MAX_INPUTS = 8, SP_INPUT_NODE = -1, SP_LEVEL_SAMPLE = -1 };
 

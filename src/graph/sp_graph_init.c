@@ -1,6 +1,6 @@
 /* Initial weights and running statistics of a graph. */
-#include "graph/sp_graph.h"
 #include "base/sp_rng.h"
+#include "graph/sp_graph.h"
 
 #include <string.h>
 

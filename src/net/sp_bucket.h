@@ -17,8 +17,8 @@
 #define SP_BUCKET_H
 
 #include "base/sp_exact.h"
-#include "graph/sp_graph.h"
 #include "compute/sp_transport.h"
+#include "graph/sp_graph.h"
 
 /* What travels beside the gradient. Sums over ranks and micro-batches after
  * sp_bucket_wait. */

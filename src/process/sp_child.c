@@ -116,7 +116,7 @@ static void settle(sp_child *child)
     if (ended == child->pid && ended) {
         report_end(child, status);
         child->pid = 0;
-    /* SIGCHLD is ignored, so no status is left */
+        /* SIGCHLD is ignored, so no status is left */
     } else if (ended < 0 && errno == ECHILD)
         child->pid = 0;
     else if (child->pid && elapsed_s > child->limit_s)

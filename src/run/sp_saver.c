@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "process/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "process/sp_fault.h"
 
 typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
 

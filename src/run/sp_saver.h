@@ -11,8 +11,8 @@
 
 #include <limits.h>
 
-#include "run/sp_checkpoint.h"
 #include "net/sp_net.h"
+#include "run/sp_checkpoint.h"
 #include "run/sp_run.h"
 
 typedef struct sp_saver sp_saver;

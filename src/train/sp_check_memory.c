@@ -81,7 +81,8 @@ sp_status sp_check_memory(sp_session *s, sp_sampler *sampler, sp_sampler *val)
         be.precision = !strcmp(precision, "bf16")   ? SP_BF16
                        : !strcmp(precision, "tf32") ? SP_TF32
                                                     : SP_FP32;
-    SP_TRY(check_cut(s, &f, sampler, val)); /* first: it refuses what it need not read */
+    SP_TRY(
+        check_cut(s, &f, sampler, val)); /* first: it refuses what it need not read */
     sp_cut_close(&s->cut);
     SP_TRY(sp_cut_foresee(&s->cut, &f, sampler, val, s->comm, &s->failed_rank));
     print(s, is_host);

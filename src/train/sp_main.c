@@ -5,16 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
 #include "config.h"
 #include "deck/sp_deck_keys.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
-#include "base/sp_log.h"
 #include "process/sp_pulse.h"
-#include "process/sp_start.h"
 #include "process/sp_signal.h"
-#include "train/sp_train.h"
+#include "process/sp_start.h"
 #include "run/sp_witness.h"
+#include "train/sp_train.h"
 
 static const char usage[] =
     "usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"

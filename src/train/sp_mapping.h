@@ -9,8 +9,8 @@
 #ifndef SP_MAPPING_H
 #define SP_MAPPING_H
 
-#include "compute/sp_backend.h"
 #include "comm/sp_comm.h"
+#include "compute/sp_backend.h"
 #include "deck/sp_deck.h"
 
 /* Description of one rank and of its device, as the rank itself sees them. */

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "comm/sp_records.h"
 #include "h5/sp_h5.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
-#include "base/sp_log.h"
-#include "comm/sp_records.h"
 #include "train/sp_train.h"
 
 /* A rank sends this head to rank 0 for each sample, then logits [n][C] if wanted, point

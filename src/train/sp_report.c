@@ -8,12 +8,12 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "config.h"
 #include "base/sp_file.h"
-#include "h5/sp_h5.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
+#include "config.h"
+#include "h5/sp_h5.h"
 #include "train/sp_trainer.h"
 
 /* Header only: no library to link. */

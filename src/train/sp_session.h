@@ -11,15 +11,15 @@
 #ifndef SP_SESSION_H
 #define SP_SESSION_H
 
-#include "run/sp_checkpoint.h"
-#include "memory/sp_cut.h"
-#include "data/sp_loader.h"
-#include "train/sp_mapping.h"
-#include "net/sp_net.h"
-#include "run/sp_run.h"
 #include "compute/sp_transport.h"
+#include "data/sp_loader.h"
+#include "memory/sp_cut.h"
+#include "net/sp_net.h"
+#include "run/sp_checkpoint.h"
+#include "run/sp_run.h"
 #include "run/sp_watchdog.h"
 #include "run/sp_witness.h"
+#include "train/sp_mapping.h"
 
 /* A parsed command line and what it acts on. All pointers are borrowed. */
 typedef struct sp_command {

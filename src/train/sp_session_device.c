@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/sp_affinity.h"
 #include "base/sp_log.h"
+#include "comm/sp_affinity.h"
 #include "train/sp_selftest.h"
 #include "train/sp_session.h"
 

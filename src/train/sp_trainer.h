@@ -3,11 +3,11 @@
 #ifndef SP_TRAINER_H
 #define SP_TRAINER_H
 
-#include "train/sp_evaluate.h"
+#include "comm/sp_table.h"
 #include "net/sp_metrics.h"
 #include "run/sp_saver.h"
+#include "train/sp_evaluate.h"
 #include "train/sp_session.h"
-#include "comm/sp_table.h"
 
 /* Results of one optimizer step, over all ranks. */
 typedef struct sp_step_report {

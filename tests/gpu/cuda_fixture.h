@@ -4,8 +4,8 @@
 #define CUDA_FIXTURE_H
 
 #include "cuda/device/cuda_ops.h"
-#include "gpu/cuda_map_host.h"
 #include "fixtures/map_fixture.h"
+#include "gpu/cuda_map_host.h"
 
 int cudaMalloc(void **out, size_t bytes);
 int cudaFree(void *data);

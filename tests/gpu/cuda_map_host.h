@@ -4,8 +4,8 @@
 #ifndef CUDA_MAP_HOST_H
 #define CUDA_MAP_HOST_H
 
-#include "cuda/plan/cuda_map.h"
 #include "compute/sp_plan.h"
+#include "cuda/plan/cuda_map.h"
 
 /* All arrays, pair_start aside (NULL), are host memory that cuda_map_host_free
  * frees. */

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu/cpu.h"
 #include "base/sp_rng.h"
+#include "cpu/cpu.h"
 
 #define OK(expr)                                                                       \
     do {                                                                               \

@@ -5,8 +5,8 @@
  * is within 1e-3 and the gradient within 0.03 of its length, in bf16 5e-3 and 0.15. */
 #include "fixtures/test.h"
 
-#include "gpu/cuda_fixture.h"
 #include "fixtures/net_case.h"
+#include "gpu/cuda_fixture.h"
 #include "net/sp_optim.h"
 
 /* What trains on one backend. */

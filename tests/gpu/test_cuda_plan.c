@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "cpu/cpu.h"
-#include "gpu/cuda_plan_same.h"
 #include "fixtures/plan_samples.h"
+#include "gpu/cuda_plan_same.h"
 
 /* ---- plans of both ---- */
 

@@ -3,11 +3,11 @@
  * shard; a batch of its first sample twice. */
 #include "fixtures/test.h"
 
-#include "cpu/cpu.h"
-#include "gpu/cuda_plan_same.h"
-#include "fixtures/plan_oracle.h"
 #include "base/sp_log.h"
+#include "cpu/cpu.h"
 #include "data/sp_shard.h"
+#include "fixtures/plan_oracle.h"
+#include "gpu/cuda_plan_same.h"
 #include "h5/sp_h5.h"
 
 enum { N_SAMPLES = 2 };

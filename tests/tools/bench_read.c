@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fixtures/shard_fixture.h"
 #include "base/sp_log.h"
+#include "fixtures/shard_fixture.h"
 
 enum { PASSES = 25, PIECE = 256 * 1024 };
 enum order { AS_DRAWN, BY_X, BY_MORTON, N_ORDERS };

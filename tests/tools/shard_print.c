@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fixtures/shard_fixture.h"
 #include "base/sp_log.h"
+#include "fixtures/shard_fixture.h"
 
 static void print_sample(const sp_dataset *set, const sp_sample *s)
 {

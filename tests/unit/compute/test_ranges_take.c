@@ -2,8 +2,8 @@
  * was. */
 #include "fixtures/test.h"
 
-#include "compute/sp_ranges.h"
 #include "base/sp_rng.h"
+#include "compute/sp_ranges.h"
 
 enum { MOST = 40, TURNS = 20000 };
 

@@ -1,9 +1,9 @@
 /* Every level, tile and pair of a plan is what a hash search over coordinates finds. */
 #include "fixtures/test.h"
 
+#include "compute/sp_backend.h"
 #include "cpu/cpu.h"
 #include "fixtures/plan_samples.h"
-#include "compute/sp_backend.h"
 
 static sp_arena arena;
 static sp_backend backend;

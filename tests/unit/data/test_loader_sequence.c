@@ -2,10 +2,10 @@
  * has, whatever the number of readers and slots; failures come in their place. */
 #include "fixtures/test.h"
 
-#include "fixtures/fake_shard.h"
-#include "fixtures/plan_oracle.h"
 #include "data/sp_loader.h"
 #include "data/sp_voxel.h"
+#include "fixtures/fake_shard.h"
+#include "fixtures/plan_oracle.h"
 
 enum { SAMPLES = 23 };
 

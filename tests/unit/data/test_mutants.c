@@ -11,8 +11,8 @@
 
 #include "fixtures/mutants.h"
 #include "fixtures/shard_fixture.h"
-#include "run/sp_checkpoint.h"
 #include "h5/sp_h5.h"
+#include "run/sp_checkpoint.h"
 #include "vox/vox.h"
 
 enum { PATIENCE_S = 100 }; /* a child has 60 s of wall time, 10 s of work */

@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "fixtures/shard_fixture.h"
 #include "data/sp_voxel.h"
+#include "fixtures/shard_fixture.h"
 
 enum { SHARDS = 300, SAMPLES = 2, THREADS = 4, READS = 1500 };
 

@@ -1,8 +1,8 @@
 /* Augmentation moves voxels as stated and merging agrees with a plain map. */
 #include "fixtures/test.h"
 
-#include "compute/sp_backend.h"
 #include "base/sp_rng.h"
+#include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
 
 enum { N = 3000, C = 2 };

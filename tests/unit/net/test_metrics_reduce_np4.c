@@ -3,8 +3,8 @@
 #include "fixtures/test.h"
 
 #include "base/sp_exact.h"
-#include "net/sp_metrics.h"
 #include "base/sp_rng.h"
+#include "net/sp_metrics.h"
 
 enum { CLASSES = 5, SAMPLES = 24 };
 

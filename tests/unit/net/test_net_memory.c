@@ -179,7 +179,8 @@ static void a_frugal_net_has_the_same_gradient(void **state)
             assert_memory_equal(frugal.buckets.grad, rich.buckets.grad,
                                 (size_t)rich.graph.n_floats * sizeof(float));
         }
-        assert_true(frugal.net.impl->fixed_arena.used < rich.net.impl->fixed_arena.used);
+        assert_true(frugal.net.impl->fixed_arena.used <
+                    rich.net.impl->fixed_arena.used);
         assert_true(frugal.net.impl->matrices.high <= rich.net.impl->matrices.high);
         case_close(&frugal);
         case_close(&rich);
