@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "fixtures/shard_fixture.h"
+#include "fuzz/mutate_h5.h"
 #include "h5/sp_h5.h"
 
 enum { M = 4, S = 2 };
@@ -320,6 +321,71 @@ static void change_while_in_use(void **state)
     unlink(path);
 }
 
+/* ---- headers that HDF5 believes ---- */
+
+static const char liar[] = "liar.h5";
+static const int64_t liar_sizes[] = {30, 0, 20, 1};
+
+/* A layout message of the old format that says chunked (2), with chunks of 8 rows of 3
+ * elements of 4 bytes, says compact (0) with this many bytes in the header. HDF5 reads
+ * beyond them, and crashes where there are none. */
+static void make_compact(blob b, int bytes)
+{
+    static const unsigned char chunk[] = {8, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0};
+    int n = 0;
+
+    for (size_t i = 0; i + 23 < b.n; i++)
+        if (memcmp(b.at + i, "\3\2\3", 3) == 0 &&
+            memcmp(b.at + i + 11, chunk, sizeof chunk) == 0) {
+            b.at[i + 1] = 0;
+            b.at[i + 2] = (unsigned char)bytes;
+            b.at[i + 3] = 0;
+            n++;
+        }
+    assert_int_equal(n, 2); /* coordinates and features */
+}
+
+static sp_status read_all(void)
+{
+    const sp_sample_request all = {.verify = true, .with_points = true};
+    sp_dataset set;
+    sp_sample sample = {0};
+    sp_status rc = fixture_open(&set, liar);
+
+    for (int64_t i = 0; rc == SP_OK && i < set.n_samples; i++)
+        rc = sp_sample_read(&set, i, &all, &sample);
+    sp_sample_destroy(&sample);
+    sp_dataset_close(&set);
+    return rc;
+}
+
+static void layouts_that_lie_are_refused(void **state)
+{
+    static const fixture f = {.n_samples = 4,
+                              .voxels = liar_sizes,
+                              .has_subvoxel = true,
+                              .has_points = true,
+                              .has_cost = true,
+                              .has_moments = true,
+                              .seed = 3};
+
+    (void)state;
+    for (int bytes = 0; bytes < 24; bytes += 8) {
+        blob b;
+
+        OK(fixture_write(&f, liar));
+        h5_repack(liar, H5_STORE_OLD);
+        OK(read_all());
+        b = blob_read(liar);
+        make_compact(b, bytes);
+        blob_write(liar, b);
+        free(b.at);
+        assert_int_equal(read_all(), SP_EDATA);
+        assert_non_null(strstr(sp_error_last()->message, liar));
+    }
+    unlink(liar);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +395,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(files_of_a_set_agree),
         cmocka_unit_test(change_while_in_use),
+        cmocka_unit_test(layouts_that_lie_are_refused),
     };
 
     sp_h5_child_main(argc, argv);

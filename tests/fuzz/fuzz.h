@@ -1,0 +1,98 @@
+/* Fuzzing: damaged and hostile files of every kind that a program reads.
+ *
+ *     fuzz_main.c    options, seeds, workers that are watched and started again, report
+ *     fuzz_worker.c  one mutant after the other in one process, its memory measured
+ *     kind_*.c       a kind: its good files, its mutants, the code that reads them
+ *     mutate*.c      how files are made wrong
+ *
+ * Mutant `index` of a run is a pure function of the run's seed and the index. It is a
+ * fault if the process dies or a sanitizer speaks, if reading takes longer than the
+ * limit, if it takes more memory than FUZZ_MEMORY_TIMES its files and FUZZ_MEMORY_MORE,
+ * or if a kind says so by fuzz_fault.
+ */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+#include "fuzz/mutate.h"
+
+enum { FUZZ_MEMORY_TIMES = 10, FUZZ_MEMORY_MORE = 256 << 20, FUZZ_LIMIT_S = 10 };
+
+typedef struct fuzz_kind {
+    const char *name;
+    int weight; /* of 1,000 mutants */
+    /* Once, in the folder of seeds, before there are workers. */
+    void (*prepare)(void);
+    /* Make one mutant in the working folder and read it; true if it was taken. */
+    bool (*run)(uint64_t *rng);
+} fuzz_kind;
+
+extern const fuzz_kind fuzz_las, fuzz_ply, fuzz_pcd, fuzz_npy, fuzz_text, fuzz_kitti,
+    fuzz_convert, fuzz_shard, fuzz_shard_chunked, fuzz_shard_values, fuzz_shard_links,
+    fuzz_info, fuzz_checkpoint, fuzz_checkpoint_values, fuzz_checkpoint_structure,
+    fuzz_weights, fuzz_prediction, fuzz_deck, fuzz_check, fuzz_eval, fuzz_resume,
+    fuzz_heartbeat, fuzz_status, fuzz_folder;
+
+/* ---- for kinds ---- */
+
+/* The input is wrong and was taken, or was refused in the wrong way: ends the worker. */
+_Noreturn void fuzz_fault(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* A reader's status: SP_OK, or one of the others (SP_OK ends the list) with a message
+ * that names the file. Returns rc == SP_OK. */
+bool fuzz_status_is_ok(sp_status rc, const char *path, const sp_status *allowed);
+/* The same with SP_EDATA alone. */
+bool fuzz_is_ok(sp_status rc, const char *path);
+
+/* Bytes of the mutant, for the bound on memory: to be told before it is read. */
+void fuzz_size(uint64_t bytes);
+
+/* A whole command in a child of its own, for what leaves threads and state behind; its
+ * exit status, which must be among the first n of `allowed`. */
+int fuzz_command(sp_status (*work)(void *context), void *context,
+                 const sp_status *allowed);
+
+/* A command line of the shell, which must succeed. */
+void fuzz_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Path of the folder of seeds. */
+const char *fuzz_seeds(void);
+
+/* ---- between the files of the driver ---- */
+
+/* One worker's place in memory that it shares with the driver. */
+typedef struct fuzz_slot {
+    int64_t index; /* mutant in work; -1: none */
+    int kind;
+    double since_s;                     /* it began */
+    uint64_t bytes;                     /* its files; 0: not made yet */
+    uint64_t base;                      /* resident bytes of the process before it */
+    char words[512];                    /* of fuzz_fault */
+    int64_t n_taken[32], n_refused[32]; /* by kind */
+} fuzz_slot;
+
+typedef struct fuzz_run {
+    uint64_t seed;
+    int64_t n;
+    int64_t only;     /* the one mutant to run; -1: all */
+    const char *kind; /* the one kind to run; NULL: all by weight */
+    int n_workers;
+    char folder[4000]; /* absolute */
+} fuzz_run;
+
+extern const fuzz_kind *const fuzz_kinds[];
+extern const int fuzz_n_kinds;
+
+int fuzz_kind_of(const fuzz_run *run, int64_t index);
+/* Mutants first, first + step, ... below run->n; ends the process. */
+_Noreturn void fuzz_work(const fuzz_run *run, fuzz_slot *slot, int64_t first,
+                         int64_t step);
+/* Resident bytes of a process. */
+uint64_t fuzz_resident(int pid);
+double fuzz_now_s(void);
+
+#endif

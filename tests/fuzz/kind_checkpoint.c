@@ -1,0 +1,275 @@
+/* Checkpoints and files of weights, read as a run that continues reads them. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fuzz/checkpoint_seeds.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/mutate_h5.h"
+#include "h5/sp_h5.h"
+
+/* What the good checkpoint holds. */
+typedef struct content {
+    sp_checkpoint_state state;
+    sp_normalization norm;
+    float *param, *running, *m;
+} content;
+
+static sp_graph graph;
+static content good;
+static blob good_file, weights_file[H5_N_STORES];
+
+static const char folder[] = "checkpoints";
+static const char step_1[] = "checkpoints/step-000000001.h5";
+static const char step_2[] = "checkpoints/step-000000002.h5";
+static const char weights_path[] = "weights.h5";
+
+/* ---- seeds ---- */
+
+static float *floats(int64_t n)
+{
+    float *x = calloc((size_t)n + 1, sizeof *x);
+
+    mutate_check(x, "out of memory");
+    return x;
+}
+
+static void must(sp_status rc)
+{
+    mutate_check(rc == SP_OK, sp_error_last()->message);
+}
+
+static void make_content(content *c)
+{
+    memset(c, 0, sizeof *c);
+    c->param = floats(graph.n_floats);
+    c->m = floats(graph.n_floats);
+    c->running = floats(graph.n_buffer_floats);
+}
+
+static void free_content(content *c)
+{
+    sp_checkpoint_state_destroy(&c->state);
+    sp_normalization_destroy(&c->norm);
+    free(c->param);
+    free(c->m);
+    free(c->running);
+}
+
+static sp_status read_content(const char *path, content *c)
+{
+    sp_optim optim = {.m = c->m};
+
+    SP_TRY(sp_checkpoint_read_state(path, &c->state, &c->norm));
+    return sp_checkpoint_read(path, &graph, c->param, c->running, &optim);
+}
+
+/* As a dozen lines of h5py would write them: no attributes, no checksums. */
+static void write_weights(void)
+{
+    sp_h5 *file;
+
+    must(sp_h5_create(&file, weights_path));
+    for (int i = 0; i < graph.n_params + graph.n_buffers; i++) {
+        bool is_param = i < graph.n_params;
+        const sp_param *p =
+            is_param ? &graph.param[i] : &graph.buffer[i - graph.n_params];
+        int64_t dim[3];
+        char name[300];
+
+        for (int k = 0; k < p->n_dims; k++)
+            dim[k] = p->dim[k];
+        snprintf(name, sizeof name, "/%s/%s", is_param ? "params" : "buffers", p->name);
+        must(sp_h5_write(file, name, SP_H5_F32, p->n_dims, dim,
+                         (is_param ? good.param : good.running) + p->offset));
+    }
+    must(sp_h5_close(file));
+}
+
+static void prepare(void)
+{
+    blob plain;
+
+    seed_run();
+    seed_graph(&graph);
+    make_content(&good);
+    must(read_content(SEED_CHECKPOINT, &good));
+    good_file = blob_read(SEED_CHECKPOINT);
+    write_weights();
+    plain = blob_read(weights_path);
+    for (int k = 0; k < H5_N_STORES; k++) {
+        blob_write(weights_path, plain);
+        h5_repack(weights_path, (h5_store)k);
+        weights_file[k] = blob_read(weights_path);
+    }
+    free(plain.at);
+}
+
+/* ---- reading ---- */
+
+static void check_same(const void *a, const void *b, size_t bytes, const char *what)
+{
+    if (bytes && memcmp(a, b, bytes) != 0)
+        fuzz_fault("another %s, and nobody noticed", what);
+}
+
+static void compare_state(const content *c)
+{
+    sp_checkpoint_state got = c->state, want = good.state;
+
+    if (!got.deck || strcmp(got.deck, want.deck) != 0)
+        fuzz_fault("another deck, and nobody noticed");
+    got.deck = want.deck = NULL;
+    check_same(&got, &want, sizeof got, "state");
+    if (c->norm.n_names == good.norm.n_names && c->norm.n_names > 0)
+        check_same(c->norm.name[0], good.norm.name[0], strlen(good.norm.name[0]) + 1,
+                   "column");
+    if (c->norm.n == good.norm.n && c->norm.n > 0) {
+        check_same(c->norm.mean, good.norm.mean, (size_t)good.norm.n * 8, "mean");
+        check_same(c->norm.std, good.norm.std, (size_t)good.norm.n * 8, "deviation");
+    }
+}
+
+static void compare_arrays(const content *c)
+{
+    for (int i = 0; i < graph.n_params; i++) {
+        const sp_param *p = &graph.param[i];
+        size_t size = (size_t)p->count * sizeof *c->param;
+
+        check_same(c->param + p->offset, good.param + p->offset, size, "weight");
+        if (c->m[p->offset] !=
+            0) /* a file may lack them: the optimizer starts afresh */
+            check_same(c->m + p->offset, good.m + p->offset, size, "momentum");
+    }
+    check_same(c->running, good.running, (size_t)graph.n_buffer_floats * 4, "buffer");
+}
+
+/* The newest is taken as it was written, or named and left for the one before. Where
+ * the sums fit what was changed, no crash is all that is asked. */
+static bool use(bool is_covered)
+{
+    char path[4096];
+    int n_damaged = 0;
+    content c;
+    sp_status rc;
+
+    if (sp_checkpoint_find(folder, NULL, path, &n_damaged) != SP_OK)
+        fuzz_fault("no checkpoint is found: %s", sp_error_last()->message);
+    if (n_damaged > 0) {
+        if (strcmp(path, step_1) != 0)
+            fuzz_fault("%s is taken instead of %s", path, step_1);
+        return fuzz_is_ok(SP_EDATA, step_2);
+    }
+    make_content(&c);
+    rc = read_content(step_2, &c);
+    if (rc == SP_OK && is_covered) {
+        compare_state(&c);
+        compare_arrays(&c);
+    }
+    free_content(&c);
+    return fuzz_is_ok(rc, step_2);
+}
+
+/* ---- mutants ---- */
+
+static void put(blob b)
+{
+    mkdir(folder, 0700);
+    blob_write(step_1, good_file);
+    blob_write(step_2, b);
+    fuzz_size(b.n);
+}
+
+static bool run_bytes(uint64_t *rng)
+{
+    blob b = blob_copy(good_file);
+
+    mutate_bytes(&b, rng);
+    put(b);
+    free(b.at);
+    return use(true);
+}
+
+static bool run_values(uint64_t *rng)
+{
+    bool is_mended = mutate_below(rng, 4) > 0;
+    char which[64];
+
+    put(good_file);
+    for (size_t k = 1 + mutate_below(rng, 2); k > 0; k--)
+        h5_change_value(step_2, rng, which);
+    if (is_mended)
+        h5_mend_checkpoint_sums(step_2);
+    return use(!is_mended);
+}
+
+/* A dataset or a root attribute that is not what it should be. */
+static bool put_impostor(const char *path, uint64_t *rng)
+{
+    static const char *const attribute[] = {"format", "version",   "step",
+                                            "deck",   "crc32c",    "best_miou",
+                                            "epoch",  "data_hash", "feature_names"};
+    enum { MOST = 100 };
+    char *names[MOST];
+    int n, variant;
+
+    if (mutate_below(rng, 3) == 0) {
+        h5_put_attribute(path, attribute[mutate_below(rng, 9)],
+                         (int)mutate_below(rng, (size_t)h5_n_attributes()));
+        return false;
+    }
+    n = h5_list(path, names, MOST);
+    variant = (int)mutate_below(rng, (size_t)h5_n_impostors());
+    h5_put_impostor(path, names[mutate_below(rng, (size_t)n)], variant);
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    return !h5_is_absent(variant) && !h5_is_linked(variant);
+}
+
+static bool run_structure(uint64_t *rng)
+{
+    bool must_refuse, is_taken;
+
+    blob_write("neighbour.h5", good_file);
+    put(good_file);
+    must_refuse = put_impostor(step_2, rng);
+    is_taken = use(false);
+    if (is_taken && must_refuse)
+        fuzz_fault("an impostor was taken");
+    return is_taken;
+}
+
+/* Files of weights alone have no checksums. */
+static bool run_weights(uint64_t *rng)
+{
+    blob b = blob_copy(weights_file[mutate_below(rng, H5_N_STORES)]);
+    size_t how = mutate_below(rng, 4);
+    char which[64];
+    content c;
+    sp_status rc;
+
+    if (how < 2)
+        mutate_bytes(&b, rng);
+    blob_write(weights_path, b);
+    fuzz_size(b.n);
+    free(b.at);
+    if (how == 2)
+        h5_damage_chunk(weights_path, rng, which);
+    if (how == 3)
+        h5_change_dataset(weights_path, rng);
+    make_content(&c);
+    rc = sp_checkpoint_verify_weights(weights_path);
+    if (rc == SP_OK)
+        rc = sp_checkpoint_read(weights_path, &graph, c.param, c.running, NULL);
+    free_content(&c);
+    return fuzz_is_ok(rc, weights_path);
+}
+
+const fuzz_kind fuzz_checkpoint = {"checkpoint", 40, prepare, run_bytes};
+const fuzz_kind fuzz_checkpoint_values = {"checkpoint-values", 40, NULL, run_values};
+const fuzz_kind fuzz_checkpoint_structure = {"checkpoint-structure", 30, NULL,
+                                             run_structure};
+const fuzz_kind fuzz_weights = {"weights", 30, NULL, run_weights};

@@ -1,0 +1,424 @@
+/* Scans of every format: their heads by words and fields, their bodies by bytes. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/sp_comm.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/scan_seeds.h"
+#include "scan/sp_scan.h"
+#include "vox/vox.h"
+
+enum { MOST_SEEDS = 24, MOST_ATTRIBUTES = 64 };
+
+/* The good files of one format. */
+typedef struct seeds {
+    const char *ending;
+    int n;
+    blob at[MOST_SEEDS];
+    vocabulary words;
+    const field *fields;
+    size_t n_fields;
+    const char *head_ends; /* NULL: the head is n_head bytes */
+    size_t n_head;
+    const char *columns; /* some of the time */
+} seeds;
+
+static seeds las = {.ending = "las"}, ply = {.ending = "ply"}, pcd = {.ending = "pcd"};
+static seeds npy = {.ending = "npy", .columns = "x,y,z,label"};
+static seeds text = {.ending = "txt", .columns = "x,y,-,z,label"};
+static seeds kitti = {.ending = "bin"};
+static blob labels; /* of kitti */
+
+/* ---- dictionaries ---- */
+
+static const char *const ply_words[] = {
+    "ply",
+    "format",
+    "ascii",
+    "binary_little_endian",
+    "binary_big_endian",
+    "1.0",
+    "comment",
+    "obj_info",
+    "element",
+    "vertex",
+    "face",
+    "property",
+    "list",
+    "uchar",
+    "int8",
+    "char",
+    "short",
+    "ushort",
+    "int",
+    "uint",
+    "float",
+    "double",
+    "float64",
+    "x",
+    "y",
+    "z",
+    "label",
+    "end_header\n",
+    "element vertex 4294967297\n",
+    "element vertex 2\n",
+    "property list uchar double x\n",
+    "property list double int q\n",
+    "property float x\n",
+    "element face 4611686018427387904\n",
+    "element none 1000000000000\n",
+};
+static const char *const pcd_words[] = {
+    "VERSION",
+    "FIELDS",
+    "SIZE",
+    "TYPE",
+    "COUNT",
+    "WIDTH",
+    "HEIGHT",
+    "VIEWPOINT",
+    "POINTS",
+    "DATA",
+    "ascii\n",
+    "binary\n",
+    "binary_compressed\n",
+    "x",
+    "y",
+    "z",
+    "_",
+    "rgb",
+    "label",
+    "F",
+    "U",
+    "I",
+    "8",
+    "4",
+    "2",
+    "COUNT 65536 1 1 1 1\n",
+    "WIDTH 4294967296\n",
+    "HEIGHT 4294967296\n",
+    "HEIGHT 0\n",
+    "SIZE 8 8 8 8 8\n",
+};
+static const char *const npy_words[] = {
+    "{",
+    "}",
+    "'descr'",
+    "'fortran_order'",
+    "'shape'",
+    ":",
+    ",",
+    "(",
+    ")",
+    "[",
+    "]",
+    "True",
+    "False",
+    "'<f8'",
+    "'>f8'",
+    "'|u1'",
+    "'<f2'",
+    "'<U4'",
+    "'|O'",
+    "'<f4'",
+    "'<i8'",
+    "(4611686018427387904, 4)",
+    "(1, 4)",
+    "(40, 0)",
+    "(0, 4)",
+    "()",
+    "(40,)",
+    "(4, 40, 1)",
+    "[('x', '<f8'), ('y', '<f8'), ('z', '<f8')]",
+    "('x', '<f8', (3,))",
+};
+static const char *const text_words[] = {
+    ",",
+    ";",
+    "\t",
+    " ",
+    "#",
+    "//",
+    "x",
+    "y",
+    "z",
+    "label",
+    "X",
+    "Y",
+    "Z",
+    "class",
+    "scalar_label",
+    "1e400",
+    "1,5",
+    "0x1p3",
+    "1 2 3 4 5 6 7 8\n",
+    "a b c\n",
+};
+
+#define WORDS(list)                                                                    \
+    {                                                                                  \
+        list, sizeof(list) / sizeof *(list)                                            \
+    }
+
+static const field las_fields[] = {
+    {24, 1, 'u'},  {25, 1, 'u'},  {94, 2, 'u'},  {96, 4, 'u'},  {96, 4, 'u'},
+    {100, 4, 'u'}, {100, 4, 'u'}, {104, 1, 'u'}, {104, 1, 'u'}, {105, 2, 'u'},
+    {105, 2, 'u'}, {107, 4, 'u'}, {107, 4, 'u'}, {131, 8, 'f'}, {139, 8, 'f'},
+    {155, 8, 'f'}, {171, 8, 'f'}, {227, 8, 'u'}, {235, 8, 'u'}, {243, 4, 'u'},
+    {247, 8, 'u'}, {247, 8, 'u'}, {245, 2, 'u'}, {247, 2, 'u'}, {393, 2, 'u'},
+    {395, 2, 'u'}, {431, 1, 'u'}, {432, 1, 'u'}, {283, 1, 'u'}, {284, 1, 'u'},
+};
+static const field kitti_fields[] = {{0, 4, 'f'}, {4, 4, 'f'}, {24, 4, 'f'}};
+static const field npy_fields[] = {{6, 1, 'u'}, {7, 1, 'u'}, {8, 2, 'u'}, {8, 4, 'u'}};
+
+/* ---- seeds ---- */
+
+static void add(seeds *s, blob b)
+{
+    s->at[s->n++] = b;
+}
+
+static void prepare_las(void)
+{
+    for (int format = 0; format < SEED_LAS_FORMATS; format++) {
+        add(&las, seed_las(format, false));
+        add(&las, seed_las(format, true));
+    }
+    las.fields = las_fields;
+    las.n_fields = sizeof las_fields / sizeof *las_fields;
+    las.n_head = 375;
+}
+
+static void prepare_ply(void)
+{
+    for (int k = 0; k < 6; k++)
+        add(&ply, seed_ply((seed_order)(k / 2), k % 2));
+    ply.words = (vocabulary)WORDS(ply_words);
+    ply.head_ends = "end_header\n";
+}
+
+static void prepare_pcd(void)
+{
+    add(&pcd, seed_pcd(SEED_ASCII));
+    add(&pcd, seed_pcd(SEED_LITTLE));
+    add(&pcd, seed_pcd(SEED_COMPRESSED));
+    pcd.words = (vocabulary)WORDS(pcd_words);
+    pcd.head_ends = "\nDATA ";
+}
+
+static void prepare_npy(void)
+{
+    add(&npy, seed_npy(false));
+    add(&npy, seed_npy(true));
+    npy.words = (vocabulary)WORDS(npy_words);
+    npy.head_ends = "}";
+    npy.fields = npy_fields;
+    npy.n_fields = sizeof npy_fields / sizeof *npy_fields;
+}
+
+static void prepare_text(void)
+{
+    add(&text, seed_text(false));
+    add(&text, seed_text(true));
+    text.words = (vocabulary)WORDS(text_words);
+    text.n_head = 1000000;
+}
+
+static void prepare_kitti(void)
+{
+    add(&kitti, seed_kitti());
+    labels = seed_kitti_labels();
+    kitti.fields = kitti_fields;
+    kitti.n_fields = 3;
+}
+
+/* ---- mutants ---- */
+
+static size_t head_of(const seeds *s, const blob *b)
+{
+    const char *end;
+
+    if (!s->head_ends)
+        return s->n_head < b->n ? s->n_head : b->n;
+    b->at[b->n] = 0; /* there is room for it */
+    end = memmem(b->at, b->n, s->head_ends, strlen(s->head_ends));
+    return end ? (size_t)(end - (const char *)b->at) + strlen(s->head_ends) : b->n;
+}
+
+static void change(const seeds *s, blob *b, uint64_t *rng)
+{
+    size_t how = mutate_below(rng, 8), head = head_of(s, b);
+
+    if (s->words.n && how < 5) {
+        mutate_words(b, head, &s->words, rng);
+    } else if (s->n_fields && how < 6) {
+        mutate_field(b, s->fields, s->n_fields, rng);
+    } else if (how == 6 && head > 0 && b->n > head) { /* the head's bytes alone */
+        blob part = {b->at, head};
+        part = blob_copy(part);
+        mutate_bytes(&part, rng);
+        memcpy(b->at, part.at, part.n < head ? part.n : head);
+        free(part.at);
+    } else {
+        mutate_bytes(b, rng);
+    }
+}
+
+/* Writes a mutant; returns its path. */
+static const char *make(const seeds *s, uint64_t *rng)
+{
+    static char path[64];
+    blob b = blob_copy(s->at[mutate_below(rng, (size_t)s->n)]);
+
+    for (size_t k = 1 + mutate_below(rng, 3); k > 0; k--)
+        change(s, &b, rng);
+    snprintf(path, sizeof path, "scan.%s", s->ending);
+    blob_write(path, b);
+    fuzz_size(b.n);
+    free(b.at);
+    return path;
+}
+
+/* ---- reading ---- */
+
+/* All points with all attributes; their number. */
+static sp_status read_points(sp_scan *scan, uint64_t *rng, int64_t *n)
+{
+    static const int64_t portions[] = {1, 3, 1000, SP_SCAN_BLOCK};
+    int64_t most = portions[mutate_below(rng, 4)];
+    sp_scan_points p = {0};
+    sp_status rc = SP_OK;
+
+    *n = 0;
+    do {
+        rc = sp_scan_next(scan, most, &p);
+        if (rc == SP_OK && (p.n < 0 || p.n > most))
+            fuzz_fault("%lld points given, at most %lld wanted", (long long)p.n,
+                       (long long)most);
+        *n += rc == SP_OK ? p.n : 0;
+    } while (rc == SP_OK && p.n > 0);
+    sp_scan_points_destroy(&p);
+    return rc;
+}
+
+static sp_status read_scan(sp_scan *scan, uint64_t *rng)
+{
+    const char *names[MOST_ATTRIBUTES];
+    int64_t first, second;
+    char kind;
+    int n = 0, size;
+
+    while (n < MOST_ATTRIBUTES && sp_scan_attribute(scan, n, &kind, &size))
+        n++;
+    n = (int)mutate_below(rng, (size_t)n + 1);
+    for (int i = 0; i < n; i++)
+        names[i] = sp_scan_attribute(scan, i, &kind, &size);
+    SP_TRY(sp_scan_select(scan, n, names));
+    SP_TRY(read_points(scan, rng, &first));
+    SP_TRY(sp_scan_rewind(scan));
+    SP_TRY(read_points(scan, rng, &second));
+    if (first != second)
+        fuzz_fault("%lld points, and %lld after rewinding", (long long)first,
+                   (long long)second);
+    return SP_OK;
+}
+
+static bool use(const seeds *s, const char *path, uint64_t *rng)
+{
+    static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
+    sp_scan_options options = {0};
+    sp_scan *scan = NULL;
+    sp_status rc;
+
+    if (s->columns && mutate_below(rng, 3) == 0)
+        options.columns = s->columns;
+    if (mutate_below(rng, 8) == 0)
+        options.label_field = "intensity";
+    rc = sp_scan_open(&scan, path, &options);
+    if (rc == SP_OK)
+        rc = read_scan(scan, rng);
+    sp_scan_close(scan);
+    return fuzz_status_is_ok(rc, rc == SP_EMEM ? "" : path, allowed);
+}
+
+static bool run(const seeds *s, uint64_t *rng)
+{
+    return use(s, make(s, rng), rng);
+}
+
+static bool run_las(uint64_t *rng)
+{
+    return run(&las, rng);
+}
+static bool run_ply(uint64_t *rng)
+{
+    return run(&ply, rng);
+}
+static bool run_pcd(uint64_t *rng)
+{
+    return run(&pcd, rng);
+}
+static bool run_npy(uint64_t *rng)
+{
+    return run(&npy, rng);
+}
+static bool run_text(uint64_t *rng)
+{
+    return run(&text, rng);
+}
+
+/* Points, labels or both are wrong. */
+static bool run_kitti(uint64_t *rng)
+{
+    blob b = blob_copy(labels);
+    size_t which = mutate_below(rng, 3);
+    const char *path = "scan.bin";
+
+    if (which != 0)
+        path = make(&kitti, rng);
+    else
+        blob_write(path, kitti.at[0]);
+    if (which != 1)
+        mutate_bytes(&b, rng);
+    blob_write("scan.label", b);
+    fuzz_size(b.n + kitti.at[0].n);
+    free(b.at);
+    return use(&kitti, path, rng);
+}
+
+/* ---- the whole way to a shard ---- */
+
+static sp_status convert(void *context)
+{
+    char *argv[] = {"convert",  "--out",   "converted", "--voxel-size", "0.5",
+                    "--points", "--block", "4",         context,        NULL};
+    sp_comm alone;
+    sp_status rc;
+
+    sp_comm_open_self(&alone);
+    rc = vox_convert((int)(sizeof argv / sizeof *argv) - 1, argv, &alone);
+    sp_comm_close(&alone);
+    return rc;
+}
+
+static bool run_convert(uint64_t *rng)
+{
+    static const seeds *const all[] = {&las, &ply, &pcd, &npy, &text, &kitti};
+    static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
+    const char *path = make(all[mutate_below(rng, 6)], rng);
+
+    unlink("scan.label");
+    return fuzz_command(convert, (void *)(uintptr_t)path, allowed) == 0;
+}
+
+const fuzz_kind fuzz_las = {"las", 130, prepare_las, run_las};
+const fuzz_kind fuzz_ply = {"ply", 120, prepare_ply, run_ply};
+const fuzz_kind fuzz_pcd = {"pcd", 100, prepare_pcd, run_pcd};
+const fuzz_kind fuzz_npy = {"npy", 60, prepare_npy, run_npy};
+const fuzz_kind fuzz_text = {"text", 60, prepare_text, run_text};
+const fuzz_kind fuzz_kitti = {"kitti", 30, prepare_kitti, run_kitti};
+const fuzz_kind fuzz_convert = {"convert", 30, NULL, run_convert};

@@ -1,0 +1,244 @@
+/* Shards: as spvox writes them, in chunks as others do, with linked and impossible
+ * parts. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixtures/shard_fixture.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/mutate_h5.h"
+#include "vox/vox.h"
+
+static const char path[] = "shard.h5";
+static const int64_t sizes[] = {30, 0, 20, 1};
+enum { SAMPLES = 4 };
+
+static blob good, stored[H5_N_STORES];
+static sp_dataset whole; /* the index of the good file */
+static sp_sample samples[SAMPLES];
+static const sp_sample_request all = {.verify = true, .with_points = true};
+
+/* ---- seeds ---- */
+
+static void must(sp_status rc)
+{
+    mutate_check(rc == SP_OK, sp_error_last()->message);
+}
+
+static void prepare(void)
+{
+    static const fixture f = {.n_samples = SAMPLES,
+                              .voxels = sizes,
+                              .has_subvoxel = true,
+                              .has_points = true,
+                              .has_cost = true,
+                              .has_moments = true,
+                              .seed = 3};
+
+    must(fixture_write(&f, path));
+    must(fixture_open(&whole, path));
+    for (int i = 0; i < SAMPLES; i++)
+        must(sp_sample_read(&whole, i, &all, &samples[i]));
+    good = blob_read(path);
+    for (int k = 0; k < H5_N_STORES; k++) {
+        blob_write(path, good);
+        h5_repack(path, (h5_store)k);
+        stored[k] = blob_read(path);
+    }
+}
+
+/* ---- reading ---- */
+
+static void check_same(const void *a, const void *b, size_t bytes, const char *what)
+{
+    if (bytes && memcmp(a, b, bytes) != 0)
+        fuzz_fault("another %s, and nobody noticed", what);
+}
+
+static void compare_sample(const sp_sample *got, const sp_sample *want)
+{
+    size_t n = (size_t)want->n;
+
+    if (got->n != want->n)
+        fuzz_fault("%lld voxels instead of %lld", (long long)got->n,
+                   (long long)want->n);
+    check_same(got->coords, want->coords, 3 * n * sizeof *got->coords, "coordinate");
+    check_same(got->features, want->features,
+               (size_t)whole.n_features * n * sizeof *got->features, "feature");
+    check_same(got->labels, want->labels, n * sizeof *got->labels, "label");
+}
+
+/* The file's own attributes and counts, which HDF5's checksums cover. */
+static void compare_index(const sp_dataset *set)
+{
+    if (set->n_samples != SAMPLES || set->n_classes != whole.n_classes ||
+        set->ignore_label != whole.ignore_label)
+        fuzz_fault("another number of samples or classes, and nobody noticed");
+    check_same(&set->voxel_size, &whole.voxel_size, sizeof set->voxel_size,
+               "voxel size");
+    check_same(set->feature_mean, whole.feature_mean,
+               (size_t)whole.n_features * sizeof(double), "mean");
+}
+
+typedef enum covered {
+    NOTHING, /* any content may be right */
+    SAMPLED, /* coordinates, features and labels are the good file's */
+    ALL      /* the index, too */
+} covered;
+
+static bool use(covered c)
+{
+    sp_dataset set;
+    sp_sample got = {0};
+    sp_status rc = fixture_open(&set, path);
+
+    for (int64_t i = 0; rc == SP_OK && i < set.n_samples; i++) {
+        rc = sp_sample_read(&set, i, &all, &got);
+        if (rc == SP_OK && c != NOTHING && i < SAMPLES)
+            compare_sample(&got, &samples[i]);
+    }
+    if (rc == SP_OK && c == ALL)
+        compare_index(&set);
+    sp_sample_destroy(&got);
+    sp_dataset_close(&set);
+    return fuzz_is_ok(rc, path);
+}
+
+/* ---- mutants ---- */
+
+static void put(blob b)
+{
+    blob_write(path, b);
+    fuzz_size(b.n);
+}
+
+static bool run_bytes(uint64_t *rng)
+{
+    blob b = blob_copy(good);
+
+    mutate_bytes(&b, rng);
+    put(b);
+    free(b.at);
+    return use(ALL);
+}
+
+static bool is_summed(const char *name)
+{
+    return strcmp(name, "/coords") == 0 || strcmp(name, "/features") == 0 ||
+           strcmp(name, "/labels") == 0;
+}
+
+/* Bytes anywhere, or those of one chunk whose index stays right: then the checksums of
+ * samples cover coordinates, features and labels. */
+static bool run_chunked(uint64_t *rng)
+{
+    blob b = blob_copy(stored[mutate_below(rng, H5_N_STORES)]);
+    bool is_chunk = mutate_below(rng, 2);
+    char which[64];
+
+    if (!is_chunk)
+        mutate_bytes(&b, rng);
+    put(b);
+    free(b.at);
+    if (!is_chunk)
+        return use(NOTHING);
+    h5_damage_chunk(path, rng, which);
+    return use(is_summed(which) ? SAMPLED : NOTHING);
+}
+
+/* Values that a valid file has: with sums that fit, or with those of before. */
+static bool run_values(uint64_t *rng)
+{
+    size_t how = mutate_below(rng, H5_N_STORES + 1);
+    char which[64] = "";
+    bool is_mended = mutate_below(rng, 3) > 0;
+
+    put(how < H5_N_STORES ? stored[how] : good);
+    h5_change_value(path, rng, which);
+    if (is_mended)
+        h5_mend_shard_sums(path);
+    return use(is_mended || !is_summed(which) ? NOTHING : SAMPLED);
+}
+
+static const char *const sets[] = {
+    "/offsets",     "/coords", "/features", "/point_voxel", "/point_labels",
+    "/labels",      "/origin", "/subvoxel", "/cost",        "/point_offsets",
+    "/point_index", "/crc32c", "/names"};
+static const char *const attributes[] = {
+    "format",      "version",       "voxel_size",   "num_classes", "ignore_label",
+    "class_names", "feature_names", "feature_mean", "feature_std"};
+enum {
+    N_SETS = sizeof sets / sizeof *sets,
+    N_NEEDED = 5,
+    N_ATTRIBUTES = sizeof attributes / sizeof *attributes
+};
+
+/* A part that nothing may stand in for, but absence and other names. */
+static void put_impostor(uint64_t *rng, bool *must_refuse)
+{
+    int variant = (int)mutate_below(rng, (size_t)h5_n_impostors());
+    size_t name = mutate_below(rng, N_SETS);
+
+    h5_put_impostor(path, sets[name], variant);
+    *must_refuse = !(name >= N_NEEDED && h5_is_absent(variant)) &&
+                   !(name == N_SETS - 1 && h5_is_text(variant)) &&
+                   !h5_is_linked(variant);
+}
+
+static bool run_links(uint64_t *rng)
+{
+    bool must_refuse = false, is_taken;
+
+    blob_write("neighbour.h5", good);
+    put(mutate_below(rng, 2) ? good : stored[mutate_below(rng, H5_N_STORES)]);
+    if (mutate_below(rng, 5) > 1)
+        put_impostor(rng, &must_refuse);
+    else
+        h5_put_attribute(path, attributes[mutate_below(rng, N_ATTRIBUTES)],
+                         (int)mutate_below(rng, (size_t)h5_n_attributes()));
+    is_taken = use(NOTHING);
+    if (is_taken && must_refuse)
+        fuzz_fault("an impostor was taken");
+    return is_taken;
+}
+
+/* ---- spvox info ---- */
+
+static sp_status info(void *context)
+{
+    char *argv[] = {"info", "--samples", context, NULL};
+    sp_comm alone;
+    sp_status rc;
+
+    sp_comm_open_self(&alone);
+    rc = vox_info(3, argv, &alone);
+    sp_comm_close(&alone);
+    return rc;
+}
+
+static bool run_info(uint64_t *rng)
+{
+    static const sp_status allowed[] = {SP_EDATA, SP_OK};
+    size_t how = mutate_below(rng, H5_N_STORES + 1);
+    blob b = blob_copy(how < H5_N_STORES ? stored[how] : good);
+    char which[64];
+    size_t change = mutate_below(rng, 3);
+
+    if (change == 0)
+        mutate_bytes(&b, rng);
+    put(b);
+    free(b.at);
+    if (change > 0)
+        h5_change_value(path, rng, which);
+    if (change == 2)
+        h5_mend_shard_sums(path);
+    return fuzz_command(info, (void *)(uintptr_t)path, allowed) == 0;
+}
+
+const fuzz_kind fuzz_shard = {"shard", 60, prepare, run_bytes};
+const fuzz_kind fuzz_shard_chunked = {"shard-chunked", 60, NULL, run_chunked};
+const fuzz_kind fuzz_shard_values = {"shard-values", 40, NULL, run_values};
+const fuzz_kind fuzz_shard_links = {"shard-structure", 40, NULL, run_links};
+const fuzz_kind fuzz_info = {"info", 15, NULL, run_info};

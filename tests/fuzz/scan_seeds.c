@@ -1,0 +1,301 @@
+#include "config.h"
+
+#include "fuzz/scan_seeds.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = SEED_POINTS, ROOM = 16384 };
+
+static double coordinate(int i, int axis)
+{
+    return axis == 0 ? 0.75 * (i % 8) : axis == 1 ? 0.5 * (i / 8) : 0.25 * (i % 5);
+}
+
+static int code(int i)
+{
+    return 1 + i % 4;
+}
+
+/* A file that grows. */
+static blob empty(void)
+{
+    blob b = {calloc(ROOM, 1), 0};
+
+    mutate_check(b.at, "out of memory");
+    return b;
+}
+
+static void put_bytes(blob *b, const void *data, size_t n)
+{
+    mutate_check(b->n + n <= ROOM, "seed too large");
+    memcpy(b->at + b->n, data, n);
+    b->n += n;
+}
+
+static void put_text(blob *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void put_text(blob *b, const char *format, ...)
+{
+    char text[512];
+    va_list list;
+    int n;
+
+    va_start(list, format);
+    n = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    put_bytes(b, text, (size_t)n);
+}
+
+static void put_number(blob *b, double x, char kind, int size, bool is_big)
+{
+    uint64_t bits = (uint64_t)(int64_t)x;
+    float f = (float)x;
+    unsigned char bytes[8];
+
+    if (kind == 'f' && size == 4) {
+        bits = 0;
+        memcpy(&bits, &f, 4);
+    } else if (kind == 'f') {
+        memcpy(&bits, &x, 8);
+    }
+    for (int i = 0; i < size; i++)
+        bytes[is_big ? size - 1 - i : i] = (unsigned char)(bits >> 8 * i);
+    put_bytes(b, bytes, (size_t)size);
+}
+
+static void set_number(blob *b, size_t at, double x, char kind, int size)
+{
+    blob part = {b->at, at};
+
+    put_number(&part, x, kind, size, false);
+}
+
+/* ---- LAS ---- */
+
+/* Of the extra-bytes record: one int16 with scale and offset. */
+static void put_extra_record(blob *b)
+{
+    size_t at = b->n;
+
+    b->n += 54 + 192;
+    memcpy(b->at + at + 2, "LASF_Spec", 9);
+    set_number(b, at + 18, 4, 'u', 2);
+    set_number(b, at + 20, 192, 'u', 2);
+    at += 54;
+    b->at[at + 2] = 4;
+    b->at[at + 3] = 8 | 16;
+    memcpy(b->at + at + 4, "Deviation", 9);
+    set_number(b, at + 112, 0.5, 'f', 8);
+    set_number(b, at + 136, 10, 'f', 8);
+}
+
+blob seed_las(int format, bool with_extra)
+{
+    static const int bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
+    const int minor = format < 4 ? 2 : format < 6 ? 3 : 4;
+    const size_t head = minor < 3 ? 227 : minor == 3 ? 235 : 375;
+    const int record = bytes[format] + (with_extra ? 2 : 0);
+    blob b = empty();
+
+    memcpy(b.at, "LASF", 4);
+    b.n = head;
+    if (with_extra)
+        put_extra_record(&b);
+    b.at[24] = 1;
+    b.at[25] = (unsigned char)minor;
+    set_number(&b, 94, (double)head, 'u', 2);
+    set_number(&b, 96, (double)b.n, 'u', 4);
+    set_number(&b, 100, with_extra, 'u', 4);
+    b.at[104] = (unsigned char)format;
+    set_number(&b, 105, record, 'u', 2);
+    set_number(&b, 107, format < 6 ? N : 0, 'u', 4);
+    for (size_t a = 0; a < 3; a++) {
+        set_number(&b, 131 + 8 * a, 0.01, 'f', 8);
+        set_number(&b, 155 + 8 * a, a == 2 ? 0 : 700000, 'f', 8);
+    }
+    if (minor == 4)
+        set_number(&b, 247, N, 'u', 8);
+    for (int i = 0; i < N; i++) {
+        const size_t at = b.n;
+
+        b.n += (size_t)record;
+        for (int a = 0; a < 3; a++)
+            set_number(&b, at + 4 * (size_t)a, 100 * coordinate(i, a), 'u', 4);
+        set_number(&b, at + 12, 7 * i, 'u', 2);
+        b.at[at + (format < 6 ? 15 : 16)] = (unsigned char)code(i);
+    }
+    return b;
+}
+
+/* ---- PLY ---- */
+
+static void put_ply_number(blob *b, double x, char kind, int size, seed_order order)
+{
+    if (order != SEED_ASCII)
+        put_number(b, x, kind, size, order == SEED_BIG);
+    else
+        put_text(b, kind == 'f' ? "%.3f " : "%.0f ", x);
+}
+
+blob seed_ply(seed_order order, bool with_faces)
+{
+    static const char *const format[] = {"ascii", "binary_little_endian",
+                                         "binary_big_endian"};
+    blob b = empty();
+
+    put_text(&b, "ply\nformat %s 1.0\ncomment made for tests\nelement vertex %d\n",
+             format[order], N);
+    put_text(&b, "property double x\nproperty double y\nproperty double z\n"
+                 "property uchar red\nproperty float scalar_Intensity\n"
+                 "property int label\n");
+    if (with_faces)
+        put_text(&b, "element face 3\nproperty list uchar int vertex_indices\n");
+    put_text(&b, "end_header\n");
+    for (int i = 0; i < N; i++) {
+        for (int a = 0; a < 3; a++)
+            put_ply_number(&b, coordinate(i, a), 'f', 8, order);
+        put_ply_number(&b, i, 'u', 1, order);
+        put_ply_number(&b, 0.5 * i, 'f', 4, order);
+        put_ply_number(&b, code(i), 'i', 4, order);
+        if (order == SEED_ASCII)
+            put_text(&b, "\n");
+    }
+    for (int i = 0; with_faces && i < 3; i++) {
+        put_ply_number(&b, 3, 'u', 1, order);
+        for (int k = 0; k < 3; k++)
+            put_ply_number(&b, i + k, 'i', 4, order);
+        if (order == SEED_ASCII)
+            put_text(&b, "\n");
+    }
+    return b;
+}
+
+/* ---- PCD ---- */
+
+/* LZF that only copies: runs of up to 32 bytes after their length less one. */
+static void put_lzf(blob *b, const blob *data)
+{
+    for (size_t at = 0; at < data->n; at += 32) {
+        size_t n = data->n - at < 32 ? data->n - at : 32;
+        unsigned char control = (unsigned char)(n - 1);
+
+        put_bytes(b, &control, 1);
+        put_bytes(b, data->at + at, n);
+    }
+}
+
+/* Column by column where compressed, else point by point. */
+static blob pcd_body(bool is_by_column)
+{
+    blob b = empty();
+
+    for (int k = 0; k < N * 5; k++) {
+        int i = is_by_column ? k % N : k / 5, c = is_by_column ? k / N : k % 5;
+
+        put_number(&b,
+                   c < 3    ? coordinate(i, c)
+                   : c == 3 ? i
+                            : code(i),
+                   c < 4 ? 'f' : 'u', 4, false);
+    }
+    return b;
+}
+
+blob seed_pcd(seed_order order)
+{
+    blob b = empty(), body = pcd_body(order == SEED_COMPRESSED);
+
+    put_text(&b,
+             "# .PCD v0.7\nVERSION 0.7\nFIELDS x y z intensity label\n"
+             "SIZE 4 4 4 4 4\nTYPE F F F F U\nCOUNT 1 1 1 1 1\nWIDTH %d\nHEIGHT 1\n"
+             "VIEWPOINT 0 0 0 1 0 0 0\nPOINTS %d\nDATA %s\n",
+             N, N,
+             order == SEED_ASCII        ? "ascii"
+             : order == SEED_COMPRESSED ? "binary_compressed"
+                                        : "binary");
+    if (order == SEED_COMPRESSED) {
+        blob packed = empty();
+
+        put_lzf(&packed, &body);
+        put_number(&b, (double)packed.n, 'u', 4, false);
+        put_number(&b, (double)body.n, 'u', 4, false);
+        put_bytes(&b, packed.at, packed.n);
+        free(packed.at);
+    } else if (order == SEED_LITTLE) {
+        put_bytes(&b, body.at, body.n);
+    }
+    for (int i = 0; order == SEED_ASCII && i < N; i++)
+        put_text(&b, "%g %g %g %d %d\n", coordinate(i, 0), coordinate(i, 1),
+                 coordinate(i, 2), i, code(i));
+    free(body.at);
+    return b;
+}
+
+/* ---- NumPy ---- */
+
+blob seed_npy(bool with_fields)
+{
+    blob b = empty();
+    char head[256];
+    int n =
+        snprintf(head, sizeof head,
+                 with_fields ? "{'descr': [('x', '<f8'), ('y', '<f8'), ('z', '<f4'), "
+                               "('label', '<u2')], 'fortran_order': False, "
+                               "'shape': (%d,), }"
+                             : "{'descr': '<f8', 'fortran_order': False, 'shape': "
+                               "(%d, 4), }",
+                 N);
+
+    put_bytes(&b, "\x93NUMPY\1", 8); /* and minor version 0 */
+    while ((10 + n + 1) % 64 != 0)
+        head[n++] = ' ';
+    head[n++] = '\n';
+    put_number(&b, n, 'u', 2, false);
+    put_bytes(&b, head, (size_t)n);
+    for (int i = 0; i < N; i++) {
+        put_number(&b, coordinate(i, 0), 'f', 8, false);
+        put_number(&b, coordinate(i, 1), 'f', 8, false);
+        put_number(&b, coordinate(i, 2), 'f', with_fields ? 4 : 8, false);
+        put_number(&b, code(i), with_fields ? 'u' : 'f', with_fields ? 2 : 8, false);
+    }
+    return b;
+}
+
+/* ---- text, KITTI ---- */
+
+blob seed_text(bool with_commas)
+{
+    blob b = empty();
+    const char c = with_commas ? ',' : ' ';
+
+    put_text(&b, with_commas ? "x,y,z,intensity,label\n" : "//x y z intensity label\n");
+    for (int i = 0; i < N; i++)
+        put_text(&b, "%.3f%c%.3f%c%.3f%c%d%c%d\n", coordinate(i, 0), c,
+                 coordinate(i, 1), c, coordinate(i, 2), c, i, c, code(i));
+    return b;
+}
+
+blob seed_kitti(void)
+{
+    blob b = empty();
+
+    for (int i = 0; i < N; i++) {
+        for (int a = 0; a < 3; a++)
+            put_number(&b, coordinate(i, a), 'f', 4, false);
+        put_number(&b, 0.01 * i, 'f', 4, false);
+    }
+    return b;
+}
+
+blob seed_kitti_labels(void)
+{
+    blob b = empty();
+
+    for (int i = 0; i < N; i++)
+        put_number(&b, code(i) | i << 16, 'u', 4, false);
+    return b;
+}

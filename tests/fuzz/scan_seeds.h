@@ -1,0 +1,31 @@
+/* Good scans of every format, made from the same few points. */
+#ifndef SCAN_SEEDS_H
+#define SCAN_SEEDS_H
+
+#include "fuzz/mutate.h"
+
+enum { SEED_POINTS = 40, SEED_LAS_FORMATS = 11 };
+
+/* LAS of point format 0 to 10; with_extra: a VLR that names extra bytes. */
+blob seed_las(int format, bool with_extra);
+
+typedef enum seed_order {
+    SEED_ASCII,
+    SEED_LITTLE,
+    SEED_BIG,
+    SEED_COMPRESSED
+} seed_order;
+
+/* with_faces: a second element with a list. */
+blob seed_ply(seed_order order, bool with_faces);
+/* SEED_ASCII, SEED_LITTLE or SEED_COMPRESSED. */
+blob seed_pcd(seed_order order);
+/* float64 [n,4]; with_fields: a structured type. */
+blob seed_npy(bool with_fields);
+/* Columns under a head, divided by blanks or commas. */
+blob seed_text(bool with_commas);
+/* SemanticKITTI: n x (x, y, z, remission) as float32; labels as uint32. */
+blob seed_kitti(void);
+blob seed_kitti_labels(void);
+
+#endif

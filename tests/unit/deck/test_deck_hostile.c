@@ -1,0 +1,140 @@
+/* Decks made by a hostile hand are refused in time, with status 2 and a message that names
+ * the file. */
+#include "fixtures/test.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fuzz/mutate.h"
+#include "graph/sp_graph.h"
+
+enum { PATIENCE_S = 20 };
+static const char path[] = "mutant.deck";
+static volatile sig_atomic_t current;
+
+static void say_hang(int number)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "deck: mutant %d hangs\n", (int)current);
+
+    (void)number;
+    if (write(STDERR_FILENO, text, (size_t)n) < 0 || true)
+        _exit(1);
+}
+
+static void check_refusal(sp_status rc)
+{
+    if (rc != SP_EUSAGE || !strstr(sp_error_last()->message, path))
+        fail_msg("mutant %d: %s: %s", (int)current, sp_status_name(rc),
+                 sp_error_last()->message);
+}
+
+static void read_back(const sp_config *config)
+{
+    sp_config again;
+    char *text, *same;
+
+    OK(sp_config_to_text(config, &text));
+    OK(sp_config_parse(&again, text, "resolved", 0, NULL));
+    OK(sp_config_to_text(&again, &same));
+    assert_string_equal(text, same);
+    sp_config_destroy(&again);
+    free(text);
+    free(same);
+}
+
+/* True if the deck is valid. */
+static bool use(int number)
+{
+    sp_config config;
+    sp_graph graph;
+    sp_status rc;
+
+    current = number;
+    alarm(PATIENCE_S);
+    rc = sp_config_read(&config, path, 0, NULL);
+    if (rc != SP_OK) {
+        check_refusal(rc);
+    } else {
+        read_back(&config);
+        if (sp_graph_build(&graph, &config, 4, 3) != SP_OK)
+            assert_int_equal(sp_error_last()->code, SP_EUSAGE);
+        sp_graph_destroy(&graph);
+    }
+    sp_config_destroy(&config);
+    return rc == SP_OK;
+}
+
+static void refused(int number, const char *text, size_t n)
+{
+    blob_write(path, (blob){(unsigned char *)(uintptr_t)text, n});
+    assert_false(use(number));
+}
+
+/* `part` over and over. */
+static void refused_many(int number, const char *part, size_t times)
+{
+    size_t n = strlen(part);
+    char *text = malloc(n * times + 1);
+
+    assert_non_null(text);
+    for (size_t i = 0; i < times; i++)
+        memcpy(text + i * n, part, n);
+    refused(number, text, n * times);
+    free(text);
+}
+
+static void hostile_decks(void **state)
+{
+    (void)state;
+    refused_many(1, "@include \"mutant.deck\"\n", 10); /* 10^10 files */
+    refused_many(2, "a : { ", 100000);
+    refused_many(3, "(", 200000);
+    refused_many(4, "x", 300000);
+    refused_many(5, "x : {", 1);
+    refused_many(6, "train : { lr = 0.1; };\n", 20000);
+    refused(7, "train : { lr\0 = 1; };", 20);
+    assert_int_equal(mkfifo("mutant.fifo", 0600), 0);
+    refused(8, "@include \"mutant.fifo\"\n", 23); /* nobody writes to it */
+    unlink("mutant.fifo");
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_false(use(9));
+    unlink(path);
+}
+
+/* So many layers, each of which reads the one far before it, and one more. */
+static void many_layers_are_read_in_seconds(void **state)
+{
+    static const char layer[] = "{ name = \"%05d\"; op = \"linear\"; out = 3; "
+                                "from = \"%05d\"; },\n";
+
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        FILE *to = fopen(path, "w");
+
+        assert_non_null(to);
+        fprintf(to, "net : { layers = ( { name = \"00000\"; op = \"linear\"; out = 3; "
+                    "},\n");
+        for (int i = 1; i < SP_MAX_LAYERS - 1 + more; i++)
+            fprintf(to, layer, i, i - 1);
+        fprintf(to, "{ name = \"end\"; op = \"linear\"; out = 3; } ); };\n");
+        assert_int_equal(fclose(to), 0);
+        assert_int_equal(use(100 + more), !more);
+    }
+    assert_non_null(strstr(sp_error_last()->message,
+                           "net.layers has 10001 layers, at most 10000 are taken"));
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hostile_decks),
+        cmocka_unit_test(many_layers_are_read_in_seconds),
+    };
+
+    signal(SIGALRM, say_hang);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
