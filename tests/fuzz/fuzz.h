@@ -6,8 +6,9 @@
  *     mutate*.c      how files are made wrong
  *
  * Mutant `index` of a run is a pure function of the run's seed and the index. It is a
- * fault if the process dies or a sanitizer speaks, if reading takes longer than the
- * limit, if it takes more memory than FUZZ_MEMORY_TIMES its files and FUZZ_MEMORY_MORE,
+ * fault if the process dies or a sanitizer speaks, if reading takes longer than
+ * FUZZ_LIMIT_S of a core (or FUZZ_WAIT_S without working; a machine with other work may be
+ * slow), if it takes more memory than FUZZ_MEMORY_TIMES its files and FUZZ_MEMORY_MORE,
  * or if a kind says so by fuzz_fault.
  */
 #ifndef FUZZ_H
@@ -19,12 +20,18 @@
 #include "base/sp_error.h"
 #include "fuzz/mutate.h"
 
-enum { FUZZ_MEMORY_TIMES = 10, FUZZ_MEMORY_MORE = 256 << 20, FUZZ_LIMIT_S = 10 };
+enum {
+    FUZZ_MEMORY_TIMES = 10,
+    FUZZ_MEMORY_MORE = 256 << 20,
+    FUZZ_LIMIT_S = 10,
+    FUZZ_WAIT_S = 90
+};
 
 typedef struct fuzz_kind {
     const char *name;
-    int weight; /* of 1,000 mutants */
-    /* Once, in the folder of seeds, before there are workers. */
+    int weight; /* of all kinds' sum; 0: only by name */
+    /* In the folder of seeds, before there are workers; once, though kinds may share it.
+     * NULL: there is nothing to do. */
     void (*prepare)(void);
     /* Make one mutant in the working folder and read it; true if it was taken. */
     bool (*run)(uint64_t *rng);
@@ -34,7 +41,7 @@ extern const fuzz_kind fuzz_las, fuzz_ply, fuzz_pcd, fuzz_npy, fuzz_text, fuzz_k
     fuzz_convert, fuzz_shard, fuzz_shard_chunked, fuzz_shard_values, fuzz_shard_links,
     fuzz_info, fuzz_checkpoint, fuzz_checkpoint_values, fuzz_checkpoint_structure,
     fuzz_weights, fuzz_prediction, fuzz_deck, fuzz_check, fuzz_eval, fuzz_resume,
-    fuzz_heartbeat, fuzz_status, fuzz_folder;
+    fuzz_heartbeat, fuzz_status, fuzz_folder, fuzz_link, fuzz_faulty;
 
 /* ---- for kinds ---- */
 
@@ -68,10 +75,11 @@ const char *fuzz_seeds(void);
 typedef struct fuzz_slot {
     int64_t index; /* mutant in work; -1: none */
     int kind;
-    double since_s;                     /* it began */
-    uint64_t bytes;                     /* its files; 0: not made yet */
-    uint64_t base;                      /* resident bytes of the process before it */
-    char words[512];                    /* of fuzz_fault */
+    double since_s;  /* it began */
+    double worked_s; /* by the process and its children that have ended, before it */
+    uint64_t bytes;  /* its files; 0: not made yet */
+    uint64_t base;   /* resident bytes of the process before it */
+    char words[512]; /* of fuzz_fault */
     int64_t n_taken[32], n_refused[32]; /* by kind */
 } fuzz_slot;
 
@@ -81,6 +89,7 @@ typedef struct fuzz_run {
     int64_t only;     /* the one mutant to run; -1: all */
     const char *kind; /* the one kind to run; NULL: all by weight */
     int n_workers;
+    double limit_s;    /* of a core for one mutant */
     char folder[4000]; /* absolute */
 } fuzz_run;
 
@@ -93,6 +102,9 @@ _Noreturn void fuzz_work(const fuzz_run *run, fuzz_slot *slot, int64_t first,
                          int64_t step);
 /* Resident bytes of a process. */
 uint64_t fuzz_resident(int pid);
+/* Seconds of a core that the processes of a group have taken, with their children that
+ * have ended. */
+double fuzz_worked_s(int group);
 double fuzz_now_s(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* Fuzzing (fuzz.h): the driver.
  *
  *     test_fuzz [--runs N] [--seed S] [--kind NAME] [--only INDEX] [--workers W]
- *               [--keep DIR]
+ *               [--limit SECONDS] [--keep DIR]
  *
  * Without arguments 300 mutants of seed 1, as in `make check`. A failing mutant's files,
  * its messages and the command that repeats it are kept in DIR (fuzz-faults). Exit
@@ -25,6 +25,7 @@
 #include "fuzz/fuzz.h"
 #include "run/sp_checkpoint.h"
 #include "run/sp_witness.h"
+#include "scan/sp_scan.h"
 #include "vox/vox.h"
 
 enum { MOST_WORKERS = 16, FAULTS_SHOWN = 20 };
@@ -70,6 +71,8 @@ const fuzz_kind *const fuzz_kinds[] = {
     &fuzz_heartbeat,
     &fuzz_status,
     &fuzz_folder,
+    &fuzz_link,
+    &fuzz_faulty,
 };
 const int fuzz_n_kinds = sizeof fuzz_kinds / sizeof *fuzz_kinds;
 
@@ -78,7 +81,8 @@ typedef struct worker {
     int64_t next;
 } worker;
 
-static fuzz_run run = {.seed = 1, .n = 300, .only = -1, .n_workers = 2};
+static fuzz_run run = {
+    .seed = 1, .n = 300, .only = -1, .n_workers = 2, .limit_s = FUZZ_LIMIT_S};
 static char keep[PATH_MAX] = "fuzz-faults", self[PATH_MAX];
 static fuzz_slot *slots; /* [n_workers], shared */
 static worker workers[MOST_WORKERS];
@@ -90,7 +94,7 @@ static _Noreturn void refuse(const char *word)
 {
     fprintf(stderr,
             "test_fuzz: %s: usage: test_fuzz [--runs N] [--seed S] [--kind NAME] "
-            "[--only INDEX] [--workers W] [--keep DIR]\nkinds:",
+            "[--only INDEX] [--workers W] [--limit SECONDS] [--keep DIR]\nkinds:",
             word);
     for (int k = 0; k < fuzz_n_kinds; k++)
         fprintf(stderr, " %s", fuzz_kinds[k]->name);
@@ -121,6 +125,8 @@ static void read_options(int argc, char **argv)
             run.only = number(value);
         else if (strcmp(argv[i], "--workers") == 0)
             run.n_workers = (int)number(value);
+        else if (strcmp(argv[i], "--limit") == 0)
+            run.limit_s = (double)number(value);
         else if (strcmp(argv[i], "--kind") == 0)
             run.kind = value;
         else if (strcmp(argv[i], "--keep") == 0)
@@ -266,11 +272,18 @@ static void watch(int w)
 {
     fuzz_slot *s = &slots[w];
     worker *k = &workers[w];
+    double passed_s;
 
     if (s->index < 0 || s->words[0])
         return;
-    if (fuzz_now_s() - s->since_s > FUZZ_LIMIT_S)
-        snprintf(s->words, sizeof s->words, "hangs: not through in %d s", FUZZ_LIMIT_S);
+    passed_s = fuzz_now_s() - s->since_s;
+    if (passed_s > run.limit_s &&
+        fuzz_worked_s((int)k->pid) - s->worked_s > run.limit_s)
+        snprintf(s->words, sizeof s->words, "hangs: works for more than %g s",
+                 run.limit_s);
+    else if (passed_s > FUZZ_WAIT_S)
+        snprintf(s->words, sizeof s->words, "hangs: waits for more than %d s",
+                 FUZZ_WAIT_S);
     else if (s->bytes &&
              fuzz_resident((int)k->pid) > s->base + FUZZ_MEMORY_TIMES * s->bytes +
                                               2 * (uint64_t)FUZZ_MEMORY_MORE)
@@ -310,6 +323,20 @@ static void work(void)
 
 /* ---- begin and end ---- */
 
+static bool takes_part(int k)
+{
+    return run.kind ? strcmp(run.kind, fuzz_kinds[k]->name) == 0
+                    : fuzz_kinds[k]->weight > 0;
+}
+
+static bool was_prepared(int k)
+{
+    for (int i = 0; i < k; i++)
+        if (takes_part(i) && fuzz_kinds[i]->prepare == fuzz_kinds[k]->prepare)
+            return true;
+    return !fuzz_kinds[k]->prepare;
+}
+
 static void make_folder(void)
 {
     const char *top = getenv("TMPDIR");
@@ -321,7 +348,7 @@ static void make_folder(void)
     snprintf(seeds, sizeof seeds, "%s/seeds", run.folder);
     mutate_check(mkdir(seeds, 0700) == 0 && chdir(seeds) == 0, seeds);
     for (int k = 0; k < fuzz_n_kinds; k++)
-        if (fuzz_kinds[k]->prepare)
+        if (takes_part(k) && !was_prepared(k))
             fuzz_kinds[k]->prepare();
 }
 
@@ -355,6 +382,7 @@ int main(int argc, char **argv)
     sp_shard_probe_main(argc, argv);
     sp_checkpoint_probe_main(argc, argv);
     vox_probe_main(argc, argv);
+    sp_scan_main(argc, argv);
     sp_witness_main(argc, argv);
     n = readlink("/proc/self/exe", self, sizeof self - 1);
     mutate_check(n > 0, "/proc/self/exe");

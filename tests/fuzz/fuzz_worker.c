@@ -1,6 +1,7 @@
 /* One process that makes and reads mutants until one of them ends it. */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -109,6 +110,54 @@ uint64_t fuzz_resident(int pid)
     return status_bytes(pid, "VmRSS:");
 }
 
+static double worked_of(const char *pid, int group)
+{
+    unsigned long long ticks[4] = {0};
+    char path[300], line[1024] = "";
+    const char *at;
+    int its_group = -1;
+    FILE *from;
+
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    from = fopen(path, "r");
+    if (from && !fgets(line, sizeof line, from))
+        line[0] = 0;
+    if (from)
+        fclose(from);
+    at = strrchr(line, ')'); /* the program's name may hold anything */
+    if (!at ||
+        sscanf(at + 1,
+               " %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu",
+               &its_group, &ticks[0], &ticks[1], &ticks[2], &ticks[3]) != 5 ||
+        its_group != group)
+        return 0;
+    return (double)(ticks[0] + ticks[1] + ticks[2] + ticks[3]) /
+           (double)sysconf(_SC_CLK_TCK);
+}
+
+double fuzz_worked_s(int group)
+{
+    DIR *all = opendir("/proc");
+    struct dirent *entry;
+    double sum = 0;
+
+    while (all && (entry = readdir(all)))
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            sum += worked_of(entry->d_name, group);
+    if (all)
+        closedir(all);
+    return sum;
+}
+
+static double seconds_of(int who)
+{
+    struct rusage use;
+
+    getrusage(who, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+}
+
 /* The greatest resident size is counted from here on, where the system allows it. */
 static void forget_peak(void)
 {
@@ -188,7 +237,7 @@ int fuzz_kind_of(const fuzz_run *r, int64_t index)
         total += fuzz_kinds[k]->weight;
     }
     /* the first mutants are one of each kind, so that short runs have all */
-    if (index < fuzz_n_kinds)
+    if (index < fuzz_n_kinds && fuzz_kinds[index]->weight > 0)
         return (int)index;
     at = (int)mutate_below(&rng, (size_t)total);
     for (int k = 0; k < fuzz_n_kinds; k++) {
@@ -222,6 +271,7 @@ static void run_one(int64_t index)
     slot->kind = kind;
     slot->bytes = 0;
     slot->since_s = fuzz_now_s();
+    slot->worked_s = seconds_of(RUSAGE_SELF) + seconds_of(RUSAGE_CHILDREN);
     slot->base = fuzz_resident((int)getpid());
     slot->index = index;
     forget_peak();

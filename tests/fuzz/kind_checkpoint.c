@@ -116,6 +116,36 @@ static void check_same(const void *a, const void *b, size_t bytes, const char *w
         fuzz_fault("another %s, and nobody noticed", what);
 }
 
+static void check_texts(char **a, char **b, int n, const char *what)
+{
+    if (!a != !b)
+        fuzz_fault("no %s, and nobody noticed", what);
+    for (int i = 0; a && i < n; i++)
+        if (strcmp(a[i], b[i]) != 0)
+            fuzz_fault("another %s, and nobody noticed", what);
+}
+
+static void check_row(const double *a, const double *b, int n, const char *what)
+{
+    if (!a != !b)
+        fuzz_fault("no %s, and nobody noticed", what);
+    check_same(a, b, a ? (size_t)n * sizeof *a : 0, what);
+}
+
+static void compare_norm(const sp_normalization *got, const sp_normalization *want)
+{
+    const int n = want->n_columns, classes = want->n_classes;
+
+    if (got->n_columns != n || got->n_classes != classes)
+        fuzz_fault("another number of columns or classes, and nobody noticed");
+    check_texts(got->name, want->name, n, "column");
+    check_row(got->mean, want->mean, n, "mean");
+    check_row(got->std, want->std, n, "deviation");
+    check_texts(got->class_name, want->class_name, classes, "class");
+    check_texts(got->class_code, want->class_code, classes, "code");
+    check_row(got->class_weight, want->class_weight, classes, "weight of a class");
+}
+
 static void compare_state(const content *c)
 {
     sp_checkpoint_state got = c->state, want = good.state;
@@ -124,13 +154,7 @@ static void compare_state(const content *c)
         fuzz_fault("another deck, and nobody noticed");
     got.deck = want.deck = NULL;
     check_same(&got, &want, sizeof got, "state");
-    if (c->norm.n_names == good.norm.n_names && c->norm.n_names > 0)
-        check_same(c->norm.name[0], good.norm.name[0], strlen(good.norm.name[0]) + 1,
-                   "column");
-    if (c->norm.n == good.norm.n && c->norm.n > 0) {
-        check_same(c->norm.mean, good.norm.mean, (size_t)good.norm.n * 8, "mean");
-        check_same(c->norm.std, good.norm.std, (size_t)good.norm.n * 8, "deviation");
-    }
+    compare_norm(&c->norm, &good.norm);
 }
 
 static void compare_arrays(const content *c)
@@ -269,7 +293,7 @@ static bool run_weights(uint64_t *rng)
 }
 
 const fuzz_kind fuzz_checkpoint = {"checkpoint", 40, prepare, run_bytes};
-const fuzz_kind fuzz_checkpoint_values = {"checkpoint-values", 40, NULL, run_values};
-const fuzz_kind fuzz_checkpoint_structure = {"checkpoint-structure", 30, NULL,
+const fuzz_kind fuzz_checkpoint_values = {"checkpoint-values", 40, prepare, run_values};
+const fuzz_kind fuzz_checkpoint_structure = {"checkpoint-structure", 30, prepare,
                                              run_structure};
-const fuzz_kind fuzz_weights = {"weights", 30, NULL, run_weights};
+const fuzz_kind fuzz_weights = {"weights", 30, prepare, run_weights};

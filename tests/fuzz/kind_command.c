@@ -91,4 +91,4 @@ static bool run_resume(uint64_t *rng)
 }
 
 const fuzz_kind fuzz_eval = {"eval", 12, prepare, run_eval};
-const fuzz_kind fuzz_resume = {"resume", 12, NULL, run_resume};
+const fuzz_kind fuzz_resume = {"resume", 12, prepare, run_resume};

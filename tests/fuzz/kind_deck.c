@@ -188,4 +188,4 @@ static bool run_check(uint64_t *rng)
 }
 
 const fuzz_kind fuzz_deck = {"deck", 150, prepare, run_deck};
-const fuzz_kind fuzz_check = {"check", 20, NULL, run_check};
+const fuzz_kind fuzz_check = {"check", 20, prepare, run_check};

@@ -184,6 +184,8 @@ static void add(seeds *s, blob b)
 
 static void prepare_las(void)
 {
+    if (las.n)
+        return;
     for (int format = 0; format < SEED_LAS_FORMATS; format++) {
         add(&las, seed_las(format, false));
         add(&las, seed_las(format, true));
@@ -195,6 +197,8 @@ static void prepare_las(void)
 
 static void prepare_ply(void)
 {
+    if (ply.n)
+        return;
     for (int k = 0; k < 6; k++)
         add(&ply, seed_ply((seed_order)(k / 2), k % 2));
     ply.words = (vocabulary)WORDS(ply_words);
@@ -203,6 +207,8 @@ static void prepare_ply(void)
 
 static void prepare_pcd(void)
 {
+    if (pcd.n)
+        return;
     add(&pcd, seed_pcd(SEED_ASCII));
     add(&pcd, seed_pcd(SEED_LITTLE));
     add(&pcd, seed_pcd(SEED_COMPRESSED));
@@ -212,6 +218,8 @@ static void prepare_pcd(void)
 
 static void prepare_npy(void)
 {
+    if (npy.n)
+        return;
     add(&npy, seed_npy(false));
     add(&npy, seed_npy(true));
     npy.words = (vocabulary)WORDS(npy_words);
@@ -222,6 +230,8 @@ static void prepare_npy(void)
 
 static void prepare_text(void)
 {
+    if (text.n)
+        return;
     add(&text, seed_text(false));
     add(&text, seed_text(true));
     text.words = (vocabulary)WORDS(text_words);
@@ -230,10 +240,22 @@ static void prepare_text(void)
 
 static void prepare_kitti(void)
 {
+    if (kitti.n)
+        return;
     add(&kitti, seed_kitti());
     labels = seed_kitti_labels();
     kitti.fields = kitti_fields;
     kitti.n_fields = 3;
+}
+
+static void prepare_all(void)
+{
+    prepare_las();
+    prepare_ply();
+    prepare_pcd();
+    prepare_npy();
+    prepare_text();
+    prepare_kitti();
 }
 
 /* ---- mutants ---- */
@@ -421,4 +443,4 @@ const fuzz_kind fuzz_pcd = {"pcd", 100, prepare_pcd, run_pcd};
 const fuzz_kind fuzz_npy = {"npy", 60, prepare_npy, run_npy};
 const fuzz_kind fuzz_text = {"text", 60, prepare_text, run_text};
 const fuzz_kind fuzz_kitti = {"kitti", 30, prepare_kitti, run_kitti};
-const fuzz_kind fuzz_convert = {"convert", 30, NULL, run_convert};
+const fuzz_kind fuzz_convert = {"convert", 30, prepare_all, run_convert};

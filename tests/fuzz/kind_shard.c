@@ -238,7 +238,7 @@ static bool run_info(uint64_t *rng)
 }
 
 const fuzz_kind fuzz_shard = {"shard", 60, prepare, run_bytes};
-const fuzz_kind fuzz_shard_chunked = {"shard-chunked", 60, NULL, run_chunked};
-const fuzz_kind fuzz_shard_values = {"shard-values", 40, NULL, run_values};
-const fuzz_kind fuzz_shard_links = {"shard-structure", 40, NULL, run_links};
-const fuzz_kind fuzz_info = {"info", 15, NULL, run_info};
+const fuzz_kind fuzz_shard_chunked = {"shard-chunked", 60, prepare, run_chunked};
+const fuzz_kind fuzz_shard_values = {"shard-values", 40, prepare, run_values};
+const fuzz_kind fuzz_shard_links = {"shard-structure", 40, prepare, run_links};
+const fuzz_kind fuzz_info = {"info", 15, prepare, run_info};
