@@ -67,7 +67,9 @@ static void run_command(const char *name, int n, char **overrides)
     pid_t pid = fork();
 
     if (pid == 0) {
-        mutate_check(freopen("/dev/null", "w", stdout) != NULL, "/dev/null");
+        mutate_check(freopen("seed.out", "w", stdout) &&
+                         freopen("seed.err", "w", stderr),
+                     "seed.out");
         _exit(seed_sptrain(name, SEED_DECK, n, overrides));
     }
     mutate_check(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, name);

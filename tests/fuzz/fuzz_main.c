@@ -83,7 +83,8 @@ typedef struct worker {
 
 static fuzz_run run = {
     .seed = 1, .n = 300, .only = -1, .n_workers = 2, .limit_s = FUZZ_LIMIT_S};
-static char keep[PATH_MAX] = "fuzz-faults", self[PATH_MAX];
+static const char *keep = "fuzz-faults";
+static char self[PATH_MAX];
 static fuzz_slot *slots; /* [n_workers], shared */
 static worker workers[MOST_WORKERS];
 static int n_faults, faults_of[32];
@@ -130,7 +131,7 @@ static void read_options(int argc, char **argv)
         else if (strcmp(argv[i], "--kind") == 0)
             run.kind = value;
         else if (strcmp(argv[i], "--keep") == 0)
-            snprintf(keep, sizeof keep, "%s", value);
+            keep = value;
         else
             refuse(argv[i]);
     }
@@ -374,6 +375,16 @@ static void report(double seconds)
            (unsigned long long)run.seed, seconds, n_faults);
 }
 
+/* As an absolute path, since workers have folders of their own. */
+static void settle_keep(void)
+{
+    char here[PATH_MAX], *path = NULL;
+
+    mutate_check(getcwd(here, sizeof here), "getcwd");
+    if (keep[0] != '/' && asprintf(&path, "%s/%s", here, keep) > 0)
+        keep = path;
+}
+
 int main(int argc, char **argv)
 {
     double begin = fuzz_now_s();
@@ -389,14 +400,7 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     if (run.only >= 0)
         run.n = run.only + 1;
-    if (keep[0] != '/') {
-        char name[PATH_MAX / 2];
-
-        snprintf(name, sizeof name, "%.2000s", keep);
-        mutate_check(getcwd(keep, sizeof keep / 2), "getcwd");
-        strncat(keep, "/", 2);
-        strncat(keep, name, sizeof name - 1);
-    }
+    settle_keep();
     slots = mmap(NULL, sizeof *slots * MOST_WORKERS, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mutate_check(slots != MAP_FAILED && fuzz_n_kinds <= 32, "mmap");

@@ -1,6 +1,7 @@
 /* Checkpoints and files of weights, read as a run that continues reads them. */
 #include "config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,25 @@ static void compare_arrays(const content *c)
     check_same(c->running, good.running, (size_t)graph.n_buffer_floats * 4, "buffer");
 }
 
+/* What is taken computes: whoever continues from it relies on these. */
+static void check_sane(const content *c)
+{
+    const sp_checkpoint_state *s = &c->state;
+    const sp_normalization *norm = &c->norm;
+
+    if (s->at.epoch < 0 || s->at.epoch > s->step || s->step > s->samples_seen ||
+        s->at.position < 0 || s->at.position > s->samples_seen || s->updates < 0 ||
+        s->updates > s->step || s->skipped < 0 || s->skipped > s->step ||
+        s->metrics_bytes < 0 || s->best < 0 || s->best > 1 || !s->deck)
+        fuzz_fault("a state that no run comes to was taken");
+    for (int i = 0; norm->std && i < norm->n_columns; i++)
+        if (!isfinite(norm->mean[i]) || !(norm->std[i] > 0) || !isfinite(norm->std[i]))
+            fuzz_fault("mean %g, deviation %g: taken", norm->mean[i], norm->std[i]);
+    for (int i = 0; norm->class_weight && i < norm->n_classes; i++)
+        if (!(norm->class_weight[i] >= 0) || !isfinite(norm->class_weight[i]))
+            fuzz_fault("weight %g of a class was taken", norm->class_weight[i]);
+}
+
 /* The newest is taken as it was written, or named and left for the one before. Where
  * the sums fit what was changed, no crash is all that is asked. */
 static bool use(bool is_covered)
@@ -189,6 +209,8 @@ static bool use(bool is_covered)
     }
     make_content(&c);
     rc = read_content(step_2, &c);
+    if (rc == SP_OK)
+        check_sane(&c);
     if (rc == SP_OK && is_covered) {
         compare_state(&c);
         compare_arrays(&c);

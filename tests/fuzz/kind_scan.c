@@ -190,6 +190,8 @@ static void prepare_las(void)
         add(&las, seed_las(format, false));
         add(&las, seed_las(format, true));
     }
+    add(&las, seed_laz(0));
+    add(&las, seed_laz(6));
     las.fields = las_fields;
     las.n_fields = sizeof las_fields / sizeof *las_fields;
     las.n_head = 375;

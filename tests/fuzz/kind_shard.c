@@ -2,10 +2,12 @@
  * parts. */
 #include "config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/sp_backend.h"
 #include "fixtures/shard_fixture.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/mutate_h5.h"
@@ -82,6 +84,43 @@ static void compare_index(const sp_dataset *set)
                (size_t)whole.n_features * sizeof(double), "mean");
 }
 
+/* What is taken computes: whoever reads it relies on these. */
+static void check_sane_sample(const sp_dataset *set, const sp_sample *s)
+{
+    const int32_t edge = 1 << 19;
+
+    for (int64_t i = 0; i < 3 * s->n; i++)
+        if (s->coords[i] < -edge || s->coords[i] >= edge)
+            fuzz_fault("coordinate %d was taken", s->coords[i]);
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->labels[i] != SP_IGNORE &&
+            (s->labels[i] < 0 || s->labels[i] >= set->n_classes))
+            fuzz_fault("label %d was taken", s->labels[i]);
+    for (int64_t i = 0; i < s->n * set->n_features; i++)
+        if (!isfinite(s->features[i]))
+            fuzz_fault("feature %g was taken", (double)s->features[i]);
+    for (int64_t i = 0; i < s->n_points; i++)
+        if ((int64_t)s->point_voxel[i] >= s->n)
+            fuzz_fault("voxel %u of a point was taken", s->point_voxel[i]);
+    for (int a = 0; a < 3; a++)
+        if (!isfinite(s->origin[a]))
+            fuzz_fault("origin %g was taken", s->origin[a]);
+}
+
+static void check_sane_index(const sp_dataset *set)
+{
+    if (!(set->voxel_size > 0) || !isfinite(set->voxel_size) || set->n_classes < 1)
+        fuzz_fault("voxel size %g, %d classes: taken", set->voxel_size, set->n_classes);
+    for (int c = 0; set->feature_mean && c < set->n_features; c++)
+        if (!isfinite(set->feature_mean[c]) || !(set->feature_std[c] > 0) ||
+            !isfinite(set->feature_std[c]))
+            fuzz_fault("mean %g, deviation %g: taken", set->feature_mean[c],
+                       set->feature_std[c]);
+    for (int64_t i = 0; i < set->n_samples; i++)
+        if (sp_dataset_voxels(set, i) < 0 || sp_dataset_cost(set, i) < 0)
+            fuzz_fault("a negative size was taken");
+}
+
 typedef enum covered {
     NOTHING, /* any content may be right */
     SAMPLED, /* coordinates, features and labels are the good file's */
@@ -94,8 +133,12 @@ static bool use(covered c)
     sp_sample got = {0};
     sp_status rc = fixture_open(&set, path);
 
+    if (rc == SP_OK)
+        check_sane_index(&set);
     for (int64_t i = 0; rc == SP_OK && i < set.n_samples; i++) {
         rc = sp_sample_read(&set, i, &all, &got);
+        if (rc == SP_OK)
+            check_sane_sample(&set, &got);
         if (rc == SP_OK && c != NOTHING && i < SAMPLES)
             compare_sample(&got, &samples[i]);
     }

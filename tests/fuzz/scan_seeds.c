@@ -131,6 +131,18 @@ blob seed_las(int format, bool with_extra)
     return b;
 }
 
+blob seed_laz(int format)
+{
+    blob b = seed_las(format, true);
+    const size_t record = b.at[94] | (size_t)b.at[95] << 8;
+
+    b.at[104] |= 128;
+    memset(b.at + record + 2, 0, 16);
+    memcpy(b.at + record + 2, "laszip encoded", 14);
+    set_number(&b, record + 18, 22204, 'u', 2);
+    return b;
+}
+
 /* ---- PLY ---- */
 
 static void put_ply_number(blob *b, double x, char kind, int size, seed_order order)
