@@ -7,9 +7,9 @@
  *
  * Mutant `index` of a run is a pure function of the run's seed and the index. It is a
  * fault if the process dies or a sanitizer speaks, if reading takes longer than
- * FUZZ_LIMIT_S of a core (or FUZZ_WAIT_S without working; a machine with other work may be
- * slow), if it takes more memory than FUZZ_MEMORY_TIMES its files and FUZZ_MEMORY_MORE,
- * or if a kind says so by fuzz_fault.
+ * FUZZ_LIMIT_S of a core (or FUZZ_WAIT_S without working; a machine with other work may
+ * be slow), if it takes more memory than FUZZ_MEMORY_TIMES its files and
+ * FUZZ_MEMORY_MORE, or if a kind says so by fuzz_fault.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -30,8 +30,8 @@ enum {
 typedef struct fuzz_kind {
     const char *name;
     int weight; /* of all kinds' sum; 0: only by name */
-    /* In the folder of seeds, before there are workers; once, though kinds may share it.
-     * NULL: there is nothing to do. */
+    /* In the folder of seeds, before there are workers; once, though kinds may share
+     * it. NULL: there is nothing to do. */
     void (*prepare)(void);
     /* Make one mutant in the working folder and read it; true if it was taken. */
     bool (*run)(uint64_t *rng);
@@ -45,7 +45,8 @@ extern const fuzz_kind fuzz_las, fuzz_ply, fuzz_pcd, fuzz_npy, fuzz_text, fuzz_k
 
 /* ---- for kinds ---- */
 
-/* The input is wrong and was taken, or was refused in the wrong way: ends the worker. */
+/* The input is wrong and was taken, or was refused in the wrong way. The worker
+ * ends. */
 _Noreturn void fuzz_fault(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 

@@ -3,9 +3,9 @@
  *     test_fuzz [--runs N] [--seed S] [--kind NAME] [--only INDEX] [--workers W]
  *               [--limit SECONDS] [--keep DIR]
  *
- * Without arguments 300 mutants of seed 1, as in `make check`. A failing mutant's files,
- * its messages and the command that repeats it are kept in DIR (fuzz-faults). Exit
- * status 1 if there was one.
+ * Without arguments 300 mutants of seed 1, as in `make check`. A failing mutant's
+ * files, its messages and the command that repeats it are kept in DIR (fuzz-faults).
+ * Exit status 1 if there was one.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
-/* What strangers and broken lines say to the watchdogs: a rank and rank 0 shake hands and
- * send frames, and somebody between them changes one message; or the peer proves to be a
- * rank and sends numbers that no rank has. */
+/* What strangers and broken lines say to the watchdogs: a rank and rank 0 shake hands
+ * and send frames, and somebody between them changes one message; or the peer proves to
+ * be a rank and sends numbers that no rank has. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -120,7 +120,7 @@ static bool run_changed(uint64_t *rng)
     line l;
 
     open_line(&l, rng);
-    l.until = (int)mutate_below(rng, 3 + 2 * FRAMES);
+    l.until = (int)mutate_below(rng, 3 + 2 * (FRAMES - 1)); /* more follow after it */
     shake_hands(&l);
     for (int i = 0; i < FRAMES; i++) {
         sp_signs of_rank = good_signs(RANK, i), of_root = good_signs(0, i);

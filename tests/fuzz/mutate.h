@@ -39,9 +39,9 @@ typedef struct vocabulary {
     size_t n;
 } vocabulary;
 
-/* One change within the first `end` bytes of a text: a word replaced or put in, a number
- * changed, a line taken out, doubled or exchanged, a word repeated many times. Returns
- * how far the end has moved. */
+/* One change within the first `end` bytes of a text: a word replaced or put in, a
+ * number changed, a line taken out, doubled or exchanged, a word repeated many times.
+ * Returns how far the end has moved. */
 ptrdiff_t mutate_words(blob *m, size_t end, const vocabulary *words, uint64_t *rng);
 
 /* A number in a binary head. */

@@ -1,5 +1,6 @@
-/* HDF5 files that a hostile hand wrote: their structure is valid for HDF5, their content
- * is not what the readers expect. HDF5's own structures are damaged by mutate_bytes. */
+/* HDF5 files that a hostile hand wrote: their structure is valid for HDF5, their
+ * content is not what the readers expect. HDF5's own structures are damaged by
+ * mutate_bytes. */
 #ifndef MUTATE_H5_H
 #define MUTATE_H5_H
 
@@ -17,9 +18,9 @@ typedef enum h5_store {
 /* The HDF5 file written anew with its datasets in chunks. */
 void h5_repack(const char *path, h5_store store);
 
-/* Dataset `name` replaced by variant 0 .. n - 1: absent, a link to nowhere, to itself, to
- * another file or another dataset, a group, virtual, of a wrong type, of no or of a huge
- * size, stored in another file. */
+/* Dataset `name` replaced by variant 0 .. n - 1: absent, a link to nowhere, to itself,
+ * to another file or another dataset, a group, virtual, of a wrong type, of no or of a
+ * huge size, stored in another file. */
 int h5_n_impostors(void);
 void h5_put_impostor(const char *path, const char *name, int variant);
 /* True if the variant is as if the dataset were not there; is made of texts; leads to
@@ -28,8 +29,8 @@ bool h5_is_absent(int variant);
 bool h5_is_text(int variant);
 bool h5_is_linked(int variant);
 
-/* Root attribute `name` replaced by variant 0 .. n - 1: absent, of a wrong type or size,
- * a number that no such number can be. */
+/* Root attribute `name` replaced by variant 0 .. n - 1: absent, of a wrong type or
+ * size, a number that no such number can be. */
 int h5_n_attributes(void);
 void h5_put_attribute(const char *path, const char *name, int variant);
 

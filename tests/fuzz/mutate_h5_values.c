@@ -241,7 +241,7 @@ void h5_mend_checkpoint_sums(const char *path)
     mutate_check(H5Fclose(file) >= 0, path);
 }
 
-/* Rows first .. last - 1 of one part of a shard; those that are not there add nothing. */
+/* Rows first .. last - 1 of one part of a shard; rows that it lacks add nothing. */
 static uint32_t add_rows(uint32_t crc, const values *v, size_t rows, int64_t first,
                          int64_t last)
 {
