@@ -21,12 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "data/sp_shard.h"
 #include "fuzz/fuzz.h"
-#include "run/sp_checkpoint.h"
+#include "h5/sp_h5.h"
 #include "run/sp_witness.h"
 #include "scan/sp_scan.h"
-#include "vox/vox.h"
 
 enum { MOST_WORKERS = 16, FAULTS_SHOWN = 20 };
 
@@ -390,9 +388,7 @@ int main(int argc, char **argv)
     double begin = fuzz_now_s();
     ssize_t n;
 
-    sp_shard_probe_main(argc, argv);
-    sp_checkpoint_probe_main(argc, argv);
-    vox_probe_main(argc, argv);
+    sp_h5_child_main(argc, argv);
     sp_scan_main(argc, argv);
     sp_witness_main(argc, argv);
     n = readlink("/proc/self/exe", self, sizeof self - 1);
