@@ -25,7 +25,7 @@ losses() {
 }
 
 confusions() {
-    sed -n 's/.*"event":"eval".*\("confusion".*\)/\1/p' "$1/metrics.jsonl"
+    sed -n 's/.*"event":"eval".*\("confusion".*\)/\1/p' "$1/evaluations.jsonl"
 }
 
 # close_to DIR DIR TOLERANCE: as many losses, each this close.
