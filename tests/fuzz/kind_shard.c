@@ -112,7 +112,7 @@ static void check_sane_index(const sp_dataset *set)
     if (!(set->voxel_size > 0) || !isfinite(set->voxel_size) || set->n_classes < 1)
         fuzz_fault("voxel size %g, %d classes: taken", set->voxel_size, set->n_classes);
     for (int c = 0; set->feature_mean && c < set->n_features; c++)
-        if (!isfinite(set->feature_mean[c]) || !(set->feature_std[c] > 0) ||
+        if (!isfinite(set->feature_mean[c]) || !(set->feature_std[c] >= 0) ||
             !isfinite(set->feature_std[c]))
             fuzz_fault("mean %g, deviation %g: taken", set->feature_mean[c],
                        set->feature_std[c]);
