@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "h5/sp_h5.h"
 #include "run/sp_checkpoint.h"
 
 enum { COLUMNS = 2, CLASSES = 3, PARTS = 5 };
@@ -120,6 +121,7 @@ int main(int argc, char **argv)
     };
     int failed;
 
+    sp_h5_child_main(argc, argv);
     if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
         return 1;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
