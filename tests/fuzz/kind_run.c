@@ -121,7 +121,7 @@ static void make_folder(unsigned damaged, uint64_t *rng)
     fuzz_shell("rm -rf %s && mkdir %s", folder, folder);
     put("heartbeat.bin", damaged_heartbeat(damaged & HEARTBEAT, rng));
     put("status.json", damaged_text(status_text, damaged & STATUS, rng));
-    put("lock", damaged_text(lock_text, damaged & LOCK, rng));
+    put("lock", damaged_text(damaged & LOCK ? lock_text : "", damaged & LOCK, rng));
     put("metrics.jsonl", damaged_text(metrics_text, damaged & METRICS, rng));
 }
 
@@ -169,11 +169,16 @@ static bool run_status(uint64_t *rng)
 static bool run_folder(uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EIO, SP_EDATA, SP_OK};
+    unsigned damaged;
     sp_comm alone;
     sp_run run;
     sp_status rc;
 
-    make_folder((unsigned)mutate_below(rng, 16), rng);
+    /* The name of another host in the lock is watched for seconds. */
+    damaged = (unsigned)mutate_below(rng, 16);
+    if (mutate_below(rng, 4))
+        damaged &= ~(unsigned)LOCK;
+    make_folder(damaged, rng);
     sp_comm_open_self(&alone);
     rc = sp_run_open(&run, folder, &alone);
     if (rc == SP_OK) {
