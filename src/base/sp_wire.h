@@ -24,8 +24,8 @@ typedef struct sp_wire {
 void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes);
 /* A flag; SP_EDATA where the byte is neither 0 nor 1. */
 void sp_wire_flag(sp_wire *wire, bool *flag);
-/* A number of things that each take at least `least` bytes: SP_EDATA where a buffer that
- * is read cannot hold so many. */
+/* A number of things that each take at least `least` bytes: SP_EDATA where a buffer
+ * that is read cannot hold so many. */
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least);
 /* Texts and arrays that are read are malloc'd; NULL stays NULL. One zero byte more ends
  * an array. */

@@ -8,42 +8,14 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
-#include "data/sp_shard_internal.h"
+#include "data/sp_sample_internal.h"
 #include "process/sp_pulse.h"
 
-enum {
-    NO_WORD = -1,       /* beside the kinds of sp_word */
-    PIECE = 256 * 1024, /* bytes; measured: half of it costs a tenth more, in calls */
-    ALIGNMENT = 64
-};
-
-/* Arrays of a sample and room for its reading; each only grows. */
-struct sp_sample_buffers {
-    size_t voxels, features, subvoxel, points, gather, table; /* allocated */
-    void *raw;                                                /* [PIECE] or one row */
-    size_t raw_bytes;
-    void *gathered;
-    uint64_t *keys; /* [table] */
-    sp_h5_unpacker *unpacker;
-};
-
-typedef struct reader {
-    const sp_dataset *set;
-    const sp_shard *shard;
-    const sp_sample_request *request;
-    sp_sample *out;
-    struct sp_sample_buffers *own; /* of the sample, or of the thread that reads */
-    sp_shard_handle file;
-    int64_t sample; /* in the shard */
-    int64_t first, first_point;
-    int n_columns;
-    bool has_all_columns; /* all, in the order stored */
-    bool has_crc, is_summed;
-    uint32_t crc, coords_crc; /* of what was read, of coords alone */
-} reader;
+enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 
 /* "FILE:/dataset: sample 183 (name)": where every message begins. */
-static const char *place(const reader *r, const char *dataset, char *text, size_t size)
+static const char *place(const sample_reader *r, const char *dataset, char *text,
+                         size_t size)
 {
     const char *name = r->set->has_names ? r->set->name[r->out->id] : "";
 
@@ -60,122 +32,10 @@ static const char *place(const reader *r, const char *dataset, char *text, size_
                        text_);                                                         \
     } while (0)
 
-/* ---- buffers ---- */
-
-/* At least `need` elements, with room to grow, or SP_EMEM. Content is not kept. */
-static sp_status grow(void *array, size_t *have, size_t need, size_t size)
-{
-    void **pointer = array, *fresh;
-    size_t room = need + need / 4 + 64;
-
-    if (need <= *have && *pointer)
-        return SP_OK;
-    free(*pointer);
-    *pointer = NULL;
-    *have = 0;
-    if (posix_memalign(&fresh, ALIGNMENT, room * size) != 0)
-        return SP_FAIL(SP_EMEM, "no memory for a sample: %zu bytes", room * size);
-    *pointer = fresh;
-    *have = room;
-    return SP_OK;
-}
-
-/* Arrays that grow together: coords and labels; voxel, label and index of points. */
-static sp_status grow_arrays(sp_sample *s, const reader *r)
-{
-    struct sp_sample_buffers *own = s->own;
-    size_t n = (size_t)s->n, m = (size_t)s->n_points, have = own->voxels;
-
-    SP_TRY(grow(&s->coords, &have, n, 3 * sizeof *s->coords));
-    SP_TRY(grow(&s->labels, &own->voxels, n, sizeof *s->labels));
-    SP_TRY(grow(&s->features, &own->features, n * (size_t)r->n_columns,
-                sizeof *s->features));
-    if (r->set->has_subvoxel)
-        SP_TRY(grow(&s->subvoxel, &own->subvoxel, 3 * n, 1));
-    if (r->request->with_points && r->set->has_points) {
-        have = own->points;
-        SP_TRY(grow(&s->point_voxel, &have, m, sizeof *s->point_voxel));
-        have = own->points;
-        SP_TRY(grow(&s->point_index, &have, m, sizeof *s->point_index));
-        SP_TRY(grow(&s->point_labels, &own->points, m, sizeof *s->point_labels));
-    }
-    return SP_OK;
-}
-
-static sp_status grow_all(const reader *r)
-{
-    const size_t row = (size_t)r->shard->features.cols * 8;
-    struct sp_sample_buffers *own = r->own;
-
-    if (own == r->out->own)
-        SP_TRY(grow_arrays(r->out, r));
-    SP_TRY(grow(&own->raw, &own->raw_bytes, row > PIECE ? row : PIECE, 1));
-    return grow(&own->gathered, &own->gather, row > PIECE ? row : PIECE, 1);
-}
-
-int64_t sp_sample_reading_bytes(int64_t n)
-{
-    return 2 * (int64_t)PIECE + (int64_t)(sp_unique_slots(n) * sizeof(uint64_t));
-}
-
-/* Voxels and points of a sample, as the index has them. */
-static void measure(const sp_dataset *set, int64_t id, const sp_sample_request *request,
-                    sp_sample *out)
-{
-    const int64_t *row = set->offset + id + sp_dataset_shard_of(set, id), *point;
-
-    out->id = id;
-    out->n = row[1] - row[0];
-    out->n_points = 0;
-    if (!request->with_points || !set->has_points)
-        return;
-    point = set->point_offset + (row - set->offset);
-    out->n_points = point[1] - point[0];
-}
-
-sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
-                         const sp_sample_request *request, sp_arena *arena,
-                         sp_sample *s)
-{
-    const int c = request->columns ? request->n_columns : set->n_features;
-
-    *s = (sp_sample){0};
-    measure(set, id, request, s);
-    SP_TRY(SP_TAKE(arena, 3 * s->n, &s->coords));
-    SP_TRY(SP_TAKE(arena, s->n, &s->labels));
-    SP_TRY(SP_TAKE(arena, s->n * c, &s->features));
-    if (set->has_subvoxel)
-        SP_TRY(SP_TAKE(arena, 3 * s->n, &s->subvoxel));
-    if (!request->with_points || !set->has_points)
-        return SP_OK;
-    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_voxel));
-    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_index));
-    return SP_TAKE(arena, s->n_points, &s->point_labels);
-}
-
-void sp_sample_destroy(sp_sample *sample)
-{
-    if (sample->own) {
-        free(sample->coords);
-        free(sample->features);
-        free(sample->labels);
-        free(sample->subvoxel);
-        free(sample->point_voxel);
-        free(sample->point_labels);
-        free(sample->point_index);
-        free(sample->own->raw);
-        free(sample->own->gathered);
-        free(sample->own->keys);
-        sp_h5_unpacker_free(sample->own->unpacker);
-        free(sample->own);
-    }
-    *sample = (sp_sample){0};
-}
-
 /* ---- bytes ---- */
 
-static sp_status take_chunked(reader *r, const char *dataset, const sp_extent *extent,
-                              int64_t row, int64_t n, void *to)
+static sp_status take_chunked(sample_reader *r, const char *dataset,
+                              const sp_extent *extent, int64_t row, int64_t n, void *to)
 {
     char where[512];
 
@@ -185,8 +45,8 @@ static sp_status take_chunked(reader *r, const char *dataset, const sp_extent *e
 }
 
 /* n rows from `row` on as stored. */
-static sp_status take_rows(reader *r, const char *dataset, const sp_extent *extent,
-                           int64_t row, int64_t n, void *to)
+static sp_status take_rows(sample_reader *r, const char *dataset,
+                           const sp_extent *extent, int64_t row, int64_t n, void *to)
 {
     size_t row_bytes = (size_t)extent->cols * (size_t)extent->type_size;
     size_t bytes = (size_t)n * row_bytes, done = 0;
@@ -215,8 +75,9 @@ static sp_status take_rows(reader *r, const char *dataset, const sp_extent *exte
 
 /* A piece of a dataset that counts in the checksum; and whether any of its words is
  * strange, in the same pass, unless kind is NO_WORD. */
-static sp_status take_summed(reader *r, const char *dataset, const sp_extent *extent,
-                             int64_t row, int64_t n, void *to, int kind, bool *strange)
+static sp_status take_summed(sample_reader *r, const char *dataset,
+                             const sp_extent *extent, int64_t row, int64_t n, void *to,
+                             int kind, bool *strange)
 {
     size_t bytes = (size_t)n * (size_t)extent->cols * (size_t)extent->type_size;
 
@@ -238,7 +99,7 @@ static bool is_type(const sp_extent *extent, char kind, int size)
 /* Rows of a dataset that make a piece. */
 static int64_t piece_rows(const sp_extent *extent)
 {
-    int64_t rows = PIECE / ((int64_t)extent->cols * extent->type_size);
+    int64_t rows = SAMPLE_PIECE / ((int64_t)extent->cols * extent->type_size);
 
     return rows > 0 ? rows : 1;
 }
@@ -250,7 +111,8 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* ---- coordinates ---- */
 
-static sp_status say_outside(const reader *r, const int32_t *coords, int64_t row0)
+static sp_status say_outside(const sample_reader *r, const int32_t *coords,
+                             int64_t row0)
 {
     int64_t i = 0;
 
@@ -260,7 +122,7 @@ static sp_status say_outside(const reader *r, const int32_t *coords, int64_t row
         (long long)(row0 + i / 3), "xyz"[i % 3], coords[i]);
 }
 
-static sp_status read_coords(reader *r)
+static sp_status read_coords(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->coords;
     bool is_direct = is_type(extent, 'i', 4), is_outside;
@@ -288,7 +150,7 @@ static sp_status read_coords(reader *r)
     return SP_OK;
 }
 
-static sp_status say_duplicate(const reader *r, int64_t second)
+static sp_status say_duplicate(const sample_reader *r, int64_t second)
 {
     const int32_t *c = r->out->coords, *d = c + 3 * second;
     int64_t first = 0;
@@ -300,7 +162,7 @@ static sp_status say_duplicate(const reader *r, int64_t second)
         (long long)first, (long long)second, d[0], d[1], d[2]);
 }
 
-static sp_status check_unique(reader *r)
+static sp_status check_unique(sample_reader *r)
 {
     struct sp_sample_buffers *own = r->own;
     size_t slots = sp_unique_slots(r->out->n);
@@ -309,7 +171,7 @@ static sp_status check_unique(reader *r)
     if (sp_shard_is_known(r->set, r->out->id, r->coords_crc))
         return SP_OK;
     if (!sp_unique_by_order(r->out->coords, r->out->n)) {
-        SP_TRY(grow(&own->keys, &own->table, slots, sizeof *own->keys));
+        SP_TRY(sp_sample_grow(&own->keys, &own->table, slots, sizeof *own->keys));
         second = sp_unique_find(r->out->coords, r->out->n, own->keys, slots);
         if (second >= 0)
             return say_duplicate(r, second);
@@ -320,12 +182,12 @@ static sp_status check_unique(reader *r)
 
 /* ---- features ---- */
 
-static const char *column_name(const reader *r, int64_t c)
+static const char *column_name(const sample_reader *r, int64_t c)
 {
     return r->set->feature_name[r->request->columns ? r->request->columns[c] : c];
 }
 
-static sp_status say_non_finite(const reader *r, const float *x, int64_t row0)
+static sp_status say_non_finite(const sample_reader *r, const float *x, int64_t row0)
 {
     int64_t i = 0;
 
@@ -337,8 +199,8 @@ static sp_status say_non_finite(const reader *r, const float *x, int64_t row0)
 }
 
 /* The wanted columns of n rows as stored. */
-static void gather(const reader *r, const sp_extent *extent, const void *raw, int64_t n,
-                   void *to)
+static void gather(const sample_reader *r, const sp_extent *extent, const void *raw,
+                   int64_t n, void *to)
 {
     size_t size = (size_t)extent->type_size;
     const char *from = raw;
@@ -355,8 +217,8 @@ static void gather(const reader *r, const sp_extent *extent, const void *raw, in
         }
 }
 
-static sp_status say_beyond(const reader *r, const sp_extent *extent, const void *raw,
-                            int64_t bad, int64_t row0)
+static sp_status say_beyond(const sample_reader *r, const sp_extent *extent,
+                            const void *raw, int64_t bad, int64_t row0)
 {
     int c = r->n_columns;
 
@@ -365,7 +227,7 @@ static sp_status say_beyond(const reader *r, const sp_extent *extent, const void
         sp_h5_value(sp_extent_type(extent), raw, bad));
 }
 
-static sp_status read_features(reader *r)
+static sp_status read_features(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->features;
     bool is_native = is_type(extent, 'f', 4);
@@ -427,8 +289,9 @@ static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
 }
 
 /* What both /labels and /point_labels need; `first` row of the file. */
-static sp_status read_labels(reader *r, const char *dataset, const sp_extent *extent,
-                             int64_t first, int64_t n, int32_t *to)
+static sp_status read_labels(sample_reader *r, const char *dataset,
+                             const sp_extent *extent, int64_t first, int64_t n,
+                             int32_t *to)
 {
     int n_classes = r->set->n_classes, ignore = r->set->ignore_label;
     void *raw = r->own->raw;
@@ -463,12 +326,12 @@ static sp_status read_labels(reader *r, const char *dataset, const sp_extent *ex
 
 /* ---- the rest ---- */
 
-static sp_status read_subvoxel(reader *r)
+static sp_status read_subvoxel(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->subvoxel;
     int32_t *wide = r->own->gathered;
     void *raw = r->own->raw;
-    int64_t n = r->out->n, step = PIECE / 32, m, bad;
+    int64_t n = r->out->n, step = SAMPLE_PIECE / 32, m, bad;
 
     if (!r->set->has_subvoxel)
         return SP_OK;
@@ -490,7 +353,7 @@ static sp_status read_subvoxel(reader *r)
     return SP_OK;
 }
 
-static sp_status read_origin(reader *r)
+static sp_status read_origin(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->origin;
     unsigned char raw[3 * 8];
@@ -513,7 +376,7 @@ static sp_status read_origin(reader *r)
     return SP_OK;
 }
 
-static sp_status read_point_index(reader *r)
+static sp_status read_point_index(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->point_index;
     uint64_t *to = r->out->point_index;
@@ -541,7 +404,7 @@ static sp_status read_point_index(reader *r)
     return SP_OK;
 }
 
-static sp_status read_point_voxel(reader *r)
+static sp_status read_point_voxel(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->point_voxel;
     bool is_direct = is_type(extent, 'u', 4);
@@ -566,7 +429,7 @@ static sp_status read_point_voxel(reader *r)
     return SP_OK;
 }
 
-static sp_status read_points(reader *r)
+static sp_status read_points(sample_reader *r)
 {
     if (!r->request->with_points || !r->set->has_points)
         return SP_OK;
@@ -576,7 +439,7 @@ static sp_status read_points(reader *r)
                        r->out->n_points, r->out->point_labels);
 }
 
-static sp_status check_crc(reader *r)
+static sp_status check_crc(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->crc;
     int64_t stored;
@@ -591,7 +454,7 @@ static sp_status check_crc(reader *r)
     return SP_OK;
 }
 
-static sp_status read_voxels(reader *r)
+static sp_status read_voxels(sample_reader *r)
 {
     sp_status rc;
 
@@ -609,7 +472,7 @@ static sp_status read_voxels(reader *r)
     return r->request->verify ? check_unique(r) : SP_OK;
 }
 
-static sp_status begin(reader *r)
+static sp_status begin(sample_reader *r)
 {
     const sp_sample_request *q = r->request;
     sp_sample *of;
@@ -625,7 +488,7 @@ static sp_status begin(reader *r)
     r->own = of->own;
     if (!r->own)
         return SP_FAIL(SP_EMEM, "no memory for a sample");
-    return grow_all(r);
+    return sp_sample_grow_all(r);
 }
 
 sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
@@ -633,13 +496,13 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
 {
     int shard = sp_dataset_shard_of(set, sample);
     const int64_t *offset = set->offset + sample + shard;
-    reader r = {
+    sample_reader r = {
         .set = set, .shard = &set->shard[shard], .request = request, .out = out};
     sp_status rc;
 
     r.sample = sample - r.shard->first_sample;
     r.first = offset[0];
-    measure(set, sample, request, out);
+    sp_sample_measure(set, sample, request, out);
     if (out->n_points)
         r.first_point = set->point_offset[sample + shard];
     SP_TRY(begin(&r));

@@ -377,7 +377,8 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
     return SP_OK;
 }
 
-/* Into s->step, most voxels first: a heap of the ids so far whose root has the least. */
+/* Into s->step, most voxels first: a heap of the ids so far whose root has the least.
+ */
 static void load_dearest(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;

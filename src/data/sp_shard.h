@@ -79,8 +79,8 @@ typedef struct sp_sample_request {
     int n_columns;
     bool verify; /* CRC and duplicate check too; range checks are always done */
     bool with_points;
-    /* NULL: the sample's own. Borrowed: whose buffers for reading are used, one for each
-     * thread; the sample's arrays are then those of sp_sample_lend. */
+    /* NULL: the sample's own. Borrowed: whose buffers for reading are used, one for
+     * each thread; the sample's arrays are then those of sp_sample_lend. */
     sp_sample *reading;
 } sp_sample_request;
 
@@ -104,7 +104,8 @@ sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
 /* Two lists of names. A name that is twice in a list makes it differ from others. */
 typedef enum sp_likeness { SP_EQUAL, SP_OTHER_ORDER, SP_OTHER_NAMES } sp_likeness;
 sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b);
-/* ["a", "b"] of name[columns[i]] (columns NULL: name[i]), cut where the text is full. */
+/* ["a", "b"] of name[columns[i]] (columns NULL: name[i]), cut where the text is full.
+ */
 void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
                             const int *columns);
 
@@ -116,10 +117,10 @@ int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
 
 /* Read one sample. Thread-safe: no HDF5, no shared state but the table of open files.
- * Features of other types are rounded to float32. Point arrays are filled where asked for and has_points.
- * Unlabelled data give SP_IGNORE. The message names file, dataset, sample (its number
- * in that file, and name), expected and found; SP_EDATA, SP_EIO where the device fails,
- * SP_EMEM. */
+ * Features of other types are rounded to float32. Point arrays are filled where asked
+ * for and has_points. Unlabelled data give SP_IGNORE. The message names file, dataset,
+ * sample (its number in that file, and name), expected and found; SP_EDATA, SP_EIO
+ * where the device fails, SP_EMEM. */
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);
@@ -128,7 +129,8 @@ void sp_sample_destroy(sp_sample *sample);
 sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
                          const sp_sample_request *request, sp_arena *arena,
                          sp_sample *sample);
-/* Bytes of the buffers for reading samples of up to n voxels: most that a thread has. */
+/* Bytes of the buffers for reading samples of up to n voxels: most that a thread has.
+ */
 int64_t sp_sample_reading_bytes(int64_t n);
 
 /* ---- writing (spvox, tests): one shard, contiguous, 1.10 format ---- */

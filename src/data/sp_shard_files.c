@@ -173,8 +173,8 @@ void sp_shard_glob_free(sp_strings *paths)
 
 /* ---- open files ---- */
 
-/* Files that one data set keeps open: a quarter of what the process may, since there are
- * two data sets, and sockets and libraries want theirs. */
+/* Files that one data set keeps open: a quarter of what the process may, since there
+ * are two data sets, and sockets and libraries want theirs. */
 enum { MOST_OPEN = 256, FEWEST_OPEN = 2, SHARE = 4 };
 
 typedef struct open_file {

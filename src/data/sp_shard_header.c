@@ -1,5 +1,5 @@
-/* What the headers of a shard say, and its small datasets: checked, into an index of one
- * shard. */
+/* What the headers of a shard say, and its small datasets: checked, into an index of
+ * one shard. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

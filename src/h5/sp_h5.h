@@ -7,9 +7,9 @@
  * HDF5 crashes, hangs and eats memory on damaged files. So a limited child of this
  * program reads the headers of a file that is opened, and tells in a catalog what the
  * file names, where values lie, and the attributes; values are read without HDF5, by
- * pread and our own inflate. Links to other files, external storage and virtual datasets
- * are refused by name. A file that is read belongs to one thread at a time; calls that
- * write take one lock, because HDF5 here is not thread-safe.
+ * pread and our own inflate. Links to other files, external storage and virtual
+ * datasets are refused by name. A file that is read belongs to one thread at a time;
+ * calls that write take one lock, because HDF5 here is not thread-safe.
  *
  * Names of datasets are paths from the root; the object of an attribute is such a path
  * or "/". Files are written in the 1.10 format (checksummed headers), datasets
@@ -69,7 +69,8 @@ sp_status sp_h5_open(sp_h5 **file, const char *path);
 sp_status sp_h5_open_each(char *const *paths, int n,
                           sp_status (*use)(sp_h5 *file, int i, void *context),
                           void *context);
-/* A file that this process has written: HDF5 reads its headers here, without a child. */
+/* A file that this process has written: HDF5 reads its headers here, without a child.
+ */
 sp_status sp_h5_open_own(sp_h5 **file, const char *path);
 /* Makes the file or empties it. */
 sp_status sp_h5_create(sp_h5 **file, const char *path);
@@ -105,9 +106,9 @@ sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t
 sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
                             char *const *texts);
 
-/* The whole dataset, converted to `type` (number to number): floats are rounded, what an
- * integer type does not hold is SP_EDATA. The message tells both shapes where it has not
- * exactly this one. */
+/* The whole dataset, converted to `type` (number to number): floats are rounded, what
+ * an integer type does not hold is SP_EDATA. The message tells both shapes where it has
+ * not exactly this one. */
 sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
                      const int64_t *dim, void *data);
 /* Rows as stored: the file's own type and byte order. */

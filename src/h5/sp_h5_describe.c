@@ -2,8 +2,8 @@
  * child, or in the process that has just written the file.
  *
  * Values of datasets stay in the file, but for texts and for what is stored inside
- * headers. A part that the library cannot read gets its reason and is no failure: a file
- * may hold much that nobody asks for. */
+ * headers. A part that the library cannot read gets its reason and is no failure: a
+ * file may hold much that nobody asks for. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

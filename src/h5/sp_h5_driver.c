@@ -1,7 +1,8 @@
 /* A file driver for reading (HDF5's "virtual file driver"). It differs from the
- * library's own in two ways: a second file cannot be opened, so that external links lead
- * nowhere; and where the raw bytes of a chunk lie is told to whoever asks, since the
- * library has no function for it that does not walk the whole index for each chunk. */
+ * library's own in two ways: a second file cannot be opened, so that external links
+ * lead nowhere; and where the raw bytes of a chunk lie is told to whoever asks, since
+ * the library has no function for it that does not walk the whole index for each chunk.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -46,9 +46,9 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes);
  * SP_EMEM. */
 sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog);
 
-/* The library's view of a file that is only read: of one file at a time, so that no link
- * leads to another. While chunks are looked for, their bytes are not read but their
- * places noted. */
+/* The library's view of a file that is only read: of one file at a time, so that no
+ * link leads to another. While chunks are looked for, their bytes are not read but
+ * their places noted. */
 hid_t sp_h5_driver_list(void); /* a file access list, to be closed */
 void sp_h5_driver_look(bool is_looking);
 /* Place of the last bytes that were asked for while looking. */

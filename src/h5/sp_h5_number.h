@@ -19,7 +19,8 @@ int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out);
 int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out);
 /* Any type of number into any of this machine's of 4 or 8 bytes, or 'u' 1. */
 int64_t sp_h5_convert(sp_h5_type from, void *raw, int64_t n, sp_h5_type to, void *out);
-/* One element, after a conversion of the same raw bytes: for messages and statistics. */
+/* One element, after a conversion of the same raw bytes: for messages and statistics.
+ */
 double sp_h5_value(sp_h5_type type, const void *raw, int64_t i);
 /* Puts the elements in this machine's byte order. */
 void sp_h5_to_native(sp_h5_type type, void *raw, int64_t n);

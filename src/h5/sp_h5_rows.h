@@ -4,9 +4,9 @@
  *     any thread of any rank: pread of a stored chunk --> checksum, inflate, unshuffle
  *                             --> band: the rows of all chunks side by side --> rows
  *
- * HDF5 crashes on some damaged files while it reads chunks, so nothing of a chunk passes
- * through it. Deflate, shuffle and Fletcher-32 are undone here; datasets of other
- * filters are refused by name when the file is opened.
+ * HDF5 crashes on some damaged files while it reads chunks, so nothing of a chunk
+ * passes through it. Deflate, shuffle and Fletcher-32 are undone here; datasets of
+ * other filters are refused by name when the file is opened.
  */
 #ifndef SP_H5_ROWS_H
 #define SP_H5_ROWS_H
@@ -56,7 +56,8 @@ void sp_h5_chunks_free(sp_h5_chunks *chunks);
 typedef struct sp_h5_unpacker sp_h5_unpacker;
 
 /* Rows first .. first + n - 1, which exist, as stored. `where` begins every message.
- * SP_EDATA where the chunk is damaged, SP_EIO where the file cannot be read, SP_EMEM. */
+ * SP_EDATA where the chunk is damaged, SP_EIO where the file cannot be read, SP_EMEM.
+ */
 sp_status sp_h5_unpack(sp_h5_unpacker **unpacker, const sp_h5_chunks *chunks, int fd,
                        const char *where, int64_t first, int64_t n, void *to);
 void sp_h5_unpacker_free(sp_h5_unpacker *unpacker);

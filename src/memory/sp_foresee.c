@@ -9,8 +9,8 @@
 
 /* The program itself: MPI, HDF5, code, threads and heap, once a run has saved a
  * checkpoint, and the addition for each other rank of the node. Measured with MPICH 4.0
- * in small runs: 21 to 30 MiB, and 20 to 35 MiB more of large pages that are in use only
- * in part, which count in small runs alone. */
+ * in small runs: 21 to 30 MiB, and 20 to 35 MiB more of large pages that are in use
+ * only in part, which count in small runs alone. */
 static const int64_t PROGRAM_BYTES = 48 << 20, NEIGHBOUR_BYTES = 1 << 20;
 /* The bytes of a sample in the index: offsets, cost, state. */
 enum { INDEX_BYTES = 96 };
