@@ -9,11 +9,13 @@
 
 /* The program itself: MPI, HDF5, code, threads and heap, once a run has saved a
  * checkpoint, and the addition for each other rank of the node. Measured with MPICH 4.0
- * in small runs: 21 to 30 MiB, and 20 to 35 MiB more of large pages that are in use
+ * in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
  * only in part, which count in small runs alone. */
-static const int64_t PROGRAM_BYTES = 48 << 20, NEIGHBOUR_BYTES = 1 << 20;
-/* The bytes of a sample in the index: offsets, cost, state. */
-enum { INDEX_BYTES = 96 };
+static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
+/* The bytes of a sample in the index: offsets, cost, state; and of a parameter in what
+ * the program keeps for it, HDF5's datasets of a checkpoint above all. The latter is
+ * measured: minkunet101 with few channels takes 5 MiB more than its numbers. */
+enum { INDEX_BYTES = 96, PARAM_BYTES = 20 << 10 };
 /* On a device the last page of each arena is not used. */
 enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
 
@@ -68,6 +70,8 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
     SP_TRY(sp_fixed_size(&f->low, what->backend, &rules, &fixed->weights));
     if (f->is_training)
         fixed->weights += training_bytes(what);
+    if (is_host)
+        fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      INDEX_BYTES * what->n_samples;
     if (!is_host)
