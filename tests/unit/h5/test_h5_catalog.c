@@ -71,10 +71,13 @@ static void read_all(const sp_h5_catalog *c, int fd)
         sp_status rc;
         void *to;
 
-        for (int d = 0; d < shape->rank; d++)
-            bytes *= shape->dim[d];
         if (entry->kind != SP_H5_DATASET || entry->why || !entry->chunks ||
-            shape->rank < 1 || !strchr("iuf", shape->type.kind) || bytes > MOST_BYTES)
+            shape->rank < 1 || !strchr("iuf", shape->type.kind))
+            continue;
+        for (int d = 0; d < shape->rank && bytes <= MOST_BYTES; d++)
+            if (__builtin_mul_overflow(bytes, shape->dim[d], &bytes))
+                bytes = INT64_MAX;
+        if (bytes > MOST_BYTES)
             continue;
         to = malloc((size_t)bytes + 1);
         assert_non_null(to);

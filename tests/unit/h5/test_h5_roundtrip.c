@@ -109,6 +109,7 @@ static void list_has_paths_in_order(void **state)
     sp_h5_list_free(names, n);
     OK(sp_h5_list(file, "/none", &names, &n));
     assert_int_equal(n, 0);
+    sp_h5_list_free(names, n);
     OK(sp_h5_close(file));
 }
 
