@@ -261,9 +261,10 @@ typedef struct sp_backend_ops {
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
-    /* An upper bound of the bytes that a plan takes of its arena, scratch of plan_build
-     * included, given the voxels of each level and the pairs of each map. A pure
-     * function, which `sptrain check` calls without open. */
+    /* An upper bound of the bytes that a plan takes of its arena, given the voxels of
+     * each level and the pairs of each map. Scratch that plan_build takes elsewhere is
+     * counted by plan_scratch_bytes. A pure function, which `sptrain check` calls
+     * without open. */
     int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
     /* The same of the arena's scratch; above: sp_plan.above. */
