@@ -25,13 +25,18 @@ static bench_share share_of(const bench_parts *step, int n)
 
     for (int i = 0; i < n; i++) {
         const bench_parts *p = &step[i];
-        s.samples += p->n_samples / n;
-        s.voxels += p->n / n;
-        s.flops += p->flops / n;
+        s.samples += p->n_samples;
+        s.voxels += p->n;
+        s.flops += p->flops;
         s.samples_of_step = add_extent(s.samples_of_step, p->n_samples, i == 0);
         s.voxels_of_step = add_extent(s.voxels_of_step, p->n, i == 0);
         s.flops_of_step = add_extent(s.flops_of_step, p->flops, i == 0);
     }
+    /* The sums are whole numbers and exact, so steps of equal work have exactly that
+     * mean; a sum of quotients would round (nine ninths of a sample are not one). */
+    s.samples /= n;
+    s.voxels /= n;
+    s.flops /= n;
     return s;
 }
 
