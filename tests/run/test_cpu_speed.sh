@@ -15,7 +15,7 @@ cmp -s "$dir/log" "$dir/results/table.txt" || fail "the table is not what was sh
 # Every line but processor, date and the header of the ranks ends with a number.
 sed 1,2d "$dir/log" | grep -v '^ranks, on' | grep -v ' [0-9][0-9.]*$' && fail "no number"
 grep -q '^conv3_grad_weight.* 8, % of peak' "$dir/log" || fail "conv3_grad_weight"
-grep -q '"name":"imbalance","balanced":[0-9.]*,"as_dealt":[0-9.]*,"steps":2,"samples":8}' \
+grep -q '"name":"imbalance","balanced":[0-9.]*,"as_dealt":[0-9.]*,"steps":3,"samples":8}' \
     "$dir/results/balance.jsonl" || fail "imbalance"
 ranks=$dir/results/ranks.jsonl
 if [ -e "$ranks" ]; then

@@ -59,7 +59,7 @@ if [ -n "$tiny" ]; then
     steps=6 # six sixths of a sample are one only where they are divided once
     quick=--quick
     most=1e9
-    many="6 8"
+    many="6 8 10"
     each=10
     width=0.125
 fi
@@ -176,11 +176,12 @@ if [ "$first" != "$second" ]; then
 fi
 
 # ---- balance ----
+full_steps=$((each * $(echo "$many" | wc -w) / 8))
 # mean over the steps of 8 samples: an epoch's last has fewer. A step's samples are those
 # so far less those before it.
 imbalance() {
     grep '"event":"step"' "$1/metrics.jsonl" | sed '$d' >full
-    number samples full | awk -v n=$((each * 2 / 8)) '
+    number samples full | awk -v n=$full_steps '
         $1 != 8 * NR { bad = 1 }
         END { exit bad || NR != n }' || die "$1: not steps of 8 samples"
     number imbalance full | awk '{ s += $1 } END { printf "%.4g", NR ? s / NR : 0 }'
@@ -199,7 +200,7 @@ for is in true false; do
 done
 balanced=$(imbalance balance-true) && dealt=$(imbalance balance-false) || exit 1
 printf '{"name":"imbalance","balanced":%s,"as_dealt":%s,"steps":%d,"samples":8}\n' \
-    "$balanced" "$dealt" $((each * 2 / 8)) >"$results/balance.jsonl"
+    "$balanced" "$dealt" $full_steps >"$results/balance.jsonl"
 
 # ---- the table ----
 row() { printf '%-58s %s\n' "$1" "$2"; }
