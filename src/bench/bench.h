@@ -35,7 +35,8 @@
 enum {
     BENCH_LIST = 32, /* most numbers in an option */
     BENCH_PATH = 512,
-    BENCH_STEPS = 50 /* most steps of a kind */
+    BENCH_STEPS = 50, /* most steps of a kind */
+    BENCH_NONE = -1   /* an option was not given */
 };
 
 /* Highest accepted ratio of rate to ceiling: the measuring error of both. */
@@ -50,9 +51,9 @@ typedef struct bench_options {
     bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma;
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
-    const char *device; /* "cpu", "cuda"; NULL: the CPU, or run.device of the deck */
-    /* "fp32", "tf32", "bf16"; NULL: fp32, or train.precision of the deck */
-    const char *precision;
+    /* sp_device_kind and sp_precision; BENCH_NONE: run.device and train.precision of
+     * the deck, of commands without a deck the CPU and fp32. */
+    int device, precision;
     const char *shard; /* file to take voxels from; NULL: a shape */
     const char *shape; /* NULL: terrain */
     const char *out;   /* file that `voxels` writes */

@@ -90,7 +90,7 @@ enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 /* ---- options ---- */
 
-typedef enum kind { FLAG, INT, LIST, REAL, TEXT } kind;
+typedef enum kind { FLAG, INT, LIST, REAL, TEXT, DEVICE, PRECISION } kind;
 
 typedef struct option {
     const char *name;
@@ -113,8 +113,8 @@ static const option options[] = {
     {"--voxels", LIST, AT(voxels), 1, 1 << 24, 0},
     {"--channels", LIST, AT(channels), 1, 4096, 0},
     {"--ranks", LIST, AT(ranks), 1, 1 << 20, 0},
-    {"--device", TEXT, AT(device), 0, 0, 0},
-    {"--precision", TEXT, AT(precision), 0, 0, 0},
+    {"--device", DEVICE, AT(device), 0, 0, 0},
+    {"--precision", PRECISION, AT(precision), 0, 0, 0},
     {"--shard", TEXT, AT(shard), 0, 0, 0},
     {"--shape", TEXT, AT(shape), 0, 0, 0},
     {"--out", TEXT, AT(out), 0, 0, 0},
@@ -181,6 +181,17 @@ static sp_status parse_value(const option *o, const char *text, bench_options *t
         return parse_list(o, text, at);
     case REAL:
         return parse_real(o, text, at);
+    case DEVICE:
+        *(int *)at = sp_choice_find(SP_WORDS(SP_DEVICES), text);
+        if (*(int *)at <= SP_DEVICE_AUTO)
+            return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", text);
+        return SP_OK;
+    case PRECISION:
+        *(int *)at = sp_choice_find(SP_WORDS(SP_PRECISIONS), text);
+        if (*(int *)at < 0)
+            return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16",
+                           text);
+        return SP_OK;
     default:
         *(const char **)at = text;
         return SP_OK;
@@ -227,15 +238,7 @@ static sp_status parse_word(const verb *v, char **argv, char *word, bench_option
 
 static sp_status check_device(const verb *v, const bench_options *o)
 {
-    static const char *const precisions[] = {"fp32", "tf32", "bf16"};
-    const char *want = o->precision;
-
-    if (o->device && strcmp(o->device, "cpu") != 0 && strcmp(o->device, "cuda") != 0)
-        return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", o->device);
-    if (want && strcmp(want, precisions[0]) != 0 && strcmp(want, precisions[1]) != 0 &&
-        strcmp(want, precisions[2]) != 0)
-        return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16", want);
-    if (!v->has_device && o->device && strcmp(o->device, "cuda") == 0)
+    if (!v->has_device && o->device == SP_DEVICE_CUDA)
         return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU", v->name);
     return SP_OK;
 }
@@ -288,13 +291,6 @@ static void set_defaults(bench_options *o)
 
 /* ---- running ---- */
 
-/* Replaces a key of the deck by an option's value, if there is one. */
-static void replace(char *key, const char *value)
-{
-    if (value)
-        snprintf(key, SP_NAME, "%s", value);
-}
-
 /* Reads the deck as sptrain does, with device, precision and threads of the options. */
 static sp_status read_config(const verb *v, bench_options *o, char *path)
 {
@@ -306,11 +302,15 @@ static sp_status read_config(const verb *v, bench_options *o, char *path)
     }
     SP_TRY(sp_config_read(config, o->command.deck, o->command.n_overrides,
                           o->command.overrides));
-    if (!v->has_device && strcmp(config->run.device, "cuda") == 0)
+    if (!v->has_device && config->run.device == SP_DEVICE_CUDA)
         return SP_FAIL(SP_EUSAGE, "run.device = \"cuda\": spbench %s times the CPU",
                        v->name);
-    replace(config->run.device, v->has_device ? o->device : "cpu");
-    replace(config->train.precision, o->precision);
+    if (!v->has_device)
+        config->run.device = SP_DEVICE_CPU;
+    else if (o->device != BENCH_NONE)
+        config->run.device = (sp_device_kind)o->device;
+    if (o->precision != BENCH_NONE)
+        config->train.precision = (sp_precision)o->precision;
     config->run.wgmma = config->run.wgmma || o->is_wgmma;
     config->run.threads = (int)o->threads;
     return SP_OK;
@@ -362,7 +362,7 @@ static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
-    bench_options o = {0};
+    bench_options o = {.device = BENCH_NONE, .precision = BENCH_NONE};
     const verb *v;
     sp_comm comm;
     sp_status rc;

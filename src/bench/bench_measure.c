@@ -107,13 +107,6 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     fflush(b->out);
 }
 
-static const char *precision_name(const bench *b)
-{
-    static const char *const names[] = {"fp32", "tf32", "bf16"};
-
-    return names[b->backend.precision];
-}
-
 /* Least time on this machine: all flops at the peak rate, all bytes at the rate of a
  * long stream, whichever takes longer. NAN where neither is known. */
 static double floor_s(const bench *b, const bench_job *job)
@@ -172,7 +165,7 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
         sp_json_int(&json, "memory_bytes", t->memory_bytes);
     if (job->work)
         bench_work_json(&json, job->work);
-    sp_json_text(&json, "precision", precision_name(b));
+    sp_json_text(&json, "precision", sp_precision_word[b->backend.precision]);
     if (b->backend.is_wgmma)
         sp_json_bool(&json, "wgmma", true);
     sp_json_text(&json, "device", b->device);
@@ -331,27 +324,23 @@ static sp_status name_device(bench *b)
 /* Sets the precision of --precision; the CPU has fp32 only. */
 static sp_status choose_precision(bench *b)
 {
-    static const char *const names[] = {"fp32", "tf32", "bf16"};
-    const char *want = b->options->precision ? b->options->precision : names[0];
-    int p = 0;
+    const int p = b->options->precision;
+    const sp_precision want = p == BENCH_NONE ? SP_FP32 : (sp_precision)p;
 
-    /* The command line was checked: the name is one of these. */
-    while (strcmp(want, names[p]) != 0)
-        p++;
-    if (p && b->backend.ops->is_host)
+    if (want != SP_FP32 && b->backend.ops->is_host)
         return SP_FAIL(SP_EUSAGE, "--precision %s: the CPU computes in fp32 only",
-                       want);
-    b->backend.precision = (sp_precision)p;
+                       sp_precision_word[want]);
+    b->backend.precision = want;
     b->backend.is_wgmma = b->options->is_wgmma;
-    if (b->backend.is_wgmma && p != SP_BF16)
+    if (b->backend.is_wgmma && want != SP_BF16)
         return SP_FAIL(SP_EUSAGE, "--wgmma is for --precision bf16 only");
     return SP_OK;
 }
 
 static sp_status open_backend(bench *b)
 {
-    const char *name = b->options->device ? b->options->device : "cpu";
-    const sp_backend_ops *ops = sp_backend_find(name);
+    const sp_backend_ops *ops =
+        sp_backend_find(b->options->device == SP_DEVICE_CUDA ? "cuda" : "cpu");
 
     if (!ops)
         return SP_FAIL(SP_EDEVICE,
@@ -370,7 +359,7 @@ static void print_header(const bench *b)
         fprintf(b->out, "%s, %d thread%s", sp_cpu_isa_of(&b->backend)->name,
                 b->backend.threads, b->backend.threads == 1 ? "" : "s");
     else
-        fputs(precision_name(b), b->out);
+        fputs(sp_precision_word[b->backend.precision], b->out);
     fputs("; ceiling F: multiply-adds, GFLOP/s; B: GB/s\n", b->out);
 }
 

@@ -153,7 +153,7 @@ sp_status bench_reduce(bench *b)
     sp_graph graph = {0};
     sp_status rc;
 
-    if (strcmp(b->options->command.config->run.device, "cuda") == 0)
+    if (b->options->command.config->run.device == SP_DEVICE_CUDA)
         return bench_sums(b);
     rc = sp_comm_agree(b->comm, bench_device_open(b, NULL), NULL);
     if (rc == SP_OK)

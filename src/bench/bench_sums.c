@@ -11,13 +11,15 @@ enum { MOST_ROUNDS = 25, N_CHANNELS = 2, N_WAYS = 3 };
 static const int channels[N_CHANNELS] = {96, 256};
 
 typedef struct way {
-    const char *name, *words, *want; /* want: for sp_transport_options */
+    const char *name, *words;
+    sp_transport_kind want;
     bool is_peer;
 } way;
 
-static const way ways[N_WAYS] = {{"sum_peers", "the devices' memory", "auto", true},
-                                 {"sum_nccl", "NCCL", "nccl", false},
-                                 {"sum_host", "the host", "mpi", false}};
+static const way ways[N_WAYS] = {
+    {"sum_peers", "the devices' memory", SP_TRANSPORT_AUTO, true},
+    {"sum_nccl", "NCCL", SP_TRANSPORT_NCCL, false},
+    {"sum_host", "the host", SP_TRANSPORT_MPI, false}};
 
 typedef struct sums {
     sp_session session;

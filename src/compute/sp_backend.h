@@ -22,6 +22,7 @@
 #include "base/sp_rng.h"
 #include "compute/sp_plan.h"
 #include "compute/sp_tensor.h"
+#include "deck/sp_choice.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -361,11 +362,6 @@ static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, i
 {
     return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;
 }
-
-/* The operands of products: fp32 takes them as they are, tf32 rounds them to 10 bits of
- * mantissa, bf16 reads activations that are stored as bf16. Sums, parameters,
- * statistics, loss and weight gradients are fp32 or better in all three. */
-typedef enum sp_precision { SP_FP32, SP_TF32, SP_BF16 } sp_precision;
 
 struct sp_backend {
     const sp_backend_ops *ops;

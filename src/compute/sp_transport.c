@@ -162,17 +162,17 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options)
 {
     const sp_transport_ops *nccl = find_nccl(backend), *last = last_of(backend);
-    const bool is_wanted = strcmp(options->want, "nccl") == 0;
+    const bool is_wanted = options->want == SP_TRANSPORT_NCCL;
     const char *why = NULL;
     sp_status rc = SP_OK;
 
     memset(transport, 0, sizeof *transport);
     transport->comm = comm;
-    if (is_wanted || (comm->size > 1 && nccl && strcmp(options->want, "auto") == 0))
+    if (is_wanted || (comm->size > 1 && nccl && options->want == SP_TRANSPORT_AUTO))
         why = objection(transport, nccl, options, &rc);
     if (is_wanted && why)
         return SP_FAIL(rc, "run.transport = \"nccl\": %s", why);
-    if (!nccl || why || comm->size == 1 || strcmp(options->want, "mpi") == 0) {
+    if (!nccl || why || comm->size == 1 || options->want == SP_TRANSPORT_MPI) {
         char words[600]; /* a copy: a failure below overwrites `why` */
 
         snprintf(words, sizeof words, "%.599s", why ? why : "");
@@ -185,7 +185,7 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
         rc = start(transport, comm, backend, nccl, options);
     }
     if (rc == SP_OK && transport->ops->peer && comm->size > 1 &&
-        !options->without_peers && strcmp(options->want, "mpi") != 0)
+        !options->without_peers && options->want != SP_TRANSPORT_MPI)
         rc = sp_transport_agree(transport,
                                 transport->ops->peer->open(transport, options));
     if (rc == SP_OK && options->is_bf16 && transport->ops != nccl && comm->size > 1)

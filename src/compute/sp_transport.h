@@ -25,6 +25,7 @@
 
 #include "comm/sp_comm.h"
 #include "compute/sp_backend.h"
+#include "deck/sp_choice.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,7 +58,7 @@ typedef struct sp_sum {
 } sp_sum;
 
 typedef struct sp_transport_options {
-    const char *want;      /* "auto", "nccl", "mpi" */
+    sp_transport_kind want;
     const char *objection; /* the reason why NCCL cannot be used; NULL: none is known */
     sp_scope scope;        /* that sp_transport_allreduce sums over */
     bool is_bf16;          /* posted floats travel as bf16: nccl only */
@@ -121,7 +122,8 @@ void sp_transport_open_host(sp_transport *transport, sp_comm *comm);
 /* Opens MPI for this backend's memory. Local. After a failure, too, close it. */
 sp_status sp_transport_open(sp_transport *transport, sp_comm *comm,
                             sp_backend *backend);
-/* Opens the transport that the options ask for; "auto" takes NCCL where every rank can,
+/* Opens the transport that the options ask for; SP_TRANSPORT_AUTO takes NCCL where
+ * every rank can,
  * else MPI, and t->words say why. Collective over the world, agreed. SP_EUSAGE,
  * SP_EMPI. */
 sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,

@@ -327,7 +327,7 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     l->filler.options = &l->options;
     l->n_slots = options->n_slots;
     l->is_paused = true; /* until sp_loader_seek */
-    l->is_skipping = strcmp(options->config->data.on_error, "skip") == 0;
+    l->is_skipping = options->config->data.on_error == SP_ON_ERROR_SKIP;
     l->request = (sp_sample_request){.columns = options->columns,
                                      .n_columns = options->n_columns,
                                      .verify = options->config->data.verify,

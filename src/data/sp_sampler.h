@@ -40,7 +40,7 @@ typedef struct sp_sampler {
     const sp_comm *comm;   /* borrowed */
     uint64_t seed;
     bool is_shuffled;
-    int per;             /* sp_per */
+    sp_per per;
     int size, effective; /* samples of a step: per scope, in the world */
     int accumulate;
     bool balance;

@@ -128,8 +128,8 @@ static bool is_as_it_stands(const sp_key *key, const char *value)
 {
     switch (key->type) {
     case SP_KEY_TEXT:
+    case SP_KEY_RESUME:
     case SP_KEY_CHOICE:
-    case SP_KEY_ENUM:
         return *value != '"';
     case SP_KEY_TEXTS:
     case SP_KEY_WEIGHTS:
@@ -220,7 +220,7 @@ static void warn_unused(const sp_config *config)
     static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
                                       "net.family"};
     bool has_layers = config->net.n_layers > 0, is_resolved = true;
-    int n = has_layers ? 4 : !strcmp(config->net.family, "dummy") ? 1 : 0;
+    int n = has_layers ? 4 : config->net.family == SP_DUMMY ? 1 : 0;
     char unused[128] = "";
 
     for (int i = 0; i < sp_deck_n_keys; i++)
@@ -236,7 +236,8 @@ static void warn_unused(const sp_config *config)
     }
     if (*unused)
         sp_log_warn0("ignored, not used by %s: %s",
-                     has_layers ? "net.layers" : config->net.family, unused);
+                     has_layers ? "net.layers" : sp_family_word[config->net.family],
+                     unused);
 }
 
 static sp_status finish(sp_config *config, int n_overrides, char *const *overrides)
@@ -245,7 +246,7 @@ static sp_status finish(sp_config *config, int n_overrides, char *const *overrid
         SP_TRY(override(config, overrides[i]));
     SP_TRY(check_together(config));
     if (!sp_config_is_set(config, "net.kernel_down") && config->net.n_layers == 0)
-        config->net.kernel_down = strcmp(config->net.family, "dummy") ? 2 : 3;
+        config->net.kernel_down = config->net.family == SP_DUMMY ? 3 : 2;
     warn_unused(config);
     return SP_OK;
 }

@@ -21,6 +21,7 @@
 
 #include "base/sp_error.h"
 #include "comm/sp_comm.h"
+#include "deck/sp_choice.h"
 
 enum {
     SP_NAME = 64,
@@ -50,33 +51,27 @@ typedef struct sp_layer {
     int line;
 } sp_layer;
 
-typedef enum sp_per { SP_PER_WORLD, SP_PER_NODE, SP_PER_RANK } sp_per;
-typedef enum sp_optimizer { SP_SGD, SP_ADAMW } sp_optimizer;
-typedef enum sp_schedule {
-    SP_CONSTANT,
-    SP_STEP,
-    SP_POLY,
-    SP_COSINE,
-    SP_ONECYCLE
-} sp_schedule;
-typedef enum sp_lr_scale { SP_LR_NONE, SP_LR_LINEAR, SP_LR_SQRT } sp_lr_scale;
-typedef enum sp_class_weights {
-    SP_CW_NONE,
-    SP_CW_INVERSE,
-    SP_CW_SQRT_INVERSE,
-    SP_CW_LIST
-} sp_class_weights;
-typedef enum sp_deterministic { SP_DET_RUN, SP_DET_WORLD, SP_DET_OFF } sp_deterministic;
+/* train.class_weights: a word, or a weight for each class. */
+typedef struct sp_class_weighting {
+    sp_class_weights kind;
+    sp_doubles list; /* of SP_CW_LIST */
+} sp_class_weighting;
+
+/* run.resume: a word, or the path of a checkpoint. */
+typedef struct sp_resume {
+    char *text; /* as the deck has it: with SP_RESUME_FILE the path */
+    sp_resume_from from;
+} sp_resume;
 
 /* The values of the keys: the key section.key of `sptrain --keys`, which states unit
- * and range, is the field .section.key here. */
+ * and range, is the field .section.key here. Choices are enums of deck/sp_choice.h. */
 typedef struct sp_config {
     struct {
         sp_strings train, val, features;
         double voxel_size;
         bool normalize, verify;
         int readers;
-        char *on_error; /* "stop" | "skip" */
+        sp_on_error on_error;
     } data;
     struct {
         bool flip, rotate_z;
@@ -85,12 +80,12 @@ typedef struct sp_config {
     } augment;
     struct {
         int size, eval_size, accumulate;
-        int per; /* sp_per */
+        sp_per per;
         bool balance;
         int64_t voxel_budget;
     } batch;
     struct {
-        char *family;
+        sp_family family;
         double width;
         int stem_kernel;
         int kernel_down; /* default: the family's own (2; dummy 3) */
@@ -100,26 +95,28 @@ typedef struct sp_config {
     struct {
         int epochs;
         int64_t steps;
-        int optimizer; /* sp_optimizer */
+        sp_optimizer optimizer;
         double lr, momentum, weight_decay;
         bool nesterov, decay_norm;
-        int schedule; /* sp_schedule */
+        sp_schedule schedule;
         int64_t warmup_steps;
-        int lr_scale; /* sp_lr_scale */
+        sp_lr_scale lr_scale;
         double grad_clip;
-        char *loss;        /* "cross_entropy" */
-        int class_weights; /* sp_class_weights */
-        sp_doubles class_weight_list;
+        sp_loss_kind loss;
+        sp_class_weighting class_weights;
         double label_smoothing;
-        int bn_scope;    /* sp_scope */
-        char *precision; /* "fp32" | "tf32" | "bf16" */
+        sp_scope bn_scope;
+        sp_precision precision;
         int64_t seed;
-        int deterministic; /* sp_deterministic */
+        sp_deterministic deterministic;
         int nonfinite_limit;
     } train;
     struct {
-        char *dir, *device, *resume, *checkpoint, *init_from, *after_save;
-        char *transport, *reduce_wire; /* "auto" | "nccl" | "mpi"; "fp32" | "bf16" */
+        char *dir, *checkpoint, *init_from, *after_save;
+        sp_resume resume;
+        sp_device_kind device;
+        sp_transport_kind transport;
+        sp_reduce_wire reduce_wire;
         double bucket_mb, memory_mb;
         bool overlap;
         sp_doubles devices; /* whole numbers */

@@ -8,10 +8,10 @@
 #include <strings.h>
 
 #define AT(field) offsetof(sp_config, field)
-#define FAMILIES                                                                       \
-    "minkunet14|minkunet14A|minkunet14B|minkunet14C|minkunet14D|minkunet18|"           \
-    "minkunet18A|minkunet18B|minkunet18D|minkunet34|minkunet34A|minkunet34B|"          \
-    "minkunet34C|minkunet50|minkunet101|dummy"
+
+/* The words of train.bn_scope are those of the first scopes. */
+_Static_assert(SP_SCOPE_RANK == 0 && SP_SCOPE_NODE == 1 && SP_SCOPE_WORLD == 2,
+               "rank|node|world");
 
 /* clang-format off */
 const sp_key sp_deck_key[] = {
@@ -31,7 +31,7 @@ const sp_key sp_deck_key[] = {
 {"data", "verify", SP_KEY_BOOL, AT(data.verify), "true", NULL, NULL, NULL,
  "compare checksums where the shards have them"},
 {"data", "on_error", SP_KEY_CHOICE, AT(data.on_error), "\"stop\"", NULL, NULL,
- "stop|skip", "damaged sample: end the run, or leave it out with a warning"},
+ SP_WORDS(SP_ON_ERRORS), "damaged sample: end the run, or leave it out with a warning"},
 
 {"augment", "flip", SP_KEY_BOOL, AT(augment.flip), "true", NULL, NULL, NULL,
  "mirror x and y, each with probability 1/2"},
@@ -46,8 +46,8 @@ const sp_key sp_deck_key[] = {
 
 {"batch", "size", SP_KEY_INT, AT(batch.size), "16", "[1, inf)", "samples", NULL,
  "samples of one optimizer step, counted per batch.per"},
-{"batch", "per", SP_KEY_ENUM, AT(batch.per), "\"world\"", NULL, NULL, "world|node|rank",
- "what batch.size counts: all ranks, each node, each rank"},
+{"batch", "per", SP_KEY_CHOICE, AT(batch.per), "\"world\"", NULL, NULL,
+ SP_WORDS(SP_PERS), "what batch.size counts: all ranks, each node, each rank"},
 {"batch", "eval_size", SP_KEY_INT, AT(batch.eval_size), "16", "[1, inf)", "samples",
  NULL, "samples of one evaluation batch of all ranks"},
 {"batch", "balance", SP_KEY_BOOL, AT(batch.balance), "true", NULL, NULL, NULL,
@@ -57,8 +57,8 @@ const sp_key sp_deck_key[] = {
 {"batch", "accumulate", SP_KEY_INT, AT(batch.accumulate), "1", "[1, inf)",
  "micro-batches", NULL, "micro-batches of one step"},
 
-{"net", "family", SP_KEY_CHOICE, AT(net.family), "\"minkunet18\"", NULL, NULL, FAMILIES,
- "network, unless net.layers gives one"},
+{"net", "family", SP_KEY_CHOICE, AT(net.family), "\"minkunet18\"", NULL, NULL,
+ SP_WORDS(SP_FAMILIES), "network, unless net.layers gives one"},
 {"net", "width", SP_KEY_REAL, AT(net.width), "1.0", "(0, 64]", NULL, NULL,
  "factor on every number of channels of the family"},
 {"net", "stem_kernel", SP_KEY_INT, AT(net.stem_kernel), "5", "[1, 7]", "voxels", NULL,
@@ -72,8 +72,8 @@ const sp_key sp_deck_key[] = {
  "length of the training where train.steps is 0"},
 {"train", "steps", SP_KEY_INT64, AT(train.steps), "0", "[0, 1e12]", "steps", NULL,
  "optimizer steps to train; 0: by train.epochs"},
-{"train", "optimizer", SP_KEY_ENUM, AT(train.optimizer), "\"sgd\"", NULL, NULL,
- "sgd|adamw", "update rule"},
+{"train", "optimizer", SP_KEY_CHOICE, AT(train.optimizer), "\"sgd\"", NULL, NULL,
+ SP_WORDS(SP_OPTIMIZERS), "update rule"},
 {"train", "lr", SP_KEY_REAL, AT(train.lr), "0.1", "[0, inf)", NULL, NULL,
  "learning rate, before train.lr_scale"},
 {"train", "momentum", SP_KEY_REAL, AT(train.momentum), "0.9", "[0, 1)", NULL, NULL,
@@ -84,37 +84,38 @@ const sp_key sp_deck_key[] = {
  NULL, "sgd: added to the gradient; adamw: decoupled"},
 {"train", "decay_norm", SP_KEY_BOOL, AT(train.decay_norm), "true", NULL, NULL, NULL,
  "weight decay on batch norm's scale and shift too"},
-{"train", "schedule", SP_KEY_ENUM, AT(train.schedule), "\"cosine\"", NULL, NULL,
- "constant|step|poly|cosine|onecycle", "learning rate over the training"},
+{"train", "schedule", SP_KEY_CHOICE, AT(train.schedule), "\"cosine\"", NULL, NULL,
+ SP_WORDS(SP_SCHEDULES), "learning rate over the training"},
 {"train", "warmup_steps", SP_KEY_INT64, AT(train.warmup_steps), "100", "[0, 1e12]",
  "steps", NULL, "linear rise of the learning rate"},
-{"train", "lr_scale", SP_KEY_ENUM, AT(train.lr_scale), "\"none\"", NULL, NULL,
- "none|linear|sqrt", "learning rate by effective batch over batch.size"},
+{"train", "lr_scale", SP_KEY_CHOICE, AT(train.lr_scale), "\"none\"", NULL, NULL,
+ SP_WORDS(SP_LR_SCALES), "learning rate by effective batch over batch.size"},
 {"train", "grad_clip", SP_KEY_REAL, AT(train.grad_clip), "0.0", "[0, inf)", NULL, NULL,
  "greatest norm of the gradient; 0: no bound"},
 {"train", "loss", SP_KEY_CHOICE, AT(train.loss), "\"cross_entropy\"", NULL, NULL,
- "cross_entropy", "loss"},
+ SP_WORDS(SP_LOSSES), "loss"},
 {"train", "class_weights", SP_KEY_WEIGHTS, AT(train.class_weights), "\"none\"",
- "[0, 1e9]", NULL, "none|inverse|sqrt_inverse",
+ "[0, 1e9]", NULL, SP_WORDS(SP_CLASS_WEIGHTS),
  "weight of each class, from its frequency or a list of numbers"},
 {"train", "label_smoothing", SP_KEY_REAL, AT(train.label_smoothing), "0.0", "[0, 1]",
  NULL, NULL, "part of the target spread over all classes"},
-{"train", "bn_scope", SP_KEY_ENUM, AT(train.bn_scope), "\"world\"", NULL, NULL,
+{"train", "bn_scope", SP_KEY_CHOICE, AT(train.bn_scope), "\"world\"", NULL, NULL,
  "rank|node|world", "over which voxels batch statistics are taken"},
 {"train", "precision", SP_KEY_CHOICE, AT(train.precision), "\"fp32\"", NULL, NULL,
- "fp32|tf32|bf16", "arithmetic of the convolutions; bf16 stores activations so too; the "
- "CPU has fp32 alone"},
+ SP_WORDS(SP_PRECISIONS), "arithmetic of the convolutions; bf16 stores activations so "
+ "too; the CPU has fp32 alone"},
 {"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
  "of weights, shuffle, augmentation and dropout"},
-{"train", "deterministic", SP_KEY_ENUM, AT(train.deterministic), "\"run\"", NULL, NULL,
- "run|world|off", "bit-identical for the same ranks, for any ranks, or not"},
+{"train", "deterministic", SP_KEY_CHOICE, AT(train.deterministic), "\"run\"", NULL,
+ NULL, SP_WORDS(SP_DETERMINISTICS),
+ "bit-identical for the same ranks, for any ranks, or not"},
 {"train", "nonfinite_limit", SP_KEY_INT, AT(train.nonfinite_limit), "10", "[0, inf)",
  "steps", NULL, "non-finite steps in a row that end the run"},
 
 {"run", "dir", SP_KEY_TEXT, AT(run.dir), "\"runs/default\"", NULL, NULL, NULL,
  "run folder: metrics, checkpoints, predictions"},
 {"run", "device", SP_KEY_CHOICE, AT(run.device), "\"auto\"", NULL, NULL,
- "auto|cuda|cpu", "where to compute"},
+ SP_WORDS(SP_DEVICES), "where to compute"},
 {"run", "devices", SP_KEY_INTS, AT(run.devices), "[]", "[0, 1023]", NULL, NULL,
  "local rank i uses the i-th of these; []: by local rank"},
 {"run", "threads", SP_KEY_INT, AT(run.threads), "0", "[0, 4096]", "threads", NULL,
@@ -126,9 +127,11 @@ const sp_key sp_deck_key[] = {
 {"run", "wgmma", SP_KEY_BOOL, AT(run.wgmma), "false", NULL, NULL, NULL,
  "multiply wide bf16 convolutions by wgmma, checked at the start; sm_90 devices only"},
 {"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,
- "auto|nccl|mpi", "what sums over ranks: NCCL between devices of their own, else MPI"},
+ SP_WORDS(SP_TRANSPORTS),
+ "what sums over ranks: NCCL between devices of their own, else MPI"},
 {"run", "reduce_wire", SP_KEY_CHOICE, AT(run.reduce_wire), "\"fp32\"", NULL, NULL,
- "fp32|bf16", "how gradients travel by NCCL; bf16 halves the bytes, rounds the sums"},
+ SP_WORDS(SP_REDUCE_WIRES),
+ "how gradients travel by NCCL; bf16 halves the bytes, rounds the sums"},
 {"run", "bucket_mb", SP_KEY_REAL, AT(run.bucket_mb), "16", "(0, 4096]", "MiB", NULL,
  "of gradients that travel together"},
 {"run", "overlap", SP_KEY_BOOL, AT(run.overlap), "true", NULL, NULL, NULL,
@@ -141,7 +144,7 @@ const sp_key sp_deck_key[] = {
  "steps", NULL, "between checkpoints; 0: once an epoch"},
 {"run", "keep", SP_KEY_INT, AT(run.keep), "3", "[1, inf)", "files", NULL,
  "newest checkpoints kept, besides best.h5"},
-{"run", "resume", SP_KEY_TEXT, AT(run.resume), "\"auto\"", NULL, NULL, NULL,
+{"run", "resume", SP_KEY_RESUME, AT(run.resume), "\"auto\"", NULL, NULL, NULL,
  "auto, never, or the path of a checkpoint"},
 {"run", "checkpoint", SP_KEY_TEXT, AT(run.checkpoint), "\"\"", NULL, NULL, NULL,
  "of eval and predict; empty: best.h5, else the newest"},
@@ -198,27 +201,6 @@ bool sp_deck_in_range(const char *range, double value)
            (*end == ']' ? value <= hi : value < hi);
 }
 
-bool sp_deck_choice_name(const char *names, int i, char *to)
-{
-    while (i > 0 && (names = strchr(names, '|'))) {
-        names++;
-        i--;
-    }
-    if (names)
-        snprintf(to, SP_NAME, "%.*s", (int)strcspn(names, "|"), names);
-    return names;
-}
-
-int sp_deck_choice(const char *names, const char *word)
-{
-    char name[SP_NAME];
-
-    for (int i = 0; sp_deck_choice_name(names, i, name); i++)
-        if (!strcasecmp(name, word))
-            return i;
-    return -1;
-}
-
 int sp_deck_distance(const char *a, const char *b)
 {
     int row[SP_NAME + 1], n_b = (int)strnlen(b, SP_NAME), n_a = (int)strlen(a);
@@ -243,21 +225,6 @@ int sp_deck_distance(const char *a, const char *b)
         }
     }
     return row[n_b];
-}
-
-void sp_deck_nearest_choice(const char *names, const char *word, char *to)
-{
-    char name[SP_NAME];
-    int least = 0;
-
-    for (int i = 0; sp_deck_choice_name(names, i, name); i++) {
-        int d = sp_deck_distance(word, name);
-
-        if (i == 0 || d < least) {
-            least = d;
-            memcpy(to, name, SP_NAME);
-        }
-    }
 }
 
 const char *sp_deck_nearest_section(const char *word)
@@ -297,8 +264,8 @@ const sp_key *sp_deck_nearest_key(const char *path)
 const char *sp_deck_type_name(sp_key_type type)
 {
     static const char *const name[] = {[SP_KEY_TEXT] = "text",
+                                       [SP_KEY_RESUME] = "text",
                                        [SP_KEY_CHOICE] = "name",
-                                       [SP_KEY_ENUM] = "name",
                                        [SP_KEY_TEXTS] = "list of texts",
                                        [SP_KEY_BOOL] = "true|false",
                                        [SP_KEY_INT] = "integer",

@@ -4,6 +4,7 @@
  *     sp_deck.c        reading, checks        sp_deck_value.c  one value <-> its field
  *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
+ *     sp_choice.h      keys with a few words
  *
  * Included by sp_deck*.c only.
  */
@@ -14,8 +15,8 @@
 
 typedef enum sp_key_type {
     SP_KEY_TEXT,   /* char * */
-    SP_KEY_CHOICE, /* char *: one of names in any case, kept in the table's spelling */
-    SP_KEY_ENUM,   /* int: an index in names */
+    SP_KEY_RESUME, /* sp_resume */
+    SP_KEY_CHOICE, /* an enum: an index in names */
     SP_KEY_TEXTS,  /* sp_strings; a single text is a list of one */
     SP_KEY_BOOL,
     SP_KEY_INT,
@@ -23,7 +24,7 @@ typedef enum sp_key_type {
     SP_KEY_REAL, /* double */
     SP_KEY_REALS,
     SP_KEY_INTS,    /* sp_doubles of whole numbers */
-    SP_KEY_WEIGHTS, /* a name or numbers: an int, and train.class_weight_list */
+    SP_KEY_WEIGHTS, /* sp_class_weighting: one of names, or numbers */
     SP_KEY_LAYERS
 } sp_key_type;
 
@@ -39,7 +40,7 @@ typedef struct sp_key {
     /* interval such as "(0, inf)"; NULL: any value, or one of names */
     const char *range;
     const char *unit;
-    const char *names; /* valid names, "a|b|c" */
+    const char *names; /* valid words, "a|b|c" (deck/sp_choice.h) */
     const char *help;
 } sp_key;
 
@@ -59,14 +60,8 @@ bool sp_deck_is_section(const char *name);
 const char *sp_deck_type_name(sp_key_type type);
 /* True if value lies in the interval. */
 bool sp_deck_in_range(const char *range, double value);
-/* sp_deck_choice returns the index of word in "a|b|c", -1 if it is none; case is
- * ignored. sp_deck_choice_name writes name i of it to `to` [SP_NAME]. */
-int sp_deck_choice(const char *names, const char *word);
-bool sp_deck_choice_name(const char *names, int i, char *to);
-
-/* The nearest names: of "a|b|c" to word, of the sections to word, and of all keys to a
- * path "section.name". */
-void sp_deck_nearest_choice(const char *names, const char *word, char *to);
+/* The nearest names: of the sections to word, and of all keys to a path
+ * "section.name". */
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 
@@ -87,7 +82,7 @@ const char *sp_deck_where(const sp_deck_source *from,
 sp_status sp_deck_set(sp_config *config, const sp_key *key,
                       const struct config_setting_t *setting,
                       const sp_deck_source *from);
-/* The same from a text without quotes (SP_KEY_TEXT, CHOICE, ENUM, TEXTS, WEIGHTS). */
+/* The same from a text without quotes (SP_KEY_TEXT, RESUME, CHOICE, TEXTS, WEIGHTS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
 /* Frees the memory of a key's value. Called when config is destroyed. */

@@ -71,7 +71,7 @@ static sp_status set_field(sp_layer *layer, const config_setting_t *s,
     const char *name = config_setting_name(s);
     char nearest[SP_NAME], what[2 * SP_NAME + 32];
 
-    switch (sp_deck_choice(FIELDS, name)) {
+    switch (sp_choice_find(FIELDS, name)) {
     case F_NAME:
         return set_label(layer->name, sizeof layer->name, layer, s, where);
     case F_OP:
@@ -95,7 +95,7 @@ static sp_status set_field(sp_layer *layer, const config_setting_t *s,
     case F_SLOPE:
         return set_number(&layer->slope, layer, s, "(-inf, inf)", where);
     default:
-        sp_deck_nearest_choice(FIELDS, name, nearest);
+        sp_choice_nearest(FIELDS, name, nearest);
         return SP_FAIL(SP_EUSAGE,
                        "%s: net.layers: layer \"%s\": unknown key %s; nearest is %s",
                        where, layer->name, name, nearest);

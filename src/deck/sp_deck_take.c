@@ -22,12 +22,14 @@ static size_t field_bytes(sp_key_type type)
 {
     switch (type) {
     case SP_KEY_TEXT:
-    case SP_KEY_CHOICE:
         return sizeof(char *);
-    case SP_KEY_ENUM:
+    case SP_KEY_RESUME:
+        return sizeof(sp_resume);
+    case SP_KEY_CHOICE:
     case SP_KEY_INT:
-    case SP_KEY_WEIGHTS:
         return sizeof(int);
+    case SP_KEY_WEIGHTS:
+        return sizeof(sp_class_weighting);
     case SP_KEY_TEXTS:
         return sizeof(sp_strings);
     case SP_KEY_BOOL:
@@ -47,7 +49,7 @@ static size_t field_bytes(sp_key_type type)
 
 static void swap_bytes(void *a, void *b, size_t bytes)
 {
-    char old[sizeof(sp_strings) + sizeof(sp_doubles)];
+    char old[sizeof(sp_strings) + sizeof(sp_class_weighting)];
 
     memcpy(old, a, bytes);
     memcpy(a, b, bytes);
@@ -61,9 +63,6 @@ static void swap(sp_config *a, sp_config *b, int i)
 
     swap_bytes(&a->place[i], &b->place[i], sizeof a->place[i]);
     swap_bytes(sp_key_field(a, key), sp_key_field(b, key), field_bytes(key->type));
-    if (key->type == SP_KEY_WEIGHTS)
-        swap_bytes(&a->train.class_weight_list, &b->train.class_weight_list,
-                   sizeof a->train.class_weight_list);
     if (key->type == SP_KEY_LAYERS)
         swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
 }

@@ -170,32 +170,43 @@ static sp_status not_a_choice(const sp_key *key, const char *text, const char *w
 {
     char nearest[SP_NAME];
 
-    sp_deck_nearest_choice(key->names, text, nearest);
+    sp_choice_nearest(key->names, text, nearest);
     return SP_FAIL(SP_EUSAGE, "%s: %s.%s = \"%.80s\" is none of %s; nearest is \"%s\"",
                    where, key->section, key->name, text, key->names, nearest);
+}
+
+static sp_status set_resume(sp_resume *resume, const char *text)
+{
+    static const char *const word[] = {SP_RESUMES(SP_CHOICE_WORD)};
+    int i = 0;
+
+    while (i < SP_RESUME_FILE && strcmp(word[i], text) != 0)
+        i++;
+    resume->from = (sp_resume_from)i;
+    return set_string(&resume->text, text);
 }
 
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where)
 {
     void *field = sp_key_field(config, key);
-    char name[SP_NAME];
     int i;
 
     if (key->type == SP_KEY_TEXT)
         return set_string(field, text);
+    if (key->type == SP_KEY_RESUME)
+        return set_resume(field, text);
     if (key->type == SP_KEY_TEXTS) {
         sp_deck_free_strings(field);
         return add_string(field, text);
     }
-    i = sp_deck_choice(key->names, text);
+    i = sp_choice_find(key->names, text);
     if (i < 0)
         return not_a_choice(key, text, where);
-    if (key->type == SP_KEY_CHOICE) {
-        sp_deck_choice_name(key->names, i, name);
-        return set_string(field, name);
-    }
-    *(int *)field = i;
+    if (key->type == SP_KEY_WEIGHTS)
+        config->train.class_weights.kind = (sp_class_weights)i;
+    else
+        *(int *)field = i;
     return SP_OK;
 }
 
@@ -232,12 +243,12 @@ static sp_status set_words(sp_config *config, const sp_key *key,
                            const config_setting_t *s, const char *where)
 {
     if (key->type == SP_KEY_WEIGHTS && is_list(s)) {
-        config->train.class_weights = SP_CW_LIST;
-        return read_numbers(key, &config->train.class_weight_list, s, where);
+        config->train.class_weights.kind = SP_CW_LIST;
+        return read_numbers(key, &config->train.class_weights.list, s, where);
     }
     if (config_setting_type(s) == CONFIG_TYPE_STRING)
         return sp_deck_set_text(config, key, config_setting_get_string(s), where);
-    if (key->type == SP_KEY_TEXT)
+    if (key->type == SP_KEY_TEXT || key->type == SP_KEY_RESUME)
         return wrong_type(key, "a text in quotation marks", where, s);
     return SP_FAIL(SP_EUSAGE, "%s: %s.%s takes one of %s%s, found %s", where,
                    key->section, key->name, key->names,
@@ -282,14 +293,16 @@ void sp_deck_free_value(sp_config *config, const sp_key *key)
 {
     void *field = sp_key_field(config, key);
 
-    if (key->type == SP_KEY_TEXT || key->type == SP_KEY_CHOICE) {
+    if (key->type == SP_KEY_TEXT) {
         free(*(char **)field);
+    } else if (key->type == SP_KEY_RESUME) {
+        free(config->run.resume.text);
     } else if (key->type == SP_KEY_TEXTS) {
         sp_deck_free_strings(field);
     } else if (key->type == SP_KEY_REALS || key->type == SP_KEY_INTS) {
         free(((sp_doubles *)field)->at);
     } else if (key->type == SP_KEY_WEIGHTS) {
-        free(config->train.class_weight_list.at);
+        free(config->train.class_weights.list.at);
     } else if (key->type == SP_KEY_LAYERS) {
         sp_layers_destroy(config->net.layers, config->net.n_layers);
     }

@@ -61,7 +61,7 @@ static void write_name(FILE *to, const sp_key *key, int i)
 {
     char name[SP_NAME] = "";
 
-    sp_deck_choice_name(key->names, i, name);
+    sp_choice_name(key->names, i, name);
     fprintf(to, "\"%s\"", name);
 }
 
@@ -71,10 +71,12 @@ static void write_value(FILE *to, const sp_config *config, const sp_key *key)
 
     switch (key->type) {
     case SP_KEY_TEXT:
-    case SP_KEY_CHOICE:
         sp_deck_write_text(to, *(char *const *)field);
         break;
-    case SP_KEY_ENUM:
+    case SP_KEY_RESUME:
+        sp_deck_write_text(to, config->run.resume.text);
+        break;
+    case SP_KEY_CHOICE:
         write_name(to, key, *(const int *)field);
         break;
     case SP_KEY_TEXTS:
@@ -97,10 +99,10 @@ static void write_value(FILE *to, const sp_config *config, const sp_key *key)
         write_numbers(to, key, field);
         break;
     case SP_KEY_WEIGHTS:
-        if (config->train.class_weights == SP_CW_LIST)
-            write_numbers(to, key, &config->train.class_weight_list);
+        if (config->train.class_weights.kind == SP_CW_LIST)
+            write_numbers(to, key, &config->train.class_weights.list);
         else
-            write_name(to, key, config->train.class_weights);
+            write_name(to, key, (int)config->train.class_weights.kind);
         break;
     case SP_KEY_LAYERS:
         sp_deck_write_layers(to, config);

@@ -13,10 +13,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct unet_kind {
-    const char *name;
     bool is_bottleneck;
     int blocks[8], planes[8]; /* blocks and channels of the four stages down, then up */
 } unet_kind;
@@ -26,22 +24,22 @@ typedef struct unet_kind {
 #define DEEP 2, 3, 4, 6, 2, 2, 2, 2
 #define DOWN 32, 64, 128, 256
 
-static const unet_kind unet[] = {
-    {"minkunet14", false, {ONE}, {DOWN, 256, 128, 96, 96}},
-    {"minkunet14A", false, {ONE}, {DOWN, 128, 128, 96, 96}},
-    {"minkunet14B", false, {ONE}, {DOWN, 128, 128, 128, 128}},
-    {"minkunet14C", false, {ONE}, {DOWN, 192, 192, 128, 128}},
-    {"minkunet14D", false, {ONE}, {DOWN, 384, 384, 384, 384}},
-    {"minkunet18", false, {TWO}, {DOWN, 256, 128, 96, 96}},
-    {"minkunet18A", false, {TWO}, {DOWN, 128, 128, 96, 96}},
-    {"minkunet18B", false, {TWO}, {DOWN, 128, 128, 128, 128}},
-    {"minkunet18D", false, {TWO}, {DOWN, 384, 384, 384, 384}},
-    {"minkunet34", false, {DEEP}, {DOWN, 256, 128, 96, 96}},
-    {"minkunet34A", false, {DEEP}, {DOWN, 256, 128, 64, 64}},
-    {"minkunet34B", false, {DEEP}, {DOWN, 256, 128, 64, 32}},
-    {"minkunet34C", false, {DEEP}, {DOWN, 256, 128, 96, 96}},
-    {"minkunet50", true, {DEEP}, {DOWN, 256, 128, 96, 96}},
-    {"minkunet101", true, {2, 3, 4, 23, 2, 2, 2, 2}, {DOWN, 256, 128, 96, 96}},
+static const unet_kind unet[SP_DUMMY] = {
+    [SP_MINKUNET14] = {false, {ONE}, {DOWN, 256, 128, 96, 96}},
+    [SP_MINKUNET14A] = {false, {ONE}, {DOWN, 128, 128, 96, 96}},
+    [SP_MINKUNET14B] = {false, {ONE}, {DOWN, 128, 128, 128, 128}},
+    [SP_MINKUNET14C] = {false, {ONE}, {DOWN, 192, 192, 128, 128}},
+    [SP_MINKUNET14D] = {false, {ONE}, {DOWN, 384, 384, 384, 384}},
+    [SP_MINKUNET18] = {false, {TWO}, {DOWN, 256, 128, 96, 96}},
+    [SP_MINKUNET18A] = {false, {TWO}, {DOWN, 128, 128, 96, 96}},
+    [SP_MINKUNET18B] = {false, {TWO}, {DOWN, 128, 128, 128, 128}},
+    [SP_MINKUNET18D] = {false, {TWO}, {DOWN, 384, 384, 384, 384}},
+    [SP_MINKUNET34] = {false, {DEEP}, {DOWN, 256, 128, 96, 96}},
+    [SP_MINKUNET34A] = {false, {DEEP}, {DOWN, 256, 128, 64, 64}},
+    [SP_MINKUNET34B] = {false, {DEEP}, {DOWN, 256, 128, 64, 32}},
+    [SP_MINKUNET34C] = {false, {DEEP}, {DOWN, 256, 128, 96, 96}},
+    [SP_MINKUNET50] = {true, {DEEP}, {DOWN, 256, 128, 96, 96}},
+    [SP_MINKUNET101] = {true, {2, 3, 4, 23, 2, 2, 2, 2}, {DOWN, 256, 128, 96, 96}},
 };
 
 typedef struct builder {
@@ -214,25 +212,17 @@ static void add_dummy(builder *b, const sp_config *config, int n_classes)
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
                           int *n_layers)
 {
-    const char *family = config->net.family;
+    const sp_family family = config->net.family;
     builder b = {.width = config->net.width};
-    size_t i;
 
-    *layers = NULL;
-    *n_layers = 0;
-    if (!strcasecmp(family, "dummy")) {
+    if (family == SP_DUMMY)
         add_dummy(&b, config, n_classes);
-    } else {
-        for (i = 0; i < sizeof unet / sizeof unet[0]; i++)
-            if (!strcasecmp(family, unet[i].name))
-                break;
-        if (i == sizeof unet / sizeof unet[0])
-            return SP_FAIL(SP_EUSAGE, "net.family = \"%s\" is unknown", family);
-        add_unet(&b, &unet[i], config, n_classes);
-    }
+    else
+        add_unet(&b, &unet[family], config, n_classes);
     *layers = b.layer;
     *n_layers = b.n;
     if (b.is_short_of_memory)
-        return SP_FAIL(SP_EMEM, "net.family = \"%s\": out of memory", family);
+        return SP_FAIL(SP_EMEM, "net.family = \"%s\": out of memory",
+                       sp_family_word[family]);
     return SP_OK;
 }

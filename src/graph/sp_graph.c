@@ -48,7 +48,7 @@ enum { N_OPS = sizeof ops / sizeof ops[0] };
 typedef struct builder {
     sp_graph *graph;
     const sp_layer *layer;         /* the layer that is being built */
-    const char *family;            /* NULL: the layers are those of the deck */
+    sp_family family;              /* of layers that a family made */
     bool has_level[SP_MAX_LEVELS]; /* true if some tensor lives on the level */
     /* [n] level that was pooled, for nodes with a row for each sample */
     int *pooled_level;
@@ -73,7 +73,7 @@ static sp_status refuse(sp_status rc, const builder *b, const char *file, int li
     va_end(args);
     if (!b->layer->file)
         return sp_error_set(rc, file, line, func, "net.family = \"%s\": layer %s: %s",
-                            b->family ? b->family : "", b->layer->name, text);
+                            sp_family_word[b->family], b->layer->name, text);
     if (b->layer->line == 0)
         return sp_error_set(rc, file, line, func, "%s: layer %s: %s", b->layer->file,
                             b->layer->name, text);
@@ -519,7 +519,7 @@ static sp_status build(builder *b, const sp_layer *layers, int n)
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes)
 {
-    builder b = {.graph = graph};
+    builder b = {.graph = graph, .family = config->net.family};
     sp_layer *made = NULL;
     const sp_layer *layers = config->net.layers;
     int n = config->net.n_layers;
@@ -530,7 +530,6 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
         return SP_FAIL(SP_EUSAGE, "network of %d input channels and %d classes", c_in,
                        n_classes);
     if (n == 0) {
-        b.family = config->net.family;
         rc = sp_graph_family(config, n_classes, &made, &n);
         layers = made;
     }

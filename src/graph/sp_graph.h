@@ -103,8 +103,7 @@ void sp_graph_destroy(sp_graph *graph);
 void sp_graph_print_ops(FILE *to);
 
 /* Writes the layer list of config's family into a fresh array, which the caller frees
- * with sp_layers_destroy (sp_deck.h). SP_EUSAGE for an unknown family, with the nearest
- * name; SP_EMEM. */
+ * with sp_layers_destroy (sp_deck.h), after a failure too. SP_EMEM. */
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
                           int *n_layers);
 

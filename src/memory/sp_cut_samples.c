@@ -182,7 +182,7 @@ static int64_t least_of(sp_budget *b, int64_t sample)
 static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch,
                          sp_load *load)
 {
-    const char *on_error = b->foreseer.what.config->data.on_error;
+    const sp_on_error on_error = b->foreseer.what.config->data.on_error;
     const int64_t room =
         sp_budget_is_host(b) && cut->memory ? cut->memory - sp_cut_fixed(cut) : 0;
     sp_status rc;
@@ -194,7 +194,7 @@ static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_
     rc = sp_foresee_load(&b->foreseer.what, b->set, sample, epoch, room, load);
     if (rc == SP_EMEM && room)
         return sp_cut_refuse(b, sample, 0, cut->memory);
-    return strcmp(on_error, "skip") == 0 && rc != SP_EMEM ? SP_OK : rc;
+    return on_error == SP_ON_ERROR_SKIP && rc != SP_EMEM ? SP_OK : rc;
 }
 
 static int64_t other_sample(const sp_budget *b, int64_t i)

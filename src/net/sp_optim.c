@@ -110,7 +110,7 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
     double batch = (double)effective, seen = (double)samples_seen;
     double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
     double warm = (double)config->train.warmup_steps * batch, ratio, lr;
-    sp_schedule schedule = (sp_schedule)config->train.schedule;
+    sp_schedule schedule = config->train.schedule;
 
     lr = config->train.lr;
     ratio = batch / (double)config->batch.size;

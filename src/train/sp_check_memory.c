@@ -1,7 +1,5 @@
 /* The memory of a run, from its network and its data: plans of the largest sample tell
  * voxels and pairs. */
-#include <string.h>
-
 #include "base/sp_log.h"
 #include "train/sp_check.h"
 
@@ -36,17 +34,18 @@ static void print(const sp_session *s, bool is_host)
             "%.2f MiB of activations and their gradients, %.2f of weights, "
             "gradients and optimizer state, %.2f of batches and kernel maps, "
             "%.2f of scratch; arenas take up to an eighth more, in pages of 2 MiB",
-            act + weights + batches + scratch, s->config->train.precision, act, weights,
-            batches, scratch);
+            act + weights + batches + scratch,
+            sp_precision_word[s->config->train.precision], act, weights, batches,
+            scratch);
 }
 
 /* The backend that a run would have, as far as this process can tell without it. */
-static const sp_backend_ops *find_backend(const char *device)
+static const sp_backend_ops *find_backend(sp_device_kind device)
 {
     const sp_backend_ops *cuda = sp_backend_find("cuda");
 
-    if (cuda && (!strcmp(device, "cuda") ||
-                 (!strcmp(device, "auto") && sp_backend_visible_devices() > 0)))
+    if (cuda && (device == SP_DEVICE_CUDA ||
+                 (device == SP_DEVICE_AUTO && sp_backend_visible_devices() > 0)))
         return cuda;
     return sp_backend_find("cpu");
 }
@@ -72,15 +71,12 @@ static sp_status check_cut(sp_session *s, const sp_foresight *f, sp_sampler *sam
 
 sp_status sp_check_memory(sp_session *s, sp_sampler *sampler, sp_sampler *val)
 {
-    const char *precision = s->config->train.precision;
     sp_backend be = {.ops = find_backend(s->config->run.device)};
     const bool is_host = be.ops->is_host;
     const sp_foresight f = sp_session_foresight(s, &be);
 
     if (!is_host)
-        be.precision = !strcmp(precision, "bf16")   ? SP_BF16
-                       : !strcmp(precision, "tf32") ? SP_TF32
-                                                    : SP_FP32;
+        be.precision = s->config->train.precision;
     SP_TRY(
         check_cut(s, &f, sampler, val)); /* first: it refuses what it need not read */
     sp_cut_close(&s->cut);

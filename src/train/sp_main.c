@@ -7,7 +7,7 @@
 
 #include "base/sp_log.h"
 #include "config.h"
-#include "deck/sp_deck_keys.h"
+#include "deck/sp_deck.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "process/sp_pulse.h"
@@ -80,7 +80,7 @@ static sp_status fail_unknown(const char *word)
     enum { NEAR = 2 };
     char nearest[SP_NAME];
 
-    sp_deck_nearest_choice("train|eval|predict|check|preflight|status", word, nearest);
+    sp_choice_nearest("train|eval|predict|check|preflight|status", word, nearest);
     if (sp_deck_distance(word, nearest) > NEAR)
         return SP_FAIL(SP_EUSAGE,
                        "%s: no such command, and no deck of this name (sptrain --help "

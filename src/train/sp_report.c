@@ -127,7 +127,7 @@ void sp_report_machine(const sp_session *s)
                 ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
                 "%s",
                 comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
-                s->device, s->config->train.precision,
+                s->device, sp_precision_word[s->config->train.precision],
                 s->config->run.wgmma ? " by wgmma" : "", s->transport.words);
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
@@ -152,7 +152,8 @@ void sp_report_header(const sp_trainer *trainer)
                 world, world / comm->n_nodes, world / comm->size,
                 (long long)sp_sampler_steps_per_epoch(sampler), trainer->base_lr);
     sp_log_info("network: %s, %lld parameters; run folder %s",
-                s->config->net.n_layers ? "from net.layers" : s->config->net.family,
+                s->config->net.n_layers ? "from net.layers"
+                                        : sp_family_word[s->config->net.family],
                 (long long)s->graph.n_weights, s->run.dir);
     print_notes(trainer);
 }
@@ -175,7 +176,7 @@ static void write_start(const sp_session *s, const char *deck)
         sp_json_int(&json, NULL, s->comm->node_of_rank[r]);
     sp_json_end_array(&json);
     sp_json_text(&json, "device", s->device);
-    sp_json_text(&json, "precision", s->config->train.precision);
+    sp_json_text(&json, "precision", sp_precision_word[s->config->train.precision]);
     sp_json_text(&json, "transport", s->transport.ops->name);
     sp_json_text(&json, "transport_text", s->transport.words);
     sp_json_text(&json, "deck_hash", hash);

@@ -152,18 +152,18 @@ static bool is_own(const char *dir, const char *path)
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
 static sp_status choose(sp_trainer *t, beginning *from)
 {
-    const char *resume = t->session.config->run.resume;
+    const sp_resume *resume = &t->session.config->run.resume;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     char dir[PATH_MAX], *path = from->path;
     int n_damaged = 0;
     sp_status rc;
 
-    from->is_moving = strcmp(resume, "never") == 0;
+    from->is_moving = resume->from == SP_RESUME_NEVER;
     if (from->is_moving)
         return SP_OK;
-    if (strcmp(resume, "auto") != 0) {
-        snprintf(path, PATH_MAX, "%s", resume);
+    if (resume->from == SP_RESUME_FILE) {
+        snprintf(path, PATH_MAX, "%s", resume->text);
         from->is_foreign = from->is_moving = !is_own(t->session.run.dir, path);
         /* Verifies all of a whole checkpoint too. */
         SP_TRY(sp_checkpoint_verify_weights(path));
@@ -252,7 +252,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
     if (s->comm->rank == 0)
         rc = leave_later(t, !from->is_foreign &&
-                                strcmp(s->config->run.resume, "auto") != 0);
+                                s->config->run.resume.from == SP_RESUME_FILE);
     SP_TRY(sp_session_agree(s, rc));
     SP_TRY(sp_comm_bcast(s->comm, &t->state.best, sizeof t->state.best, 0));
     if (from->is_foreign) {

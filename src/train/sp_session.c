@@ -91,7 +91,7 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight)
 {
     const sp_config *config = session->config;
     const sp_net_options options = {
-        .bn_scope = (sp_scope)config->train.bn_scope,
+        .bn_scope = config->train.bn_scope,
         .transport = session->transport.ops ? &session->transport : NULL,
         .is_exact = config->train.deterministic == SP_DET_WORLD,
         /* A device has enough memory, and is limited by its bandwidth. */

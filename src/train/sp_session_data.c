@@ -209,7 +209,7 @@ static sp_status has_label(sp_session *session, int64_t i, sp_sample *sample,
                            bool *is_found)
 {
     const sp_sample_request request = {.verify = false};
-    const bool is_skipping = strcmp(session->config->data.on_error, "skip") == 0;
+    const bool is_skipping = session->config->data.on_error == SP_ON_ERROR_SKIP;
     sp_status rc = sp_sample_read(&session->train, i, &request, sample);
 
     for (int64_t j = 0; rc == SP_OK && !*is_found && j < sample->n; j++)
@@ -254,7 +254,7 @@ sp_status sp_session_check_labels(sp_session *session)
 static sp_status count_labels(sp_session *session, int64_t *count)
 {
     const sp_sample_request request = {.verify = false};
-    const bool is_skipping = strcmp(session->config->data.on_error, "skip") == 0;
+    const bool is_skipping = session->config->data.on_error == SP_ON_ERROR_SKIP;
     sp_sample sample = {0};
     sp_status rc = SP_OK;
     int64_t i, j;
@@ -291,7 +291,7 @@ static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *
 
 static sp_status weights_of_list(const sp_session *session, float *weights)
 {
-    const sp_doubles *list = &session->config->train.class_weight_list;
+    const sp_doubles *list = &session->config->train.class_weights.list;
     int c;
 
     if (list->n != session->n_classes)
@@ -320,7 +320,7 @@ static sp_status keep_weights(sp_session *session, const float *weights)
 
 sp_status sp_session_class_weights(sp_session *session, float **weights)
 {
-    int kind = session->config->train.class_weights;
+    const sp_class_weights kind = session->config->train.class_weights.kind;
     size_t n = (size_t)session->n_classes;
     int64_t *count;
     sp_status rc;
@@ -351,7 +351,7 @@ sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
                                         float **weights)
 {
     const sp_normalization *norm = &session->norm;
-    const int kind = session->config->train.class_weights;
+    const sp_class_weights kind = session->config->train.class_weights.kind;
     size_t n = (size_t)session->n_classes;
     int c;
 

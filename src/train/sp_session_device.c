@@ -34,17 +34,17 @@ static sp_status map_devices(sp_session *session)
  * deck is still an error. */
 static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
 {
-    const char *want = session->config->run.device;
+    const sp_device_kind want = session->config->run.device;
     sp_status rc = SP_EDEVICE;
 
     *ops = sp_backend_find("cpu");
-    if (strcmp(want, "cpu") != 0)
+    if (want != SP_DEVICE_CPU)
         rc = map_devices(session);
-    if (rc != SP_OK && (rc != SP_EDEVICE || strcmp(want, "cuda") == 0))
+    if (rc != SP_OK && (rc != SP_EDEVICE || want == SP_DEVICE_CUDA))
         return rc;
     if (rc == SP_OK)
         *ops = sp_backend_find("cuda");
-    else if (strcmp(want, "auto") == 0 && sp_backend_find("cuda"))
+    else if (want == SP_DEVICE_AUTO && sp_backend_find("cuda"))
         sp_log_info("run.device = \"auto\" takes the CPU: %s",
                     sp_error_last()->message);
     if (*ops == sp_backend_find("cpu") && session->config->run.devices.n > 0)
@@ -54,26 +54,22 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
 
 static sp_status choose_precision(sp_session *session)
 {
-    static const char *const names[] = {"fp32", "tf32", "bf16"};
-    const char *want = session->config->train.precision;
-    int p = SP_FP32;
+    const sp_precision want = session->config->train.precision;
 
-    /* The deck was checked: the name is one of these. */
-    while (strcmp(want, names[p]) != 0)
-        p++;
-    session->backend.precision = (sp_precision)p;
-    if (p != SP_FP32 && session->backend.ops->is_host)
+    session->backend.precision = want;
+    if (want != SP_FP32 && session->backend.ops->is_host)
         return SP_FAIL(
             SP_EUSAGE,
             "train.precision = \"%s\": the CPU computes in fp32 only; take a "
             "CUDA device or set train.precision = \"fp32\"",
-            want);
+            sp_precision_word[want]);
     session->backend.is_wgmma = session->config->run.wgmma;
-    if (session->config->run.wgmma && p != SP_BF16)
+    if (session->config->run.wgmma && want != SP_BF16)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.wgmma = true with train.precision = \"%s\": wgmma is for "
                        "bf16 only",
-                       sp_config_where(session->config, "run.wgmma"), want);
+                       sp_config_where(session->config, "run.wgmma"),
+                       sp_precision_word[want]);
     return SP_OK;
 }
 
@@ -211,7 +207,7 @@ sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eva
 
 sp_status sp_session_open_device(sp_session *session)
 {
-    const bool is_auto = strcmp(session->config->run.device, "auto") == 0;
+    const bool is_auto = session->config->run.device == SP_DEVICE_AUTO;
     const sp_backend_ops *ops = NULL;
     const sp_place *place;
     int threads = session->config->run.threads;
@@ -243,8 +239,8 @@ sp_status sp_session_open_transport(sp_session *session)
     const sp_transport_options options = {
         .want = config->run.transport,
         .objection = session->mapping.is_shared ? "ranks share a device" : NULL,
-        .scope = (sp_scope)config->train.bn_scope,
-        .is_bf16 = strcmp(config->run.reduce_wire, "bf16") == 0,
+        .scope = config->train.bn_scope,
+        .is_bf16 = config->run.reduce_wire == SP_REDUCE_BF16,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,
         .limit_s = config->run.watchdog_s,
         /* The watchdog finds a hanging rank before this limit. */

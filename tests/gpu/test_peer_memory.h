@@ -22,7 +22,8 @@ typedef struct stand {
     double *data, *out; /* [MOST + 1] */
 } stand;
 
-static void set_up(stand *s, const char *want, sp_scope scope, double peer_limit_s)
+static void set_up(stand *s, sp_transport_kind want, sp_scope scope,
+                   double peer_limit_s)
 {
     const sp_transport_options options = {.want = want,
                                           .scope = scope,
@@ -100,7 +101,7 @@ static void sums_have_the_bits_of_their_order(void **state)
     for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++)
         for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
             hc_set_order(5 + (uint64_t)comm.rank, is_lazy);
-            set_up(&s, "auto", scope, 5);
+            set_up(&s, SP_TRANSPORT_AUTO, scope, 5);
             assert_true((s.t.peer != NULL) ==
                         (scope == SP_SCOPE_NODE || comm.n_nodes == 1));
             for (int i = 0; s.t.peer && i < 8; i++)
@@ -118,7 +119,7 @@ static void sums_follow_each_other(void **state)
     stand s;
 
     (void)state;
-    set_up(&s, "auto", SP_SCOPE_NODE, 5);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
     for (int k = 0; k < SUMS; k++)
         for (int i = 0; i < N; i++)
             host[k][i] = value(i, comm.rank, k);
@@ -142,7 +143,7 @@ static void whole_numbers_and_long_vectors(void **state)
     stand s;
 
     (void)state;
-    set_up(&s, "auto", SP_SCOPE_NODE, 5);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
     whole = (int64_t *)s.data;
     for (int i = 0; i < 9; i++)
         host[i] = (comm.local_rank + 1) * (((int64_t)1 << 55) + i) - 1000;
@@ -167,7 +168,7 @@ static void refused(const char *name, const char *how, const char *text, bool is
 
     if (!is_one || comm.rank == comm.size - 1)
         setenv(name, how, 1);
-    set_up(&s, "auto", SP_SCOPE_NODE, 2);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 2);
     unsetenv(name);
     assert_null(s.t.peer);
     if (!strstr(s.t.words, text))
@@ -186,10 +187,10 @@ static void all_or_none(void **state)
     refused("HC_NO_PEER", "1", "cannot reach that of rank", false);
     refused("HC_SKIP", "peer_sum", "did not come",
             true);                        /* a link that moves nothing */
-    set_up(&s, "mpi", SP_SCOPE_NODE, 30); /* as the user wants it */
+    set_up(&s, SP_TRANSPORT_MPI, SP_SCOPE_NODE, 30); /* as the user wants it */
     assert_null(s.t.peer);
     tear_down(&s);
-    set_up(&s, "auto", SP_SCOPE_NODE, 5);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
     assert_non_null(s.t.peer);
     assert_non_null(strstr(s.t.words, "batch statistics through the devices' memory"));
     tear_down(&s);
@@ -204,7 +205,7 @@ static void who_never_comes_is_named(void **state)
     sp_status rc;
 
     (void)state;
-    set_up(&s, "auto", SP_SCOPE_NODE, 2);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 2);
     if (comm.rank > 0 && comm.node == 0) {
         OK(s.be.ops->upload(&s.be, s.data, host, sizeof host));
         OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data, s.data, 3, SP_F64));

@@ -34,10 +34,15 @@ static void name_library(void)
     setenv("SP_NCCL_LIB", path, 0);
 }
 
-static void set_up(stand *s, const char *want, sp_scope scope, bool is_bf16)
+/* want: HOST for the memory of the CPU, or a sp_transport_kind for that of a device. */
+enum { HOST = -1, N_WANTS = 3 };
+static const int wants[N_WANTS] = {HOST, SP_TRANSPORT_MPI, SP_TRANSPORT_NCCL};
+
+static void set_up(stand *s, int want, sp_scope scope, bool is_bf16)
 {
-    const bool is_host = strcmp(want, "host") == 0;
-    const sp_transport_options options = {.want = is_host ? "auto" : want,
+    const bool is_host = want == HOST;
+    const sp_transport_options options = {.want = is_host ? SP_TRANSPORT_AUTO
+                                                          : (sp_transport_kind)want,
                                           .scope = scope,
                                           .is_bf16 = is_bf16,
                                           .is_repeatable = true,
@@ -49,7 +54,7 @@ static void set_up(stand *s, const char *want, sp_scope scope, bool is_bf16)
     OK(s->be.ops->open(&s->be, is_host ? 0 : comm.rank, 1));
     OK(sp_transport_choose(&s->t, &comm, &s->be, &options));
     assert_string_equal(s->t.ops->name, is_host                     ? "mpi"
-                                        : strcmp(want, "nccl") == 0 ? "nccl"
+                                        : want == SP_TRANSPORT_NCCL ? "nccl"
                                                                     : "mpi-staged");
     OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
     OK(SP_TAKE(&s->arena, 64, &s->small));
@@ -157,7 +162,7 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
     sp_arena_rewind(&s->arena, s->arena.used - 128);
 }
 
-static void posts_are_summed(const char *want)
+static void posts_are_summed(int want)
 {
     float *host = malloc(MANY * sizeof *host);
     stand s;
@@ -176,31 +181,30 @@ static void posts_are_summed(const char *want)
 static void on_the_host(void **state)
 {
     (void)state;
-    posts_are_summed("host");
+    posts_are_summed(HOST);
 }
 
 static void staged(void **state)
 {
     (void)state;
-    posts_are_summed("mpi");
+    posts_are_summed(SP_TRANSPORT_MPI);
 }
 
 static void by_nccl(void **state)
 {
     (void)state;
-    posts_are_summed("nccl");
+    posts_are_summed(SP_TRANSPORT_NCCL);
 }
 
 static void small_sums_over_every_scope(void **state)
 {
-    static const char *const want[] = {"host", "mpi", "nccl"};
     float host[1];
     stand s;
 
     (void)state;
-    for (int w = 0; w < 3; w++)
+    for (int w = 0; w < N_WANTS; w++)
         for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++) {
-            set_up(&s, want[w], scope, false);
+            set_up(&s, wants[w], scope, false);
             for (int round = 0; round < 3; round++) {
                 put(&s, host, 0, round);
                 OK(sp_transport_allreduce(&s.t, scope, s.small, s.small, 64, SP_F64));
@@ -217,20 +221,19 @@ static void small_sums_over_every_scope(void **state)
 /* Values that do not add up exactly, twice, and the same on every rank. */
 static void bits_repeat(void **state)
 {
-    static const char *const want[] = {"host", "mpi", "nccl"};
     enum { N = 5000 };
     float host[2][N];
     bool is_same;
     stand s;
 
     (void)state;
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < N_WANTS; w++) {
         for (int run = 0; run < 2; run++) {
             const sp_part part = {NULL, N, SP_F32};
             sp_part own = part;
             sp_sum sum;
 
-            set_up(&s, want[w], SP_SCOPE_RANK, false);
+            set_up(&s, wants[w], SP_SCOPE_RANK, false);
             own.data = s.bulk;
             for (int i = 0; i < N; i++)
                 host[run][i] = 1.0F / (float)(i + 3 + 11 * comm.rank);
@@ -256,7 +259,7 @@ static void bf16_travels(void **state)
     sp_sum sum;
 
     (void)state;
-    set_up(&s, "nccl", SP_SCOPE_RANK, true);
+    set_up(&s, SP_TRANSPORT_NCCL, SP_SCOPE_RANK, true);
     put(&s, host, 1000, 2);
     const sp_part part[2] = {{s.bulk, 1000, SP_F32}, {s.small, 64, SP_F64}};
     OK(sp_transport_post(&s.t, part, 2, &sum));
@@ -277,7 +280,7 @@ static void bf16_travels(void **state)
     tear_down(&s);
 }
 
-static void refusal(const char *want, const char *objection, const char *text)
+static void refusal(sp_transport_kind want, const char *objection, const char *text)
 {
     const sp_transport_options options = {
         .want = want, .objection = objection, .scope = SP_SCOPE_WORLD, .limit_s = 30};
@@ -287,7 +290,7 @@ static void refusal(const char *want, const char *objection, const char *text)
 
     OK(be.ops->open(&be, comm.rank, 1));
     rc = sp_transport_choose(&t, &comm, &be, &options);
-    if (strcmp(want, "nccl") == 0) {
+    if (want == SP_TRANSPORT_NCCL) {
         assert_int_not_equal(rc, SP_OK);
         assert_non_null(strstr(sp_error_last()->message, text));
     } else {
@@ -302,8 +305,8 @@ static void refusal(const char *want, const char *objection, const char *text)
 static void auto_falls_back_and_says_why(void **state)
 {
     (void)state;
-    refusal("auto", "two ranks share a device", "two ranks share a device");
-    refusal("nccl", "two ranks share a device", "two ranks share a device");
+    refusal(SP_TRANSPORT_AUTO, "two ranks share a device", "two ranks share a device");
+    refusal(SP_TRANSPORT_NCCL, "two ranks share a device", "two ranks share a device");
 }
 
 int main(int argc, char **argv)

@@ -56,7 +56,7 @@ static void roundtrip(void **state)
     assert_true(a.train.lr == b.train.lr &&
                 a.train.weight_decay == b.train.weight_decay);
     assert_true(b.train.seed == INT64_MAX && b.augment.jitter == 1e22);
-    assert_true(b.train.class_weight_list.at[2] == 0.3333333333333333);
+    assert_true(b.train.class_weights.list.at[2] == 0.3333333333333333);
     assert_true(b.net.n_layers == 3 && b.net.layers[2].slope == -0.25);
     free(text);
     sp_config_destroy(&a);

@@ -39,13 +39,13 @@ static void an_empty_deck_has_the_defaults(void **state)
     assert_true(c.data.voxel_size == 0.5 && c.data.readers == 2 && c.data.verify);
     assert_true(c.augment.scale.n == 2 && c.augment.scale.at[1] == 1.05);
     assert_true(c.batch.size == 16 && c.batch.per == SP_PER_WORLD && c.batch.balance);
-    assert_string_equal(c.net.family, "minkunet18");
+    assert_int_equal(c.net.family, SP_MINKUNET18);
     assert_true(c.net.stem_kernel == 5 && c.net.kernel_down == 2 &&
                 c.net.n_layers == 0);
     assert_true(c.train.optimizer == SP_SGD && c.train.schedule == SP_COSINE);
     assert_true(c.train.bn_scope == SP_SCOPE_WORLD && c.train.weight_decay == 1e-4);
     assert_true(c.train.deterministic == SP_DET_RUN && c.train.nesterov);
-    assert_string_equal(c.run.resume, "auto");
+    assert_int_equal(c.run.resume.from, SP_RESUME_AUTO);
     assert_true(c.run.keep == 3 && c.run.watchdog_s == 60);
     assert_false(sp_config_is_set(&c, "train.lr"));
     sp_config_destroy(&c);
@@ -62,9 +62,9 @@ static void values_keep_type_and_width(void **state)
 
     (void)state;
     OK(sp_config_parse(&c, deck, "d", 0, NULL));
-    assert_int_equal(c.train.class_weights, SP_CW_LIST);
-    assert_int_equal(c.train.class_weight_list.n, 3);
-    assert_true(c.train.class_weight_list.at[1] == 0.5);
+    assert_int_equal(c.train.class_weights.kind, SP_CW_LIST);
+    assert_int_equal(c.train.class_weights.list.n, 3);
+    assert_true(c.train.class_weights.list.at[1] == 0.5);
     assert_true(c.train.seed == -5000000000 && c.train.steps == 16 && c.train.lr == 1);
     assert_true(c.batch.voxel_budget == 5000000000);
     assert_string_equal(c.data.train.at[0], "one.h5");
@@ -100,12 +100,12 @@ static void overrides_follow_the_type_of_the_key(void **state)
     assert_string_equal(c.data.train.at[0], "in/[ab].h5");
     assert_true(c.data.val.n == 2 && !strcmp(c.data.val.at[1], "q"));
     assert_string_equal(c.data.features.at[0], "one");
-    assert_true(c.train.class_weight_list.at[1] == 2.5);
+    assert_true(c.train.class_weights.list.at[1] == 2.5);
     assert_true(c.augment.scale.at[0] == 1 && !c.data.verify);
     assert_int_equal(c.train.bn_scope, SP_SCOPE_RANK);
-    assert_string_equal(c.net.family, "minkunet14A");
+    assert_int_equal(c.net.family, SP_MINKUNET14A);
     assert_string_equal(c.run.checkpoint, "");
-    assert_string_equal(c.run.resume, "never");
+    assert_int_equal(c.run.resume.from, SP_RESUME_NEVER);
     sp_config_destroy(&c);
 }
 

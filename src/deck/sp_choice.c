@@ -1,0 +1,46 @@
+#include "deck/sp_choice.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "deck/sp_deck.h"
+
+const char *const sp_family_word[] = {SP_FAMILIES(SP_CHOICE_WORD)};
+const char *const sp_precision_word[] = {SP_PRECISIONS(SP_CHOICE_WORD)};
+
+bool sp_choice_name(const char *names, int i, char *to)
+{
+    while (i > 0 && (names = strchr(names, '|'))) {
+        names++;
+        i--;
+    }
+    if (names)
+        snprintf(to, SP_NAME, "%.*s", (int)strcspn(names, "|"), names);
+    return names;
+}
+
+int sp_choice_find(const char *names, const char *word)
+{
+    char name[SP_NAME];
+
+    for (int i = 0; sp_choice_name(names, i, name); i++)
+        if (!strcasecmp(name, word))
+            return i;
+    return -1;
+}
+
+void sp_choice_nearest(const char *names, const char *word, char *to)
+{
+    char name[SP_NAME];
+    int least = 0;
+
+    for (int i = 0; sp_choice_name(names, i, name); i++) {
+        int d = sp_deck_distance(word, name);
+
+        if (i == 0 || d < least) {
+            least = d;
+            memcpy(to, name, SP_NAME);
+        }
+    }
+}

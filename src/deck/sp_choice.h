@@ -1,0 +1,139 @@
+/* The choices of a deck: keys whose value is one of a few words.
+ *
+ *     X(SP_SGD, "sgd") X(SP_ADAMW, "adamw")     a list below
+ *       |-- the enum that sp_config holds       SP_CHOICE_VALUE, here
+ *       |-- "sgd|adamw", the words of the key   SP_WORDS, in the table of keys
+ *       `-- the word of a value, for printing   SP_CHOICE_WORD, sp_precision_word[] ...
+ *
+ * A word is converted when the deck is read, in any case of its letters; the rest of
+ * the program compares values of the enum. A new word is a new entry of its list. The
+ * order of a list is the order of the words in messages and in `sptrain --keys`.
+ */
+#ifndef SP_CHOICE_H
+#define SP_CHOICE_H
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SP_CHOICE_VALUE(value, word) value,
+#define SP_CHOICE_WORD(value, word)  word,
+#define SP_CHOICE_NAME(value, word)  "|" word
+/* The words of a list as one text, "sgd|adamw". */
+#define SP_WORDS(list) (&list(SP_CHOICE_NAME)[1])
+
+/* data.on_error: what becomes of a damaged sample. */
+#define SP_ON_ERRORS(X) X(SP_ON_ERROR_STOP, "stop") X(SP_ON_ERROR_SKIP, "skip")
+typedef enum sp_on_error { SP_ON_ERRORS(SP_CHOICE_VALUE) } sp_on_error;
+
+/* batch.per: the group of ranks that batch.size counts for. */
+#define SP_PERS(X)                                                                     \
+    X(SP_PER_WORLD, "world") X(SP_PER_NODE, "node") X(SP_PER_RANK, "rank")
+typedef enum sp_per { SP_PERS(SP_CHOICE_VALUE) } sp_per;
+
+/* net.family: the network where net.layers gives none. */
+#define SP_FAMILIES(X)                                                                 \
+    X(SP_MINKUNET14, "minkunet14")                                                     \
+    X(SP_MINKUNET14A, "minkunet14A")                                                   \
+    X(SP_MINKUNET14B, "minkunet14B")                                                   \
+    X(SP_MINKUNET14C, "minkunet14C")                                                   \
+    X(SP_MINKUNET14D, "minkunet14D")                                                   \
+    X(SP_MINKUNET18, "minkunet18")                                                     \
+    X(SP_MINKUNET18A, "minkunet18A")                                                   \
+    X(SP_MINKUNET18B, "minkunet18B")                                                   \
+    X(SP_MINKUNET18D, "minkunet18D")                                                   \
+    X(SP_MINKUNET34, "minkunet34")                                                     \
+    X(SP_MINKUNET34A, "minkunet34A")                                                   \
+    X(SP_MINKUNET34B, "minkunet34B")                                                   \
+    X(SP_MINKUNET34C, "minkunet34C")                                                   \
+    X(SP_MINKUNET50, "minkunet50")                                                     \
+    X(SP_MINKUNET101, "minkunet101")                                                   \
+    X(SP_DUMMY, "dummy")
+typedef enum sp_family { SP_FAMILIES(SP_CHOICE_VALUE) } sp_family;
+extern const char *const sp_family_word[];
+
+/* train.optimizer */
+#define SP_OPTIMIZERS(X) X(SP_SGD, "sgd") X(SP_ADAMW, "adamw")
+typedef enum sp_optimizer { SP_OPTIMIZERS(SP_CHOICE_VALUE) } sp_optimizer;
+
+/* train.schedule: the learning rate over the training (net/sp_optim.h). */
+#define SP_SCHEDULES(X)                                                                \
+    X(SP_CONSTANT, "constant")                                                         \
+    X(SP_STEP, "step")                                                                 \
+    X(SP_POLY, "poly")                                                                 \
+    X(SP_COSINE, "cosine")                                                             \
+    X(SP_ONECYCLE, "onecycle")
+typedef enum sp_schedule { SP_SCHEDULES(SP_CHOICE_VALUE) } sp_schedule;
+
+/* train.lr_scale: how the learning rate grows with the batch of all ranks. */
+#define SP_LR_SCALES(X)                                                                \
+    X(SP_LR_NONE, "none")                                                              \
+    X(SP_LR_LINEAR, "linear")                                                          \
+    X(SP_LR_SQRT, "sqrt")
+typedef enum sp_lr_scale { SP_LR_SCALES(SP_CHOICE_VALUE) } sp_lr_scale;
+
+/* train.loss */
+#define SP_LOSSES(X) X(SP_CROSS_ENTROPY, "cross_entropy")
+typedef enum sp_loss_kind { SP_LOSSES(SP_CHOICE_VALUE) } sp_loss_kind;
+
+/* train.class_weights; SP_CW_LIST has no word: the key has numbers instead. */
+#define SP_CLASS_WEIGHTS(X)                                                            \
+    X(SP_CW_NONE, "none")                                                              \
+    X(SP_CW_INVERSE, "inverse")                                                        \
+    X(SP_CW_SQRT_INVERSE, "sqrt_inverse")
+typedef enum sp_class_weights {
+    SP_CLASS_WEIGHTS(SP_CHOICE_VALUE) SP_CW_LIST
+} sp_class_weights;
+
+/* train.precision: the operands of products. fp32 takes them as they are, tf32 rounds
+ * them to 10 bits of mantissa, bf16 reads activations that are stored as bf16. Sums,
+ * parameters, statistics, loss and weight gradients are fp32 or better in all three. */
+#define SP_PRECISIONS(X) X(SP_FP32, "fp32") X(SP_TF32, "tf32") X(SP_BF16, "bf16")
+typedef enum sp_precision { SP_PRECISIONS(SP_CHOICE_VALUE) } sp_precision;
+extern const char *const sp_precision_word[];
+
+/* train.deterministic: what repeats a run's bits: the same ranks, any ranks, nothing. */
+#define SP_DETERMINISTICS(X)                                                           \
+    X(SP_DET_RUN, "run")                                                               \
+    X(SP_DET_WORLD, "world")                                                           \
+    X(SP_DET_OFF, "off")
+typedef enum sp_deterministic { SP_DETERMINISTICS(SP_CHOICE_VALUE) } sp_deterministic;
+
+/* run.device: the kind of device that all ranks compute on. */
+#define SP_DEVICES(X)                                                                  \
+    X(SP_DEVICE_AUTO, "auto")                                                          \
+    X(SP_DEVICE_CUDA, "cuda")                                                          \
+    X(SP_DEVICE_CPU, "cpu")
+typedef enum sp_device_kind { SP_DEVICES(SP_CHOICE_VALUE) } sp_device_kind;
+
+/* run.transport: the library that sums over ranks. */
+#define SP_TRANSPORTS(X)                                                               \
+    X(SP_TRANSPORT_AUTO, "auto")                                                       \
+    X(SP_TRANSPORT_NCCL, "nccl")                                                       \
+    X(SP_TRANSPORT_MPI, "mpi")
+typedef enum sp_transport_kind { SP_TRANSPORTS(SP_CHOICE_VALUE) } sp_transport_kind;
+
+/* run.reduce_wire: the type that gradients have between ranks. */
+#define SP_REDUCE_WIRES(X) X(SP_REDUCE_FP32, "fp32") X(SP_REDUCE_BF16, "bf16")
+typedef enum sp_reduce_wire { SP_REDUCE_WIRES(SP_CHOICE_VALUE) } sp_reduce_wire;
+
+/* run.resume; SP_RESUME_FILE has no word: the key has the path of a checkpoint. */
+#define SP_RESUMES(X) X(SP_RESUME_AUTO, "auto") X(SP_RESUME_NEVER, "never")
+typedef enum sp_resume_from {
+    SP_RESUMES(SP_CHOICE_VALUE) SP_RESUME_FILE
+} sp_resume_from;
+
+/* The functions below act on words as one text, "a|b|c". sp_choice_find returns the
+ * index of word, -1 if it is none; case is ignored. sp_choice_name writes name i to
+ * `to` [SP_NAME]; false if there are not so many. sp_choice_nearest writes the name
+ * that is nearest to word. */
+int sp_choice_find(const char *names, const char *word);
+bool sp_choice_name(const char *names, int i, char *to);
+void sp_choice_nearest(const char *names, const char *word, char *to);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
