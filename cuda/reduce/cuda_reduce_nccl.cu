@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sp_log.h"
 #include "cuda/reduce/cuda_nccl.h"
 #include "process/sp_pulse.h"
 
@@ -50,14 +51,6 @@ struct nccl_transport {
 nccl_transport *nccl_of(sp_transport *t)
 {
     return (nccl_transport *)t->impl;
-}
-
-double now_s()
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void pause_s(double s)
@@ -179,20 +172,20 @@ sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_status rc,
                          const char *what)
 {
     nccl_transport *n = nccl_of(t);
-    const double end = now_s() + n->limit_s;
+    const double end = sp_now_s() + n->limit_s;
 
     for (;;) {
-        const double round_end = now_s() + ROUND_S;
+        const double round_end = sp_now_s() + ROUND_S;
         int64_t failed, busy, late;
         bool is_at_rest = false;
 
-        while (rc == SP_OK && !is_at_rest && now_s() < round_end) {
+        while (rc == SP_OK && !is_at_rest && sp_now_s() < round_end) {
             if (*comm)
                 rc = ask(n, *comm, what, &is_at_rest);
             if (rc == SP_OK && !is_at_rest)
                 pause_s(0.001);
         }
-        int64_t state[3] = {rc != SP_OK, rc == SP_OK && !is_at_rest, now_s() > end};
+        int64_t state[3] = {rc != SP_OK, rc == SP_OK && !is_at_rest, sp_now_s() > end};
 
         SP_TRY(sp_comm_allreduce(t->comm, SP_SCOPE_WORLD, state, 3, SP_I64, SP_MAX));
         failed = state[0];
@@ -298,7 +291,7 @@ sp_status nccl_open(sp_transport *t, const sp_transport_options *options)
 
 void finish(nccl_transport *n, sp_nccl_comm comm)
 {
-    const double end = now_s() + CLOSE_S;
+    const double end = sp_now_s() + CLOSE_S;
     sp_nccl_result state = SP_NCCL_IN_PROGRESS;
 
     if (!comm)
@@ -307,7 +300,7 @@ void finish(nccl_transport *n, sp_nccl_comm comm)
         n->lib->comm_abort(comm);
         return;
     }
-    while (state == SP_NCCL_IN_PROGRESS && now_s() < end &&
+    while (state == SP_NCCL_IN_PROGRESS && sp_now_s() < end &&
            n->lib->comm_get_async_error(comm, &state) == SP_NCCL_SUCCESS)
         pause_s(0.001);
     if (state == SP_NCCL_SUCCESS)

@@ -224,10 +224,15 @@ void sp_log_error(const sp_error_record *record)
     pthread_mutex_unlock(&state.lock);
 }
 
-double sp_now_s(void)
+double sp_clock_s(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double sp_now_s(void)
+{
+    return sp_clock_s(CLOCK_MONOTONIC);
 }

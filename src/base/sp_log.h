@@ -7,6 +7,7 @@
 #define SP_LOG_H
 
 #include <stdint.h>
+#include <time.h>
 
 #include "base/sp_error.h"
 
@@ -54,6 +55,8 @@ void sp_log_error(const sp_error_record *record);
 
 /* Seconds of the system's monotonic clock, whose zero is arbitrary. */
 double sp_now_s(void);
+/* Seconds of any of the system's clocks, such as CLOCK_THREAD_CPUTIME_ID. */
+double sp_clock_s(clockid_t clock);
 
 #ifdef __cplusplus
 }

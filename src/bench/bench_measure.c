@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_json.h"
@@ -15,22 +14,14 @@
 
 /* ---- clocks ---- */
 
-static double clock_s(clockid_t id)
-{
-    struct timespec t;
-
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double bench_cpu_s(void)
 {
-    return clock_s(CLOCK_THREAD_CPUTIME_ID);
+    return sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
 }
 
 double bench_process_cpu_s(void)
 {
-    return clock_s(CLOCK_PROCESS_CPUTIME_ID);
+    return sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static int compare(const void *a, const void *b)

@@ -1,18 +1,15 @@
 /* The CPU's ceilings for spbench, its clock, and the memory that the process uses. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/sp_log.h"
 #include "cpu/cpu_isa.h"
 
 /* A single thread measures its own CPU time, which other programs on the core do not
  * change. */
 static double clock_s(const sp_backend *be)
 {
-    struct timespec t;
-
-    clock_gettime(be->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return sp_clock_s(be->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
 }
 
 sp_status sp_cpu_clock_begin(sp_backend *be)

@@ -11,7 +11,6 @@
 #include "data/sp_loader.h"
 
 #include <assert.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 
 #include "base/sp_log.h"
 #include "data/sp_loader_slot.h"
+#include "data/sp_voxel.h"
 #include "process/sp_fault.h"
 
 struct sp_loader {
@@ -239,32 +239,17 @@ static void *planner_main(void *arg)
     pthread_mutex_lock(&l->lock);
     while (!l->is_stopping)
         if (!plan_some(l)) {
-            double begun = sp_loader_clock();
+            double begun = sp_now_s();
             bool is_reading = l->plan < l->deal;
             pthread_cond_wait(&l->for_planner, &l->lock);
             if (is_reading)
-                l->read_s += sp_loader_clock() - begun;
+                l->read_s += sp_now_s() - begun;
         }
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
 /* ---- start and end ---- */
-
-/* The shards' voxel size, or a multiple of it. */
-static sp_status find_factor(const sp_loader_options *o, double *factor)
-{
-    double wanted = o->config->data.voxel_size, stored = o->set->voxel_size;
-
-    *factor = rint(wanted / stored);
-    if (*factor < 1 || fabs(wanted - *factor * stored) > 1e-6 * wanted)
-        return SP_FAIL(
-            SP_EDATA,
-            "data.voxel_size is %.9g, the shards have %.9g: expected the same "
-            "or a multiple of it",
-            wanted, stored);
-    return SP_OK;
-}
 
 static sp_status open_arenas(sp_loader *l)
 {
@@ -309,7 +294,7 @@ static sp_status open_loader(sp_loader *l)
     l->thread = calloc((size_t)n_readers + 1, sizeof *l->thread);
     if (!l->slot || !l->thread)
         return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
-    SP_TRY(find_factor(&l->options, &l->filler.factor));
+    SP_TRY(sp_voxel_factor(l->options.config, l->options.set, &l->filler.factor));
     SP_TRY(open_arenas(l));
     return start_threads(l, n_readers + 1);
 }
@@ -404,7 +389,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
 
 sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
 {
-    double begun = sp_loader_clock();
+    double begun = sp_now_s();
     sp_status rc = SP_OK;
     loader_slot *slot;
 
@@ -423,7 +408,7 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     }
     pthread_mutex_unlock(&l->lock);
     if (waited_s)
-        *waited_s = sp_loader_clock() - begun;
+        *waited_s = sp_now_s() - begun;
     if (rc == SP_EMEM)
         *batch = &slot->batch;
     if (rc != SP_OK)

@@ -3,15 +3,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-double sp_loader_clock(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/sp_log.h"
 
 /* ---- deal ---- */
 
@@ -185,19 +178,19 @@ static sp_status keep_stored(loader_filler *f, loader_slot *slot, const collatio
 static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation *all)
 {
     const sp_loader_options *o = f->options;
-    double begun = sp_loader_clock();
+    double begun = sp_now_s();
     sp_status rc = o->backend->ops->plan_build(o->backend, &o->graph->spec, all->coords,
                                                all->sample_row, slot->batch.n_samples,
                                                &slot->device, &slot->batch.plan);
 
-    f->plan_s = sp_loader_clock() - begun;
+    f->plan_s = sp_now_s() - begun;
     return rc;
 }
 
 sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 {
     sp_backend *be = f->options->backend;
-    double begun = sp_loader_clock();
+    double begun = sp_now_s();
     collation all = {0};
 
     f->plan_s = f->other_s = 0;
@@ -209,7 +202,7 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_END));
     if (!f->options->is_training)
         SP_TRY(keep_stored(f, slot, &all));
-    f->other_s = sp_loader_clock() - begun - f->plan_s;
+    f->other_s = sp_now_s() - begun - f->plan_s;
     return SP_OK;
 }
 

@@ -40,6 +40,4 @@ sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
 sp_status sp_loader_slot_fill(loader_filler *filler, loader_slot *slot);
 void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend);
 
-double sp_loader_clock(void); /* seconds */
-
 #endif

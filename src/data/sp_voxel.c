@@ -16,6 +16,23 @@ sp_augment sp_augment_none(void)
     return (sp_augment){.scale = 1};
 }
 
+sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
+                          double *factor)
+{
+    const double want = config->data.voxel_size, ratio = want / set->voxel_size;
+
+    *factor = rint(ratio);
+    /* Coordinates have 20 bits, so at a larger multiple all voxels would become one. */
+    if (*factor < 1 || ratio > 1 << 20 || fabs(ratio - *factor) > 1e-6 * ratio)
+        return SP_FAIL(
+            SP_EDATA,
+            "%s%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
+            "multiple up to 1048576 times it",
+            sp_config_where(config, "data.voxel_size"), set->shard[0].path,
+            set->voxel_size, want);
+    return SP_OK;
+}
+
 sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t seed,
                            uint64_t epoch, int64_t sample)
 {

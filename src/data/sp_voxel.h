@@ -14,6 +14,12 @@
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
 
+/* *factor becomes the voxel edge of the network (data.voxel_size) over that of the set,
+ * a whole number. SP_EDATA with the key's place and a file of the set where it is none.
+ */
+sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
+                          double *factor);
+
 /* What is done to the coordinates of one sample in one epoch. */
 typedef struct sp_augment {
     bool flip_x, flip_y; /* before the turn */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/sp_voxel.h"
 #include "memory/sp_cut_internal.h"
 #include "process/sp_pulse.h"
 
@@ -285,7 +286,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     b->set = sampler->set;
     b->excess = SP_CUT_GENEROUS;
     own.has_subvoxel = b->set->has_subvoxel;
-    own.factor = rint(what->config->data.voxel_size / b->set->voxel_size);
+    SP_TRY(sp_voxel_factor(what->config, b->set, &own.factor));
     b->known = calloc((size_t)b->set->n_samples + 1, sizeof *b->known);
     if (!b->known)
         return SP_FAIL(SP_EMEM, "memory of %lld samples: out of memory",

@@ -104,18 +104,29 @@ static double decay(sp_schedule schedule, double p)
     }
 }
 
+double sp_optim_base_lr(const sp_config *config, int64_t effective)
+{
+    const double ratio = (double)effective / (double)config->batch.size;
+
+    switch (config->train.lr_scale) {
+    case SP_LR_LINEAR:
+        return config->train.lr * ratio;
+    case SP_LR_SQRT:
+        return config->train.lr * sqrt(ratio);
+    default:
+        return config->train.lr;
+    }
+}
+
 double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_samples,
                    int64_t effective)
 {
     double batch = (double)effective, seen = (double)samples_seen;
     double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
-    double warm = (double)config->train.warmup_steps * batch, ratio, lr;
+    double warm = (double)config->train.warmup_steps * batch;
+    double lr = sp_optim_base_lr(config, effective);
     sp_schedule schedule = config->train.schedule;
 
-    lr = config->train.lr;
-    ratio = batch / (double)config->batch.size;
-    if (config->train.lr_scale != SP_LR_NONE)
-        lr *= config->train.lr_scale == SP_LR_LINEAR ? ratio : sqrt(ratio);
     if (schedule == SP_ONECYCLE)
         return lr * one_cycle(p, warm > 0 ? fmin(1, warm / total) : 0.3);
     if (warm > 0)

@@ -21,9 +21,12 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend);
 void sp_optim_destroy(sp_optim *optim);
 
+/* train.lr scaled as train.lr_scale says, for steps of `effective` samples in the world.
+ */
+double sp_optim_base_lr(const sp_config *config, int64_t effective);
 /* Learning rate of the step that begins after samples_seen of total_samples; effective:
- * its batch in samples, world. base = train.lr scaled by train.lr_scale (effective over
- * batch.size), p = samples_seen / total_samples:
+ * its batch in samples, world. base = sp_optim_base_lr, p = samples_seen /
+ * total_samples:
  *   constant  base
  *   step      base, a tenth from p = 1/2, a hundredth from p = 3/4 (He et al. 2016)
  *   poly      base (1 - p)^0.9

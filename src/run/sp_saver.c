@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -74,23 +73,15 @@ static sp_status write_all(sp_saver *s)
     return sp_checkpoint_prune(s->dir, s->keep);
 }
 
-static double thread_cpu_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void save(sp_saver *s)
 {
-    double begin_cpu_s = thread_cpu_s();
+    double begin_cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
 
     s->saved.rc = write_all(s);
     if (s->saved.rc != SP_OK)
         sp_error_save(&s->saved.error);
     s->saved.write_s = sp_now_s() - s->begin_s;
-    s->saved.cpu_s = thread_cpu_s() - begin_cpu_s;
+    s->saved.cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID) - begin_cpu_s;
 }
 
 static void touch(float *reserve, int64_t n)

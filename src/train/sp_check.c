@@ -1,27 +1,18 @@
 /* `sptrain check`: describes the run that a deck leads to, without training. */
 #include "train/sp_check.h"
 
-#include <math.h>
-
 #include "base/sp_log.h"
 #include "train/sp_train.h"
 #include "train/sp_trainer.h"
 
 static void print_batch(const sp_session *s, const sp_sampler *sampler)
 {
-    const sp_config *config = s->config;
-    double lr = config->train.lr;
-    double factor = (double)sampler->effective / config->batch.size;
-
-    if (config->train.lr_scale == SP_LR_LINEAR)
-        lr *= factor;
-    else if (config->train.lr_scale == SP_LR_SQRT)
-        lr *= sqrt(factor);
     sp_log_info("batch: %d samples a step in the world (%.3g a node, %.3g a rank), "
                 "%lld steps an epoch; effective learning rate %g",
                 sampler->effective, (double)sampler->effective / s->comm->n_nodes,
                 (double)sampler->effective / s->comm->size,
-                (long long)sp_sampler_steps_per_epoch(sampler), lr);
+                (long long)sp_sampler_steps_per_epoch(sampler),
+                sp_optim_base_lr(s->config, sampler->effective));
     sp_report_idle(s, sampler);
 }
 

@@ -150,7 +150,8 @@ void sp_report_header(const sp_trainer *trainer)
     sp_log_info("batch: %g samples a step in the world, %.4g a node, %.4g a rank; "
                 "%lld steps an epoch; effective learning rate %g",
                 world, world / comm->n_nodes, world / comm->size,
-                (long long)sp_sampler_steps_per_epoch(sampler), trainer->base_lr);
+                (long long)sp_sampler_steps_per_epoch(sampler),
+                sp_optim_base_lr(s->config, sampler->effective));
     sp_log_info("network: %s, %lld parameters; run folder %s",
                 s->config->net.n_layers ? "from net.layers"
                                         : sp_family_word[s->config->net.family],

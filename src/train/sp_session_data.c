@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "data/sp_voxel.h"
 #include "scan/sp_scene.h"
 #include "train/sp_session.h"
 
@@ -44,26 +45,8 @@ static sp_status make_sample_data(sp_session *session)
     return sp_session_agree(session, rc);
 }
 
-static sp_status check_voxel_size(const sp_session *session, const sp_dataset *set)
-{
-    double want = session->config->data.voxel_size, ratio = want / set->voxel_size;
-
-    /* Accepts the shards' voxel size to 1e-6, or a multiple of it. Coordinates have 20
-     * bits, so at a larger multiple all voxels would become one. */
-    if (ratio < 1 - 1e-6 || ratio > 1 << 20 ||
-        fabs(ratio - round(ratio)) > 1e-6 * ratio)
-        return SP_FAIL(
-            SP_EDATA,
-            "%s%s: voxel_size %g, data.voxel_size = %g: expected the same or a "
-            "multiple up to 1048576 times it",
-            sp_config_where(session->config, "data.voxel_size"), set->shard[0].path,
-            set->voxel_size, want);
-    return SP_OK;
-}
-
 static sp_status open_columns(sp_session *session, const sp_dataset *set)
 {
-    SP_TRY(check_voxel_size(session, set));
     SP_TRY(sp_dataset_columns(set, &session->config->data.features,
                               sp_config_where(session->config, "data.features"),
                               &session->columns, &session->n_columns));
@@ -75,6 +58,8 @@ static sp_status open_columns(sp_session *session, const sp_dataset *set)
 sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val)
 {
     const sp_config *config = session->config;
+    const sp_dataset *set = with_train ? &session->train : &session->val;
+    double factor;
 
     if (with_train && config->data.train.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
@@ -87,8 +72,10 @@ sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_v
         SP_TRY(sp_dataset_open(&session->val, &config->data.val, session->comm));
     if (with_train && session->val.n_shards)
         SP_TRY(sp_dataset_match(&session->train, &session->val));
-    SP_TRY(open_columns(session, with_train ? &session->train : &session->val));
-    return session->val.n_shards ? check_voxel_size(session, &session->val) : SP_OK;
+    SP_TRY(sp_voxel_factor(config, set, &factor));
+    SP_TRY(open_columns(session, set));
+    return session->val.n_shards ? sp_voxel_factor(config, &session->val, &factor)
+                                 : SP_OK;
 }
 
 /* ---- columns and classes ---- */

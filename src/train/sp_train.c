@@ -390,18 +390,12 @@ static void set_totals(sp_trainer *t)
 {
     const sp_config *config = t->session.config;
     const bool is_by_steps = config->train.steps > 0;
-    double factor = (double)t->sampler.effective / config->batch.size;
 
     if (__builtin_mul_overflow(is_by_steps ? config->train.steps : config->train.epochs,
                                is_by_steps ? t->sampler.effective
                                            : t->session.train.n_samples,
                                &t->total_samples))
         t->total_samples = INT64_MAX; /* more samples than can be counted */
-    t->base_lr = config->train.lr;
-    if (config->train.lr_scale == SP_LR_LINEAR)
-        t->base_lr *= factor;
-    else if (config->train.lr_scale == SP_LR_SQRT)
-        t->base_lr *= sqrt(factor);
 }
 
 static sp_status setup(sp_trainer *t, const sp_command *command)

@@ -36,7 +36,6 @@ typedef struct sp_trainer {
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
     /* Samples of the whole training; INT64_MAX: more than can be counted. */
     int64_t total_samples;
-    double base_lr; /* train.lr, scaled as train.lr_scale says */
     double begin_s, step_begin_s;
     /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;

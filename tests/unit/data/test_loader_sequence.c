@@ -400,13 +400,17 @@ static void voxel_size_must_be_a_multiple(void **state)
     sp_loader_options o = {
         .set = &set, .config = &config, .backend = &be, .n_slots = 2};
     char *keys[] = {"data.voxel_size=0.7"};
+    char path[] = "a.h5";
+    sp_shard shard = {.path = path};
 
     (void)state;
     fake_dataset(&set, 3);
+    set.shard = &shard;
     OK(sp_config_read(&config, NULL, 1, keys));
     assert_int_equal(sp_loader_create(&loader, &o), SP_EDATA);
     assert_null(loader);
-    assert_non_null(strstr(sp_error_last()->message, "0.7, the shards have 0.5"));
+    assert_non_null(strstr(sp_error_last()->message,
+                           "a.h5: voxel_size 0.5, data.voxel_size = 0.7"));
     sp_config_destroy(&config);
 }
 
