@@ -292,10 +292,9 @@ static void set_defaults(bench_options *o)
 /* ---- running ---- */
 
 /* Reads the deck as sptrain does, with device, precision and threads of the options. */
-static sp_status read_config(const verb *v, bench_options *o, char *path)
+static sp_status read_config(const verb *v, bench_options *o, sp_config *config,
+                             char *path)
 {
-    sp_config *config = o->command.config;
-
     if (!o->command.deck) {
         SP_TRY(sp_deck_find_default(path));
         o->command.deck = path;
@@ -326,7 +325,7 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
     o->command.config = &config;
     o->command.comm = comm;
     if (v->has_deck) {
-        rc = comm->rank == 0 ? read_config(v, o, path) : SP_OK;
+        rc = comm->rank == 0 ? read_config(v, o, &config, path) : SP_OK;
         rc = sp_config_bcast(&config, comm, rc);
     }
     if (rc == SP_OK)

@@ -304,6 +304,13 @@ bool sp_config_is_set(const sp_config *config, const char *key)
     return k && config->origin[k - sp_deck_key] != SP_FROM_DEFAULT;
 }
 
+bool sp_config_is_overridden(const sp_config *config, const char *key)
+{
+    const sp_key *k = sp_deck_find(key);
+
+    return k && config->origin[k - sp_deck_key] == SP_FROM_COMMAND_LINE;
+}
+
 const char *sp_config_where(const sp_config *config, const char *key)
 {
     static _Thread_local char where[512];

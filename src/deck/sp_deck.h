@@ -146,12 +146,16 @@ void sp_layers_destroy(sp_layer *layers, int n);
 /* Writes every key with its value as a deck that reads back to the same config; *text
  * is malloc'd for the caller. SP_EMEM. */
 sp_status sp_config_to_text(const sp_config *config, char **text);
+/* Makes *to a copy, with the origins and places of the values. SP_EMEM; the caller
+ * destroys it after a failure too. */
+sp_status sp_config_copy(sp_config *to, const sp_config *from);
 /* Copies the config of rank 0 to all ranks. Collective over the world. On rank 0 `rc`
  * is the result of reading it; a failure is returned on all ranks. */
 sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc);
 
-/* True if a deck or an override has set the key. */
+/* True if a deck or an override has set the key; if an override has. */
 bool sp_config_is_set(const sp_config *config, const char *key);
+bool sp_config_is_overridden(const sp_config *config, const char *key);
 /* Returns the beginning of a message about the key: "input/a.deck:12: ", "command line:
  * ", or "" for a default. Overwritten by the next call of this thread. */
 const char *sp_config_where(const sp_config *config, const char *key);

@@ -1,4 +1,4 @@
-/* Keys by number, and the exchange of values between two configs. */
+/* Keys by number, copies, and the exchange of values between two configs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,18 +67,11 @@ static void swap(sp_config *a, sp_config *b, int i)
         swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
 }
 
-static bool is_from_command_line(const sp_config *config, const char *path)
-{
-    const sp_key *key = sp_deck_find(path);
-
-    return config->origin[key - sp_deck_key] == SP_FROM_COMMAND_LINE;
-}
-
 /* True for keys that a family on the command line replaces: it has no list of layers,
  * and a kernel_down of its own. */
 static bool is_replaced(const sp_config *config, const char *key)
 {
-    return is_from_command_line(config, "net.family") &&
+    return sp_config_is_overridden(config, "net.family") &&
            (strcmp(key, "net.layers") == 0 || strcmp(key, "net.kernel_down") == 0);
 }
 
@@ -93,4 +86,37 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path)
             config->origin[i] != SP_FROM_COMMAND_LINE && !is_replaced(config, key))
             swap(config, from, i);
     }
+}
+
+/* *to becomes a copy of the text, or NULL where `from` is. */
+static sp_status copy_text(char **to, const char *from)
+{
+    free(*to);
+    *to = from ? strdup(from) : NULL;
+    return *to || !from ? SP_OK : SP_FAIL(SP_EMEM, "deck: out of memory");
+}
+
+/* Copies what messages tell about the origin of the values. */
+static sp_status copy_origins(sp_config *to, const sp_config *from)
+{
+    memcpy(to->origin, from->origin, sizeof to->origin);
+    for (int i = 0; i < sp_deck_n_keys; i++)
+        SP_TRY(copy_text(&to->place[i], from->place[i]));
+    for (int i = 0; i < to->net.n_layers; i++) {
+        to->net.layers[i].line = from->net.layers[i].line;
+        SP_TRY(copy_text(&to->net.layers[i].file, from->net.layers[i].file));
+    }
+    return SP_OK;
+}
+
+sp_status sp_config_copy(sp_config *to, const sp_config *from)
+{
+    char *text;
+    sp_status rc;
+
+    *to = (sp_config){0};
+    SP_TRY(sp_config_to_text(from, &text));
+    rc = sp_config_parse(to, text, "copy", 0, NULL);
+    free(text);
+    return rc == SP_OK ? copy_origins(to, from) : rc;
 }

@@ -34,48 +34,53 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
     return SP_OK;
 }
 
-static bool is_on_command_line(const sp_session *s, const char *key)
-{
-    const size_t n = strlen(key);
-    int i;
-
-    for (i = 0; i < s->command->n_overrides; i++)
-        if (strncmp(s->command->overrides[i], key, n) == 0 &&
-            s->command->overrides[i][n] == '=')
-            return true;
-    return false;
-}
-
-/* Rank 0: replaces the keys that describe the network by those of the checkpoint's
- * deck, unless the command line sets them; all other keys stay the user's. A family on
- * the command line replaces the checkpoint's layers as it replaces a deck's. */
-static sp_status take_network(sp_session *s, const sp_checkpoint_state *state,
-                              const char *path)
+/* Rank 0: makes a config with the keys that describe the network from the checkpoint's
+ * deck, unless the command line sets them, and all other keys from the user's. A family
+ * on the command line replaces the checkpoint's layers as it replaces a deck's. */
+static sp_status take_network(sp_infer *infer)
 {
     static const char *const taken[] = {
         "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
         "net.kernel_down", "data.features", "data.voxel_size", "train.label_smoothing"};
+    const sp_config *user = infer->session.config;
     sp_config old;
-    size_t i;
+    sp_status rc;
 
-    SP_TRY(sp_checkpoint_config(&old, state, path));
-    for (i = is_on_command_line(s, "net.family"); i < sizeof taken / sizeof *taken; i++)
-        sp_config_take(s->config, &old, taken[i]);
+    SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
+    rc = sp_config_copy(&infer->config, user);
+    for (size_t i = sp_config_is_overridden(user, "net.family");
+         rc == SP_OK && i < sizeof taken / sizeof *taken; i++)
+        sp_config_take(&infer->config, &old, taken[i]);
     sp_config_destroy(&old);
-    return SP_OK;
+    return rc;
 }
 
 /* Rank 0: reads config and feature statistics from the checkpoint. */
 static sp_status read_head(sp_infer *infer)
 {
     sp_session *s = &infer->session;
-    sp_status rc = SP_OK;
 
     SP_TRY(find_checkpoint(s, infer->path));
     SP_TRY(sp_checkpoint_read_state(infer->path, &infer->state, &s->norm));
-    if (infer->state.deck)
-        rc = take_network(s, &infer->state, infer->path);
-    return rc;
+    infer->is_checkpoint = infer->state.deck != NULL;
+    return infer->is_checkpoint ? take_network(infer) : SP_OK;
+}
+
+/* Gives all ranks the head of the checkpoint. Collective, agreed. */
+static sp_status share_head(sp_infer *infer)
+{
+    sp_session *s = &infer->session;
+    sp_status rc = s->comm->rank == 0 ? read_head(infer) : SP_OK;
+
+    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(
+        sp_comm_bcast(s->comm, &infer->is_checkpoint, sizeof infer->is_checkpoint, 0));
+    if (infer->is_checkpoint) {
+        SP_TRY(sp_config_bcast(&infer->config, s->comm, SP_OK));
+        s->config = &infer->config;
+    }
+    SP_TRY(sp_normalization_bcast(&s->norm, s->comm));
+    return sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0);
 }
 
 /* Opens the network with the class weights of the training, so that the loss is
@@ -84,7 +89,7 @@ static sp_status open_net(sp_session *s)
 {
     float *weights;
     sp_status rc = sp_session_kept_class_weights(
-        s, is_on_command_line(s, "train.class_weights"), &weights);
+        s, sp_config_is_overridden(s->config, "train.class_weights"), &weights);
 
     rc = sp_session_agree(s, rc);
     if (rc == SP_OK)
@@ -99,7 +104,7 @@ static sp_status match_data(sp_infer *infer)
 {
     sp_session *s = &infer->session;
 
-    if (!is_on_command_line(s, "data.features"))
+    if (!sp_config_is_overridden(s->config, "data.features"))
         SP_TRY(sp_session_match_columns(s, &s->val, &s->norm, infer->path, SP_EDATA));
     return sp_session_take_classes(s, &s->val, infer->path);
 }
@@ -111,12 +116,11 @@ static sp_status settle_norm(sp_infer *infer)
 {
     sp_session *s = &infer->session;
     sp_normalization *norm = &s->norm;
-    int is_checkpoint = infer->state.deck != NULL;
 
-    SP_TRY(sp_comm_bcast(s->comm, &is_checkpoint, sizeof is_checkpoint, 0));
-    if (!is_checkpoint)
+    if (!infer->is_checkpoint)
         return sp_session_agree(s, sp_session_normalize(s, &s->val));
-    if (!s->config->data.normalize && is_on_command_line(s, "data.normalize")) {
+    if (!s->config->data.normalize &&
+        sp_config_is_overridden(s->config, "data.normalize")) {
         free(norm->mean);
         free(norm->std);
         norm->mean = norm->std = NULL;
@@ -142,19 +146,12 @@ static sp_status say(sp_session *s, const char *state)
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 {
     sp_session *s = &infer->session;
-    sp_status rc = SP_OK;
 
     memset(infer, 0, sizeof *infer);
     SP_TRY(sp_session_open(s, command, true));
     SP_TRY(say(s, "running"));
     SP_TRY(sp_session_open_device(s));
-    if (s->comm->rank == 0)
-        rc = read_head(infer);
-    else
-        sp_config_destroy(s->config);
-    SP_TRY(sp_config_bcast(s->config, s->comm, rc));
-    SP_TRY(sp_normalization_bcast(&s->norm, s->comm));
-    SP_TRY(sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0));
+    SP_TRY(share_head(infer));
     SP_TRY(sp_session_open_data(s, false, true));
     SP_TRY(match_data(infer));
     SP_TRY(settle_norm(infer));
@@ -182,7 +179,9 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
         rc = sp_session_agree(&infer->session, sp_log_written());
     if (rc == SP_OK)
         rc = say(&infer->session, "done");
-    return sp_session_close(&infer->session, rc);
+    rc = sp_session_close(&infer->session, rc);
+    sp_config_destroy(&infer->config);
+    return rc;
 }
 
 static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)

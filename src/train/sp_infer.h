@@ -10,6 +10,10 @@
 
 typedef struct sp_infer {
     sp_session session;
+    /* The command's config with the network of the checkpoint, which is the session's
+     * from sp_infer_open on; zeroed where the checkpoint holds weights alone. */
+    sp_config config;
+    bool is_checkpoint;  /* false: the file holds weights alone */
     char path[PATH_MAX]; /* of the checkpoint */
     sp_checkpoint_state state;
     sp_sampler sampler;

@@ -119,14 +119,14 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
 }
 
 static sp_status read_config(int argc, char **argv, const sp_verb **verb,
-                             sp_command *command, char *path)
+                             sp_command *command, sp_config *config, char *path)
 {
     SP_TRY(parse(argc, argv, verb, command));
     if (!command->deck) {
         SP_TRY(sp_deck_find_default(path));
         command->deck = path;
     }
-    return sp_config_read(command->config, command->deck, command->n_overrides,
+    return sp_config_read(config, command->deck, command->n_overrides,
                           command->overrides);
 }
 
@@ -147,7 +147,7 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads
      * files. */
     if (comm->rank == 0)
-        rc = read_config(argc, argv, &verb, &command, path);
+        rc = read_config(argc, argv, &verb, &command, &config, path);
     else
         parse(argc, argv, &verb, &command);
     rc = sp_config_bcast(&config, comm, rc);

@@ -189,6 +189,7 @@ static void write_start(const sp_session *s, const char *deck)
 sp_status sp_report_start(sp_trainer *trainer)
 {
     sp_session *s = &trainer->session;
+    const sp_config resolved = sp_session_resolved(s);
     int64_t *bytes = &trainer->state.metrics_bytes;
     char *deck = NULL;
     sp_status rc = SP_OK;
@@ -197,7 +198,7 @@ sp_status sp_report_start(sp_trainer *trainer)
         if (trainer->is_resumed)
             rc = sp_run_truncate_metrics(&s->run, trainer->state.metrics_bytes);
         if (rc == SP_OK)
-            rc = sp_config_to_text(s->config, &deck);
+            rc = sp_config_to_text(&resolved, &deck);
         if (rc == SP_OK)
             rc = sp_run_write_text(&s->run, "deck.resolved", deck);
         if (rc == SP_OK) {

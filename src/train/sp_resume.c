@@ -65,8 +65,8 @@ static void log_changes(const sp_config *old, const sp_config *now)
  * the deck sets its own. */
 static void keep_memory(const sp_config *old, sp_session *s)
 {
-    if (s->config->run.memory_mb == 0 && !s->backend.ops->is_host)
-        s->config->run.memory_mb = old->run.memory_mb;
+    if (s->settled.memory_mb == 0 && !s->backend.ops->is_host)
+        s->settled.memory_mb = old->run.memory_mb;
 }
 
 /* Fails with `code` and the class names of both sides. */
@@ -96,7 +96,7 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
 {
     const sp_dataset *set = &t->session.train;
     const uint64_t hash = set->hash;
-    sp_config old;
+    sp_config old, now;
     sp_status rc;
     size_t i;
 
@@ -117,10 +117,11 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
     for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
          i++)
         rc = compare_key(&old, t->session.config, fixed_keys[i], path);
-    if (rc == SP_OK)
+    if (rc == SP_OK) {
         keep_memory(&old, &t->session);
-    if (rc == SP_OK)
-        log_changes(&old, t->session.config);
+        now = sp_session_resolved(&t->session);
+        log_changes(&old, &now);
+    }
     sp_config_destroy(&old);
     return rc;
 }
@@ -282,8 +283,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
         rc = choose(trainer, &from);
     SP_TRY(sp_session_agree(s, rc));
     SP_TRY(sp_comm_bcast(s->comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(s->comm, &s->config->run.memory_mb,
-                         sizeof s->config->run.memory_mb, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &s->settled, sizeof s->settled, 0));
     if (from.is_moving) {
         SP_TRY(sp_run_set_aside(&s->run));
         SP_TRY(sp_session_open_log(s)); /* the old log has been moved */
@@ -350,11 +350,12 @@ static sp_status post(sp_trainer *t, bool is_best)
 {
     sp_session *s = &t->session;
     sp_checkpoint_state state = t->state;
+    const sp_config resolved = sp_session_resolved(s);
     sp_status rc;
 
     SP_TRY(open_saver(t));
     collect(t, true); /* one checkpoint at a time */
-    SP_TRY(sp_config_to_text(s->config, &state.deck));
+    SP_TRY(sp_config_to_text(&resolved, &state.deck));
     rc = sp_saver_post(t->saver, &state, is_best);
     free(state.deck);
     return rc;

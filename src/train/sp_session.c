@@ -44,6 +44,7 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     memset(session, 0, sizeof *session);
     session->command = command;
     session->config = command->config;
+    session->settled.memory_mb = command->config->run.memory_mb;
     session->comm = command->comm;
     if (!with_folder) {
         sp_start_over();
@@ -59,6 +60,14 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
                              session->config->run.watchdog_s));
     sp_start_over();
     return SP_OK;
+}
+
+sp_config sp_session_resolved(const sp_session *session)
+{
+    sp_config resolved = *session->config;
+
+    resolved.run.memory_mb = session->settled.memory_mb;
+    return resolved;
 }
 
 /* ---- network ---- */

@@ -27,14 +27,25 @@ typedef struct sp_command {
     const char *deck; /* path, for messages */
     int n_overrides;
     char **overrides; /* [n_overrides] "section.key=value" */
-    sp_config *config;
+    const sp_config *config;
     sp_comm *comm;
 } sp_command;
 
+/* What a session settles after the start, because it depends on the machine or on the
+ * checkpoint that the run continues from. The config stays as the user wrote it. */
+typedef struct sp_settled {
+    /* Stands for run.memory_mb: MiB that a rank may use, the same on all ranks. It is
+     * the deck's, then that of the checkpoint where the deck has none, then the bound
+     * that sp_session_cut chose. 0: no bound. */
+    double memory_mb;
+} sp_settled;
+
 typedef struct sp_session {
     const sp_command *command;
-    sp_config *config; /* the command's */
-    sp_comm *comm;     /* the command's */
+    /* The command's, or that of sp_infer, which has the checkpoint's network. */
+    const sp_config *config;
+    sp_settled settled;
+    sp_comm *comm; /* the command's */
     sp_run run;
     sp_witness witness;
     sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
@@ -113,11 +124,13 @@ sp_status sp_session_open_net(sp_session *session, const float *class_weight);
 sp_foresight sp_session_foresight(const sp_session *session, const sp_backend *backend);
 /* Collective: cuts steps that do not fit into the memory that a rank may use. That is
  * run.memory_mb if it is set; else the device's memory as sp_cut_memory_of bounds it,
- * or less where other programs use the device. The bound is written back to
- * run.memory_mb, so that checkpoints keep it: a continued run cuts its steps alike,
- * whatever memory is free by then. train, eval: NULL for none. To be called once,
- * before the loaders begin. */
+ * or less where other programs use the device. The bound is settled.memory_mb, which
+ * checkpoints keep: a continued run cuts its steps alike, whatever memory is free by
+ * then. train, eval: NULL for none. To be called once, before the loaders begin. */
 sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eval);
+/* The config with the settled values in place of the deck's, as deck.resolved and
+ * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */
+sp_config sp_session_resolved(const sp_session *session);
 /* Collective: loads weights, and optimizer and state if these are not NULL, from a file
  * that rank 0 reads. state->deck is set on rank 0 alone. */
 sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim,

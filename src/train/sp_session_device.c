@@ -150,14 +150,13 @@ static sp_status measure_memory(sp_session *session, const sp_place *place)
     return SP_OK;
 }
 
-/* Bytes that a rank may use; 0: no bound. The choice is written back to
- * run.memory_mb. */
-static int64_t take_memory(sp_session *session)
+/* Settles the bytes that a rank may use; 0: no bound. */
+static int64_t settle_memory(sp_session *session)
 {
     const double mib = 1 << 20;
     const int64_t own = session->memory_own, free = session->memory_free;
-    double *deck = &session->config->run.memory_mb;
-    int64_t bytes = (int64_t)(*deck * mib);
+    double *settled = &session->settled.memory_mb;
+    int64_t bytes = (int64_t)(*settled * mib);
 
     if (session->backend.ops->is_host)
         return bytes;
@@ -165,7 +164,7 @@ static int64_t take_memory(sp_session *session)
         sp_log_warn0("run.memory_mb = %.10g, of the deck or the checkpoint: a device "
                      "has %.1f MiB free for a rank: steps are cut for that, and sums "
                      "are not the bits of a run that had more",
-                     *deck, (double)free / mib);
+                     *settled, (double)free / mib);
         bytes = free;
     } else if (bytes == 0 && free < own) {
         bytes = free - free / 32;
@@ -176,9 +175,9 @@ static int64_t take_memory(sp_session *session)
     } else if (bytes == 0) {
         bytes = own;
     }
-    if (*deck == 0)
+    if (*settled == 0)
         bytes = (int64_t)(floor((double)bytes / mib) * mib);
-    *deck = (double)bytes / mib;
+    *settled = (double)bytes / mib;
     return bytes;
 }
 
@@ -202,7 +201,7 @@ sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eva
     const sp_foresight what = sp_session_foresight(session, &session->backend);
 
     return sp_cut_open(&session->cut, &what, train, eval, session->comm,
-                       take_memory(session), &session->failed_rank);
+                       settle_memory(session), &session->failed_rank);
 }
 
 sp_status sp_session_open_device(sp_session *session)

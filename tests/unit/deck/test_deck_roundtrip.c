@@ -1,7 +1,9 @@
 /* The resolved deck reads back to the identical config, whatever the values. */
 #include "fixtures/test.h"
 
-#include "deck/sp_deck.h"
+#include <ctype.h>
+
+#include "deck/sp_deck_keys.h"
 
 static void same_text_and_layers(const sp_config *a, const sp_config *b)
 {
@@ -80,6 +82,68 @@ static void single_values_are_text(void **state)
     sp_config_destroy(&c);
 }
 
+/* Every word of every key is accepted in capitals too, kept as the value of its place
+ * in the list, and written as the table has it. */
+static void every_word_comes_back(void **state)
+{
+    int n_words = 0;
+
+    (void)state;
+    for (int k = 0; k < sp_deck_n_keys; k++) {
+        const sp_key *key = &sp_deck_key[k];
+        char word[SP_NAME], override[3 * SP_NAME], quoted[SP_NAME + 2];
+        char *overrides[] = {override}, *value;
+        sp_config c;
+
+        for (int i = 0; key->names && sp_choice_name(key->names, i, word); i++) {
+            snprintf(quoted, sizeof quoted, "\"%s\"", word);
+            for (char *at = word; *at; at++)
+                *at = (char)toupper((unsigned char)*at);
+            snprintf(override, sizeof override, "%s.%s=%s", key->section, key->name,
+                     word);
+            OK(sp_config_read(&c, NULL, 1, overrides));
+            assert_int_equal(key->type == SP_KEY_WEIGHTS
+                                 ? (int)c.train.class_weights.kind
+                                 : *(int *)sp_key_field(&c, key),
+                             i);
+            value = sp_config_value(&c, sp_config_key(k));
+            assert_string_equal(value, quoted);
+            free(value);
+            sp_config_destroy(&c);
+            n_words++;
+        }
+    }
+    assert_true(n_words > 40);
+}
+
+/* A copy has the same text, and its messages name the same places. */
+static void a_copy_is_the_same(void **state)
+{
+    static const char deck[] =
+        "net : { layers = (\n{ name = \"a\"; op = \"relu\"; } ); };\n"
+        "run : { memory_mb = 7.0; };\n";
+    char *overrides[] = {"train.lr=0.5", "run.resume=a.h5"};
+    sp_config a, b;
+
+    (void)state;
+    OK(sp_config_parse(&a, deck, "d", 2, overrides));
+    OK(sp_config_copy(&b, &a));
+    same_text_and_layers(&a, &b);
+    assert_int_equal(b.run.resume.from, SP_RESUME_FILE);
+    assert_string_equal(b.run.resume.text, "a.h5");
+    assert_string_equal(b.net.layers[0].file, "d");
+    assert_int_equal(b.net.layers[0].line, 2);
+    assert_string_equal(sp_config_where(&b, "run.memory_mb"), "d:3: ");
+    assert_string_equal(sp_config_where(&b, "train.lr"), "command line: ");
+    assert_string_equal(sp_config_where(&b, "train.loss"), "");
+    assert_true(sp_config_is_overridden(&b, "train.lr"));
+    assert_true(!sp_config_is_overridden(&b, "run.memory_mb") &&
+                sp_config_is_set(&b, "run.memory_mb"));
+    assert_true(!sp_config_is_set(&b, "train.loss"));
+    sp_config_destroy(&a);
+    sp_config_destroy(&b);
+}
+
 /* The printed table has every key of the resolved deck and nothing else. */
 static void printed_keys_are_all_keys(void **state)
 {
@@ -119,6 +183,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(roundtrip),
         cmocka_unit_test(single_values_are_text),
+        cmocka_unit_test(every_word_comes_back),
+        cmocka_unit_test(a_copy_is_the_same),
         cmocka_unit_test(printed_keys_are_all_keys),
     };
 
