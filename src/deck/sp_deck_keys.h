@@ -6,7 +6,7 @@
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
  *     sp_choice.h      keys with a few words
  *
- * Included by sp_deck*.c only.
+ * Included by sp_deck*.c and by tests of the deck only.
  */
 #ifndef SP_DECK_KEYS_H
 #define SP_DECK_KEYS_H
