@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_names.h"
 #include "deck/sp_deck.h"
 
 const char *const sp_family_word[] = {SP_FAMILIES(SP_CHOICE_WORD)};
@@ -36,7 +37,7 @@ void sp_choice_nearest(const char *names, const char *word, char *to)
     int least = 0;
 
     for (int i = 0; sp_choice_name(names, i, name); i++) {
-        int d = sp_deck_distance(word, name);
+        int d = sp_names_distance(word, name);
 
         if (i == 0 || d < least) {
             least = d;

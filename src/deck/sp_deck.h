@@ -176,11 +176,6 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path);
  */
 void sp_deck_print_keys(FILE *to);
 
-/* Returns the distance of two names, by which messages choose the nearest; case is
- * ignored. It is the edit distance, but 1 where one name is the beginning of the other:
- * a user who writes "voxel" means "voxel_size", however many letters are left out. */
-int sp_deck_distance(const char *a, const char *b);
-
 /* Finds the default deck in the working folder, the executable's folder, the source
  * folder or the data folder. SP_EUSAGE, listing the places tried. path holds PATH_MAX
  * bytes. */

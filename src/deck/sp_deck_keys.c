@@ -1,11 +1,11 @@
 #include "deck/sp_deck_keys.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+
+#include "base/sp_names.h"
 
 #define AT(field) offsetof(sp_config, field)
 
@@ -201,39 +201,13 @@ bool sp_deck_in_range(const char *range, double value)
            (*end == ']' ? value <= hi : value < hi);
 }
 
-int sp_deck_distance(const char *a, const char *b)
-{
-    int row[SP_NAME + 1], n_b = (int)strnlen(b, SP_NAME), n_a = (int)strlen(a);
-
-    if (n_a != n_b && n_a && n_b &&
-        strncasecmp(a, b, (size_t)(n_a < n_b ? n_a : n_b)) == 0)
-        return 1;
-    for (int j = 0; j <= n_b; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] && i < 2 * SP_NAME; i++) {
-        int diagonal = row[0];
-
-        row[0] = i;
-        for (int j = 1; j <= n_b; j++) {
-            bool same =
-                tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
-            int best = diagonal + !same;
-
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-        }
-    }
-    return row[n_b];
-}
-
 const char *sp_deck_nearest_section(const char *word)
 {
     const char *best = sp_deck_key[0].section;
 
     for (int i = 0; i < sp_deck_n_keys; i++)
-        if (sp_deck_distance(word, sp_deck_key[i].section) <
-            sp_deck_distance(word, best))
+        if (sp_names_distance(word, sp_deck_key[i].section) <
+            sp_names_distance(word, best))
             best = sp_deck_key[i].section;
     return best;
 }
@@ -246,9 +220,9 @@ static int key_distance(const sp_key *key, const char *path)
     char section[SP_NAME];
 
     snprintf(section, sizeof section, "%.*s", dot ? (int)(dot - path) : 0, path);
-    return 4 * sp_deck_distance(name, key->name) +
+    return 4 * sp_names_distance(name, key->name) +
            (dot && strcmp(section, key->section)) +
-           (dot ? sp_deck_distance(section, key->section) : 0);
+           (dot ? sp_names_distance(section, key->section) : 0);
 }
 
 const sp_key *sp_deck_nearest_key(const char *path)

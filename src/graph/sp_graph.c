@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_names.h"
+
 enum { ALIGN = 16, MAX_INPUT = SP_MAX_INPUTS, MAX_CHANNELS = 1 << 20 };
 
 /* One operation of net.layers. `fields` lists the fields that its layers may have, and
@@ -121,8 +123,8 @@ static sp_status set_op(builder *b, sp_node *node, const op_entry **entry)
 
     *entry = find_op(b->layer->op);
     for (int i = 1; !*entry && i < N_OPS; i++)
-        if (sp_deck_distance(ops[i].name, b->layer->op) <
-            sp_deck_distance(best->name, b->layer->op))
+        if (sp_names_distance(ops[i].name, b->layer->op) <
+            sp_names_distance(best->name, b->layer->op))
             best = &ops[i];
     if (!*entry)
         return REFUSE(b, "unknown op \"%s\"; nearest is \"%s\"", b->layer->op,
@@ -165,8 +167,8 @@ static sp_status find_input(builder *b, int n_before, const char *name, int *inp
         if (!strcmp(b->graph->node[*input].name, name))
             return SP_OK;
     for (int i = 0; i < n_before; i++)
-        if (sp_deck_distance(b->graph->node[i].name, name) <
-            sp_deck_distance(best, name))
+        if (sp_names_distance(b->graph->node[i].name, name) <
+            sp_names_distance(best, name))
             best = b->graph->node[i].name;
     return REFUSE(b, "from \"%s\": no layer before it has this name; nearest is \"%s\"",
                   name, best);

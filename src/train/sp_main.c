@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "base/sp_names.h"
 #include "config.h"
 #include "deck/sp_deck.h"
 #include "graph/sp_graph.h"
@@ -81,7 +82,7 @@ static sp_status fail_unknown(const char *word)
     char nearest[SP_NAME];
 
     sp_choice_nearest("train|eval|predict|check|preflight|status", word, nearest);
-    if (sp_deck_distance(word, nearest) > NEAR)
+    if (sp_names_distance(word, nearest) > NEAR)
         return SP_FAIL(SP_EUSAGE,
                        "%s: no such command, and no deck of this name (sptrain --help "
                        "lists the commands)",

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "deck/sp_deck.h"
+#include "base/sp_names.h"
 #include "h5/sp_h5.h"
 #include "process/sp_signal.h"
 #include "scan/sp_scan.h"
@@ -62,8 +62,8 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
             return sp_log_written();
         }
     for (i = 1; i < N_COMMANDS; i++)
-        if (sp_deck_distance(argv[1], commands[i].name) <
-            sp_deck_distance(argv[1], commands[nearest].name))
+        if (sp_names_distance(argv[1], commands[i].name) <
+            sp_names_distance(argv[1], commands[nearest].name))
             nearest = i;
     return SP_FAIL(SP_EUSAGE,
                    "%s: no such command; did you mean \"%s\"? (spvox --help)", argv[1],

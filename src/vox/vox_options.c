@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "deck/sp_deck_keys.h"
+#include "base/sp_names.h"
 
 /* ---- values ---- */
 static sp_status read_at_least_0(const char *option, const char *text, double *to)
@@ -217,7 +217,7 @@ static void find_option(const char *names, const char *option, size_t n, char fo
 
         snprintf(name, sizeof name, "%.*s", (int)length, names);
         names += length + strspn(names + length, " ");
-        distance = sp_deck_distance(name, given);
+        distance = sp_names_distance(name, given);
         if (distance < best) {
             best = distance;
             memcpy(found, name, sizeof name);

@@ -1,0 +1,109 @@
+#include "base/sp_names.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+/* NAME is the most bytes of a name that the distance looks at, COLUMN the last column
+ * at which the help of a row may begin. */
+enum { NAME = 64, LINE = 80, COLUMN = 24 };
+
+static const sp_named *row_of(sp_names words, int i)
+{
+    return (const sp_named *)(const void *)((const char *)words.first +
+                                            (size_t)i * words.bytes);
+}
+
+const void *sp_names_find(sp_names words, const char *name)
+{
+    for (int i = 0; i < words.n; i++)
+        if (strcmp(row_of(words, i)->name, name) == 0)
+            return row_of(words, i);
+    return NULL;
+}
+
+const sp_named *sp_names_nearest(sp_names words, const char *name)
+{
+    const sp_named *best = row_of(words, 0);
+
+    for (int i = 1; i < words.n; i++)
+        if (sp_names_distance(name, row_of(words, i)->name) <
+            sp_names_distance(name, best->name))
+            best = row_of(words, i);
+    return best;
+}
+
+static int width_of(const sp_named *word)
+{
+    return (int)strlen(word->name) + (word->takes ? 1 + (int)strlen(word->takes) : 0);
+}
+
+void sp_names_print(sp_names words, FILE *to)
+{
+    int indent = 0;
+
+    for (int i = 0; i < words.n; i++) {
+        const int end = 2 + width_of(row_of(words, i)) + 2;
+
+        indent = end > indent && end <= COLUMN ? end : indent;
+    }
+    for (int i = 0; i < words.n; i++) {
+        const sp_named *word = row_of(words, i);
+
+        fprintf(to, "  %s%s%s", word->name, word->takes ? " " : "",
+                word->takes ? word->takes : "");
+        if (2 + width_of(word) + 2 > indent)
+            fprintf(to, "\n%*s", indent, "");
+        else
+            fprintf(to, "%*s", indent - 2 - width_of(word), "");
+        sp_names_wrap(to, indent, word->help);
+    }
+}
+
+int sp_names_distance(const char *a, const char *b)
+{
+    int row[NAME + 1], n_b = (int)strnlen(b, NAME), n_a = (int)strlen(a);
+
+    if (n_a != n_b && n_a && n_b &&
+        strncasecmp(a, b, (size_t)(n_a < n_b ? n_a : n_b)) == 0)
+        return 1;
+    for (int j = 0; j <= n_b; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1] && i < 2 * NAME; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= n_b; j++) {
+            bool same =
+                tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            int best = diagonal + !same;
+
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[n_b];
+}
+
+void sp_names_wrap(FILE *to, int indent, const char *text)
+{
+    int column = indent;
+
+    for (const char *at = text; *at;) {
+        const int n = (int)strcspn(at, " \n");
+
+        if (column > indent && column + 1 + n > LINE) {
+            fprintf(to, "\n%*s", indent, "");
+            column = indent;
+        }
+        column += fprintf(to, "%s%.*s", column > indent ? " " : "", n, at);
+        for (at += n; *at == ' ' || *at == '\n'; at++)
+            if (*at == '\n') {
+                fprintf(to, "\n%*s", at[1] == '\n' ? 0 : indent, "");
+                column = indent;
+            }
+    }
+    putc('\n', to);
+}
