@@ -5,95 +5,48 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_names.h"
 #include "bench/bench.h"
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
 
-static const char usage[] =
-    "usage: spbench ops | plan | io | voxels [OPTION ...]\n"
-    "       spbench step | model [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
-    "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
-    "\n"
-    "Times what sptrain is made of, each beside a ceiling of this machine measured in "
-    "the\nsame run between the repeats: the multiply-add peak of the vector code in "
-    "use, "
-    "a\nstream through memory, plain pread, one plain all-reduce. A matrix product of "
-    "a "
-    "BLAS\nis not among them: the program links none.\n"
-    "\n"
-    "commands\n"
-    "  ops      every operation, forward and both gradients, by channels and voxels\n"
-    "  plan     coordinate pyramid and kernel maps of one sample\n"
-    "  step     whole training steps of a deck: loader, plan, network, loss, update\n"
-    "  voxels   writes --out FILE: a shard of --shape, --voxels and --samples, or all "
-    "rows\n           of --shard as plain arrays\n"
-    "  io       reading shards, beside plain pread of the same bytes\n"
-    "  reduce   all-reduce by size, and the buckets of the deck's network; of "
-    "devices,\n"
-    "           sums of a norm's size by every way that there is\n"
-    "  model    step time on many ranks, predicted from what is measured here\n"
-    "\n"
-    "options\n"
-    "  --json             one object a line: name, n, pairs, c_in, c_out, ms, gflops,\n"
-    "                     gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, "
-    "...\n"
-    "  --quick            small and few: a few seconds\n"
-    "  --device D         ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
-    "run.device).\n"
-    "                     Of a device times are between events of its stream\n"
-    "  --precision P      fp32, tf32 or bf16 (fp32; step: the deck's "
-    "train.precision)\n"
-    "  --wgmma            as the deck's run.wgmma: wide bf16 convolutions by wgmma\n"
-    "  --threads N        threads (1); with 1, times are the thread's CPU time, with "
-    "more\n                     wall time\n"
-    "  --repeats N        at most so many (9; stops after 2 s)\n"
-    "  --shape S          terrain, surface (a room), random or lidar: voxels made "
-    "here\n"
-    "  --voxels N,...     how many (10000,100000)\n"
-    "  --channels N,...   channels of ops (16,32,64,96,128,256)\n"
-    "  --shard FILE       voxels of a shard instead; --sample I of it (0)\n"
-    "  --layers           step: also every operation of every layer, in the step\n"
-    "  --in-line          step: nothing runs beside anything else; as --layers has it\n"
-    "  --cold             io: ask the system to forget the files before each reading\n"
-    "  --ranks N,...      model: ranks (8,64,512,4096)\n"
-    "  --per-rank N       model: samples of a rank in a step (2)\n"
-    "  --latency-us X     model: of one message, and\n"
-    "  --bandwidth-gb-s X model: GB/s of a rank; measured on the ranks it runs on, "
-    "else\n"
-    "                     2 us and 12.5 GB/s\n"
-    "  --read-mb-s X      model: reading rate of one rank; else measured\n"
-    "  --storage-gb-s X   model: of all ranks together; else without bound\n"
-    "  --help, --version\n"
-    "\n"
-    "DECK left out: as sptrain. Exit status as sptrain's: 0, 2 usage or deck, 3 data,\n"
-    "4 files, 5 memory, 6 peers, 7 device, 8 a rate above its ceiling.\n";
-
 typedef struct verb {
-    const char *name;
+    sp_named word;
     sp_status (*run)(bench *b);
     bool has_deck, has_ranks;
     bool has_device; /* false: CPU only */
     bool has_own;    /* the command itself calls bench_device_open, if at all */
 } verb;
 
+/* clang-format off */
 static const verb verbs[] = {
-    {"ops", bench_ops, false, false, true, false},
-    {"plan", bench_plan, false, false, true, false},
-    {"step", bench_step, true, true, true, true},
-    {"voxels", bench_voxels_write, false, false, false, true},
-    {"io", bench_io, false, false, false, false},
-    {"reduce", bench_reduce, true, true, true, true},
-    {"model", bench_model, true, true, false, false},
+/* name, function, has_deck, has_ranks, has_device, has_own */
+{{"ops", NULL, "every operation, forward and both gradients, by channels and voxels"},
+ bench_ops, false, false, true, false},
+{{"plan", NULL, "coordinate pyramid and kernel maps of one sample"},
+ bench_plan, false, false, true, false},
+{{"step", NULL, "whole training steps of a deck: loader, plan, network, loss, update"},
+ bench_step, true, true, true, true},
+{{"voxels", NULL, "writes --out FILE: a shard of --shape, --voxels and --samples, or "
+  "all rows of --shard as plain arrays"},
+ bench_voxels_write, false, false, false, true},
+{{"io", NULL, "reading shards, beside plain pread of the same bytes"},
+ bench_io, false, false, false, false},
+{{"reduce", NULL, "all-reduce by size, and the buckets of the deck's network; of "
+  "devices, sums of a norm's size by every way that there is"},
+ bench_reduce, true, true, true, true},
+{{"model", NULL, "step time on many ranks, predicted from what is measured here"},
+ bench_model, true, true, false, false},
 };
-enum { N_VERBS = sizeof verbs / sizeof *verbs };
+/* clang-format on */
 
 /* ---- options ---- */
 
 typedef enum kind { FLAG, INT, LIST, REAL, TEXT, DEVICE, PRECISION } kind;
 
 typedef struct option {
-    const char *name;
+    sp_named word;
     kind kind;
     size_t offset;       /* in bench_options */
     int64_t least, most; /* of INT and LIST */
@@ -101,32 +54,77 @@ typedef struct option {
 } option;
 
 #define AT(member) offsetof(bench_options, member)
+/* clang-format off */
 static const option options[] = {
-    {"--json", FLAG, AT(is_json), 0, 0, 0},
-    {"--quick", FLAG, AT(is_quick), 0, 0, 0},
-    {"--layers", FLAG, AT(is_by_layer), 0, 0, 0},
-    {"--in-line", FLAG, AT(is_in_line), 0, 0, 0},
-    {"--wgmma", FLAG, AT(is_wgmma), 0, 0, 0},
-    {"--cold", FLAG, AT(is_cold), 0, 0, 0},
-    {"--threads", INT, AT(threads), 1, 1024, 0},
-    {"--repeats", INT, AT(repeats), 1, 101, 0},
-    {"--voxels", LIST, AT(voxels), 1, 1 << 24, 0},
-    {"--channels", LIST, AT(channels), 1, 4096, 0},
-    {"--ranks", LIST, AT(ranks), 1, 1 << 20, 0},
-    {"--device", DEVICE, AT(device), 0, 0, 0},
-    {"--precision", PRECISION, AT(precision), 0, 0, 0},
-    {"--shard", TEXT, AT(shard), 0, 0, 0},
-    {"--shape", TEXT, AT(shape), 0, 0, 0},
-    {"--out", TEXT, AT(out), 0, 0, 0},
-    {"--samples", INT, AT(samples), 1, 4096, 0},
-    {"--sample", INT, AT(sample), 0, INT32_MAX, 0},
-    {"--per-rank", INT, AT(per_rank), 1, 4096, 0},
-    {"--latency-us", REAL, AT(latency_s), 0, 0, 1e-6},
-    {"--bandwidth-gb-s", REAL, AT(bandwidth), 0, 0, 1e9},
-    {"--read-mb-s", REAL, AT(read_rate), 0, 0, 1e6},
-    {"--storage-gb-s", REAL, AT(storage_rate), 0, 0, 1e9},
+{{"--json", NULL, "one object a line: name, n, pairs, c_in, c_out, ms, gflops, "
+  "gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, ..."},
+ FLAG, AT(is_json), 0, 0, 0},
+{{"--quick", NULL, "small and few: a few seconds"}, FLAG, AT(is_quick), 0, 0, 0},
+{{"--device", "D", "ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
+  "run.device). Of a device times are between events of its stream"},
+ DEVICE, AT(device), 0, 0, 0},
+{{"--precision", "P", "fp32, tf32 or bf16 (fp32; step: the deck's train.precision)"},
+ PRECISION, AT(precision), 0, 0, 0},
+{{"--wgmma", NULL, "as the deck's run.wgmma: wide bf16 convolutions by wgmma"},
+ FLAG, AT(is_wgmma), 0, 0, 0},
+{{"--threads", "N", "threads (1); with 1, times are the thread's CPU time, with more "
+  "wall time"},
+ INT, AT(threads), 1, 1024, 0},
+{{"--repeats", "N", "at most so many (9; stops after 2 s)"},
+ INT, AT(repeats), 1, 101, 0},
+{{"--shape", "S", "terrain, surface (a room), random or lidar: voxels made here"},
+ TEXT, AT(shape), 0, 0, 0},
+{{"--voxels", "N,...", "how many (10000,100000)"}, LIST, AT(voxels), 1, 1 << 24, 0},
+{{"--channels", "N,...", "channels of ops (16,32,64,96,128,256)"},
+ LIST, AT(channels), 1, 4096, 0},
+{{"--shard", "FILE", "voxels of a shard instead"}, TEXT, AT(shard), 0, 0, 0},
+{{"--sample", "I", "number of the sample in --shard (0)"},
+ INT, AT(sample), 0, INT32_MAX, 0},
+{{"--out", "FILE", "voxels: the file to write"}, TEXT, AT(out), 0, 0, 0},
+{{"--samples", "N", "voxels: samples of the shard (1)"}, INT, AT(samples), 1, 4096, 0},
+{{"--layers", NULL, "step: also every operation of every layer, in the step"},
+ FLAG, AT(is_by_layer), 0, 0, 0},
+{{"--in-line", NULL, "step: nothing runs beside anything else; as --layers has it"},
+ FLAG, AT(is_in_line), 0, 0, 0},
+{{"--cold", NULL, "io: ask the system to forget the files before each reading"},
+ FLAG, AT(is_cold), 0, 0, 0},
+{{"--ranks", "N,...", "model: ranks (8,64,512,4096)"}, LIST, AT(ranks), 1, 1 << 20, 0},
+{{"--per-rank", "N", "model: samples of a rank in a step (2)"},
+ INT, AT(per_rank), 1, 4096, 0},
+{{"--latency-us", "X", "model: of one message; else measured on the ranks, 2 on one"},
+ REAL, AT(latency_s), 0, 0, 1e-6},
+{{"--bandwidth-gb-s", "X", "model: GB/s of a rank; else measured on the ranks, 12.5 "
+  "on one"},
+ REAL, AT(bandwidth), 0, 0, 1e9},
+{{"--read-mb-s", "X", "model: reading rate of one rank; else measured"},
+ REAL, AT(read_rate), 0, 0, 1e6},
+{{"--storage-gb-s", "X", "model: of all ranks together; else without bound"},
+ REAL, AT(storage_rate), 0, 0, 1e9},
 };
-enum { N_OPTIONS = sizeof options / sizeof *options };
+/* clang-format on */
+
+static sp_status print_help(void)
+{
+    puts("usage: spbench ops | plan | io | voxels [OPTION ...]\n"
+         "       spbench step | model [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
+         "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] "
+         "[SECTION.KEY=VALUE ...]\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Times what sptrain is made of, each beside a ceiling of this machine measured "
+        "in the same run between the repeats: the multiply-add peak of the vector code "
+        "in use, a stream through memory, plain pread, one plain all-reduce. A matrix "
+        "product of a BLAS is not among them: the program links none.\n\ncommands");
+    sp_names_print(SP_NAMES(verbs), stdout);
+    puts("\noptions");
+    sp_names_print(SP_NAMES(options), stdout);
+    puts("  --help, --version\n");
+    sp_names_wrap(stdout, 0,
+                  "DECK left out: as sptrain. Exit status as sptrain's: 0, 2 usage or "
+                  "deck, 3 data, 4 files, 5 memory, 6 peers, 7 device, 8 a rate above "
+                  "its ceiling.");
+    return sp_log_written();
+}
 
 static sp_status parse_int(const option *o, const char *text, char **end, int64_t *to)
 {
@@ -134,7 +132,7 @@ static sp_status parse_int(const option *o, const char *text, char **end, int64_
     *to = strtoll(text, end, 10);
     if (*end == text || errno || *to < o->least || *to > o->most)
         return SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number in %lld .. %lld",
-                       o->name, text, (long long)o->least, (long long)o->most);
+                       o->word.name, text, (long long)o->least, (long long)o->most);
     return SP_OK;
 }
 
@@ -150,7 +148,7 @@ static sp_status parse_list(const option *o, const char *text, bench_list *list)
     }
     if (*end)
         return SP_FAIL(SP_EUSAGE, "%s %s: expected at most %d whole numbers: N,N,...",
-                       o->name, text, BENCH_LIST);
+                       o->word.name, text, BENCH_LIST);
     return SP_OK;
 }
 
@@ -160,7 +158,8 @@ static sp_status parse_real(const option *o, const char *text, double *to)
 
     *to = strtod(text, &end) * o->unit;
     if (end == text || *end || !(*to > 0) || *to > 1e30)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number above 0", o->name, text);
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number above 0", o->word.name,
+                       text);
     return SP_OK;
 }
 
@@ -170,13 +169,13 @@ static sp_status parse_value(const option *o, const char *text, bench_options *t
     char *end;
 
     if (!text)
-        return SP_FAIL(SP_EUSAGE, "%s: a value is missing", o->name);
+        return SP_FAIL(SP_EUSAGE, "%s: a value is missing", o->word.name);
     switch (o->kind) {
     case INT:
         SP_TRY(parse_int(o, text, &end, at));
-        return *end
-                   ? SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number", o->name, text)
-                   : SP_OK;
+        return *end ? SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number", o->word.name,
+                              text)
+                    : SP_OK;
     case LIST:
         return parse_list(o, text, at);
     case REAL:
@@ -198,22 +197,6 @@ static sp_status parse_value(const option *o, const char *text, bench_options *t
     }
 }
 
-static const option *find_option(const char *word)
-{
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (strcmp(options[i].name, word) == 0)
-            return &options[i];
-    return NULL;
-}
-
-static const verb *find_verb(const char *word)
-{
-    for (int i = 0; word && i < N_VERBS; i++)
-        if (strcmp(verbs[i].name, word) == 0)
-            return &verbs[i];
-    return NULL;
-}
-
 /* Handles a word that is no option: first the deck, then overrides, which are moved to
  * the front of argv. */
 static sp_status parse_word(const verb *v, char **argv, char *word, bench_options *to)
@@ -224,7 +207,7 @@ static sp_status parse_word(const verb *v, char **argv, char *word, bench_option
         return SP_FAIL(SP_EUSAGE,
                        "%s: spbench %s has no such option or argument; "
                        "spbench --help lists them",
-                       word, v->name);
+                       word, v->word.name);
     if (strchr(word, '=')) {
         c->overrides = argv;
         argv[c->n_overrides++] = word;
@@ -239,22 +222,23 @@ static sp_status parse_word(const verb *v, char **argv, char *word, bench_option
 static sp_status check_device(const verb *v, const bench_options *o)
 {
     if (!v->has_device && o->device == SP_DEVICE_CUDA)
-        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU", v->name);
+        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU", v->word.name);
     return SP_OK;
 }
 
 static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
 {
-    *v = find_verb(argc > 1 ? argv[1] : NULL);
+    if (argc < 2)
+        return SP_FAIL(SP_EUSAGE, "no command given (spbench --help lists them)");
+    *v = sp_names_find(SP_NAMES(verbs), argv[1]);
     if (!*v)
         return SP_FAIL(SP_EUSAGE,
-                       "%s: expected ops, plan, step, io, voxels, reduce "
-                       "or model "
-                       "(spbench --help)",
-                       argc > 1 ? argv[1] : "no command");
-    to->command.name = (*v)->name;
+                       "%s: no such command; did you mean \"%s\"? (spbench --help)",
+                       argv[1], sp_names_nearest(SP_NAMES(verbs), argv[1])->name);
+    to->command.name = (*v)->word.name;
     for (int i = 2; i < argc; i++) {
-        const option *o = find_option(argv[i]);
+        const option *o = sp_names_find(SP_NAMES(options), argv[i]);
+
         if (!o) {
             SP_TRY(parse_word(*v, argv, argv[i], to));
         } else if (o->kind == FLAG) {
@@ -303,7 +287,7 @@ static sp_status read_config(const verb *v, bench_options *o, sp_config *config,
                           o->command.overrides));
     if (!v->has_device && config->run.device == SP_DEVICE_CUDA)
         return SP_FAIL(SP_EUSAGE, "run.device = \"cuda\": spbench %s times the CPU",
-                       v->name);
+                       v->word.name);
     if (!v->has_device)
         config->run.device = SP_DEVICE_CPU;
     else if (o->device != BENCH_NONE)
@@ -362,14 +346,14 @@ int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     bench_options o = {.device = BENCH_NONE, .precision = BENCH_NONE};
-    const verb *v;
+    const verb *v = NULL;
     sp_comm comm;
     sp_status rc;
 
     sp_h5_child_main(argc, argv);
     sp_log_program("spbench");
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        return fputs(usage, stdout) < 0;
+        return print_help();
     if (strcmp(word, "--version") == 0)
         return puts("spbench (" PACKAGE_NAME ") " PACKAGE_VERSION) < 0;
     rc = parse(argc, argv, &v, &o);

@@ -8,7 +8,6 @@
 #include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "config.h"
-#include "deck/sp_deck.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "process/sp_pulse.h"
@@ -17,56 +16,37 @@
 #include "run/sp_witness.h"
 #include "train/sp_train.h"
 
-static const char usage[] =
-    "usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
-    "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n"
-    "\n"
-    "Trains sparse 3D convolutional networks that label point clouds; one process per "
-    "GPU\n"
-    "or per share of the cores.\n"
-    "\n"
-    "commands\n"
-    "  train       train, evaluate, checkpoint; continues where an earlier run "
-    "stopped\n"
-    "  eval        exact validation of run.checkpoint on data.val\n"
-    "  predict     write predictions for data.val\n"
-    "  check       print network, batch and memory estimate; train nothing\n"
-    "  preflight   what each rank got, and measured rates\n"
-    "  status DIR  state of the run in DIR, and who was last heard\n"
-    "\n"
-    "options\n"
-    "  --keys      every key of a deck with type, default, range and meaning\n"
-    "  --help      this text\n"
-    "  --version   version and libraries\n"
-    "\n"
-    "DECK left out: input/default.deck of the working folder, the program's folder, "
-    "the\n"
-    "source folder or the installed data folder.\n"
-    "exit status: 0 finished, 2 usage or deck, 3 input data, 4 file system, 5 memory,\n"
-    "6 peer or transport lost, 7 device, 8 numbers, 75 stopped on request (run "
-    "again).\n";
-
+/* One command, or one option that stands alone. */
 typedef struct sp_verb {
-    const char *name;
+    sp_named word;
     sp_status (*run)(const sp_command *command);
+    sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
 } sp_verb;
 
-static const sp_verb verbs[] = {{"train", sp_train},
-                                {"eval", sp_eval},
-                                {"predict", sp_predict},
-                                {"check", sp_check},
-                                {"preflight", sp_preflight}};
-enum { N_VERBS = sizeof verbs / sizeof *verbs };
+static sp_status print_status(int argc, char **argv);
+static sp_status print_keys(int argc, char **argv);
+static sp_status print_help(int argc, char **argv);
+static sp_status print_version(int argc, char **argv);
 
-static const sp_verb *find_verb(const char *name)
-{
-    int i;
-
-    for (i = 0; i < N_VERBS; i++)
-        if (strcmp(verbs[i].name, name) == 0)
-            return &verbs[i];
-    return NULL;
-}
+static const sp_verb verbs[] = {
+    {{"train", NULL,
+      "train, evaluate, checkpoint; continues where an earlier run stopped"},
+     .run = sp_train},
+    {{"eval", NULL, "exact validation of run.checkpoint on data.val"}, .run = sp_eval},
+    {{"predict", NULL, "write predictions for data.val"}, .run = sp_predict},
+    {{"check", NULL, "print network, batch and memory estimate; train nothing"},
+     .run = sp_check},
+    {{"preflight", NULL, "what each rank got, and measured rates"},
+     .run = sp_preflight},
+    {{"status", "DIR", "state of the run in DIR, and who was last heard"},
+     .answer = print_status},
+};
+static const sp_verb options[] = {
+    {{"--keys", NULL, "every key of a deck with type, default, range and meaning"},
+     .answer = print_keys},
+    {{"--help", NULL, "this text"}, .answer = print_help},
+    {{"--version", NULL, "version and libraries"}, .answer = print_version},
+};
 
 /* True for a word that names a deck: it is neither a command nor an override. */
 static bool looks_like_path(const char *word)
@@ -79,9 +59,8 @@ static bool looks_like_path(const char *word)
 static sp_status fail_unknown(const char *word)
 {
     enum { NEAR = 2 };
-    char nearest[SP_NAME];
+    const char *nearest = sp_names_nearest(SP_NAMES(verbs), word)->name;
 
-    sp_choice_nearest("train|eval|predict|check|preflight|status", word, nearest);
     if (sp_names_distance(word, nearest) > NEAR)
         return SP_FAIL(SP_EUSAGE,
                        "%s: no such command, and no deck of this name (sptrain --help "
@@ -99,7 +78,7 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
 {
     int i = 1;
 
-    *verb = i < argc ? find_verb(argv[i]) : NULL;
+    *verb = i < argc ? sp_names_find(SP_NAMES(verbs), argv[i]) : NULL;
     i += *verb != NULL;
     if (!*verb)
         *verb = &verbs[0];
@@ -108,7 +87,7 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
             return fail_unknown(argv[i]);
         command->deck = argv[i++];
     }
-    command->name = (*verb)->name;
+    command->name = (*verb)->word.name;
     command->overrides = argv + i;
     command->n_overrides = argc - i;
     for (; i < argc; i++)
@@ -162,66 +141,84 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
 
 static sp_status print_status(int argc, char **argv)
 {
-    sp_status rc =
-        argc == 3
-            ? sp_run_print_status(argv[2], stdout)
-            : SP_FAIL(SP_EUSAGE, "status: expected one run folder, found %d", argc - 2);
-
-    if (rc != SP_OK)
-        sp_log_error(sp_error_last());
-    return rc;
+    return argc == 3 ? sp_run_print_status(argv[2], stdout)
+                     : SP_FAIL(SP_EUSAGE, "status: expected one run folder, found %d",
+                               argc - 2);
 }
 
-static void print_version(void)
+static sp_status print_help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    puts("usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
+         "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Trains sparse 3D convolutional networks that label point clouds; one "
+        "process per GPU or per share of the cores.\n\ncommands");
+    sp_names_print(SP_NAMES(verbs), stdout);
+    puts("\noptions");
+    sp_names_print(SP_NAMES(options), stdout);
+    sp_names_wrap(stdout, 0,
+                  "\nDECK left out: input/default.deck of the working folder, the "
+                  "program's folder, the source folder or the installed data folder.\n"
+                  "exit status: 0 finished, 2 usage or deck, 3 input data, 4 file "
+                  "system, 5 memory, 6 peer or transport lost, 7 device, 8 numbers, 75 "
+                  "stopped on request (run again).");
+    return SP_OK;
+}
+
+static sp_status print_version(int argc, char **argv)
 {
     int cuda = sp_backend_cuda_version();
 
+    (void)argc;
+    (void)argv;
     puts(PACKAGE_STRING);
     printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
     if (cuda)
         printf("CUDA toolkit: %d.%d\n", cuda / 1000, cuda % 1000 / 10);
     else
         puts("CUDA: not compiled in");
+    return SP_OK;
 }
 
-static void print_keys(void)
+static sp_status print_keys(int argc, char **argv)
 {
+    (void)argc;
+    (void)argv;
     sp_deck_print_keys(stdout);
-    fputs("\nnet.layers is a list ( ) of groups { }, one a layer, with a name, an op, "
-          "its\n"
-          "fields (those in brackets may be left out), and from: the name of the layer "
-          "it\n"
-          "reads, or [\"a\", \"b\"] of several; without it the layer before, \"input\" "
-          "stands\n"
-          "for the features. The last layer has as many channels as there are "
-          "classes.\n\n",
-          stdout);
+    sp_names_wrap(
+        stdout, 0,
+        "\nnet.layers is a list ( ) of groups { }, one a layer, with a name, an "
+        "op, its fields (those in brackets may be left out), and from: the "
+        "name of the layer it reads, or [\"a\", \"b\"] of several; without it "
+        "the layer before, \"input\" stands for the features. The last layer "
+        "has as many channels as there are classes.\n");
     sp_graph_print_ops(stdout);
+    return SP_OK;
 }
 
-/* Handles options and commands that need no ranks. True if there was one; *rc is its
- * status. */
-static bool run_without_ranks(int argc, char **argv, sp_status *rc)
+/* Finds a command or an option that needs no ranks; NULL: there is none. */
+static const sp_verb *find_answer(int argc, char **argv)
 {
-    const char *word = argc > 1 ? argv[1] : "";
+    const char *word = argc < 2 ? "" : strcmp(argv[1], "-h") == 0 ? "--help" : argv[1];
+    const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
 
-    *rc = SP_OK;
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        fputs(usage, stdout);
-    else if (strcmp(word, "--version") == 0)
-        print_version();
-    else if (strcmp(word, "--keys") == 0)
-        print_keys();
-    else if (strcmp(word, "status") == 0)
-        *rc = print_status(argc, argv);
-    else
-        return false;
-    if (*rc == SP_OK) {
-        *rc = sp_log_written();
-        if (*rc != SP_OK)
-            sp_log_error(sp_error_last());
-    }
-    return true;
+    if (!verb)
+        verb = sp_names_find(SP_NAMES(verbs), word);
+    return verb && verb->answer ? verb : NULL;
+}
+
+static sp_status answer(const sp_verb *verb, int argc, char **argv)
+{
+    sp_status rc = verb->answer(argc, argv);
+
+    if (rc == SP_OK)
+        rc = sp_log_written();
+    if (rc != SP_OK)
+        sp_log_error(sp_error_last());
+    return rc;
 }
 
 static bool has_finished;
@@ -242,7 +239,7 @@ static void refuse_early_end(void)
 
 static bool is_training(int argc, char **argv)
 {
-    const sp_verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+    const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
 
     return !verb || verb->run == sp_train;
 }
@@ -252,14 +249,15 @@ enum { FINALIZE_S = 30 };
 
 int main(int argc, char **argv)
 {
+    const sp_verb *verb = find_answer(argc, argv);
     sp_comm comm;
     sp_status rc;
 
     sp_signal_ignore_size_limit();
     sp_h5_child_main(argc, argv);
     sp_witness_main(argc, argv);
-    if (run_without_ranks(argc, argv, &rc))
-        return rc;
+    if (verb)
+        return answer(verb, argc, argv);
     atexit(refuse_early_end);
     if (is_training(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();

@@ -13,61 +13,48 @@
 #include "vox/vox.h"
 
 typedef struct command {
-    const char *name, *does;
+    sp_named word;
     sp_status (*run)(int argc, char **argv, sp_comm *comm);
 } command;
 
 static const command commands[] = {
-    {"convert", "turn scans (LAS, KITTI, PLY, PCD, text, npy) into shards",
+    {{"convert", NULL, "turn scans (LAS, KITTI, PLY, PCD, text, npy) into shards"},
      vox_convert},
-    {"scene", "make labelled synthetic scenes as shards", vox_scene},
-    {"info", "print what shards hold", vox_info},
-    {"apply", "write predicted classes onto a scan", vox_apply},
+    {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene},
+    {{"info", NULL, "print what shards hold"}, vox_info},
+    {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply},
 };
-
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *to)
 {
-    int i;
-
     fputs("Usage: spvox COMMAND [OPTIONS] [FILE...]\n"
-          "       mpirun -np N spvox COMMAND ...\n"
-          "\n"
-          "Turns raw scans into voxel shards, in parallel over ranks, and predictions "
-          "back\n"
-          "into scans.\n"
-          "\n",
+          "       mpirun -np N spvox COMMAND ...\n\n",
           to);
-    for (i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].does);
-    fputs("\n"
-          "spvox COMMAND --help tells a command's options. spvox --version prints the\n"
-          "version.\n",
-          to);
+    sp_names_wrap(to, 0,
+                  "Turns raw scans into voxel shards, in parallel over ranks, and "
+                  "predictions back into scans.\n");
+    sp_names_print(SP_NAMES(commands), to);
+    sp_names_wrap(to, 0,
+                  "\nspvox COMMAND --help tells a command's options. spvox --version "
+                  "prints the version.");
 }
 
 static sp_status run_command(int argc, char **argv, sp_comm *comm)
 {
-    int i, nearest = 0;
+    const command *c;
 
     if (argc < 2) {
         if (comm->rank == 0)
             print_help(stderr);
         return SP_FAIL(SP_EUSAGE, "no command given");
     }
-    for (i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            SP_TRY(commands[i].run(argc - 1, argv + 1, comm));
-            return sp_log_written();
-        }
-    for (i = 1; i < N_COMMANDS; i++)
-        if (sp_names_distance(argv[1], commands[i].name) <
-            sp_names_distance(argv[1], commands[nearest].name))
-            nearest = i;
-    return SP_FAIL(SP_EUSAGE,
-                   "%s: no such command; did you mean \"%s\"? (spvox --help)", argv[1],
-                   commands[nearest].name);
+    c = sp_names_find(SP_NAMES(commands), argv[1]);
+    if (!c)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: no such command; did you mean \"%s\"? (spvox --help)",
+                       argv[1], sp_names_nearest(SP_NAMES(commands), argv[1])->name);
+    SP_TRY(c->run(argc - 1, argv + 1, comm));
+    return sp_log_written();
 }
 
 /* Answers --help and --version without MPI, so that they work where no ranks can start.
