@@ -1,4 +1,4 @@
-/* Scans: detection of the format, names of fields, reading of records. */
+/* Scans: opening, names of fields, reading of records. */
 #include "scan/sp_scan.h"
 
 #include <errno.h>
@@ -39,6 +39,14 @@ uint32_t sp_scan_le32(const unsigned char *at)
 uint64_t sp_scan_le64(const unsigned char *at)
 {
     return sp_scan_le32(at) | (uint64_t)sp_scan_le32(at + 4) << 32;
+}
+
+bool sp_scan_put(FILE *to, uint64_t bits, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        if (putc((int)(bits >> 8 * i & 255), to) == EOF)
+            return false;
+    return true;
 }
 
 double sp_scan_lef64(const unsigned char *at)
@@ -193,35 +201,6 @@ static sp_status find_label(sp_scan *scan, const char *wanted)
 }
 
 /* ---- open and close ---- */
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-
-    return n > m && strcasecmp(path + n - m, ending) == 0;
-}
-
-static const sp_scan_format *detect(const char *path, const unsigned char *head,
-                                    size_t n)
-{
-    static const char *const text[] = {".txt", ".xyz", ".xyzi", ".pts",    ".csv",
-                                       ".asc", ".tsv", ".dat",  ".xyzrgb", ".xyzl"};
-
-    if (n >= 4 && memcmp(head, "LASF", 4) == 0)
-        return n > 104 && (head[104] & 0xc0) ? &sp_scan_laz : &sp_scan_las;
-    if (n >= 4 && memcmp(head, "ply", 3) == 0 && (head[3] == '\n' || head[3] == '\r'))
-        return &sp_scan_ply;
-    if (n >= 6 && memcmp(head, "\x93NUMPY", 6) == 0)
-        return &sp_scan_npy;
-    if (ends_in(path, ".pcd"))
-        return &sp_scan_pcd;
-    if (ends_in(path, ".bin"))
-        return &sp_scan_kitti;
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-        if (ends_in(path, text[i]))
-            return &sp_scan_text;
-    return NULL;
-}
-
 sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
 {
     struct stat st = {0};
@@ -244,22 +223,14 @@ sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
 
 static sp_status open_file(sp_scan *scan)
 {
-    unsigned char head[128];
-    ssize_t got;
+    unsigned char head[SP_SCAN_HEAD] = {0};
 
     SP_TRY(sp_scan_open_regular(scan->path, &scan->fd, &scan->file_bytes));
     if (scan->fd < 0)
         return SP_FAIL(SP_EDATA, "%s: cannot open: no such file", scan->path);
-    got = pread(scan->fd, head, sizeof head, 0);
-    if (got < 0)
+    if (pread(scan->fd, head, sizeof head, 0) < 0)
         return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
-    scan->format = detect(scan->path, head, (size_t)got);
-    if (!scan->format)
-        return SP_FAIL(SP_EDATA,
-                       "%s: unknown format; expected .las, .laz, .bin (SemanticKITTI), "
-                       ".ply, .pcd, .npy or columns of text (.txt .xyz .pts .csv .asc)",
-                       scan->path);
-    return SP_OK;
+    return sp_scan_recognize(scan->path, head, &scan->format);
 }
 
 sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *options)
@@ -275,6 +246,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     s->path = strdup(path);
     if (!options)
         options = &none;
+    s->options = *options;
     SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
     snprintf(s->title, sizeof s->title, "%s", s->format->name);
     SP_TRY_GOTO(rc, s->format->open(s, options), fail);

@@ -2,10 +2,12 @@
  * LAZ, SemanticKITTI, PLY, PCD, NumPy arrays and columns of text.
  *
  *     file --sp_scan_open--> format, fields        sp_scan_las.c, _laz.c, _kitti.c,
- *            |                                     _ply.c, _pcd.c, _npy.c, _text.c
+ *            |               (sp_scan_format.c     _ply.c, _pcd.c, _npy.c, _text.c
+ *            |                recognizes it)
  *            sp_scan_select  chooses the attributes wanted
  *            sp_scan_next    gives the next points, in the order of the file:
  *                            xyz, label, attributes, all in double precision
+ *            sp_scan_write   copies it with other classes
  *
  *     spvox convert   sp_scan ------------------> sp_gridding --> voxels of a shard
  *     spvox scene     sp_world --> sp_lidar ----> sp_gridding --> sp_scene, shards
@@ -22,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/sp_error.h"
 
@@ -57,7 +60,8 @@ void sp_scan_main(int argc, char **argv);
 
 /* Opens a scan. The first bytes decide the format, else the name's ending. SP_EIO: the
  * file cannot be opened; SP_EDATA: its content does not fit its format; SP_EUSAGE: the
- * options do not fit; SP_EMEM. Close after success with sp_scan_close. */
+ * options do not fit; SP_EMEM. Close after success with sp_scan_close, until which the
+ * texts of the options are borrowed. */
 sp_status sp_scan_open(sp_scan **scan, const char *path,
                        const sp_scan_options *options);
 void sp_scan_close(sp_scan *scan);
@@ -84,11 +88,18 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 sp_status sp_scan_rewind(sp_scan *scan);
 void sp_scan_points_destroy(sp_scan_points *points);
 
-/* ---- writing ---- */
+/* ---- formats ---- */
 
-/* Copies a LAS file with new classes: code [sp_scan_count], 0 to 31 in point formats 0
- * to 5, 0 to 255 in the others. SP_EDATA: the scan is not LAS or a code does not fit;
- * SP_EIO. */
-sp_status sp_scan_write_las(sp_scan *scan, const char *path, const int32_t *code);
+/* Can classes be written into a file of this name? The ending tells the format.
+ * SP_EUSAGE lists the endings. */
+sp_status sp_scan_check_output(const char *path);
+/* Writes the scan with other classes in the format that path's ending tells, under a
+ * temporary name at first, so that no partial file stays. code [n] has the classes of
+ * all points; negative ones become what the format has for no class. SP_EDATA: the scan
+ * or a code does not fit the format; SP_EIO; errors of reading. */
+sp_status sp_scan_write(sp_scan *scan, const char *path, int32_t *code, int64_t n);
+/* Print the formats that are read, or those that classes are written in, for help. */
+void sp_scan_print_formats(FILE *to);
+void sp_scan_print_outputs(FILE *to);
 
 #endif

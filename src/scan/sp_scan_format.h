@@ -1,5 +1,7 @@
-/* The interface that a reader of one scan format implements; only sp_scan*.c include
- * it.
+/* The interface that one scan format implements; only sp_scan*.c include it. Each format
+ * describes itself by one sp_scan_format in its own file; the table of all of them is in
+ * sp_scan_format.c, which recognizes files, writes classes and lists the formats for
+ * help texts and messages.
  *
  * open() fills the table of fields. Then either the records lie in the file as they
  * are, and open() sets data_at and n_points, or the format has a fill() that makes
@@ -17,6 +19,7 @@
 
 enum {
     SP_SCAN_NAME = 64,
+    SP_SCAN_HEAD = 128,     /* bytes of a file's beginning that its format is told by */
     SP_SCAN_LINE = 1 << 20, /* most bytes of a line of text */
     SP_SCAN_FIELDS = 4096,  /* most numbers of a point */
     SP_SCAN_ROOM = 64 << 20 /* bytes that the buffers of one block of points may have */
@@ -33,9 +36,14 @@ typedef struct sp_scan_field {
     double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
-/* The functions of one format. Those not marked NULL are required. */
+/* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
     const char *name;
+    const char *endings; /* usual endings of its files' names: ".txt .xyz" */
+    const char *help;    /* what such files are, for help texts */
+    /* True for a file that begins with `head`, which has zeros behind the file's end.
+     * NULL: the endings decide. */
+    bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
     sp_status (*open)(sp_scan *scan, const sp_scan_options *options);
     /* Writes at most max records to `to`; *n is 0 at the end. NULL: the records lie in
      * the file. */
@@ -44,12 +52,18 @@ typedef struct sp_scan_format {
     void (*close)(sp_scan *scan);       /* NULL: the format holds nothing but `own` */
     /* n_points comes from the header and the file's size does not bound it */
     bool is_count_claimed;
+    /* Writes the scan with other classes, code [n]. NULL: the format is not written. */
+    sp_status (*write)(sp_scan *scan, const char *path, const int32_t *code, int64_t n);
+    const char *written;      /* ending of a file that is written so */
+    const char *written_help; /* what such a file has, for help texts */
+    int32_t no_class;         /* code of a point without a class */
 } sp_scan_format;
 
 struct sp_scan {
     char *path;
     char title[64]; /* the format's name for messages */
     const sp_scan_format *format;
+    sp_scan_options options; /* those of sp_scan_open */
     int fd;
     int64_t file_bytes;
     int64_t n_points; /* -1: not known */
@@ -76,6 +90,11 @@ typedef struct sp_scan_lines {
 
 extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_laz_here, sp_scan_kitti,
     sp_scan_ply, sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
+
+/* The format of a file by its first bytes, else by the ending of its name. SP_EDATA
+ * lists the endings that are known. */
+sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_HEAD],
+                            const sp_scan_format **format);
 
 /* Appends a field in the machine's byte order, with scale 1, and returns it for
  * changes. NULL: no memory, with the error recorded. */
@@ -112,6 +131,8 @@ sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t 
  * more text follows them. */
 int sp_scan_numbers(const char *line, double *to, int n);
 
+/* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
+bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
 bool sp_scan_is_big_endian(void);
 uint16_t sp_scan_le16(const unsigned char *at);
 uint32_t sp_scan_le32(const unsigned char *at);

@@ -2,6 +2,7 @@
  * folder or in the folder labels/ next to the folder of the scans, holds a uint32 per
  * point: class in the low 16 bits, instance in the high ones. A record joins the two:
  * 16 bytes and 4. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +145,27 @@ static void close_kitti(sp_scan *scan)
         free(k->path);
 }
 
-const sp_scan_format sp_scan_kitti = {.name = "SemanticKITTI",
-                                      .open = open_kitti,
-                                      .fill = fill_kitti,
-                                      .close = close_kitti};
+static sp_status write_label(sp_scan *scan, const char *path, const int32_t *code,
+                             int64_t n)
+{
+    FILE *to = fopen(path, "wb");
+    bool is_good = to != NULL;
+
+    (void)scan;
+    for (int64_t i = 0; is_good && i < n; i++)
+        is_good = sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES);
+    if ((to && fclose(to) != 0) || !is_good)
+        return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return SP_OK;
+}
+
+const sp_scan_format sp_scan_kitti = {
+    .name = "SemanticKITTI",
+    .endings = ".bin",
+    .help = "SemanticKITTI, with its .label",
+    .open = open_kitti,
+    .fill = fill_kitti,
+    .close = close_kitti,
+    .write = write_label,
+    .written = ".label",
+    .written_help = "uint32 per point as in SemanticKITTI; 0 where there is none"};

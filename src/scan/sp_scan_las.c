@@ -255,8 +255,6 @@ static sp_status open_las(sp_scan *scan, const sp_scan_options *options)
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
-const sp_scan_format sp_scan_las = {.name = "LAS", .open = open_las};
-
 /* ---- writing ---- */
 enum { COPY_BYTES = 1 << 20 };
 
@@ -309,13 +307,15 @@ static sp_status copy_patched(sp_scan *scan, const int32_t *code, FILE *to,
     return rc;
 }
 
-sp_status sp_scan_write_las(sp_scan *scan, const char *path, const int32_t *code)
+static sp_status write_las(sp_scan *scan, const char *path, const int32_t *code,
+                           int64_t n)
 {
     int class_field = sp_scan_find(scan, "classification"), class_at;
     bool is_old;
     sp_status rc;
     FILE *to;
 
+    (void)n;
     if (scan->format != &sp_scan_las)
         return SP_FAIL(SP_EDATA,
                        "%s: is %s; classes are written into copies of LAS only",
@@ -331,3 +331,19 @@ sp_status sp_scan_write_las(sp_scan *scan, const char *path, const int32_t *code
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     return rc;
 }
+
+/* The two high bits of the point data format mark LAZ. */
+static bool is_las(const unsigned char *head)
+{
+    return memcmp(head, "LASF", 4) == 0 && !(head[104] & 0xc0);
+}
+
+const sp_scan_format sp_scan_las = {
+    .name = "LAS",
+    .endings = ".las",
+    .help = "LAS 1.0 to 1.4",
+    .is_ours = is_las,
+    .open = open_las,
+    .write = write_las,
+    .written = ".las",
+    .written_help = "a copy of the LAS scan with other classes; 0 where there is none"};

@@ -189,7 +189,15 @@ static void close_laz(sp_scan *scan)
         stop(scan->own);
 }
 
+static bool is_laz(const unsigned char *head)
+{
+    return memcmp(head, "LASF", 4) == 0 && (head[104] & 0xc0);
+}
+
 const sp_scan_format sp_scan_laz = {.name = "LAZ",
+                                    .endings = ".laz",
+                                    .help = "LAZ, where liblaszip is installed",
+                                    .is_ours = is_laz,
                                     .open = open_laz,
                                     .fill = fill_laz,
                                     .rewind = rewind_laz,

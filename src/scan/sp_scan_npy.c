@@ -186,5 +186,15 @@ static void close_npy(sp_scan *scan)
         free(a->header);
 }
 
-const sp_scan_format sp_scan_npy = {
-    .name = "NumPy", .open = open_npy, .fill = fill_npy, .close = close_npy};
+static bool is_npy(const unsigned char *head)
+{
+    return memcmp(head, "\x93NUMPY", 6) == 0;
+}
+
+const sp_scan_format sp_scan_npy = {.name = "NumPy",
+                                    .endings = ".npy",
+                                    .help = "array of NumPy",
+                                    .is_ours = is_npy,
+                                    .open = open_npy,
+                                    .fill = fill_npy,
+                                    .close = close_npy};

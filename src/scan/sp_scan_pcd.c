@@ -367,6 +367,8 @@ static void close_pcd(sp_scan *scan)
 }
 
 const sp_scan_format sp_scan_pcd = {.name = "PCD",
+                                    .endings = ".pcd",
+                                    .help = "PCD 0.5 to 0.7",
                                     .open = open_pcd,
                                     .fill = fill_pcd,
                                     .rewind = rewind_pcd,

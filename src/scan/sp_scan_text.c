@@ -324,6 +324,9 @@ static void close_text(sp_scan *scan)
 }
 
 const sp_scan_format sp_scan_text = {.name = "text",
+                                     .endings = ".txt .xyz .xyzi .pts .csv .asc .tsv "
+                                                ".dat .xyzrgb .xyzl",
+                                     .help = "columns of text",
                                      .open = open_text,
                                      .fill = fill_text,
                                      .rewind = rewind_text,

@@ -7,47 +7,41 @@
  *
  * The samples of a scan are found by name: the same file, or else the same name in
  * another folder, if the predictions hold only one file of that name. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
 #include "vox/vox_options.h"
-#include "vox/vox_write.h"
 
 /* EXPANSION is the largest ratio of deflate. */
 enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 };
 
-static const char option_names[] = "--out --map --columns --label-field";
+static const sp_named option_words[] = {
+    {"--out", "FILE", "the labelled scan"},
+    {"--map", "LIST",
+     "as in spvox convert: each class becomes the first code of its entry. Without it "
+     "the codes are those of the predictions, which have them from the shards"},
+    {"--columns", "LIST", "as in spvox convert"},
+    {"--label-field", "NAME", "as in spvox convert"},
+};
 
-static const char help[] =
-    "usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]\n"
-    "\n"
-    "Writes the classes that sptrain predict gave the points (shards made with "
-    "--points)\n"
-    "onto the scan. The ending of FILE says how:\n"
-    "\n"
-    "  .las    a copy of the LAS scan with other classes; 0 where nothing was "
-    "predicted\n"
-    "  .label  uint32 per point as in SemanticKITTI; 0 where nothing was predicted\n"
-    "  .ply    the points of any scan with their attributes and an int property "
-    "label;\n"
-    "          -1 where nothing was predicted\n"
-    "\n"
-    "  --map LIST          as in spvox convert: each class becomes the first code of "
-    "its\n"
-    "                      entry. Without it the codes are those of the predictions, "
-    "which\n"
-    "                      have them from the shards\n"
-    "  --columns LIST, --label-field NAME   as in spvox convert\n";
+static void print_help(void)
+{
+    puts("usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Writes the classes that sptrain predict gave the points (shards made "
+        "with --points) onto the scan. The ending of FILE says how:\n");
+    sp_scan_print_outputs(stdout);
+    puts("\noptions");
+    sp_names_print(SP_NAMES(option_words), stdout);
+}
 
 /* The content of one file of predictions. */
 typedef struct prediction {
@@ -351,42 +345,6 @@ static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_p
     return SP_OK;
 }
 
-/* ---- writing ---- */
-static void replace_none(int32_t *code, int64_t n, int32_t by)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (code[i] == NONE)
-            code[i] = by;
-}
-
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-
-    return n > m && strcasecmp(path + n - m, ending) == 0;
-}
-
-/* Writes the scan under a temporary name and renames it, so that no partial file stays.
- */
-static sp_status write_scan(const vox_options *o, sp_scan *scan, int32_t *code,
-                            int64_t n)
-{
-    char path[PATH_BYTES];
-    sp_status rc;
-
-    snprintf(path, sizeof path, "%s.tmp", o->out);
-    if (!ends_in(o->out, ".ply"))
-        replace_none(code, n, 0);
-    rc = ends_in(o->out, ".las")     ? sp_scan_write_las(scan, path, code)
-         : ends_in(o->out, ".label") ? vox_write_label(path, code, n)
-                                     : vox_write_ply(path, o, scan, code, n);
-    if (rc == SP_OK && rename(path, o->out) != 0)
-        rc = SP_FAIL(SP_EIO, "%s: cannot rename to it: %s", o->out, strerror(errno));
-    if (rc != SP_OK)
-        unlink(path);
-    return rc;
-}
-
 /* ---- the command ---- */
 
 /* Counts the points of the scan, which reads a text or LAZ file to its end. */
@@ -414,13 +372,7 @@ static sp_status check_options(const vox_options *o)
         return SP_FAIL(SP_EUSAGE,
                        "spvox apply: expected PREDICTIONS... SCAN, found %d file%s",
                        o->n_inputs, o->n_inputs == 1 ? "" : "s");
-    if (!ends_in(o->out, ".las") && !ends_in(o->out, ".label") &&
-        !ends_in(o->out, ".ply"))
-        return SP_FAIL(SP_EUSAGE, "--out %s: expected an ending .las, .label or .ply",
-                       o->out);
-    return strlen(o->out) < PATH_BYTES - 8
-               ? SP_OK
-               : SP_FAIL(SP_EUSAGE, "spvox apply: --out is too long");
+    return sp_scan_check_output(o->out);
 }
 
 static sp_status apply(const vox_options *o)
@@ -444,7 +396,7 @@ static sp_status apply(const vox_options *o)
         rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, collect(o, p, n, n_points, code, &n_taken), end);
-    SP_TRY_GOTO(rc, write_scan(o, scan, code, n_points), end);
+    SP_TRY_GOTO(rc, sp_scan_write(scan, o->out, code, n_points), end);
     sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
                 o->out);
 end:
@@ -463,10 +415,10 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
 
     if (!o)
         return SP_FAIL(SP_EMEM, "no memory for options");
-    rc = vox_options_read(o, argc, argv, option_names);
+    rc = vox_options_read(o, argc, argv, SP_NAMES(option_words));
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
-            fputs(help, stdout);
+            print_help();
         goto end;
     }
     if (rc == SP_OK)

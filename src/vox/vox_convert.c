@@ -31,48 +31,44 @@
 
 enum { PATH_BYTES = 4096 };
 
-static const char option_names[] =
-    "--out --shards --voxel-size --map --features --columns --label-field --block "
-    "--overlap --bounds --points --conflict";
+static const sp_named option_words[] = {
+    {"--out", "PREFIX", "where the shards go"},
+    {"--shards", "N", "number of files, at most that of the samples (1)"},
+    {"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
+    {"--map", "LIST",
+     "2=ground,3:4:5=vegetation: codes to classes in the order named; all other codes "
+     "are ignored. Without it code k is classK"},
+    {"--features", "LIST",
+     "one, height (metre above the sample's 2nd percentile of z), count (points in the "
+     "voxel), any attribute of the source; each may have a /DIVISOR (one,height, and "
+     "intensity where it is)"},
+    {"--columns", "LIST",
+     "names of the columns of text and npy: x,y,z,-,label (- passes over one)"},
+    {"--label-field", "NAME",
+     "the attribute that is the label (label, classification, class, labels, semantic, "
+     "sem_class, category or code)"},
+    {"--block", "M", "cuts scans into square blocks, one sample each"},
+    {"--overlap", "M", "margin around a block: context that is not evaluated"},
+    {"--bounds", "x0,y0,x1,y1", "only points with x0 <= x < x1 and y0 <= y < y1"},
+    {"--points", NULL, "stores the point map, point labels and point index"},
+    {"--conflict", "HOW",
+     "of different labels in a voxel: majority (ties ignored; points that are ignored "
+     "do not vote), or ignore"},
+};
 
-static const char help[] =
-    "usage: spvox convert [OPTIONS] --out PREFIX INPUT...\n"
-    "\n"
-    "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads LAS 1.0 to 1.4, LAZ "
-    "(with\n"
-    "liblaszip), SemanticKITTI .bin with its .label, PLY, PCD, .npy and columns of "
-    "text.\n"
-    "\n"
-    "  --out PREFIX          where the shards go\n"
-    "  --shards N            number of files, at most that of the samples (1)\n"
-    "  --voxel-size M        edge of a voxel in metre (0.5)\n"
-    "  --map LIST            2=ground,3:4:5=vegetation: codes to classes in the order "
-    "named;\n"
-    "                        all other codes are ignored. Without it code k is classK\n"
-    "  --features LIST       one, height (metre above the sample's 2nd percentile of "
-    "z),\n"
-    "                        count (points in the voxel), any attribute of the source; "
-    "each\n"
-    "                        may have a /DIVISOR (one,height, and intensity where it "
-    "is)\n"
-    "  --columns LIST        names of the columns of text and npy: x,y,z,-,label (- "
-    "passes\n"
-    "                        over one)\n"
-    "  --label-field NAME    the attribute that is the label (label, classification, "
-    "class,\n"
-    "                        labels, semantic, sem_class, category or code)\n"
-    "  --block M             cuts scans into square blocks, one sample each\n"
-    "  --overlap M           margin around a block: context that is not evaluated\n"
-    "  --bounds x0,y0,x1,y1  only points with x0 <= x < x1 and y0 <= y < y1\n"
-    "  --points              stores the point map, point labels and point index\n"
-    "  --conflict HOW        of different labels in a voxel: majority (ties ignored; "
-    "points\n"
-    "                        that are ignored do not vote), or ignore\n"
-    "\n"
-    "A column that is the same everywhere is stored with mean 0 and std 1, so that\n"
-    "normalizing leaves it as it is. A name that the source lacks is answered by "
-    "those\n"
-    "it has; scan_angle is in degrees.\n";
+static void print_help(void)
+{
+    puts("usage: spvox convert [OPTIONS] --out PREFIX INPUT...\n\n"
+         "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads\n");
+    sp_scan_print_formats(stdout);
+    puts("\noptions");
+    sp_names_print(SP_NAMES(option_words), stdout);
+    sp_names_wrap(
+        stdout, 0,
+        "\nA column that is the same everywhere is stored with mean 0 and std 1, so "
+        "that normalizing leaves it as it is. A name that the source lacks is answered "
+        "by those it has; scan_angle is in degrees.");
+}
 
 /* The state of one conversion. */
 typedef struct convert {
@@ -485,10 +481,10 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         free(c.codes);
         return SP_FAIL(SP_EMEM, "no memory for options");
     }
-    rc = vox_options_read(options, argc, argv, option_names);
+    rc = vox_options_read(options, argc, argv, SP_NAMES(option_words));
     if (rc == SP_OK && options->is_help) {
         if (comm->rank == 0)
-            fputs(help, stdout);
+            print_help();
         goto end;
     }
     if (rc == SP_OK)

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_names.h"
-
 /* ---- values ---- */
 static sp_status read_at_least_0(const char *option, const char *text, double *to)
 {
@@ -200,55 +198,30 @@ static sp_status take_value(vox_options *o, const char *option, const char *text
     return SP_OK;
 }
 
-/* Finds the name in `names` that equals the first n bytes of option, or else the
- * nearest name. */
-static void find_option(const char *names, const char *option, size_t n, char found[32],
-                        bool *is_exact)
-{
-    char given[32];
-    int best = INT_MAX;
-
-    *is_exact = false;
-    snprintf(given, sizeof given, "%.*s", (int)n, option);
-    while (*names) {
-        char name[32];
-        size_t length = strcspn(names, " ");
-        int distance;
-
-        snprintf(name, sizeof name, "%.*s", (int)length, names);
-        names += length + strspn(names + length, " ");
-        distance = sp_names_distance(name, given);
-        if (distance < best) {
-            best = distance;
-            memcpy(found, name, sizeof name);
-            *is_exact = strcmp(name, given) == 0 && n == length;
-        }
-    }
-}
-
 static sp_status take_option(vox_options *o, int argc, char **argv, int *i,
-                             const char *names)
+                             sp_names table)
 {
-    const char *option = argv[*i], *equals = strchr(option, '='), *text;
-    size_t n = equals ? (size_t)(equals - option) : strlen(option);
-    char found[32] = "";
-    bool is_exact;
+    const char *given = argv[*i], *equals = strchr(given, '='), *text;
+    char name[32];
+    const sp_named *option;
 
-    find_option(names, option, n, found, &is_exact);
-    if (!is_exact)
+    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - given) : INT_MAX,
+             given);
+    option = sp_names_find(table, name);
+    if (!option)
         return SP_FAIL(SP_EUSAGE, "spvox %s: unknown option %s; nearest: %s", argv[0],
-                       option, found);
-    if (strcmp(found, "--points") == 0) {
+                       given, sp_names_nearest(table, name)->name);
+    if (!option->takes) { /* --points */
         o->with_points = true;
-        return equals ? SP_FAIL(SP_EUSAGE, "--points takes no value") : SP_OK;
+        return equals ? SP_FAIL(SP_EUSAGE, "%s takes no value", name) : SP_OK;
     }
     text = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
     if (!text || !*text)
-        return SP_FAIL(SP_EUSAGE, "spvox %s: %s needs a value", argv[0], found);
-    return take_value(o, found, text);
+        return SP_FAIL(SP_EUSAGE, "spvox %s: %s needs a value", argv[0], name);
+    return take_value(o, option->name, text);
 }
 
-sp_status vox_options_read(vox_options *o, int argc, char **argv, const char *names)
+sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table)
 {
     bool is_over = false; /* behind "--" every argument is an input */
 
@@ -265,7 +238,7 @@ sp_status vox_options_read(vox_options *o, int argc, char **argv, const char *na
         else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             o->is_help = true;
         else
-            SP_TRY(take_option(o, argc, argv, &i, names));
+            SP_TRY(take_option(o, argc, argv, &i, table));
     }
     return SP_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
+#include "base/sp_names.h"
 
 enum {
     VOX_MAX_FEATURES = 64,
@@ -54,11 +55,9 @@ typedef struct vox_options {
     char **input; /* pointers into argv */
 } vox_options;
 
-/* Reads the command line. argv[0] is the command's name; `names` lists the options that
- * this command takes, divided by blanks. SP_EUSAGE; SP_EMEM. Destroy after failure too.
- */
-sp_status vox_options_read(vox_options *options, int argc, char **argv,
-                           const char *names);
+/* Reads the command line. argv[0] is the command's name, `table` has the options that it
+ * takes. SP_EUSAGE; SP_EMEM. Destroy after failure too. */
+sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
 void vox_options_destroy(vox_options *options);
 /* Reads a list as --features has it into the feature columns. SP_EUSAGE. */
 sp_status vox_features_read(vox_options *options, const char *list);

@@ -210,7 +210,7 @@ static void damaged_las_is_refused(void **state)
 
 static void las_is_copied_with_other_classes(void **state)
 {
-    static const int32_t code[N] = {31, 0, 17}, large[N] = {32, 0, 0};
+    int32_t code[N] = {31, -1, 17}, large[N] = {32, 0, 0};
     unsigned char b[4096], c[4096];
     char copy[512];
     size_t n = make_las(b, 2, 1, 0);
@@ -221,8 +221,12 @@ static void las_is_copied_with_other_classes(void **state)
     scan_write("d.las", b, n);
     snprintf(copy, sizeof copy, "%s", scan_path("e.las"));
     OK(sp_scan_open(&scan, scan_path("d.las"), NULL));
-    assert_int_equal(sp_scan_write_las(scan, copy, large), SP_EDATA);
-    OK(sp_scan_write_las(scan, copy, code));
+    assert_int_equal(sp_scan_write(scan, copy, large, N), SP_EDATA);
+    assert_int_equal(access(copy, F_OK), -1);
+    assert_int_equal(sp_scan_write(scan, "e.laz", code, N), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "one of .las .ply .label"));
+    OK(sp_scan_write(scan, copy, code, N));
+    assert_int_equal(code[1], 0); /* a LAS point without a class */
     sp_scan_close(scan);
     from = fopen(copy, "rb");
     assert_int_equal(fread(c, 1, sizeof c, from), n);

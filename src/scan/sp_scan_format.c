@@ -1,0 +1,121 @@
+/* The table of scan formats: recognition, writing of classes, and lists for help. */
+#include "scan/sp_scan_format.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/sp_names.h"
+
+/* The first that fits a file counts, so those that know their first bytes stand before
+ * those that are told by name. */
+static const sp_scan_format *const formats[] = {
+    &sp_scan_las, &sp_scan_laz,   &sp_scan_ply, &sp_scan_npy,
+    &sp_scan_pcd, &sp_scan_kitti, &sp_scan_text};
+enum { N_FORMATS = sizeof formats / sizeof *formats, LIST = 256 };
+
+/* True if the path ends in one of the endings, which blanks divide. */
+static bool ends_in(const char *path, const char *endings)
+{
+    const size_t n = strlen(path);
+
+    for (const char *at = endings; *at; at += strspn(at, " ")) {
+        const size_t m = strcspn(at, " ");
+
+        if (n > m && strncasecmp(path + n - m, at, m) == 0)
+            return true;
+        at += m;
+    }
+    return false;
+}
+
+/* Lists the endings of all formats, or of those that are written. */
+static const char *list_endings(bool is_written, char list[LIST])
+{
+    size_t used = 0;
+
+    for (int i = 0; i < N_FORMATS; i++) {
+        const char *one = is_written ? formats[i]->written : formats[i]->endings;
+
+        if (one)
+            used += (size_t)snprintf(list + used, LIST - used, " %s", one);
+    }
+    return list + 1;
+}
+
+sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_HEAD],
+                            const sp_scan_format **format)
+{
+    char list[LIST];
+
+    for (int i = 0; i < N_FORMATS; i++) {
+        *format = formats[i];
+        if ((*format)->is_ours ? (*format)->is_ours(head)
+                               : ends_in(path, (*format)->endings))
+            return SP_OK;
+    }
+    *format = NULL;
+    return SP_FAIL(SP_EDATA, "%s: unknown format; expected a file of one of %s", path,
+                   list_endings(false, list));
+}
+
+static const sp_scan_format *find_output(const char *path)
+{
+    for (int i = 0; i < N_FORMATS; i++)
+        if (formats[i]->write && ends_in(path, formats[i]->written))
+            return formats[i];
+    return NULL;
+}
+
+sp_status sp_scan_check_output(const char *path)
+{
+    char list[LIST];
+
+    if (!find_output(path))
+        return SP_FAIL(SP_EUSAGE, "%s: expected a name that ends in one of %s", path,
+                       list_endings(true, list));
+    if (strlen(path) >= PATH_MAX - sizeof ".tmp")
+        return SP_FAIL(SP_EUSAGE, "%s: the path is too long", path);
+    return SP_OK;
+}
+
+sp_status sp_scan_write(sp_scan *scan, const char *path, int32_t *code, int64_t n)
+{
+    const sp_scan_format *format = find_output(path);
+    char temporary[PATH_MAX];
+    sp_status rc;
+
+    SP_TRY(sp_scan_check_output(path));
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    for (int64_t i = 0; i < n; i++)
+        if (code[i] < 0)
+            code[i] = format->no_class;
+    rc = format->write(scan, temporary, code, n);
+    if (rc == SP_OK && rename(temporary, path) != 0)
+        rc = SP_FAIL(SP_EIO, "%s: cannot rename to it: %s", path, strerror(errno));
+    if (rc != SP_OK)
+        unlink(temporary);
+    return rc;
+}
+
+void sp_scan_print_formats(FILE *to)
+{
+    sp_named row[N_FORMATS];
+
+    for (int i = 0; i < N_FORMATS; i++)
+        row[i] = (sp_named){formats[i]->endings, NULL, formats[i]->help};
+    sp_names_print(SP_NAMES(row), to);
+}
+
+void sp_scan_print_outputs(FILE *to)
+{
+    sp_named row[N_FORMATS];
+    int n = 0;
+
+    for (int i = 0; i < N_FORMATS; i++)
+        if (formats[i]->write)
+            row[n++] = (sp_named){formats[i]->written, NULL, formats[i]->written_help};
+    sp_names_print((sp_names){row, sizeof *row, n}, to);
+}
