@@ -6,6 +6,7 @@
 #include "base/sp_exact.h"
 #include "data/sp_voxel.h"
 #include "memory/sp_fixed.h"
+#include "memory/sp_kept.h"
 
 /* The program itself: MPI, HDF5, code, threads and heap, once a run has saved a
  * checkpoint, and the addition for each other rank of the node. Measured with MPICH 4.0
@@ -40,18 +41,18 @@ void sp_foresee_close(sp_foreseer *f)
 
 /* ---- without a batch ---- */
 
-/* Gradients and moments; on the host the copies of rank 0 that a checkpoint is written
+/* Gradients and what the optimizer keeps; on the host the copies of rank 0 that a checkpoint is written
  * from, and limbs of exact sums. Other ranks of the node see this one's gradients in
  * shared memory. */
 static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;
     const bool is_exact = config->train.deterministic == SP_DET_WORLD;
-    const int n_moments = config->train.optimizer == SP_ADAMW ? 2 : 1;
-    int64_t each = (1 + n_moments) * (int64_t)sizeof(float);
+    const int n_kept = sp_kept_count(config);
+    int64_t each = (1 + n_kept) * (int64_t)sizeof(float);
 
     if (what->backend->ops->is_host)
-        each += (1 + n_moments) * (int64_t)sizeof(float) +
+        each += (1 + n_kept) * (int64_t)sizeof(float) +
                 (is_exact ? SP_EXACT_LIMBS * (int64_t)sizeof(int64_t) : 0);
     if (what->backend->ops->is_host && what->n_local > 1)
         each += (int64_t)(is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float));

@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct sp_optim_impl {
-    sp_arena arena;  /* m, v, spared */
+    sp_arena arena;  /* what is kept, spared */
     uint8_t *spared; /* of sp_optim_args; NULL: none is */
 };
 
@@ -48,9 +48,8 @@ static sp_status take_spared(sp_optim *optim)
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend)
 {
-    const bool is_adamw = config->train.optimizer == SP_ADAMW;
     const size_t n = (size_t)graph->n_floats;
-    const size_t bytes = (is_adamw ? 2 : 1) * n * sizeof(float) +
+    const size_t bytes = (size_t)sp_kept_count(config) * n * sizeof(float) +
                          (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) + 512;
 
     memset(optim, 0, sizeof *optim);
@@ -61,9 +60,9 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     if (!optim->impl)
         return SP_FAIL(SP_EMEM, "optimizer: out of memory");
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
-    SP_TRY(take_zero(optim, &optim->m));
-    if (is_adamw)
-        SP_TRY(take_zero(optim, &optim->v));
+    for (int i = 0; i < SP_N_KEPT; i++)
+        if (sp_kept[i].is_kept(config))
+            SP_TRY(take_zero(optim, &optim->kept[i]));
     return config->train.decay_norm ? SP_OK : take_spared(optim);
 }
 
@@ -151,12 +150,13 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         return SP_OK;
     if (c->train.grad_clip > 0)
         clip = fmin(1, c->train.grad_clip / (norm + 1e-6));
-    SP_TRY((optim->v ? optim->backend->ops->adamw : optim->backend->ops->sgd)(
+    SP_TRY((c->train.optimizer == SP_ADAMW ? optim->backend->ops->adamw
+                                           : optim->backend->ops->sgd)(
         optim->backend, &(sp_optim_args){.n = optim->graph->n_floats,
                                          .w = param,
                                          .g = grad,
-                                         .m = optim->m,
-                                         .v = optim->v,
+                                         .m = optim->kept[SP_KEPT_M],
+                                         .v = optim->kept[SP_KEPT_V],
                                          .g_scale = clip / weight_sum,
                                          .lr = lr,
                                          .momentum = c->train.momentum,

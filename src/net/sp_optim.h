@@ -6,17 +6,19 @@
 #include "compute/sp_backend.h"
 #include "deck/sp_deck.h"
 #include "graph/sp_graph.h"
+#include "memory/sp_kept.h"
 
 typedef struct sp_optim {
     const sp_graph *graph;   /* borrowed */
     const sp_config *config; /* borrowed */
     sp_backend *backend;     /* borrowed */
-    float *m, *v;            /* [n_floats]; v only for AdamW */
-    int64_t t;               /* updates done */
+    /* [n_floats] each, backend memory; NULL: the optimizer does not keep it */
+    float *kept[SP_N_KEPT];
+    int64_t t; /* updates done */
     struct sp_optim_impl *impl;
 } sp_optim;
 
-/* m and v are backend memory, zero. Local. SP_EMEM. */
+/* What the optimizer keeps is zero. Local. SP_EMEM. */
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend);
 void sp_optim_destroy(sp_optim *optim);

@@ -1,7 +1,7 @@
 /* Layout (input/SCHEMA):
  *   /params/<layer>/<weight|bias>               float32
  *   /buffers/<layer>/<running_mean|running_var> float32
- *   /optim/m/<layer>/<...>, /optim/v/<...>      float32: momentum, second moment
+ *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
  *   /normalization/mean, std                    float64, where features are normalized
  *   /loss/class_weights                         float64, where classes are weighted
  *   root attributes of sp_checkpoint_state
@@ -272,10 +272,10 @@ static sp_status write_all(sp_h5 *file, const sp_graph *graph,
     sp_fault_at("saving", state->step);
     SP_TRY(write_group(file, "/params", graph->param, graph->n_params, param));
     SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
-    if (optim && optim->m)
-        SP_TRY(write_group(file, "/optim/m", graph->param, graph->n_params, optim->m));
-    if (optim && optim->v)
-        SP_TRY(write_group(file, "/optim/v", graph->param, graph->n_params, optim->v));
+    for (int i = 0; optim && i < SP_N_KEPT; i++)
+        if (optim->kept[i])
+            SP_TRY(write_group(file, sp_kept[i].group, graph->param, graph->n_params,
+                               optim->kept[i]));
     return sp_checkpoint_write_rows(file, normalization);
 }
 
@@ -338,10 +338,10 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
     memset(state, 0, sizeof *state);
 }
 
-/* A moment that the file lacks, because another optimizer wrote it, starts
- * from zero. */
-static sp_status read_moment(sp_h5 *file, const sp_graph *graph, const char *group,
-                             float *flat)
+/* A kept value that the file lacks, because another optimizer wrote it, starts from
+ * zero. */
+static sp_status read_kept(sp_h5 *file, const sp_graph *graph, const char *group,
+                           float *flat)
 {
     char name[MAX_PATH];
 
@@ -389,8 +389,8 @@ static sp_status read_all(sp_h5 *file, const sp_graph *graph, float *param,
     SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
     if (!optim)
         return SP_OK;
-    SP_TRY(read_moment(file, graph, "/optim/m", optim->m));
-    SP_TRY(read_moment(file, graph, "/optim/v", optim->v));
+    for (int i = 0; i < SP_N_KEPT; i++)
+        SP_TRY(read_kept(file, graph, sp_kept[i].group, optim->kept[i]));
     return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
 }
 

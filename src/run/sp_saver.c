@@ -21,7 +21,7 @@ struct sp_saver {
     int keep;
     char dir[PATH_MAX - 64];
     float *param, *running; /* the reserve */
-    sp_optim optim;         /* its m and v are part of the reserve */
+    sp_optim optim;         /* its kept values are part of the reserve */
     sp_checkpoint_state state;
     bool is_best;
     sp_saved saved;
@@ -98,8 +98,8 @@ static void touch_reserve(sp_saver *s)
     const sp_graph *graph = s->net->graph;
 
     touch(s->param, graph->n_floats);
-    touch(s->optim.m, graph->n_floats);
-    touch(s->optim.v, graph->n_floats);
+    for (int i = 0; i < SP_N_KEPT; i++)
+        touch(s->optim.kept[i], graph->n_floats);
     touch(s->running, graph->n_buffer_floats);
 }
 
@@ -144,8 +144,8 @@ static sp_status make_reserve(sp_saver *s)
     s->param = reserve(s->net->param, graph->n_floats, &is_short);
     s->running = reserve(s->net->running, graph->n_buffer_floats, &is_short);
     s->optim = *s->from;
-    s->optim.m = reserve(s->from->m, graph->n_floats, &is_short);
-    s->optim.v = reserve(s->from->v, graph->n_floats, &is_short);
+    for (int i = 0; i < SP_N_KEPT; i++)
+        s->optim.kept[i] = reserve(s->from->kept[i], graph->n_floats, &is_short);
     return is_short ? SP_FAIL(SP_EMEM, "reserve of a checkpoint: out of memory")
                     : SP_OK;
 }
@@ -205,8 +205,8 @@ void sp_saver_destroy(sp_saver *s)
     pthread_cond_destroy(&s->changed);
     free(s->param);
     free(s->running);
-    free(s->optim.m);
-    free(s->optim.v);
+    for (int i = 0; i < SP_N_KEPT; i++)
+        free(s->optim.kept[i]);
     sp_checkpoint_state_destroy(&s->state);
     free(s);
 }
@@ -227,8 +227,8 @@ static sp_status take_snapshot(sp_saver *s)
     const sp_graph *graph = s->net->graph;
 
     SP_TRY(copy_floats(s, s->param, s->net->param, graph->n_floats));
-    SP_TRY(copy_floats(s, s->optim.m, s->from->m, graph->n_floats));
-    SP_TRY(copy_floats(s, s->optim.v, s->from->v, graph->n_floats));
+    for (int i = 0; i < SP_N_KEPT; i++)
+        SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i], graph->n_floats));
     SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
     s->optim.t = s->from->t;
     return SP_OK;

@@ -3,7 +3,7 @@
  *   training thread:  post: copy the state into the reserve  -->  next steps
  *   saver thread:     write, flush, verify, rename, link best.h5, delete old ones
  *
- * The reserve (host memory for parameters, buffers and moments) is allocated once. One
+ * The reserve (host memory for parameters, buffers and kept values) is allocated once. One
  * checkpoint is written at a time: the caller collects its result before the next post.
  */
 #ifndef SP_SAVER_H

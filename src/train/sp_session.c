@@ -139,7 +139,7 @@ static sp_status spread_floats(sp_session *session, float *host, float *to, int6
 /* Host memory for the arrays of a checkpoint. */
 typedef struct weights {
     float *param, *running;
-    sp_optim at; /* m and v point to the moments */
+    sp_optim at;
 } weights;
 
 /* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
@@ -165,8 +165,8 @@ static sp_status load(sp_session *session, const char *path, weights *w,
     SP_TRY(spread_floats(session, w->running, net->running, graph->n_buffer_floats));
     if (!optim)
         return SP_OK;
-    SP_TRY(spread_floats(session, w->at.m, optim->m, graph->n_floats));
-    SP_TRY(spread_floats(session, w->at.v, optim->v, graph->n_floats));
+    for (int i = 0; i < SP_N_KEPT; i++)
+        SP_TRY(spread_floats(session, w->at.kept[i], optim->kept[i], graph->n_floats));
     SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
     optim->t = w->at.t;
     return SP_OK;
@@ -177,16 +177,16 @@ sp_status sp_session_load(sp_session *session, const char *path, sp_optim *optim
 {
     size_t n = (size_t)session->graph.n_floats;
     size_t n_running = (size_t)session->graph.n_buffer_floats;
-    float *host = calloc(3 * n + n_running + 1, sizeof *host);
-    weights w = {.param = host, .running = host + 3 * n};
+    float *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof *host);
+    weights w = {.param = host, .running = host + (1 + SP_N_KEPT) * n};
     sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "weights: out of memory");
 
     sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
     rc = sp_session_agree(session, rc);
     if (rc == SP_OK) {
         w.at = optim ? *optim : (sp_optim){0};
-        w.at.m = w.at.m ? host + n : NULL;
-        w.at.v = w.at.v ? host + 2 * n : NULL;
+        for (int i = 0; i < SP_N_KEPT; i++)
+            w.at.kept[i] = w.at.kept[i] ? host + (1 + (size_t)i) * n : NULL;
         rc = load(session, path, &w, optim, state);
     }
     if (rc == SP_OK)

@@ -62,7 +62,7 @@ static void free_content(content *c)
 
 static sp_status read_content(const char *path, content *c)
 {
-    sp_optim optim = {.m = c->m};
+    sp_optim optim = {.kept = {[SP_KEPT_M] = c->m}};
 
     SP_TRY(sp_checkpoint_read_state(path, &c->state, &c->norm));
     return sp_checkpoint_read(path, &graph, c->param, c->running, &optim);

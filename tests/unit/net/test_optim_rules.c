@@ -189,7 +189,7 @@ static void nothing_moves_without_labels_or_finite_numbers(void **state)
     OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
     before = malloc(2 * bytes);
     memcpy(before, r.param, bytes);
-    memcpy(before + r.graph.n_floats, r.optim.m, bytes);
+    memcpy(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
     OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 0, 0.1, &norm));
     assert_true(norm == 0);
     r.grad[r.graph.param[1].offset] = NAN;
@@ -199,7 +199,7 @@ static void nothing_moves_without_labels_or_finite_numbers(void **state)
     OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
     assert_true(isinf(norm));
     assert_memory_equal(before, r.param, bytes);
-    assert_memory_equal(before + r.graph.n_floats, r.optim.m, bytes);
+    assert_memory_equal(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
     assert_int_equal(r.optim.t, 1);
     free(before);
     rig_close(&r);

@@ -1,0 +1,25 @@
+/* The values that an optimizer keeps for each parameter. A row of the table is all that
+ * creation, the foresight of memory, checkpoints and the load of one need to know of a
+ * value; its arithmetic is the update rule's (sp_optim). */
+#ifndef SP_KEPT_H
+#define SP_KEPT_H
+
+#include "deck/sp_deck.h"
+
+typedef enum sp_kept_index {
+    SP_KEPT_M, /* momentum of SGD, first moment of AdamW */
+    SP_KEPT_V, /* second moment of AdamW */
+    SP_N_KEPT
+} sp_kept_index;
+
+typedef struct sp_kept_value {
+    const char *group;                        /* of a checkpoint: "/optim/m" */
+    bool (*is_kept)(const sp_config *config); /* does a run of this deck keep it? */
+} sp_kept_value;
+
+extern const sp_kept_value sp_kept[SP_N_KEPT];
+
+/* The number of values that a run of this deck keeps for each parameter. */
+int sp_kept_count(const sp_config *config);
+
+#endif
