@@ -1,8 +1,8 @@
 /* The network as data: a list of layers with shapes, parameters and kernel maps.
  *
  *     sp_config.net --sp_graph_family--> sp_layer list --sp_graph_build--> sp_graph
- *     family, width     sp_family.c      (or net.layers     sp_graph.c        |
- *                                         of the deck)                        |
+ *     family, width     sp_family.c      (or net.layers     sp_graph.c,       |
+ *                                         of the deck)      sp_graph_op.c     |
  *       node    layers in order of execution, with level, channels, inputs <--+
  *       param   name, shape and offset of each parameter in the flat buffer <-+
  *       buffer  the same for running statistics of batch norms <--------------+
@@ -16,6 +16,7 @@
 #ifndef SP_GRAPH_H
 #define SP_GRAPH_H
 
+#include "base/sp_names.h"
 #include "compute/sp_plan.h"
 #include "deck/sp_deck.h"
 
@@ -35,10 +36,33 @@ typedef enum sp_op {
     SP_OP_BROADCAST
 } sp_op;
 
+struct sp_node;
+struct sp_graph_builder;
+
+/* One operation of net.layers: a row of the table in sp_graph_op.c. */
+typedef struct sp_op_row {
+    sp_named word;  /* takes: fields of its layers, those in brackets may be left out */
+    int max_inputs; /* 1, or the most of an operation that takes at least 2 */
+    sp_op op;
+    /* Sets the shape of a node, its slope and its p. The node has the shape of its first
+     * input, slope 1 and p 0 before; NULL: it keeps them. SP_EUSAGE: the layer does not
+     * fit. */
+    sp_status (*set_shape)(struct sp_graph_builder *builder, struct sp_node *node);
+    /* Lists the parameters and running statistics of a node; NULL: it has none. */
+    void (*add_params)(struct sp_graph_builder *builder, struct sp_node *node);
+    bool is_transposed; /* a convolution from coarse to fine coordinates */
+    bool has_map;       /* it runs over a kernel map: its kernel and stride count */
+    bool has_argmax;    /* it keeps where each maximum came from */
+    bool reads_input;   /* its backward pass reads the activations of its inputs */
+    /* Its backward pass may write the gradient of its last input over that of its
+     * output. */
+    bool passes_grad;
+} sp_op_row;
+
 /* One layer, with its place in the network. */
 typedef struct sp_node {
     char name[SP_NAME];
-    char op_name[24]; /* name of the operation in the deck */
+    const sp_op_row *row; /* of its operation as the deck names it */
     sp_op op;
     int n_in, in[SP_MAX_INPUTS]; /* input nodes; SP_INPUT_NODE: the voxels' features */
     int n_uses;                  /* number of nodes that read this one */

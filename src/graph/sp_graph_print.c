@@ -22,18 +22,16 @@ static void write_inputs(const sp_graph *g, const sp_node *node, char *to, size_
 static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *to)
 {
     char from[SP_MAX_INPUTS * (SP_NAME + 2)], stride[16] = "sample", kernel[24] = "";
-    bool has_kernel = node->op == SP_OP_CONV || node->op == SP_OP_MAX_POOL ||
-                      node->op == SP_OP_AVG_POOL;
 
     if (node->level >= 0)
         snprintf(stride, sizeof stride, "%d", 1 << node->level);
-    if (has_kernel && node->stride > 1)
+    if (node->row->has_map && node->stride > 1)
         snprintf(kernel, sizeof kernel, "%d^3 / %d", node->kernel, node->stride);
-    else if (has_kernel)
+    else if (node->row->has_map)
         snprintf(kernel, sizeof kernel, "%d^3", node->kernel);
     write_inputs(g, node, from, sizeof from);
     fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s\n", width, node->name,
-            node->op_name, stride, kernel, node->c_in, node->c_out,
+            node->row->word.name, stride, kernel, node->c_in, node->c_out,
             (long long)weights_of(g, node), from);
 }
 

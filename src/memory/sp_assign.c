@@ -148,11 +148,6 @@ static void take_sums(sp_assign *a, int v, bool is_by_sample, bool is_summed)
         take_vector(a, 2 * (size_t)value->c * (size_t)at->n_sums * sizeof(double));
 }
 
-static bool is_max(sp_op op)
-{
-    return op == SP_OP_MAX_POOL || op == SP_OP_GLOBAL_MAX_POOL;
-}
-
 void sp_assign_forward(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
@@ -160,7 +155,7 @@ void sp_assign_forward(sp_assign *a, int s)
     const bool is_by_sample = !a->rules.sum_rows;
 
     hold(a, step->out);
-    if (is_max(step->op))
+    if (step->row->has_argmax)
         a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
                                           (size_t)out->c * sizeof(int32_t));
     if (!a->is_training)
@@ -284,7 +279,7 @@ sp_status sp_assign_restore(sp_assign *a, int s,
     const sp_lower_step *step = &a->low->step[s];
     const restoring r = {a, s, apply, arg};
 
-    if (step->op == SP_OP_CONV || step->op == SP_OP_BATCHNORM || step->op == SP_OP_RELU)
+    if (step->row->reads_input)
         SP_TRY(restore(&r, step->in[0]));
     if (step->op == SP_OP_BATCHNORM && step->slope != 1)
         SP_TRY(restore(&r, step->out));
@@ -366,8 +361,6 @@ static void take_norms(sp_assign *a, const sp_lower_step *step)
 void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
 {
     const sp_lower_step *step = &a->low->step[s];
-    const bool may_take =
-        step->op == SP_OP_RELU || step->op == SP_OP_ADD || step->op == SP_OP_DROPOUT;
 
     if (step->op == SP_OP_BATCHNORM) {
         if (a->value[step->out].sums < 0)
@@ -380,7 +373,8 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
         return;
     }
     for (int k = 0; k < step->n_in; k++)
-        route[k] = route_of(a, step->out, step->in[k], may_take && k == step->n_in - 1);
+        route[k] = route_of(a, step->out, step->in[k],
+                            step->row->passes_grad && k == step->n_in - 1);
     if (step->op == SP_OP_CONV)
         take_norms(a, step);
 }

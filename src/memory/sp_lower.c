@@ -66,6 +66,7 @@ static void emit(const sp_graph *g, const plan_node *plan, int i, sp_lower_step 
         step->slope = plan[i].slope;
     }
     step->op = node->op;
+    step->row = node->row;
     step->out = i + 1;
     step->n_in = node->n_in;
     for (k = 0; k < node->n_in; k++)
@@ -177,7 +178,7 @@ static void find_use(const sp_lowered *low, int s)
         use_until(low, step->out, s);
         low->value[sp_lowered_home(low, step->out)].is_passed = false;
     }
-    if (step->op != SP_OP_CONV && step->op != SP_OP_BATCHNORM && step->op != SP_OP_RELU)
+    if (!step->row->reads_input)
         return;
     for (k = 0; k < step->n_in; k++)
         use_until(low, step->in[k], s);

@@ -32,9 +32,10 @@ typedef struct sp_lower_value {
 } sp_lower_value;
 
 typedef struct sp_lower_step {
-    sp_op op;  /* SP_OP_BATCHNORM: [+ in[1]] and activation included */
-    int layer; /* node with the parameters, the map, p */
-    int out;   /* value */
+    sp_op op;             /* SP_OP_BATCHNORM: [+ in[1]] and activation included */
+    const sp_op_row *row; /* of op */
+    int layer;            /* node with the parameters, the map, p */
+    int out;              /* value */
     int n_in, in[SP_MAX_INPUTS]; /* values */
     float slope;                 /* of the activation; 1: none */
     /* Convolution that completes the gradient of a norm's output: the step of the norm,

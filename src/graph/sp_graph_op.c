@@ -1,0 +1,314 @@
+/* The operations of net.layers: one table with what the graph, the memory of the network
+ * and the help text need to know of each, and the rules of their shapes and parameters.
+ * Their arithmetic is called by src/net. */
+#include <math.h>
+#include <string.h>
+
+#include "graph/sp_graph_internal.h"
+
+enum { ALIGN = 16, MAX_CHANNELS = 1 << 20 };
+
+/* ---- shapes ---- */
+
+static int index_of(const sp_graph_builder *b, const sp_node *node)
+{
+    return (int)(node - b->graph->node);
+}
+
+static sp_status same_level(const sp_graph_builder *b, const sp_node *node)
+{
+    for (int i = 1; i < node->n_in; i++) {
+        int first = sp_graph_level_of(b, node->in[0]);
+        int other = sp_graph_level_of(b, node->in[i]);
+
+        if (first < 0 && other < 0)
+            continue;
+        if (first < 0 || other < 0)
+            return SP_REFUSE(b, "inputs %s and %s: rows of voxels and of samples",
+                             b->layer->from.at[0], b->layer->from.at[i]);
+        if (first != other)
+            return SP_REFUSE(b, "inputs %s and %s have strides %d and %d",
+                             b->layer->from.at[0], b->layer->from.at[i], 1 << first,
+                             1 << other);
+    }
+    return SP_OK;
+}
+
+static sp_status shape_add(sp_graph_builder *b, sp_node *node)
+{
+    SP_TRY(same_level(b, node));
+    for (int i = 1; i < node->n_in; i++)
+        if (sp_graph_channels_of(b, node->in[i]) != node->c_in)
+            return SP_REFUSE(b, "inputs %s and %s have %d and %d channels",
+                             b->layer->from.at[0], b->layer->from.at[i], node->c_in,
+                             sp_graph_channels_of(b, node->in[i]));
+    return SP_OK;
+}
+
+static sp_status shape_concat(sp_graph_builder *b, sp_node *node)
+{
+    int64_t c = 0;
+
+    SP_TRY(same_level(b, node));
+    for (int i = 0; i < node->n_in; i++)
+        c += sp_graph_channels_of(b, node->in[i]);
+    if (c > MAX_CHANNELS)
+        return SP_REFUSE(b, "%lld channels are above %d", (long long)c, MAX_CHANNELS);
+    node->c_in = node->c_out = (int)c;
+    return SP_OK;
+}
+
+/* Returns the number of levels that a stride moves: 1 -> 0, 2 -> 1, 4 -> 2; -1 if it is
+ * no power of two. */
+static int log2_of(int stride)
+{
+    int n = 0;
+
+    while (stride > 1 << n && n < 30)
+        n++;
+    return stride == 1 << n ? n : -1;
+}
+
+/* The level on the other side of the node's kernel and stride. */
+static sp_status set_level(sp_graph_builder *b, sp_node *node)
+{
+    const bool is_up = node->row->is_transposed;
+    const int in = node->level, steps = log2_of(node->stride);
+
+    if (steps < 0)
+        return SP_REFUSE(b, "stride %d is no power of two", node->stride);
+    if (node->kernel > SP_MAX_KERNEL)
+        return SP_REFUSE(b, "kernel %d is above %d", node->kernel, SP_MAX_KERNEL);
+    if (in < 0 && (node->kernel > 1 || node->stride > 1))
+        return SP_REFUSE(b, "kernel and stride of rows of samples can only be 1");
+    if (node->op != SP_OP_CONV && node->kernel == 1 && node->stride == 1)
+        return SP_REFUSE(b, "a pool of kernel 1 and stride 1 does nothing");
+    if (in < 0)
+        return SP_OK;
+    if (is_up && (steps > in || !b->has_level[in - steps]))
+        return SP_REFUSE(b,
+                         "stride %d back from stride %d: no layer before it has the "
+                         "finer coordinates",
+                         node->stride, 1 << in);
+    node->level = is_up ? in - steps : in + steps;
+    if (node->level >= SP_MAX_LEVELS)
+        return SP_REFUSE(b, "tensor stride %d times %d is above %d", 1 << in,
+                         node->stride, 1 << (SP_MAX_LEVELS - 1));
+    return SP_OK;
+}
+
+static sp_status shape_conv(sp_graph_builder *b, sp_node *node)
+{
+    node->c_out = b->layer->out;
+    node->stride = b->layer->stride > 0 ? b->layer->stride : 1;
+    node->kernel = b->layer->kernel > 0 ? b->layer->kernel : 1;
+    return set_level(b, node);
+}
+
+static sp_status shape_pool(sp_graph_builder *b, sp_node *node)
+{
+    node->stride = b->layer->stride;
+    node->kernel = b->layer->kernel > 0 ? b->layer->kernel : node->stride;
+    return set_level(b, node);
+}
+
+static sp_status shape_global_pool(sp_graph_builder *b, sp_node *node)
+{
+    if (node->level < 0)
+        return SP_REFUSE(b, "%s of what is one row a sample already",
+                         node->row->word.name);
+    b->pooled_level[index_of(b, node)] = node->level;
+    node->level = SP_LEVEL_SAMPLE;
+    return SP_OK;
+}
+
+static sp_status shape_broadcast(sp_graph_builder *b, sp_node *node)
+{
+    if (node->level >= 0)
+        return SP_REFUSE(b, "broadcast needs the rows of samples of a global pool");
+    node->level = b->pooled_level[index_of(b, node)];
+    return SP_OK;
+}
+
+static sp_status shape_relu(sp_graph_builder *b, sp_node *node)
+{
+    (void)b;
+    node->slope = 0;
+    return SP_OK;
+}
+
+static sp_status shape_leaky_relu(sp_graph_builder *b, sp_node *node)
+{
+    node->slope = isnan(b->layer->slope) ? 0.01f : (float)b->layer->slope;
+    return SP_OK;
+}
+
+static sp_status shape_dropout(sp_graph_builder *b, sp_node *node)
+{
+    node->p = isnan(b->layer->p) ? 0.5f : (float)b->layer->p;
+    return SP_OK;
+}
+
+/* ---- parameters ---- */
+
+/* Appends an entry to a list of parameters or of running statistics; its index. */
+static int add_entry(sp_param *list, int *n, int64_t *floats, const sp_node *node,
+                     const char *what, sp_param entry)
+{
+    sp_param *p = &list[*n];
+
+    *p = entry;
+    snprintf(p->name, sizeof p->name, "%s/%s", node->name, what);
+    p->count = 1;
+    for (int i = 0; i < p->n_dims; i++)
+        p->count *= p->dim[i];
+    p->offset = *floats;
+    *floats += (p->count + ALIGN - 1) / ALIGN * ALIGN;
+    return (*n)++;
+}
+
+static int add_param(sp_graph *g, const sp_node *node, const char *what, sp_param entry)
+{
+    return add_entry(g->param, &g->n_params, &g->n_floats, node, what, entry);
+}
+
+static int64_t add_buffer(sp_graph *g, const sp_node *node, const char *what,
+                          sp_param entry)
+{
+    const int i =
+        add_entry(g->buffer, &g->n_buffers, &g->n_buffer_floats, node, what, entry);
+
+    return g->buffer[i].offset;
+}
+
+static void params_of_conv(sp_graph_builder *b, sp_node *node)
+{
+    const int K = node->kernel * node->kernel * node->kernel, at = index_of(b, node);
+    sp_param weight = {.n_dims = 3, .dim = {K, node->c_in, node->c_out}, .node = at};
+    sp_param bias = {.n_dims = 1, .dim = {node->c_out}, .node = at};
+
+    if (K == 1)
+        weight = (sp_param){.n_dims = 2, .dim = {node->c_in, node->c_out}, .node = at};
+    weight.fan_out = K * node->c_out;
+    node->weight = add_param(b->graph, node, "weight", weight);
+    if (b->layer->bias > 0)
+        node->bias = add_param(b->graph, node, "bias", bias);
+}
+
+static void params_of_norm(sp_graph_builder *b, sp_node *node)
+{
+    const sp_param zero = {
+        .n_dims = 1, .dim = {node->c_out}, .node = index_of(b, node), .is_norm = true};
+    sp_param one = zero;
+
+    one.start = 1;
+    node->weight = add_param(b->graph, node, "weight", one);
+    node->running_var = add_buffer(b->graph, node, "running_var", one);
+    node->running_mean = add_buffer(b->graph, node, "running_mean", zero);
+    node->bias = add_param(b->graph, node, "bias", zero);
+}
+
+/* ---- the table ---- */
+
+#define CONV                                                                           \
+    .op = SP_OP_CONV, .set_shape = shape_conv, .add_params = params_of_conv,           \
+    .has_map = true, .reads_input = true
+#define RELU .op = SP_OP_RELU, .reads_input = true, .passes_grad = true
+
+/* clang-format off */
+static const sp_op_row rows[] = {
+{{"conv", "out kernel [stride] [bias]",
+  "kernel^3 offsets; stride 1 (default), 2, 4, ...; bias false by default"}, 1, CONV},
+{{"conv_transpose", "out kernel [stride] [bias]",
+  "back to the coordinates of a finer stride that a layer before it has"}, 1, CONV,
+ .is_transposed = true},
+{{"linear", "out [bias]", "conv of kernel 1"}, 1, CONV},
+{{"batchnorm", "", "over all voxels of train.bn_scope"}, 1, .op = SP_OP_BATCHNORM,
+ .add_params = params_of_norm, .reads_input = true},
+{{"relu", "", ""}, 1, RELU, .set_shape = shape_relu},
+{{"leaky_relu", "[slope]", "slope below 0: 0.01 by default"}, 1, RELU,
+ .set_shape = shape_leaky_relu},
+{{"add", "", "of equal channels and stride"}, SP_MAX_INPUTS, .op = SP_OP_ADD,
+ .set_shape = shape_add, .passes_grad = true},
+{{"concat", "", "channels in the order of from"}, SP_MAX_INPUTS, .op = SP_OP_CONCAT,
+ .set_shape = shape_concat},
+{{"dropout", "[p]", "in training; p = 0.5 by default"}, 1, .op = SP_OP_DROPOUT,
+ .set_shape = shape_dropout, .passes_grad = true},
+{{"max_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},
+ 1, .op = SP_OP_MAX_POOL, .set_shape = shape_pool, .has_map = true, .has_argmax = true},
+{{"avg_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},
+ 1, .op = SP_OP_AVG_POOL, .set_shape = shape_pool, .has_map = true},
+{{"global_avg_pool", "", "one row a sample"}, 1, .op = SP_OP_GLOBAL_AVG_POOL,
+ .set_shape = shape_global_pool},
+{{"global_max_pool", "", "one row a sample"}, 1, .op = SP_OP_GLOBAL_MAX_POOL,
+ .set_shape = shape_global_pool, .has_argmax = true},
+{{"broadcast", "", "that row back to the voxels that were pooled"}, 1,
+ .op = SP_OP_BROADCAST, .set_shape = shape_broadcast},
+};
+/* clang-format on */
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+sp_status sp_graph_find_op(const sp_graph_builder *b, const sp_op_row **row)
+{
+    *row = sp_names_find(SP_NAMES(rows), b->layer->op);
+    if (*row)
+        return SP_OK;
+    return SP_REFUSE(b, "unknown op \"%s\"; nearest is \"%s\"", b->layer->op,
+                     sp_names_nearest(SP_NAMES(rows), b->layer->op)->name);
+}
+
+/* ---- fields ---- */
+
+/* True if a field is one of `takes`, in which blanks divide them. */
+static bool lists(const char *takes, const char *field)
+{
+    const size_t n = strlen(field);
+
+    for (const char *at = takes; *at; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+
+        if (length == n && memcmp(at, field, n) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+sp_status sp_graph_check_fields(const sp_graph_builder *b, const sp_op_row *row)
+{
+    const sp_layer *l = b->layer;
+    const struct {
+        const char *name, *optional;
+        bool is_given;
+    } field[] = {{"out", "[out]", l->out >= 0},
+                 {"kernel", "[kernel]", l->kernel >= 0},
+                 {"stride", "[stride]", l->stride >= 0},
+                 {"bias", "[bias]", l->bias >= 0},
+                 {"p", "[p]", !isnan(l->p)},
+                 {"slope", "[slope]", !isnan(l->slope)}};
+
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+        const bool must = lists(row->word.takes, field[i].name);
+        const bool may = must || lists(row->word.takes, field[i].optional);
+
+        if (field[i].is_given && !may)
+            return SP_REFUSE(b, "%s takes no %s", row->word.name, field[i].name);
+        if (!field[i].is_given && must)
+            return SP_REFUSE(b, "%s needs %s", row->word.name, field[i].name);
+    }
+    return SP_OK;
+}
+
+void sp_graph_print_ops(FILE *to)
+{
+    fprintf(to, "%-16s %-29s %s\n", "op", "fields", "meaning");
+    for (int i = 0; i < N_ROWS; i++) {
+        const sp_named *word = &rows[i].word;
+        char text[64];
+
+        snprintf(text, sizeof text, "%s", *word->takes ? word->takes : "-");
+        if (rows[i].max_inputs > 1)
+            snprintf(text, sizeof text, "from of 2 to %d layers", rows[i].max_inputs);
+        fprintf(to, "%-16s %-29s %s\n", word->name, text, word->help);
+    }
+}
