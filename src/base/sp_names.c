@@ -1,7 +1,9 @@
 #include "base/sp_names.h"
 
 #include <ctype.h>
-#include <stdbool.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -106,4 +108,96 @@ void sp_names_wrap(FILE *to, int indent, const char *text)
             }
     }
     putc('\n', to);
+}
+
+/* ---- options ---- */
+
+sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
+                          int64_t *value)
+{
+    char *behind;
+
+    errno = 0;
+    *value = strtoll(text, &behind, 10);
+    if (behind == text || errno || *value < option->least || *value > option->most ||
+        (!end && *behind))
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number in %lld .. %lld",
+                       option->word.name, text, (long long)option->least,
+                       (long long)option->most);
+    if (end)
+        *end = behind;
+    return SP_OK;
+}
+
+sp_status sp_option_real(const char *name, const char *text, bool or_0, double *value)
+{
+    char *end;
+
+    *value = strtod(text, &end);
+    if (end == text || *end || !isfinite(*value) || *value < 0 ||
+        (*value == 0 && !or_0))
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number %s", name, text,
+                       or_0 ? "of at least 0" : "above 0");
+    return SP_OK;
+}
+
+static sp_status read_value(void *to, const sp_option *option, const char *text)
+{
+    void *at = (char *)to + option->offset;
+
+    switch (option->kind) {
+    case SP_OPTION_WHOLE:
+        return sp_option_whole(option, text, NULL, at);
+    case SP_OPTION_REAL:
+        SP_TRY(sp_option_real(option->word.name, text, option->or_0, at));
+        *(double *)at *= option->unit != 0 ? option->unit : 1;
+        return SP_OK;
+    case SP_OPTION_READ:
+        return option->read(to, option, text);
+    default:
+        *(const char **)at = text;
+        return SP_OK;
+    }
+}
+
+/* Reads the option argv[*i], and moves *i to its value where that is the next word. */
+static sp_status read_option(void *to, sp_names table, const char *program, int argc,
+                             char **argv, int *i)
+{
+    const char *given = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
+    const char *equals = strchr(given, '='), *text;
+    const int n = equals ? (int)(equals - given) : (int)strlen(given);
+    const sp_option *option;
+    char name[NAME]; /* longer than that of any option */
+
+    snprintf(name, sizeof name, "%.*s", n, given);
+    option = sp_names_find(table, name);
+    if (!option)
+        return SP_FAIL(SP_EUSAGE, "%s %s: unknown option %s; nearest: %s", program,
+                       argv[0], given, sp_names_nearest(table, name)->name);
+    if (option->kind == SP_OPTION_FLAG) {
+        *(bool *)((char *)to + option->offset) = true;
+        return equals ? SP_FAIL(SP_EUSAGE, "%s takes no value", name) : SP_OK;
+    }
+    text = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
+    if (!text || !*text)
+        return SP_FAIL(SP_EUSAGE, "%s %s: %s needs a value", program, argv[0], name);
+    return read_value(to, option, text);
+}
+
+sp_status sp_options_read(void *to, sp_names table, const char *program, int argc,
+                          char **argv, int *n_words)
+{
+    bool is_over = false;
+
+    *n_words = 0;
+    for (int i = 1; i < argc; i++) {
+        if (is_over || argv[i][0] != '-' || argv[i][1] == '\0')
+            argv[++*n_words] = argv[i];
+        else if (strcmp(argv[i], "--") == 0)
+            is_over = true;
+        else
+            SP_TRY(read_option(to, table, program, argc, argv, &i));
+    }
+    return SP_OK;
 }

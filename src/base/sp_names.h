@@ -13,8 +13,12 @@
 #ifndef SP_NAMES_H
 #define SP_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+
+#include "base/sp_error.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +54,45 @@ int sp_names_distance(const char *a, const char *b);
 /* Prints text in lines of at most 80 columns, all but the first behind `indent` blanks.
  * The text's own newlines stay. */
 void sp_names_wrap(FILE *to, int indent, const char *text);
+
+/* ---- options: rows that say where a value goes ----
+ *
+ *     static const sp_option table[] = {
+ *         {{"--points", NULL, "stores points"}, SP_OPTION_FLAG, offsetof(set, points)},
+ *         {{"--shards", "N", "files"}, SP_OPTION_WHOLE, offsetof(set, shards), 1, 9}};
+ *
+ *     sp_options_read(&set, SP_NAMES(table), "spvox", argc, argv, &n_words);
+ */
+typedef enum sp_option_kind {
+    SP_OPTION_FLAG,  /* bool, which becomes true; takes no value */
+    SP_OPTION_WHOLE, /* int64_t, from least to most */
+    SP_OPTION_REAL,  /* double above 0, or 0 too where the row has `or_0` */
+    SP_OPTION_TEXT,  /* const char *, which points into argv */
+    SP_OPTION_READ   /* whatever `read` makes of it */
+} sp_option_kind;
+
+typedef struct sp_option {
+    sp_named word;
+    sp_option_kind kind;
+    size_t offset;       /* of the value in the caller's struct */
+    int64_t least, most; /* of a whole number */
+    double unit;         /* factor on a real number; 0: none */
+    bool or_0;
+    sp_status (*read)(void *to, const struct sp_option *option, const char *text);
+} sp_option;
+
+/* Reads the options among argv[1] .. argv[argc - 1] into the struct `to`. argv[0] is
+ * the command's name, "--option VALUE" and "--option=VALUE" are the same, -h is --help,
+ * and "--" ends the options. Words that are no options become argv[1] ..
+ * argv[*n_words], in their order. SP_EUSAGE: an unknown option, with the nearest one, or a wrong value. */
+sp_status sp_options_read(void *to, sp_names table, const char *program, int argc,
+                          char **argv, int *n_words);
+/* Reads a whole number of the option's range. *end is behind it; NULL: the text must
+ * end there. SP_EUSAGE. */
+sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
+                          int64_t *value);
+/* Reads a real number as SP_OPTION_REAL; name is for the message. SP_EUSAGE. */
+sp_status sp_option_real(const char *name, const char *text, bool or_0, double *value);
 
 #ifdef __cplusplus
 }

@@ -48,7 +48,7 @@ typedef struct bench_list {
 } bench_list;
 
 typedef struct bench_options {
-    bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma;
+    bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma, is_help;
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
     /* sp_device_kind and sp_precision; BENCH_NONE: run.device and train.precision of

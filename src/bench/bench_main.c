@@ -1,7 +1,5 @@
 /* spbench: command line, start of the ranks, exit status. */
-#include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
@@ -43,63 +41,96 @@ static const verb verbs[] = {
 
 /* ---- options ---- */
 
-typedef enum kind { FLAG, INT, LIST, REAL, TEXT, DEVICE, PRECISION } kind;
+static sp_status read_list(void *to, const sp_option *option, const char *text)
+{
+    bench_list *list = (bench_list *)(void *)((char *)to + option->offset);
+    char *end = (char *)text;
 
-typedef struct option {
-    sp_named word;
-    kind kind;
-    size_t offset;       /* in bench_options */
-    int64_t least, most; /* of INT and LIST */
-    double unit;         /* of REAL: factor from the option's unit */
-} option;
+    list->n = 0;
+    for (const char *at = text; list->n < BENCH_LIST; at = end + 1) {
+        SP_TRY(sp_option_whole(option, at, &end, &list->at[list->n++]));
+        if (*end != ',')
+            break;
+    }
+    if (*end)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected at most %d whole numbers: N,N,...",
+                       option->word.name, text, BENCH_LIST);
+    return SP_OK;
+}
 
-#define AT(member) offsetof(bench_options, member)
+static sp_status read_device(void *to, const sp_option *option, const char *text)
+{
+    int *device = &((bench_options *)to)->device;
+
+    (void)option;
+    *device = sp_choice_find(SP_WORDS(SP_DEVICES), text);
+    if (*device <= SP_DEVICE_AUTO)
+        return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", text);
+    return SP_OK;
+}
+
+static sp_status read_precision(void *to, const sp_option *option, const char *text)
+{
+    int *precision = &((bench_options *)to)->precision;
+
+    (void)option;
+    *precision = sp_choice_find(SP_WORDS(SP_PRECISIONS), text);
+    if (*precision < 0)
+        return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16", text);
+    return SP_OK;
+}
+
+#define AT(member) .offset = offsetof(bench_options, member)
 /* clang-format off */
-static const option options[] = {
+static const sp_option option_table[] = {
 {{"--json", NULL, "one object a line: name, n, pairs, c_in, c_out, ms, gflops, "
   "gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, ..."},
- FLAG, AT(is_json), 0, 0, 0},
-{{"--quick", NULL, "small and few: a few seconds"}, FLAG, AT(is_quick), 0, 0, 0},
+ SP_OPTION_FLAG, AT(is_json)},
+{{"--quick", NULL, "small and few: a few seconds"}, SP_OPTION_FLAG, AT(is_quick)},
 {{"--device", "D", "ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
   "run.device). Of a device times are between events of its stream"},
- DEVICE, AT(device), 0, 0, 0},
+ SP_OPTION_READ, .read = read_device},
 {{"--precision", "P", "fp32, tf32 or bf16 (fp32; step: the deck's train.precision)"},
- PRECISION, AT(precision), 0, 0, 0},
+ SP_OPTION_READ, .read = read_precision},
 {{"--wgmma", NULL, "as the deck's run.wgmma: wide bf16 convolutions by wgmma"},
- FLAG, AT(is_wgmma), 0, 0, 0},
+ SP_OPTION_FLAG, AT(is_wgmma)},
 {{"--threads", "N", "threads (1); with 1, times are the thread's CPU time, with more "
   "wall time"},
- INT, AT(threads), 1, 1024, 0},
+ SP_OPTION_WHOLE, AT(threads), 1, 1024},
 {{"--repeats", "N", "at most so many (9; stops after 2 s)"},
- INT, AT(repeats), 1, 101, 0},
+ SP_OPTION_WHOLE, AT(repeats), 1, 101},
 {{"--shape", "S", "terrain, surface (a room), random or lidar: voxels made here"},
- TEXT, AT(shape), 0, 0, 0},
-{{"--voxels", "N,...", "how many (10000,100000)"}, LIST, AT(voxels), 1, 1 << 24, 0},
+ SP_OPTION_TEXT, AT(shape)},
+{{"--voxels", "N,...", "how many (10000,100000)"},
+ SP_OPTION_READ, AT(voxels), 1, 1 << 24, .read = read_list},
 {{"--channels", "N,...", "channels of ops (16,32,64,96,128,256)"},
- LIST, AT(channels), 1, 4096, 0},
-{{"--shard", "FILE", "voxels of a shard instead"}, TEXT, AT(shard), 0, 0, 0},
+ SP_OPTION_READ, AT(channels), 1, 4096, .read = read_list},
+{{"--shard", "FILE", "voxels of a shard instead"}, SP_OPTION_TEXT, AT(shard)},
 {{"--sample", "I", "number of the sample in --shard (0)"},
- INT, AT(sample), 0, INT32_MAX, 0},
-{{"--out", "FILE", "voxels: the file to write"}, TEXT, AT(out), 0, 0, 0},
-{{"--samples", "N", "voxels: samples of the shard (1)"}, INT, AT(samples), 1, 4096, 0},
+ SP_OPTION_WHOLE, AT(sample), 0, INT32_MAX},
+{{"--out", "FILE", "voxels: the file to write"}, SP_OPTION_TEXT, AT(out)},
+{{"--samples", "N", "voxels: samples of the shard (1)"},
+ SP_OPTION_WHOLE, AT(samples), 1, 4096},
 {{"--layers", NULL, "step: also every operation of every layer, in the step"},
- FLAG, AT(is_by_layer), 0, 0, 0},
+ SP_OPTION_FLAG, AT(is_by_layer)},
 {{"--in-line", NULL, "step: nothing runs beside anything else; as --layers has it"},
- FLAG, AT(is_in_line), 0, 0, 0},
+ SP_OPTION_FLAG, AT(is_in_line)},
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
- FLAG, AT(is_cold), 0, 0, 0},
-{{"--ranks", "N,...", "model: ranks (8,64,512,4096)"}, LIST, AT(ranks), 1, 1 << 20, 0},
+ SP_OPTION_FLAG, AT(is_cold)},
+{{"--ranks", "N,...", "model: ranks (8,64,512,4096)"},
+ SP_OPTION_READ, AT(ranks), 1, 1 << 20, .read = read_list},
 {{"--per-rank", "N", "model: samples of a rank in a step (2)"},
- INT, AT(per_rank), 1, 4096, 0},
+ SP_OPTION_WHOLE, AT(per_rank), 1, 4096},
 {{"--latency-us", "X", "model: of one message; else measured on the ranks, 2 on one"},
- REAL, AT(latency_s), 0, 0, 1e-6},
+ SP_OPTION_REAL, AT(latency_s), .unit = 1e-6},
 {{"--bandwidth-gb-s", "X", "model: GB/s of a rank; else measured on the ranks, 12.5 "
   "on one"},
- REAL, AT(bandwidth), 0, 0, 1e9},
+ SP_OPTION_REAL, AT(bandwidth), .unit = 1e9},
 {{"--read-mb-s", "X", "model: reading rate of one rank; else measured"},
- REAL, AT(read_rate), 0, 0, 1e6},
+ SP_OPTION_REAL, AT(read_rate), .unit = 1e6},
 {{"--storage-gb-s", "X", "model: of all ranks together; else without bound"},
- REAL, AT(storage_rate), 0, 0, 1e9},
+ SP_OPTION_REAL, AT(storage_rate), .unit = 1e9},
+{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
 /* clang-format on */
 
@@ -117,8 +148,8 @@ static sp_status print_help(void)
         "product of a BLAS is not among them: the program links none.\n\ncommands");
     sp_names_print(SP_NAMES(verbs), stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(options), stdout);
-    puts("  --help, --version\n");
+    sp_names_print(SP_NAMES(option_table), stdout);
+    puts("");
     sp_names_wrap(stdout, 0,
                   "DECK left out: as sptrain. Exit status as sptrain's: 0, 2 usage or "
                   "deck, 3 data, 4 files, 5 memory, 6 peers, 7 device, 8 a rate above "
@@ -126,108 +157,36 @@ static sp_status print_help(void)
     return sp_log_written();
 }
 
-static sp_status parse_int(const option *o, const char *text, char **end, int64_t *to)
+/* Reads the words that are no options: the deck, then overrides. */
+static sp_status read_words(const verb *v, char **word, int n, sp_command *c)
 {
-    errno = 0;
-    *to = strtoll(text, end, 10);
-    if (*end == text || errno || *to < o->least || *to > o->most)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number in %lld .. %lld",
-                       o->word.name, text, (long long)o->least, (long long)o->most);
-    return SP_OK;
-}
-
-static sp_status parse_list(const option *o, const char *text, bench_list *list)
-{
-    char *end = (char *)text;
-
-    list->n = 0;
-    for (const char *at = text; list->n < BENCH_LIST; at = end + 1) {
-        SP_TRY(parse_int(o, at, &end, &list->at[list->n++]));
-        if (*end != ',')
-            break;
+    if (n > 0 && !v->has_deck)
+        return SP_FAIL(SP_EUSAGE, "%s: spbench %s takes no such argument", word[0],
+                       v->word.name);
+    if (n > 0 && !strchr(word[0], '=')) {
+        c->deck = *word++;
+        n--;
     }
-    if (*end)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected at most %d whole numbers: N,N,...",
-                       o->word.name, text, BENCH_LIST);
-    return SP_OK;
-}
-
-static sp_status parse_real(const option *o, const char *text, double *to)
-{
-    char *end;
-
-    *to = strtod(text, &end) * o->unit;
-    if (end == text || *end || !(*to > 0) || *to > 1e30)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected a number above 0", o->word.name,
-                       text);
-    return SP_OK;
-}
-
-static sp_status parse_value(const option *o, const char *text, bench_options *to)
-{
-    void *at = (char *)to + o->offset;
-    char *end;
-
-    if (!text)
-        return SP_FAIL(SP_EUSAGE, "%s: a value is missing", o->word.name);
-    switch (o->kind) {
-    case INT:
-        SP_TRY(parse_int(o, text, &end, at));
-        return *end ? SP_FAIL(SP_EUSAGE, "%s %s: expected a whole number", o->word.name,
-                              text)
-                    : SP_OK;
-    case LIST:
-        return parse_list(o, text, at);
-    case REAL:
-        return parse_real(o, text, at);
-    case DEVICE:
-        *(int *)at = sp_choice_find(SP_WORDS(SP_DEVICES), text);
-        if (*(int *)at <= SP_DEVICE_AUTO)
-            return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", text);
-        return SP_OK;
-    case PRECISION:
-        *(int *)at = sp_choice_find(SP_WORDS(SP_PRECISIONS), text);
-        if (*(int *)at < 0)
-            return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16",
-                           text);
-        return SP_OK;
-    default:
-        *(const char **)at = text;
-        return SP_OK;
-    }
-}
-
-/* Handles a word that is no option: first the deck, then overrides, which are moved to
- * the front of argv. */
-static sp_status parse_word(const verb *v, char **argv, char *word, bench_options *to)
-{
-    sp_command *c = &to->command;
-
-    if (word[0] == '-' || !v->has_deck)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s: spbench %s has no such option or argument; "
-                       "spbench --help lists them",
-                       word, v->word.name);
-    if (strchr(word, '=')) {
-        c->overrides = argv;
-        argv[c->n_overrides++] = word;
-    } else if (!c->deck && c->n_overrides == 0) {
-        c->deck = word;
-    } else {
-        return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE", word);
-    }
+    c->overrides = word;
+    c->n_overrides = n;
+    for (int i = 0; i < n; i++)
+        if (!strchr(word[i], '='))
+            return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE", word[i]);
     return SP_OK;
 }
 
 static sp_status check_device(const verb *v, const bench_options *o)
 {
     if (!v->has_device && o->device == SP_DEVICE_CUDA)
-        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU", v->word.name);
+        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU",
+                       v->word.name);
     return SP_OK;
 }
 
 static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
 {
+    int n_words;
+
     if (argc < 2)
         return SP_FAIL(SP_EUSAGE, "no command given (spbench --help lists them)");
     *v = sp_names_find(SP_NAMES(verbs), argv[1]);
@@ -236,18 +195,9 @@ static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
                        "%s: no such command; did you mean \"%s\"? (spbench --help)",
                        argv[1], sp_names_nearest(SP_NAMES(verbs), argv[1])->name);
     to->command.name = (*v)->word.name;
-    for (int i = 2; i < argc; i++) {
-        const option *o = sp_names_find(SP_NAMES(options), argv[i]);
-
-        if (!o) {
-            SP_TRY(parse_word(*v, argv, argv[i], to));
-        } else if (o->kind == FLAG) {
-            *(bool *)((char *)to + o->offset) = true;
-        } else {
-            SP_TRY(parse_value(o, argv[i + 1], to));
-            i++;
-        }
-    }
+    SP_TRY(sp_options_read(to, SP_NAMES(option_table), "spbench", argc - 1, argv + 1,
+                           &n_words));
+    SP_TRY(read_words(*v, argv + 2, n_words, &to->command));
     return check_device(*v, to);
 }
 
@@ -361,6 +311,8 @@ int main(int argc, char **argv)
         sp_log_error(sp_error_last());
         return rc;
     }
+    if (o.is_help)
+        return print_help();
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);

@@ -8,6 +8,7 @@
  * The samples of a scan are found by name: the same file, or else the same name in
  * another folder, if the predictions hold only one file of that name. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +23,19 @@
 /* EXPANSION is the largest ratio of deflate. */
 enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 };
 
-static const sp_named option_words[] = {
-    {"--out", "FILE", "the labelled scan"},
-    {"--map", "LIST",
-     "as in spvox convert: each class becomes the first code of its entry. Without it "
-     "the codes are those of the predictions, which have them from the shards"},
-    {"--columns", "LIST", "as in spvox convert"},
-    {"--label-field", "NAME", "as in spvox convert"},
+#define AT(member) .offset = offsetof(vox_options, member)
+/* clang-format off */
+static const sp_option option_table[] = {
+{{"--out", "FILE", "the labelled scan"}, SP_OPTION_TEXT, AT(out)},
+{{"--map", "LIST", "as in spvox convert: each class becomes the first code of its "
+  "entry. Without it the codes are those of the predictions, which have them from the "
+  "shards"},
+ SP_OPTION_READ, AT(map), .read = vox_read_map},
+{{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(columns)},
+{{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(label_field)},
+{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
+/* clang-format on */
 
 static void print_help(void)
 {
@@ -40,7 +46,7 @@ static void print_help(void)
         "with --points) onto the scan. The ending of FILE says how:\n");
     sp_scan_print_outputs(stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(option_words), stdout);
+    sp_names_print(SP_NAMES(option_table), stdout);
 }
 
 /* The content of one file of predictions. */
@@ -415,7 +421,7 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
 
     if (!o)
         return SP_FAIL(SP_EMEM, "no memory for options");
-    rc = vox_options_read(o, argc, argv, SP_NAMES(option_words));
+    rc = vox_options_read(o, argc, argv, SP_NAMES(option_table));
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
             print_help();

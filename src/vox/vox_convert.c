@@ -15,6 +15,7 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,30 +32,71 @@
 
 enum { PATH_BYTES = 4096 };
 
-static const sp_named option_words[] = {
-    {"--out", "PREFIX", "where the shards go"},
-    {"--shards", "N", "number of files, at most that of the samples (1)"},
-    {"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
-    {"--map", "LIST",
-     "2=ground,3:4:5=vegetation: codes to classes in the order named; all other codes "
-     "are ignored. Without it code k is classK"},
-    {"--features", "LIST",
-     "one, height (metre above the sample's 2nd percentile of z), count (points in the "
-     "voxel), any attribute of the source; each may have a /DIVISOR (one,height, and "
-     "intensity where it is)"},
-    {"--columns", "LIST",
-     "names of the columns of text and npy: x,y,z,-,label (- passes over one)"},
-    {"--label-field", "NAME",
-     "the attribute that is the label (label, classification, class, labels, semantic, "
-     "sem_class, category or code)"},
-    {"--block", "M", "cuts scans into square blocks, one sample each"},
-    {"--overlap", "M", "margin around a block: context that is not evaluated"},
-    {"--bounds", "x0,y0,x1,y1", "only points with x0 <= x < x1 and y0 <= y < y1"},
-    {"--points", NULL, "stores the point map, point labels and point index"},
-    {"--conflict", "HOW",
-     "of different labels in a voxel: majority (ties ignored; points that are ignored "
-     "do not vote), or ignore"},
+static sp_status read_bounds(void *to, const sp_option *option, const char *text)
+{
+    vox_options *o = to;
+    int used = 0;
+
+    (void)option;
+    if (sscanf(text, "%lf,%lf,%lf,%lf%n", o->bounds, o->bounds + 1, o->bounds + 2,
+               o->bounds + 3, &used) != 4 ||
+        text[used] || !(o->bounds[0] < o->bounds[2] && o->bounds[1] < o->bounds[3]))
+        return SP_FAIL(SP_EUSAGE,
+                       "--bounds %s: expected x0,y0,x1,y1 with x0 < x1, y0 < y1", text);
+    o->has_bounds = true;
+    return SP_OK;
+}
+
+static sp_status read_conflict(void *to, const sp_option *option, const char *text)
+{
+    vox_options *o = to;
+
+    (void)option;
+    o->ignore_conflicts = strcmp(text, "ignore") == 0;
+    if (!o->ignore_conflicts && strcmp(text, "majority") != 0)
+        return SP_FAIL(SP_EUSAGE, "--conflict %s: expected majority or ignore", text);
+    return SP_OK;
+}
+
+static sp_status read_features(void *to, const sp_option *option, const char *text)
+{
+    (void)option;
+    return vox_features_read(to, text);
+}
+
+#define AT(member) .offset = offsetof(vox_options, member)
+/* clang-format off */
+static const sp_option option_table[] = {
+{{"--out", "PREFIX", "where the shards go"}, SP_OPTION_TEXT, AT(out)},
+{{"--shards", "N", "number of files, at most that of the samples (1)"},
+ SP_OPTION_WHOLE, AT(shards), 1, 99999},
+{{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
+ SP_OPTION_REAL, AT(voxel_size)},
+{{"--map", "LIST", "2=ground,3:4:5=vegetation: codes to classes in the order named; "
+  "all other codes are ignored. Without it code k is classK"},
+ SP_OPTION_READ, AT(map), .read = vox_read_map},
+{{"--features", "LIST", "one, height (metre above the sample's 2nd percentile of z), "
+  "count (points in the voxel), any attribute of the source; each may have a /DIVISOR "
+  "(one,height, and intensity where it is)"}, SP_OPTION_READ, .read = read_features},
+{{"--columns", "LIST", "names of the columns of text and npy: x,y,z,-,label (- passes "
+  "over one)"}, SP_OPTION_TEXT, AT(columns)},
+{{"--label-field", "NAME", "the attribute that is the label (label, classification, "
+  "class, labels, semantic, sem_class, category or code)"},
+ SP_OPTION_TEXT, AT(label_field)},
+{{"--block", "M", "cuts scans into square blocks of this edge in metre, one sample "
+  "each"},
+ SP_OPTION_REAL, AT(block)},
+{{"--overlap", "M", "margin around a block in metre: context that is not evaluated"},
+ SP_OPTION_REAL, AT(overlap), .or_0 = true},
+{{"--bounds", "x0,y0,x1,y1", "only points with x0 <= x < x1 and y0 <= y < y1"},
+ SP_OPTION_READ, .read = read_bounds},
+{{"--points", NULL, "stores the point map, point labels and point index"},
+ SP_OPTION_FLAG, AT(with_points)},
+{{"--conflict", "HOW", "of different labels in a voxel: majority (ties ignored; points "
+  "that are ignored do not vote), or ignore"}, SP_OPTION_READ, .read = read_conflict},
+{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
+/* clang-format on */
 
 static void print_help(void)
 {
@@ -62,7 +104,7 @@ static void print_help(void)
          "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads\n");
     sp_scan_print_formats(stdout);
     puts("\noptions");
-    sp_names_print(SP_NAMES(option_words), stdout);
+    sp_names_print(SP_NAMES(option_table), stdout);
     sp_names_wrap(
         stdout, 0,
         "\nA column that is the same everywhere is stored with mean 0 and std 1, so "
@@ -343,7 +385,7 @@ static sp_status write_shard(const convert *c, int s)
         points[i] = c->part[first + i].n_points;
     }
     snprintf(path, sizeof path, "%s-%05d-of-%05d.h5", c->options->out, s,
-             c->options->shards);
+             (int)c->options->shards);
     rc = sp_shard_create(&writer, path, &meta, n, voxels, points);
     if (rc == SP_OK)
         rc = sp_shard_close(writer, write_samples(c, writer, first, end));
@@ -368,7 +410,7 @@ static void warn_of_others(const convert *c)
 
     snprintf(pattern, sizeof pattern, "%s-[0-9][0-9][0-9][0-9][0-9]-of-*.h5",
              c->options->out);
-    snprintf(ending, sizeof ending, "-of-%05d.h5", c->options->shards);
+    snprintf(ending, sizeof ending, "-of-%05d.h5", (int)c->options->shards);
     if (c->comm->rank != 0 || glob(pattern, 0, NULL, &found) != 0)
         return;
     for (size_t i = 0; i < found.gl_pathc; i++) {
@@ -441,7 +483,7 @@ static void report(const convert *c)
     sp_log_info("samples=%" PRId64 " voxels=%" PRId64 " points_mapped=%" PRId64
                 " classes=%d labels=%s shards=%d out=%s",
                 c->n_parts, voxels, points, c->set.n_classes,
-                c->set.has_labels ? "yes" : "none", c->options->shards,
+                c->set.has_labels ? "yes" : "none", (int)c->options->shards,
                 c->options->out);
 }
 
@@ -481,7 +523,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         free(c.codes);
         return SP_FAIL(SP_EMEM, "no memory for options");
     }
-    rc = vox_options_read(options, argc, argv, SP_NAMES(option_words));
+    rc = vox_options_read(options, argc, argv, SP_NAMES(option_table));
     if (rc == SP_OK && options->is_help) {
         if (comm->rank == 0)
             print_help();

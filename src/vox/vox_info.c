@@ -1,26 +1,39 @@
 /* spvox info: the content of shards. Ranks read samples in turn; rank 0 prints. */
 #include "vox/vox.h"
 
-#include <getopt.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_names.h"
 #include "base/sp_text.h"
 #include "data/sp_shard.h"
 #include "scan/sp_gridding.h"
 
-static const char help[] = "Usage: spvox info [--samples] SHARD...\n"
-                           "\n"
-                           "Reads voxel shards (files or patterns of one data set), "
-                           "checks everything in them and\n"
-                           "prints samples, voxels, class histogram, feature ranges "
-                           "and cost per sample: voxels at\n"
-                           "strides 1 to 16 and pairs of a 3x3x3 kernel.\n"
-                           "\n"
-                           "  --samples   one more line for every sample\n"
-                           "  --help      this text\n";
+typedef struct arguments {
+    bool wants_samples, is_help;
+} arguments;
+
+#define AT(member) .offset = offsetof(arguments, member)
+static const sp_option option_table[] = {
+    {{"--samples", NULL, "one more line for every sample"},
+     SP_OPTION_FLAG,
+     AT(wants_samples)},
+    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+
+static void print_help(void)
+{
+    puts("Usage: spvox info [--samples] SHARD...\n");
+    sp_names_wrap(stdout, 0,
+                  "Reads voxel shards (files or patterns of one data set), checks "
+                  "everything in them and prints samples, voxels, class histogram, "
+                  "feature ranges and cost per sample: voxels at strides 1 to 16 and "
+                  "pairs of a 3x3x3 kernel.\n");
+    sp_names_print(SP_NAMES(option_table), stdout);
+}
 
 typedef struct info {
     sp_dataset set;
@@ -274,32 +287,22 @@ static sp_status inform(info *in, const sp_strings *patterns, bool wants_samples
 
 sp_status vox_info(int argc, char **argv, sp_comm *comm)
 {
-    static const struct option options[] = {{"samples", no_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    bool wants_samples = false;
+    arguments given = {false, false};
     info in = {.comm = comm};
     sp_strings patterns;
     sp_status rc;
-    int option;
+    int n;
 
-    optind = 0;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == '?')
-            return SP_FAIL(SP_EUSAGE, "info: %s is no option; see spvox info --help",
-                           argv[optind - 1]);
-        if (option == 'h') {
-            if (comm->rank == 0)
-                fputs(help, stdout);
-            return SP_OK;
-        }
-        wants_samples = true;
+    SP_TRY(sp_options_read(&given, SP_NAMES(option_table), "spvox", argc, argv, &n));
+    if (given.is_help) {
+        if (comm->rank == 0)
+            print_help();
+        return SP_OK;
     }
-    if (optind == argc)
+    if (n == 0)
         return SP_FAIL(SP_EUSAGE, "info: no shard given; see spvox info --help");
-    patterns = (sp_strings){argc - optind, argv + optind};
-    rc = inform(&in, &patterns, wants_samples);
+    patterns = (sp_strings){n, argv + 1};
+    rc = inform(&in, &patterns, given.wants_samples);
     release(&in);
     return rc;
 }

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/sp_error.h"
 #include "base/sp_names.h"
 
 enum {
@@ -44,7 +43,7 @@ typedef struct vox_map {
 typedef struct vox_options {
     bool is_help;
     const char *out, *columns, *label_field;
-    int shards;
+    int64_t shards;
     double voxel_size, block, overlap; /* metre; block 0: each file is one sample */
     bool has_bounds, with_points, ignore_conflicts;
     double bounds[4]; /* x0 y0 x1 y1, x1 and y1 excluded */
@@ -56,9 +55,11 @@ typedef struct vox_options {
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that it
- * takes. SP_EUSAGE; SP_EMEM. Destroy after failure too. */
+ * takes (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
 void vox_options_destroy(vox_options *options);
+/* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
+sp_status vox_read_map(void *to, const sp_option *option, const char *text);
 /* Reads a list as --features has it into the feature columns. SP_EUSAGE. */
 sp_status vox_features_read(vox_options *options, const char *list);
 

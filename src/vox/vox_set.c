@@ -33,7 +33,7 @@ static sp_status drop_empty(const vox_options *o, vox_part *part, int64_t *n_par
         return SP_FAIL(SP_EUSAGE,
                        "--shards %d: expected at most %" PRId64
                        ", the number of samples",
-                       o->shards, kept);
+                       (int)o->shards, kept);
     return SP_OK;
 }
 

@@ -63,12 +63,86 @@ static void the_table_fits_a_terminal(void **state)
     assert_string_equal(text, want);
 }
 
+/* ---- options ---- */
+
+typedef struct values {
+    bool is_quick;
+    int64_t n;
+    double x;
+    const char *text;
+} values;
+
+#define AT(member) .offset = offsetof(values, member)
+static const sp_option table[] = {
+    {{"--quick", NULL, ""}, SP_OPTION_FLAG, AT(is_quick)},
+    {{"--number", "N", ""}, SP_OPTION_WHOLE, AT(n), 1, 9},
+    {{"--length", "X", ""}, SP_OPTION_REAL, AT(x), .unit = 0.5},
+    {{"--text", "T", ""}, SP_OPTION_TEXT, AT(text)},
+};
+
+/* Reads a line of words that blanks divide; argv [16] keeps them. */
+static sp_status read_line(const char *line, values *v, char *argv[16], int *n_words)
+{
+    static char copy[128];
+    int argc = 0;
+
+    *v = (values){0};
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *at = strtok(copy, " "); at; at = strtok(NULL, " "))
+        argv[argc++] = at;
+    return sp_options_read(v, SP_NAMES(table), "prog", argc, argv, n_words);
+}
+
+static void options_go_where_their_rows_say(void **state)
+{
+    char *argv[16];
+    values v;
+    int n;
+
+    (void)state;
+    assert_int_equal(read_line("run a --number 3 b --length=2 --quick --text - c -- "
+                               "--quack -",
+                               &v, argv, &n),
+                     SP_OK);
+    assert_true(v.is_quick && v.n == 3 && v.x == 1);
+    assert_string_equal(v.text, "-");
+    assert_int_equal(n, 5);
+    assert_string_equal(argv[3], "c");
+    assert_string_equal(argv[4], "--quack");
+    assert_string_equal(argv[5], "-");
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"run --numbr 3", "prog run: unknown option --numbr; nearest: --number"},
+        {"run --number", "--number needs a value"},
+        {"run --number=", "--number needs a value"},
+        {"run --number 10", "--number 10: expected a whole number in 1 .. 9"},
+        {"run --number 3x", "--number 3x: expected a whole number in 1 .. 9"},
+        {"run --length 0", "--length 0: expected a number above 0"},
+        {"run --length nan", "--length nan: expected a number above 0"},
+        {"run --quick=1", "--quick takes no value"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *argv[16];
+        values v;
+        int n;
+
+        assert_int_equal(read_line(wrong[i][0], &v, argv, &n), SP_EUSAGE);
+        assert_non_null(strstr(sp_error_last()->message, wrong[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_found_by_its_name_alone),
         cmocka_unit_test(a_misspelt_word_finds_the_nearest),
         cmocka_unit_test(the_table_fits_a_terminal),
+        cmocka_unit_test(options_go_where_their_rows_say),
+        cmocka_unit_test(wrong_options_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

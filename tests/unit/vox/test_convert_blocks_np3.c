@@ -276,7 +276,7 @@ static void failures_are_the_same_on_all_ranks(void **state)
     check_failure("convert --out %/f --block 5 %/none.las", SP_EDATA, "none.las");
     check_failure("convert --out %/scan.txt/f %/scan.txt", SP_EIO, "scan.txt");
     check_failure("convert --out %/f --voxel-size -1 %/scan.txt", SP_EUSAGE,
-                  "expected a length in metre above 0");
+                  "--voxel-size -1: expected a number above 0");
     check_failure("convert --out %/f --features intensity/0 %/scan.txt", SP_EUSAGE,
                   "divisor 0: expected a number above 0");
     check_failure("convert %/scan.txt", SP_EUSAGE, "--out PREFIX is missing");
