@@ -44,9 +44,9 @@ typedef struct sp_op_row {
     sp_named word;  /* takes: fields of its layers, those in brackets may be left out */
     int max_inputs; /* 1, or the most of an operation that takes at least 2 */
     sp_op op;
-    /* Sets the shape of a node, its slope and its p. The node has the shape of its first
-     * input, slope 1 and p 0 before; NULL: it keeps them. SP_EUSAGE: the layer does not
-     * fit. */
+    /* Sets the shape of a node, its slope and its p. Before, the node has the shape of
+     * its first input, slope 1 and p 0; NULL: it keeps them. SP_EUSAGE: the layer does
+     * not fit. */
     sp_status (*set_shape)(struct sp_graph_builder *builder, struct sp_node *node);
     /* Lists the parameters and running statistics of a node; NULL: it has none. */
     void (*add_params)(struct sp_graph_builder *builder, struct sp_node *node);

@@ -1,4 +1,4 @@
-/* The state of sp_graph_build, which the rules of operations (sp_graph_op.c) work on. */
+/* The state of sp_graph_build, which the rules of operations (sp_graph_op.c) change. */
 #ifndef SP_GRAPH_INTERNAL_H
 #define SP_GRAPH_INTERNAL_H
 

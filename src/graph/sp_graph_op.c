@@ -1,6 +1,6 @@
-/* The operations of net.layers: one table with what the graph, the memory of the network
- * and the help text need to know of each, and the rules of their shapes and parameters.
- * Their arithmetic is called by src/net. */
+/* The operations of net.layers: one table with what the graph, the memory of the
+ * network and the help text need to know of each, and the rules of their shapes and
+ * parameters. Their arithmetic is called by src/net. */
 #include <math.h>
 #include <string.h>
 

@@ -41,9 +41,9 @@ void sp_foresee_close(sp_foreseer *f)
 
 /* ---- without a batch ---- */
 
-/* Gradients and what the optimizer keeps; on the host the copies of rank 0 that a checkpoint is written
- * from, and limbs of exact sums. Other ranks of the node see this one's gradients in
- * shared memory. */
+/* Gradients and what the optimizer keeps; on the host the copies of rank 0 that a
+ * checkpoint is written from, and limbs of exact sums. Other ranks of the node see this
+ * one's gradients in shared memory. */
 static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;

@@ -3,8 +3,9 @@
  *   training thread:  post: copy the state into the reserve  -->  next steps
  *   saver thread:     write, flush, verify, rename, link best.h5, delete old ones
  *
- * The reserve (host memory for parameters, buffers and kept values) is allocated once. One
- * checkpoint is written at a time: the caller collects its result before the next post.
+ * The reserve (host memory for parameters, buffers and kept values) is allocated once.
+ * One checkpoint is written at a time: the caller collects its result before the next
+ * post.
  */
 #ifndef SP_SAVER_H
 #define SP_SAVER_H

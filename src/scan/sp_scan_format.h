@@ -1,7 +1,7 @@
-/* The interface that one scan format implements; only sp_scan*.c include it. Each format
- * describes itself by one sp_scan_format in its own file; the table of all of them is in
- * sp_scan_format.c, which recognizes files, writes classes and lists the formats for
- * help texts and messages.
+/* The interface that one scan format implements; only sp_scan*.c include it. Each
+ * format describes itself by one sp_scan_format in its own file; the table of all of
+ * them is in sp_scan_format.c, which recognizes files, writes classes and lists the
+ * formats for help texts and messages.
  *
  * open() fills the table of fields. Then either the records lie in the file as they
  * are, and open() sets data_at and n_points, or the format has a fill() that makes

@@ -510,8 +510,8 @@ static sp_status put_points(FILE *to, sp_scan *scan, const layout *l,
     return SP_OK;
 }
 
-/* Writes the points with all their attributes except a label, and with `label`, which is
- * the code. */
+/* Writes the points with all their attributes except a label, and with `label`, which
+ * is the code. */
 static sp_status write_ply(sp_scan *scan, const char *path, const int32_t *code,
                            int64_t n)
 {

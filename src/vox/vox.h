@@ -3,7 +3,7 @@
  *     convert   scans --vox_spill, vox_cloud--> points of one sample (vox_cloud)
  *               cloud --vox_voxelize--> voxels --vox_part--> temporary file of a rank
  *               all parts --vox_set--> classes, statistics --> voxel shards (sp_shard)
- *     apply     predictions + scan --> code of each point --sp_scan_write--> labelled scan
+ *     apply     predictions + scan --> codes of points --sp_scan_write--> labelled scan
  *     scene     seed --sp_scene--> synthetic labelled shards
  *     info      shards --> counts, ranges, cost
  *

@@ -54,8 +54,8 @@ typedef struct vox_options {
     char **input; /* pointers into argv */
 } vox_options;
 
-/* Reads the command line. argv[0] is the command's name, `table` has the options that it
- * takes (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
+/* Reads the command line. argv[0] is the command's name, `table` has the options that
+ * it takes (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
 void vox_options_destroy(vox_options *options);
 /* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
