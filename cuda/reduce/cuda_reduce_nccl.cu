@@ -489,7 +489,8 @@ sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
     const sp_nccl_comm comm = sum->scope == n->of ? n->scope : n->bulk;
 
     if (sum->scope != n->of && sum->scope != SP_SCOPE_WORLD)
-        return SP_FAIL(SP_EMPI, "all-reduce over a scope that was not announced");
+        return SP_FAIL_INTERNAL(SP_EMPI,
+                                "all-reduce over a scope that was not announced");
     sp_early_break(cuda_of(t->backend)->compute);
     SP_TRY(put_sum(n, comm, sum->from, &sum->part, NULL, cuda_of(t->backend)->compute));
     return settle(t, comm, "ncclAllReduce");

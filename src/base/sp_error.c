@@ -32,6 +32,7 @@ sp_status sp_error_set(sp_status code, const char *file, int line, const char *f
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     record.code = code;
+    record.is_internal = false;
     memcpy(record.message, text, sizeof text);
     snprintf(record.trace, sizeof record.trace, "%s:%d %s", short_file(file), line,
              func);
@@ -42,11 +43,18 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
 {
     size_t used = strlen(record.trace);
 
-    /* a status without a record: state at least the position */
+    /* Whoever returned this status has left no message: the position is all there is. */
     if (record.code != code)
-        return sp_error_set(code, file, line, func, "%s", sp_status_text(code));
+        return sp_error_internal(
+            sp_error_set(code, file, line, func, "%s", sp_status_text(code)));
     snprintf(record.trace + used, sizeof record.trace - used, " < %s:%d %s",
              short_file(file), line, func);
+    return code;
+}
+
+sp_status sp_error_internal(sp_status code)
+{
+    record.is_internal = true;
     return code;
 }
 

@@ -20,6 +20,8 @@
 #ifndef SP_ERROR_H
 #define SP_ERROR_H
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,12 +49,18 @@ typedef struct sp_error_record {
     sp_status code;
     char message[SP_ERROR_MESSAGE];
     char trace[SP_ERROR_TRACE]; /* "src/a.c:1 f < src/b.c:2 g", innermost first */
+    bool is_internal; /* the program is at fault: no input, machine or peer is */
 } sp_error_record;
 
 /* Writes the record of this thread (code, message in the manner of printf, this
  * position) and has the value `code`. */
 #define SP_FAIL(code, ...)                                                             \
     sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
+
+/* The same where the program itself is at fault, for places where an assert will not do:
+ * it would end one rank and leave the others waiting. The message is printed as an
+ * internal error, with the code and the positions. */
+#define SP_FAIL_INTERNAL(code, ...) sp_error_internal(SP_FAIL(code, __VA_ARGS__))
 
 /* Returns from the calling function if expr fails, adding the position to the trace. */
 #define SP_TRY(expr)                                                                   \
@@ -73,12 +81,13 @@ typedef struct sp_error_record {
         }                                                                              \
     } while (0)
 
-/* The functions behind SP_FAIL and SP_TRY. Both return `code`. */
+/* The functions behind SP_FAIL, SP_TRY and SP_FAIL_INTERNAL. All return `code`. */
 sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
                        const char *format, ...)
     __attribute__((format(printf, 5, 6), cold));
 sp_status sp_error_pass(sp_status code, const char *file, int line, const char *func)
     __attribute__((cold));
+sp_status sp_error_internal(sp_status code) __attribute__((cold));
 
 /* The record of this thread; valid until the next error in this thread. */
 const sp_error_record *sp_error_last(void);

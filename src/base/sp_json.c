@@ -92,7 +92,8 @@ sp_status sp_json_end(sp_json *json, const char **line)
 {
     append(json, "}", 1);
     if (json->is_short)
-        return SP_FAIL(SP_EMEM, "JSON line of more than %zu bytes", json->capacity);
+        return SP_FAIL(SP_EMEM, "no memory for a JSON line of more than %zu bytes",
+                       json->capacity);
     *line = json->text;
     return SP_OK;
 }

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
@@ -202,23 +203,43 @@ void sp_log_warn0(const char *format, ...)
     va_end(args);
 }
 
+/* Whether the user asked for the code and the positions of every error. */
+static bool is_tracing(void)
+{
+    const char *text = getenv("SP_TRACE");
+
+    return text && strcmp(text, "1") == 0;
+}
+
+/* Appends the code and the positions in the source as a line of their own. */
+static void append_trace(char *block, size_t bytes, const sp_error_record *record)
+{
+    char line[SP_ERROR_TRACE + 64];
+
+    snprintf(line, sizeof line, "\n%s at %s", sp_status_name(record->code),
+             record->trace);
+    append_indented(block, bytes, line);
+}
+
 void sp_log_error(const sp_error_record *record)
 {
     char block[BLOCK], position[128];
 
-    snprintf(block, sizeof block, "%s: %s%s%s: ", state.program, state.who,
-             state.who[0] ? ": " : "", sp_status_name(record->code));
+    snprintf(block, sizeof block, "%s: %s%s%serror: ", state.program, state.who,
+             state.who[0] ? ": " : "", record->is_internal ? "internal " : "");
     append_indented(block, sizeof block, record->message);
     if (state.phase) {
         snprintf(position, sizeof position,
-                 "\nphase %s, epoch %" PRId64 ", step %" PRId64, state.phase,
-                 state.epoch, state.step);
+                 " (this rank: phase %s, epoch %" PRId64 ", step %" PRId64 ")",
+                 state.phase, state.epoch, state.step);
         append_indented(block, sizeof block, position);
     }
-    if (record->trace[0]) {
-        append_indented(block, sizeof block, "\n");
-        append_indented(block, sizeof block, record->trace);
-    }
+    if (record->is_internal)
+        append_indented(block, sizeof block,
+                        "; this is a mistake in the program: please report this line "
+                        "and the next one");
+    if (record->is_internal || is_tracing())
+        append_trace(block, sizeof block, record);
     pthread_mutex_lock(&state.lock);
     say(stderr, block, true);
     pthread_mutex_unlock(&state.lock);

@@ -27,7 +27,7 @@ void sp_log_close(void);
 /* Sets the program's name, with which messages begin: "sptrain" (the default), "spvox",
  * ...; a string constant. */
 void sp_log_program(const char *name);
-/* States the position of this process in the run, which the error block prints. phase
+/* States the position of this process in the run, with which an error is printed. phase
  * is a string constant; NULL: no position. Called by the training thread; costs a few
  * stores. */
 void sp_log_position(const char *phase, int64_t epoch, int64_t step);
@@ -46,11 +46,13 @@ void sp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2
 void sp_log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a warning that would be the same on all ranks; rank 0 only. */
 void sp_log_warn0(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Prints the record as a block of lines on standard error; any rank:
- *   sptrain: rank 3/8 host local 1: SP_EDATA: first line of the message
- *     further lines of the message
- *     phase forward, epoch 2, step 120      (if sp_log_position has stated it)
- *     src/a.c:12 f < src/b.c:34 g */
+/* Prints the record as one line on standard error; any rank:
+ *   sptrain: rank 3/8 host local 1: error: MESSAGE (this rank: phase forward, epoch 2,
+ *   step 120)
+ * The position in the run stands there if sp_log_position has stated it. A message of
+ * several lines has all but the first indented. With SP_TRACE=1 in the environment, and
+ * for an internal error always, one more line tells the code and the positions in the
+ * source: "  SP_EDATA at src/a.c:12 f < src/b.c:34 g". */
 void sp_log_error(const sp_error_record *record);
 
 /* Seconds of the system's monotonic clock, whose zero is arbitrary. */

@@ -16,7 +16,7 @@ sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
     if (lowest == comm->size)
         return SP_OK;
     if (mine != SP_OK && sp_error_last()->code != mine)
-        SP_FAIL(mine, "%s", sp_status_text(mine)); /* a status without a record */
+        SP_FAIL_INTERNAL(mine, "%s", sp_status_text(mine)); /* no message was left */
     sp_error_save(&record);
     SP_TRY(sp_comm_bcast(comm, &record, sizeof record, (int)lowest));
     if (who)

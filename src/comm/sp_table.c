@@ -36,7 +36,8 @@ static sp_status check_names(const sp_table *t)
         rc = sp_comm_is_same(t->comm, all, bytes, &is_same);
     free(all);
     SP_TRY(rc);
-    return is_same ? SP_OK : SP_FAIL(SP_EMPI, "ranks hold tables of other rows");
+    return is_same ? SP_OK
+                   : SP_FAIL_INTERNAL(SP_EMPI, "the ranks hold tables of other rows");
 }
 
 sp_status sp_table_create(sp_table *table, sp_comm *comm, int n,

@@ -251,13 +251,13 @@ static sp_status check_sample(const sp_shard_writer *w, int64_t index,
                               const sp_sample *s)
 {
     if (index < 0 || index >= w->n_samples || w->is_written[index])
-        return SP_FAIL(SP_EUSAGE,
-                       "%s: sample %lld of %lld is written twice or not its own",
-                       w->path, (long long)index, (long long)w->n_samples);
+        return SP_FAIL_INTERNAL(
+            SP_EUSAGE, "%s: sample %lld of %lld is written twice or not its own",
+            w->path, (long long)index, (long long)w->n_samples);
     if (s->n != w->offset[index + 1] - w->offset[index] ||
         (w->meta.has_points &&
          s->n_points != w->point_offset[index + 1] - w->point_offset[index]))
-        return SP_FAIL(
+        return SP_FAIL_INTERNAL(
             SP_EUSAGE,
             "%s: sample %lld has %lld voxels and %lld points, other numbers were "
             "declared",
@@ -294,8 +294,8 @@ static sp_status write_rest(sp_shard_writer *w)
 
     for (int64_t i = 0; i < S; i++) {
         if (!w->is_written[i])
-            return SP_FAIL(SP_EUSAGE, "%s: sample %lld was not written", w->path,
-                           (long long)i);
+            return SP_FAIL_INTERNAL(SP_EUSAGE, "%s: sample %lld was not written",
+                                    w->path, (long long)i);
         if (w->has_names && !w->name[i] && !(w->name[i] = strdup("")))
             return no_memory(w);
     }

@@ -233,14 +233,15 @@ static sp_status move(work *w, double factor, sp_arena *arena)
     int quarters = (int)((int64_t)whole & 3);
 
     if (!is_on_grid && !w->in->subvoxel)
-        return SP_FAIL(SP_EDATA,
-                       "sample %lld has no subvoxel positions: it cannot turn by %g or "
-                       "scale by %g",
-                       (long long)w->in->id, w->aug->angle, w->aug->scale);
+        return SP_FAIL_INTERNAL(
+            SP_EDATA,
+            "sample %lld has no subvoxel positions: it cannot turn by %g or "
+            "scale by %g",
+            (long long)w->in->id, w->aug->angle, w->aug->scale);
     if (!(factor >= 1 - 1e-6))
-        return SP_FAIL(SP_EDATA,
-                       "voxels of %g times the stored edge, at least 1 expected",
-                       factor);
+        return SP_FAIL_INTERNAL(
+            SP_EDATA, "voxels of %g times the stored edge, at least 1 expected",
+            factor);
     w->is_merged = !is_on_grid || fabs(factor - 1) >= 1e-6;
     w->is_moved = w->is_merged || quarters || w->aug->flip_x || w->aug->flip_y;
     if (!w->is_moved || w->n == 0)

@@ -226,8 +226,8 @@ static void send_list(int fd, char *const *paths, int n_paths)
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
 {
     if (!is_answered)
-        return SP_FAIL(SP_EDATA,
-                       "main must call sp_h5_child_main before anything else");
+        return SP_FAIL_INTERNAL(SP_EDATA,
+                                "main must call sp_h5_child_main before anything else");
     SP_TRY(spawn(child));
     send_list(child->fd, paths, n);
     return SP_OK;

@@ -141,7 +141,7 @@ static void say(bool is_end)
     dprintf(STDERR_FILENO,
             "sptrain: rank %s host %s: %sthe ranks have not come together for %.0f s; "
             "waited for: %s%s\n",
-            rank_of((long)getpid(), own), host, is_end ? "SP_EMPI: " : "",
+            rank_of((long)getpid(), own), host, is_end ? "error: " : "",
             is_end ? start.limit_s : start.limit_s / 4, where,
             is_end ? "; more time: SP_START_S in the environment" : "");
 }

@@ -132,7 +132,6 @@ static void conclude(const scene *s)
 
         describe(who, lost, e.n, text, sizeof text);
         sp_log_open(lost, e.n, who->host, 0, NULL);
-        sp_log_position(sp_phase_name((sp_phase)who->phase), who->epoch, who->step);
         SP_FAIL(SP_EMPI, "%s", text);
         sp_log_error(sp_error_last());
     }

@@ -43,7 +43,7 @@ unset HC_CAPABILITY
 HC_DEVICES=1
 refused 2 7 "ranks 0 and 1 on .* have the same device, emulated"
 HC_DEVICES=2
-refused 3 7 "rank 2/3.*SP_EDEVICE: 3 ranks on .* has 2 CUDA devices"
+refused 3 7 "rank 2/3.*error: 3 ranks on .* has 2 CUDA devices"
 HC_DEVICES=8
 refused 2 7 "have the same device" 'run.devices=[1, 1]'
 refused 2 2 "run.devices names device 9, the process sees 8" 'run.devices=[0, 9]'

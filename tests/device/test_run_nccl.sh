@@ -127,5 +127,5 @@ fails init:1 "rank 1/2 .* NCCL: ncclCommInitRankConfig: unhandled system error: 
 fails error:1:9 "rank 1/2 .* NCCL: .*: unhandled system error: stand-in: socket"
 log_says "^abort" 1
 fails remote:1:9 "rank 1/2 .* NCCL: .*: unhandled system error: stand-in: socket"
-fails absent:1:9 "SP_EMPI: " run.watchdog_s="$watch_s"
+fails absent:1:9 "error: " run.watchdog_s="$watch_s"
 echo "ok"

@@ -81,8 +81,8 @@ lost() {
     one_diagnosis "$3"
     status run failed 6
 }
-lost hang@1:forward:2 6 "SP_EMPI: rank 1/3 .* hangs: no progress"
-lost stop@2:backward:2 6 "SP_EMPI: rank 2/3 .* is silent"
+lost hang@1:forward:2 6 "error: rank 1/3 .* hangs: no progress"
+lost stop@2:backward:2 6 "error: rank 2/3 .* is silent"
 rm -rf run # the launcher may be faster than any word
 SP_TEST_FAULT=kill@1:backward:2 launch 3 train d.deck run.dir=run run.watchdog_s="$watch_s"
 [ $? != 0 ] || fail "status 0 after a kill"

@@ -85,10 +85,12 @@ says() {
     grep -q -- "$2" "$1" || fail "$1 lacks: $2"
 }
 
-# one_diagnosis TEXT: err has one block of an error, and it says TEXT.
+# one_diagnosis TEXT: err has one error, a line without codes of the program's own and
+# without positions in its source, and it says TEXT.
 one_diagnosis() {
-    count=$(grep -c '^sptrain: .*SP_E' err)
+    count=$(grep -c '^sptrain: .*error: ' err)
     test "$count" = 1 || fail "$count diagnoses, expected one"
+    ! grep -q 'SP_E[A-Z]\|src/.*\.c:[0-9]\|internal error' err || fail "not plain text"
     says err "$1"
 }
 

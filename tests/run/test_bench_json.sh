@@ -133,7 +133,7 @@ for form in --json ""; do
     SP_TEST_FAULT=busy@0:peak:0 "$bench" ops --quick $form --repeats 1 \
         --voxels 3000 --channels 32 >"$work/out" 2>"$work/err"
     [ $? = 8 ] || { echo "busy ceilings $form: not exit 8"; cat "$work/err"; bad=1; }
-    grep -q 'SP_ENUMERIC: conv3_forward, n=3000, c=32,32: .* times the ceiling of .*: a failed measurement' \
+    grep -q 'error: conv3_forward, n=3000, c=32,32: .* times the ceiling of .*: a failed measurement' \
         "$work/err" || { echo "busy ceilings $form: other words"; cat "$work/err"; bad=1; }
     grep -q 'multiply_add' "$work/out" && ! grep -q conv3_forward "$work/out" || {
         echo "busy ceilings $form: rows"; cat "$work/out"; bad=1; }

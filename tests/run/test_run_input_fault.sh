@@ -28,7 +28,7 @@ truncate -s 2000 t.h5
 wait $job
 got=$?
 test $got = 3 || fail "status $got after the shard shrank"
-grep -q 'SP_EDATA: t.h5:/.*: sample .*shrank while in use' err || fail "no diagnosis"
+grep -q 'error: t.h5:/.*: sample .*shrank while in use' err || fail "no diagnosis"
 status r failed 3
 
 # It comes back within the patience: nothing happened.

@@ -123,7 +123,7 @@ keeps eval 75 data.train='["isolated.h5"]' data.val='["isolated.h5"]'
 # in training, evaluation and prediction, and by the check.
 for ranks in 1 2; do
     peak $ranks 5 train m.deck data.train='["large.h5"]' run.dir=refused$ranks run.memory_mb=120
-    one_diagnosis 'SP_EMEM: sample 2 of large.h5 (60000 voxels) needs about [0-9.]* MiB by itself, more than the 120.0 MiB that run.memory_mb gives a rank'
+    one_diagnosis 'error: sample 2 of large.h5 (60000 voxels) needs about [0-9.]* MiB by itself, more than the 120.0 MiB that run.memory_mb gives a rank'
     test "$taken" -le 126 || fail "$taken MiB taken to refuse a sample"
     says refused$ranks/status.json '"exit_code":5'
 done

@@ -89,7 +89,7 @@ SPTRAIN=$REAL
 test $got != 0 || fail "status 0 with a rank that is stopped in the start"
 pid=$(cat pid)
 says err "^sptrain: rank 0 host $host: the ranks have not come .*: rank 1, pid $pid of this"
-says err "^sptrain: rank 0 host $host: SP_EMPI: .* for 4 s; waited for: rank 1, pid $pid"
+says err "^sptrain: rank 0 host $host: error: .* for 4 s; waited for: rank 1, pid $pid"
 grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null && fail "the stopped rank is there"
 
 # All ranks meet a bad sample at the same instant: one says so.

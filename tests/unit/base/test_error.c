@@ -21,6 +21,25 @@ static void message_and_trace(void **state)
     assert_string_equal(sp_error_last()->message, "file.h5: bad 7");
     assert_non_null(strstr(sp_error_last()->trace, " inner < "));
     assert_non_null(strstr(sp_error_last()->trace, " outer"));
+    assert_false(sp_error_last()->is_internal);
+}
+
+static sp_status without_message(void)
+{
+    SP_TRY(SP_ENUMERIC);
+    return SP_OK;
+}
+
+static void a_fault_of_the_program_is_marked(void **state)
+{
+    (void)state;
+    assert_int_equal(SP_FAIL_INTERNAL(SP_EMPI, "rank %d", 3), SP_EMPI);
+    assert_true(sp_error_last()->is_internal);
+    assert_string_equal(sp_error_last()->message, "rank 3");
+    outer();
+    assert_false(sp_error_last()->is_internal);
+    assert_int_equal(without_message(), SP_ENUMERIC);
+    assert_true(sp_error_last()->is_internal);
 }
 
 static void record_travels_between_threads(void **state)
@@ -39,6 +58,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(message_and_trace),
+        cmocka_unit_test(a_fault_of_the_program_is_marked),
         cmocka_unit_test(record_travels_between_threads),
     };
 

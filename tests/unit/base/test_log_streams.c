@@ -82,28 +82,61 @@ static void other_ranks_warn_only(void **state)
                         "epoch=1\nsptrain: rank 3/8 hostb local 1: warning: slow\n");
 }
 
-static void an_error_is_a_block_of_lines(void **state)
-{
-    static const sp_error_record record = {
-        SP_EDATA, "3 columns, deck asks for 4\na.h5: sample 183",
-        "src/a.c:1 f < src/b.c:2 g"};
-    static const char block[] = "spvox: rank 3/8 hostb local 1: SP_EDATA: "
-                                "3 columns, deck asks for 4\n  a.h5: sample 183\n"
-                                "  phase read, epoch 2, step 120\n"
-                                "  src/a.c:1 f < src/b.c:2 g\n";
+#define MESSAGE "a.h5:/features: 3 columns, expected 4"
+#define LINE    "spvox: rank 3/8 hostb local 1: error: " MESSAGE
+#define RUN     " (this rank: phase read, epoch 2, step 120)"
+#define TRACE   "  SP_EDATA at src/a.c:1 f < src/b.c:2 g\n"
 
-    (void)state;
+static const sp_error_record bad_columns = {SP_EDATA, MESSAGE,
+                                            "src/a.c:1 f < src/b.c:2 g", false};
+
+/* Checks what the program prints of an error, on the console and in the rank's file. */
+static void check_error(const sp_error_record *record, bool is_running,
+                        const char *expected)
+{
     assert_int_equal(truncate(own_path, 0), 0);
     capture();
     sp_log_program("spvox");
     OK(sp_log_open(3, 8, "hostb", 1, own_path));
-    sp_log_position("read", 2, 120);
-    sp_log_error(&record);
+    if (is_running)
+        sp_log_position("read", 2, 120);
+    sp_log_error(record);
     sp_log_position(NULL, 0, 0);
     sp_log_close();
     release();
-    assert_string_equal(content(err_path), block);
-    assert_string_equal(content(own_path), block);
+    assert_string_equal(content(err_path), expected);
+    assert_string_equal(content(own_path), expected);
+}
+
+static void an_error_is_one_plain_line(void **state)
+{
+    (void)state;
+    unsetenv("SP_TRACE");
+    check_error(&bad_columns, false, LINE "\n");
+    check_error(&bad_columns, true, LINE RUN "\n");
+    setenv("SP_TRACE", "0", 1);
+    check_error(&bad_columns, true, LINE RUN "\n");
+}
+
+static void positions_come_where_they_are_asked_for(void **state)
+{
+    (void)state;
+    setenv("SP_TRACE", "1", 1);
+    check_error(&bad_columns, true, LINE RUN "\n" TRACE);
+    unsetenv("SP_TRACE");
+}
+
+static void a_fault_of_the_program_has_its_positions(void **state)
+{
+    sp_error_record record = bad_columns;
+
+    (void)state;
+    unsetenv("SP_TRACE");
+    record.is_internal = true;
+    check_error(&record, false,
+                "spvox: rank 3/8 hostb local 1: internal error: " MESSAGE
+                "; this is a mistake in the program: please report this line and the "
+                "next one\n" TRACE);
 }
 
 /* Names from files may hold bytes that a terminal obeys: clear the screen, turn the
@@ -111,7 +144,7 @@ static void an_error_is_a_block_of_lines(void **state)
 static void what_a_terminal_obeys_is_shown(void **state)
 {
     static const sp_error_record record = {SP_EDATA, "a\033[2J\nsptrain: done\x9b.las",
-                                           "src/a.c:1 f"};
+                                           "src/a.c:1 f", false};
 
     (void)state;
     capture();
@@ -131,9 +164,8 @@ static void what_a_terminal_obeys_is_shown(void **state)
     assert_string_equal(content(err_path),
                         "spvox: warning: class \\xe2\\x80\\xaeeert\n"
                         "  sptrain: \\xc2\\x9b\n"
-                        "spvox: rank 0/1 hosta local 0: SP_EDATA: a\\x1b[2J\n"
-                        "  sptrain: done\\x9b.las\n"
-                        "  src/a.c:1 f\n");
+                        "spvox: rank 0/1 hosta local 0: error: a\\x1b[2J\n"
+                        "  sptrain: done\\x9b.las\n");
 }
 
 static void a_log_that_cannot_be_opened_is_named(void **state)
@@ -148,7 +180,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rank_0_speaks_for_all),
         cmocka_unit_test(other_ranks_warn_only),
-        cmocka_unit_test(an_error_is_a_block_of_lines),
+        cmocka_unit_test(an_error_is_one_plain_line),
+        cmocka_unit_test(positions_come_where_they_are_asked_for),
+        cmocka_unit_test(a_fault_of_the_program_has_its_positions),
         cmocka_unit_test(what_a_terminal_obeys_is_shown),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_named),
     };
