@@ -50,7 +50,7 @@ static size_t bytes_of(const sp_assign *a, int v)
            sp_elem_bytes(value->elem);
 }
 
-/* A place for a matrix of the shape of value v, with elements of its own kind. */
+/* Takes memory for a matrix of the shape of value v with elements of type elem. */
 static sp_assign_place take(sp_assign *a, int v, sp_elem elem, sp_ranges_side side)
 {
     const sp_lower_value *value = &a->low->value[v];
@@ -83,13 +83,15 @@ static void drop_vector(sp_assign *a, int *range)
 
 /* ---- forward ---- */
 
-/* From the forward pass on, for the backward pass. */
+/* True if the forward pass leaves the activation in memory for the backward pass. */
 static bool is_kept(const sp_assign *a, int home)
 {
     return a->is_training && !(a->rules.is_frugal && a->low->value[home].is_cheap);
 }
 
-/* The low side is for what is kept; what comes and goes meanwhile stands above. */
+/* Reserves the low side of the span for activations that stay until the backward pass.
+ * What is freed within the forward pass is taken from the high side, so it leaves no
+ * gaps between those. */
 static void reserve_kept(sp_assign *a)
 {
     size_t bytes = 0;
@@ -119,7 +121,8 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
     reserve_kept(a);
 }
 
-/* Memory for the activation, or its place in a concat. */
+/* Gives the value its activation's memory: that of its home, which is taken by the
+ * first value to stand in it. */
 static void hold(sp_assign *a, int v)
 {
     const sp_lower_value *value = a->low->value;
@@ -135,7 +138,8 @@ static void hold(sp_assign *a, int v)
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
 
-/* Takes the sums of each sample, or of pieces of sum_rows rows. */
+/* Takes memory for the sums of value v: of each sample, or of pieces of sum_rows rows.
+ */
 static void take_sums(sp_assign *a, int v, bool is_by_sample, bool is_summed)
 {
     const sp_lower_value *value = &a->low->value[v];
@@ -171,7 +175,8 @@ void sp_assign_forward_end(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
 
-    if (step->op == SP_OP_BATCHNORM) /* a second norm of the value sums for itself */
+    /* a second norm of the same value forms the sums anew */
+    if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->in[0]].sums);
     if (!a->is_training)
         drop_vector(a, &a->argmax[s]);
@@ -234,7 +239,8 @@ typedef struct restoring {
     void *arg;
 } restoring;
 
-/* Inputs of a norm that was written anew, which nothing else wants. */
+/* Frees the inputs of a norm whose output was written again, if only that writing
+ * needed them. */
 static void drop_passed(sp_assign *a, const sp_lower_step *step)
 {
     for (int k = 0; k < step->n_in; k++) {
@@ -245,8 +251,9 @@ static void drop_passed(sp_assign *a, const sp_lower_step *step)
     }
 }
 
-/* The value as the forward pass left it, as far as steps up to `until` wrote it: what
- * later ones wrote into other columns of its concat was used already. */
+/* Gives a dropped value the content that the forward pass left in it, as far as steps
+ * up to `until` wrote it. The columns of its concat that later steps wrote have been
+ * used already. */
 static sp_status restore(const restoring *r, int v)
 {
     sp_assign *a = r->a;
@@ -286,7 +293,8 @@ sp_status sp_assign_restore(sp_assign *a, int s,
     return SP_OK;
 }
 
-/* Until the step ends two values hold the range: then the output lets go. */
+/* Makes the gradient of `to` columns of that of `from`. Both hold the range until the
+ * step ends; then the gradient of the output is freed. */
 static void share_grad(sp_assign *a, int from, int to, int column)
 {
     sp_assign_place *place = &a->value[to].grad;
@@ -311,8 +319,9 @@ static sp_grad_route route_of(sp_assign *a, int from, int to, bool may_take)
     return SP_GRAD_NEW;
 }
 
-/* The residual has the first claim to the output's gradient, which is its own; what it
- * leaves x overwrites. Where both are one value the residual's is a copy. */
+/* The gradient of the residual is that of the output, so the residual takes over its
+ * memory; otherwise x does. Where x and the residual are one value, the residual's
+ * gradient is a copy. */
 static void route_norm(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
 {
     const bool has_residual = step->n_in > 1;
@@ -339,7 +348,7 @@ static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route 
     }
 }
 
-/* Under frugal rules what is read for them may be gone. */
+/* Under frugal rules the norm's input, which the sums need, may have been dropped. */
 bool sp_assign_takes_norms(const sp_assign *a, const sp_lower_step *step)
 {
     return step->op == SP_OP_CONV && step->norm_before >= 0 && a->rules.sum_rows &&
@@ -390,7 +399,7 @@ void sp_assign_backward_end(sp_assign *a, int s)
         drop(a, &a->value[v].act);
 }
 
-/* ---- all of it ---- */
+/* ---- measuring ---- */
 
 static void walk_back(sp_assign *a)
 {

@@ -1,16 +1,18 @@
-/* The memory of one micro-batch: where every activation, gradient and vector of sums of
- * a lowered network stands, and for how long. Numbers alone. sp_net asks before each
- * pass and computes where it is told; sp_assign_measure goes through the same calls
- * without computing, so what a step takes is known without taking it, by the same code.
+/* The memory of one micro-batch: where each activation, gradient and vector of sums of
+ * a lowered network stands, and for how long. The module computes with numbers alone.
+ * sp_net asks it before every pass and computes where it is told; sp_assign_measure
+ * makes the same calls without computing. So the need of a step is known before it
+ * runs, and by the same code.
  *
  *     begin --> forward, forward_end of each step --> logits --> loss
  *           --> backward, backward_end of each step, from the last
  *
- * Matrices (activations and gradients) are ranges of one span, vectors (sums of norms,
- * arg max of pools) of another. In training an activation is held until its backward
- * pass used it, and a gradient until it was used; in evaluation an activation is held
- * until its last reader ran. Under frugal rules training does so too with what norms
- * wrote, half of all, and writes it once more where the backward pass wants it.
+ * Matrices (activations and gradients) are ranges of one span of memory, vectors (sums
+ * of norms, arg max of pools) are ranges of another. In training an activation is held
+ * until the last backward pass that reads it, and a gradient until it was used; in
+ * evaluation an activation is held until the last step that reads it. Under frugal
+ * rules training drops the outputs of norms too, which are about half of all
+ * activations, and computes them a second time where the backward pass reads them.
  */
 #ifndef SP_ASSIGN_H
 #define SP_ASSIGN_H
@@ -20,27 +22,29 @@
 #include "memory/sp_lower.h"
 
 typedef struct sp_assign_rules {
-    bool is_frugal; /* norms are computed again in the backward pass */
-    bool is_exact;  /* sums of each sample, never of pieces */
-    int row_bytes;  /* rows begin at multiples of it; 1: they are not padded */
-    int sum_rows;   /* of the backend's table */
+    bool is_frugal; /* outputs of norms are computed again in the backward pass */
+    bool is_exact;  /* sums are formed for each sample, never for pieces of rows */
+    int row_bytes;  /* rows begin at multiples of so many bytes; 1: without padding */
+    int sum_rows;   /* sum_rows of the backend's table: rows of a piece that is summed
+                       by itself; 0: a piece is a sample */
 } sp_assign_rules;
 
-/* A place: where a matrix begins, in bytes of the matrices' span, and elements from row
- * to row. */
+/* The place of a matrix. */
 typedef struct sp_assign_place {
-    int range; /* -1: it has no memory */
-    size_t at;
-    int ld;
+    int range; /* the range of sp_assign.matrices; -1: the matrix has no memory */
+    size_t at; /* where it begins, in bytes of the matrices' span */
+    int ld;    /* elements from one row to the next */
 } sp_assign_place;
 
+/* The memory that a value has at present. */
 typedef struct sp_assigned {
     sp_assign_place act, grad;
-    /* Range of vectors with sums of the value's rows, then of its gradient's, and of
-     * how many parts they are; -1: nobody has taken any. */
-    int sums, n_sums;
-    bool
-        is_summed; /* a convolution writes them on its way; else the norm itself does */
+    /* The range of sp_assign.vectors that holds the sums over the value's rows, in the
+     * backward pass over its gradient's rows; -1: there is none. */
+    int sums;
+    int n_sums;     /* samples or pieces, each of which has a sum of its own there */
+    bool is_summed; /* a convolution writes the sums together with the value; else the
+                        norm forms them itself */
 } sp_assigned;
 
 typedef struct sp_assign {
@@ -48,24 +52,25 @@ typedef struct sp_assign {
     sp_assign_rules rules;
     sp_ranges matrices, vectors;
     sp_assigned *value; /* [low->n_values] */
-    int *argmax;        /* [low->n_steps] range of vectors; -1 */
-    /* of the micro-batch */
+    int *argmax; /* [low->n_steps] range of vectors with the arg max of a pool; -1 */
+    /* The micro-batch that sp_assign_begin named. */
     int64_t rows[SP_MAX_LEVELS];
     int n_samples;
     bool is_training;
-    sp_assign_place logits; /* of the last value in fp32 */
+    sp_assign_place logits; /* the output of the network in fp32 */
 } sp_assign;
 
 /* How the gradient of a step's input comes about. */
 typedef enum sp_grad_route {
-    SP_GRAD_NONE,  /* nobody wants it */
+    SP_GRAD_NONE,  /* no parameter before the input is trained: there is no gradient */
     SP_GRAD_NEW,   /* it is written into memory of its own */
-    SP_GRAD_ADDED, /* it is added to what is there */
-    SP_GRAD_TAKEN, /* it is written over the gradient of the output */
-    SP_GRAD_VIEW   /* it is a concat's: columns of the gradient of the output */
+    SP_GRAD_ADDED, /* it is added to what another reader of the input left there */
+    SP_GRAD_TAKEN, /* it is written over the gradient of the step's output */
+    SP_GRAD_VIEW   /* it is columns of the gradient of the output, which is a concat */
 } sp_grad_route;
 
-/* Rows of a device begin at multiples of 16 bytes, which its memory moves at once. */
+/* The rules for a backend. On a device rows begin at multiples of 16 bytes, which one
+ * instruction of it moves. */
 static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be, bool is_frugal,
                                                  bool is_exact)
 {
@@ -78,58 +83,67 @@ static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be, bool is_f
     return rules;
 }
 
-/* Local. low is borrowed. SP_EMEM; destroy after failure too. */
+/* Makes the tables for a lowered network, which is borrowed. Local. SP_EMEM; destroy
+ * after a failure too. */
 sp_status sp_assign_create(sp_assign *assign, const sp_lowered *low,
                            const sp_assign_rules *rules);
 void sp_assign_destroy(sp_assign *assign);
 
-/* A micro-batch of rows[level] voxels; forgets the last one. The features have a place
- * where the values want them otherwise than [n][c] in fp32. */
+/* Begins a micro-batch of rows[level] voxels and forgets the one before. The features
+ * get a place only where the network wants them in another form than [n][c] fp32. */
 void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
                      bool is_training);
-/* Memory for what step s of the forward pass writes, and for its sums; then, after it
- * ran, what nobody reads any more is free. */
+/* Finds memory for the output of step s of the forward pass, for its sums and for its
+ * arg max. After the step ran, sp_assign_forward_end frees what no later step reads. */
 void sp_assign_forward(sp_assign *assign, int s);
 void sp_assign_forward_end(sp_assign *assign, int s);
+/* Sets the place of the logits in fp32: that of the last value, or memory of its own.
+ */
 void sp_assign_logits(sp_assign *assign);
-/* One vector holds all that the loss tells the host, one after the other: sums
- * [n_samples][2] double, then confusion [C][C] int64 and prediction [n] int32 where
- * they are asked for. Evaluation; the range is to be dropped of assign->vectors. */
+/* The results of an evaluation's loss for the host, one after the other in one range of
+ * vectors: sums [n_samples][2] double, then confusion [C][C] int64 and prediction [n]
+ * int32 where they are asked for. The caller drops the range. */
 typedef struct sp_loss_place {
     int range;
-    size_t confusion_at, prediction_at, bytes; /* from the vector's beginning */
+    size_t confusion_at, prediction_at, bytes; /* from the range's beginning */
 } sp_loss_place;
 sp_loss_place sp_assign_results(sp_assign *assign, bool has_confusion,
                                 bool has_prediction);
-/* Training: the gradient of the last value; *fp32 is where the loss writes it in fp32,
- * a range of its own where the value is bf16, which sp_assign_loss_end drops. */
+/* Training: finds memory for the gradient of the last value. *fp32 is where the loss
+ * writes it in fp32: the same memory, or a range of its own where the value is bf16,
+ * which sp_assign_loss_end frees after the conversion. */
 void sp_assign_loss(sp_assign *assign, sp_assign_place *fp32);
 void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
 
-/* Does any gradient pass through step s? Not where nothing before it learns. */
+/* True if the backward pass of step s has anything to do: not where nothing before the
+ * step is trained, or where no gradient reached its output. */
 bool sp_assign_is_used(const sp_assign *assign, int s);
-/* Values that the backward pass of step s reads and nobody kept get memory again; apply
- * writes the output of each norm `step` there (NULL: nothing is written). */
+/* Gives memory back to the values that the backward pass of step s reads and that were
+ * dropped; `apply` then writes the output of each norm `step` there. With apply NULL
+ * nothing is written and nothing fails. */
 sp_status sp_assign_restore(sp_assign *assign, int s,
                             sp_status (*apply)(void *arg, int step), void *arg);
-/* Memory for the gradients of the inputs of step s, each with its route, and for sums;
- * after it ran, the gradient of the output and what nobody uses any more are free. */
+/* Finds memory for the gradients of the inputs of step s, each by its route, and for
+ * sums. After the step ran, sp_assign_backward_end frees the gradient of its output and
+ * the activations that no later backward pass reads. */
 void sp_assign_backward(sp_assign *assign, int s, sp_grad_route route[SP_MAX_INPUTS]);
 void sp_assign_backward_end(sp_assign *assign, int s);
 
-/* Does the convolution take the sums of the norms before it on its way back? */
+/* True if the convolution `step` forms, together with its input gradient, the sums that
+ * the backward pass of the norm before it needs. */
 bool sp_assign_takes_norms(const sp_assign *assign, const sp_lower_step *step);
-/* Rows of a level; of SP_LEVEL_SAMPLE the samples. */
+/* The rows of a level; the number of samples for SP_LEVEL_SAMPLE. */
 int64_t sp_assign_rows(const sp_assign *assign, int level);
-/* Elements from row to row of c columns. */
+/* Elements from one row to the next in a matrix of c columns. */
 int sp_assign_pitch(const sp_assign *assign, int c, sp_elem elem);
 
+/* The greatest extent of both spans, in bytes. */
 typedef struct sp_assign_bytes {
     size_t matrices, vectors;
 } sp_assign_bytes;
 
-/* Measures a micro-batch: bytes of both spans. Forgets the last one. Cost: 0.1 ms for
- * a hundred layers. */
+/* Measures a micro-batch and forgets the one before. Cost: about 0.1 ms for a hundred
+ * layers. */
 sp_assign_bytes sp_assign_measure(sp_assign *assign, const int64_t *rows, int n_samples,
                                   bool is_training);
 

@@ -18,7 +18,7 @@ int64_t sp_cut_memory_of(int64_t device_bytes)
     return (device_bytes - spared) / mib * mib;
 }
 
-/* ---- opening ---- */
+/* ---- the need ---- */
 
 static sp_status open_both(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                            sp_sampler *eval)
@@ -42,18 +42,18 @@ int64_t sp_cut_need(const sp_cut *cut)
            rest_of(&cut->train) + rest_of(&cut->eval);
 }
 
-/* Both at their excess: what the dearest steps there can be take as the deck cuts them.
- */
+/* Finds the greatest need of both budgets, each multiplied by its excess, as the deck
+ * cuts its steps. */
 static void find_need(sp_cut *cut)
 {
     sp_budget_find_dearest(&cut->train);
     sp_budget_find_dearest(&cut->eval);
 }
 
-/* ---- rooms ---- */
+/* ---- bounds ---- */
 
-/* Memory that the largest samples need beside each other; on the host they are refused
- * where it is not there. */
+/* Finds the largest samples. On the host it fails if those of training and of
+ * evaluation do not fit into the memory together. */
 static sp_status check_largest(sp_cut *cut)
 {
     const int64_t room = cut->memory - sp_cut_fixed(cut);
@@ -86,8 +86,9 @@ static int64_t between(int64_t x, int64_t least, int64_t most)
     return larger(smaller(x, most), least);
 }
 
-/* As the largest sample's parts are to each other, but both parts of every sample, and
- * of the dearest step if that fits at all, have room. */
+/* Divides the room between activations and the rest in the ratio that the largest
+ * sample has. Each part is at least what any sample needs of it, and what the worst
+ * step needs if that step fits at all. */
 static void divide(sp_budget *b, int64_t activations, int64_t room)
 {
     const int64_t act = larger(activations, b->largest[0]);
@@ -126,8 +127,7 @@ static void make_rooms(sp_cut *cut)
     } else {
         if (aside > room / SET_ASIDE)
             aside = larger(room / SET_ASIDE, eval->largest[SP_REST]);
-        if (sp_budget_is_host(
-                train)) /* else the largest sample runs as far as that goes */
+        if (sp_budget_is_host(train)) /* a device may still have room */
             aside = smaller(aside, room - larger(train->largest[0], eval->largest[0]) -
                                        train->largest[SP_REST]);
         divide(train, eval->largest[0], room - aside);
@@ -138,7 +138,7 @@ static void make_rooms(sp_cut *cut)
     limit(eval);
 }
 
-/* ---- all of it ---- */
+/* ---- opening and closing ---- */
 
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm, int *who)
@@ -163,11 +163,11 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
     if (memory == 0)
         return SP_OK;
     if (what->config->train.deterministic == SP_DET_WORLD)
-        own.n_local = 2; /* any number of ranks cuts alike */
+        own.n_local = 2; /* the same cuts on any number of ranks */
     SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval), who));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest, who));
     SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest, who));
-    find_need(cut); /* twice what the index foresees */
+    find_need(cut); /* with excess still SP_CUT_GENEROUS */
     if (sp_cut_need(cut) <= memory) {
         cut->train.excess = cut->eval.excess = SP_CUT_MARGIN;
         find_need(cut);
@@ -190,7 +190,7 @@ void sp_cut_close(sp_cut *cut)
     memset(cut, 0, sizeof *cut);
 }
 
-/* ---- what the user hears ---- */
+/* ---- messages ---- */
 
 static bool has_norm(const sp_graph *graph)
 {
@@ -236,7 +236,7 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
     const sp_shard *shard;
 
     if (!b->known || n == 0)
-        return SP_EMEM; /* as it was said */
+        return SP_EMEM; /* the message stays as it is */
     for (int i = 0; i < n; i++) {
         need += (int64_t)(b->excess * (double)sp_cut_sum(b->known[sample[i]]));
         voxels += sp_dataset_voxels(b->set, sample[i]);

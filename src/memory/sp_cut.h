@@ -1,20 +1,23 @@
-/* How steps and evaluations are cut so that a rank keeps to its memory.
+/* How steps and evaluations are cut into micro-batches so that a rank stays within its
+ * memory.
  *
  *     memory | fixed | activations          | batches, scratch | the same    |
  *            |       | of the larger: both  | of training      | of evaluation |
  *
- * Arenas grow to their largest use and stay so; a step with large activations and
- * another with large batches meet in memory. So each part has a room of its own, and
- * the samples that a rank holds at a time fit into both. An evaluation beside a
- * training uses the training's activations; for its batches an eighth is set aside, or
- * what its largest sample needs.
+ * Arenas grow to their largest use and stay so. A step with large activations and
+ * another one with large batches therefore meet in memory even though they run one
+ * after the other. So activations and the rest have a bound each (`room`), and the
+ * samples that a rank holds at a time fit into both. An evaluation that runs during a
+ * training uses the training's activations; an eighth of the memory is reserved for its
+ * batches, or the need of its largest sample if that is more.
  *
- * What a sample takes is foreseen from the index alone, so that every rank cuts every
- * step alike without a message: its voxels at each level from /cost, else in the ratios
- * of the largest sample's plan. Plans of some samples, as augmentation leaves them,
- * tell how much more than foreseen there can be. All of it is a function of deck, data
- * and memory. On the host a sample that does not fit by itself is refused before it is
- * read; on a device it runs alone, as far as that goes.
+ * The need of a sample is estimated from the index alone, so that every rank cuts every
+ * step alike without a message: its voxels at each level come from /cost, or, where the
+ * shards lack that, from the ratios in the plan of the largest sample. Rank 0 plans
+ * some samples as augmentation leaves them; these show by what factor the estimate can
+ * be too low. All of it is a function of deck, data and memory. On the host a sample
+ * that does not fit by itself is refused before it is read; on a device it runs alone,
+ * and the run ends only if the device has no memory for it.
  */
 #ifndef SP_CUT_H
 #define SP_CUT_H
@@ -22,6 +25,7 @@
 #include "data/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
+/* The parts that depend on samples. */
 typedef enum sp_cut_part {
     SP_ACTIVATIONS,
     SP_BATCHES,
@@ -29,54 +33,63 @@ typedef enum sp_cut_part {
     SP_PARTS
 } sp_cut_part;
 
-/* The budget of a training, or of its evaluations. */
+/* The budget of a training, or of its evaluations. Bytes are those of a rank. */
 typedef struct sp_budget {
     sp_foreseer foreseer;
-    sp_sampler *sampler;     /* borrowed; NULL: there is none */
-    const sp_dataset *set;   /* the sampler's */
-    sp_load like;            /* of the largest sample, as stored */
-    double excess;           /* most bytes of a plan over those foreseen */
-    int64_t empty[SP_PARTS]; /* what a batch without samples takes */
-    /* [n_samples] foreseen so far, without excess; activations 0: not yet. Of the
-     * thread that deals, once the loader is in use. */
+    sp_sampler *sampler;   /* borrowed; NULL: there is nothing to bound */
+    const sp_dataset *set; /* the sampler's */
+    sp_load
+        like; /* the largest sample as stored, whose ratios others are taken to have */
+    double excess; /* greatest ratio of the bytes of a plan to those estimated */
+    int64_t empty[SP_PARTS]; /* bytes of a batch without samples */
+    /* [n_samples] bytes estimated so far, not multiplied by excess; an entry whose
+     * activations are 0 is not estimated yet. Belongs to the thread that deals samples
+     * once the loader runs. */
     int64_t (*known)[SP_PARTS];
-    int64_t room[2];           /* bytes of activations, of the rest; 0: no bound */
-    int64_t dearest[SP_PARTS]; /* most on a rank, as the deck cuts */
-    int64_t largest[2];        /* most of any sample; of activations, of the rest */
-    int part; /* what the sampler is told; SP_PARTS: against the rooms */
-    int n_micro, n_micro_asked; /* of the dearest step: as cut, and by the deck alone */
+    int64_t room[2];           /* bounds of activations and of the rest; 0: no bound */
+    int64_t dearest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
+    int64_t largest[2]; /* greatest need of a sample: activations, and the rest */
+    /* The measure of a sample that sp_budget_of_sample tells the sampler: the bytes of
+     * this part, or with SP_PARTS the share of both rooms that the sample fills. */
+    int part;
+    int n_micro; /* micro-batches of the step with the greatest need, as it is cut */
+    int n_micro_asked; /* and as the deck alone would cut it */
 } sp_budget;
 
-/* Zeroed: nothing is bounded. Not to be moved while open. */
+/* The budgets of a run. Zeroed, nothing is bounded. Must not be moved while open, since
+ * the samplers hold pointers to the budgets. */
 typedef struct sp_cut {
     int64_t memory; /* bytes that a rank may use, the same on all ranks; 0: no bound */
     sp_foreseen_fixed fixed;
     sp_budget train, eval;
 } sp_cut;
 
-/* The part of a device's memory that is for us: all but a sixteenth, which drivers and
- * libraries need (1 GiB at least; of small devices an eighth); whole MiB. */
+/* The part of a device's memory that the program uses, in whole MiB: all but a
+ * sixteenth for drivers and libraries, at least 1 GiB, of devices below 8 GiB an
+ * eighth. */
 int64_t sp_cut_memory_of(int64_t device_bytes);
 
-/* Collective, agreed: bounds what the samplers deal, before they are in use. train,
- * eval: NULL for none. memory 0: no bound, and nothing is read; else some samples are
- * read on rank 0. SP_EDATA, SP_EIO; SP_EMEM, of the host, names a sample that does not
- * fit. *who (may be NULL): the rank that failed. Close after failure too. */
+/* Bounds what the samplers deal; comes before they are used. Collective; all ranks
+ * return the same status. train or eval is NULL where the run has none. With memory 0
+ * nothing is bounded and nothing is read; otherwise rank 0 reads some samples.
+ * SP_EDATA, SP_EIO; SP_EMEM names a sample that does not fit, on the host. *who (may be
+ * NULL) becomes the rank that failed. Close after a failure too. */
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                       sp_sampler *eval, sp_comm *comm, int64_t memory, int *who);
-/* The same without a bound, to tell what the steps of the deck would take: fixed and
- * dearest. */
+/* Estimates `fixed` and `dearest` for the steps that the deck asks for, and bounds
+ * nothing. Collective, as sp_cut_open. */
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm, int *who);
 void sp_cut_close(sp_cut *cut);
 
-/* Bytes that the dearest steps take, evaluations included. */
+/* Bytes that the steps with the greatest need take, evaluations included. */
 int64_t sp_cut_need(const sp_cut *cut);
-/* Rank 0 says how much memory there is, of device_bytes (0: of the host), what the
- * dearest training step needs, and how it is cut. Nothing without a bound. */
+/* Rank 0 logs how much memory there is, out of device_bytes (0: out of the host's), the
+ * greatest need of a training step, and how the step is cut. Without a bound it logs
+ * nothing. */
 void sp_cut_print(const sp_cut *cut, int64_t device_bytes);
-/* Local: memory has run out (SP_EMEM, raised last) over these samples: the same with
- * whose they are, what was foreseen, and what there is. */
+/* Adds to the error SP_EMEM, which was raised last, the samples over which memory ran
+ * out, their estimated need and the memory there is. Local. */
 sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *budget,
                          const int64_t *sample, int n);
 

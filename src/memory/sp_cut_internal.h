@@ -1,14 +1,17 @@
-/* Inside sp_cut: what the samples of a data set take (sp_cut_samples.c), from which
- * sp_cut.c makes rooms. */
+/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set, from
+ * which sp_cut.c makes the bounds. */
 #ifndef SP_CUT_INTERNAL_H
 #define SP_CUT_INTERNAL_H
 
 #include "memory/sp_cut.h"
 
-enum { SP_REST = SP_BATCHES }; /* of room and largest */
+/* The second index of sp_budget.room and sp_budget.largest: batches and scratch. */
+enum { SP_REST = SP_BATCHES };
 
-#define SP_CUT_MARGIN   1.0625 /* over the worst of the plans that are compared */
-#define SP_CUT_GENEROUS 2.0 /* taken instead where even that fits: none is compared */
+/* The estimate is multiplied by the greatest excess that was found in the compared
+ * plans and by this margin. Where twice the estimate fits, no plan is compared. */
+#define SP_CUT_MARGIN   1.0625
+#define SP_CUT_GENEROUS 2.0
 
 static inline int64_t larger(int64_t a, int64_t b)
 {
@@ -31,42 +34,49 @@ static inline double mib(int64_t bytes)
 }
 
 int64_t sp_cut_sum(const int64_t part[SP_PARTS]);
-/* Bytes that depend on no sample. */
+/* The bytes that depend on no sample. */
 int64_t sp_cut_fixed(const sp_cut *cut);
-/* SP_EMEM with a message: the sample needs so much (0: more than could be planned). */
+/* Fails with SP_EMEM and a message about the sample, which needs `need` bytes (0: more
+ * than there was room to plan it in). */
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
                         int64_t memory);
 
-/* sampler NULL: the budget stays zeroed. SP_EMEM. */
+/* Opens the budget of a sampler; without one (NULL) it stays zeroed. SP_EMEM. */
 sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sampler,
                          bool is_training);
 void sp_budget_close(sp_budget *b);
 bool sp_budget_is_host(const sp_budget *b);
-/* As many slots hold batches as the loader has steps, 3 at most. */
+/* Sets how many slots of the loader hold batches: as many as it has steps, at most 3.
+ */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
-/* Parts that a batch takes beyond one without samples. */
+/* The bytes that a batch takes beyond those of a batch without samples. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
-/* The sampler asks for a sample: b->part of it, or how much of both rooms together the
- * sample fills where it fills the fuller one. */
+/* The measure of a sample for the sampler (sp_bound): its bytes of b->part, or with
+ * SP_PARTS the share of the room that it fills more of, in bytes of both rooms. */
 int64_t sp_budget_of_sample(void *budget, int64_t sample);
 
-/* Collective, agreed: rank 0 reads samples for all, by one of the three below. */
+/* Runs one of the next three functions on rank 0, which reads samples, and broadcasts
+ * `like` and `excess`. Collective; all ranks return the same status. */
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
                          sp_status (*what_of)(sp_budget *b, const sp_cut *cut),
                          int *who);
-/* Sets like. */
+/* Sets `like` by the plan of the largest sample. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
-/* Set excess: by the largest sample as augmentation leaves it; by others too, with a
- * margin. */
+/* Set `excess`: the first by the largest sample as augmentation leaves it, the second
+ * by some other samples too, times SP_CUT_MARGIN. */
 sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut);
 sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut);
 
-/* Sets dearest: the most there can be as the deck cuts. */
+/* Sets `dearest` to the need of the worst step that could be dealt, as the deck cuts
+ * it.
+ */
 void sp_budget_find_dearest(sp_budget *b);
-/* Sets dearest: the most that the steps of the deck take, of all ranks. Collective. */
+/* Sets `dearest` to the greatest need of any rank in the steps that the deck asks for.
+ * Collective. */
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm);
-/* Sets largest; *worst: the sample that takes most. An envelope of all samples does
- * where half of the room holds it: a look at each costs 0.1 ms. */
+/* Sets `largest`, and *worst to the sample with the greatest need. The estimate of one
+ * sample costs 0.1 ms, so a single estimate, for a sample that is nowhere smaller than
+ * any of the set, is taken where it fills at most half of the room. */
 void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst);
 
 #endif

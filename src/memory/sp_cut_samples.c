@@ -1,4 +1,4 @@
-/* The memory of the samples of a data set, foreseen from the index and some plans. */
+/* The memory of the samples of a data set, estimated from the index and some plans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "memory/sp_cut_internal.h"
 #include "process/sp_pulse.h"
 
-/* Samples whose plans are compared with what the index foresees: the largest, in some
- * epochs, and others evenly over the set. */
+/* The plans that are compared with the estimate from the index: those of the largest
+ * sample in N_EPOCHS epochs, and of N_OTHERS samples at equal distances in the set. */
 enum { N_EPOCHS = 4, N_OTHERS = 8 };
 
 bool sp_budget_is_host(const sp_budget *b)
@@ -40,7 +40,7 @@ void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS])
         part[i] -= b->empty[i];
 }
 
-/* From now on weigh tells what samples add. */
+/* Sets `empty`, so that sp_budget_weigh tells from now on what samples add to it. */
 static void weigh_nothing(sp_budget *b)
 {
     const sp_load none = {0};
@@ -51,8 +51,8 @@ static void weigh_nothing(sp_budget *b)
     memcpy(b->empty, part, sizeof part);
 }
 
-/* Slots that batches stand in: of an evaluation of few steps not all, unless they are
- * cut. */
+/* An evaluation of fewer steps than the loader has slots does not fill all of them.
+ * Once its steps are cut, it does. */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
 {
     b->foreseer.n_slots = (int)smaller(SP_LOADER_SLOTS, larger(n_steps, 1));
@@ -60,7 +60,8 @@ void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
     weigh_nothing(b);
 }
 
-/* The column of /cost that has the network's finest level; -1: none has. */
+/* The column of /cost with the voxels of the network's finest level; -1: none has them.
+ */
 static int first_column(const sp_budget *b)
 {
     for (int i = 0; b->set->cost && i < SP_COST_COLUMNS - 1; i++)
@@ -69,8 +70,8 @@ static int first_column(const sp_budget *b)
     return -1;
 }
 
-/* Voxels and pairs by the index. Levels that /cost lacks thin out as in the plan that
- * is known. */
+/* Estimates a sample from the index. Where /cost lacks a level, the ratio of its voxels
+ * to those of the level before is that of the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
 {
     const sp_plan_spec *spec = &b->foreseer.what.graph->spec;
@@ -109,8 +110,6 @@ static const int64_t *know(sp_budget *b, int64_t sample)
     return b->known[sample];
 }
 
-/* The sampler asks: a part, or how much of both rooms together the sample fills where
- * it fills the fuller one. */
 int64_t sp_budget_of_sample(void *budget, int64_t sample)
 {
     sp_budget *b = budget;
@@ -125,7 +124,7 @@ int64_t sp_budget_of_sample(void *budget, int64_t sample)
                      fmax(act / (double)b->room[0], rest / (double)b->room[SP_REST]));
 }
 
-/* ---- of a data set ---- */
+/* ---- a data set ---- */
 
 static int64_t largest_sample(const sp_dataset *set)
 {
@@ -137,7 +136,6 @@ static int64_t largest_sample(const sp_dataset *set)
     return at;
 }
 
-/* need 0: more than could be planned. */
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
                         int64_t memory)
 {
@@ -155,8 +153,9 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
         (long long)sp_dataset_voxels(b->set, sample), text, mib(memory));
 }
 
-/* At least so much the sample takes, whatever its plan is like: its arrays, and where
- * nothing merges its voxels the activations of the finest level. */
+/* The least that the sample takes, whatever its plan turns out to be: its arrays, and
+ * the activations of the levels whose voxels the index tells. In training half of the
+ * voxels that are not dropped is assumed, since turning merges some of them. */
 static int64_t least_of(sp_budget *b, int64_t sample)
 {
     const int column = first_column(b);
@@ -179,7 +178,8 @@ static int64_t least_of(sp_budget *b, int64_t sample)
            part[SP_SCRATCH];
 }
 
-/* A sample that data.on_error = "skip" leaves out takes nothing. */
+/* Plans a sample. One that cannot be read and that data.on_error = "skip" leaves out
+ * has an empty load. */
 static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch,
                          sp_load *load)
 {
@@ -203,7 +203,7 @@ static int64_t other_sample(const sp_budget *b, int64_t i)
     return b->set->n_samples <= N_OTHERS ? i : i * b->set->n_samples / N_OTHERS;
 }
 
-/* The largest; another one, where that was left out. */
+/* Another sample is the reference where the largest one was left out. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
 {
     const int64_t n = b->set->n_samples;
@@ -231,7 +231,6 @@ static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_
     return SP_OK;
 }
 
-/* The largest sample alone, as augmentation leaves it. */
 sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
 {
     b->excess = 0;
@@ -250,7 +249,6 @@ sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut)
     return SP_OK;
 }
 
-/* Rank 0 reads for all. */
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
                          sp_status (*what_of)(sp_budget *b, const sp_cut *cut),
                          int *who)
@@ -297,8 +295,6 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     return SP_OK;
 }
 
-/* The sample that takes most, of *worst, and the most that any takes of each part. An
- * envelope of all of them does where that fits: a look at each costs 0.1 ms. */
 void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
 {
     const int64_t n = b->sampler ? b->set->n_samples : 0;
@@ -333,9 +329,10 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
     }
 }
 
-/* ---- the run's own steps ---- */
+/* ---- the steps of a run ---- */
 
-/* Adds a micro-batch of this rank. *slot: the most that it has held. */
+/* Raises `dearest` by a micro-batch of this rank; *slot is the greatest batch that the
+ * slot has held so far. */
 static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
 {
     int64_t sum[SP_PARTS] = {0};
@@ -348,11 +345,11 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
     b->dearest[SP_SCRATCH] = larger(b->dearest[SP_SCRATCH], sum[SP_SCRATCH]);
 }
 
-/* The dearest that this rank is dealt in so many steps, instead of the dearest there
- * can be; each slot of the loader keeps its own largest batch. */
+/* Sets `dearest` to the greatest need of this rank in the first n_steps steps, each
+ * slot of the loader at its own largest batch. */
 static sp_status follow(sp_budget *b, int64_t n_steps)
 {
-    enum { MOST_SAMPLES = 1 << 20 }; /* a second */
+    enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
     int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
     sp_position at = {0, 0};
 
@@ -377,7 +374,8 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
     return SP_OK;
 }
 
-/* Training has as many steps as the deck asks for, and its loader is some ahead. */
+/* A training has the steps that the deck asks for, and its loader is some steps ahead.
+ */
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
 {
     const sp_config *config = b->foreseer.what.config;

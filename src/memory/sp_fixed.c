@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* Floats of a device, at least: one download brings the gradients of several samples.
- */
+/* The least size of sp_fixed.wgrad on a device, in floats: one download then brings the
+ * weight gradients of several samples. */
 enum { LEAST_WGRAD = 1 << 20 };
 
 typedef struct taking {
@@ -31,8 +31,8 @@ static size_t pack_floats(const taking *t, const sp_lower_step *step, int direct
                                         node->c_in, node->c_out, is_grad);
 }
 
-/* Floats of the largest weight and bias, of the widest norm and of the largest packed
- * weights. */
+/* The floats of the largest weight with its bias, the channels of the widest norm, and
+ * the floats of the largest packed weights. */
 typedef struct widths {
     size_t wgrad, norm, packed;
 } widths;
@@ -62,7 +62,8 @@ static widths find_widths(const taking *t)
     return w;
 }
 
-/* shared: room for any step's packed weights; NULL: each gets its own. */
+/* Takes the memory of one step. `shared` is the one room for packed weights; NULL: each
+ * step gets its own. */
 static sp_status take_step(const taking *t, int s, float *shared)
 {
     const sp_lower_step *step = &t->low->step[s];

@@ -1,43 +1,51 @@
 /* The memory of a network that does not depend on the batch: parameters, packed
- * weights, statistics, coefficients of norms. One walk takes it of an arena; over an
- * arena that counts, it tells how much that is. */
+ * weights, statistics and coefficients of norms. One function takes all of it from an
+ * arena. Run over an arena that only counts, the same function tells the size:
+ *
+ *     sp_fixed_size    counting arena --> bytes
+ *     sp_fixed_create  bytes --> the backend's arena --> pointers of sp_fixed
+ */
 #ifndef SP_FIXED_H
 #define SP_FIXED_H
 
 #include "compute/sp_backend.h"
 #include "memory/sp_lower.h"
 
+/* The two forms in which the weights of a convolution are packed. */
 enum { SP_PACK_FORWARD, SP_PACK_GRAD_INPUT, SP_PACK_DIRECTIONS };
 
+/* Coefficients and batch statistics of a norm as the last forward pass left them. */
 typedef struct sp_fixed_norm {
-    float *scale, *shift, *mean, *inv_std; /* [c] of the last forward */
+    float *scale, *shift, *mean, *inv_std; /* [c] */
 } sp_fixed_norm;
 
 typedef struct sp_fixed_rules {
-    bool is_frugal; /* one room for the packed weights of all steps */
-    bool is_exact;  /* gradients of samples, on devices of several at once */
+    bool is_frugal; /* all steps share one room for packed weights and pack them anew */
+    bool is_exact;  /* weight gradients are formed for each sample by itself */
     bool has_class_weights;
 } sp_fixed_rules;
 
-/* All of it memory of the backend. */
+/* All pointers but `packed` and `norm` lead into the backend's memory. */
 typedef struct sp_fixed {
-    float *param;   /* [graph->n_floats] */
-    float *running; /* [graph->n_buffer_floats] */
-    float *wgrad;   /* [n_wgrad] exact mode: gradients of samples; else NULL */
-    size_t n_wgrad;
-    float *coefficients;                  /* [3][widest norm] */
-    double *norm_own, *norm_all;          /* [2 widest norm + 1] sums of a norm */
-    float *class_weight;                  /* [n_classes] or NULL */
-    float *(*packed)[SP_PACK_DIRECTIONS]; /* [n_steps] NULL: not packed */
-    sp_fixed_norm *norm;                  /* [n_steps] of norms alone */
+    float *param;   /* [graph->n_floats] the parameters, one after the other */
+    float *running; /* [graph->n_buffer_floats] running statistics of norms */
+    float *wgrad;   /* [n_wgrad] weight gradients of samples in exact mode, else NULL */
+    size_t n_wgrad; /* at least the largest weight and bias; more on a device */
+    float *coefficients; /* [3][widest norm] of a norm's backward pass */
+    /* [2 widest norm + 1] each: this rank's sums of a norm, and those of all ranks */
+    double *norm_own, *norm_all;
+    float *class_weight;                  /* [n_classes]; NULL: all classes weigh 1 */
+    float *(*packed)[SP_PACK_DIRECTIONS]; /* [n_steps] NULL: the step packs none */
+    sp_fixed_norm *norm;                  /* [n_steps] set for batch norms alone */
 } sp_fixed;
 
-/* Local. The arena is created for what it takes, under that name. SP_EMEM; destroy,
- * and the backend's arena_destroy, after failure too. */
+/* Creates the arena, named "parameters" and as large as needed, and sets the pointers.
+ * Local. SP_EMEM; call destroy, and the backend's arena_destroy, after a failure too.
+ */
 sp_status sp_fixed_create(sp_fixed *fixed, const sp_lowered *low, const sp_backend *be,
                           const sp_fixed_rules *rules, sp_arena *arena);
 void sp_fixed_destroy(sp_fixed *fixed);
-/* Bytes that the arena would have; the backend need not be open. SP_EMEM. */
+/* Tells the bytes of that arena. The backend need not be open. SP_EMEM. */
 sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,
                         const sp_fixed_rules *rules, int64_t *bytes);
 

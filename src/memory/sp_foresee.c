@@ -8,16 +8,17 @@
 #include "memory/sp_fixed.h"
 #include "memory/sp_kept.h"
 
-/* The program itself: MPI, HDF5, code, threads and heap, once a run has saved a
- * checkpoint, and the addition for each other rank of the node. Measured with MPICH 4.0
- * in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
+/* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
+ * checkpoint), and the addition for each other rank of the node. Measured with MPICH
+ * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
  * only in part, which count in small runs alone. */
 static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
-/* The bytes of a sample in the index: offsets, cost, state; and of a parameter in what
- * the program keeps for it, HDF5's datasets of a checkpoint above all. The latter is
- * measured: minkunet101 with few channels takes 5 MiB more than its numbers. */
+/* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES is what the
+ * program keeps for a parameter beyond its numbers, HDF5's datasets of a checkpoint
+ * above all. The latter is measured: minkunet101 with few channels takes 5 MiB more
+ * than its numbers. */
 enum { INDEX_BYTES = 96, PARAM_BYTES = 20 << 10 };
-/* On a device the last page of each arena is not used. */
+/* On a device up to a page at the end of each arena is reserved and not used. */
 enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
 
 sp_status sp_foresee_open(sp_foreseer *f, const sp_foresight *what, bool is_training)
@@ -41,9 +42,9 @@ void sp_foresee_close(sp_foreseer *f)
 
 /* ---- without a batch ---- */
 
-/* Gradients and what the optimizer keeps; on the host the copies of rank 0 that a
- * checkpoint is written from, and limbs of exact sums. Other ranks of the node see this
- * one's gradients in shared memory. */
+/* The bytes of gradients and of what the optimizer keeps; on the host also of rank 0's
+ * copies that a checkpoint is written from, and of the limbs of exact sums. Ranks of one
+ * node read each other's gradients in shared memory, which counts again. */
 static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;
@@ -82,8 +83,9 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 
 /* ---- with a batch ---- */
 
-/* Sums of norms over spans of 64 rows, as many as a convolution has at a time, and the
- * weight gradient in the kernels' order; the scratch grows by a quarter more. */
+/* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
+ * weight gradient in the order of the kernels. The arena grows by a quarter more than
+ * is asked for. */
 static int64_t host_operations(const sp_foresight *what, const sp_load *load)
 {
     enum { SPAN = 64 };
@@ -104,7 +106,7 @@ static int64_t host_operations(const sp_foresight *what, const sp_load *load)
     return most + most / 4;
 }
 
-/* Scratch of the weight gradient that takes most. */
+/* The scratch of the weight gradient that takes most. */
 static int64_t device_operations(const sp_foresight *what, const sp_load *load)
 {
     int64_t most = 0;
@@ -134,7 +136,8 @@ static bool is_turning(const sp_foresight *what)
            (scale->n == 2 && (scale->at[0] != 1 || scale->at[1] != 1));
 }
 
-/* Predictions of a batch on their way: on rank 0 those of all ranks too. */
+/* The bytes of a batch's predictions on their way to the file: on rank 0 those of all
+ * ranks too. */
 static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
 {
     const int64_t logits = what->config->run.logits ? 4 * what->graph->n_classes : 0;
@@ -175,12 +178,13 @@ sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
     }
     b.batches += f->n_slots * loader.slot;
     b.scratch = loader.scratch + host_operations(what, load);
-    if (!f->is_training) /* predictions, as the loss has them and as they are counted */
+    /* predictions as the loss writes them, and as they are counted */
+    if (!f->is_training)
         b.scratch += 2 * 4 * load->voxels[0] + result_bytes(what, load);
     return b;
 }
 
-/* ---- a sample's plan ---- */
+/* ---- the plan of a sample ---- */
 
 static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
                              const sp_sample *sample, int64_t epoch, sp_arena *arena,
@@ -223,7 +227,7 @@ sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
     sp_plan plan = {0};
     sp_status rc;
 
-    /* Half of the room each: what stays and what is needed meanwhile. */
+    /* Half of the room is for the plan, half for what planning needs meanwhile. */
     rc = sp_arena_create(&arena, (size_t)room / 2, "foreseen plan");
     if (rc == SP_OK)
         rc = sp_arena_create(&scratch, (size_t)room / 2, "foreseen plan's scratch");

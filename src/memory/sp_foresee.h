@@ -1,19 +1,31 @@
-/* The memory of a run, from its network and the voxels that it holds at a time.
+/* The memory of a run, told before it starts from its network and from the voxels that
+ * a rank holds at a time. The room's modules in the order of their use:
+ *
+ *     sp_graph --sp_lower--> steps and values (sp_lower.h)
+ *                                |  rows of a micro-batch
+ *                                +--sp_assign--> bytes of activations and gradients
+ *                                +--sp_fixed---> bytes of parameters
+ *     index, voxels, pairs --sp_foresee--> bytes of a batch, of all that a rank holds
+ *     bytes of samples, memory of a rank --sp_cut--> micro-batches of every step
+ *
+ * The run itself uses sp_lower, sp_assign and sp_fixed as well, so the estimate and the
+ * execution cannot disagree. Tests hold plan_bytes of a backend to what plan_build
+ * takes; sp_loader_size tells the loader's need. The parts of the estimate are
  *
  *     fixed        program, index, weights, gradients, moments, copy of a checkpoint
- *     activations  of the network: the walk of sp_assign, and what its operations take
+ *     activations  of the network: sp_assign's two spans
  *     batches      up to 3 slots of a loader: samples as read, plan, features, labels
- *     scratch      of a loader's planner and readers: one batch being made
+ *     scratch      of a loader's planner and readers while they make one batch, and of
+ *                  the operations of the network
  *
- * The walks are those of the run itself for the network (sp_assign, sp_fixed) and for
- * the plan (plan_bytes of the backend, held to plan_build by tests), sp_loader_need for
- * the loader. A rank that trains and evaluates takes
+ * Arenas grow to their largest use and stay so. A rank that trains and evaluates
+ * therefore takes
  *
  *     fixed + max(activations of both) + batches and scratch of both loaders
  *
- * since arenas grow to their largest use and stay so. On a device scratch is that of
- * the weight gradient, and loaders' scratch is the host's affair. Pure but for
- * sp_foresee_load; the backend need not be open, its table and precision count.
+ * On a device the scratch is that of the weight gradient; the loaders' scratch is
+ * memory of the host and is not counted. All functions but sp_foresee_load are pure.
+ * The backend need not be open: its table and its precision are all that is read.
  */
 #ifndef SP_FORESEE_H
 #define SP_FORESEE_H
@@ -23,39 +35,41 @@
 #include "data/sp_shard.h"
 #include "memory/sp_assign.h"
 
-/* All borrowed. */
+/* The run whose memory is estimated. All pointers are borrowed. */
 typedef struct sp_foresight {
     const sp_config *config;
     const sp_graph *graph;
     const sp_backend *backend;
-    const int *columns; /* [n_columns] features of a sample */
+    const int *columns; /* [n_columns] feature columns that are read of a sample */
     int n_columns;
-    double factor; /* the network's voxel edge over that of the shards */
-    bool has_subvoxel;
-    int64_t n_samples;    /* that the index of the run's data sets lists */
-    int n_ranks, n_local; /* of the world, of this node */
-    bool is_predicting;   /* evaluation: predictions travel to rank 0 */
+    double factor; /* edge of the network's voxels over that of the shards' voxels */
+    bool has_subvoxel;  /* the shards have /subvoxel, so augmentation turns freely */
+    int64_t n_samples;  /* samples in the index of all data sets of the run */
+    int n_ranks;        /* ranks of the world */
+    int n_local;        /* ranks of this node */
+    bool is_predicting; /* in an evaluation predictions travel to rank 0 */
 } sp_foresight;
 
-/* The samples that a rank holds at a time. */
+/* The samples that a rank holds at a time, as far as memory depends on them. */
 typedef struct sp_load {
     int n_samples;
     int64_t stored, points;        /* voxels and points as the files have them */
-    int64_t voxels[SP_MAX_LEVELS]; /* of the network's levels */
-    int64_t above;                 /* of all levels above them together */
-    int64_t pairs[SP_MAX_MAPS];    /* of the graph's plan */
+    int64_t voxels[SP_MAX_LEVELS]; /* voxels of each level of the network */
+    int64_t above; /* voxels of the levels above the coarsest one, all together */
+    int64_t pairs[SP_MAX_MAPS]; /* pairs of each kernel map of the graph's plan */
 } sp_load;
 
-/* The walker of a network: one for each thread that asks. */
+/* The state of an estimate. Each thread that asks needs one of its own. */
 typedef struct sp_foreseer {
     sp_foresight what;
     sp_lowered low;
     sp_assign assign;
     bool is_training;
-    int n_slots; /* of the loader, that hold batches */
+    int n_slots; /* slots of the loader that hold a batch at a time */
 } sp_foreseer;
 
-/* SP_EMEM; close after failure too. */
+/* Prepares an estimate of training or of evaluation. SP_EMEM; close after a failure
+ * too. */
 sp_status sp_foresee_open(sp_foreseer *foreseer, const sp_foresight *what,
                           bool is_training);
 void sp_foresee_close(sp_foreseer *foreseer);
@@ -64,20 +78,20 @@ typedef struct sp_foreseen {
     int64_t activations, batches, scratch; /* bytes */
 } sp_foreseen;
 
-/* Bytes that a batch takes; one without samples takes what does not depend on them,
- * buffers of readers and of the planner. Not thread-safe. */
+/* The bytes that a batch takes. A batch without samples takes what does not depend on
+ * samples: buffers of the readers and of the planner. Not thread-safe. */
 sp_foreseen sp_foresee_step(sp_foreseer *foreseer, const sp_load *load);
 
 typedef struct sp_foreseen_fixed {
-    /* Bytes of the program, on a device of arenas' last pages; of weights, packed ones
-     * too, gradients and optimizer state. */
-    int64_t program, weights;
+    int64_t program; /* bytes of the program; on a device, unused ends of arenas */
+    int64_t weights; /* bytes of parameters, packed ones too, gradients and moments */
 } sp_foreseen_fixed;
+/* The bytes that no batch changes. SP_EMEM. */
 sp_status sp_foresee_fixed(sp_foreseer *foreseer, sp_foreseen_fixed *fixed);
 
-/* Read a sample, as the epoch's augmentation leaves it (epoch < 0: as stored), and plan
- * it on the host, in at most `room` bytes (0: as many as there are). SP_EDATA, SP_EIO,
- * SP_EMEM. */
+/* Reads a sample, augments it as in the given epoch (epoch < 0: leaves it as stored)
+ * and plans it on the host in at most `room` bytes (0: without a bound); *load is what
+ * the sample turned out to be. SP_EDATA, SP_EIO, SP_EMEM. */
 sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
                           int64_t sample, int64_t epoch, int64_t room, sp_load *load);
 

@@ -1,20 +1,23 @@
-/* The graph's nodes as steps: fused batch norms, concats as views, lifetimes, ready
- * offsets. */
+/* Lowers a graph: fuses batch norms, makes concats views, finds lifetimes and the
+ * offsets from which gradients are final. */
 #include "memory/sp_lower.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What lowering remembers per node. */
+/* A node while it is lowered. Indices are those of nodes. */
 typedef struct plan_node {
-    int reader;       /* the node that alone reads it, and once; -1 */
-    bool is_absorbed; /* inside a chain, no step of its own */
-    int norm;         /* batch norm whose chain ends here; -1 */
-    int residual;     /* value added in the chain; -1 */
+    /* the only node that reads this one, and only once; -1: there is none */
+    int reader;
+    bool is_absorbed; /* true: it is inside a fused chain and has no step of its own */
+    /* the batch norm at the beginning of the chain that ends here; -1: none */
+    int norm;
+    int residual; /* the value that the chain adds; -1: none */
     float slope;
 } plan_node;
 
-/* Inputs that come twice have two readings, so none that reads them alone. */
+/* Finds the nodes with a single reader. A node that one other node reads twice has
+ * none. */
 static void find_readers(const sp_graph *g, plan_node *plan)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -26,9 +29,9 @@ static void find_readers(const sp_graph *g, plan_node *plan)
         }
 }
 
-/* The chain norm [+ add] [+ activation] that begins at `norm`: each link but the last
- * has one reader. An add takes one norm into its pass, the other input is read as
- * residual. */
+/* Fuses the chain norm [+ add] [+ activation] that begins at `norm`. Every node of it
+ * but the last has a single reader. An add belongs to the chain of one of its inputs
+ * and reads the other as the residual. */
 static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
 {
     int end = norm, residual = -1, next = plan[norm].reader;
@@ -38,11 +41,13 @@ static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
         plan[next].norm < 0) {
         residual = g->node[next].in[g->node[next].in[0] == norm] + 1;
         plan[end].is_absorbed = true;
-        plan[next].norm = norm; /* claimed, also against the other input's norm */
+        /* the add is taken, so a norm at its other input cannot take it */
+        plan[next].norm = norm;
         end = next;
         next = plan[end].reader;
     }
-    /* The gradient tells the side of 0 from the output: no negative slopes. */
+    /* The backward pass tells the sign of the input from that of the output, which a
+     * negative slope would turn round. */
     if (next >= 0 && g->node[next].op == SP_OP_RELU && g->node[next].slope >= 0) {
         slope = g->node[next].slope;
         plan[end].is_absorbed = true;
@@ -117,8 +122,9 @@ static sp_status make_values(sp_lowered *low)
     return SP_OK;
 }
 
-/* From the last concat to the first, so that a concat inside another one moves with all
- * it holds. A value lives in one place: its second use in a concat is a copy. */
+/* Gives the inputs of concats their columns, from the last concat to the first, so that
+ * a concat inside another one moves with all it holds. A value stands in one place
+ * only; a second concat that reads it gets a copy. */
 static void place_concats(sp_lowered *low)
 {
     int s, k;
@@ -168,7 +174,8 @@ static void use_until(const sp_lowered *low, int value, int s)
         home->until = s;
 }
 
-/* What the backward of step s reads, and what writing its output again would. */
+/* Extends the lifetimes of the values that the backward pass of step s reads: for its
+ * gradients, and for computing its output again. */
 static void find_use(const sp_lowered *low, int s)
 {
     const sp_lower_step *step = &low->step[s];
@@ -207,9 +214,9 @@ static void find_lifetimes(const sp_lowered *low)
             low->value[sp_lowered_home(low, step->in[k])].last = s;
         find_use(low, s);
     }
-    logits->last = low->n_steps; /* they stay */
+    logits->last = low->n_steps; /* the loss reads the logits after all steps */
     logits->until = -1;
-    low->value[0].last = -1; /* the batch owns them */
+    low->value[0].last = -1; /* the features belong to the batch */
 }
 
 static void list_ends(const sp_lowered *low)
@@ -230,11 +237,13 @@ static void list_ends(const sp_lowered *low)
     }
 }
 
-/* By value, as the steps tell. */
+/* How the steps use a value. */
 typedef struct use {
     int n_reads, first_read;
-    int norm;   /* the step of the batch norm that writes it; -1: none does */
-    int inside; /* the last norm whose output stands in it and has one reader; -1 */
+    /* the step of the batch norm that writes it; -1: another operation does */
+    int norm;
+    /* the last norm whose output stands in it and has a single reader; -1: none */
+    int inside;
 } use;
 
 static use *count_uses(const sp_lowered *low)
@@ -260,9 +269,10 @@ static use *count_uses(const sp_lowered *low)
     return uses;
 }
 
-/* The norm all of whose output's gradient is in that of a convolution's input: that is
- * its output, or the concat that alone reads it. Backward, the first reader of a value
- * comes last: then its gradient is whole. */
+/* Finds the norm whose output's gradient is complete once the gradient of the
+ * convolution's input is: the norm that writes the input, or one that writes columns of
+ * it where the input is a concat. The backward pass runs from the last step, so the
+ * first reader of a value completes its gradient. */
 static void find_norm_before(const sp_lowered *low, const use *uses, int s)
 {
     sp_lower_step *step = &low->step[s];
@@ -275,7 +285,8 @@ static void find_norm_before(const sp_lowered *low, const use *uses, int s)
         step->norm_column = low->value[low->step[step->norm_before].out].column;
 }
 
-/* A norm without activation whose output the step alone reads, as what it adds. */
+/* Finds a norm without activation whose output this step adds and nothing else reads.
+ */
 static void find_norm_beside(const sp_lowered *low, const use *uses,
                              sp_lower_step *step)
 {
@@ -308,8 +319,8 @@ static int64_t end_of(const sp_graph *g, int param)
     return param < 0 ? 0 : g->param[param].offset + g->param[param].count;
 }
 
-/* Backward runs the steps from the last: behind step s all gradients are final that lie
- * after the parameters of the steps before s. */
+/* The backward pass runs the steps from the last. After step s those gradients are
+ * final whose parameters lie behind all parameters of the steps before s. */
 static void find_ready(const sp_lowered *low)
 {
     const sp_graph *g = low->graph;
@@ -328,7 +339,8 @@ static void find_ready(const sp_lowered *low)
     }
 }
 
-/* bf16 throughout, but a convolution yields logits as it sums them. */
+/* All values are bf16 or fp32 alike, except that the convolution at the end writes its
+ * fp32 sums as logits. */
 static void choose_elements(const sp_lowered *low, bool is_bf16)
 {
     for (int v = 0; v < low->n_values; v++)

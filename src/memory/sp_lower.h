@@ -1,14 +1,18 @@
-/* The lowered network: the graph's nodes as the passes that run, and what each value of
- * them is needed for. A pure function of the graph and the precision, without memory of
- * a backend: sp_net executes it, and sp_assign gives its values their memory.
+/* The lowered network: the passes that run for the nodes of a graph, and what each
+ * value between them is needed for. It is a pure function of the graph and the
+ * precision and has no memory of a backend: sp_net executes it, sp_assign finds room
+ * for its values.
  *
  *     node   conv  norm  downsample.norm  add  relu     concat(a, b)
  *     step   conv        norm             norm(x, residual)   none: a and b were
  *     value  conv        downsample.norm           relu       written into its columns
  *
- * A step writes one value; value v + 1 is the output of node v, value 0 the features of
- * the voxels. Values inside a fused chain are never written. A value whose home is
- * another one stands in columns of that concat.
+ * A step is one pass and writes one value. Value v + 1 is the output of node v; value 0
+ * is the features of the voxels. A batch norm, the add behind it and the activation
+ * behind that are fused into one step, so the values between them are never written. A
+ * concat copies nothing where its inputs are written into its columns at once: such an
+ * input has the concat as its home. A value that stands in its own memory is its own
+ * home.
  */
 #ifndef SP_LOWER_H
 #define SP_LOWER_H
@@ -16,51 +20,70 @@
 #include "graph/sp_graph.h"
 
 typedef struct sp_lower_value {
+    /* The level whose rows the value has (SP_LEVEL_SAMPLE: a row for each sample), and
+     * its channels. */
     int level, c;
-    sp_elem elem; /* of activation and gradient */
-    /* The concat that holds the value, and the first of its columns there; a value that
-     * stands by itself is its own home. */
+    sp_elem elem; /* the type of an element of the activation and of its gradient */
+    /* The concat in whose columns the value stands, and the first of these columns. A
+     * value in memory of its own has itself as home, and column 0. */
     int home, column;
-    /* These are set of homes alone. Steps that write it first and last, and that read
-     * it last; the step whose backward pass uses it last, -1: none does. Cheap: norms
-     * alone write it. Passed: a backward pass reads it only to write others anew. */
+    /* The lifetime, set for homes alone, as indices of steps: the first and the last
+     * step that writes it, the last step that reads it in the forward pass, and the
+     * step whose backward pass is the last to read it (-1: no backward pass does). */
     int first, end, last, until;
-    bool is_cheap, is_passed;
-    int next_read, next_used; /* in the lists of a step below; -1: the list ends */
-    bool needs_grad;          /* a parameter stands before it */
-    bool feeds_norm;          /* batch statistics are taken of it */
+    bool is_cheap; /* norms alone write it, so writing it again costs little */
+    bool
+        is_passed; /* no gradient needs it; a backward pass reads it only to write other
+                       values again */
+    /* The next value in the lists read_last and used_last of a step; -1: the list ends.
+     */
+    int next_read, next_used;
+    bool needs_grad; /* a parameter that is trained stands before it */
+    bool feeds_norm; /* a batch norm takes the statistics of it */
 } sp_lower_value;
 
 typedef struct sp_lower_step {
-    sp_op op;             /* SP_OP_BATCHNORM: [+ in[1]] and activation included */
-    const sp_op_row *row; /* of op */
-    int layer;            /* node with the parameters, the map, p */
-    int out;              /* value */
-    int n_in, in[SP_MAX_INPUTS]; /* values */
-    float slope;                 /* of the activation; 1: none */
-    /* Convolution that completes the gradient of a norm's output: the step of the norm,
-     * and where in the input the output stands. Norm: the step of one without
-     * activation whose output it alone reads, and adds. Else -1. */
-    int norm_before, norm_column, norm_beside;
-    int64_t ready; /* once its backward ran, flat gradients from here on are final */
-    /* Homes that no later step reads, and that no backward pass after it uses; -1 */
+    sp_op op; /* SP_OP_BATCHNORM includes the add of in[1] and the activation */
+    const sp_op_row *row; /* the table's row of `op` */
+    int layer; /* the node with the parameters, the kernel map and dropout's p */
+    int out;   /* the value that the step writes */
+    int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */
+    float slope; /* of the activation for negative inputs; 1: there is no activation */
+    /* Of a convolution whose input gradient completes the gradient of a norm's output:
+     * the step of that norm, and the column of the convolution's input at which the
+     * norm's output begins. -1: there is no such norm. */
+    int norm_before, norm_column;
+    /* Of a norm that adds the output of a second norm, which has no activation and
+     * which nothing else reads: the step of that second norm; else -1. */
+    int norm_beside;
+    /* The offset in the flat gradient from which on all gradients are final once the
+     * backward pass of this step ran. */
+    int64_t ready;
+    /* The first home in the list of those that no later step of the forward pass reads,
+     * and of those that no later step of the backward pass reads; -1: the list is
+     * empty.
+     */
     int read_last, used_last;
 } sp_lower_step;
 
 typedef struct sp_lowered {
     const sp_graph *graph; /* borrowed */
-    int n_values, n_steps, n_norms;
+    int n_values, n_steps; /* values include the features; steps are in running order */
+    int n_norms;           /* steps that are batch norms */
     sp_lower_value *value; /* [n_values] */
     sp_lower_step *step;   /* [n_steps] */
 } sp_lowered;
 
-/* Local. is_bf16: activations are bf16, logits of a convolution fp32. SP_EMEM; destroy
- * after failure too. */
+/* Lowers a graph, which is borrowed. Local. With is_bf16 activations are bf16, but the
+ * logits are fp32 where a convolution writes them. SP_EMEM; destroy after a failure
+ * too.
+ */
 sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
-/* The value in whose memory v stands: itself, or the outermost concat around it. */
+/* The value in whose memory v stands: v itself, or the outermost concat around it. */
 int sp_lowered_home(const sp_lowered *lowered, int v);
-/* The inputs are written in place: a concat that copies nothing. */
+/* True for a concat that copies nothing, since all its inputs are written into its
+ * columns. */
 bool sp_lowered_is_view(const sp_lowered *lowered, const sp_lower_step *step);
 
 #endif
