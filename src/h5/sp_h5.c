@@ -1,4 +1,5 @@
-/* A file opened for reading: look-ups in its catalog, values by pread. No HDF5. */
+/* A file opened for reading: look-ups in its catalog, and values by pread. Without
+ * HDF5. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,12 +13,12 @@
 #include "h5/sp_h5_number.h"
 #include "process/sp_pulse.h"
 
-enum { PIECE = 1 << 16 }; /* bytes that are converted at a time */
+enum { PIECE = 1 << 16 }; /* bytes that are read and converted at a time */
 
 /* ---- opening ---- */
 
-/* The library looks for its signature at the start and at each power of two from 512
- * bytes on. */
+/* True if the file has HDF5's signature where the library looks for it: at the start
+ * and at each power of two from 512 bytes on. */
 static bool has_signature(int fd, int64_t bytes)
 {
     static const char signature[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
@@ -45,7 +46,8 @@ static sp_status open_file(sp_h5 *file, struct stat *about)
                : SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);
 }
 
-/* The catalog must be of the file that is open: files are replaced by renaming. */
+/* Fails if the catalog describes another file than the one that is open: files are
+ * often replaced by renaming. */
 static sp_status check_same(const sp_h5 *file, const struct stat *about)
 {
     const sp_h5_catalog *c = &file->catalog;
@@ -69,7 +71,8 @@ static sp_status begin(sp_h5 **file, const char *path)
     return SP_FAIL(SP_EMEM, "%s: no memory", path);
 }
 
-/* child NULL: the catalog is read in this process. */
+/* Opens a file with the catalog that the child sends; child NULL: with one that this
+ * process makes. */
 static sp_status open_with(sp_h5 **file, const char *path, sp_h5_child *child)
 {
     struct stat about;
@@ -192,7 +195,7 @@ void sp_h5_list_free(char **names, int n)
 
 /* ---- datasets ---- */
 
-/* A dataset whose values can be read. */
+/* Finds a dataset whose values can be read. */
 static sp_status find(const sp_h5 *file, const char *name, const sp_h5_entry **entry)
 {
     *entry = sp_h5_catalog_find(&file->catalog, name);
@@ -274,7 +277,7 @@ static int64_t row_bytes(const sp_h5_shape *shape)
     return bytes;
 }
 
-/* A scalar counts as one row. */
+/* Reads n rows from row `first` on as stored. A scalar has one row. */
 static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t first,
                              int64_t n, void *to)
 {
@@ -347,7 +350,7 @@ static sp_status say_value(const sp_h5 *file, const char *name, sp_h5_type type,
                                   : "an integer that its type holds");
 }
 
-/* The dataset as one row of elements, in pieces that are converted. */
+/* Reads the whole dataset piece by piece and converts each. */
 static sp_status read_converted(sp_h5 *file, const sp_h5_entry *entry, sp_h5_type to,
                                 int64_t rows, int64_t row, char *out)
 {

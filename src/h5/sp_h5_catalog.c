@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The least that an attribute and an entry take on the wire. */
+/* The least bytes of an attribute and of an entry in a catalog as bytes, which bound
+ * how many of them it can hold. */
 enum { ATTR_BYTES = 32, ENTRY_BYTES = 64 };
 
 /* ---- as bytes ---- */
@@ -36,7 +37,8 @@ static void wire_attr(sp_wire *wire, sp_h5_attr *attr)
     sp_wire_text(wire, &attr->why);
 }
 
-/* A list of n things that a reading wire has not allocated yet. */
+/* Allocates a list of n elements on a wire that reads, whose destination has none yet.
+ */
 static bool make_list(sp_wire *wire, void **list, int64_t n, size_t size)
 {
     if (wire->is_reading && wire->rc == SP_OK && !(*list = calloc((size_t)n + 1, size)))
@@ -73,7 +75,8 @@ void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog)
 
 /* ---- checks ---- */
 
-/* Texts and types that are not read may have any size. */
+/* True if the size of an element is possible. Texts, and types that are not read, may
+ * have any size. */
 static bool is_sized(sp_h5_type type)
 {
     if (type.kind != 'i' && type.kind != 'u' && type.kind != 'f')
@@ -122,7 +125,7 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
     if (is_odd)
         snprintf(why, size, "its shape makes no sense: damaged");
     else if (shape->rank < 0 || shape->type.kind == 's' || shape->type.kind == '?')
-        return; /* told when numbers are asked for */
+        return; /* find_numbers fails where numbers are asked for */
     else if (shape->is_contiguous)
         check_contiguous(shape, file_bytes, why, size);
     else if (!entry->chunks || !is_same_shape(entry->chunks, shape))

@@ -25,27 +25,30 @@
 
 #define WORD "--read-h5-headers"
 
-/* Limits of a child: the library spins for ever on some damaged headers. Processor time
- * and memory grow with the file, since large files may have large indices. */
+/* The limits of a child, since the library never returns from some damaged headers.
+ * Processor time and memory grow with the file, because large files may have large
+ * indices. WORK_S and WALL_S are seconds of processor time and of wall time for one
+ * file, MEMORY is bytes. */
 enum {
     WORK_S = 3,
     WALL_S = 60,
-    MORE_S = 120, /* at most, for large files */
+    MORE_S = 120, /* the most seconds that a large file adds */
     MEMORY = 192 << 20,
     MEMORY_FACTOR = 8,
-    ANSWER = 16 << 20,  /* bytes of one answer, */
-    ANSWER_FACTOR = 16, /* and this times the file's */
+    ANSWER = 16 << 20,  /* the most bytes of an answer: this */
+    ANSWER_FACTOR = 16, /* plus the file's size times this */
     PATIENCE_S = 2 * (WALL_S + MORE_S),
 };
 #define WORK_BYTES_S 20000000
 #define MEMORY_MOST  ((int64_t)4 << 30)
 
 typedef struct frame {
-    uint64_t status, bytes, hash; /* of the bytes: a catalog, or a message */
+    /* The bytes that follow the frame are a catalog, or a message. */
+    uint64_t status, bytes, hash;
 } frame;
 
-/* Whether main called sp_h5_child_main: else the child would be a second run of
- * whatever this program does. */
+/* True once main has called sp_h5_child_main. Without that call the child would run the
+ * whole program a second time. */
 static bool is_answered;
 
 /* ---- the child ---- */
@@ -60,7 +63,7 @@ static void put_all(const void *data, size_t bytes)
         if (n < 0 && errno == EINTR)
             n = 0;
         else if (n < 0)
-            _exit(1); /* the parent is gone */
+            _exit(1); /* the parent has died */
     }
 }
 
@@ -79,7 +82,8 @@ static int64_t size_of(const char *path)
     return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
-/* The parent names the file after whatever ends this process. */
+/* Sets the limits for one file. Whatever limit ends this process, the parent names the
+ * file. */
 static void limit_file(const char *path)
 {
     int64_t bytes = size_of(path), memory = MEMORY_MOST;
@@ -120,8 +124,8 @@ static char *read_list(size_t *bytes)
     return list;
 }
 
-/* For tests of the parent: the child crashes at, or hangs in, a file whose path has the
- * value of this variable in it. */
+/* Serves tests of the parent: the child crashes or hangs at a file whose path contains
+ * the value of one of these variables. */
 static void misbehave(const char *path)
 {
     const char *crash = getenv("SP_H5_CHILD_CRASH");
@@ -131,12 +135,13 @@ static void misbehave(const char *path)
         raise(SIGSEGV);
     if (!hang || !strstr(path, hang))
         return;
-    alarm(1); /* in place of WALL_S */
+    alarm(1); /* shorter than WALL_S */
     for (;;)
         pause();
 }
 
-/* A parent that takes its time is no reason to end: the limits are off meanwhile. */
+/* Describes a file and sends the answer. While it is sent no limit holds, since the
+ * parent may be slow to read it. */
 static void answer(const char *path)
 {
     sp_h5_catalog catalog = {0};
@@ -178,7 +183,7 @@ void sp_h5_child_main(int argc, char **argv)
 
 /* ---- the parent ---- */
 
-/* One socket is the child's standard input and output. */
+/* Starts the child with one socket as its standard input and output. */
 static sp_status spawn(sp_h5_child *child)
 {
     char *arguments[] = {"sptrain", WORD, NULL};
@@ -204,7 +209,7 @@ static sp_status spawn(sp_h5_child *child)
                    strerror(failed));
 }
 
-/* A child that died early shows when its answer is read. */
+/* Sends the paths. That the child has died is noticed when its answer is read. */
 static void send_list(int fd, char *const *paths, int n_paths)
 {
     for (int i = 0; i < n_paths; i++) {
@@ -233,7 +238,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
     return SP_OK;
 }
 
-/* True if nothing came for long. */
+/* Waits for bytes; true if none came for PATIENCE_S seconds. */
 static bool is_quiet(int fd)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -242,12 +247,12 @@ static bool is_quiet(int fd)
 
     do {
         n = poll(&wait, 1, 1000);
-        sp_pulse_beat(); /* the limit is here, not the watchdog's */
+        sp_pulse_beat(); /* PATIENCE_S is the limit here, not the watchdog's */
     } while ((n == 0 || (n < 0 && errno == EINTR)) && sp_now_s() < until);
     return n <= 0;
 }
 
-/* All the bytes, or false where the child ended or says nothing any more. */
+/* Receives all the bytes; false if the child ended or sent nothing for too long. */
 static bool receive(const sp_h5_child *child, void *data, size_t bytes)
 {
     char *at = data;
@@ -265,8 +270,8 @@ static bool receive(const sp_h5_child *child, void *data, size_t bytes)
     return true;
 }
 
-/* Why there is no answer. A child that is on its way out keeps the status it goes
- * with. */
+/* Words why there is no answer. A child that is ending already keeps its own status,
+ * since a signal sent to it then changes nothing. */
 static sp_status say_end(sp_h5_child *child, const char *path)
 {
     int status = 0;

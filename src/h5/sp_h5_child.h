@@ -1,10 +1,9 @@
-/* The limited child that reads HDF5 headers: if the library crashes, hangs or eats
- * memory on a damaged file, only the child dies. It is this program started anew
- * (sp_h5_child_main). Between the files of src/h5.
+/* The limited child that reads HDF5 headers. If the library crashes, hangs or takes all
+ * memory on a damaged file, only the child dies. The child is this program, started
+ * again (sp_h5_child_main). Between the files of src/h5.
  *
  *     parent --paths, ended by zero bytes--> child
- *            <--frames: catalog or failure of each path in turn--
- */
+ *            <--frames: catalog or failure of each path in turn-- */
 #ifndef SP_H5_CHILD_H
 #define SP_H5_CHILD_H
 
@@ -17,13 +16,14 @@ typedef struct sp_h5_child {
     int fd;
 } sp_h5_child;
 
-/* sp_h5_child_end after success. */
+/* Starts a child for n paths. Call sp_h5_child_end after success. SP_EIO. */
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n);
-/* The catalog of the next path, a file of this size; not checked yet. SP_EDATA with the
- * child's message, or with the way it ended. */
+/* Receives the catalog of the next path, a file of this size; the catalog is not
+ * checked yet. SP_EDATA with the child's message, or with how the child ended; SP_EMEM.
+ */
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
                            sp_h5_catalog *catalog);
-/* Ends the child, whatever it is doing. */
+/* Kills the child, whatever it is doing, and waits for its end. */
 void sp_h5_child_end(sp_h5_child *child);
 
 #endif

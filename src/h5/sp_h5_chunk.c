@@ -1,7 +1,8 @@
-/* Tables of chunks, and rows out of them.
+/* Tables of chunks, and the rows of a dataset out of its chunks.
  *
- * The chunks that share their first index make a band: all columns of chunk[0] rows.
- * Chunks are unpacked into a band each, where rows stand as in a contiguous dataset. */
+ * The chunks with the same first index make a band: chunk[0] rows of the dataset with
+ * all their columns. A band is unpacked as a whole into a buffer, where its rows stand
+ * as in a contiguous dataset. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,11 +13,13 @@
 #include "h5/sp_h5_filter.h"
 #include "process/sp_pulse.h"
 
-/* A sample reads up to nine datasets in turn; small bands of most of them are kept. */
-enum { BANDS = 8, KEPT_BYTES = 32 << 20, EXPANSION = 1100 /* deflate's is 1032 */ };
+/* A sample is read from up to nine datasets in turn, so an unpacker keeps BANDS bands,
+ * together at most KEPT_BYTES. EXPANSION bounds how much larger than its stored bytes a
+ * chunk may claim to be; deflate reaches 1032. */
+enum { BANDS = 8, KEPT_BYTES = 32 << 20, EXPANSION = 1100 };
 
 typedef struct band {
-    uint64_t serial; /* 0: empty */
+    uint64_t serial; /* of the table that the band belongs to; 0: the entry is empty */
     int64_t index;
     uint64_t last_use;
     unsigned char *rows;
@@ -46,7 +49,8 @@ int64_t sp_h5_chunks_count(const sp_h5_chunks *c)
     return n;
 }
 
-/* Bytes of `rows` rows, of the dataset or of a chunk; -1: too many. */
+/* The bytes of `rows` rows of `dim`, which is that of the dataset or of a chunk; -1
+ * where it overflows. */
 static int64_t bytes_of(const sp_h5_chunks *c, const int64_t *dim, int64_t rows)
 {
     int64_t bytes = c->type_size;
@@ -85,7 +89,7 @@ static bool are_filters_known(const sp_h5_chunks *c, uint32_t chunk_bytes)
     return true;
 }
 
-/* Together they cannot be larger than the file. */
+/* True if all chunks lie within the file and together are not larger than it. */
 static bool are_in_file(const sp_h5_chunks *c, int64_t file_bytes)
 {
     int64_t left = file_bytes;
@@ -99,7 +103,7 @@ static bool are_in_file(const sp_h5_chunks *c, int64_t file_bytes)
     return true;
 }
 
-/* Compressed values may not claim more than compression can give. */
+/* True if the stored bytes can hold that many values: compression has a limit. */
 static bool is_possible(const sp_h5_chunks *c, int64_t file_bytes)
 {
     int64_t bytes = bytes_of(c, c->dim, c->dim[0]);
@@ -233,8 +237,8 @@ static sp_status read_stored(sp_h5_steps *steps, const sp_h5_chunks *c, int fd,
     return SP_OK;
 }
 
-/* Copies the part of a chunk that lies in the dataset, dimension by dimension: `at` is
- * the chunk's first element in the band, `size` bytes are one element of the rest. */
+/* Copies from dimension d on the part of a chunk that lies within the dataset. `at` is
+ * the chunk's first element, counted from the band's first row. */
 static void place(const sp_h5_chunks *c, const int64_t *at, int d,
                   const unsigned char *from, unsigned char *to)
 {
@@ -275,7 +279,7 @@ static sp_status fill(sp_h5_unpacker *u, const sp_h5_chunks *c, int fd,
     return SP_OK;
 }
 
-/* The band itself, else the one unused for longest. */
+/* Finds the entry of this band, or the one that was not used for longest. */
 static band *find_band(sp_h5_unpacker *u, const sp_h5_chunks *c, int64_t index)
 {
     band *oldest = &u->band[0];
@@ -291,8 +295,8 @@ static band *find_band(sp_h5_unpacker *u, const sp_h5_chunks *c, int64_t index)
     return oldest;
 }
 
-/* Bands of large chunks are not all kept: the eldest go until there is room for one of
- * this size. */
+/* Frees the bands unused for longest until one of `bytes` bytes fits within KEPT_BYTES.
+ */
 static void make_space(sp_h5_unpacker *u, const band *keep, size_t bytes)
 {
     for (;;) {

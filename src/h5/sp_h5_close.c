@@ -1,4 +1,5 @@
-/* The end of a file: on the disk, or an error that leaves HDF5 in order. */
+/* Closing of files: a written file is on the disk afterwards, or there is an error and
+ * HDF5 is in order all the same. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 
 #include "h5/sp_h5_internal.h"
 
-/* Bytes that HDF5 may add to a file while it closes it. */
+/* The bytes that HDF5 may add to a file while it closes it. */
 enum { MARGIN = 1 << 16 };
 
-/* Cuts off what was taken beyond its end. */
+/* Cuts off the room that was reserved beyond the file's end, and flushes the file. */
 static sp_status to_disk(const char *path, int64_t bytes)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -34,9 +35,10 @@ static int64_t size_of(const sp_h5 *file)
     return (int64_t)bytes;
 }
 
-/* HDF5 crashes at its end where a file could not be closed, and one that finds no room
- * cannot. The limit on the size of files (ulimit -f) holds for every file of the
- * process, memory's too, so nothing may be begun that would end beyond it. */
+/* HDF5 crashes at the end of the process if a file could not be closed, and a file that
+ * finds no room cannot be closed. The limit on the size of files (ulimit -f) holds for
+ * every file of the process, files in memory included, so a write that would exceed it
+ * must not even begin. */
 sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
 {
     struct rlimit limit;
@@ -51,8 +53,9 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
                    file->path, strerror(EFBIG), (long long)limit.rlim_cur);
 }
 
-/* Room on the disk for what is still to be written is taken first, with some for what
- * the library adds then, and where there is none the rest goes to memory. */
+/* Reserves room on the disk for what is still to be written and for what the library
+ * adds. If there is none, the file's descriptor is exchanged for a file in memory, so
+ * that HDF5 can close it. */
 static sp_status take_room(const sp_h5 *file)
 {
     int *disk, memory, error;
@@ -62,7 +65,7 @@ static sp_status take_room(const sp_h5 *file)
     error = posix_fallocate(*disk, 0, (off_t)(size_of(file) + MARGIN));
     if (error == 0 || error == EINVAL || error == EOPNOTSUPP)
         return SP_OK;
-    /* Not the path for a name, which has 249 bytes at most. */
+    /* The name is not the path, since such a name has 249 bytes at most. */
     memory = (int)syscall(SYS_memfd_create, "sp_h5", 0);
     if (memory >= 0) {
         dup2(memory, *disk);

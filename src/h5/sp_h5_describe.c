@@ -1,9 +1,9 @@
-/* An HDF5 file as a catalog: the one place that reads with HDF5. It runs in the limited
- * child, or in the process that has just written the file.
+/* Describes an HDF5 file as a catalog: the only place that reads with HDF5. It runs in
+ * the limited child, or in the process that has just written the file.
  *
- * Values of datasets stay in the file, but for texts and for what is stored inside
- * headers. A part that the library cannot read gets its reason and is no failure: a
- * file may hold much that nobody asks for. */
+ * Values of datasets stay in the file, except texts and values that are stored inside
+ * headers. A part that the library cannot read gets its reason in the catalog and is no
+ * failure, since a file may hold much that nobody reads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,8 +20,9 @@ enum { TEXTS = 16 << 20, TEXTS_FACTOR = 4, WHY = 256, NAME = 1000 };
 typedef struct describer {
     hid_t file;
     sp_h5_catalog *catalog;
-    int64_t room;       /* entries allocated */
-    int64_t texts_left; /* bytes of texts that the file may still give */
+    int64_t room; /* entries that are allocated */
+    /* The bytes that texts and attributes of this file may still take. */
+    int64_t texts_left;
     bool is_out_of_memory;
 } describer;
 
@@ -41,7 +42,7 @@ static void *room_for(describer *d, size_t n, size_t size)
     return out;
 }
 
-/* `what`, and the library's own words. */
+/* `what`, with the text of the library's error behind it. */
 static char *library_says(describer *d, const char *what)
 {
     char text[WHY], why[2 * WHY];
@@ -60,8 +61,8 @@ static herr_t read_from(hid_t id, hid_t type, void *to)
                : H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
 }
 
-/* Texts of any size; false with the list unfinished where they cannot be read or are
- * more than the file may give. */
+/* Reads texts of variable size. False, with the list incomplete, if they cannot be read
+ * or are larger than the file may have. */
 static bool take_varying(describer *d, hid_t id, hid_t stored, hid_t space, int64_t n,
                          char **texts)
 {
@@ -94,7 +95,7 @@ static bool take_fixed(describer *d, hid_t id, hid_t stored, int64_t n, char **t
     return is_good;
 }
 
-/* n texts into *texts, or a reason why not. */
+/* Reads n texts into *texts, or sets *why. */
 static void take_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t n,
                        char ***texts, char **why)
 {
@@ -244,7 +245,7 @@ static void take_filters(describer *d, hid_t made, sp_h5_chunks *c, sp_h5_entry 
     }
 }
 
-/* Whether a chunk reaches beyond the dataset. */
+/* True if the chunk reaches beyond the dataset. */
 static bool is_partial(const sp_h5_chunks *c, const hsize_t *at)
 {
     for (int d = 0; d < c->rank; d++)
@@ -253,7 +254,7 @@ static bool is_partial(const sp_h5_chunks *c, const hsize_t *at)
     return false;
 }
 
-/* The place of chunk i, which begins at these coordinates. */
+/* Finds the place of chunk i, which begins at these coordinates. */
 static bool find_chunk(hid_t set, sp_h5_chunks *c, int64_t i, const hsize_t *at,
                        bool partial_is_plain)
 {
@@ -293,8 +294,9 @@ static bool find_chunks(hid_t set, hid_t made, sp_h5_chunks *c)
     return is_found;
 }
 
-/* Chunks that were never written would read as zeros; every one that was takes a byte
- * of the file at least. */
+/* Reads the table of chunks. A dataset with chunks that were never written is refused,
+ * since HDF5 would read zeros there. A written chunk takes a byte of the file at least,
+ * which bounds their number. */
 static void take_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
 {
     sp_h5_chunks *c = entry->chunks;
@@ -334,7 +336,7 @@ static void take_compact(describer *d, hid_t set, hid_t type, sp_h5_entry *entry
     }
     c->compact_bytes = (int64_t)n * c->type_size;
     if ((int64_t)H5Dget_storage_size(set) != c->compact_bytes) {
-        c->compact_bytes = 0; /* the library would read on beyond what is stored */
+        c->compact_bytes = 0; /* HDF5 would read on beyond the stored bytes */
         entry->why = copy(d, "its values are not all in its header: damaged");
         return;
     }
@@ -414,7 +416,8 @@ static void take_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry
         H5Sclose(space);
 }
 
-/* Values in other files are refused before anything else is asked of the dataset. */
+/* Describes a dataset. One whose values lie in other files is refused before the
+ * library is asked anything else about it. */
 static void take_set(describer *d, hid_t set, sp_h5_entry *entry)
 {
     hid_t made = H5Dget_create_plist(set);
@@ -475,7 +478,8 @@ static void meet_object(describer *d, const char *name)
         H5Oclose(id);
 }
 
-/* A link inside the file is followed to a dataset; members of groups have one path. */
+/* Follows a link within the file if it leads to a dataset. A link to a group is not
+ * followed, so that each member of a group has one path. */
 static void meet_soft_link(describer *d, const char *name)
 {
     hid_t id = H5Oopen(d->file, name, H5P_DEFAULT);
@@ -522,7 +526,7 @@ static herr_t meet(hid_t group, const char *name, const H5L_info_t *link, void *
 
     (void)group;
     if (strlen(name) > NAME)
-        return 0; /* nobody asks for it */
+        return 0; /* such a name is never read */
     if (link->type == H5L_TYPE_HARD)
         meet_object(d, name);
     else if (link->type == H5L_TYPE_SOFT)
@@ -554,7 +558,8 @@ static sp_status describe(describer *d, const char *path)
                                               path, *text ? ": " : "", text);
 }
 
-/* The file that the library will open: it is compared with what the parent opens. */
+/* Notes which file the library will open; the parent compares it with the one that it
+ * opens itself. */
 static sp_status identify(const char *path, sp_h5_catalog *catalog)
 {
     struct stat about;
@@ -579,7 +584,7 @@ sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog)
     sp_h5_enter();
     list = sp_h5_driver_list();
     d.file = H5Fopen(path, H5F_ACC_RDONLY, list);
-    if (d.file < 0) { /* at once: the next call wipes the library's text */
+    if (d.file < 0) { /* read at once, since the next call empties the error stack */
         sp_h5_library_text(text, sizeof text);
         rc = SP_FAIL(SP_EDATA, "%s: cannot be opened: %s", path, text);
     } else {

@@ -1,8 +1,7 @@
 /* A file driver for reading (HDF5's "virtual file driver"). It differs from the
- * library's own in two ways: a second file cannot be opened, so that external links
- * lead nowhere; and where the raw bytes of a chunk lie is told to whoever asks, since
- * the library has no function for it that does not walk the whole index for each chunk.
- */
+ * library's own in two ways. It cannot open a second file, so external links lead
+ * nowhere. And it tells where the raw bytes of a chunk lie, for which the library has
+ * only a function that walks the whole index for each chunk. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "h5/sp_h5_internal.h"
 
 typedef struct driven {
-    H5FD_t base; /* first, as the library wants it */
+    H5FD_t base; /* the library wants it first */
     int fd;
     haddr_t end_of_addresses, bytes;
 } driven;

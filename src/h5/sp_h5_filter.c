@@ -53,7 +53,8 @@ static sp_status begin_inflating(sp_h5_steps *steps, const char *where)
     return SP_FAIL(SP_EMEM, "%s: no memory for zlib", where);
 }
 
-/* The stream must give exactly `want` bytes and end with the last stored one. */
+/* Inflates. The stream must give exactly `want` bytes and end with the last stored
+ * byte. */
 static sp_status inflate_exactly(sp_h5_steps *steps, unsigned char *from, size_t bytes,
                                  size_t want, int64_t chunk, const char *where,
                                  unsigned char *to)
@@ -82,7 +83,8 @@ static sp_status inflate_exactly(sp_h5_steps *steps, unsigned char *from, size_t
 
 /* ---- shuffle ---- */
 
-/* Byte b of all elements stands together; what is no whole element follows as it is. */
+/* Undoes shuffle, which stores byte b of all elements together; bytes behind the last
+ * whole element stay as they are. */
 static void unshuffle(const unsigned char *from, size_t bytes, size_t size,
                       unsigned char *to)
 {
@@ -96,11 +98,11 @@ static void unshuffle(const unsigned char *from, size_t bytes, size_t size,
 
 /* ---- Fletcher-32 ---- */
 
-/* Two sums modulo 65535 over words of two bytes, the high one first; an odd last byte
- * is a high one. */
+/* The checksum: two sums modulo 65535 over pairs of bytes, the high one first; an odd
+ * last byte is a high one. */
 static uint32_t fletcher32(const unsigned char *data, size_t bytes)
 {
-    enum { RUN = 360 }; /* words whose sums of sums fit into 32 bits */
+    enum { RUN = 360 }; /* pairs whose sums of sums fit into 32 bits */
     uint32_t a = 0, b = 0;
     size_t words = bytes / 2;
 
@@ -126,7 +128,7 @@ static uint32_t fletcher32(const unsigned char *data, size_t bytes)
     return b << 16 | a;
 }
 
-/* Old versions of the library swapped the bytes of each half. */
+/* Compares checksums. Old versions of the library swapped the bytes of each half. */
 static bool is_fletcher32(uint32_t stored, uint32_t sum)
 {
     uint32_t swapped = (sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff);
@@ -157,7 +159,7 @@ static sp_status check_sum(const unsigned char *data, size_t *bytes, int64_t chu
 
 /* ---- the pipeline ---- */
 
-/* Bytes that come out of the first n filters of writing, none of them deflate. */
+/* The bytes that the first n filters of writing give, none of which is deflate. */
 static size_t size_before(const sp_h5_chunks *c, int64_t i, int n, size_t want)
 {
     for (int f = 0; f < n; f++)
@@ -166,7 +168,7 @@ static size_t size_before(const sp_h5_chunks *c, int64_t i, int n, size_t want)
     return want;
 }
 
-/* The result of a step becomes the source of the next. */
+/* Makes the result of a filter the source of the next one. */
 static void exchange(sp_h5_steps *steps)
 {
     unsigned char *buffer = steps->stored;

@@ -22,7 +22,7 @@ void sp_h5_to_native(sp_h5_type type, void *raw, int64_t n)
         swap_bytes(raw, type.size, n);
 }
 
-/* IEEE half precision. */
+/* Converts an IEEE half precision number. */
 static float half_to_float(uint16_t half)
 {
     int exponent = half >> 10 & 31, mantissa = half & 1023;
@@ -194,7 +194,7 @@ static int64_t to_f64(sp_h5_type type, const void *raw, int64_t n, double *out)
     return -1;
 }
 
-/* Does the integer type hold this value? */
+/* True if the integer type holds this value. */
 static bool fits(sp_h5_type to, int64_t value)
 {
     int bits = 8 * to.size;

@@ -1,8 +1,9 @@
-/* Numbers as files hold them: integers of 1, 2, 4, 8 bytes, IEEE floats of 2, 4, 8, of
- * either byte order. Without HDF5; thread-safe.
+/* Conversion of numbers as files store them: integers of 1, 2, 4 and 8 bytes and IEEE
+ * floats of 2, 4 and 8 bytes, of either byte order. Without HDF5; thread-safe.
  *
- * `raw` is aligned for its elements and may be changed in place (bytes put in this
- * machine's order). Functions return -1, or the first element that does not convert.
+ * `raw` must be aligned for its elements. It may be changed: its bytes are put in this
+ * machine's order. The functions return -1, or the first element that cannot be
+ * converted.
  */
 #ifndef SP_H5_NUMBER_H
 #define SP_H5_NUMBER_H
@@ -11,16 +12,16 @@
 
 #include "h5/sp_h5.h"
 
-/* Integers, from floats too where the value is a whole number. */
+/* Converts to integers. A float converts if its value is a whole number. */
 int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out);
 int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out);
-/* Rounded to the nearest float32. What is finite and beyond its range does not convert;
- * what is not finite passes. */
+/* Converts to float32, rounded to the nearest. A finite value beyond the range of
+ * float32 does not convert; infinities and NaN do. */
 int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out);
-/* Any type of number into any of this machine's of 4 or 8 bytes, or 'u' 1. */
+/* Converts any type of number to any of this machine's of 4 or 8 bytes, or to 'u' 1. */
 int64_t sp_h5_convert(sp_h5_type from, void *raw, int64_t n, sp_h5_type to, void *out);
-/* One element, after a conversion of the same raw bytes: for messages and statistics.
- */
+/* The value of one element after a conversion of the same raw bytes, for messages and
+ * statistics. */
 double sp_h5_value(sp_h5_type type, const void *raw, int64_t i);
 /* Puts the elements in this machine's byte order. */
 void sp_h5_to_native(sp_h5_type type, void *raw, int64_t n);

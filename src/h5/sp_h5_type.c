@@ -43,7 +43,7 @@ sp_h5_type sp_h5_type_of(hid_t type)
     case H5T_FLOAT:
         describe_number(type, &out);
         break;
-    case H5T_ENUM: /* h5py's booleans */
+    case H5T_ENUM: /* h5py stores booleans so */
         base = H5Tget_super(type);
         describe_number(base, &out);
         H5Tclose(base);

@@ -1,4 +1,4 @@
-/* Writing: files, datasets, attributes. */
+/* Writing of files, datasets and attributes. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,16 +76,17 @@ static hid_t access_list(void)
 
     H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-    /* Parallel file systems are often mounted without flock; names are ours alone
-     * anyway. */
+    /* Parallel file systems are often mounted without flock, and the names of files
+     * that are written belong to this program alone. */
     H5Pset_file_locking(list, false, true);
-    /* Small writes go to the disk at once, so that they and not H5Dclose fail. */
+    /* Small writes go to the disk at once, so that a full disk makes them fail and not
+     * H5Dclose. */
     H5Pset_sieve_buf_size(list, 0);
     return list;
 }
 
-/* A file or a link in its place is removed, so that nothing is written through a link.
- */
+/* Opens a new file. A file or a link in its place is removed first, so that nothing is
+ * written through a link. */
 static sp_status open_new(sp_h5 *file)
 {
     hid_t list, make;
@@ -132,8 +133,8 @@ sp_status sp_h5_create(sp_h5 **file, const char *path)
 
 /* ---- datasets ---- */
 
-/* The groups above a dataset, by hand: those that the library makes on the way carry
- * the time. A failure shows when the dataset is made. */
+/* Makes the groups above a dataset one by one: those that the library makes itself
+ * carry the time. A failure shows when the dataset is made. */
 static void make_groups(const sp_h5 *file, const char *name)
 {
     hid_t made = H5Pcreate(H5P_GROUP_CREATE), group;
@@ -154,7 +155,7 @@ static void make_groups(const sp_h5 *file, const char *name)
     H5Pclose(made);
 }
 
-/* A new dataset, filled where data is not NULL. */
+/* Makes a dataset and fills it where data is not NULL. */
 static sp_status make_set(sp_h5 *file, const char *name, hid_t type, int rank,
                           const int64_t *dim, hid_t mem, const void *data)
 {
@@ -195,7 +196,7 @@ sp_status sp_h5_write(sp_h5 *file, const char *name, sp_h5_type type, int rank,
         make_set(file, name, sp_h5_native(type), rank, dim, sp_h5_native(type), data));
 }
 
-/* Selects rows in the file and a block of the same size in memory. */
+/* Writes rows: selects them in the file, and a block of the same size in memory. */
 static sp_status write_rows(sp_h5 *file, const char *name, hid_t set, int64_t first,
                             int64_t n, const void *data)
 {
