@@ -1,13 +1,13 @@
-/* Threads and ring of the loader.
+/* The threads and the ring of the loader.
  *
- *     seq        0     1     2     3        slot of a micro-batch: seq % n_slots
- *              next  plan  read  deal       the first not yet handed out, planned, ...
+ *     seq        0     1     2     3        the slot of a micro-batch: seq % n_slots
+ *              next  plan  read  deal       the first not yet handed out, planned,
+ *                                           read, dealt
  *
- * The planner deals micro-batches to free slots, in the sampler's order; readers take
- * their samples in this order; the planner fills each slot once all its samples are
- * read. All numbers above belong to `lock`; the content of a slot to whoever its state
- * says. Results depend on the order of dealing alone, never on which reader was first.
- */
+ * The planner deals micro-batches to free slots in the sampler's order. Readers read
+ * the samples of the slots in this order. The planner fills a slot once all its samples
+ * are read. The lock guards all of these numbers; the state of a slot says whose its
+ * content is (sp_loader_slot.h). */
 #include "data/sp_loader.h"
 
 #include <assert.h>
@@ -24,23 +24,24 @@
 struct sp_loader {
     sp_loader_options options;
     sp_sample_request request;
-    bool is_skipping; /* data.on_error */
+    bool is_skipping; /* data.on_error = "skip" */
 
     pthread_mutex_t lock;
     pthread_cond_t for_readers, for_planner, for_caller;
-    int n_threads; /* started: the planner, then readers */
+    int n_threads; /* threads that were started: the planner, then the readers */
     pthread_t *thread;
     bool is_stopping, is_paused, is_planning;
-    int n_reading; /* readers at work */
+    int n_reading; /* readers that read a sample now */
 
     int n_slots;
     loader_slot *slot;
-    int64_t next, plan, read, deal; /* see above */
-    bool has_ended;                 /* nothing is dealt any more */
+    int64_t next, plan, read, deal; /* sequence numbers, drawn above */
+    bool has_ended;                 /* nothing more is dealt until the next seek */
     int64_t n_skipped;
     double plan_s, read_s;
 
-    /* Of the planner, and of sp_loader_seek while it is paused. */
+    /* The rest belongs to the planner, and to sp_loader_seek while the planner is
+     * paused. */
     sp_position at;
     int micro, n_micro, step_samples;
     loader_filler filler;
@@ -53,7 +54,8 @@ static loader_slot *slot_of(sp_loader *l, int64_t seq)
 
 /* ---- readers ---- */
 
-/* With the lock: the next sample to read; NULL: none. */
+/* Returns the slot of the next sample to read, and its number *i; NULL: there is none.
+ * The caller holds the lock. */
 static loader_slot *take_sample(sp_loader *l, int *i)
 {
     if (l->is_paused)
@@ -68,7 +70,8 @@ static loader_slot *take_sample(sp_loader *l, int *i)
     return NULL;
 }
 
-/* reading: buffers of this reader. */
+/* Reads sample i of the slot with this reader's buffers. The caller holds the lock,
+ * which is released meanwhile. */
 static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
 {
     sp_sample_request request = l->request;
@@ -89,7 +92,9 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
         l->n_skipped++;
     } else if (rc != SP_OK && (slot->failed < 0 || i < slot->failed)) {
-        slot->failed = i; /* the first in order, not in time */
+        /* The first in the order of the batch, not in time, so that the message does
+         * not depend on which reader was faster. */
+        slot->failed = i;
         sp_error_save(&slot->error);
         slot->rc = rc;
     }
@@ -122,7 +127,7 @@ static void *reader_main(void *arg)
 
 /* ---- planner ---- */
 
-/* Begin the next step; *is_end where an evaluation pass is over. */
+/* Begins the next step; *is_end is true after the last step of an evaluation. */
 static sp_status begin_step(sp_loader *l, bool *is_end)
 {
     const sp_loader_options *o = &l->options;
@@ -160,7 +165,8 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     return SP_OK;
 }
 
-/* With the lock, which is given up meanwhile. A failure is a slot without samples. */
+/* Deals a micro-batch to the next slot. A failure becomes a slot without samples. The
+ * caller holds the lock, which is released meanwhile. */
 static void deal_slot(sp_loader *l)
 {
     loader_slot *slot = slot_of(l, l->deal);
@@ -217,13 +223,13 @@ static bool is_read(const loader_slot *slot)
     return slot->state == SLOT_READING && slot->n_read == slot->batch.n_samples;
 }
 
-/* With the lock: one piece of work; false: nothing to do now. */
+/* Does one piece of work; false: there is none now. The caller holds the lock. */
 static bool plan_some(sp_loader *l)
 {
     if (l->is_paused)
         return false;
     if (!l->has_ended && slot_of(l, l->deal)->state == SLOT_FREE)
-        deal_slot(l); /* first, so that readers have work meanwhile */
+        deal_slot(l); /* dealing comes first, so that readers have work meanwhile */
     else if (l->plan < l->deal && is_read(slot_of(l, l->plan)))
         fill_slot(l, slot_of(l, l->plan));
     else
@@ -265,7 +271,8 @@ static sp_status open_arenas(sp_loader *l)
     return SP_OK;
 }
 
-/* Signals go to the training thread, which looks at them between steps. */
+/* Starts the threads with all signals blocked: signals are for the training thread,
+ * which looks at them between steps. */
 static sp_status start_threads(sp_loader *l, int n)
 {
     sigset_t all, before;
@@ -311,7 +318,7 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     l->options = *options;
     l->filler.options = &l->options;
     l->n_slots = options->n_slots;
-    l->is_paused = true; /* until sp_loader_seek */
+    l->is_paused = true; /* sp_loader_seek sets the threads to work */
     l->is_skipping = options->config->data.on_error == SP_ON_ERROR_SKIP;
     l->request = (sp_sample_request){.columns = options->columns,
                                      .n_columns = options->n_columns,
@@ -395,7 +402,7 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
 
     *batch = NULL;
     pthread_mutex_lock(&l->lock);
-    assert(!l->is_paused); /* sp_loader_seek comes first */
+    assert(!l->is_paused); /* sp_loader_seek must come first */
     slot = slot_of(l, l->next);
     while (l->next == l->plan && !(l->has_ended && l->plan == l->deal))
         pthread_cond_wait(&l->for_caller, &l->lock);

@@ -1,11 +1,20 @@
-/* Batches, filled ahead: readers (pread only) --> planner (augment, voxelize, collate,
- * plan) --> ring of slots --> training thread.
+/* Batches, prepared ahead of the training. The room's flow:
  *
- *   sp_loader_next      waits for the oldest filled slot
- *   sp_loader_recycle   gives it back; its arena is reset
+ *     sp_shard_*  headers of all files --> index of the data set, on every rank
+ *     sp_sampler  index, seed, epoch, position --> samples of a step, dealt to ranks
+ *                                                         |
+ *     sp_loader   a free slot <---------------------------+
+ *       readers   sp_sample: pread, checks    --> arrays of each sample, in the slot
+ *       planner   sp_voxel: augment, voxelize --> voxels of a batch --> plan_build
+ *                                                 --> batch in the backend's memory
+ *       ring      of slots, filled in order   --> sp_loader_next --> training thread
+ *                                                                         |
+ *                 a free slot <-- sp_loader_recycle <---------------------+
  *
- * A failure in any thread travels in the slot and is raised by sp_loader_next.
- */
+ * Readers (data.readers threads) only call pread; the planner is one thread. Results
+ * depend on the order in which samples are dealt and never on which reader was first. A
+ * failure in any thread is stored in the slot, and sp_loader_next raises it where the
+ * batch would have come. */
 #ifndef SP_LOADER_H
 #define SP_LOADER_H
 
@@ -13,85 +22,101 @@
 #include "data/sp_sampler.h"
 #include "graph/sp_graph.h"
 
-/* One micro-batch of this rank. Rows are in plan order: by sample, then Morton key. */
+/* One micro-batch of this rank. It belongs to its slot until sp_loader_recycle. Rows
+ * are in the plan's order: by sample, then by Morton key. */
 typedef struct sp_batch {
-    int64_t epoch, position; /* of the step it belongs to */
+    int64_t epoch, position; /* the position at which the step begins */
     int micro, n_micro;
-    int step_samples; /* of the whole step, all ranks */
+    int step_samples; /* samples of the whole step, on all ranks */
     int n_samples;
-    const int64_t *sample_id; /* [n_samples] host */
-    int32_t n;                /* voxels */
-    const float *features;    /* [n][c] backend memory, normalized */
+    const int64_t *sample_id; /* [n_samples] host memory */
+    int32_t n;                /* voxels of all samples together */
+    const float *features;    /* [n][c] backend memory; normalized */
     const int32_t *labels;    /* [n] backend memory; class or SP_IGNORE */
     sp_plan plan;
-    int64_t cost_max, cost_sum; /* of the deal, for the imbalance figure */
-    /* Evaluation and prediction only (NULL otherwise), host: */
-    const sp_sample *sample; /* [n_samples] as stored, points included */
-    const int32_t *row_of;   /* stored voxel -> row of the batch; sample b's begin at */
-    const int64_t *row_of_at; /* row_of[row_of_at[b]], [n_samples + 1] */
+    /* Greatest and total cost dealt to a rank, from which the log's imbalance is made.
+     */
+    int64_t cost_max, cost_sum;
+    /* The next three are set in evaluation and prediction only, in host memory; else
+     * NULL. */
+    /* [n_samples] as stored, with points where they are there. */
+    const sp_sample *sample;
+    /* For each stored voxel its row of the batch, -1 where it was dropped. The voxels
+     * of sample b begin at row_of[row_of_at[b]]; row_of_at has n_samples + 1 entries.
+     */
+    const int32_t *row_of;
+    const int64_t *row_of_at;
 } sp_batch;
 
 typedef struct sp_loader sp_loader;
 
-enum { SP_LOADER_SLOTS = 3 }; /* batches that a run's loader holds */
+enum { SP_LOADER_SLOTS = 3 }; /* slots of the loader of a run */
 
 typedef struct sp_loader_options {
-    const sp_dataset *set; /* borrowed, like the rest */
+    const sp_dataset *set; /* borrowed, as are all pointers here */
     const sp_config *config;
     const sp_graph *graph;
     sp_backend *backend;
     const sp_sampler *sampler;
-    const int *columns; /* [n_columns] feature columns */
+    const int *columns; /* [n_columns] feature columns that are read */
     int n_columns;
-    const double *mean, *std; /* [n_columns] of the selection; NULL: not normalized */
-    bool is_training;         /* augmentation; false: one pass, stored rows kept */
+    /* [n_columns] statistics of these columns; NULL: not normalized. */
+    const double *mean, *std;
+    /* True: augments, goes on without end; false: one pass, stored rows are kept. */
+    bool is_training;
     bool with_points;
-    int n_slots; /* >= 2 */
+    int n_slots; /* at least 2 */
 } sp_loader_options;
 
-/* The shape of batches, as far as memory depends on it. */
+/* The options of a loader on which the memory of a batch depends. */
 typedef struct sp_loader_shape {
     int n_columns, n_readers;
     bool has_subvoxel, is_training, verify;
-    bool is_merging; /* stored voxels may become one: turned freely, or coarser */
+    /* Several stored voxels may become one: they are turned freely, or made coarser. */
+    bool is_merging;
 } sp_loader_shape;
 
 typedef struct sp_loader_bytes {
-    int64_t slot;   /* host memory of a slot */
+    int64_t slot;   /* the host memory of a slot */
     int64_t device; /* the backend's memory of a slot, without the plan */
     int64_t
-        scratch; /* host memory of planner and readers, with plan_scratch of a plan */
+        /* The host memory that planner and readers need meanwhile, plan_scratch
+         * included. */
+        scratch;
 } sp_loader_bytes;
 
-/* A batch of n_samples with so many voxels and points as stored and voxels as the
- * network has them. Pure. */
+/* Tells the bytes of a batch of n_samples samples with so many voxels and points as
+ * stored, and so many voxels after voxelization. Pure. */
 sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
                                int64_t stored, int64_t points, int64_t voxels,
                                int64_t plan_scratch);
 
-/* Starts the threads. They do nothing until sp_loader_seek. Local. SP_EDATA where
- * data.voxel_size is no multiple of the shards', SP_EMEM. */
+/* Creates a loader and starts its threads, which wait for sp_loader_seek. Local.
+ * SP_EDATA: data.voxel_size is no multiple of the shards'; SP_EMEM. */
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options);
-/* Joins the threads, in the middle of work too; NULL is fine. */
+/* Ends the threads, in the middle of their work too, and frees all. NULL does nothing.
+ */
 void sp_loader_destroy(sp_loader *loader);
-/* Begin at a position. Training goes on through the following epochs without end (a new
- * epoch begins by itself); evaluation ends after one pass. Batches in flight are
- * dropped; those not recycled are void. Waits for the samples just being read. */
+/* Begins at a position; comes before the first sp_loader_next. A training goes on
+ * through the following epochs without end; an evaluation ends after one pass. Batches
+ * on their way are dropped, and batches that were not recycled become void. Waits for
+ * the samples that are just being read. */
 sp_status sp_loader_seek(sp_loader *loader, sp_position at);
-/* The next micro-batch; *batch NULL at the end of an evaluation pass, and after a
- * failure, but for SP_EMEM, where it tells whose samples there is no memory for.
- * *waited_s (may be
- * NULL) is the time the caller waited. A failure of any thread comes where its batch
- * would have, and again until the next seek. With data.on_error = "skip" a sample that
- * cannot be read is empty here, with a warning that names it: the other ranks need not
- * know, since batches are of any size and losses are divided by what was summed. */
+/* Waits for the next micro-batch. *batch is NULL at the end of an evaluation's pass and
+ * after a failure, except SP_EMEM, where it tells for which samples memory ran out.
+ * *waited_s (may be NULL) is the time that the caller waited. A failure of any thread
+ * comes where its batch would have come, and again until the next seek. With
+ * data.on_error = "skip" a sample that cannot be read is empty here, and a warning
+ * names it. The other ranks need not know of it, since batches may have any size and
+ * losses are divided by the number of voxels that were summed. */
 sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
-/* Give a batch back. At most n_slots - 1 may be held when the next one is asked for. */
+/* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
+ * batches when it asks for the next one. */
 sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
-/* Seconds since the last call that the planner spent on plans, and on everything else:
- * waiting for readers, augmenting, voxelizing, collating. */
+/* Tells the seconds since the last call that the planner spent on plans, and on
+ * everything else: waiting for readers, augmenting, voxelizing, collating. */
 void sp_loader_times(sp_loader *loader, double *plan_s, double *read_s);
-/* Samples left out so far on this rank (data.on_error = "skip"). */
+/* The number of samples that this rank has left out so far (data.on_error = "skip"). */
 int64_t sp_loader_skipped(sp_loader *loader);
 
 #endif

@@ -60,7 +60,7 @@ void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
 
 /* ---- fill ---- */
 
-/* Voxels of a batch as they come out of sp_voxelize, sample after sample. */
+/* The voxels of a batch as sp_voxelize gives them, sample after sample. */
 typedef struct collation {
     sp_voxels *voxels;   /* [n_samples] */
     int32_t *sample_row; /* [n_samples + 1] */
@@ -68,8 +68,8 @@ typedef struct collation {
     int32_t n;
 } collation;
 
-/* A sample without voxels may be one that could not be read: it lacks everything that
- * augmentation might need. */
+/* Voxelizes sample b. A sample without voxels is left out: it may be one that could not
+ * be read and has no arrays. */
 static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int b,
                                  sp_voxels *out)
 {
@@ -120,7 +120,7 @@ static sp_status collate(loader_filler *f, const loader_slot *slot, collation *a
     return SP_OK;
 }
 
-/* Features and labels in the plan's row order, to the device. */
+/* Puts features and labels into the plan's row order and copies them to the device. */
 static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation *all)
 {
     sp_backend *be = f->options->backend;
@@ -149,7 +149,7 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation
     return SP_OK;
 }
 
-/* Where each stored voxel went, for evaluation. */
+/* Notes for evaluation which row of the batch each stored voxel became. */
 static sp_status keep_stored(loader_filler *f, loader_slot *slot, const collation *all)
 {
     int32_t *row_in_plan, *row_of, i;
@@ -213,8 +213,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Bytes of sp_voxelize beyond its result: moved coordinates; where rows are merged a
- * table at most half full, and counts, starts and a list of rows. */
+/* The bytes that sp_voxelize takes beyond its result: the moved coordinates, and where
+ * rows are merged a table that is at most half full, counts, starts and a list of rows.
+ */
 static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
 {
     int64_t slots = 16;
@@ -228,7 +229,8 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
                                int64_t stored, int64_t points, int64_t voxels,
                                int64_t plan_scratch)
 {
-    const int64_t row = 4 * (int64_t)shape->n_columns + 4; /* features and label */
+    /* The features and the label of a row. */
+    const int64_t row = 4 * (int64_t)shape->n_columns + 4;
     const int64_t ordering = voxels * (row + (shape->is_training ? 0 : 4));
     sp_loader_bytes b;
 
@@ -239,7 +241,8 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
     b.device = voxels * row;
     b.scratch = stored * (12 + row + 4) + voxels * 12 +
                 larger(voxelize_bytes(shape, stored), larger(plan_scratch, ordering));
-    /* One reader has the largest sample, the others hardly any of their tables. */
+    /* One reader is counted with the tables for the largest sample, the others without.
+     */
     b.scratch += shape->n_readers * sp_sample_reading_bytes(0);
     if (shape->verify)
         b.scratch += sp_sample_reading_bytes(stored) - sp_sample_reading_bytes(0);

@@ -1,42 +1,52 @@
-/* Inside of the loader: a slot and its filling. */
+/* Inside of the loader: a slot of its ring, and how it is filled. */
 #ifndef SP_LOADER_SLOT_H
 #define SP_LOADER_SLOT_H
 
 #include "data/sp_loader.h"
 #include "data/sp_voxel.h"
 
-/*     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
+/* The states of a slot:
+ *     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
  *      ^                                                              |
- *      +---------------------------recycle----------------------------+  */
+ *      +---------------------------recycle----------------------------+
+ * The planner owns a FREE slot while it deals and a READING one once all samples are
+ * read; readers own their samples meanwhile; the caller owns a TAKEN one. */
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
 
 typedef struct loader_slot {
     slot_state state;
     sp_batch batch;
-    sp_arena host;       /* sample ids, samples as stored, rows of their voxels */
-    sp_arena device;     /* plan, features, labels: memory of the backend */
-    int64_t *sample_id;  /* in host */
-    int n_taken, n_read; /* samples that readers began, ended */
+    sp_arena host;   /* holds sample ids, samples as stored, and rows of their voxels */
+    sp_arena device; /* holds plan, features and labels, in the backend's memory */
+    int64_t *sample_id;  /* [batch.n_samples], in `host` */
+    int n_taken, n_read; /* samples that readers have begun, and have ended */
     int n_room;
-    sp_sample *sample; /* [n_room] their arrays are in host */
-    int failed;        /* lowest sample that could not be read; -1: none */
+    sp_sample *sample; /* [n_room] samples; their arrays are in `host` */
+    /* The first sample, in the order of the batch, that could not be read; -1: none. */
+    int failed;
     sp_error_record error;
-    sp_status rc; /* what sp_loader_next returns for this slot */
+    /* The status that sp_loader_next returns for this slot, with its record in `error`.
+     */
+    sp_status rc;
 } loader_slot;
 
-/* What the planner works with. */
+/* The planner's own state. */
 typedef struct loader_filler {
     const sp_loader_options *options;
-    double factor;    /* voxel edge of the network over that of the shards */
-    sp_arena scratch; /* voxels of a batch before their order is known, plans made */
-    double plan_s, other_s; /* times of the last slot */
+    double factor; /* edge of the network's voxels over that of the shards' voxels */
+    /* Holds the voxels of a batch before the plan orders them, and what plan_build
+     * needs meanwhile. */
+    sp_arena scratch;
+    /* Seconds that the last slot took: for its plan, and for all else. */
+    double plan_s, other_s;
 } loader_filler;
 
-/* Copy a deal into a free slot and make room for its samples. */
+/* Copies a deal into a free slot and makes room for its samples. SP_EMEM. */
 sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
                               const sp_sample_request *request, const sp_deal *deal,
                               sp_position at);
-/* Augment, voxelize, plan and order the samples that were read. */
+/* Augments, voxelizes, collates, plans and orders the samples that were read. SP_EDATA,
+ * SP_EMEM, SP_EDEVICE. */
 sp_status sp_loader_slot_fill(loader_filler *filler, loader_slot *slot);
 void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend);
 

@@ -1,6 +1,6 @@
-/* Reading one sample. Each dataset passes in pieces that stay in the cache while they
- * are checksummed, converted and checked; where the stored type is the one wanted, the
- * piece is read into its place at once. */
+/* Reads one sample. Each dataset passes in pieces, which stay in the cache while they
+ * are checksummed, converted and checked. Where the stored type is the one that is
+ * wanted, a piece is read to its final place at once. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 
-/* "FILE:/dataset: sample 183 (name)": where every message begins. */
+/* Writes "FILE:/dataset: sample 183 (name)", with which every message begins. */
 static const char *place(const sample_reader *r, const char *dataset, char *text,
                          size_t size)
 {
@@ -44,7 +44,7 @@ static sp_status take_chunked(sample_reader *r, const char *dataset,
     return SP_OK;
 }
 
-/* n rows from `row` on as stored. */
+/* Reads n rows from `row` on as they are stored. */
 static sp_status take_rows(sample_reader *r, const char *dataset,
                            const sp_extent *extent, int64_t row, int64_t n, void *to)
 {
@@ -73,8 +73,9 @@ static sp_status take_rows(sample_reader *r, const char *dataset,
     return SP_OK;
 }
 
-/* A piece of a dataset that counts in the checksum; and whether any of its words is
- * strange, in the same pass, unless kind is NO_WORD. */
+/* Reads a piece of a dataset that counts in the checksum. Unless kind is NO_WORD,
+ * *strange becomes true if any word of it is outside that kind's range; checksum and
+ * check are one pass. */
 static sp_status take_summed(sample_reader *r, const char *dataset,
                              const sp_extent *extent, int64_t row, int64_t n, void *to,
                              int kind, bool *strange)
@@ -96,7 +97,7 @@ static bool is_type(const sp_extent *extent, char kind, int size)
     return extent->kind == kind && extent->type_size == size && !extent->is_swapped;
 }
 
-/* Rows of a dataset that make a piece. */
+/* The number of rows of a dataset that make a piece. */
 static int64_t piece_rows(const sp_extent *extent)
 {
     int64_t rows = SAMPLE_PIECE / ((int64_t)extent->cols * extent->type_size);
@@ -198,7 +199,7 @@ static sp_status say_non_finite(const sample_reader *r, const float *x, int64_t 
         (double)x[i]);
 }
 
-/* The wanted columns of n rows as stored. */
+/* Copies the wanted columns of n rows as stored. */
 static void gather(const sample_reader *r, const sp_extent *extent, const void *raw,
                    int64_t n, void *to)
 {
@@ -288,7 +289,7 @@ static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
     return bad;
 }
 
-/* What both /labels and /point_labels need; `first` row of the file. */
+/* Reads labels of voxels or of points, from row `first` of the file on. */
 static sp_status read_labels(sample_reader *r, const char *dataset,
                              const sp_extent *extent, int64_t first, int64_t n,
                              int32_t *to)
@@ -318,7 +319,8 @@ static sp_status read_labels(sample_reader *r, const char *dataset,
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 n_classes - 1, ignore);
     }
-    for (int64_t i = 0; r->set->class_of && i < n; i++) /* classes in another order */
+    /* The classes may stand in another order. */
+    for (int64_t i = 0; r->set->class_of && i < n; i++)
         if (to[i] != SP_IGNORE)
             to[i] = r->set->class_of[to[i]];
     return SP_OK;
@@ -366,7 +368,7 @@ static sp_status read_origin(sample_reader *r)
     for (int i = 0; i < 3; i++) {
         int64_t ignored[3];
 
-        if (i == 0) /* puts the bytes in this machine's order */
+        if (i == 0) /* the conversion puts the bytes in this machine's order */
             sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 3, ignored);
         r->out->origin[i] = sp_h5_value(sp_extent_type(extent), r->own->raw, i);
         if (!isfinite(r->out->origin[i]))
@@ -458,7 +460,9 @@ static sp_status read_voxels(sample_reader *r)
 {
     sp_status rc;
 
-    r->is_summed = r->request->verify; /* coords without a stored sum too: their name */
+    /* Coordinates without a stored checksum are summed too: by it duplicates are known.
+     */
+    r->is_summed = r->request->verify;
     rc = read_coords(r);
     r->is_summed = r->has_crc;
     if (rc == SP_OK)

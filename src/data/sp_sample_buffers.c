@@ -1,4 +1,5 @@
-/* The buffers of samples: grown as they are needed, lent from an arena, given back. */
+/* The buffers of samples: they grow as they are needed, are taken from an arena, and
+ * are freed. */
 #include "data/sp_sample_internal.h"
 
 #include <stdlib.h>
@@ -22,7 +23,8 @@ sp_status sp_sample_grow(void *array, size_t *have, size_t need, size_t size)
     return SP_OK;
 }
 
-/* Arrays that grow together: coords and labels; voxel, label and index of points. */
+/* Grows the arrays of a sample. Coordinates and labels have one size, and so have the
+ * three arrays of points. */
 static sp_status grow_arrays(sp_sample *s, const sample_reader *r)
 {
     struct sp_sample_buffers *own = s->own;

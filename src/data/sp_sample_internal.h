@@ -1,45 +1,50 @@
-/* Inside of sp_sample: the buffers that a sample is read into and by way of. They only
- * grow, so that a step allocates nothing once the largest sample was seen. */
+/* Inside of sp_sample: the reader of one sample and its buffers. Buffers only grow, so
+ * that a step allocates nothing once the largest sample was read. */
 #ifndef SP_SAMPLE_INTERNAL_H
 #define SP_SAMPLE_INTERNAL_H
 
 #include "data/sp_shard_internal.h"
 
-/* Bytes that are read at a time. Measured: half of it costs a tenth more, in calls. */
+/* Bytes that are read at a time. Measured: with half as many reading takes a tenth
+ * longer, because of the calls. */
 enum { SAMPLE_PIECE = 256 * 1024 };
 
-/* Arrays of a sample and room for its reading; each only grows. */
+/* The buffers of a sample, or of a thread that reads samples. The numbers are elements
+ * allocated for the arrays of sp_sample, for gathered columns and for keys. */
 struct sp_sample_buffers {
-    size_t voxels, features, subvoxel, points, gather, table; /* allocated */
-    void *raw;                                                /* [SAMPLE_PIECE], or one row */
+    size_t voxels, features, subvoxel, points, gather, table;
+    /* [raw_bytes] a piece of a dataset as stored: SAMPLE_PIECE bytes, or one row. */
+    void *raw;
     size_t raw_bytes;
     void *gathered;
-    uint64_t *keys; /* [table] */
+    uint64_t *keys; /* [table] the table in which duplicates are looked for */
     sp_h5_unpacker *unpacker;
 };
 
-/* One sample on its way into memory. */
+/* A sample while it is read. */
 typedef struct sample_reader {
     const sp_dataset *set;
     const sp_shard *shard;
     const sp_sample_request *request;
     sp_sample *out;
-    struct sp_sample_buffers *own; /* of the sample, or of the thread that reads */
+    /* The buffers of the sample, or of the thread that reads. */
+    struct sp_sample_buffers *own;
     sp_shard_handle file;
-    int64_t sample; /* in the shard */
+    int64_t sample; /* the sample's number in its shard */
     int64_t first, first_point;
     int n_columns;
-    bool has_all_columns; /* all, in the order stored */
+    bool has_all_columns; /* true: all columns, in the order stored */
     bool has_crc, is_summed;
-    uint32_t crc, coords_crc; /* of what was read, of coords alone */
+    /* CRC-32C of all that was read so far, and of the coordinates alone. */
+    uint32_t crc, coords_crc;
 } sample_reader;
 
-/* Makes *array hold at least `need` elements of `size` bytes, with room to grow; *have
- * is how many it holds. The content is not kept. SP_EMEM. */
+/* Makes *array hold at least `need` elements of `size` bytes, with room to grow. *have
+ * is the number of elements it can hold. The content is not preserved. SP_EMEM. */
 sp_status sp_sample_grow(void *array, size_t *have, size_t need, size_t size);
-/* Makes room for the reader's sample and for its rows on their way. SP_EMEM. */
+/* Makes room for the reader's sample and for its pieces. SP_EMEM. */
 sp_status sp_sample_grow_all(const sample_reader *r);
-/* The voxels and points of sample id, as the index has them. */
+/* Sets id, n and n_points of `out` from the index. */
 void sp_sample_measure(const sp_dataset *set, int64_t id,
                        const sp_sample_request *request, sp_sample *out);
 

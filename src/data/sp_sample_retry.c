@@ -1,5 +1,5 @@
-/* Patience with files: a server that restarts, a mount that comes back, a file that is
- * being put in place are no reason to end a long run. */
+/* Reads a sample again where its file could not be read. A server that restarts, a
+ * mount that comes back or a file that is being replaced must not end a long run. */
 #include <time.h>
 
 #include "base/sp_log.h"
@@ -8,7 +8,7 @@
 
 enum { TRIES = 4 };
 
-#define FIRST_PAUSE_S 0.25 /* doubled each time: 1.75 s in all */
+#define FIRST_PAUSE_S 0.25 /* the pause doubles each time: 1.75 s in all */
 
 static void pause_s(double s)
 {
@@ -34,7 +34,7 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
         sp_shard_forget(set, sp_dataset_shard_of(set, sample));
         rc = sp_sample_read_once(set, sample, request, out);
     }
-    /* input, not output: its own status */
+    /* the files are input, so the run ends as with damaged data */
     if (rc == SP_EIO)
         return SP_FAIL(SP_EDATA, "%s (tried %d times)", first.message, TRIES);
     SP_TRY(rc);

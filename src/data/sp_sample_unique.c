@@ -1,4 +1,4 @@
-/* Whether the coordinates of a sample are unique. */
+/* Checks that the coordinates of a sample are unique. */
 #include <string.h>
 
 #include "data/sp_shard_internal.h"
@@ -9,10 +9,11 @@ static inline uint64_t key_of(const int32_t *c)
            (uint64_t)(c[1] + SP_COORD_LIMIT) << 20 | (uint64_t)(c[2] + SP_COORD_LIMIT);
 }
 
-/* Whether row c stands above row b: x slowest, z slowest, or by Morton key. */
+/* The orders of rows that prove them unique: x slowest, z slowest, by Morton key. */
 typedef enum order { BY_X, BY_Z, BY_MORTON, N_ORDERS } order;
 
-/* Branches are costlier here than both sides of them. */
+/* True if b comes before c where axis `slow` is the slowest. Without branches, since
+ * these cost more here than evaluating both sides. */
 static inline bool is_below(const int32_t *b, const int32_t *c, int slow, int fast)
 {
     return (b[slow] < c[slow]) |
@@ -20,14 +21,15 @@ static inline bool is_below(const int32_t *b, const int32_t *c, int slow, int fa
             ((b[1] < c[1]) | ((b[1] == c[1]) & (b[fast] < c[fast]))));
 }
 
-/* Is the highest bit of a lower than that of b? */
+/* True if the highest bit of a is lower than that of b. */
 static inline bool is_shorter(uint32_t a, uint32_t b)
 {
     return (a < b) & (a < (a ^ b));
 }
 
-/* The axis that differs in the highest bit decides, of several the last; without
- * making the keys (T. M. Chan, 2002). */
+/* True if the Morton key of b is below that of c, without making the keys (T. M. Chan,
+ * 2002): the axis whose difference has the highest bit decides, and of several the
+ * last. */
 static inline bool is_below_morton(const int32_t *b, const int32_t *c)
 {
     uint32_t x = (uint32_t)(b[0] ^ c[0]), y = (uint32_t)(b[1] ^ c[1]);
@@ -45,7 +47,7 @@ static inline bool follows(const int32_t *c, order by)
     return by == BY_X ? is_below(c - 3, c, 0, 2) : is_below(c - 3, c, 2, 0);
 }
 
-/* Does each of the rows first .. end - 1 stand above the one before? */
+/* True if each of the rows first .. end - 1 comes after the row before it. */
 static inline bool is_rising(const int32_t *coords, int64_t first, int64_t end,
                              order by)
 {
@@ -87,7 +89,7 @@ static int slot_bits(int64_t n)
 {
     int bits = 6;
 
-    while ((int64_t)1 << bits < 2 * n) /* at most half full */
+    while ((int64_t)1 << bits < 2 * n) /* the table is at most half full */
         bits++;
     return bits;
 }
@@ -97,8 +99,8 @@ size_t sp_unique_slots(int64_t n)
     return (size_t)1 << slot_bits(n);
 }
 
-/* Open addressing, looked up a few rows ahead so that the misses of the cache overlap.
- */
+/* Looks for duplicates in a table with open addressing. Places are computed a few rows
+ * ahead, so that cache misses overlap. */
 int64_t sp_unique_find(const int32_t *coords, int64_t n, uint64_t *keys, size_t slots)
 {
     enum { AHEAD = 12 };

@@ -8,41 +8,44 @@
 #include "base/sp_log.h"
 #include "base/sp_rng.h"
 
-/* One position of a step. */
+/* A position of a step. */
 typedef struct item {
     int64_t sample, cost, voxels, bytes;
     int32_t at;   /* position within the step */
-    int32_t rank; /* it is dealt to */
+    int32_t rank; /* the rank that the sample is dealt to */
 } item;
 
-/* A rank in the heap of loads; the least loaded stands first. */
+/* A rank in the heap of loads. The root is the least loaded rank. */
 typedef struct load {
     int64_t cost;
     int32_t rank;
 } load;
 
 struct sp_sampler_scratch {
-    int n_groups;    /* that get positions of their own: world 1, nodes, ranks */
-    int *first_rank; /* [n_groups + 1] into member */
+    /* Groups that get positions of their own: the world, nodes or ranks. */
+    int n_groups;
+    int *first_rank; /* [n_groups + 1] where the ranks of a group begin in `member` */
     int *member;     /* [comm size] ranks by group, rising */
-    sp_position at;  /* the step that `step` holds */
+    sp_position at;  /* the position of the step that `step` holds */
     int n, n_micro;
-    item *step;            /* [effective] by position */
-    item *sorted;          /* [effective] of one group and micro-batch, by cost */
+    item *step; /* [effective] the step by position */
+    /* [effective] the positions of one group in one micro-batch, by cost. */
+    item *sorted;
     load *heap;            /* [comm size] */
-    int64_t *held, *dealt; /* [comm size] voxels and cost of one micro-batch */
-    int64_t *bytes;        /* [comm size] of it */
-    int *count;            /* [comm size] samples */
-    int64_t *mine;         /* [effective] ids of this rank */
+    /* [comm size] voxels and cost that each rank has in a micro-batch. */
+    int64_t *held, *dealt;
+    int64_t *bytes; /* [comm size] bytes of each rank in it */
+    int *count;     /* [comm size] samples of each rank in it */
+    int64_t *mine;  /* [effective] ids of this rank's samples */
     bool has_warned;
 };
 
 /* ---- order of an epoch ---- */
 
-/* Keyed permutation of 0 .. n-1: a balanced Feistel network on the smallest even number
- * of bits that hold n, walked until it falls below n again (fewer than 4 rounds on
- * average). A position needs no table, so that any step of any epoch can be the first
- * of a run. */
+/* A keyed permutation of 0 .. n-1: a balanced Feistel network on the smallest even
+ * number of bits that hold n, repeated until the value is below n again (fewer than 4
+ * times on average). A position needs no table, so that any step of any epoch can be
+ * the first of a run. */
 static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
 {
     enum { ROUNDS = 8 };
@@ -80,13 +83,15 @@ int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position
 
 /* ---- dealing ---- */
 
-/* Longest first; ties by position. */
+/* True if a is dealt before b: the longer one, of equals the one with the lower
+ * position. */
 static bool is_before(const item *a, const item *b)
 {
     return a->cost != b->cost ? a->cost > b->cost : a->at < b->at;
 }
 
-/* Heap sort: qsort may allocate. The order is total, so stability does not matter. */
+/* Sorts by a heap, since qsort may allocate. The order is total, so a stable sort is
+ * not needed. */
 static void sink_item(item *items, int root, int n)
 {
     item moved = items[root];
@@ -137,7 +142,7 @@ static void sink_first(load *heap, int n)
     heap[root] = moved;
 }
 
-/* Deal items[0 .. n-1] to the ranks of a group: by cost, or in equal runs. */
+/* Deals items[0 .. n-1] to the ranks of a group, by cost or in equal runs. */
 static void deal_group(const sp_sampler *sampler, item *items, int n, const int *member,
                        int n_members)
 {
@@ -165,7 +170,8 @@ static void deal_group(const sp_sampler *sampler, item *items, int n, const int 
     }
 }
 
-/* Positions first .. end-1 of the step are what group g computes in a micro-batch. */
+/* Sets the positions first .. end-1 of the step that group g computes in a micro-batch.
+ */
 static void group_run(const struct sp_sampler_scratch *s, int n_micro, int micro, int g,
                       int *first, int *end)
 {
@@ -176,7 +182,8 @@ static void group_run(const struct sp_sampler_scratch *s, int n_micro, int micro
     *end = (int)(from + length * (micro + 1) / n_micro);
 }
 
-/* Deal one micro-batch of the cached step to all ranks; fills dealt, held and count. */
+/* Deals one micro-batch of the step to all ranks; fills dealt, held, bytes and count.
+ */
 static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
@@ -221,7 +228,8 @@ static bool has_bounds(const sp_sampler *sampler)
     return sampler->voxel_budget > 0 || sampler->bound.bytes > 0;
 }
 
-/* One sample may be over a bound by itself. */
+/* True if a rank is over a bound. A sample that is over it by itself is not: it cannot
+ * be divided. */
 static bool is_over(const sp_sampler *sampler, int64_t voxels, int64_t bytes, int count)
 {
     return count > 1 &&
@@ -229,7 +237,7 @@ static bool is_over(const sp_sampler *sampler, int64_t voxels, int64_t bytes, in
             (sampler->bound.bytes > 0 && bytes > sampler->bound.bytes));
 }
 
-/* No rank holds more than the bounds allow. */
+/* True if no rank holds more than the bounds allow. */
 static bool fits_bounds(const sp_sampler *sampler, int n_micro)
 {
     const struct sp_sampler_scratch *s = sampler->scratch;
@@ -269,8 +277,8 @@ static void warn_once(const sp_sampler *sampler)
         }
 }
 
-/* A number of micro-batches that one bound needs at least: every sample over it takes a
- * rank for itself, the others fill ranks at best. */
+/* A lower limit for the number of micro-batches that one bound needs: each sample over
+ * the bound occupies a rank by itself, the others fill ranks at best. */
 static int64_t least_micro(const sp_sampler *sampler, int64_t most, bool is_bytes)
 {
     const struct sp_sampler_scratch *s = sampler->scratch;
@@ -288,8 +296,8 @@ static int64_t least_micro(const sp_sampler *sampler, int64_t most, bool is_byte
     return (alone + rest / most + (rest % most != 0) + n_ranks - 1) / n_ranks;
 }
 
-/* Smallest number of micro-batches from `accumulate` on that fits; one sample of each
- * group at a time always does. */
+/* The smallest number of micro-batches from `accumulate` on that fits the bounds. One
+ * sample of each group at a time always fits. */
 static int count_micro(const sp_sampler *sampler)
 {
     const struct sp_sampler_scratch *s = sampler->scratch;
@@ -324,7 +332,7 @@ static item make_item(const sp_sampler *sampler, int64_t id, int at)
                   .at = at};
 }
 
-/* The step at `at` into scratch, unless it is there. */
+/* Fills the scratch memory with the step at `at`, unless it holds that step. */
 static void load_step(const sp_sampler *sampler, sp_position at)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
@@ -377,8 +385,8 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
     return SP_OK;
 }
 
-/* Into s->step, most voxels first: a heap of the ids so far whose root has the least.
- */
+/* Fills s->step with the samples that have the most voxels, by a heap whose root has
+ * the fewest of those found so far. */
 static void load_dearest(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
@@ -434,7 +442,7 @@ int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler)
 
 /* ---- open and close ---- */
 
-/* Ranks by group: of the world, of each node, each alone. */
+/* Lists the ranks by group: the world, each node, or each rank. */
 static void fill_groups(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;

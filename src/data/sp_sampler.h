@@ -1,24 +1,23 @@
-/* Which samples a step holds and which rank computes which: pure functions of the seed,
- * the epoch and the position, so that a run can continue anywhere on any number of
- * ranks.
+/* Deals samples: which samples a step holds, and which rank computes which. The results
+ * are pure functions of the seed, the epoch and the position, so that a run can
+ * continue anywhere on any number of ranks.
  *
- *     epoch order   a keyed permutation of 0 .. S-1; every sample once, nothing padded
- *                   or dropped; evaluation takes 0 .. S-1 as they stand
+ *     epoch order   a keyed permutation of 0 .. S-1: every sample once, none added or
+ *                   dropped; an evaluation takes 0 .. S-1 as they stand
  *     step          the next `effective` positions (the last step of an epoch may be
- *                   short)
- *     group         the world, a node or a rank (batch.per): it has a run of the step's
- *                   positions of its own; runs are as equal as possible
- *     micro-batch   a group's positions cut into n_micro equal runs; each is dealt to
- *                   the ranks of the group, longest sample first to the least loaded
- *                   rank, or in equal runs (batch.balance)
+ *                   shorter)
+ *     group         the world, a node or a rank (batch.per): each has a run of the
+ *                   step's positions of its own; the runs are as equal as possible
+ *     micro-batch   a group's positions are cut into n_micro equal runs; each run is
+ *                   dealt to the ranks of the group, the longest sample first to the
+ *                   least loaded rank (batch.balance), or in equal runs
  *
- * All of it is computed alike on every rank from the index of the data set, without a
- * message. A step is cut into more micro-batches than the deck's where a rank would
- * hold more voxels than batch.voxel_budget, or more bytes than its memory has. With one
- * group the micro-batches do not depend on the ranks unless such a bound asks for more
- * of them; with train.deterministic = "world" bounds are kept as if one rank held all,
- * so that they never do.
- */
+ * Every rank computes all of this alike from the index of the data set, without a
+ * message. A step is cut into more micro-batches than the deck asks for where a rank
+ * would hold more voxels than batch.voxel_budget, or need more bytes than it may use.
+ * With one group the micro-batches do not depend on the number of ranks unless such a
+ * bound asks for more of them; with train.deterministic = "world" the bounds are
+ * applied as if one rank held all samples, so that they never do. */
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
 
@@ -26,11 +25,12 @@
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
 
-/* The memory of a rank for samples, the same on all ranks. */
+/* A bound on the bytes of the samples that a rank holds at a time, the same on all
+ * ranks. */
 typedef struct sp_bound {
     int64_t bytes;
-    /* What a sample takes of them, at least 1; what several take is the sum. Called by
-     * the thread that deals. NULL: no bound. */
+    /* Tells the bytes that a sample takes, at least 1; several samples take the sum.
+     * The thread that deals calls it. NULL: there is no bound. */
     int64_t (*of_sample)(void *arg, int64_t sample);
     void *arg;
 } sp_bound;
@@ -40,54 +40,58 @@ typedef struct sp_sampler {
     const sp_comm *comm;   /* borrowed */
     uint64_t seed;
     bool is_shuffled;
-    sp_per per;
-    int size, effective; /* samples of a step: per scope, in the world */
+    sp_per per; /* the ranks whose samples batch.size counts */
+    /* Samples of a step: as batch.per counts them, and in the world. */
+    int size, effective;
     int accumulate;
     bool balance;
     int64_t voxel_budget;
     sp_bound bound;
-    bool is_whole; /* bounds are kept as if one rank held all */
+    bool is_whole; /* bounds are applied as if one rank held all samples */
     struct sp_sampler_scratch *scratch;
 } sp_sampler;
 
-/* Where a run stands. The checkpoint stores it. */
+/* The position of a run in its data. Checkpoints store it. */
 typedef struct sp_position {
-    int64_t epoch;    /* from 0 */
-    int64_t position; /* samples of this epoch already used, all ranks */
+    int64_t epoch;    /* counts from 0 */
+    int64_t position; /* samples of this epoch that all ranks together have used */
 } sp_position;
 
-/* One micro-batch as this rank sees it. */
+/* The part of a micro-batch that this rank computes. */
 typedef struct sp_deal {
-    int n_samples;              /* of this rank */
-    const int64_t *sample;      /* [n_samples] ids, in order of position */
+    int n_samples;         /* samples of this rank */
+    const int64_t *sample; /* [n_samples] ids in the data set, in order of position */
     int n_world;                /* samples of the micro-batch on all ranks */
-    int64_t cost_max, cost_sum; /* over ranks: max and sum of the dealt cost */
+    int64_t cost_max, cost_sum; /* greatest and total cost that was dealt to a rank */
 } sp_deal;
 
-/* Local. Training deals batch.size, per and accumulate; evaluation batch.eval_size of
- * the world. SP_EUSAGE for a batch that is no positive int, SP_EMEM. */
+/* Opens a sampler. Local. A training deals as batch.size, per and accumulate say, an
+ * evaluation batch.eval_size samples of the world. SP_EUSAGE: the batch is no positive
+ * int; SP_EMEM. */
 sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
                           const sp_comm *comm, const sp_config *config,
                           bool is_training);
 void sp_sampler_close(sp_sampler *sampler);
-/* From now on; before the sampler is in use. */
+/* Sets the bound. Must come before the sampler is used by a loader. */
 void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound);
 
-/* Sample at a position of an epoch. Thread-safe, about 100 ns. */
+/* The sample at a position of an epoch. Thread-safe; takes about 100 ns. */
 int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
-/* Samples of the step that begins at `at`, and its number of micro-batches (same on all
- * ranks). 0 samples: the epoch is over. step and deal allocate nothing and share
- * scratch: one thread at a time. */
+/* The number of samples of the step that begins at `at`, and *n_micro, its number of
+ * micro-batches, both the same on all ranks. 0: the epoch is over. sp_sampler_step and
+ * sp_sampler_deal allocate nothing and share memory of the sampler, so one thread calls
+ * them at a time. */
 int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
-/* Micro-batch `micro` of that step; the arrays stay valid until the next call. A rank
- * may get no sample. */
+/* Deals micro-batch `micro` of that step. The arrays of *deal are valid until the next
+ * call. A rank may get no sample. */
 sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
                           sp_deal *deal);
-/* The dearest step there can be, of the samples with the most voxels. *bytes: the most
- * that a rank would hold of it as the deck cuts it, *n_micro: what it is cut into. The
- * bound's of_sample is there, its bytes may be 0 for none. */
+/* Tells the need of the step that would be made of the samples with the most voxels:
+ * *bytes is the most that a rank would hold as the deck cuts the step, *n_micro its
+ * number of micro-batches. The bound's of_sample must be set; its bytes may be 0 for no
+ * bound. */
 void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro);
-/* Optimizer steps of an epoch. */
+/* The number of optimizer steps of an epoch. */
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
 
 #endif

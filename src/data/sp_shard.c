@@ -51,7 +51,7 @@ int sp_dataset_shard_of(const sp_dataset *set, int64_t sample)
 {
     int lo = 0, hi = set->n_shards;
 
-    while (hi - lo > 1) { /* the last shard that begins at or before it */
+    while (hi - lo > 1) { /* finds the last shard that begins at or before the sample */
         int mid = lo + (hi - lo) / 2;
 
         if (set->shard[mid].first_sample <= sample)
@@ -85,7 +85,7 @@ int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)
 
 /* ---- columns ---- */
 
-/* Edit distance of short names, letters compared as they are. */
+/* The edit distance of two short names, in which upper and lower case differ. */
 static int distance(const char *a, const char *b)
 {
     enum { MOST = 64 };

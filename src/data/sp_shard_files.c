@@ -27,7 +27,7 @@ static bool has_path(const sp_strings *paths, int n, const char *path)
     return false;
 }
 
-/* Files of an earlier pattern are not taken again. */
+/* Adds the files of a pattern, except those that an earlier pattern named. */
 static sp_status add_paths(sp_strings *paths, char **found, size_t n)
 {
     int before = paths->n;
@@ -68,10 +68,10 @@ static sp_status add_pattern(sp_strings *paths, const char *pattern)
     return rc;
 }
 
-/* "DIR/NAME-00003-of-00016.h5": place and value of its numbers. */
+/* The numbers of a name such as "DIR/NAME-00003-of-00016.h5". */
 typedef struct family {
-    size_t stem; /* length of "DIR/NAME" */
-    int width;   /* digits of a number */
+    size_t stem; /* the length of "DIR/NAME" */
+    int width;   /* the digits of each number */
     long member, members;
 } family;
 
@@ -129,8 +129,8 @@ static sp_status check_members(const char *path, const family *f)
     return rc;
 }
 
-/* Each family is checked at its first member; two of one name and different size would
- * count samples twice. */
+/* Checks that each numbered set is complete, at its first file. Two sets of one name
+ * and of different size would count samples twice. */
 static sp_status check_families(const sp_strings *paths)
 {
     family last = {0}, f;
@@ -173,8 +173,8 @@ void sp_shard_glob_free(sp_strings *paths)
 
 /* ---- open files ---- */
 
-/* Files that one data set keeps open: a quarter of what the process may, since there
- * are two data sets, and sockets and libraries want theirs. */
+/* The files that one data set keeps open: a quarter of those that the process may open,
+ * since a run has two data sets, and sockets and libraries need some too. */
 enum { MOST_OPEN = 256, FEWEST_OPEN = 2, SHARE = 4 };
 
 typedef struct open_file {
@@ -185,10 +185,12 @@ typedef struct open_file {
 struct sp_shard_files {
     pthread_mutex_t lock;
     uint64_t clock;
-    int n, most; /* slots in use, at most */
+    int n, most; /* slots in use, and the most there may be */
     open_file slot[MOST_OPEN];
-    int *slot_of;            /* [n_shards] -1: not open */
-    _Atomic uint64_t *known; /* [n_samples] checksum + 2^32, 0 none */
+    int *slot_of; /* [n_shards] the slot of a shard's open file; -1: it is not open */
+    /* [n_samples] 2^32 + the checksum of coordinates that were found unique; 0: none
+     * was. */
+    _Atomic uint64_t *known;
 };
 
 static int most_open(void)
@@ -246,7 +248,7 @@ void sp_shard_files_destroy(struct sp_shard_files *files)
     free(files);
 }
 
-/* Closes files that nobody reads from. */
+/* Closes the files from which nothing is being read. True if there was one. */
 static bool shut_idle(struct sp_shard_files *files)
 {
     bool is_any = false;
@@ -285,7 +287,8 @@ static sp_status open_shard(struct sp_shard_files *files, const sp_shard *shard,
     return SP_OK;
 }
 
-/* A free slot, the one unused for longest, or -1 if all are being read from. */
+/* Finds a free slot, or the one unused for longest, whose file it closes; -1: all files
+ * are being read. */
 static int find_slot(struct sp_shard_files *files)
 {
     int oldest = -1;
@@ -317,7 +320,7 @@ static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *
             return rc;
         }
         slot = find_slot(files);
-        if (slot < 0) { /* more readers than slots: a file of its own */
+        if (slot < 0) { /* more readers than slots: this one gets a file of its own */
             *handle = (sp_shard_handle){file.fd, -1};
             return SP_OK;
         }
@@ -372,7 +375,9 @@ void sp_shard_forget(const sp_dataset *set, int shard)
 
     pthread_mutex_lock(&files->lock);
     slot = files->slot_of[shard];
-    if (slot >= 0) { /* closed when the slot is needed: others may be reading from it */
+    /* The file stays open until its slot is needed, since another thread may be reading
+     * it. */
+    if (slot >= 0) {
         files->slot[slot].shard = -1;
         files->slot_of[shard] = -1;
     }

@@ -1,5 +1,5 @@
-/* What the headers of a shard say, and its small datasets: checked, into an index of
- * one shard. */
+/* Reads the headers of a shard and its small datasets, checks them, and makes the index
+ * of one shard of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Results are told by class name, so two classes of one name would be one. */
+/* Two classes of one name are refused: results are reported by the name of the class.
+ */
 static sp_status check_distinct(const header *h)
 {
     size_t n = (size_t)h->set->n_classes, same = n;
@@ -166,7 +167,7 @@ static void print_shape(char *text, size_t size, int rank, int64_t rows, int64_t
         snprintf(text, size, "[%lld]", (long long)rows);
 }
 
-/* rows or cols < 0: any. */
+/* Checks the shape of a dataset; rows or cols < 0: any number. */
 static sp_status check_shape(const header *h, const char *name,
                              const sp_h5_shape *shape, int rank, int64_t rows,
                              int64_t cols)
@@ -209,14 +210,14 @@ static sp_status find(const header *h, const char *name, int rank, int64_t rows,
     return SP_OK;
 }
 
-/* As find, but may be absent (type_size 0). */
+/* Finds a dataset that may be absent; its type_size is then 0. */
 static sp_status find_optional(const header *h, const char *name, int rank,
                                int64_t rows, int64_t cols, sp_extent *out)
 {
     return sp_h5_has(h->h5, name) ? find(h, name, rank, rows, cols, out) : SP_OK;
 }
 
-/* A whole dataset of integers; *out malloc'd. */
+/* Reads a whole dataset of integers into *out, malloc'd. */
 static sp_status read_integers(const header *h, const char *name,
                                const sp_extent *extent, int64_t **out)
 {
@@ -237,7 +238,8 @@ static sp_status read_integers(const header *h, const char *name,
     return rc;
 }
 
-/* Offsets of n samples that end at `rows` rows; rows < 0: any. */
+/* Reads the offsets of n samples, which must end at `rows` rows (rows < 0: at any
+ * number). */
 static sp_status read_offsets(const header *h, const char *name,
                               const sp_extent *extent, int64_t rows,
                               const char *rows_of, int64_t **out)
@@ -265,8 +267,8 @@ static sp_status read_offsets(const header *h, const char *name,
     return SP_OK;
 }
 
-/* No level has more voxels than the finest, no kernel of 27 offsets more pairs than 27
- * for each voxel. */
+/* Checks one number of /cost: no level has more voxels than the finest one, and a
+ * kernel of 27 offsets has at most 27 pairs for each voxel. */
 static sp_status check_cost(const header *h, int64_t sample, int column, int64_t cost)
 {
     const int64_t *offset = h->set->offset + sample;

@@ -1,5 +1,5 @@
-/* From files to one index on all ranks: rank 0 reads the headers, checked, as bytes and
- * broadcasts them; every rank makes the same index of them. */
+/* Makes one index of all files on all ranks. Rank 0 reads the headers and broadcasts
+ * them, checked, as bytes; every rank makes the same index of these. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct collection {
     int n_files;
 } collection;
 
-/* One file's headers, appended to the index. */
+/* Appends the headers of one file to the bytes of the index. */
 static sp_status add_file(sp_h5 *file, int i, void *context)
 {
     collection *c = context;
@@ -39,7 +39,7 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     return SP_OK;
 }
 
-/* The shards of all files, one after the other, in index->data. */
+/* Collects the shards of all files, one after the other, in index->data. */
 static sp_status collect(const sp_strings *patterns, sp_wire *index, int64_t *n_shards)
 {
     sp_strings paths;
@@ -57,7 +57,7 @@ static sp_status collect(const sp_strings *patterns, sp_wire *index, int64_t *n_
     return SP_OK;
 }
 
-/* Collective: rank 0's index on all ranks. */
+/* Broadcasts rank 0's index, or its failure. Collective. */
 static sp_status share(sp_comm *comm, sp_status rc, sp_wire *index, int64_t *n_shards)
 {
     uint64_t sizes[2] = {index->size, (uint64_t)*n_shards};
@@ -136,7 +136,8 @@ static sp_status read_parts(sp_wire *index, sp_dataset *part, int64_t n)
     return SP_OK;
 }
 
-/* Mean and standard deviation of the voxels of all files together. */
+/* Merges means and standard deviations into those of the voxels of all files together.
+ */
 static void merge_moments(sp_dataset *set, const sp_dataset *part, int64_t n)
 {
     for (int c = 0; c < set->n_features; c++) {
@@ -171,7 +172,7 @@ static void count(sp_dataset *set, sp_dataset *part, int64_t n)
     }
 }
 
-/* Cost and names are there if every file has them. */
+/* Allocates the index. It has costs and names if every file has them. */
 static sp_status allocate(sp_dataset *set, int64_t n)
 {
     size_t offsets = (size_t)(set->n_samples + n), samples = (size_t)set->n_samples + 1;
@@ -196,7 +197,7 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     int64_t first = part->shard->first_sample, n = part->n_samples;
     size_t offsets = (size_t)(n + 1) * sizeof *set->offset;
 
-    set->shard[i] = *part->shard; /* with its path and its chunks */
+    set->shard[i] = *part->shard; /* its path and its chunks move along */
     *part->shard = (sp_shard){0};
     memcpy(set->offset + first + i, part->offset, offsets);
     if (set->has_points)
@@ -210,7 +211,8 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     }
 }
 
-/* The codes that all parts have alike; NULL: scans of several sources, or of none. */
+/* Takes over the codes of the classes if all parts have the same. NULL: the scans have
+ * several sources, or the codes are not stored. */
 static char **take_codes(sp_dataset *part, int64_t n)
 {
     char **code = part[0].class_code;
@@ -227,7 +229,7 @@ static char **take_codes(sp_dataset *part, int64_t n)
     return code;
 }
 
-/* Takes what it can from the parts. */
+/* Merges the parts. What can be moved out of them is not copied. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
     set->voxel_size = part[0].voxel_size;
@@ -256,7 +258,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 
-/* Where the files lie does not count. */
+/* The hash of the data set, in which the folder of the files does not count. */
 static uint64_t hash_of(const sp_dataset *set)
 {
     XXH64_state_t hash;

@@ -1,15 +1,14 @@
-/* What the files of the module sp_shard share.
+/* The declarations that the files of the module sp_shard share.
  *
  *     sp_shard.c          look-ups in an open data set
- *     sp_shard_match.c    columns and classes of two sets, or of a set and a model
- *     sp_shard_files.c    which files a pattern names; the table of open files
+ *     sp_shard_match.c    compares columns and classes of two sets, or of set and model
+ *     sp_shard_files.c    the files that a pattern names; the table of open files
  *     sp_shard_header.c   headers of one file --> sp_dataset of one shard
- *     sp_shard_round.c    features that float32 does not hold exactly
- *     sp_shard_index.c    collect, broadcast, merge
+ *     sp_shard_round.c    warns of features that float32 does not hold exactly
+ *     sp_shard_index.c    collects, broadcasts and merges indices
  *     sp_shard_wire.c     an index as bytes
- *     sp_sample.c         reading and checking a sample; sp_sample_unique.c: duplicates
- *     sp_shard_write.c    writing
- */
+ *     sp_sample.c         reads and checks a sample; sp_sample_unique.c: duplicates
+ *     sp_shard_write.c    writes a shard */
 #ifndef SP_SHARD_INTERNAL_H
 #define SP_SHARD_INTERNAL_H
 
@@ -18,9 +17,9 @@
 #include "h5/sp_h5_number.h"
 #include "h5/sp_h5_rows.h"
 
-enum { SP_EXTENTS = 9 }; /* datasets of a shard that stay in the file */
+enum { SP_EXTENTS = 9 }; /* the datasets of a shard that are read with each sample */
 
-/* The i-th of them. */
+/* The i-th of these datasets. */
 static inline sp_extent *sp_shard_extent(sp_shard *shard, int i)
 {
     sp_extent *const all[SP_EXTENTS] = {
@@ -40,11 +39,11 @@ static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 
 /* ---- an index as bytes (sp_shard_wire.c) ---- */
 
-/* A data set of one shard. */
+/* Writes the index of one shard to bytes, or reads it; wire->rc tells a failure. */
 void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 
-/* A pass over data in the cache, compiled for the wider registers of newer processors
- * too, which halve its time. */
+/* Marks a function that passes over data in the cache. It is compiled for the wider
+ * registers of newer processors too, which halve its time. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__)
 #define SP_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -54,18 +53,18 @@ void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */
 
-/* True if the order of the rows proves them unique (sorted with x or with z slowest, or
- * by Morton key as spvox writes them); false proves nothing. */
+/* True if the order of the rows proves them unique: sorted with x slowest, with z
+ * slowest, or by Morton key as spvox writes them. False proves nothing. */
 bool sp_unique_by_order(const int32_t *coords, int64_t n);
-/* First row that repeats an earlier one, or -1. keys: room for sp_unique_slots(n) of
- * them. */
+/* The first row that repeats an earlier one, or -1. `keys` has room for `slots` =
+ * sp_unique_slots(n) keys. */
 int64_t sp_unique_find(const int32_t *coords, int64_t n, uint64_t *keys, size_t slots);
 size_t sp_unique_slots(int64_t n);
 
 /* ---- files (sp_shard_files.c) ---- */
 
-/* All files that the patterns name; malloc'd. SP_EDATA: none, or a family lacks a
- * member. */
+/* Lists all files that the patterns name, malloc'd. SP_EDATA: there is none, or a file
+ * of a numbered set is missing. */
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths);
 void sp_shard_glob_free(sp_strings *paths);
 
@@ -76,45 +75,48 @@ typedef struct sp_shard_handle {
 sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
                                 int64_t n_samples);
 void sp_shard_files_destroy(struct sp_shard_files *files);
-/* Thread-safe. Each taken handle is given back. */
+/* Opens a shard for reading, or finds it open. Thread-safe. Each handle is given back
+ * with sp_shard_give. SP_EIO. */
 sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handle);
 void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle);
-/* The next take opens the file anew. */
+/* Makes the next sp_shard_take open the file anew. */
 void sp_shard_forget(const sp_dataset *set, int shard);
-/* sp_sample_read without its patience: SP_EIO where the file could not be read. */
+/* Reads a sample as sp_sample_read does, but does not try again: SP_EIO if the file
+ * could not be read. */
 sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
                               const sp_sample_request *request, sp_sample *out);
-/* Coordinates with this checksum were found unique when this sample was read before:
- * bytes that are the same need no second search. Thread-safe. */
+/* True if coordinates with this checksum were found unique when this sample was read
+ * before. The same bytes need no second search. Thread-safe. */
 bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc);
 void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* ---- index ---- */
 
-/* Headers of one file into an empty set of one shard, then the places of its chunks:
- * from there on its values are read by sp_sample_read. */
+/* Reads the headers of one file into an empty set of one shard; sp_shard_take_chunks
+ * then moves the tables of chunks there. From then on the values are read by
+ * sp_sample_read. */
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
 sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard);
 
-/* Rounding of features to float32 in the files of one data set; zeroed to begin. */
+/* What rounding to float32 loses in the files of one data set; zero it to begin. */
 typedef struct sp_rounding {
     int n_columns, n_files;
     struct sp_rounded *column;
-    char *path; /* of the first such file, with its type */
+    char *path; /* the first file that is rounded, and its type */
     char kind;
     int type_size;
     int64_t rows, rows_seen;
 } sp_rounding;
 
-/* Looks through a file, one of n_files; nothing where its type loses nothing. Before
- * sp_shard_take_chunks. */
+/* Looks through a file, one of n_files; does nothing where float32 holds its type. Must
+ * come before sp_shard_take_chunks. */
 sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
                           int n_files);
-/* One warning where anything is rounded. */
+/* Warns once where anything is rounded. */
 void sp_rounding_say(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
-/* True if any dataset of it is not contiguous. */
+/* True if any dataset of the shard is not contiguous. */
 bool sp_shard_is_chunked(const sp_shard *shard);
 
 #endif

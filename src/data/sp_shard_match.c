@@ -1,11 +1,12 @@
-/* Do two data sets, or a data set and a model, mean the same by columns and classes? */
+/* Checks that two data sets, or a data set and a model, mean the same by their columns
+ * and by their classes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/sp_shard.h"
 
-enum { LIST = 300 /* bytes of a list in a message */ };
+enum { LIST = 300 /* the bytes of a list of names in a message */ };
 
 void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
                             const int *columns)

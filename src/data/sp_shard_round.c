@@ -1,10 +1,10 @@
-/* Rounding of features to float32: said once for a data set, with the column that loses
- * most, and which columns lose more than training can bear (map coordinates for
- * instance: large numbers with small differences).
+/* Tells what rounding features to float32 loses, once for a data set: the column that
+ * loses most, and the columns that lose more than training can bear. Map coordinates
+ * are such: large numbers with small differences.
  *
- * Files are looked through while rank 0 opens them, up to LOOK_BYTES of a data set, in
- * stretches spread evenly: all of a small one, and no second epoch of reading of a
- * large one. */
+ * Rank 0 looks through the files while it opens them, up to LOOK_BYTES of a data set,
+ * in stretches spread evenly: through all of a small data set, and without reading a
+ * large one twice. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +14,19 @@
 
 enum { LOOK_BYTES = 256 << 20, STRETCHES = 16, PIECE = 256 << 10, TOLD = 3 };
 
-/* Part of a column's standard deviation that rounding may be without a warning. */
+/* The share of a column's standard deviation up to which rounding is no reason for a
+ * warning. */
 #define COARSE 1e-3
 
-/* Sums are of differences from the first value, which keeps them exact enough. */
+/* A column that is looked through. The sums are of differences from its first value,
+ * which keeps them exact enough. */
 typedef struct sp_rounded {
     char *name;
     double first, sum, squares, count;
-    double most; /* that a value was rounded by */
+    double most; /* the most by which a value was rounded */
 } sp_rounded;
 
-/* Whether values of this type can lose something. */
+/* True if float32 does not hold all values of this type. */
 static bool may_round(const sp_extent *e)
 {
     return e->type_size == 8 || (e->type_size == 4 && e->kind != 'f');
@@ -50,7 +52,7 @@ static void take(sp_rounded *c, double value)
     const double lost = fabs(value - (double)(float)value);
 
     if (!isfinite(value) || !isfinite(lost))
-        return; /* refused when its sample is read */
+        return; /* such a value is refused when its sample is read */
     if (c->count == 0)
         c->first = value;
     c->count++;
@@ -72,7 +74,7 @@ static sp_status take_rows(sp_rounding *r, sp_h5 *file, const sp_extent *e,
     return SP_OK;
 }
 
-/* A piece of rows at a time, from STRETCHES places of the file. */
+/* Looks at a stretch of rows in each of STRETCHES places of the file. */
 static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t rows)
 {
     const int64_t row = (int64_t)e->cols * e->type_size;
@@ -84,7 +86,7 @@ static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t r
     for (int s = 0; s < STRETCHES; s++) {
         int64_t at = e->rows / STRETCHES * s, end = at + stretch, m;
 
-        if (rows >= e->rows) { /* all of it, without gaps */
+        if (rows >= e->rows) { /* the stretches cover the file without gaps */
             at = s ? e->rows : 0;
             end = e->rows;
         }
@@ -109,7 +111,7 @@ sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
     if (!r->column)
         SP_TRY(begin(r, part));
     if (r->n_columns != part->n_features)
-        return SP_OK; /* such a data set is refused */
+        return SP_OK; /* the data set is refused later */
     r->n_files++;
     r->rows += e->rows;
     return look(r, file, e, rows);
@@ -123,7 +125,8 @@ static double deviation(const sp_rounded *c)
     return variance > 0 ? sqrt(variance) : 0;
 }
 
-/* "; x by up to 0.25, its standard deviation is 3" for the columns that lose much. */
+/* Writes "; x by up to 0.25, its standard deviation is 3" for the columns that lose
+ * much. */
 static void say_coarse(const sp_rounding *r, char *text, size_t size)
 {
     size_t used = 0;

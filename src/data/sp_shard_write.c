@@ -11,10 +11,10 @@
 struct sp_shard_writer {
     sp_h5 *h5;
     char *path, *temporary;
-    sp_shard_meta meta; /* lists are not kept */
-    int label_bytes;    /* 1 or 2 */
+    sp_shard_meta meta; /* without its lists, which belong to the caller */
+    int label_bytes;    /* bytes of a stored label: 1 or 2 */
     int64_t n_samples;
-    int64_t *offset, *point_offset; /* [n_samples + 1] */
+    int64_t *offset, *point_offset; /* [n_samples + 1] rows of the samples */
     bool *is_written;               /* [n_samples] */
     double *origin;                 /* [n_samples][3] */
     uint32_t *crc;                  /* [n_samples] */
@@ -22,7 +22,7 @@ struct sp_shard_writer {
     int64_t n_costs;
     char **name; /* [n_samples] */
     bool has_names;
-    void *label; /* room for one sample's labels, grows */
+    void *label; /* room for the labels of one sample as stored; it grows */
     size_t label_room;
 };
 
@@ -182,7 +182,7 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
 
 /* ---- samples ---- */
 
-/* Labels as stored, in w->label. */
+/* Converts labels to the stored type, in w->label. */
 static sp_status pack_labels(sp_shard_writer *w, const int32_t *label, int64_t n)
 {
     size_t bytes = (size_t)n * (size_t)w->label_bytes;
@@ -313,8 +313,8 @@ static sp_status move_into_place(sp_shard_writer *w)
     if (rename(w->temporary, w->path) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot be renamed: %s", w->temporary,
                        strerror(errno));
-    /* the name itself must reach the disk too; some file systems cannot flush folders
-     */
+    /* The name of the file must reach the disk too. Some file systems cannot flush
+     * folders. */
     folder = open(dirname(w->temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         fsync(folder);

@@ -59,22 +59,22 @@ sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t 
 
 /* ---- scratch ---- */
 
-enum { BATCH = 256 /* rows or numbers drawn for at a time */ };
+enum { BATCH = 256 /* rows or numbers for which random numbers are drawn at a time */ };
 
 typedef struct work {
     const sp_sample *in;
     const sp_augment *aug;
     sp_voxels *out;
-    int32_t n;            /* stored rows */
-    int32_t lo[3], hi[3]; /* their bounding box */
+    int32_t n;            /* number of stored rows */
+    int32_t lo[3], hi[3]; /* the bounding box of their coordinates */
     int32_t *moved;       /* [n][3] coordinates after turn, scale and factor */
     bool is_moved, is_merged;
-    int32_t *table; /* [mask + 1] voxel + 1, 0 empty */
+    int32_t *table; /* [mask + 1] number of a voxel + 1; 0: empty */
     uint32_t mask;
     int shift;
-    int32_t *count;        /* [n] rows of each voxel */
-    int32_t *start, *list; /* rows of the voxels that have several */
-    int32_t *votes;        /* [largest label + 1] */
+    int32_t *count;        /* [n] number of rows of each voxel */
+    int32_t *start, *list; /* the rows of voxels that have several, by voxel */
+    int32_t *votes;        /* [largest label + 1] votes of a voxel */
 } work;
 
 static void find_box(work *w)
@@ -95,7 +95,7 @@ static void find_box(work *w)
 
 /* ---- turns on the grid ---- */
 
-/* Where a run of `length` voxels goes that should begin at lo. */
+/* Moves a run of `length` voxels that should begin at *lo into the coordinate range. */
 static sp_status fit_run(const work *w, int axis, int64_t length, int64_t *lo)
 {
     if (length > 2 * (int64_t)SP_COORD_LIMIT)
@@ -111,8 +111,8 @@ static sp_status fit_run(const work *w, int axis, int64_t length, int64_t *lo)
     return SP_OK;
 }
 
-/* Flips, then `quarters` quarter turns: output axis a is input axis from[a], reversed
- * or not, put so that the box keeps its centre. */
+/* Mirrors, then turns by `quarters` quarter turns. Axis a of the output is axis from[a]
+ * of the input, reversed or not, put so that the box keeps its centre. */
 static sp_status move_on_grid(work *w, int quarters)
 {
     int from[2] = {0, 1}, t, a;
@@ -121,7 +121,7 @@ static sp_status move_on_grid(work *w, int quarters)
     int32_t i, *p;
     const int32_t *c;
 
-    for (; quarters > 0; quarters--) { /* (x, y) -> (-y, x) */
+    for (; quarters > 0; quarters--) { /* one quarter turn maps (x, y) to (-y, x) */
         t = from[0], from[0] = from[1], from[1] = t;
         b = is_reversed[0], is_reversed[0] = !is_reversed[1], is_reversed[1] = b;
     }
@@ -130,7 +130,7 @@ static sp_status move_on_grid(work *w, int quarters)
 
         at[a] = ((int64_t)w->lo[a] + w->hi[a] - length) >> 1;
         SP_TRY(fit_run(w, a, length + 1, &at[a]));
-        /* out = at + (in - lo), or at + (hi - in) */
+        /* the output is at + (in - lo), or at + (hi - in) where the axis is reversed */
         at[a] += is_reversed[a] ? w->hi[from[a]] : -w->lo[from[a]];
     }
     for (i = 0; i < w->n; i++) {
@@ -158,7 +158,8 @@ static void coarsen(work *w, int32_t factor)
 
 /* ---- turns off the grid ---- */
 
-/* p = shift + m * (position - centre), in units of the new voxel. */
+/* A map of positions: p = shift + m * (position - centre), in units of the new voxel.
+ */
 typedef struct affine {
     double m[2][2], mz, centre[3], shift[3];
 } affine;
@@ -197,7 +198,7 @@ static sp_status make_affine(const work *w, double factor, affine *f)
     return SP_OK;
 }
 
-/* floor without a call: the argument is within the coordinate range. */
+/* The floor of v without a call; |v| is within the coordinate range. */
 static int32_t floor_near(double v)
 {
     return (int32_t)(v + SP_COORD_LIMIT) - SP_COORD_LIMIT;
@@ -224,7 +225,7 @@ static sp_status move_freely(work *w, double factor)
     return SP_OK;
 }
 
-/* Coordinates after augmentation and factor into w->moved. */
+/* Computes the coordinates after augmentation and factor into w->moved. */
 static sp_status move(work *w, double factor, sp_arena *arena)
 {
     double turns = w->aug->angle / QUARTER, whole = nearbyint(turns);
@@ -258,8 +259,8 @@ static sp_status move(work *w, double factor, sp_arena *arena)
 
 /* ---- rows to voxels ---- */
 
-/* Place in the table where the search for c begins. Cells of a 2^3 block begin side by
- * side, so that rows which are neighbours share lines of the cache. */
+/* The place in the table at which the search for c begins. Cells of a 2^3 block begin
+ * next to each other, so that rows that are neighbours share cache lines. */
 static uint32_t begin_of(const work *w, const int32_t *c)
 {
     uint64_t x = (uint64_t)(c[0] + SP_COORD_LIMIT),
@@ -271,7 +272,7 @@ static uint32_t begin_of(const work *w, const int32_t *c)
     return (uint32_t)((block * 0x9e3779b97f4a7c15u) >> w->shift << 3 | cell);
 }
 
-/* The voxel at c: one found from its place in the table on, or a new one, n. */
+/* The number of the voxel at c: one that the table has, or n for a new one. */
 static int32_t find_or_add(work *w, const int32_t *c, uint32_t place, int32_t n)
 {
     const int32_t *coords = w->out->coords, *d;
@@ -285,7 +286,7 @@ static int32_t find_or_add(work *w, const int32_t *c, uint32_t place, int32_t n)
     return n;
 }
 
-/* Draws which of m rows from `first` on are left out. */
+/* Draws which of the m rows from `first` on are dropped. */
 static void draw_dropped(const work *w, int32_t first, int32_t m, bool *is_dropped)
 {
     sp_rng rng =
@@ -302,7 +303,8 @@ static void draw_dropped(const work *w, int32_t first, int32_t m, bool *is_dropp
         is_dropped[i] = sp_rng_to_unit(words[i]) < w->aug->drop;
 }
 
-/* Numbers the voxels by first row: row_of, coords, n of the output, and count. */
+/* Numbers the voxels in the order of their first rows: sets row_of, coords and n of the
+ * output, and count. */
 static void number_voxels(work *w)
 {
     const int32_t *coords = w->is_moved ? w->moved : w->in->coords, *c;
@@ -335,14 +337,14 @@ static void number_voxels(work *w)
     out->n = n;
 }
 
-/* Without a call for each row. */
+/* Copies a row without the call of memcpy. */
 static inline void copy_row(float *to, const float *from, int c)
 {
     for (int a = 0; a < c; a++)
         to[a] = from[a];
 }
 
-/* Label of most of the m rows; two labels in front: SP_IGNORE. */
+/* The label of most of the m rows; SP_IGNORE where two labels are equally frequent. */
 static int32_t majority(const int32_t *labels, const int32_t *rows, int32_t m,
                         int32_t *votes)
 {
@@ -358,13 +360,15 @@ static int32_t majority(const int32_t *labels, const int32_t *rows, int32_t m,
         if (votes[label] >= best)
             winner = votes[label] > best ? label : SP_IGNORE;
         best = votes[label] > best ? votes[label] : best;
-        votes[label] = 0; /* counted; and clean for the next voxel */
+        /* The label is counted, and its entry is 0 for the next voxel. */
+        votes[label] = 0;
     }
     return winner;
 }
 
-/* Voxels of one row are copied as the rows come; the rows of others are listed by
- * voxel, in stored order (a counting sort). start[v] becomes the end of v's list. */
+/* Copies the rows of voxels that have a single one, and lists the rows of the others by
+ * voxel in stored order (a counting sort). start[v] becomes the end of the list of v.
+ */
 static void copy_single_rows(work *w, int c)
 {
     const sp_sample *in = w->in;
@@ -423,13 +427,13 @@ static sp_status merge_rows(work *w, int c, sp_arena *arena)
     return SP_OK;
 }
 
-/* Without merging each voxel is one row. */
+/* Copies rows where nothing merges: each voxel is one row. */
 static void copy_rows(work *w, int c)
 {
     size_t bytes = (size_t)c * sizeof(float);
     int32_t i, v;
 
-    if (w->out->n == w->n) { /* none dropped: row_of is the identity */
+    if (w->out->n == w->n) { /* no row is dropped, so row_of is the identity */
         memcpy(w->out->labels, w->in->labels, (size_t)w->n * sizeof *w->out->labels);
         memcpy(w->out->features, w->in->features, (size_t)w->n * bytes);
         return;
@@ -474,7 +478,7 @@ static void add_noise(float *features, int64_t n, const sp_augment *aug)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the sample ---- */
 
 static sp_status take_outputs(const sp_sample *in, int c, sp_arena *arena,
                               sp_voxels *out)

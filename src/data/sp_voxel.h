@@ -1,12 +1,13 @@
-/* Augmentation and voxelization of one sample. Local, pure functions of their
+/* Augmentation and voxelization of one sample. Local; pure functions of their
  * arguments.
+ *
+ *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
  *
  * Turns by multiples of 90 degrees without scaling are exact moves on the stored grid.
  * Other turns and scales move the position coord + (subvoxel + 1/2) / 256 and find its
  * voxel anew; rows that meet in one voxel are merged. Both act about the centre of the
- * sample's bounding box; where the result would leave the coordinate range it is
- * shifted back into it.
- */
+ * sample's bounding box. Where the result would leave the coordinate range it is
+ * shifted back into it. */
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 
@@ -14,49 +15,52 @@
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
 
-/* *factor becomes the voxel edge of the network (data.voxel_size) over that of the set,
- * a whole number. SP_EDATA with the key's place and a file of the set where it is none.
- */
+/* Sets *factor to the edge of the network's voxels (data.voxel_size) over that of the
+ * set's voxels, a whole number. SP_EDATA with the key's place and a file of the set
+ * where it is none. */
 sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
                           double *factor);
 
-/* What is done to the coordinates of one sample in one epoch. */
+/* The augmentation of one sample in one epoch. */
 typedef struct sp_augment {
-    bool flip_x, flip_y; /* before the turn */
-    double angle; /* about z, radians; a multiple of pi/2 without subvoxel positions */
+    bool flip_x, flip_y; /* mirrors the axis, before the turn */
+    /* The turn about z in radians; a multiple of pi/2 without subvoxel positions. */
+    double angle;
     double scale;
-    double drop;   /* probability with which a stored voxel is left out */
-    double jitter; /* standard deviation of noise on normalized features */
+    double drop;   /* the probability with which a stored voxel is left out */
+    double jitter; /* the standard deviation of the noise on normalized features */
     uint64_t seed, epoch, sample;
 } sp_augment;
 
-/* Draw from the deck's ranges; keyed by (seed, epoch, sample). Each key draws from a
- * place of its own, so that switching one off leaves the others' draws as they were. */
+/* Draws an augmentation from the deck's ranges, keyed by (seed, epoch, sample). Each
+ * deck key draws from a stream of its own, so that switching one off leaves the others'
+ * draws as they were. */
 sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t seed,
                            uint64_t epoch, int64_t sample);
-/* The identity. */
+/* The augmentation that changes nothing. */
 sp_augment sp_augment_none(void);
 
-/* A voxelized sample in the caller's arrays. */
+/* A voxelized sample. Its arrays are in the caller's arena. */
 typedef struct sp_voxels {
     int32_t n;
     int32_t *coords; /* [n][3] */
     float *features; /* [n][c] */
     int32_t *labels; /* [n] */
-    int32_t *row_of; /* [in->n] voxel of each stored row, -1 dropped */
+    int32_t *row_of; /* [in->n] the voxel of each stored row; -1: dropped */
 } sp_voxels;
 
-/* Apply `aug`, then merge to voxels `factor` >= 1 times the stored edge (1: as stored):
- * features are means weighted equally, labels the majority of the labelled rows (ties
- * SP_IGNORE), coordinates unique and in [-2^19, 2^19). Voxels stand in the order of
+/* Applies `aug`, then merges to voxels `factor` >= 1 times the stored edge (1: as
+ * stored). The features of a voxel are the mean of its rows, each with equal weight;
+ * its label is the majority of the labelled rows (SP_IGNORE if two labels are equally
+ * frequent). Coordinates are unique and in [-2^19, 2^19). Voxels stand in the order of
  * their first stored row.
  *   c          feature columns of `in`
- *   mean, std  [c] features become (x - mean) / std, a std of 0 counting as 1; NULL: as
- *              they are
- *   arena      out's arrays are taken from it; scratch is given back
- * The noise of jitter is normal, cut at 5.77 deviations.
- * Errors: SP_EDATA a turned sample wider than the coordinate range, an angle or scale
- * that needs subvoxel positions the sample lacks; SP_EMEM arena full. */
+ *   mean, std  [c] features become (x - mean) / std, where a std of 0 counts as 1;
+ *              NULL: they stay as they are
+ *   arena      gives the memory of out's arrays; scratch taken from it is given back
+ * The noise of jitter is normal, cut off at 5.77 standard deviations. Errors: SP_EDATA:
+ * a turned sample is wider than the coordinate range, or an angle or scale needs
+ * subvoxel positions that the sample lacks; SP_EMEM: the arena is full. */
 sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor, int c,
                       const double *mean, const double *std, sp_arena *arena,
                       sp_voxels *out);

@@ -3,7 +3,7 @@
  *     write  sp_h5_create --> sp_h5_write, sp_h5_write_rows, sp_h5_attr_write
  *                         --> sp_h5_close    by HDF5, under one lock; fsync at the end
  *
- *     read   sp_h5_open   --> limited child: HDF5 reads the headers --> catalog, checked
+ *     read   sp_h5_open   --> limited child: HDF5 reads headers --> catalog, checked
  *                         --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_read
  *                         --> sp_h5_close    by look-ups in the catalog, pread, inflate
  *
