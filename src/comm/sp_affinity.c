@@ -124,7 +124,7 @@ static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
     sp_status rc;
 
     if (!hash)
-        return SP_FAIL(SP_EMEM, "affinity: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory to divide the cores among the ranks");
     for (int w = 0; w < SP_CORE_WORDS; w++)
         own = (int64_t)(((uint64_t)own ^ set[w]) * 0x9E3779B97F4A7C15u);
     hash[comm->local_rank] = own;

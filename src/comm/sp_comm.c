@@ -185,7 +185,7 @@ static sp_status number_nodes(sp_comm *comm)
 
     impl->node_of_rank = leaders;
     if (!leaders)
-        return SP_FAIL(SP_EMEM, "table of %d ranks", comm->size);
+        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranks", comm->size);
     SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
     SP_TRY(sp_comm_wait_all(comm, 1, &request));
     SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
@@ -247,7 +247,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     sp_comm_open_self(comm);
     impl = calloc(1, sizeof *impl);
     if (!impl)
-        return SP_FAIL(SP_EMEM, "communicator");
+        return SP_FAIL(SP_EMEM, "no memory for a communicator");
     comm->impl = impl;
     impl->node = impl->lane = MPI_COMM_NULL;
     SP_MPI(Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
@@ -255,7 +255,9 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     impl->world = MPI_COMM_WORLD;
     SP_MPI(Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN));
     if (provided < MPI_THREAD_FUNNELED)
-        return SP_FAIL(SP_EMPI, "this MPI does not allow threads beside it");
+        return SP_FAIL(SP_EMPI,
+                       "MPI: this library does not serve programs with threads "
+                       "(MPI_THREAD_FUNNELED); use one that was built with threads");
     SP_MPI(Comm_rank(impl->world, &comm->rank));
     SP_MPI(Comm_size(impl->world, &comm->size));
     SP_TRY(check_launcher(comm));
@@ -358,13 +360,13 @@ static sp_status take_slot(struct sp_comm_impl *impl, size_t n, sp_comm_slot **t
     if (!s) {
         s = calloc(1, sizeof *s);
         if (!s)
-            return SP_FAIL(SP_EMEM, "request of an all-reduce");
+            return SP_FAIL(SP_EMEM, "no memory for an all-reduce");
         impl->free_slots = s;
     }
     if ((size_t)s->capacity < n) {
         pieces = realloc(s->pieces, n * sizeof *pieces);
         if (!pieces)
-            return SP_FAIL(SP_EMEM, "%zu requests of an all-reduce", n);
+            return SP_FAIL(SP_EMEM, "no memory for the %zu pieces of an all-reduce", n);
         s->pieces = pieces;
         s->capacity = (int)n;
     }
@@ -503,7 +505,8 @@ sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
     if (!*out) {
         *out = aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE);
         if (!*out)
-            return SP_FAIL(SP_EMEM, "%zu bytes that ranks sum", bytes);
+            return SP_FAIL(SP_EMEM, "no memory for %zu bytes that the ranks sum",
+                           bytes);
         madvise(*out, bytes, MADV_HUGEPAGE);
         sp_machine_zero(*out, bytes);
     }

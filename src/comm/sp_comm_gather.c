@@ -38,7 +38,7 @@ static sp_status send_bytes(sp_comm *comm, const void *data, size_t bytes, int r
     sp_status rc;
 
     if (!requests && bytes)
-        return SP_FAIL(SP_EMEM, "requests of a gather");
+        return SP_FAIL(SP_EMEM, "no memory for the requests of a gather");
     rc = post_pieces(comm, false, (void *)(uintptr_t)data, bytes, root, requests, &n);
     if (rc == SP_OK)
         rc = sp_comm_wait_all(comm, (int)n, requests);
@@ -58,7 +58,7 @@ static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
         n_requests += n_pieces_of((size_t)sizes[r]);
     requests = malloc((n_requests + 1) * sizeof *requests);
     if (!requests)
-        return SP_FAIL(SP_EMEM, "requests of a gather");
+        return SP_FAIL(SP_EMEM, "no memory for the requests of a gather");
     for (int r = 0; r < comm->size && rc == SP_OK; all += sizes[r++])
         if (r != comm->rank)
             rc = post_pieces(comm, true, all, (size_t)sizes[r], r, requests, &n);
@@ -84,7 +84,8 @@ static sp_status make_room(sp_comm *comm, const void *data, const int64_t *count
     }
     *all = malloc(total + 1); /* one byte more, since malloc(0) may be NULL */
     if (!*all)
-        return SP_FAIL(SP_EMEM, "%zu bytes gathered from %d ranks", total, comm->size);
+        return SP_FAIL(SP_EMEM, "no memory for %zu bytes gathered from %d ranks", total,
+                       comm->size);
     if (counts[comm->rank])
         memcpy((char *)*all + own, data, (size_t)counts[comm->rank]);
     return SP_OK;
@@ -98,7 +99,7 @@ sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root
 
     *all = NULL;
     if (!counts)
-        rc = SP_FAIL(SP_EMEM, "sizes of a gather");
+        rc = SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
     else
         counts[comm->rank] = (int64_t)bytes;
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);

@@ -134,7 +134,9 @@ static sp_status share(const sp_node *node, size_t bytes, region *r)
     offer mine = {.fd = -1}, *all = calloc((size_t)node->size, sizeof *all);
     int8_t is_mapped, *mapped = calloc((size_t)node->size, 1);
     int fd = -1;
-    sp_status rc = all && mapped ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+    sp_status rc = all && mapped
+                       ? SP_OK
+                       : SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
 
     if (rc == SP_OK && node->rank == 0)
         fd = make_memory(all_bytes, &mine);
@@ -184,7 +186,7 @@ sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_exchange *exc
 
     *node = NULL;
     if (!n)
-        return SP_FAIL(SP_EMEM, "out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
     n->rank = rank;
     n->size = size;
     n->exchange = exchange;
@@ -218,7 +220,7 @@ sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out)
 
     *out = NULL;
     if (!r)
-        return SP_FAIL(SP_EMEM, "out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
     if (share(node, (bytes + page) / page * page, r) != SP_OK || !r->base) {
         free(r);
         return SP_OK;

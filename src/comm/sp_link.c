@@ -426,7 +426,8 @@ sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
     strncpy(address->host, host, sizeof address->host - 1);
     if (getrandom(address->secret, sizeof address->secret, 0) !=
         (ssize_t)sizeof address->secret)
-        return SP_FAIL(SP_EIO, "watchdog: no random numbers: %s", strerror(errno));
+        return SP_FAIL(SP_EIO, "watchdog: the system gives no random numbers: %s",
+                       strerror(errno));
     choose(address, peers, n_peers);
     for (uint32_t i = 0; i < address->n; i++) {
         fd[n] = listen_at(address->ip[i], &address->port[n]);
@@ -435,6 +436,7 @@ sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
     }
     address->n = n;
     if (n == 0)
-        return SP_FAIL(SP_EIO, "watchdog: cannot listen: %s", strerror(errno));
+        return SP_FAIL(SP_EIO, "watchdog: cannot listen for the other ranks: %s",
+                       strerror(errno));
     return SP_OK;
 }

@@ -31,7 +31,7 @@ static sp_status make_room(sp_records *r, size_t bytes)
         return SP_OK;
     data = realloc(r->data, room);
     if (!data)
-        return SP_FAIL(SP_EMEM, "records of %zu bytes", bytes);
+        return SP_FAIL(SP_EMEM, "no memory for records of %zu bytes", bytes);
     r->data = data;
     r->room = room;
     return SP_OK;
@@ -53,7 +53,8 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
 sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
 {
     size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
-    sp_status rc = sizes ? SP_OK : SP_FAIL(SP_EMEM, "sizes of a gather");
+    sp_status rc =
+        sizes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
 
     free(records->gathered);
     records->gathered = NULL;

@@ -26,8 +26,9 @@ static sp_status check_names(const sp_table *t)
     for (int i = 0; i < t->n; i++)
         bytes += strlen(t->row[i].name) + 1;
     all = malloc(bytes + 1);
-    rc = sp_comm_agree(t->comm, all ? SP_OK : SP_FAIL(SP_EMEM, "table of numbers"),
-                       NULL);
+    rc = sp_comm_agree(
+        t->comm, all ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the names of a table"),
+        NULL);
     for (int i = 0; rc == SP_OK && i < t->n; i++) {
         strcpy(all + at, t->row[i].name);
         at += strlen(t->row[i].name) + 1;
@@ -55,7 +56,7 @@ sp_status sp_table_create(sp_table *table, sp_comm *comm, int n,
     t->exact = calloc(rows * SP_EXACT_LIMBS, sizeof *t->exact);
     t->wire = calloc(t->n_wire + 1, sizeof *t->wire);
     if (!t->row || !t->exact || !t->wire)
-        rc = SP_FAIL(SP_EMEM, "table of %d numbers", n);
+        rc = SP_FAIL(SP_EMEM, "no memory for a table of %d numbers", n);
     SP_TRY(sp_comm_agree(comm, rc, NULL));
     for (int i = 0; i < n; i++)
         t->row[i].name = names[i];

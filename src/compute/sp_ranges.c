@@ -12,7 +12,7 @@ sp_status sp_ranges_create(sp_ranges *ranges, int most)
     ranges->max = 2 * most + 1; /* between two held ranges one may be free */
     ranges->range = calloc((size_t)ranges->max, sizeof *ranges->range);
     if (!ranges->range)
-        return SP_FAIL(SP_EMEM, "table of %d ranges: out of memory", ranges->max);
+        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranges", ranges->max);
     sp_ranges_reset(ranges);
     return SP_OK;
 }

@@ -61,7 +61,9 @@ static sp_status make_room(sp_transport *t, size_t bytes)
         return SP_OK;
     room = realloc(t->host, bytes);
     if (!room)
-        return SP_FAIL(SP_EMEM, "all-reduce through the host: %zu bytes", bytes);
+        return SP_FAIL(SP_EMEM,
+                       "no memory for %zu bytes of an all-reduce through the host",
+                       bytes);
     t->host = room;
     t->host_bytes = bytes;
     return SP_OK;
@@ -151,7 +153,9 @@ static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
     if (options->objection)
         *rc = SP_FAIL(SP_EUSAGE, "%s", options->objection);
     else if (!nccl)
-        *rc = SP_FAIL(SP_EUSAGE, "the CPU's memory is not NCCL's to move");
+        *rc = SP_FAIL(
+            SP_EUSAGE,
+            "NCCL sums memory of CUDA devices alone, and this run computes on the CPU");
     else if (nccl->probe)
         *rc = nccl->probe();
     *rc = sp_transport_agree(t, *rc);
@@ -189,7 +193,8 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
         rc = sp_transport_agree(transport,
                                 transport->ops->peer->open(transport, options));
     if (rc == SP_OK && options->is_bf16 && transport->ops != nccl && comm->size > 1)
-        sp_log_warn0("run.reduce_wire = \"bf16\" is for NCCL; fp32 travels");
+        sp_log_warn0(
+            "run.reduce_wire = \"bf16\" is for NCCL alone: gradients are sent in fp32");
     return rc;
 }
 

@@ -62,7 +62,8 @@ sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
         cpu->scratch_bytes = 0;
         cpu->scratch = aligned_alloc(64, size);
         if (!cpu->scratch)
-            return SP_FAIL(SP_EMEM, "CPU backend: no %zu bytes of scratch", size);
+            return SP_FAIL(
+                SP_EMEM, "no memory for %zu bytes of scratch of the CPU backend", size);
         cpu->scratch_bytes = size;
     }
     *out = cpu->scratch;
@@ -123,7 +124,10 @@ static sp_status choose_isa(const sp_cpu_isa **isa)
             *isa = all_isas[i];
             if (has_isa(*isa))
                 return SP_OK;
-            return SP_FAIL(SP_EUSAGE, "SP_CPU_ISA=%s: this processor lacks it", name);
+            return SP_FAIL(
+                SP_EUSAGE,
+                "SP_CPU_ISA=%s: this processor does not have it; unset the variable",
+                name);
         }
     return SP_FAIL(SP_EUSAGE, "SP_CPU_ISA=%s: expected avx512, avx2 or portable%s",
                    name, N_ISAS == 1 ? "; this build has portable only" : "");
@@ -140,7 +144,7 @@ static sp_status cpu_open(sp_backend *be, int device, int threads)
     SP_TRY(choose_isa(&isa));
     cpu = calloc(1, sizeof *cpu);
     if (!cpu)
-        return SP_FAIL(SP_EMEM, "CPU backend: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the CPU backend");
     cpu->isa = isa;
     be->impl = cpu;
     return SP_OK;

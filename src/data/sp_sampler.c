@@ -268,11 +268,10 @@ static void warn_once(const sp_sampler *sampler)
 
     for (i = 0; i < s->n && !s->has_warned; i++)
         if (s->step[i].voxels > sampler->voxel_budget) {
-            sp_log_warn0(
-                "sample %lld has %lld voxels, over batch.voxel_budget = %lld: it "
-                "runs alone (said once)",
-                (long long)s->step[i].sample, (long long)s->step[i].voxels,
-                (long long)sampler->voxel_budget);
+            sp_log_warn0("sample %lld has %lld voxels, more than batch.voxel_budget = "
+                         "%lld: it runs alone (reported once)",
+                         (long long)s->step[i].sample, (long long)s->step[i].voxels,
+                         (long long)sampler->voxel_budget);
             s->has_warned = true;
         }
 }
@@ -469,7 +468,7 @@ static sp_status allocate(sp_sampler *sampler, int n_groups)
         n = (size_t)sampler->set->n_samples;
     sampler->scratch = s;
     if (!s)
-        return SP_FAIL(SP_EMEM, "sampler: no memory");
+        return SP_FAIL(SP_EMEM, "no memory for the sampler");
     s->n_groups = n_groups;
     s->at.epoch = s->at.position = -1;
     s->first_rank = malloc(((size_t)n_groups + 1) * sizeof *s->first_rank);
@@ -484,7 +483,7 @@ static sp_status allocate(sp_sampler *sampler, int n_groups)
     s->mine = malloc((n + 1) * sizeof *s->mine);
     if (!s->first_rank || !s->member || !s->step || !s->sorted || !s->heap ||
         !s->held || !s->bytes || !s->dealt || !s->count || !s->mine)
-        return SP_FAIL(SP_EMEM, "sampler: no memory for steps of %d samples",
+        return SP_FAIL(SP_EMEM, "no memory for steps of %d samples",
                        sampler->effective);
     return SP_OK;
 }
@@ -509,9 +508,10 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     if (sampler->per != SP_PER_WORLD)
         n_groups = sampler->per == SP_PER_NODE ? comm->n_nodes : comm->size;
     if (sampler->size < 1 || sampler->accumulate < 1)
-        return SP_FAIL(SP_EUSAGE,
-                       "batch of %d samples in %d micro-batches: both are >= 1",
-                       sampler->size, sampler->accumulate);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "batch of %d samples in %d micro-batches: expected 1 or more of both",
+            sampler->size, sampler->accumulate);
     if (sampler->size > INT_MAX / n_groups)
         return SP_FAIL(SP_EUSAGE,
                        "batch.size = %d times %d exceeds the largest batch, %d",

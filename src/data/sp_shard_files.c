@@ -112,8 +112,10 @@ static sp_status check_members(const char *path, const family *f)
     sp_status rc = SP_OK;
 
     if (f->member >= f->members)
-        return SP_FAIL(SP_EDATA, "%s: member %ld of a set of %ld", path, f->member,
-                       f->members);
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: file %ld of a set of %ld, expected a number below that of the files",
+            path, f->member, f->members);
     member = malloc(bytes);
     if (!member)
         return SP_FAIL(SP_EMEM, "%s: no memory", path);
@@ -122,8 +124,8 @@ static sp_status check_members(const char *path, const family *f)
                  width, f->members);
         if (access(member, F_OK) != 0)
             rc = SP_FAIL(SP_EDATA,
-                         "%s: missing, one of the %ld files that %s belongs to", member,
-                         f->members, path);
+                         "%s: missing; it is one of the %ld files of the set of %s",
+                         member, f->members, path);
     }
     free(member);
     return rc;
@@ -143,7 +145,9 @@ static sp_status check_families(const sp_strings *paths)
             strncmp(last_path, paths->at[i], f.stem) == 0) {
             if (f.members == last.members && f.width == last.width)
                 continue;
-            return SP_FAIL(SP_EDATA, "%s and %s belong to two data sets of one name",
+            return SP_FAIL(SP_EDATA,
+                           "%s and %s belong to two data sets of one name; name the "
+                           "files of one of them",
                            last_path, paths->at[i]);
         }
         SP_TRY(check_members(paths->at[i], &f));
@@ -157,7 +161,7 @@ sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
 {
     *paths = (sp_strings){0};
     if (patterns->n == 0)
-        return SP_FAIL(SP_EDATA, "no data files are named");
+        return SP_FAIL(SP_EDATA, "no data files are named, expected at least one");
     for (int i = 0; i < patterns->n; i++)
         SP_TRY(add_pattern(paths, patterns->at[i]));
     return check_families(paths);

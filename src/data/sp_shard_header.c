@@ -130,8 +130,8 @@ static sp_status read_moments(const header *h)
     bool has_std = sp_h5_attr_has(h->h5, "/", "feature_std");
 
     if (has_mean != has_std)
-        return SP_FAIL(SP_EDATA, "%s: %s without %s", h->path,
-                       has_mean ? "feature_mean" : "feature_std",
+        return SP_FAIL(SP_EDATA, "%s: has %s but no %s, expected both or neither",
+                       h->path, has_mean ? "feature_mean" : "feature_std",
                        has_mean ? "feature_std" : "feature_mean");
     if (!has_mean)
         return SP_OK;

@@ -13,7 +13,7 @@ sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
     a->value = calloc((size_t)low->n_values, sizeof *a->value);
     a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
     if (!a->value || !a->argmax)
-        return SP_FAIL(SP_EMEM, "memory of the network: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     SP_TRY(sp_ranges_create(&a->matrices, 2 * low->n_values + 3));
     return sp_ranges_create(&a->vectors, 2 * low->n_values + 3);
 }

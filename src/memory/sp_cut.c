@@ -212,20 +212,21 @@ void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
         snprintf(there, sizeof there, "%.1f of the %.1f MiB that a device has for it",
                  mib(cut->memory), mib(device_bytes));
     if (b->n_micro <= b->n_micro_asked) {
-        sp_log_info("memory: a rank may use %s; the dearest step needs about %.1f",
+        sp_log_info("memory: a rank may use %s; the largest step needs about %.1f MiB",
                     there, mib(sp_cut_need(cut)));
         return;
     }
-    sp_log_warn0("memory: a rank may use %s, the dearest step needs about %.1f: steps "
-                 "are cut into micro-batches, that one into %d%s",
+    sp_log_warn0("memory: a rank may use %s, and the largest step needs about %.1f "
+                 "MiB: steps are cut into micro-batches, the largest into %d%s",
                  there, mib(sp_cut_need(cut)), b->n_micro,
                  has_norm(b->foreseer.what.graph)
                      ? "; batch statistics are those of a micro-batch"
                      : "");
     if (sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST] > cut->memory)
-        sp_log_warn0("memory: the largest sample needs about %.1f MiB by itself: what "
-                     "is too large runs alone, as far as that goes",
-                     mib(sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST]));
+        sp_log_warn0(
+            "memory: the largest sample needs about %.1f MiB by itself: such a sample "
+            "runs alone, and the run ends if the device has no memory for it",
+            mib(sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST]));
 }
 
 sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *sample,
@@ -242,15 +243,16 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
         voxels += sp_dataset_voxels(b->set, sample[i]);
     }
     if (n > 1)
-        return SP_FAIL(SP_EMEM,
-                       "%d samples from %lld on (%lld voxels) need about %.1f MiB, of "
-                       "%.1f there: less than foreseen remains; set run.memory_mb: %s",
-                       n, (long long)sample[0], (long long)voxels, mib(need),
-                       mib(cut->memory), said);
+        return SP_FAIL(
+            SP_EMEM,
+            "%d samples from %lld on (%lld voxels) need about %.1f MiB of %.1f MiB, "
+            "but other programs have taken some: set run.memory_mb to less: %s",
+            n, (long long)sample[0], (long long)voxels, mib(need), mib(cut->memory),
+            said);
     shard = &b->set->shard[sp_dataset_shard_of(b->set, sample[0])];
     return SP_FAIL(SP_EMEM,
-                   "sample %lld of %s (%lld voxels) needs about %.1f MiB by itself, of "
-                   "%.1f there: %s",
+                   "sample %lld of %s (%lld voxels) needs about %.1f MiB by itself, "
+                   "expected at most the %.1f MiB of a rank: %s",
                    (long long)(sample[0] - shard->first_sample), shard->path,
                    (long long)voxels, mib(need), mib(cut->memory), said);
 }

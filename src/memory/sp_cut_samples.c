@@ -287,7 +287,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     SP_TRY(sp_voxel_factor(what->config, b->set, &own.factor));
     b->known = calloc((size_t)b->set->n_samples + 1, sizeof *b->known);
     if (!b->known)
-        return SP_FAIL(SP_EMEM, "memory of %lld samples: out of memory",
+        return SP_FAIL(SP_EMEM, "no memory for the estimates of %lld samples",
                        (long long)b->set->n_samples);
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
     sp_budget_set_slots(b, is_training ? SP_LOADER_SLOTS

@@ -114,7 +114,9 @@ static sp_status make_tables(sp_fixed *f, const sp_lowered *low)
     *f = (sp_fixed){0};
     f->packed = calloc((size_t)low->n_steps, sizeof *f->packed);
     f->norm = calloc((size_t)low->n_steps, sizeof *f->norm);
-    return f->packed && f->norm ? SP_OK : SP_FAIL(SP_EMEM, "network: out of memory");
+    return f->packed && f->norm
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "no memory for the tables of the network");
 }
 
 sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,

@@ -89,7 +89,7 @@ static sp_status make_steps(sp_lowered *low)
     low->step = calloc((size_t)g->n_nodes + 1, sizeof *low->step);
     if (!plan || !low->step) {
         free(plan);
-        return SP_FAIL(SP_EMEM, "network: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     }
     for (i = 0; i < g->n_nodes; i++)
         plan[i] = (plan_node){.reader = -1, .norm = -1};
@@ -112,7 +112,7 @@ static sp_status make_values(sp_lowered *low)
     low->n_values = g->n_nodes + 1;
     low->value = calloc((size_t)low->n_values, sizeof *low->value);
     if (!low->value)
-        return SP_FAIL(SP_EMEM, "network: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     for (v = 0; v < low->n_values; v++) {
         low->value[v].level = v ? g->node[v - 1].level : 0;
         low->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
@@ -304,7 +304,7 @@ static sp_status find_norms(const sp_lowered *low)
     use *uses = count_uses(low);
 
     if (!uses)
-        return SP_FAIL(SP_EMEM, "network: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     for (int s = 0; s < low->n_steps; s++) {
         low->step[s].norm_before = low->step[s].norm_beside = -1;
         find_norm_before(low, uses, s);

@@ -123,8 +123,9 @@ static sp_status check_crc(sp_h5 *file, const char *name, const void *data,
         return SP_OK;
     SP_TRY(sp_h5_attr_read(file, name, "crc32c", SP_H5_U32, 1, &want));
     if (crc != want)
-        return SP_FAIL(SP_EDATA, "%s:%s: crc32c %08x, expected %08x", sp_h5_path(file),
-                       name, crc, want);
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s: crc32c %08x, expected %08x: the file is damaged",
+                       sp_h5_path(file), name, crc, want);
     return SP_OK;
 }
 
@@ -303,8 +304,10 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     if (rc != SP_OK) {
         unlink(temporary);
         return rc == SP_EDATA
-                   ? (sp_status)SP_FAIL(SP_EIO, "written, but not read back: %s",
-                                        sp_error_last()->message)
+                   ? (sp_status)SP_FAIL(
+                         SP_EIO,
+                         "the checkpoint was written, but reading it back failed: %s",
+                         sp_error_last()->message)
                    : rc;
     }
     sp_fault_at("renamed", state->step);
@@ -349,8 +352,8 @@ static sp_status read_kept(sp_h5 *file, const sp_graph *graph, const char *group
         return SP_OK;
     snprintf(name, sizeof name, "%s/%s", group, graph->param[0].name);
     if (!sp_h5_has(file, name)) {
-        sp_log_warn0("%s holds no %s: the optimizer starts afresh", sp_h5_path(file),
-                     group);
+        sp_log_warn0("%s has no %s: the optimizer starts with zero moments",
+                     sp_h5_path(file), group);
         return SP_OK;
     }
     return read_group(file, group, graph->param, graph->n_params, flat);

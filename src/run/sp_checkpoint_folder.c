@@ -147,7 +147,8 @@ sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_bes
         rc = sp_checkpoint_read_state(path, &state, &norm);
     *has_best = rc == SP_OK && state.step <= step;
     if (rc != SP_OK)
-        sp_log_warn0("renamed to *.old: %s", sp_error_last()->message);
+        sp_log_warn0("a checkpoint that cannot be continued was renamed to *.old: %s",
+                     sp_error_last()->message);
     else if (!*has_best)
         sp_log_info("%s: of a later step (%lld), renamed to *.old", path,
                     (long long)state.step);

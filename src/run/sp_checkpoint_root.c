@@ -264,7 +264,8 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
     SP_TRY(read_texts(file, norm));
     SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));
     if (crc != root_crc(state, norm))
-        return SP_FAIL(SP_EDATA, "%s: attributes: crc32c %08x, expected %08x",
-                       sp_h5_path(file), root_crc(state, norm), crc);
+        return SP_FAIL(
+            SP_EDATA, "%s: attributes: crc32c %08x, expected %08x: the file is damaged",
+            sp_h5_path(file), root_crc(state, norm), crc);
     return check_state(file, state);
 }

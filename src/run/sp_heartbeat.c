@@ -35,7 +35,7 @@ sp_status sp_heartbeat_create(const char *path, int n)
     sp_status rc;
 
     if (!records)
-        return SP_FAIL(SP_EMEM, "%s: %d records", path, n);
+        return SP_FAIL(SP_EMEM, "%s: no memory for the records of %d ranks", path, n);
     rc = sp_file_replace(path, (const char *)records, (size_t)n * sizeof *records, 0);
     free(records);
     SP_TRY(rc);

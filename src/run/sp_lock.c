@@ -85,9 +85,14 @@ static bool is_folder_alive(const char *dir)
 static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
 {
     if (!is_known)
-        return SP_FAIL(SP_EIO, "%s: run folder in use by another process", dir);
-    return SP_FAIL(SP_EIO, "%s: run folder in use by host %s pid %ld", dir, o->host,
-                   o->pid);
+        return SP_FAIL(SP_EIO,
+                       "%s: run folder in use by another process; end that run, or "
+                       "choose another run.dir",
+                       dir);
+    return SP_FAIL(SP_EIO,
+                   "%s: run folder in use by host %s pid %ld; end that run, or choose "
+                   "another run.dir",
+                   dir, o->host, o->pid);
 }
 
 /* Tries to lock for some seconds, since the processes of a killed run may need a moment

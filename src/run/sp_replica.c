@@ -63,8 +63,11 @@ sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n,
     if (comm->size == 1)
         return SP_OK;
     sums = calloc((size_t)comm->size, sizeof *sums);
-    SP_TRY(sp_comm_agree(comm, sums ? SP_OK : SP_FAIL(SP_EMEM, "sums of the ranks"),
-                         NULL));
+    SP_TRY(sp_comm_agree(
+        comm,
+        sums ? SP_OK
+             : SP_FAIL(SP_EMEM, "no memory for the checksums of the ranks' weights"),
+        NULL));
     sums[comm->rank] = (int64_t)XXH3_64bits(data, (size_t)n * sizeof *data);
     rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, sums, (size_t)comm->size, SP_I64,
                            SP_SUM);

@@ -102,8 +102,8 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
     if (written != (ssize_t)length + 1) {
         error = written < 0 ? errno : ENOSPC; /* a full disk accepts part of the line */
         if (ftruncate(fd, end) != 0)
-            sp_log_warn("%s/metrics.jsonl: half a line stays: %s", run->dir,
-                        strerror(errno));
+            sp_log_warn("%s/metrics.jsonl: an incomplete line could not be cut off: %s",
+                        run->dir, strerror(errno));
         return SP_FAIL(SP_EIO, "%s/metrics.jsonl: cannot write: %s", run->dir,
                        strerror(error));
     }
@@ -205,7 +205,7 @@ static void open_heartbeat(sp_run *run)
         in_folder(run->dir, "heartbeat.bin", path);
         if (sp_heartbeat_open(&impl->beats, path, run->comm->size) != SP_OK &&
             run->comm->local_rank == 0)
-            sp_log_warn("%s; this node's heartbeats stay unwritten",
+            sp_log_warn("%s; the ranks of this node write no heartbeats",
                         sp_error_last()->message);
     }
     memcpy(run->beat->host, run->comm->host, sizeof run->beat->host);
@@ -339,7 +339,7 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
     run->dir = strdup(dir);
     run->impl = calloc(1, sizeof *run->impl);
     if (!run->dir || !run->impl)
-        rc = SP_FAIL(SP_EMEM, "run folder");
+        rc = SP_FAIL(SP_EMEM, "no memory for the run folder's names");
     else
         run->impl->lock = run->impl->metrics = run->impl->beats.fd = -1;
     if (rc == SP_OK && is_owner(run))

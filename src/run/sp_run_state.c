@@ -203,8 +203,8 @@ static void report_ends(const char *dir, const sp_heartbeat *records, int n)
         sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s", dir,
                      when, last_text);
     else
-        sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s\n"
-                     "  silent %.3f s longer than that: %s",
+        sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s; "
+                     "silent %.3f s longer than that: %s",
                      dir, when, last_text, records[last].time - records[first].time,
                      first_text);
 }
@@ -218,8 +218,9 @@ void sp_run_report_lost(const char *dir)
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
     if (sp_heartbeat_read(path, &records, &n) != SP_OK) {
         if (access(path, F_OK) == 0)
-            sp_log_warn0("%s; who was lost in the run before cannot be said",
-                         sp_error_last()->message);
+            sp_log_warn0(
+                "%s; so it is not known which rank the run before this one lost",
+                sp_error_last()->message);
         return;
     }
     lost = sp_heartbeat_find_lost(records, n);

@@ -146,8 +146,10 @@ static sp_status make_reserve(sp_saver *s)
     s->optim = *s->from;
     for (int i = 0; i < SP_N_KEPT; i++)
         s->optim.kept[i] = reserve(s->from->kept[i], graph->n_floats, &is_short);
-    return is_short ? SP_FAIL(SP_EMEM, "reserve of a checkpoint: out of memory")
-                    : SP_OK;
+    return is_short
+               ? SP_FAIL(SP_EMEM,
+                         "no memory for the copy that a checkpoint is written from")
+               : SP_OK;
 }
 
 /* Starts the thread with signals blocked, so that they are delivered to the training
@@ -175,7 +177,7 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
 
     *saver = s;
     if (!s)
-        return SP_FAIL(SP_EMEM, "saver: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the thread that saves");
     s->run = run;
     s->net = net;
     s->from = optim;
@@ -239,7 +241,7 @@ sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_b
     char *deck = strdup(state->deck);
 
     if (!deck)
-        return SP_FAIL(SP_EMEM, "deck of a checkpoint: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for the deck of a checkpoint");
     free(s->state.deck);
     s->state = *state;
     s->state.deck = deck;

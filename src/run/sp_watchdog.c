@@ -238,7 +238,7 @@ static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
     w->fd =
         calloc(1 + SP_LINK_ADDRESSES + (size_t)w->n_places + size + 1, sizeof *w->fd);
     if (!w->row || !w->fresh || !w->fd)
-        return SP_FAIL(SP_EMEM, "watchdog of %d ranks", comm->size);
+        return SP_FAIL(SP_EMEM, "no memory for the watchdog of %d ranks", comm->size);
     for (int r = 0; r < w->n_rows; r++) {
         w->row[r].link.fd = -1;
         w->row[r].signs.rank = comm->rank == 0 || r == 0 ? r : comm->rank;
@@ -287,7 +287,8 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     if (limit_s <= 0)
         return SP_OK;
     w = calloc(1, sizeof *w);
-    SP_TRY(sp_comm_agree(run->comm, w ? SP_OK : SP_FAIL(SP_EMEM, "watchdog"), NULL));
+    SP_TRY(sp_comm_agree(
+        run->comm, w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the watchdog"), NULL));
     *watchdog = w;
     w->run = run;
     w->limit_s = limit_s;

@@ -40,7 +40,7 @@ static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
     uint32_t own[SP_LINK_ADDRESSES];
     size_t bytes = 0, *sizes = calloc((size_t)comm->size, sizeof *sizes);
     void *all = NULL;
-    sp_status rc = sizes ? SP_OK : SP_FAIL(SP_EMEM, "watchdog");
+    sp_status rc = sizes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the watchdog");
 
     *peers = NULL;
     *n = 0;

@@ -131,8 +131,8 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *row)
     describe(w, r, who, sizeof who);
     place(w, r, where, sizeof where);
     snprintf(text, sizeof text,
-             "%s died: its connection closed without a word; last heard %.1f s before, "
-             "in %s",
+             "%s died: its connection closed without a message; last heard %.1f s "
+             "before, in %s",
              who, sp_now_s() - r->heard_s, where);
     diagnose(w, text);
 }
@@ -147,8 +147,9 @@ static void diagnose_silent(sp_watchdog *w, const sp_row *r, double now)
     place(w, r, where, sizeof where);
     if (is_heard)
         snprintf(text, sizeof text,
-                 "%s hangs: no progress for %.1f s in %s (run.watchdog_s = %g)", who,
-                 now - r->changed_s, where, w->limit_s);
+                 "%s hangs: no progress for %.1f s in %s (run.watchdog_s = %g; set it "
+                 "higher if this is merely slow)",
+                 who, now - r->changed_s, where, w->limit_s);
     else
         snprintf(text, sizeof text,
                  "%s is silent: no sign of life for %.1f s, last in %s; its process is "

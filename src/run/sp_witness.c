@@ -386,8 +386,8 @@ static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *p
     if (rc == SP_OK && is_wanted) {
         start_witness(witness, run, rank);
         if (!witness->pid)
-            sp_log_warn("no witness beside the ranks of this node: where the launcher "
-                        "kills all, nobody may say which died first");
+            sp_log_warn("this node has no witness process: if the launcher kills all "
+                        "ranks, the first that died may stay unknown");
     }
     for (int i = 0; i < n; i++)
         close_fd(rank[i].fd);
@@ -401,7 +401,10 @@ sp_status sp_witness_start(sp_witness *witness, sp_run *run)
     watched *rank = calloc(n, sizeof *rank);
     place *places = calloc(n, sizeof *places);
     int64_t *numbers = calloc(2 * n, sizeof *numbers);
-    sp_status rc = rank && places && numbers ? SP_OK : SP_FAIL(SP_EMEM, "witness");
+    sp_status rc =
+        rank && places && numbers
+            ? SP_OK
+            : SP_FAIL(SP_EMEM, "no memory for the witness process of this node");
 
     *witness = (sp_witness){.connection = -1};
     rc = sp_comm_agree(run->comm, rc, NULL);

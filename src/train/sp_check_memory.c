@@ -22,7 +22,7 @@ static void print(const sp_session *s, bool is_host)
 
     if (is_host)
         sp_log_info(
-            "memory: about %.0f MiB a rank in the dearest steps, evaluation "
+            "memory: about %.0f MiB a rank in the largest steps, evaluation "
             "included: %.1f MiB of activations, %.1f of weights, gradients and "
             "optimizer state, %.1f of batches and kernel maps, %.1f of scratch, "
             "%.0f of the program",
@@ -30,7 +30,7 @@ static void print(const sp_session *s, bool is_host)
             program);
     else
         sp_log_info(
-            "memory: about %.2f MiB of each device in the dearest steps (%s): "
+            "memory: about %.2f MiB of each device in the largest steps (%s): "
             "%.2f MiB of activations and their gradients, %.2f of weights, "
             "gradients and optimizer state, %.2f of batches and kernel maps, "
             "%.2f of scratch; arenas take up to an eighth more, in pages of 2 MiB",

@@ -232,7 +232,8 @@ static void refuse_early_end(void)
     if (has_finished)
         return;
     if (!code)
-        fputs("sptrain: the process was ended before the program was through\n",
+        fputs("sptrain: error: a library ended the process before the program was "
+              "finished\n",
               stderr);
     _exit(code ? code : SP_EMPI);
 }

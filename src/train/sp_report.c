@@ -75,7 +75,7 @@ static void print_val_notes(const sp_session *s)
     if (s->comm->rank != 0 || !s->val.n_shards || s->config->run.eval_every <= 0)
         return;
     if (!s->val.has_labels)
-        sp_log_warn0("data.val carries no /labels: there is no evaluation");
+        sp_log_warn0("data.val has no /labels, so nothing is evaluated");
     n_shared = count_shared(&s->train, &s->val);
     if (n_shared > 0)
         sp_log_warn0("%d of the %d files of data.val are in data.train too: the "
@@ -104,7 +104,7 @@ static void print_notes(const sp_trainer *trainer)
     const bool is_scaled = config->augment.scale.n > 0;
 
     if (config->data.normalize && !s->norm.mean)
-        sp_log_warn0("the shards carry no feature_mean and feature_std: features are "
+        sp_log_warn0("the shards have no feature_mean and feature_std, so features are "
                      "used as they are");
     if ((double)config->train.warmup_steps * trainer->sampler.effective * 2 >
         (double)trainer->total_samples)

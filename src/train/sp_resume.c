@@ -175,7 +175,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
     if (!path[0]) {
         from->is_moving = n_damaged > 0;
         if (from->is_moving)
-            sp_log_warn0("%s: no checkpoint is whole: the run begins anew", dir);
+            sp_log_warn0("%s: every checkpoint is damaged: the run begins anew", dir);
         return SP_OK;
     }
     rc = sp_checkpoint_read_state(path, &state, &norm);
@@ -198,8 +198,8 @@ static sp_status compare_init(const sp_session *s, const char *path)
     if (rc == SP_OK && compare_classes(s, &norm) == SP_OTHER_ORDER)
         rc = refuse_classes(s, &norm, path, SP_EDATA);
     else if (rc == SP_OK && compare_classes(s, &norm) == SP_OTHER_NAMES)
-        sp_log_warn0("%s was trained on other classes than those of %s: its last layer "
-                     "begins with what it learnt of them",
+        sp_log_warn0("%s was trained on other classes than those of %s: the last layer "
+                     "begins with the weights of those classes",
                      path, s->train.shard[0].path);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);

@@ -78,7 +78,8 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
             path, name);
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (shape.rank != 1)
-        return SP_FAIL(SP_EDATA, "%s:%s: rank %d, expected 1", path, name, shape.rank);
+        return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected 1", path, name,
+                       shape.rank);
     if (!shape.is_contiguous)
         most *= EXPANSION;
     if (shape.dim[0] > most ||
@@ -389,7 +390,7 @@ static sp_status apply(const vox_options *o)
     sp_scan *scan = NULL;
     int32_t *code = NULL;
     int64_t n_points = 0, n_taken;
-    sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory");
+    sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for predictions");
 
     for (int i = 0; i < n && rc == SP_OK; i++)
         rc = read_prediction(&p[i], o->input[i]);

@@ -36,7 +36,7 @@ same_weights() {
 # Devices of 46 MiB, 40 of them for a rank.
 for ranks in 1 2; do
     HC_MEMORY=46 run $ranks 0 train d.deck run.dir=cut$ranks
-    says err "memory: a rank may use 40.0 of the 46.0 MiB that a device has for it, the dearest step needs about .* cut into micro-batches, that one into .; batch statistics are those of a micro-batch"
+    says err "memory: a rank may use 40.0 of the 46.0 MiB that a device has for it, and the largest step needs about .* cut into micro-batches, the largest into .; batch statistics are those of a micro-batch"
     parts=$(micro cut$ranks | cut -c 1)
     test "$(micro cut$ranks)" = "$parts $parts $parts " || fail "cut into $(micro cut$ranks)"
     test "$parts" = $((4 - ranks)) || fail "$ranks ranks: cut into $parts micro-batches"
@@ -74,7 +74,7 @@ says pressed/deck.resolved 'memory_mb = 4[0-9]'
 # A sample that needs more than all of it.
 for ranks in 1 2; do
     HC_MEMORY=18 run $ranks 5 train d.deck run.eval_every=0 run.dir=small$ranks
-    one_diagnosis 'sample [0-9] of t[0-9].h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, of 1[0-9].0 there: arena .*: out of memory'
+    one_diagnosis 'sample [0-9] of t[0-9].h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, expected at most the 1[0-9].0 MiB of a rank: arena .*: out of memory'
     says small$ranks/status.json '"exit_code":5'
 done
 echo "cut, continued, refused"

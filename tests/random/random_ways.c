@@ -300,7 +300,7 @@ static bool run_memory(rnd_case *c)
         return false;
     snprintf(path, sizeof path, "%s/f.out", c->folder);
     text = rnd_read_file(path, NULL);
-    promised = number_before(text, "MiB a rank in the dearest steps") -
+    promised = number_before(text, "MiB a rank in the largest steps") -
                number_before(text, "of the program") + PROGRAM_MIB;
     free(text);
     return promised * 1024 >= (double)c->rss_kib ||

@@ -26,7 +26,7 @@ cut() {
     shift 4
     run "$ranks" 0 train d.deck run.dir="$name" run.memory_mb="$mib" "$@"
     test "$(micro "$name")" = "$parts $parts $parts " || fail "$name: cut into $(micro "$name")"
-    says err "memory: a rank may use $mib.0 MiB, the dearest step needs about .* cut into micro-batches, that one into $parts; batch statistics are those of a micro-batch"
+    says err "memory: a rank may use $mib.0 MiB, and the largest step needs about .* cut into micro-batches, the largest into $parts; batch statistics are those of a micro-batch"
     run "$ranks" 0 train d.deck run.dir="$name-asked" batch.accumulate="$parts" "$@"
     sums "$name" 3 >got
     sums "$name-asked" 3 >want
@@ -44,9 +44,9 @@ foreseen() {
 need=$(foreseen 1)
 test "$need" -gt 60 || fail "a step of $need MiB: too small to be cut"
 run 1 0 check d.deck run.memory_mb=$((need + 20))
-says out 'memory: a rank may use .* the dearest step needs about'
+says out 'memory: a rank may use .* the largest step needs about'
 run 1 0 check d.deck run.memory_mb=$((need - 3))
-says err 'cut into micro-batches, that one into 2'
+says err 'cut into micro-batches, the largest into 2'
 cut 1 one $((need - 3)) 2
 cut 1 six $((need - 7)) 6
 cut 2 two $(($(foreseen 2) - 2)) 3
@@ -57,7 +57,7 @@ test "$(micro whole)" = "1 1 1 " || fail "cut without need: $(micro whole)"
 # The same micro-batches on any number of ranks where their bits are to be the same. Sums
 # that are exact take memory of their own.
 run 2 0 check d.deck train.deterministic=world run.memory_mb=1000
-exact=$(sed -n 's/.*the dearest step needs about \([0-9]*\).*/\1/p' out)
+exact=$(sed -n 's/.*the largest step needs about \([0-9]*\).*/\1/p' out)
 cut 1 world1 $((exact - 4)) 2 train.deterministic=world
 cut 2 world2 $((exact - 4)) 2 train.deterministic=world
 sums world1 3 >got

@@ -127,7 +127,7 @@ says out 'continuing from r/checkpoints/step-000000036.h5: step 36'
 whole r "continued from an older checkpoint"
 rm -rf a && mkdir -p a/checkpoints && echo no >a/checkpoints/step-000000040.h5
 run 1 0 base.deck run.dir=a train.steps=2
-says err 'no checkpoint is whole'
+says err 'every checkpoint is damaged'
 test -f a/old-001/checkpoints/step-000000040.h5 || fail "nothing was put aside"
 
 # Finished: it says so and changes nothing. More epochs go on.

@@ -43,7 +43,9 @@ static void a_second_program_is_refused(void **state)
     (void)state;
     OK(sp_run_open(&first, dir, &comm));
     snprintf(name_of_first, sizeof name_of_first,
-             "%s: run folder in use by host %s pid %d", dir, comm.host, (int)getpid());
+             "%s: run folder in use by host %s pid %d; end that run, or choose another "
+             "run.dir",
+             dir, comm.host, (int)getpid());
     child = fork();
     if (child == 0) {
         sp_status rc = sp_run_open(&second, dir, &comm);
