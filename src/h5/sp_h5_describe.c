@@ -4,6 +4,7 @@
  * Values of datasets stay in the file, except texts and values that are stored inside
  * headers. A part that the library cannot read gets its reason in the catalog and is no
  * failure, since a file may hold much that nobody reads. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -553,9 +554,10 @@ static sp_status describe(describer *d, const char *path)
     if (d->is_out_of_memory)
         return SP_FAIL(SP_EMEM, "%s: no memory for its index", path);
     sp_h5_library_text(text, sizeof text);
-    return root >= 0 && walked >= 0 ? SP_OK
-                                    : SP_FAIL(SP_EDATA, "%s: cannot be listed%s%s",
-                                              path, *text ? ": " : "", text);
+    return root >= 0 && walked >= 0
+               ? SP_OK
+               : SP_FAIL(SP_EDATA, "%s: damaged file: it cannot be listed%s%s", path,
+                         *text ? ": " : "", text);
 }
 
 /* Notes which file the library will open; the parent compares it with the one that it
@@ -579,6 +581,7 @@ sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog)
     hid_t list;
     sp_status rc;
 
+    assert(catalog->n == 0 && !catalog->entry);
     SP_TRY(identify(path, catalog));
     d.texts_left = TEXTS + TEXTS_FACTOR * catalog->bytes;
     sp_h5_enter();
@@ -586,7 +589,7 @@ sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog)
     d.file = H5Fopen(path, H5F_ACC_RDONLY, list);
     if (d.file < 0) { /* read at once, since the next call empties the error stack */
         sp_h5_library_text(text, sizeof text);
-        rc = SP_FAIL(SP_EDATA, "%s: cannot be opened: %s", path, text);
+        rc = SP_FAIL(SP_EDATA, "%s: damaged file: it cannot be opened: %s", path, text);
     } else {
         rc = describe(&d, path);
         H5Fclose(d.file);

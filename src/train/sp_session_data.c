@@ -283,7 +283,8 @@ static sp_status weights_of_list(const sp_session *session, float *weights)
 
     if (list->n != session->n_classes)
         return SP_FAIL(SP_EDATA,
-                       "%strain.class_weights has %d numbers, the data %d classes",
+                       "%strain.class_weights has %d numbers, expected %d, one for "
+                       "each class of the data",
                        sp_config_where(session->config, "train.class_weights"), list->n,
                        session->n_classes);
     for (c = 0; c < list->n; c++)

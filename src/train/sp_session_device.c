@@ -17,7 +17,8 @@ static sp_status map_devices(sp_session *session)
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
-                       "run.device = \"cuda\": this program computes on the CPU only");
+                       "run.device = \"cuda\": this program was built without CUDA; "
+                       "set run.device = \"cpu\", or configure it where nvcc is");
     rc = sp_mapping_make(&session->mapping, session->comm, &config->run.devices,
                          config->run.oversubscribe, &who);
     if (rc != SP_OK) {
