@@ -14,6 +14,7 @@
  */
 #include "base/sp_crc.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -127,6 +128,7 @@ uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
 
+    assert(data || bytes == 0);
     prepare();
     crc = ~crc;
     for (; bytes >= 8; bytes -= 8, at += 8) {
@@ -263,6 +265,7 @@ WIDE static uint32_t sum_floats(uint32_t crc, const void *data, size_t bytes,
 
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
+    assert(data || bytes == 0);
     prepare();
 #if defined(__x86_64__)
     if (has_wide_product)
@@ -284,6 +287,8 @@ bool sp_words_strange(const void *data, size_t bytes, sp_word kind)
     const unsigned char *at = data, *end = at + bytes;
     uint32_t seen = 0, x;
 
+    assert(data || bytes == 0);
+    assert(bytes % sizeof x == 0);
     if (kind == SP_COORD)
         for (; at < end; at += sizeof x) {
             memcpy(&x, at, sizeof x);
@@ -304,6 +309,9 @@ uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word
     const char *at = data;
     size_t n;
 
+    assert(data || bytes == 0);
+    assert(bytes % sizeof(uint32_t) == 0);
+    assert(strange);
     prepare();
 #if defined(__x86_64__)
     if (has_wide_product)

@@ -1,5 +1,6 @@
 #include "base/sp_error.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,8 @@ sp_status sp_error_set(sp_status code, const char *file, int line, const char *f
     va_list args;
     char text[SP_ERROR_MESSAGE];
 
+    assert(code != SP_OK);
+    assert(file && func && format);
     /* The message is formed in a copy, since an argument may be the old message itself.
      */
     va_start(args, format);
@@ -43,6 +46,7 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
 {
     size_t used = strlen(record.trace);
 
+    assert(code != SP_OK);
     /* Whoever returned this status has left no message: the position is all there is. */
     if (record.code != code)
         return sp_error_internal(
@@ -54,6 +58,7 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
 
 sp_status sp_error_internal(sp_status code)
 {
+    assert(code != SP_OK && record.code == code);
     record.is_internal = true;
     return code;
 }
@@ -70,6 +75,7 @@ void sp_error_save(sp_error_record *to)
 
 sp_status sp_error_raise(const sp_error_record *from)
 {
+    assert(from && from->code != SP_OK);
     record = *from;
     return record.code;
 }

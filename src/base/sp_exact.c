@@ -1,5 +1,6 @@
 #include "base/sp_exact.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -49,6 +50,7 @@ void sp_exact_add_f64(int64_t *sum, const double *x, size_t n)
 {
     uint64_t *limbs = (uint64_t *)sum;
 
+    assert(n == 0 || (sum && x));
 #pragma omp parallel for simd schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++)
         add(limbs + SP_EXACT_LIMBS * i, x[i]);
@@ -58,6 +60,7 @@ void sp_exact_add_f32(int64_t *sum, const float *x, size_t n)
 {
     uint64_t *limbs = (uint64_t *)sum;
 
+    assert(n == 0 || (sum && x));
 #pragma omp parallel for simd schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++)
         add(limbs + SP_EXACT_LIMBS * i, x[i]);

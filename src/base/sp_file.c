@@ -2,6 +2,7 @@
 
 #include "base/sp_file.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@ sp_status sp_file_make_folder(const char *path)
     char part[PATH_MAX];
     struct stat st;
 
+    assert(path && *path);
     if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
         return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path, PATH_MAX);
     for (char *at = part + 1; *at; at++)
@@ -93,6 +95,7 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
     struct stat st;
     bool is_folder;
 
+    assert(path && fd);
     /* With O_NONBLOCK the opening of a FIFO without a writer does not wait for ever.
      * The flag changes nothing for a regular file. */
     *fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -127,6 +130,7 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
     char temporary[PATH_MAX];
     int fd, error = 0;
 
+    assert(path && (data || bytes == 0));
     if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_TEMPORARY "%d", path,
                  writer) >= (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path, PATH_MAX);
@@ -154,6 +158,7 @@ sp_status sp_file_append_line(const char *path, const char *line)
     off_t end;
     char last = '\n';
 
+    assert(path && line && !strchr(line, '\n'));
     SP_TRY(sp_file_open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
     end = lseek(fd, 0, SEEK_END);
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
@@ -211,6 +216,7 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
     sp_status rc;
     int fd;
 
+    assert(path && data);
     *data = NULL;
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     rc = read_all(fd, path, data, &used);
@@ -227,6 +233,7 @@ sp_status sp_file_remove_if(const char *dir, bool (*is_leftover)(const char *nam
     char path[PATH_MAX];
     struct stat st;
 
+    assert(dir && is_leftover);
     if (!folder)
         return errno == ENOENT ? SP_OK : FAIL_IO(dir, "list");
     while ((entry = readdir(folder))) {

@@ -1,5 +1,6 @@
 #include "base/sp_json.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -90,6 +91,7 @@ void sp_json_begin(sp_json *json)
 
 sp_status sp_json_end(sp_json *json, const char **line)
 {
+    assert(line && (json->length > 0 || json->is_short));
     append(json, "}", 1);
     if (json->is_short)
         return SP_FAIL(SP_EMEM, "no memory for a JSON line of more than %zu bytes",

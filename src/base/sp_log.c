@@ -2,6 +2,7 @@
 
 #include "base/sp_log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,6 +37,8 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
 {
     int fd;
 
+    assert(0 <= rank && rank < size);
+    assert(host);
     sp_log_close();
     state.rank = rank;
     snprintf(state.who, sizeof state.who, "rank %d/%d %s local %d", rank, size, host,
@@ -72,6 +75,7 @@ void sp_log_close(void)
 
 void sp_log_program(const char *name)
 {
+    assert(name);
     state.program = name;
 }
 
@@ -225,6 +229,7 @@ void sp_log_error(const sp_error_record *record)
 {
     char block[BLOCK], position[128];
 
+    assert(record->code != SP_OK);
     snprintf(block, sizeof block, "%s: %s%s%serror: ", state.program, state.who,
              state.who[0] ? ": " : "", record->is_internal ? "internal " : "");
     append_indented(block, sizeof block, record->message);

@@ -1,5 +1,6 @@
 #include "base/sp_text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lin
 {
     size_t used = 0, n;
 
+    assert(to && text && bytes > 0);
     for (; *text; text += n) {
         const unsigned char *s = (const unsigned char *)text;
         char shown[16] = "\\n";

@@ -1,5 +1,6 @@
 #include "base/sp_wire.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,8 @@ static bool is_short(sp_wire *wire, size_t bytes)
 
 void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes)
 {
+    assert(bytes == 0 || data);
+    assert(wire->at <= wire->size);
     if (wire->rc != SP_OK || bytes == 0)
         return;
     if (wire->is_reading) {
@@ -69,6 +72,7 @@ static bool can_hold(sp_wire *wire, int64_t n, size_t least)
 
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least)
 {
+    assert(n && (wire->is_reading || *n >= 0));
     sp_wire_bytes(wire, n, sizeof *n);
     if (wire->is_reading && (wire->rc != SP_OK || !can_hold(wire, *n, least)))
         *n = 0;
@@ -79,6 +83,7 @@ void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size)
     bool is_there = !wire->is_reading && *data != NULL;
     size_t bytes;
 
+    assert(data && size > 0);
     sp_wire_flag(wire, &is_there);
     if (wire->is_reading)
         *data = NULL;
@@ -109,6 +114,7 @@ void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n)
 {
     bool is_there = !wire->is_reading && *texts;
 
+    assert(texts && (wire->is_reading || n >= 0));
     sp_wire_flag(wire, &is_there);
     if (wire->is_reading)
         *texts = NULL;
