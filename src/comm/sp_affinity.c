@@ -1,5 +1,6 @@
 #include "comm/sp_affinity.h"
 
+#include <assert.h>
 #include <hwloc.h>
 #include <limits.h>
 #include <stdio.h>
@@ -103,6 +104,7 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
     hwloc_bitmap_t map;
     int cores;
 
+    assert(0 <= index && index < n);
     memset(share, 0, SP_CORE_WORDS * sizeof *share);
     if (!open_topology(&topology, false))
         return 0;
@@ -175,6 +177,7 @@ sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t by
     uint64_t allowed[SP_CORE_WORDS], near[SP_CORE_WORDS], share[SP_CORE_WORDS];
     int index = 0, n = 1, cores;
 
+    assert(bytes > 0);
     text[0] = 0;
     sp_machine_cores(allowed);
     sp_affinity_near(allowed, pci, near);

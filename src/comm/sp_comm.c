@@ -315,6 +315,7 @@ void sp_comm_close(sp_comm *comm)
 
 void sp_comm_abort(sp_comm *comm, sp_status code)
 {
+    assert(code != SP_OK);
     sp_pulse_leave((int)code);
     fflush(NULL);
     if (comm && comm->impl && comm->impl->has_mpi)
@@ -410,6 +411,8 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
     MPI_Comm mcomm;
     sp_comm_slot *s = NULL;
 
+    assert(sp_comm_scope_size(comm, scope) == 1 || comm->impl);
+    assert(data || count == 0);
     assert(!request->handle);
     if (sp_comm_scope_size(comm, scope) == 1 || count == 0)
         return SP_OK;
@@ -435,6 +438,7 @@ sp_status sp_comm_test(sp_comm *comm, sp_request *request, bool *is_done)
 {
     sp_comm_slot *s = request->handle;
 
+    assert(is_done);
     *is_done = true;
     if (!s)
         return SP_OK;
@@ -483,6 +487,8 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
 {
     MPI_Request request;
 
+    assert(0 <= root && root < comm->size);
+    assert(data || bytes == 0);
     if (comm->size == 1)
         return SP_OK;
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
@@ -520,6 +526,7 @@ static bool is_shared(const sp_comm *comm, const void *data)
 
 void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
 {
+    assert(data || bytes == 0);
     if (is_shared(comm, data))
         memset(data, 0, bytes);
     else

@@ -3,6 +3,7 @@
 #include "comm/sp_comm.h"
 
 #define XXH_INLINE_ALL
+#include <assert.h>
 #include <xxhash.h>
 
 sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
@@ -10,6 +11,7 @@ sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
     int64_t lowest = mine == SP_OK ? comm->size : comm->rank;
     sp_error_record record;
 
+    assert(0 <= comm->rank && comm->rank < comm->size);
     if (who)
         *who = -1;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &lowest, 1, SP_I64, SP_MIN));
@@ -31,6 +33,7 @@ sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *i
      * maximum */
     int64_t ends[6] = {(int64_t)hash.low64, (int64_t)hash.high64, (int64_t)bytes};
 
+    assert(is_same && (data || bytes == 0));
     for (int i = 0; i < 3; i++)
         ends[3 + i] = ~ends[i];
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, ends, 6, SP_I64, SP_MIN));

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,8 @@ sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root
     int64_t *counts = calloc((size_t)comm->size, sizeof *counts);
     sp_status rc = SP_OK;
 
+    assert(0 <= root && root < comm->size);
+    assert(data || bytes == 0);
     *all = NULL;
     if (!counts)
         rc = SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
@@ -131,6 +134,7 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
     unsigned char is_there = *data != NULL;
     sp_status rc = SP_OK;
 
+    assert(data && 0 <= root && root < comm->size);
     SP_TRY(sp_comm_bcast(comm, &is_there, sizeof is_there, root));
     if (comm->rank != root) {
         *data = is_there ? malloc(bytes + 1) : NULL;
@@ -175,6 +179,7 @@ sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root)
     char *block = NULL;
     sp_status rc = SP_OK;
 
+    assert(texts && n >= 0);
     if (is_root && *texts && !(block = join_texts(*texts, n, &bytes)))
         rc = SP_FAIL(SP_EMEM, "no memory for %d texts", n);
     if (!is_root)

@@ -2,6 +2,7 @@
 
 #include "comm/sp_comm_node.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -184,6 +185,8 @@ sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_exchange *exc
     sp_node *n = calloc(1, sizeof *n);
     sp_status rc;
 
+    assert(0 <= rank && rank < size);
+    assert(exchange);
     *node = NULL;
     if (!n)
         return SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
@@ -346,6 +349,7 @@ void sp_node_post(sp_node *node, sp_node_request *request, sp_scope scope, void 
     bool is_long = is_lane || !is_brief(node, count * sp_type_bytes(type));
     queue *q = is_lane ? &node->lengthy_lane : is_long ? &node->lengthy : &node->brief;
 
+    assert(sp_node_takes(node, scope, data, count, type));
     *request = (sp_node_request){
         .number = ++q->n_posted, .data = data, .count = count, .type = type, .op = op};
     *q->last = request;

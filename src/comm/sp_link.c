@@ -3,6 +3,7 @@
 #include "comm/sp_link.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <math.h>
@@ -124,6 +125,7 @@ bool sp_link_accept(sp_link *link, int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+    assert(listener >= 0);
     if (fd < 0)
         return false;
     begin(link, fd, SP_LINK_HELLO);
@@ -136,6 +138,8 @@ bool sp_link_connect(sp_link *link, const sp_link_address *address, int i, int r
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = address->port[i]};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
+    assert(0 <= i && (uint32_t)i < address->n);
+    assert(rank > 0);
     if (fd < 0)
         return false;
     to.sin_addr.s_addr = address->ip[i];
@@ -241,6 +245,7 @@ bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
 {
     bool is_well = true;
 
+    assert(size > 1);
     if (link->stage == SP_LINK_CONNECTING)
         is_well = say_hello(link);
     if (is_well && link->stage == SP_LINK_ASKED)
@@ -422,6 +427,7 @@ sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
 {
     uint32_t n = 0;
 
+    assert(n_peers >= 0 && (peers || n_peers == 0));
     memset(address, 0, sizeof *address);
     strncpy(address->host, host, sizeof address->host - 1);
     if (getrandom(address->secret, sizeof address->secret, 0) !=

@@ -1,5 +1,6 @@
 #include "comm/sp_records.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
     const uint64_t head = bytes;
     size_t at = records->bytes, end = at + HEAD + padded(bytes);
 
+    assert(record);
     SP_TRY(make_room(records, end));
     memcpy(records->data + at, &head, sizeof head);
     memset(records->data + at + HEAD, 0, padded(bytes));
@@ -56,6 +58,7 @@ sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
     sp_status rc =
         sizes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
 
+    assert(0 <= root && root < comm->size);
     free(records->gathered);
     records->gathered = NULL;
     records->gathered_bytes = records->at = 0;
@@ -74,6 +77,7 @@ void *sp_records_next(sp_records *records, size_t *bytes)
     char *at = (char *)records->gathered + records->at;
     uint64_t head;
 
+    assert(records->gathered || records->gathered_bytes == 0);
     if (records->at >= records->gathered_bytes)
         return NULL;
     memcpy(&head, at, sizeof head);

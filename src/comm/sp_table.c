@@ -1,5 +1,6 @@
 #include "comm/sp_table.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ sp_status sp_table_create(sp_table *table, sp_comm *comm, int n,
     size_t rows = (size_t)n + 1;
     sp_status rc = SP_OK;
 
+    assert(n >= 0 && (names || n == 0));
     memset(t, 0, sizeof *t);
     t->comm = comm;
     t->n = n;
@@ -87,6 +89,7 @@ void sp_table_add(sp_table *table, int i, double value)
 {
     sp_table_row *row = &table->row[i];
 
+    assert(0 <= i && i < table->n);
     row->count++;
     sp_exact_add_f64(table->exact + (size_t)i * SP_EXACT_LIMBS, &value, 1);
     row->min = fmin(row->min, value); /* fmin(NAN, value) is value */
@@ -149,6 +152,7 @@ sp_status sp_table_reduce(sp_table *table)
 {
     size_t words = row_words(table);
 
+    assert(table->row && table->wire);
     memset(table->wire, 0, table->n_wire * sizeof *table->wire);
     for (int i = 0; i < table->n; i++)
         put_row(table, i, table->wire + (size_t)i * words);
