@@ -1,5 +1,6 @@
 /* A file opened for reading: look-ups in its catalog, and values by pread. Without
  * HDF5. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -103,6 +104,7 @@ sp_status sp_h5_open_each(char *const *paths, int n,
     sp_status rc = SP_OK;
     sp_h5 *file;
 
+    assert(n > 0 && paths && use);
     SP_TRY(sp_h5_child_start(&child, paths, n));
     for (int i = 0; i < n && rc == SP_OK; i++) {
         rc = open_with(&file, paths[i], &child);
@@ -123,6 +125,7 @@ sp_status sp_h5_open(sp_h5 **file, const char *path)
     sp_h5_child child = {0};
     sp_status rc;
 
+    assert(file && path);
     *file = NULL;
     SP_TRY(sp_h5_child_start(&child, paths, 1));
     rc = open_with(file, path, &child);
@@ -133,6 +136,7 @@ sp_status sp_h5_open(sp_h5 **file, const char *path)
 
 sp_status sp_h5_open_own(sp_h5 **file, const char *path)
 {
+    assert(file && path);
     SP_TRY(open_with(file, path, NULL));
     return SP_OK;
 }
@@ -151,6 +155,7 @@ int64_t sp_h5_bytes(const sp_h5 *file)
 
 bool sp_h5_has(sp_h5 *file, const char *name)
 {
+    assert(!file->is_written);
     return sp_h5_catalog_find(&file->catalog, name) ||
            sp_h5_catalog_link(&file->catalog, name);
 }
@@ -166,6 +171,7 @@ sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n)
 {
     const sp_h5_catalog *c = &file->catalog;
 
+    assert(!file->is_written && names && n);
     *n = 0;
     *names = calloc((size_t)c->n + 1, sizeof **names);
     if (!*names)
@@ -213,6 +219,7 @@ sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape)
 {
     const sp_h5_entry *entry;
 
+    assert(!file->is_written && shape);
     SP_TRY(find(file, name, &entry));
     *shape = entry->shape;
     return SP_OK;
@@ -237,6 +244,7 @@ sp_status sp_h5_take_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chunks
     const sp_h5_entry *found;
     sp_h5_entry *entry;
 
+    assert(!file->is_written && chunks);
     *chunks = NULL;
     SP_TRY(find_numbers(file, name, &found));
     entry = &file->catalog.entry[found - file->catalog.entry];
@@ -297,6 +305,8 @@ sp_status sp_h5_read_rows(sp_h5 *file, const char *name, int64_t first, int64_t 
 {
     const sp_h5_entry *entry;
 
+    assert(!file->is_written);
+    assert(data || n == 0);
     if (n == 0)
         return SP_OK;
     SP_TRY(find_numbers(file, name, &entry));
@@ -379,6 +389,8 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
     const sp_h5_entry *entry;
     int64_t rows = rank > 0 ? dim[0] : 1, row;
 
+    assert(!file->is_written);
+    assert(0 <= rank && rank <= SP_H5_RANK);
     SP_TRY(find(file, name, &entry));
     SP_TRY(check_shape(file, name, &entry->shape, rank, dim));
     row = row_bytes(&entry->shape) / entry->shape.type.size;
@@ -400,6 +412,8 @@ sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **text
 {
     const sp_h5_entry *entry;
 
+    assert(!file->is_written);
+    assert(n >= 0 && texts);
     memset(texts, 0, (size_t)n * sizeof *texts);
     SP_TRY(find(file, name, &entry));
     if (!entry->text)
@@ -423,6 +437,7 @@ static const sp_h5_attr *attr_of(const sp_h5 *file, const char *object,
 
 bool sp_h5_attr_has(sp_h5 *file, const char *object, const char *name)
 {
+    assert(!file->is_written);
     return attr_of(file, object, name) != NULL;
 }
 
@@ -458,6 +473,8 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
     int64_t bad;
     void *raw;
 
+    assert(!file->is_written);
+    assert(n >= 0 && data);
     SP_TRY(find_attr(file, object, name, &attr));
     if (!is_numeric(attr->type) || !attr->value)
         return SP_FAIL(SP_EDATA, "%s: attribute %s is not a number", file->path, name);
@@ -493,6 +510,8 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
 {
     const sp_h5_attr *attr;
 
+    assert(!file->is_written);
+    assert(texts && n);
     *texts = NULL;
     *n = 0;
     SP_TRY(find_attr(file, object, name, &attr));

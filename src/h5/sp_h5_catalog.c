@@ -1,5 +1,6 @@
 #include "h5/sp_h5_catalog.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,7 @@ const sp_h5_entry *sp_h5_catalog_find(const sp_h5_catalog *catalog, const char *
 {
     sp_h5_entry key = {.name = (char *)(uintptr_t)name};
 
+    assert(name);
     return catalog->n > 0
                ? bsearch(&key, catalog->entry, (size_t)catalog->n, sizeof key, by_name)
                : NULL;
@@ -202,6 +204,7 @@ const sp_h5_entry *sp_h5_catalog_link(const sp_h5_catalog *catalog, const char *
 
 const sp_h5_attr *sp_h5_entry_attr(const sp_h5_entry *entry, const char *name)
 {
+    assert(entry && name);
     for (int64_t i = 0; i < entry->n_attrs; i++)
         if (strcmp(entry->attr[i].name, name) == 0)
             return &entry->attr[i];

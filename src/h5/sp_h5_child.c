@@ -2,6 +2,7 @@
 
 #include "h5/sp_h5_child.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -230,6 +231,7 @@ static void send_list(int fd, char *const *paths, int n_paths)
 
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
 {
+    assert(n > 0 && child->pid == 0);
     if (!is_answered)
         return SP_FAIL_INTERNAL(SP_EDATA,
                                 "main must call sp_h5_child_main before anything else");
@@ -326,6 +328,7 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
     unsigned char *data;
     sp_status rc;
 
+    assert(child->pid > 0 && file_bytes >= 0);
     if (!receive(child, &head, sizeof head))
         return say_end(child, path);
     if (head.bytes / ANSWER_FACTOR > (uint64_t)(file_bytes + ANSWER / ANSWER_FACTOR) ||

@@ -3,6 +3,7 @@
  * The chunks with the same first index make a band: chunk[0] rows of the dataset with
  * all their columns. A band is unpacked as a whole into a buffer, where its rows stand
  * as in a contiguous dataset. */
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ int64_t sp_h5_chunks_count(const sp_h5_chunks *c)
 {
     int64_t n = 1;
 
+    assert(0 <= c->rank && c->rank <= SP_H5_RANK);
     for (int d = 0; d < c->rank; d++)
         if (__builtin_mul_overflow(n, grid(c, d), &n))
             return -1;
@@ -344,6 +346,8 @@ sp_status sp_h5_unpack(sp_h5_unpacker **unpacker, const sp_h5_chunks *c, int fd,
     size_t row = (size_t)bytes_of(c, c->dim, 1);
     unsigned char *rows = NULL, *out = to;
 
+    assert(first >= 0 && n >= 0 && (c->rank == 0 || first <= c->dim[0] - n));
+    assert(c->compact || (c->at && c->bytes && c->mask));
     if (c->compact) {
         memcpy(out, c->compact + (size_t)first * row, (size_t)n * row);
         return SP_OK;

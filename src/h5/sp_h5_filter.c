@@ -1,5 +1,6 @@
 #include "h5/sp_h5_filter.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -16,6 +17,7 @@ bool sp_h5_filter_known(int32_t id)
 sp_status sp_h5_room(unsigned char **buffer, size_t *room, size_t bytes,
                      const char *where)
 {
+    assert(buffer && room);
     if (bytes <= *room && *buffer)
         return SP_OK;
     free(*buffer);
@@ -208,6 +210,9 @@ sp_status sp_h5_undo(sp_h5_steps *steps, const sp_h5_chunks *c, int64_t i, size_
 {
     size_t bytes = c->bytes[i];
 
+    assert(0 <= i && i < c->n);
+    assert(steps->stored && steps->stored_room >= c->bytes[i]);
+    assert(c->n_filters <= SP_H5_FILTERS);
     for (int f = c->n_filters - 1; f >= 0; f--)
         if (!(c->mask[i] >> f & 1))
             SP_TRY(undo_one(steps, c, i, f, want, where, &bytes));

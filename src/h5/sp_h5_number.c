@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -92,6 +93,7 @@ static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out)
 
 int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out)
 {
+    assert(n == 0 || (raw && out));
     sp_h5_to_native(type, raw, n);
     return to_i64(type, raw, n, out);
 }
@@ -100,6 +102,7 @@ int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
 {
     int64_t block[BLOCK], bad;
 
+    assert(n == 0 || (raw && out));
     sp_h5_to_native(type, raw, n);
     for (int64_t done = 0; done < n; done += BLOCK) {
         int64_t m = n - done < BLOCK ? n - done : BLOCK;
@@ -154,6 +157,7 @@ static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out)
 
 int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
 {
+    assert(n == 0 || (raw && out));
     sp_h5_to_native(type, raw, n);
     return to_f32(type, raw, n, out);
 }
@@ -237,6 +241,8 @@ static int64_t to_whole(sp_h5_type type, const void *raw, int64_t n, sp_h5_type 
 
 int64_t sp_h5_convert(sp_h5_type from, void *raw, int64_t n, sp_h5_type to, void *out)
 {
+    assert(n == 0 || (raw && out));
+    assert(to.kind == 'f' || to.kind == 'i' || to.kind == 'u');
     sp_h5_to_native(from, raw, n);
     if (to.kind != 'f')
         return to_whole(from, raw, n, to, out);

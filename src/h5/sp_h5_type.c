@@ -1,5 +1,7 @@
 #include "h5/sp_h5_internal.h"
 
+#include <assert.h>
+
 static bool is_ieee(hid_t type, size_t size)
 {
     static const size_t exponent[] = {[2] = 5, [4] = 8, [8] = 11};
@@ -59,6 +61,7 @@ sp_h5_type sp_h5_type_of(hid_t type)
 
 hid_t sp_h5_native(sp_h5_type type)
 {
+    assert(type.kind == 'f' || type.kind == 'i' || type.kind == 'u');
     switch (type.kind == 'f'   ? -type.size
             : type.kind == 'u' ? type.size + 10
                                : type.size) {

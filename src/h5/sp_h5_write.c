@@ -1,4 +1,5 @@
 /* Writing of files, datasets and attributes. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,7 @@ sp_status sp_h5_create(sp_h5 **file, const char *path)
 {
     sp_status rc;
 
+    assert(file && path);
     *file = calloc(1, sizeof **file);
     if (!*file || !((*file)->path = strdup(path))) {
         free(*file);
@@ -191,6 +193,8 @@ static sp_status make_set(sp_h5 *file, const char *name, hid_t type, int rank,
 sp_status sp_h5_write(sp_h5 *file, const char *name, sp_h5_type type, int rank,
                       const int64_t *dim, const void *data)
 {
+    assert(file->is_written);
+    assert(0 <= rank && rank <= SP_H5_RANK);
     sp_h5_enter();
     return sp_h5_leave(
         make_set(file, name, sp_h5_native(type), rank, dim, sp_h5_native(type), data));
@@ -230,6 +234,8 @@ sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t
     sp_status rc;
     hid_t set;
 
+    assert(file->is_written);
+    assert(first >= 0 && n >= 0 && (data || n == 0));
     if (n == 0)
         return SP_OK;
     sp_h5_enter();
@@ -251,6 +257,8 @@ sp_status sp_h5_write_texts(sp_h5 *file, const char *name, int64_t n,
     hid_t type;
     sp_status rc;
 
+    assert(file->is_written);
+    assert(n >= 0 && (texts || n == 0));
     for (int64_t i = 0; i < n; i++)
         size = strlen(texts[i]) > size ? strlen(texts[i]) : size;
     block = calloc((size_t)n + 1, size);
@@ -290,6 +298,7 @@ static sp_status make_attr(sp_h5 *file, const char *object, const char *name,
 sp_status sp_h5_attr_write(sp_h5 *file, const char *object, const char *name,
                            sp_h5_type type, int n, const void *data)
 {
+    assert(file->is_written && data);
     sp_h5_enter();
     return sp_h5_leave(make_attr(file, object, name, sp_h5_native(type), n, data));
 }
@@ -300,6 +309,7 @@ sp_status sp_h5_attr_write_texts(sp_h5 *file, const char *object, const char *na
     hid_t type;
     sp_status rc;
 
+    assert(file->is_written && texts);
     sp_h5_enter();
     type = sp_h5_text_type(0, H5T_CSET_UTF8);
     rc = make_attr(file, object, name, type, n, texts);
