@@ -311,6 +311,7 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     sp_loader *l = calloc(1, sizeof *l);
     sp_status rc;
 
+    assert(options->set && options->config);
     *loader = NULL;
     assert(options->n_slots >= 2);
     if (!l)
@@ -375,6 +376,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
     sp_status rc = SP_OK;
     int i;
 
+    assert(at.epoch >= 0 && at.position >= 0);
     pthread_mutex_lock(&l->lock);
     l->is_paused = true;
     while (l->n_reading || l->is_planning)
@@ -400,6 +402,7 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     sp_status rc = SP_OK;
     loader_slot *slot;
 
+    assert(batch);
     *batch = NULL;
     pthread_mutex_lock(&l->lock);
     assert(!l->is_paused); /* sp_loader_seek must come first */
@@ -428,6 +431,7 @@ sp_status sp_loader_recycle(sp_loader *l, sp_batch *batch)
     sp_status rc = SP_OK;
     int i;
 
+    assert(batch);
     pthread_mutex_lock(&l->lock);
     for (i = 0; i < l->n_slots; i++)
         if (batch == &l->slot[i].batch && l->slot[i].state == SLOT_TAKEN) {
@@ -441,6 +445,7 @@ sp_status sp_loader_recycle(sp_loader *l, sp_batch *batch)
 
 void sp_loader_times(sp_loader *l, double *plan_s, double *read_s)
 {
+    assert(plan_s && read_s);
     pthread_mutex_lock(&l->lock);
     *plan_s = l->plan_s;
     *read_s = l->read_s;

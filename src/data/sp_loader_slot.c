@@ -1,5 +1,6 @@
 #include "data/sp_loader_slot.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
                               const sp_sample_request *request, const sp_deal *deal,
                               sp_position at)
 {
+    assert(slot->state == SLOT_FREE);
+    assert(deal->n_samples >= 0);
     slot->n_taken = slot->n_read = 0;
     slot->failed = -1;
     slot->rc = SP_OK;
@@ -193,6 +196,8 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     double begun = sp_now_s();
     collation all = {0};
 
+    assert(slot->state == SLOT_READING);
+    assert(slot->n_read == slot->batch.n_samples);
     f->plan_s = f->other_s = 0;
     sp_arena_reset(&f->scratch);
     SP_TRY(collate(f, slot, &all));
@@ -229,6 +234,8 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
                                int64_t stored, int64_t points, int64_t voxels,
                                int64_t plan_scratch)
 {
+    assert(n_samples >= 0 && stored >= 0 && points >= 0);
+    assert(voxels >= 0 && plan_scratch >= 0);
     /* The features and the label of a row. */
     const int64_t row = 4 * (int64_t)shape->n_columns + 4;
     const int64_t ordering = voxels * (row + (shape->is_training ? 0 : 4));

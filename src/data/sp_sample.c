@@ -1,6 +1,7 @@
 /* Reads one sample. Each dataset passes in pieces, which stay in the cache while they
  * are checksummed, converted and checked. Where the stored type is the one that is
  * wanted, a piece is read to its final place at once. */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -504,6 +505,8 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
         .set = set, .shard = &set->shard[shard], .request = request, .out = out};
     sp_status rc;
 
+    assert(0 <= sample && sample < set->n_samples);
+    assert(!request->columns || request->n_columns > 0);
     r.sample = sample - r.shard->first_sample;
     r.first = offset[0];
     sp_sample_measure(set, sample, request, out);

@@ -2,6 +2,7 @@
  * are freed. */
 #include "data/sp_sample_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { ALIGNMENT = 64 };
@@ -11,6 +12,7 @@ sp_status sp_sample_grow(void *array, size_t *have, size_t need, size_t size)
     void **pointer = array, *fresh;
     size_t room = need + need / 4 + 64;
 
+    assert(array && have && size > 0);
     if (need <= *have && *pointer)
         return SP_OK;
     free(*pointer);
@@ -62,6 +64,7 @@ sp_status sp_sample_grow_all(const sample_reader *r)
 
 int64_t sp_sample_reading_bytes(int64_t n)
 {
+    assert(n >= 0);
     return 2 * (int64_t)SAMPLE_PIECE + (int64_t)(sp_unique_slots(n) * sizeof(uint64_t));
 }
 
@@ -85,6 +88,7 @@ sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
 {
     const int c = request->columns ? request->n_columns : set->n_features;
 
+    assert(0 <= id && id < set->n_samples);
     *s = (sp_sample){0};
     sp_sample_measure(set, id, request, s);
     SP_TRY(SP_TAKE(arena, 3 * s->n, &s->coords));

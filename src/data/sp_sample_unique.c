@@ -1,4 +1,5 @@
 /* Checks that the coordinates of a sample are unique. */
+#include <assert.h>
 #include <string.h>
 
 #include "data/sp_shard_internal.h"
@@ -71,6 +72,7 @@ bool sp_unique_by_order(const int32_t *coords, int64_t n)
 {
     enum { STRETCH = 1024 };
 
+    assert(n >= 0);
     for (int by = 0; by < N_ORDERS; by++) {
         int64_t done = 1, end;
 
@@ -107,6 +109,7 @@ int64_t sp_unique_find(const int32_t *coords, int64_t n, uint64_t *keys, size_t 
     const uint64_t factor = 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
     int shift = 64 - slot_bits(n);
 
+    assert(slots >= sp_unique_slots(n));
     memset(keys, 0xff, slots * sizeof *keys);
     for (int64_t i = 0; i < n; i++) {
         uint64_t key = key_of(coords + 3 * i), slot = key * factor >> shift;

@@ -355,6 +355,8 @@ static void load_step(const sp_sampler *sampler, sp_position at)
 
 int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro)
 {
+    assert(at.epoch >= 0 && at.position >= 0);
+    assert(n_micro);
     load_step(sampler, at);
     *n_micro = sampler->scratch->n_micro;
     return sampler->scratch->n;
@@ -366,6 +368,7 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
     struct sp_sampler_scratch *s = sampler->scratch;
     int g, i, r, first, end;
 
+    assert(deal);
     load_step(sampler, at);
     assert(micro >= 0 && micro < s->n_micro);
     memset(deal, 0, sizeof *deal);
@@ -418,6 +421,7 @@ void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
     struct sp_sampler_scratch *s = sampler->scratch;
     int micro, r, k;
 
+    assert(sampler->bound.of_sample);
     load_dearest(sampler);
     *bytes = 0;
     *n_micro = count_micro(sampler);
@@ -436,6 +440,7 @@ void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
 
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler)
 {
+    assert(sampler->effective > 0);
     return (sampler->set->n_samples + sampler->effective - 1) / sampler->effective;
 }
 
@@ -494,6 +499,7 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
 {
     int n_groups = 1;
 
+    assert(set && comm && config);
     memset(sampler, 0, sizeof *sampler);
     sampler->set = set;
     sampler->comm = comm;
@@ -524,6 +530,7 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
 
 void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound)
 {
+    assert(bound->bytes >= 0);
     sampler->bound = *bound;
     sampler->scratch->at = (sp_position){-1, -1};
 }

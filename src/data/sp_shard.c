@@ -1,5 +1,6 @@
 #include "data/sp_shard.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ int sp_dataset_shard_of(const sp_dataset *set, int64_t sample)
 {
     int lo = 0, hi = set->n_shards;
 
+    assert(0 <= sample && sample < set->n_samples);
     while (hi - lo > 1) { /* finds the last shard that begins at or before the sample */
         int mid = lo + (hi - lo) / 2;
 
@@ -78,6 +80,7 @@ int64_t sp_dataset_points(const sp_dataset *set, int64_t sample)
 
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)
 {
+    assert(0 <= sample && sample < set->n_samples);
     if (set->has_cost)
         return set->cost[sample * SP_COST_COLUMNS + SP_COST_COLUMNS - 1];
     return sp_dataset_voxels(set, sample);
@@ -131,6 +134,8 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
     int n = features->n ? features->n : set->n_features;
     sp_status rc;
 
+    assert(set->n_features > 0);
+    assert(columns && n_columns);
     *n_columns = 0;
     *columns = malloc((size_t)n * sizeof **columns);
     if (!*columns)

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -159,6 +160,7 @@ static sp_status check_families(const sp_strings *paths)
 
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
 {
+    assert(patterns && paths);
     *paths = (sp_strings){0};
     if (patterns->n == 0)
         return SP_FAIL(SP_EDATA, "no data files are named, expected at least one");
@@ -215,6 +217,7 @@ sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
 {
     struct sp_shard_files *f = calloc(1, sizeof *f);
 
+    assert(n_shards > 0 && n_samples >= 0);
     *files = f;
     if (f) {
         pthread_mutex_init(&f->lock, NULL);
@@ -341,6 +344,7 @@ sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handl
 {
     sp_status rc;
 
+    assert(0 <= shard && shard < set->n_shards);
     pthread_mutex_lock(&set->files->lock);
     rc = take_locked(set, shard, handle);
     pthread_mutex_unlock(&set->files->lock);
@@ -362,12 +366,14 @@ void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle)
 
 bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
+    assert(0 <= sample && sample < set->n_samples);
     return atomic_load_explicit(&set->files->known[sample], memory_order_relaxed) ==
            ((uint64_t)1 << 32 | crc);
 }
 
 void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
+    assert(0 <= sample && sample < set->n_samples);
     atomic_store_explicit(&set->files->known[sample], (uint64_t)1 << 32 | crc,
                           memory_order_relaxed);
 }
@@ -377,6 +383,7 @@ void sp_shard_forget(const sp_dataset *set, int shard)
     struct sp_shard_files *files = set->files;
     int slot;
 
+    assert(0 <= shard && shard < set->n_shards);
     pthread_mutex_lock(&files->lock);
     slot = files->slot_of[shard];
     /* The file stays open until its slot is needed, since another thread may be reading

@@ -1,5 +1,6 @@
 /* Reads the headers of a shard and its small datasets, checks them, and makes the index
  * of one shard of them. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -380,6 +381,7 @@ sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)
 {
     header h = {.h5 = file, .path = sp_h5_path(file), .set = set};
 
+    assert(set->n_shards == 0 && !set->shard);
     set->shard = calloc(1, sizeof *set->shard);
     if (!set->shard || !(set->shard->path = strdup(h.path)))
         return no_memory(&h);
@@ -395,6 +397,7 @@ sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard)
         "/coords", "/features",    "/labels",       "/origin",     "/subvoxel",
         "/crc32c", "/point_voxel", "/point_labels", "/point_index"};
 
+    assert(shard->path);
     for (int i = 0; i < SP_EXTENTS; i++) {
         sp_extent *extent = sp_shard_extent(shard, i);
 

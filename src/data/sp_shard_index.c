@@ -1,5 +1,6 @@
 /* Makes one index of all files on all ranks. Rank 0 reads the headers and broadcasts
  * them, checked, as bytes; every rank makes the same index of these. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,6 +334,7 @@ sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *
     int64_t n_shards = 0;
     sp_status rc = SP_OK;
 
+    assert(set && patterns);
     *set = (sp_dataset){0};
     if (!comm || comm->rank == 0)
         rc = collect(patterns, &index, &n_shards);

@@ -1,5 +1,6 @@
 /* Checks that two data sets, or a data set and a model, mean the same by their columns
  * and by their classes. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
 {
     size_t used = (size_t)snprintf(text, size, "[");
 
+    assert(size > 0 && n >= 0);
     for (int i = 0; i < n && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s\"%s\"", i ? ", " : "",
                                  name[columns ? columns[i] : i]);
@@ -32,6 +34,7 @@ sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *con
 {
     bool is_equal = n_a == n_b;
 
+    assert(n_a >= 0 && n_b >= 0);
     for (int i = 0; is_equal && i < n_a; i++)
         is_equal = strcmp(a[i], b[i]) == 0;
     if (is_equal)
@@ -58,6 +61,7 @@ static sp_status refuse(const sp_dataset *set, int n, char *const *name,
 sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
                                   const char *whose)
 {
+    assert(n > 0 && name);
     if (!set->has_labels)
         return SP_OK;
     switch (sp_dataset_compare_names(set->n_classes, set->class_name, n, name)) {
@@ -98,6 +102,7 @@ sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val)
 {
     const char *a = train->shard[0].path, *b = val->shard[0].path;
 
+    assert(train->n_shards > 0 && val->n_shards > 0);
     if (fabs(train->voxel_size - val->voxel_size) > 1e-6 * train->voxel_size)
         return SP_FAIL(SP_EDATA, "%s has voxel_size %.9g, training data %s have %.9g",
                        b, val->voxel_size, a, train->voxel_size);

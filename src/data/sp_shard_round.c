@@ -5,6 +5,7 @@
  * Rank 0 looks through the files while it opens them, up to LOOK_BYTES of a data set,
  * in stretches spread evenly: through all of a small data set, and without reading a
  * large one twice. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,7 @@ sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
     const sp_extent *e = &part->shard->features;
     int64_t rows = LOOK_BYTES / n_files / ((int64_t)e->cols * e->type_size);
 
+    assert(n_files > 0 && part->n_shards == 1);
     if (!may_round(e) || e->rows == 0)
         return SP_OK;
     if (!r->column)

@@ -1,4 +1,5 @@
 /* The index of one shard as bytes. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "data/sp_shard_internal.h"
@@ -40,6 +41,7 @@ static void wire_file(sp_wire *wire, sp_shard *shard)
 
 void sp_wire_shard(sp_wire *wire, sp_dataset *set)
 {
+    assert(wire->is_reading ? !set->shard : set->n_shards == 1);
     if (wire->is_reading) {
         set->shard = calloc(1, sizeof *set->shard);
         set->n_shards = set->shard ? 1 : 0;

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -163,6 +164,9 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
     sp_shard_writer *w = calloc(1, sizeof *w);
     sp_status rc;
 
+    assert(path && meta && n_samples >= 0);
+    assert(voxels || n_samples == 0);
+    assert(points || !meta->has_points || n_samples == 0);
     *writer = NULL;
     if (!w || !(w->path = strdup(path))) {
         free(w);
@@ -271,6 +275,7 @@ sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
 {
     sp_shard_writer *w = writer;
 
+    assert(sample && (sample->n == 0 || (sample->coords && sample->features)));
     SP_TRY(check_sample(w, index, sample));
     SP_TRY(write_voxels(w, index, sample));
     SP_TRY(write_points(w, index, sample));

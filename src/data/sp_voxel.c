@@ -1,5 +1,6 @@
 #include "data/sp_voxel.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t 
     double x = sp_rng_unit(&rng), y = sp_rng_unit(&rng), turn = sp_rng_unit(&rng),
            stretch = sp_rng_unit(&rng);
 
+    assert(sample >= 0);
     aug.flip_x = config->augment.flip && x < 0.5;
     aug.flip_y = config->augment.flip && y < 0.5;
     if (config->augment.rotate_z)
@@ -524,6 +526,9 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     work w = {.in = in, .aug = aug, .out = out, .n = (int32_t)in->n};
     size_t used;
 
+    assert(c > 0 && arena && out);
+    assert(!mean == !std);
+    assert(0 <= aug->drop && aug->drop <= 1 && aug->scale > 0);
     if (in->n > INT32_MAX / 4)
         return SP_FAIL(SP_EDATA, "sample %lld: %lld voxels, at most %d are possible",
                        (long long)in->id, (long long)in->n, INT32_MAX / 4);
