@@ -9,6 +9,8 @@ static const sp_assign_place NOWHERE = {.range = -1};
 sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
                            const sp_assign_rules *rules)
 {
+    assert(low->n_values > 0 && low->n_steps > 0);
+    assert(rules->row_bytes > 0 && rules->sum_rows >= 0);
     *a = (sp_assign){.low = low, .rules = *rules};
     a->value = calloc((size_t)low->n_values, sizeof *a->value);
     a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
@@ -31,6 +33,7 @@ void sp_assign_destroy(sp_assign *a)
 
 int64_t sp_assign_rows(const sp_assign *a, int level)
 {
+    assert(level == SP_LEVEL_SAMPLE || (0 <= level && level < SP_MAX_LEVELS));
     return level == SP_LEVEL_SAMPLE ? a->n_samples : a->rows[level];
 }
 
@@ -38,6 +41,7 @@ int sp_assign_pitch(const sp_assign *a, int c, sp_elem elem)
 {
     const int each = a->rules.row_bytes / (int)sp_elem_bytes(elem);
 
+    assert(c > 0);
     return each > 1 ? (c + each - 1) / each * each : c;
 }
 
@@ -106,6 +110,7 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
 {
     const sp_lower_value *x = &a->low->value[0];
 
+    assert(rows && n_samples >= 0);
     memcpy(a->rows, rows, (size_t)a->low->graph->spec.n_levels * sizeof *rows);
     a->n_samples = n_samples;
     a->is_training = is_training;
@@ -158,6 +163,7 @@ void sp_assign_forward(sp_assign *a, int s)
     const sp_lower_value *out = &a->low->value[step->out];
     const bool is_by_sample = !a->rules.sum_rows;
 
+    assert(0 <= s && s < a->low->n_steps);
     hold(a, step->out);
     if (step->row->has_argmax)
         a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
@@ -211,6 +217,7 @@ void sp_assign_loss(sp_assign *a, sp_assign_place *fp32)
 {
     const int last = a->low->n_values - 1;
 
+    assert(a->is_training);
     a->value[last].grad = take(a, last, a->low->value[last].elem, SP_RANGES_LOW);
     *fp32 = a->value[last].grad;
     if (a->low->value[last].elem != SP_ELEM_F32)
@@ -286,6 +293,7 @@ sp_status sp_assign_restore(sp_assign *a, int s,
     const sp_lower_step *step = &a->low->step[s];
     const restoring r = {a, s, apply, arg};
 
+    assert(a->is_training && 0 <= s && s < a->low->n_steps);
     if (step->row->reads_input)
         SP_TRY(restore(&r, step->in[0]));
     if (step->op == SP_OP_BATCHNORM && step->slope != 1)
@@ -371,6 +379,7 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
 {
     const sp_lower_step *step = &a->low->step[s];
 
+    assert(a->is_training && sp_assign_is_used(a, s));
     if (step->op == SP_OP_BATCHNORM) {
         if (a->value[step->out].sums < 0)
             take_sums(a, step->out, true, false);

@@ -1,5 +1,6 @@
 #include "memory/sp_cut_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ int64_t sp_cut_memory_of(int64_t device_bytes)
     const int64_t mib = 1 << 20, gib = 1024 * mib, small = device_bytes / 8;
     int64_t spared = device_bytes / 16;
 
+    assert(device_bytes >= 0);
     if (spared < gib)
         spared = small < gib ? small : gib;
     return (device_bytes - spared) / mib * mib;
@@ -143,6 +145,7 @@ static void make_rooms(sp_cut *cut)
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm, int *who)
 {
+    assert(train || eval);
     memset(cut, 0, sizeof *cut);
     SP_TRY(sp_comm_agree(comm, open_both(cut, what, train, eval), who));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest, who));
@@ -158,6 +161,7 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
 {
     sp_foresight own = *what;
 
+    assert(memory >= 0 && (train || eval));
     memset(cut, 0, sizeof *cut);
     cut->memory = memory;
     if (memory == 0)
@@ -236,6 +240,7 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
     int64_t need = sp_cut_fixed(cut), voxels = 0;
     const sp_shard *shard;
 
+    assert(n >= 0 && sp_error_last()->code == SP_EMEM);
     if (!b->known || n == 0)
         return SP_EMEM; /* the message stays as it is */
     for (int i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
 /* The memory of the samples of a data set, estimated from the index and some plans. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static void weigh_nothing(sp_budget *b)
  * Once its steps are cut, it does. */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
 {
+    assert(b->known && n_steps >= 0);
     b->foreseer.n_slots = (int)smaller(SP_LOADER_SLOTS, larger(n_steps, 1));
     memset(b->known, 0, (size_t)b->set->n_samples * sizeof *b->known);
     weigh_nothing(b);
@@ -116,6 +118,7 @@ int64_t sp_budget_of_sample(void *budget, int64_t sample)
     const int64_t *part = know(b, sample);
     double act = b->excess * (double)part[SP_ACTIVATIONS], rest;
 
+    assert(0 <= sample && sample < b->set->n_samples);
     if (b->part < SP_PARTS)
         return 1 + (int64_t)(b->excess * (double)part[b->part]);
     rest = b->excess * (double)(part[SP_BATCHES] + part[SP_SCRATCH]);
@@ -142,6 +145,7 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
     const sp_shard *shard = &b->set->shard[sp_dataset_shard_of(b->set, sample)];
     char text[48] = "";
 
+    assert(memory > 0 && need >= 0);
     if (need)
         snprintf(text, sizeof text, "about %.1f MiB by itself, ", mib(need));
     return SP_FAIL(

@@ -1,5 +1,6 @@
 #include "memory/sp_fixed.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* The least size of sp_fixed.wgrad on a device, in floats: one download then brings the
@@ -127,6 +128,7 @@ sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,
     const taking t = {&f, low, be, rules, &counter};
     sp_status rc = make_tables(&f, low);
 
+    assert(low->n_steps > 0 && bytes);
     if (rc == SP_OK)
         rc = take_all(&t);
     *bytes = (int64_t)counter.used;

@@ -1,5 +1,6 @@
 #include "memory/sp_foresee.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ sp_status sp_foresee_open(sp_foreseer *f, const sp_foresight *what, bool is_trai
         sp_assign_rules_of(what->backend, what->backend->ops->is_host,
                            what->config->train.deterministic == SP_DET_WORLD);
 
+    assert(what->graph && what->backend && what->backend->ops);
     *f = (sp_foreseer){
         .what = *what, .is_training = is_training, .n_slots = SP_LOADER_SLOTS};
     SP_TRY(sp_lower(&f->low, what->graph, what->backend->precision == SP_BF16));
@@ -171,6 +173,7 @@ sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
                          loader.device + ops->plan_bytes(spec, load->n_samples,
                                                          load->voxels, load->pairs)};
 
+    assert(f->n_slots > 0 && load->n_samples >= 0);
     b.batches *= f->n_slots;
     if (!ops->is_host) {
         b.scratch = f->is_training ? device_operations(what, load) : 0;
@@ -227,6 +230,7 @@ sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
     sp_plan plan = {0};
     sp_status rc;
 
+    assert(room >= 0 && 0 <= sample && sample < set->n_samples);
     /* Half of the room is for the plan, half for what planning needs meanwhile. */
     rc = sp_arena_create(&arena, (size_t)room / 2, "foreseen plan");
     if (rc == SP_OK)

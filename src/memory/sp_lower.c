@@ -2,6 +2,7 @@
  * offsets from which gradients are final. */
 #include "memory/sp_lower.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,7 @@ static void place_concats(sp_lowered *low)
 
 int sp_lowered_home(const sp_lowered *low, int value)
 {
+    assert(0 <= value && value < low->n_values);
     while (low->value[value].home != value)
         value = low->value[value].home;
     return value;
@@ -360,6 +362,7 @@ static void count_norms(sp_lowered *low)
 
 sp_status sp_lower(sp_lowered *low, const sp_graph *graph, bool is_bf16)
 {
+    assert(graph->n_nodes > 0);
     *low = (sp_lowered){.graph = graph};
     SP_TRY(make_steps(low));
     SP_TRY(make_values(low));
