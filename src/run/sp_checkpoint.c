@@ -10,6 +10,7 @@
  */
 #include "run/sp_checkpoint_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -91,6 +92,8 @@ sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type ty
 {
     uint32_t crc = sp_crc32c(0, data, bytes);
 
+    assert(data || bytes == 0);
+    assert(0 <= rank && rank <= SP_H5_RANK);
     SP_TRY(sp_h5_write(file, name, type, rank, dim, data));
     return sp_h5_attr_write(file, name, "crc32c", SP_H5_U32, -1, &crc);
 }
@@ -289,6 +292,7 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     sp_h5 *file;
     sp_status rc, end;
 
+    assert(path && state->deck);
     if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_h5_create(&file, temporary));
@@ -323,6 +327,7 @@ sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
     sp_h5 *file;
     sp_status rc;
 
+    assert(path && state);
     SP_TRY(sp_h5_open(&file, path));
     rc = sp_checkpoint_read_root(file, state, &norm);
     if (rc == SP_OK && normalization)
@@ -403,6 +408,7 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
     sp_h5 *file;
     sp_status rc;
 
+    assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
     rc = read_all(file, graph, param, running, optim);
     sp_h5_close(file);

@@ -1,5 +1,6 @@
 /* The folder of a run's checkpoints: the file to continue from, and the files
  * to keep. */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -84,6 +85,7 @@ sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
     int64_t *steps;
     int i, n, damaged = 0;
 
+    assert(dir && path);
     SP_TRY(list_steps(dir, &steps, &n));
     for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
         if (i < n)
@@ -122,6 +124,7 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
     sp_status rc = SP_OK;
     int all;
 
+    assert(step >= 0 && n);
     SP_TRY(list_steps(dir, &steps, &all));
     for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
         snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[*n]);
@@ -138,6 +141,7 @@ sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_bes
     char path[PATH_MAX];
     sp_status rc;
 
+    assert(step >= 0 && has_best);
     snprintf(path, sizeof path, "%s/best.h5", dir);
     *has_best = false;
     if (access(path, F_OK) != 0)
@@ -180,6 +184,7 @@ sp_status sp_checkpoint_prune(const char *dir, int keep)
     int64_t *steps;
     int i, n;
 
+    assert(dir && *dir);
     SP_TRY(sp_checkpoint_remove_unfinished(dir));
     SP_TRY(list_steps(dir, &steps, &n));
     for (i = keep > 0 ? keep : 1; i < n; i++) {

@@ -1,5 +1,6 @@
 /* The normalization in a checkpoint: its rows of numbers as datasets, and its broadcast
  * to all ranks. Its texts are root attributes (sp_checkpoint_root.c). */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
     int sizes[2] = {n->n_columns, n->n_classes};
     size_t columns, classes;
 
+    assert(n->n_columns >= 0 && n->n_classes >= 0);
     SP_TRY(sp_comm_bcast(comm, sizes, sizeof sizes, 0));
     n->n_columns = sizes[0];
     n->n_classes = sizes[1];

@@ -1,4 +1,5 @@
 /* Root attributes of a checkpoint: the state, and the texts about its data. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,8 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     char *const deck[] = {state->deck};
     int i;
 
+    assert(state->deck);
+    assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
     SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
     SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "deck", -1, deck));
@@ -182,6 +185,7 @@ sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *
     sp_status rc = sp_config_parse(&config, state->deck, path, 0, NULL);
     const int64_t seed = config.train.seed;
 
+    assert(state->deck);
     sp_config_destroy(&config);
     if (rc == SP_EUSAGE)
         return SP_OK;
@@ -199,6 +203,7 @@ sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *sta
 {
     sp_status rc = sp_config_parse(config, state->deck, path, 0, NULL);
 
+    assert(config && state->deck);
     if (rc == SP_EUSAGE)
         return SP_FAIL(SP_EDATA, "attribute deck: %s", sp_error_last()->message);
     return rc;
@@ -210,6 +215,7 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
     const int64_t position = state->at.position;
     int64_t seen;
 
+    assert(n_samples >= 0);
     if (position >= n_samples)
         return SP_FAIL(SP_EDATA,
                        "%s: attribute position is %lld, expected less than the %lld "

@@ -2,6 +2,7 @@
 
 #include "run/sp_heartbeat.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,6 +35,7 @@ sp_status sp_heartbeat_create(const char *path, int n)
     sp_heartbeat *records = calloc((size_t)n, sizeof *records);
     sp_status rc;
 
+    assert(n > 0);
     if (!records)
         return SP_FAIL(SP_EMEM, "%s: no memory for the records of %d ranks", path, n);
     rc = sp_file_replace(path, (const char *)records, (size_t)n * sizeof *records, 0);
@@ -48,6 +50,7 @@ sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)
     struct stat st = {0};
     int fd = -1;
 
+    assert(n > 0);
     SP_TRY(sp_file_open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, &fd));
     if (fstat(fd, &st) != 0 || (size_t)st.st_size != want) {
         close(fd);
@@ -93,6 +96,7 @@ static bool put(const sp_heartbeats *beats, const void *data, size_t bytes, off_
 
 void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *record)
 {
+    assert(rank >= 0 && record);
     if (has(beats, rank))
         put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
 }
@@ -102,6 +106,7 @@ void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
 {
     const int64_t signs[2] = {work, waits};
 
+    assert(rank >= 0);
     if (has(beats, rank))
         put(beats, signs, sizeof signs, PLACE_OF(rank, work));
 }
@@ -139,6 +144,7 @@ static const char *damage_of(const sp_heartbeat *h)
 
 bool sp_heartbeat_get(const sp_heartbeats *beats, int rank, sp_heartbeat *record)
 {
+    assert(record);
     return has(beats, rank) &&
            pread(beats->fd, record, sizeof *record, PLACE_OF(rank, host)) ==
                (ssize_t)sizeof *record &&
@@ -161,6 +167,7 @@ bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost)
 {
     const int32_t mark = (int32_t)lost;
 
+    assert(lost != SP_NOT_LOST);
     return has(beats, rank) && sp_heartbeat_lost(beats) < 0 &&
            put(beats, &mark, sizeof mark, PLACE_OF(rank, lost));
 }
@@ -199,6 +206,7 @@ sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
 
 int sp_heartbeat_find_lost(const sp_heartbeat *records, int n)
 {
+    assert(n >= 0 && (records || n == 0));
     for (int r = 0; r < n; r++)
         if (records[r].lost != SP_NOT_LOST)
             return r;
@@ -207,6 +215,7 @@ int sp_heartbeat_find_lost(const sp_heartbeat *records, int n)
 
 void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last)
 {
+    assert(n >= 0 && first && last);
     *first = *last = -1;
     for (int r = 0; r < n; r++) {
         if (records[r].counter == 0)
@@ -225,6 +234,7 @@ void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
 {
     struct timespec now;
 
+    assert((unsigned)phase < SP_PHASE_COUNT);
     clock_gettime(CLOCK_REALTIME, &now);
     record->phase = phase;
     record->epoch = epoch;

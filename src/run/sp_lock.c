@@ -2,6 +2,7 @@
 
 #include "run/sp_lock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -132,6 +133,7 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
     owner o;
     int fd;
 
+    assert(dir && host);
     *lock = -1;
     SP_TRY(
         sp_file_open(in_folder(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW, &fd));

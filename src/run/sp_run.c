@@ -90,6 +90,7 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
     int fd, error;
     off_t end;
 
+    assert(json_line[0] == '{');
     if (bytes)
         *bytes = 0;
     if (!is_owner(run))
@@ -174,6 +175,7 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
 {
     off_t end;
 
+    assert(bytes >= 0);
     if (!is_owner(run))
         return SP_OK;
     end = lseek(run->impl->metrics, 0, SEEK_END);
@@ -332,6 +334,7 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
 {
     sp_status rc = SP_OK;
 
+    assert(dir && comm);
     memset(run, 0, sizeof *run);
     run->comm = comm;
     run->after_save_limit_s = AFTER_SAVE_LIMIT_S;
@@ -448,15 +451,18 @@ void sp_run_close(sp_run *run)
 
 int sp_run_lock(const sp_run *run)
 {
+    assert(run->impl);
     return run->impl->lock;
 }
 
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step)
 {
+    assert(run->beat && run->beats);
     sp_heartbeat_beat(run->beat, phase, epoch, step);
     sp_heartbeat_put(run->beats, run->comm->rank, run->beat);
     sp_pulse_beat();
-    sp_log_position(sp_phase_name(phase), epoch, step);
+    /* Before the first step an error has no place in the run. */
+    sp_log_position(phase == SP_PHASE_START ? NULL : sp_phase_name(phase), epoch, step);
     sp_fault_at(sp_phase_name(phase), step);
 }
 
@@ -470,6 +476,7 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     const char *text;
     sp_status rc;
 
+    assert(dir && task && who && state);
     sp_json_begin(json);
     sp_json_text(json, "state", state);
     sp_json_int(json, "exit_code", (int)code);
@@ -526,6 +533,8 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
 {
     char path[PATH_MAX];
 
+    assert(name && !strchr(name, '/'));
+    assert(text);
     if (is_owner(run))
         SP_TRY(sp_file_replace(in_folder(run->dir, name, path), text, strlen(text), 0));
     return SP_OK;
@@ -533,6 +542,7 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
 
 void sp_run_after_save(sp_run *run, const char *command, const char *path)
 {
+    assert(command && path);
     if (!is_owner(run) || !command || !command[0])
         return;
     run->impl->child.limit_s = run->after_save_limit_s;

@@ -1,6 +1,7 @@
 /* Reading a run folder: the status files, and the rank that was last heard. */
 #include "config.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -45,6 +46,7 @@ sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *sta
     json_error_t error;
     json_t *root;
 
+    assert(dir && task && state);
     memset(state, 0, sizeof *state);
     SP_TRY(sp_file_read(sp_run_status_path(dir, task, path), &text, NULL));
     root = json_loads(text, 0, &error);
@@ -121,6 +123,7 @@ static bool is_of(const sp_run_state *state, const sp_heartbeat *records, int n)
 bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
                        sp_run_state *state, const char **task)
 {
+    assert(n >= 0 && state && task);
     for (int i = 0; i < N_TASKS; i++)
         if (sp_run_read_state(dir, tasks[i], state) == SP_OK &&
             is_of(state, records, n)) {
@@ -311,6 +314,7 @@ sp_status sp_run_print_status(const char *dir, FILE *to)
     int n_states, n;
     sp_status rc;
 
+    assert(dir && to);
     SP_TRY(print_states(dir, to, &n_states));
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
     if (access(path, F_OK) != 0)

@@ -1,5 +1,6 @@
 #include "run/sp_saver.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -175,6 +176,8 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
 {
     sp_saver *s = calloc(1, sizeof *s);
 
+    assert(run && net && optim);
+    assert(keep > 0);
     *saver = s;
     if (!s)
         return SP_FAIL(SP_EMEM, "no memory for the thread that saves");
@@ -240,6 +243,7 @@ sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_b
 {
     char *deck = strdup(state->deck);
 
+    assert(state->deck);
     if (!deck)
         return SP_FAIL(SP_EMEM, "no memory for the deck of a checkpoint");
     free(s->state.deck);
@@ -263,6 +267,7 @@ bool sp_saver_collect(sp_saver *s, bool is_waiting, sp_saved *saved)
 {
     bool is_done;
 
+    assert(saved);
     pthread_mutex_lock(&s->lock);
     while (is_waiting && s->phase == SAVER_BUSY)
         pthread_cond_wait(&s->changed, &s->lock);

@@ -2,6 +2,7 @@
 
 #include "run/sp_watchdog.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -283,6 +284,7 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     sp_watchdog *w;
     sp_status rc;
 
+    assert(run->beat && run->comm);
     *watchdog = NULL;
     if (limit_s <= 0)
         return SP_OK;

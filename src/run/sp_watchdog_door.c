@@ -2,6 +2,7 @@
  * the way of the other ranks to them. */
 #include "config.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ sp_status sp_watchdog_open_door(sp_watchdog *w)
     uint32_t *peers = NULL;
     int n = 0;
 
+    assert(w->run->comm->size > 1);
     if (comm->n_nodes > 1)
         SP_TRY(gather_hosts(comm, &peers, &n));
     if (comm->rank == 0) {
@@ -237,6 +239,7 @@ void sp_watchdog_connect(sp_watchdog *w, double now)
 {
     sp_row *root = &w->row[0];
 
+    assert(w->run->comm->rank != 0);
     if (root->state != SP_ROW_ABSENT || w->address.n == 0)
         return;
     go_on_connecting(w, now);

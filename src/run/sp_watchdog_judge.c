@@ -1,6 +1,7 @@
 /* Judgement: which rank is lost, what is reported, and how all ranks leave. */
 #include "config.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
 {
     sp_signs signs;
 
+    assert(code != 0);
     set_last_minute();
     sp_watchdog_take_own(w, &signs, SP_SIGNS_LEAVE, code);
     for (int r = 0; w->run->comm->rank == 0 && r < w->n_rows; r++)
@@ -186,6 +188,7 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
     const sp_row *worst = NULL;
     bool are_all_waiting = w->n_rows == w->run->comm->size;
 
+    assert(margin_s >= 0);
     for (int i = 0; i < w->n_rows; i++) {
         const sp_row *r = &w->row[i];
 
@@ -252,6 +255,7 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
     double own[64], now = sp_now_s(), median;
     int n = w->n_rows, stride = (n + 63) / 64, k = 0;
 
+    assert(w->n_rows > 0);
     for (int r = 0; r < n; r++)
         if (w->row[r].signs.own_s <= 0)
             return;

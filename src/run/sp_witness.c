@@ -2,6 +2,7 @@
 
 #include "run/sp_witness.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -406,6 +407,7 @@ sp_status sp_witness_start(sp_witness *witness, sp_run *run)
             ? SP_OK
             : SP_FAIL(SP_EMEM, "no memory for the witness process of this node");
 
+    assert(run->comm->local_size > 0);
     *witness = (sp_witness){.connection = -1};
     rc = sp_comm_agree(run->comm, rc, NULL);
     if (rc == SP_OK) {
