@@ -29,7 +29,7 @@ enum {
 };                                             /* bytes of one of three parts */
 static const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
 
-/* A word x is invalid ("strange", sp_word) if it differs from a certain sum in one of
+/* A word x is invalid (sp_word) if it differs from a certain sum in one of
  * these bits. Coordinates: the sum is x + x, because bits 19 to 31 of a coordinate in
  * range are all equal. Floats: the sum is x + EXPONENT_STEP, which carries into the
  * sign bit where all bits of the exponent are set. */
@@ -211,7 +211,7 @@ WIDE static inline uint64_t join(const __m512i a[4])
     return crc;
 }
 
-/* Tests 16 words as sp_words_strange does and accumulates the result in `seen`. */
+/* Tests 16 words as sp_words_invalid does and accumulates the result in `seen`. */
 WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
 {
     __m512i sum =
@@ -220,9 +220,9 @@ WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
     return _mm512_ternarylogic_epi32(seen, x, sum, 0xf6); /* seen | (x ^ sum) */
 }
 
-/* Checksum and, unless strange is NULL, the test of the words in one pass. */
+/* Checksum and, unless is_invalid is NULL, the test of the words in one pass. */
 WIDE static inline uint32_t by_product(uint32_t start, const unsigned char *at,
-                                       size_t bytes, sp_word kind, bool *strange)
+                                       size_t bytes, sp_word kind, bool *is_invalid)
 {
     const size_t part = sizeof(__m512i), round = 4 * part;
     __m512i a[4] = {_mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~start))};
@@ -233,14 +233,14 @@ WIDE static inline uint32_t by_product(uint32_t start, const unsigned char *at,
     for (; bytes >= round; bytes -= round, at += round, is_begun = true)
         for (size_t i = 0; i < 4; i++) {
             data = _mm512_loadu_si512(at + part * i);
-            seen = strange ? look(seen, data, kind) : seen;
+            seen = is_invalid ? look(seen, data, kind) : seen;
             a[i] = is_begun ? fold(a[i], over, data) : _mm512_xor_si512(a[i], data);
         }
     if (is_begun)
         crc = join(a);
-    if (strange)
-        *strange = ((uint32_t)_mm512_reduce_or_epi32(seen) & tell_tale[kind]) != 0 ||
-                   sp_words_strange(at, bytes, kind);
+    if (is_invalid)
+        *is_invalid = ((uint32_t)_mm512_reduce_or_epi32(seen) & tell_tale[kind]) != 0 ||
+                      sp_words_invalid(at, bytes, kind);
     return by_instruction(~(uint32_t)crc, at, bytes);
 }
 
@@ -250,15 +250,15 @@ WIDE static uint32_t sum_alone(uint32_t crc, const void *data, size_t bytes)
 }
 
 WIDE static uint32_t sum_coords(uint32_t crc, const void *data, size_t bytes,
-                                bool *strange)
+                                bool *is_invalid)
 {
-    return by_product(crc, data, bytes, SP_COORD, strange);
+    return by_product(crc, data, bytes, SP_COORD, is_invalid);
 }
 
 WIDE static uint32_t sum_floats(uint32_t crc, const void *data, size_t bytes,
-                                bool *strange)
+                                bool *is_invalid)
 {
-    return by_product(crc, data, bytes, SP_FLOAT, strange);
+    return by_product(crc, data, bytes, SP_FLOAT, is_invalid);
 }
 
 #endif
@@ -282,7 +282,7 @@ uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
     !defined(__SANITIZE_ADDRESS__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-bool sp_words_strange(const void *data, size_t bytes, sp_word kind)
+bool sp_words_invalid(const void *data, size_t bytes, sp_word kind)
 {
     const unsigned char *at = data, *end = at + bytes;
     uint32_t seen = 0, x;
@@ -302,8 +302,8 @@ bool sp_words_strange(const void *data, size_t bytes, sp_word kind)
     return (seen & tell_tale[kind]) != 0;
 }
 
-uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word kind,
-                           bool *strange)
+uint32_t sp_crc32c_checked(uint32_t crc, const void *data, size_t bytes, sp_word kind,
+                           bool *is_invalid)
 {
     enum { NEAR = 16 * 1024 }; /* fits the first-level cache */
     const char *at = data;
@@ -311,17 +311,17 @@ uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word
 
     assert(data || bytes == 0);
     assert(bytes % sizeof(uint32_t) == 0);
-    assert(strange);
+    assert(is_invalid);
     prepare();
 #if defined(__x86_64__)
     if (has_wide_product)
-        return kind == SP_COORD ? sum_coords(crc, data, bytes, strange)
-                                : sum_floats(crc, data, bytes, strange);
+        return kind == SP_COORD ? sum_coords(crc, data, bytes, is_invalid)
+                                : sum_floats(crc, data, bytes, is_invalid);
 #endif
-    for (*strange = false; bytes > 0; bytes -= n, at += n) {
+    for (*is_invalid = false; bytes > 0; bytes -= n, at += n) {
         n = bytes < NEAR ? bytes : NEAR;
         crc = sp_crc32c(crc, at, n);
-        *strange |= sp_words_strange(at, n, kind);
+        *is_invalid |= sp_words_invalid(at, n, kind);
     }
     return crc;
 }

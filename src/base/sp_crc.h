@@ -12,19 +12,18 @@
  * first call passes 0. The processor's own instructions are used where it has them
  * (measured, 20 to 60 bytes per nanosecond), tables elsewhere. */
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes);
-/* The type of 32-bit words, which decides the values that are invalid. An invalid word
- * is called strange in the names of this module. */
+/* The type of 32-bit words, which decides the values that are invalid. */
 typedef enum sp_word {
     SP_COORD, /* int32; invalid outside [-2^19, 2^19) */
     SP_FLOAT, /* float32; invalid if infinite or NaN */
 } sp_word;
 
 /* True if any of the words is invalid. `bytes` is a multiple of 4. */
-bool sp_words_strange(const void *data, size_t bytes, sp_word kind);
-/* The checksum, as sp_crc32c, and in *strange the test of sp_words_strange, in one
+bool sp_words_invalid(const void *data, size_t bytes, sp_word kind);
+/* The checksum, as sp_crc32c, and in *is_invalid the test of sp_words_invalid, in one
  * pass. */
-uint32_t sp_crc32c_strange(uint32_t crc, const void *data, size_t bytes, sp_word kind,
-                           bool *strange);
+uint32_t sp_crc32c_checked(uint32_t crc, const void *data, size_t bytes, sp_word kind,
+                           bool *is_invalid);
 /* The portable form of sp_crc32c, for tests. */
 uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes);
 

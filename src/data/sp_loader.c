@@ -56,7 +56,7 @@ static loader_slot *slot_of(sp_loader *l, int64_t seq)
 
 /* Returns the slot of the next sample to read, and its number *i; NULL: there is none.
  * The caller holds the lock. */
-static loader_slot *take_sample(sp_loader *l, int *i)
+static loader_slot *next_sample(sp_loader *l, int *i)
 {
     if (l->is_paused)
         return NULL;
@@ -114,7 +114,7 @@ static void *reader_main(void *arg)
     pthread_mutex_lock(&l->lock);
     while (!l->is_stopping) {
         int i;
-        loader_slot *slot = take_sample(l, &i);
+        loader_slot *slot = next_sample(l, &i);
         if (slot)
             read_one(l, slot, i, &reading);
         else

@@ -47,8 +47,8 @@ sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
                (size_t)deal->n_samples * sizeof *slot->sample_id);
     slot->batch.sample_id = slot->sample_id;
     for (int i = 0; i < deal->n_samples; i++)
-        SP_TRY(sp_sample_lend(set, deal->sample[i], request, &slot->host,
-                              &slot->sample[i]));
+        SP_TRY(sp_sample_allot(set, deal->sample[i], request, &slot->host,
+                               &slot->sample[i]));
     return SP_OK;
 }
 
@@ -153,7 +153,7 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation
 }
 
 /* Notes for evaluation which row of the batch each stored voxel became. */
-static sp_status keep_stored(loader_filler *f, loader_slot *slot, const collation *all)
+static sp_status map_stored(loader_filler *f, loader_slot *slot, const collation *all)
 {
     int32_t *row_in_plan, *row_of, i;
     int64_t *at, r;
@@ -206,7 +206,7 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     SP_TRY(order_rows(f, slot, &all));
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_END));
     if (!f->options->is_training)
-        SP_TRY(keep_stored(f, slot, &all));
+        SP_TRY(map_stored(f, slot, &all));
     f->other_s = sp_now_s() - begun - f->plan_s;
     return SP_OK;
 }

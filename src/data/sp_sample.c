@@ -35,7 +35,7 @@ static const char *place(const sample_reader *r, const char *dataset, char *text
 
 /* ---- bytes ---- */
 
-static sp_status take_chunked(sample_reader *r, const char *dataset,
+static sp_status read_chunked(sample_reader *r, const char *dataset,
                               const sp_extent *extent, int64_t row, int64_t n, void *to)
 {
     char where[512];
@@ -46,7 +46,7 @@ static sp_status take_chunked(sample_reader *r, const char *dataset,
 }
 
 /* Reads n rows from `row` on as they are stored. */
-static sp_status take_rows(sample_reader *r, const char *dataset,
+static sp_status read_rows(sample_reader *r, const char *dataset,
                            const sp_extent *extent, int64_t row, int64_t n, void *to)
 {
     size_t row_bytes = (size_t)extent->cols * (size_t)extent->type_size;
@@ -57,7 +57,7 @@ static sp_status take_rows(sample_reader *r, const char *dataset,
 
     sp_pulse_beat();
     if (extent->chunks)
-        return take_chunked(r, dataset, extent, row, n, to);
+        return read_chunked(r, dataset, extent, row, n, to);
     while (done < bytes) {
         got = pread(r->file.fd, (char *)to + done, bytes - done, at + (off_t)done);
         if (got > 0)
@@ -75,21 +75,21 @@ static sp_status take_rows(sample_reader *r, const char *dataset,
 }
 
 /* Reads a piece of a dataset that counts in the checksum. Unless kind is NO_WORD,
- * *strange becomes true if any word of it is outside that kind's range; checksum and
+ * *is_invalid becomes true if any word of it is outside that kind's range; checksum and
  * check are one pass. */
-static sp_status take_summed(sample_reader *r, const char *dataset,
+static sp_status read_summed(sample_reader *r, const char *dataset,
                              const sp_extent *extent, int64_t row, int64_t n, void *to,
-                             int kind, bool *strange)
+                             int kind, bool *is_invalid)
 {
     size_t bytes = (size_t)n * (size_t)extent->cols * (size_t)extent->type_size;
 
-    SP_TRY(take_rows(r, dataset, extent, row, n, to));
+    SP_TRY(read_rows(r, dataset, extent, row, n, to));
     if (r->is_summed && kind != NO_WORD)
-        r->crc = sp_crc32c_strange(r->crc, to, bytes, (sp_word)kind, strange);
+        r->crc = sp_crc32c_checked(r->crc, to, bytes, (sp_word)kind, is_invalid);
     else if (r->is_summed)
         r->crc = sp_crc32c(r->crc, to, bytes);
     else if (kind != NO_WORD)
-        *strange = sp_words_strange(to, bytes, (sp_word)kind);
+        *is_invalid = sp_words_invalid(to, bytes, (sp_word)kind);
     return SP_OK;
 }
 
@@ -113,8 +113,8 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* ---- coordinates ---- */
 
-static sp_status say_outside(const sample_reader *r, const int32_t *coords,
-                             int64_t row0)
+static sp_status fail_outside(const sample_reader *r, const int32_t *coords,
+                              int64_t row0)
 {
     int64_t i = 0;
 
@@ -135,7 +135,7 @@ static sp_status read_coords(sample_reader *r)
         void *raw = is_direct ? to : r->own->raw;
 
         m = smaller(step, n - done);
-        SP_TRY(take_summed(r, "/coords", extent, r->first + done, m, raw,
+        SP_TRY(read_summed(r, "/coords", extent, r->first + done, m, raw,
                            is_direct ? SP_COORD : NO_WORD, &is_outside));
         if (!is_direct &&
             (bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, to)) >= 0)
@@ -144,15 +144,15 @@ static sp_status read_coords(sample_reader *r)
                 (long long)(done + bad / 3), "xyz"[bad % 3],
                 sp_h5_value(sp_extent_type(extent), raw, bad));
         if (!is_direct)
-            is_outside = sp_words_strange(to, 3 * (size_t)m * sizeof *to, SP_COORD);
+            is_outside = sp_words_invalid(to, 3 * (size_t)m * sizeof *to, SP_COORD);
         if (is_outside)
-            return say_outside(r, to, done);
+            return fail_outside(r, to, done);
     }
     r->coords_crc = r->crc;
     return SP_OK;
 }
 
-static sp_status say_duplicate(const sample_reader *r, int64_t second)
+static sp_status fail_duplicate(const sample_reader *r, int64_t second)
 {
     const int32_t *c = r->out->coords, *d = c + 3 * second;
     int64_t first = 0;
@@ -170,15 +170,15 @@ static sp_status check_unique(sample_reader *r)
     size_t slots = sp_unique_slots(r->out->n);
     int64_t second;
 
-    if (sp_shard_is_known(r->set, r->out->id, r->coords_crc))
+    if (sp_shard_is_unique(r->set, r->out->id, r->coords_crc))
         return SP_OK;
     if (!sp_unique_by_order(r->out->coords, r->out->n)) {
         SP_TRY(sp_sample_grow(&own->keys, &own->table, slots, sizeof *own->keys));
         second = sp_unique_find(r->out->coords, r->out->n, own->keys, slots);
         if (second >= 0)
-            return say_duplicate(r, second);
+            return fail_duplicate(r, second);
     }
-    sp_shard_make_known(r->set, r->out->id, r->coords_crc);
+    sp_shard_set_unique(r->set, r->out->id, r->coords_crc);
     return SP_OK;
 }
 
@@ -189,7 +189,7 @@ static const char *column_name(const sample_reader *r, int64_t c)
     return r->set->feature_name[r->request->columns ? r->request->columns[c] : c];
 }
 
-static sp_status say_non_finite(const sample_reader *r, const float *x, int64_t row0)
+static sp_status fail_non_finite(const sample_reader *r, const float *x, int64_t row0)
 {
     int64_t i = 0;
 
@@ -219,8 +219,8 @@ static void gather(const sample_reader *r, const sp_extent *extent, const void *
         }
 }
 
-static sp_status say_beyond(const sample_reader *r, const sp_extent *extent,
-                            const void *raw, int64_t bad, int64_t row0)
+static sp_status fail_beyond(const sample_reader *r, const sp_extent *extent,
+                             const void *raw, int64_t bad, int64_t row0)
 {
     int c = r->n_columns;
 
@@ -233,7 +233,7 @@ static sp_status read_features(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->features;
     bool is_native = is_type(extent, 'f', 4);
-    bool is_direct = is_native && r->has_all_columns, is_strange;
+    bool is_direct = is_native && r->has_all_columns, is_invalid;
     struct sp_sample_buffers *own = r->own;
     int64_t step = piece_rows(extent), n = r->out->n, c = r->n_columns, m, bad;
 
@@ -242,19 +242,19 @@ static sp_status read_features(sample_reader *r)
         void *raw = is_direct ? to : own->raw, *wanted = raw;
 
         m = smaller(step, n - done);
-        SP_TRY(take_summed(r, "/features", extent, r->first + done, m, raw,
-                           is_direct ? SP_FLOAT : NO_WORD, &is_strange));
+        SP_TRY(read_summed(r, "/features", extent, r->first + done, m, raw,
+                           is_direct ? SP_FLOAT : NO_WORD, &is_invalid));
         if (!r->has_all_columns) {
             wanted = is_native ? (void *)to : own->gathered;
             gather(r, extent, raw, m, wanted);
         }
         if (!is_native &&
             (bad = sp_h5_to_f32(sp_extent_type(extent), wanted, m * c, to)) >= 0)
-            return say_beyond(r, extent, wanted, bad, done);
+            return fail_beyond(r, extent, wanted, bad, done);
         if (!is_direct)
-            is_strange = sp_words_strange(to, (size_t)(m * c) * sizeof *to, SP_FLOAT);
-        if (is_strange)
-            return say_non_finite(r, to, done);
+            is_invalid = sp_words_invalid(to, (size_t)(m * c) * sizeof *to, SP_FLOAT);
+        if (is_invalid)
+            return fail_non_finite(r, to, done);
     }
     return SP_OK;
 }
@@ -308,9 +308,9 @@ static sp_status read_labels(sample_reader *r, const char *dataset,
         m = smaller(piece_rows(extent), n - done);
         if (extent == &r->shard->labels)
             SP_TRY(
-                take_summed(r, dataset, extent, first + done, m, raw, NO_WORD, NULL));
+                read_summed(r, dataset, extent, first + done, m, raw, NO_WORD, NULL));
         else
-            SP_TRY(take_rows(r, dataset, extent, first + done, m, raw));
+            SP_TRY(read_rows(r, dataset, extent, first + done, m, raw));
         bad = is_type(extent, 'u', 1)
                   ? labels_from_bytes(raw, m, n_classes, ignore, to + done)
                   : labels_from_any(extent, raw, m, n_classes, ignore, to + done);
@@ -339,10 +339,10 @@ static sp_status read_subvoxel(sample_reader *r)
     if (!r->set->has_subvoxel)
         return SP_OK;
     if (is_type(extent, 'u', 1))
-        return take_rows(r, "/subvoxel", extent, r->first, n, r->out->subvoxel);
+        return read_rows(r, "/subvoxel", extent, r->first, n, r->out->subvoxel);
     for (int64_t done = 0; done < n; done += m) {
         m = smaller(step, n - done);
-        SP_TRY(take_rows(r, "/subvoxel", extent, r->first + done, m, raw));
+        SP_TRY(read_rows(r, "/subvoxel", extent, r->first + done, m, raw));
         bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, wide);
         for (int64_t i = 0; i < 3 * m && bad < 0; i++) {
             bad = wide[i] < 0 || wide[i] > 255 ? i : -1;
@@ -364,7 +364,7 @@ static sp_status read_origin(sample_reader *r)
     memset(r->out->origin, 0, sizeof r->out->origin);
     if (extent->type_size == 0)
         return SP_OK;
-    SP_TRY(take_rows(r, "/origin", extent, r->sample, 1, r->own->raw));
+    SP_TRY(read_rows(r, "/origin", extent, r->sample, 1, r->own->raw));
     memcpy(raw, r->own->raw, 3 * (size_t)extent->type_size);
     for (int i = 0; i < 3; i++) {
         int64_t ignored[3];
@@ -390,13 +390,13 @@ static sp_status read_point_index(sample_reader *r)
     if (extent->type_size == 0)
         return SP_OK;
     if (is_type(extent, 'u', 8))
-        return take_rows(r, "/point_index", extent, r->first_point, n, to);
+        return read_rows(r, "/point_index", extent, r->first_point, n, to);
     for (int64_t done = 0; done < n; done += m) {
         int64_t *wide = (int64_t *)to + done;
         void *raw = r->own->raw;
 
         m = smaller(piece_rows(extent), n - done);
-        SP_TRY(take_rows(r, "/point_index", extent, r->first_point + done, m, raw));
+        SP_TRY(read_rows(r, "/point_index", extent, r->first_point + done, m, raw));
         bad = sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
         for (int64_t i = 0; i < m && bad < 0; i++)
             bad = wide[i] < 0 ? i : -1;
@@ -418,7 +418,7 @@ static sp_status read_point_voxel(sample_reader *r)
         void *raw = is_direct ? (void *)to : r->own->raw;
 
         m = smaller(piece_rows(extent), n - done);
-        SP_TRY(take_rows(r, "/point_voxel", extent, r->first_point + done, m, raw));
+        SP_TRY(read_rows(r, "/point_voxel", extent, r->first_point + done, m, raw));
         bad = is_direct ? -1
                         : sp_h5_to_i32(sp_extent_type(extent), raw, m, (int32_t *)to);
         for (int64_t i = 0; i < m && bad < 0; i++)
@@ -447,7 +447,7 @@ static sp_status check_crc(sample_reader *r)
     const sp_extent *extent = &r->shard->crc;
     int64_t stored;
 
-    SP_TRY(take_rows(r, "/crc32c", extent, r->sample, 1, r->own->raw));
+    SP_TRY(read_rows(r, "/crc32c", extent, r->sample, 1, r->own->raw));
     if (sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 1, &stored) >= 0 ||
         (uint32_t)stored != r->crc)
         BAD(r, "/crc32c",
@@ -513,7 +513,7 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
     if (out->n_points)
         r.first_point = set->point_offset[sample + shard];
     SP_TRY(begin(&r));
-    SP_TRY(sp_shard_take(set, shard, &r.file));
+    SP_TRY(sp_shard_acquire(set, shard, &r.file));
     rc = read_voxels(&r);
     if (rc == SP_OK)
         rc = read_subvoxel(&r);
@@ -521,7 +521,7 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
         rc = read_origin(&r);
     if (rc == SP_OK)
         rc = read_points(&r);
-    sp_shard_give(set, &r.file);
+    sp_shard_release(set, &r.file);
     SP_TRY(rc);
     return SP_OK;
 }

@@ -82,9 +82,9 @@ void sp_sample_measure(const sp_dataset *set, int64_t id,
     out->n_points = point[1] - point[0];
 }
 
-sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
-                         const sp_sample_request *request, sp_arena *arena,
-                         sp_sample *s)
+sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
+                          const sp_sample_request *request, sp_arena *arena,
+                          sp_sample *s)
 {
     const int c = request->columns ? request->n_columns : set->n_features;
 

@@ -71,7 +71,7 @@ typedef struct sp_dataset {
 
 /* A sample in host memory, converted. It is a set of buffers that grow and can be used
  * again; zero it before the first read. With `own` NULL the arrays belong to somebody
- * else: to an arena (sp_sample_lend), or to the caller of a writer. */
+ * else: to an arena (sp_sample_allot), or to the caller of a writer. */
 typedef struct sp_sample {
     int64_t id; /* the sample's number in the data set */
     int64_t n, n_points;
@@ -95,7 +95,7 @@ typedef struct sp_sample_request {
     bool verify;
     bool with_points;
     /* The sample whose buffers for reading are used; each thread needs its own.
-     * Borrowed. The arrays are then those of sp_sample_lend. NULL: the buffers are
+     * Borrowed. The arrays are then those of sp_sample_allot. NULL: the buffers are
      * those of the sample that is read. */
     sp_sample *reading;
 } sp_sample_request;
@@ -147,9 +147,9 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
 void sp_sample_destroy(sp_sample *sample);
 /* Takes the arrays of a sample, as large as the sample is, from an arena, for reading
  * with request->reading. *sample needs no destroying. SP_EMEM. */
-sp_status sp_sample_lend(const sp_dataset *set, int64_t id,
-                         const sp_sample_request *request, sp_arena *arena,
-                         sp_sample *sample);
+sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
+                          const sp_sample_request *request, sp_arena *arena,
+                          sp_sample *sample);
 /* The most bytes of buffers that a thread needs for reading samples of up to n voxels.
  */
 int64_t sp_sample_reading_bytes(int64_t n);

@@ -76,7 +76,7 @@ typedef struct family {
     long member, members;
 } family;
 
-static bool take_number(const char *at, int width, long *value)
+static bool parse_number(const char *at, int width, long *value)
 {
     *value = 0;
     for (int i = 0; i < width; i++) {
@@ -101,8 +101,8 @@ static bool is_family(const char *path, family *out)
         of[-out->width - 1] != '-')
         return false;
     out->stem = (size_t)(of - path) - (size_t)out->width - 1;
-    return take_number(of - out->width, out->width, &out->member) &&
-           take_number(of + 4, out->width, &out->members);
+    return parse_number(of - out->width, out->width, &out->member) &&
+           parse_number(of + 4, out->width, &out->members);
 }
 
 static sp_status check_members(const char *path, const family *f)
@@ -236,7 +236,7 @@ sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
     return SP_OK;
 }
 
-static void shut(open_file *file)
+static void close_slot(open_file *file)
 {
     if (file->fd >= 0)
         close(file->fd);
@@ -248,7 +248,7 @@ void sp_shard_files_destroy(struct sp_shard_files *files)
     if (!files)
         return;
     for (int i = 0; i < files->n; i++)
-        shut(&files->slot[i]);
+        close_slot(&files->slot[i]);
     pthread_mutex_destroy(&files->lock);
     free(files->slot_of);
     free(files->known);
@@ -256,7 +256,7 @@ void sp_shard_files_destroy(struct sp_shard_files *files)
 }
 
 /* Closes the files from which nothing is being read. True if there was one. */
-static bool shut_idle(struct sp_shard_files *files)
+static bool close_idle(struct sp_shard_files *files)
 {
     bool is_any = false;
 
@@ -267,7 +267,7 @@ static bool shut_idle(struct sp_shard_files *files)
             continue;
         if (file->shard >= 0)
             files->slot_of[file->shard] = -1;
-        shut(file);
+        close_slot(file);
         is_any = true;
     }
     return is_any;
@@ -279,7 +279,7 @@ static sp_status open_shard(struct sp_shard_files *files, const sp_shard *shard,
     struct stat about;
 
     file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0 && (errno == EMFILE || errno == ENFILE) && shut_idle(files))
+    if (file->fd < 0 && (errno == EMFILE || errno == ENFILE) && close_idle(files))
         file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0)
         return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
@@ -309,11 +309,12 @@ static int find_slot(struct sp_shard_files *files)
     if (oldest >= 0 && files->slot[oldest].shard >= 0)
         files->slot_of[files->slot[oldest].shard] = -1;
     if (oldest >= 0)
-        shut(&files->slot[oldest]);
+        close_slot(&files->slot[oldest]);
     return oldest;
 }
 
-static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *handle)
+static sp_status acquire_locked(const sp_dataset *set, int shard,
+                                sp_shard_handle *handle)
 {
     struct sp_shard_files *files = set->files;
     open_file file = {.shard = shard, .fd = -1};
@@ -323,7 +324,7 @@ static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *
     if (slot < 0) {
         rc = open_shard(files, &set->shard[shard], &file);
         if (rc != SP_OK) {
-            shut(&file);
+            close_slot(&file);
             return rc;
         }
         slot = find_slot(files);
@@ -340,23 +341,23 @@ static sp_status take_locked(const sp_dataset *set, int shard, sp_shard_handle *
     return SP_OK;
 }
 
-sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handle)
+sp_status sp_shard_acquire(const sp_dataset *set, int shard, sp_shard_handle *handle)
 {
     sp_status rc;
 
     assert(0 <= shard && shard < set->n_shards);
     pthread_mutex_lock(&set->files->lock);
-    rc = take_locked(set, shard, handle);
+    rc = acquire_locked(set, shard, handle);
     pthread_mutex_unlock(&set->files->lock);
     return rc;
 }
 
-void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle)
+void sp_shard_release(const sp_dataset *set, sp_shard_handle *handle)
 {
     if (handle->slot < 0) {
         open_file file = {.fd = handle->fd};
 
-        shut(&file);
+        close_slot(&file);
         return;
     }
     pthread_mutex_lock(&set->files->lock);
@@ -364,14 +365,14 @@ void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle)
     pthread_mutex_unlock(&set->files->lock);
 }
 
-bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc)
+bool sp_shard_is_unique(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
     assert(0 <= sample && sample < set->n_samples);
     return atomic_load_explicit(&set->files->known[sample], memory_order_relaxed) ==
            ((uint64_t)1 << 32 | crc);
 }
 
-void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc)
+void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc)
 {
     assert(0 <= sample && sample < set->n_samples);
     atomic_store_explicit(&set->files->known[sample], (uint64_t)1 << 32 | crc,

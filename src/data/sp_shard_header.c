@@ -391,7 +391,7 @@ sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)
     return read_file(&h);
 }
 
-sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard)
+sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard)
 {
     static const char *const name[SP_EXTENTS] = {
         "/coords", "/features",    "/labels",       "/origin",     "/subvoxel",
@@ -402,7 +402,7 @@ sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard)
         sp_extent *extent = sp_shard_extent(shard, i);
 
         if (extent->type_size > 0)
-            SP_TRY(sp_h5_take_chunks(file, name[i], &extent->chunks));
+            SP_TRY(sp_h5_detach_chunks(file, name[i], &extent->chunks));
     }
     return SP_OK;
 }

@@ -30,7 +30,7 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     if (rc == SP_OK)
         rc = sp_rounding_add(&c->rounding, file, &part, c->n_files);
     if (rc == SP_OK)
-        rc = sp_shard_take_chunks(file, part.shard);
+        rc = sp_shard_detach_chunks(file, part.shard);
     if (rc == SP_OK) {
         sp_wire_shard(c->index, &part);
         rc = c->index->rc;
@@ -51,7 +51,7 @@ static sp_status collect(const sp_strings *patterns, sp_wire *index, int64_t *n_
     if (rc == SP_OK)
         rc = sp_h5_open_each(paths.at, paths.n, add_file, &c);
     if (rc == SP_OK)
-        sp_rounding_say(&c.rounding);
+        sp_rounding_warn(&c.rounding);
     sp_rounding_free(&c.rounding);
     sp_shard_glob_free(&paths);
     SP_TRY(rc);
@@ -214,7 +214,7 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
 
 /* Takes over the codes of the classes if all parts have the same. NULL: the scans have
  * several sources, or the codes are not stored. */
-static char **take_codes(sp_dataset *part, int64_t n)
+static char **merge_codes(sp_dataset *part, int64_t n)
 {
     char **code = part[0].class_code;
     bool is_same = code != NULL;
@@ -255,7 +255,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     set->class_name = part[0].class_name;
     set->feature_name = part[0].feature_name;
     part[0].class_name = part[0].feature_name = NULL;
-    set->class_code = take_codes(part, n);
+    set->class_code = merge_codes(part, n);
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 

@@ -76,10 +76,10 @@ sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
                                 int64_t n_samples);
 void sp_shard_files_destroy(struct sp_shard_files *files);
 /* Opens a shard for reading, or finds it open. Thread-safe. Each handle is given back
- * with sp_shard_give. SP_EIO. */
-sp_status sp_shard_take(const sp_dataset *set, int shard, sp_shard_handle *handle);
-void sp_shard_give(const sp_dataset *set, sp_shard_handle *handle);
-/* Makes the next sp_shard_take open the file anew. */
+ * with sp_shard_release. SP_EIO. */
+sp_status sp_shard_acquire(const sp_dataset *set, int shard, sp_shard_handle *handle);
+void sp_shard_release(const sp_dataset *set, sp_shard_handle *handle);
+/* Makes the next sp_shard_acquire open the file anew. */
 void sp_shard_forget(const sp_dataset *set, int shard);
 /* Reads a sample as sp_sample_read does, but does not try again: SP_EIO if the file
  * could not be read. */
@@ -87,16 +87,16 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
                               const sp_sample_request *request, sp_sample *out);
 /* True if coordinates with this checksum were found unique when this sample was read
  * before. The same bytes need no second search. Thread-safe. */
-bool sp_shard_is_known(const sp_dataset *set, int64_t sample, uint32_t crc);
-void sp_shard_make_known(const sp_dataset *set, int64_t sample, uint32_t crc);
+bool sp_shard_is_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
+void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* ---- index ---- */
 
-/* Reads the headers of one file into an empty set of one shard; sp_shard_take_chunks
+/* Reads the headers of one file into an empty set of one shard; sp_shard_detach_chunks
  * then moves the tables of chunks there. From then on the values are read by
  * sp_sample_read. */
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
-sp_status sp_shard_take_chunks(sp_h5 *file, sp_shard *shard);
+sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard);
 
 /* What rounding to float32 loses in the files of one data set; zero it to begin. */
 typedef struct sp_rounding {
@@ -109,11 +109,11 @@ typedef struct sp_rounding {
 } sp_rounding;
 
 /* Looks through a file, one of n_files; does nothing where float32 holds its type. Must
- * come before sp_shard_take_chunks. */
+ * come before sp_shard_detach_chunks. */
 sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
                           int n_files);
 /* Warns once where anything is rounded. */
-void sp_rounding_say(const sp_rounding *rounding);
+void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
 /* True if any dataset of the shard is not contiguous. */

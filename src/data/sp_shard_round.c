@@ -62,7 +62,7 @@ static void take(sp_rounded *c, double value)
     c->most = lost > c->most ? lost : c->most;
 }
 
-static sp_status take_rows(sp_rounding *r, sp_h5 *file, const sp_extent *e,
+static sp_status read_rows(sp_rounding *r, sp_h5 *file, const sp_extent *e,
                            int64_t first, int64_t n, char *raw)
 {
     const sp_h5_type type = sp_extent_type(e);
@@ -94,7 +94,7 @@ static sp_status look(sp_rounding *r, sp_h5 *file, const sp_extent *e, int64_t r
         end = end < e->rows ? end : e->rows;
         for (; at < end && rc == SP_OK; at += m) {
             m = end - at < step ? end - at : step;
-            rc = take_rows(r, file, e, at, m, raw);
+            rc = read_rows(r, file, e, at, m, raw);
         }
     }
     free(raw);
@@ -129,7 +129,7 @@ static double deviation(const sp_rounded *c)
 
 /* Writes "; x by up to 0.25, its standard deviation is 3" for the columns that lose
  * much. */
-static void say_coarse(const sp_rounding *r, char *text, size_t size)
+static void list_coarse(const sp_rounding *r, char *text, size_t size)
 {
     size_t used = 0;
     int n = 0;
@@ -151,7 +151,7 @@ static void say_coarse(const sp_rounding *r, char *text, size_t size)
                  n > TOLD ? "; and others" : "");
 }
 
-void sp_rounding_say(const sp_rounding *r)
+void sp_rounding_warn(const sp_rounding *r)
 {
     char coarse[600], part[80] = "";
     int worst = 0;
@@ -164,7 +164,7 @@ void sp_rounding_say(const sp_rounding *r)
     if (r->rows_seen < r->rows)
         snprintf(part, sizeof part, " (%.2g %% of the rows were looked at)",
                  100 * (double)r->rows_seen / (double)r->rows);
-    say_coarse(r, coarse, sizeof coarse);
+    list_coarse(r, coarse, sizeof coarse);
     sp_log_warn0("%s%s:/features: %s%d values are rounded to float32, by at most %.2g "
                  "(column %s)%s%s",
                  r->path, r->n_files > 1 ? " and others" : "",

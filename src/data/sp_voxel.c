@@ -482,8 +482,8 @@ static void add_noise(float *features, int64_t n, const sp_augment *aug)
 
 /* ---- the sample ---- */
 
-static sp_status take_outputs(const sp_sample *in, int c, sp_arena *arena,
-                              sp_voxels *out)
+static sp_status allocate_outputs(const sp_sample *in, int c, sp_arena *arena,
+                                  sp_voxels *out)
 {
     memset(out, 0, sizeof *out);
     SP_TRY(SP_TAKE(arena, 3 * in->n, &out->coords));
@@ -492,7 +492,7 @@ static sp_status take_outputs(const sp_sample *in, int c, sp_arena *arena,
     return SP_TAKE(arena, in->n, &out->row_of);
 }
 
-static sp_status take_table(work *w, sp_arena *arena)
+static sp_status allocate_table(work *w, sp_arena *arena)
 {
     int bits = 4;
 
@@ -511,7 +511,7 @@ static sp_status voxelize(work *w, double factor, int c, sp_arena *arena)
 {
     SP_TRY(move(w, factor, arena));
     if (w->is_merged)
-        SP_TRY(take_table(w, arena));
+        SP_TRY(allocate_table(w, arena));
     number_voxels(w);
     if (w->is_merged)
         return merge_rows(w, c, arena);
@@ -532,7 +532,7 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     if (in->n > INT32_MAX / 4)
         return SP_FAIL(SP_EDATA, "sample %lld: %lld voxels, at most %d are possible",
                        (long long)in->id, (long long)in->n, INT32_MAX / 4);
-    SP_TRY(take_outputs(in, c, arena, out));
+    SP_TRY(allocate_outputs(in, c, arena, out));
     used = arena->used;
     SP_TRY(voxelize(&w, factor, c, arena));
     sp_arena_rewind(arena, used);

@@ -239,7 +239,7 @@ static sp_status find_numbers(const sp_h5 *file, const char *name,
     return SP_OK;
 }
 
-sp_status sp_h5_take_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chunks)
+sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chunks)
 {
     const sp_h5_entry *found;
     sp_h5_entry *entry;

@@ -102,8 +102,8 @@ sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
  * the dataset can then no longer be read through this file. *chunks is NULL where the
  * dataset is contiguous. */
 struct sp_h5_chunks;
-sp_status sp_h5_take_chunks(sp_h5 *file, const char *name,
-                            struct sp_h5_chunks **chunks);
+sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
+                              struct sp_h5_chunks **chunks);
 
 /* Makes a dataset and the groups above it, and writes its values. With data NULL the
  * values follow by sp_h5_write_rows. */

@@ -50,7 +50,7 @@ typedef struct frame {
 
 /* True once main has called sp_h5_child_main. Without that call the child would run the
  * whole program a second time. */
-static bool is_answered;
+static bool has_child_main;
 
 /* ---- the child ---- */
 
@@ -170,7 +170,7 @@ void sp_h5_child_main(int argc, char **argv)
     size_t bytes;
     char *list;
 
-    is_answered = true;
+    has_child_main = true;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
     sp_probe_limit(MEMORY + MEMORY_MOST);
@@ -232,7 +232,7 @@ static void send_list(int fd, char *const *paths, int n_paths)
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
 {
     assert(n > 0 && child->pid == 0);
-    if (!is_answered)
+    if (!has_child_main)
         return SP_FAIL_INTERNAL(SP_EDATA,
                                 "main must call sp_h5_child_main before anything else");
     SP_TRY(spawn(child));
@@ -274,7 +274,7 @@ static bool receive(const sp_h5_child *child, void *data, size_t bytes)
 
 /* Words why there is no answer. A child that is ending already keeps its own status,
  * since a signal sent to it then changes nothing. */
-static sp_status say_end(sp_h5_child *child, const char *path)
+static sp_status fail_ended(sp_h5_child *child, const char *path)
 {
     int status = 0;
 
@@ -297,7 +297,7 @@ static sp_status say_end(sp_h5_child *child, const char *path)
                    WEXITSTATUS(status));
 }
 
-static sp_status make_no_sense(const char *path)
+static sp_status fail_answer(const char *path)
 {
     return SP_FAIL(SP_EDATA, "%s: damaged file (reader's answer makes no sense)", path);
 }
@@ -306,7 +306,7 @@ static sp_status raise_message(const char *path, uint64_t status, const char *te
                                size_t bytes)
 {
     if (status != SP_EDATA && status != SP_EIO && status != SP_EMEM)
-        return make_no_sense(path);
+        return fail_answer(path);
     return SP_FAIL((sp_status)status, "%.*s", (int)bytes, text);
 }
 
@@ -318,7 +318,7 @@ static sp_status read_catalog(const char *path, unsigned char *data, size_t byte
     sp_h5_catalog_wire(&wire, catalog);
     if (wire.rc == SP_EMEM)
         return wire.rc;
-    return wire.rc == SP_OK && wire.at == bytes ? SP_OK : make_no_sense(path);
+    return wire.rc == SP_OK && wire.at == bytes ? SP_OK : fail_answer(path);
 }
 
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
@@ -330,18 +330,18 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
 
     assert(child->pid > 0 && file_bytes >= 0);
     if (!receive(child, &head, sizeof head))
-        return say_end(child, path);
+        return fail_ended(child, path);
     if (head.bytes / ANSWER_FACTOR > (uint64_t)(file_bytes + ANSWER / ANSWER_FACTOR) ||
         (head.status != SP_OK && head.bytes >= SP_ERROR_MESSAGE))
-        return make_no_sense(path);
+        return fail_answer(path);
     data = malloc(head.bytes + 1);
     if (!data)
         return SP_FAIL(SP_EMEM, "%s: no memory for its index of %llu bytes", path,
                        (unsigned long long)head.bytes);
     if (!receive(child, data, head.bytes))
-        rc = say_end(child, path);
+        rc = fail_ended(child, path);
     else if (XXH64(data, head.bytes, 0) != head.hash)
-        rc = make_no_sense(path);
+        rc = fail_answer(path);
     else if (head.status != SP_OK)
         rc = raise_message(path, head.status, (char *)data, head.bytes);
     else

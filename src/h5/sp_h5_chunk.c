@@ -321,8 +321,8 @@ static void make_space(sp_h5_unpacker *u, const band *keep, size_t bytes)
     }
 }
 
-static sp_status take_band(sp_h5_unpacker *u, const sp_h5_chunks *c, int fd,
-                           const char *where, int64_t index, unsigned char **rows)
+static sp_status get_band(sp_h5_unpacker *u, const sp_h5_chunks *c, int fd,
+                          const char *where, int64_t index, unsigned char **rows)
 {
     size_t bytes = (size_t)bytes_of(c, c->dim, c->chunk[0]);
     band *b = find_band(u, c, index);
@@ -358,7 +358,7 @@ sp_status sp_h5_unpack(sp_h5_unpacker **unpacker, const sp_h5_chunks *c, int fd,
         int64_t index = first / c->chunk[0], skip = first % c->chunk[0];
         int64_t m = c->chunk[0] - skip < n ? c->chunk[0] - skip : n;
 
-        SP_TRY(take_band(*unpacker, c, fd, where, index, &rows));
+        SP_TRY(get_band(*unpacker, c, fd, where, index, &rows));
         memcpy(out, rows + (size_t)skip * row, (size_t)m * row);
         out += (size_t)m * row;
         first += m;

@@ -56,7 +56,7 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
 /* Reserves room on the disk for what is still to be written and for what the library
  * adds. If there is none, the file's descriptor is exchanged for a file in memory, so
  * that HDF5 can close it. */
-static sp_status take_room(const sp_h5 *file)
+static sp_status reserve_room(const sp_h5 *file)
 {
     int *disk, memory, error;
 
@@ -80,7 +80,7 @@ static sp_status close_written(sp_h5 *file)
     sp_status rc;
 
     sp_h5_enter();
-    rc = take_room(file);
+    rc = reserve_room(file);
     if (H5Fflush(file->id, H5F_SCOPE_LOCAL) < 0 && rc == SP_OK)
         rc = sp_h5_fail(file, "", "cannot be written");
     bytes = size_of(file);

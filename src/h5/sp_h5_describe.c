@@ -35,7 +35,7 @@ static char *copy(describer *d, const char *text)
     return out;
 }
 
-static void *room_for(describer *d, size_t n, size_t size)
+static void *allocate(describer *d, size_t n, size_t size)
 {
     void *out = calloc(n + 1, size);
 
@@ -44,7 +44,7 @@ static void *room_for(describer *d, size_t n, size_t size)
 }
 
 /* `what`, with the text of the library's error behind it. */
-static char *library_says(describer *d, const char *what)
+static char *library_reason(describer *d, const char *what)
 {
     char text[WHY], why[2 * WHY];
 
@@ -64,11 +64,11 @@ static herr_t read_from(hid_t id, hid_t type, void *to)
 
 /* Reads texts of variable size. False, with the list incomplete, if they cannot be read
  * or are larger than the file may have. */
-static bool take_varying(describer *d, hid_t id, hid_t stored, hid_t space, int64_t n,
-                         char **texts)
+static bool read_varying_texts(describer *d, hid_t id, hid_t stored, hid_t space,
+                               int64_t n, char **texts)
 {
     hid_t type = sp_h5_text_type(0, H5Tget_cset(stored));
-    char **raw = room_for(d, (size_t)n, sizeof *raw);
+    char **raw = allocate(d, (size_t)n, sizeof *raw);
     bool is_good = raw && read_from(id, type, raw) >= 0;
 
     for (int64_t i = 0; is_good && i < n; i++) {
@@ -82,11 +82,12 @@ static bool take_varying(describer *d, hid_t id, hid_t stored, hid_t space, int6
     return is_good;
 }
 
-static bool take_fixed(describer *d, hid_t id, hid_t stored, int64_t n, char **texts)
+static bool read_fixed_texts(describer *d, hid_t id, hid_t stored, int64_t n,
+                             char **texts)
 {
     size_t size = H5Tget_size(stored) + 1;
     hid_t type = sp_h5_text_type(size, H5Tget_cset(stored));
-    char *raw = room_for(d, (size_t)n, size);
+    char *raw = allocate(d, (size_t)n, size);
     bool is_good = raw && read_from(id, type, raw) >= 0;
 
     for (int64_t i = 0; is_good && i < n; i++)
@@ -97,7 +98,7 @@ static bool take_fixed(describer *d, hid_t id, hid_t stored, int64_t n, char **t
 }
 
 /* Reads n texts into *texts, or sets *why. */
-static void take_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t n,
+static void read_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t n,
                        char ***texts, char **why)
 {
     int64_t size = (int64_t)H5Tget_size(type), bytes;
@@ -108,25 +109,26 @@ static void take_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t 
         return;
     }
     d->texts_left -= bytes;
-    *texts = room_for(d, (size_t)n, sizeof **texts);
+    *texts = allocate(d, (size_t)n, sizeof **texts);
     if (!*texts)
         return;
-    is_good = H5Tis_variable_str(type) > 0 ? take_varying(d, id, type, space, n, *texts)
-                                           : take_fixed(d, id, type, n, *texts);
+    is_good = H5Tis_variable_str(type) > 0
+                  ? read_varying_texts(d, id, type, space, n, *texts)
+                  : read_fixed_texts(d, id, type, n, *texts);
     if (is_good)
         return;
     for (int64_t i = 0; i < n; i++)
         free((*texts)[i]);
     free(*texts);
     *texts = NULL;
-    *why = library_says(d, d->texts_left < 0
-                               ? "its texts are larger than the file can hold"
-                               : "texts cannot be read");
+    *why = library_reason(d, d->texts_left < 0
+                                 ? "its texts are larger than the file can hold"
+                                 : "texts cannot be read");
 }
 
 /* ---- attributes ---- */
 
-static void take_value(describer *d, hid_t id, hid_t type, hid_t space,
+static void read_value(describer *d, hid_t id, hid_t type, hid_t space,
                        sp_h5_attr *attr)
 {
     int64_t bytes;
@@ -140,31 +142,31 @@ static void take_value(describer *d, hid_t id, hid_t type, hid_t space,
         attr->n = 0;
         attr->why = copy(d, "is larger than its file");
     } else if (attr->type.kind == 's') {
-        take_texts(d, id, type, space, attr->n, &attr->text, &attr->why);
+        read_texts(d, id, type, space, attr->n, &attr->text, &attr->why);
     } else if (attr->type.kind != '?') {
         d->texts_left -= bytes;
-        attr->value = room_for(d, (size_t)attr->n, (size_t)attr->type.size);
+        attr->value = allocate(d, (size_t)attr->n, (size_t)attr->type.size);
         if (attr->value && attr->n > 0 && H5Aread(id, type, attr->value) < 0)
-            attr->why = library_says(d, "cannot be read");
+            attr->why = library_reason(d, "cannot be read");
     }
 }
 
-static void take_attr(describer *d, hid_t object, const char *name, sp_h5_attr *attr)
+static void read_attr(describer *d, hid_t object, const char *name, sp_h5_attr *attr)
 {
     hid_t id = H5Aopen(object, name, H5P_DEFAULT), type, space;
 
     attr->name = copy(d, name);
     attr->type = (sp_h5_type){'?', 1, false};
     if (id < 0) {
-        attr->why = library_says(d, "cannot be opened");
+        attr->why = library_reason(d, "cannot be opened");
         return;
     }
     type = H5Aget_type(id);
     space = H5Aget_space(id);
     if (type < 0 || space < 0)
-        attr->why = library_says(d, "cannot be read");
+        attr->why = library_reason(d, "cannot be read");
     else
-        take_value(d, id, type, space, attr);
+        read_value(d, id, type, space, attr);
     if (type >= 0)
         H5Tclose(type);
     if (space >= 0)
@@ -177,8 +179,8 @@ typedef struct attr_walk {
     sp_h5_entry *entry;
 } attr_walk;
 
-static herr_t meet_attr(hid_t object, const char *name, const H5A_info_t *info,
-                        void *context)
+static herr_t visit_attr(hid_t object, const char *name, const H5A_info_t *info,
+                         void *context)
 {
     attr_walk *walk = context;
     sp_h5_entry *entry = walk->entry;
@@ -192,18 +194,19 @@ static herr_t meet_attr(hid_t object, const char *name, const H5A_info_t *info,
     entry->attr = more;
     more[n] = (sp_h5_attr){0};
     entry->n_attrs++;
-    take_attr(walk->d, object, name, &more[n]);
+    read_attr(walk->d, object, name, &more[n]);
     return walk->d->is_out_of_memory ? -1 : 0;
 }
 
-static void take_attrs(describer *d, hid_t object, sp_h5_entry *entry)
+static void read_attrs(describer *d, hid_t object, sp_h5_entry *entry)
 {
     attr_walk walk = {d, entry};
     hsize_t at = 0;
 
-    if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, &at, meet_attr, &walk) < 0 &&
+    if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, &at, visit_attr, &walk) <
+            0 &&
         !entry->why)
-        entry->why = library_says(d, "its attributes cannot be read");
+        entry->why = library_reason(d, "its attributes cannot be read");
 }
 
 /* ---- where values lie ---- */
@@ -226,7 +229,7 @@ static void refuse_filter(describer *d, int id, const char *given, sp_h5_entry *
     entry->why = copy(d, why);
 }
 
-static void take_filters(describer *d, hid_t made, sp_h5_chunks *c, sp_h5_entry *entry)
+static void read_filters(describer *d, hid_t made, sp_h5_chunks *c, sp_h5_entry *entry)
 {
     int n = H5Pget_nfilters(made);
 
@@ -298,18 +301,18 @@ static bool find_chunks(hid_t set, hid_t made, sp_h5_chunks *c)
 /* Reads the table of chunks. A dataset with chunks that were never written is refused,
  * since HDF5 would read zeros there. A written chunk takes a byte of the file at least,
  * which bounds their number. */
-static void take_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
+static void read_chunk_table(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
 {
     sp_h5_chunks *c = entry->chunks;
     hsize_t size[H5S_MAX_RANK];
 
     if (H5Pget_chunk(made, H5S_MAX_RANK, size) != c->rank) {
-        entry->why = library_says(d, "its chunks cannot be read");
+        entry->why = library_reason(d, "its chunks cannot be read");
         return;
     }
     for (int i = 0; i < c->rank; i++)
         c->chunk[i] = size[i] > 0 && size[i] <= INT64_MAX ? (int64_t)size[i] : 1;
-    take_filters(d, made, c, entry);
+    read_filters(d, made, c, entry);
     c->n = sp_h5_chunks_count(c);
     if (c->n < 0 || c->n > d->catalog->bytes) {
         c->n = 0;
@@ -317,14 +320,14 @@ static void take_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
     }
     if (entry->why)
         return;
-    c->at = room_for(d, (size_t)c->n, sizeof *c->at);
-    c->bytes = room_for(d, (size_t)c->n, sizeof *c->bytes);
-    c->mask = room_for(d, (size_t)c->n, sizeof *c->mask);
+    c->at = allocate(d, (size_t)c->n, sizeof *c->at);
+    c->bytes = allocate(d, (size_t)c->n, sizeof *c->bytes);
+    c->mask = allocate(d, (size_t)c->n, sizeof *c->mask);
     if (!d->is_out_of_memory && !find_chunks(set, made, c))
-        entry->why = library_says(d, "its values were not all written");
+        entry->why = library_reason(d, "its values were not all written");
 }
 
-static void take_compact(describer *d, hid_t set, hid_t type, sp_h5_entry *entry)
+static void read_compact(describer *d, hid_t set, hid_t type, sp_h5_entry *entry)
 {
     sp_h5_chunks *c = entry->chunks;
     hid_t space = H5Dget_space(set);
@@ -341,13 +344,13 @@ static void take_compact(describer *d, hid_t set, hid_t type, sp_h5_entry *entry
         entry->why = copy(d, "its values are not all in its header: damaged");
         return;
     }
-    c->compact = room_for(d, (size_t)c->compact_bytes, 1);
+    c->compact = allocate(d, (size_t)c->compact_bytes, 1);
     if (c->compact && n > 0 &&
         H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, c->compact) < 0)
-        entry->why = library_says(d, "cannot be read");
+        entry->why = library_reason(d, "cannot be read");
 }
 
-static void take_layout(describer *d, hid_t set, hid_t type, hid_t made,
+static void read_layout(describer *d, hid_t set, hid_t type, hid_t made,
                         sp_h5_entry *entry)
 {
     const H5D_layout_t layout = H5Pget_layout(made);
@@ -361,21 +364,21 @@ static void take_layout(describer *d, hid_t set, hid_t type, hid_t made,
             entry->shape.at = (int64_t)at;
         return;
     }
-    entry->chunks = room_for(d, 1, sizeof *entry->chunks);
+    entry->chunks = allocate(d, 1, sizeof *entry->chunks);
     if (!entry->chunks)
         return;
     entry->chunks->rank = entry->shape.rank;
     entry->chunks->type_size = entry->shape.type.size;
     memcpy(entry->chunks->dim, entry->shape.dim, sizeof entry->shape.dim);
     if (layout == H5D_CHUNKED)
-        take_chunks(d, set, made, entry);
+        read_chunk_table(d, set, made, entry);
     else
-        take_compact(d, set, type, entry);
+        read_compact(d, set, type, entry);
 }
 
 /* ---- datasets ---- */
 
-static void take_shape(describer *d, hid_t space, sp_h5_entry *entry)
+static void read_shape(describer *d, hid_t space, sp_h5_entry *entry)
 {
     sp_h5_shape *shape = &entry->shape;
     hsize_t dim[H5S_MAX_RANK];
@@ -395,20 +398,20 @@ static void take_shape(describer *d, hid_t space, sp_h5_entry *entry)
         shape->dim[i] = dim[i] > INT64_MAX ? INT64_MAX : (int64_t)dim[i];
 }
 
-static void take_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
+static void read_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
 {
     hid_t type = H5Dget_type(set), space = H5Dget_space(set);
 
     if (type < 0 || space < 0) {
-        entry->why = library_says(d, "cannot be read");
+        entry->why = library_reason(d, "cannot be read");
     } else {
         entry->shape.type = sp_h5_type_of(type);
-        take_shape(d, space, entry);
+        read_shape(d, space, entry);
         if (entry->shape.type.kind == 's' && entry->shape.rank >= 0) {
             entry->n_texts = H5Sget_simple_extent_npoints(space);
-            take_texts(d, set, type, space, entry->n_texts, &entry->text, &entry->why);
+            read_texts(d, set, type, space, entry->n_texts, &entry->text, &entry->why);
         } else if (entry->shape.type.kind != '?' && entry->shape.rank >= 0) {
-            take_layout(d, set, type, made, entry);
+            read_layout(d, set, type, made, entry);
         }
     }
     if (type >= 0)
@@ -419,12 +422,12 @@ static void take_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry
 
 /* Describes a dataset. One whose values lie in other files is refused before the
  * library is asked anything else about it. */
-static void take_set(describer *d, hid_t set, sp_h5_entry *entry)
+static void describe_dataset(describer *d, hid_t set, sp_h5_entry *entry)
 {
     hid_t made = H5Dget_create_plist(set);
 
     if (made < 0)
-        entry->why = library_says(d, "cannot be read");
+        entry->why = library_reason(d, "cannot be read");
     else if (H5Pget_layout(made) == H5D_VIRTUAL)
         entry->why = copy(d, "is a virtual dataset, whose values lie in other files; "
                              "expected them in this one");
@@ -432,7 +435,7 @@ static void take_set(describer *d, hid_t set, sp_h5_entry *entry)
         entry->why = copy(d, "its values lie outside the file (external storage); "
                              "expected them in it");
     else
-        take_dataset(d, set, made, entry);
+        read_dataset(d, set, made, entry);
     if (made >= 0)
         H5Pclose(made);
 }
@@ -460,7 +463,7 @@ static sp_h5_entry *add(describer *d, sp_h5_kind kind, const char *name)
     return more;
 }
 
-static void meet_object(describer *d, const char *name)
+static void visit_object(describer *d, const char *name)
 {
     hid_t id = H5Oopen(d->file, name, H5P_DEFAULT);
     H5I_type_t kind = id < 0 ? H5I_BADID : H5Iget_type(id);
@@ -468,10 +471,10 @@ static void meet_object(describer *d, const char *name)
     sp_h5_entry *entry = add(d, is_dataset ? SP_H5_DATASET : SP_H5_GROUP, name);
 
     if (entry && id < 0) {
-        entry->why = library_says(d, "not a readable dataset");
+        entry->why = library_reason(d, "not a readable dataset");
     } else if (entry && is_dataset) {
-        take_set(d, id, entry);
-        take_attrs(d, id, entry);
+        describe_dataset(d, id, entry);
+        read_attrs(d, id, entry);
     } else if (entry) {
         entry->why = copy(d, "is no dataset");
     }
@@ -481,7 +484,7 @@ static void meet_object(describer *d, const char *name)
 
 /* Follows a link within the file if it leads to a dataset. A link to a group is not
  * followed, so that each member of a group has one path. */
-static void meet_soft_link(describer *d, const char *name)
+static void visit_soft_link(describer *d, const char *name)
 {
     hid_t id = H5Oopen(d->file, name, H5P_DEFAULT);
     bool is_dataset = id >= 0 && H5Iget_type(id) == H5I_DATASET;
@@ -491,7 +494,7 @@ static void meet_soft_link(describer *d, const char *name)
     if (id >= 0)
         H5Oclose(id);
     if (is_dataset) {
-        meet_object(d, name);
+        visit_object(d, name);
         return;
     }
     entry = add(d, SP_H5_LINK, name);
@@ -500,7 +503,7 @@ static void meet_soft_link(describer *d, const char *name)
                                      : "is a link that leads to nothing in this file");
 }
 
-static void meet_outer_link(describer *d, const char *name, const H5L_info_t *link)
+static void visit_outer_link(describer *d, const char *name, const H5L_info_t *link)
 {
     sp_h5_entry *entry = add(d, SP_H5_LINK, name);
     char target[WHY] = "", why[2 * WHY];
@@ -521,7 +524,8 @@ static void meet_outer_link(describer *d, const char *name, const H5L_info_t *li
     entry->why = copy(d, why);
 }
 
-static herr_t meet(hid_t group, const char *name, const H5L_info_t *link, void *context)
+static herr_t visit(hid_t group, const char *name, const H5L_info_t *link,
+                    void *context)
 {
     describer *d = context;
 
@@ -529,11 +533,11 @@ static herr_t meet(hid_t group, const char *name, const H5L_info_t *link, void *
     if (strlen(name) > NAME)
         return 0; /* such a name is never read */
     if (link->type == H5L_TYPE_HARD)
-        meet_object(d, name);
+        visit_object(d, name);
     else if (link->type == H5L_TYPE_SOFT)
-        meet_soft_link(d, name);
+        visit_soft_link(d, name);
     else
-        meet_outer_link(d, name, link);
+        visit_outer_link(d, name, link);
     return d->is_out_of_memory ? -1 : 0;
 }
 
@@ -548,8 +552,8 @@ static sp_status describe(describer *d, const char *path)
 
     if (root >= 0 && entry) {
         entry->why = copy(d, "is no dataset");
-        take_attrs(d, root, entry);
-        walked = H5Lvisit(root, H5_INDEX_NAME, H5_ITER_NATIVE, meet, d);
+        read_attrs(d, root, entry);
+        walked = H5Lvisit(root, H5_INDEX_NAME, H5_ITER_NATIVE, visit, d);
     }
     if (d->is_out_of_memory)
         return SP_FAIL(SP_EMEM, "%s: no memory for its index", path);

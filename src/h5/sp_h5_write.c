@@ -33,7 +33,7 @@ sp_status sp_h5_leave(sp_status rc)
 
 enum { LIBRARY_TEXT = 256 };
 
-static herr_t take_text(unsigned n, const H5E_error2_t *error, void *text)
+static herr_t append_text(unsigned n, const H5E_error2_t *error, void *text)
 {
     if (n == 0 && error->desc)
         snprintf(text, LIBRARY_TEXT, "HDF5: %s", error->desc);
@@ -44,7 +44,7 @@ void sp_h5_library_text(char *text, size_t size)
 {
     char all[LIBRARY_TEXT] = "";
 
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_text, all);
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, append_text, all);
     H5Eclear2(H5E_DEFAULT);
     snprintf(text, size, "%s", all);
 }

@@ -36,15 +36,15 @@ static void parts_and_table_agree(void **state)
     free(data);
 }
 
-/* One strange word anywhere is found, its neighbours in range are not; the sum stays.
+/* One invalid word anywhere is found, its neighbours in range are not; the sum stays.
  */
-static void strange_words_are_found(void **state)
+static void invalid_words_are_found(void **state)
 {
     static const int32_t edge[2][2] = {{-524289, -524288}, {524288, 524287}};
     static const float end[2][2] = {{-INFINITY, -FLT_MAX}, {NAN, FLT_MAX}};
     static int32_t coords[1500];
     static float floats[1500];
-    bool strange;
+    bool is_invalid;
 
     (void)state;
     for (size_t n = 1; n <= 1500; n += 1 + n / 4)
@@ -57,16 +57,16 @@ static void strange_words_are_found(void **state)
                 memset(floats, 0, sizeof floats);
                 coords[at] = edge[k >> 1][k & 1];
                 floats[at] = end[k >> 1][k & 1];
-                assert_int_equal(!sp_words_strange(coords, bytes, SP_COORD), is_good);
-                assert_int_equal(!sp_words_strange(floats, bytes, SP_FLOAT), is_good);
-                assert_int_equal(
-                    sp_crc32c_strange((uint32_t)n, coords, bytes, SP_COORD, &strange),
-                    sp_crc32c_table((uint32_t)n, coords, bytes));
-                assert_int_equal(!strange, is_good);
-                assert_int_equal(
-                    sp_crc32c_strange((uint32_t)n, floats, bytes, SP_FLOAT, &strange),
-                    sp_crc32c_table((uint32_t)n, floats, bytes));
-                assert_int_equal(!strange, is_good);
+                assert_int_equal(!sp_words_invalid(coords, bytes, SP_COORD), is_good);
+                assert_int_equal(!sp_words_invalid(floats, bytes, SP_FLOAT), is_good);
+                assert_int_equal(sp_crc32c_checked((uint32_t)n, coords, bytes, SP_COORD,
+                                                   &is_invalid),
+                                 sp_crc32c_table((uint32_t)n, coords, bytes));
+                assert_int_equal(!is_invalid, is_good);
+                assert_int_equal(sp_crc32c_checked((uint32_t)n, floats, bytes, SP_FLOAT,
+                                                   &is_invalid),
+                                 sp_crc32c_table((uint32_t)n, floats, bytes));
+                assert_int_equal(!is_invalid, is_good);
             }
 }
 
@@ -75,7 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_value),
         cmocka_unit_test(parts_and_table_agree),
-        cmocka_unit_test(strange_words_are_found),
+        cmocka_unit_test(invalid_words_are_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
