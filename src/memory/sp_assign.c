@@ -90,7 +90,7 @@ static void drop_vector(sp_assign *a, int *range)
 /* True if the forward pass leaves the activation in memory for the backward pass. */
 static bool is_kept(const sp_assign *a, int home)
 {
-    return a->is_training && !(a->rules.is_frugal && a->low->value[home].is_cheap);
+    return a->is_training && !(a->rules.is_frugal && a->low->value[home].is_from_norms);
 }
 
 /* Reserves the low side of the span for activations that stay until the backward pass.
@@ -253,7 +253,7 @@ static void drop_passed(sp_assign *a, const sp_lower_step *step)
     for (int k = 0; k < step->n_in; k++) {
         const sp_lower_value *value = &a->low->value[step->in[k]];
 
-        if (value->is_passed && value->is_cheap)
+        if (value->is_for_norms && value->is_from_norms)
             drop(a, &a->value[step->in[k]].act);
     }
 }
@@ -268,7 +268,7 @@ static sp_status restore(const restoring *r, int v)
     const int home = sp_lowered_home(low, v);
     const int end = low->value[home].end < r->until ? low->value[home].end : r->until;
 
-    if (a->value[home].act.range >= 0 || !low->value[home].is_cheap || home == 0)
+    if (a->value[home].act.range >= 0 || !low->value[home].is_from_norms || home == 0)
         return SP_OK;
     for (int s = low->value[home].first; s <= end; s++) {
         const sp_lower_step *step = &low->step[s];

@@ -7,17 +7,17 @@
 
 #include "base/sp_log.h"
 
-enum { SET_ASIDE = 8 };
+enum { EVAL_PART = 8 };
 
 int64_t sp_cut_memory_of(int64_t device_bytes)
 {
     const int64_t mib = 1 << 20, gib = 1024 * mib, small = device_bytes / 8;
-    int64_t spared = device_bytes / 16;
+    int64_t reserved = device_bytes / 16;
 
     assert(device_bytes >= 0);
-    if (spared < gib)
-        spared = small < gib ? small : gib;
-    return (device_bytes - spared) / mib * mib;
+    if (reserved < gib)
+        reserved = small < gib ? small : gib;
+    return (device_bytes - reserved) / mib * mib;
 }
 
 /* ---- the need ---- */
@@ -122,19 +122,20 @@ static void make_rooms(sp_cut *cut)
 {
     const int64_t room = larger(cut->memory - sp_cut_fixed(cut), 2);
     sp_budget *train = &cut->train, *eval = &cut->eval;
-    int64_t aside = rest_of(eval);
+    int64_t for_eval = rest_of(eval);
 
     if (!train->sampler) {
         divide(eval, 0, room);
     } else {
-        if (aside > room / SET_ASIDE)
-            aside = larger(room / SET_ASIDE, eval->largest[SP_REST]);
+        if (for_eval > room / EVAL_PART)
+            for_eval = larger(room / EVAL_PART, eval->largest[SP_REST]);
         if (sp_budget_is_host(train)) /* a device may still have room */
-            aside = smaller(aside, room - larger(train->largest[0], eval->largest[0]) -
-                                       train->largest[SP_REST]);
-        divide(train, eval->largest[0], room - aside);
+            for_eval =
+                smaller(for_eval, room - larger(train->largest[0], eval->largest[0]) -
+                                      train->largest[SP_REST]);
+        divide(train, eval->largest[0], room - for_eval);
         eval->room[0] = train->room[0];
-        eval->room[SP_REST] = larger(aside, 1);
+        eval->room[SP_REST] = larger(for_eval, 1);
     }
     limit(train);
     limit(eval);

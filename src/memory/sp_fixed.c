@@ -7,20 +7,20 @@
  * weight gradients of several samples. */
 enum { LEAST_WGRAD = 1 << 20 };
 
-typedef struct taking {
+typedef struct layout {
     sp_fixed *to;
     const sp_lowered *low;
     const sp_backend *be;
     const sp_fixed_rules *rules;
     sp_arena *arena;
-} taking;
+} layout;
 
 static size_t param_floats(const sp_graph *g, int param)
 {
     return param < 0 ? 0 : (size_t)g->param[param].count;
 }
 
-static size_t pack_floats(const taking *t, const sp_lower_step *step, int direction)
+static size_t pack_floats(const layout *t, const sp_lower_step *step, int direction)
 {
     const sp_node *node = &t->low->graph->node[step->layer];
     const bool is_grad = direction == SP_PACK_GRAD_INPUT;
@@ -38,7 +38,7 @@ typedef struct widths {
     size_t wgrad, norm, packed;
 } widths;
 
-static widths find_widths(const taking *t)
+static widths find_widths(const layout *t)
 {
     const sp_graph *g = t->low->graph;
     widths w = {0, 0, 0};
@@ -65,7 +65,7 @@ static widths find_widths(const taking *t)
 
 /* Takes the memory of one step. `shared` is the one room for packed weights; NULL: each
  * step gets its own. */
-static sp_status take_step(const taking *t, int s, float *shared)
+static sp_status lay_out_step(const layout *t, int s, float *shared)
 {
     const sp_lower_step *step = &t->low->step[s];
     const size_t c = (size_t)t->low->value[step->out].c;
@@ -87,7 +87,7 @@ static sp_status take_step(const taking *t, int s, float *shared)
     return SP_TAKE(t->arena, c, &norm->inv_std);
 }
 
-static sp_status take_all(const taking *t)
+static sp_status lay_out(const layout *t)
 {
     const sp_graph *g = t->low->graph;
     const widths w = find_widths(t);
@@ -104,7 +104,7 @@ static sp_status take_all(const taking *t)
     if (t->rules->is_frugal)
         SP_TRY(SP_TAKE(t->arena, w.packed, &shared));
     for (int s = 0; s < t->low->n_steps; s++)
-        SP_TRY(take_step(t, s, shared));
+        SP_TRY(lay_out_step(t, s, shared));
     if (t->rules->has_class_weights)
         SP_TRY(SP_TAKE(t->arena, g->n_classes, &f->class_weight));
     return SP_OK;
@@ -125,12 +125,12 @@ sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,
 {
     sp_arena counter = sp_arena_counter();
     sp_fixed f;
-    const taking t = {&f, low, be, rules, &counter};
+    const layout t = {&f, low, be, rules, &counter};
     sp_status rc = make_tables(&f, low);
 
     assert(low->n_steps > 0 && bytes);
     if (rc == SP_OK)
-        rc = take_all(&t);
+        rc = lay_out(&t);
     *bytes = (int64_t)counter.used;
     sp_fixed_destroy(&f);
     return rc;
@@ -139,13 +139,13 @@ sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,
 sp_status sp_fixed_create(sp_fixed *f, const sp_lowered *low, const sp_backend *be,
                           const sp_fixed_rules *rules, sp_arena *arena)
 {
-    const taking t = {f, low, be, rules, arena};
+    const layout t = {f, low, be, rules, arena};
     int64_t bytes;
 
     SP_TRY(sp_fixed_size(low, be, rules, &bytes));
     SP_TRY(make_tables(f, low));
     SP_TRY(be->ops->arena_create(arena, (size_t)bytes, "parameters"));
-    return take_all(&t);
+    return lay_out(&t);
 }
 
 void sp_fixed_destroy(sp_fixed *f)

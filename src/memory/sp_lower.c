@@ -185,13 +185,13 @@ static void find_use(const sp_lowered *low, int s)
 
     if (step->op == SP_OP_BATCHNORM && step->slope != 1) {
         use_until(low, step->out, s);
-        low->value[sp_lowered_home(low, step->out)].is_passed = false;
+        low->value[sp_lowered_home(low, step->out)].is_for_norms = false;
     }
     if (!step->row->reads_input)
         return;
     for (k = 0; k < step->n_in; k++)
         use_until(low, step->in[k], s);
-    low->value[sp_lowered_home(low, step->in[0])].is_passed = false;
+    low->value[sp_lowered_home(low, step->in[0])].is_for_norms = false;
 }
 
 static void find_lifetimes(const sp_lowered *low)
@@ -201,8 +201,8 @@ static void find_lifetimes(const sp_lowered *low)
 
     for (v = 0; v < low->n_values; v++) {
         low->value[v].first = low->value[v].last = low->value[v].until = -1;
-        low->value[v].is_cheap = true;
-        low->value[v].is_passed = low->value[v].home == v;
+        low->value[v].is_from_norms = true;
+        low->value[v].is_for_norms = low->value[v].home == v;
     }
     for (s = 0; s < low->n_steps; s++) {
         const sp_lower_step *step = &low->step[s];
@@ -210,8 +210,8 @@ static void find_lifetimes(const sp_lowered *low)
 
         home->last = home->end = s;
         home->first = home->first < 0 ? s : home->first;
-        home->is_cheap = home->is_cheap &&
-                         (step->op == SP_OP_BATCHNORM || sp_lowered_is_view(low, step));
+        home->is_from_norms = home->is_from_norms && (step->op == SP_OP_BATCHNORM ||
+                                                      sp_lowered_is_view(low, step));
         for (k = 0; k < step->n_in; k++)
             low->value[sp_lowered_home(low, step->in[k])].last = s;
         find_use(low, s);

@@ -31,10 +31,10 @@ typedef struct sp_lower_value {
      * step that writes it, the last step that reads it in the forward pass, and the
      * step whose backward pass is the last to read it (-1: no backward pass does). */
     int first, end, last, until;
-    bool is_cheap; /* norms alone write it, so writing it again costs little */
-    bool
-        is_passed; /* no gradient needs it; a backward pass reads it only to write other
-                       values again */
+    bool is_from_norms; /* norms alone write it, so writing it again costs little */
+    /* No gradient needs it: a backward pass reads it only to write other values again.
+     */
+    bool is_for_norms;
     /* The next value in the lists read_last and used_last of a step; -1: the list ends.
      */
     int next_read, next_used;
