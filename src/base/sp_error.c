@@ -47,7 +47,7 @@ sp_status sp_error_pass(sp_status code, const char *file, int line, const char *
     size_t used = strlen(record.trace);
 
     assert(code != SP_OK);
-    /* Whoever returned this status has left no message: the position is all there is. */
+    /* Nobody has left a message with this status: the position is all there is. */
     if (record.code != code)
         return sp_error_internal(
             sp_error_set(code, file, line, func, "%s", sp_status_text(code)));

@@ -57,8 +57,8 @@ typedef struct sp_error_record {
 #define SP_FAIL(code, ...)                                                             \
     sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
 
-/* The same where the program itself is at fault, for places where an assert will not do:
- * it would end one rank and leave the others waiting. The message is printed as an
+/* The same where the program itself is at fault, for places where an assert will not
+ * do: it would end one rank and leave the others waiting. The message is printed as an
  * internal error, with the code and the positions. */
 #define SP_FAIL_INTERNAL(code, ...) sp_error_internal(SP_FAIL(code, __VA_ARGS__))
 
