@@ -3,12 +3,11 @@
  *
  *     sp_backend_find("cpu")  --> sp_cpu_ops    src/cpu: vectors and threads
  *     sp_backend_find("cuda") --> sp_cuda_ops   cuda/: NULL in a build without CUDA
- *     tests                   --> sp_ref_ops    ref_*.c of this room: plain loops
+ *     sp_backend_reference()  --> sp_ref_ops    ref_*.c of this room: plain loops
  *
- * The reference backend defines what each operation computes: in double where it sums,
- * without threads, blocking or packed weights. Tests hold the other two to it. It stands
- * in a room of its own behind src/cpu because its table shares the plan and the arenas
- * of the CPU backend.
+ * The reference backend defines what each operation computes, without threads, blocking
+ * or packed weights, and tests hold the other two to it. It stands in a room of its own
+ * behind src/cpu because its table shares the plan and the arenas of the CPU backend.
  */
 #include "compute/sp_backend.h"
 
