@@ -41,9 +41,9 @@ typedef struct sp_batch {
      * NULL. */
     /* [n_samples] as stored, with points where they are there. */
     const sp_sample *sample;
-    /* For each stored voxel its row of the batch, -1 where it was dropped. The voxels
-     * of sample b begin at row_of[row_of_at[b]]; row_of_at has n_samples + 1 entries.
-     */
+    /* The row of the batch that each stored voxel became, -1 where it was dropped. The
+     * voxels of sample b begin at row_of[row_of_at[b]]; row_of_at has n_samples + 1
+     * entries. */
     const int32_t *row_of;
     const int64_t *row_of_at;
 } sp_batch;

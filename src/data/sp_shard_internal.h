@@ -98,7 +98,8 @@ void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
 sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard);
 
-/* What rounding to float32 loses in the files of one data set; zero it to begin. */
+/* The values that rounding to float32 changes in the files of one data set; zero it to
+ * begin. */
 typedef struct sp_rounding {
     int n_columns, n_files;
     struct sp_rounded *column;

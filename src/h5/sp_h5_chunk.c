@@ -20,7 +20,7 @@
 enum { BANDS = 8, KEPT_BYTES = 32 << 20, EXPANSION = 1100 };
 
 typedef struct band {
-    uint64_t serial; /* of the table that the band belongs to; 0: the entry is empty */
+    uint64_t serial; /* serial of the band's table; 0: the entry is empty */
     int64_t index;
     uint64_t last_use;
     unsigned char *rows;

@@ -32,7 +32,7 @@ typedef struct sp_assign_rules {
 /* The place of a matrix. */
 typedef struct sp_assign_place {
     int range; /* the range of sp_assign.matrices; -1: the matrix has no memory */
-    size_t at; /* where it begins, in bytes of the matrices' span */
+    size_t at; /* the matrix begins so many bytes into the matrices' span */
     int ld;    /* elements from one row to the next */
 } sp_assign_place;
 

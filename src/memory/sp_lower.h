@@ -48,13 +48,14 @@ typedef struct sp_lower_step {
     int layer; /* the node with the parameters, the kernel map and dropout's p */
     int out;   /* the value that the step writes */
     int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */
-    float slope; /* of the activation for negative inputs; 1: there is no activation */
-    /* Of a convolution whose input gradient completes the gradient of a norm's output:
-     * the step of that norm, and the column of the convolution's input at which the
-     * norm's output begins. -1: there is no such norm. */
+    /* The activation's slope for negative inputs; 1: there is no activation. */
+    float slope;
+    /* The step of the norm whose output's gradient is complete once this convolution
+     * has written its input gradient, and the column of the convolution's input at
+     * which that output begins. -1: there is no such norm. */
     int norm_before, norm_column;
-    /* Of a norm that adds the output of a second norm, which has no activation and
-     * which nothing else reads: the step of that second norm; else -1. */
+    /* The step of a second norm, without activation, whose output this norm adds and
+     * nothing else reads. -1: there is none. */
     int norm_beside;
     /* The offset in the flat gradient from which on all gradients are final once the
      * backward pass of this step ran. */
