@@ -1,9 +1,8 @@
 /* Describes an HDF5 file as a catalog: the only place that reads with HDF5. It runs in
- * the limited child, or in the process that has just written the file.
- *
- * Values of datasets stay in the file, except texts and values that are stored inside
- * headers. A part that the library cannot read gets its reason in the catalog and is no
- * failure, since a file may hold much that nobody reads. */
+ * the limited child, or in the process that has just written the file. Values of
+ * datasets stay in the file, except texts and values inside headers. A part that the
+ * library cannot read gets its reason in the catalog and is no failure, since a file
+ * may hold much that nobody reads. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -420,8 +419,8 @@ static void read_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry
         H5Sclose(space);
 }
 
-/* Describes a dataset. One whose values lie in other files is refused before the
- * library is asked anything else about it. */
+/* Describes a dataset. Values in other files are refused before anything else is read.
+ */
 static void describe_dataset(describer *d, hid_t set, sp_h5_entry *entry)
 {
     hid_t made = H5Dget_create_plist(set);
@@ -483,7 +482,7 @@ static void visit_object(describer *d, const char *name)
 }
 
 /* Follows a link within the file if it leads to a dataset. A link to a group is not
- * followed, so that each member of a group has one path. */
+ * followed, so each member of a group has one path. */
 static void visit_soft_link(describer *d, const char *name)
 {
     hid_t id = H5Oopen(d->file, name, H5P_DEFAULT);
@@ -564,8 +563,7 @@ static sp_status describe(describer *d, const char *path)
                          *text ? ": " : "", text);
 }
 
-/* Notes which file the library will open; the parent compares it with the one that it
- * opens itself. */
+/* Notes which file the library opens, to be compared with the one the parent opens. */
 static sp_status identify(const char *path, sp_h5_catalog *catalog)
 {
     struct stat about;
