@@ -61,8 +61,7 @@ static herr_t read_from(hid_t id, hid_t type, void *to)
                : H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
 }
 
-/* Reads texts of variable size. False, with the list incomplete, if they cannot be read
- * or are larger than the file may have. */
+/* Reads texts of variable size; false, with the list incomplete, after a failure. */
 static bool read_varying_texts(describer *d, hid_t id, hid_t stored, hid_t space,
                                int64_t n, char **texts)
 {
