@@ -20,21 +20,24 @@ typedef struct verb {
 /* clang-format off */
 static const verb verbs[] = {
 /* name, function, has_deck, has_ranks, has_device, has_own */
-{{"ops", NULL, "every operation, forward and both gradients, by channels and voxels"},
+{{"ops", NULL, "time every operation, forward and both gradients, by channels and "
+  "voxels"},
  bench_ops, false, false, true, false},
-{{"plan", NULL, "coordinate pyramid and kernel maps of one sample"},
+{{"plan", NULL, "time the coordinate pyramid and the kernel maps of one sample"},
  bench_plan, false, false, true, false},
-{{"step", NULL, "whole training steps of a deck: loader, plan, network, loss, update"},
+{{"step", NULL, "time whole training steps of a deck: loader, plan, network, loss, "
+  "update"},
  bench_step, true, true, true, true},
-{{"voxels", NULL, "writes --out FILE: a shard of --shape, --voxels and --samples, or "
+{{"voxels", NULL, "write --out FILE: a shard of --shape, --voxels and --samples, or "
   "all rows of --shard as plain arrays"},
  bench_voxels_write, false, false, false, true},
-{{"io", NULL, "reading shards, beside plain pread of the same bytes"},
+{{"io", NULL, "time reading shards, compared with plain pread of the same bytes"},
  bench_io, false, false, false, false},
-{{"reduce", NULL, "all-reduce by size, and the buckets of the deck's network; of "
-  "devices, sums of a norm's size by every way that there is"},
+{{"reduce", NULL, "time an all-reduce by size, and the buckets of the deck's "
+  "network; on devices also sums as small as a batch norm's, by every way there is"},
  bench_reduce, true, true, true, true},
-{{"model", NULL, "step time on many ranks, predicted from what is measured here"},
+{{"model", NULL, "predict the time of a step on many ranks from what is measured "
+  "here"},
  bench_model, true, true, false, false},
 };
 /* clang-format on */
@@ -83,52 +86,57 @@ static sp_status read_precision(void *to, const sp_option *option, const char *t
 #define AT(member) .offset = offsetof(bench_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
-{{"--json", NULL, "one object a line: name, n, pairs, c_in, c_out, ms, gflops, "
-  "gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, ..."},
+{{"--json", NULL, "print one JSON object a line: name, n, pairs, c_in, c_out, ms, "
+  "gflops, gbytes_s, ceiling, ratio, limit, spread, wall_ms, cpu_ms, ..."},
  SP_OPTION_FLAG, AT(is_json)},
-{{"--quick", NULL, "small and few: a few seconds"}, SP_OPTION_FLAG, AT(is_quick)},
+{{"--quick", NULL, "small sizes and few repeats, in a few seconds"},
+ SP_OPTION_FLAG, AT(is_quick)},
 {{"--device", "D", "ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
-  "run.device). Of a device times are between events of its stream"},
+  "run.device). On a device times are those between two events of its stream"},
  SP_OPTION_READ, .read = read_device},
 {{"--precision", "P", "fp32, tf32 or bf16 (fp32; step: the deck's train.precision)"},
  SP_OPTION_READ, .read = read_precision},
-{{"--wgmma", NULL, "as the deck's run.wgmma: wide bf16 convolutions by wgmma"},
+{{"--wgmma", NULL, "use wgmma for wide bf16 convolutions, as run.wgmma of a deck"},
  SP_OPTION_FLAG, AT(is_wgmma)},
-{{"--threads", "N", "threads (1); with 1, times are the thread's CPU time, with more "
-  "wall time"},
+{{"--threads", "N", "threads of the backend (1); with 1 times are the thread's CPU "
+  "time, with more wall time"},
  SP_OPTION_WHOLE, AT(threads), 1, 1024},
-{{"--repeats", "N", "at most so many (9; stops after 2 s)"},
+{{"--repeats", "N", "most repeats of a timing (9); it stops after 2 s"},
  SP_OPTION_WHOLE, AT(repeats), 1, 101},
-{{"--shape", "S", "terrain, surface (a room), random or lidar: voxels made here"},
+{{"--shape", "S", "shape of the voxels that are made: terrain, surface (a room), "
+  "random or lidar"},
  SP_OPTION_TEXT, AT(shape)},
-{{"--voxels", "N,...", "how many (10000,100000)"},
+{{"--voxels", "N,...", "numbers of voxels (10000,100000)"},
  SP_OPTION_READ, AT(voxels), 1, 1 << 24, .read = read_list},
-{{"--channels", "N,...", "channels of ops (16,32,64,96,128,256)"},
+{{"--channels", "N,...", "ops: numbers of channels (16,32,64,96,128,256)"},
  SP_OPTION_READ, AT(channels), 1, 4096, .read = read_list},
-{{"--shard", "FILE", "voxels of a shard instead"}, SP_OPTION_TEXT, AT(shard)},
+{{"--shard", "FILE", "take the voxels of a shard instead"}, SP_OPTION_TEXT, AT(shard)},
 {{"--sample", "I", "number of the sample in --shard (0)"},
  SP_OPTION_WHOLE, AT(sample), 0, INT32_MAX},
 {{"--out", "FILE", "voxels: the file to write"}, SP_OPTION_TEXT, AT(out)},
 {{"--samples", "N", "voxels: samples of the shard (1)"},
  SP_OPTION_WHOLE, AT(samples), 1, 4096},
-{{"--layers", NULL, "step: also every operation of every layer, in the step"},
+{{"--layers", NULL, "step: time every operation of every layer too, within the step"},
  SP_OPTION_FLAG, AT(is_by_layer)},
-{{"--in-line", NULL, "step: nothing runs beside anything else; as --layers has it"},
+{{"--in-line", NULL, "step: on a device no two operations run at the same time, as "
+  "with --layers"},
  SP_OPTION_FLAG, AT(is_in_line)},
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
  SP_OPTION_FLAG, AT(is_cold)},
-{{"--ranks", "N,...", "model: ranks (8,64,512,4096)"},
+{{"--ranks", "N,...", "model: numbers of ranks (8,64,512,4096)"},
  SP_OPTION_READ, AT(ranks), 1, 1 << 20, .read = read_list},
 {{"--per-rank", "N", "model: samples of a rank in a step (2)"},
  SP_OPTION_WHOLE, AT(per_rank), 1, 4096},
-{{"--latency-us", "X", "model: of one message; else measured on the ranks, 2 on one"},
+{{"--latency-us", "X", "model: latency of a message in microseconds (measured on "
+  "the ranks; 2 on one rank)"},
  SP_OPTION_REAL, AT(latency_s), .unit = 1e-6},
-{{"--bandwidth-gb-s", "X", "model: GB/s of a rank; else measured on the ranks, 12.5 "
-  "on one"},
+{{"--bandwidth-gb-s", "X", "model: bandwidth of a rank in GB/s (measured on the "
+  "ranks; 12.5 on one rank)"},
  SP_OPTION_REAL, AT(bandwidth), .unit = 1e9},
-{{"--read-mb-s", "X", "model: reading rate of one rank; else measured"},
+{{"--read-mb-s", "X", "model: reading rate of a rank in MB/s (measured)"},
  SP_OPTION_REAL, AT(read_rate), .unit = 1e6},
-{{"--storage-gb-s", "X", "model: of all ranks together; else without bound"},
+{{"--storage-gb-s", "X", "model: reading rate of all ranks together in GB/s "
+  "(without a bound)"},
  SP_OPTION_REAL, AT(storage_rate), .unit = 1e9},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
@@ -142,18 +150,19 @@ static sp_status print_help(void)
          "[SECTION.KEY=VALUE ...]\n");
     sp_names_wrap(
         stdout, 0,
-        "Times what sptrain is made of, each beside a ceiling of this machine measured "
-        "in the same run between the repeats: the multiply-add peak of the vector code "
-        "in use, a stream through memory, plain pread, one plain all-reduce. A matrix "
-        "product of a BLAS is not among them: the program links none.\n\ncommands");
+        "Times what sptrain is made of, and compares each with a ceiling of this "
+        "machine that is measured in the same run, between the repeats: the "
+        "multiply-add peak of the vector code in use, a stream through memory, "
+        "plain pread, or one plain all-reduce. A matrix product of a BLAS is not "
+        "among them, since the program links none.\n\ncommands");
     sp_names_print(SP_NAMES(verbs), stdout);
     puts("\noptions");
     sp_names_print(SP_NAMES(option_table), stdout);
     puts("");
     sp_names_wrap(stdout, 0,
-                  "DECK left out: as sptrain. Exit status as sptrain's: 0, 2 usage or "
-                  "deck, 3 data, 4 files, 5 memory, 6 peers, 7 device, 8 a rate above "
-                  "its ceiling.");
+                  "Without DECK it is looked up as by sptrain. The exit status is "
+                  "that of sptrain: 0, 2 usage or deck, 3 data, 4 files, 5 memory, "
+                  "6 peers, 7 device; 8 is a rate above its ceiling.");
     return sp_log_written();
 }
 

@@ -45,8 +45,8 @@ void sp_foresee_close(sp_foreseer *f)
 /* ---- without a batch ---- */
 
 /* The bytes of gradients and of what the optimizer keeps; on the host also of rank 0's
- * copies that a checkpoint is written from, and of the limbs of exact sums. Ranks of one
- * node read each other's gradients in shared memory, which counts again. */
+ * copies that a checkpoint is written from, and of the limbs of exact sums. Ranks of
+ * one node read each other's gradients in shared memory, which counts again. */
 static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;

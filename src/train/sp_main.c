@@ -32,20 +32,25 @@ static const sp_verb verbs[] = {
     {{"train", NULL,
       "train, evaluate, checkpoint; continues where an earlier run stopped"},
      .run = sp_train},
-    {{"eval", NULL, "exact validation of run.checkpoint on data.val"}, .run = sp_eval},
+    {{"eval", NULL, "evaluate run.checkpoint on data.val exactly"}, .run = sp_eval},
     {{"predict", NULL, "write predictions for data.val"}, .run = sp_predict},
     {{"check", NULL, "print network, batch and memory estimate; train nothing"},
      .run = sp_check},
-    {{"preflight", NULL, "what each rank got, and measured rates"},
+    {{"preflight", NULL, "print what each rank got, and measured rates"},
      .run = sp_preflight},
-    {{"status", "DIR", "state of the run in DIR, and who was last heard"},
+    {{"status", "DIR",
+      "print the state of the run in DIR and what each rank did "
+      "last"},
      .answer = print_status},
 };
 static const sp_verb options[] = {
-    {{"--keys", NULL, "every key of a deck with type, default, range and meaning"},
+    {{"--keys", NULL,
+      "print every key of a deck with type, default, range and "
+      "meaning"},
      .answer = print_keys},
-    {{"--help", NULL, "this text"}, .answer = print_help},
-    {{"--version", NULL, "version and libraries"}, .answer = print_version},
+    {{"--help", NULL, "print this text"}, .answer = print_help},
+    {{"--version", NULL, "print the version and the libraries"},
+     .answer = print_version},
 };
 
 /* True for a word that names a deck: it is neither a command nor an override. */
@@ -160,11 +165,11 @@ static sp_status print_help(int argc, char **argv)
     puts("\noptions");
     sp_names_print(SP_NAMES(options), stdout);
     sp_names_wrap(stdout, 0,
-                  "\nDECK left out: input/default.deck of the working folder, the "
-                  "program's folder, the source folder or the installed data folder.\n"
-                  "exit status: 0 finished, 2 usage or deck, 3 input data, 4 file "
-                  "system, 5 memory, 6 peer or transport lost, 7 device, 8 numbers, 75 "
-                  "stopped on request (run again).");
+                  "\nWithout DECK, input/default.deck is looked up in the working "
+                  "folder, the program's folder, the source folder and the "
+                  "installed data folder.\nexit status: 0 finished, 2 usage or "
+                  "deck, 3 input data, 4 file system, 5 memory, 6 peer or transport "
+                  "lost, 7 device, 8 numbers, 75 stopped on request (run again).");
     return SP_OK;
 }
 
@@ -190,11 +195,12 @@ static sp_status print_keys(int argc, char **argv)
     sp_deck_print_keys(stdout);
     sp_names_wrap(
         stdout, 0,
-        "\nnet.layers is a list ( ) of groups { }, one a layer, with a name, an "
-        "op, its fields (those in brackets may be left out), and from: the "
-        "name of the layer it reads, or [\"a\", \"b\"] of several; without it "
-        "the layer before, \"input\" stands for the features. The last layer "
-        "has as many channels as there are classes.\n");
+        "\nnet.layers is a list ( ) of groups { }, one for each layer, with its "
+        "name, its op, the fields of the op (those in brackets may be left out), "
+        "and from: the name of the layer that it reads, or [\"a\", \"b\"] for "
+        "several. Without from a layer reads the one before it; \"input\" stands "
+        "for the features. The last layer must have as many channels as there are "
+        "classes.\n");
     sp_graph_print_ops(stdout);
     return SP_OK;
 }

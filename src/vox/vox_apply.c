@@ -27,9 +27,8 @@ enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 };
 /* clang-format off */
 static const sp_option option_table[] = {
 {{"--out", "FILE", "the labelled scan"}, SP_OPTION_TEXT, AT(out)},
-{{"--map", "LIST", "as in spvox convert: each class becomes the first code of its "
-  "entry. Without it the codes are those of the predictions, which have them from the "
-  "shards"},
+{{"--map", "LIST", "as in spvox convert; each class becomes the first code of its "
+  "entry. Without it the codes are those that the predictions have from the shards"},
  SP_OPTION_READ, AT(map), .read = vox_read_map},
 {{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(columns)},
 {{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(label_field)},

@@ -67,17 +67,19 @@ static sp_status read_features(void *to, const sp_option *option, const char *te
 #define AT(member) .offset = offsetof(vox_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
-{{"--out", "PREFIX", "where the shards go"}, SP_OPTION_TEXT, AT(out)},
+{{"--out", "PREFIX", "prefix of the shards' names"}, SP_OPTION_TEXT, AT(out)},
 {{"--shards", "N", "number of files, at most that of the samples (1)"},
  SP_OPTION_WHOLE, AT(shards), 1, 99999},
 {{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
  SP_OPTION_REAL, AT(voxel_size)},
-{{"--map", "LIST", "2=ground,3:4:5=vegetation: codes to classes in the order named; "
-  "all other codes are ignored. Without it code k is classK"},
+{{"--map", "LIST", "the classes in their order, each with its codes, as "
+  "2=ground,3:4:5=vegetation; points with other codes are ignored. Without it code "
+  "k is class k, named classk"},
  SP_OPTION_READ, AT(map), .read = vox_read_map},
-{{"--features", "LIST", "one, height (metre above the sample's 2nd percentile of z), "
-  "count (points in the voxel), any attribute of the source; each may have a /DIVISOR "
-  "(one,height, and intensity where it is)"}, SP_OPTION_READ, .read = read_features},
+{{"--features", "LIST", "feature columns: one, height (metre above the sample's 2nd "
+  "percentile of z), count (points in the voxel) or any attribute of the source, "
+  "each with an optional /DIVISOR (one,height, and intensity where the source has "
+  "it)"}, SP_OPTION_READ, .read = read_features},
 {{"--columns", "LIST", "names of the columns of text and npy: x,y,z,-,label (- passes "
   "over one)"}, SP_OPTION_TEXT, AT(columns)},
 {{"--label-field", "NAME", "the attribute that is the label (label, classification, "
@@ -86,14 +88,17 @@ static const sp_option option_table[] = {
 {{"--block", "M", "cuts scans into square blocks of this edge in metre, one sample "
   "each"},
  SP_OPTION_REAL, AT(block)},
-{{"--overlap", "M", "margin around a block in metre: context that is not evaluated"},
+{{"--overlap", "M", "margin around a block in metre, which is context that is not "
+  "evaluated"},
  SP_OPTION_REAL, AT(overlap), .or_0 = true},
-{{"--bounds", "x0,y0,x1,y1", "only points with x0 <= x < x1 and y0 <= y < y1"},
+{{"--bounds", "x0,y0,x1,y1", "take only points with x0 <= x < x1 and y0 <= y < y1"},
  SP_OPTION_READ, .read = read_bounds},
-{{"--points", NULL, "stores the point map, point labels and point index"},
+{{"--points", NULL, "store the point map, point labels and point index, for spvox "
+  "apply and for evaluation per point"},
  SP_OPTION_FLAG, AT(with_points)},
-{{"--conflict", "HOW", "of different labels in a voxel: majority (ties ignored; points "
-  "that are ignored do not vote), or ignore"}, SP_OPTION_READ, .read = read_conflict},
+{{"--conflict", "HOW", "label of a voxel whose points have several: majority (none "
+  "where two are equally frequent; points without a class do not vote), or ignore"},
+ SP_OPTION_READ, .read = read_conflict},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
 /* clang-format on */
@@ -108,8 +113,8 @@ static void print_help(void)
     sp_names_wrap(
         stdout, 0,
         "\nA column that is the same everywhere is stored with mean 0 and std 1, so "
-        "that normalizing leaves it as it is. A name that the source lacks is answered "
-        "by those it has; scan_angle is in degrees.");
+        "that normalizing leaves it as it is. If the source lacks an attribute, the "
+        "message lists those it has. scan_angle is in degrees.");
 }
 
 /* The state of one conversion. */

@@ -18,7 +18,7 @@ typedef struct arguments {
 
 #define AT(member) .offset = offsetof(arguments, member)
 static const sp_option option_table[] = {
-    {{"--samples", NULL, "one more line for every sample"},
+    {{"--samples", NULL, "print a line for every sample too"},
      SP_OPTION_FLAG,
      AT(wants_samples)},
     {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
