@@ -30,7 +30,7 @@
 #include <stdio.h>
 
 #include "base/sp_json.h"
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 enum {
     BENCH_LIST = 32, /* most numbers in an option */

@@ -3,7 +3,7 @@
 #define SP_CHECK_H
 
 #include "data/sp_sampler.h"
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 /* Logs the number of micro-batches into which run.memory_mb, or the memory of a device
  * that this process sees, cuts the most expensive step, and the memory that the steps

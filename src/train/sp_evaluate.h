@@ -3,7 +3,7 @@
 #define SP_EVALUATE_H
 
 #include "net/sp_metrics.h"
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 /* Opens sampler and loader for a pass over `set` in its own order. To be called on all
  * ranks; the status is each rank's own. The caller closes both, after a failure too. */

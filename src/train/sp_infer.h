@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 typedef struct sp_infer {
     sp_session session;

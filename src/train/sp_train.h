@@ -24,7 +24,7 @@
 #ifndef SP_TRAIN_H
 #define SP_TRAIN_H
 
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 sp_status sp_train(const sp_command *command);
 sp_status sp_eval(const sp_command *command);

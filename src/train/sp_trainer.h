@@ -6,8 +6,8 @@
 #include "comm/sp_table.h"
 #include "net/sp_metrics.h"
 #include "run/sp_saver.h"
+#include "session/sp_session.h"
 #include "train/sp_evaluate.h"
-#include "train/sp_session.h"
 
 /* Results of one optimizer step, over all ranks. */
 typedef struct sp_step_report {

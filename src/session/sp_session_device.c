@@ -4,8 +4,8 @@
 
 #include "base/sp_log.h"
 #include "comm/sp_affinity.h"
-#include "train/sp_selftest.h"
-#include "train/sp_session.h"
+#include "session/sp_selftest.h"
+#include "session/sp_session.h"
 
 /* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
  * agreed. */

@@ -8,7 +8,7 @@
 #include "base/sp_log.h"
 #include "data/sp_voxel.h"
 #include "scan/sp_scene.h"
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 /* The folder that the default deck names and that the program fills itself. */
 #define SAMPLE_DATA "input/sample"

@@ -1,4 +1,4 @@
-#include "train/sp_session.h"
+#include "session/sp_session.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "train/sp_mapping.h"
+#include "session/sp_mapping.h"
 
 #include <stdlib.h>
 #include <string.h>

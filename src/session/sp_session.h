@@ -19,7 +19,7 @@
 #include "run/sp_run.h"
 #include "run/sp_watchdog.h"
 #include "run/sp_witness.h"
-#include "train/sp_mapping.h"
+#include "session/sp_mapping.h"
 
 /* A parsed command line and what it acts on. All pointers are borrowed. */
 typedef struct sp_command {

@@ -1,7 +1,7 @@
 /* Rank to device: the rules on made-up nodes. */
 #include "fixtures/test.h"
 
-#include "train/sp_mapping.h"
+#include "session/sp_mapping.h"
 
 enum { MANY = 8 };
 

@@ -1,4 +1,4 @@
-#include "train/sp_selftest.h"
+#include "session/sp_selftest.h"
 
 #include <math.h>
 #include <stdlib.h>
