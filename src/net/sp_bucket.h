@@ -40,8 +40,8 @@ typedef struct sp_buckets {
     double squares; /* sum of grad^2 after wait; NAN without sp_buckets_attach */
     int64_t *exact; /* [n_floats][SP_EXACT_LIMBS] or NULL */
     sp_tail tail;
-    /* [2] the exact mode's loss_sum and weight_sum, added to by sp_net_loss: wait sums
-     * them over the ranks and overwrites the tail's two doubles with their values. */
+    /* [2] the exact mode's loss_sum and weight_sum, added to by sp_net_train_loss: wait
+     * sums them over the ranks and overwrites the tail's two doubles with their values. */
     int64_t tail_exact[2 * SP_EXACT_LIMBS];
     bool is_overlapped; /* true; false: sp_bucket_wait posts everything (to measure) */
     int n_buckets;

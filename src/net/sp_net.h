@@ -1,8 +1,8 @@
 /* Forward and backward through the graph on one micro-batch: pure arithmetic in known
  * shapes.
  *
- *   sp_net_forward --> sp_net_loss --> sp_net_backward     training
- *   sp_net_forward --> sp_net_loss                         evaluation
+ *   sp_net_forward --> sp_net_train_loss --> sp_net_backward     training
+ *   sp_net_forward --> sp_net_loss                               evaluation
  *
  * Owns parameters, running statistics and the activation arena. At creation the graph
  * is lowered: batch norm + add + activation become one pass, concatenations become
@@ -82,7 +82,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
 sp_status sp_net_fetch_running(sp_net *net);
 /* Running statistics identical on all ranks (bn_scope below world): the mean of the
  * ranks', weighted by the voxels that each rank has trained on since the last call.
- * Collective over the world; before evaluation and saving. */
+ * Collective over the world; at the end of every step (session/sp_step.c). */
 sp_status sp_net_sync_running(sp_net *net);
 
 #endif
