@@ -30,7 +30,8 @@
 #include <stdio.h>
 
 #include "base/sp_json.h"
-#include "session/sp_session.h"
+#include "session/sp_resources.h"
+#include "session/sp_step.h"
 
 enum {
     BENCH_LIST = 32, /* most numbers in an option */
@@ -242,13 +243,10 @@ sp_status bench_model(bench *b);
 /* ---- bench_rows.c: operations on rows of c channels; called by bench_ops ---- */
 sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c);
 
-/* ---- bench_step.c: the setup of a training, made as sptrain makes it ---- */
+/* ---- bench_step.c: a training as sptrain makes it ---- */
 typedef struct bench_training {
-    sp_session session;
-    sp_sampler sampler;
-    sp_loader *loader;
-    sp_buckets buckets;
-    sp_optim optim;
+    sp_resources resources;
+    struct bench_trace *trace; /* --layers; else NULL */
     /* The host waits for the device between the parts of a step, so that each part can
      * be timed; they then lose their overlap. */
     bool is_split;
@@ -276,24 +274,28 @@ void bench_work_free(bench_work *w);
 void bench_work_print(FILE *to, const bench_work *w);
 void bench_work_json(sp_json *json, const bench_work *w);
 
-/* Opens session, network, optimizer and loader of the deck. Collective, agreed.
+/* Opens the resources of the deck, from the session to the loader. Collective, agreed.
  * bench_training_close follows in any case. */
 sp_status bench_training_open(bench *b, bench_training *t);
-/* Runs one whole step. Collective. */
-sp_status bench_training_step(bench_training *t, bench_parts *parts);
+/* Runs one whole step (sp_step.h). Collective. Ends all ranks where it fails. */
+void bench_training_step(bench_training *t, bench_parts *parts);
 /* Reports a failure and frees everything. Returns rc. */
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);
 
-/* ---- bench_layers.c: the operations of a step; one session at a time ---- */
-/* Replaces the session's table of operations by one that can time them. To be called
- * before its loader begins. */
-void bench_layers_attach(bench *b, sp_session *session);
-/* Runs n_steps steps (at most BENCH_STEPS) and times each operation. Collective. */
-sp_status bench_layers_run(bench_training *t, int n_steps);
+/* ---- bench_layers.c: the operations of a step ---- */
+typedef struct bench_trace bench_trace;
+
+/* Has the operations of the resources' backend go through the trace, which times them
+ * between begin and end. To be called once the device is open, before the transport; the
+ * trace lives longer than the resources. SP_EMEM. */
+sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources);
+/* Times each operation from here on: of the next step, at most BENCH_STEPS in all. */
+sp_status bench_trace_begin(bench_trace *trace);
+void bench_trace_end(bench_trace *trace);
 /* Prints a row for each layer and operation, and one for their sum; step_s: the time
  * that shares refer to. */
-sp_status bench_layers_print(bench *b, const sp_graph *graph, double step_s);
-/* Frees the rows; may be called without attach. */
-void bench_layers_free(void);
+sp_status bench_trace_print(bench_trace *trace, double step_s);
+/* NULL is accepted. */
+void bench_trace_close(bench_trace *trace);
 
 #endif

@@ -1,9 +1,10 @@
 /* spbench step --layers: times every operation of a step where it is executed.
  *
- * The session's backend gets a copy of its table in which each operation of the step is
- * called between two readings of the clock: with real maps and strides, and with the
- * caches as the previous operation left them. The network is therefore not described a
- * second time here, and every layer that a deck can have gets its rows.
+ * A trace stands between the network and its backend: a table whose operations call
+ * those of the backend between two readings of the clock, while the trace is on. They
+ * run with real maps and strides, and with the caches as the previous operation left
+ * them. The network is therefore not described a second time here, and every layer that
+ * a deck can have gets its rows.
  *
  *     step    conv_forward  norm_sums  ...  conv_grad_weight  ...  sgd
  *     clock   |          |  |       |       |              |       | |
@@ -14,6 +15,7 @@
  * first of them begins. The time is the device's own; the time of an empty pair of
  * readings is subtracted.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,59 +38,65 @@ typedef struct row {
     double seconds[BENCH_STEPS]; /* [step] */
 } row;
 
-static struct trace {
-    const sp_backend_ops *real;
+struct bench_trace {
+    /* First: the backend's ops point to it, and so trace_of finds the trace. */
     sp_backend_ops timed;
-    bench *b;
-    const sp_net *net;
+    const sp_backend_ops *real;
+    sp_backend *backend; /* borrowed */
+    const sp_net *net;   /* borrowed */
+    bench *b;            /* borrowed */
     bool is_on;
     int step, n_rows;
     double empty_s; /* of an empty pair of readings */
     row *row;       /* [MAX_ROWS] */
-} trace;
+};
+
+static bench_trace *trace_of(const sp_backend *be)
+{
+    return (bench_trace *)(uintptr_t)be->ops;
+}
 
 /* ---- the clock ---- */
 
-static sp_status begin(sp_backend *be)
+static sp_status begin(const bench_trace *t, sp_backend *be)
 {
     const sp_peak_args lead = {.what = SP_PEAK_PRODUCTS,
-                               .amount = 1e-6 * LEAD_US * trace.b->best_flops,
-                               .x = trace.b->x,
-                               .y = trace.b->y,
-                               .n = trace.b->stream_floats};
+                               .amount = 1e-6 * LEAD_US * t->b->best_flops,
+                               .x = t->b->x,
+                               .y = t->b->y,
+                               .n = t->b->stream_floats};
     double done;
 
     if (!be->ops->is_host)
-        SP_TRY(trace.real->peak(be, &lead, &done));
-    return trace.real->clock_begin(be);
+        SP_TRY(t->real->peak(be, &lead, &done));
+    return t->real->clock_begin(be);
 }
 
-static sp_status find_row(int layer, const char *op, row **out)
+static sp_status find_row(bench_trace *t, int layer, const char *op, row **out)
 {
     int i = 0;
 
-    while (i < trace.n_rows &&
-           (trace.row[i].layer != layer || strcmp(trace.row[i].op, op) != 0))
+    while (i < t->n_rows && (t->row[i].layer != layer || strcmp(t->row[i].op, op) != 0))
         i++;
     if (i == MAX_ROWS)
         return SP_FAIL(SP_EUSAGE, "--layers: more than %d rows", MAX_ROWS);
-    if (i == trace.n_rows)
-        trace.row[trace.n_rows++] = (row){.layer = layer, .op = op};
-    *out = &trace.row[i];
+    if (i == t->n_rows)
+        t->row[t->n_rows++] = (row){.layer = layer, .op = op};
+    *out = &t->row[i];
     return SP_OK;
 }
 
 /* Adds a timing to its row. The work of the first step stands for all steps; calls of
  * one layer within a step add up. */
-static sp_status end(sp_backend *be, const char *op, work w)
+static sp_status end(bench_trace *t, sp_backend *be, const char *op, work w)
 {
     double seconds;
     row *r = NULL;
 
-    SP_TRY(trace.real->clock_end(be, &seconds));
-    SP_TRY(find_row(trace.net->layer, op, &r));
-    r->seconds[trace.step] += fmax(seconds - trace.empty_s, 0);
-    if (trace.step > 0)
+    SP_TRY(t->real->clock_end(be, &seconds));
+    SP_TRY(find_row(t, t->net->layer, op, &r));
+    r->seconds[t->step] += fmax(seconds - t->empty_s, 0);
+    if (t->step > 0)
         return SP_OK;
     w.flops += r->work.flops;
     w.bytes += r->work.bytes;
@@ -180,11 +188,12 @@ static work pack_work(const sp_pack_args *a, int n)
 #define TIMED(op, parameters, arguments, work)                                         \
     static sp_status op parameters                                                     \
     {                                                                                  \
-        if (!trace.is_on)                                                              \
-            return trace.real->op arguments;                                           \
-        SP_TRY(begin(be));                                                             \
-        SP_TRY(trace.real->op arguments);                                              \
-        return end(be, #op, work);                                                     \
+        bench_trace *trace = trace_of(be);                                             \
+        if (!trace->is_on)                                                             \
+            return trace->real->op arguments;                                          \
+        SP_TRY(begin(trace, be));                                                      \
+        SP_TRY(trace->real->op arguments);                                             \
+        return end(trace, be, #op, work);                                              \
     }
 
 TIMED(fill, (sp_backend * be, void *data, int byte, size_t bytes),
@@ -261,14 +270,8 @@ TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
 
 /* Replaces the operations of the compute stream. Plans, uploads and downloads are not
  * timed, since other threads call them too. */
-void bench_layers_attach(bench *b, sp_session *session)
+static void replace_operations(sp_backend_ops *t)
 {
-    sp_backend_ops *t = &trace.timed;
-
-    trace.b = b;
-    trace.net = &session->net;
-    trace.real = session->backend.ops;
-    *t = *trace.real;
     t->fill = fill;
     t->conv_pack = conv_pack;
     t->conv_forward = conv_forward;
@@ -295,40 +298,56 @@ void bench_layers_attach(bench *b, sp_session *session)
     t->sgd = sgd;
     t->adamw = adamw;
     t->sum_squares = sum_squares;
-    session->backend.ops = t;
+}
+
+sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources)
+{
+    bench_trace *t = calloc(1, sizeof *t);
+
+    *trace = t;
+    if (t)
+        t->row = calloc(MAX_ROWS, sizeof *t->row);
+    if (!t || !t->row)
+        return SP_FAIL(SP_EMEM, "out of memory for the rows of --layers");
+    t->b = b;
+    t->net = &resources->net;
+    t->backend = &resources->backend;
+    t->real = resources->backend.ops;
+    t->timed = *t->real;
+    replace_operations(&t->timed);
+    resources->backend.ops = &t->timed;
+    return SP_OK;
 }
 
 /* ---- steps and rows ---- */
 
-static sp_status measure_empty(sp_backend *be)
+static sp_status measure_empty(bench_trace *t)
 {
     double value[9];
 
-    trace.empty_s = 0;
+    t->empty_s = 0;
     for (int i = 0; i < 9; i++) {
-        SP_TRY(begin(be));
-        SP_TRY(trace.real->clock_end(be, &value[i]));
+        SP_TRY(begin(t, t->backend));
+        SP_TRY(t->real->clock_end(t->backend, &value[i]));
     }
-    trace.empty_s = bench_median(value, 9, NULL);
+    t->empty_s = bench_median(value, 9, NULL);
     return SP_OK;
 }
 
-sp_status bench_layers_run(bench_training *t, int n_steps)
+sp_status bench_trace_begin(bench_trace *t)
 {
-    bench_parts parts;
-    sp_status rc = SP_OK;
+    assert(!t->is_on && t->step < BENCH_STEPS);
+    if (t->step == 0)
+        SP_TRY(measure_empty(t));
+    t->is_on = true;
+    return SP_OK;
+}
 
-    trace.row = calloc(MAX_ROWS, sizeof *trace.row);
-    if (!trace.row)
-        return SP_FAIL(SP_EMEM, "out of memory for the rows of --layers");
-    SP_TRY(measure_empty(&t->session.backend));
-    for (trace.step = 0; rc == SP_OK && trace.step < n_steps; trace.step++) {
-        bench_progress(trace.b, "layers of step %d of %d", trace.step + 1, n_steps);
-        trace.is_on = true;
-        rc = bench_training_step(t, &parts);
-        trace.is_on = false;
-    }
-    return rc;
+void bench_trace_end(bench_trace *t)
+{
+    assert(t->is_on);
+    t->is_on = false;
+    t->step++;
 }
 
 /* The ceiling of a row. Data of an operation may lie in a cache, which is faster than
@@ -346,10 +365,10 @@ static sp_status ceiling_of(bench *b, const bench_job *job, double s, double *ce
 }
 
 /* Prints a row. The operation is limited by the resource that would take longer. */
-static sp_status print_row(bench *b, const sp_graph *graph, row *r, double step_s,
-                           double *busy_s)
+static sp_status print_row(bench_trace *t, row *r, double step_s, double *busy_s)
 {
     static const sp_node whole = {.name = "-"};
+    bench *b = t->b;
     const work *w = &r->work;
     const bool is_flops = w->flops / b->best_flops >= w->bytes / b->best_bytes;
     bench_job job = {.name = r->op,
@@ -359,12 +378,12 @@ static sp_status print_row(bench *b, const sp_graph *graph, row *r, double step_
                      .c_out = w->c_out,
                      .flops = w->flops,
                      .bytes = w->bytes,
-                     .layer = r->layer < 0 ? &whole : &graph->node[r->layer],
+                     .layer = r->layer < 0 ? &whole : &t->net->graph->node[r->layer],
                      .limit = w->flops > 0 && is_flops ? BENCH_FLOPS : BENCH_BYTES};
-    bench_time time = {.is_wall = true, .repeats = trace.step};
+    bench_time time = {.is_wall = true, .repeats = t->step};
     double ceiling;
 
-    time.wall_s = bench_median(r->seconds, trace.step, &time.spread);
+    time.wall_s = bench_median(r->seconds, t->step, &time.spread);
     time.cpu_s = NAN;
     *busy_s += time.wall_s;
     job.share = time.wall_s / step_s;
@@ -373,22 +392,22 @@ static sp_status print_row(bench *b, const sp_graph *graph, row *r, double step_
     return bench_print(b, &job, &time, ceiling);
 }
 
-sp_status bench_layers_print(bench *b, const sp_graph *graph, double step_s)
+sp_status bench_trace_print(bench_trace *t, double step_s)
 {
     static const sp_node whole = {.name = "-"};
     bench_job job = {.name = "layers", .layer = &whole};
-    bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = trace.step};
+    bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = t->step};
 
-    b->has_header = false;
-    for (int i = 0; i < trace.n_rows; i++)
-        SP_TRY(print_row(b, graph, &trace.row[i], step_s, &time.wall_s));
+    t->b->has_header = false;
+    for (int i = 0; i < t->n_rows; i++)
+        SP_TRY(print_row(t, &t->row[i], step_s, &time.wall_s));
     job.share = time.wall_s / step_s;
-    return bench_print(b, &job, &time, 0);
+    return bench_print(t->b, &job, &time, 0);
 }
 
-void bench_layers_free(void)
+void bench_trace_close(bench_trace *t)
 {
-    free(trace.row);
-    trace.row = NULL;
-    trace.n_rows = 0;
+    if (t)
+        free(t->row);
+    free(t);
 }

@@ -322,11 +322,12 @@ static sp_status measure_network(bench *b, const sp_graph *graph, float *data, m
 
 static sp_status measure_reading(bench_training *t, model *m)
 {
-    const sp_dataset *set = &t->session.train;
-    const sp_sample_request request = {.columns = t->session.columns,
-                                       .n_columns = t->session.n_columns,
-                                       .verify = t->session.config->data.verify};
-    const double row = 12 + 4.0 * t->session.n_columns + 1, begin = sp_now_s();
+    const sp_dataset *set = &t->resources.train;
+    const sp_sample_request request = {.columns = t->resources.columns,
+                                       .n_columns = t->resources.n_columns,
+                                       .verify =
+                                           t->resources.session.config->data.verify};
+    const double row = 12 + 4.0 * t->resources.n_columns + 1, begin = sp_now_s();
     sp_sample sample = {0};
     double bytes = 0;
     sp_status rc = SP_OK;
@@ -358,11 +359,11 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
     work w = {0};
     bench_parts p;
 
-    SP_TRY(bench_training_step(t, &p)); /* warm-up */
+    bench_training_step(t, &p); /* warm-up */
     for (int i = 0; i < steps; i++) {
         bench_progress(b, "step %d of %d", i + 1, steps);
         SP_TRY(sp_comm_barrier(b->comm));
-        SP_TRY(bench_training_step(t, &p));
+        bench_training_step(t, &p);
         w.forward += p.forward + p.loss;
         w.backward += p.backward - fmax(p.waited - p.reduce, 0);
         w.load += p.plan + p.read;
@@ -391,14 +392,15 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
 
 static sp_status measure(bench *b, bench_training *t, model *m)
 {
-    const sp_graph *graph = &t->session.graph;
+    const sp_graph *graph = &t->resources.graph;
     const bench_options *o = b->options;
     float *data = NULL;
 
     m->bytes = 4.0 * (double)graph->n_floats;
-    m->n_buckets = t->buckets.n_buckets;
-    for (int i = 0;
-         t->session.config->train.bn_scope == SP_SCOPE_WORLD && i < graph->n_nodes; i++)
+    m->n_buckets = t->resources.buckets.n_buckets;
+    for (int i = 0; t->resources.session.config->train.bn_scope == SP_SCOPE_WORLD &&
+                    i < graph->n_nodes;
+         i++)
         m->n_norms += graph->node[i].op == SP_OP_BATCHNORM;
     SP_TRY(measure_compute(b, t, m));
     SP_TRY(measure_reading(t, m));
@@ -406,7 +408,7 @@ static sp_status measure(bench *b, bench_training *t, model *m)
         sp_status rc = sp_comm_alloc(b->comm, (size_t)graph->n_floats * sizeof *data,
                                      (void **)&data);
 
-        rc = sp_session_agree(&t->session, rc);
+        rc = sp_session_agree(&t->resources.session, rc);
         if (rc == SP_OK)
             rc = measure_network(b, graph, data, m);
         sp_comm_free(b->comm, data);
@@ -438,9 +440,9 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
     const bool is_measured =
         b->comm->size > 1 && b->options->latency_s == 0 && b->options->bandwidth == 0;
 
-    SP_TRY(list_costs(&t->session.train, cost, &m->mean_cost));
+    SP_TRY(list_costs(&t->resources.train, cost, &m->mean_cost));
     m->cost = *cost;
-    m->n_samples = t->session.train.n_samples;
+    m->n_samples = t->resources.train.n_samples;
     SP_TRY(measure(b, t, m));
     if (b->comm->rank)
         return SP_OK;

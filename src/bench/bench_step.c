@@ -7,66 +7,33 @@
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
 
-static sp_status open_loader(bench_training *t)
-{
-    sp_session *s = &t->session;
-    const sp_loader_options options = {
-        .set = &s->train,
-        .config = s->config,
-        .graph = &s->graph,
-        .backend = &s->backend,
-        .sampler = &t->sampler,
-        .columns = s->columns,
-        .n_columns = s->n_columns,
-        .mean = s->norm.mean,
-        .std = s->norm.std,
-        .is_training = true,
-        .n_slots = 2,
-    };
-
-    SP_TRY(sp_sampler_open(&t->sampler, &s->train, s->comm, s->config, true));
-    SP_TRY(sp_loader_create(&t->loader, &options));
-    return sp_loader_seek(t->loader, (sp_position){0, 0});
-}
-
 sp_status bench_training_open(bench *b, bench_training *t)
 {
-    sp_session *s = &t->session;
-    sp_status rc;
+    sp_resources *r = &t->resources;
 
     memset(t, 0, sizeof *t);
-    SP_TRY(sp_session_open(s, &b->options->command, false));
-    SP_TRY(sp_session_open_device(s));
-    s->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
+    SP_TRY(sp_resources_open(r, &b->options->command, false));
+    SP_TRY(sp_resources_open_device(r));
+    r->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
     if (b->options->is_by_layer)
-        bench_layers_attach(b, s);
-    SP_TRY(sp_session_open_transport(s));
-    SP_TRY(sp_session_open_data(s, true, false));
-    SP_TRY(sp_session_normalize(s, &s->train));
-    SP_TRY(sp_session_open_net(s, NULL));
-    rc = sp_buckets_create(&t->buckets, &s->graph, s->comm,
-                           s->config->train.deterministic == SP_DET_WORLD,
-                           (size_t)(s->config->run.bucket_mb * (1 << 20)));
-    t->buckets.is_overlapped = s->config->run.overlap;
-    if (rc == SP_OK)
-        rc = sp_buckets_attach(&t->buckets, &s->transport);
-    if (rc == SP_OK)
-        rc = sp_optim_create(&t->optim, &s->graph, s->config, &s->backend);
-    if (rc == SP_OK && s->train.n_samples == 0)
-        rc = SP_FAIL(SP_EDATA, "%s: no samples to train on", s->train.shard[0].path);
-    if (rc == SP_OK)
-        rc = open_loader(t);
-    return sp_session_agree(s, rc);
+        SP_TRY(sp_session_agree(&r->session, bench_trace_open(&t->trace, b, r)));
+    SP_TRY(sp_resources_open_transport(r));
+    SP_TRY(sp_resources_open_data(r, true, false));
+    SP_TRY(sp_resources_normalize(r, &r->train));
+    if (r->train.n_samples == 0)
+        return SP_FAIL(SP_EDATA, "%s: no samples to train on", r->train.shard[0].path);
+    SP_TRY(sp_resources_open_net(r, NULL));
+    SP_TRY(sp_resources_open_training(r, 2));
+    return sp_session_agree(&r->session,
+                            sp_loader_seek(r->loader, (sp_position){0, 0}));
 }
 
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
 {
     b->is_reported = rc != SP_OK;
-    sp_loader_destroy(t->loader);
-    sp_sampler_close(&t->sampler);
-    sp_optim_destroy(&t->optim);
-    sp_buckets_destroy(&t->buckets);
-    return sp_session_close(&t->session, rc);
+    rc = sp_resources_close(&t->resources, rc);
+    bench_trace_close(t->trace);
+    return rc;
 }
 
 /* ---- one step ---- */
@@ -92,87 +59,87 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch)
     return flops;
 }
 
-static void count_work(const bench_training *t, const sp_batch *batch,
-                       bench_parts *parts)
+static void count_work(const sp_resources *r, const sp_batch *batch, bench_parts *parts)
 {
-    const int world = t->session.comm->size;
+    const int world = r->session.comm->size;
 
-    parts->flops += conv_flops(&t->session.graph, batch);
+    parts->flops += conv_flops(&r->graph, batch);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
     for (int i = 0; i < batch->plan.n_maps; i++)
         parts->pairs += (double)batch->plan.map[i].pairs;
     for (int i = 0; i < batch->n_samples; i++)
-        parts->cost += (double)sp_dataset_cost(&t->session.train, batch->sample_id[i]);
+        parts->cost += (double)sp_dataset_cost(&r->train, batch->sample_id[i]);
     parts->cost_max += (double)batch->cost_max;
     parts->cost_sum += (double)batch->cost_sum;
     parts->imbalance =
         batch->cost_sum ? (double)batch->cost_max * world / (double)batch->cost_sum : 1;
 }
 
-/* Adds the seconds since *at to *sum and moves *at to now. */
-static sp_status lap(bench_training *t, double *at, double *sum)
-{
-    sp_backend *backend = &t->session.backend;
-    const double before = *at;
+/* The clock of a step: the part that runs, since when, and what all have taken. */
+typedef struct step_clock {
+    bench_training *training;
+    bench_parts *parts;
+    sp_step_part part;
+    double at;
+} step_clock;
 
-    if (t->is_split)
-        SP_TRY(backend->ops->wait(backend));
-    *at = sp_now_s();
-    *sum += *at - before;
+/* The seconds that a part adds to; NULL: those of no part that is printed. */
+static double *seconds_of(bench_parts *parts, sp_step_part part)
+{
+    double *const seconds[SP_STEP_PARTS] = {
+        [SP_STEP_READ] = &parts->wait,     [SP_STEP_FORWARD] = &parts->forward,
+        [SP_STEP_LOSS] = &parts->loss,     [SP_STEP_BACKWARD] = &parts->backward,
+        [SP_STEP_REDUCE] = &parts->reduce, [SP_STEP_UPDATE] = &parts->update};
+
+    return seconds[part];
+}
+
+/* Ends the part that has run, and begins the next. The whole step ends when the device
+ * has finished it. */
+static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
+{
+    step_clock *clock = arg;
+    sp_resources *r = &clock->training->resources;
+    double *seconds = seconds_of(clock->parts, clock->part);
+
+    if (clock->training->is_split || part == SP_STEP_END)
+        SP_TRY(r->backend.ops->wait(&r->backend));
+    if (seconds)
+        *seconds += sp_now_s() - clock->at;
+    if (part == SP_STEP_RECYCLE)
+        count_work(r, batch, clock->parts);
+    clock->part = part;
+    clock->at = sp_now_s();
     return SP_OK;
 }
 
-static sp_status micro_step(bench_training *t, bench_parts *parts, bool *is_last)
+static sp_status run_step(void *arg)
 {
-    sp_session *s = &t->session;
-    sp_batch *batch;
-    double at = sp_now_s();
+    step_clock *clock = arg;
+    sp_resources *r = &clock->training->resources;
+    const sp_step_hooks hooks = {.begin = begin_part, .arg = clock};
+    const double lr = sp_optim_lr(r->session.config, 0, 1000000, r->sampler.effective);
+    sp_step_result result;
 
-    SP_TRY(sp_loader_next(t->loader, &batch, NULL));
-    SP_TRY(lap(t, &at, &parts->wait));
-    SP_TRY(sp_net_forward(&s->net, batch, true, NULL));
-    SP_TRY(lap(t, &at, &parts->forward));
-    SP_TRY(sp_net_train_loss(&s->net, batch, &t->buckets));
-    SP_TRY(lap(t, &at, &parts->loss));
-    *is_last = batch->micro == batch->n_micro - 1;
-    SP_TRY(sp_net_backward(&s->net, batch, &t->buckets, *is_last));
-    SP_TRY(lap(t, &at, &parts->backward));
-    count_work(t, batch, parts);
-    return sp_loader_recycle(t->loader, batch);
+    return sp_step_run(r, lr, &hooks, &result);
 }
 
-sp_status bench_training_step(bench_training *t, bench_parts *parts)
+void bench_training_step(bench_training *t, bench_parts *parts)
 {
-    sp_session *s = &t->session;
     const double begin = sp_now_s(), cpu = bench_cpu_s(), all = bench_process_cpu_s();
-    const double lr = sp_optim_lr(s->config, 0, 1000000, t->sampler.effective);
-    double at;
-    bool is_last = false;
+    step_clock clock = {.training = t, .parts = parts, .part = SP_STEP_END};
     sp_pulse before, after;
 
     sp_pulse_read(&before);
     memset(parts, 0, sizeof *parts);
-    s->is_alone = true;
-    SP_TRY(sp_buckets_zero(&t->buckets));
-    while (!is_last)
-        SP_TRY(micro_step(t, parts, &is_last));
-    at = sp_now_s();
-    SP_TRY(sp_bucket_wait(&t->buckets, NULL));
-    SP_TRY(lap(t, &at, &parts->reduce));
-    SP_TRY(sp_optim_step(&t->optim, s->net.param, t->buckets.grad, t->buckets.squares,
-                         t->buckets.tail.weight_sum, lr, NULL));
-    sp_net_updated(&s->net);
-    SP_TRY(s->backend.ops->wait(&s->backend));
-    SP_TRY(lap(t, &at, &parts->update));
-    s->is_alone = false;
-    sp_loader_times(t->loader, &parts->plan, &parts->read);
+    sp_session_run_alone(&t->resources.session, run_step, &clock);
+    sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
     parts->cpu = bench_cpu_s() - cpu;
     parts->process_cpu = bench_process_cpu_s() - all;
     parts->all = sp_now_s() - begin;
     sp_pulse_read(&after);
     parts->waited = after.waited_s - before.waited_s;
-    return SP_OK;
 }
 
 /* ---- report ---- */
@@ -209,15 +176,15 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
 {
     const int64_t want =
         b->options->repeats < BENCH_STEPS ? b->options->repeats : BENCH_STEPS;
-    sp_backend *backend = &t->session.backend;
-    bench_parts warm_up;
+    sp_backend *backend = &t->resources.backend;
+    bench_parts unused;
 
     SP_TRY(measure_peak(b, PEAKS, s));
     for (int i = 0; i < (b->options->is_quick ? 1 : 2); i++)
-        SP_TRY(bench_training_step(t, &warm_up));
+        bench_training_step(t, &unused);
     for (; s->n < want; s->n++) {
         bench_progress(b, "step %d of %lld", s->n + 1, (long long)want);
-        SP_TRY(bench_training_step(t, &s->step[s->n]));
+        bench_training_step(t, &s->step[s->n]);
     }
     SP_TRY(measure_peak(b, PEAKS, s));
     SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
@@ -226,9 +193,15 @@ static sp_status run_steps(bench *b, bench_training *t, steps *s)
     memcpy(s->split, s->step, sizeof s->split);
     t->is_split = !backend->ops->is_host;
     for (int i = 0; t->is_split && i < s->n; i++)
-        SP_TRY(bench_training_step(t, &s->split[i]));
+        bench_training_step(t, &s->split[i]);
     t->is_split = false;
-    return b->options->is_by_layer ? bench_layers_run(t, s->n) : SP_OK;
+    for (int i = 0; t->trace && i < s->n; i++) {
+        bench_progress(b, "layers of step %d of %d", i + 1, s->n);
+        SP_TRY(bench_trace_begin(t->trace));
+        bench_training_step(t, &unused);
+        bench_trace_end(t->trace);
+    }
+    return SP_OK;
 }
 
 /* Median over the steps of the double at `offset` in bench_parts. */
@@ -348,29 +321,28 @@ static sp_status print_layers(bench *b, const bench_training *t, const steps *s)
     const size_t clock =
         is_wall ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
 
-    return bench_layers_print(b, &t->session.graph,
-                              median_of(s->step, s->n, clock, NULL));
+    return bench_trace_print(t->trace, median_of(s->step, s->n, clock, NULL));
 }
 
 /* Ceilings are measured on the device that the deck's session has opened. */
 sp_status bench_step(bench *b)
 {
     bench_training t;
+    sp_session *session = &t.resources.session;
     steps s = {0};
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc = sp_session_agree(&t.session, bench_device_open(b, &t.session.backend));
+        rc = sp_session_agree(session, bench_device_open(b, &t.resources.backend));
     if (rc == SP_OK)
         rc = run_steps(b, &t, &s);
     if (rc == SP_OK)
-        rc = bench_work_count(&t.session, s.step, s.n, &s.work);
+        rc = bench_work_count(session, s.step, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_session_agree(&t.session, print_steps(b, &s));
-    if (rc == SP_OK && b->options->is_by_layer)
-        rc = sp_session_agree(&t.session, print_layers(b, &t, &s));
+        rc = sp_session_agree(session, print_steps(b, &s));
+    if (rc == SP_OK && t.trace)
+        rc = sp_session_agree(session, print_layers(b, &t, &s));
     bench_work_free(&s.work);
-    bench_layers_free();
     bench_device_close(b);
     return bench_training_close(b, &t, rc);
 }

@@ -22,7 +22,7 @@ static const way ways[N_WAYS] = {
     {"sum_host", "the host", SP_TRANSPORT_MPI, false}};
 
 typedef struct sums {
-    sp_session session;
+    sp_resources resources;
     sp_transport transport;
     sp_arena arena;
     double *from, *to; /* [2c + 1] for the most channels */
@@ -33,8 +33,8 @@ typedef struct sums {
 /* Times many sums in a row; seconds of one, on the slowest rank. Collective. */
 static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
 {
-    sp_backend *be = &s->session.backend;
-    sp_comm *comm = s->session.comm;
+    sp_backend *be = &s->resources.backend;
+    sp_comm *comm = s->resources.session.comm;
 
     SP_TRY(sp_comm_barrier(comm));
     SP_TRY(be->ops->clock_begin(be));
@@ -68,14 +68,14 @@ static bool open_way(sums *s, const way *w)
 {
     const sp_transport_options options = {
         .want = w->want,
-        .objection = s->session.mapping.is_shared ? "ranks share a device" : NULL,
+        .objection = s->resources.mapping.is_shared ? "ranks share a device" : NULL,
         .without_peers = !w->is_peer,
         .scope = SP_SCOPE_WORLD,
         .is_repeatable = true,
         .limit_s = 60,
         .peer_limit_s = 60};
-    const sp_status rc = sp_transport_choose(&s->transport, s->session.comm,
-                                             &s->session.backend, &options);
+    const sp_status rc = sp_transport_choose(&s->transport, s->resources.session.comm,
+                                             &s->resources.backend, &options);
     const bool is_there = rc == SP_OK && (!w->is_peer || s->transport.peer);
 
     if (!is_there)
@@ -84,22 +84,35 @@ static bool open_way(sums *s, const way *w)
     return is_there;
 }
 
-static sp_status time_way(bench *b, sums *s, int i)
+/* The sums of a way, one number of channels after the other. */
+typedef struct way_work {
+    bench *b;
+    sums *s;
+    int i; /* the way */
+} way_work;
+
+static sp_status time_sums(void *arg)
 {
-    sp_status rc = SP_OK;
+    const way_work *w = arg;
+
+    for (int k = 0; k < N_CHANNELS; k++)
+        SP_TRY(time_sum(w->b, w->s, &ways[w->i], channels[k], &w->s->us[w->i][k]));
+    return SP_OK;
+}
+
+static void time_way(bench *b, sums *s, int i)
+{
+    sp_session *session = &s->resources.session;
+    way_work work = {b, s, i};
 
     for (int k = 0; k < N_CHANNELS; k++)
         s->us[i][k] = NAN;
     if (open_way(s, &ways[i])) {
-        /* Other ranks cannot learn of a failure within the sums. */
-        s->session.is_alone = true;
-        for (int k = 0; rc == SP_OK && k < N_CHANNELS; k++)
-            rc = time_sum(b, s, &ways[i], channels[k], &s->us[i][k]);
-        s->session.is_alone = rc != SP_OK;
+        session->transport = &s->transport;
+        sp_session_run_alone(session, time_sums, &work);
+        session->transport = NULL;
     }
-    if (rc == SP_OK)
-        sp_transport_close(&s->transport);
-    return rc;
+    sp_transport_close(&s->transport);
 }
 
 static void print_summary(const bench *b, const sums *s)
@@ -116,7 +129,7 @@ static void print_summary(const bench *b, const sums *s)
 
 static sp_status measure(bench *b, sums *s)
 {
-    sp_backend *be = &s->session.backend;
+    sp_backend *be = &s->resources.backend;
     const size_t n = 2 * (size_t)channels[N_CHANNELS - 1] + 1;
     sp_status rc = bench_device_open(b, be);
 
@@ -128,9 +141,9 @@ static sp_status measure(bench *b, sums *s)
         rc = SP_TAKE(&s->arena, n, &s->to);
     if (rc == SP_OK)
         rc = be->ops->fill(be, s->from, 0, n * sizeof *s->from);
-    rc = sp_session_agree(&s->session, rc);
+    rc = sp_session_agree(&s->resources.session, rc);
     for (int i = 0; rc == SP_OK && i < N_WAYS; i++)
-        rc = time_way(b, s, i);
+        time_way(b, s, i);
     if (rc == SP_OK)
         print_summary(b, s);
     return rc;
@@ -139,19 +152,19 @@ static sp_status measure(bench *b, sums *s)
 sp_status bench_sums(bench *b)
 {
     sums s = {0};
-    sp_status rc = sp_session_open(&s.session, &b->options->command, false);
+    sp_status rc = sp_resources_open(&s.resources, &b->options->command, false);
 
     if (rc == SP_OK && b->comm->size == 1)
         rc =
             SP_FAIL(SP_EUSAGE, "spbench reduce times sums of several ranks on devices: "
                                "start it with mpirun -n 2, one device each");
     if (rc == SP_OK)
-        rc = sp_session_open_device(&s.session);
+        rc = sp_resources_open_device(&s.resources);
     if (rc == SP_OK)
         rc = measure(b, &s);
     b->is_reported = rc != SP_OK;
     if (s.arena.base)
-        s.session.backend.ops->arena_destroy(&s.arena);
+        s.resources.backend.ops->arena_destroy(&s.arena);
     bench_device_close(b);
-    return sp_session_close(&s.session, rc);
+    return sp_resources_close(&s.resources, rc);
 }

@@ -2,65 +2,69 @@
 #include "train/sp_check.h"
 
 #include "base/sp_log.h"
+#include "train/sp_report.h"
 #include "train/sp_train.h"
-#include "train/sp_trainer.h"
 
-static void print_batch(const sp_session *s, const sp_sampler *sampler)
+static void print_batch(const sp_resources *r, const sp_sampler *sampler)
 {
+    const sp_config *config = r->session.config;
+
     sp_log_info("batch: %d samples a step in the world (%.3g a node, %.3g a rank), "
                 "%lld steps an epoch; effective learning rate %g",
-                sampler->effective, (double)sampler->effective / s->comm->n_nodes,
-                (double)sampler->effective / s->comm->size,
+                sampler->effective,
+                (double)sampler->effective / r->session.comm->n_nodes,
+                (double)sampler->effective / r->session.comm->size,
                 (long long)sp_sampler_steps_per_epoch(sampler),
-                sp_optim_base_lr(s->config, sampler->effective));
-    sp_report_idle(s, sampler);
+                sp_optim_base_lr(config, sampler->effective));
+    sp_report_idle(r, sampler);
 }
 
-static sp_status check_memory(sp_session *s, sp_sampler *sampler)
+static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
 {
-    const bool has_eval = s->config->run.eval_every > 0 && s->val.n_samples > 0;
+    const bool has_eval = r->session.config->run.eval_every > 0 && r->val.n_samples > 0;
     sp_sampler val = {0};
     sp_status rc = SP_OK;
 
     if (has_eval)
-        rc = sp_sampler_open(&val, &s->val, s->comm, s->config, false);
-    rc = sp_session_agree(s, rc);
+        rc = sp_sampler_open(&val, &r->val, r->session.comm, r->session.config, false);
+    rc = sp_session_agree(&r->session, rc);
     if (rc == SP_OK)
-        rc = sp_check_memory(s, sampler, has_eval ? &val : NULL);
-    sp_cut_close(&s->cut); /* closed before the samplers that it refers to */
+        rc = sp_check_memory(r, sampler, has_eval ? &val : NULL);
+    sp_cut_close(&r->cut); /* closed before the samplers that it refers to */
     sp_sampler_close(&val);
     return rc;
 }
 
-static sp_status check(sp_session *s)
+static sp_status check(sp_resources *r)
 {
     sp_sampler sampler = {0};
     sp_status rc;
 
-    SP_TRY(sp_session_open_data(s, true, true));
-    SP_TRY(sp_graph_build(&s->graph, s->config, s->n_columns, s->n_classes));
-    SP_TRY(sp_sampler_open(&sampler, &s->train, s->comm, s->config, true));
-    if (s->comm->rank == 0)
-        sp_graph_print(&s->graph, stdout);
+    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
+    SP_TRY(
+        sp_sampler_open(&sampler, &r->train, r->session.comm, r->session.config, true));
+    if (r->session.comm->rank == 0)
+        sp_graph_print(&r->graph, stdout);
     sp_log_info("train: %lld samples, %lld voxels; val: %lld samples, %lld voxels; "
                 "%d classes, %d feature columns",
-                (long long)s->train.n_samples, (long long)s->train.n_voxels,
-                (long long)s->val.n_samples, (long long)s->val.n_voxels, s->n_classes,
-                s->n_columns);
-    print_batch(s, &sampler);
-    rc = check_memory(s, &sampler);
+                (long long)r->train.n_samples, (long long)r->train.n_voxels,
+                (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
+                r->n_columns);
+    print_batch(r, &sampler);
+    rc = check_memory(r, &sampler);
     sp_sampler_close(&sampler);
     return rc;
 }
 
 sp_status sp_check(const sp_command *command)
 {
-    sp_session session;
-    sp_status rc = sp_session_open(&session, command, false);
+    sp_resources r;
+    sp_status rc = sp_resources_open(&r, command, false);
 
     if (rc == SP_OK)
-        rc = check(&session);
+        rc = check(&r);
     if (rc == SP_OK)
-        rc = sp_session_agree(&session, sp_log_written());
-    return sp_session_close(&session, rc);
+        rc = sp_session_agree(&r.session, sp_log_written());
+    return sp_resources_close(&r, rc);
 }

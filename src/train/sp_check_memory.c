@@ -5,9 +5,9 @@
 
 static const double mib = 1 << 20;
 
-static void print(const sp_session *s, bool is_host)
+static void print(const sp_resources *r, bool is_host)
 {
-    const sp_cut *cut = &s->cut;
+    const sp_cut *cut = &r->cut;
     const int64_t *train = cut->train.dearest, *eval = cut->eval.dearest;
     const double act =
         (double)(train[SP_ACTIVATIONS] > eval[SP_ACTIVATIONS] ? train[SP_ACTIVATIONS]
@@ -35,8 +35,8 @@ static void print(const sp_session *s, bool is_host)
             "gradients and optimizer state, %.2f of batches and kernel maps, "
             "%.2f of scratch; arenas take up to an eighth more, in pages of 2 MiB",
             act + weights + batches + scratch,
-            sp_precision_word[s->config->train.precision], act, weights, batches,
-            scratch);
+            sp_precision_word[r->session.config->train.precision], act, weights,
+            batches, scratch);
 }
 
 /* The backend that a run would have, as far as this process can tell without it. */
@@ -52,10 +52,10 @@ static const sp_backend_ops *find_backend(sp_device_kind device)
 
 /* Into how many micro-batches a step is cut, for run.memory_mb or the first device that
  * this process sees; nothing where neither is known. */
-static sp_status check_cut(sp_session *s, const sp_foresight *f, sp_sampler *sampler,
+static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *sampler,
                            sp_sampler *val)
 {
-    int64_t bytes = (int64_t)(s->config->run.memory_mb * mib);
+    int64_t bytes = (int64_t)(r->session.config->run.memory_mb * mib);
     sp_device device = {0};
     sp_status rc;
 
@@ -63,24 +63,26 @@ static sp_status check_cut(sp_session *s, const sp_foresight *f, sp_sampler *sam
         SP_TRY(sp_backend_device(0, &device));
     if (bytes == 0)
         bytes = sp_cut_memory_of(device.memory_bytes);
-    rc = sp_cut_open(&s->cut, f, sampler, val, s->comm, bytes, &s->failed_rank);
+    rc = sp_cut_open(&r->cut, f, sampler, val, r->session.comm, bytes,
+                     &r->session.failed_rank);
     if (rc == SP_OK)
-        sp_cut_print(&s->cut, device.memory_bytes);
+        sp_cut_print(&r->cut, device.memory_bytes);
     return rc;
 }
 
-sp_status sp_check_memory(sp_session *s, sp_sampler *sampler, sp_sampler *val)
+sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
 {
-    sp_backend be = {.ops = find_backend(s->config->run.device)};
+    sp_backend be = {.ops = find_backend(r->session.config->run.device)};
     const bool is_host = be.ops->is_host;
-    const sp_foresight f = sp_session_foresight(s, &be);
+    const sp_foresight f = sp_resources_foresight(r, &be);
 
     if (!is_host)
-        be.precision = s->config->train.precision;
+        be.precision = r->session.config->train.precision;
     SP_TRY(
-        check_cut(s, &f, sampler, val)); /* first: it refuses what it need not read */
-    sp_cut_close(&s->cut);
-    SP_TRY(sp_cut_foresee(&s->cut, &f, sampler, val, s->comm, &s->failed_rank));
-    print(s, is_host);
+        check_cut(r, &f, sampler, val)); /* first: it refuses what it need not read */
+    sp_cut_close(&r->cut);
+    SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, r->session.comm,
+                          &r->session.failed_rank));
+    print(r, is_host);
     return SP_OK;
 }

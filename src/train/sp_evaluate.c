@@ -1,33 +1,10 @@
 #include "train/sp_evaluate.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/sp_exact.h"
-#include "base/sp_log.h"
-#include "train/sp_train.h"
-#include "train/sp_trainer.h"
-
-sp_status sp_evaluate_open(sp_session *session, const sp_dataset *set,
-                           sp_sampler *sampler, sp_loader **loader)
-{
-    const sp_loader_options options = {
-        .set = set,
-        .config = session->config,
-        .graph = &session->graph,
-        .backend = &session->backend,
-        .sampler = sampler,
-        .columns = session->columns,
-        .n_columns = session->n_columns,
-        .mean = session->norm.mean,
-        .std = session->norm.std,
-        .is_training = false,
-        .with_points = set->has_points,
-        .n_slots = SP_LOADER_SLOTS,
-    };
-
-    SP_TRY(sp_sampler_open(sampler, set, session->comm, session->config, false));
-    return sp_loader_create(loader, &options);
-}
+#include "session/sp_resources.h"
 
 /* Finds the batch's first stored voxel without a prediction; false: all have one. */
 static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
@@ -55,10 +32,10 @@ static const char *name_sample(const sp_dataset *set, int64_t sample, char *text
     return text;
 }
 
-sp_status sp_evaluate_check(const sp_session *session, const sp_dataset *set,
-                            const sp_batch *batch, const int32_t *prediction)
+sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
+                            const int32_t *prediction)
 {
-    const sp_graph *graph = &session->graph;
+    const sp_graph *graph = &r->graph;
     char text[SP_ERROR_MESSAGE / 2];
     int64_t voxel;
     int b;
@@ -68,16 +45,16 @@ sp_status sp_evaluate_check(const sp_session *session, const sp_dataset *set,
     return SP_FAIL(SP_ENUMERIC,
                    "%s: voxel %lld: the output of layer `%s` is not finite: the "
                    "weights, or the features of this sample, are at fault",
-                   name_sample(set, batch->sample_id[b], text, sizeof text),
+                   name_sample(&r->val, batch->sample_id[b], text, sizeof text),
                    (long long)voxel, graph->node[graph->n_nodes - 1].name);
 }
 
 /* SP_ENUMERIC for finite logits so far apart that their loss is infinite or too large
  * for the exact sums. */
-static sp_status check_loss(const sp_session *session, const sp_batch *batch,
+static sp_status check_loss(const sp_resources *r, const sp_batch *batch,
                             const sp_net_loss_out *out)
 {
-    const sp_graph *graph = &session->graph;
+    const sp_graph *graph = &r->graph;
     char text[SP_ERROR_MESSAGE / 2];
 
     if (out->unsummed < 0)
@@ -87,7 +64,7 @@ static sp_status check_loss(const sp_session *session, const sp_batch *batch,
         "%s: its loss is not finite or above %.2g: the output of layer `%s` "
         "is too large: the weights, or the features of this sample, are at "
         "fault",
-        name_sample(&session->val, batch->sample_id[out->unsummed], text, sizeof text),
+        name_sample(&r->val, batch->sample_id[out->unsummed], text, sizeof text),
         SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name);
 }
 
@@ -103,7 +80,7 @@ static void count_points(const sp_batch *batch, const int32_t *prediction,
     }
 }
 
-static sp_status evaluate_batch(sp_session *session, const sp_batch *batch,
+static sp_status evaluate_batch(sp_resources *r, const sp_batch *batch,
                                 sp_metrics *metrics, sp_arena *scratch)
 {
     sp_net_loss_out out = {.exact = metrics->exact};
@@ -111,54 +88,71 @@ static sp_status evaluate_batch(sp_session *session, const sp_batch *batch,
 
     sp_arena_reset(scratch);
     SP_TRY(SP_TAKE(scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&session->net, batch, false, NULL));
-    SP_TRY(sp_net_loss(&session->net, batch, &out, metrics->confusion, prediction));
-    SP_TRY(sp_evaluate_check(session, &session->val, batch, prediction));
-    SP_TRY(check_loss(session, batch, &out));
+    SP_TRY(sp_net_forward(&r->net, batch, false, NULL));
+    SP_TRY(sp_net_loss(&r->net, batch, &out, metrics->confusion, prediction));
+    SP_TRY(sp_evaluate_check(r, batch, prediction));
+    SP_TRY(check_loss(r, batch, &out));
     metrics->n_samples += batch->n_samples;
     if (metrics->point_confusion)
         count_points(batch, prediction, metrics);
     return SP_OK;
 }
 
-static sp_status evaluate_all(sp_session *session, sp_loader *loader,
-                              sp_metrics *metrics, sp_arena *scratch)
+/* A pass over data.val on this rank. */
+typedef struct pass {
+    sp_resources *resources;
+    sp_metrics *metrics;
+    sp_arena scratch; /* predictions of a batch */
+    sp_status found;  /* SP_ENUMERIC: a batch had numbers that are not finite */
+} pass;
+
+static sp_status evaluate_next(pass *p, bool *is_end)
 {
-    const sp_position start = {0, 0};
+    sp_resources *r = p->resources;
+    sp_session *s = &r->session;
     sp_batch *batch;
     sp_status rc;
 
-    SP_TRY(sp_loader_seek(loader, start));
-    for (;;) {
-        sp_run_beat(&session->run, SP_PHASE_READ, session->epoch, session->step);
-        rc = sp_loader_next(loader, &batch, NULL);
-        if (rc == SP_OK && !batch)
-            return SP_OK;
-        sp_run_beat(&session->run, SP_PHASE_EVAL, session->epoch, session->step);
-        if (rc == SP_OK)
-            rc = evaluate_batch(session, batch, metrics, scratch);
-        if (rc == SP_EMEM)
-            rc = sp_cut_explain(&session->cut, &session->cut.eval, batch->sample_id,
-                                batch->n_samples);
-        SP_TRY(rc);
-        SP_TRY(sp_loader_recycle(loader, batch));
-    }
+    sp_run_beat(&s->run, SP_PHASE_READ, s->epoch, s->step);
+    rc = sp_loader_next(r->val_loader, &batch, NULL);
+    *is_end = rc == SP_OK && !batch;
+    if (*is_end)
+        return SP_OK;
+    sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
+    if (rc == SP_OK)
+        rc = evaluate_batch(r, batch, p->metrics, &p->scratch);
+    if (rc == SP_EMEM)
+        rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id, batch->n_samples);
+    SP_TRY(rc);
+    return sp_loader_recycle(r->val_loader, batch);
 }
 
-sp_status sp_evaluate_pass(sp_session *session, sp_loader *loader, sp_metrics *metrics)
+/* Numbers that are not finite end this rank's pass, but are no failure of this rank
+ * alone: at the end of the pass all ranks learn of them. */
+static sp_status evaluate_all(void *arg)
 {
-    sp_arena scratch;
-    sp_status rc;
+    pass *p = arg;
+    bool is_end = false;
+    sp_status rc = sp_loader_seek(p->resources->val_loader, (sp_position){0, 0});
 
+    while (rc == SP_OK && !is_end)
+        rc = evaluate_next(p, &is_end);
+    if (rc == SP_ENUMERIC) {
+        p->found = rc;
+        return SP_OK;
+    }
+    return rc;
+}
+
+sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics)
+{
+    pass p = {.resources = r, .metrics = metrics};
+
+    assert(r->val_loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);
-    SP_TRY(sp_arena_create(&scratch, 0, "predictions"));
-    /* Other ranks learn of a failure only at the end of their pass. */
-    session->is_alone = true;
-    rc = evaluate_all(session, loader, metrics, &scratch);
-    sp_arena_destroy(&scratch);
-    if (rc != SP_ENUMERIC)
-        SP_TRY(rc);
-    session->is_alone = false;
-    SP_TRY(sp_session_agree(session, rc));
-    return sp_metrics_reduce(metrics, session->comm);
+    SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
+    sp_session_run_alone(&r->session, evaluate_all, &p);
+    sp_arena_destroy(&p.scratch);
+    SP_TRY(sp_session_agree(&r->session, p.found));
+    return sp_metrics_reduce(metrics, r->session.comm);
 }

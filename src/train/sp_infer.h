@@ -6,25 +6,23 @@
 
 #include <limits.h>
 
-#include "session/sp_session.h"
+#include "session/sp_resources.h"
 
 typedef struct sp_infer {
-    sp_session session;
+    sp_resources resources; /* with the loader of data.val */
     /* The command's config with the network of the checkpoint, which is the session's
      * from sp_infer_open on; zeroed where the checkpoint holds weights alone. */
     sp_config config;
     bool is_checkpoint;  /* false: the file holds weights alone */
     char path[PATH_MAX]; /* of the checkpoint */
     sp_checkpoint_state state;
-    sp_sampler sampler;
-    sp_loader *loader;
 } sp_infer;
 
 /* Collective, agreed. infer need not be zeroed; sp_infer_close follows after a failure
  * too. */
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
 /* Reports rc, frees everything and returns the status to exit with; see
- * sp_session_close. Collective. */
+ * sp_resources_close. Collective. */
 sp_status sp_infer_close(sp_infer *infer, sp_status rc);
 
 #endif

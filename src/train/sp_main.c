@@ -7,6 +7,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
+#include "compute/sp_backend.h"
 #include "config.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"

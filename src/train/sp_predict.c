@@ -32,7 +32,7 @@ typedef struct sp_predictor {
 
 static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
 {
-    size_t logits = p->with_logits ? 4 * (size_t)p->infer.session.n_classes : 0;
+    size_t logits = p->with_logits ? 4 * (size_t)p->infer.resources.n_classes : 0;
 
     return sizeof *head + (size_t)head->n * (2 + logits) + (size_t)head->n_points * 10;
 }
@@ -51,31 +51,31 @@ static char *code_of(const sp_dataset *set, const char *name)
 /* The scans' own codes where they have one for each class, else those of the training. */
 static sp_status write_codes(const sp_predictor *p, sp_h5 *file)
 {
-    const sp_session *s = &p->infer.session;
-    char **code = calloc((size_t)s->n_classes, sizeof *code);
+    const sp_resources *r = &p->infer.resources;
+    char **code = calloc((size_t)r->n_classes, sizeof *code);
     bool are_known = true;
     sp_status rc = SP_OK;
 
     if (!code)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (int c = 0; c < s->n_classes; c++) {
-        code[c] = code_of(&s->val, s->class_name[c]);
+    for (int c = 0; c < r->n_classes; c++) {
+        code[c] = code_of(&r->val, r->class_name[c]);
         are_known = are_known && code[c];
     }
-    if (are_known || s->norm.class_code)
-        rc = sp_h5_attr_write_texts(file, "/", "class_codes", s->n_classes,
-                                    are_known ? code : s->norm.class_code);
+    if (are_known || r->norm.class_code)
+        rc = sp_h5_attr_write_texts(file, "/", "class_codes", r->n_classes,
+                                    are_known ? code : r->norm.class_code);
     free(code);
     return rc;
 }
 
 static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
 {
-    const sp_session *s = &p->infer.session;
-    const sp_dataset *set = &s->val;
+    const sp_resources *r = &p->infer.resources;
+    const sp_dataset *set = &r->val;
     const int64_t n = set->shard[shard].n_samples;
     const int64_t version = 1, step = p->infer.state.step;
-    const int64_t classes = s->n_classes, ignore = p->ignore_label;
+    const int64_t classes = r->n_classes, ignore = p->ignore_label;
     char *const format[] = {"sptrain-predictions"};
     char *const checkpoint[] = {(char *)(uintptr_t)p->infer.path};
 
@@ -85,7 +85,7 @@ static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
     SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &classes));
     SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
     SP_TRY(
-        sp_h5_attr_write_texts(file, "/", "class_names", s->n_classes, s->class_name));
+        sp_h5_attr_write_texts(file, "/", "class_names", r->n_classes, r->class_name));
     SP_TRY(write_codes(p, file));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "feature_names", set->n_features,
                                   set->feature_name));
@@ -97,23 +97,24 @@ static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
     return SP_OK;
 }
 
-/* Where the predictions of a shard go; until all are there, with ".tmp" behind. */
+/* The path of the file for the predictions of a shard. It ends in ".tmp" until all of
+ * them are there. */
 static void path_of(const sp_predictor *p, int shard, bool is_whole, char *path)
 {
-    const char *from = p->infer.session.val.shard[shard].path;
+    const char *from = p->infer.resources.val.shard[shard].path;
     const char *slash = strrchr(from, '/');
 
-    snprintf(path, PATH_MAX, "%s/predictions/%s%s", p->infer.session.run.dir,
+    snprintf(path, PATH_MAX, "%s/predictions/%s%s", p->infer.resources.session.run.dir,
              slash ? slash + 1 : from, is_whole ? "" : ".tmp");
 }
 
 static sp_status create_file(sp_predictor *p, int shard)
 {
-    const sp_dataset *set = &p->infer.session.val;
+    const sp_dataset *set = &p->infer.resources.val;
     const sp_shard *s = &set->shard[shard];
     const int64_t *offset = set->offset + s->first_sample + shard;
     sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
-    int64_t dim[2] = {s->n_samples + 1, p->infer.session.n_classes};
+    int64_t dim[2] = {s->n_samples + 1, p->infer.resources.n_classes};
     char path[PATH_MAX];
     sp_h5 *file;
 
@@ -139,7 +140,7 @@ static sp_status create_file(sp_predictor *p, int shard)
 /* Predictions are named by their shards, so no two may have the same name. */
 static sp_status check_names(const sp_predictor *p)
 {
-    const sp_dataset *set = &p->infer.session.val;
+    const sp_dataset *set = &p->infer.resources.val;
     char a[PATH_MAX], b[PATH_MAX];
     int i, j;
 
@@ -157,17 +158,17 @@ static sp_status check_names(const sp_predictor *p)
 
 static sp_status create_files(sp_predictor *p)
 {
-    const sp_session *s = &p->infer.session;
+    const sp_resources *r = &p->infer.resources;
     char dir[PATH_MAX];
     int i;
 
     SP_TRY(check_names(p));
-    snprintf(dir, sizeof dir, "%s/predictions", s->run.dir);
+    snprintf(dir, sizeof dir, "%s/predictions", r->session.run.dir);
     SP_TRY(sp_file_make_folder(dir));
-    p->file = calloc((size_t)s->val.n_shards, sizeof *p->file);
+    p->file = calloc((size_t)r->val.n_shards, sizeof *p->file);
     if (!p->file)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (i = 0; i < s->val.n_shards; i++)
+    for (i = 0; i < r->val.n_shards; i++)
         SP_TRY(create_file(p, i));
     return SP_OK;
 }
@@ -206,7 +207,7 @@ static sp_status store_ignored(sp_h5 *file, const char *name, sp_h5_type type,
 
 static sp_status store_skipped(sp_predictor *p, int64_t sample, int shard)
 {
-    const sp_dataset *set = &p->infer.session.val;
+    const sp_dataset *set = &p->infer.resources.val;
     const int64_t *row = set->offset + sample + shard;
     const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
     sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
@@ -222,8 +223,8 @@ static sp_status store_skipped(sp_predictor *p, int64_t sample, int shard)
 /* One sample to its place. */
 static sp_status store(sp_predictor *p, char *parcel)
 {
-    const sp_session *s = &p->infer.session;
-    const sp_dataset *set = &s->val;
+    const sp_resources *r = &p->infer.resources;
+    const sp_dataset *set = &r->val;
     const sp_parcel head = *(const sp_parcel *)parcel;
     int shard = sp_dataset_shard_of(set, head.sample);
     sp_h5 *file = p->file[shard];
@@ -234,7 +235,7 @@ static sp_status store(sp_predictor *p, char *parcel)
         return store_skipped(p, head.sample, shard);
     if (p->with_logits) {
         SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
-        at += (size_t)head.n * 4 * (size_t)s->n_classes;
+        at += (size_t)head.n * 4 * (size_t)r->n_classes;
     }
     if (set->has_points) {
         point = set->point_offset[head.sample + shard];
@@ -256,7 +257,7 @@ static sp_status close_files(sp_predictor *p, sp_status rc)
 
     if (!p->file)
         return rc;
-    for (i = 0; i < p->infer.session.val.n_shards; i++) {
+    for (i = 0; i < p->infer.resources.val.n_shards; i++) {
         sp_status end = sp_h5_close(p->file[i]);
         rc = rc == SP_OK ? end : rc;
         path_of(p, i, false, temporary);
@@ -270,7 +271,8 @@ static sp_status close_files(sp_predictor *p, sp_status rc)
     free(p->file);
     p->file = NULL;
     if (rc != SP_OK) {
-        snprintf(path, sizeof path, "%s/predictions", p->infer.session.run.dir);
+        snprintf(path, sizeof path, "%s/predictions",
+                 p->infer.resources.session.run.dir);
         rmdir(path); /* where nothing else is in it */
     }
     return rc;
@@ -284,7 +286,7 @@ static sp_status pack(sp_predictor *p, const sp_batch *batch, int b,
 {
     const sp_sample *sample = &batch->sample[b];
     const int32_t *row_of = batch->row_of + batch->row_of_at[b];
-    const bool with_points = p->infer.session.val.has_points;
+    const bool with_points = p->infer.resources.val.has_points;
     sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
     uint16_t *label;
     void *parcel;
@@ -309,7 +311,7 @@ static sp_status pack(sp_predictor *p, const sp_batch *batch, int b,
 /* The logits where the host can read them. */
 static sp_status fetch_logits(sp_predictor *p, sp_tensor *logits)
 {
-    sp_backend *backend = &p->infer.session.backend;
+    sp_backend *backend = &p->infer.resources.backend;
     const float *from = logits->data;
     size_t n = (size_t)logits->n * (size_t)logits->ld;
 
@@ -322,7 +324,7 @@ static sp_status fetch_logits(sp_predictor *p, sp_tensor *logits)
 
 static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
 {
-    sp_session *s = &p->infer.session;
+    sp_resources *r = &p->infer.resources;
     sp_net_loss_out out = {0};
     sp_tensor logits;
     int32_t *prediction;
@@ -330,9 +332,9 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
 
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&s->net, batch, false, &logits));
-    SP_TRY(sp_net_loss(&s->net, batch, &out, NULL, prediction));
-    SP_TRY(sp_evaluate_check(s, &s->val, batch, prediction));
+    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
+    SP_TRY(sp_net_loss(&r->net, batch, &out, NULL, prediction));
+    SP_TRY(sp_evaluate_check(r, batch, prediction));
     SP_TRY(fetch_logits(p, &logits));
     sp_records_clear(&p->parcels);
     for (b = 0; b < batch->n_samples; b++)
@@ -343,16 +345,16 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
 /* The next batch and what the network says to it; *batch NULL: that was all. */
 static sp_status predict_next(sp_predictor *p, sp_batch **batch)
 {
-    sp_session *s = &p->infer.session;
-    sp_status rc = sp_loader_next(p->infer.loader, batch, NULL);
+    sp_resources *r = &p->infer.resources;
+    sp_status rc = sp_loader_next(r->val_loader, batch, NULL);
 
     if (rc == SP_OK && !*batch)
         return SP_OK;
-    sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
+    sp_run_beat(&r->session.run, SP_PHASE_EVAL, r->session.epoch, r->session.step);
     if (rc == SP_OK)
         rc = predict_batch(p, *batch);
     if (rc == SP_EMEM)
-        rc = sp_cut_explain(&s->cut, &s->cut.eval, (*batch)->sample_id,
+        rc = sp_cut_explain(&r->cut, &r->cut.eval, (*batch)->sample_id,
                             (*batch)->n_samples);
     return rc;
 }
@@ -361,45 +363,45 @@ static sp_status predict_next(sp_predictor *p, sp_batch **batch)
  * a failure of one is known to all before the next, and rank 0 removes what it began. */
 static sp_status predict_all(sp_predictor *p)
 {
-    sp_session *s = &p->infer.session;
+    sp_resources *r = &p->infer.resources;
     const sp_position start = {0, 0};
     sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(p->infer.loader, start);
+    sp_status rc = sp_loader_seek(r->val_loader, start);
 
     for (;;) {
         char *parcel;
 
         if (rc == SP_OK)
             rc = predict_next(p, &batch);
-        SP_TRY(sp_session_agree(s, rc));
+        SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
             return SP_OK;
-        SP_TRY(sp_records_gather(&p->parcels, s->comm, 0));
+        SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
         while (rc == SP_OK && (parcel = sp_records_next(&p->parcels, NULL)))
             rc = store(p, parcel);
         if (rc == SP_OK)
-            rc = sp_loader_recycle(p->infer.loader, batch);
+            rc = sp_loader_recycle(r->val_loader, batch);
     }
 }
 
 static sp_status predict(sp_predictor *p)
 {
-    sp_session *s = &p->infer.session;
-    const int ignore = s->val.ignore_label;
+    sp_resources *r = &p->infer.resources;
+    const int ignore = r->val.ignore_label;
     sp_status rc = SP_OK;
 
-    p->with_logits = s->config->run.logits;
-    p->label_bytes = s->n_classes <= 255 ? 1 : 2;
+    p->with_logits = r->session.config->run.logits;
+    p->label_bytes = r->n_classes <= 255 ? 1 : 2;
     p->ignore_label = p->label_bytes == 1 ? UINT8_MAX : UINT16_MAX;
-    if (ignore >= s->n_classes && ignore < p->ignore_label)
+    if (ignore >= r->n_classes && ignore < p->ignore_label)
         p->ignore_label = ignore;
-    if (s->comm->rank == 0)
+    if (r->session.comm->rank == 0)
         rc = create_files(p);
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
-    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_session_agree(&r->session, rc));
     SP_TRY(predict_all(p));
-    return sp_session_agree(s, close_files(p, SP_OK));
+    return sp_session_agree(&r->session, close_files(p, SP_OK));
 }
 
 sp_status sp_predict(const sp_command *command)
@@ -413,8 +415,8 @@ sp_status sp_predict(const sp_command *command)
         rc = predict(&p);
         if (rc == SP_OK)
             sp_log_info("predictions of %lld samples in %s/predictions (%s, step %lld)",
-                        (long long)p.infer.session.val.n_samples,
-                        p.infer.session.run.dir, p.infer.path,
+                        (long long)p.infer.resources.val.n_samples,
+                        p.infer.resources.session.run.dir, p.infer.path,
                         (long long)p.infer.state.step);
     }
     rc = close_files(&p, rc);

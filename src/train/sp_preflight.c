@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "session/sp_resources.h"
 #include "train/sp_train.h"
-#include "train/sp_trainer.h"
 
 /* One rank's row of the table. Rates are in MB/s; 0: nothing to measure. */
 typedef struct sp_flight {
@@ -24,57 +24,57 @@ typedef double sp_rate_of(const sp_flight *flight);
 
 /* Times an all-reduce of the gradient's size in backend memory; best of five.
  * Collective. */
-static sp_status measure_reduce(sp_session *s, float *data, double *rate)
+static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
 {
-    const size_t n = (size_t)s->graph.n_floats;
+    const size_t n = (size_t)r->graph.n_floats;
     double best = INFINITY;
     void *shared = NULL;
     sp_status rc = SP_OK;
     int i;
 
-    if (s->comm->size == 1)
+    if (r->session.comm->size == 1)
         return SP_OK; /* one rank moves no data */
     /* On the host the gradient lies in memory of sp_comm. */
-    if (s->backend.ops->is_host) {
-        SP_TRY(sp_comm_alloc(s->comm, n * sizeof *data, &shared));
+    if (r->backend.ops->is_host) {
+        SP_TRY(sp_comm_alloc(r->session.comm, n * sizeof *data, &shared));
         data = shared;
     }
     for (i = 0; i < 5 && rc == SP_OK; i++) {
         double begin;
-        rc = sp_comm_barrier(s->comm);
+        rc = sp_comm_barrier(r->session.comm);
         begin = sp_now_s();
         if (rc == SP_OK)
-            rc = sp_transport_allreduce(&s->transport, SP_SCOPE_WORLD, data, data, n,
+            rc = sp_transport_allreduce(&r->transport, SP_SCOPE_WORLD, data, data, n,
                                         SP_F32);
         if (rc == SP_OK)
-            rc = s->backend.ops->wait(&s->backend);
+            rc = r->backend.ops->wait(&r->backend);
         best = fmin(best, sp_now_s() - begin);
     }
-    sp_comm_free(s->comm, shared);
+    sp_comm_free(r->session.comm, shared);
     *rate = (double)n * 4e-6 / best;
     return rc;
 }
 
 /* Times a copy of the gradient's size from host to device, by the way that batches use;
  * best of five. */
-static sp_status measure_copy(sp_session *s, float *data, double *rate)
+static sp_status measure_copy(sp_resources *r, float *data, double *rate)
 {
-    const size_t bytes = (size_t)s->graph.n_floats * sizeof *data;
+    const size_t bytes = (size_t)r->graph.n_floats * sizeof *data;
     double best = INFINITY;
     void *host;
     sp_status rc = SP_OK;
     int i;
 
-    if (s->backend.ops->is_host)
+    if (r->backend.ops->is_host)
         return SP_OK;
     host = calloc(1, bytes);
     if (!host)
         return SP_FAIL(SP_EMEM, "out of memory");
     for (i = 0; i < 5 && rc == SP_OK; i++) {
         const double begin = sp_now_s();
-        rc = s->backend.ops->upload(&s->backend, data, host, bytes);
+        rc = r->backend.ops->upload(&r->backend, data, host, bytes);
         if (rc == SP_OK)
-            rc = s->backend.ops->wait(&s->backend);
+            rc = r->backend.ops->wait(&r->backend);
         best = fmin(best, sp_now_s() - begin);
     }
     free(host);
@@ -83,22 +83,22 @@ static sp_status measure_copy(sp_session *s, float *data, double *rate)
 }
 
 /* Reads samples of this rank's share for 0.3 s, one sample at least. */
-static sp_status measure_read(const sp_session *s, double *rate)
+static sp_status measure_read(const sp_resources *r, double *rate)
 {
     const sp_sample_request request = {
-        .columns = s->columns, .n_columns = s->n_columns, .verify = true};
-    const int64_t n = s->train.n_samples;
+        .columns = r->columns, .n_columns = r->n_columns, .verify = true};
+    const int64_t n = r->train.n_samples;
     sp_sample sample = {0};
     double begin = sp_now_s(), bytes = 0;
     sp_status rc = SP_OK;
-    int64_t i = s->comm->rank;
+    int64_t i = r->session.comm->rank;
 
     if (n == 0)
         return SP_OK;
     do {
-        rc = sp_sample_read(&s->train, i % n, &request, &sample);
-        bytes += (double)sample.n * (12 + 4 * s->n_columns + 1);
-        i += s->comm->size;
+        rc = sp_sample_read(&r->train, i % n, &request, &sample);
+        bytes += (double)sample.n * (12 + 4 * r->n_columns + 1);
+        i += r->session.comm->size;
     } while (rc == SP_OK && sp_now_s() - begin < 0.3);
     *rate = bytes * 1e-6 / (sp_now_s() - begin);
     sp_sample_destroy(&sample);
@@ -107,25 +107,25 @@ static sp_status measure_read(const sp_session *s, double *rate)
 
 /* Measures all three rates, with a vector of the gradient's size in the backend's
  * memory. */
-static sp_status measure(sp_session *s, sp_flight *flight)
+static sp_status measure(sp_resources *r, sp_flight *flight)
 {
-    const sp_backend_ops *ops = s->backend.ops;
-    const size_t bytes = (size_t)s->graph.n_floats * sizeof(float);
+    const sp_backend_ops *ops = r->backend.ops;
+    const size_t bytes = (size_t)r->graph.n_floats * sizeof(float);
     sp_arena arena = {0};
     float *data = NULL;
     sp_status rc = ops->arena_create(&arena, bytes + 128, "preflight");
 
     if (rc == SP_OK)
-        rc = SP_TAKE(&arena, s->graph.n_floats, &data);
+        rc = SP_TAKE(&arena, r->graph.n_floats, &data);
     if (rc == SP_OK)
-        rc = ops->fill(&s->backend, data, 0, bytes);
+        rc = ops->fill(&r->backend, data, 0, bytes);
     if (rc == SP_OK)
-        rc = measure_copy(s, data, &flight->copy);
+        rc = measure_copy(r, data, &flight->copy);
     if (rc == SP_OK)
-        rc = measure_read(s, &flight->read);
-    rc = sp_session_agree(s, rc);
+        rc = measure_read(r, &flight->read);
+    rc = sp_session_agree(&r->session, rc);
     if (rc == SP_OK)
-        rc = measure_reduce(s, data, &flight->reduce);
+        rc = measure_reduce(r, data, &flight->reduce);
     ops->arena_destroy(&arena);
     return rc;
 }
@@ -182,31 +182,30 @@ static void print_devices(const sp_flight *all, int n)
     }
 }
 
-static void print_flights(const sp_session *s, const sp_flight *all)
+static void print_flights(const sp_resources *r, const sp_flight *all)
 {
-    const int n = s->comm->size;
-    const char *transport = n == 1 ? "none" : s->transport.ops->name;
-    int r;
+    const int n = r->session.comm->size;
+    const char *transport = n == 1 ? "none" : r->transport.ops->name;
 
     sp_log_info("%5s %-20s %5s %6s %6s  %-10s %15s %12s %10s", "rank", "host", "node",
                 "local", "cores", "transport", "all-reduce MB/s", "to GPU MB/s",
                 "read MB/s");
-    for (r = 0; r < n; r++) {
-        const sp_flight *f = &all[r];
+    for (int i = 0; i < n; i++) {
+        const sp_flight *f = &all[i];
         sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15.0f %12.0f %10.0f", f->rank,
                     f->host, f->node, f->local_rank, f->cores, transport, f->reduce,
                     f->copy, f->read);
     }
-    if (!s->backend.ops->is_host)
+    if (!r->backend.ops->is_host)
         print_devices(all, n);
     warn_of_slowest(all, n, read_of, "reads shards");
     warn_of_slowest(all, n, copy_of, "copies to its device");
     warn_of_slowest(all, n, reduce_of, "reduces");
 }
 
-static sp_status preflight(sp_session *s)
+static sp_status preflight(sp_resources *r)
 {
-    sp_comm *comm = s->comm;
+    sp_comm *comm = r->session.comm;
     sp_flight mine = {.rank = comm->rank,
                       .node = comm->node,
                       .local_rank = comm->local_rank,
@@ -214,33 +213,33 @@ static sp_status preflight(sp_session *s)
     void *all = NULL;
 
     snprintf(mine.host, sizeof mine.host, "%s", comm->host);
-    SP_TRY(sp_session_open_device(s));
+    SP_TRY(sp_resources_open_device(r));
     mine.cores = comm->cores;
-    SP_TRY(sp_session_open_transport(s));
-    if (!s->backend.ops->is_host)
-        mine.place = s->mapping.place[comm->rank];
-    SP_TRY(sp_session_open_data(s, true, false));
-    SP_TRY(sp_graph_build(&s->graph, s->config, s->n_columns, s->n_classes));
-    SP_TRY(measure(s, &mine));
+    SP_TRY(sp_resources_open_transport(r));
+    if (!r->backend.ops->is_host)
+        mine.place = r->mapping.place[comm->rank];
+    SP_TRY(sp_resources_open_data(r, true, false));
+    SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
+    SP_TRY(measure(r, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
                 comm->size, comm->size == 1 ? "" : "s", comm->n_nodes,
-                comm->n_nodes == 1 ? "" : "s", s->device, s->transport.words,
-                (double)s->graph.n_floats * 4e-6);
+                comm->n_nodes == 1 ? "" : "s", r->device, r->transport.words,
+                (double)r->graph.n_floats * 4e-6);
     if (comm->rank == 0)
-        print_flights(s, all);
+        print_flights(r, all);
     free(all);
     return SP_OK;
 }
 
 sp_status sp_preflight(const sp_command *command)
 {
-    sp_session session;
-    sp_status rc = sp_session_open(&session, command, false);
+    sp_resources r;
+    sp_status rc = sp_resources_open(&r, command, false);
 
     if (rc == SP_OK)
-        rc = preflight(&session);
+        rc = preflight(&r);
     if (rc == SP_OK)
-        rc = sp_session_agree(&session, sp_log_written());
-    return sp_session_close(&session, rc);
+        rc = sp_session_agree(&r.session, sp_log_written());
+    return sp_resources_close(&r, rc);
 }

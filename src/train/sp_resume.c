@@ -1,5 +1,5 @@
-/* The beginning of a run (new, from weights, or from a checkpoint) and its
- * checkpoints. */
+#include "train/sp_resume.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -10,7 +10,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "train/sp_trainer.h"
+#include "run/sp_saver.h"
+#include "session/sp_resources.h"
 
 /* Keys in which a continued run must agree with its checkpoint. */
 static const char *const fixed_keys[] = {
@@ -20,7 +21,7 @@ static const char *const fixed_keys[] = {
 
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
-    const sp_config *config = trainer->session.config;
+    const sp_config *config = trainer->session->config;
 
     if (config->train.steps > 0)
         return trainer->state.step >= config->train.steps;
@@ -63,38 +64,38 @@ static void log_changes(const sp_config *old, const sp_config *now)
 
 /* Keeps the memory bound of the checkpoint, so that steps are cut as they were, unless
  * the deck sets its own. */
-static void keep_memory(const sp_config *old, sp_session *s)
+static void keep_memory(const sp_config *old, sp_resources *r)
 {
-    if (s->settled.memory_mb == 0 && !s->backend.ops->is_host)
-        s->settled.memory_mb = old->run.memory_mb;
+    if (r->session.settled.memory_mb == 0 && !r->backend.ops->is_host)
+        r->session.settled.memory_mb = old->run.memory_mb;
 }
 
 /* Fails with `code` and the class names of both sides. */
-static sp_status refuse_classes(const sp_session *s, const sp_normalization *norm,
+static sp_status refuse_classes(const sp_resources *r, const sp_normalization *norm,
                                 const char *path, sp_status code)
 {
     char want[300], found[300];
 
     sp_dataset_print_names(want, sizeof want, norm->n_classes, norm->class_name, NULL);
-    sp_dataset_print_names(found, sizeof found, s->n_classes, s->class_name, NULL);
+    sp_dataset_print_names(found, sizeof found, r->n_classes, r->class_name, NULL);
     return SP_FAIL(code, "%s: classes %s, but %s has %s", path, want,
-                   s->train.shard[0].path, found);
+                   r->train.shard[0].path, found);
 }
 
-static sp_likeness compare_classes(const sp_session *s, const sp_normalization *norm)
+static sp_likeness compare_classes(const sp_resources *r, const sp_normalization *norm)
 {
     if (!norm->class_name)
         /* An older file, or weights alone: there are no names to compare. */
         return SP_EQUAL;
-    return sp_dataset_compare_names(norm->n_classes, norm->class_name, s->n_classes,
-                                    s->class_name);
+    return sp_dataset_compare_names(norm->n_classes, norm->class_name, r->n_classes,
+                                    r->class_name);
 }
 
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
 static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
 {
-    const sp_dataset *set = &t->session.train;
+    const sp_dataset *set = &t->resources->train;
     const uint64_t hash = set->hash;
     sp_config old, now;
     sp_status rc;
@@ -103,9 +104,9 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
     if (!state->deck)
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
                        path);
-    SP_TRY(sp_session_match_columns(&t->session, set, norm, path, SP_EUSAGE));
-    if (compare_classes(&t->session, norm) != SP_EQUAL)
-        return refuse_classes(&t->session, norm, path, SP_EUSAGE);
+    SP_TRY(sp_resources_match_columns(t->resources, set, norm, path, SP_EUSAGE));
+    if (compare_classes(t->resources, norm) != SP_EQUAL)
+        return refuse_classes(t->resources, norm, path, SP_EUSAGE);
     if (state->data_hash != hash)
         return SP_FAIL(SP_EUSAGE,
                        "%s: data index: checkpoint %016llx, data.train %016llx: the "
@@ -116,10 +117,10 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
     SP_TRY(sp_checkpoint_config(&old, state, path));
     for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
          i++)
-        rc = compare_key(&old, t->session.config, fixed_keys[i], path);
+        rc = compare_key(&old, t->session->config, fixed_keys[i], path);
     if (rc == SP_OK) {
-        keep_memory(&old, &t->session);
-        now = sp_session_resolved(&t->session);
+        keep_memory(&old, t->resources);
+        now = sp_session_resolved(t->session);
         log_changes(&old, &now);
     }
     sp_config_destroy(&old);
@@ -153,7 +154,7 @@ static bool is_own(const char *dir, const char *path)
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
 static sp_status choose(sp_trainer *t, beginning *from)
 {
-    const sp_resume *resume = &t->session.config->run.resume;
+    const sp_resume *resume = &t->session->config->run.resume;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     char dir[PATH_MAX], *path = from->path;
@@ -165,12 +166,12 @@ static sp_status choose(sp_trainer *t, beginning *from)
         return SP_OK;
     if (resume->from == SP_RESUME_FILE) {
         snprintf(path, PATH_MAX, "%s", resume->text);
-        from->is_foreign = from->is_moving = !is_own(t->session.run.dir, path);
+        from->is_foreign = from->is_moving = !is_own(t->session->run.dir, path);
         /* Verifies all of a whole checkpoint too. */
         SP_TRY(sp_checkpoint_verify_weights(path));
     } else {
-        snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
-        SP_TRY(sp_checkpoint_find(dir, &t->session.train, path, &n_damaged));
+        snprintf(dir, sizeof dir, "%s/checkpoints", t->session->run.dir);
+        SP_TRY(sp_checkpoint_find(dir, &t->resources->train, path, &n_damaged));
     }
     if (!path[0]) {
         from->is_moving = n_damaged > 0;
@@ -189,18 +190,18 @@ static sp_status choose(sp_trainer *t, beginning *from)
 /* Rank 0: compares the classes of run.init_from. With other names the last layer learns
  * them anew, which is a warning; the same names in another order would be mixed up
  * silently, which is an error. */
-static sp_status compare_init(const sp_session *s, const char *path)
+static sp_status compare_init(const sp_resources *r, const char *path)
 {
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     sp_status rc = sp_checkpoint_read_state(path, &state, &norm);
 
-    if (rc == SP_OK && compare_classes(s, &norm) == SP_OTHER_ORDER)
-        rc = refuse_classes(s, &norm, path, SP_EDATA);
-    else if (rc == SP_OK && compare_classes(s, &norm) == SP_OTHER_NAMES)
+    if (rc == SP_OK && compare_classes(r, &norm) == SP_OTHER_ORDER)
+        rc = refuse_classes(r, &norm, path, SP_EDATA);
+    else if (rc == SP_OK && compare_classes(r, &norm) == SP_OTHER_NAMES)
         sp_log_warn0("%s was trained on other classes than those of %s: the last layer "
                      "begins with the weights of those classes",
-                     path, s->train.shard[0].path);
+                     path, r->train.shard[0].path);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;
@@ -208,20 +209,20 @@ static sp_status compare_init(const sp_session *s, const char *path)
 
 static sp_status begin_fresh(sp_trainer *t)
 {
-    sp_session *s = &t->session;
-    const char *from = s->config->run.init_from;
+    sp_resources *r = t->resources;
+    const char *from = r->session.config->run.init_from;
     sp_status rc = SP_OK;
 
     if (from[0]) {
-        SP_TRY(sp_session_load(s, from, NULL, NULL));
-        if (s->comm->rank == 0)
-            rc = compare_init(s, from);
-        SP_TRY(sp_session_agree(s, rc));
+        SP_TRY(sp_resources_load(r, from, NULL));
+        if (r->session.comm->rank == 0)
+            rc = compare_init(r, from);
+        SP_TRY(sp_session_agree(&r->session, rc));
         sp_log_info("weights from %s", from);
     }
-    if (s->comm->rank == 0)
-        rc = sp_run_truncate_metrics(&s->run, 0);
-    return sp_session_agree(s, rc);
+    if (r->session.comm->rank == 0)
+        rc = sp_run_truncate_metrics(&r->session.run, 0);
+    return sp_session_agree(&r->session, rc);
 }
 
 /* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one.
@@ -232,7 +233,7 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
     bool has_best;
     int n = 0;
 
-    snprintf(dir, sizeof dir, "%s/checkpoints", t->session.run.dir);
+    snprintf(dir, sizeof dir, "%s/checkpoints", t->session->run.dir);
     if (is_going_back)
         SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
     if (n > 0)
@@ -246,47 +247,48 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
 
 static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
-    sp_session *s = &t->session;
+    sp_resources *r = t->resources;
     const char *path = from->path;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_session_load(s, path, &t->optim, &t->state));
-    if (s->comm->rank == 0)
+    SP_TRY(sp_resources_load(r, path, &t->state));
+    if (r->session.comm->rank == 0)
         rc = leave_later(t, !from->is_foreign &&
-                                s->config->run.resume.from == SP_RESUME_FILE);
-    SP_TRY(sp_session_agree(s, rc));
-    SP_TRY(sp_comm_bcast(s->comm, &t->state.best, sizeof t->state.best, 0));
+                                r->session.config->run.resume.from == SP_RESUME_FILE);
+    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_bcast(r->session.comm, &t->state.best, sizeof t->state.best, 0));
     if (from->is_foreign) {
         t->state.metrics_bytes = 0;
         sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);
     }
     t->is_resumed = true;
     t->first_step = t->state.step;
-    s->epoch = t->state.at.epoch + (t->state.at.position > 0);
-    s->step = t->state.step;
+    r->session.epoch = t->state.at.epoch + (t->state.at.position > 0);
+    r->session.step = t->state.step;
     if (!sp_resume_is_complete(t))
         sp_log_info("continuing from %s: step %lld, epoch %lld", path,
-                    (long long)s->step, (long long)s->epoch);
+                    (long long)r->session.step, (long long)r->session.epoch);
     return SP_OK;
 }
 
 sp_status sp_resume_begin(sp_trainer *trainer)
 {
-    sp_session *s = &trainer->session;
+    sp_resources *r = trainer->resources;
     beginning from = {0};
     sp_status rc = SP_OK;
 
     trainer->state.best = NAN;
-    trainer->state.seed = s->config->train.seed;
-    trainer->state.data_hash = s->train.hash;
-    if (s->comm->rank == 0)
+    trainer->state.seed = r->session.config->train.seed;
+    trainer->state.data_hash = r->train.hash;
+    if (r->session.comm->rank == 0)
         rc = choose(trainer, &from);
-    SP_TRY(sp_session_agree(s, rc));
-    SP_TRY(sp_comm_bcast(s->comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(s->comm, &s->settled, sizeof s->settled, 0));
+    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_bcast(r->session.comm, &from, sizeof from, 0));
+    SP_TRY(sp_comm_bcast(r->session.comm, &r->session.settled,
+                         sizeof r->session.settled, 0));
     if (from.is_moving) {
-        SP_TRY(sp_run_set_aside(&s->run));
-        SP_TRY(sp_session_open_log(s)); /* the old log has been moved */
+        SP_TRY(sp_run_set_aside(&r->session.run));
+        SP_TRY(sp_session_open_log(&r->session)); /* the old log has been moved */
     }
     return from.path[0] ? begin_from(trainer, &from) : begin_fresh(trainer);
 }
@@ -297,7 +299,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
  * on. */
 static sp_status collect(sp_trainer *t, bool is_waiting)
 {
-    sp_session *s = &t->session;
+    sp_session *s = t->session;
     sp_saved saved;
 
     if (!t->saver || !sp_saver_collect(t->saver, is_waiting, &saved))
@@ -325,13 +327,13 @@ void sp_resume_poll(sp_trainer *trainer)
 /* Rank 0: starts the saver unless it runs. */
 static sp_status open_saver(sp_trainer *t)
 {
-    sp_session *s = &t->session;
+    sp_resources *r = t->resources;
     sp_status rc;
 
     if (t->saver)
         return SP_OK;
-    rc = sp_saver_create(&t->saver, &s->run, &s->net, &t->optim, &s->norm,
-                         s->config->run.keep);
+    rc = sp_saver_create(&t->saver, &r->session.run, &r->net, &r->optim, &r->norm,
+                         r->session.config->run.keep);
     if (rc != SP_OK) {
         sp_saver_destroy(t->saver);
         t->saver = NULL;
@@ -341,14 +343,14 @@ static sp_status open_saver(sp_trainer *t)
 
 void sp_resume_prepare(sp_trainer *trainer)
 {
-    if (trainer->session.comm->rank == 0 && open_saver(trainer) != SP_OK)
+    if (trainer->session->comm->rank == 0 && open_saver(trainer) != SP_OK)
         sp_log_error(sp_error_last()); /* the next save tries again */
 }
 
 /* Rank 0: posts the present state. */
 static sp_status post(sp_trainer *t, bool is_best)
 {
-    sp_session *s = &t->session;
+    sp_session *s = t->session;
     sp_checkpoint_state state = t->state;
     const sp_config resolved = sp_session_resolved(s);
     sp_status rc;
@@ -364,7 +366,7 @@ static sp_status post(sp_trainer *t, bool is_best)
 /* Rank 0: posts the last checkpoint and waits for it; its failure is the run's. */
 static sp_status post_final(sp_trainer *t, bool is_best)
 {
-    sp_session *s = &t->session;
+    sp_session *s = t->session;
     sp_saved saved;
 
     SP_TRY(post(t, is_best));
@@ -380,7 +382,7 @@ static sp_status post_final(sp_trainer *t, bool is_best)
 
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
 {
-    sp_session *s = &trainer->session;
+    sp_session *s = trainer->session;
     double begin = sp_now_s();
     sp_status rc = SP_OK;
 

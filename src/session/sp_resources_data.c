@@ -1,5 +1,6 @@
 /* The data of a session: indexes, columns, classes, feature statistics and class
  * weights. */
+#include <assert.h>
 #include <glob.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "base/sp_log.h"
 #include "data/sp_voxel.h"
 #include "scan/sp_scene.h"
-#include "session/sp_session.h"
+#include "session/sp_resources.h"
 
 /* The folder that the default deck names and that the program fills itself. */
 #define SAMPLE_DATA "input/sample"
@@ -25,10 +26,10 @@ static bool glob_finds(const char *pattern)
 }
 
 /* Makes the sample data where the deck names them and they do not exist. */
-static sp_status make_sample_data(sp_session *session)
+static sp_status make_sample_data(sp_resources *r)
 {
-    const sp_strings *train = &session->config->data.train;
-    const sp_strings *val = &session->config->data.val;
+    const sp_strings *train = &r->session.config->data.train;
+    const sp_strings *val = &r->session.config->data.val;
     bool is_sample = train->n == 1 && val->n == 1 &&
                      strcmp(train->at[0], SAMPLE_DATA "/train-*.h5") == 0 &&
                      strcmp(val->at[0], SAMPLE_DATA "/val-*.h5") == 0;
@@ -36,46 +37,46 @@ static sp_status make_sample_data(sp_session *session)
 
     if (!is_sample)
         return SP_OK;
-    if (session->comm->rank == 0 &&
+    if (r->session.comm->rank == 0 &&
         !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
         sp_log_info("making sample data in " SAMPLE_DATA
                     " (synthetic scenes, as spvox scene makes them)");
         rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
     }
-    return sp_session_agree(session, rc);
+    return sp_session_agree(&r->session, rc);
 }
 
-static sp_status open_columns(sp_session *session, const sp_dataset *set)
+static sp_status open_columns(sp_resources *r, const sp_dataset *set)
 {
-    SP_TRY(sp_dataset_columns(set, &session->config->data.features,
-                              sp_config_where(session->config, "data.features"),
-                              &session->columns, &session->n_columns));
-    session->n_classes = set->n_classes;
-    session->class_name = set->class_name;
+    SP_TRY(sp_dataset_columns(set, &r->session.config->data.features,
+                              sp_config_where(r->session.config, "data.features"),
+                              &r->columns, &r->n_columns));
+    r->n_classes = set->n_classes;
+    r->class_name = set->class_name;
     return SP_OK;
 }
 
-sp_status sp_session_open_data(sp_session *session, bool with_train, bool with_val)
+sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)
 {
-    const sp_config *config = session->config;
-    const sp_dataset *set = with_train ? &session->train : &session->val;
+    const sp_config *config = r->session.config;
+    const sp_dataset *set = with_train ? &r->train : &r->val;
     double factor;
 
+    assert((with_train || with_val) && !r->columns);
     if (with_train && config->data.train.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
     if (with_val && !with_train && config->data.val.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.val is empty: name the shards to evaluate");
-    SP_TRY(make_sample_data(session));
+    SP_TRY(make_sample_data(r));
     if (with_train)
-        SP_TRY(sp_dataset_open(&session->train, &config->data.train, session->comm));
+        SP_TRY(sp_dataset_open(&r->train, &config->data.train, r->session.comm));
     if (with_val && config->data.val.n > 0)
-        SP_TRY(sp_dataset_open(&session->val, &config->data.val, session->comm));
-    if (with_train && session->val.n_shards)
-        SP_TRY(sp_dataset_match(&session->train, &session->val));
+        SP_TRY(sp_dataset_open(&r->val, &config->data.val, r->session.comm));
+    if (with_train && r->val.n_shards)
+        SP_TRY(sp_dataset_match(&r->train, &r->val));
     SP_TRY(sp_voxel_factor(config, set, &factor));
-    SP_TRY(open_columns(session, set));
-    return session->val.n_shards ? sp_voxel_factor(config, &session->val, &factor)
-                                 : SP_OK;
+    SP_TRY(open_columns(r, set));
+    return r->val.n_shards ? sp_voxel_factor(config, &r->val, &factor) : SP_OK;
 }
 
 /* ---- columns and classes ---- */
@@ -93,45 +94,43 @@ static sp_status copy_texts(int n, char *const *from, const int *columns, char *
     return !from || (*copy && i == n) ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
 }
 
-static sp_status keep_names(sp_session *session, const sp_dataset *set)
+static sp_status keep_names(sp_resources *r, const sp_dataset *set)
 {
-    sp_normalization *norm = &session->norm;
+    sp_normalization *norm = &r->norm;
 
-    norm->n_columns = session->n_columns;
-    norm->n_classes = session->n_classes;
-    SP_TRY(
-        copy_texts(norm->n_columns, set->feature_name, session->columns, &norm->name));
+    norm->n_columns = r->n_columns;
+    norm->n_classes = r->n_classes;
+    SP_TRY(copy_texts(norm->n_columns, set->feature_name, r->columns, &norm->name));
     SP_TRY(copy_texts(norm->n_classes, set->class_name, NULL, &norm->class_name));
     return copy_texts(norm->n_classes, set->class_code, NULL, &norm->class_code);
 }
 
-sp_status sp_session_match_columns(const sp_session *session, const sp_dataset *set,
-                                   const sp_normalization *checkpoint, const char *path,
-                                   sp_status code)
+sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *set,
+                                     const sp_normalization *checkpoint,
+                                     const char *path, sp_status code)
 {
-    const int n = session->n_columns;
+    const int n = r->n_columns;
     char want[300], found[300];
     bool is_same = !checkpoint->name || checkpoint->n_columns == n;
     int i;
 
+    assert(r->columns && set->n_shards > 0 && code != SP_OK);
     for (i = 0; is_same && checkpoint->name && i < n; i++)
-        is_same =
-            strcmp(checkpoint->name[i], set->feature_name[session->columns[i]]) == 0;
+        is_same = strcmp(checkpoint->name[i], set->feature_name[r->columns[i]]) == 0;
     if (is_same)
         return SP_OK;
     sp_dataset_print_names(want, sizeof want, checkpoint->n_columns, checkpoint->name,
                            NULL);
-    sp_dataset_print_names(found, sizeof found, n, set->feature_name, session->columns);
+    sp_dataset_print_names(found, sizeof found, n, set->feature_name, r->columns);
     return SP_FAIL(code,
                    "%s: feature columns: checkpoint %s, %s %s; name them by "
                    "data.features in the checkpoint's order",
                    path, want, set->shard[0].path, found);
 }
 
-sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
-                                  const char *path)
+sp_status sp_resources_take_classes(sp_resources *r, sp_dataset *set, const char *path)
 {
-    const sp_normalization *norm = &session->norm;
+    const sp_normalization *norm = &r->norm;
 
     if (!norm->class_name)
         return SP_OK;
@@ -139,8 +138,8 @@ sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
     if (set->class_of)
         sp_log_info("%s: classes in another order than those of %s, matched by name",
                     set->shard[0].path, path);
-    session->n_classes = norm->n_classes;
-    session->class_name = norm->class_name;
+    r->n_classes = norm->n_classes;
+    r->class_name = norm->class_name;
     return SP_OK;
 }
 
@@ -150,39 +149,40 @@ sp_status sp_session_take_classes(sp_session *session, sp_dataset *set,
  * the model's without a warning. */
 enum { FAR = 5 };
 
-void sp_session_warn_far(const sp_session *session, const sp_dataset *set)
+void sp_resources_warn_far(const sp_resources *r, const sp_dataset *set)
 {
-    const sp_normalization *norm = &session->norm;
+    const sp_normalization *norm = &r->norm;
 
     for (int i = 0; norm->mean && set->feature_mean && i < norm->n_columns; i++) {
-        const double mean = set->feature_mean[session->columns[i]];
-        const double std = set->feature_std[session->columns[i]];
+        const double mean = set->feature_mean[r->columns[i]];
+        const double std = set->feature_std[r->columns[i]];
 
         if (fabs(mean - norm->mean[i]) > FAR * norm->std[i] ||
             fabs(std - norm->std[i]) > FAR * norm->std[i])
             sp_log_warn0("%s: column %s has mean %.6g and standard deviation %.4g, but "
                          "the model was trained on %.6g and %.4g: is it another unit "
                          "or scale?",
-                         set->shard[0].path, set->feature_name[session->columns[i]],
-                         mean, std, norm->mean[i], norm->std[i]);
+                         set->shard[0].path, set->feature_name[r->columns[i]], mean,
+                         std, norm->mean[i], norm->std[i]);
     }
 }
 
-sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
+sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
 {
-    sp_normalization *norm = &session->norm;
+    sp_normalization *norm = &r->norm;
     int i;
 
-    SP_TRY(keep_names(session, set));
-    if (!session->config->data.normalize || !set->feature_mean)
+    assert(r->columns);
+    SP_TRY(keep_names(r, set));
+    if (!r->session.config->data.normalize || !set->feature_mean)
         return SP_OK;
-    norm->mean = calloc((size_t)session->n_columns, sizeof *norm->mean);
-    norm->std = calloc((size_t)session->n_columns, sizeof *norm->std);
+    norm->mean = calloc((size_t)r->n_columns, sizeof *norm->mean);
+    norm->std = calloc((size_t)r->n_columns, sizeof *norm->std);
     if (!norm->mean || !norm->std)
         return SP_FAIL(SP_EMEM, "out of memory");
     for (i = 0; i < norm->n_columns; i++) {
-        double std = set->feature_std[session->columns[i]];
-        norm->mean[i] = set->feature_mean[session->columns[i]];
+        double std = set->feature_std[r->columns[i]];
+        norm->mean[i] = set->feature_mean[r->columns[i]];
         norm->std[i] = std > 0 ? std : 1; /* a constant column becomes 0 */
     }
     return SP_OK;
@@ -192,22 +192,22 @@ sp_status sp_session_normalize(sp_session *session, const sp_dataset *set)
 
 /* Looks for a label in sample i. A damaged sample is ignored here with data.on_error =
  * "skip"; the loader names it when it reads it. */
-static sp_status has_label(sp_session *session, int64_t i, sp_sample *sample,
+static sp_status has_label(sp_resources *r, int64_t i, sp_sample *sample,
                            bool *is_found)
 {
     const sp_sample_request request = {.verify = false};
-    const bool is_skipping = session->config->data.on_error == SP_ON_ERROR_SKIP;
-    sp_status rc = sp_sample_read(&session->train, i, &request, sample);
+    const bool is_skipping = r->session.config->data.on_error == SP_ON_ERROR_SKIP;
+    sp_status rc = sp_sample_read(&r->train, i, &request, sample);
 
     for (int64_t j = 0; rc == SP_OK && !*is_found && j < sample->n; j++)
         *is_found = sample->labels[j] != SP_IGNORE;
     return is_skipping && rc != SP_EMEM ? SP_OK : rc;
 }
 
-sp_status sp_session_check_labels(sp_session *session)
+sp_status sp_resources_check_labels(sp_resources *r)
 {
-    const sp_dataset *set = &session->train;
-    const sp_comm *comm = session->comm;
+    const sp_dataset *set = &r->train;
+    const sp_comm *comm = r->session.comm;
     sp_sample sample = {0};
     int64_t n_found = 0;
     sp_status rc = SP_OK;
@@ -216,11 +216,11 @@ sp_status sp_session_check_labels(sp_session *session)
         bool is_found = false;
 
         if (first + comm->rank < set->n_samples)
-            rc = has_label(session, first + comm->rank, &sample, &is_found);
-        rc = sp_session_agree(session, rc);
+            rc = has_label(r, first + comm->rank, &sample, &is_found);
+        rc = sp_session_agree(&r->session, rc);
         n_found = is_found;
         if (rc == SP_OK)
-            rc = sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
+            rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
                                    SP_SUM);
         if (rc != SP_OK)
             break;
@@ -238,17 +238,17 @@ sp_status sp_session_check_labels(sp_session *session)
 
 /* Counts the labels of this rank's share of the training set. A damaged sample is
  * ignored here with data.on_error = "skip"; the loader names it when it reads it. */
-static sp_status count_labels(sp_session *session, int64_t *count)
+static sp_status count_labels(sp_resources *r, int64_t *count)
 {
     const sp_sample_request request = {.verify = false};
-    const bool is_skipping = session->config->data.on_error == SP_ON_ERROR_SKIP;
+    const bool is_skipping = r->session.config->data.on_error == SP_ON_ERROR_SKIP;
     sp_sample sample = {0};
     sp_status rc = SP_OK;
     int64_t i, j;
 
-    for (i = session->comm->rank; i < session->train.n_samples && rc == SP_OK;
-         i += session->comm->size) {
-        rc = sp_sample_read(&session->train, i, &request, &sample);
+    for (i = r->session.comm->rank; i < r->train.n_samples && rc == SP_OK;
+         i += r->session.comm->size) {
+        rc = sp_sample_read(&r->train, i, &request, &sample);
         for (j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
@@ -276,40 +276,40 @@ static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *
     }
 }
 
-static sp_status weights_of_list(const sp_session *session, float *weights)
+static sp_status weights_of_list(const sp_resources *r, float *weights)
 {
-    const sp_doubles *list = &session->config->train.class_weights.list;
+    const sp_doubles *list = &r->session.config->train.class_weights.list;
     int c;
 
-    if (list->n != session->n_classes)
+    if (list->n != r->n_classes)
         return SP_FAIL(SP_EDATA,
                        "%strain.class_weights has %d numbers, expected %d, one for "
                        "each class of the data",
-                       sp_config_where(session->config, "train.class_weights"), list->n,
-                       session->n_classes);
+                       sp_config_where(r->session.config, "train.class_weights"),
+                       list->n, r->n_classes);
     for (c = 0; c < list->n; c++)
         weights[c] = (float)list->at[c];
     return SP_OK;
 }
 
 /* Keeps the weights in norm, which checkpoints store. */
-static sp_status keep_weights(sp_session *session, const float *weights)
+static sp_status keep_weights(sp_resources *r, const float *weights)
 {
-    sp_normalization *norm = &session->norm;
+    sp_normalization *norm = &r->norm;
     int c;
 
-    norm->class_weight = calloc((size_t)session->n_classes, sizeof *norm->class_weight);
+    norm->class_weight = calloc((size_t)r->n_classes, sizeof *norm->class_weight);
     if (!norm->class_weight)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (c = 0; c < session->n_classes; c++)
+    for (c = 0; c < r->n_classes; c++)
         norm->class_weight[c] = (double)weights[c];
     return SP_OK;
 }
 
-sp_status sp_session_class_weights(sp_session *session, float **weights)
+sp_status sp_resources_class_weights(sp_resources *r, float **weights)
 {
-    const sp_class_weights kind = session->config->train.class_weights.kind;
-    size_t n = (size_t)session->n_classes;
+    const sp_class_weights kind = r->session.config->train.class_weights.kind;
+    size_t n = (size_t)r->n_classes;
     int64_t *count;
     sp_status rc;
 
@@ -321,26 +321,26 @@ sp_status sp_session_class_weights(sp_session *session, float **weights)
     if (!*weights || !count) {
         rc = SP_FAIL(SP_EMEM, "out of memory");
     } else if (kind == SP_CW_LIST) {
-        rc = weights_of_list(session, *weights);
+        rc = weights_of_list(r, *weights);
     } else {
-        rc = sp_session_agree(session, count_labels(session, count));
+        rc = sp_session_agree(&r->session, count_labels(r, count));
         if (rc == SP_OK)
-            rc = sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, count, n, SP_I64,
+            rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
                                    SP_SUM);
         if (rc == SP_OK)
             weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
     }
     free(count);
     SP_TRY(rc);
-    return keep_weights(session, *weights);
+    return keep_weights(r, *weights);
 }
 
-sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
-                                        float **weights)
+sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
+                                          float **weights)
 {
-    const sp_normalization *norm = &session->norm;
-    const sp_class_weights kind = session->config->train.class_weights.kind;
-    size_t n = (size_t)session->n_classes;
+    const sp_normalization *norm = &r->norm;
+    const sp_class_weights kind = r->session.config->train.class_weights.kind;
+    size_t n = (size_t)r->n_classes;
     int c;
 
     *weights = NULL;
@@ -350,12 +350,12 @@ sp_status sp_session_kept_class_weights(sp_session *session, bool is_named,
     if (!*weights)
         return SP_FAIL(SP_EMEM, "out of memory");
     if (is_named && kind == SP_CW_LIST)
-        return weights_of_list(session, *weights);
-    if (!norm->class_weight || norm->n_classes != session->n_classes)
+        return weights_of_list(r, *weights);
+    if (!norm->class_weight || norm->n_classes != r->n_classes)
         return SP_FAIL(SP_EDATA,
                        "train.class_weights: the checkpoint has weights of %d classes, "
                        "the data %d classes",
-                       norm->class_weight ? norm->n_classes : 0, session->n_classes);
+                       norm->class_weight ? norm->n_classes : 0, r->n_classes);
     for (c = 0; c < norm->n_classes; c++)
         (*weights)[c] = (float)norm->class_weight[c];
     return SP_OK;

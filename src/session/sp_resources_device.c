@@ -1,17 +1,18 @@
 /* The device of a session: the kind that all ranks use, and the one of each rank. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/sp_log.h"
 #include "comm/sp_affinity.h"
+#include "session/sp_resources.h"
 #include "session/sp_selftest.h"
-#include "session/sp_session.h"
 
 /* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
  * agreed. */
-static sp_status map_devices(sp_session *session)
+static sp_status map_devices(sp_resources *r)
 {
-    const sp_config *config = session->config;
+    const sp_config *config = r->session.config;
     int who = 0;
     sp_status rc;
 
@@ -19,28 +20,27 @@ static sp_status map_devices(sp_session *session)
         return SP_FAIL(SP_EDEVICE,
                        "run.device = \"cuda\": this program was built without CUDA; "
                        "set run.device = \"cpu\", or configure it where nvcc is");
-    rc = sp_mapping_make(&session->mapping, session->comm, &config->run.devices,
+    rc = sp_mapping_make(&r->mapping, r->session.comm, &config->run.devices,
                          config->run.oversubscribe, &who);
     if (rc != SP_OK) {
-        session->failed_rank = who;
+        r->session.failed_rank = who;
         return rc;
     }
-    if (*sp_mapping_advice(session->mapping.place, session->mapping.n))
-        sp_log_warn0("%s",
-                     sp_mapping_advice(session->mapping.place, session->mapping.n));
+    if (*sp_mapping_advice(r->mapping.place, r->mapping.n))
+        sp_log_warn0("%s", sp_mapping_advice(r->mapping.place, r->mapping.n));
     return SP_OK;
 }
 
 /* Chooses the kind of device. With "auto" a missing device means the CPU, but a wrong
  * deck is still an error. */
-static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
+static sp_status choose_device(sp_resources *r, const sp_backend_ops **ops)
 {
-    const sp_device_kind want = session->config->run.device;
+    const sp_device_kind want = r->session.config->run.device;
     sp_status rc = SP_EDEVICE;
 
     *ops = sp_backend_find("cpu");
     if (want != SP_DEVICE_CPU)
-        rc = map_devices(session);
+        rc = map_devices(r);
     if (rc != SP_OK && (rc != SP_EDEVICE || want == SP_DEVICE_CUDA))
         return rc;
     if (rc == SP_OK)
@@ -48,28 +48,28 @@ static sp_status choose_device(sp_session *session, const sp_backend_ops **ops)
     else if (want == SP_DEVICE_AUTO && sp_backend_find("cuda"))
         sp_log_info("run.device = \"auto\" takes the CPU: %s",
                     sp_error_last()->message);
-    if (*ops == sp_backend_find("cpu") && session->config->run.devices.n > 0)
+    if (*ops == sp_backend_find("cpu") && r->session.config->run.devices.n > 0)
         sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
     return SP_OK;
 }
 
-static sp_status choose_precision(sp_session *session)
+static sp_status choose_precision(sp_resources *r)
 {
-    const sp_precision want = session->config->train.precision;
+    const sp_precision want = r->session.config->train.precision;
 
-    session->backend.precision = want;
-    if (want != SP_FP32 && session->backend.ops->is_host)
+    r->backend.precision = want;
+    if (want != SP_FP32 && r->backend.ops->is_host)
         return SP_FAIL(
             SP_EUSAGE,
             "train.precision = \"%s\": the CPU computes in fp32 only; take a "
             "CUDA device or set train.precision = \"fp32\"",
             sp_precision_word[want]);
-    session->backend.is_wgmma = session->config->run.wgmma;
-    if (session->config->run.wgmma && want != SP_BF16)
+    r->backend.is_wgmma = r->session.config->run.wgmma;
+    if (r->session.config->run.wgmma && want != SP_BF16)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.wgmma = true with train.precision = \"%s\": wgmma is for "
                        "bf16 only",
-                       sp_config_where(session->config, "run.wgmma"),
+                       sp_config_where(r->session.config, "run.wgmma"),
                        sp_precision_word[want]);
     return SP_OK;
 }
@@ -87,38 +87,38 @@ static int default_threads(const sp_comm *comm)
 
 /* Binds this rank to its share of the node's cores, before threads start that inherit
  * the binding. place: that of its device, or NULL. */
-static sp_status bind_cores(sp_session *session, const sp_place *place)
+static sp_status bind_cores(sp_resources *r, const sp_place *place)
 {
     return sp_session_agree(
-        session, sp_affinity_bind(session->comm, place ? place->what.pci : NULL,
-                                  session->cores, sizeof session->cores));
+        &r->session, sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
+                                      r->cores, sizeof r->cores));
 }
 
 /* Opens the device and has it compute a small problem with a known answer. Agreed. */
-static sp_status open_backend(sp_session *session, int device, int threads)
+static sp_status open_backend(sp_resources *r, int device, int threads)
 {
-    sp_backend *backend = &session->backend;
+    sp_backend *backend = &r->backend;
     sp_status rc = backend->ops->open(backend, device, threads);
 
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);
     if (rc == SP_OK && backend->is_wgmma)
         rc = sp_selftest_wgmma(backend);
-    return sp_session_agree(session, rc);
+    return sp_session_agree(&r->session, rc);
 }
 
 /* With "auto" all ranks change to the CPU if the device of one rank fails. */
-static sp_status fall_back(sp_session *session, int threads)
+static sp_status fall_back(sp_resources *r, int threads)
 {
-    sp_backend *backend = &session->backend;
+    sp_backend *backend = &r->backend;
 
     sp_log_warn0(
         "run.device = \"auto\": ALL RANKS COMPUTE ON THE CPU, since rank %d: %s",
-        session->failed_rank, sp_error_last()->message);
+        r->session.failed_rank, sp_error_last()->message);
     backend->ops->close(backend);
     backend->ops = sp_backend_find("cpu");
-    SP_TRY(choose_precision(session));
-    return open_backend(session, 0, threads);
+    SP_TRY(choose_precision(r));
+    return open_backend(r, 0, threads);
 }
 
 /* Number of ranks that share the memory of a device. */
@@ -132,34 +132,35 @@ static int count_sharers(const sp_mapping *mapping, const sp_place *place)
 }
 
 /* Measures the device's memory before any rank allocates. Collective. */
-static sp_status measure_memory(sp_session *session, const sp_place *place)
+static sp_status measure_memory(sp_resources *r, const sp_place *place)
 {
     const int64_t total = place->what.memory_bytes;
-    const int n = count_sharers(&session->mapping, place);
-    sp_backend *backend = &session->backend;
+    const int n = count_sharers(&r->mapping, place);
+    sp_backend *backend = &r->backend;
     int64_t used = 0, memory[3];
     sp_status rc = backend->ops->memory_used(backend, &used);
 
-    SP_TRY(sp_session_agree(session, rc));
+    SP_TRY(sp_session_agree(&r->session, rc));
     memory[0] = sp_cut_memory_of(total) / n;
     memory[1] = (total - used) / n;
     memory[2] = total / n;
-    SP_TRY(sp_comm_allreduce(session->comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
-    session->memory_own = memory[0];
-    session->memory_free = memory[1];
-    session->memory_total = memory[2];
+    SP_TRY(
+        sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
+    r->memory_own = memory[0];
+    r->memory_free = memory[1];
+    r->memory_total = memory[2];
     return SP_OK;
 }
 
 /* Settles the bytes that a rank may use; 0: no bound. */
-static int64_t settle_memory(sp_session *session)
+static int64_t settle_memory(sp_resources *r)
 {
     const double mib = 1 << 20;
-    const int64_t own = session->memory_own, free = session->memory_free;
-    double *settled = &session->settled.memory_mb;
+    const int64_t own = r->memory_own, free = r->memory_free;
+    double *settled = &r->session.settled.memory_mb;
     int64_t bytes = (int64_t)(*settled * mib);
 
-    if (session->backend.ops->is_host)
+    if (r->backend.ops->is_host)
         return bytes;
     if (bytes > free) {
         sp_log_warn0("run.memory_mb = %.10g, of the deck or the checkpoint: a device "
@@ -182,63 +183,66 @@ static int64_t settle_memory(sp_session *session)
     return bytes;
 }
 
-sp_foresight sp_session_foresight(const sp_session *session, const sp_backend *backend)
+sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
 {
     return (sp_foresight){
-        .config = session->config,
-        .graph = &session->graph,
+        .config = r->session.config,
+        .graph = &r->graph,
         .backend = backend,
-        .columns = session->columns,
-        .n_columns = session->n_columns,
-        .n_samples = session->train.n_samples + session->val.n_samples,
-        .n_ranks = session->comm->size,
-        .n_local = session->comm->local_size,
-        .is_predicting = strcmp(session->command->name, "predict") == 0,
+        .columns = r->columns,
+        .n_columns = r->n_columns,
+        .n_samples = r->train.n_samples + r->val.n_samples,
+        .n_ranks = r->session.comm->size,
+        .n_local = r->session.comm->local_size,
+        .is_predicting = strcmp(r->session.command->name, "predict") == 0,
     };
 }
 
-sp_status sp_session_cut(sp_session *session, sp_sampler *train, sp_sampler *eval)
+sp_status sp_resources_cut(sp_resources *r)
 {
-    const sp_foresight what = sp_session_foresight(session, &session->backend);
+    const sp_foresight what = sp_resources_foresight(r, &r->backend);
 
-    return sp_cut_open(&session->cut, &what, train, eval, session->comm,
-                       settle_memory(session), &session->failed_rank);
+    assert((r->loader || r->val_loader) && !r->cut.memory);
+    return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
+                       r->val_loader ? &r->val_sampler : NULL, r->session.comm,
+                       settle_memory(r), &r->session.failed_rank);
 }
 
-sp_status sp_session_open_device(sp_session *session)
+sp_status sp_resources_open_device(sp_resources *r)
 {
-    const bool is_auto = session->config->run.device == SP_DEVICE_AUTO;
+    const bool is_auto = r->session.config->run.device == SP_DEVICE_AUTO;
     const sp_backend_ops *ops = NULL;
     const sp_place *place;
-    int threads = session->config->run.threads;
+    int threads = r->session.config->run.threads;
     sp_status rc;
 
-    SP_TRY(choose_device(session, &ops));
+    assert(!r->backend.ops && "one device a command");
+    SP_TRY(choose_device(r, &ops));
     if (threads == 0)
-        threads = default_threads(session->comm);
-    session->backend.ops = ops;
-    SP_TRY(choose_precision(session));
-    place = ops->is_host ? NULL : &session->mapping.place[session->comm->rank];
-    SP_TRY(bind_cores(session, place));
-    rc = open_backend(session, place ? place->device : 0, threads);
+        threads = default_threads(r->session.comm);
+    r->backend.ops = ops;
+    SP_TRY(choose_precision(r));
+    place = ops->is_host ? NULL : &r->mapping.place[r->session.comm->rank];
+    SP_TRY(bind_cores(r, place));
+    rc = open_backend(r, place ? place->device : 0, threads);
     if (rc == SP_EDEVICE && is_auto && place) {
-        rc = fall_back(session, threads);
+        rc = fall_back(r, threads);
         place = NULL;
     }
-    snprintf(session->device, sizeof session->device, "%s%s%s, %d thread%s a rank",
-             session->backend.ops->name, place ? " " : "",
-             place ? place->what.name : "", threads, threads == 1 ? "" : "s");
+    snprintf(r->device, sizeof r->device, "%s%s%s, %d thread%s a rank",
+             r->backend.ops->name, place ? " " : "", place ? place->what.name : "",
+             threads, threads == 1 ? "" : "s");
     if (rc == SP_OK && place)
-        rc = measure_memory(session, place);
+        rc = measure_memory(r, place);
     return rc;
 }
 
-sp_status sp_session_open_transport(sp_session *session)
+sp_status sp_resources_open_transport(sp_resources *r)
 {
-    const sp_config *config = session->config;
+    const sp_config *config = r->session.config;
     const sp_transport_options options = {
         .want = config->run.transport,
-        .objection = session->mapping.is_shared ? "ranks share a device" : NULL,
+        .objection = r->mapping.is_shared ? "ranks share a device" : NULL,
         .scope = config->train.bn_scope,
         .is_bf16 = config->run.reduce_wire == SP_REDUCE_BF16,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,
@@ -247,10 +251,12 @@ sp_status sp_session_open_transport(sp_session *session)
         .peer_limit_s = 10 * config->run.watchdog_s,
     };
 
-    sp_status rc = sp_transport_choose(&session->transport, session->comm,
-                                       &session->backend, &options);
+    sp_status rc =
+        sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options);
 
     if (rc != SP_OK)
-        session->failed_rank = session->transport.failed_rank;
+        r->session.failed_rank = r->transport.failed_rank;
+    else
+        r->session.transport = &r->transport;
     return rc;
 }

@@ -1,0 +1,261 @@
+#include "session/sp_resources.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/sp_replica.h"
+
+sp_status sp_resources_open(sp_resources *r, const sp_command *command,
+                            bool with_folder)
+{
+    memset(r, 0, sizeof *r);
+    return sp_session_open(&r->session, command, with_folder);
+}
+
+/* ---- network ---- */
+
+/* Makes initial parameters and statistics on the host and uploads them. Local. */
+static sp_status init_net(sp_resources *r, uint64_t seed)
+{
+    sp_backend *backend = &r->backend;
+    size_t n = (size_t)r->graph.n_floats;
+    size_t n_running = (size_t)r->graph.n_buffer_floats;
+    float *host = calloc(n + n_running + 1, sizeof *host);
+    sp_status rc;
+
+    if (!host)
+        return SP_FAIL(SP_EMEM, "network: out of memory");
+    sp_graph_init_params(&r->graph, seed, host);
+    sp_graph_init_buffers(&r->graph, host + n);
+    rc = backend->ops->upload(backend, r->net.param, host, n * sizeof *host);
+    if (rc == SP_OK)
+        rc = backend->ops->upload(backend, r->net.running, host + n,
+                                  n_running * sizeof *host);
+    if (rc == SP_OK)
+        rc = backend->ops->wait(backend);
+    free(host);
+    sp_net_updated(&r->net);
+    return rc;
+}
+
+sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
+{
+    const sp_config *config = r->session.config;
+    const sp_net_options options = {
+        .bn_scope = config->train.bn_scope,
+        .transport = r->transport.ops ? &r->transport : NULL,
+        .is_exact = config->train.deterministic == SP_DET_WORLD,
+        /* A device has enough memory, and is limited by its bandwidth. */
+        .is_frugal = r->backend.ops->is_host,
+        .seed = (uint64_t)config->train.seed,
+        .class_weight = class_weight,
+        .label_smoothing = (float)config->train.label_smoothing,
+    };
+    sp_status rc;
+
+    assert(r->backend.ops && r->columns && !r->has_net);
+    rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
+    if (rc == SP_OK) {
+        rc = sp_net_create(&r->net, &r->graph, &r->backend, r->session.comm, &options);
+        r->has_net = true;
+    }
+    if (rc == SP_OK)
+        rc = init_net(r, options.seed);
+    return sp_session_agree(&r->session, rc);
+}
+
+/* Copies n floats from rank 0's host memory to the backend memory of every rank; with
+ * to NULL nothing. Collective. */
+static sp_status spread_floats(sp_resources *r, float *host, float *to, int64_t n)
+{
+    sp_backend *backend = &r->backend;
+    size_t bytes = (size_t)n * sizeof *host;
+
+    if (!to || !bytes)
+        return SP_OK;
+    SP_TRY(sp_comm_bcast(r->session.comm, host, bytes, 0));
+    return backend->ops->upload(backend, to, host, bytes);
+}
+
+/* Host memory for the arrays of a checkpoint. */
+typedef struct host_weights {
+    float *param, *running;
+    sp_optim at;
+} host_weights;
+
+/* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
+static sp_status load(sp_resources *r, const char *path, host_weights *w,
+                      sp_checkpoint_state *state)
+{
+    sp_comm *comm = r->session.comm;
+    sp_optim *optim = &r->optim;
+    sp_net *net = &r->net;
+    const sp_graph *graph = &r->graph;
+    sp_status rc = SP_OK;
+
+    if (comm->rank == 0) {
+        if (!state) /* else it was verified when it was chosen */
+            rc = sp_checkpoint_verify_weights(path);
+        if (rc == SP_OK)
+            rc = sp_checkpoint_read(path, graph, w->param, w->running,
+                                    state ? &w->at : NULL);
+        if (rc == SP_OK && state)
+            rc = sp_checkpoint_read_state(path, state, NULL);
+    }
+    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
+    SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
+    if (!state)
+        return SP_OK;
+    for (int i = 0; i < SP_N_KEPT; i++)
+        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i], graph->n_floats));
+    SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
+    optim->t = w->at.t;
+    return SP_OK;
+}
+
+sp_status sp_resources_load(sp_resources *r, const char *path,
+                            sp_checkpoint_state *state)
+{
+    sp_session *session = &r->session;
+    size_t n = (size_t)r->graph.n_floats;
+    size_t n_running = (size_t)r->graph.n_buffer_floats;
+    float *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof *host);
+    host_weights w = {.param = host, .running = host + (1 + SP_N_KEPT) * n};
+    sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "weights: out of memory");
+
+    assert(r->has_net && (!state || r->optim.impl));
+    sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
+    rc = sp_session_agree(session, rc);
+    if (rc == SP_OK) {
+        w.at = r->optim;
+        for (int i = 0; i < SP_N_KEPT; i++)
+            w.at.kept[i] = w.at.kept[i] ? host + (1 + (size_t)i) * n : NULL;
+        rc = load(r, path, &w, state);
+    }
+    if (rc == SP_OK)
+        rc = r->backend.ops->wait(&r->backend);
+    free(host);
+    SP_TRY(rc);
+    if (state) { /* state->deck is a pointer and stays on rank 0 */
+        char *deck = state->deck;
+        SP_TRY(sp_comm_bcast(session->comm, state, sizeof *state, 0));
+        state->deck = deck;
+    }
+    sp_net_updated(&r->net);
+    return SP_OK;
+}
+
+/* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */
+static sp_status fetch_weights(const sp_net *net, float **copy, const float **weights)
+{
+    size_t bytes = (size_t)net->graph->n_floats * sizeof(float);
+
+    *copy = NULL;
+    *weights = net->param;
+    if (net->backend->ops->is_host)
+        return SP_OK;
+    *copy = malloc(bytes + 1);
+    if (!*copy)
+        return SP_FAIL(SP_EMEM, "copy of the weights: out of memory");
+    *weights = *copy;
+    return net->backend->ops->download(net->backend, *copy, net->param, bytes);
+}
+
+sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
+{
+    const float *weights;
+    float *copy = NULL;
+    sp_status rc;
+
+    assert(r->has_net);
+    rc = sp_session_agree(&r->session, fetch_weights(&r->net, &copy, &weights));
+    if (rc == SP_OK)
+        rc = sp_replica_check(r->session.comm, weights, r->graph.n_floats, "weights",
+                              step);
+    free(copy);
+    return rc;
+}
+
+/* ---- training and evaluation ---- */
+
+/* Opens sampler and loader of a set: of the training without end, or of one pass in the
+ * set's own order. Local. */
+static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots,
+                             sp_sampler *sampler, sp_loader **loader)
+{
+    const bool is_training = set == &r->train;
+    const sp_loader_options options = {
+        .set = set,
+        .config = r->session.config,
+        .graph = &r->graph,
+        .backend = &r->backend,
+        .sampler = sampler,
+        .columns = r->columns,
+        .n_columns = r->n_columns,
+        .mean = r->norm.mean,
+        .std = r->norm.std,
+        .is_training = is_training,
+        .with_points = !is_training && set->has_points,
+        .n_slots = n_slots,
+    };
+
+    assert(r->has_net && set->n_shards > 0 && !*loader);
+    SP_TRY(
+        sp_sampler_open(sampler, set, r->session.comm, r->session.config, is_training));
+    return sp_loader_create(loader, &options);
+}
+
+sp_status sp_resources_open_training(sp_resources *r, int n_slots)
+{
+    const sp_config *config = r->session.config;
+    sp_status rc;
+
+    assert(r->has_net && r->transport.ops && !r->buckets.impl && !r->optim.impl);
+    rc = sp_buckets_create(&r->buckets, &r->graph, r->session.comm,
+                           config->train.deterministic == SP_DET_WORLD,
+                           (size_t)(config->run.bucket_mb * (1 << 20)));
+    r->buckets.is_overlapped = config->run.overlap;
+    if (rc == SP_OK)
+        rc = sp_buckets_attach(&r->buckets, &r->transport);
+    if (rc == SP_OK)
+        rc = sp_optim_create(&r->optim, &r->graph, config, &r->backend);
+    if (rc == SP_OK)
+        rc = open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
+    return sp_session_agree(&r->session, rc);
+}
+
+sp_status sp_resources_open_evaluation(sp_resources *r)
+{
+    return sp_session_agree(&r->session, open_loader(r, &r->val, SP_LOADER_SLOTS,
+                                                     &r->val_sampler, &r->val_loader));
+}
+
+/* ---- end ---- */
+
+sp_status sp_resources_close(sp_resources *r, sp_status rc)
+{
+    /* The loaders' threads first, since they read nearly all of what follows. */
+    sp_loader_destroy(r->loader);
+    sp_loader_destroy(r->val_loader);
+    sp_cut_close(&r->cut);
+    sp_sampler_close(&r->sampler);
+    sp_sampler_close(&r->val_sampler);
+    sp_optim_destroy(&r->optim);
+    sp_buckets_destroy(&r->buckets);
+    sp_session_report(&r->session, rc);
+    if (r->has_net)
+        sp_net_destroy(&r->net);
+    sp_graph_destroy(&r->graph);
+    sp_dataset_close(&r->train);
+    sp_dataset_close(&r->val);
+    free(r->columns);
+    sp_normalization_destroy(&r->norm);
+    sp_transport_close(&r->transport);
+    if (r->backend.ops)
+        r->backend.ops->close(&r->backend);
+    sp_mapping_destroy(&r->mapping);
+    sp_session_close(&r->session);
+    return rc;
+}

@@ -1,0 +1,146 @@
+/* The resources of a command: device, transport, data and network; loaders that feed the
+ * network; buckets and an optimizer that train it. A command opens those that it needs,
+ * in the order below, and sp_resources_close frees all of them.
+ *
+ *     sp_resources_open            the session: run folder, watching
+ *        open_device               rank --> device or cores         (sp_resources_device.c)
+ *        open_transport            sums over the ranks
+ *        open_data                 shards, columns, classes           (sp_resources_data.c)
+ *        open_net, load            graph, network, weights
+ *        open_training             buckets, optimizer, loaders
+ *        open_evaluation           the loader of data.val
+ *        cut                       micro-batches that fit into the memory
+ *     sp_resources_close
+ *
+ * The commands decide about the rest, such as when a training evaluates, saves and
+ * stops. Functions are collective and agreed unless they are marked local.
+ */
+#ifndef SP_RESOURCES_H
+#define SP_RESOURCES_H
+
+#include "compute/sp_transport.h"
+#include "data/sp_loader.h"
+#include "memory/sp_cut.h"
+#include "net/sp_net.h"
+#include "net/sp_optim.h"
+#include "run/sp_checkpoint.h"
+#include "session/sp_mapping.h"
+#include "session/sp_session.h"
+
+typedef struct sp_resources {
+    sp_session session;
+
+    sp_mapping mapping; /* ranks to devices; empty where no device was asked for */
+    sp_backend backend;
+    char device[128]; /* description of the device for messages */
+    /* Cores of this rank where the node's cores were divided, else "". */
+    char cores[200];
+    /* Memory of the device for each rank on it; of all ranks' values the least. total:
+     * all of it; own: the part that this program may use on an idle device; free: the
+     * part that was free at the start. 0: the ranks compute on the host. */
+    int64_t memory_total, memory_own, memory_free;
+    sp_transport transport; /* zeroed: none was opened */
+
+    sp_dataset train, val;   /* zeroed where they were not asked for */
+    int *columns, n_columns; /* [n_columns] feature columns in use */
+    int n_classes;
+    char **class_name; /* [n_classes] from the training data or the model; borrowed */
+    sp_normalization norm; /* of the training data or the model */
+
+    sp_graph graph;
+    sp_net net;
+    bool has_net;
+    sp_cut cut; /* how steps are cut into micro-batches */
+
+    sp_buckets buckets; /* the gradients, and their sums over the ranks */
+    sp_optim optim;
+    /* The loaders' planners distribute samples by the samplers. A loader that was not
+     * opened is NULL. */
+    sp_sampler sampler, val_sampler;
+    sp_loader *loader, *val_loader;
+} sp_resources;
+
+/* Zeroes the resources and opens their session (see sp_session_open). sp_resources_close
+ * follows in any case. */
+sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
+                            bool with_folder);
+/* Local: reports rc (see sp_session_report), frees everything and returns rc. */
+sp_status sp_resources_close(sp_resources *resources, sp_status rc);
+
+/* ---- sp_resources_device.c ---- */
+
+/* Chooses and opens the device, the same kind on every rank, and tests it
+ * (sp_selftest.h). */
+sp_status sp_resources_open_device(sp_resources *resources);
+/* Chooses and opens the transport of the sums over ranks. Precedes open_net in a
+ * training. */
+sp_status sp_resources_open_transport(sp_resources *resources);
+/* The inputs of the memory prediction (memory/sp_foresee.h); backend is borrowed.
+ * Local. */
+sp_foresight sp_resources_foresight(const sp_resources *resources,
+                                    const sp_backend *backend);
+/* Cuts steps that do not fit into the memory that a rank may use. That is
+ * run.memory_mb if it is set; else the device's memory as sp_cut_memory_of bounds it,
+ * or less where other programs use the device. The bound is
+ * settled.memory_mb of the session, which checkpoints keep: a continued run cuts its
+ * steps alike, whatever memory is free by then. Bounds the samplers of the loaders that are open, so
+ * it is called once, before these begin. */
+sp_status sp_resources_cut(sp_resources *resources);
+
+/* ---- sp_resources_data.c ---- */
+
+/* Reads the indexes of data.train and data.val, as asked for, and settles columns and
+ * classes. Makes the sample data first where the deck names them and they do not
+ * exist. */
+sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
+                                 bool with_val);
+/* Copies names of columns and classes from the set's attributes into norm, and means
+ * and standard deviations if the deck wants normalization and the set has them.
+ * Local. */
+sp_status sp_resources_normalize(sp_resources *resources, const sp_dataset *set);
+/* Compares the set's columns, as chosen by data.features, with those that the
+ * checkpoint at `path` names. Where they differ, the status is `code` and the message
+ * has both lists. A checkpoint without names matches any columns. Local. */
+sp_status sp_resources_match_columns(const sp_resources *resources,
+                                     const sp_dataset *set,
+                                     const sp_normalization *checkpoint,
+                                     const char *path, sp_status code);
+/* Makes the classes of the model at `path`, which norm was read from, those of the
+ * resources, and has the set's labels renumbered as the model numbers them. SP_EDATA
+ * with both lists where the names are not the same set. A model without names changes
+ * nothing. Local. */
+sp_status sp_resources_take_classes(sp_resources *resources, sp_dataset *set,
+                                    const char *path);
+/* Warns, on rank 0, of each column whose statistics in the set are far from norm's. */
+void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set);
+/* SP_EDATA where no voxel of the training set has a label. Samples are read until one
+ * has: commonly one a rank. */
+sp_status sp_resources_check_labels(sp_resources *resources);
+/* Class weights as the deck asks for, from the label counts of the training set.
+ * *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
+sp_status sp_resources_class_weights(sp_resources *resources, float **weights);
+/* Class weights for eval and predict: those of the checkpoint that norm was read from.
+ * is_named: the command line has train.class_weights, which then counts (where it asks
+ * for weights by frequency, they are the checkpoint's). *weights as above. Local. */
+sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named,
+                                          float **weights);
+
+/* ---- sp_resources.c ---- */
+
+/* Builds graph and network from the config, with new random weights. class_weight
+ * (host, borrowed during the call) may be NULL. */
+sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
+/* Opens what a training adds to the network: buckets, optimizer, and a loader of n_slots
+ * batches. */
+sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
+/* Opens the loader of a pass over data.val, in its own order. */
+sp_status sp_resources_open_evaluation(sp_resources *resources);
+/* Loads weights, and with `state` the optimizer and the state of the run too, from a
+ * file that rank 0 reads. state->deck is set on rank 0 alone. */
+sp_status sp_resources_load(sp_resources *resources, const char *path,
+                            sp_checkpoint_state *state);
+/* Compares the weights of all ranks, which should be the same bits (sp_replica.h);
+ * `step` is for the message. */
+sp_status sp_resources_check_replicas(sp_resources *resources, int64_t step);
+
+#endif

@@ -1,0 +1,112 @@
+#include "session/sp_step.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/sp_log.h"
+#include "session/sp_resources.h"
+
+static sp_status compute(sp_resources *r, const sp_batch *batch,
+                         const sp_step_hooks *hooks)
+{
+    const bool is_last = batch->micro == batch->n_micro - 1;
+
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_FORWARD, batch));
+    SP_TRY(sp_net_forward(&r->net, batch, true, NULL));
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_LOSS, batch));
+    SP_TRY(sp_net_train_loss(&r->net, batch, &r->buckets));
+    r->buckets.tail.n_voxels += batch->n;
+    r->buckets.tail.n_samples += batch->n_samples;
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_BACKWARD, batch));
+    SP_TRY(sp_net_backward(&r->net, batch, &r->buckets, is_last));
+    return hooks->begin(hooks->arg, SP_STEP_RECYCLE, batch);
+}
+
+static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
+                            sp_step_result *result, bool *is_last)
+{
+    sp_batch *batch;
+    double waited;
+    sp_status rc;
+
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_READ, NULL));
+    rc = sp_loader_next(r->loader, &batch, &waited);
+    if (rc == SP_OK) {
+        assert(batch->micro < batch->n_micro);
+        assert(batch->micro == 0 || batch->position == result->at.position);
+        *is_last = batch->micro == batch->n_micro - 1;
+        result->at = (sp_position){batch->epoch, batch->position};
+        result->data_wait_s += waited;
+        result->n_samples = batch->step_samples;
+        result->n_micro = batch->n_micro;
+        result->cost_max += batch->cost_max;
+        result->cost_sum += batch->cost_sum;
+        rc = compute(r, batch, hooks);
+    }
+    if (rc == SP_EMEM)
+        rc = sp_cut_explain(&r->cut, &r->cut.train, batch->sample_id, batch->n_samples);
+    SP_TRY(rc);
+    return sp_loader_recycle(r->loader, batch);
+}
+
+static sp_status update(sp_resources *r, double lr, sp_step_result *result)
+{
+    const sp_tail *tail = &r->buckets.tail;
+
+    result->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
+    result->voxels = tail->n_voxels;
+    result->is_stopping = tail->n_stop > 0;
+    result->updates = r->optim.t;
+    if (tail->weight_sum == 0)
+        return SP_OK;
+    if (isfinite(result->loss))
+        SP_TRY(sp_optim_step(&r->optim, r->net.param, r->buckets.grad,
+                             r->buckets.squares, tail->weight_sum, lr,
+                             &result->grad_norm));
+    result->is_updated = isfinite(result->loss) && isfinite(result->grad_norm);
+    result->is_skipped = !result->is_updated;
+    result->updates = r->optim.t;
+    if (result->is_updated)
+        sp_net_updated(&r->net);
+    return SP_OK;
+}
+
+sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
+                      sp_step_result *result)
+{
+    bool is_last = false;
+
+    assert(r->has_net && r->loader && r->optim.impl && r->buckets.impl);
+    *result = (sp_step_result){0};
+    SP_TRY(sp_buckets_zero(&r->buckets));
+    while (!is_last)
+        SP_TRY(micro_step(r, hooks, result, &is_last));
+    r->buckets.tail.n_stop += hooks->is_stop_asked && hooks->is_stop_asked(hooks->arg);
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_REDUCE, NULL));
+    SP_TRY(sp_bucket_wait(&r->buckets, &result->comm_exposed_s));
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_UPDATE, NULL));
+    SP_TRY(sp_net_fetch_running(&r->net));
+    SP_TRY(update(r, lr, result));
+    /* Running statistics are averaged over the ranks after every step and not only
+     * before saving, so that neither a checkpoint nor a stop changes the following
+     * steps. With bn_scope = "world" they are equal already. */
+    SP_TRY(sp_net_sync_running(&r->net));
+    return hooks->begin(hooks->arg, SP_STEP_END, NULL);
+}
+
+sp_status sp_step_name_samples(sp_resources *r, int64_t step)
+{
+    const sp_dataset *set = &r->train;
+    const double(*loss)[2];
+    const int64_t *id;
+    int n;
+
+    SP_TRY(sp_net_sample_losses(&r->net, &n, &id, &loss));
+    for (int i = 0; i < n; i++)
+        if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1])))
+            sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s",
+                        (long long)step, (long long)id[i],
+                        set->shard[sp_dataset_shard_of(set, id[i])].path,
+                        set->name ? ": " : "", set->name ? set->name[id[i]] : "");
+    return SP_OK;
+}

@@ -1,0 +1,179 @@
+#include "train/sp_infer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+
+/* Rank 0: the file of run.checkpoint, else best.h5, else the newest checkpoint. */
+static sp_status find_checkpoint(const sp_session *s, char *path)
+{
+    const sp_config *config = s->config;
+    char dir[PATH_MAX - 64];
+
+    snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
+    if (path[0])
+        return sp_checkpoint_verify_weights(path);
+    snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
+    snprintf(path, PATH_MAX, "%s/best.h5", dir);
+    if (access(path, R_OK) == 0) {
+        if (sp_checkpoint_verify(path) == SP_OK)
+            return SP_OK;
+        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+    }
+    SP_TRY(sp_checkpoint_find(dir, NULL, path, NULL));
+    if (!path[0])
+        return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
+                       dir);
+    return SP_OK;
+}
+
+/* Rank 0: makes a config with the keys that describe the network from the checkpoint's
+ * deck, unless the command line sets them, and all other keys from the user's. A family
+ * on the command line replaces the checkpoint's layers as it replaces a deck's. */
+static sp_status take_network(sp_infer *infer)
+{
+    static const char *const taken[] = {
+        "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
+        "net.kernel_down", "data.features", "data.voxel_size", "train.label_smoothing"};
+    const sp_config *user = infer->resources.session.config;
+    sp_config old;
+    sp_status rc;
+
+    SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
+    rc = sp_config_copy(&infer->config, user);
+    for (size_t i = sp_config_is_overridden(user, "net.family");
+         rc == SP_OK && i < sizeof taken / sizeof *taken; i++)
+        sp_config_take(&infer->config, &old, taken[i]);
+    sp_config_destroy(&old);
+    return rc;
+}
+
+/* Rank 0: reads config and feature statistics from the checkpoint. */
+static sp_status read_head(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+
+    SP_TRY(find_checkpoint(&r->session, infer->path));
+    SP_TRY(sp_checkpoint_read_state(infer->path, &infer->state, &r->norm));
+    infer->is_checkpoint = infer->state.deck != NULL;
+    return infer->is_checkpoint ? take_network(infer) : SP_OK;
+}
+
+/* Gives all ranks the head of the checkpoint. Collective, agreed. */
+static sp_status share_head(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+    sp_session *s = &r->session;
+    sp_status rc = s->comm->rank == 0 ? read_head(infer) : SP_OK;
+
+    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(
+        sp_comm_bcast(s->comm, &infer->is_checkpoint, sizeof infer->is_checkpoint, 0));
+    if (infer->is_checkpoint) {
+        SP_TRY(sp_config_bcast(&infer->config, s->comm, SP_OK));
+        s->config = &infer->config;
+    }
+    SP_TRY(sp_normalization_bcast(&r->norm, s->comm));
+    return sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0);
+}
+
+/* Opens the network with the class weights of the training, so that the loss is
+ * comparable. */
+static sp_status open_net(sp_resources *r)
+{
+    float *weights;
+    sp_status rc = sp_resources_kept_class_weights(
+        r, sp_config_is_overridden(r->session.config, "train.class_weights"), &weights);
+
+    rc = sp_session_agree(&r->session, rc);
+    if (rc == SP_OK)
+        rc = sp_resources_open_net(r, weights);
+    free(weights);
+    return rc;
+}
+
+/* Checks columns and classes against the model, since a different order would mix them
+ * up. Columns named on the command line are the user's responsibility. */
+static sp_status match_data(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+
+    if (!sp_config_is_overridden(r->session.config, "data.features"))
+        SP_TRY(sp_resources_match_columns(r, &r->val, &r->norm, infer->path, SP_EDATA));
+    return sp_resources_take_classes(r, &r->val, infer->path);
+}
+
+/* Settles the feature statistics. Those of the checkpoint are used, or none if it has
+ * none, and the command line may switch them off. A file of weights alone does not say;
+ * then the data's own are used, as in training. */
+static sp_status settle_norm(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+    sp_normalization *norm = &r->norm;
+
+    if (!infer->is_checkpoint)
+        return sp_session_agree(&r->session, sp_resources_normalize(r, &r->val));
+    if (!r->session.config->data.normalize &&
+        sp_config_is_overridden(r->session.config, "data.normalize")) {
+        free(norm->mean);
+        free(norm->std);
+        norm->mean = norm->std = NULL;
+    }
+    if (norm->mean && norm->n_columns != r->n_columns)
+        return SP_FAIL(SP_EDATA,
+                       "%s: statistics of %d feature columns, data.val has %d",
+                       infer->path, norm->n_columns, r->n_columns);
+    sp_resources_warn_far(r, &r->val);
+    return SP_OK;
+}
+
+/* Writes the status of this task; the training's status.json is not touched. */
+static sp_status say(sp_session *s, const char *state)
+{
+    sp_status rc = SP_OK;
+
+    if (s->comm->rank == 0)
+        rc = sp_run_status(&s->run, state, SP_OK, s->epoch, s->step, "");
+    return sp_session_agree(s, rc);
+}
+
+sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
+{
+    sp_resources *r = &infer->resources;
+    sp_session *s = &r->session;
+
+    memset(infer, 0, sizeof *infer);
+    SP_TRY(sp_resources_open(r, command, true));
+    SP_TRY(say(s, "running"));
+    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(share_head(infer));
+    SP_TRY(sp_resources_open_data(r, false, true));
+    SP_TRY(match_data(infer));
+    SP_TRY(settle_norm(infer));
+    SP_TRY(open_net(r));
+    SP_TRY(sp_resources_load(r, infer->path, NULL));
+    SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
+    SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
+    s->epoch = infer->state.at.epoch;
+    s->step = infer->state.step;
+    SP_TRY(sp_resources_open_evaluation(r));
+    return sp_resources_cut(r);
+}
+
+sp_status sp_infer_close(sp_infer *infer, sp_status rc)
+{
+    sp_session *s = &infer->resources.session;
+
+    sp_checkpoint_state_destroy(&infer->state);
+    /* A table that was not printed is a failure, since it may be the only
+     * result used. */
+    if (rc == SP_OK)
+        rc = sp_session_agree(s, sp_log_written());
+    if (rc == SP_OK)
+        rc = say(s, "done");
+    rc = sp_resources_close(&infer->resources, rc);
+    sp_config_destroy(&infer->config);
+    return rc;
+}

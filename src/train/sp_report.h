@@ -1,0 +1,39 @@
+/* The output of a run: the console of rank 0, and metrics.jsonl and evaluations.jsonl in
+ * the run folder. Rank 0 prints and writes; all values are those of all ranks.
+ * Collective and agreed, except sp_report_step, which belongs to a step: the other ranks
+ * return from it at once. */
+#ifndef SP_REPORT_H
+#define SP_REPORT_H
+
+#include "train/sp_trainer.h"
+
+struct sp_resources;
+struct sp_sampler;
+
+/* Prints the log's first line: ranks, device, transport. */
+void sp_report_machine(const struct sp_resources *resources);
+/* Prints data, batch and network, and warnings about the deck. */
+void sp_report_header(const sp_trainer *trainer);
+/* Writes deck.resolved, the start or resume event and the status "running". */
+sp_status sp_report_start(sp_trainer *trainer);
+/* Writes the step event and prints one line; called for steps that are logged. */
+sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
+/* Prints the line of an epoch and updates the status. */
+sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
+/* Writes the end event and the status. state: "done" or "stopped"; message: the reason,
+ * or "". */
+sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
+/* Warns where some ranks get no sample in a full step. Any rank may call; rank 0
+ * prints. */
+void sp_report_idle(const struct sp_resources *resources,
+                    const struct sp_sampler *sampler);
+/* Writes the eval event of a training, with its position, and prints one line. */
+sp_status sp_report_eval(sp_trainer *trainer);
+/* The same for `sptrain eval`: writes to evaluations.jsonl, with checkpoint, data and
+ * arguments of the command. */
+sp_status sp_report_evaluation(struct sp_resources *resources,
+                               const sp_metrics *metrics, const char *checkpoint);
+/* Prints the IoU of each class as a table. */
+void sp_report_table(const struct sp_resources *resources, const sp_metrics *metrics);
+
+#endif

@@ -1,0 +1,24 @@
+/* The beginning of a training run (new, from weights, or from a checkpoint) and its
+ * checkpoints. */
+#ifndef SP_RESUME_H
+#define SP_RESUME_H
+
+#include "train/sp_trainer.h"
+
+/* Collective: sets state and weights to begin with: new ones, those of init_from, or
+ * those of the newest checkpoint. */
+sp_status sp_resume_begin(sp_trainer *trainer);
+/* True if the state has reached the epochs or steps that the deck asks for. */
+bool sp_resume_is_complete(const sp_trainer *trainer);
+/* Local, before the first step: starts the saver, which allocates its memory during the
+ * first steps. Rank 0 alone does anything. */
+void sp_resume_prepare(sp_trainer *trainer);
+/* Collective: saves the present state as a checkpoint, which is written while the next
+ * steps run; is_best: as best.h5 too. A failure to write is a warning. is_final:
+ * returns when the file is written, and a failure is the run's (SP_EIO), agreed. */
+sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final);
+/* Reports the result of a checkpoint that has been written since. At any
+ * time; local. */
+void sp_resume_poll(sp_trainer *trainer);
+
+#endif

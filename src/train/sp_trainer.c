@@ -1,0 +1,146 @@
+#include "train/sp_trainer.h"
+
+#include <stdlib.h>
+
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+#include "run/sp_saver.h"
+#include "session/sp_resources.h"
+#include "train/sp_report.h"
+#include "train/sp_resume.h"
+
+static const char *const time_names[] = {"step_s", "data_wait_s", "comm_exposed_s"};
+_Static_assert(sizeof time_names / sizeof *time_names == SP_TIMES, "a name each");
+
+static sp_status check_training_set(const sp_dataset *set)
+{
+    if (!set->has_labels)
+        return SP_FAIL(SP_EDATA, "%s: /labels: expected for training, found none",
+                       set->shard[0].path);
+    if (set->n_samples == 0)
+        return SP_FAIL(SP_EDATA, "%s: no samples to train on", set->shard[0].path);
+    return SP_OK;
+}
+
+/* Opens the network with the class weights that the deck asks for. */
+static sp_status open_net(sp_resources *r)
+{
+    float *class_weight = NULL;
+    sp_status rc;
+
+    SP_TRY(sp_resources_class_weights(r, &class_weight));
+    rc = sp_resources_open_net(r, class_weight);
+    free(class_weight);
+    return rc;
+}
+
+static sp_status open_evaluation(sp_trainer *t)
+{
+    sp_resources *r = t->resources;
+
+    t->is_evaluated =
+        r->val.n_shards && r->val.has_labels && t->session->config->run.eval_every > 0;
+    if (!t->is_evaluated)
+        return SP_OK;
+    SP_TRY(sp_resources_open_evaluation(r));
+    return sp_session_agree(
+        t->session, sp_metrics_create(&t->metrics, r->n_classes, r->val.has_points));
+}
+
+static void set_plan(sp_trainer *t)
+{
+    const sp_config *config = t->session->config;
+    const bool is_by_steps = config->train.steps > 0;
+
+    t->step_samples = t->resources->sampler.effective;
+    t->epoch_samples = t->resources->train.n_samples;
+    if (__builtin_mul_overflow(is_by_steps ? config->train.steps : config->train.epochs,
+                               is_by_steps ? t->step_samples : t->epoch_samples,
+                               &t->total_samples))
+        t->total_samples = INT64_MAX;
+}
+
+static sp_status setup(sp_trainer *t, const sp_command *command)
+{
+    sp_resources *r = t->resources;
+
+    SP_TRY(sp_resources_open(r, command, true));
+    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(sp_resources_open_transport(r));
+    sp_report_machine(r);
+    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(check_training_set(&r->train));
+    SP_TRY(sp_resources_check_labels(r));
+    SP_TRY(sp_resources_normalize(r, &r->train));
+    SP_TRY(open_net(r));
+    SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
+    SP_TRY(open_evaluation(t));
+    SP_TRY(sp_table_create(&t->times, t->session->comm, SP_TIMES, time_names));
+    set_plan(t);
+    SP_TRY(sp_resume_begin(t));
+    return sp_resume_is_complete(t) ? SP_OK : sp_resources_cut(r);
+}
+
+sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command)
+{
+    sp_trainer *t = calloc(1, sizeof *t);
+
+    *trainer = t;
+    if (!t)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    t->begin_s = sp_now_s();
+    t->resources = calloc(1, sizeof *t->resources);
+    if (!t->resources)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    t->session = &t->resources->session;
+    return setup(t, command);
+}
+
+sp_status sp_trainer_begin(sp_trainer *t)
+{
+    sp_resources *r = t->resources;
+
+    SP_TRY(sp_loader_seek(r->loader, t->state.at));
+    SP_TRY(sp_report_start(t));
+    sp_report_header(t);
+    sp_cut_print(&r->cut, r->memory_total);
+    SP_TRY(sp_trainer_check_replicas(t)); /* compares the weights as loaded */
+    sp_resume_prepare(t);
+    return SP_OK;
+}
+
+double sp_trainer_lr(const sp_trainer *t)
+{
+    return sp_optim_lr(t->session->config, t->state.samples_seen, t->total_samples,
+                       t->step_samples);
+}
+
+sp_status sp_trainer_check_replicas(sp_trainer *t)
+{
+    const double begin = sp_now_s();
+    sp_pulse before, after;
+    sp_status rc;
+
+    if (t->session->comm->size == 1)
+        return SP_OK;
+    sp_pulse_read(&before);
+    rc = sp_resources_check_replicas(t->resources, t->state.step);
+    sp_pulse_read(&after);
+    t->replica_s += sp_now_s() - begin - (after.waited_s - before.waited_s);
+    return rc;
+}
+
+sp_status sp_trainer_close(sp_trainer *t, sp_status rc)
+{
+    if (!t)
+        return rc;
+    sp_saver_destroy(t->saver);
+    sp_metrics_destroy(&t->metrics);
+    sp_table_destroy(&t->times);
+    sp_checkpoint_state_destroy(&t->state);
+    if (t->session)
+        rc = sp_resources_close(t->resources, rc);
+    free(t->resources);
+    free(t);
+    return rc;
+}

@@ -1,0 +1,226 @@
+/* The step that sptrain and spbench share: its parts in their order, what it reports, and
+ * what ends it. */
+#include "fixtures/test.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fixtures/shard_fixture.h"
+#include "session/sp_resources.h"
+#include "session/sp_step.h"
+
+enum { SAMPLES = 4, MOST = 64 };
+
+static const int64_t voxels[SAMPLES] = {40, 30, 20, 50};
+
+/* A training of one rank, and what the hooks were told. */
+typedef struct rig {
+    sp_comm comm;
+    sp_config config;
+    sp_command command;
+    sp_resources resources;
+    sp_step_part part[MOST];
+    int n_parts, n_batches, n_asked;
+    int fail_at; /* the part that fails; -1: none */
+} rig;
+
+static char shard[] = "step.h5";
+
+static void open_rig(rig *g, uint64_t unlabelled)
+{
+    static char *overrides[] = {
+        "data.train=[\"step.h5\"]", "batch.size=4",      "batch.accumulate=2",
+        "net.family=dummy",         "net.width=0.25",    "train.warmup_steps=0",
+        "run.device=cpu",           "run.watchdog_s=0",  "run.threads=1",
+        "augment.drop=0.0",         "augment.jitter=0.0"};
+    const fixture f = {.n_samples = SAMPLES,
+                       .voxels = voxels,
+                       .has_moments = true,
+                       .unlabelled = unlabelled,
+                       .seed = 5};
+
+    memset(g, 0, sizeof *g);
+    g->fail_at = -1;
+    OK(fixture_write(&f, shard));
+    sp_comm_open_self(&g->comm);
+    OK(sp_config_read(&g->config, NULL, sizeof overrides / sizeof *overrides,
+                      overrides));
+    g->command = (sp_command){.name = "train", .config = &g->config, .comm = &g->comm};
+    OK(sp_resources_open(&g->resources, &g->command, false));
+    OK(sp_resources_open_device(&g->resources));
+    OK(sp_resources_open_transport(&g->resources));
+    OK(sp_resources_open_data(&g->resources, true, false));
+    OK(sp_resources_normalize(&g->resources, &g->resources.train));
+    OK(sp_resources_open_net(&g->resources, NULL));
+    OK(sp_resources_open_training(&g->resources, 2));
+    OK(sp_loader_seek(g->resources.loader, (sp_position){0, 0}));
+}
+
+static void close_rig(rig *g)
+{
+    assert_int_equal(sp_resources_close(&g->resources, SP_OK), SP_OK);
+    sp_config_destroy(&g->config);
+    sp_comm_close(&g->comm);
+}
+
+static sp_status note(void *arg, sp_step_part part, const sp_batch *batch)
+{
+    rig *g = arg;
+
+    assert_in_range(g->n_parts, 0, MOST - 1);
+    assert_true((batch != NULL) ==
+                (part >= SP_STEP_FORWARD && part <= SP_STEP_RECYCLE));
+    g->part[g->n_parts++] = part;
+    g->n_batches += part == SP_STEP_RECYCLE;
+    return (int)part == g->fail_at ? SP_FAIL(SP_ENUMERIC, "the hook fails") : SP_OK;
+}
+
+static bool ask(void *arg)
+{
+    rig *g = arg;
+
+    assert_int_equal(g->part[g->n_parts - 1], SP_STEP_RECYCLE);
+    return ++g->n_asked == 2;
+}
+
+static const float *weights(const rig *g)
+{
+    return g->resources.net.param;
+}
+
+static void test_parts(void **state)
+{
+    static const sp_step_part want[] = {
+        SP_STEP_READ,     SP_STEP_FORWARD, SP_STEP_LOSS,    SP_STEP_BACKWARD,
+        SP_STEP_RECYCLE,  SP_STEP_READ,    SP_STEP_FORWARD, SP_STEP_LOSS,
+        SP_STEP_BACKWARD, SP_STEP_RECYCLE, SP_STEP_REDUCE,  SP_STEP_UPDATE,
+        SP_STEP_END};
+    const sp_step_hooks hooks = {.begin = note, .is_stop_asked = ask};
+    sp_step_hooks mine = hooks;
+    sp_step_result result;
+    float before;
+    rig g;
+
+    (void)state;
+    open_rig(&g, 0);
+    mine.arg = &g;
+    before = weights(&g)[0];
+    OK(sp_step_run(&g.resources, 0.1, &mine, &result));
+    assert_int_equal(g.n_parts, sizeof want / sizeof *want);
+    assert_memory_equal(g.part, want, sizeof want);
+    assert_int_equal(g.n_batches, result.n_micro);
+    assert_int_equal(result.n_samples, SAMPLES);
+    assert_int_equal((int)result.voxels, 140);
+    assert_true(isfinite(result.loss) && result.loss > 0 && result.grad_norm > 0);
+    assert_true(result.is_updated && !result.is_skipped && !result.is_stopping);
+    assert_int_equal(result.updates, 1);
+    assert_true(weights(&g)[0] != before);
+    /* The second step: of the next epoch, and somebody wants to stop. */
+    OK(sp_step_run(&g.resources, 0.1, &mine, &result));
+    assert_int_equal(result.at.epoch, 1);
+    assert_true(result.is_stopping);
+    assert_int_equal(result.updates, 2);
+    close_rig(&g);
+}
+
+/* Neither a step without labels nor one with a loss that is not finite changes the
+ * weights; only the second counts as skipped. */
+static void test_no_update(void **state)
+{
+    sp_step_hooks hooks = {.begin = note};
+    sp_step_result result;
+    float before;
+    rig g;
+
+    (void)state;
+    open_rig(&g, (1 << SAMPLES) - 1);
+    hooks.arg = &g;
+    before = weights(&g)[0];
+    OK(sp_step_run(&g.resources, 0.1, &hooks, &result));
+    assert_true(isnan(result.loss) && !result.is_updated && !result.is_skipped);
+    assert_int_equal(result.updates, 0);
+    assert_true(weights(&g)[0] == before);
+    close_rig(&g);
+
+    open_rig(&g, 0);
+    hooks.arg = &g;
+    before = weights(&g)[0];
+    g.resources.net.param[g.resources.graph.n_floats - 1] = NAN;
+    for (int64_t i = 1; i < g.resources.graph.n_floats; i++)
+        g.resources.net.param[i] = NAN;
+    sp_net_updated(&g.resources.net);
+    OK(sp_step_run(&g.resources, 0.1, &hooks, &result));
+    assert_true(!isfinite(result.loss) && !result.is_updated && result.is_skipped);
+    assert_int_equal(result.updates, 0);
+    assert_true(weights(&g)[0] == before);
+    OK(sp_step_name_samples(&g.resources, 1));
+    close_rig(&g);
+}
+
+static void test_hook_fails(void **state)
+{
+    sp_step_hooks hooks = {.begin = note};
+    sp_step_result result;
+    rig g;
+
+    (void)state;
+    open_rig(&g, 0);
+    hooks.arg = &g;
+    g.fail_at = SP_STEP_LOSS;
+    assert_int_equal(sp_step_run(&g.resources, 0.1, &hooks, &result), SP_ENUMERIC);
+    assert_int_equal(g.part[g.n_parts - 1], SP_STEP_LOSS);
+    close_rig(&g);
+}
+
+static sp_status work(void *arg)
+{
+    const sp_status *rc = arg;
+
+    return *rc == SP_OK ? SP_OK : SP_FAIL(*rc, "work that failed alone");
+}
+
+/* Work that fails on one rank ends the process with its status; other work returns. */
+static void test_alone(void **state)
+{
+    static const sp_status statuses[] = {SP_OK, SP_EDATA, SP_EMEM};
+    rig g;
+
+    (void)state;
+    open_rig(&g, 0);
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+        sp_status rc = statuses[i];
+        int status = -1;
+        const pid_t pid = fork();
+
+        if (pid == 0) {
+            if (!freopen("alone.err", "w", stderr))
+                _exit(99);
+            sp_session_run_alone(&g.resources.session, work, &rc);
+            _exit(rc == SP_OK ? 0 : 98);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), (int)rc);
+    }
+    close_rig(&g);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_no_update),
+        cmocka_unit_test(test_hook_fails),
+        cmocka_unit_test(test_alone),
+    };
+    char folder[] = "/tmp/step-XXXXXX";
+    int failed;
+
+    sp_h5_child_main(argc, argv);
+    if (!mkdtemp(folder) || chdir(folder) != 0)
+        return 99;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(shard);
+    unlink("alone.err");
+    return chdir("/") != 0 || rmdir(folder) != 0 ? 99 : failed;
+}
