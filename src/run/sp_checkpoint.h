@@ -1,13 +1,14 @@
 /* Checkpoints (format: input/SCHEMA) are HDF5 files, written under a temporary name,
  * flushed, verified and renamed. Rank 0 alone touches the files; the weights it has
- * read are broadcast by sp_session_load. Errors unless said otherwise: SP_EIO for the
+ * read are broadcast by sp_resources_load. Errors unless said otherwise: SP_EIO for the
  * file system, SP_EDATA for the contents, SP_EMEM. */
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
 #include "data/sp_sampler.h"
-#include "graph/sp_graph.h"
-#include "net/sp_optim.h"
+
+struct sp_graph; /* graph/sp_graph.h */
+struct sp_optim; /* net/sp_optim.h */
 
 /* State of a run that a checkpoint stores besides its arrays. */
 typedef struct sp_checkpoint_state {
@@ -46,10 +47,10 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 
 /* Rank 0 only, local. Writes `path` atomically: a reader finds the old file or the
  * whole new one. norm and optim are borrowed. */
-sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
+sp_status sp_checkpoint_write(const char *path, const struct sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization, const float *param,
-                              const float *running, const sp_optim *optim);
+                              const float *running, const struct sp_optim *optim);
 /* Rank 0 only, local: structure and all checksums. verify_weights takes a file of
  * weights alone too. */
 sp_status sp_checkpoint_verify(const char *path);
@@ -62,8 +63,8 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 /* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
  * buffers; optim NULL: weights and buffers only. A missing or misshapen parameter is
  * named (SP_EDATA). */
-sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
-                             float *running, sp_optim *optim);
+sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
+                             float *param, float *running, struct sp_optim *optim);
 
 /* Rank 0 only, local: parses the deck that a checkpoint stores. SP_EDATA where it is no
  * deck; config may be destroyed in that case too. */

@@ -3,7 +3,9 @@
 #ifndef SP_CHECKPOINT_INTERNAL_H
 #define SP_CHECKPOINT_INTERNAL_H
 
+#include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
+#include "net/sp_optim.h"
 #include "run/sp_checkpoint.h"
 
 /* Writes the root attributes with their checksum; of norm only the texts, which are

@@ -13,6 +13,7 @@
 #include <limits.h>
 
 #include "net/sp_net.h"
+#include "net/sp_optim.h"
 #include "run/sp_checkpoint.h"
 #include "run/sp_run.h"
 

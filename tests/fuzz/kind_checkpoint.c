@@ -11,6 +11,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/mutate_h5.h"
 #include "h5/sp_h5.h"
+#include "net/sp_optim.h"
 
 /* What the good checkpoint holds. */
 typedef struct content {
