@@ -259,9 +259,8 @@ typedef struct bench_parts {
     double plan, read;       /* of the planner thread, for this step's batches */
     double flops;            /* of the convolutions: forward and both gradients */
     double n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
-    double imbalance;
-    double cost_max, cost_sum; /* of the ranks, see sp_batch */
-    double waited;             /* for other ranks */
+    double cost_max, cost_sum;        /* of the ranks, see sp_batch */
+    double waited;                    /* for other ranks */
 } bench_parts;
 
 /* ---- bench_work.c ---- */

@@ -61,8 +61,6 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch)
 
 static void count_work(const sp_resources *r, const sp_batch *batch, bench_parts *parts)
 {
-    const int world = r->session.comm->size;
-
     parts->flops += conv_flops(&r->graph, batch);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
@@ -72,8 +70,6 @@ static void count_work(const sp_resources *r, const sp_batch *batch, bench_parts
         parts->cost += (double)sp_dataset_cost(&r->train, batch->sample_id[i]);
     parts->cost_max += (double)batch->cost_max;
     parts->cost_sum += (double)batch->cost_sum;
-    parts->imbalance =
-        batch->cost_sum ? (double)batch->cost_max * world / (double)batch->cost_sum : 1;
 }
 
 /* The clock of a step: the part that runs, since when, and what all have taken. */
