@@ -90,7 +90,8 @@ static void drop_vector(sp_assign *a, int *range)
 /* True if the forward pass leaves the activation in memory for the backward pass. */
 static bool is_kept(const sp_assign *a, int home)
 {
-    return a->is_training && !(a->rules.is_frugal && a->low->value[home].is_from_norms);
+    return a->is_training &&
+           !(a->rules.is_low_memory && a->low->value[home].is_from_norms);
 }
 
 /* Reserves the low side of the span for activations that stay until the backward pass.
@@ -356,11 +357,11 @@ static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route 
     }
 }
 
-/* Under frugal rules the norm's input, which the sums need, may have been dropped. */
+/* Under low-memory rules the norm's input, which the sums need, may have been dropped. */
 bool sp_assign_takes_norms(const sp_assign *a, const sp_lower_step *step)
 {
     return step->op == SP_OP_CONV && step->norm_before >= 0 && a->rules.sum_rows &&
-           !a->rules.is_exact && !a->rules.is_frugal;
+           !a->rules.is_exact && !a->rules.is_low_memory;
 }
 
 static void take_norms(sp_assign *a, const sp_lower_step *step)

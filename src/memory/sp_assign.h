@@ -10,7 +10,7 @@
  * Matrices (activations and gradients) are ranges of one span of memory, vectors (sums
  * of norms, arg max of pools) are ranges of another. In training an activation is held
  * until the last backward pass that reads it, and a gradient until it was used; in
- * evaluation an activation is held until the last step that reads it. Under frugal
+ * evaluation an activation is held until the last step that reads it. Under low-memory
  * rules training drops the outputs of norms too, which are about half of all
  * activations, and computes them a second time where the backward pass reads them.
  */
@@ -22,10 +22,10 @@
 #include "memory/sp_lower.h"
 
 typedef struct sp_assign_rules {
-    bool is_frugal; /* outputs of norms are computed again in the backward pass */
-    bool is_exact;  /* sums are formed for each sample, never for pieces of rows */
-    int row_bytes;  /* rows begin at multiples of so many bytes; 1: without padding */
-    int sum_rows;   /* sum_rows of the backend's table: rows of a piece that is summed
+    bool is_low_memory; /* outputs of norms are computed again in the backward pass */
+    bool is_exact;      /* sums are formed for each sample, never for pieces of rows */
+    int row_bytes; /* rows begin at multiples of so many bytes; 1: without padding */
+    int sum_rows;  /* sum_rows of the backend's table: rows of a piece that is summed
                        by itself; 0: a piece is a sample */
 } sp_assign_rules;
 
@@ -71,12 +71,12 @@ typedef enum sp_grad_route {
 
 /* The rules for a backend. On a device rows begin at multiples of 16 bytes, which one
  * instruction of it moves. */
-static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be, bool is_frugal,
-                                                 bool is_exact)
+static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be,
+                                                 bool is_low_memory, bool is_exact)
 {
     sp_assign_rules rules;
 
-    rules.is_frugal = is_frugal;
+    rules.is_low_memory = is_low_memory;
     rules.is_exact = is_exact;
     rules.row_bytes = be->ops->is_host ? 1 : 16;
     rules.sum_rows = be->ops->sum_rows;

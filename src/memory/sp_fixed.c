@@ -74,7 +74,7 @@ static sp_status lay_out_step(const layout *t, int s, float *shared)
     for (int d = 0; d < SP_PACK_DIRECTIONS; d++) {
         const size_t n = pack_floats(t, step, d);
 
-        if (n && t->rules->is_frugal)
+        if (n && t->rules->is_low_memory)
             t->to->packed[s][d] = shared;
         else if (n)
             SP_TRY(SP_TAKE(t->arena, n, &t->to->packed[s][d]));
@@ -101,7 +101,7 @@ static sp_status lay_out(const layout *t)
     SP_TRY(SP_TAKE(t->arena, 3 * w.norm, &f->coefficients));
     SP_TRY(SP_TAKE(t->arena, 2 * w.norm + 1, &f->norm_own));
     SP_TRY(SP_TAKE(t->arena, 2 * w.norm + 1, &f->norm_all));
-    if (t->rules->is_frugal)
+    if (t->rules->is_low_memory)
         SP_TRY(SP_TAKE(t->arena, w.packed, &shared));
     for (int s = 0; s < t->low->n_steps; s++)
         SP_TRY(lay_out_step(t, s, shared));

@@ -66,7 +66,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 {
     const sp_foresight *what = &f->what;
     const bool is_host = what->backend->ops->is_host;
-    const sp_fixed_rules rules = {.is_frugal = is_host,
+    const sp_fixed_rules rules = {.is_low_memory = is_host,
                                   .is_exact = f->is_training &&
                                               what->config->train.deterministic ==
                                                   SP_DET_WORLD};

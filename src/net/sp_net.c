@@ -9,7 +9,7 @@ static sp_status take_fixed(sp_net *net)
     const sp_backend_ops *ops = net->backend->ops;
     const sp_graph *g = net->graph;
     const float *weight = impl->options.class_weight;
-    const sp_fixed_rules rules = {.is_frugal = impl->options.is_frugal,
+    const sp_fixed_rules rules = {.is_low_memory = impl->options.is_low_memory,
                                   .is_exact = impl->options.is_exact,
                                   .has_class_weights = weight != NULL};
 
@@ -33,7 +33,7 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     struct sp_net_impl *impl = net->impl;
     const sp_backend_ops *ops = net->backend->ops;
     const sp_assign_rules assign_rules =
-        sp_assign_rules_of(net->backend, options->is_frugal, options->is_exact);
+        sp_assign_rules_of(net->backend, options->is_low_memory, options->is_exact);
 
     impl->options = *options;
     net->transport = options->transport;

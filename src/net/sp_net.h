@@ -31,7 +31,7 @@ typedef struct sp_net_options {
     sp_scope bn_scope;
     sp_transport *transport;   /* borrowed; NULL: MPI */
     bool is_exact;             /* order-independent sums */
-    bool is_frugal;            /* less memory for a little more work; the same bits */
+    bool is_low_memory;        /* less memory for a little more work; the same bits */
     uint64_t seed;             /* dropout */
     const float *class_weight; /* [n_classes] or NULL; copied */
     float label_smoothing;

@@ -311,7 +311,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     assert(impl->mem.value[impl->low.n_values - 1].grad.range >= 0 &&
            "sp_net_loss comes first");
     /* Gradients that other ranks reach are there all the time. */
-    is_releasing = impl->options.is_frugal && batch->micro == 0 && net->comm->size == 1;
+    is_releasing =
+        impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
     impl->kept = impl->mem.matrices.end;
     impl->owed = 0;
     for (s = impl->low.n_steps - 1; s >= 0; s--) {

@@ -53,7 +53,7 @@ sp_status sp_net_pack(sp_net *net, int s, int direction)
 
     if (!impl->fixed.packed[s][direction])
         return SP_OK;
-    if (!impl->options.is_frugal)
+    if (!impl->options.is_low_memory)
         return impl->step[s].packed_at[direction] == impl->weights_at ? SP_OK
                                                                       : pack_all(net);
     one = pack_args(net, s, direction);

@@ -61,7 +61,7 @@ int32_t *sp_net_argmax(const sp_net *net, int step);
 char *sp_net_vector(const sp_net *net, int range);
 /* The last value's shape, in fp32 at that place. */
 sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place);
-/* Backward, frugal: gives as much of what is free, from the end, back to the system:
+/* Backward, with little memory: gives as much of what is free, from the end, back to the system:
  * the gradient of weights needs so much from now on. */
 void sp_net_release(sp_net *net, size_t bytes);
 
@@ -76,7 +76,7 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
 
 /* ---- sp_net_forward.c ---- */
 /* Packed weights of a direction, packed again where they are stale: those of all steps
- * at once, frugal those of this one, at each use. */
+ * at once, with little memory those of this one, at each use. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);
 
 #endif

@@ -47,7 +47,7 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
         .transport = r->transport.ops ? &r->transport : NULL,
         .is_exact = config->train.deterministic == SP_DET_WORLD,
         /* A device has enough memory, and is limited by its bandwidth. */
-        .is_frugal = r->backend.ops->is_host,
+        .is_low_memory = r->backend.ops->is_host,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
         .label_smoothing = (float)config->train.label_smoothing,

@@ -19,7 +19,7 @@ static sp_assign_bytes size(const sp_lowered *low, const sp_assign_rules *rules,
 }
 
 typedef struct expectation {
-    bool is_training, is_frugal, is_exact;
+    bool is_training, is_low_memory, is_exact;
 } expectation;
 
 static void check(const char *layers, expectation e)
@@ -27,7 +27,7 @@ static void check(const char *layers, expectation e)
     static const case_sample samples[] = {{1, 100, false}, {2, 80, false}};
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
                               .seed = 3,
-                              .is_frugal = e.is_frugal,
+                              .is_low_memory = e.is_low_memory,
                               .is_exact = e.is_exact};
     int64_t voxels[SP_MAX_LEVELS] = {0}, confusion[CASE_CLASSES * CASE_CLASSES] = {0};
     int32_t prediction[180];
@@ -47,7 +47,7 @@ static void check(const char *layers, expectation e)
         OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
     }
     impl = c.net.impl;
-    rules = sp_assign_rules_of(&c.backend, e.is_frugal, e.is_exact);
+    rules = sp_assign_rules_of(&c.backend, e.is_low_memory, e.is_exact);
     bytes = size(&impl->low, &rules, voxels, 2, e.is_training);
     assert_int_equal(bytes.matrices, impl->matrices.high);
     if (!e.is_training) /* else the case asks for the loss of an evaluation too */
