@@ -256,22 +256,27 @@ sp_status launch_exact(sp_backend *be, const conv_call &a)
     return launch<SP_FP32, conv_tile<64, 4, 1, 2>>(be, a);
 }
 
-void set_result(const sp_conv_args *args, conv_result *a)
+conv_call call_of(const sp_conv_args *args)
 {
-    const sp_norm_grad_args *norm = args->norm, *beside = args->beside;
+    conv_call a = {};
 
-    a->y = args->y;
-    a->bias = args->bias;
-    a->part = args->sums;
-    a->is_added = args->is_added;
-    a->is_aligned = cuda_is_aligned(a->y);
-    if (!norm)
-        return;
-    assert(norm->x.elem == a->y.elem && norm->y.elem == a->y.elem && !args->sums);
+    a.y = args->y;
+    a.bias = args->bias;
+    a.is_added = args->is_added;
+    a.is_aligned = cuda_is_aligned(a.y);
+    return a;
+}
+
+void set_norm(const sp_norm_grad_args *norm, conv_result *a)
+{
+    const ptrdiff_t at = (const char *)norm->dy.data - (const char *)a->y.data;
+
+    assert(norm->x.elem == a->y.elem && norm->y.elem == a->y.elem);
     a->x = norm->x;
     if (!norm->scale && norm->slope != 1)
         a->act = norm->y;
-    a->column = args->norm_column;
+    a->column = (int)(at / (ptrdiff_t)sp_elem_bytes(a->y.elem));
+    assert(a->column >= 0 && a->column + a->x.c <= a->y.c && norm->dy.ld == a->y.ld);
     a->is_aligned = a->is_aligned && cuda_is_aligned(a->x) &&
                     (!a->act.data || cuda_is_aligned(a->act)) &&
                     (size_t)a->column * sp_elem_bytes(a->y.elem) % 16 == 0;
@@ -281,19 +286,20 @@ void set_result(const sp_conv_args *args, conv_result *a)
     a->scale = norm->scale;
     a->shift = norm->shift;
     a->slope = norm->slope;
-    if (beside) {
-        assert(beside->x.elem == a->y.elem && beside->x.c == a->x.c &&
-               beside->slope == 1);
-        a->is_aligned = a->is_aligned && cuda_is_aligned(beside->x);
-        a->beside = {beside->x, beside->mean, beside->inv_std, beside->sums};
-    }
 }
 
-sp_status run(sp_backend *be, const sp_conv_args *args)
+void set_residual(const sp_norm_grad_args *norm, conv_result *a)
+{
+    assert(norm->x.elem == a->y.elem && norm->x.c == a->x.c && norm->slope == 1);
+    a->is_aligned = a->is_aligned && cuda_is_aligned(norm->x);
+    a->residual = {norm->x, norm->mean, norm->inv_std, norm->sums};
+}
+
+/* Completes the call, whose result is described, and launches it. */
+sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
     const cuda_units units = cuda_conv_units(be->precision, m ? m->K : 1, args->x.c);
-    conv_call a = {};
 
     assert(m ? m->n_in == args->x.n && m->n_out == args->y.n : args->x.n == args->y.n);
     assert(args->w_packed && args->x.c > 0);
@@ -312,7 +318,6 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
     a.n_words = (a.K + CONV_WORD - 1) / CONV_WORD;
     a.w = (const char *)args->w_packed;
     a.is_from_aligned = cuda_is_aligned(a.from);
-    set_result(args, &a);
     a.is_shared = units.is_shared;
     a.units = units.per_offset;
     a.reciprocal = a.units > 1 ? (unsigned)((1ull << 32) / a.units + 1) : 0;
@@ -331,10 +336,38 @@ sp_status run(sp_backend *be, const sp_conv_args *args)
 
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    return run(be, args);
+    return run(be, args, call_of(args));
 }
 
+/* The same product: the weights are packed for it. */
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
-    return run(be, args);
+    return run(be, args, call_of(args));
+}
+
+/* A tile of the convolution is a part. */
+sp_parts sp_cuda_fused_parts(int64_t n_rows, int)
+{
+    return {(int)((n_rows + CUDA_TILE_ROWS - 1) / CUDA_TILE_ROWS), CUDA_TILE_ROWS};
+}
+
+sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                         const int32_t *, int, double *sums)
+{
+    conv_call a = call_of(conv);
+
+    a.part = sums;
+    return run(be, conv, a);
+}
+
+sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                            const sp_norm_grad_args *norm,
+                                            const sp_norm_grad_args *residual)
+{
+    conv_call a = call_of(conv);
+
+    set_norm(norm, &a);
+    if (residual)
+        set_residual(residual, &a);
+    return run(be, conv, a);
 }

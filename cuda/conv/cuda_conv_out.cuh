@@ -5,8 +5,7 @@
  *
  *     forward          sums of v and v^2                     batch norm that reads y
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
- *                      sums of g, g xhat                     a second norm whose output
- *                                                            was added to the first's
+ *                      sums of g, g xhat                     its residual norm
  *
  * Each sum covers CUDA_TILE_ROWS rows, in double, of the values as they are stored. It
  * is formed of pieces of 32 rows (16 where a warp has no more), added in order, so that
@@ -29,28 +28,28 @@ struct conv_result {
     const float *bias;
     double *part; /* [tiles][2][channels of y or of the norm] sums; NULL: none */
     bool is_added, is_aligned;
-    /* The norm whose output's gradient is the columns of y from `column` on
-     * (sp_conv_args.norm); x.data NULL: none. */
+    /* The norm of conv_grad_input_norm_sums, the gradient of whose output is the
+     * columns of y from `column` on; x.data NULL: none. */
     sp_tensor x, act; /* output of the activation; act.data NULL: the side of 0 is that
                        * of x scale + shift */
     const float *mean, *inv_std, *scale, *shift;
     float slope;
     int column;
-    /* The second norm (sp_conv_args.beside); x.data NULL: none. */
+    /* The residual norm; x.data NULL: none. */
     struct {
         sp_tensor x;
         const float *mean, *inv_std;
         double *part; /* as part of the first norm */
-    } beside;
+    } residual;
 };
 
 /* The operands that are loaded for N elements of the epilogue. */
-template <class E, int N> struct conv_aside {
+template <class E, int N> struct conv_operands {
     cuda_pack<E, N> y, x, act;
 };
 
 /* The sums of a column: of v; of v times `other` (xhat of the norm, else v); of v times
- * xhat of the second norm. */
+ * xhat of the residual norm. */
 enum { CONV_SUMS = 3 };
 
 /* T is the tile; P tells which lane holds which element of a group of 16 rows. */
@@ -99,7 +98,7 @@ template <class P, class T> struct conv_out {
                 add_columns(rows, total[0], total[1]);
                 __syncwarp();
             }
-            if (a.beside.x.data) {
+            if (a.residual.x.data) {
                 double again[T::COLUMNS] = {};
 
                 pass<true>(rows);
@@ -114,22 +113,22 @@ template <class P, class T> struct conv_out {
             write_sums(pieces);
     }
 
-    template <bool IS_BESIDE> __device__ void pass(const int32_t *rows)
+    template <bool IS_RESIDUAL> __device__ void pass(const int32_t *rows)
     {
         if (a.y.elem == SP_ELEM_BF16)
-            pass_rows<cuda_bf16, 8, IS_BESIDE>(rows);
+            pass_rows<cuda_bf16, 8, IS_RESIDUAL>(rows);
         else
-            pass_rows<float, 4, IS_BESIDE>(rows);
+            pass_rows<float, 4, IS_RESIDUAL>(rows);
     }
 
     /* Passes 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD of them
-     * loaded at a time: writes y, or, with IS_BESIDE, prepares xhat of the second norm.
-     */
-    template <class E, int N, bool IS_BESIDE>
+     * loaded at a time: writes y, or, with IS_RESIDUAL, prepares xhat of the residual
+     * norm. */
+    template <class E, int N, bool IS_RESIDUAL>
     __device__ void pass_rows(const int32_t *rows)
     {
         enum { ACROSS = T::NT * 8 / N, TIMES = 16 * ACROSS / 32 };
-        /* AHEAD is as large as the registers beside the sums allow. A thread has 128
+        /* AHEAD is as large as the registers that the sums leave free. A thread has 128
          * registers where two blocks of 256 share an SM. */
         enum { IS_TIGHT = T::THREADS * T::BLOCKS >= 512 };
         enum {
@@ -142,27 +141,27 @@ template <class P, class T> struct conv_out {
 
 #pragma unroll 1
         for (int first = lane; first < 16 * ACROSS; first += 32 * AHEAD) {
-            conv_aside<E, N> aside[AHEAD] = {};
+            conv_operands<E, N> loaded[AHEAD] = {};
 
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
                 if (rows[r] < 0 || column0 + c >= a.y.c)
                     continue;
-                if (IS_BESIDE)
-                    fetch_norm(a.beside.x, rows[r], column0 + c, &aside[u].x);
+                if (IS_RESIDUAL)
+                    fetch_norm(a.residual.x, rows[r], column0 + c, &loaded[u].x);
                 else
-                    fetch(rows[r], column0 + c, &aside[u]);
+                    fetch(rows[r], column0 + c, &loaded[u]);
             }
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
                 const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
                 if (rows[r] < 0 || column0 + c >= a.y.c)
                     continue;
-                if (IS_BESIDE)
-                    pass_beside(rows[r], column0 + c, r * T::PITCH + c, aside[u]);
+                if (IS_RESIDUAL)
+                    pass_residual(rows[r], column0 + c, r * T::PITCH + c, loaded[u]);
                 else
-                    finish(rows[r], column0 + c, r * T::PITCH + c, aside[u]);
+                    finish(rows[r], column0 + c, r * T::PITCH + c, loaded[u]);
             }
         }
     }
@@ -174,7 +173,7 @@ template <class P, class T> struct conv_out {
     }
 
     template <class E, int N>
-    __device__ void fetch(int32_t i, int n, conv_aside<E, N> *to) const
+    __device__ void fetch(int32_t i, int n, conv_operands<E, N> *to) const
     {
         if (a.is_added && is_whole<N>(n, a.y.c))
             cuda_take(a.y, i, n, &to->y);
@@ -208,17 +207,17 @@ template <class P, class T> struct conv_out {
     /* Finishes N elements of row i from channel n on, which stand at `at` in shared
      * memory. */
     template <class E, int N>
-    __device__ void finish(int32_t i, int n, int at, const conv_aside<E, N> &aside)
+    __device__ void finish(int32_t i, int n, int at, const conv_operands<E, N> &loaded)
     {
         float v[N], old[N];
 
         if (a.is_added)
-            open(a.y, i, n, aside.y, old);
+            open(a.y, i, n, loaded.y, old);
         for (int j = 0; j < N; j++)
             v[j] = value[at + j] + (a.bias && n + j < a.y.c ? a.bias[n + j] : 0) +
                    (a.is_added ? old[j] : 0);
         if (a.x.data)
-            pass_norm(i, n - a.column, at, aside, v);
+            pass_norm(i, n - a.column, at, loaded, v);
         if (a.part) /* v as y stores it */
             for (int j = 0; j < N; j++)
                 value[at + j] =
@@ -233,14 +232,14 @@ template <class P, class T> struct conv_out {
     /* Applies act' to v and writes xhat. n is the first of N channels of the norm; some
      * of them may lie outside it. */
     template <class E, int N>
-    __device__ void pass_norm(int32_t i, int n, int at, const conv_aside<E, N> &aside,
-                              float (&v)[N])
+    __device__ void pass_norm(int32_t i, int n, int at,
+                              const conv_operands<E, N> &loaded, float (&v)[N])
     {
         float x[N], act[N];
 
-        open(a.x, i, n, aside.x, x);
+        open(a.x, i, n, loaded.x, x);
         if (a.act.data)
-            open(a.act, i, n, aside.act, act);
+            open(a.act, i, n, loaded.act, act);
 #pragma unroll
         for (int j = 0; j < N; j++) {
             if ((unsigned)(n + j) >= (unsigned)a.x.c)
@@ -256,16 +255,18 @@ template <class P, class T> struct conv_out {
     }
 
     template <class E, int N>
-    __device__ void pass_beside(int32_t i, int n, int at, const conv_aside<E, N> &aside)
+    __device__ void pass_residual(int32_t i, int n, int at,
+                                  const conv_operands<E, N> &loaded)
     {
         float x[N];
 
         n -= a.column;
-        open(a.beside.x, i, n, aside.x, x);
+        open(a.residual.x, i, n, loaded.x, x);
 #pragma unroll
         for (int j = 0; j < N; j++)
             if ((unsigned)(n + j) < (unsigned)a.x.c)
-                other[at + j] = (x[j] - a.beside.mean[n + j]) * a.beside.inv_std[n + j];
+                other[at + j] =
+                    (x[j] - a.residual.mean[n + j]) * a.residual.inv_std[n + j];
     }
 
     /* Adds the columns of 16 rows: v to plain, v times `other` to times. */
@@ -313,8 +314,8 @@ template <class P, class T> struct conv_out {
                 sum += pieces[p * EACH + i][s][c];
             if (s < 2)
                 a.part[at + s * width] = sum;
-            if (s != 1 && a.beside.x.data)
-                a.beside.part[at + s / 2 * width] = sum;
+            if (s != 1 && a.residual.x.data)
+                a.residual.part[at + s / 2 * width] = sum;
         }
     }
 };

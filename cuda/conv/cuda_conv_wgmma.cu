@@ -81,7 +81,7 @@ struct out_tile {
         WN = 1,
         WARPS = WM,
         THREADS = WARPS * 32,
-        BLOCKS = 1, /* the epilogue's loads fit into registers beside the sums */
+        BLOCKS = 1, /* the epilogue's loads fit into the registers left */
         MT = 1,
         NT = OUT / 8,
         PITCH = NT * 8 + 8,

@@ -95,10 +95,15 @@ sp_status take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
     return rc;
 }
 
+/* The convolution that is timed, with the sums that most convolutions form. */
+struct operands {
+    sp_conv_args conv;
+    double *sums;
+};
+
 /* Allocates operands of arbitrary finite values for results of up to `widest` channels.
  */
-sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest,
-                        sp_conv_args *a)
+sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest, operands *o)
 {
     const sp_elem elem = be->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32;
     const size_t x_bytes = (size_t)n * (size_t)widest * sp_elem_bytes(elem);
@@ -108,12 +113,12 @@ sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest,
     SP_TRY(sp_arena_take(arena, x_bytes, (void **)&x));
     SP_TRY(sp_arena_take(arena, x_bytes, (void **)&y));
     SP_TRY(sp_arena_take(arena, w_bytes, (void **)&w));
-    SP_TRY(SP_TAKE(arena, 2 * (n / CUDA_TILE_ROWS) * widest, &a->sums));
+    SP_TRY(SP_TAKE(arena, 2 * sp_cuda_fused_parts(n, 1).n * widest, &o->sums));
     SP_TRY(sp_cuda_fill(be, x, 0x3c, x_bytes));
     SP_TRY(sp_cuda_fill(be, w, 0x3c, w_bytes));
-    a->x = {(float *)x, n, 0, 0, elem};
-    a->y = {(float *)y, n, 0, 0, elem};
-    a->w_packed = (const float *)w;
+    o->conv.x = {(float *)x, n, 0, 0, elem};
+    o->conv.y = {(float *)y, n, 0, 0, elem};
+    o->conv.w_packed = (const float *)w;
     return SP_OK;
 }
 
@@ -121,12 +126,12 @@ sp_status take_operands(sp_backend *be, sp_arena *arena, int n, int widest,
 
 /* Times RUNS convolutions. They follow one that keeps the device busy while the host
  * queues them. */
-sp_status time_tile(sp_backend *be, const sp_conv_args *a, double *seconds)
+sp_status time_tile(sp_backend *be, const operands &o, double *seconds)
 {
-    SP_TRY(sp_cuda_conv_forward(be, a));
+    SP_TRY(sp_cuda_conv_forward_norm_sums(be, &o.conv, NULL, 0, o.sums));
     SP_TRY(sp_cuda_clock_begin(be));
     for (int i = 0; i < RUNS; i++)
-        SP_TRY(sp_cuda_conv_forward(be, a));
+        SP_TRY(sp_cuda_conv_forward_norm_sums(be, &o.conv, NULL, 0, o.sums));
     return sp_cuda_clock_end(be, seconds);
 }
 
@@ -137,19 +142,19 @@ double median(double *v, int n)
 }
 
 /* Chooses the tile for x and y of c channels and stores it in *tile. */
-sp_status choose(sp_backend *be, sp_conv_args a, int c, int repeats, uint8_t *tile)
+sp_status choose(sp_backend *be, operands o, int c, int repeats, uint8_t *tile)
 {
     const int prior = by_formula(c);
     double time[CUDA_TILES][MOST_REPEATS];
     int best = prior;
     double least;
 
-    a.x.c = a.x.ld = a.y.c = a.y.ld = c;
+    o.conv.x.c = o.conv.x.ld = o.conv.y.c = o.conv.y.ld = c;
     for (int r = 0; r < repeats; r++)
         for (int t = 0; t < CUDA_TILES; t++)
             if (tiles[t].columns <= c) {
                 *tile = (uint8_t)t;
-                SP_TRY(time_tile(be, &a, &time[t][r]));
+                SP_TRY(time_tile(be, o, &time[t][r]));
             }
     least = WORTH * median(time[prior], repeats);
     for (int t = 0; t < CUDA_TILES; t++) {
@@ -168,14 +173,14 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
 {
     cuda_map map = {};
     sp_map of = {};
-    sp_conv_args a = {};
+    operands o = {};
 
     SP_TRY(take_map(be, arena, n, &map));
-    SP_TRY(take_operands(be, arena, n, widest, &a));
+    SP_TRY(take_operands(be, arena, n, widest, &o));
     of.device = &map;
-    a.map = &of;
+    o.conv.map = &of;
     for (int i = 0; i < CUDA_TILE_WIDTHS && 32 * (i + 1) <= widest; i++)
-        SP_TRY(choose(be, a, 32 * (i + 1), repeats, &tile[i]));
+        SP_TRY(choose(be, o, 32 * (i + 1), repeats, &tile[i]));
     return SP_OK;
 }
 

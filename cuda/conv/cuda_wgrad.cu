@@ -444,8 +444,8 @@ sp_status sum_all(sp_backend *be, const sp_conv_wgrad_args *args)
  * in the other one. A second call exchanges them back. */
 void change_streams(sp_cuda *cuda)
 {
-    std::swap(cuda->compute, cuda->aside);
-    std::swap(cuda->scratch, cuda->aside_scratch);
+    std::swap(cuda->compute, cuda->side);
+    std::swap(cuda->scratch, cuda->side_scratch);
 }
 
 } // namespace
@@ -455,15 +455,15 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
     sp_cuda *cuda = cuda_of(be);
     sp_status rc;
 
-    if (!args->is_aside || be->is_in_line)
+    if (!args->is_concurrent || be->is_in_line)
         return sum_all(be, args);
     SP_CUDA(cudaEventRecord(cuda->forked, cuda->compute));
-    SP_TRY(cuda_wait_event(cuda->aside, cuda->forked));
+    SP_TRY(cuda_wait_event(cuda->side, cuda->forked));
     change_streams(cuda);
     rc = sum_all(be, args);
     change_streams(cuda);
     SP_TRY(rc);
-    SP_CUDA(cudaEventRecord(cuda->joined, cuda->aside));
+    SP_CUDA(cudaEventRecord(cuda->joined, cuda->side));
     return SP_OK;
 }
 

@@ -1,10 +1,8 @@
 /* The table of the CUDA backend. */
 #include "cuda/device/cuda_ops.h"
-#include "cuda/plan/cuda_map.h"
 
 const sp_backend_ops sp_cuda_ops = {
     .name = "cuda",
-    .sum_rows = CUDA_TILE_ROWS,
     .open = sp_cuda_open,
     .close = sp_cuda_close,
     .arena_create = sp_cuda_arena_create,
@@ -31,6 +29,9 @@ const sp_backend_ops sp_cuda_ops = {
     .norm_grad_sums = sp_cuda_norm_grad_sums,
     .norm_grad_finish = sp_cuda_norm_grad_finish,
     .norm_grad_apply = sp_cuda_norm_grad_apply,
+    .fused_parts = sp_cuda_fused_parts,
+    .conv_forward_norm_sums = sp_cuda_conv_forward_norm_sums,
+    .conv_grad_input_norm_sums = sp_cuda_conv_grad_input_norm_sums,
     .add_samples = sp_cuda_add_samples,
     .relu = sp_cuda_relu,
     .relu_grad = sp_cuda_relu_grad,

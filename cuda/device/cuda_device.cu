@@ -96,13 +96,13 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking,
                                          least > greatest ? least - 1 : least));
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->plan, cudaStreamNonBlocking, least));
-    SP_CUDA(cudaStreamCreateWithPriority(&cuda->aside, cudaStreamNonBlocking, least));
+    SP_CUDA(cudaStreamCreateWithPriority(&cuda->side, cudaStreamNonBlocking, least));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->turn, cudaEventDisableTiming));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming));
     SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
     sp_early_allow(cuda->compute, be->device);
-    sp_early_allow(cuda->aside, be->device);
-    SP_TRY(sp_cuda_arena_create(&cuda->aside_scratch, 0, "scratch aside"));
+    sp_early_allow(cuda->side, be->device);
+    SP_TRY(sp_cuda_arena_create(&cuda->side_scratch, 0, "side scratch"));
     SP_TRY(sp_cuda_arena_create(&cuda->scratch, 0, "scratch"));
     return sp_cuda_tiles_open(be);
 }
@@ -147,8 +147,8 @@ void sp_cuda_close(sp_backend *be)
     if (!cuda)
         return;
     sp_cuda_arena_destroy(&cuda->scratch);
-    if (cuda->aside_scratch.base)
-        sp_cuda_arena_destroy(&cuda->aside_scratch);
+    if (cuda->side_scratch.base)
+        sp_cuda_arena_destroy(&cuda->side_scratch);
     for (int i = 0; i < 2; i++)
         if (cuda->clock[i])
             cudaEventDestroy(cuda->clock[i]);
@@ -158,10 +158,10 @@ void sp_cuda_close(sp_backend *be)
         cudaEventDestroy(cuda->forked);
     if (cuda->joined)
         cudaEventDestroy(cuda->joined);
-    sp_early_forget(cuda->aside);
+    sp_early_forget(cuda->side);
     sp_early_forget(cuda->compute);
-    if (cuda->aside)
-        cudaStreamDestroy(cuda->aside);
+    if (cuda->side)
+        cudaStreamDestroy(cuda->side);
     if (cuda->plan)
         cudaStreamDestroy(cuda->plan);
     if (cuda->compute)

@@ -80,6 +80,13 @@ size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out
 sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
+sp_parts sp_cuda_fused_parts(int64_t n_rows, int n_samples);
+sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                         const int32_t *sample_row, int n_samples,
+                                         double *sums);
+sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                            const sp_norm_grad_args *norm,
+                                            const sp_norm_grad_args *residual);
 sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
 sp_status sp_cuda_join(sp_backend *be);
 int64_t sp_cuda_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,

@@ -26,14 +26,14 @@ sp_status cuda_wgmma_open(const sp_backend *be);
 
 /* The state of the backend, to which be->impl points. */
 typedef struct sp_cuda {
-    pthread_t owner;                   /* the compute thread */
-    cudaStream_t compute, plan, aside; /* aside: the side stream of weight gradients */
+    pthread_t owner;                  /* the compute thread */
+    cudaStream_t compute, plan, side; /* side: that of concurrent weight gradients */
     cudaEvent_t turn;     /* records the end of one stream, for the other to wait for */
     cudaEvent_t clock[2]; /* recorded by clock_begin, clock_end; NULL: not yet */
     cudaEvent_t forked; /* the compute stream's position when the side stream starts */
     cudaEvent_t joined; /* the end of the side stream's work */
     sp_arena scratch;   /* device; content lives until the next operation */
-    sp_arena aside_scratch; /* the scratch of the side stream */
+    sp_arena side_scratch; /* the scratch of the side stream */
     /* Choice of tiles (cuda_tiles.cu): tile[0] for results of fewer than few_rows rows,
      * tile[1] for others. Entry i serves results of up to 32 (i + 1) channels, the last
      * entry wider ones. The value CUDA_TILES means the formula. */

@@ -70,10 +70,16 @@ static sp_status over_pairs(const sp_conv_args *a, add_pair *add)
 
 sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    SP_TRY(over_pairs(args, add_forward));
-    if (!args->sums)
-        return SP_OK;
-    return sp_ref_norm_sums(be, args->y, args->sample_row, args->n_samples, args->sums);
+    (void)be;
+    return over_pairs(args, add_forward);
+}
+
+sp_status sp_ref_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                        const int32_t *sample_row, int n_samples,
+                                        double *sums)
+{
+    SP_TRY(sp_ref_conv_forward(be, conv));
+    return sp_ref_norm_sums(be, conv->y, sample_row, n_samples, sums);
 }
 
 sp_status sp_ref_join(sp_backend *be)
@@ -86,6 +92,16 @@ sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
     (void)be;
     return over_pairs(args, add_grad_input);
+}
+
+sp_status sp_ref_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                           const sp_norm_grad_args *norm,
+                                           const sp_norm_grad_args *residual)
+{
+    assert(!residual || (residual->slope == 1 && residual->dy.data == norm->dy.data));
+    SP_TRY(be->ops->conv_grad_input(be, conv));
+    SP_TRY(be->ops->norm_grad_sums(be, norm));
+    return residual ? be->ops->norm_grad_sums(be, residual) : SP_OK;
 }
 
 /* dW[k] += x dy^T of one pair. */

@@ -129,9 +129,9 @@ static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
                            (map ? 4.0 * (double)pairs : 0)};
 }
 
-static work grad_input_work(const sp_conv_args *a)
+/* norm: that of a fused operation, or NULL. */
+static work grad_input_work(const sp_conv_args *a, const sp_norm_grad_args *norm)
 {
-    const sp_norm_grad_args *norm = a->norm;
     work w = conv_work(a->map, a->x, a->y);
 
     w.bytes += a->is_added ? bytes_of(a->y) : 0;
@@ -186,6 +186,8 @@ static work pack_work(const sp_pack_args *a, int n)
 /* ---- the table ---- */
 
 #define TIMED(op, parameters, arguments, work)                                         \
+    TIMED_AS(#op, op, parameters, arguments, work)
+#define TIMED_AS(name, op, parameters, arguments, work)                                \
     static sp_status op parameters                                                     \
     {                                                                                  \
         bench_trace *trace = trace_of(be);                                             \
@@ -193,7 +195,7 @@ static work pack_work(const sp_pack_args *a, int n)
             return trace->real->op arguments;                                          \
         SP_TRY(begin(trace, be));                                                      \
         SP_TRY(trace->real->op arguments);                                             \
-        return end(trace, be, #op, work);                                              \
+        return end(trace, be, name, work);                                             \
     }
 
 TIMED(fill, (sp_backend * be, void *data, int byte, size_t bytes),
@@ -203,7 +205,15 @@ TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
 TIMED(conv_forward, (sp_backend * be, const sp_conv_args *a), (be, a),
       conv_work(a->map, a->x, a->y))
 TIMED(conv_grad_input, (sp_backend * be, const sp_conv_args *a), (be, a),
-      grad_input_work(a))
+      grad_input_work(a, NULL))
+TIMED_AS("conv_forward", conv_forward_norm_sums,
+         (sp_backend * be, const sp_conv_args *a, const int32_t *sample_row,
+          int n_samples, double *sums),
+         (be, a, sample_row, n_samples, sums), conv_work(a->map, a->x, a->y))
+TIMED_AS("conv_grad_input", conv_grad_input_norm_sums,
+         (sp_backend * be, const sp_conv_args *a, const sp_norm_grad_args *norm,
+          const sp_norm_grad_args *residual),
+         (be, a, norm, residual), grad_input_work(a, norm))
 TIMED(conv_grad_weight, (sp_backend * be, const sp_conv_wgrad_args *a), (be, a),
       wgrad_work(a))
 TIMED(norm_sums,
@@ -276,6 +286,9 @@ static void replace_operations(sp_backend_ops *t)
     t->conv_pack = conv_pack;
     t->conv_forward = conv_forward;
     t->conv_grad_input = conv_grad_input;
+    t->conv_forward_norm_sums = conv_forward_norm_sums;
+    if (!t->is_host) /* the host composes it of operations that have their own rows */
+        t->conv_grad_input_norm_sums = conv_grad_input_norm_sums;
     t->conv_grad_weight = conv_grad_weight;
     t->norm_sums = norm_sums;
     t->norm_finish = norm_finish;

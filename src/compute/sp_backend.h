@@ -12,6 +12,10 @@
  * Empty tensors (n == 0) are legal everywhere. The host waits only in
  * sp_backend_ops.wait, download and clock_end. All calls are local to the rank.
  *
+ * A fused operation (conv_forward_norm_sums, conv_grad_input_norm_sums) means the plain
+ * operations in its name, called one after the other. Its sums alone may be formed in
+ * other parts; sp_backend_ops.fused_parts tells in which.
+ *
  * Determinism: the value of an output row depends on its own inputs and the weights
  * alone, never on its place in the batch. Sums over rows have a fixed order, whatever
  * the number of threads, and sums of a sample depend on that sample alone.
@@ -28,15 +32,19 @@
 extern "C" {
 #endif
 
-enum {
-    SP_IGNORE = -1
-}; /* label of a voxel that counts in neither loss nor metric; no
-                            prediction */
+/* The label of a voxel that counts in neither loss nor metric; as a prediction: none. */
+enum { SP_IGNORE = -1 };
 
 typedef struct sp_backend sp_backend;
 
+/* The n parts in which sums over the rows of a tensor are formed. Each covers up to
+ * `rows` rows, whatever sample they belong to; rows 0: part i is sample i. */
+typedef struct sp_parts {
+    int n, rows;
+} sp_parts;
+
 /* Two sums over rows for each channel, formed in parts that are added up in a fixed
- * order. One part covers a sample, a run of rows, or all rows. */
+ * order. One part covers a sample, some rows, or all rows. */
 typedef struct sp_sums {
     const double *part; /* [n_parts][2][c] */
     int n_parts;
@@ -55,28 +63,9 @@ typedef struct sp_conv_args {
     const float *bias;     /* [c_out] or NULL */
     /* Input gradient only. Its map exchanges in and out of the forward map.
      * is_mirrored: the map is the forward map itself (odd kernel, stride 1), whose
-     * offset K-1-k has the exchanged pairs of offset k. is_added: dx += instead of dx
-     * =. */
-    bool is_mirrored, is_added;
-    /* Forward only: NULL, or room for the sums of y and y^2, which the epilogue forms
-     * while a tile of y is in registers. A table without sum_rows writes
-     * [n_samples][2][c_out], bit for bit what norm_sums writes; a table with sum_rows
-     * writes [ceil(n_out / sum_rows)][2][c_out], one part for each run of sum_rows
-     * rows. */
-    double *sums;
-    const int32_t *sample_row; /* [n_samples + 1] host: rows of y of each sample */
-    int n_samples;
-    /* Input gradient of a table with sum_rows only: NULL, or the preceding batch norm,
-     * whose output's gradient is completed by this convolution: the columns of y from
-     * norm_column on. The epilogue then does pass 1 of that norm's backward
-     * (sp_norm_grad_args): these columns become g, and norm->sums
-     * [ceil(n_in / sum_rows)][2][c] the sums of its parts. */
-    const struct sp_norm_grad_args *norm;
-    int norm_column;
-    /* With norm: NULL, or a second norm of as many channels and without activation
-     * whose output was added to that of the first, so that g is the gradient of both.
-     * Its sums are formed likewise. */
-    const struct sp_norm_grad_args *beside;
+     * offset K-1-k has the exchanged pairs of offset k. */
+    bool is_mirrored;
+    bool is_added; /* y += instead of y = */
 } sp_conv_args;
 
 /* Packing: the weights of a convolution in the order that one of its directions
@@ -98,7 +87,7 @@ typedef struct sp_conv_wgrad_args {
     /* The operation may run concurrently with those that follow it, until join. Until
      * then the caller leaves its operands in place and touches no gradient that it adds
      * to. */
-    bool is_aside;
+    bool is_concurrent;
 } sp_conv_wgrad_args;
 
 /* Batch norm with given coefficients: y = act(x * scale + shift [+ res]) per channel,
@@ -112,8 +101,9 @@ typedef struct sp_norm_args {
 } sp_norm_args;
 
 /* Batch norm backward, in two passes. Pass 1 (norm_grad_sums) forms g = dy * act'(y),
- * stores it into dy, and writes the sums of each sample b: sums[b][0][c] = sum g,
- * sums[b][1][c] = sum g * xhat with xhat = (x - mean) * inv_std. Pass 2
+ * stores it into dy, and writes the sums of each part p, which is a sample unless the
+ * pass is fused: sums[p][0][c] = sum g, sums[p][1][c] = sum g * xhat with
+ * xhat = (x - mean) * inv_std. Pass 2
  * (norm_grad_apply) forms dx = a * g + b * x + c per channel and writes it, or adds it
  * where is_added; dx may be dy. slope must not be negative: the sign of y tells on
  * which side of 0 the argument of the activation was. */
@@ -123,7 +113,7 @@ typedef struct sp_norm_grad_args {
     const float *mean, *inv_std; /* [c] */
     const int32_t *sample_row;   /* [n_samples + 1] host */
     int n_samples;
-    double *sums; /* [n_samples][2][c] */
+    double *sums; /* [n_parts][2][c] */
     const float *a, *b, *c;
     sp_tensor dx;
     bool is_added;
@@ -225,9 +215,6 @@ typedef struct sp_peak_args {
 typedef struct sp_backend_ops {
     const char *name;
     bool is_host; /* its memory is the host's: pointers can be used as they are */
-    /* Rows of a part of the sums that convolutions form in their epilogues
-     * (sp_conv_args), whatever sample the rows belong to. 0: a part is a sample. */
-    int sum_rows;
 
     /* Prepares the device of this rank. threads: host threads of the CPU backend.
      * SP_EDEVICE, SP_EMEM. */
@@ -283,7 +270,7 @@ typedef struct sp_backend_ops {
      * of the forward pass. */
     sp_status (*conv_grad_input)(sp_backend *be, const sp_conv_args *args);
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
-    /* Operations called from now on run behind all that was begun with is_aside. */
+    /* Operations called from now on run behind all that are is_concurrent. */
     sp_status (*join)(sp_backend *be);
     /* Bytes of scratch that conv_grad_weight allocates, which is the most of any
      * operation. A pure function of these numbers and be->precision. */
@@ -299,6 +286,26 @@ typedef struct sp_backend_ops {
     sp_status (*norm_grad_sums)(sp_backend *be, const sp_norm_grad_args *args);
     sp_status (*norm_grad_finish)(sp_backend *be, const sp_norm_grad_finish_args *args);
     sp_status (*norm_grad_apply)(sp_backend *be, const sp_norm_grad_args *args);
+
+    /* ---- convolution fused with the sums of a batch norm ---- */
+    /* The parts of the sums that the two fused operations write over n_rows rows of
+     * n_samples samples. A pure function. */
+    sp_parts (*fused_parts)(int64_t n_rows, int n_samples);
+    /* conv_forward, then norm_sums of y, while a tile of y is in registers or in a
+     * cache. sums [n_parts][2][c_out] written. */
+    sp_status (*conv_forward_norm_sums)(sp_backend *be, const sp_conv_args *conv,
+                                        const int32_t *sample_row, int n_samples,
+                                        double *sums);
+    /* conv_grad_input, then norm_grad_sums of the batch norm before the convolution,
+     * whose norm->dy is conv->y or columns of it, complete once the convolution ran;
+     * then that of the residual norm, NULL where there is none: a second norm of as
+     * many channels and without activation whose output was added to that of the
+     * first, so that g is the gradient of both (residual->dy equals norm->dy). */
+    sp_status (*conv_grad_input_norm_sums)(sp_backend *be, const sp_conv_args *conv,
+                                           const sp_norm_grad_args *norm,
+                                           const sp_norm_grad_args *residual);
+
+    /* ---- sums of parts ---- */
     /* out[j] = sum over b of sums[b][j], j < m, in a fixed order; out[m] = n_rows.
      * is_added: out is added to instead. Used by norms and by the loss. */
     sp_status (*add_samples)(sp_backend *be, const double *sums, int n_samples, int m,
@@ -368,9 +375,9 @@ struct sp_backend {
     int device, threads;
     sp_precision precision; /* set before open; the CPU has SP_FP32 alone */
     bool is_wgmma;          /* bf16: wide convolutions use wgmma; set before open */
-    bool is_in_line; /* is_aside is ignored, so that each operation can be timed */
-    double begun_s;  /* the CPU's clock_begin */
-    void *impl;      /* private to the backend */
+    bool is_in_line;        /* is_concurrent is ignored: each operation can be timed */
+    double begun_s;         /* the CPU's clock_begin */
+    void *impl;             /* private to the backend */
 };
 
 /* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of

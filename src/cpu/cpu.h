@@ -39,6 +39,7 @@ sp_status sp_cpu_clock_end(sp_backend *be, double *seconds);
 sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work);
 sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes);
 sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
+sp_parts sp_cpu_fused_parts(int64_t n_rows, int n_samples);
 sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
@@ -79,6 +80,13 @@ sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args);
 sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_ref_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
 sp_status sp_ref_join(sp_backend *be);
+sp_status sp_ref_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                        const int32_t *sample_row, int n_samples,
+                                        double *sums);
+/* Composed of the plain operations of be->ops, so the fast backend uses it as well. */
+sp_status sp_ref_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                           const sp_norm_grad_args *norm,
+                                           const sp_norm_grad_args *residual);
 
 sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums);
@@ -122,6 +130,9 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input);
 sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args);
+sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                        const int32_t *sample_row, int n_samples,
+                                        double *sums);
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args);
 sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
 

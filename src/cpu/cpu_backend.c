@@ -44,6 +44,13 @@ sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
     return SP_OK;
 }
 
+/* Each part is a sample, so fused sums are those of the plain operations to the bit. */
+sp_parts sp_cpu_fused_parts(int64_t n_rows, int n_samples)
+{
+    (void)n_rows;
+    return (sp_parts){.n = n_samples};
+}
+
 /* No scratch: sums over samples and rows are formed in dw itself. */
 int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs)
@@ -188,6 +195,9 @@ const sp_backend_ops sp_cpu_ops = {
     .norm_grad_sums = sp_cpu_norm_grad_sums,
     .norm_grad_finish = sp_ref_norm_grad_finish,
     .norm_grad_apply = sp_cpu_norm_grad_apply,
+    .fused_parts = sp_cpu_fused_parts,
+    .conv_forward_norm_sums = sp_cpu_conv_forward_norm_sums,
+    .conv_grad_input_norm_sums = sp_ref_conv_grad_input_norm_sums,
     .add_samples = sp_ref_add_samples,
     .relu = sp_cpu_relu,
     .relu_grad = sp_cpu_relu_grad,

@@ -58,45 +58,43 @@ static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
 
 /* Partial sums of the output, by tile. */
 typedef struct tile_sums {
-    int n; /* number of tiles; 0: no sums are wanted */
+    int n; /* number of tiles */
     sp_cpu_span *tile;
     double *part; /* [n][SPANS][2][c] one partial sum a span */
 } tile_sums;
 
-static sp_status take_sums(sp_backend *be, const sp_conv_args *a, tile_sums *s)
+static sp_status take_sums(sp_backend *be, int c, const int32_t *sample_row,
+                           int n_samples, tile_sums *s)
 {
-    const size_t size = 2 * SPANS * (size_t)a->y.c * sizeof *s->part;
+    const size_t size = 2 * SPANS * (size_t)c * sizeof *s->part;
     void *at;
 
-    s->n = a->sums ? sp_cpu_spans(a->sample_row, a->n_samples, SP_TILE, NULL) : 0;
-    if (!a->sums)
-        return SP_OK;
+    s->n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
     SP_TRY(sp_cpu_scratch(be, (size_t)s->n * (size + sizeof *s->tile), &at));
     s->part = at;
     s->tile = (sp_cpu_span *)((char *)at + (size_t)s->n * size);
-    sp_cpu_spans(a->sample_row, a->n_samples, SP_TILE, s->tile);
+    sp_cpu_spans(sample_row, n_samples, SP_TILE, s->tile);
     return SP_OK;
 }
 
-static void sum_tile(const sp_cpu_isa *isa, const sp_conv_args *a, const tile_sums *s,
-                     int t)
+static void sum_tile(const sp_cpu_isa *isa, sp_tensor y, const tile_sums *s, int t)
 {
-    const size_t size = 2 * (size_t)a->y.c;
+    const size_t size = 2 * (size_t)y.c;
     const int32_t end = s->tile[t].end;
     double *part = s->part + (size_t)t * SPANS * size;
 
     for (int32_t row = s->tile[t].row; row < end; row += SP_CPU_ROW_BLOCK, part += size)
-        isa->norm_sums(a->y, row, sp_cpu_least(row + SP_CPU_ROW_BLOCK, end), part);
+        isa->norm_sums(y, row, sp_cpu_least(row + SP_CPU_ROW_BLOCK, end), part);
 }
 
-static void add_sums(const sp_conv_args *a, const tile_sums *s)
+static void add_sums(const tile_sums *s, int c, int n_samples, double *sums)
 {
-    const size_t size = 2 * (size_t)a->y.c;
+    const size_t size = 2 * (size_t)c;
 
-    memset(a->sums, 0, (size_t)a->n_samples * size * sizeof *a->sums);
+    memset(sums, 0, (size_t)n_samples * size * sizeof *sums);
     for (int t = 0; t < s->n; t++) {
         const double *part = s->part + (size_t)t * SPANS * size;
-        double *to = a->sums + (size_t)s->tile[t].sample * size;
+        double *to = sums + (size_t)s->tile[t].sample * size;
         for (int32_t row = s->tile[t].row; row < s->tile[t].end;
              row += SP_CPU_ROW_BLOCK, part += size)
             for (size_t j = 0; j < size; j++)
@@ -104,20 +102,20 @@ static void add_sums(const sp_conv_args *a, const tile_sums *s)
     }
 }
 
-static sp_status over_tiles(sp_backend *be, const sp_conv_args *a)
+/* sums NULL: none are wanted. */
+static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
+                            const tile_sums *sums)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added, NULL};
     int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE), run;
-    tile_sums sums;
 
     assert(a->w_packed && (a->map ? a->map->n_in == a->x.n && a->map->n_out == a->y.n
                                   : a->x.n == a->y.n));
-    SP_TRY(take_sums(be, a, &sums));
-    if (a->sums) {
-        assert(!a->map || a->map->n_tiles == sums.n);
-        conv.tile = sums.tile;
-        n_tiles = sums.n;
+    if (sums) {
+        assert(!a->map || a->map->n_tiles == sums->n);
+        conv.tile = sums->tile;
+        n_tiles = sums->n;
     }
     /* Threads get runs of consecutive tiles, so that the rows that a tile prefetches
      * belong to the same thread's next tile. */
@@ -126,24 +124,33 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a)
     schedule(dynamic, run) if (n_tiles > 1)
     for (int t = 0; t < n_tiles; t++) {
         isa->conv_tile(&conv, t);
-        if (a->sums)
-            sum_tile(isa, a, &sums, t);
+        if (sums)
+            sum_tile(isa, a->y, sums, t);
     }
-    if (a->sums)
-        add_sums(a, &sums);
     return SP_OK;
 }
 
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    return over_tiles(be, args);
+    return over_tiles(be, args, NULL);
+}
+
+sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                        const int32_t *sample_row, int n_samples,
+                                        double *sums)
+{
+    tile_sums s;
+
+    SP_TRY(take_sums(be, conv->y.c, sample_row, n_samples, &s));
+    SP_TRY(over_tiles(be, conv, &s));
+    add_sums(&s, conv->y.c, n_samples, sums);
+    return SP_OK;
 }
 
 /* The packed weights hold the whole difference to the forward pass. */
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
-    assert(!args->sums);
-    return over_tiles(be, args);
+    return over_tiles(be, args, NULL);
 }
 
 /* ---- weight gradient ---- */

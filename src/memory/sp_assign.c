@@ -10,7 +10,7 @@ sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
                            const sp_assign_rules *rules)
 {
     assert(low->n_values > 0 && low->n_steps > 0);
-    assert(rules->row_bytes > 0 && rules->sum_rows >= 0);
+    assert(rules->row_bytes > 0 && rules->fused_parts);
     *a = (sp_assign){.low = low, .rules = *rules};
     a->value = calloc((size_t)low->n_values, sizeof *a->value);
     a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
@@ -144,25 +144,30 @@ static void hold(sp_assign *a, int v)
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
 
-/* Takes memory for the sums of value v: of each sample, or of pieces of sum_rows rows.
- */
-static void take_sums(sp_assign *a, int v, bool is_by_sample, bool is_summed)
+/* Takes memory for the sums of value v: in the parts of a fused operation, or of each
+ * sample. */
+static void take_sums(sp_assign *a, int v, bool is_fused)
 {
     const sp_lower_value *value = &a->low->value[v];
-    const int64_t n = sp_assign_rows(a, value->level), rows = a->rules.sum_rows;
+    const int64_t n = sp_assign_rows(a, value->level);
     sp_assigned *at = &a->value[v];
 
-    at->is_summed = is_summed;
-    at->n_sums = is_by_sample ? a->n_samples : (int)((n + rows - 1) / rows);
+    at->is_fused = is_fused;
+    at->n_sums = is_fused ? a->rules.fused_parts(n, a->n_samples).n : a->n_samples;
     at->sums =
         take_vector(a, 2 * (size_t)value->c * (size_t)at->n_sums * sizeof(double));
+}
+
+/* Exact sums are of samples. */
+static bool may_fuse(const sp_assign *a)
+{
+    return !a->rules.is_exact || a->rules.fused_parts(0, 0).rows == 0;
 }
 
 void sp_assign_forward(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
     const sp_lower_value *out = &a->low->value[step->out];
-    const bool is_by_sample = !a->rules.sum_rows;
 
     assert(0 <= s && s < a->low->n_steps);
     hold(a, step->out);
@@ -171,11 +176,10 @@ void sp_assign_forward(sp_assign *a, int s)
                                           (size_t)out->c * sizeof(int32_t));
     if (!a->is_training)
         return;
-    if (step->op == SP_OP_CONV && out->feeds_norm &&
-        (is_by_sample || !a->rules.is_exact))
-        take_sums(a, step->out, is_by_sample, true);
+    if (step->op == SP_OP_CONV && out->feeds_norm && may_fuse(a))
+        take_sums(a, step->out, true);
     if (step->op == SP_OP_BATCHNORM && a->value[step->in[0]].sums < 0)
-        take_sums(a, step->in[0], true, false);
+        take_sums(a, step->in[0], false);
 }
 
 void sp_assign_forward_end(sp_assign *a, int s)
@@ -357,23 +361,29 @@ static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route 
     }
 }
 
-/* Under low-memory rules the norm's input, which the sums need, may have been dropped. */
-bool sp_assign_takes_norms(const sp_assign *a, const sp_lower_step *step)
+/* Under low-memory rules the norm's input, which the sums need, may have been dropped.
+ */
+static bool has_input(const sp_assign *a, int norm)
 {
-    return step->op == SP_OP_CONV && step->norm_before >= 0 && a->rules.sum_rows &&
-           !a->rules.is_exact && !a->rules.is_low_memory;
+    return norm < 0 || is_kept(a, sp_lowered_home(a->low, a->low->step[norm].in[0]));
 }
 
-static void take_norms(sp_assign *a, const sp_lower_step *step)
+bool sp_assign_fuses_norm(const sp_assign *a, const sp_lower_step *step)
 {
-    const sp_lower_step *before;
+    return step->norm_before >= 0 && may_fuse(a) && has_input(a, step->norm_before) &&
+           has_input(a, a->low->step[step->norm_before].residual_norm);
+}
 
-    if (!sp_assign_takes_norms(a, step))
+static void take_fused_sums(sp_assign *a, const sp_lower_step *step)
+{
+    const sp_lower_step *norm;
+
+    if (!sp_assign_fuses_norm(a, step))
         return;
-    before = &a->low->step[step->norm_before];
-    take_sums(a, before->out, false, true);
-    if (before->norm_beside >= 0)
-        take_sums(a, a->low->step[before->norm_beside].out, false, true);
+    norm = &a->low->step[step->norm_before];
+    take_sums(a, norm->out, true);
+    if (norm->residual_norm >= 0)
+        take_sums(a, a->low->step[norm->residual_norm].out, true);
 }
 
 void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
@@ -383,7 +393,7 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
     assert(a->is_training && sp_assign_is_used(a, s));
     if (step->op == SP_OP_BATCHNORM) {
         if (a->value[step->out].sums < 0)
-            take_sums(a, step->out, true, false);
+            take_sums(a, step->out, false);
         route_norm(a, step, route);
         return;
     }
@@ -394,8 +404,7 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
     for (int k = 0; k < step->n_in; k++)
         route[k] = route_of(a, step->out, step->in[k],
                             step->row->passes_grad && k == step->n_in - 1);
-    if (step->op == SP_OP_CONV)
-        take_norms(a, step);
+    take_fused_sums(a, step);
 }
 
 void sp_assign_backward_end(sp_assign *a, int s)

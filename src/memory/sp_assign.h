@@ -23,10 +23,9 @@
 
 typedef struct sp_assign_rules {
     bool is_low_memory; /* outputs of norms are computed again in the backward pass */
-    bool is_exact;      /* sums are formed for each sample, never for pieces of rows */
+    bool is_exact;      /* sums are formed for each sample, never for parts of rows */
     int row_bytes; /* rows begin at multiples of so many bytes; 1: without padding */
-    int sum_rows;  /* sum_rows of the backend's table: rows of a piece that is summed
-                       by itself; 0: a piece is a sample */
+    sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* of the backend's table */
 } sp_assign_rules;
 
 /* The place of a matrix. */
@@ -42,9 +41,10 @@ typedef struct sp_assigned {
     /* The range of sp_assign.vectors that holds the sums over the value's rows, in the
      * backward pass over its gradient's rows; -1: there is none. */
     int sums;
-    int n_sums;     /* samples or pieces, each of which has a sum of its own there */
-    bool is_summed; /* a convolution writes the sums together with the value; else the
-                        norm forms them itself */
+    int n_sums; /* the parts of the sums */
+    /* An operation fused with a convolution writes the sums; else the norm forms them
+     * itself, sample by sample. */
+    bool is_fused;
 } sp_assigned;
 
 typedef struct sp_assign {
@@ -79,7 +79,7 @@ static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be,
     rules.is_low_memory = is_low_memory;
     rules.is_exact = is_exact;
     rules.row_bytes = be->ops->is_host ? 1 : 16;
-    rules.sum_rows = be->ops->sum_rows;
+    rules.fused_parts = be->ops->fused_parts;
     return rules;
 }
 
@@ -129,9 +129,9 @@ sp_status sp_assign_restore(sp_assign *assign, int s,
 void sp_assign_backward(sp_assign *assign, int s, sp_grad_route route[SP_MAX_INPUTS]);
 void sp_assign_backward_end(sp_assign *assign, int s);
 
-/* True if the convolution `step` forms, together with its input gradient, the sums that
- * the backward pass of the norm before it needs. */
-bool sp_assign_takes_norms(const sp_assign *assign, const sp_lower_step *step);
+/* True if the input gradient of a convolution is fused with pass 1 of the backward pass
+ * of the norm before it, and of that norm's residual norm. */
+bool sp_assign_fuses_norm(const sp_assign *assign, const sp_lower_step *step);
 /* The rows of a level; the number of samples for SP_LEVEL_SAMPLE. */
 int64_t sp_assign_rows(const sp_assign *assign, int level);
 /* Elements from one row to the next in a matrix of c columns. */

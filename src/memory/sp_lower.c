@@ -280,17 +280,14 @@ static void find_norm_before(const sp_lowered *low, const use *uses, int s)
     sp_lower_step *step = &low->step[s];
     const use *x = &uses[step->in[0]];
 
-    if (step->op != SP_OP_CONV || x->first_read < s)
-        return;
-    step->norm_before = x->norm >= 0 ? x->norm : x->inside;
-    if (step->norm_before >= 0 && x->norm < 0)
-        step->norm_column = low->value[low->step[step->norm_before].out].column;
+    if (step->op == SP_OP_CONV && x->first_read >= s)
+        step->norm_before = x->norm >= 0 ? x->norm : x->inside;
 }
 
-/* Finds a norm without activation whose output this step adds and nothing else reads.
+/* Finds the norm without activation whose output this step adds and nothing else reads.
  */
-static void find_norm_beside(const sp_lowered *low, const use *uses,
-                             sp_lower_step *step)
+static void find_residual_norm(const sp_lowered *low, const use *uses,
+                               sp_lower_step *step)
 {
     const use *added = &uses[step->in[1]];
 
@@ -298,7 +295,7 @@ static void find_norm_beside(const sp_lowered *low, const use *uses,
         added->norm < 0)
         return;
     if (low->step[added->norm].n_in == 1 && low->step[added->norm].slope == 1)
-        step->norm_beside = added->norm;
+        step->residual_norm = added->norm;
 }
 
 static sp_status find_norms(const sp_lowered *low)
@@ -308,9 +305,9 @@ static sp_status find_norms(const sp_lowered *low)
     if (!uses)
         return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     for (int s = 0; s < low->n_steps; s++) {
-        low->step[s].norm_before = low->step[s].norm_beside = -1;
+        low->step[s].norm_before = low->step[s].residual_norm = -1;
         find_norm_before(low, uses, s);
-        find_norm_beside(low, uses, &low->step[s]);
+        find_residual_norm(low, uses, &low->step[s]);
     }
     free(uses);
     return SP_OK;

@@ -51,12 +51,12 @@ typedef struct sp_lower_step {
     /* The activation's slope for negative inputs; 1: there is no activation. */
     float slope;
     /* The step of the norm whose output's gradient is complete once this convolution
-     * has written its input gradient, and the column of the convolution's input at
-     * which that output begins. -1: there is no such norm. */
-    int norm_before, norm_column;
+     * has written its input gradient: that output is its input, or columns of it. -1:
+     * there is no such norm. */
+    int norm_before;
     /* The step of a second norm, without activation, whose output this norm adds and
      * nothing else reads. -1: there is none. */
-    int norm_beside;
+    int residual_norm;
     /* The offset in the flat gradient from which on all gradients are final once the
      * backward pass of this step ran. */
     int64_t ready;

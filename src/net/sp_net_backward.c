@@ -73,7 +73,7 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
 }
 
 static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor dy,
-                             sp_buckets *buckets, bool is_aside)
+                             sp_buckets *buckets, bool is_concurrent)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_node *node = &net->graph->node[step->layer];
@@ -84,7 +84,7 @@ static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor d
         .dy = dy,
         .sample_row = sp_net_sample_row(net, impl->low.value[step->out].level),
         .sample1 = impl->batch->n_samples,
-        .is_aside = is_aside};
+        .is_concurrent = is_concurrent};
 
     if (buckets->exact)
         return conv_exact(net, node, &args, buckets->exact);
@@ -94,22 +94,28 @@ static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor d
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 
-/* The norm before, and one beside it, are told their sums where the convolution can
- * take them on its way. */
-static void tell_norms(const sp_net *net, const sp_lower_step *step,
-                       sp_norm_grad_args norm[2], sp_conv_args *args)
+/* The gradient of the norm's output is that of the convolution's input, or columns of
+ * it where a concat stands between them. The residual norm has the same gradient. */
+static sp_status grad_input(sp_net *net, const sp_lower_step *step,
+                            const sp_conv_args *args)
 {
+    const sp_backend_ops *ops = net->backend->ops;
     const sp_lowered *low = &net->impl->low;
+    sp_norm_grad_args norm, residual;
+    const sp_lower_step *before;
+    int column;
 
-    if (!sp_assign_takes_norms(&net->impl->mem, step))
-        return;
-    norm[0] = sp_net_norm_grad_args(net, step->norm_before);
-    args->norm = &norm[0];
-    args->norm_column = step->norm_column;
-    if (low->step[step->norm_before].norm_beside < 0)
-        return;
-    norm[1] = sp_net_norm_grad_args(net, low->step[step->norm_before].norm_beside);
-    args->beside = &norm[1];
+    if (!sp_assign_fuses_norm(&net->impl->mem, step))
+        return ops->conv_grad_input(net->backend, args);
+    before = &low->step[step->norm_before];
+    column = before->out == step->in[0] ? 0 : low->value[before->out].column;
+    norm = sp_net_norm_grad_args(
+        net, step->norm_before,
+        sp_tensor_columns(args->y, column, low->value[before->out].c));
+    if (before->residual_norm >= 0)
+        residual = sp_net_norm_grad_args(net, before->residual_norm, norm.dy);
+    return ops->conv_grad_input_norm_sums(net->backend, args, &norm,
+                                          before->residual_norm < 0 ? NULL : &residual);
 }
 
 static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *buckets)
@@ -126,7 +132,6 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
         .is_mirrored = node->is_mirrored,
         .is_added = route == SP_GRAD_ADDED};
     const bool has_input_grad = route != SP_GRAD_NONE;
-    sp_norm_grad_args norm[2];
 
     SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
     SP_TRY(sp_bucket_poll(buckets));
@@ -134,9 +139,8 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
         return SP_OK;
     SP_TRY(sp_net_pack(net, s, SP_PACK_GRAD_INPUT));
     args.y = sp_net_grad(net, step->in[0]);
-    tell_norms(net, step, norm, &args);
-    SP_TRY(net->backend->ops->conv_grad_input(net->backend, &args));
-    return net->backend->ops->join(net->backend); /* dy and x go after this */
+    SP_TRY(grad_input(net, step, &args));
+    return net->backend->ops->join(net->backend); /* dy and x are freed after this */
 }
 
 /* dy to an input: columns of a concat, or all of it. */
@@ -313,8 +317,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     /* Gradients that other ranks reach are there all the time. */
     is_releasing =
         impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
-    impl->kept = impl->mem.matrices.end;
-    impl->owed = 0;
+    impl->released_from = impl->mem.matrices.end;
+    impl->to_release = 0;
     for (s = impl->low.n_steps - 1; s >= 0; s--) {
         const sp_lower_step *step = &impl->low.step[s];
 

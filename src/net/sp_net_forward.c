@@ -75,12 +75,11 @@ static sp_status conv(sp_net *net, int s)
         .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
 
     SP_TRY(sp_net_pack(net, s, SP_PACK_FORWARD));
-    if (impl->mem.value[step->out].sums >= 0) { /* of a norm that reads y */
-        args.n_samples = impl->batch->n_samples;
-        args.sample_row = sp_net_sample_row(net, impl->low.value[step->out].level);
-        args.sums = sp_net_sums(net, step->out);
-    }
-    return net->backend->ops->conv_forward(net->backend, &args);
+    if (impl->mem.value[step->out].sums < 0) /* no norm reads y, or none of the batch */
+        return net->backend->ops->conv_forward(net->backend, &args);
+    return net->backend->ops->conv_forward_norm_sums(
+        net->backend, &args, sp_net_sample_row(net, impl->low.value[step->out].level),
+        impl->batch->n_samples, sp_net_sums(net, step->out));
 }
 
 static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor y)

@@ -13,70 +13,78 @@
 #include "memory/sp_fixed.h"
 #include "net/sp_net.h"
 
+/* What the net remembers of a step between batches. */
 typedef struct net_step {
-    /* Convolution: weights_at of its packed weights; 0: none are there. */
+    /* Convolution: the value of weights_at for which each direction's weights were
+     * packed. 0: they have never been packed. */
     uint64_t packed_at[SP_PACK_DIRECTIONS];
-    double seen; /* norm: voxels of this rank since the last sync */
+    double seen; /* Batch norm: rows of this rank since the last sync_running. */
 } net_step;
 
 struct sp_net_impl {
     sp_net_options options;
-    sp_transport own; /* where the options name none */
-    sp_lowered low;
-    sp_assign mem;
-    sp_fixed fixed;
-    net_step *step;       /* [low.n_steps] */
-    sp_arena fixed_arena; /* backend: of fixed */
-    sp_arena matrices;    /* backend: activations and gradients of the micro-batch */
-    sp_arena vectors;     /* backend: sums and arg max of the micro-batch */
-    /* While a backward pass runs, free memory of the matrices at or above offset `kept`
-     * has been returned to the system; `owed` bytes more should be. */
-    size_t kept, owed;
-    sp_arena host;       /* host scratch, rewound by its users */
-    uint64_t weights_at; /* counts sp_net_updated */
-    sp_arena losses;     /* backend: sums of each sample of the step */
-    sp_arena loss_ids;   /* host: whose they are */
-    float *fetched;      /* host: of sp_net_fetch_running; NULL: not yet */
-    /* of the current micro-batch */
+    sp_transport own; /* The transport where the options name none. */
+    sp_lowered low;   /* The passes, in the order of the forward pass. */
+    sp_assign mem;    /* The place of every matrix and vector of the micro-batch. */
+    sp_fixed fixed;   /* Memory that does not depend on the batch. */
+    net_step *step;   /* [low.n_steps] */
+
+    sp_arena fixed_arena; /* Backend memory of `fixed`. */
+    sp_arena matrices;    /* Backend memory of activations and gradients. */
+    sp_arena vectors;     /* Backend memory of sums and arg max. */
+    sp_arena losses;      /* Backend memory: loss sums of each sample of the step. */
+    sp_arena loss_ids;    /* Host memory: the sample id that each of them belongs to. */
+    sp_arena host;        /* Host scratch, which each of its users rewinds. */
+
+    /* With little memory, a backward pass returns free memory of the matrices to the
+     * system, from the end. It is returned from offset `released_from` on, and
+     * `to_release` bytes more should be. */
+    size_t released_from, to_release;
+    uint64_t weights_at; /* The number of times that the weights have changed. */
+    float *fetched; /* Host copy made by sp_net_fetch_running. NULL: there is none. */
+
+    /* The rest belongs to the current micro-batch. */
     const sp_batch *batch;
     bool is_training;
-    sp_tensor logits; /* of the last value, fp32 */
-    const int32_t
-        *sample_rows; /* [n_samples + 1] 0, 1, 2 ...: rows of the sample level */
+    sp_tensor logits;           /* The last value's activation in fp32. */
+    const int32_t *sample_rows; /* [n_samples + 1] 0, 1, 2, ...: of the sample level */
 };
 
 /* ---- sp_net_memory.c ---- */
-/* Forgets the last micro-batch. */
+/* Begins a micro-batch and forgets the last one. SP_EMEM. */
 sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
-/* Memory for all that has been assigned. Before a pass that writes. */
+/* Has the arenas grow to what is assigned, which the next pass may write. SP_EMEM. */
 sp_status sp_net_reach(sp_net *net);
-/* [n_samples + 1] host. */
+/* The first row of each sample on a level, [n_samples + 1], host memory. */
 const int32_t *sp_net_sample_row(const sp_net *net, int level);
-/* Activation and gradient of a value, its sums, the arg max of a step (NULL: none), and
- * any vector. */
+/* The activation of a value, its gradient, and the sums over its rows. */
 sp_tensor sp_net_act(const sp_net *net, int value);
 sp_tensor sp_net_grad(const sp_net *net, int value);
 double *sp_net_sums(const sp_net *net, int value);
+/* The arg max of a pooling step; NULL where it has none. */
 int32_t *sp_net_argmax(const sp_net *net, int step);
+/* The address of a range of sp_assign.vectors. */
 char *sp_net_vector(const sp_net *net, int range);
-/* The last value's shape, in fp32 at that place. */
+/* A matrix of the last value's shape, in fp32, at a place. */
 sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place);
-/* Backward, with little memory: gives as much of what is free, from the end, back to the system:
- * the gradient of weights needs so much from now on. */
+/* Returns free memory of the matrices to the system once several MiB have come
+ * together. The caller calls it, with little memory, when the gradients of a layer's
+ * weights have taken `bytes` more. */
 void sp_net_release(sp_net *net, size_t bytes);
 
 /* ---- sp_net_norm.c ---- */
 sp_status sp_net_norm_forward(sp_net *net, int s);
-/* Its last part: writes what it wrote before. */
+/* Applies the coefficients of the forward pass: writes the step's output once more. */
 sp_status sp_net_norm_apply(sp_net *net, int s);
-/* Pass 1 of its backward, without sums. */
-sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s);
+/* The arguments of pass 1 of its backward, where dy is the gradient of its output. */
+sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s, sp_tensor dy);
 sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
                                sp_buckets *buckets);
 
 /* ---- sp_net_forward.c ---- */
-/* Packed weights of a direction, packed again where they are stale: those of all steps
- * at once, with little memory those of this one, at each use. */
+/* Packs the weights of a convolution for a direction, where they are stale. With little
+ * memory all steps share the room, so those of this step are packed at each use; else
+ * all stale ones are packed in one call. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);
 
 #endif

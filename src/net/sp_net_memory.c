@@ -1,5 +1,7 @@
-/* The places of sp_assign as tensors of the net's arenas. */
+/* The places that sp_assign assigns, as tensors in the net's arenas. */
 #include "net/sp_net_impl.h"
+
+#include <assert.h>
 
 enum { LEAST_RELEASE = 4 << 20 };
 
@@ -22,19 +24,20 @@ void sp_net_release(sp_net *net, size_t bytes)
     const sp_ranges *ranges = &impl->mem.matrices;
     const sp_range *r;
 
-    impl->owed += bytes;
-    if (impl->owed < LEAST_RELEASE)
+    impl->to_release += bytes;
+    if (impl->to_release < LEAST_RELEASE)
         return;
-    for (int i = ranges->last; i >= 0 && impl->owed > 0; i = r->prev) {
+    for (int i = ranges->last; i >= 0 && impl->to_release > 0; i = r->prev) {
         size_t from, end;
 
         r = &ranges->range[i];
-        end = r->at + r->bytes < impl->kept ? r->at + r->bytes : impl->kept;
+        end = r->at + r->bytes;
+        end = end < impl->released_from ? end : impl->released_from;
         if (r->n_holders > 0 || r->at >= end)
             continue;
-        from = end - r->at > impl->owed ? end - impl->owed : r->at;
-        impl->owed -= end - from;
-        impl->kept = sp_arena_release(&impl->matrices, from, end);
+        from = end - r->at > impl->to_release ? end - impl->to_release : r->at;
+        impl->to_release -= end - from;
+        impl->released_from = sp_arena_release(&impl->matrices, from, end);
     }
 }
 
@@ -54,7 +57,8 @@ static sp_tensor tensor_of(const sp_net *net, int value, const sp_assign_place *
                        elem};
 }
 
-/* The batch's own features where they are as the values want them, else a copy. */
+/* The features (value 0) are read where the batch has them, unless sp_assign gave them
+ * a place: then a copy is there, in another type or with padded rows. */
 sp_tensor sp_net_act(const sp_net *net, int value)
 {
     const struct sp_net_impl *impl = net->impl;
@@ -69,6 +73,7 @@ sp_tensor sp_net_act(const sp_net *net, int value)
 
 sp_tensor sp_net_grad(const sp_net *net, int value)
 {
+    assert(net->impl->mem.value[value].grad.range >= 0);
     return tensor_of(net, value, &net->impl->mem.value[value].grad,
                      net->impl->low.value[value].elem);
 }
@@ -85,6 +90,7 @@ char *sp_net_vector(const sp_net *net, int range)
 
 double *sp_net_sums(const sp_net *net, int value)
 {
+    assert(net->impl->mem.value[value].sums >= 0);
     return (double *)(void *)sp_net_vector(net, net->impl->mem.value[value].sums);
 }
 
@@ -103,6 +109,7 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     int64_t rows[SP_MAX_LEVELS];
     int32_t *sample_rows;
 
+    assert(batch->plan.n_levels == net->graph->spec.n_levels);
     impl->batch = batch;
     impl->is_training = is_training;
     sp_arena_reset(&impl->matrices);

@@ -103,7 +103,7 @@ static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
     const sp_tensor t = sp_net_act(net, x);
     const sp_sums parts = {sp_net_sums(net, x), impl->mem.value[x].n_sums, (double)t.n};
 
-    if (!impl->mem.value[x].is_summed)
+    if (!impl->mem.value[x].is_fused)
         SP_TRY(
             net->backend->ops->norm_sums(net->backend, t, sp_net_sample_row(net, level),
                                          impl->batch->n_samples, sp_net_sums(net, x)));
@@ -198,7 +198,7 @@ static sp_status hand_on(sp_net *net, const sp_lower_step *step,
     return ops->norm_grad_apply(net->backend, args);
 }
 
-sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s)
+sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s, sp_tensor dy)
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_step *step = &impl->low.step[s];
@@ -206,7 +206,7 @@ sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s)
     const sp_fixed_norm *norm = &impl->fixed.norm[s];
     sp_norm_grad_args args = {.x = sp_net_act(net, step->in[0]),
                               .y = sp_net_act(net, step->out),
-                              .dy = sp_net_grad(net, step->out),
+                              .dy = dy,
                               .slope = step->slope,
                               .mean = norm->mean,
                               .inv_std = norm->inv_std,
@@ -229,12 +229,12 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_step *step = &impl->low.step[s];
-    sp_norm_grad_args args = sp_net_norm_grad_args(net, s);
+    sp_norm_grad_args args = sp_net_norm_grad_args(net, s, sp_net_grad(net, step->out));
     const sp_sums parts = {args.sums, impl->mem.value[step->out].n_sums,
                            (double)args.x.n};
     norm_sums sums;
 
-    if (!impl->mem.value[step->out].is_summed) /* else pass 1 is done */
+    if (!impl->mem.value[step->out].is_fused) /* else a convolution did pass 1 */
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
     SP_TRY(combine(net, step, &parts, buckets, &sums));
     SP_TRY(grad_finish(net, s, &sums, buckets));

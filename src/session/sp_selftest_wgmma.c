@@ -60,11 +60,12 @@ static sp_status draw_rows(problem *p, int c, int ld, uint64_t seed, sp_elem ele
     return draw(p, (size_t)ROWS * (size_t)ld, seed, -1, 1, elem, &t->data);
 }
 
+static const int32_t sample_row[] = {0, ROWS};
+
 static sp_status make_plan(problem *p)
 {
     const sp_backend_ops *ops = p->backend->ops;
     const sp_plan_spec spec = {.n_levels = 1, .n_maps = 1, .map = {{.kernel = KERNEL}}};
-    static const int32_t row[] = {0, ROWS};
     int32_t coords[ROWS][3];
 
     for (int i = 0; i < ROWS; i++) {
@@ -73,7 +74,8 @@ static sp_status make_plan(problem *p)
         coords[i][1] = y;
         coords[i][2] = (x * x + 3 * y) / 8;
     }
-    return ops->plan_build(p->backend, &spec, coords[0], row, 1, &p->arena, &p->plan);
+    return ops->plan_build(p->backend, &spec, coords[0], sample_row, 1, &p->arena,
+                           &p->plan);
 }
 
 static sp_status make_problem(problem *p, bool is_grad)
@@ -82,7 +84,6 @@ static sp_status make_problem(problem *p, bool is_grad)
     const int c = is_grad ? GRAD_WIDE : WIDE, ld = is_grad ? GRAD_WIDE : MOST;
     const sp_elem elem = is_grad ? SP_ELEM_BF16 : SP_ELEM_F32;
     const int c_in = is_grad ? c : NARROW, c_out = is_grad ? NARROW : c;
-    const size_t tiles = (size_t)(ROWS + ops->sum_rows - 1) / (size_t)ops->sum_rows;
     const size_t packed = ops->conv_pack_floats(p->backend, K, c_in, c_out, is_grad);
     sp_pack_args pack = {NULL, K, c_in, c_out, is_grad, is_grad, NULL};
 
@@ -97,7 +98,7 @@ static sp_status make_problem(problem *p, bool is_grad)
     SP_TRY(draw_rows(p, NARROW, PITCH, 4, SP_ELEM_BF16, &p->x));
     SP_TRY(draw_rows(p, c, ld, 5, elem, &p->norm_x));
     SP_TRY(draw_rows(p, c, ld, 6, elem, &p->y));
-    p->sums_n = 2 * tiles * (size_t)c;
+    p->sums_n = 2 * (size_t)ops->fused_parts(ROWS, 1).n * (size_t)c;
     p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(elem);
     return SP_TAKE(&p->arena, p->sums_n, &p->sums);
 }
@@ -114,6 +115,7 @@ static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, doubl
                               .scale = p->vector + 2 * p->y.c,
                               .shift = p->vector + 3 * p->y.c,
                               .slope = 0.25f,
+                              .dy = p->y,
                               .sums = p->sums};
     const sp_conv_args args = {.map = &p->plan.map[0],
                                .x = p->x,
@@ -121,16 +123,15 @@ static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, doubl
                                .w = p->w,
                                .w_packed = p->packed,
                                .bias = is_grad ? NULL : p->bias,
-                               .sums = is_grad ? NULL : p->sums,
-                               .is_mirrored = is_grad,
-                               .norm = is_grad ? &norm : NULL};
+                               .is_mirrored = is_grad};
     sp_status rc;
 
     SP_TRY(ops->fill(p->backend, p->y.data, 0xff, p->y_bytes));
     SP_TRY(ops->fill(p->backend, p->sums, 0xff, sums_bytes));
     p->backend->is_wgmma = is_wgmma;
-    rc = is_grad ? ops->conv_grad_input(p->backend, &args)
-                 : ops->conv_forward(p->backend, &args);
+    rc = is_grad
+             ? ops->conv_grad_input_norm_sums(p->backend, &args, &norm, NULL)
+             : ops->conv_forward_norm_sums(p->backend, &args, sample_row, 1, p->sums);
     p->backend->is_wgmma = true;
     SP_TRY(rc);
     SP_TRY(ops->download(p->backend, y, p->y.data, p->y_bytes));
@@ -183,7 +184,7 @@ static sp_status compare(const problem *p, bool is_grad, void *const y[2],
     SP_TRY(judge("values", is_grad, off, relative * largest));
     /* A sum has 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2. */
     return judge("sums", is_grad, sums_off,
-                 p->backend->ops->sum_rows * 2 * relative * largest *
+                 p->backend->ops->fused_parts(ROWS, 1).rows * 2 * relative * largest *
                      (is_grad ? 1 : largest));
 }
 

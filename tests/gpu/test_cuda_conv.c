@@ -25,7 +25,7 @@ typedef struct variant {
 /* The parts' sums are those of a and of a b, 1e-12 of the sums of magnitudes apart. */
 static void check_sums(sp_backend *be, sp_tensor a, sp_tensor b, const double *device)
 {
-    const int tiles = (int)((a.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    const int tiles = be->ops->fused_parts(a.n, 1).n;
     const size_t n = 2 * (size_t)tiles * (size_t)a.c;
     double *part = malloc((n + 1) * sizeof *part);
 
@@ -48,6 +48,12 @@ static void check_sums(sp_backend *be, sp_tensor a, sp_tensor b, const double *d
     free(part);
 }
 
+static double *room_for_sums(sp_backend *be, int64_t n, int c)
+{
+    return cu_room(be, 2 * sizeof(double) * (size_t)be->ops->fused_parts(n, 1).n *
+                           (size_t)c);
+}
+
 static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, variant v)
 {
     const bool is_bf16 = p->precision == SP_BF16 && !v.is_mixed;
@@ -61,14 +67,15 @@ static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, vari
         .bias =
             v.has_bias ? cu_copy(be, p->bias, (size_t)p->c_out * sizeof(float)) : NULL,
         .is_added = v.is_added};
-    const size_t tiles = (size_t)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+    double *sums = room_for_sums(be, y.n, y.c);
 
     if (v.has_sums)
-        a.sums = cu_room(be, 2 * tiles * (size_t)y.c * sizeof *a.sums);
-    OK(be->ops->conv_forward(be, &a));
+        OK(be->ops->conv_forward_norm_sums(be, &a, NULL, n_samples, sums));
+    else
+        OK(be->ops->conv_forward(be, &a));
     is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
     if (v.has_sums)
-        check_sums(be, y, y, a.sums);
+        check_sums(be, y, y, sums);
     return y;
 }
 
@@ -98,20 +105,18 @@ static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like, i
                            float slope, bool is_bf16, bool has_scale, uint64_t seed)
 {
     const size_t n = (size_t)c;
-    const size_t tiles = (size_t)((like.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
     norm_case m = {.x = case_tensor(p->precision, like.n, c, like.ld + 8, seed),
                    .act = case_tensor(p->precision, like.n, c, like.ld, seed + 1),
                    .xhat = fx_tensor(like.n, c, c, seed),
                    .vector = fx_floats(4 * n, seed + 2)};
     const float *vector = cu_copy(be, m.vector, 4 * n * sizeof *vector);
 
-    m.device =
-        (sp_norm_grad_args){.x = case_put(be, m.x, is_bf16),
-                            .y = case_put(be, m.act, is_bf16),
-                            .slope = slope,
-                            .mean = vector,
-                            .inv_std = vector + n,
-                            .sums = cu_room(be, 2 * tiles * n * sizeof *m.device.sums)};
+    m.device = (sp_norm_grad_args){.x = case_put(be, m.x, is_bf16),
+                                   .y = case_put(be, m.act, is_bf16),
+                                   .slope = slope,
+                                   .mean = vector,
+                                   .inv_std = vector + n,
+                                   .sums = room_for_sums(be, like.n, c)};
     if (has_scale) {
         m.device.scale = vector + 2 * n;
         m.device.shift = vector + 3 * n;
@@ -157,30 +162,33 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
     const int column = is_part ? dx.c / 16 * 8 + turn / 6 % 2 : 0;
     const int c = is_part ? (dx.c - column + 1) / 2 : dx.c;
     norm_case norm = norm_make(be, p, dx, c, slopes[turn % 3], is_bf16, turn % 2, 8);
-    norm_case beside = norm_make(be, p, dx, c, 1, is_bf16, true, 20);
+    norm_case residual = norm_make(be, p, dx, c, 1, is_bf16, true, 20);
+    const bool has_residual = v.has_sums && turn % 5 < 3;
     sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
                       .x = case_put(be, p->dy, is_bf16),
                       .y = case_put(be, dx, is_bf16),
                       .w_packed = case_packed(be, p, true),
                       .is_mirrored = is_mirrored,
-                      .is_added = v.is_added,
-                      .norm = v.has_sums ? &norm.device : NULL,
-                      .norm_column = column,
-                      .beside = v.has_sums && turn % 5 < 3 ? &beside.device : NULL};
+                      .is_added = v.is_added};
 
     norm.column = column;
-    OK(be->ops->conv_grad_input(be, &a));
+    norm.device.dy = residual.device.dy = sp_tensor_columns(a.y, column, c);
+    if (v.has_sums)
+        OK(be->ops->conv_grad_input_norm_sums(be, &a, &norm.device,
+                                              has_residual ? &residual.device : NULL));
+    else
+        OK(be->ops->conv_grad_input(be, &a));
     is_bf16 ? cu_read_bf16(be, a.y, dx) : cu_read(be, a.y, dx);
     case_grad_input(p, want);
     if (v.has_sums) {
         norm_mask(&norm, dx.c, want);
         check_sums(be, sp_tensor_columns(dx, column, c), norm.xhat, norm.device.sums);
-        if (a.beside)
-            check_sums(be, sp_tensor_columns(dx, column, c), beside.xhat,
-                       beside.device.sums);
+        if (has_residual)
+            check_sums(be, sp_tensor_columns(dx, column, c), residual.xhat,
+                       residual.device.sums);
     }
     norm_drop(&norm);
-    norm_drop(&beside);
+    norm_drop(&residual);
     case_same("grad input", p, dx, want, is_bf16);
 }
 
@@ -315,30 +323,29 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
     const sp_tensor like = is_forward ? p->dy : p->x;
     sp_tensor y = case_tensor(p->precision, like.n, like.c, like.ld, 5);
     norm_case norm = norm_make(be, p, like, like.c, 0, is_bf16, true, 8);
-    norm_case beside = norm_make(be, p, like, like.c, 1, is_bf16, true, 20);
+    norm_case residual = norm_make(be, p, like, like.c, 1, is_bf16, true, 20);
     sp_map map = cu_map(be, is_forward || is_mirrored ? &p->map : &p->back, 1);
     const size_t y_bytes = (size_t)(y.n * y.ld) * (is_bf16 ? 2 : 4);
     const size_t sums_bytes =
-        2 * sizeof(double) * (size_t)y.c *
-        (size_t)((y.n + be->ops->sum_rows - 1) / be->ops->sum_rows);
+        2 * sizeof(double) * (size_t)y.c * (size_t)be->ops->fused_parts(y.n, 1).n;
     sp_conv_args a = {.map = &map,
                       .x = case_put(be, is_forward ? p->x : p->dy, is_bf16),
                       .y = case_put(be, y, is_bf16),
                       .w_packed = case_packed(be, p, !is_forward),
-                      .is_mirrored = !is_forward && is_mirrored,
-                      .sums = is_forward ? norm.device.sums : NULL,
-                      .norm = is_forward ? NULL : &norm.device,
-                      .beside = is_forward ? NULL : &beside.device};
+                      .is_mirrored = !is_forward && is_mirrored};
     char *all = malloc(y_bytes + 2 * sums_bytes);
 
-    OK(is_forward ? be->ops->conv_forward(be, &a) : be->ops->conv_grad_input(be, &a));
+    norm.device.dy = residual.device.dy = a.y;
+    OK(is_forward ? be->ops->conv_forward_norm_sums(be, &a, NULL, 1, norm.device.sums)
+                  : be->ops->conv_grad_input_norm_sums(be, &a, &norm.device,
+                                                       &residual.device));
     OK(be->ops->download(be, all, a.y.data, y_bytes));
     OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));
-    OK(be->ops->download(be, all + y_bytes + sums_bytes, beside.device.sums,
+    OK(be->ops->download(be, all + y_bytes + sums_bytes, residual.device.sums,
                          sums_bytes));
     free(y.data);
     norm_drop(&norm);
-    norm_drop(&beside);
+    norm_drop(&residual);
     *n = y_bytes + 2 * sums_bytes;
     return all;
 }

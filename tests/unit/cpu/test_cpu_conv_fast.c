@@ -74,8 +74,16 @@ static sp_tensor forward(sp_backend *be, const problem *p, bool has_bias, bool i
     return y;
 }
 
-/* dx through the swapped map, or the forward map itself where it is its own mirror. */
-static sp_tensor grad_input(sp_backend *be, const problem *p, bool is_added)
+/* The columns of dx that are the gradient of a norm's output. */
+static sp_tensor norm_columns(const problem *p, sp_tensor dx)
+{
+    return sp_tensor_columns(dx, p->c_in / 3, p->c_in - p->c_in / 3);
+}
+
+/* dx through the swapped map, or the forward map itself where it is its own mirror.
+ * norm: NULL, or a norm and its residual norm, whose backward passes are fused. */
+static sp_tensor grad_input(sp_backend *be, const problem *p, bool is_added,
+                            sp_norm_grad_args *norm)
 {
     const kind k = p->kind;
     const bool is_mirrored = k.has_map && p->map.is_full;
@@ -92,7 +100,12 @@ static sp_tensor grad_input(sp_backend *be, const problem *p, bool is_added)
                       .is_mirrored = is_mirrored,
                       .is_added = is_added};
 
-    OK(be->ops->conv_grad_input(be, &a));
+    if (norm) {
+        norm[0].dy = norm[1].dy = norm_columns(p, dx);
+        OK(be->ops->conv_grad_input_norm_sums(be, &a, &norm[0], &norm[1]));
+    } else {
+        OK(be->ops->conv_grad_input(be, &a));
+    }
     fx_guards(dx);
     free(packed);
     fx_map_free(&swap);
@@ -128,8 +141,8 @@ static void same(const problem *p, const char *isa, const char *what, sp_tensor 
     free(plain.data);
 }
 
-/* The sums that the forward pass takes are those of the separate pass over the same y,
- * to the bit. */
+/* The sums of the fused forward pass are those of the separate pass over the same y, to
+ * the bit. */
 static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
 {
     const fx_level *out = &p->level[p->kind.out];
@@ -143,13 +156,10 @@ static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
                       .y = y,
                       .w = p->w,
                       .w_packed = packed,
-                      .bias = p->bias,
-                      .sums = fused,
-                      .sample_row = out->sample_row,
-                      .n_samples = out->n_samples};
+                      .bias = p->bias};
 
     memset(fused, 0xff, (n + 1) * sizeof *fused); /* written, not added to: NaN */
-    OK(be->ops->conv_forward(be, &a));
+    OK(be->ops->conv_forward_norm_sums(be, &a, out->sample_row, out->n_samples, fused));
     OK(be->ops->norm_sums(be, plain, out->sample_row, out->n_samples, apart));
     if (memcmp(fused, apart, n * sizeof *fused))
         fail_msg("%s, %s: %d -> %d channels: sums differ", isa, p->kind.name, p->c_in,
@@ -159,6 +169,45 @@ static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
     free(apart);
     free(packed);
     same(p, isa, "forward with sums", y, plain, 0);
+}
+
+/* The fused input gradient and its sums are those of the separate passes, to the bit. */
+static void sums_with_grad_input(sp_backend *be, const char *isa, const problem *p)
+{
+    const fx_level *in = &p->level[p->kind.in];
+    const int c = p->c_in - p->c_in / 3;
+    const size_t n = 2 * (size_t)c * (size_t)in->n_samples;
+    double *sums = calloc(4 * n, sizeof *sums);
+    sp_tensor x = fx_tensor(p->x.n, c, c, 21), y = fx_tensor(p->x.n, c, c, 22), dx[2];
+    float *vector = fx_floats(2 * (size_t)c, 23);
+    sp_norm_grad_args norm[2] = {{.x = x,
+                                  .y = y,
+                                  .slope = 0.25f,
+                                  .mean = vector,
+                                  .inv_std = vector + c,
+                                  .sample_row = in->sample_row,
+                                  .n_samples = in->n_samples,
+                                  .sums = sums}};
+
+    norm[1] = norm[0];
+    norm[1].x = y;
+    norm[1].slope = 1;
+    norm[1].sums = sums + n;
+    dx[0] = grad_input(be, p, true, norm);
+    dx[1] = grad_input(be, p, true, NULL);
+    for (int i = 0; i < 2; i++) {
+        norm[i].dy = norm_columns(p, dx[1]);
+        norm[i].sums += 2 * n;
+        OK(be->ops->norm_grad_sums(be, &norm[i]));
+    }
+    if (memcmp(sums, sums + 2 * n, 2 * n * sizeof *sums))
+        fail_msg("%s, %s: %d -> %d channels: sums of the gradient differ", isa,
+                 p->kind.name, p->c_in, p->c_out);
+    free(sums);
+    free(vector);
+    free(x.data);
+    free(y.data);
+    same(p, isa, "dx with sums", dx[0], dx[1], 0);
 }
 
 static void compare(sp_backend *fast, const char *isa, const problem *p)
@@ -171,11 +220,13 @@ static void compare(sp_backend *fast, const char *isa, const problem *p)
          3e-6);
     same(p, isa, "added", forward(fast, p, false, true), forward(&ref, p, false, true),
          3e-6);
-    same(p, isa, "dx", grad_input(fast, p, false), grad_input(&ref, p, false), 3e-6);
-    same(p, isa, "dx added", grad_input(fast, p, true), grad_input(&ref, p, true),
-         3e-6);
+    same(p, isa, "dx", grad_input(fast, p, false, NULL),
+         grad_input(&ref, p, false, NULL), 3e-6);
+    same(p, isa, "dx added", grad_input(fast, p, true, NULL),
+         grad_input(&ref, p, true, NULL), 3e-6);
     same(p, isa, "dW", grad_weight(fast, p), grad_weight(&ref, p), 3e-6);
     sums_with_forward(fast, isa, p);
+    sums_with_grad_input(fast, isa, p);
 }
 
 static void compare_case(kind k, int n_samples, const int *rows, int c_in, int c_out,

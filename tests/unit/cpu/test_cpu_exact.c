@@ -75,13 +75,12 @@ static void convolve(run *r, const char *name, const sp_map *map, const int32_t 
     sp_conv_args a = {.map = map, .x = x, .y = y, .w = w, .w_packed = packed};
 
     a.is_mirrored = is_grad && map;
-    if (!is_grad) {
-        a.sums = put(r, "sums of y", each_sample(), 2 * C * sizeof *a.sums);
-        a.sample_row = to;
-        a.n_samples = r->n_samples;
-    }
-    OK(is_grad ? r->be.ops->conv_grad_input(&r->be, &a)
-               : r->be.ops->conv_forward(&r->be, &a));
+    if (is_grad)
+        OK(r->be.ops->conv_grad_input(&r->be, &a));
+    else
+        OK(r->be.ops->conv_forward_norm_sums(
+            &r->be, &a, to, r->n_samples,
+            put(r, "sums of y", each_sample(), 2 * C * sizeof(double))));
     free(packed);
     free(w);
     free(x.data);

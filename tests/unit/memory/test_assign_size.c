@@ -80,7 +80,8 @@ static void vectors_do_not_shrink_with_the_elements(void **state)
         "{ name = \"l\"; op = \"leaky_relu\"; slope = 0.5; }";
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     const int64_t voxels[SP_MAX_LEVELS] = {6400, 1600};
-    sp_assign_rules rules = {.row_bytes = 16};
+    const sp_assign_rules rules = {.row_bytes = 16,
+                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
     sp_assign_bytes narrow, wide;
     sp_lowered low;
     net_case c;

@@ -138,8 +138,8 @@ static void check_norm_before(const sp_lowered *low, int s)
     const bool is_part = out != step->in[0];
 
     assert_int_equal(low->step[step->norm_before].op, SP_OP_BATCHNORM);
-    assert_int_equal(step->norm_column, is_part ? low->value[out].column : 0);
-    assert_true(step->norm_column + low->value[out].c <= in->c);
+    assert_true(!is_part || (low->value[out].home == step->in[0] &&
+                             low->value[out].column + low->value[out].c <= in->c));
     for (int t = 0; t < low->n_steps; t++) {
         const sp_lower_step *other = &low->step[t];
 
@@ -149,16 +149,16 @@ static void check_norm_before(const sp_lowered *low, int s)
     }
 }
 
-/* What the norm beside gets as gradient is what the other has. */
-static void check_norm_beside(const sp_lowered *low, int s)
+/* The residual norm gets the gradient that the other norm has. */
+static void check_residual_norm(const sp_lowered *low, int s)
 {
-    const sp_lower_step *beside = &low->step[low->step[s].norm_beside];
+    const sp_lower_step *residual = &low->step[low->step[s].residual_norm];
 
-    assert_int_equal(beside->op, SP_OP_BATCHNORM);
-    assert_int_equal(beside->out, low->step[s].in[1]);
-    assert_true(beside->slope == 1 && beside->n_in == 1);
+    assert_int_equal(residual->op, SP_OP_BATCHNORM);
+    assert_int_equal(residual->out, low->step[s].in[1]);
+    assert_true(residual->slope == 1 && residual->n_in == 1);
     for (int t = 0; t < low->n_steps; t++)
-        assert_int_equal(reads(&low->step[t], beside->out), t == s);
+        assert_int_equal(reads(&low->step[t], residual->out), t == s);
 }
 
 /* Norms whose sums no convolution takes. */
@@ -169,12 +169,12 @@ static int check_norms(const sp_lowered *low)
     for (int s = 0; s < low->n_steps; s++) {
         const int norm = low->step[s].norm_before;
 
-        if (low->step[s].norm_beside >= 0)
-            check_norm_beside(low, s);
+        if (low->step[s].residual_norm >= 0)
+            check_residual_norm(low, s);
         if (norm < 0)
             continue;
         check_norm_before(low, s);
-        n -= 1 + (low->step[norm].norm_beside >= 0);
+        n -= 1 + (low->step[norm].residual_norm >= 0);
     }
     return n;
 }
