@@ -16,7 +16,8 @@
 
 /* ---- calls in the plan stream ---- */
 
-sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t bytes)
+sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
+                      size_t bytes)
 {
     if (bytes)
         SP_CUDA(
@@ -24,7 +25,8 @@ sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t b
     return SP_OK;
 }
 
-sp_status plan_download(plan_builder *b, void *to_host, const void *from, size_t bytes)
+sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
+                        size_t bytes)
 {
     if (bytes)
         SP_CUDA(
@@ -33,7 +35,7 @@ sp_status plan_download(plan_builder *b, void *to_host, const void *from, size_t
     return SP_OK;
 }
 
-sp_status plan_sort(plan_builder *b, const uint64_t *key, const int32_t *from,
+sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *from,
                     int32_t *to, int32_t n, int bits)
 {
     const size_t mark = b->arena->used;
@@ -70,7 +72,7 @@ __global__ static void __launch_bounds__(PLAN_THREADS)
         *total = (int32_t)min(before, (int64_t)INT32_MAX);
 }
 
-sp_status plan_scan_sums(plan_builder *b, int32_t *sums, int n, int32_t *total)
+sp_status plan_scan_sums(cuda_plan_builder *b, int32_t *sums, int n, int32_t *total)
 {
     SP_LAUNCH(scan_sums_kernel, 1, PLAN_THREADS, b->stream, sums, n, total);
     return cuda_launched("scan_sums_kernel");
@@ -152,7 +154,7 @@ struct duplicates {
 
 /* Writes order[n] for coordinates in any sequence. Where sample and key do not fit one
  * word, a second sort is by sample; sorting is stable. */
-sp_status sort_rows(plan_builder *b, const input &in, int32_t n, int32_t *order)
+sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *order)
 {
     const int sample_bits = b->n_samples ? plan_bits((uint64_t)b->n_samples - 1) : 0;
     const bool is_narrow = in.key_bits + sample_bits <= 64;
@@ -174,9 +176,10 @@ sp_status sort_rows(plan_builder *b, const input &in, int32_t n, int32_t *order)
 }
 
 /* Reports which coordinate occurs twice, in the words of the host's builder. */
-sp_status refuse_duplicate(plan_builder *b, const int32_t *coords, const int32_t *order)
+sp_status refuse_duplicate(cuda_plan_builder *b, const int32_t *coords,
+                           const int32_t *order)
 {
-    const plan_level *l = &b->level[0];
+    const cuda_plan_level *l = &b->level[0];
     uint64_t *key;
 
     SP_TRY(SP_TAKE(b->host, l->n, &key));
@@ -200,7 +203,7 @@ sp_status refuse_duplicate(plan_builder *b, const int32_t *coords, const int32_t
 /* Writes the base of each sample, the multiple of the coarsest stride at or below its
  * least coordinate along each axis, and the bits of the widest range to *bits. SP_EDATA
  * where a coordinate is out of range. */
-sp_status find_bases(const plan_builder *b, const int32_t *coords,
+sp_status find_bases(const cuda_plan_builder *b, const int32_t *coords,
                      const int32_t *sample_row, int32_t *base, int *bits)
 {
     uint32_t range = 0;
@@ -221,9 +224,9 @@ sp_status find_bases(const plan_builder *b, const int32_t *coords,
 }
 
 /* Uploads coordinates, sample rows and bases. */
-sp_status upload_input(plan_builder *b, const int32_t *coords, input *in)
+sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, input *in)
 {
-    plan_level *l = &b->level[0];
+    cuda_plan_level *l = &b->level[0];
     const size_t n_table = 3 * (size_t)b->n_samples;
     int32_t *base_host, *base, *to;
     int bits = 0;
@@ -240,9 +243,9 @@ sp_status upload_input(plan_builder *b, const int32_t *coords, input *in)
     return SP_OK;
 }
 
-sp_status build_level_0(plan_builder *b, const int32_t *coords)
+sp_status build_level_0(cuda_plan_builder *b, const int32_t *coords)
 {
-    plan_level *l = &b->level[0];
+    cuda_plan_level *l = &b->level[0];
     int32_t *order, *order_host, *total, n_twice = 0;
     size_t mark;
     input in = {};
@@ -307,7 +310,7 @@ struct make_coarse {
     const int32_t *parent;
     int32_t n;
     uint64_t *coarse;
-    plan_child *child;
+    cuda_plan_child *child;
 
     __device__ void operator()(int64_t i) const
     {
@@ -319,13 +322,13 @@ struct make_coarse {
         for (int64_t j = i; j < n && parent[j] == p; j++)
             mask |= 1u << (key[j] & 7);
         coarse[p] = key[i] >> 3;
-        child[p] = plan_child{(int32_t)i, mask};
+        child[p] = cuda_plan_child{(int32_t)i, mask};
     }
 };
 
-sp_status build_coarser(plan_builder *b, int l)
+sp_status build_coarser(cuda_plan_builder *b, int l)
 {
-    plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
+    cuda_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
     const size_t n_rows = (size_t)b->n_samples + 1;
 
     SP_TRY(SP_TAKE(b->arena, fine->n, &fine->parent));
@@ -350,7 +353,7 @@ sp_status build_coarser(plan_builder *b, int l)
 
 /* Counts the chunks of each sample. Blocks work on chunks, so that none has rows of two
  * samples. */
-sp_status take_chunks(plan_builder *b, plan_level *l)
+sp_status take_chunks(cuda_plan_builder *b, cuda_plan_level *l)
 {
     const size_t n_rows = (size_t)b->n_samples + 1;
 
@@ -364,11 +367,11 @@ sp_status take_chunks(plan_builder *b, plan_level *l)
     return plan_upload(b, l->chunk, l->chunk_host, n_rows * sizeof *l->chunk);
 }
 
-sp_status build_levels(plan_builder *b, const int32_t *coords,
+sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
                        const int32_t *sample_row)
 {
     const size_t n_rows = (size_t)b->n_samples + 1;
-    plan_level *first = &b->level[0];
+    cuda_plan_level *first = &b->level[0];
 
     SP_TRY(SP_TAKE(b->host, n_rows, &first->sample_row_host));
     first->sample_row_host[0] = 0;
@@ -383,7 +386,7 @@ sp_status build_levels(plan_builder *b, const int32_t *coords,
     return SP_OK;
 }
 
-void publish_levels(const plan_builder *b)
+void publish_levels(const cuda_plan_builder *b)
 {
     sp_plan *p = b->plan;
 
@@ -391,7 +394,7 @@ void publish_levels(const plan_builder *b)
     p->n_levels = b->spec->n_levels;
     p->n_maps = b->spec->n_maps;
     for (int l = 0; l < p->n_levels; l++) {
-        const plan_level *from = &b->level[l];
+        const cuda_plan_level *from = &b->level[l];
         p->level[l] = {from->n, from->key, from->parent, from->sample_row_host};
     }
 }
@@ -424,7 +427,7 @@ sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
                              const int32_t *coords, const int32_t *sample_row,
                              int n_samples, sp_arena *arena, sp_plan *plan)
 {
-    plan_builder b = {};
+    cuda_plan_builder b = {};
 
     b.be = be;
     b.stream = cuda_of(be)->plan;

@@ -3,7 +3,7 @@
  *     coordinates, sample rows (host)
  *         |  cuda_plan.cu        level 0: Morton keys, sort; coarser: key >> 3, scan
  *         v
- *     plan_level: key, parent, child, sample_row
+ *     cuda_plan_level: key, parent, child, sample_row
  *         |  cuda_plan_maps.cu   masks --> scan: first --> neighbours
  *         v
  *     mask, first, nbr of each kernel map
@@ -30,45 +30,47 @@ enum { PLAN_THREADS = 256, PLAN_CHUNK = PLAN_THREADS };
 
 /* The children of a voxel, that is the voxels of the next finer level within it, are
  * consecutive rows. */
-typedef struct plan_child {
+typedef struct cuda_plan_child {
     int32_t first;
     uint32_t mask; /* bit (key & 7) of each child that exists */
-} plan_child;
+} cuda_plan_child;
 
 /* A level of the pyramid: device arrays in the plan's arena, and host copies. */
-typedef struct plan_level {
-    int32_t n;           /* rows */
-    uint64_t *key;       /* [n] Morton key relative to the sample's base */
-    int32_t *parent;     /* [n] NULL on the last level */
-    plan_child *child;   /* [n] NULL on level 0 */
-    int32_t *sample_row; /* [n_samples + 1] first row of each sample */
+typedef struct cuda_plan_level {
+    int32_t n;              /* rows */
+    uint64_t *key;          /* [n] Morton key relative to the sample's base */
+    int32_t *parent;        /* [n] NULL on the last level */
+    cuda_plan_child *child; /* [n] NULL on level 0 */
+    int32_t *sample_row;    /* [n_samples + 1] first row of each sample */
     int32_t *chunk; /* [n_samples + 1] number of chunks of PLAN_CHUNK rows before each
                      * sample */
     int32_t *sample_row_host, *chunk_host;
-} plan_level;
+} cuda_plan_level;
 
 /* A plan under construction. Scratch is taken from `arena` above the content that
  * stays, and given back by sp_arena_rewind. */
-typedef struct plan_builder {
+typedef struct cuda_plan_builder {
     sp_backend *be;
     cudaStream_t stream;
     const sp_plan_spec *spec;
     sp_arena *arena, *host; /* the batch's device arena and its host memory */
     sp_plan *plan;
     int n_samples;
-    plan_level level[SP_MAX_LEVELS];
+    cuda_plan_level level[SP_MAX_LEVELS];
     const cuda_map *cube[SP_MAX_LEVELS]; /* the 3^3 map of each level, once built */
-} plan_builder;
+} cuda_plan_builder;
 
 /* ---- calls in the plan stream ---- */
 
 /* Queues the copy. from_host must stay until the stream has done it. */
-sp_status plan_upload(plan_builder *b, void *to, const void *from_host, size_t bytes);
+sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
+                      size_t bytes);
 /* Waits: the copy is complete when the call returns. */
-sp_status plan_download(plan_builder *b, void *to_host, const void *from, size_t bytes);
+sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
+                        size_t bytes);
 /* Writes the values from[n] to to[n] in the order of bits 0 .. bits - 1 of key[n]. The
  * sort is stable. */
-sp_status plan_sort(plan_builder *b, const uint64_t *key, const int32_t *from,
+sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *from,
                     int32_t *to, int32_t n, int bits);
 
 static inline unsigned plan_blocks(int64_t n)
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(PLAN_THREADS, 4) plan_each_kernel(F f, int64_t
 }
 
 /* Calls f(i) for every i below n. */
-template <class F> sp_status plan_each(plan_builder *b, F f, int64_t n)
+template <class F> sp_status plan_each(cuda_plan_builder *b, F f, int64_t n)
 {
     if (n == 0)
         return SP_OK;
@@ -163,12 +165,13 @@ __global__ void __launch_bounds__(PLAN_THREADS)
 
 /* Replaces sums[n] by its exclusive sum and writes the sum of all to *total (device).
  * Both saturate at INT32_MAX (cuda_plan.cu). */
-sp_status plan_scan_sums(plan_builder *b, int32_t *sums, int n, int32_t *total);
+sp_status plan_scan_sums(cuda_plan_builder *b, int32_t *sums, int n, int32_t *total);
 
 /* Calls f.put(i, f.count(0) + .. + f.count(i - 1)) for every i below n and writes the
  * sum of all counts to *total (device). INT32_MAX there means that the sum does not
  * fit, and the values that were put are void. */
-template <class F> sp_status plan_scan(plan_builder *b, F f, int64_t n, int32_t *total)
+template <class F>
+sp_status plan_scan(cuda_plan_builder *b, F f, int64_t n, int32_t *total)
 {
     const int n_blocks = (int)((n + PLAN_SCAN - 1) / PLAN_SCAN);
     const size_t mark = b->arena->used;
@@ -244,18 +247,18 @@ static inline int plan_bits(uint64_t v)
 }
 
 /* Builds masks, neighbours, order and pairs of every map of the spec. */
-sp_status plan_build_maps(plan_builder *b);
+sp_status plan_build_maps(cuda_plan_builder *b);
 /* Writes map->order: the output rows in the order of the tiles (cuda_map.h). */
-sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
+sp_status plan_order_rows(cuda_plan_builder *b, int kernel, const cuda_plan_level *out,
                           const cuda_map *map, int32_t *order);
 /* Counts pairs, from the masks alone. Writes position [n_chunks * K + 1], the first
  * pair of each sample, offset and chunk, and start [n_samples * K + 1], the first pair
  * of each sample and offset. */
-sp_status plan_count_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
-                           int32_t *position, int32_t *start);
+sp_status plan_count_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
+                           const cuda_map *map, int32_t *position, int32_t *start);
 /* Writes the pair lists to the positions that plan_count_pairs has found. */
-sp_status plan_write_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
-                           const int32_t *position, int32_t *pair_in,
-                           int32_t *pair_out);
+sp_status plan_write_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
+                           const cuda_map *map, const int32_t *position,
+                           int32_t *pair_in, int32_t *pair_out);
 
 #endif

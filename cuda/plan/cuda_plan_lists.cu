@@ -283,7 +283,8 @@ __global__ void __launch_bounds__(PLAN_CHUNK)
     }
 }
 
-pair_lists lists_of(const plan_builder *b, const plan_level *out, const cuda_map *m)
+pair_lists lists_of(const cuda_plan_builder *b, const cuda_plan_level *out,
+                    const cuda_map *m)
 {
     return {m->mask,      m->n_out,        m->K,      m->n_words,
             b->n_samples, out->sample_row, out->chunk};
@@ -291,7 +292,7 @@ pair_lists lists_of(const plan_builder *b, const plan_level *out, const cuda_map
 
 } // namespace
 
-sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
+sp_status plan_order_rows(cuda_plan_builder *b, int kernel, const cuda_plan_level *out,
                           const cuda_map *map, int32_t *order)
 {
     const int window_bits = plan_bits((uint64_t)map->n_out / CUDA_MAP_WINDOW);
@@ -321,8 +322,8 @@ sp_status plan_order_rows(plan_builder *b, int kernel, const plan_level *out,
     return SP_OK;
 }
 
-sp_status plan_count_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
-                           int32_t *position, int32_t *start)
+sp_status plan_count_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
+                           const cuda_map *map, int32_t *position, int32_t *start)
 {
     const pair_lists l = lists_of(b, out, map);
     const int32_t n_chunks = out->chunk_host[b->n_samples];
@@ -338,8 +339,9 @@ sp_status plan_count_pairs(plan_builder *b, const plan_level *out, const cuda_ma
                      (int64_t)b->n_samples * map->K + 1);
 }
 
-sp_status plan_write_pairs(plan_builder *b, const plan_level *out, const cuda_map *map,
-                           const int32_t *position, int32_t *pair_in, int32_t *pair_out)
+sp_status plan_write_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
+                           const cuda_map *map, const int32_t *position,
+                           int32_t *pair_in, int32_t *pair_out)
 {
     const int32_t n_chunks = out->chunk_host[b->n_samples];
 

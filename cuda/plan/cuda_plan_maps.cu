@@ -32,8 +32,9 @@ struct lookup {
     const uint64_t *to_key;               /* [n_out] */
     const int32_t *parent[SP_MAX_LEVELS]; /* of level `to` and coarser ones */
     const uint64_t *from_key;
-    const int32_t *to_row, *from_row;       /* [n_samples + 1] sample rows */
-    const plan_child *child[SP_MAX_LEVELS]; /* of level from + 1 and coarser ones */
+    const int32_t *to_row, *from_row; /* [n_samples + 1] sample rows */
+    /* Those of level from + 1 and coarser ones. */
+    const cuda_plan_child *child[SP_MAX_LEVELS];
     int rise, fall; /* levels from `to` up to `top`, and from there down to `from`; rise
                      * -1: no such level, search */
     const uint32_t *top_mask;
@@ -70,7 +71,7 @@ __device__ int32_t descend(const lookup &q, int32_t ancestor, int cell, uint64_t
         return -1;
     row = q.top_nbr[q.top_first[ancestor] + __popc(mask & ((1u << cell) - 1))];
     for (int l = q.fall - 1; l >= 0; l--) {
-        const plan_child c = q.child[l][row];
+        const cuda_plan_child c = q.child[l][row];
         const int bit = (int)(key >> 3 * l & 7);
         if (!(c.mask >> bit & 1))
             return -1;
@@ -233,7 +234,7 @@ int reach(int kernel)
     return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
 }
 
-void aim_from(const plan_builder *b, int top, int to, int from, lookup *q)
+void aim_from(const cuda_plan_builder *b, int top, int to, int from, lookup *q)
 {
     const cuda_map *cube = b->cube[top];
 
@@ -248,7 +249,7 @@ void aim_from(const plan_builder *b, int top, int to, int from, lookup *q)
     q->top_nbr = cube->nbr;
 }
 
-lookup lookup_of(const plan_builder *b, sp_map_key key)
+lookup lookup_of(const cuda_plan_builder *b, sp_map_key key)
 {
     const int to = key.level_out, from = key.level_in;
     const int fine = to < from ? to : from, coarse = to < from ? from : to;
@@ -285,7 +286,7 @@ struct arrays {
     int32_t *position; /* first pair of each sample, offset and chunk */
 };
 
-sp_status take_rows(plan_builder *b, const plan_level *out, const cuda_map *m,
+sp_status take_rows(cuda_plan_builder *b, const cuda_plan_level *out, const cuda_map *m,
                     arrays *a)
 {
     const size_t n_lists = (size_t)b->n_samples * (size_t)m->K + 1;
@@ -300,7 +301,7 @@ sp_status take_rows(plan_builder *b, const plan_level *out, const cuda_map *m,
                    &a->position);
 }
 
-sp_status take_pairs(plan_builder *b, const cuda_map *m, arrays *a)
+sp_status take_pairs(cuda_plan_builder *b, const cuda_map *m, arrays *a)
 {
     SP_TRY(SP_TAKE(b->arena, m->pairs, &a->nbr));
     SP_TRY(SP_TAKE(b->arena, m->pairs, &a->pair_in));
@@ -320,7 +321,7 @@ void publish(const arrays *a, cuda_map *m)
 }
 
 /* Builds everything that does not need the number of pairs, and that number. */
-sp_status build_rows(plan_builder *b, const lookup &q, const plan_level *out,
+sp_status build_rows(cuda_plan_builder *b, const lookup &q, const cuda_plan_level *out,
                      cuda_map *m, arrays *a)
 {
     const size_t n_lists = (size_t)b->n_samples * (size_t)m->K + 1;
@@ -341,9 +342,9 @@ sp_status build_rows(plan_builder *b, const lookup &q, const plan_level *out,
     return SP_OK;
 }
 
-sp_status build_map(plan_builder *b, sp_map_key key, sp_map *map)
+sp_status build_map(cuda_plan_builder *b, sp_map_key key, sp_map *map)
 {
-    const plan_level *out = &b->level[key.level_out];
+    const cuda_plan_level *out = &b->level[key.level_out];
     const lookup q = lookup_of(b, key);
     arrays a = {};
     cuda_map *m;
@@ -368,7 +369,7 @@ sp_status build_map(plan_builder *b, sp_map_key key, sp_map *map)
 
 /* Fills in the fields of sp_map that do not depend on the device, as the host's builder
  * does. */
-void describe(const plan_builder *b, sp_map_key key, sp_map *map)
+void describe(const cuda_plan_builder *b, sp_map_key key, sp_map *map)
 {
     const bool is_flat = key.level_in == key.level_out;
 
@@ -388,7 +389,7 @@ bool is_cube(sp_map_key key)
 } // namespace
 
 /* The coarsest 3^3 map is built by search, the others by descent from coarser ones. */
-sp_status plan_build_maps(plan_builder *b)
+sp_status plan_build_maps(cuda_plan_builder *b)
 {
     const sp_plan_spec *spec = b->spec;
 

@@ -25,10 +25,10 @@ static sp_status check_rows(const int32_t *sample_row, int n_samples)
 
 /* Fills level 0: keys and order of every sample. *bits becomes the most bits that a
  * sample's coordinates need. */
-static sp_status sort_samples(plan_builder *b, const int32_t *coords,
+static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
                               const int32_t *sample_row, int *bits)
 {
-    plan_level *l = &b->level[0];
+    cpu_plan_level *l = &b->level[0];
     const size_t mark = b->scratch->used;
     plan_sort sort;
     int32_t *order, n_max = 0;
@@ -68,9 +68,9 @@ static inline int merge_level(uint64_t key, uint64_t next)
 /* Counts the rows of every level from the keys of level 0, before any level is built: a
  * row that merges with its predecessor at level m adds a row to levels 0 .. m - 1 only.
  */
-static void count_rows(plan_builder *b)
+static void count_rows(cpu_plan_builder *b)
 {
-    const plan_level *fine = &b->level[0];
+    const cpu_plan_level *fine = &b->level[0];
     int s, l;
 
     for (s = 0; s < b->n_samples; s++) {
@@ -85,7 +85,8 @@ static void count_rows(plan_builder *b)
     }
 }
 
-static void fill_level(plan_builder *b, plan_level *fine, plan_level *coarse)
+static void fill_level(cpu_plan_builder *b, cpu_plan_level *fine,
+                       cpu_plan_level *coarse)
 {
     int32_t i, j = -1;
     int s;
@@ -109,9 +110,9 @@ static void fill_level(plan_builder *b, plan_level *fine, plan_level *coarse)
     coarse->child[coarse->n] = 0;
 }
 
-static sp_status take_level(plan_builder *b, int l, sp_arena *arena)
+static sp_status take_level(cpu_plan_builder *b, int l, sp_arena *arena)
 {
-    plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
+    cpu_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
 
     SP_TRY(SP_TAKE(arena, fine->n, &fine->parent));
     return SP_TAKE(arena, coarse->n, &coarse->key);
@@ -119,7 +120,7 @@ static sp_status take_level(plan_builder *b, int l, sp_arena *arena)
 
 /* Builds all levels. The network's levels stay in the plan; the levels above them, and
  * all child words, are scratch. */
-static sp_status build_pyramid(plan_builder *b)
+static sp_status build_pyramid(cpu_plan_builder *b)
 {
     int l, n_kept = b->spec->n_levels;
 
@@ -142,7 +143,7 @@ static sp_status build_pyramid(plan_builder *b)
     return SP_OK;
 }
 
-static void publish_levels(const plan_builder *b)
+static void publish_levels(const cpu_plan_builder *b)
 {
     sp_plan *p = b->plan;
     int l;
@@ -153,7 +154,7 @@ static void publish_levels(const plan_builder *b)
     for (l = p->n_levels; l < b->n_levels; l++)
         p->above += b->level[l].n;
     for (l = 0; l < p->n_levels; l++) {
-        const plan_level *from = &b->level[l];
+        const cpu_plan_level *from = &b->level[l];
         p->level[l] = (sp_level){.n = from->n,
                                  .key = from->key,
                                  .parent = l + 1 < p->n_levels ? from->parent : NULL,
@@ -172,7 +173,7 @@ static const plan_loops *best_loops(void)
     return &sp_cpu_plan_portable;
 }
 
-static sp_status build(plan_builder *b, const int32_t *coords,
+static sp_status build(cpu_plan_builder *b, const int32_t *coords,
                        const int32_t *sample_row)
 {
     int bits = 0, above = b->spec->n_levels + 3;
@@ -191,7 +192,7 @@ static sp_status build(plan_builder *b, const int32_t *coords,
 }
 
 /* Builds a plan with the arena's scratch, or with a scratch of its own. */
-static sp_status build_with(plan_builder *b, const int32_t *coords,
+static sp_status build_with(cpu_plan_builder *b, const int32_t *coords,
                             const int32_t *sample_row)
 {
     sp_arena own = {0};
@@ -213,11 +214,11 @@ sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan)
 {
-    plan_builder b = {.spec = spec,
-                      .arena = arena,
-                      .plan = plan,
-                      .n_samples = n_samples,
-                      .loops = best_loops()};
+    cpu_plan_builder b = {.spec = spec,
+                          .arena = arena,
+                          .plan = plan,
+                          .n_samples = n_samples,
+                          .loops = best_loops()};
 
     (void)be;
     return build_with(&b, coords, sample_row);
@@ -227,11 +228,11 @@ sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
                                      const int32_t *coords, const int32_t *sample_row,
                                      int n_samples, sp_arena *arena, sp_plan *plan)
 {
-    plan_builder b = {.spec = spec,
-                      .arena = arena,
-                      .plan = plan,
-                      .n_samples = n_samples,
-                      .loops = &sp_cpu_plan_portable};
+    cpu_plan_builder b = {.spec = spec,
+                          .arena = arena,
+                          .plan = plan,
+                          .n_samples = n_samples,
+                          .loops = &sp_cpu_plan_portable};
 
     (void)be;
     return build_with(&b, coords, sample_row);

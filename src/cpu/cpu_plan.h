@@ -34,7 +34,7 @@ enum {
 };
 
 /* One level of the pyramid under construction. */
-typedef struct plan_level {
+typedef struct cpu_plan_level {
     int32_t n;           /* voxels */
     uint64_t *key;       /* [n] Morton key relative to the sample's base */
     int32_t *parent;     /* [n] row in the next coarser level */
@@ -44,21 +44,21 @@ typedef struct plan_level {
     /* [n][PLAN_NBR] rows of the 27 neighbours, 64-byte aligned; NULL where not needed
      */
     int32_t *nbr;
-} plan_level;
+} cpu_plan_level;
 
 typedef struct plan_loops plan_loops;
 
 /* The state of one plan under construction. */
-typedef struct plan_builder {
+typedef struct cpu_plan_builder {
     const sp_plan_spec *spec; /* borrowed, like the pointers that follow */
     sp_arena *arena, *scratch;
     sp_plan *plan;
     const plan_loops *loops;
     int n_samples;
     int n_levels; /* the network's levels and those above, up to one voxel per sample */
-    plan_level level[PLAN_LEVELS];
+    cpu_plan_level level[PLAN_LEVELS];
     int32_t *start[SP_MAX_MAPS]; /* the maps' sp_map.start, still writable */
-} plan_builder;
+} cpu_plan_builder;
 
 /* Scratch of one tile: its pairs in the order in which they are found, by rising output
  * row, then offset. */
@@ -87,7 +87,7 @@ static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
  * `from`, which are found from the neighbour table of level `top`, where every partner
  * is at most one step away. */
 typedef struct plan_lookup {
-    const plan_level *level; /* those of the builder */
+    const cpu_plan_level *level; /* those of the builder */
     int to, from, top;
     int kernel;
     int shift;       /* log2 of the stride; positions are in steps of the finer level */
@@ -112,15 +112,15 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
 
 /* Builds the neighbour tables from the roots down; those of sp_cpu_plan_table_range
  * stay. */
-sp_status sp_cpu_plan_tables(plan_builder *b);
+sp_status sp_cpu_plan_tables(cpu_plan_builder *b);
 /* The levels whose neighbour tables the spec's maps read, from lowest to highest;
  * highest < lowest: none is read. */
-void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest);
+void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest);
 /* Takes from the arena the arrays whose size is known before the maps are built: tiles
  * and `start`. */
-sp_status sp_cpu_plan_take_maps(plan_builder *b);
+sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b);
 /* Builds every map of the spec. */
-sp_status sp_cpu_plan_maps(plan_builder *b);
+sp_status sp_cpu_plan_maps(cpu_plan_builder *b);
 
 /* The look-ups of a row along one axis, by offset along that axis: `cell` is the
  * ancestor's neighbour that holds the partner (0, 1, 2; -1: the partner would not lie
@@ -145,7 +145,7 @@ void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile);
  * of the 32 words of its ancestor. The word is a neighbour's child word, and the
  * partner is its child `bit`; where is_leaf, the word is the partner itself. */
 typedef struct plan_lanes {
-    const plan_level *to, *top, *from;
+    const cpu_plan_level *to, *top, *from;
     int K;
     bool is_up;    /* the ancestor is the row's parent, else the row itself */
     bool is_leaf;  /* partners are of level `top`, else of the level below */

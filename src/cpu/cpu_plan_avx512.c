@@ -166,7 +166,7 @@ static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile
  * position. */
 static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
-    const plan_level *fine = &q->level[q->is_swapped ? q->to : q->from];
+    const cpu_plan_level *fine = &q->level[q->is_swapped ? q->to : q->from];
     const uint32_t *child = q->level[q->to].child;
     int32_t i0 = q->is_swapped ? tile->first : (int32_t)(child[tile->first] >> 8), i;
     int32_t i1 = tile->last, n, *digit = stage->in, *in, *out;

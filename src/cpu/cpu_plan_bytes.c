@@ -55,7 +55,7 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
 static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
                            int64_t above)
 {
-    const plan_builder b = {.spec = spec};
+    const cpu_plan_builder b = {.spec = spec};
     int64_t rows = 0, higher = 0;
     int lowest, highest;
 

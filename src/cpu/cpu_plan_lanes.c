@@ -107,7 +107,7 @@ static void portable_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *ti
 /* The 2^3 kernel of stride 2: the position of a child is its offset. */
 static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
-    const plan_level *to = &q->level[q->to];
+    const cpu_plan_level *to = &q->level[q->to];
     int32_t i;
 
     stage->n = 0;
@@ -149,7 +149,7 @@ const plan_loops sp_cpu_plan_portable = {
 
 /* ---- tables ---- */
 
-static void root_table(plan_level *root)
+static void root_table(cpu_plan_level *root)
 {
     int32_t i;
     int d;
@@ -162,12 +162,12 @@ static void root_table(plan_level *root)
 /* Allocates the neighbour tables of all levels. A table is computed from that of the
  * level above. Above `highest` no map reads them, so the tables of every second level
  * share one memory, whose size is that of the lowest and largest of them. */
-static sp_status take_tables(plan_builder *b, int lowest, int highest)
+static sp_status take_tables(cpu_plan_builder *b, int lowest, int highest)
 {
     int32_t *alternate[2] = {NULL, NULL};
 
     for (int l = lowest; l < b->n_levels; l++) {
-        plan_level *at = &b->level[l];
+        cpu_plan_level *at = &b->level[l];
         int32_t **shared = &alternate[l % 2];
 
         at->nbr = l > highest ? *shared : NULL;
@@ -179,7 +179,7 @@ static sp_status take_tables(plan_builder *b, int lowest, int highest)
     return SP_OK;
 }
 
-sp_status sp_cpu_plan_tables(plan_builder *b)
+sp_status sp_cpu_plan_tables(cpu_plan_builder *b)
 {
     int lowest, highest, l;
     plan_lanes lanes;
@@ -187,7 +187,7 @@ sp_status sp_cpu_plan_tables(plan_builder *b)
     sp_cpu_plan_table_range(b, &lowest, &highest);
     SP_TRY(take_tables(b, lowest, highest));
     for (l = b->n_levels - 1; l >= lowest; l--) {
-        plan_level *at = &b->level[l];
+        cpu_plan_level *at = &b->level[l];
         plan_lookup q = {
             .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};
         if (l == b->n_levels - 1)

@@ -19,7 +19,7 @@ static int reach(int kernel)
     return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
 }
 
-static plan_lookup lookup_of(const plan_builder *b, sp_map_key key)
+static plan_lookup lookup_of(const cpu_plan_builder *b, sp_map_key key)
 {
     bool is_swapped = key.level_out < key.level_in ||
                       (key.level_out == key.level_in && key.is_swapped);
@@ -46,7 +46,7 @@ static bool is_children(const plan_lookup *q)
     return q->kernel == 2 && q->shift == 1;
 }
 
-void sp_cpu_plan_table_range(const plan_builder *b, int *lowest, int *highest)
+void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest)
 {
     *lowest = PLAN_LEVELS;
     *highest = -1;
@@ -73,7 +73,7 @@ static int centre_of(const plan_lookup *q)
 
 /* ---- arrays of known size ---- */
 
-static sp_status take_tiles(plan_builder *b, const plan_level *out, sp_map *m)
+static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_map *m)
 {
     int32_t *tile_row, *sample_tile, row;
     int s, t = 0;
@@ -96,7 +96,7 @@ static sp_status take_tiles(plan_builder *b, const plan_level *out, sp_map *m)
 }
 
 /* Gives map m its tiles; maps with the same output rows share them. */
-static sp_status share_tiles(plan_builder *b, int m)
+static sp_status share_tiles(cpu_plan_builder *b, int m)
 {
     sp_map *map = b->plan->map;
     int i;
@@ -111,7 +111,7 @@ static sp_status share_tiles(plan_builder *b, int m)
     return take_tiles(b, &b->level[map[m].key.level_out], &map[m]);
 }
 
-sp_status sp_cpu_plan_take_maps(plan_builder *b)
+sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b)
 {
     int m;
 
@@ -195,7 +195,7 @@ static sp_status put_tile(const plan_tile *tile, sp_map *map, int32_t *start, in
     return stream_add(in, tile->pair + tile->n, tile->n);
 }
 
-static sp_status put_tiles(const plan_builder *b, int m, plan_stage *stage,
+static sp_status put_tiles(const cpu_plan_builder *b, int m, plan_stage *stage,
                            plan_tile *tile, plan_stream *in, plan_stream *out)
 {
     sp_map *map = &b->plan->map[m];
@@ -218,7 +218,7 @@ static sp_status put_tiles(const plan_builder *b, int m, plan_stage *stage,
     return SP_OK;
 }
 
-static sp_status put_map(const plan_builder *b, int m, plan_stage *stage,
+static sp_status put_map(const cpu_plan_builder *b, int m, plan_stage *stage,
                          plan_tile *tile)
 {
     sp_map *map = &b->plan->map[m];
@@ -238,7 +238,7 @@ static sp_status put_map(const plan_builder *b, int m, plan_stage *stage,
 
 /* Builds all maps with one stage and one tile, which have room for rows of whole
  * vectors and for one more vector, because vector loops store beyond the last pair. */
-sp_status sp_cpu_plan_maps(plan_builder *b)
+sp_status sp_cpu_plan_maps(cpu_plan_builder *b)
 {
     enum { VECTOR = 16 };
     plan_stage stage;

@@ -37,7 +37,7 @@ static inline int32_t descend(const plan_lookup *q, int32_t row, uint64_t path)
 static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis a[3],
                         int32_t out, plan_stage *stage)
 {
-    const plan_level *top = &q->level[q->top];
+    const cpu_plan_level *top = &q->level[q->top];
     const int32_t *nbr = top->nbr + (size_t)ancestor * PLAN_NBR;
     int n = q->kernel, x, y, z, k = 0;
 
