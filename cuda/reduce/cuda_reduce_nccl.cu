@@ -4,7 +4,7 @@
  * behind a gradient bucket: `bulk` over the world for posted sums (reduce stream), and
  * `scope`, split off from it, for batch statistics (compute stream). One thread issues
  * everything, in the same order on all ranks. `bulk` is limited to a few blocks of the
- * device, so that kernels of both find room beside the computation.
+ * device, so that kernels of both find room next to the computation.
  *
  * Communicators are non-blocking: the host polls NCCL's work in the background and its
  * errors. Wherever NCCL makes the host wait for other ranks, the host also listens to

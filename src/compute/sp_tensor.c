@@ -2,6 +2,7 @@
 
 #include "compute/sp_tensor.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,8 +19,7 @@ static double mib(size_t bytes)
     return (double)bytes / (double)MIB;
 }
 
-/* Where the address space itself is limited, several arenas and the libraries share it.
- */
+/* A limited address space is shared by several arenas and the libraries. */
 static size_t default_reserve(void)
 {
     size_t memory = sp_machine_memory(), addresses = sp_machine_address_space() / 8;
@@ -75,6 +75,7 @@ sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
     size_t end = arena->used + (bytes + ALIGN - 1) / ALIGN * ALIGN;
     void *taken = arena->base ? arena->base + arena->used : NULL;
 
+    assert(arena->used <= arena->reserved);
     /* The reserved range is a whole number of ALIGN, so rounding up cannot leave it. */
     if (bytes > room)
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, %.1f of %.1f MiB in use",
@@ -100,6 +101,7 @@ void sp_arena_rewind(sp_arena *arena, size_t used)
         !arena->commit) /* all bits set: NaN as a float, -1 as an integer */
         memset(arena->base + used, 0xff, arena->used - used);
 #endif
+    assert(used <= arena->used);
     arena->used = used;
 }
 
@@ -110,6 +112,7 @@ size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
     uintptr_t begin = (base + from + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
 
+    assert(from <= to && to <= arena->reserved);
     if (begin >= end || arena->commit)
         return to;
     madvise((void *)begin, end - begin, MADV_DONTNEED);

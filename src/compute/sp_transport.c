@@ -1,5 +1,6 @@
 #include "compute/sp_transport.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,7 @@ void sp_transport_abandon(sp_transport *transport)
 
 sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out)
 {
+    assert(!transport->arena.base && "taken once");
     if (transport->ops->take)
         return transport->ops->take(transport, bytes, out);
     return sp_transport_take_arena(transport, bytes, out);
@@ -240,6 +242,7 @@ sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
 {
     const sp_small_sum sum = {scope, from, {to, count, type}};
 
+    assert(transport->ops);
     if (sp_comm_scope_size(transport->comm, scope) == 1 || count == 0)
         return SP_OK;
     if (transport->peer && transport->ops->peer->takes(transport, &sum))
@@ -250,6 +253,7 @@ sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
 sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,
                             sp_sum *sum)
 {
+    assert(n >= 0 && n <= SP_SUM_PARTS);
     memset(sum, 0, sizeof *sum);
     if (transport->comm->size == 1)
         return SP_OK;

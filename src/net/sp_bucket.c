@@ -1,29 +1,30 @@
 #include "net/sp_bucket.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128, NARROW = 16 };
 
-/* Doubles in backend memory that the host learns at the end of a step: the loss's sums,
- * the tail, the square of the gradient. All but the last travel. */
+/* Doubles in backend memory that the host reads at the end of a step: the sums of the
+ * loss, the tail, the square of the gradient. All but the last are summed over ranks. */
 enum { TAIL = SP_LOSS_SUMS, SQUARES = TAIL + sizeof(sp_tail) / sizeof(double), N_SUMS };
 _Static_assert(sizeof(sp_tail) % sizeof(double) == 0, "the tail is all doubles");
 
 struct sp_buckets_impl {
-    int n_posted, n_done;    /* buckets, in order */
+    int n_posted, n_done;    /* the first so many buckets are posted, summed */
     sp_sum *sum;             /* [n_buckets] */
     sp_transport own;        /* MPI between hosts */
-    sp_transport *transport; /* own, or the one attached */
-    sp_backend *backend;     /* NULL: not attached */
-    float *host;             /* [n_floats] grad, or what becomes of the limbs; NULL */
-    double *sums;            /* [N_SUMS] backend memory */
-    double host_sums[N_SUMS];
+    sp_transport *transport; /* `own`, or the one attached */
+    sp_backend *backend;     /* NULL: none is attached */
+    float *host;  /* [n_floats] grad of the host, or the limbs' values; NULL */
+    double *sums; /* [N_SUMS] backend memory; on the host host_sums */
+    double host_sums[N_SUMS]; /* a copy of them */
 };
 
-/* Where the first layers' bucket ends: they are a small part of a bucket together, and
- * not all there is. */
+/* The end of the first layers' bucket, which is a small part of a full one, and not the
+ * whole gradient. */
 static int64_t narrow_end(const sp_graph *graph, int64_t at_least)
 {
     int64_t end = 0;
@@ -34,8 +35,8 @@ static int64_t narrow_end(const sp_graph *graph, int64_t at_least)
     return graph->n_floats > at_least / NARROW ? end : 0;
 }
 
-/* Cut from the end: where a bucket is full, where the next parameter would fill it half
- * as much again, and before the narrow layers. begin NULL: count only. */
+/* Cuts from the end where a bucket is full, where the next parameter would fill it half
+ * as much again, and before the narrow layers. begin NULL: only counts. */
 static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
 {
     const int64_t narrow = narrow_end(graph, at_least);
@@ -102,6 +103,7 @@ sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport)
     size_t bytes = (size_t)buckets->graph->n_floats * sizeof(float);
     void *memory;
 
+    assert(!impl->backend && "attached once");
     impl->backend = backend;
     if (!buckets->exact)
         impl->transport = transport;
@@ -133,7 +135,7 @@ void sp_buckets_destroy(sp_buckets *buckets)
     memset(buckets, 0, sizeof *buckets);
 }
 
-/* Its memory is not the host's. */
+/* Whether the gradient is in a device's memory. */
 static bool is_device(const sp_buckets *b)
 {
     return b->grad != b->impl->host;
@@ -176,6 +178,7 @@ sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from)
     sp_buckets *b = buckets;
     struct sp_buckets_impl *impl = b->impl;
 
+    assert(from >= 0 && from <= b->graph->n_floats);
     if (b->comm->size == 1 || !b->is_overlapped)
         return SP_OK;
     for (; impl->n_posted < b->n_buckets - 1 && b->begin[impl->n_posted + 1] >= from;
@@ -212,8 +215,9 @@ static sp_status to_backend(sp_buckets *b, void *to, const void *from, size_t by
     return SP_OK;
 }
 
-/* The counts are whole numbers, so their sum in double has no order; the loss has one,
- * and travels as limbs where that matters. */
+/* Posts the last bucket with the tail. The counts are whole numbers, whose sum in
+ * double does not depend on the order. That of the loss does, so in exact mode it
+ * travels as limbs. */
 static sp_status post_last(sp_buckets *b)
 {
     struct sp_buckets_impl *impl = b->impl;
@@ -246,7 +250,8 @@ static sp_status post_rest(sp_buckets *b)
     return SP_OK;
 }
 
-/* Until the sums are there; then nothing the host waits for can hang on other ranks. */
+/* Waits until all sums are there: from then on no wait of the host depends on other
+ * ranks. */
 static sp_status wait_for_all(sp_buckets *b)
 {
     struct sp_buckets_impl *impl = b->impl;
@@ -269,7 +274,7 @@ static sp_status use_limbs(sp_buckets *b)
                         : SP_OK;
 }
 
-/* What the backend has summed joins the tail. */
+/* Adds the sums that the backend has formed to the tail. */
 static sp_status fetch_sums(sp_buckets *b)
 {
     struct sp_buckets_impl *impl = b->impl;

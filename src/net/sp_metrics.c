@@ -1,5 +1,6 @@
 #include "net/sp_metrics.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,10 @@ void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
     int64_t i;
     int32_t row;
 
+    assert(n_points == 0 || metrics->point_confusion);
     for (i = 0; i < n_points; i++) {
         row = row_of[point_voxel[i]];
+        assert(point_label[i] < metrics->n_classes);
         if (point_label[i] >= 0 && row >= 0)
             metrics->point_confusion[(int64_t)point_label[i] * metrics->n_classes +
                                      prediction[row]]++;
@@ -67,7 +70,7 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
     return SP_OK;
 }
 
-/* Truth and prediction of class c: row and column sums. */
+/* Counts the voxels whose truth is class c (row sum) and whose prediction is. */
 static void marginals(const int64_t *confusion, int n, int c, int64_t *row,
                       int64_t *col)
 {

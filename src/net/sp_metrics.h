@@ -1,9 +1,9 @@
-/* Confusion matrices and what follows from them; exact: integers until the last
- * division.
+/* Confusion matrices and the metrics that follow from them. They are exact: integers
+ * until the last division.
  *
- * What the ranks sum lies in one buffer, so that one all-reduce of int64 does it, and
- * the loss travels as fixed-point limbs (sp_exact): its value depends on neither the
- * number of ranks nor the order of samples.
+ * All that the ranks sum lies in one buffer, for one all-reduce of int64. The loss
+ * travels as fixed-point limbs (sp_exact), so its value depends on neither the number
+ * of ranks nor the order of samples.
  *
  *     | confusion | point_confusion         | exact   | n |
  *     | C*C       | C*C, where points are   | 2*LIMBS | 1 |
@@ -32,7 +32,7 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points
 void sp_metrics_destroy(sp_metrics *metrics);
 void sp_metrics_zero(sp_metrics *metrics);
 
-/* Add one sample's raw points to point_confusion. Local.
+/* Adds one sample's raw points to point_confusion. Local.
  *   point_voxel  [n_points] stored row of each point
  *   point_label  [n_points] class or SP_IGNORE
  *   row_of       [n] batch row of each stored row, -1 none
@@ -41,18 +41,17 @@ void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
                            const uint32_t *point_voxel, const int32_t *point_label,
                            const int32_t *row_of, const int32_t *prediction);
 
-/* Collective: sums over all ranks, one all-reduce; every rank then holds the sums of
- * all and loss_sum and weight_sum (NAN if a summand was not finite). Allocates nothing.
- */
+/* Sums over all ranks: every rank then holds the sums of all, and loss_sum and
+ * weight_sum (NAN if a summand was not finite). Allocates nothing. Collective. */
 sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm);
 
-/* IoU of class c; NAN if absent from truth and prediction. */
+/* The IoU of class c; NAN if it is absent from truth and prediction. */
 double sp_metrics_iou(const int64_t *confusion, int n_classes, int c);
-/* Mean over the classes that occur; NAN if none. */
+/* The mean IoU of the classes that occur; NAN if none does. */
 double sp_metrics_miou(const int64_t *confusion, int n_classes);
-/* Share of the diagonal; NAN of an empty matrix. */
+/* The share of the diagonal; NAN of an empty matrix. */
 double sp_metrics_accuracy(const int64_t *confusion, int n_classes);
-/* Sum of the matrix: labelled voxels (points). */
+/* The sum of the matrix: labelled voxels (points). */
 int64_t sp_metrics_total(const int64_t *confusion, int n_classes);
 
 #endif

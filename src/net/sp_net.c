@@ -1,5 +1,6 @@
 #include "net/sp_net_impl.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static sp_status take_fixed(sp_net *net)
                      (size_t)g->n_floats * sizeof *net->param));
     SP_TRY(ops->fill(net->backend, net->running, 0,
                      (size_t)g->n_buffer_floats * sizeof *net->running));
-    impl->options.class_weight = NULL; /* the caller's */
+    impl->options.class_weight = NULL; /* it was borrowed and has been copied */
     if (!weight)
         return SP_OK;
     return ops->upload(net->backend, impl->fixed.class_weight, weight,
@@ -59,6 +60,7 @@ static sp_status create(sp_net *net, const sp_net_options *options)
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options)
 {
+    assert(graph->n_nodes > 0 && backend->ops && comm && options);
     memset(net, 0, sizeof *net);
     net->graph = graph;
     net->backend = backend;
@@ -101,7 +103,7 @@ void sp_net_updated(sp_net *net)
     net->impl->weights_at++;
 }
 
-/* Adds seen * statistics of each norm, and seen itself behind them, into sum. */
+/* Writes seen * statistics of each norm into sum, and `seen` itself behind them all. */
 static void weigh_norms(const sp_net *net, const float *running, double *sum)
 {
     const struct sp_net_impl *impl = net->impl;
@@ -124,9 +126,9 @@ static void weigh_norms(const sp_net *net, const float *running, double *sum)
     }
 }
 
-/* The weighted means; what no rank has seen since the last sync is equal on all as it
- * is. A quotient of double sums rounds to the float that all ranks share, if they do.
- */
+/* Divides the sums by the rows that were seen. A norm that no rank has used since the
+ * last sync is equal on all ranks and stays. Where all ranks hold the same float, the
+ * quotient of the double sums rounds to that float again. */
 static void use_means(sp_net *net, const double *sum, float *running)
 {
     struct sp_net_impl *impl = net->impl;
@@ -149,7 +151,7 @@ static void use_means(sp_net *net, const double *sum, float *running)
     }
 }
 
-/* A scope of all ranks leaves nothing to do. */
+/* Whether ranks may differ: those of one scope have the same running statistics. */
 static bool has_own_running(const sp_net *net)
 {
     return sp_comm_scope_size(net->comm, net->impl->options.bn_scope) < net->comm->size;
@@ -160,6 +162,7 @@ sp_status sp_net_fetch_running(sp_net *net)
     struct sp_net_impl *impl = net->impl;
     const size_t n = (size_t)net->graph->n_buffer_floats;
 
+    assert(net->layer < 0 && "between steps");
     if (!has_own_running(net) || impl->fetched)
         return SP_OK;
     SP_TRY(SP_TAKE(&impl->host, n + 1, &impl->fetched));
@@ -183,7 +186,7 @@ sp_status sp_net_sync_running(sp_net *net)
     impl->fetched = NULL;
     mark = impl->host.used;
     SP_TRY(SP_TAKE(&impl->host, n + 1, &sum));
-    memset(sum, 0, n * sizeof *sum); /* padding between the buffers */
+    memset(sum, 0, n * sizeof *sum); /* the padding between the buffers too */
     weigh_norms(net, running, sum);
     SP_TRY(sp_comm_allreduce(net->comm, SP_SCOPE_WORLD, sum, n, SP_F64, SP_SUM));
     use_means(net, sum, running);

@@ -4,9 +4,10 @@
  *   sp_net_forward --> sp_net_train_loss --> sp_net_backward     training
  *   sp_net_forward --> sp_net_loss                               evaluation
  *
- * Owns parameters, running statistics and the activation arena. At creation the graph
- * is lowered: batch norm + add + activation become one pass, concatenations become
- * views. After the largest batch was seen a step allocates nothing.
+ * A net owns parameters, running statistics and the memory of activations. At creation
+ * the graph is lowered: batch norm, addition and activation become one pass, and
+ * concatenations become views. A step allocates nothing once the largest batch was
+ * seen.
  */
 #ifndef SP_NET_H
 #define SP_NET_H
@@ -20,69 +21,81 @@ typedef struct sp_net {
     const sp_graph *graph;   /* borrowed */
     sp_backend *backend;     /* borrowed */
     sp_comm *comm;           /* borrowed */
-    sp_transport *transport; /* borrowed; sums of backend memory over bn_scope */
+    sp_transport *transport; /* borrowed; it sums batch statistics over bn_scope */
     float *param;            /* [graph->n_floats] backend memory, 0 at creation */
     float *running;          /* [graph->n_buffer_floats] backend memory, 0 likewise */
-    int layer; /* node whose step runs, for whoever times it; -1: none does */
+    int layer; /* the node whose step runs, for measurements; -1: none does */
     struct sp_net_impl *impl;
 } sp_net;
 
 typedef struct sp_net_options {
-    sp_scope bn_scope;
-    sp_transport *transport;   /* borrowed; NULL: MPI */
-    bool is_exact;             /* order-independent sums */
-    bool is_low_memory;        /* less memory for a little more work; the same bits */
-    uint64_t seed;             /* dropout */
-    const float *class_weight; /* [n_classes] or NULL; copied */
+    sp_scope bn_scope;       /* the ranks that batch statistics are formed over */
+    sp_transport *transport; /* borrowed; NULL: the net opens MPI */
+    bool is_exact;           /* sums over rows and ranks do not depend on any order */
+    /* Batch norms are computed again in the backward pass instead of being stored, one
+     * room serves the packed weights of all layers, and memory that the backward pass
+     * frees goes back to the system. The bits stay the same. */
+    bool is_low_memory;
+    uint64_t seed;             /* of dropout's random numbers */
+    const float *class_weight; /* [n_classes] weights of the loss, copied; NULL: 1 */
     float label_smoothing;
 } sp_net_options;
 
-/* Result of the loss over this rank's micro-batch. */
+/* The loss over this rank's micro-batch. */
 typedef struct sp_net_loss_out {
-    double loss_sum, weight_sum; /* sum w l, sum w: written */
-    int64_t *exact; /* [2][SP_EXACT_LIMBS] both sums, added to (tail_exact); NULL */
-    int unsummed; /* first sample of the batch whose w l is not finite, or too large for
-                       an exact sum; -1: none */
+    double loss_sum, weight_sum; /* sum w l and sum w, written */
+    int64_t *exact; /* [2][SP_EXACT_LIMBS] both sums, added to; NULL: not wanted */
+    /* The first sample of the batch whose sum w l is not finite, or too large for an
+     * exact sum; -1: there is none. */
+    int unsummed;
 } sp_net_loss_out;
 
-/* Local. SP_EMEM. The caller fills param and running, then calls sp_net_updated. */
+/* Creates a net, whose param and running the caller fills before it calls
+ * sp_net_updated. Local. SP_EMEM; destroy it after a failure too. */
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options);
 void sp_net_destroy(sp_net *net);
-/* Weights changed outside (init, load): packed copies are stale. sp_net_updated after
- * each optimizer step too. */
+/* Marks packed copies of the weights as stale. The caller calls it whenever it has
+ * changed the weights: after initialization, loading, and each optimizer step. */
 void sp_net_updated(sp_net *net);
 
-/* Training: batch statistics (collective over bn_scope, with no samples too),
- * activations kept. Evaluation: running statistics, local, activations dropped after
- * their last reader. The batch is borrowed until the backward pass. logits (may be
- * NULL) stays valid until the next forward. Statistics that are not finite do not enter
- * the running ones. */
+/* Computes the logits of a batch. In training, batch norms use the statistics of the
+ * batch (collective over bn_scope, also without samples), which move the running ones
+ * where they are finite, and activations stay for the backward pass. In evaluation they
+ * use the running statistics (local), and activations are freed after their last
+ * reader. The batch is borrowed until the backward pass. *logits (may be NULL) is valid
+ * until the next forward. SP_EMEM. */
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
-/* Loss of the last forward and, in training, its gradient. confusion [C][C] added to,
- * prediction [n], both host memory, may be NULL. Waits for the device. Local. */
+/* Computes the loss of the last forward and, in training, its gradient. confusion
+ * [C][C] is added to and prediction [n] is written; both are host memory and may be
+ * NULL. Waits for the device. Local. */
 sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
                       int64_t *confusion, int32_t *prediction);
-/* The same in training, without a wait: the sums join buckets->loss (exact mode: wait,
- * and join its tail_exact). Those of each sample are kept until the step's end. */
+/* The same for training. The sums are added to buckets->loss without a wait, in exact
+ * mode to buckets->tail_exact with one. The sums of each sample stay until the end of
+ * the step, for sp_net_sample_losses. Local. */
 sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buckets);
-/* What sp_net_train_loss left since the step's first micro-batch, by sample: id (-1:
- * none), loss[2] = sum w l, sum w. Host memory, valid until the next forward. Waits. */
+/* Fetches the losses of the n samples of the step so far: id (-1: padding, no sample)
+ * and loss, sum w l and sum w. Both are host memory, valid until the next forward.
+ * Waits for the device. Local. */
 sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
                                const double (**loss)[2]);
-/* Adds the gradient of the summed loss to buckets->grad (exact mode: per sample to
- * buckets->exact); is_last micro-batch: announces finished ranges to the buckets on the
- * way. Collective over bn_scope, and over the world with is_last. */
+/* Adds the gradient of the summed loss to buckets->grad, in exact mode to
+ * buckets->exact, sample by sample. In the last micro-batch of a step it tells the
+ * buckets which gradients are final as it goes. Collective over bn_scope; with is_last
+ * over the world. */
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last);
-/* To the host what sp_net_sync_running will sum, while the device is idle anyway, at
- * the end of a step: then it works on the update while the host waits for the other
- * ranks. It may be left out; nothing but sync_running until the next forward. Local. */
+/* Copies the running statistics to the host for sp_net_sync_running, before the update
+ * is queued: so the device updates while the host waits for the other ranks. The call
+ * may be left out. Between it and the next forward only sp_net_sync_running may follow.
+ * Local. */
 sp_status sp_net_fetch_running(sp_net *net);
-/* Running statistics identical on all ranks (bn_scope below world): the mean of the
- * ranks', weighted by the voxels that each rank has trained on since the last call.
- * Collective over the world; at the end of every step (session/sp_step.c). */
+/* Makes the running statistics equal on all ranks where bn_scope is less than the
+ * world: they become the mean of the ranks', weighted by the rows that each rank has
+ * trained on since the last call. It comes at the end of every step. Collective over
+ * the world. */
 sp_status sp_net_sync_running(sp_net *net);
 
 #endif

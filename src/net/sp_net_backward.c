@@ -10,7 +10,7 @@ static size_t count_of(const sp_net *net, int param)
     return param < 0 ? 0 : (size_t)net->graph->param[param].count;
 }
 
-/* Gradients of samples first .. end - 1, each `stride` floats behind the one before. */
+/* Computes the gradients of samples first .. end - 1, `stride` floats apart. */
 static sp_status exact_group(sp_net *net, sp_conv_wgrad_args *args, int first, int end,
                              size_t stride, size_t n_w)
 {
@@ -30,12 +30,13 @@ static sp_status exact_group(sp_net *net, sp_conv_wgrad_args *args, int first, i
     return SP_OK;
 }
 
-/* Each sample's gradient by itself, each rounded on its own, so that their sum depends
- * on neither order nor grouping. As many at a time as there is room for. */
+/* Adds the gradient of each sample to the exact sum. Each sample's is rounded on its
+ * own, so that the sum depends on neither order nor grouping of samples. As many are
+ * computed at a time as there is room for. */
 static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args *args,
                             int64_t *exact)
 {
-    enum { ALIGN = 32 }; /* floats, as arenas */
+    enum { ALIGN = 32 }; /* floats: arenas align to 128 bytes */
     const sp_backend_ops *ops = net->backend->ops;
     const sp_param *param = net->graph->param;
     const size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
@@ -143,7 +144,7 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
     return net->backend->ops->join(net->backend); /* dy and x are freed after this */
 }
 
-/* dy to an input: columns of a concat, or all of it. */
+/* Copies dy, or adds it, to the gradient of x where its route asks for a copy. */
 static sp_status pass_on(sp_net *net, sp_tensor dy, int x, sp_grad_route route)
 {
     if (route != SP_GRAD_NEW && route != SP_GRAD_ADDED)
@@ -152,8 +153,8 @@ static sp_status pass_on(sp_net *net, sp_tensor dy, int x, sp_grad_route route)
                                    route == SP_GRAD_ADDED);
 }
 
-/* The side of 0 is read from the input: from the output it cannot be told where the
- * slope is negative. */
+/* The input tells on which side of 0 an element was. The output cannot, where the slope
+ * is negative. */
 static sp_status relu(sp_net *net, const sp_lower_step *step, sp_grad_route route,
                       sp_tensor dy)
 {
@@ -197,7 +198,7 @@ static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_grad_route r
     return pass_on(net, dy, step->in[0], route);
 }
 
-/* The gradient of an input that operations add to, from zero on where it is new. */
+/* Prepares the gradient of an input for operations that add to it: a new one is zero. */
 static sp_status begin_sum(sp_net *net, const sp_lower_step *step, sp_grad_route route,
                            sp_tensor *dx)
 {
@@ -241,7 +242,7 @@ static sp_status broadcast(sp_net *net, const sp_lower_step *step, sp_tensor dy,
                                              net->impl->batch->n_samples, dx);
 }
 
-/* Pools and broadcasts. */
+/* The backward pass of pools and broadcasts, which adds to the input's gradient. */
 static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
@@ -255,6 +256,7 @@ static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
     return global_pool(net, s, dy, dx);
 }
 
+/* Writes the output of a norm again, for sp_assign_restore. */
 static sp_status apply_norm(void *arg, int s)
 {
     sp_net *net = arg;
@@ -314,7 +316,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     assert(impl->options.is_exact == (buckets->exact != NULL));
     assert(impl->mem.value[impl->low.n_values - 1].grad.range >= 0 &&
            "sp_net_loss comes first");
-    /* Gradients that other ranks reach are there all the time. */
+    /* Freed activations make room for gradients of weights, whose pages appear when
+     * they are first written. Those that other ranks reach are there all the time. */
     is_releasing =
         impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
     impl->released_from = impl->mem.matrices.end;
@@ -324,7 +327,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
 
         sp_pulse_beat();
         net->layer = step->layer;
-        if (sp_assign_is_used(&impl->mem, s)) /* true of the graph, so of all ranks */
+        if (sp_assign_is_used(&impl->mem, s)) /* the same on all ranks */
             SP_TRY(backward_step(net, s, buckets));
         sp_assign_backward_end(&impl->mem, s);
         if (is_releasing && step->op == SP_OP_CONV)

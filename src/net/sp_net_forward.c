@@ -22,7 +22,7 @@ static sp_pack_args pack_args(const sp_net *net, int s, int direction)
                           .packed = impl->fixed.packed[s][direction]};
 }
 
-/* All that this pass will read and that is stale, in one call. */
+/* Packs all weights that this pass will read and that are stale, in one call. */
 static sp_status pack_all(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
@@ -92,7 +92,7 @@ static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor y)
     return SP_OK;
 }
 
-/* Copies what was not written in place. */
+/* Copies those inputs that were not written in place. */
 static sp_status concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
 {
     int k, column = 0;
@@ -179,7 +179,7 @@ static sp_status run_step(sp_net *net, int s)
     return SP_OK;
 }
 
-/* The loss and whoever asks want them in fp32. */
+/* The logits in fp32: the last activation itself, or a copy of it. */
 static sp_status take_logits(sp_net *net)
 {
     struct sp_net_impl *impl = net->impl;
@@ -256,7 +256,8 @@ static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
     out->loss_sum = out->weight_sum = 0;
     out->unsummed = -1;
     for (b = 0; b < n_samples; b++) {
-        if (out->unsummed < 0 && !(fabs(sums[2 * b]) < SP_EXACT_TOP)) /* NaN too */
+        /* Written as a negation, so that NaN counts as well. */
+        if (out->unsummed < 0 && !(fabs(sums[2 * b]) < SP_EXACT_TOP))
             out->unsummed = b;
         out->loss_sum += sums[2 * b];
         out->weight_sum += sums[2 * b + 1];
@@ -275,6 +276,7 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
     char *at, *host;
 
+    assert(impl->batch == batch && "sp_net_forward comes first");
     SP_TRY(sp_net_reach(net));
     SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));
     at = sp_net_vector(net, r.range);
@@ -298,8 +300,9 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     return SP_OK;
 }
 
-/* Room for a micro-batch behind those before it: whole multiples of what arenas align
- * to, so that they follow one another without gaps. */
+/* Takes room for the losses of a micro-batch behind those of the step's micro-batches
+ * before it. Each takes whole multiples of an arena's alignment, so that they follow
+ * one another without gaps. */
 static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
 {
     enum { GROUP = 16 };
@@ -326,7 +329,7 @@ sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buck
     size_t n = 2 * (size_t)batch->n_samples, mark = net->impl->host.used;
     double *host;
 
-    assert(net->impl->is_training);
+    assert(net->impl->batch == batch && net->impl->is_training);
     SP_TRY(take_losses(net, batch, &args.sums));
     SP_TRY(run_loss(net, &args));
     if (!buckets->exact)
@@ -345,6 +348,7 @@ sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
     struct sp_net_impl *impl = net->impl;
     double *host;
 
+    assert(impl->losses.used == impl->loss_ids.used * 2);
     SP_TRY(sp_arena_take(&impl->host, impl->losses.used + 1, (void **)&host));
     SP_TRY(net->backend->ops->download(net->backend, host, impl->losses.base,
                                        impl->losses.used));

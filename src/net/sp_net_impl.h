@@ -13,7 +13,7 @@
 #include "memory/sp_fixed.h"
 #include "net/sp_net.h"
 
-/* What the net remembers of a step between batches. */
+/* The state of a step that outlives a batch. */
 typedef struct net_step {
     /* Convolution: the value of weights_at for which each direction's weights were
      * packed. 0: they have never been packed. */

@@ -1,24 +1,28 @@
-/* Batch norm over the scope: sums, then what follows from them.
+/* Batch norm over the ranks of a scope: sums over rows, then the coefficients that
+ * follow from them.
  *
  *     one rank      sums of parts -------------------------------------------> finish
  *     several       sums of parts --> of this rank --> over the scope's ranks -->'
  *     exact mode    sums of samples --> host: all of them in fixed point ------->'
  *
- * All of it stays in the backend's memory and nobody waits, but for sums over ranks and
- * in exact mode. The arithmetic is in sp_norm.h.
+ * The parts are those of an operation fused with a convolution (sp_backend_ops), which
+ * has formed the sums before the norm's turn comes; where none could, they are samples,
+ * and the sums are formed here. All of it stays in the backend's memory, and the host
+ * waits for sums over ranks and in exact mode alone. The arithmetic is in sp_norm.h.
  */
 #include "net/sp_net_impl.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/sp_exact.h"
 
 typedef struct norm_sums {
-    sp_sums own; /* over this rank; without parts in exact mode */
-    sp_sums all; /* over the scope */
+    sp_sums own; /* Over this rank. Exact mode: none, as the limbs get them. */
+    sp_sums all; /* Over the scope. */
 } norm_sums;
 
-/* dbeta and dgamma of each sample, rounded on its own. */
+/* Adds dbeta and dgamma of each sample, which are its sums, to the exact gradient. */
 static void add_exact_grads(sp_net *net, const sp_lower_step *step,
                             const double *sample, sp_buckets *buckets)
 {
@@ -35,7 +39,8 @@ static void add_exact_grads(sp_net *net, const sp_lower_step *step,
     }
 }
 
-/* Through the host. buckets: where the gradients of a backward pass go; NULL. */
+/* Sums in exact mode, through the host. buckets: those that the gradients of a backward
+ * pass are added to; NULL in a forward pass. */
 static sp_status combine_exact(sp_net *net, const sp_lower_step *step, int64_t n_rows,
                                const double *sample, sp_buckets *buckets)
 {
@@ -69,8 +74,8 @@ static sp_status combine_exact(sp_net *net, const sp_lower_step *step, int64_t n
     return SP_OK;
 }
 
-/* parts: of this rank; of its samples in exact mode. Collective over the scope, with
- * nothing to add too. */
+/* Sums the parts of this rank, which in exact mode are its samples, and of the others.
+ * Collective over the scope, also where a rank has no rows. */
 static sp_status combine(sp_net *net, const sp_lower_step *step, const sp_sums *parts,
                          sp_buckets *buckets, norm_sums *sums)
 {
@@ -93,8 +98,8 @@ static sp_status combine(sp_net *net, const sp_lower_step *step, const sp_sums *
                                   (size_t)m + 1, SP_F64);
 }
 
-/* Sums of the batch: a convolution has taken them on its way, or they are taken here.
- */
+/* The sums of the batch, which the convolution before has formed, or which are formed
+ * here. */
 static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
 {
     const struct sp_net_impl *impl = net->impl;
@@ -112,7 +117,8 @@ static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
     return SP_OK;
 }
 
-/* Scale and shift of the batch, which moves the running statistics, or of those. */
+/* Computes scale and shift: in training from the batch, which moves the running
+ * statistics, else from the running statistics. */
 static sp_status finish(sp_net *net, int s)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
@@ -157,7 +163,8 @@ sp_status sp_net_norm_forward(sp_net *net, int s)
     return sp_net_norm_apply(net, s);
 }
 
-/* This rank's share of dgamma and dbeta joins the gradient, which the buckets sum. */
+/* Computes the coefficients of pass 2 and adds this rank's share of dgamma and dbeta to
+ * the gradient, which the buckets sum over the ranks. */
 static sp_status grad_finish(sp_net *net, int s, const norm_sums *sums,
                              sp_buckets *buckets)
 {
@@ -179,10 +186,10 @@ static sp_status grad_finish(sp_net *net, int s, const norm_sums *sums,
                                                   .dbeta = buckets->grad + beta});
 }
 
-/* The gradient g of the residual, then dx, by their routes. x may be the residual too:
- * then g arrives first and dx is added to it. */
-static sp_status hand_on(sp_net *net, const sp_lower_step *step,
-                         const sp_grad_route *route, sp_norm_grad_args *args)
+/* Writes the gradient g of the residual, then dx (pass 2), by their routes. Where x is
+ * the residual too, g is written first and dx is added to it. */
+static sp_status write_grads(sp_net *net, const sp_lower_step *step,
+                             const sp_grad_route *route, sp_norm_grad_args *args)
 {
     const sp_backend_ops *ops = net->backend->ops;
     const bool is_copied =
@@ -234,9 +241,10 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
                            (double)args.x.n};
     norm_sums sums;
 
+    assert(step->op == SP_OP_BATCHNORM && impl->is_training);
     if (!impl->mem.value[step->out].is_fused) /* else a convolution did pass 1 */
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
     SP_TRY(combine(net, step, &parts, buckets, &sums));
     SP_TRY(grad_finish(net, s, &sums, buckets));
-    return hand_on(net, step, route, &args);
+    return write_grads(net, step, route, &args);
 }
