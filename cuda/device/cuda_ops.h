@@ -45,28 +45,25 @@ int sp_cuda_toolkit(void);                      /* version, 1000 major + 10 mino
 sp_status sp_cuda_device(int i, sp_device *device);
 
 /* ---- cuda_device.cu ---- */
-sp_status sp_cuda_open(sp_backend *be, int device, int threads);
-void sp_cuda_close(sp_backend *be);
-sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes);
-sp_status sp_cuda_download(sp_backend *be, void *to_host, const void *from,
-                           size_t bytes);
-sp_status sp_cuda_fill(sp_backend *be, void *data, int byte, size_t bytes);
-sp_status sp_cuda_wait(sp_backend *be);
+SP_OP(open) sp_cuda_open;
+SP_OP(close) sp_cuda_close;
+SP_OP(upload) sp_cuda_upload;
+SP_OP(download) sp_cuda_download;
+SP_OP(fill) sp_cuda_fill;
+SP_OP(wait) sp_cuda_wait;
 
 /* ---- cuda_memory.cu ---- */
-sp_status sp_cuda_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
-sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name);
-void sp_cuda_arena_destroy(sp_arena *arena);
+SP_OP(arena_pass) sp_cuda_arena_pass;
+SP_OP(arena_create) sp_cuda_arena_create;
+SP_OP(arena_destroy) sp_cuda_arena_destroy;
 /* The host memory that belongs to a device arena: the part of a plan that the host
  * reads. */
 sp_arena *sp_cuda_arena_host(sp_arena *arena);
 
-/* ---- cuda_plan.cu ---- */
-sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
-                             const int32_t *coords, const int32_t *sample_row,
-                             int n_samples, sp_arena *arena, sp_plan *plan);
-int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
-                           const int64_t *voxels, const int64_t *pairs);
+/* ---- cuda_plan.cu, cuda_plan_bytes.c ---- */
+SP_OP(plan_build) sp_cuda_plan_build;
+SP_OP(plan_bytes) sp_cuda_plan_bytes;
+SP_OP(plan_scratch_bytes) sp_cuda_plan_scratch_bytes;
 
 /* ---- cuda_tiles.cu ---- */
 sp_status sp_cuda_tiles_open(sp_backend *be);
@@ -75,73 +72,53 @@ sp_status sp_cuda_tiles_open(sp_backend *be);
 sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
-size_t sp_cuda_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
-                                bool is_grad_input);
-sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
-sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args);
-sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args);
-sp_parts sp_cuda_fused_parts(int64_t n_rows, int n_samples);
-sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
-                                         const int32_t *sample_row, int n_samples,
-                                         double *sums);
-sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
-                                            const sp_norm_grad_args *norm,
-                                            const sp_norm_grad_args *residual);
-sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
-sp_status sp_cuda_join(sp_backend *be);
-int64_t sp_cuda_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
-                                   int64_t above, const int64_t *pairs);
-int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
-                                       int n_samples, int64_t pairs);
+SP_OP(conv_pack_floats) sp_cuda_conv_pack_floats;
+SP_OP(conv_pack) sp_cuda_conv_pack;
+SP_OP(conv_forward) sp_cuda_conv_forward;
+SP_OP(conv_grad_input) sp_cuda_conv_grad_input;
+SP_OP(fused_parts) sp_cuda_fused_parts;
+SP_OP(conv_forward_norm_sums) sp_cuda_conv_forward_norm_sums;
+SP_OP(conv_grad_input_norm_sums) sp_cuda_conv_grad_input_norm_sums;
+SP_OP(conv_grad_weight) sp_cuda_conv_grad_weight;
+SP_OP(join) sp_cuda_join;
+SP_OP(conv_grad_weight_bytes) sp_cuda_conv_grad_weight_bytes;
 
 /* ---- cuda_norm.cu ---- */
-sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                            int n_samples, double *sums);
-sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args);
-sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args);
-sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
-sp_status sp_cuda_norm_grad_finish(sp_backend *be,
-                                   const sp_norm_grad_finish_args *args);
-sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
+SP_OP(norm_sums) sp_cuda_norm_sums;
+SP_OP(norm_finish) sp_cuda_norm_finish;
+SP_OP(norm_apply) sp_cuda_norm_apply;
+SP_OP(norm_grad_sums) sp_cuda_norm_grad_sums;
+SP_OP(norm_grad_finish) sp_cuda_norm_grad_finish;
+SP_OP(norm_grad_apply) sp_cuda_norm_grad_apply;
 
 /* ---- cuda_sums.cu ---- */
-sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
-                              double n_rows, double *out, bool is_added);
+SP_OP(add_samples) sp_cuda_add_samples;
 
 /* ---- cuda_pointwise.cu ---- */
-sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
-sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
-                            sp_tensor dx, bool is_added);
-sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
-sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                          uint64_t epoch, int layer, const int64_t *sample_id,
-                          const int32_t *sample_row, int n_samples, sp_tensor y);
+SP_OP(relu) sp_cuda_relu;
+SP_OP(relu_grad) sp_cuda_relu_grad;
+SP_OP(copy) sp_cuda_copy;
+SP_OP(dropout) sp_cuda_dropout;
 
 /* ---- cuda_pool.cu ---- */
-sp_status sp_cuda_pool(sp_backend *be, const sp_pool_args *args);
-sp_status sp_cuda_pool_grad(sp_backend *be, const sp_pool_args *args);
-sp_status sp_cuda_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                              int n_samples, int32_t *argmax, sp_tensor y);
-sp_status sp_cuda_global_pool_grad(sp_backend *be, sp_tensor dy,
-                                   const int32_t *sample_row, int n_samples,
-                                   const int32_t *argmax, sp_tensor dx);
-sp_status sp_cuda_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                            int n_samples, sp_tensor y);
-sp_status sp_cuda_broadcast_grad(sp_backend *be, sp_tensor dy,
-                                 const int32_t *sample_row, int n_samples,
-                                 sp_tensor dx);
+SP_OP(pool) sp_cuda_pool;
+SP_OP(pool_grad) sp_cuda_pool_grad;
+SP_OP(global_pool) sp_cuda_global_pool;
+SP_OP(global_pool_grad) sp_cuda_global_pool_grad;
+SP_OP(broadcast) sp_cuda_broadcast;
+SP_OP(broadcast_grad) sp_cuda_broadcast_grad;
 
 /* ---- cuda_loss.cu, cuda_optim.cu ---- */
-sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args);
-sp_status sp_cuda_sgd(sp_backend *be, const sp_optim_args *args);
-sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args);
-sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
+SP_OP(loss) sp_cuda_loss;
+SP_OP(sgd) sp_cuda_sgd;
+SP_OP(adamw) sp_cuda_adamw;
+SP_OP(sum_squares) sp_cuda_sum_squares;
 
 /* ---- cuda_peak.cu ---- */
-sp_status sp_cuda_clock_begin(sp_backend *be);
-sp_status sp_cuda_clock_end(sp_backend *be, double *seconds);
-sp_status sp_cuda_peak(sp_backend *be, const sp_peak_args *args, double *work);
-sp_status sp_cuda_memory_used(sp_backend *be, int64_t *bytes);
+SP_OP(clock_begin) sp_cuda_clock_begin;
+SP_OP(clock_end) sp_cuda_clock_end;
+SP_OP(peak) sp_cuda_peak;
+SP_OP(memory_used) sp_cuda_memory_used;
 
 #ifdef __cplusplus
 }

@@ -28,32 +28,60 @@ extern "C" {
 extern const sp_backend_ops sp_cpu_ops; /* the fast backend */
 extern const sp_backend_ops sp_ref_ops; /* plain loops */
 
-/* ---- shared by both; meanings in sp_backend.h ---- */
-sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name);
-void sp_cpu_arena_destroy(sp_arena *arena);
-sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes);
-sp_status sp_cpu_fill(sp_backend *be, void *data, int byte, size_t bytes);
-sp_status sp_cpu_wait(sp_backend *be);
-sp_status sp_cpu_clock_begin(sp_backend *be);
-sp_status sp_cpu_clock_end(sp_backend *be, double *seconds);
-sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work);
-sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes);
-sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass);
-sp_parts sp_cpu_fused_parts(int64_t n_rows, int n_samples);
-sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
-                            const int32_t *coords, const int32_t *sample_row,
-                            int n_samples, sp_arena *arena, sp_plan *plan);
-/* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
-sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
-                                     const int32_t *coords, const int32_t *sample_row,
-                                     int n_samples, sp_arena *arena, sp_plan *plan);
+/* ---- functions for both tables ---- */
+SP_OP(arena_create) sp_cpu_arena_create;
+SP_OP(arena_destroy) sp_cpu_arena_destroy;
+SP_OP(upload) sp_cpu_move; /* and download */
+SP_OP(fill) sp_cpu_fill;
+SP_OP(wait) sp_cpu_wait;
+SP_OP(arena_pass) sp_cpu_arena_pass;
+SP_OP(plan_build) sp_cpu_plan_build;
+SP_OP(plan_bytes) sp_cpu_plan_bytes;
+SP_OP(plan_scratch_bytes) sp_cpu_plan_scratch_bytes;
+SP_OP(join) sp_ref_join;
+SP_OP(conv_grad_weight_bytes) sp_cpu_conv_grad_weight_bytes;
+SP_OP(fused_parts) sp_cpu_fused_parts;
+/* This one is composed of the plain operations of be->ops. */
+SP_OP(conv_grad_input_norm_sums) sp_ref_conv_grad_input_norm_sums;
+/* These three are too short to gain from vectors. */
+SP_OP(norm_finish) sp_ref_norm_finish;
+SP_OP(norm_grad_finish) sp_ref_norm_grad_finish;
+SP_OP(add_samples) sp_ref_add_samples;
+SP_OP(clock_begin) sp_cpu_clock_begin;
+SP_OP(clock_end) sp_cpu_clock_end;
+SP_OP(peak) sp_cpu_peak;
+SP_OP(memory_used) sp_cpu_memory_used;
 
-int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
-                          const int64_t *voxels, const int64_t *pairs);
-int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
-                                  int64_t above, const int64_t *pairs);
-int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
-                                      int n_samples, int64_t pairs);
+/* ---- functions of one table: plain loops (src/backends), the fast backend ---- */
+SP_OP(conv_pack_floats) sp_ref_conv_pack_floats, sp_cpu_conv_pack_floats;
+SP_OP(conv_pack) sp_ref_conv_pack, sp_cpu_conv_pack;
+SP_OP(conv_forward) sp_ref_conv_forward, sp_cpu_conv_forward;
+SP_OP(conv_grad_input) sp_ref_conv_grad_input, sp_cpu_conv_grad_input;
+SP_OP(conv_grad_weight) sp_ref_conv_grad_weight, sp_cpu_conv_grad_weight;
+SP_OP(conv_forward_norm_sums) sp_ref_conv_forward_norm_sums;
+SP_OP(conv_forward_norm_sums) sp_cpu_conv_forward_norm_sums;
+SP_OP(norm_sums) sp_ref_norm_sums, sp_cpu_norm_sums;
+SP_OP(norm_apply) sp_ref_norm_apply, sp_cpu_norm_apply;
+SP_OP(norm_grad_sums) sp_ref_norm_grad_sums, sp_cpu_norm_grad_sums;
+SP_OP(norm_grad_apply) sp_ref_norm_grad_apply, sp_cpu_norm_grad_apply;
+SP_OP(relu) sp_ref_relu, sp_cpu_relu;
+SP_OP(relu_grad) sp_ref_relu_grad, sp_cpu_relu_grad;
+SP_OP(copy) sp_ref_copy, sp_cpu_copy;
+SP_OP(dropout) sp_ref_dropout, sp_cpu_dropout;
+SP_OP(pool) sp_ref_pool, sp_cpu_pool;
+SP_OP(pool_grad) sp_ref_pool_grad, sp_cpu_pool_grad;
+SP_OP(global_pool) sp_ref_global_pool, sp_cpu_global_pool;
+SP_OP(global_pool_grad) sp_ref_global_pool_grad, sp_cpu_global_pool_grad;
+SP_OP(broadcast) sp_ref_broadcast, sp_cpu_broadcast;
+SP_OP(broadcast_grad) sp_ref_broadcast_grad, sp_cpu_broadcast_grad;
+SP_OP(loss) sp_ref_loss, sp_cpu_loss;
+SP_OP(sgd) sp_ref_sgd, sp_cpu_sgd;
+SP_OP(adamw) sp_ref_adamw, sp_cpu_adamw;
+SP_OP(sum_squares) sp_ref_sum_squares, sp_cpu_sum_squares;
+
+/* ---- used by both, outside the tables ---- */
+/* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
+SP_OP(plan_build) sp_cpu_plan_build_portable;
 /* Finds the least and largest coordinates of c [n][3], n > 0. SP_EDATA: a coordinate is
  * out of range; the message names sample and axis. */
 sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
@@ -71,101 +99,6 @@ static inline float *sp_row(sp_tensor t, int64_t i)
 {
     return t.data + i * t.ld;
 }
-
-/* ---- plain loops (src/backends); meanings in sp_backend.h ---- */
-size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
-                               bool is_grad_input);
-sp_status sp_ref_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
-sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args);
-sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args);
-sp_status sp_ref_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
-sp_status sp_ref_join(sp_backend *be);
-sp_status sp_ref_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
-                                        const int32_t *sample_row, int n_samples,
-                                        double *sums);
-/* Composed of the plain operations of be->ops, so the fast backend uses it as well. */
-sp_status sp_ref_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
-                                           const sp_norm_grad_args *norm,
-                                           const sp_norm_grad_args *residual);
-
-sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                           int n_samples, double *sums);
-sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *args);
-sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
-sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
-/* The fast backend uses these three as well: they are too short to gain from vectors.
- */
-sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *args);
-sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args);
-sp_status sp_ref_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
-                             double n_rows, double *out, bool is_added);
-
-sp_status sp_ref_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
-sp_status sp_ref_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
-                           sp_tensor dx, bool is_added);
-sp_status sp_ref_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
-sp_status sp_ref_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                         uint64_t epoch, int layer, const int64_t *sample_id,
-                         const int32_t *sample_row, int n_samples, sp_tensor y);
-
-sp_status sp_ref_pool(sp_backend *be, const sp_pool_args *args);
-sp_status sp_ref_pool_grad(sp_backend *be, const sp_pool_args *args);
-sp_status sp_ref_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                             int n_samples, int32_t *argmax, sp_tensor y);
-sp_status sp_ref_global_pool_grad(sp_backend *be, sp_tensor dy,
-                                  const int32_t *sample_row, int n_samples,
-                                  const int32_t *argmax, sp_tensor dx);
-sp_status sp_ref_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                           int n_samples, sp_tensor y);
-sp_status sp_ref_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
-                                int n_samples, sp_tensor dx);
-
-sp_status sp_ref_loss(sp_backend *be, const sp_loss_args *args);
-sp_status sp_ref_sgd(sp_backend *be, const sp_optim_args *args);
-sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *args);
-sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
-
-/* ---- the fast backend; meanings in sp_backend.h ---- */
-size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
-                               bool is_grad_input);
-sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args);
-sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args);
-sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
-                                        const int32_t *sample_row, int n_samples,
-                                        double *sums);
-sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args);
-sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *args);
-
-sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                           int n_samples, double *sums);
-sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *args);
-sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *args);
-sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *args);
-
-sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y);
-sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
-                           sp_tensor dx, bool is_added);
-sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
-sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                         uint64_t epoch, int layer, const int64_t *sample_id,
-                         const int32_t *sample_row, int n_samples, sp_tensor y);
-
-sp_status sp_cpu_pool(sp_backend *be, const sp_pool_args *args);
-sp_status sp_cpu_pool_grad(sp_backend *be, const sp_pool_args *args);
-sp_status sp_cpu_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                             int n_samples, int32_t *argmax, sp_tensor y);
-sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
-                                  const int32_t *sample_row, int n_samples,
-                                  const int32_t *argmax, sp_tensor dx);
-sp_status sp_cpu_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                           int n_samples, sp_tensor y);
-sp_status sp_cpu_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
-                                int n_samples, sp_tensor dx);
-
-sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *args);
-sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *args);
-sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *args);
-sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum);
 
 #ifdef __cplusplus
 }
