@@ -281,7 +281,9 @@ const char *sp_scan_path(const sp_scan *scan)
 }
 int64_t sp_scan_count(const sp_scan *scan)
 {
-    return scan->format->is_count_claimed ? -1 : scan->n_points;
+    bool is_doubtful = scan->n_points > scan->file_bytes;
+
+    return scan->format->is_count_claimed && is_doubtful ? -1 : scan->n_points;
 }
 bool sp_scan_is_labelled(const sp_scan *scan)
 {

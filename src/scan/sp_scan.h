@@ -40,6 +40,7 @@ typedef struct sp_scan_options {
     const char *columns;
     /* The attribute that is the label; NULL: the usual names are tried. */
     const char *label_field;
+    int n_threads; /* that decompress LAZ ahead; 0 and 1: the caller alone */
 } sp_scan_options;
 
 /* Some points of a scan, in buffers that grow and are used again. All zero before the
@@ -52,12 +53,6 @@ typedef struct sp_scan_points {
     int64_t capacity;
 } sp_scan_points;
 
-/* Must be called at the beginning of main, before MPI starts, by programs that read
- * scans. LAZ is decompressed by a child process with limits (sp_probe.h), which is this
- * program started again; the call does the child's work and does not return there. A
- * program without this call decompresses LAZ in its own process. */
-void sp_scan_main(int argc, char **argv);
-
 /* Opens a scan. The first bytes decide the format, else the name's ending. SP_EIO: the
  * file cannot be opened; SP_EDATA: its content does not fit its format; SP_EUSAGE: the
  * options do not fit; SP_EMEM. Close after success with sp_scan_close, until which the
@@ -67,7 +62,8 @@ sp_status sp_scan_open(sp_scan **scan, const char *path,
 void sp_scan_close(sp_scan *scan);
 
 const char *sp_scan_path(const sp_scan *scan);
-/* The number of points; -1 where only reading can tell (text, LAZ). */
+/* The number of points; -1 where only reading can tell: text, and LAZ that claims more
+ * points than it has bytes. */
 int64_t sp_scan_count(const sp_scan *scan);
 bool sp_scan_is_labelled(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */

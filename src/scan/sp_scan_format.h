@@ -50,7 +50,8 @@ typedef struct sp_scan_format {
     sp_status (*fill)(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
     sp_status (*rewind)(sp_scan *scan); /* NULL: setting scan->row suffices */
     void (*close)(sp_scan *scan);       /* NULL: the format holds nothing but `own` */
-    /* n_points comes from the header and the file's size does not bound it */
+    /* n_points comes from the header, and more than a byte of the file for each is not
+     * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
     /* Writes the scan with other classes, code [n]. NULL: the format is not written. */
     sp_status (*write)(sp_scan *scan, const char *path, const int32_t *code, int64_t n);
@@ -88,8 +89,8 @@ typedef struct sp_scan_lines {
     int64_t number; /* number of the last line read, from 1 */
 } sp_scan_lines;
 
-extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_laz_here, sp_scan_kitti,
-    sp_scan_ply, sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
+extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_kitti, sp_scan_ply,
+    sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
 
 /* The format of a file by its first bytes, else by the ending of its name. SP_EDATA
  * lists the endings that are known. */

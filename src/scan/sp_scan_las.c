@@ -144,36 +144,49 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
     return SP_OK;
 }
 
-/* Searches the variable length records for the one that describes extra bytes. */
+sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr)
+{
+    unsigned char head[54];
+    int64_t at = vlr->number == 0 ? h->header_bytes : vlr->at + vlr->bytes;
+
+    vlr->is_end = vlr->number == h->n_vlrs;
+    if (vlr->is_end)
+        return SP_OK;
+    if (at + 54 > h->data_at)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %u variable length records, but number %u runs into the "
+                       "points at byte %" PRId64,
+                       scan->path, h->n_vlrs, vlr->number, h->data_at);
+    SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
+    memcpy(vlr->user, head + 2, 16);
+    vlr->id = sp_scan_le16(head + 18);
+    vlr->bytes = sp_scan_le16(head + 20);
+    vlr->head_at = at;
+    vlr->at = at + 54;
+    if (vlr->bytes > h->data_at - vlr->at)
+        vlr->bytes = (int)(h->data_at - vlr->at);
+    vlr->number++;
+    return SP_OK;
+}
+
+/* Reads the variable length records that describe extra bytes. */
 static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
 {
-    int64_t at = h->header_bytes;
     int extra_at = sp_las_bytes[h->format];
+    unsigned char d[192];
+    sp_las_vlr vlr = {0};
 
-    for (uint32_t i = 0; i < h->n_vlrs; i++) {
-        unsigned char head[54], d[192];
-        int bytes;
-
-        if (at + 54 > h->data_at)
-            return SP_FAIL(
-                SP_EDATA,
-                "%s: %u variable length records, but number %u runs into the "
-                "points at byte %" PRId64,
-                scan->path, h->n_vlrs, i, h->data_at);
-        SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
-        bytes = sp_scan_le16(head + 20);
-        at += 54;
-        if (bytes > h->data_at - at)
-            bytes = (int)(h->data_at - at);
-        if (sp_scan_le16(head + 18) == 4 &&
-            strncmp((char *)head + 2, "LASF_Spec", 16) == 0)
-            for (int k = 0; k + 192 <= bytes && extra_at < h->record_bytes; k += 192) {
-                SP_TRY(sp_scan_pread(scan, d, sizeof d, at + k));
-                SP_TRY(add_extra(scan, d, &extra_at));
-            }
-        at += bytes;
+    for (;;) {
+        SP_TRY(sp_las_next_vlr(scan, h, &vlr));
+        if (vlr.is_end)
+            return SP_OK;
+        if (vlr.id != 4 || strcmp(vlr.user, "LASF_Spec") != 0)
+            continue;
+        for (int k = 0; k + 192 <= vlr.bytes && extra_at < h->record_bytes; k += 192) {
+            SP_TRY(sp_scan_pread(scan, d, sizeof d, vlr.at + k));
+            SP_TRY(add_extra(scan, d, &extra_at));
+        }
     }
-    return SP_OK;
 }
 
 static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)

@@ -1,8 +1,8 @@
-/* The header of a LAS file, which sp_scan_las.c and sp_scan_laz.c share, and reading of
- * LAZ in this process. */
+/* The header of a LAS file, which sp_scan_las*.c and sp_scan_laz.c share. */
 #ifndef SP_SCAN_LAS_H
 #define SP_SCAN_LAS_H
 
+#include "laz/sp_laz.h"
 #include "scan/sp_scan_format.h"
 
 /* The fields of the header that reading needs. */
@@ -23,10 +23,23 @@ extern const int sp_las_bytes[SP_LAS_FORMATS];
  * record_bytes. */
 sp_status sp_las_open(sp_scan *scan, sp_las_header *header);
 
-/* LAZ through the library of LASzip, in this process: the functions of a format. */
-sp_status sp_laz_open(sp_scan *scan, const sp_scan_options *options);
-sp_status sp_laz_fill(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
-sp_status sp_laz_rewind(sp_scan *scan);
-void sp_laz_close(sp_scan *scan);
+/* A variable length record: where its content is, and whose it is. All zero before the
+ * first; at the end `is_end` is true. */
+typedef struct sp_las_vlr {
+    bool is_end;
+    uint32_t number; /* of records read */
+    char user[17];
+    int id;
+    int64_t head_at, at; /* its head of 54 bytes; its content */
+    int bytes;           /* of the content, as far as they lie before the points */
+} sp_las_vlr;
+
+/* Goes to the next record. SP_EDATA: it runs into the points. */
+sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr);
+
+/* Finds the record that says how the points are compressed, and reads it. SP_EDATA:
+ * there is none, or it is damaged. */
+sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,
+                      sp_laz_format *format);
 
 #endif

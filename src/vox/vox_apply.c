@@ -383,7 +383,7 @@ static sp_status check_options(const vox_options *o)
 
 static sp_status apply(const vox_options *o)
 {
-    const sp_scan_options options = {o->columns, o->label_field};
+    const sp_scan_options options = {o->columns, o->label_field, o->threads};
     int n = o->n_inputs - 1;
     prediction *p = calloc((size_t)n + 1, sizeof *p);
     sp_scan *scan = NULL;
@@ -422,6 +422,7 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
     if (!o)
         return SP_FAIL(SP_EMEM, "no memory for options");
     rc = vox_options_read(o, argc, argv, SP_NAMES(option_table));
+    o->threads = comm->node_cores; /* the other ranks wait */
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
             print_help();

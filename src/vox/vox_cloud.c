@@ -10,7 +10,7 @@
 
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
-    const sp_scan_options options = {o->columns, o->label_field};
+    const sp_scan_options options = {o->columns, o->label_field, o->threads};
     const char *name[VOX_MAX_FEATURES];
     int n = 0;
 

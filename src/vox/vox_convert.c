@@ -436,7 +436,7 @@ static void warn_of_others(const convert *c)
 /* Chooses one and height, and intensity where the first input has it. */
 static sp_status default_features(vox_options *o)
 {
-    const sp_scan_options options = {o->columns, o->label_field};
+    const sp_scan_options options = {o->columns, o->label_field, 1};
     sp_scan *scan;
     bool has_intensity;
 
@@ -529,6 +529,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         return SP_FAIL(SP_EMEM, "no memory for options");
     }
     rc = vox_options_read(options, argc, argv, SP_NAMES(option_table));
+    options->threads = comm->node_cores / comm->local_size;
     if (rc == SP_OK && options->is_help) {
         if (comm->rank == 0)
             print_help();

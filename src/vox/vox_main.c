@@ -9,7 +9,6 @@
 #include "base/sp_names.h"
 #include "h5/sp_h5.h"
 #include "process/sp_signal.h"
-#include "scan/sp_scan.h"
 #include "vox/vox.h"
 
 typedef struct command {
@@ -80,7 +79,6 @@ int main(int argc, char **argv)
 
     sp_signal_ignore_size_limit();
     sp_h5_child_main(argc, argv);
-    sp_scan_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
         return sp_log_written();

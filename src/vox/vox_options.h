@@ -52,6 +52,7 @@ typedef struct vox_options {
     vox_map map;
     int n_inputs;
     char **input; /* pointers into argv */
+    int threads;  /* of this rank that read and write compressed scans */
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that

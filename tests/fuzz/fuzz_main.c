@@ -24,7 +24,6 @@
 #include "fuzz/fuzz.h"
 #include "h5/sp_h5.h"
 #include "run/sp_witness.h"
-#include "scan/sp_scan.h"
 
 enum { MOST_WORKERS = 16, FAULTS_SHOWN = 20 };
 
@@ -389,7 +388,6 @@ int main(int argc, char **argv)
     ssize_t n;
 
     sp_h5_child_main(argc, argv);
-    sp_scan_main(argc, argv);
     sp_witness_main(argc, argv);
     n = readlink("/proc/self/exe", self, sizeof self - 1);
     mutate_check(n > 0, "/proc/self/exe");

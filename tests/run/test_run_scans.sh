@@ -98,32 +98,6 @@ for output in big.label big.ply.ply; do
     test ! -e $output.tmp || fail "$output.tmp is left"
 done
 
-# LAZ: the library decompresses in a child, which may crash. The one here takes LAS records as
-# they are for compressed ones.
-mkdir las laz lib
-"$SP_CC" -shared -fPIC -o lib/liblaszip.so.8 "$SP_SRCDIR/tests/fixtures/laszip_double.c" || fail "laszip_double"
-LD_LIBRARY_PATH=$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-# las_file FORMAT_BYTE: 100 points of format 0 in a LAS 1.2.
-las_file() {
-    printf 'LASF%20s\001\002%68s\343\000\343\000\000\000\000\000\000\000' '' '' | tr ' ' '\000'
-    printf "\\$1\024\000\144\000\000\000%20s" '' | tr ' ' '\000'
-    for _ in 1 2 3; do printf '\173\024\256\107\341\172\204\077'; done # 0.01
-    printf '%72s' '' | tr ' ' '\000'
-    for i in $(seq 100 199); do
-        printf "\\$(printf %o "$i")\001\000\000\000\001\000\000\000\002\000\000\007\000\011\002\000\000\000\000"
-    done
-}
-las_file 000 >las/t.las
-las_file 200 >laz/t.las
-(cd las && "$SP_BUILDDIR/spvox" convert --out o --block 0.3 --points t.las >../out 2>../err) || fail "t.las"
-(cd laz && "$SP_BUILDDIR/spvox" convert --out o --block 0.3 --points t.las >../out 2>../err) || fail "LAZ"
-cmp las/o-00000-of-00001.h5 laz/o-00000-of-00001.h5 || fail "LAZ gives other points than LAS"
-LASZIP_DOUBLE=crash vox 1 3 convert --out w laz/t.las
-says err 'laz/t.las: damaged file (its reader ended by signal 6)'
-LASZIP_DOUBLE=refuse vox 1 3 convert --out w laz/t.las
-says err 'laz/t.las: cannot decompress: as it was told'
-
 # No regular file is waited for.
 mkfifo f.las l.label
 head -c 16 /dev/zero >l.bin

@@ -2,8 +2,8 @@
 # The source keeps its layers (README, "Map of the source"): the rooms of src/ stand in one
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
-order="base process comm h5 deck compute cpu backends graph data memory net scan run session
-    train vox bench"
+order="base laz process comm h5 deck compute cpu backends graph data memory net scan run
+    session train vox bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 
@@ -82,7 +82,7 @@ owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
 owner jansson.h src/run/sp_run_state.c
-owner dlfcn.h src/comm/sp_comm.c src/scan/sp_scan_laz.c 'cuda/*'
+owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner zlib.h src/h5/sp_h5_filter.c
 owner immintrin.h 'src/cpu/*' src/base/sp_crc.c

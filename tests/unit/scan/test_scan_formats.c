@@ -2,7 +2,6 @@
  * hand; what does not fit is refused with a message that says what was expected. */
 #include "fixtures/scan_files.h"
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,8 +185,7 @@ static void damaged_las_is_refused(void **state)
                        "point data format 11, expected 0 to 10");
     b[104] = 6 | 0x80;
     scan_write("c.laz", b, n);
-    if (!dlopen("liblaszip.so.8", RTLD_NOW) && !dlopen("liblaszip.so", RTLD_NOW))
-        scan_check_refused("c.laz", NULL, SP_EDATA, "laszip -i ");
+    scan_check_refused("c.laz", NULL, SP_EDATA, "it has no LAZ record");
     b[104] = 6;
     scan_put(b + 107, N + 1, 'u', 4, false);
     scan_write("c.las", b, n);

@@ -1,0 +1,135 @@
+/* LAZ: the compressed form of LAS point records, read and written.
+ *
+ *     file   | LAS header, VLRs | table at | chunk | chunk | ... | chunk table | EVLRs
+ *                     |             8 bytes   |                      |
+ *              sp_laz_format               points               sp_laz_table
+ *              (the LAZ VLR)
+ *
+ *     sp_laz_open --> sp_laz_next ...  --> records          threads decode chunks ahead
+ *     sp_laz_create --> sp_laz_write ... --> sp_laz_finish  threads encode chunks
+ *
+ * A record is as long as in the LAS file and has its bytes; what the fields mean is the
+ * caller's business, as are the LAS header and all VLRs but the one of LAZ. Chunks are
+ * independent of each other: each begins with a record as it is. Two compressors exist:
+ * for point formats 0 to 5, where the fields of a point follow each other in one stream
+ * ("pointwise"), and for formats 6 to 10, where every field has a stream of its own
+ * ("layered"). The sources stand in this order:
+ *
+ *     sp_laz_coder.*      arithmetic coder, models of symbols
+ *     sp_laz_field.h      integers, medians, GPS times, colours, wave packets
+ *     sp_laz_pointwise.c, sp_laz_layered.c    the points of a chunk
+ *     sp_laz_format.c     the VLR        sp_laz_table.c   the chunk table
+ *     sp_laz_chunk.c      a chunk of a file, in portions
+ *     sp_laz_read.c, sp_laz_write.c           the threads
+ *
+ * Damage. LAZ has no checksums. Every number from the file is checked before it is
+ * used, and a damaged file gives SP_EDATA with file, chunk and point, or other points;
+ * never a crash, and no memory beyond some hundred times the file. Noticed are: a chunk
+ * whose bytes do not suffice or are not all used, a stream that ends otherwise than
+ * encoders end, bits that no encoder writes, sizes that contradict each other. Damage
+ * inside a stream is noticed by these in most cases, since all that follows it is
+ * decoded from wrong positions; not noticed is damage whose wrong decoding ends, by
+ * chance, in the same place and in the same way, and damage in the first record of a
+ * chunk, which is not coded. */
+#ifndef SP_LAZ_H
+#define SP_LAZ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+
+/* The VLR: its user ID, its record ID, and the most bytes that one may have here. */
+#define SP_LAZ_USER_ID "laszip encoded"
+enum {
+    SP_LAZ_RECORD_ID = 22204,
+    SP_LAZ_ITEMS = 6, /* parts of a record, at most */
+    SP_LAZ_VLR_BYTES = 34 + 6 * SP_LAZ_ITEMS,
+    SP_LAZ_CHUNK = 50000 /* points of a chunk, unless the file says otherwise */
+};
+
+typedef enum sp_laz_compressor {
+    SP_LAZ_STREAM = 1,    /* pointwise, all points in one chunk, without a table */
+    SP_LAZ_POINTWISE = 2, /* in chunks */
+    SP_LAZ_LAYERED = 3
+} sp_laz_compressor;
+
+/* The parts of a record, as numbered in files. */
+typedef enum sp_laz_type {
+    SP_LAZ_BYTE = 0,
+    SP_LAZ_POINT10 = 6,
+    SP_LAZ_GPSTIME11 = 7,
+    SP_LAZ_RGB12 = 8,
+    SP_LAZ_WAVEPACKET13 = 9,
+    SP_LAZ_POINT14 = 10,
+    SP_LAZ_RGB14 = 11,
+    SP_LAZ_RGBNIR14 = 12,
+    SP_LAZ_WAVEPACKET14 = 13,
+    SP_LAZ_BYTE14 = 14
+} sp_laz_type;
+
+typedef struct sp_laz_item {
+    sp_laz_type type;
+    int bytes, version;
+    int at; /* its first byte in the record */
+} sp_laz_item;
+
+/* How the points of a file are compressed. */
+typedef struct sp_laz_format {
+    sp_laz_compressor compressor;
+    uint32_t chunk_points; /* UINT32_MAX: chunks differ, the table has their sizes */
+    int record_bytes;
+    int n_items;
+    sp_laz_item item[SP_LAZ_ITEMS];
+} sp_laz_format;
+
+/* Reads the content of a VLR. The items have to be those of point format 0 to 10 with
+ * records of this length. SP_EDATA: it is damaged, or of a kind unknown here. */
+sp_status sp_laz_format_read(sp_laz_format *format, const char *path,
+                             const unsigned char *vlr, size_t bytes, int point_format,
+                             int record_bytes);
+/* The format that writers use today: chunks of SP_LAZ_CHUNK points, items of version 2
+ * (point formats 0 to 5) or 3. record_bytes is at least that of the point format. */
+void sp_laz_format_default(sp_laz_format *format, int point_format, int record_bytes);
+/* Writes the content of the VLR into vlr and returns its length. */
+size_t sp_laz_format_write(const sp_laz_format *format,
+                           unsigned char vlr[SP_LAZ_VLR_BYTES]);
+
+/* ---- reading ---- */
+
+/* The compressed points of a file; the path is for messages. All is borrowed until
+ * sp_laz_close. */
+typedef struct sp_laz_file {
+    const char *path;
+    int fd;
+    int64_t file_bytes;
+    int64_t at;       /* the first byte of the points, which the LAS header has */
+    int64_t n_points; /* of the LAS header */
+} sp_laz_file;
+
+typedef struct sp_laz_reader sp_laz_reader;
+
+/* Opens the points of a file and reads the chunk table, if there is one. n_threads
+ * threads decode, which start at the first read; 1: the caller's alone. Memory: a chunk
+ * for each thread, at most some 16 MB for its points and the bytes of the chunk. */
+sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
+                      const sp_laz_format *format, int n_threads);
+void sp_laz_close(sp_laz_reader *reader);
+/* Reads the next points, at most max, as records one behind the other; *n is 0 after
+ * the last one. SP_EDATA: damaged; SP_EIO; SP_EMEM. After an error nothing more can be
+ * read. */
+sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records,
+                      int64_t *n);
+/* The chunks of the file, where a table tells them: their number, else -1; and for one
+ * of them its first point and its number of points. */
+int64_t sp_laz_chunks(const sp_laz_reader *reader);
+void sp_laz_chunk(const sp_laz_reader *reader, int64_t chunk, int64_t *first,
+                  int64_t *n);
+/* Goes to the first point of a chunk; chunk 0 always exists. */
+sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk);
+/* The first byte behind the points and the chunk table, where EVLRs begin; -1: there is
+ * no table, so nothing can stand behind it. */
+int64_t sp_laz_end(const sp_laz_reader *reader);
+
+#endif

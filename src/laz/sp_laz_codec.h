@@ -1,0 +1,53 @@
+/* The points of one chunk, in either direction: the state between two points. Only the
+ * files of this room include it. */
+#ifndef SP_LAZ_CODEC_H
+#define SP_LAZ_CODEC_H
+
+#include "laz/sp_laz.h"
+#include "laz/sp_laz_coder.h"
+
+/* Everything that the points of a chunk share. `last` holds the record before, at first
+ * that of the chunk's beginning. */
+typedef struct laz_codec {
+    const sp_laz_format *format;
+    laz_pool pool;
+    laz_fault fault;
+    unsigned char *last, *record; /* [record_bytes] */
+    int n_layers;                 /* streams; pointwise: 1 */
+    laz_coder *coder;             /* [n_layers] */
+    /* Layered: the layer is there, or, while encoding, a value of it has changed. A
+     * layer that is not there leaves its values as they were. */
+    bool *is_used;                   /* [n_layers] */
+    struct laz_pointwise *pointwise; /* the one or the other */
+    struct laz_layered *layered;
+} laz_codec;
+
+/* Creates the codec of a format, which is borrowed. SP_EMEM. */
+sp_status sp_laz_codec_create(laz_codec *z, const sp_laz_format *format,
+                              bool is_decoding);
+void sp_laz_codec_destroy(laz_codec *z);
+/* The number of streams of an item of a layered record. */
+int sp_laz_layers(const sp_laz_item *item);
+/* Begins a chunk with its first record; the coders are begun by the caller. SP_EMEM. */
+sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record);
+/* Codes n points: decodes into records, or encodes them. The caller looks at the fault.
+ * SP_EMEM. */
+sp_status sp_laz_codec_decode(laz_codec *z, unsigned char *records, int64_t n);
+sp_status sp_laz_codec_encode(laz_codec *z, const unsigned char *records, int64_t n);
+
+/* ---- the two compressors, which sp_laz_codec.c calls ---- */
+
+sp_status sp_laz_pointwise_create(laz_codec *z);
+void sp_laz_pointwise_destroy(laz_codec *z);
+sp_status sp_laz_pointwise_begin(laz_codec *z);
+sp_status sp_laz_pointwise_decode(laz_codec *z, unsigned char *records, int64_t n);
+sp_status sp_laz_pointwise_encode(laz_codec *z, const unsigned char *records,
+                                  int64_t n);
+
+sp_status sp_laz_layered_create(laz_codec *z);
+void sp_laz_layered_destroy(laz_codec *z);
+sp_status sp_laz_layered_begin(laz_codec *z);
+sp_status sp_laz_layered_decode(laz_codec *z, unsigned char *records, int64_t n);
+sp_status sp_laz_layered_encode(laz_codec *z, const unsigned char *records, int64_t n);
+
+#endif

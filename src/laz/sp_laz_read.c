@@ -1,0 +1,382 @@
+/* The reader: chunks in the order of the file, decoded by the caller, or ahead of it by
+ * threads, of which thread k of n has the chunks k, k + n, k + 2 n, ...
+ *
+ *     worker   waits for an empty portion --> decodes into it --> full --+
+ *     caller   empty <-- copies the records out <-- waits for a full one+
+ *
+ * A portion is a whole chunk, if it is not too large. Without a chunk table the place of
+ * a chunk is known when the one before is decoded, so the caller decodes alone. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "laz/sp_laz_chunk.h"
+
+enum {
+    PORTION_BYTES = 16 << 20, /* of records, at most */
+    MOST_THREADS = 64
+};
+
+typedef struct worker {
+    sp_laz_reader *reader;
+    pthread_t thread;
+    laz_decoder decoder;
+    int64_t index; /* among the workers; its first chunk is `from` + index */
+    unsigned char *records;
+    int64_t room; /* records that fit */
+    /* The portion, of whoever `is_full` names: the worker, while it is false. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_full, is_last, is_stopping;
+    int64_t n, taken; /* records in the portion; of these, given to the caller */
+    sp_status rc;
+    sp_error_record error;
+} worker;
+
+struct sp_laz_reader {
+    sp_laz_file file;
+    sp_laz_format format;
+    laz_table table;
+    int64_t chunk; /* the one that is read */
+    int64_t row;   /* the next point */
+    sp_status rc;  /* after a failure nothing more is read */
+    /* The caller's own decoder, where it decodes alone. */
+    laz_decoder decoder;
+    bool is_begun; /* the decoder is within the chunk */
+    int64_t at;    /* the next chunk, where there is no table */
+    int n_threads, n_started;
+    int64_t from; /* the chunk that worker 0 began with */
+    worker *worker;
+};
+
+/* ---- workers ---- */
+
+/* Waits until the caller has emptied the portion; false: the worker has to end. */
+static bool wait_empty(worker *w)
+{
+    bool is_stopping;
+
+    pthread_mutex_lock(&w->lock);
+    while (w->is_full && !w->is_stopping)
+        pthread_cond_wait(&w->changed, &w->lock);
+    is_stopping = w->is_stopping;
+    pthread_mutex_unlock(&w->lock);
+    return !is_stopping;
+}
+
+static void hand_over(worker *w, int64_t n, bool is_last, sp_status rc)
+{
+    if (rc != SP_OK)
+        sp_error_save(&w->error);
+    pthread_mutex_lock(&w->lock);
+    w->n = n;
+    w->taken = 0;
+    w->is_last = is_last;
+    w->rc = rc;
+    w->is_full = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static sp_status reserve(worker *w, int64_t n)
+{
+    size_t bytes = (size_t)w->reader->format.record_bytes;
+    unsigned char *grown;
+
+    if (w->room >= n)
+        return SP_OK;
+    grown = realloc(w->records, (size_t)n * bytes);
+    if (!grown)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points",
+                       w->reader->file.path, n);
+    w->records = grown;
+    w->room = n;
+    return SP_OK;
+}
+
+/* Decodes a chunk in portions; false: the worker has to end. */
+static bool decode_chunk(worker *w, int64_t chunk)
+{
+    const sp_laz_reader *r = w->reader;
+    laz_decoder *d = &w->decoder;
+    int64_t most = PORTION_BYTES / r->format.record_bytes, n;
+    sp_status rc;
+
+    if (!wait_empty(w))
+        return false;
+    rc = sp_laz_decoder_begin(d, chunk, &r->table.chunk[chunk], r->table.end);
+    for (;;) {
+        n = d->place.n - d->done < most ? d->place.n - d->done : most;
+        if (rc == SP_OK)
+            rc = reserve(w, n);
+        if (rc == SP_OK)
+            rc = sp_laz_decoder_next(d, w->records, n);
+        hand_over(w, n, rc != SP_OK || d->done == d->place.n, rc);
+        if (rc != SP_OK || d->done == d->place.n)
+            return rc == SP_OK;
+        if (!wait_empty(w))
+            return false;
+    }
+}
+
+static void *worker_main(void *context)
+{
+    worker *w = context;
+    const sp_laz_reader *r = w->reader;
+    int64_t chunk = r->from + w->index;
+
+    while (chunk < r->table.n_chunks && decode_chunk(w, chunk))
+        chunk += r->n_threads;
+    return NULL;
+}
+
+/* Ends the workers and forgets what they decoded. */
+static void stop(sp_laz_reader *r)
+{
+    for (int i = 0; i < r->n_started; i++) {
+        worker *w = &r->worker[i];
+
+        pthread_mutex_lock(&w->lock);
+        w->is_stopping = true;
+        pthread_cond_signal(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+    }
+    for (int i = 0; i < r->n_started; i++) {
+        worker *w = &r->worker[i];
+
+        pthread_join(w->thread, NULL);
+        pthread_mutex_destroy(&w->lock);
+        pthread_cond_destroy(&w->changed);
+        sp_laz_decoder_destroy(&w->decoder);
+        free(w->records);
+    }
+    free(r->worker);
+    r->worker = NULL;
+    r->n_started = 0;
+}
+
+static sp_status start_worker(sp_laz_reader *r, int i)
+{
+    worker *w = &r->worker[i];
+    sp_status rc;
+    int failed;
+
+    w->reader = r;
+    w->index = i;
+    rc = sp_laz_decoder_create(&w->decoder, &r->file, &r->format);
+    if (rc == SP_OK) {
+        pthread_mutex_init(&w->lock, NULL);
+        pthread_cond_init(&w->changed, NULL);
+        failed = pthread_create(&w->thread, NULL, worker_main, w);
+        if (!failed) {
+            r->n_started++;
+            return SP_OK;
+        }
+        rc = SP_FAIL(SP_EMEM, "%s: cannot start a thread to read LAZ: %s", r->file.path,
+                     strerror(failed));
+    }
+    sp_laz_decoder_destroy(&w->decoder);
+    return rc;
+}
+
+/* Signals go to the threads that were there before. */
+static sp_status start(sp_laz_reader *r)
+{
+    sigset_t all, before;
+    sp_status rc = SP_OK;
+
+    r->from = r->chunk;
+    r->worker = calloc((size_t)r->n_threads, sizeof *r->worker);
+    if (!r->worker)
+        return SP_FAIL(SP_EMEM, "%s: no memory to read LAZ", r->file.path);
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    for (int i = 0; i < r->n_threads && rc == SP_OK; i++)
+        rc = start_worker(r, i);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+/* Takes records out of the portion of the worker that has the next chunk. */
+static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *records,
+                              int64_t *n)
+{
+    size_t bytes = (size_t)r->format.record_bytes;
+    worker *w = &r->worker[(r->chunk - r->from) % r->n_threads];
+    bool is_empty;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->is_full)
+        pthread_cond_wait(&w->changed, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    if (w->rc != SP_OK)
+        return sp_error_raise(&w->error);
+    *n = w->n - w->taken < max ? w->n - w->taken : max;
+    if (*n > 0)
+        memcpy(records, w->records + (size_t)w->taken * bytes, (size_t)*n * bytes);
+    w->taken += *n;
+    is_empty = w->taken == w->n;
+    r->chunk += is_empty && w->is_last;
+    pthread_mutex_lock(&w->lock);
+    w->is_full = !is_empty;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    return SP_OK;
+}
+
+/* ---- alone ---- */
+
+/* The place of the next chunk, as far as it is known. */
+static laz_place next_place(const sp_laz_reader *r)
+{
+    laz_place place = {r->row, r->file.n_points - r->row, r->at, -1};
+    uint32_t points = r->format.chunk_points;
+
+    if (r->table.is_there)
+        return r->table.chunk[r->chunk];
+    if (r->format.compressor == SP_LAZ_STREAM)
+        return place;
+    if (points == UINT32_MAX)
+        place.n = -1;
+    else if (place.n > points)
+        place.n = points;
+    return place;
+}
+
+static sp_status begin_chunk(sp_laz_reader *r)
+{
+    laz_place place = next_place(r);
+
+    if (place.n < 0 && r->format.compressor != SP_LAZ_LAYERED)
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: its LAZ chunks differ in size, and the chunk table with the "
+            "sizes is missing",
+            r->file.path);
+    SP_TRY(sp_laz_decoder_begin(&r->decoder, r->chunk, &place, r->table.end));
+    r->is_begun = true;
+    if (r->decoder.place.n > r->file.n_points - r->row)
+        return SP_FAIL(SP_EDATA,
+                       "%s: LAZ chunk %" PRId64 " has %" PRId64 " points, but %" PRId64
+                       " are left",
+                       r->file.path, r->chunk, r->decoder.place.n,
+                       r->file.n_points - r->row);
+    return SP_OK;
+}
+
+static sp_status decode_alone(sp_laz_reader *r, int64_t max, unsigned char *records,
+                              int64_t *n)
+{
+    laz_decoder *d = &r->decoder;
+
+    if (!d->file)
+        SP_TRY(sp_laz_decoder_create(d, &r->file, &r->format));
+    if (!r->is_begun)
+        SP_TRY(begin_chunk(r));
+    *n = d->place.n - d->done < max ? d->place.n - d->done : max;
+    SP_TRY(sp_laz_decoder_next(d, records, *n));
+    if (d->done == d->place.n) {
+        r->is_begun = false;
+        r->at = d->place.at + d->place.bytes;
+        r->chunk++;
+    }
+    return SP_OK;
+}
+
+/* ---- the interface ---- */
+
+sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
+                      const sp_laz_format *format, int n_threads)
+{
+    sp_laz_reader *r = calloc(1, sizeof *r);
+    sp_status rc;
+
+    *reader = r;
+    if (!r)
+        return SP_FAIL(SP_EMEM, "%s: no memory to read LAZ", file->path);
+    r->file = *file;
+    r->format = *format;
+    rc = sp_laz_table_read(&r->table, &r->file, &r->format);
+    if (rc != SP_OK) {
+        sp_laz_close(r);
+        *reader = NULL;
+        return rc;
+    }
+    r->at = r->table.begin;
+    r->n_threads = n_threads < MOST_THREADS ? n_threads : MOST_THREADS;
+    if (r->n_threads > r->table.n_chunks)
+        r->n_threads = (int)r->table.n_chunks;
+    return SP_OK;
+}
+
+void sp_laz_close(sp_laz_reader *reader)
+{
+    if (!reader)
+        return;
+    stop(reader);
+    sp_laz_decoder_destroy(&reader->decoder);
+    sp_laz_table_destroy(&reader->table);
+    free(reader);
+}
+
+static sp_status read_next(sp_laz_reader *r, int64_t max, unsigned char *records,
+                           int64_t *n)
+{
+    if (r->table.is_there && r->chunk >= r->table.n_chunks)
+        return SP_FAIL(SP_EDATA, "%s: truncated: fewer points than %" PRId64,
+                       r->file.path, r->file.n_points);
+    if (r->n_threads <= 1)
+        return decode_alone(r, max, records, n);
+    if (!r->worker)
+        SP_TRY(start(r));
+    return take_portion(r, max, records, n);
+}
+
+sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records,
+                      int64_t *n)
+{
+    sp_laz_reader *r = reader;
+
+    *n = 0;
+    if (max > r->file.n_points - r->row)
+        max = r->file.n_points - r->row;
+    while (r->rc == SP_OK && *n < max) {
+        int64_t got = 0;
+
+        r->rc = read_next(r, max - *n, records, &got);
+        records += got * r->format.record_bytes;
+        r->row += r->rc == SP_OK ? got : 0;
+        *n += got;
+    }
+    return r->rc;
+}
+
+int64_t sp_laz_chunks(const sp_laz_reader *reader)
+{
+    return reader->table.is_there ? reader->table.n_chunks : -1;
+}
+
+void sp_laz_chunk(const sp_laz_reader *reader, int64_t chunk, int64_t *first,
+                  int64_t *n)
+{
+    *first = reader->table.chunk[chunk].first;
+    *n = reader->table.chunk[chunk].n;
+}
+
+sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk)
+{
+    if (reader->rc != SP_OK)
+        return SP_FAIL(reader->rc, "%s: cannot be read further", reader->file.path);
+    stop(reader);
+    reader->is_begun = false;
+    reader->at = reader->table.begin;
+    reader->chunk = chunk;
+    reader->row = chunk > 0 ? reader->table.chunk[chunk].first : 0;
+    return SP_OK;
+}
+
+int64_t sp_laz_end(const sp_laz_reader *reader)
+{
+    return reader->table.is_there ? reader->table.end : -1;
+}
