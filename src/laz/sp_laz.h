@@ -37,6 +37,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/sp_error.h"
 
@@ -92,6 +93,8 @@ sp_status sp_laz_format_read(sp_laz_format *format, const char *path,
 /* The format that writers use today: chunks of SP_LAZ_CHUNK points, items of version 2
  * (point formats 0 to 5) or 3. record_bytes is at least that of the point format. */
 void sp_laz_format_default(sp_laz_format *format, int point_format, int record_bytes);
+/* The nearest format that is written: chunks, and no items of version 1. */
+void sp_laz_format_current(sp_laz_format *format);
 /* Writes the content of the VLR into vlr and returns its length. */
 size_t sp_laz_format_write(const sp_laz_format *format,
                            unsigned char vlr[SP_LAZ_VLR_BYTES]);
@@ -121,15 +124,42 @@ void sp_laz_close(sp_laz_reader *reader);
  * read. */
 sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records,
                       int64_t *n);
-/* The chunks of the file, where a table tells them: their number, else -1; and for one
- * of them its first point and its number of points. */
-int64_t sp_laz_chunks(const sp_laz_reader *reader);
-void sp_laz_chunk(const sp_laz_reader *reader, int64_t chunk, int64_t *first,
-                  int64_t *n);
+/* A chunk: its first point and number of points; its first byte in the file and its
+ * length. */
+typedef struct sp_laz_place {
+    int64_t first, n;
+    int64_t at, bytes;
+} sp_laz_place;
+
+/* The chunks of the file, n of them, in a list that the reader owns; NULL where no
+ * table tells them. */
+const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
 /* Goes to the first point of a chunk; chunk 0 always exists. */
 sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk);
-/* The first byte behind the points and the chunk table, where EVLRs begin; -1: there is
- * no table, so nothing can stand behind it. */
-int64_t sp_laz_end(const sp_laz_reader *reader);
+/* The bytes behind the points and the chunk table, *at .. *end - 1, where EVLRs are;
+ * none where there is no table, since then nothing tells where the points end. */
+void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end);
+
+/* ---- writing ---- */
+
+typedef struct sp_laz_writer sp_laz_writer;
+
+/* Begins to write points at the place where `to` is, which is where the LAS header says
+ * that they begin. The file has to be one that can be sought; path is for messages. Both
+ * are borrowed until sp_laz_abandon. n_threads threads encode; 1: the caller. The items
+ * have to be of version 2 or later, as sp_laz_format_current makes them. Memory: a chunk
+ * for each thread. SP_EIO; SP_EMEM. */
+sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
+                        const sp_laz_format *format, int n_threads);
+/* Writes n records. A chunk ends after format.chunk_points of them, and, where chunks
+ * may differ, with each call of sp_laz_cut. */
+sp_status sp_laz_write(sp_laz_writer *writer, const unsigned char *records, int64_t n);
+sp_status sp_laz_cut(sp_laz_writer *writer);
+/* Writes what is left and the chunk table; `to` is then behind it. */
+sp_status sp_laz_finish(sp_laz_writer *writer);
+/* The chunks that were written, n of them, in a list that the writer owns. */
+const sp_laz_place *sp_laz_written(const sp_laz_writer *writer, int64_t *n);
+/* Frees the writer, in whatever state it is. */
+void sp_laz_abandon(sp_laz_writer *writer);
 
 #endif

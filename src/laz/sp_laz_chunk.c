@@ -132,8 +132,8 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
     return SP_OK;
 }
 
-sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number, const laz_place *place,
-                               int64_t end)
+sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
+                               const sp_laz_place *place, int64_t end)
 {
     d->number = number;
     d->place = *place;

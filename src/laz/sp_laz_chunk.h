@@ -5,20 +5,15 @@
 
 #include "laz/sp_laz_codec.h"
 
-/* A chunk: its first point and number of points; its place and length. A length of -1
- * is unknown: the chunk ends somewhere before the end of the file. */
-typedef struct laz_place {
-    int64_t first, n;
-    int64_t at, bytes;
-} laz_place;
-
-/* The chunks of a file, as far as a table tells them. */
+/* The chunks of a file, as far as a table tells them. Where there is none, a chunk of a
+ * length of -1 ends somewhere before the end of the file. */
 typedef struct laz_table {
     bool is_there;
     int64_t n_chunks;
-    laz_place *chunk; /* [n_chunks] */
-    int64_t begin;    /* the first byte of the first chunk */
+    sp_laz_place *chunk; /* [n_chunks] */
+    int64_t begin;       /* the first byte of the first chunk */
     int64_t end;      /* the first byte behind the table; without one, the file's end */
+    int64_t file_end; /* of what may stand behind the table */
 } laz_table;
 
 /* Reads the chunk table. A table that was never written, since a writer was cut off, is
@@ -29,7 +24,7 @@ sp_status sp_laz_table_read(laz_table *table, const sp_laz_file *file,
 void sp_laz_table_destroy(laz_table *table);
 /* Encodes the table of n chunks, of which n and bytes are used, into *bytes, malloc'd
  * for the caller. SP_EMEM. */
-sp_status sp_laz_table_write(const laz_place *chunk, int64_t n_chunks,
+sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
                              const sp_laz_format *format, unsigned char **bytes,
                              size_t *n);
 
@@ -43,10 +38,11 @@ typedef struct laz_decoder {
     laz_input input;      /* pointwise */
     unsigned char *bytes; /* layered: the chunk */
     size_t room;
-    int64_t number;  /* of the chunk, for messages */
-    laz_place place; /* the length is set at the end of the chunk, if it was unknown */
-    int64_t done;    /* points decoded */
-    bool is_first;   /* the next point is the first, which is in codec.last */
+    int64_t number; /* of the chunk, for messages */
+    sp_laz_place
+        place;     /* the length is set at the end of the chunk, if it was unknown */
+    int64_t done;  /* points decoded */
+    bool is_first; /* the next point is the first, which is in codec.last */
 } laz_decoder;
 
 /* Creates a decoder; file and format are borrowed. */
@@ -54,8 +50,8 @@ sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
                                 const sp_laz_format *format);
 void sp_laz_decoder_destroy(laz_decoder *d);
 /* Begins chunk `number` of the file, which lies before byte `end` of it. */
-sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number, const laz_place *place,
-                               int64_t end);
+sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
+                               const sp_laz_place *place, int64_t end);
 /* Decodes the next n points, at most as many as are left (place.n - done). After the
  * last one the end of the chunk is checked. SP_EDATA: damaged; SP_EIO; SP_EMEM. */
 sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n);

@@ -55,6 +55,17 @@ void sp_laz_format_default(sp_laz_format *format, int point_format, int record_b
     }
 }
 
+void sp_laz_format_current(sp_laz_format *format)
+{
+    if (format->compressor == SP_LAZ_STREAM) {
+        format->compressor = SP_LAZ_POINTWISE;
+        format->chunk_points = SP_LAZ_CHUNK;
+    }
+    for (int i = 0; i < format->n_items; i++)
+        if (format->item[i].version == 1 && format->item[i].type != SP_LAZ_WAVEPACKET13)
+            format->item[i].version = 2;
+}
+
 static sp_status read_item(const char *path, const unsigned char *at,
                            const sp_laz_item *expected, sp_laz_item *item)
 {

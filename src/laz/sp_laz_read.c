@@ -228,9 +228,9 @@ static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *reco
 /* ---- alone ---- */
 
 /* The place of the next chunk, as far as it is known. */
-static laz_place next_place(const sp_laz_reader *r)
+static sp_laz_place next_place(const sp_laz_reader *r)
 {
-    laz_place place = {r->row, r->file.n_points - r->row, r->at, -1};
+    sp_laz_place place = {r->row, r->file.n_points - r->row, r->at, -1};
     uint32_t points = r->format.chunk_points;
 
     if (r->table.is_there)
@@ -246,7 +246,7 @@ static laz_place next_place(const sp_laz_reader *r)
 
 static sp_status begin_chunk(sp_laz_reader *r)
 {
-    laz_place place = next_place(r);
+    sp_laz_place place = next_place(r);
 
     if (place.n < 0 && r->format.compressor != SP_LAZ_LAYERED)
         return SP_FAIL(
@@ -352,16 +352,10 @@ sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records
     return r->rc;
 }
 
-int64_t sp_laz_chunks(const sp_laz_reader *reader)
+const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n)
 {
-    return reader->table.is_there ? reader->table.n_chunks : -1;
-}
-
-void sp_laz_chunk(const sp_laz_reader *reader, int64_t chunk, int64_t *first,
-                  int64_t *n)
-{
-    *first = reader->table.chunk[chunk].first;
-    *n = reader->table.chunk[chunk].n;
+    *n = reader->table.n_chunks;
+    return reader->table.is_there ? reader->table.chunk : NULL;
 }
 
 sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk)
@@ -376,7 +370,8 @@ sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk)
     return SP_OK;
 }
 
-int64_t sp_laz_end(const sp_laz_reader *reader)
+void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end)
 {
-    return reader->table.is_there ? reader->table.end : -1;
+    *at = reader->table.is_there ? reader->table.end : reader->file.file_bytes;
+    *end = reader->table.file_end > *at ? reader->table.file_end : *at;
 }

@@ -45,10 +45,10 @@ typedef struct table_coder {
 } table_coder;
 
 /* The place of a chunk behind the chunk before, which is NULL for the first. */
-static sp_status code_place(table_coder *t, const laz_place *before, laz_place *place,
-                            bool has_points, bool enc)
+static sp_status code_place(table_coder *t, const sp_laz_place *before,
+                            sp_laz_place *place, bool has_points, bool enc)
 {
-    static const laz_place none = {0};
+    static const sp_laz_place none = {0};
 
     before = before ? before : &none;
     SP_TRY(sp_laz_pool_reserve(&t->pool, 40));
@@ -86,6 +86,7 @@ static sp_status find_table(const sp_laz_file *file, laz_table *table, int64_t *
     if (is_last && file->file_bytes - 8 >= table->begin) {
         SP_TRY(sp_laz_pread(file, b, sizeof b, file->file_bytes - 8));
         *at = (int64_t)laz_get64(b);
+        table->file_end -= 8;
     }
     table->is_there = *at >= table->begin && *at <= file->file_bytes - HEAD_BYTES;
     if (!table->is_there && !is_last && *at != file->at)
@@ -153,7 +154,7 @@ static sp_status settle(const sp_laz_file *file, const sp_laz_format *format,
     int64_t at = table->begin, first = 0;
 
     for (int64_t i = 0; i < table->n_chunks; i++) {
-        laz_place *c = &table->chunk[i];
+        sp_laz_place *c = &table->chunk[i];
 
         if (format->chunk_points != UINT32_MAX) {
             c->n = file->n_points - first;
@@ -185,7 +186,8 @@ sp_status sp_laz_table_read(laz_table *table, const sp_laz_file *file,
 {
     int64_t at = 0;
 
-    *table = (laz_table){.begin = file->at, .end = file->file_bytes};
+    *table = (laz_table){
+        .begin = file->at, .end = file->file_bytes, .file_end = file->file_bytes};
     if (format->compressor == SP_LAZ_STREAM ||
         (file->n_points == 0 && file->at == file->file_bytes))
         return SP_OK;
@@ -208,7 +210,7 @@ void sp_laz_table_destroy(laz_table *table)
 
 /* ---- writing ---- */
 
-sp_status sp_laz_table_write(const laz_place *chunk, int64_t n_chunks,
+sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
                              const sp_laz_format *format, unsigned char **bytes,
                              size_t *n)
 {
@@ -219,7 +221,7 @@ sp_status sp_laz_table_write(const laz_place *chunk, int64_t n_chunks,
     open_coder(&t, false);
     rc = sp_laz_encode_begin(&t.coder);
     for (int64_t i = 0; i < n_chunks && rc == SP_OK; i++) {
-        laz_place place = chunk[i];
+        sp_laz_place place = chunk[i];
 
         rc = code_place(&t, i ? &chunk[i - 1] : NULL, &place,
                         format->chunk_points == UINT32_MAX, true);

@@ -409,12 +409,12 @@ static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
     return SP_OK;
 }
 
-static sp_status read_records(sp_scan *scan, int64_t max, int64_t *n)
+sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     if (scan->format->fill)
-        return scan->format->fill(scan, max, scan->record, n);
+        return scan->format->fill(scan, max, to, n);
     *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
-    return sp_scan_pread(scan, scan->record, (size_t)(*n * scan->record_bytes),
+    return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
                          scan->data_at + scan->row * scan->record_bytes);
 }
 
@@ -458,7 +458,7 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
     if (scan->n_points >= 0 && left < max)
         max = left > 0 ? left : 1;
     SP_TRY(reserve(scan, out, max));
-    SP_TRY(read_records(scan, max, &n));
+    SP_TRY(sp_scan_records(scan, max, scan->record, &n));
     for (int a = 0; a < 3; a++)
         SP_TRY(decode(scan, scan->axis[a], n, out->xyz + a, 3));
     for (int i = 0; i < scan->n_selected; i++)

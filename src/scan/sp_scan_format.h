@@ -110,6 +110,8 @@ sp_status sp_scan_name_columns(sp_scan *scan, const char *columns);
 /* Reads exactly `bytes` bytes at byte `at`. SP_EDATA "ends at byte": the file is
  * shorter. */
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);
+/* Reads the records from scan->row on, at most max, which the caller counts. */
+sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
 /* Opens a regular file and finds its size. Other kinds of file are refused: opening a
  * pipe would wait for a writer for ever. *fd is -1, with SP_OK, where there is no such
  * file. SP_EDATA: another kind of file; SP_EIO: it cannot be opened. */

@@ -1,7 +1,6 @@
 /* LAS 1.2 to 1.4, point data formats 0 to 10 (ASPRS, "LAS specification 1.4 - R15").
  * Fields have the specification's names in lower case; scan_angle is in degrees in
  * every format; extra bytes have the names of their descriptions. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -205,7 +204,7 @@ static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header
     return SP_OK;
 }
 
-static sp_status read_header(sp_scan *scan, sp_las_header *h)
+sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
 {
     unsigned char b[375] = {0};
     int minimum;
@@ -249,7 +248,7 @@ static sp_status read_header(sp_scan *scan, sp_las_header *h)
 
 sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
 {
-    SP_TRY(read_header(scan, h));
+    SP_TRY(sp_las_header_read(scan, h));
     scan->data_at = h->data_at;
     scan->record_bytes = h->record_bytes;
     scan->n_points = h->n_points;
@@ -268,83 +267,6 @@ static sp_status open_las(sp_scan *scan, const sp_scan_options *options)
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
-/* ---- writing ---- */
-enum { COPY_BYTES = 1 << 20 };
-
-static sp_status check_codes(const sp_scan *scan, const int32_t *code, int limit)
-{
-    for (int64_t i = 0; i < scan->n_points; i++)
-        if (code[i] < 0 || code[i] > limit)
-            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
-                           scan->path, code[i], scan->title, limit);
-    return SP_OK;
-}
-
-/* Puts codes into the class bytes that lie among file bytes at .. at + n - 1, which b
- * holds. class_at is the place of the class byte in a record, `keep` masks its bits
- * that do not belong to the class. */
-static void patch(const sp_scan *scan, const int32_t *code, int class_at, unsigned keep,
-                  unsigned char *b, int64_t at, int64_t n)
-{
-    int64_t first = scan->data_at + class_at, row = 0;
-
-    if (at > first)
-        row = (at - first + scan->record_bytes - 1) / scan->record_bytes;
-    for (; row < scan->n_points; row++) {
-        int64_t to = first + row * scan->record_bytes - at;
-
-        if (to >= n)
-            break;
-        b[to] = (unsigned char)((b[to] & keep) | (unsigned)code[row]);
-    }
-}
-
-static sp_status copy_patched(sp_scan *scan, const int32_t *code, FILE *to,
-                              const char *path, int class_at, unsigned keep)
-{
-    unsigned char *b = malloc(COPY_BYTES);
-    sp_status rc = b ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
-
-    for (int64_t at = 0; at < scan->file_bytes && rc == SP_OK; at += COPY_BYTES) {
-        int64_t n =
-            scan->file_bytes - at < COPY_BYTES ? scan->file_bytes - at : COPY_BYTES;
-
-        rc = sp_scan_pread(scan, b, (size_t)n, at);
-        if (rc != SP_OK)
-            break;
-        patch(scan, code, class_at, keep, b, at, n);
-        if (fwrite(b, 1, (size_t)n, to) != (size_t)n)
-            rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    }
-    free(b);
-    return rc;
-}
-
-static sp_status write_las(sp_scan *scan, const char *path, const int32_t *code,
-                           int64_t n)
-{
-    int class_field = sp_scan_find(scan, "classification"), class_at;
-    bool is_old;
-    sp_status rc;
-    FILE *to;
-
-    (void)n;
-    if (scan->format != &sp_scan_las)
-        return SP_FAIL(SP_EDATA,
-                       "%s: is %s; classes are written into copies of LAS only",
-                       scan->path, scan->title);
-    class_at = scan->field[class_field].at;
-    is_old = class_at == 15;
-    SP_TRY(check_codes(scan, code, is_old ? 31 : 255));
-    to = fopen(path, "wb");
-    if (!to)
-        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    rc = copy_patched(scan, code, to, path, class_at, is_old ? 0xe0 : 0);
-    if (fclose(to) != 0 && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return rc;
-}
-
 /* The two high bits of the point data format mark LAZ. */
 static bool is_las(const unsigned char *head)
 {
@@ -357,6 +279,7 @@ const sp_scan_format sp_scan_las = {
     .help = "LAS 1.0 to 1.4",
     .is_ours = is_las,
     .open = open_las,
-    .write = write_las,
+    .write = sp_las_write,
     .written = ".las",
-    .written_help = "a copy of the LAS scan with other classes; 0 where there is none"};
+    .written_help =
+        "a copy of the LAS or LAZ scan with other classes; 0 where there is none"};

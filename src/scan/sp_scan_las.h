@@ -19,6 +19,8 @@ enum { SP_LAS_FORMATS = 11 };
 /* Bytes of the standard part of a record, by point data format. */
 extern const int sp_las_bytes[SP_LAS_FORMATS];
 
+/* Reads and checks the header. */
+sp_status sp_las_header_read(sp_scan *scan, sp_las_header *header);
 /* Reads and checks the header, names the fields, and sets n_points, data_at and
  * record_bytes. */
 sp_status sp_las_open(sp_scan *scan, sp_las_header *header);
@@ -41,5 +43,14 @@ sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *header, sp_las_vlr
  * there is none, or it is damaged. */
 sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,
                       sp_laz_format *format);
+
+/* Write a copy of a LAS or LAZ scan with other classes, as LAS and as LAZ: 0 to 31 in
+ * point formats 0 to 5, 0 to 255 in the others. Everything else stays: all other fields,
+ * the order of points, the records before and behind them; the record that describes
+ * the compression comes and goes with it. SP_EDATA: the scan is neither, or a code does
+ * not fit; SP_EIO; SP_EMEM. */
+sp_status sp_las_write(sp_scan *scan, const char *path, const int32_t *code, int64_t n);
+sp_status sp_las_write_laz(sp_scan *scan, const char *path, const int32_t *code,
+                           int64_t n);
 
 #endif

@@ -74,4 +74,7 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .fill = fill_laz,
                                     .rewind = rewind_laz,
                                     .close = close_laz,
+                                    .write = sp_las_write_laz,
+                                    .written = ".laz",
+                                    .written_help = "the same, compressed",
                                     .is_count_claimed = true};

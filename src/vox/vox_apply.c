@@ -6,12 +6,13 @@
  *     scan         code [points of the scan], 0 or -1 where nothing was predicted
  *
  * The samples of a scan are found by name: the same file, or else the same name in
- * another folder, if the predictions hold only one file of that name. */
+ * another folder or compressed, if the predictions hold only one file of that name. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/sp_log.h"
@@ -208,7 +209,27 @@ static const char *base(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Returns 2 for the same file, 1 for the same name in another folder, else 0. */
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+
+    return n > m && strcasecmp(path + n - m, ending) == 0;
+}
+
+/* Are these names the same, or those of one scan compressed and not? */
+static bool is_same_scan(const char *a, const char *b)
+{
+    size_t n = strlen(a);
+
+    if (strcmp(a, b) == 0)
+        return true;
+    return (ends_in(a, ".las") || ends_in(a, ".laz")) &&
+           (ends_in(b, ".las") || ends_in(b, ".laz")) && strlen(b) == n &&
+           strncmp(a, b, n - 1) == 0;
+}
+
+/* Returns 2 for the same file, 1 for the same name in another folder, or with another
+ * ending of .las and .laz, else 0. */
 static int compare_files(const char *a, const char *b)
 {
     struct stat s, t;
@@ -216,7 +237,7 @@ static int compare_files(const char *a, const char *b)
     if (strcmp(a, b) == 0 || (stat(a, &s) == 0 && stat(b, &t) == 0 &&
                               s.st_dev == t.st_dev && s.st_ino == t.st_ino))
         return 2;
-    return strcmp(base(a), base(b)) == 0;
+    return is_same_scan(base(a), base(b));
 }
 
 static sp_status find_match(const prediction *p, int n, const char *scan, int *best)

@@ -221,8 +221,8 @@ static void las_is_copied_with_other_classes(void **state)
     OK(sp_scan_open(&scan, scan_path("d.las"), NULL));
     assert_int_equal(sp_scan_write(scan, copy, large, N), SP_EDATA);
     assert_int_equal(access(copy, F_OK), -1);
-    assert_int_equal(sp_scan_write(scan, "e.laz", code, N), SP_EUSAGE);
-    assert_non_null(strstr(sp_error_last()->message, "one of .las .ply .label"));
+    assert_int_equal(sp_scan_write(scan, "e.pcd", code, N), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_last()->message, "one of .las .laz .ply .label"));
     OK(sp_scan_write(scan, copy, code, N));
     assert_int_equal(code[1], 0); /* a LAS point without a class */
     sp_scan_close(scan);

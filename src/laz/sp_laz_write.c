@@ -1,0 +1,357 @@
+/* The writer: the records of a chunk are collected, encoded by the caller or by one of n
+ * threads, and written by the caller in the order of the file.
+ *
+ *     caller   collects a chunk --> full --> worker encodes it --> done --+
+ *              writes it to the file and collects the next <--------------+
+ *
+ * Chunk i has place i modulo n, so the caller waits for chunk i - n before it collects
+ * chunk i there. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "laz/sp_laz_chunk.h"
+#include "laz/sp_laz_field.h"
+
+enum { MOST_THREADS = 64, FIRST_RECORDS = 4096 };
+
+typedef enum place_state { COLLECTING, FULL, DONE } place_state;
+
+typedef struct place {
+    laz_codec codec;
+    unsigned char *records;
+    int64_t n, room; /* records collected; that fit */
+    pthread_t thread;
+    bool is_started; /* the thread, with lock and condition */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    place_state state;
+    bool is_stopping;
+    sp_status rc;
+    sp_error_record error;
+} place;
+
+struct sp_laz_writer {
+    const char *path;
+    FILE *to;
+    sp_laz_format format;
+    int64_t at; /* the first byte of the points, the place of the table's offset */
+    int64_t n_chunks, room; /* of the list of chunks written */
+    sp_laz_place *chunk;
+    int64_t next; /* the chunk that is collected */
+    int n_places;
+    place *place;
+};
+
+/* ---- encoding ---- */
+
+static sp_status encode(place *p)
+{
+    laz_codec *z = &p->codec;
+    bool is_layered = z->format->compressor == SP_LAZ_LAYERED;
+
+    memset(z->is_used, 0, (size_t)z->n_layers * sizeof *z->is_used);
+    z->is_used[0] = true;
+    SP_TRY(sp_laz_codec_begin(z, p->records));
+    for (int i = 0; i < z->n_layers; i++)
+        SP_TRY(sp_laz_encode_begin(&z->coder[i]));
+    SP_TRY(sp_laz_codec_encode(z, p->records + z->format->record_bytes, p->n - 1));
+    for (int i = 0; i < z->n_layers; i++)
+        if (z->is_used[i] || !is_layered)
+            sp_laz_encode_end(&z->coder[i]);
+    return z->fault.what ? SP_FAIL(z->fault.code, "%s", z->fault.what) : SP_OK;
+}
+
+static void *worker_main(void *context)
+{
+    place *p = context;
+
+    for (;;) {
+        sp_status rc;
+
+        pthread_mutex_lock(&p->lock);
+        while (p->state != FULL && !p->is_stopping)
+            pthread_cond_wait(&p->changed, &p->lock);
+        pthread_mutex_unlock(&p->lock);
+        if (p->is_stopping)
+            return NULL;
+        rc = encode(p);
+        if (rc != SP_OK)
+            sp_error_save(&p->error);
+        pthread_mutex_lock(&p->lock);
+        p->rc = rc;
+        p->state = DONE;
+        pthread_cond_signal(&p->changed);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+/* ---- the file ---- */
+
+static sp_status put(sp_laz_writer *w, const void *from, size_t bytes)
+{
+    if (bytes > 0 && fwrite(from, 1, bytes, w->to) != bytes)
+        return SP_FAIL(SP_EIO, "%s: cannot write: %s", w->path, strerror(errno));
+    return SP_OK;
+}
+
+static size_t stream_bytes(const laz_codec *z, int i)
+{
+    return z->is_used[i] ? (size_t)(z->coder[i].at - z->coder[i].begin) : 0;
+}
+
+/* Writes an encoded chunk: the first record, for layers the number of points and the
+ * sizes, and the streams. */
+static sp_status put_chunk(sp_laz_writer *w, const place *p, int64_t *bytes)
+{
+    const laz_codec *z = &p->codec;
+    unsigned char number[4];
+
+    *bytes = w->format.record_bytes;
+    SP_TRY(put(w, p->records, (size_t)w->format.record_bytes));
+    if (w->format.compressor == SP_LAZ_LAYERED) {
+        *bytes += 4 + 4 * (int64_t)z->n_layers;
+        laz_put32(number, (uint32_t)p->n);
+        SP_TRY(put(w, number, sizeof number));
+        for (int i = 0; i < z->n_layers; i++) {
+            laz_put32(number, (uint32_t)stream_bytes(z, i));
+            SP_TRY(put(w, number, sizeof number));
+        }
+    }
+    for (int i = 0; i < z->n_layers; i++) {
+        SP_TRY(put(w, z->coder[i].begin, stream_bytes(z, i)));
+        *bytes += (int64_t)stream_bytes(z, i);
+    }
+    if (*bytes > UINT32_MAX)
+        return SP_FAIL(SP_EDATA, "%s: a LAZ chunk of %lld bytes, at most 4 GiB",
+                       w->path, (long long)*bytes);
+    return SP_OK;
+}
+
+static sp_status add_chunk(sp_laz_writer *w, int64_t n, int64_t bytes)
+{
+    const sp_laz_place none = {.at = w->at + 8}, *before;
+
+    if (w->n_chunks == w->room) {
+        int64_t room = 2 * w->room + 64;
+        sp_laz_place *grown = realloc(w->chunk, (size_t)room * sizeof *grown);
+
+        if (!grown)
+            return SP_FAIL(SP_EMEM, "%s: no memory for the LAZ chunk table", w->path);
+        w->chunk = grown;
+        w->room = room;
+    }
+    before = w->n_chunks > 0 ? &w->chunk[w->n_chunks - 1] : &none;
+    w->chunk[w->n_chunks++] =
+        (sp_laz_place){before->first + before->n, n, before->at + before->bytes, bytes};
+    return SP_OK;
+}
+
+/* Waits for the chunk in a place and writes it, if there is one. */
+static sp_status flush(sp_laz_writer *w, place *p)
+{
+    int64_t bytes;
+
+    if (p->state == COLLECTING && p->n == 0)
+        return SP_OK;
+    if (p->is_started) {
+        pthread_mutex_lock(&p->lock);
+        while (p->state != DONE)
+            pthread_cond_wait(&p->changed, &p->lock);
+        pthread_mutex_unlock(&p->lock);
+        if (p->rc != SP_OK)
+            return sp_error_raise(&p->error);
+    } else {
+        SP_TRY(encode(p));
+    }
+    SP_TRY(put_chunk(w, p, &bytes));
+    SP_TRY(add_chunk(w, p->n, bytes));
+    p->n = 0;
+    p->state = COLLECTING;
+    return SP_OK;
+}
+
+/* ---- collecting ---- */
+
+static place *collecting(sp_laz_writer *w)
+{
+    return &w->place[w->next % w->n_places];
+}
+
+static sp_status reserve(const sp_laz_writer *w, place *p, int64_t n)
+{
+    size_t bytes = (size_t)w->format.record_bytes;
+    int64_t room = p->room ? p->room : FIRST_RECORDS;
+    unsigned char *grown;
+
+    if (p->room >= n)
+        return SP_OK;
+    while (room < n)
+        room *= 2;
+    grown = realloc(p->records, (size_t)room * bytes);
+    if (!grown)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %lld points", w->path,
+                       (long long)room);
+    p->records = grown;
+    p->room = room;
+    return SP_OK;
+}
+
+sp_status sp_laz_cut(sp_laz_writer *w)
+{
+    place *p = collecting(w);
+
+    if (p->n == 0)
+        return SP_OK;
+    if (p->is_started) {
+        pthread_mutex_lock(&p->lock);
+        p->state = FULL;
+        pthread_cond_signal(&p->changed);
+        pthread_mutex_unlock(&p->lock);
+        w->next++;
+        p = collecting(w);
+    }
+    return flush(w, p);
+}
+
+sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n)
+{
+    size_t bytes = (size_t)w->format.record_bytes;
+
+    while (n > 0) {
+        place *p = collecting(w);
+        int64_t some =
+            w->format.chunk_points - p->n < n ? w->format.chunk_points - p->n : n;
+
+        SP_TRY(reserve(w, p, p->n + some));
+        memcpy(p->records + (size_t)p->n * bytes, records, (size_t)some * bytes);
+        p->n += some;
+        records += (size_t)some * bytes;
+        n -= some;
+        if (p->n == w->format.chunk_points)
+            SP_TRY(sp_laz_cut(w));
+    }
+    return SP_OK;
+}
+
+/* ---- beginning and end ---- */
+
+static sp_status start_worker(sp_laz_writer *w, place *p)
+{
+    int failed;
+
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    failed = pthread_create(&p->thread, NULL, worker_main, p);
+    if (!failed) {
+        p->is_started = true;
+        return SP_OK;
+    }
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->changed);
+    return SP_FAIL(SP_EMEM, "%s: cannot start a thread to write LAZ: %s", w->path,
+                   strerror(failed));
+}
+
+static sp_status start(sp_laz_writer *w)
+{
+    static const unsigned char no_table[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+    sigset_t all, before;
+    sp_status rc = SP_OK;
+
+    w->at = ftello(w->to);
+    if (w->at < 0)
+        return SP_FAIL(SP_EIO, "%s: LAZ needs a file that can be sought: %s", w->path,
+                       strerror(errno));
+    for (int i = 0; i < w->n_places; i++)
+        SP_TRY(sp_laz_codec_create(&w->place[i].codec, &w->format, false));
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    for (int i = 0; i < w->n_places && w->n_places > 1 && rc == SP_OK; i++)
+        rc = start_worker(w, &w->place[i]);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == SP_OK ? put(w, no_table, sizeof no_table) : rc;
+}
+
+sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
+                        const sp_laz_format *format, int n_threads)
+{
+    sp_laz_writer *w = calloc(1, sizeof *w);
+    sp_status rc;
+
+    *writer = w;
+    if (!w)
+        return SP_FAIL(SP_EMEM, "%s: no memory to write LAZ", path);
+    w->path = path;
+    w->to = to;
+    w->format = *format;
+    w->n_places = n_threads < 1              ? 1
+                  : n_threads < MOST_THREADS ? n_threads
+                                             : MOST_THREADS;
+    w->place = calloc((size_t)w->n_places, sizeof *w->place);
+    rc = w->place ? start(w) : SP_FAIL(SP_EMEM, "%s: no memory to write LAZ", path);
+    if (rc != SP_OK) {
+        sp_laz_abandon(w);
+        *writer = NULL;
+    }
+    return rc;
+}
+
+static sp_status put_table(sp_laz_writer *w)
+{
+    int64_t at = ftello(w->to);
+    unsigned char offset[8], *bytes = NULL;
+    size_t n = 0;
+    sp_status rc;
+
+    SP_TRY(sp_laz_table_write(w->chunk, w->n_chunks, &w->format, &bytes, &n));
+    rc = put(w, bytes, n);
+    free(bytes);
+    SP_TRY(rc);
+    laz_put64(offset, (uint64_t)at);
+    if (at < 0 || fseeko(w->to, w->at, SEEK_SET) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));
+    SP_TRY(put(w, offset, sizeof offset));
+    if (fseeko(w->to, at + (int64_t)n, SEEK_SET) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));
+    return SP_OK;
+}
+
+sp_status sp_laz_finish(sp_laz_writer *w)
+{
+    SP_TRY(sp_laz_cut(w));
+    for (int i = 0; i < w->n_places; i++, w->next++)
+        SP_TRY(flush(w, collecting(w)));
+    return put_table(w);
+}
+
+const sp_laz_place *sp_laz_written(const sp_laz_writer *writer, int64_t *n)
+{
+    *n = writer->n_chunks;
+    return writer->chunk;
+}
+
+void sp_laz_abandon(sp_laz_writer *w)
+{
+    if (!w)
+        return;
+    for (int i = 0; w->place && i < w->n_places; i++) {
+        place *p = &w->place[i];
+
+        if (p->is_started) {
+            pthread_mutex_lock(&p->lock);
+            p->is_stopping = true;
+            pthread_cond_signal(&p->changed);
+            pthread_mutex_unlock(&p->lock);
+            pthread_join(p->thread, NULL);
+            pthread_mutex_destroy(&p->lock);
+            pthread_cond_destroy(&p->changed);
+        }
+        sp_laz_codec_destroy(&p->codec);
+        free(p->records);
+    }
+    free(w->place);
+    free(w->chunk);
+    free(w);
+}

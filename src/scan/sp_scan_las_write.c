@@ -1,0 +1,298 @@
+/* A copy of a LAS or LAZ file with other classes, as LAS or LAZ. All bytes but the
+ * classes are kept; what compression needs comes or goes: its bit in the point format,
+ * its VLR, and the offsets of what stands behind the points.
+ *
+ *     source  | header | VLRs | points              | EVLRs and whatever else |
+ *     copy    | header | VLRs +- LAZ | points, other length | the same        |  */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan/sp_scan_las.h"
+
+enum {
+    COPY_BYTES = 1 << 20,
+    COMPRESSED = 0x80,
+    VLR_HEAD = 54,
+    /* Places in the header. */
+    AT_POINTS = 96,
+    AT_N_VLRS = 100,
+    AT_FORMAT = 104,
+    AT_WAVES = 227,
+    AT_EVLRS = 235
+};
+
+typedef struct copy {
+    sp_scan *scan;
+    const char *path;
+    FILE *to;
+    sp_las_header header;
+    const int32_t *code; /* [points] */
+    bool is_laz;         /* the copy */
+    unsigned char *head; /* the new header and VLRs */
+    size_t head_bytes;
+    sp_laz_format format;
+    int64_t rest_at, rest_end; /* what stands behind the points of the source */
+} copy;
+
+static void put(unsigned char *to, uint64_t x, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(x >> 8 * i);
+}
+
+static sp_status write_bytes(const copy *c, const void *from, size_t n)
+{
+    if (fwrite(from, 1, n, c->to) != n)
+        return SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
+    return SP_OK;
+}
+
+/* ---- header and VLRs ---- */
+
+/* Replaces `old` bytes at `at` of the head by the n bytes at `by`; there is room. */
+static void splice(copy *c, size_t at, size_t old, const unsigned char *by, size_t n)
+{
+    memmove(c->head + at + n, c->head + at + old, c->head_bytes - at - old);
+    memcpy(c->head + at, by, n);
+    c->head_bytes += n - old;
+}
+
+/* Puts the LAZ VLR behind the others. */
+static sp_status add_vlr(copy *c)
+{
+    unsigned char b[VLR_HEAD + SP_LAZ_VLR_BYTES] = {0};
+    sp_las_vlr vlr = {0};
+    size_t n, at = (size_t)c->header.header_bytes;
+
+    for (;;) {
+        SP_TRY(sp_las_next_vlr(c->scan, &c->header, &vlr));
+        if (vlr.is_end)
+            break;
+        at = (size_t)(vlr.at + vlr.bytes);
+    }
+    sp_laz_format_default(&c->format, c->header.format, c->header.record_bytes);
+    n = sp_laz_format_write(&c->format, b + VLR_HEAD);
+    memcpy(b + 2, SP_LAZ_USER_ID, sizeof SP_LAZ_USER_ID - 1);
+    put(b + 18, SP_LAZ_RECORD_ID, 2);
+    put(b + 20, n, 2);
+    splice(c, at, 0, b, VLR_HEAD + n);
+    put(c->head + AT_N_VLRS, c->header.n_vlrs + 1, 4);
+    return SP_OK;
+}
+
+/* Removes the LAZ VLR, or brings it to the format of the copy. */
+static sp_status change_vlr(copy *c)
+{
+    unsigned char before[SP_LAZ_VLR_BYTES], after[SP_LAZ_VLR_BYTES];
+    int64_t n_chunks;
+    sp_las_vlr vlr;
+    size_t n;
+
+    SP_TRY(sp_laz_find(c->scan, &c->header, &vlr, &c->format));
+    if (!c->is_laz) {
+        splice(c, (size_t)vlr.head_at, VLR_HEAD + (size_t)vlr.bytes, after, 0);
+        put(c->head + AT_N_VLRS, c->header.n_vlrs - 1, 4);
+        return SP_OK;
+    }
+    sp_laz_format_write(&c->format, before);
+    sp_laz_format_current(&c->format);
+    if (c->format.chunk_points == UINT32_MAX && !sp_laz_chunks(c->scan->own, &n_chunks))
+        c->format.chunk_points = SP_LAZ_CHUNK;
+    n = sp_laz_format_write(&c->format, after);
+    if (memcmp(before, after, n) != 0)
+        splice(c, (size_t)vlr.at, n, after, n);
+    return SP_OK;
+}
+
+static sp_status make_head(copy *c)
+{
+    bool was_laz = c->scan->format == &sp_scan_laz;
+    size_t n = (size_t)c->header.data_at;
+
+    if (c->header.data_at > c->scan->file_bytes)
+        return SP_FAIL(SP_EDATA, "%s: truncated: its points begin at byte %" PRId64,
+                       c->scan->path, c->header.data_at);
+    c->head = malloc(n + VLR_HEAD + SP_LAZ_VLR_BYTES);
+    if (!c->head)
+        return SP_FAIL(SP_EMEM, "%s: no memory for its header", c->scan->path);
+    SP_TRY(sp_scan_pread(c->scan, c->head, n, 0));
+    c->head_bytes = n;
+    c->rest_at = c->header.data_at + c->scan->n_points * c->scan->record_bytes;
+    c->rest_end = c->scan->file_bytes;
+    if (was_laz) {
+        sp_laz_rest(c->scan->own, &c->rest_at, &c->rest_end);
+        SP_TRY(change_vlr(c));
+    } else if (c->is_laz) {
+        SP_TRY(add_vlr(c));
+    }
+    if (c->head_bytes > UINT32_MAX)
+        return SP_FAIL(SP_EDATA, "%s: no room for one more record before its points",
+                       c->scan->path);
+    put(c->head + AT_POINTS, c->head_bytes, 4);
+    c->head[AT_FORMAT] =
+        (unsigned char)(c->header.format | (c->is_laz ? COMPRESSED : 0));
+    return SP_OK;
+}
+
+/* Moves an offset of the header that points behind the points. */
+static sp_status move_offset(copy *c, int at, int64_t by)
+{
+    uint64_t x = sp_scan_le64(c->head + at);
+
+    if (x == 0 || x >= (uint64_t)c->scan->file_bytes)
+        return SP_OK; /* there is nothing */
+    if (x < (uint64_t)c->rest_at)
+        return x < (uint64_t)c->header.data_at
+                   ? SP_OK
+                   : SP_FAIL(SP_EDATA,
+                             "%s: records at byte %" PRIu64
+                             ", within the points, which end at %" PRId64,
+                             c->scan->path, x, c->rest_at);
+    put(c->head + at, x + (uint64_t)by, 8);
+    return SP_OK;
+}
+
+/* ---- points ---- */
+
+static sp_status check_codes(const sp_scan *scan, const int32_t *code, int limit)
+{
+    for (int64_t i = 0; i < scan->n_points; i++)
+        if (code[i] < 0 || code[i] > limit)
+            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
+                           scan->path, code[i], scan->title, limit);
+    return SP_OK;
+}
+
+/* Puts codes into the class bytes of n records. `keep` masks the bits of the byte that
+ * do not belong to the class. */
+static void put_codes(const copy *c, unsigned char *records, int64_t n)
+{
+    int at = c->header.format < 6 ? 15 : 16;
+    unsigned keep = c->header.format < 6 ? 0xe0 : 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        unsigned char *b = records + i * c->scan->record_bytes + at;
+
+        *b = (unsigned char)((*b & keep) | (unsigned)c->code[c->scan->row + i]);
+    }
+}
+
+/* Writes records, and ends a chunk where one of the source ends, if chunks differ. */
+static sp_status write_records(copy *c, sp_laz_writer *laz, const sp_laz_place **chunk,
+                               const unsigned char *records, int64_t n)
+{
+    size_t bytes = (size_t)c->scan->record_bytes;
+    int64_t row = c->scan->row, end = row + n;
+
+    if (!laz)
+        return write_bytes(c, records, (size_t)n * bytes);
+    while (*chunk && (*chunk)->first + (*chunk)->n <= end) {
+        int64_t some = (*chunk)->first + (*chunk)->n - row;
+
+        SP_TRY(sp_laz_write(laz, records, some));
+        SP_TRY(sp_laz_cut(laz));
+        records += (size_t)some * bytes;
+        row += some;
+        if (++*chunk, row == c->scan->n_points)
+            *chunk = NULL;
+    }
+    return sp_laz_write(laz, records, end - row);
+}
+
+static sp_status write_points(copy *c, sp_laz_writer *laz, unsigned char *b)
+{
+    int64_t most = COPY_BYTES / c->scan->record_bytes, n, n_chunks;
+    const sp_laz_place *chunk = NULL;
+
+    if (laz && c->format.chunk_points == UINT32_MAX)
+        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
+    SP_TRY(sp_scan_rewind(c->scan));
+    for (; c->scan->row < c->scan->n_points; c->scan->row += n) {
+        SP_TRY(sp_scan_records(c->scan, most, b, &n));
+        put_codes(c, b, n);
+        SP_TRY(write_records(c, laz, &chunk, b, n));
+    }
+    return laz ? sp_laz_finish(laz) : SP_OK;
+}
+
+/* ---- the file ---- */
+
+static sp_status copy_rest(copy *c, unsigned char *b)
+{
+    for (int64_t at = c->rest_at; at < c->rest_end; at += COPY_BYTES) {
+        int64_t n = c->rest_end - at < COPY_BYTES ? c->rest_end - at : COPY_BYTES;
+
+        SP_TRY(sp_scan_pread(c->scan, b, (size_t)n, at));
+        SP_TRY(write_bytes(c, b, (size_t)n));
+    }
+    return SP_OK;
+}
+
+/* Writes head, points and rest, and the head once more, since the offsets in it follow
+ * from the length of the points. */
+static sp_status write_file(copy *c, sp_laz_writer **laz, unsigned char *b)
+{
+    int64_t by;
+
+    SP_TRY(make_head(c));
+    SP_TRY(write_bytes(c, c->head, c->head_bytes));
+    if (c->is_laz)
+        SP_TRY(
+            sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
+    SP_TRY(write_points(c, *laz, b));
+    by = ftello(c->to) - c->rest_at;
+    SP_TRY(copy_rest(c, b));
+    if (c->header.minor >= 3)
+        SP_TRY(move_offset(c, AT_WAVES, by));
+    if (c->header.minor >= 4)
+        SP_TRY(move_offset(c, AT_EVLRS, by));
+    if (fseeko(c->to, 0, SEEK_SET) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->path, strerror(errno));
+    return write_bytes(c, c->head, c->head_bytes);
+}
+
+static sp_status write_copy(sp_scan *scan, const char *path, const int32_t *code,
+                            bool is_laz)
+{
+    copy c = {.scan = scan, .path = path, .code = code, .is_laz = is_laz};
+    unsigned char *b = malloc(COPY_BYTES);
+    sp_laz_writer *laz = NULL;
+    sp_status rc;
+
+    if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: is %s; classes are written into copies of LAS and LAZ only",
+                     scan->path, scan->title);
+    else
+        rc = b ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
+    SP_TRY_GOTO(rc, rc, end);
+    SP_TRY_GOTO(rc, sp_las_header_read(scan, &c.header), end);
+    SP_TRY_GOTO(rc, check_codes(scan, code, c.header.format < 6 ? 31 : 255), end);
+    c.to = fopen(path, "wb");
+    if (!c.to)
+        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    SP_TRY_GOTO(rc, rc, end);
+    rc = write_file(&c, &laz, b);
+    if (fclose(c.to) != 0 && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+end:
+    sp_laz_abandon(laz);
+    free(c.head);
+    free(b);
+    return rc;
+}
+
+sp_status sp_las_write(sp_scan *scan, const char *path, const int32_t *code, int64_t n)
+{
+    (void)n;
+    return write_copy(scan, path, code, false);
+}
+
+sp_status sp_las_write_laz(sp_scan *scan, const char *path, const int32_t *code,
+                           int64_t n)
+{
+    (void)n;
+    return write_copy(scan, path, code, true);
+}
