@@ -72,7 +72,7 @@ static sp_status read_item(const char *path, const unsigned char *at,
     int type = laz_get16(at), bytes = laz_get16(at + 2), version = laz_get16(at + 4);
     bool is_layered = expected->type >= SP_LAZ_POINT14;
     int least = is_layered ? 3 : 1;
-    int most = is_layered ? 4 : expected->type == SP_LAZ_WAVEPACKET13 ? 1 : 2;
+    int most = is_layered ? 4 : 2;
 
     if (type != (int)expected->type || bytes != expected->bytes)
         return SP_FAIL(

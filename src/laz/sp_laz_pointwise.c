@@ -1,6 +1,6 @@
 /* Points of formats 0 to 5: the parts of a record follow each other in one stream, each
  * coded with the record before as context. Files of 2010 and 2011 have parts of version
- * 1, later ones of version 2; a wave packet has version 1 always. */
+ * 1, later ones of version 2; those of a wave packet are the same. */
 #include <stdlib.h>
 
 #include "laz/sp_laz_codec.h"

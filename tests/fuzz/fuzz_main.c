@@ -45,6 +45,7 @@ const char *__lsan_default_suppressions(void)
 
 const fuzz_kind *const fuzz_kinds[] = {
     &fuzz_las,
+    &fuzz_laz,
     &fuzz_ply,
     &fuzz_pcd,
     &fuzz_npy,

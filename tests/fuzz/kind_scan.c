@@ -27,7 +27,8 @@ typedef struct seeds {
     const char *columns; /* some of the time */
 } seeds;
 
-static seeds las = {.ending = "las"}, ply = {.ending = "ply"}, pcd = {.ending = "pcd"};
+static seeds las = {.ending = "las"}, laz = {.ending = "laz"}, ply = {.ending = "ply"},
+             pcd = {.ending = "pcd"};
 static seeds npy = {.ending = "npy", .columns = "x,y,z,label"};
 static seeds text = {.ending = "txt", .columns = "x,y,-,z,label"};
 static seeds kitti = {.ending = "bin"};
@@ -172,6 +173,16 @@ static const field las_fields[] = {
     {247, 8, 'u'}, {247, 8, 'u'}, {245, 2, 'u'}, {247, 2, 'u'}, {393, 2, 'u'},
     {395, 2, 'u'}, {431, 1, 'u'}, {432, 1, 'u'}, {283, 1, 'u'}, {284, 1, 'u'},
 };
+/* The header as in LAS, the LAZ record behind headers of three lengths, the place of the
+ * chunk table and the first chunk. */
+static const field laz_fields[] = {
+    {96, 4, 'u'},  {100, 4, 'u'}, {104, 1, 'u'}, {105, 2, 'u'}, {107, 4, 'u'},
+    {247, 8, 'u'}, {281, 2, 'u'}, {283, 2, 'u'}, {293, 4, 'u'}, {313, 2, 'u'},
+    {315, 2, 'u'}, {317, 2, 'u'}, {319, 2, 'u'}, {321, 8, 'u'}, {327, 8, 'u'},
+    {333, 8, 'u'}, {289, 2, 'u'}, {301, 4, 'u'}, {323, 2, 'u'}, {353, 8, 'u'},
+    {429, 2, 'u'}, {441, 4, 'u'}, {461, 2, 'u'}, {463, 2, 'u'}, {469, 8, 'u'},
+    {475, 8, 'u'}, {481, 8, 'u'}, {499, 4, 'u'}, {503, 4, 'u'}, {507, 4, 'u'},
+    {511, 4, 'u'}, {515, 4, 'u'}, {519, 4, 'u'}, {523, 4, 'u'}, {527, 4, 'u'}};
 static const field kitti_fields[] = {{0, 4, 'f'}, {4, 4, 'f'}, {24, 4, 'f'}};
 static const field npy_fields[] = {{6, 1, 'u'}, {7, 1, 'u'}, {8, 2, 'u'}, {8, 4, 'u'}};
 
@@ -190,11 +201,20 @@ static void prepare_las(void)
         add(&las, seed_las(format, false));
         add(&las, seed_las(format, true));
     }
-    add(&las, seed_laz(0));
-    add(&las, seed_laz(6));
     las.fields = las_fields;
     las.n_fields = sizeof las_fields / sizeof *las_fields;
     las.n_head = 375;
+}
+
+static void prepare_laz(void)
+{
+    if (laz.n)
+        return;
+    for (int format = 0; format < SEED_LAS_FORMATS; format++)
+        add(&laz, seed_laz(format));
+    laz.fields = laz_fields;
+    laz.n_fields = sizeof laz_fields / sizeof *laz_fields;
+    laz.n_head = 600;
 }
 
 static void prepare_ply(void)
@@ -253,6 +273,7 @@ static void prepare_kitti(void)
 static void prepare_all(void)
 {
     prepare_las();
+    prepare_laz();
     prepare_ply();
     prepare_pcd();
     prepare_npy();
@@ -362,6 +383,7 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
         options.columns = s->columns;
     if (mutate_below(rng, 8) == 0)
         options.label_field = "intensity";
+    options.n_threads = (int)mutate_below(rng, 3);
     rc = sp_scan_open(&scan, path, &options);
     if (rc == SP_OK)
         rc = read_scan(scan, rng);
@@ -377,6 +399,10 @@ static bool run(const seeds *s, uint64_t *rng)
 static bool run_las(uint64_t *rng)
 {
     return run(&las, rng);
+}
+static bool run_laz(uint64_t *rng)
+{
+    return run(&laz, rng);
 }
 static bool run_ply(uint64_t *rng)
 {
@@ -431,15 +457,16 @@ static sp_status convert(void *context)
 
 static bool run_convert(uint64_t *rng)
 {
-    static const seeds *const all[] = {&las, &ply, &pcd, &npy, &text, &kitti};
+    static const seeds *const all[] = {&las, &laz, &ply, &pcd, &npy, &text, &kitti};
     static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
-    const char *path = make(all[mutate_below(rng, 6)], rng);
+    const char *path = make(all[mutate_below(rng, 7)], rng);
 
     unlink("scan.label");
     return fuzz_command(convert, (void *)(uintptr_t)path, allowed) == 0;
 }
 
 const fuzz_kind fuzz_las = {"las", 130, prepare_las, run_las};
+const fuzz_kind fuzz_laz = {"laz", 130, prepare_laz, run_laz};
 const fuzz_kind fuzz_ply = {"ply", 120, prepare_ply, run_ply};
 const fuzz_kind fuzz_pcd = {"pcd", 100, prepare_pcd, run_pcd};
 const fuzz_kind fuzz_npy = {"npy", 60, prepare_npy, run_npy};

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "fixtures/laz_points.h"
 
 enum { N = SEED_POINTS, ROOM = 16384 };
 
@@ -131,15 +134,38 @@ blob seed_las(int format, bool with_extra)
     return b;
 }
 
+/* Gives each record other bytes behind its coordinates, but for the class. */
+static void vary(unsigned char *record, int bytes, int i)
+{
+    for (int k = 12; k < bytes; k++)
+        if (k != 15 && k != 16)
+            record[k] = (unsigned char)(i * k % (k % 3 ? 7 : 251));
+}
+
+/* Chunks of 16 points, which a varying size may say too. */
 blob seed_laz(int format)
 {
-    blob b = seed_las(format, true);
-    const size_t record = b.at[94] | (size_t)b.at[95] << 8;
+    blob las = seed_las(format, false), b;
+    const int bytes = las.at[105] | las.at[106] << 8;
+    unsigned char *points = las.at + (las.n - (size_t)N * (size_t)bytes);
+    char path[] = "/tmp/seed_laz_XXXXXX";
+    int fd = mkstemp(path);
+    sp_laz_format f;
+    FILE *from;
 
-    b.at[104] |= 128;
-    memset(b.at + record + 2, 0, 16);
-    memcpy(b.at + record + 2, "laszip encoded", 14);
-    set_number(&b, record + 18, 22204, 'u', 2);
+    for (int i = 0; i < N; i++)
+        vary(points + i * bytes, bytes, i);
+    sp_laz_format_default(&f, format, bytes);
+    f.chunk_points = format % 2 ? 16 : UINT32_MAX;
+    mutate_check(fd >= 0 && close(fd) == 0, path);
+    mutate_check(laz_file_write(path, &f, format, points, N, 16, 1) == SP_OK, path);
+    b = (blob){calloc(ROOM, 1), 0};
+    from = fopen(path, "rb");
+    mutate_check(b.at && from, path);
+    b.n = fread(b.at, 1, ROOM, from);
+    fclose(from);
+    unlink(path);
+    free(las.at);
     return b;
 }
 

@@ -8,7 +8,7 @@ enum { SEED_POINTS = 40, SEED_LAS_FORMATS = 11 };
 
 /* LAS of point format 0 to 10; with_extra: a VLR that names extra bytes. */
 blob seed_las(int format, bool with_extra);
-/* The same, said to be compressed, though its points are not. */
+/* The same points, compressed; their other fields vary. */
 blob seed_laz(int format);
 
 typedef enum seed_order {
