@@ -217,6 +217,105 @@ static sp_status write_points(copy *c, sp_laz_writer *laz, unsigned char *b)
     return laz ? sp_laz_finish(laz) : SP_OK;
 }
 
+/* ---- COPC ---- */
+
+/* COPC is LAZ with an index of its chunks: in the VLR "copc" 1 the place of the root, in
+ * EVLRs "copc" 1000 entries of 32 bytes: key, offset u64, bytes i32, points i32; -1 points
+ * say that the offset is that of further entries. */
+enum {
+    EVLR_HEAD = 60,
+    COPC_INFO = 1,
+    COPC_PAGE = 1000,
+    AT_ROOT = 40,
+    ENTRY = 32,
+    AT_OFFSET = 16,
+    AT_BYTES = 24,
+    AT_COUNT = 28
+};
+
+static sp_status mend_entry(const copy *c, const sp_laz_place *to, int64_t n,
+                            unsigned char *entry, int64_t by)
+{
+    int64_t n_from;
+    const sp_laz_place *from = sp_laz_chunks(c->scan->own, &n_from);
+    uint64_t offset = sp_scan_le64(entry + AT_OFFSET);
+    uint32_t count = sp_scan_le32(entry + AT_COUNT);
+    int64_t low = 0, high = n < n_from ? n : n_from;
+
+    if (count == 0)
+        return SP_OK;
+    if (count == UINT32_MAX) {
+        put(entry + AT_OFFSET, offset + (uint64_t)by, 8);
+        return SP_OK;
+    }
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+
+        if ((uint64_t)from[middle].at <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    if (high == 0 || (uint64_t)from[low].at != offset || from[low].n != count)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its COPC index has %u points at byte %" PRIu64
+                       ", where no LAZ chunk of so many begins",
+                       c->scan->path, count, offset);
+    put(entry + AT_OFFSET, (uint64_t)to[low].at, 8);
+    put(entry + AT_BYTES, (uint64_t)to[low].bytes, 4);
+    return SP_OK;
+}
+
+/* Brings the entries of one page, n bytes of the source at `at`, to the chunks of the
+ * copy. */
+static sp_status mend_page(copy *c, const sp_laz_writer *laz, int64_t at, int64_t n,
+                           int64_t by)
+{
+    unsigned char entry[ENTRY];
+    int64_t n_chunks;
+    const sp_laz_place *to = sp_laz_written(laz, &n_chunks);
+
+    if (fseeko(c->to, at + by, SEEK_SET) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->path, strerror(errno));
+    for (; n >= ENTRY; at += ENTRY, n -= ENTRY) {
+        SP_TRY(sp_scan_pread(c->scan, entry, ENTRY, at));
+        SP_TRY(mend_entry(c, to, n_chunks, entry, by));
+        SP_TRY(write_bytes(c, entry, ENTRY));
+    }
+    return SP_OK;
+}
+
+/* Brings the index of a COPC file, if the source is one, to the chunks of the copy. */
+static sp_status mend_copc(copy *c, const sp_laz_writer *laz, int64_t by)
+{
+    unsigned char head[EVLR_HEAD];
+    int64_t at = (int64_t)sp_scan_le64(c->head + AT_EVLRS); /* of the source still */
+    uint32_t n = sp_scan_le32(c->head + AT_EVLRS + 8);
+    sp_las_vlr vlr = {0};
+
+    SP_TRY(sp_las_next_vlr(c->scan, &c->header, &vlr));
+    if (vlr.is_end || strcmp(vlr.user, "copc") != 0 || vlr.id != COPC_INFO ||
+        vlr.bytes < AT_ROOT + 8 || c->format.chunk_points != UINT32_MAX)
+        return SP_OK;
+    SP_TRY(move_offset(c, (int)vlr.at + AT_ROOT, by));
+    for (; n > 0; n--) {
+        int64_t bytes;
+
+        SP_TRY(sp_scan_pread(c->scan, head, sizeof head, at));
+        bytes = (int64_t)sp_scan_le64(head + 20);
+        at += EVLR_HEAD;
+        if (bytes < 0 || at < c->rest_at || bytes > c->rest_end - at)
+            return SP_FAIL(SP_EDATA,
+                           "%s: extended record of %" PRId64 " bytes at byte "
+                           "%" PRId64 ", but the file ends at %" PRId64,
+                           c->scan->path, bytes, at, c->rest_end);
+        if (memcmp(head + 2, "copc", 5) == 0 && sp_scan_le16(head + 18) == COPC_PAGE)
+            SP_TRY(mend_page(c, laz, at, bytes, by));
+        at += bytes;
+    }
+    return SP_OK;
+}
+
 /* ---- the file ---- */
 
 static sp_status copy_rest(copy *c, unsigned char *b)
@@ -244,6 +343,8 @@ static sp_status write_file(copy *c, sp_laz_writer **laz, unsigned char *b)
     SP_TRY(write_points(c, *laz, b));
     by = ftello(c->to) - c->rest_at;
     SP_TRY(copy_rest(c, b));
+    if (*laz && c->header.minor >= 4 && c->scan->format == &sp_scan_laz)
+        SP_TRY(mend_copc(c, *laz, by));
     if (c->header.minor >= 3)
         SP_TRY(move_offset(c, AT_WAVES, by));
     if (c->header.minor >= 4)

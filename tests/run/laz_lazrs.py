@@ -74,6 +74,80 @@ def lazrs_copy(source, to):
         c.done()
 
 
+def copc(path, a):
+    """COPC of format 6 in three chunks of different sizes; their places and sizes."""
+    vlr = bytearray(lazrs.LazVlr.new_for_compression(6, 0).record_data())
+    struct.pack_into("<I", vlr, 12, 0xFFFFFFFF)
+    chunks = [a[:500], a[500:700], a[700:]]
+    h = bytearray(375)
+    h[:4], h[24], h[25], h[104] = b"LASF", 1, 4, 6 | 128
+    at = 375 + 54 + 160 + 54 + len(vlr)
+    struct.pack_into("<HII", h, 94, 375, at, 2)
+    struct.pack_into("<H6d", h, 105, 30, 0, 0, 0, 0, 0, 0)
+    struct.pack_into("<3d", h, 131, 0.01, 0.01, 0.01)
+    struct.pack_into("<Q", h, 247, N)
+    info, head = bytearray(54 + 160), bytearray(54)
+    info[2:6], head[2:16] = b"copc", b"laszip encoded"
+    struct.pack_into("<HH", info, 18, 1, 160)
+    struct.pack_into("<HH", head, 18, 22204, len(vlr))
+    with open(path, "wb+") as f:
+        f.write(h + info + head + vlr)
+        c = lazrs.LasZipCompressor(f, lazrs.LazVlr(bytes(vlr)))
+        for chunk in chunks:
+            c.compress_many(chunk.reshape(-1))
+            c.finish_current_chunk()
+        c.done()
+        f.seek(0, 2)
+        evlrs = f.tell()
+        table = chunk_places(path, f, at, vlr)
+        page = b"".join(struct.pack("<iiiiQii", 1, i, 0, 0, *table[i], len(chunks[i]))
+                        for i in range(3))
+        page += struct.pack("<iiiiQii", 2, 0, 0, 0, evlrs + 60 + 4 * 32, 32, -1)
+        page += struct.pack("<iiiiQii", 2, 1, 0, 0, 0, 0, 0)
+        e = bytearray(60)
+        e[2:6] = b"copc"
+        struct.pack_into("<HQ", e, 18, 1000, len(page))
+        f.write(e + page)
+        struct.pack_into("<QI", h, 235, evlrs, 1)
+        struct.pack_into("<Q", info, 54 + 40, evlrs + 60)
+        f.seek(0)
+        f.write(h + info)
+
+
+def chunk_places(path, f, at, vlr):
+    """(offset, bytes) of each chunk by the table."""
+    f.flush()
+    with open(path, "rb") as g:
+        g.seek(at)
+        table = lazrs.read_chunk_table(g, lazrs.LazVlr(bytes(vlr)))
+    places, to = [], at + 8
+    for entry in table:
+        size = entry[1] if isinstance(entry, tuple) else entry.byte_count
+        places.append((to, size))
+        to += size
+    return places
+
+
+def check_copc(path, a):
+    """Each entry of the index names a chunk; 0: all are right."""
+    b = open(path, "rb").read()
+    evlrs = struct.unpack_from("<Q", b, 235)[0]
+    at = b.index(b"laszip encoded") + 52
+    vlr = lazrs.LazVlr(b[at:at + struct.unpack_from("<H", b, at - 34)[0]])
+    ok = struct.unpack_from("<Q", b, 375 + 54 + 40)[0] == evlrs + 60
+    first = 0
+    for i in range(3):
+        offset, size, n = struct.unpack_from("<Qii", b, evlrs + 60 + 32 * i + 16)
+        out = np.zeros(n * 30, np.uint8)
+        lazrs.decompress_points_with_chunk_table(
+            np.frombuffer(b[offset:offset + size], np.uint8), vlr.record_data(), out,
+            [(n, size)])
+        ok = ok and out.tobytes() == a[first:first + n].tobytes()
+        first += n
+    page = struct.unpack_from("<Q", b, evlrs + 60 + 96 + 16)[0]
+    return 0 if ok and page == evlrs + 60 + 128 else 1
+
+
 def main():
     program, bad = sys.argv[1], 0
     rng = np.random.default_rng(1)
@@ -93,6 +167,15 @@ def main():
             if open("b.las", "rb").read() != open("a.las", "rb").read():
                 print(f"format {fmt}, {extra} extra bytes: other points than lazrs wrote")
                 bad = 1
+    a = records(6, 0, 1, rng)
+    copc("d.laz", a)
+    copy(program, "d.laz", "e.laz")
+    if points("d.laz") != a.tobytes() or points("e.laz") != a.tobytes():
+        print("COPC: other points")
+        bad = 1
+    if check_copc("d.laz", a) or check_copc("e.laz", a):
+        print("COPC: the index does not name the chunks")
+        bad = 1
     for path in sys.argv[2:]:
         copy(program, path, "c.las")
         copy(program, "c.las", "c.laz")
