@@ -136,14 +136,6 @@ void sp_json_double(sp_json *json, const char *key, double value)
     append_value(json, key, isfinite(value) ? number : "null");
 }
 
-void sp_json_float(sp_json *json, const char *key, float value)
-{
-    char number[NUMBER];
-
-    snprintf(number, sizeof number, "%.9g", (double)value);
-    append_value(json, key, isfinite(value) ? number : "null");
-}
-
 void sp_json_null(sp_json *json, const char *key)
 {
     append_value(json, key, "null");

@@ -46,7 +46,6 @@ void sp_json_text(sp_json *json, const char *key, const char *value);
 void sp_json_int(sp_json *json, const char *key, int64_t value);
 void sp_json_bool(sp_json *json, const char *key, bool value);
 void sp_json_double(sp_json *json, const char *key, double value); /* %.17g */
-void sp_json_float(sp_json *json, const char *key, float value);   /* %.9g */
 void sp_json_null(sp_json *json, const char *key);
 
 /* Objects and arrays nest; each begin has its end. An end needs no key. */

@@ -37,7 +37,6 @@ struct sp_loader {
     loader_slot *slot;
     int64_t next, plan, read, deal; /* sequence numbers, drawn above */
     bool has_ended;                 /* nothing more is dealt until the next seek */
-    int64_t n_skipped;
     double plan_s, read_s;
 
     /* The rest belongs to the planner, and to sp_loader_seek while the planner is
@@ -87,11 +86,10 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
                     sp_error_last()->message);
         slot->sample[i].id = slot->sample_id[i];
         slot->sample[i].n = slot->sample[i].n_points = 0;
+        rc = SP_OK;
     }
     pthread_mutex_lock(&l->lock);
-    if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
-        l->n_skipped++;
-    } else if (rc != SP_OK && (slot->failed < 0 || i < slot->failed)) {
+    if (rc != SP_OK && (slot->failed < 0 || i < slot->failed)) {
         /* The first in the order of the batch, not in time, so that the message does
          * not depend on which reader was faster. */
         slot->failed = i;
@@ -451,14 +449,4 @@ void sp_loader_times(sp_loader *l, double *plan_s, double *read_s)
     *read_s = l->read_s;
     l->plan_s = l->read_s = 0;
     pthread_mutex_unlock(&l->lock);
-}
-
-int64_t sp_loader_skipped(sp_loader *l)
-{
-    int64_t n;
-
-    pthread_mutex_lock(&l->lock);
-    n = l->n_skipped;
-    pthread_mutex_unlock(&l->lock);
-    return n;
 }

@@ -116,7 +116,5 @@ sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
 /* Tells the seconds since the last call that the planner spent on plans, and on
  * everything else: waiting for readers, augmenting, voxelizing, collating. */
 void sp_loader_times(sp_loader *loader, double *plan_s, double *read_s);
-/* The number of samples that this rank has left out so far (data.on_error = "skip"). */
-int64_t sp_loader_skipped(sp_loader *loader);
 
 #endif

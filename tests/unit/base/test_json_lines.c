@@ -1,5 +1,5 @@
-/* What the writer writes, jansson reads back exactly; a line allocates nothing once the
- * buffer has its size. */
+/* jansson reads back exactly what the writer wrote, and a line allocates nothing once
+ * the buffer has its size. */
 #include "fixtures/test.h"
 
 #include <jansson.h>
@@ -29,7 +29,7 @@ static void line_is_as_shown(void **state)
     sp_json_begin_object(&json, "iou");
     sp_json_double(&json, "road", 0.5);
     sp_json_double(&json, "car", NAN);
-    sp_json_float(&json, "tree", INFINITY);
+    sp_json_double(&json, "tree", INFINITY);
     sp_json_end_object(&json);
     sp_json_begin_object(&json, "empty");
     sp_json_end_object(&json);
@@ -50,7 +50,7 @@ static void numbers_read_back_exactly(void **state)
     enum { N = sizeof x / sizeof *x };
     sp_json json = {0};
     const char *line;
-    json_t *root, *f64, *f32;
+    json_t *root, *f64;
 
     (void)state;
     sp_json_begin(&json);
@@ -58,21 +58,11 @@ static void numbers_read_back_exactly(void **state)
     for (int i = 0; i < N; i++)
         sp_json_double(&json, NULL, x[i]);
     sp_json_end_array(&json);
-    sp_json_begin_array(&json, "f32");
-    for (int i = 0; i < N; i++)
-        sp_json_float(&json, NULL, fabs(x[i]) > 1e30 ? 3.4028235e38f : (float)x[i]);
-    sp_json_end_array(&json);
     OK(sp_json_end(&json, &line));
     root = json_loads(line, 0, NULL);
     f64 = json_object_get(root, "f64");
-    f32 = json_object_get(root, "f32");
-    for (int i = 0; i < N; i++) {
-        float expected = fabs(x[i]) > 1e30 ? 3.4028235e38f : (float)x[i];
-
+    for (int i = 0; i < N; i++)
         assert_true(json_number_value(json_array_get(f64, (size_t)i)) == x[i]);
-        assert_true((float)json_number_value(json_array_get(f32, (size_t)i)) ==
-                    expected);
-    }
     json_decref(root);
     sp_json_destroy(&json);
 }
