@@ -1,6 +1,6 @@
-/* What the C++ that ptx2cc.py makes of a kernel stands on: PTX instructions that are
- * not one operator of C++. Names and meanings are those of the PTX manual; threads,
- * barriers, memory and tensor cores are the emulator's (tests/emulator).
+/* The functions that ptx2cc.py's C++ calls: PTX instructions that are not one operator
+ * of C++. Names and meanings are those of the PTX manual; threads, barriers, memory and
+ * tensor cores are the emulator's (tests/emulator).
  *
  * A register holds bits; an instruction reads and writes them as its own type.
  * Addresses of shared memory have 32 bits: the distance from the begin of the
@@ -13,49 +13,19 @@
 
 #include "emulator/hostcuda_internal.h"
 
-/* A translated kernel: parameters lie behind one another, as a launch passes them. */
+/* A translated kernel. Its parameters lie behind one another, as a launch passes
+ * them. */
 struct ptx_parameter {
     int at, bytes;
 };
 struct ptx_kernel {
-    const char *name; /* as the compiler mangled it */
+    const char *name; /* name as the compiler mangled it */
     void (*run)(const char *parameters);
     int bytes, n_parameters;
     const ptx_parameter *parameter;
 };
 /* Called by each translated file before main. */
 void ptx_register(const ptx_kernel *kernel);
-
-/* ---- registers ---- */
-
-template <class T, class R> static inline T get(R r)
-{
-    if constexpr (sizeof(T) == sizeof(R)) {
-        T v;
-        memcpy(&v, &r, sizeof v);
-        return v;
-    } else {
-        return (T)r;
-    }
-}
-
-template <class T, class R> static inline void put(R &r, T v)
-{
-    if constexpr (sizeof(T) == sizeof(R))
-        memcpy(&r, &v, sizeof r);
-    else
-        r = (R)v;
-}
-
-static inline float float_of(uint32_t bits)
-{
-    return get<float>(bits);
-}
-
-static inline double double_of(uint64_t bits)
-{
-    return get<double>(bits);
-}
 
 /* ---- memory ---- */
 
@@ -69,18 +39,14 @@ static inline uint32_t shared_address(const void *p)
     return (uint32_t)((const char *)p - hc_space);
 }
 
-/* Before each access: it must be aligned to its size, vectors as a whole. */
+/* Ends the program where an access is not aligned to its size, vectors as a whole. Not
+ * inline: kernels have thousands of accesses, and compilers take long over branches. */
+void ptx_check_aligned(uintptr_t p, size_t bytes, const char *file, int line);
+
 template <class T>
-static inline T *access(const void *p, int count, bool is_write, const char *file,
-                        int line)
+static inline T *access(const void *p, int count, const char *file, int line)
 {
-    if ((uintptr_t)p % (sizeof(T) * (size_t)count))
-        hc_fail("%s:%d: %p is not aligned to %zu bytes", file, line, p,
-                sizeof(T) * (size_t)count);
-    if (hc_hook.accessed && (const char *)p >= hc_space &&
-        (const char *)p < hc_space + HC_SPACE)
-        hc_hook.accessed(hc_self, p, sizeof(T) * (size_t)count, is_write,
-                         __builtin_return_address(0));
+    ptx_check_aligned((uintptr_t)p, sizeof(T) * (size_t)count, file, line);
     return (T *)const_cast<void *>(p);
 }
 
@@ -128,7 +94,7 @@ static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector)
     for (int i = 0; i < 4; i++) {
         const uint32_t s = selector >> (4 * i) & 15;
         uint32_t byte = (uint32_t)(bytes >> (8 * (s & 7))) & 255;
-        if (s & 8) /* its sign, eight times */
+        if (s & 8) /* the sign of the byte, eight times */
             byte = byte & 128 ? 255 : 0;
         r |= byte << (8 * i);
     }
@@ -145,7 +111,7 @@ static inline uint32_t clz(uint64_t v)
     return v ? (uint32_t)__builtin_clzll(v) : 64;
 }
 
-/* bfind.shiftamt: how far to shift so that the first one comes to the top. */
+/* bfind.shiftamt: the distance by which the first one is shifted to the top. */
 template <class T> static inline uint32_t shift_to_top(T v)
 {
     return v ? clz(v) : ~0u;
@@ -167,7 +133,7 @@ template <class T> static inline T brev(T v)
 
 /* ---- floating point ---- */
 
-/* To an integer, as the hardware does out of its range; f is whole. */
+/* Converts to an integer, as the hardware does out of its range; f is whole. */
 template <class T, class F> static inline T saturate(F f)
 {
     if (f != f)
@@ -179,7 +145,7 @@ template <class T, class F> static inline T saturate(F f)
     return (T)f;
 }
 
-/* min and max of numbers: the other one where one is NaN. */
+/* min and max give the other number where one is NaN. */
 static inline float min_of(float a, float b)
 {
     return fminf(a, b);
@@ -216,7 +182,8 @@ static inline double fma_of(double a, double b, double c)
 /* rcp.approx.ftz.f64: the upper half of the result. */
 static inline double rough_reciprocal(double v)
 {
-    return get<double>(get<uint64_t>(1 / v) & 0xffffffff00000000u);
+    return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, 1 / v) &
+                                          0xffffffff00000000u);
 }
 
 /* ---- blocks ---- */

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""ptx2cc.py FILE.ptx PART PARTS > FILE.cc: kernels in PTX as C++ for the emulator (ptx.h):
-those whose number leaves the remainder PART by PARTS, so that a large file can be compiled
-as several objects.
+"""ptx2cc.py FILE.ptx > FILE.cc: kernels in PTX as C++ for the emulator (ptx.h).
 
-A kernel becomes a function, a register a variable, an instruction a statement, a branch a
-goto. So what runs is what the real compiler made of the source, inline PTX and library
-code included. An instruction that is not known ends the translation.
+A register becomes a variable, an instruction a statement, a branch a goto. So what runs is
+what the real compiler made of the source, inline PTX and library code included. An
+instruction that is not known ends the translation.
+
+A kernel is cut at labels into parts, each a function, since a compiler's time grows faster
+than a function's length and kernels have up to 28,000 instructions. A part returns the
+place where the kernel goes on. Registers that are written and read between two labels
+are variables of their part, all others are members of a structure that the parts share.
 """
 import re
 import sys
+
+PART = 300  # instructions of a part, at least
 
 C_TYPE = {
     'u8': 'uint8_t', 's8': 'int8_t', 'b8': 'uint8_t',
@@ -77,6 +82,11 @@ class Kernel:
     def __init__(self, name, parameters, module):
         self.name = name
         self.module = module
+        self.kind = {}  # of each register, by its declaration
+        self.shared_registers = set()  # members of the structure
+        self.part_of = {}  # label: number of its part
+        self.entry_of = {}  # label: its number among the entries of its part
+        self.part = 0  # the one that is being written
         self.offset = {}  # of parameters
         self.parameters = []
         self.bytes = 0
@@ -98,7 +108,16 @@ class Kernel:
     # ---- operands ----
 
     def register(self, name):
-        return 'R_' + identifier(name)
+        return ('S->' if name in self.shared_registers else '') + 'R_' + identifier(name)
+
+    @staticmethod
+    def converted(text, source, to):
+        """Bits of one type as another: registers have no type, instructions have."""
+        if C_TYPE[source] == C_TYPE[to]:
+            return text
+        if bits(source) == bits(to) and 'f' in source[0] + to[0]:
+            return f'__builtin_bit_cast({C_TYPE[to]}, {text})'
+        return f'({C_TYPE[to]})({text})'
 
     def value(self, operand, kind):
         """An operand, read as this type."""
@@ -107,9 +126,9 @@ class Kernel:
         if operand in SPECIAL:
             text = SPECIAL[operand]
         elif re.match(r'0[fF][0-9a-fA-F]{8}$', operand):
-            text = f'float_of(0x{operand[2:]}u)'
+            return self.converted(f'0x{operand[2:]}u', 'b32', kind)
         elif re.match(r'0[dD][0-9a-fA-F]{16}$', operand):
-            text = f'double_of(0x{operand[2:]}ull)'
+            return self.converted(f'0x{operand[2:]}ull', 'b64', kind)
         elif re.match(r'-?(0x[0-9a-fA-F]+|\d+)U?$', operand):
             number = int(operand.rstrip('U'), 0) % (1 << 64)
             return f'({C_TYPE[kind]}){number}ull'
@@ -118,17 +137,18 @@ class Kernel:
         elif operand in self.offset:
             text = f'(uint64_t)(P + {self.offset[operand]})'
         elif operand in self.arrays:
-            text = f'(uint64_t){identifier(operand)}'
+            text = f'(uint64_t)S->{identifier(operand)}'
         elif operand in self.module.constants:
             text = f'(uint64_t){identifier(operand)}'
         else:
-            text = self.register(operand)
-        return f'get<{C_TYPE[kind]}>({text})'
+            return self.converted(self.register(operand), self.kind[operand], kind)
+        return f'({C_TYPE[kind]})({text})'
 
     def store(self, register, kind, text):
         if register == '_':
             return f'(void)({text});'
-        return f'put<{C_TYPE[kind]}>({self.register(register)}, ({C_TYPE[kind]})({text}));'
+        value = self.converted(f'({C_TYPE[kind]})({text})', kind, self.kind[register])
+        return f'{self.register(register)} = {value};'
 
     def address(self, operand, space):
         m = re.match(r'\[\s*([%\w$.]+)\s*(?:\+\s*(-?\d+))?\s*\]$', operand)
@@ -324,7 +344,8 @@ class Kernel:
             return self.store(args[0], 'b32', f'sp_round_tf32({self.value(args[1], "b32")})')
         if source == 'bf16':
             return self.store(args[0], 'f32',
-                              f'float_of((uint32_t){self.value(args[1], "b16")} << 16)')
+                              self.converted(f'(uint32_t){self.value(args[1], "b16")} << 16',
+                                             'b32', 'f32'))
         if to == 'bf16':
             return self.store(args[0], 'b16', f'hc_bf16({self.value(args[1], "f32")})')
         text = self.value(args[1], source)
@@ -359,7 +380,7 @@ class Kernel:
         else:
             yield_first = ''
         text = (f'{yield_first}{c_type} *const q = access<{c_type}>({self.address(place, space)}, '
-                f'{len(regs)}, {"true" if is_write else "false"}, {self.site()}); ')
+                f'{len(regs)}, {self.site()}); ')
         if is_write:
             return text + ' '.join(f'q[{i}] = {self.value(r, kind)};'
                                    for i, r in enumerate(regs))
@@ -423,10 +444,16 @@ class Kernel:
     # ---- threads ----
 
     def do_bra(self, parts, args):
-        return f'goto L_{identifier(args[-1])};'
+        return self.go_to(args[-1])
+
+    def go_to(self, label):
+        part = self.part_of[label]
+        if part == self.part:
+            return f'goto L_{identifier(label)};'
+        return f'return {part << 16 | self.entry_of[label]};'
 
     def do_ret(self, parts, args):
-        return 'return;'
+        return 'return -1;'
 
     do_exit = do_ret
 
@@ -499,19 +526,27 @@ class Kernel:
     # ---- declarations ----
 
     def declare(self, text):
+        """In a scope within the kernel, as inline PTX opens one."""
+        names = self.note_registers(text)
+        return f'{C_TYPE[self.kind[names[0]]]} ' + ', '.join(map(self.register, names)) + ';'
+
+    def note_registers(self, text):
+        """The names that a .reg statement declares."""
         m = re.match(r'\.reg\s+\.(\w+)\s+(.*)$', text)
-        if m:
-            names = []
-            for name in split(m[2]):
-                many = re.match(r'(%\w+)<(\d+)>$', name)
-                names += ([self.register(f'{many[1]}{i}') for i in range(int(many[2]))]
-                          if many else [self.register(name)])
-            return f'{C_TYPE[m[1]]} ' + ', '.join(names) + ';'
+        names = []
+        for name in split(m[2]):
+            many = re.match(r'(%\w+)<(\d+)>$', name)
+            names += [f'{many[1]}{i}' for i in range(int(many[2]))] if many else [name]
+        self.kind.update((name, m[1]) for name in names)
+        return names
+
+    def note_array(self, text):
+        """A .local array as a member of the structure; other declarations are the module's."""
         m = re.match(r'\.local\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d+)\]$', text)
-        if m:
-            self.arrays.add(m[2])
-            return f'alignas({m[1]}) char {identifier(m[2])}[{m[3]}];'
-        return ''  # .shared is the module's; .pragma
+        if not m:
+            return []
+        self.arrays.add(m[2])
+        return [f'alignas({m[1]}) char {identifier(m[2])}[{m[3]}];']
 
 
 class Module:
@@ -581,22 +616,133 @@ def statements(body, line):
             text = ''
 
 
-def translate(kernel, line, body, out):
-    for line, text in statements(body, line):
+class Region:
+    """The statements from a label to the next one."""
+
+    def __init__(self, label):
+        self.label = label
+        self.part = 0
+        self.items = []  # (line, text)
+
+    def instructions(self):
+        return [text for _, text in self.items if text[0] not in '.{}' and text[-1] != ':']
+
+
+def regions_of(kernel, line, body):
+    """The kernel's regions, and declarations of the structure's arrays."""
+    regions, arrays, depth = [Region(None)], [], 0
+    for line, text in filter(lambda item: item[1], statements(body, line)):
+        depth += {'{': 1, '}': -1}.get(text, 0)
+        if depth == 0 and text.endswith(':'):
+            regions.append(Region(text[:-1]))
+        elif depth == 0 and text.startswith('.reg'):
+            kernel.note_registers(text)
+        elif depth == 0 and text.startswith('.') and not text.startswith('.loc'):
+            arrays += kernel.note_array(text)
+        else:
+            regions[-1].items.append((line, text))
+    return regions, arrays
+
+
+def is_set_first(name, text):
+    """Whether the instruction writes this register, whatever is in it."""
+    m = re.match(r'([\w.:]+)\s*(.*)$', text, re.S)
+    if not m or m[1].split('.')[0] in ('st', 'red', 'cp', 'wgmma'):
+        return False
+    registers = [re.findall(r'%\w+', arg) for arg in split(m[2])]
+    return name in registers[0] and not any(name in r for r in registers[1:])
+
+
+def share_registers(kernel, regions):
+    """Finds the registers whose values outlive a region; gives the others with theirs."""
+    seen = {}  # register: its only region, None where it outlives that
+    for region in regions:
+        for text in region.instructions():
+            for name in set(re.findall(r'%\w+', text)) & kernel.kind.keys():
+                if name not in seen:
+                    seen[name] = region if is_set_first(name, text) else None
+                elif seen[name] is not region:
+                    seen[name] = None
+    kernel.shared_registers = {name for name, region in seen.items() if not region}
+    return [(name, region) for name, region in seen.items() if region]
+
+
+def cut(kernel, regions):
+    """Parts: lists of regions; and the labels at which each is entered, its first one first."""
+    parts, length = [[]], 0
+    for region in regions:
+        if length >= PART:
+            parts.append([])
+            length = 0
+        parts[-1].append(region)
+        region.part = len(parts) - 1
+        length += len(region.instructions())
+    kernel.part_of = {region.label: region.part for region in regions}
+    entries = [[part[0].label] for part in parts]
+    for k, part in enumerate(parts):
+        for region in part:
+            for text in region.instructions():
+                m = re.search(r'\bbra(?:\.uni)?\s+([\w$]+)$', text)
+                if m and kernel.part_of[m[1]] != k:
+                    entry = entries[kernel.part_of[m[1]]]
+                    if m[1] not in entry:
+                        entry.append(m[1])
+    kernel.entry_of = {label: i for entry in entries for i, label in enumerate(entry)}
+    return parts, entries
+
+
+def declarations(kernel, names):
+    """One declaration for each type."""
+    kinds = {}
+    for name in names:
+        kinds.setdefault(C_TYPE[kernel.kind[name]], []).append('R_' + identifier(name))
+    return [f'{kind} {", ".join(sorted(group))};' for kind, group in sorted(kinds.items())]
+
+
+def translate(kernel, region, out):
+    if region.label:
+        out.append(f'L_{identifier(region.label)}:;')
+    for line, text in region.items:
         if text in '{}':
             out.append(text)
         elif text.endswith(':'):
-            out.append(f'L_{identifier(text[:-1])}:;')
+            sys.exit(f'{kernel.module.path}:{line}: a label in a scope: {text}')
         elif re.match(r'\.loc\s', text):
             m = re.match(r'\.loc\s+(\d+)\s+(\d+)', text)
             kernel.where = (kernel.module.files.get(m[1], '?'), int(m[2]))
-        elif text.startswith('.'):
+        elif text.startswith('.reg'):
             out.append(kernel.declare(text))
-        else:
+        elif not text.startswith('.'):
             try:
                 out.append(kernel.statement(text))
             except (Unknown, KeyError, IndexError, StopIteration) as error:
                 sys.exit(f'{kernel.module.path}:{line}: not translated: {text} ({error!r})')
+
+
+def translate_kernel(n, kernel, line, body, out):
+    regions, arrays = regions_of(kernel, line, body)
+    own = share_registers(kernel, regions)
+    parts, entries = cut(kernel, regions)
+    out.append(f'struct registers{n} {{')
+    out += declarations(kernel, kernel.shared_registers) + arrays
+    out.append('};')
+    for k, part in enumerate(parts):
+        kernel.part = k
+        out.append(f'static int part{n}_{k}(registers{n} *const S, const char *const P, int at)\n{{')
+        out += declarations(kernel, [name for name, region in own if region.part == k])
+        out.append('switch (at) {')
+        out += [f'case {i}: goto L_{identifier(label)};'
+                for i, label in enumerate(entries[k]) if i > 0]
+        out.append('}')
+        for region in part:
+            translate(kernel, region, out)
+        out.append(f'return {k + 1 << 16};' if k + 1 < len(parts) else 'return -1;')
+        out.append('}')
+    out.append(f'static void kernel{n}(const char *P)\n{{')
+    out.append(f'static int (*const part[])(registers{n} *, const char *, int) = {{'
+               + ', '.join(f'part{n}_{k}' for k in range(len(parts))) + '};')
+    out.append(f'registers{n} S;')
+    out.append('for (int at = 0; at >= 0;)\nat = part[at >> 16](&S, P, at & 0xffff);\n}')
 
 
 def main():
@@ -607,15 +753,10 @@ def main():
     for name, (kind, count, values) in module.constants.items():
         print(f'static {kind} {identifier(name)}[{count}] __attribute__((aligned(16), unused))'
               f' = {{{values}}};')
-    part, parts = int(sys.argv[2]), int(sys.argv[3])
     for n, (kernel, line, body) in enumerate(module.kernels()):
-        if n % parts != part:
-            continue
         out = []
-        translate(kernel, line, body, out)
-        print(f'static void kernel{n}(const char *P)\n{{\n(void)P;')
+        translate_kernel(n, kernel, line, body, out)
         print('\n'.join(out))
-        print('}')
         print(f'static const ptx_parameter parameter{n}[] = {{'
               + ', '.join(f'{{{at}, {size}}}' for at, size in kernel.parameters) + '};')
         print(f'static const ptx_kernel entry{n} = {{"{kernel.name}", kernel{n}, '

@@ -1,5 +1,5 @@
-/* Stands for the CUDA runtime below objects that nvcc compiled: kernels are found by
- * name among the translated ones and launched on the emulator. */
+/* Stands for the CUDA runtime in programs with objects that nvcc compiled: it finds
+ * kernels by name among the translated ones and launches them on the emulator. */
 #include "emulator/ptx/ptx.h"
 
 #include <map>
@@ -22,7 +22,7 @@ static host_table &host_functions()
     return *all;
 }
 
-/* Between the two halves of a launch. */
+/* The configuration between the two halves of a launch. */
 static struct pending {
     dim3 grid, block;
     size_t shared_bytes;
@@ -32,6 +32,12 @@ static struct pending {
 void ptx_register(const ptx_kernel *kernel)
 {
     kernels()[kernel->name] = kernel;
+}
+
+void ptx_check_aligned(uintptr_t p, size_t bytes, const char *file, int line)
+{
+    if (p % bytes)
+        hc_fail("%s:%d: %p is not aligned to %zu bytes", file, line, (void *)p, bytes);
 }
 
 struct ptx_call {
@@ -153,7 +159,7 @@ int cudaFuncSetAttribute(const void *host, int attribute, int value)
     return attribute == MAX_DYNAMIC_SHARED ? hc_allow_shared(host, value) : 0;
 }
 
-/* What CUB asks for: it chooses tile sizes by it. */
+/* CUB asks for this number, and chooses tile sizes by it. */
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *, int,
                                                            size_t, unsigned)
 {
