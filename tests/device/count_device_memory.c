@@ -1,6 +1,6 @@
-/* Linked with the program on an emulated device (the linker's --wrap). Standard error
- * says at the end of each optimizer step how often memory of the device was asked for
- * so far, and of each arena when it goes how much of it was in use at most. */
+/* Linked with sptrain on an emulated device (the linker's --wrap). At the end of each
+ * optimizer step standard error says how often device memory was allocated so far, and
+ * for each arena that is destroyed how much of it was in use at most. */
 #include <stdio.h>
 
 #include "cuda/device/cuda_ops.h"

@@ -1,6 +1,6 @@
-/* Linked with the program on an emulated device (the linker's --wrap). Standard error
- * says of each optimizer step how often the training thread stopped for the device and
- * for other ranks: waits with no kernel launched between them are one stop. */
+/* Linked with sptrain on an emulated device (the linker's --wrap). For each optimizer
+ * step standard error says how often the training thread stopped for the device and for
+ * other ranks. Waits with no kernel launched between them are one stop. */
 #include <stdio.h>
 
 #include "cuda/device/cuda_ops.h"
@@ -9,7 +9,8 @@
 
 unsigned hc_launches(void);
 
-/* What a kind of wait was counted at. */
+/* One kind of wait: how often it happened, and how many kernels had been launched by
+ * the last time. */
 typedef struct stops {
     unsigned n, launched;
 } stops;
@@ -48,7 +49,7 @@ sp_status __wrap_sp_buckets_zero(sp_buckets *buckets)
     return __real_sp_buckets_zero(buckets);
 }
 
-/* The end of a step. */
+/* This function is called at the end of a step. */
 sp_status __wrap_sp_net_sync_running(sp_net *net)
 {
     sp_status rc = __real_sp_net_sync_running(net);

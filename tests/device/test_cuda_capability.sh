@@ -1,6 +1,7 @@
 #!/bin/sh
-# What any device from 8.0 on is to run fits the least shared memory among them, the 99 KB
-# a block of 8.6, 8.9 and 12.0: static and of the launch together, by the emulator's count.
+# Kernels that any device from 8.0 on is to run fit the least shared memory among them, the
+# 99 KB a block of 8.6, 8.9 and 12.0: static memory and that of the launch together, as the
+# emulator counts them.
 cd "$SP_BUILDDIR" || exit 1
 bad=0
 HC_CAPABILITY=86

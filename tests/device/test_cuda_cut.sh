@@ -1,12 +1,11 @@
 #!/bin/sh
-# A step over the memory of an emulated device is cut, not failed: the bits of a deck that
-# asks for as many micro-batches, on one rank and on two, and of an uninterrupted run when
-# it is continued, whatever is free by then. A sample that does not fit by itself ends the
-# run with status 5 and is named.
-. "$SP_SRCDIR/tests/run/story.sh"
+# A step that needs more than the memory of an emulated device is cut and does not fail. It
+# has the bits of a deck that asks for as many micro-batches, on one rank and on two, and of
+# an uninterrupted run when it is continued, whatever is free by then. A sample that does
+# not fit by itself is named and ends the run with status 5.
+. "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_hostcuda
-"$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 14 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
+scene s 1 14
 for i in 1 2 3 4 5 6; do cp s-00000-of-00001.h5 t$i.h5; done
 # Much memory, little work: each activation takes some MiB for the six samples.
 {
@@ -51,8 +50,8 @@ same_weights cut2 voxels "other weights than with batch.voxel_budget"
 HC_MEMORY=46 run 1 0 check d.deck
 says err 'memory: a rank may use 40.0 of the 46.0 MiB .* that one into 3'
 
-# More memory when it goes on, or less that is free, but enough: cut as before. With too
-# little it goes on too, and says that sums change.
+# When it goes on with more memory, or with less that is enough, it is cut as before. With
+# too little it goes on too, and says that sums change.
 run_half() {
     HC_MEMORY=46 run 1 0 train d.deck run.dir="$1" train.steps=2
 }
@@ -66,12 +65,12 @@ run_half less
 HC_MEMORY=40 run 1 0 train d.deck run.dir=less
 says err 'run.memory_mb = 40, .* has 3[0-7].0 MiB free .* are not the bits'
 
-# Others use so much of the device that less than its own share is free.
+# Other programs use so much of the device that less than a rank's share is free.
 HC_MEMORY=100 HC_USED=50 run 1 0 train d.deck run.dir=pressed train.steps=1
 says err 'a device has 4[0-9].0 MiB free for a rank, of 87.0: others use it.* run.memory_mb=4[0-9]'
 says pressed/deck.resolved 'memory_mb = 4[0-9]'
 
-# A sample that needs more than all of it.
+# A sample needs more than all of the memory.
 for ranks in 1 2; do
     HC_MEMORY=18 run $ranks 5 train d.deck run.eval_every=0 run.dir=small$ranks
     one_diagnosis 'sample [0-9] of t[0-9].h5 ([0-9]* voxels) needs about [0-9.]* MiB by itself, expected at most the 1[0-9].0 MiB of a rank: arena .*: out of memory'

@@ -1,24 +1,14 @@
 #!/bin/sh
-# On an emulated CUDA device: after the first epoch no step asks for memory, of the device
-# or pinned; `sptrain check` foresees what a run takes, to 5 %.
-SPVOX=$SP_BUILDDIR/spvox
-SPTRAIN=$SP_BUILDDIR/tests/device/sptrain_memory
-[ -x "$SPTRAIN" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-
-fail() {
-    echo "FAILED: $*" >&2
-    tail -5 out >&2
-    exit 1
-}
+# After the first epoch no step on an emulated CUDA device allocates memory, of the device
+# or pinned; `sptrain check` foresees the memory of a run to 5 %.
+. "$SP_SRCDIR/tests/device/devices.sh"
+on_emulator sptrain_memory
 
 run() { # run PROGRAM ARGUMENTS...
     timeout 100 "$@" >out 2>&1 || fail "$*"
 }
 
-run "$SPVOX" scene --out tiny --samples 4 --extent 7 --seed 3 --voxel-size 0.7
+scene tiny 4 7
 cat >dummy.deck <<'END'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 2; eval_size = 2; };
@@ -27,15 +17,16 @@ train : { epochs = 3; warmup_steps = 0; lr = 0.01; };
 run : { device = "cuda"; log_every = 1; threads = 1; };
 END
 
-# 2 steps an epoch, behind those of the device's self-test; an evaluation and a checkpoint
-# after each epoch. From the second epoch's first step on the number stays.
+# An epoch has 2 steps, and the self-test's steps come first; an evaluation and a checkpoint
+# follow each epoch. From the second epoch's first step on the number stays.
 run "$SPTRAIN" train dummy.deck run.dir=run
 sed -n 's/^step .* memory calls //p' out | tail -4 >late
 [ "$(wc -l <late)" = 4 ] || fail "6 steps expected"
 [ "$(sort -u late | wc -l)" = 1 ] || fail "steps that ask for memory: $(tr '\n' ' ' <late)"
 grep -q '^arena activations: ' out || fail "no arenas"
 
-# Bytes in use of all arenas but the self-test's, against what was foreseen.
+# Compares the bytes in use of all arenas but the self-test's with the memory that was
+# foreseen.
 foreseen() { # foreseen DECK
     run "$SPTRAIN" check "$1"
     sed -n 's/.*memory: about \([0-9.]*\) MiB of each device.*/\1/p' out >mib
@@ -49,7 +40,7 @@ foreseen() { # foreseen DECK
         fail "$1: not what was foreseen"
 }
 
-run "$SPVOX" scene --out one --samples 1 --extent 16 --seed 5 --voxel-size 0.7
+scene one 1 16 5
 cat >wide.deck <<'END'
 data : { train = ["one*.h5"]; val = []; voxel_size = 0.7; };
 augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };

@@ -1,44 +1,19 @@
 #!/bin/sh
-# sptrain on an emulated CUDA device: losses as on the CPU, the same bits whatever runs first,
-# checkpoints that either continues, equal evaluations, predictions, two ranks.
-SPVOX=$SP_BUILDDIR/spvox
-CPU=$SP_BUILDDIR/sptrain
-CUDA=$SP_BUILDDIR/tests/device/sptrain_hostcuda
-[ -x "$CUDA" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-
-fail() {
-    echo "FAILED: $*" >&2
-    tail -5 out >&2
-    exit 1
-}
+# sptrain on an emulated CUDA device has the losses of the CPU, the same bits whatever runs
+# first, checkpoints that either continues, equal evaluations and predictions, also on two
+# ranks.
+. "$SP_SRCDIR/tests/device/devices.sh"
+[ -x "$CUDA" ] || skip "no emulator in this build"
 
 run() { # run PROGRAM ARGUMENTS...
     timeout 100 "$@" >out 2>&1 || fail "$*"
-}
-
-# losses DIR: of the steps.
-losses() {
-    sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
 }
 
 confusions() {
     sed -n 's/.*"event":"eval".*\("confusion".*\)/\1/p' "$1/evaluations.jsonl"
 }
 
-# close_to DIR DIR TOLERANCE: as many losses, each this close.
-close_to() {
-    losses "$1" >a
-    losses "$2" >b
-    [ -s a ] || fail "no steps in $1"
-    [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
-    paste a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
-        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
-}
-
-run "$SPVOX" scene --out tiny --samples 3 --extent 11 --seed 3 --voxel-size 0.7
+scene tiny 3 11
 cat >dummy.deck <<'END'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 2; eval_size = 2; };
@@ -46,16 +21,12 @@ net : { family = "dummy"; width = 0.25; };
 train : { steps = 5; warmup_steps = 0; lr = 0.01; };
 run : { log_every = 1; threads = 1; };
 END
-sed 's/family.*/layers = (\
-    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },\
-    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },\
-    { name = "b2"; op = "batchnorm"; },\
-    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },\
-    { name = "a"; op = "add"; from = ["u", "b1"]; },\
-    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };/' \
-    dummy.deck >smooth.deck
+{
+    grep -v '^net' dummy.deck
+    smooth_net
+} >smooth.deck
 
-# Five steps without ReLU agree to 1e-5; with it the first does to 1e-6.
+# Five steps without ReLU agree to 1e-5; with ReLU the first step agrees to 1e-6.
 for net in smooth dummy; do
     run "$CPU" train $net.deck run.dir=cpu-$net run.device=cpu
     HC_LAZY=1 run "$CUDA" train $net.deck run.dir=cuda-$net run.device=cuda
@@ -67,15 +38,15 @@ for d in cuda-dummy cpu-dummy; do
 done
 close_to first-cuda-dummy first-cpu-dummy 1e-6
 
-# Another order of threads, blocks and streams: the same bits.
+# Another order of threads, blocks and streams gives the same bits.
 HC_SEED=9 run "$CUDA" train dummy.deck run.dir=other run.device=cuda
 losses cuda-dummy >a
 losses other >b
 cmp -s a b || fail "another order gave other losses"
 
-# Norms' sums come with the convolutions in both directions, also those of norms behind a
-# concat or on a shortcut: two more steps sum rows for the bias alone, and finish each of
-# the three norms twice.
+# Convolutions form the norms' sums in both directions, also those of norms behind a concat
+# or on a shortcut: two more steps sum rows for the bias alone, and finish each of the three
+# norms twice.
 launches() { # launches STEPS KERNEL FAMILY
     rm -rf counted
     HC_COUNT=1 run "$CUDA" train dummy.deck run.dir=counted run.device=cuda \
@@ -124,7 +95,7 @@ for p in CPU CUDA; do
 done
 cmp -s confusion-CPU confusion-CUDA || fail "evaluations differ"
 
-# Two ranks of the device: the same first loss.
+# Two ranks of the device have the same first loss.
 run "$MPIEXEC" -n 2 "$CUDA" train dummy.deck run.dir=two run.device=cuda \
     run.oversubscribe=true 'run.devices=[0, 0]' train.steps=2
 mkdir first-two
@@ -158,8 +129,9 @@ cmp -s a b || fail "bf16: another order gave other losses"
 run "$CUDA" predict mink.deck run.dir=mink-bf16 run.device=cuda train.precision=bf16 \
     run.logits=true
 
-# A device that computes wrongly is found out before it trains: the update left out, a sum
-# left as it was. It ends the run, or all ranks take the CPU where the deck leaves it open.
+# A device that computes wrongly is found out before it trains, both when the update is left
+# out and when a sum is left as it was. It ends the run, or all ranks use the CPU where the
+# deck leaves it open.
 for broken in update_kernel row_sums_kernel; do
     HC_SKIP=$broken "$CUDA" train dummy.deck run.dir=broken run.device=cuda >out 2>&1
     [ $? = 7 ] || fail "without $broken: another status than 7"
@@ -172,8 +144,8 @@ grep -q '"device":"cpu' auto-broken/metrics.jsonl || fail "auto did not take the
 run "$CUDA" train dummy.deck run.dir=auto run.device=auto train.steps=1
 grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the device"
 
-# wgmma multiplies what is wide enough; what it computes is compared before; other devices
-# and precisions refuse it.
+# wgmma multiplies where channels are wide enough; its results are compared before training;
+# other devices and precisions refuse it.
 wide='net.width=4.0 train.precision=bf16 train.steps=1 run.eval_every=0'
 sed 's/"dummy"; width = 0.25/"dummy"/' dummy.deck >wide.deck
 HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide run.wgmma=true

@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpu_profile.sh reads what ncu writes: a page written here by hand in ncu's format, and
-# by a stand-in for ncu, which tells what it was called with.
+# gpu_profile.sh reads the output of ncu: a page written here by hand in ncu's format, and
+# the output of a stand-in for ncu, which tells how it was called.
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99

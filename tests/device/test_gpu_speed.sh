@@ -34,10 +34,11 @@ grep -q '"voxels":"surface","batch":2,"name":"conv_grad_weight","layer":"conv2"'
     layers.jsonl || fail "layers"
 [ "$(grep -c '"step_s":[0-9.e-]*,"data_wait_s":[0-9.e-]*,"comm_exposed_s":[0-9.e-]*}' \
     train.jsonl)" = 3 ] || fail "train"
-# Network, voxels, batch, precision and eleven numbers: times, floor, idle, memory; no peer.
+# A row has network, voxels, batch, precision and eleven numbers: times, floor, idle,
+# memory; there is no peer.
 [ "$(awk '$1 == "dummy-5" && NF == 15 && $5 > 0 && $7 > 0 && $8 > 0 && $9 < 100 &&
     $10 > 0 && $12 > 0 && $13 == "-"' tables.txt | wc -l)" = 3 ] || fail "table of steps"
-# Operations of a step: their sum is about the part of the step that is not idle.
+# The operations of a step sum to about the part of the step that is not idle.
 awk '/^network/ { part = 1 } /^operations/ { part = 2 } /^single/ { part = 3 }
     $1 == "dummy-5" && part == 1 { busy[$2 $3] = $5 * (100 - $9) / 100 }
     $1 == "dummy-5" && part == 2 {

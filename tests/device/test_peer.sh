@@ -1,6 +1,6 @@
 #!/bin/sh
 # The peer's networks are sptrain's: the same layers at the same strides, with as many
-# channels and parameters. That it measures right only a GPU with spconv can tell.
+# channels and parameters. Only a GPU with spconv can tell that it measures right.
 command -v python3 >/dev/null 2>&1 || { echo "SKIPPED: no python3"; exit 77; }
 peer=$SP_SRCDIR/tests/tools/peer_spconv.py
 dir=$(mktemp -d) || exit 99
@@ -33,7 +33,8 @@ for net in minkunet14 minkunet18 minkunet34; do
 done
 tail -n 1 theirs | grep -qx 'sum 37860052' || { tail -n 1 theirs; fail "minkunet34: parameters"; }
 
-# Where spconv is, it trains on the CPU: levels as ours, a loss that falls.
+# Where spconv is installed, it trains on the CPU, with the same levels and a loss that
+# falls.
 "$SP_BUILDDIR/spbench" voxels --shard voxels.h5 --out raw || fail "spbench voxels --shard"
 if python3 -c 'import torch, spconv.pytorch' 2>/dev/null; then
     timeout 120 python3 "$peer" --raw raw --cpu --net minkunet14 --stem 3 --batch 1 \
@@ -44,6 +45,6 @@ else
     echo "not tried: no torch and spconv for python3"
 fi
 
-# Without spconv, or without a GPU, it says so.
+# It says so where spconv or a GPU is absent.
 CUDA_VISIBLE_DEVICES= python3 "$peer" --raw raw >out 2>&1
 [ $? = 77 ] && grep -q '^skipped: ' out || { cat out; fail "not skipped"; }

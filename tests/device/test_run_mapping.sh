@@ -1,15 +1,10 @@
 #!/bin/sh
-# Ranks and devices, by the program on emulated devices: each mistake is refused with one
-# line that names who and what to do, and what is allowed trains.
-[ -x "$SP_BUILDDIR/tests/device/sptrain_hostcuda" ] || {
-    echo "SKIPPED: no emulator in this build"
-    exit 77
-}
-. "$SP_SRCDIR/tests/run/story.sh"
-SPTRAIN=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+# The program maps ranks to emulated devices: each mistake is refused with one line that
+# names who and what to do, and an allowed mapping trains.
+. "$SP_SRCDIR/tests/device/devices.sh"
+on_emulator sptrain_hostcuda
 
-"$SP_BUILDDIR/spvox" scene --out tiny --samples 2 --extent 9 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
+scene tiny 2 9
 cat >d.deck <<'END'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 2; eval_size = 2; };
@@ -49,7 +44,8 @@ refused 2 7 "have the same device" 'run.devices=[1, 1]'
 refused 2 2 "run.devices names device 9, the process sees 8" 'run.devices=[0, 9]'
 refused 3 2 "run.devices names 2 devices, the node .* runs 3 ranks" 'run.devices=[0, 1]'
 
-# Allowed: one device each; shared on purpose; a made-up node a rank with one device each.
+# Three mappings are allowed: one device each; a device shared on purpose; a made-up node
+# for each rank with one device each.
 run 2 0 train d.deck run.dir=two
 steps two >want
 export HC_PAGEABLE=1 HC_LAZY=1
@@ -69,13 +65,13 @@ export SP_RANKS_PER_NODE
 run 2 0 train d.deck run.dir=nodes
 unset SP_RANKS_PER_NODE
 
-# preflight shows what was mapped.
+# preflight shows the mapping.
 HC_DEVICES=8
 run 2 0 preflight d.deck 'run.devices=[5, 3]'
 says out "^ *0  *5  *GPU-.*-[0-9a-f]*05  *0000:e5:00.0 .*emulated device"
 says out "^ *1  *3  *GPU-.*-[0-9a-f]*03  *0000:e3:00.0 .*emulated device"
 
-# What fails behind the mapping has its message too.
+# An error after the mapping has its message too.
 refused 2 3 "none\*.h5: no such file" 'data.train=["none*.h5"]'
 
 # auto without a device trains on the CPU and says why; a wrong deck is refused all the same.

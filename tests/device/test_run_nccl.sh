@@ -1,40 +1,23 @@
 #!/bin/sh
-# sptrain on emulated devices with the tests' NCCL (tests/emulator/nccl_double): losses as with MPI,
-# on the CPU and on other numbers of ranks; overlap; node groups; what a library that is
-# missing, old or failing does to a run.
-. "$SP_SRCDIR/tests/run/story.sh"
-CPU=$SPTRAIN
+# sptrain on emulated devices with the tests' NCCL (tests/emulator/nccl_double) has the
+# losses of MPI, of the CPU and of other numbers of ranks, with overlap and in node groups.
+# A library that is missing, old or failing is named.
+. "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_hostcuda
 SP_PEER_MEMORY=0 # all sums are NCCL's here
 export SP_PEER_MEMORY
 
-"$SP_BUILDDIR/spvox" scene --out tiny --samples 4 --extent 9 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
-cat >d.deck <<'END_DECK'
+scene tiny 4 9
+smooth_net >d.deck
+cat >>d.deck <<'END_DECK'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 4; eval_size = 4; };
-net : { layers = (
-    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },
-    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },
-    { name = "b2"; op = "batchnorm"; },
-    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },
-    { name = "a"; op = "add"; from = ["u", "b1"]; },
-    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };
 train : { steps = 3; warmup_steps = 0; lr = 0.01; };
 run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; bucket_mb = 0.008;
         watchdog_s = 20; };
 END_DECK
 
-# close_to DIR DIR TOLERANCE: as many losses, each this close.
-close_to() {
-    steps "$1" | cut -d' ' -f4 >a
-    steps "$2" | cut -d' ' -f4 >b
-    [ -s a ] && [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
-    paste -d' ' a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
-        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
-}
-
-# log_says TEXT RANK: what this rank asked of the library.
+# log_says TEXT RANK: this rank made such a call of the library.
 log_says() {
     grep -q "$1" log."$2" || fail "rank $2 did not: $1: $(tr '\n' ';' <log."$2")"
 }
@@ -42,7 +25,7 @@ log_says() {
 # ---- the same losses ----
 SPTRAIN=$CPU
 run 1 0 train d.deck run.dir=cpu run.device=cpu
-SPTRAIN=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+SPTRAIN=$CUDA
 for n in 2 3; do
     rm -f log.*
     NCCL_DOUBLE_LOG=log run $n 0 train d.deck run.dir=nccl-$n
@@ -60,14 +43,11 @@ done
 run 3 0 train d.deck run.dir=staged-3 run.transport=mpi
 says out "all-reduce by MPI through the host"
 close_to staged-3 cpu 1e-5
-# Again, in other orders, lazily, and without overlap: the same bits.
+# Other orders, lazy streams and no overlap give the same bits.
 HC_SEED=7 HC_LAZY=1 run 3 0 train d.deck run.dir=again
-steps nccl-3 >want
-steps again >got
-same want got "another order gave other losses"
+same_steps nccl-3 again
 run 3 0 train d.deck run.dir=late run.overlap=false
-steps late >got
-same want got "run.overlap = false gave other losses"
+same_steps nccl-3 late
 # Gradients in several buckets travel before the last batch-norm sum of a step's backward.
 awk '/type 7/ { n++ } /type 8/ && n == 1 { between = 1 } END { exit !(n >= 6 && between) }' \
     log.0 || fail "buckets: $(tr '\n' ';' <log.0)"
@@ -81,14 +61,12 @@ log_says "^split color 1: rank 1 of 2" 3
 log_says "over 2$" 0
 SPTRAIN=$CPU
 run 4 0 train d.deck run.dir=nodes-cpu run.device=cpu train.bn_scope=node
-SPTRAIN=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+SPTRAIN=$CUDA
 unset SP_RANKS_PER_NODE
 close_to nodes nodes-cpu 1e-5
 run 1 0 train d.deck run.dir=exact-1 train.deterministic=world
 run 2 0 train d.deck run.dir=exact-2 train.deterministic=world
-steps exact-1 >want
-steps exact-2 >got
-same want got "deterministic = world: other losses on two ranks"
+same_steps exact-1 exact-2
 rm -f log.*
 NCCL_DOUBLE_LOG=log run 2 0 train d.deck run.dir=bf16 run.reduce_wire=bf16
 says out "bf16 on the wire"
@@ -111,7 +89,7 @@ one_diagnosis "NCCL sums memory of CUDA devices alone"
 
 # ---- when it fails ----
 watch_s=$(patience nccl-2)
-# fails FAILURE TEXT ARGUMENTS...: everyone leaves with 6 and one diagnosis, within 12 s or
+# fails FAILURE TEXT ARGUMENTS...: all ranks leave with 6 and one diagnosis, within 12 s or
 # those of watchdog_s.
 fails() {
     failure=$1 text=$2

@@ -1,17 +1,16 @@
 #!/bin/sh
 # A slow all-reduce hides behind the backward pass: the tests' NCCL takes longer for the
-# large bucket, and what a step waits for it is less than a tenth of that; without overlap
-# it is all of it.
-. "$SP_SRCDIR/tests/run/story.sh"
+# large bucket, and a step waits for it less than a tenth of that; without overlap it waits
+# for all of it.
+. "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_hostcuda
 SP_PEER_MEMORY=0 # all sums are NCCL's here
 export SP_PEER_MEMORY
 
-"$SP_BUILDDIR/spvox" scene --out tiny --samples 1 --extent 14 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
+scene tiny 1 14
 cp tiny*.h5 twin.h5
-# Two ranks with the same work; nearly all weights are in the layers that come last, most
-# of the work in those that come first.
+# The two ranks have the same work; nearly all weights are in the layers that come last,
+# most of the work in those that come first.
 cat >d.deck <<'END_DECK'
 data : { train = ["t*.h5"]; val = ["t*.h5"]; voxel_size = 0.7; };
 augment : { drop = 0.0; };
@@ -26,7 +25,7 @@ train : { steps = 5; warmup_steps = 0; lr = 0.01; };
 run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; bucket_mb = 0.07; };
 END_DECK
 
-# least DIR KEY: of the steps after the first.
+# least DIR KEY: the least value of the steps after the first.
 least() {
     sed -n "s/.*\"event\":\"step\",\"step\":[2-9].*\"$2\":\([^,]*\),.*/\1/p" \
         "$1/metrics.jsonl" | sort -g | head -1
@@ -51,6 +50,4 @@ echo "step $step s, all-reduce slower by $ms ms: beside the backward pass it hel
 [ "$(worst after)" -ge $((900 * ms)) ] || fail "hidden without overlap"
 awk -v s="$(least after comm_exposed_s)" -v ms="$ms" 'BEGIN { exit !(s >= ms / 1e3) }' ||
     fail "comm_exposed_s does not show it"
-steps beside >want
-steps after >got
-same want got "overlap gives other losses"
+same_steps beside after

@@ -1,36 +1,20 @@
 #!/bin/sh
-# sptrain on emulated devices that reach each other's memory: batch statistics of ranks go
-# through it, with the bits of NCCL's sums; what keeps ranks from it; a rank that is lost
-# while the others' devices wait for it.
-. "$SP_SRCDIR/tests/run/story.sh"
+# On emulated devices that reach each other's memory, batch statistics of ranks go through
+# it, with the bits of NCCL's sums. The program says why where they do not, and a rank that
+# is lost is named although the others' devices wait for it.
+. "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_hostcuda
 THROUGH="; batch statistics through the devices' memory"
 NOT="; batch statistics likewise, since devices share no memory:"
 
-"$SP_BUILDDIR/spvox" scene --out tiny --samples 4 --extent 9 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
-cat >d.deck <<'END_DECK'
+scene tiny 4 9
+smooth_net >d.deck
+cat >>d.deck <<'END_DECK'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 4; eval_size = 4; };
-net : { layers = (
-    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },
-    { name = "r1"; op = "relu"; },
-    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },
-    { name = "b2"; op = "batchnorm"; },
-    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },
-    { name = "a"; op = "add"; from = ["u", "b1"]; },
-    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };
 train : { steps = 3; warmup_steps = 0; lr = 0.01; };
 run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; watchdog_s = 20; };
 END_DECK
-
-# same_steps DIR DIR: the same losses to the bit.
-same_steps() {
-    steps "$1" >want
-    steps "$2" >got
-    [ -s want ] || fail "no steps in $1"
-    same want got "$1 and $2: other losses"
-}
 
 # ---- the same losses as through NCCL, in any order of what devices do ----
 for n in 2 3; do

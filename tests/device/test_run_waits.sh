@@ -1,16 +1,16 @@
 #!/bin/sh
-# How often the training thread stops within a step for the device and for other ranks.
-# By NCCL it stops once for the device, at the end, whatever the scope of batch norm. In
-# exact mode and where MPI sums device memory it stops where the host has to take part:
+# The training thread stops a known number of times within a step for the device and for
+# other ranks. With NCCL it stops once for the device, at the end, whatever the scope of
+# batch norm. In exact mode and where MPI sums device memory it stops where the host has to
+# take part:
 #   mpi-staged, over a scope of several ranks   each norm, forward and backward
 #   mpi-staged                                  the sums of gradients, then their square
 #   deterministic = "world"                     each norm twice, each convolution (for
 #                                               some MiB of samples), the loss, the end
-. "$SP_SRCDIR/tests/run/story.sh"
+. "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_waits
-"$SP_BUILDDIR/spvox" scene --out s --samples 4 --extent 7 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
-# Three norms, four convolutions, five buckets.
+scene s 4 7
+# The network has three norms and four convolutions, and its gradient five buckets.
 cat >d.deck <<'DECK'
 data : { train = ["s-*.h5"]; val = []; voxel_size = 0.7; };
 batch : { size = 4; };
@@ -19,8 +19,8 @@ train : { steps = 3; warmup_steps = 0; lr = 0.01; };
 run : { device = "cuda"; log_every = 0; threads = 1; eval_every = 0; bucket_mb = 0.001; };
 DECK
 
-# stops RANKS DEVICE PEERS OVERRIDES...: each step of each rank stops so often for the
-# device, and at most so often for other ranks, NCCL's own threads included.
+# stops RANKS DEVICE PEERS OVERRIDES...: each step of each rank stops exactly DEVICE times
+# for the device, and at most PEERS times for other ranks, NCCL's own threads included.
 stops() {
     ranks=$1 device=$2 peers=$3
     shift 3

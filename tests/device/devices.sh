@@ -1,0 +1,47 @@
+# The functions that tests of whole programs on emulated devices share, in addition to
+# those of story.sh; they source this file.
+. "$SP_SRCDIR/tests/run/story.sh"
+CPU=$SPTRAIN
+CUDA=$SP_BUILDDIR/tests/device/sptrain_hostcuda
+
+# scene NAME SAMPLES EXTENT [SEED]: writes shards NAME-*.h5.
+scene() {
+    "$SP_BUILDDIR/spvox" scene --out "$1" --samples "$2" --extent "$3" --seed "${4-3}" \
+        --voxel-size 0.7 >out 2>err || fail "no data"
+}
+
+# smooth_net: a network with two levels, norms and a shortcut; it has no ReLU, where a
+# rounding error could change a sign and so the losses by much.
+smooth_net() {
+    cat <<'END'
+net : { layers = (
+    { name = "c1"; op = "conv"; out = 8; kernel = 3; }, { name = "b1"; op = "batchnorm"; },
+    { name = "c2"; op = "conv"; out = 12; kernel = 3; stride = 2; },
+    { name = "b2"; op = "batchnorm"; },
+    { name = "u"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },
+    { name = "a"; op = "add"; from = ["u", "b1"]; },
+    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };
+END
+}
+
+# losses DIR: those of the steps.
+losses() {
+    steps "$1" | cut -d' ' -f4
+}
+
+# close_to DIR DIR TOLERANCE: both have as many losses, and each pair is this close.
+close_to() {
+    losses "$1" >a
+    losses "$2" >b
+    [ -s a ] && [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
+    paste -d' ' a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
+        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
+}
+
+# same_steps DIR DIR: both have the same steps, losses to the bit.
+same_steps() {
+    steps "$1" >want
+    steps "$2" >got
+    [ -s want ] || fail "no steps in $1"
+    same want got "$1 and $2: other losses"
+}
