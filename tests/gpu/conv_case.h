@@ -58,7 +58,7 @@ static inline float case_round(sp_precision precision, float v)
     return v;
 }
 
-/* What rows of any type hold exactly. */
+/* Makes values that rows of the precision's type hold exactly. */
 static inline sp_tensor case_tensor(sp_precision precision, int64_t n, int c, int ld,
                                     uint64_t seed)
 {
@@ -109,7 +109,7 @@ static inline void case_drop(conv_case *p)
     free(p->bias);
 }
 
-/* The map of the input gradient. */
+/* Whether the input gradient uses the forward map. */
 static inline bool case_is_mirrored(const conv_case *p)
 {
     return p->kind->has_map && p->map.is_full;
@@ -117,7 +117,7 @@ static inline bool case_is_mirrored(const conv_case *p)
 
 /* ---- answers: [n][c] doubles, added to what is there ---- */
 
-/* Of the forward map. */
+/* A pair of the forward map. */
 typedef struct case_pair {
     int32_t in, out;
     int k;
@@ -180,7 +180,7 @@ static inline void case_grad_input(const conv_case *p, double *dx)
     free(pair);
 }
 
-/* Over output rows row .. end - 1; db behind dw. */
+/* Sums over output rows row .. end - 1; db stands behind dw. */
 static inline void case_grad_weight(const conv_case *p, int row, int end, double *dw)
 {
     double *db = dw + (size_t)p->K * p->c_in * p->c_out;
@@ -249,7 +249,8 @@ static inline sp_backend case_open(int order, sp_precision precision)
     return be;
 }
 
-/* What the network gives a convolution: bf16 rows where products are bf16. */
+/* Copies rows to the device as the network has them: bf16 rows where products are
+ * bf16. */
 static inline sp_tensor case_put(sp_backend *be, sp_tensor host, bool is_bf16)
 {
     return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);

@@ -6,6 +6,7 @@
 #include "cuda/device/cuda_ops.h"
 #include "fixtures/map_fixture.h"
 #include "gpu/cuda_map_host.h"
+#include "gpu/kernel_tests.h"
 
 int cudaMalloc(void **out, size_t bytes);
 int cudaFree(void *data);
@@ -15,7 +16,8 @@ unsigned hc_waits(void);
 unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
 unsigned long hc_wgmma_count(void) __attribute__((weak));
 
-/* Orders that each case is repeated in; the race checker finds the same in any. */
+/* The number of orders of execution in which a case is repeated; the race checker finds
+ * the same in any. */
 static inline int cu_orders(void)
 {
     return hc_is_checked() ? 1 : 3;
@@ -43,7 +45,7 @@ static inline void cu_close(sp_backend *be)
     OK(be->ops->wait(be));
     while (cu_held.n)
         assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
-    while (cu_held.n_maps) /* what of a map is the host's */
+    while (cu_held.n_maps) /* the part of a map in host memory */
         free((void *)cu_held.map[--cu_held.n_maps].pair_start_host);
     be->ops->close(be);
 }
@@ -76,7 +78,8 @@ static inline size_t cu_bytes(sp_tensor t)
     return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
 }
 
-/* Where rows are no whole chunks of 16 bytes, the first one is off them too. */
+/* Where rows are not whole chunks of 16 bytes, the first row is not aligned to them
+ * either. */
 static inline float *cu_rows(sp_backend *be, sp_tensor host, const void *from,
                              size_t bytes, size_t element)
 {
@@ -98,7 +101,7 @@ static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
     OK(be->ops->download(be, host.data, device.data, cu_bytes(host)));
 }
 
-/* The same rows as bf16: what is behind c is rounded too. */
+/* Makes the same rows as bf16; the guards behind column c are rounded too. */
 static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
 {
     const size_t n = cu_bytes(host) / sizeof(float);
@@ -116,7 +119,7 @@ static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
     return host;
 }
 
-/* Guards come back as what bf16 makes of them, and are put right where they are. */
+/* Guards come back rounded to bf16, and are restored where they are intact. */
 static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
 {
     const size_t n = cu_bytes(host) / sizeof(float);
@@ -132,7 +135,7 @@ static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host
     free(half);
 }
 
-/* The device's form of the map, valid until cu_close. */
+/* Gives the device's form of the map, valid until cu_close. */
 static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
                                             int n_samples)
 {
@@ -155,7 +158,7 @@ static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
     return d;
 }
 
-/* As a plan of the device has it: without tile lists. */
+/* Gives the map as a plan of the device has it: without tile lists. */
 static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
 {
     sp_map d = *m;

@@ -13,7 +13,7 @@ static bool has(const cuda_map *m, int32_t row, int k)
     return m->mask[(size_t)(k / 32) * (size_t)m->n_out + (size_t)row] >> k % 32 & 1;
 }
 
-/* Masks and neighbours: within a tile the pairs stand by rising offset. */
+/* Fills masks and neighbours: within a tile the pairs stand by rising offset. */
 static void take_rows(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->n_out;
@@ -50,7 +50,7 @@ static uint32_t gray_place(uint32_t v)
     return place;
 }
 
-/* Whether plane j of an axis, 0 x, holds anything. */
+/* Tells whether plane j of an axis (0 is x) holds any offset. */
 static uint32_t is_used(const cuda_map *m, int kernel, int32_t row, int axis, int j)
 {
     for (int k = 0; k < m->K; k++) {
@@ -61,7 +61,7 @@ static uint32_t is_used(const cuda_map *m, int kernel, int32_t row, int axis, in
     return 0;
 }
 
-/* Of kernels wider than 3: the two outer planes on either side of z, x, y. */
+/* Gives, for kernels wider than 3, the two outer planes on either side of z, x, y. */
 static uint64_t outer_key(const cuda_map *m, int kernel, int32_t row)
 {
     static const int axes[] = {2, 0, 1};
@@ -73,8 +73,8 @@ static uint64_t outer_key(const cuda_map *m, int kernel, int32_t row)
     return gray_place(bits);
 }
 
-/* Two numbers side by side: which outer planes of the inner 3^3 hold anything, and its
- * other 26 offsets. Smaller kernels: the mask. */
+/* Joins two numbers: which outer planes of the inner 3^3 hold any offset, and its other
+ * 26 offsets. Smaller kernels have the mask instead. */
 static uint32_t inner_key(const cuda_map *m, int kernel, int32_t row)
 {
     const int lo = (kernel - 3) / 2;
@@ -110,7 +110,8 @@ static int compare(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Whole tiles by falling number of their offsets; the keys' windows come first. */
+/* Orders whole tiles by falling number of their offsets; the keys' windows come
+ * first. */
 static void order_tiles(const cuda_map *m, const row_key *rows, int32_t *order)
 {
     const int n_tiles = m->n_out / CUDA_TILE_ROWS;

@@ -1,7 +1,7 @@
 /* Convolution forward, input gradient and weight gradient on the CUDA backend at sizes
  * that matter, against sums in double precision, by the largest error:
  *
- *     gpu_large [VOXELS [CHANNELS ...]]      (200000; 3 16 20 32 64 96 128 256)
+ *     gpu_tests gpu_large [VOXELS [CHANNELS ...]]      (200000; 3 16 20 32 64 96 128 256)
  *
  * Each of fp32, tf32 and bf16, on 3^3 and on 2^3 of stride 2. The sums are formed from
  * operands rounded as the kernels round them, so that what is left is the order of the
@@ -16,6 +16,7 @@
 
 #include "base/sp_rng.h"
 #include "cpu/cpu.h"
+#include "gpu/kernel_tests.h"
 
 #define OK(expr)                                                                       \
     do {                                                                               \
@@ -27,7 +28,7 @@
 
 enum { N_SAMPLES = 2, MAP_SAME = 0, MAP_DOWN = 1, MAP_UP = 2 };
 
-static const double MOST_PRODUCTS = 5e8; /* of one comparison, on the host */
+static const double MOST_PRODUCTS = 5e8; /* products of one comparison, on the host */
 static const sp_plan_spec spec = {
     .n_levels = 2, .n_maps = 3, .map = {{0, 0, 3, 0}, {0, 1, 2, 0}, {1, 0, 2, 0}}};
 static const char *const precision_name[] = {"fp32", "tf32", "bf16"};
@@ -87,7 +88,7 @@ static float rounded(sp_precision precision, float v)
         return v;
     memcpy(&u, &v, 4);
     half = 1u << (dropped - 1);
-    tie = precision == SP_BF16 && !(u >> dropped & 1); /* to even; tf32: away from 0 */
+    tie = precision == SP_BF16 && !(u >> dropped & 1); /* ties to even; tf32: away */
     u = (u + half - tie) >> dropped << dropped;
     memcpy(&v, &u, 4);
     return v;
@@ -139,7 +140,7 @@ static matrix make_matrix(problem *p, int64_t n, int c, uint64_t seed)
     return m;
 }
 
-/* Rows of a result, as float. */
+/* Reads rows of a result as float. */
 static float *read_rows(problem *p, sp_tensor t)
 {
     const size_t n = (size_t)t.n * t.ld;
@@ -362,7 +363,7 @@ static bool check_precision(const clouds *c, const sp_plan *host,
     return is_good;
 }
 
-int main(int argc, char **argv)
+KERNEL_TEST(gpu_large)
 {
     int channels[16] = {3, 16, 20, 32, 64, 96, 128, 256}, n_channels = 8;
     clouds c = make_clouds(argc > 1 ? atoi(argv[1]) : 200000);

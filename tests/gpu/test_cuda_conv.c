@@ -1,12 +1,9 @@
-/* Convolution and its input gradient on the CUDA backend against loops in double: fp32,
- * tf32 and bf16; kinds of map, channels, rows, pitches. Tolerance: conv_case.h. */
+/* Convolution and its input gradient on the CUDA backend agree with loops in double, in
+ * fp32, tf32 and bf16, for every kind of map, numbers of channels and rows, and row
+ * pitches. conv_case.h states the tolerance. */
 #include "gpu/conv_case.h"
 
-/* Compiled a second time as test_cuda_wgmma: bf16 alone, by wgmma. */
-#ifndef BY_WGMMA
-#define BY_WGMMA 0
-#endif
-static const bool is_wgmma = BY_WGMMA;
+static bool is_wgmma; /* in test_cuda_wgmma: bf16 alone, by wgmma */
 
 static sp_backend open_in(int order, sp_precision precision)
 {
@@ -16,20 +13,21 @@ static sp_backend open_in(int order, sp_precision precision)
     return be;
 }
 
-/* y = the convolution or y += it; bf16 products with bf16 rows or, is_mixed, fp32 rows
- * (the network's input and logits). */
+/* A form of the call: y = the convolution, or y += it; bf16 products with bf16 rows or,
+ * with is_mixed, fp32 rows (the network's input and logits). */
 typedef struct variant {
     bool has_bias, is_added, is_mixed, has_sums;
 } variant;
 
-/* The parts' sums are those of a and of a b, 1e-12 of the sums of magnitudes apart. */
+/* Fails unless the parts' sums are those of a and of a b, to 1e-12 of the sums of
+ * magnitudes. */
 static void check_sums(sp_backend *be, sp_tensor a, sp_tensor b, const double *device)
 {
     const int tiles = be->ops->fused_parts(a.n, 1).n;
     const size_t n = 2 * (size_t)tiles * (size_t)a.c;
     double *part = malloc((n + 1) * sizeof *part);
 
-    OK(be->ops->download(be, part, device, n * sizeof *part)); /* no more is there */
+    OK(be->ops->download(be, part, device, n * sizeof *part)); /* to its end */
     for (int s = 0; s < 2; s++)
         for (int j = 0; j < a.c; j++) {
             double want = 0, got = 0, size = 0;
@@ -93,12 +91,12 @@ static void check_forward(sp_backend *be, const conv_case *p, int n_samples, var
               p->precision == SP_BF16 && !v.is_mixed);
 }
 
-/* A norm before the convolution, whose x, y and vectors are anything. */
+/* A norm before the convolution, with random x, y and vectors. */
 typedef struct norm_case {
     sp_tensor x, act, xhat;
     float *vector; /* mean, 1 / std, scale, shift */
     sp_norm_grad_args device;
-    int column; /* of the gradient: its first channel */
+    int column; /* first channel of the gradient */
 } norm_case;
 
 static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like, int c,
@@ -127,7 +125,7 @@ static norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor like, i
     return m;
 }
 
-/* g of the gradient behind the activation, rows of `ld`. */
+/* Multiplies the gradient, rows of `ld`, by the derivative of the activation. */
 static void norm_mask(const norm_case *m, int ld, double *g)
 {
     const int c = m->x.c;
@@ -197,7 +195,7 @@ static int first_precision(void)
     return is_wgmma ? SP_BF16 : SP_FP32;
 }
 
-/* Each precision under an order of its own. */
+/* Each precision runs in another order of execution. */
 static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
                   int c_out, int pad)
 {
@@ -225,7 +223,8 @@ static void every_map_and_row_count(void **state)
             check(&conv_kinds[k], 1, &rows[i], k == CONV_5 ? 4 : 20, 24, 0);
 }
 
-/* Both as what is gathered and as what is written. */
+/* The number is that of the channels that are gathered, and of those that are
+ * written. */
 static void every_channel_count(void **state)
 {
     static const int channels[] = {1,  3,  4,  8,   16,  20,  32,
@@ -240,7 +239,7 @@ static void every_channel_count(void **state)
     }
 }
 
-/* Rows that no copy of 16 bytes can take. */
+/* No row can be copied by copies of 16 bytes. */
 static void rows_off_the_grid(void **state)
 {
     const int rows[] = {50};
@@ -259,7 +258,7 @@ static void samples_of_several_tiles(void **state)
     check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
 }
 
-/* The same bits whatever runs first. */
+/* The order of execution changes no bit. */
 static void order_changes_no_bit(void **state)
 {
     const int rows[] = {300};
@@ -315,8 +314,8 @@ static void company_changes_no_bit(void **state)
         }
 }
 
-/* A result and the sums that go with it, as bytes: of the forward pass, of the input
- * gradient behind two norms. */
+/* Gives a result and the sums that go with it as bytes: of the forward pass, or of the
+ * input gradient behind two norms. */
 static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_t *n)
 {
     const bool is_bf16 = p->precision == SP_BF16, is_mirrored = case_is_mirrored(p);
@@ -392,7 +391,7 @@ static void tile_changes_no_bit(void **state)
         }
 }
 
-/* A choice by time, whichever it is: then results are as before, memory is too. */
+/* Whichever tile is chosen by timing it, results and memory are as before. */
 static void tiles_are_chosen_by_time(void **state)
 {
     static const int rows[] = {190};
@@ -430,7 +429,7 @@ static void a_tile_that_is_none(void **state)
     unsetenv("SP_TILES");
 }
 
-/* More at once than a launch takes: the same bits as one by one. */
+/* More packs at once than a launch carries have the same bits as one by one. */
 static void packs_of_many(void **state)
 {
     enum { N = 120, W = 27 * 40 * 24 };
@@ -476,14 +475,15 @@ static void packs_of_many(void **state)
 
 /* ---- wgmma ---- */
 
-/* Products so far; a call of few channels or offsets makes none. */
+/* Returns the number of products so far; a call of few channels or offsets makes
+ * none. */
 static unsigned long products(void)
 {
     return hc_wgmma_count ? hc_wgmma_count() : 0;
 }
 
-/* Both directions where both are wide enough, else one; several words of the masks; rows
- * and channels around the edges of tiles and of steps. */
+/* Tests both directions where both are wide enough, else one; several words of the
+ * masks; rows and channels around the edges of tiles and of steps. */
 static void wgmma_every_map(void **state)
 {
     static const struct {
@@ -494,7 +494,7 @@ static void wgmma_every_map(void **state)
         {CONV_3, 1, {64}, 33, 136, 0, true},
         {CONV_3, 1, {129}, 136, 20, 8, true},
         {CONV_3, 1, {300}, 20, 256, 0, true},
-        {CONV_3, 1, {50}, 129, 33, 1, true}, /* rows off the grid */
+        {CONV_3, 1, {50}, 129, 33, 1, true}, /* rows that are not aligned */
         {CONV_3, 1, {50}, 256, 19, 3, true},
         {CONV_DOWN, 3, {133, 0, 140}, 72, 256, 0, true},
         {CONV_UP, 1, {60}, 256, 128, 0, true},
@@ -542,7 +542,7 @@ static void wgmma_equals_mma(void **state)
     case_drop(&p);
 }
 
-int main(void)
+KERNEL_TEST(test_cuda_conv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_map_and_row_count),
@@ -556,20 +556,25 @@ int main(void)
         cmocka_unit_test(a_tile_that_is_none),
         cmocka_unit_test(packs_of_many),
     };
-    const struct CMUnitTest wgmma_tests[] = {
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+KERNEL_TEST(test_cuda_wgmma)
+{
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(wgmma_every_map),
         cmocka_unit_test(wgmma_equals_mma),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(company_changes_no_bit),
     };
-    sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = is_wgmma};
+    sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = true};
 
-    if (!is_wgmma)
-        return cmocka_run_group_tests(tests, NULL, NULL);
+    is_wgmma = true;
     if (be.ops->open(&be, 0, 1) != SP_OK) {
         printf("SKIPPED: %s\n", sp_error_last()->message);
         return 77;
     }
     be.ops->close(&be);
-    return cmocka_run_group_tests(wgmma_tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

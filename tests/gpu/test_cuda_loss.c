@@ -1,6 +1,6 @@
-/* Loss, update rules and memory of the CUDA backend against the plain loops. Gradients
- * of the loss 1e-6, its sums 1e-12 relative; predictions and confusion counts exactly;
- * updates 1e-7 relative, sums of squares 1e-12. */
+/* Loss, update rules and memory of the CUDA backend agree with the plain loops:
+ * gradients of the loss to 1e-6, its sums to 1e-12 relative; predictions and confusion
+ * counts exactly; updates to 1e-7 relative, sums of squares to 1e-12. */
 #include "fixtures/test.h"
 
 #include "gpu/cuda_fixture.h"
@@ -19,7 +19,7 @@ typedef struct problem {
     float *weight;
 } problem;
 
-/* Labels -1 .. C-1; sample 1 of 3 is empty. */
+/* Labels are -1 .. C-1; sample 1 of 3 is empty. */
 static problem make(int n, int C, int pad, float smoothing, bool has_weight)
 {
     problem p = {.row = {0, n / 3, n / 3, n}};
@@ -85,7 +85,7 @@ static void compare_loss(sp_backend *be, problem *p)
     free(confusion), free(prediction);
 }
 
-/* Without the sums, which are not numbers where a logit is none. */
+/* The sums are left out, since they are not numbers where a logit is none. */
 static void compare_counts(sp_backend *be, problem *p)
 {
     const size_t n = (size_t)p->a.logits.n, C = (size_t)p->a.logits.c;
@@ -123,7 +123,8 @@ static void loss_is_plain(void **state)
         }
 }
 
-/* Predictions and counts of rows that are not finite; their losses are not numbers. */
+/* Rows that are not finite have no predictions and no counts; their losses are not
+ * numbers. */
 static void rows_that_are_not_finite(void **state)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -176,7 +177,7 @@ static void update(sp_backend *be, int n, bool is_adamw, bool nesterov, double m
     free(g.data), free(v);
 }
 
-/* By one call, or each run by one of its own, whose weight decay is 0 instead. */
+/* Updates by one call, or each run by a call of its own with weight decay 0. */
 static void update_spared(sp_backend *be, bool is_adamw, const sp_optim_args *whole,
                           const uint8_t *spared, bool is_each)
 {
@@ -195,8 +196,8 @@ static void update_spared(sp_backend *be, bool is_adamw, const sp_optim_args *wh
     }
 }
 
-/* Weights after an update in which some runs have no weight decay. One launch, unless
- * each. */
+/* Gives the weights after an update in which some runs have no weight decay, in one
+ * launch or, with `each`, several. */
 static float *spare(sp_backend *be, int n, bool is_adamw, bool is_each)
 {
     const size_t bytes = (size_t)n * sizeof(float);
@@ -223,7 +224,7 @@ static float *spare(sp_backend *be, int n, bool is_adamw, bool is_each)
     return w;
 }
 
-/* The same on the plain loops. */
+/* Gives the same by the plain loops. */
 static float *spare_plain(int n, bool is_adamw)
 {
     sp_backend ref = fx_reference();
@@ -290,7 +291,7 @@ static void updates_are_plain(void **state)
 
 /* ---- memory ---- */
 
-/* Not under the race checker, whose records take 48 bytes for each. */
+/* The race checker is left out, since its records take 48 bytes for each byte. */
 static void arenas_grow_in_place(void **state)
 {
     if (hc_is_checked())
@@ -332,7 +333,7 @@ static void absent_device_is_refused(void **state)
     be.ops->close(&be);
 }
 
-int main(void)
+KERNEL_TEST(test_cuda_loss)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_plain),

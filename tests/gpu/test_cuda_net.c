@@ -1,15 +1,16 @@
-/* The network, the buckets and the optimizer on the CUDA backend against the same on
- * the plain loops, from equal weights, over equal batches. One step of every network of
- * the tests: loss to 1e-6, gradients to 1e-4 of the largest (batch norm over few voxels
- * magnifies rounding); five steps of one without ReLU: loss to 1e-5. In tf32 the loss
- * is within 1e-3 and the gradient within 0.03 of its length, in bf16 5e-3 and 0.15. */
+/* The network, the buckets and the optimizer on the CUDA backend agree with the plain
+ * loops, from equal weights, over equal batches: in one step of every network of the
+ * tests the loss to 1e-6 and gradients to 1e-4 of the largest (batch norm over few
+ * voxels magnifies rounding), in five steps of one without ReLU the loss to 1e-5. In
+ * tf32 the loss is within 1e-3 and the gradient within 0.03 of its length, in bf16
+ * within 5e-3 and 0.15. */
 #include "fixtures/test.h"
 
 #include "fixtures/net_case.h"
 #include "gpu/cuda_fixture.h"
 #include "net/sp_optim.h"
 
-/* What trains on one backend. */
+/* Everything that trains on one backend. */
 typedef struct side {
     sp_backend *backend;
     sp_net *net;
@@ -76,7 +77,7 @@ static void close_twin(twin *t)
     cu_close(&t->backend);
 }
 
-/* Forward, loss, backward, sums over ranks. */
+/* Runs forward pass, loss, backward pass and sums over ranks. */
 static void run_step(side *s)
 {
     OK(sp_buckets_zero(s->buckets));
@@ -112,7 +113,7 @@ static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
     free(got);
 }
 
-/* The logits of an evaluation too, with the statistics that the step left. */
+/* Compares the logits of an evaluation, too, with the statistics that the step left. */
 static void same_logits(net_case *c, twin *t)
 {
     sp_tensor want, device, got;
@@ -160,7 +161,8 @@ static void every_network(void **state)
             one_step(case_nets[i], (order + i) % 2, order);
 }
 
-/* Length of the difference of the gradients over that of the reference's. */
+/* Returns the length of the difference of the gradients over that of the
+ * reference's. */
 static double gradient_error(const sp_graph *graph, twin *t, const float *want)
 {
     const size_t bytes = (size_t)graph->n_floats * sizeof(float);
@@ -176,7 +178,8 @@ static double gradient_error(const sp_graph *graph, twin *t, const float *want)
     return sqrt(error / length);
 }
 
-/* Every network with operands of 8 and 11 bits: how far one step may be from fp32. */
+/* Runs every network with operands of 8 and 11 bits, and bounds how far one step is
+ * from fp32. */
 static void rounded_step(const char *layers, sp_precision precision, double loss,
                          double gradient)
 {
@@ -283,7 +286,7 @@ static void five_steps(void **state)
     case_close(&c);
 }
 
-int main(void)
+KERNEL_TEST(test_cuda_net)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network),

@@ -1,6 +1,6 @@
-/* Plans of the device are those of the host's builder: every level, the order, and
- * every map in the device's form, number by number; what it refuses, it refuses in the
- * same words. */
+/* Plans of the device equal those of the host's builder number by number: every level,
+ * the order, and every map in the device's form. The device refuses the same inputs in
+ * the same words. */
 #include "fixtures/test.h"
 
 #include <pthread.h>
@@ -13,8 +13,8 @@
 
 static sp_arena host_arena;
 
-/* No more than foreseen, and not much less: samples round up, the library's sort needs
- * room. */
+/* The memory is at most what was foreseen and not much less: samples are rounded up,
+ * and the library's sort needs room. */
 static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
                              const sp_arena *arena)
 {
@@ -88,7 +88,7 @@ static sp_plan_spec minkunet_spec(int stem)
     return s;
 }
 
-/* Every kernel, as a graph can ask for it; `cubes`: with the 3^3 maps that spare a
+/* Builds every kernel that a graph can ask for; `cubes`: with the 3^3 maps that spare a
  * search. */
 static sp_plan_spec odd_spec(bool has_cubes)
 {
@@ -195,7 +195,8 @@ static void dense_block_fills_every_offset(void **state)
     free(b.coords);
 }
 
-/* No sample at all, empty ones, one voxel, and levels up to one cell and beyond. */
+/* The batch has no samples, empty ones, one voxel, or levels that shrink to one cell
+ * and beyond. */
 static void nothing_and_deep_nets(void **state)
 {
     sp_plan_spec spec = odd_spec(true), deep = {0};
@@ -226,8 +227,8 @@ static void nothing_and_deep_nets(void **state)
     free(small.coords);
 }
 
-/* Keys of 60 bits: of 40 samples they are more than a word. Corners on every border of
- * the range. */
+/* Keys of 60 bits with 40 samples do not fit into one word. Corners stand on every
+ * border of the range. */
 static void whole_range(void **state)
 {
     sp_plan_spec spec[2] = {minkunet_spec(5), dummy_spec()};
@@ -241,7 +242,7 @@ static void whole_range(void **state)
         corner[i][2] = i & 4 ? hi : lo;
     }
     batch_add(&b, corner[0], 16);
-    batch_add(&b, corner[0], 16); /* as if they touched, were samples side by side */
+    batch_add(&b, corner[0], 16); /* they would touch if samples stood side by side */
     add_scatter(&b, 150, lo, hi + 1);
     add_surface(&b, 50, lo, lo, lo);
     for (int i = 0; i < 40; i++)
@@ -328,7 +329,7 @@ typedef struct filling {
     sp_status rc;
 } filling;
 
-/* As the planner of the loader does. */
+/* Builds plans as the planner of the loader does. */
 static sp_status fill(filling *f)
 {
     const sp_plan_spec spec = minkunet_spec(3);
@@ -365,8 +366,8 @@ static void fill_in_thread(filling *f)
     OK(f->rc);
 }
 
-/* Each round's rows, copied by the compute stream while the next round is filled into
- * the same arena, and nobody but the planner waits. */
+/* The compute stream copies each round's rows while the next round is filled into the
+ * same arena, and only the planner waits. */
 static void pass_and_use(uint64_t seed, const batch *b)
 {
     const int64_t n = b->row[b->n_samples];
@@ -423,7 +424,7 @@ static int close_host(void **state)
     return 0;
 }
 
-int main(void)
+KERNEL_TEST(test_cuda_plan)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families),

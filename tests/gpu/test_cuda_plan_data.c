@@ -1,6 +1,6 @@
-/* The plan of a real scan on the device (the emulator): equal to the host's, every
- * neighbour, for MinkUNet's maps; how much its tiles waste. SP_BENCH_DATA names a
- * shard; a batch of its first sample twice. */
+/* The plan of a real scan on the emulated device equals the host's in every neighbour,
+ * for MinkUNet's maps. It prints the share of work that tiles waste. SP_BENCH_DATA
+ * names a shard; the batch has its first sample twice. */
 #include "fixtures/test.h"
 
 #include "base/sp_log.h"
@@ -8,11 +8,11 @@
 #include "data/sp_shard.h"
 #include "fixtures/plan_oracle.h"
 #include "gpu/cuda_plan_same.h"
-#include "h5/sp_h5.h"
 
 enum { N_SAMPLES = 2 };
 
-/* Rows times offsets that a tile of `height` rows works through, over the pairs. */
+/* Returns the rows times offsets that tiles of `height` rows compute, over the
+ * pairs. */
 static double waste(const cuda_map *m, int height)
 {
     int64_t work = 0;
@@ -122,14 +122,13 @@ static void scan_is_planned_as_on_the_host(void **state)
     cu_close(&be);
 }
 
-int main(int argc, char **argv)
+KERNEL_TEST(test_cuda_plan_data)
 {
     const char *path = getenv("SP_BENCH_DATA");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scan_is_planned_as_on_the_host),
     };
 
-    sp_h5_child_main(argc, argv);
     if (!path || !*path) {
         printf("SKIPPED: SP_BENCH_DATA names no shard\n");
         return 77;

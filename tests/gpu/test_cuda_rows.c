@@ -1,15 +1,15 @@
-/* Batch norm, activations, dropout, pooling on the CUDA backend against plain loops,
- * over channels, rows, pitches, slopes, element types. Largest error over max(1,
- * largest value) at most 1e-6; sums in double 1e-11; dropout, maxima, broadcasts and
- * copies bit for bit. In bf16 both begin from the same numbers, and results differ by
- * their rounding, 2^-8. */
+/* Batch norm, activations, dropout and pooling on the CUDA backend agree with plain
+ * loops over channels, rows, pitches, slopes and element types: the largest error over
+ * max(1, largest value) is at most 1e-6, of sums in double 1e-11; dropout, maxima,
+ * broadcasts and copies are equal bit for bit. In bf16 both begin from the same
+ * numbers, and results differ by their rounding, 2^-8. */
 #include "fixtures/test.h"
 
 #include "gpu/cuda_fixture.h"
 
 enum { N_SAMPLES = 3 };
 
-/* One case: sample rows and the tensors' shape. */
+/* A case: sample rows and the tensors' shape. */
 typedef struct shape {
     int32_t row[N_SAMPLES + 1];
     int64_t n;
@@ -268,7 +268,7 @@ static void bf16_rows(void **state)
                      SP_ELEM_BF16);
 }
 
-/* fp32 to bf16 and back, written and added. */
+/* Copies fp32 to bf16 and back, written and added. */
 static void copies_convert(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static void copies_convert(void **state)
     }
 }
 
-/* More samples than one launch carries. */
+/* There are more samples than one launch carries. */
 static void many_samples(void **state)
 {
     enum { N = 300, C = 5 };
@@ -370,7 +370,7 @@ static void pools(void **state)
     fx_level_free(&coarse);
 }
 
-int main(void)
+KERNEL_TEST(test_cuda_rows)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_and_channels),

@@ -1,9 +1,10 @@
-/* The convolution's weight gradient on the CUDA backend against loops in double: fp32,
- * tf32 and bf16; kinds of map, channels, rows, pitches, ranges of samples. Tolerance:
- * conv_case.h. */
+/* The convolution's weight gradient on the CUDA backend agrees with loops in double, in
+ * fp32, tf32 and bf16, for every kind of map, numbers of channels and rows, row
+ * pitches, and ranges of samples. conv_case.h states the tolerance. */
 #include "gpu/conv_case.h"
 
-/* dW with dbias behind it, added to what is there; samples sample0 .. sample1 - 1. */
+/* Returns dW with dbias behind it, added to the numbers already there, over samples
+ * sample0 .. sample1 - 1. */
 static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
                              int sample0, int sample1, bool is_mixed)
 {
@@ -82,7 +83,7 @@ static void every_channel_count(void **state)
     }
 }
 
-/* Rows that no copy of 16 bytes can take. */
+/* No row can be copied by copies of 16 bytes. */
 static void rows_off_the_grid(void **state)
 {
     const int rows[] = {50};
@@ -92,7 +93,7 @@ static void rows_off_the_grid(void **state)
     check(&conv_kinds[CONV_DOWN], 1, rows, 33, 20, 3);
 }
 
-/* More pairs than an item has. */
+/* There are more pairs than an item of work has. */
 static void several_items(void **state)
 {
     const int rows[] = {2100, 0, 2600};
@@ -103,7 +104,8 @@ static void several_items(void **state)
     check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
 }
 
-/* More entries than a round has; more slots than the scratch takes at a time. */
+/* There are more entries than a round has, and more slots than the scratch memory holds
+ * at a time. */
 static void several_rounds(void **state)
 {
     const int rows[] = {60, 60, 60, 60}, few[] = {12, 12, 12, 12};
@@ -145,7 +147,7 @@ static void order_changes_no_bit(void **state)
     }
 }
 
-int main(void)
+KERNEL_TEST(test_cuda_wgrad)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_map_and_row_count),

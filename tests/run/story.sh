@@ -1,5 +1,6 @@
-# What the tests of whole programs share; they source it. They work in a folder of their own
-# with small data sets, and run sptrain under the launcher with a time limit.
+# The functions that tests of whole programs share; they source this file. A test works in a
+# folder of its own with small data sets, and runs sptrain under the launcher with a time
+# limit.
 SPTRAIN=$SP_BUILDDIR/sptrain
 SHARDS=$SP_BUILDDIR/tests/tools/make_shards
 test -x "$SHARDS" || {
@@ -25,7 +26,7 @@ skip() {
     exit 77
 }
 
-# on_emulator PROGRAM: this build of sptrain from now on, on emulated devices, with the
+# on_emulator PROGRAM: uses this build of sptrain from now on, on emulated devices, with the
 # tests' NCCL.
 on_emulator() {
     SPTRAIN=$SP_BUILDDIR/tests/device/$1
@@ -34,8 +35,8 @@ on_emulator() {
     test -x "$SPTRAIN" || skip "no emulator in this build"
 }
 
-# find_python MODULES: the first python3 that imports them, in $python: the PATH's, else the
-# system's, which has the packages of install-deps.sh.
+# find_python MODULES: sets $python to the first python3 that imports them: the PATH's, else
+# the system's, which has the packages of install-deps.sh.
 find_python() {
     for python in "${PYTHON:-python3}" /usr/bin/python3; do
         "$python" -c "import $1" 2>/dev/null && return
@@ -43,7 +44,7 @@ find_python() {
     skip "no python3 that imports $1 (install-deps.sh --tests)"
 }
 
-# launch RANKS ARGUMENTS...: its status in $?; what it says in out and err.
+# launch RANKS ARGUMENTS...: leaves its status in $? and its output in out and err.
 launch() {
     ranks=$1
     shift
@@ -57,7 +58,8 @@ run() {
     launch "$n" "$@"
     got=$?
     # MPICH's launcher forgets a status that it collects before it has seen the rank's
-    # connection closed, and says 1: seldom, where it waits for a processor.
+    # connection closed, and says 1. This is rare and happens while it waits for a
+    # processor.
     if test $got = 1 && grep -q 'EXIT STRING: Hangup (signal 1)' out; then
         launch "$n" "$@"
         got=$?
@@ -65,15 +67,16 @@ run() {
     test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
 }
 
-# patience DIR: seconds for watchdog_s, so that a machine with much else to do is no
-# fault: 3, or eight times the longest step of this run.
+# patience DIR: prints seconds for watchdog_s, so that a busy machine is no fault: 3, or
+# eight times the longest step of this run.
 patience() {
     sed -n 's/.*"step_s":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" |
         awk '$1 > most { most = $1 } END { print (most > 0.375 ? int(8 * most) : 3) }'
 }
 
-# gone_within SECONDS FILE: since the fault that FILE says happened, not since the start,
-# which takes its time on a busy machine.
+# gone_within SECONDS FILE: fails where more time has passed since the fault that FILE
+# reports. The time since the start is of no use, since a start takes long on a busy
+# machine.
 gone_within() {
     at=$(sed -n 's/^fault: .* at \([0-9]*\)$/\1/p' "$2" | head -n 1)
     test -n "$at" || fail "no fault happened"
@@ -94,7 +97,8 @@ one_diagnosis() {
     says err "$1"
 }
 
-# status DIR STATE CODE: what status.json says, where the launcher was faster in a moment.
+# status DIR STATE CODE: status.json says so, or will in a moment, where the launcher was
+# faster.
 status() {
     tries=0
     while grep -q '"state":"running"' "$1/status.json" && test $tries -lt 1500; do
@@ -104,17 +108,18 @@ status() {
     says "$1/status.json" "\"state\":\"$2\",\"exit_code\":$3,"
 }
 
-# steps DIR: step, samples, voxels and loss of each step line.
+# steps DIR: prints step, samples, voxels and loss of each step line.
 steps() {
     sed -n 's/.*"event":"step","step":\([0-9]*\).*"samples":\([0-9]*\),"loss":\([^,]*\),.*"voxels":\([0-9]*\),.*/\1 \2 \4 \3/p' "$1/metrics.jsonl"
 }
 
-# evals DIR: the evaluations made while training, from their step on.
+# evals DIR: prints the evaluations made while training, from their step on.
 evals() {
     sed -n 's/.*"event":"eval",\("step".*\)/\1/p' "$1/metrics.jsonl"
 }
 
-# evaluations DIR: those of `sptrain eval` likewise, without time, arguments and files.
+# evaluations DIR: prints those of `sptrain eval` likewise, without time, arguments and
+# files.
 evaluations() {
     sed -n 's/.*"event":"eval".*\],\("step".*\)/\1/p' "$1/evaluations.jsonl"
 }
@@ -127,7 +132,7 @@ same() {
     }
 }
 
-# sums DIR STEP: checksums of the arrays of a checkpoint.
+# sums DIR STEP: prints checksums of the arrays of a checkpoint.
 sums() {
     "$SHARDS" sums "$1/checkpoints/step-$(printf %09d "$2").h5" || fail "no sums of $1 step $2"
 }

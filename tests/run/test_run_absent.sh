@@ -1,6 +1,6 @@
 #!/bin/sh
-# Shards with no more than they must have, and decks that use less than there is: evaluation
-# and prediction are the same on any number of ranks, and those that training made.
+# Evaluation and prediction of shards with only the required parts, and with decks that use
+# less than there is, are the same on any number of ranks and as in training.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" bare b.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -34,7 +34,7 @@ everywhere plain 3 data.train=p.h5 data.val=p.h5
 everywhere as-they-are 3 data.train=p.h5 data.val=p.h5 data.normalize=false
 everywhere weighted 3 data.train=b.h5 data.val=b.h5 'train.class_weights="inverse"'
 
-# Weights alone: statistics, names and weights of classes are the data's.
+# With weights alone the statistics, names and weights of classes are the data's.
 for name in bare plain; do
     "$SHARDS" weights $name/checkpoints/best.h5 w-$name.h5 || fail "make_shards weights"
     shard=$(printf %.1s $name).h5

@@ -1,5 +1,6 @@
 #!/bin/sh
-# After the first epoch a step allocates nothing on the training thread, whatever it holds.
+# After the first epoch a step allocates nothing on the training thread, whatever the step
+# has.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The same weights, bit for bit: of two runs of a deck on the same ranks, with any number of
-# threads, and of any number of ranks with deterministic = "world".
+# The weights are the same bit for bit in two runs of a deck on the same ranks, with any
+# number of threads, and on any number of ranks with deterministic = "world".
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cat >base.deck <<'DECK'

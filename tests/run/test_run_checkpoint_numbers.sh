@@ -1,7 +1,7 @@
 #!/bin/sh
-# A checksum vouches for bytes, not for their author: a checkpoint whose checksums are right
-# and whose numbers no run can have come to is refused with 3 where it is named, by training
-# and by evaluation, and skipped like a damaged one where the run looks for the newest.
+# Checksums prove bytes, not their author: a checkpoint with right checksums and impossible
+# numbers is refused with 3 where it is named, by training and by evaluation, and skipped
+# like a damaged one where the run looks for the newest.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
 cat >base.deck <<'DECK'

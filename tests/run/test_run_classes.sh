@@ -42,7 +42,7 @@ same one two "validation data in another order"
 run 2 0 predict base.deck run.dir=p data.val=rotated/s.h5
 codes r/predictions/s.h5 | cmp - got || fail "codes of the data"
 
-# Another set.
+# Another set of classes is refused.
 for n in 1 3; do
     for command in eval predict; do
         run $n 3 $command base.deck run.dir=r data.val=classes/s.h5

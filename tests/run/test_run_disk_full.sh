@@ -1,6 +1,7 @@
 #!/bin/sh
-# A full disk costs checkpoints, not the run: each failure is said, training goes on, and
-# the last one ends with 4; with room again the run goes on from what was whole.
+# A full disk costs checkpoints, not the run: each failure is reported, training goes on,
+# and a failure of the last checkpoint ends with 4. With room again the run goes on from the
+# last whole checkpoint.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 mkdir small
@@ -29,7 +30,8 @@ run 2 0 base.deck
 sums small/r 16 >b
 same want.sums b "weights after a full disk"
 
-# Wherever in a file the room ends: no crash, and what has its name is whole.
+# Nothing crashes wherever in a file the room ends, and a file under its final name is
+# whole.
 sed 's/^net.*/net : { layers = (LAYERS); };/' base.deck >narrow.deck
 layers=
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Evaluation and prediction of one checkpoint: the same lines and bytes on any number of ranks.
+# Evaluation and prediction of one checkpoint give the same lines and bytes on any number of
+# ranks.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 &&
     "$SHARDS" renamed n.h5 || fail "make_shards"
@@ -20,8 +21,9 @@ for n in 1 2 3 8; do
     test $n = 1 && cp b a
     same a b "evaluation on $n ranks"
 done
-# It is the evaluation that training made, and its default is best.h5 of the run. It has a
-# file of its own, which tells what was asked for, and which a continued run leaves alone.
+# The evaluation equals that of training, and its default is best.h5 of the run. Its results
+# have a file of their own, which tells what was asked for, and which a continued run leaves
+# alone.
 run 2 0 eval base.deck run.dir=r batch.eval_size=1
 evaluations r >b
 same a b "evaluation of the run's own checkpoint"
@@ -60,7 +62,7 @@ says a '"points":[1-9][0-9]*,"point_miou":0'
 run 2 0 eval base.deck run.dir=p run.checkpoint=r/checkpoints/best.h5 data.val=p.h5
 grep -q point_ p/evaluations.jsonl && fail "points where the shard has none"
 
-# Coarser voxels: as many as the coarse grid has, points as before.
+# With coarser voxels there are as many as the coarse grid has, and points as before.
 run 2 0 base.deck run.dir=coarse data.voxel_size=1.0
 run 1 0 eval base.deck run.dir=coarse
 run 3 0 eval base.deck run.dir=coarse
@@ -78,7 +80,7 @@ done
 run 2 0 predict base.deck run.dir=coarse run.logits=true
 "$SHARDS" agree coarse/predictions/u.h5 u.h5 || fail "predictions of coarse voxels"
 
-# What does not fit the checkpoint is named.
+# Data that do not fit the checkpoint are named.
 run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=c.h5
 one_diagnosis 'c.h5: classes \["class0".*"class4"\], but r/checkpoints/best.h5 has \["class0", .*"class3"\];'
 run 2 2 eval base.deck run.dir=f
@@ -89,7 +91,7 @@ mkdir sub && cp u.h5 sub
 run 2 2 predict base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 'data.val=["u.h5","sub/u.h5"]'
 one_diagnosis 'f/predictions/u.h5'
 
-# Columns in another order would be taken for each other; named, they are found.
+# Columns in another order would be mixed up; where they are named, they are found.
 names='"feature2", "feature1", "feature0"'
 run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5
 one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], n.h5 \['"$names"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Bad input and bad numbers: the right status on all ranks, one diagnosis, status.json says it.
+# Bad input and bad numbers end all ranks with the right status and one diagnosis, and
+# status.json says it.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 || fail "make_shards"
 cp u.h5 label.h5 && "$SHARDS" bad-label label.h5 12 || fail "make_shards"

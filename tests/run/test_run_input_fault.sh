@@ -1,6 +1,6 @@
 #!/bin/sh
-# A shard that vanishes while it is in use: patience for a moment, then status 3 by name;
-# one that comes back within it costs a warning.
+# A shard that shrinks while it is in use is read again for a moment, then it is named and
+# ends the run with 3; one that comes back in time costs a warning.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cp u.h5 t.h5

@@ -10,7 +10,7 @@ train : { epochs = 3; warmup_steps = 1; };
 run : { dir = "r"; };
 DECK
 
-# Once an epoch: lines, checkpoints, evaluations. The newest are kept.
+# Lines, checkpoints and evaluations come once an epoch. The newest checkpoints are kept.
 run 2 0 base.deck run.log_every=0 run.keep=2 run.rank_logs=true "run.after_save=echo saved >>saved; echo"
 test "$(steps r | cut -d ' ' -f 1 | tr '\n' ' ')" = "4 8 12 " || fail "log_every = 0"
 test "$(ls r/checkpoints | tr '\n' ' ')" = "best.h5 step-000000008.h5 step-000000012.h5 " || fail "keep = 2"
@@ -27,7 +27,7 @@ says err 'false r/checkpoints/step-000000005.h5: exit status 1'
 run 1 0 base.deck run.resume=never run.eval_every=2
 test "$(evals r | sed 's/.*"epoch":\([0-9]*\),.*/\1/' | tr '\n' ' ')" = "2 3 " || fail "eval_every = 2"
 
-# What the shards cannot give is said once.
+# Parts that the shards do not have are reported once.
 run 2 0 base.deck data.train=p.h5 data.val=p.h5 run.dir=p train.steps=1
 test "$(grep -c 'no /subvoxel' out)" = 1 || fail "augmentation without subvoxel"
 run 1 0 base.deck run.dir=p data.train=p.h5 data.val='[]' train.steps=2 run.devices='[3]'
@@ -41,7 +41,7 @@ run 1 0 base.deck run.dir=whole run.eval_every=0 run.log_every=1
 steps whole | cut -d ' ' -f 1,2 >b
 same a b "samples with a budget"
 
-# The learning rate by effective batch over batch.size.
+# The learning rate follows the effective batch over batch.size.
 run 2 0 base.deck run.dir=s train.steps=2 batch.per=rank train.lr_scale=linear train.schedule=constant run.log_every=1
 says out 'effective learning rate 0.2'
 says s/metrics.jsonl '"lr":0.2'
@@ -71,12 +71,13 @@ run 2 2 mydeck
 one_diagnosis 'mydeck: no such command, and no deck of this name'
 grep -q 'did you mean' err && fail "a suggestion for a name that is near to none"
 
-# What the program prints without ranks.
+# The program prints these texts without ranks.
 "$SPTRAIN" --keys >keys || fail "--keys"
 for key in data.train augment.jitter batch.voxel_budget net.layers train.nonfinite_limit run.time_limit_s; do
     says keys "$key"
 done
-# The table of operations: all there are, in the man page too; the page's network runs.
+# The table of operations lists all there are, and so does the man page; the page's network
+# runs.
 sed -n '/^op  /,$p' keys | sed 1d | cut -d ' ' -f 1 >ops
 test "$(wc -l <ops)" -ge 14 || fail "$(wc -l <ops) operations in --keys"
 while read -r op; do

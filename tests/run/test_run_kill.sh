@@ -1,9 +1,9 @@
 #!/bin/sh
-# A run may be killed at any instant, as often as one likes: continued it ends with the
+# A run may be killed at any instant and any number of times: continued it ends with the
 # bits and the metrics of the run that nobody killed, and each start names who was lost in
-# the one before it. SP_KILLS kills -9 (12 in make check, 100 in make check-long) of random
-# ranks of 2, 3 and 4, in each named phase and at random moments; then some more, each
-# followed by a start on another number of ranks.
+# the one before it. There are SP_KILLS kills -9 (12 in make check, 100 in make check-long)
+# of random ranks of 2, 3 and 4, in each named phase and at random moments; then some more,
+# each followed by a start on another number of ranks.
 . "$SP_SRCDIR/tests/run/story.sh"
 kills=${SP_KILLS-12}
 each=$(((kills + 2) / 3))
@@ -52,7 +52,7 @@ newest() {
     ls r/checkpoints 2>/dev/null | sed -n 's/^step-0*\([1-9][0-9]*\)\.h5$/\1/p' | sort -n | tail -1
 }
 
-# named: what the last start says of the kill before it
+# named: checks that the last start names the victim of the kill before it
 named() {
     test -z "$victim" && return
     says err "the run before this one was lost with $victim, which died"
@@ -140,7 +140,7 @@ matrix() {
 n_killed=0
 n_points_done=0
 
-# On as many ranks as before: the same bits.
+# A run that is continued on as many ranks as before has the same bits.
 for n in 2 3 4; do
     rm -rf want
     run $n 0 base.deck run.dir=want
@@ -153,7 +153,8 @@ for n in 2 3 4; do
     same want.lines b "metrics.jsonl after $each kills on $n ranks"
 done
 
-# On another number each time: the same samples, and the loss but for rounding.
+# A run that is continued on another number each time has the same samples, and the loss but
+# for rounding.
 run 1 0 smooth.deck run.dir=smooth
 steps smooth >a
 matrix smooth.deck $each 3 1 4 2
@@ -166,7 +167,7 @@ paste -d ' ' a b | awk '
     off($4, $8) > most { most = off($4, $8) }
     END { print "greatest difference of loss: " most; exit bad }' || fail "other numbers of ranks"
 
-# And with sums that do not depend on it: the same bits.
+# With sums that do not depend on the number it has the same bits.
 sed 's/epochs = /deterministic = "world"; epochs = /' base.deck >world.deck
 run 1 0 world.deck run.dir=world
 sums world $last >want.sums

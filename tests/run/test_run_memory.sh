@@ -1,7 +1,8 @@
 #!/bin/sh
-# Steps over run.memory_mb are cut into micro-batches: the bits of a deck that asks for as
-# many, on one rank and on two; with deterministic = "world" the same on both. What is
-# foreseen is taken; a bound is kept, or a sample that cannot fit is refused.
+# Steps over run.memory_mb are cut into micro-batches and have the bits of a deck that asks
+# for as many, on one rank and on two; with deterministic = "world" both have the same bits.
+# A run uses the memory that was foreseen; a bound is kept, or a sample that cannot fit is
+# refused.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"
@@ -19,8 +20,8 @@ micro() {
     sed -n 's/.*"event":"step".*"micro_batches":\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '
 }
 
-# cut RANKS DIR MIB PARTS OVERRIDES...: with so much memory so many micro-batches a step,
-# which the program says, and the weights of a deck with as many.
+# cut RANKS DIR MIB PARTS OVERRIDES...: with MIB of memory a step is cut into PARTS micro-
+# batches; the program says so, and the weights are those of a deck with as many.
 cut() {
     ranks=$1 name=$2 mib=$3 parts=$4
     shift 4
@@ -54,8 +55,8 @@ run 1 0 train d.deck run.dir=whole run.memory_mb=$((need + 20))
 says out 'memory: a rank may use'
 test "$(micro whole)" = "1 1 1 " || fail "cut without need: $(micro whole)"
 
-# The same micro-batches on any number of ranks where their bits are to be the same. Sums
-# that are exact take memory of their own.
+# Micro-batches are the same on any number of ranks where their bits are to be the same.
+# Sums that are exact need memory of their own.
 run 2 0 check d.deck train.deterministic=world run.memory_mb=1000
 exact=$(sed -n 's/.*the largest step needs about \([0-9]*\).*/\1/p' out)
 cut 1 world1 $((exact - 4)) 2 train.deterministic=world
@@ -64,7 +65,7 @@ sums world1 3 >got
 sums world2 3 >want
 same got want "deterministic = world: other weights on two ranks"
 
-# A continued run: cut as the deck says, bit by bit the uninterrupted one.
+# A continued run is cut as the deck says and has the bits of the uninterrupted one.
 run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 3)) train.steps=2 train.schedule=constant
 run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 3)) train.schedule=constant
 run 1 0 train d.deck run.dir=through run.memory_mb=$((need - 3)) train.schedule=constant
@@ -89,8 +90,9 @@ peak() {
     taken=$(cat mib)
 }
 
-# What is foreseen is taken, to 10 %, and a bound is kept, to 5 %: voxels that touch no
-# other (a pyramid that does not shrink), one large sample among small ones, evaluation.
+# A run uses the memory that was foreseen, to 10 %, and keeps a bound, to 5 %, with voxels
+# that touch no other (a pyramid that does not shrink), with one large sample among small
+# ones, and in evaluation.
 "$SHARDS" isolated isolated.h5 || fail "no data"
 "$SHARDS" large large.h5 || fail "no data"
 cat >m.deck <<'DECK'

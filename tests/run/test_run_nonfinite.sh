@@ -1,6 +1,7 @@
 #!/bin/sh
-# A network whose output is not finite: evaluation, prediction and the evaluations of a
-# training end with 8 on all ranks, name the sample, and leave nothing that looks like a result.
+# A network whose output is not finite ends evaluation, prediction and the evaluations of a
+# training with 8 on all ranks, names the sample, and leaves nothing that looks like a
+# result.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" bare b.h5 && "$SHARDS" bare-huge h.h5 && "$SHARDS" bare-large l.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -34,19 +35,19 @@ for n in 1 2 3; do
         nothing_left h$n
     done
 done
-# Finite logits, but a loss that no sum holds: it can be predicted, not evaluated.
+# Finite logits whose loss overflows every sum can be predicted, not evaluated.
 run 3 8 eval base.deck run.dir=l run.checkpoint=r/checkpoints/best.h5 data.val=l.h5
 one_diagnosis 'l.h5: sample 2: its loss is not finite or above .*layer `final` is too large'
 nothing_left l
 run 3 0 predict base.deck run.dir=l run.checkpoint=r/checkpoints/best.h5 data.val=l.h5
-# Earlier predictions stay, what was begun beside them goes.
+# Earlier predictions stay; predictions that were begun are removed.
 run 2 0 predict base.deck run.dir=r
 cp r/predictions/b.h5 whole.h5
 run 2 8 predict base.deck run.dir=r 'data.val=["b.h5","h.h5"]'
 test "$(ls r/predictions)" = b.h5 || fail "left: $(ls r/predictions)"
 same whole.h5 r/predictions/b.h5 "earlier predictions"
 
-# While training: before best.h5 is touched.
+# In training the failure comes before best.h5 is replaced.
 run 2 0 base.deck run.dir=t train.steps=3
 sums t 3 >want
 cp t/checkpoints/best.h5 best.h5

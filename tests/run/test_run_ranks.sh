@@ -1,6 +1,6 @@
 #!/bin/sh
-# The number of ranks changes no sample and hardly a digit: unequal samples, an empty one, one
-# voxel, one without labels; ranks without samples; a step without labels.
+# The number of ranks changes no sample and hardly a digit, with unequal samples, an empty
+# one, one voxel, one without labels, ranks without samples, a step without labels.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" unlabelled n.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -40,7 +40,7 @@ for n in 1 2 3 4 8; do
     compare smooth$n smooth1 1e-6 1e-5
 done
 
-# Dealt by count instead of cost: other ranks, same sums.
+# Samples that are dealt by count instead of cost go to other ranks and have the same sums.
 run 3 0 smooth.deck run.dir=equal batch.balance=false
 compare equal smooth1 1e-6 1e-5
 
@@ -74,14 +74,14 @@ step=$(steps none | grep 'null$' | head -1 | cut -d ' ' -f 1)
 sums none $((step - 1)) | grep params >a
 sums none $step | grep params >b
 same a b "an update without labels"
-# Not one in all of the set: there is nothing to train on.
+# A set without any labelled voxel leaves nothing to train on.
 for n in 1 3; do
     run $n 3 base.deck data.train=n.h5 run.dir=empty data.val='[]'
     one_diagnosis 'n.h5: none of the voxels of 4 samples has a label'
     grep -q '"event"' empty/metrics.jsonl && fail "a run began without labels"
 done
 
-# Ranks that no step has a sample for.
+# Some ranks get no sample in any step.
 run 8 0 base.deck run.dir=idle train.steps=1
 says err '4 of the 8 ranks have nothing to do in a step of 4 samples'
 run 3 0 base.deck run.dir=idle train.steps=2 batch.accumulate=2

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What is refused before anything is touched, and output that nobody got: the right status
-# on one and three ranks, one line that says why, and nothing written elsewhere.
+# Mistakes that are refused before anything is touched, and output that nobody could read,
+# end with the right status on one and three ranks and one line that says why; nothing is
+# written elsewhere.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
 cat >base.deck <<'DECK'

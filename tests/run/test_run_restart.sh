@@ -1,5 +1,6 @@
 #!/bin/sh
-# A run that was stopped, killed or damaged goes on as if nothing had been; and says so.
+# A run that was stopped, killed or damaged goes on to the results of the run that was not,
+# and says so.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -15,7 +16,7 @@ DECK
 lines() {
     sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/p' "$1/metrics.jsonl"
 }
-# whole DIR WHAT: like the uninterrupted run, bit for bit.
+# whole DIR WHAT: DIR is like the uninterrupted run, bit for bit.
 whole() {
     status "$1" done 0
     sums "$1" 40 >b
@@ -38,7 +39,7 @@ begin() {
         test $i -lt 1500 || fail "no step 6"
     done
 }
-# end SIGNAL: to rank 0 of that run; its status in $got.
+# end SIGNAL: sends it to rank 0 of that run; leaves its status in $got.
 end() {
     kill -"$1" "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
     wait $job
@@ -50,8 +51,8 @@ sums whole 40 >want.sums
 lines whole >want.lines
 test "$(wc -l <want.lines)" = 45 || fail "40 steps and 5 evaluations expected"
 
-# TERM: status 75 with a checkpoint of the step; continued it is the whole run. A small time
-# limit does the same, several times over.
+# TERM ends a run with status 75 and a checkpoint of the step; continued it is the whole
+# run. A small time limit does the same, several times over.
 begin 2
 end TERM
 test $got = 75 || fail "status $got after TERM"
@@ -65,8 +66,8 @@ whole r "continued after TERM"
 head -c "$(wc -c <before)" r/metrics.jsonl | cmp -s - before ||
     fail "a line was cut although no step was repeated"
 
-# Through the launcher, whose own status is 0 where it forgets that of the ranks (MPICH before
-# 4.1): what happened stands in status.json and on the console.
+# A signal may come through the launcher, whose own status is 0 where it forgets that of the
+# ranks (MPICH before 4.1): status.json and the console say what happened.
 for signal in USR1 INT; do
     rm -rf r
     SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err </dev/null &
@@ -88,7 +89,8 @@ done
 run 2 0 base.deck
 whole r "continued after signals through the launcher"
 
-# In the middle of an epoch, on other numbers of ranks: the same sequence.
+# A run that is continued in the middle of an epoch on other numbers of ranks has the same
+# sequence.
 steps whole | cut -d ' ' -f 1-3 >want.sequence
 run 2 0 base.deck run.dir=o train.steps=13
 for n in 1 3; do
@@ -106,7 +108,7 @@ says l/status.json 'after step 2: '
 run 2 0 base.deck run.dir=l
 whole l "continued after time limits"
 
-# kill -9 of a rank: what was lost is told, the run goes on.
+# After kill -9 of a rank the next start names it, and the run goes on.
 rm -rf r
 begin 2
 end KILL
@@ -130,7 +132,7 @@ run 1 0 base.deck run.dir=a train.steps=2
 says err 'every checkpoint is damaged'
 test -f a/old-001/checkpoints/step-000000040.h5 || fail "nothing was put aside"
 
-# Finished: it says so and changes nothing. More epochs go on.
+# A finished run says so and changes nothing. More epochs go on.
 cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'r: finished at step 40'
@@ -148,8 +150,8 @@ says out 'continuing with train.epochs = 6 (was 5)'
 status r done 0
 test "$(steps r | tail -1 | cut -d ' ' -f 1,2)" = "48 90" || fail "epoch 6"
 
-# From another folder's checkpoint: its metrics.jsonl is counted there, so this folder's is
-# not cut to that length but begins anew.
+# metrics.jsonl is counted in the folder of a checkpoint: continued from another folder's
+# checkpoint, this folder's file is not cut to that length but begins anew.
 mkdir -p f && cp whole/metrics.jsonl before
 run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000036.h5
 says out 'step-000000036.h5 is of another run folder: metrics.jsonl begins anew'
@@ -163,10 +165,11 @@ run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
 same other f/old-001/metrics.jsonl "what was in the folder is lost"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
 same before whole/metrics.jsonl "the other folder changed"
-# Its own, by another path: cut.
+# The run's own checkpoint by another path cuts the file.
 run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
-# Back to an earlier one: the later ones are out of the way, whatever run.keep says.
+# When a run goes back to an earlier checkpoint, the later ones are moved out of the way,
+# whatever run.keep says.
 run 2 0 base.deck run.dir=back train.steps=12
 run 2 0 base.deck run.dir=back train.steps=8 run.keep=1 \
     run.resume=back/checkpoints/step-000000006.h5
@@ -182,14 +185,14 @@ head -12 want.sequence >before
 steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
 test -d f/old-002 && fail "an own checkpoint put the folder's content aside"
 
-# never: the content moves aside.
+# run.resume=never moves the content to old-NNN.
 run 1 0 base.deck run.resume=never train.steps=1
 test -f r/old-001/checkpoints/step-000000048.h5 || fail "nothing was put aside"
 test "$(steps r | wc -l)" = 1 || fail "the new run's metrics"
 run 1 0 base.deck run.resume=never train.steps=1
 test -f r/old-002/metrics.jsonl || fail "old-002"
 
-# What must not change is refused with both values; the rest is logged.
+# Keys that must not change are refused with both values; other changes are logged.
 for change in batch.size=3:2:3 batch.per=rank:world:rank train.seed=2:1:2 net.family=minkunet14A:dummy:minkunet14A; do
     run 2 2 base.deck run.dir=l "${change%%:*}"
     values=${change#*:}

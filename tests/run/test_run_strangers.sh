@@ -1,6 +1,6 @@
 #!/bin/sh
-# Other users of the machine connect to whatever a run listens at, from its first moment
-# on: the run ends as if nobody had been there, with the same bits, and tells them nothing.
+# Other users of the machine connect to every socket of a run from its first moment on: the
+# run ends as if nobody had been there, with the same bits, and tells them nothing.
 # SP_STRANGERS tries of each kind (2; 30 by hand), in a network of their own; as root.
 . "$SP_SRCDIR/tests/run/story.sh"
 n_tries=${SP_STRANGERS-2}
@@ -54,7 +54,7 @@ run 3 0 base.deck run.dir=want
 sums want 60 >want.sums
 steps want >want.steps
 
-# attacked KIND: one run; what the stranger got in $told.
+# attacked KIND: makes one run; $told counts the bytes that the stranger received.
 attacked() {
     rm -rf r spare
     setpriv --reuid=65534 --regid=65534 --clear-groups ./stranger "$1" spare 100 >told &

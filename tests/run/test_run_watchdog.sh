@@ -1,6 +1,6 @@
 #!/bin/sh
-# A rank that hangs, is stopped or leaves without a word is named once, with host, phase
-# and step, and the others do not wait for it: status 6 everywhere.
+# A rank that hangs, is stopped or leaves silently is named once, with host, phase and step,
+# and the others do not wait for it: status 6 everywhere.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -40,8 +40,8 @@ lost hang@1:pread:4 "rank 1/3 host $host hangs: no progress for .* phase read"
 lost hang@2:read:4 "rank 2/3 host $host hangs: no progress for .* phase read, epoch 0, step 4"
 lost hang@0:saving:3 "rank 0/3 host $host hangs: no progress for .* phase save"
 
-# died RANKS FAULT RANK PHASE: however it ended, status.json says 6, no launcher says 0 but
-# for a rank that left with it, and the next start names it and goes on.
+# died RANKS FAULT RANK PHASE: however it ended, status.json says 6, no launcher says 0
+# unless a rank left with 0, and the next start names the rank and goes on.
 died() {
     rm -rf r
     SP_TEST_FAULT=$2 launch "$1" base.deck
@@ -92,7 +92,7 @@ says err "^sptrain: rank 0 host $host: the ranks have not come .*: rank 1, pid $
 says err "^sptrain: rank 0 host $host: error: .* for 4 s; waited for: rank 1, pid $pid"
 grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null && fail "the stopped rank is there"
 
-# All ranks meet a bad sample at the same instant: one says so.
+# All ranks meet a bad sample at the same instant, and one of them reports it.
 cp u.h5 bad.h5
 for sample in 0 1 2 4 5 6 8 9 11 12 13 14; do
     "$SHARDS" bad-feature bad.h5 $sample || fail "make_shards"
@@ -104,7 +104,7 @@ for i in 1 2 3 4; do
     status r failed 3
 done
 
-# A rank that is slow for half of watchdog_s is named, with how slow and where; once.
+# A rank that is slow for half of watchdog_s is named once, with how slow and where.
 rm -rf r
 SP_TEST_FAULT=slow@1:forward:0 run 3 0 base.deck train.epochs=$((4 * watch_s))
 test "$(grep -c ' is slow: ' err)" = 1 || fail "not one word about the slow rank"

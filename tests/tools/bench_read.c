@@ -1,6 +1,7 @@
-/* bench_read [VOXELS [SAMPLES]]: reading samples against plain pread of the same bytes
- * in the same pieces into an array as large, page cache warm, best of several passes.
- * The first verified pass looks for duplicates, later ones know the checksum. */
+/* bench_read [VOXELS [SAMPLES]] compares reading samples with plain pread of the same
+ * bytes in the same pieces into an array as large, with the page cache warm, by the
+ * best of several passes. The first verified pass looks for duplicates, later ones know
+ * the checksum. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static void take(int fd, const sp_extent *e, int64_t row, int64_t n, char *to)
     }
 }
 
-/* Seconds of one pass over all samples. */
+/* Returns the seconds of one pass over all samples. */
 static double pass_plain(const sp_dataset *set, int fd, char *to, int64_t n)
 {
     const sp_shard *shard = set->shard;

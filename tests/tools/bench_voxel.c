@@ -1,5 +1,6 @@
-/* bench_voxel [EDGE]: time of one voxel in sp_voxelize, for a bent sheet of EDGE x EDGE
- * voxels in Morton order with four columns, by step of the default augmentation. */
+/* bench_voxel [EDGE] prints the time of one voxel in sp_voxelize, for a bent sheet of
+ * EDGE x EDGE voxels in Morton order with four columns, by step of the default
+ * augmentation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -106,7 +106,8 @@ function split_line(line, n, i, c, quoted) {
     }
     return n
 }
-# Without its result, namespaces that have no name, casts, and the list of its arguments.
+# The name is printed without its result, namespaces that have no name, casts, and the list
+# of its arguments.
 function short(name, i, c, depth) {
     sub(/^void /, "", name)
     gsub(/\(anonymous namespace\)::|<unnamed>::|\((int|bool)\)/, "", name)

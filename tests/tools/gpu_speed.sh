@@ -244,7 +244,7 @@ if wanted steps step train layers; then
     rows cases
 fi
 
-# As it is comes first and last: the device's clock drifts.
+# The program as it is comes first and last, since the device's clock drifts.
 if wanted switches switches; then
     deck $switched
     for switch in as_is= SP_EARLY_LAUNCH=0 SP_TILES=formula as_is=; do
@@ -256,7 +256,7 @@ if wanted switches switches; then
             { printf "step of %s, %-17s %10.3f ms\n", of, $1, $2 }'
 fi
 
-# As many samples on every GPU as the batch says.
+# Every GPU has as many samples as the batch says.
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 on_all() {
     deck "$@"

@@ -91,7 +91,7 @@ static sp_status make(const char *kind, const char *path)
 
 enum { BARE_COLUMNS = 2, HUGE_SAMPLE = 2 };
 
-/* Voxel after voxel of all samples. */
+/* Writes voxel after voxel of all samples. */
 static int64_t fill_bare(const fixture *f, int64_t *offset, int32_t *coords,
                          float *features, uint8_t *labels)
 {
@@ -162,7 +162,7 @@ static sp_status make_bare(const char *kind, const char *path)
 
 /* ---- damage ---- */
 
-/* Overwrite the first row of a sample in one dataset. */
+/* Overwrites the first row of a sample in one dataset. */
 static sp_status damage(const char *path, int64_t sample, bool is_label)
 {
     static const uint8_t bad[4] = {99, 99, 99, 62};
@@ -245,7 +245,7 @@ static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name,
     return rc;
 }
 
-/* As a dozen lines of h5py would write them: no attributes, no checksums. */
+/* Writes weights as a dozen lines of h5py would: no attributes, no checksums. */
 static sp_status write_weights(int argc, char **argv)
 {
     const char *left_out = argc > 4 ? argv[4] : "", *changed = argc > 5 ? argv[5] : "";
@@ -298,7 +298,7 @@ static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
     return rc;
 }
 
-/* The field of the state that NAME names; "deck" has VALUE as a line more. */
+/* Gives the field of the state that NAME names; "deck" has VALUE as one more line. */
 static void change_state(sp_checkpoint_state *s, const char *name, const char *value)
 {
     const struct {
@@ -327,7 +327,7 @@ static void change_state(sp_checkpoint_state *s, const char *name, const char *v
     }
 }
 
-/* What our dataset functions do not write: one of five dimensions. */
+/* sp_h5 writes no dataset of five dimensions, so HDF5 is called here. */
 static sp_status add_rank5(const char *path)
 {
     const hsize_t dim[] = {1, 1, 1, 1, 2};
@@ -350,7 +350,7 @@ static sp_status add_rank5(const char *path)
     return H5Fclose(file) >= 0 && is_good ? SP_OK : SP_FAIL(SP_EIO, "%s", path);
 }
 
-/* All checksums are right, so what is refused is refused for its numbers. */
+/* All checksums are right, so the numbers alone cause a refusal. */
 static sp_status craft(char **argv)
 {
     const char *name = argv[4], *value = argv[5];

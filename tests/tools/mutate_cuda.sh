@@ -1,9 +1,9 @@
 #!/bin/sh
 # Breaks the kernels of convolutions and of sums through peers' memory, one line at a time,
 # and runs their tests on the emulator: every mutant must fail. Takes minutes:
-# `make mutants`.
-#   CXX_KERNEL   compiles a kernel file: $CXX_KERNEL -o OBJECT FILE
-#   LINK_TEST    links a test: $LINK_TEST PROGRAM OBJECTS $LINK_LIBS
+# `make mutants`, which sets
+#   CXX KERNEL_FLAGS   compile a kernel file: $CXX $KERNEL_FLAGS -o OBJECT FILE
+#   LINK_TEST          links the tests: $LINK_TEST PROGRAM OBJECT $LINK_LIBS
 cuda=${SP_SRCDIR-.}/cuda
 cd "$SP_BUILDDIR" || exit 1
 [ -f tests/emulator/libkernels.a ] || { echo "no emulator in this build"; exit 77; }
@@ -12,8 +12,8 @@ trap 'rm -rf "$work"' EXIT
 bad=0
 n=0
 
-# mutant TEST SOURCE FILE SED: FILE of cuda/ is changed, TEST is linked with SOURCE, from
-# $objects, and started by $start.
+# mutant TEST KERNELS FILE SED: FILE is changed, TEST is linked with KERNELS (both of cuda/)
+# and started by $start.
 mutant() {
     n=$((n + 1))
     rm -rf "$work/cuda"
@@ -24,14 +24,14 @@ mutant() {
         bad=1
         return
     fi
-    if ! $CXX_KERNEL -o "$work/kernel.o" "$work/cuda/$2.cu" 2>"$work/log" ||
-        ! $LINK_TEST "$work/test" $objects "$work/kernel.o" $LINK_LIBS 2>>"$work/log"; then
+    if ! $CXX -I"$work" $KERNEL_FLAGS -o "$work/kernel.o" "$work/cuda/$2" 2>"$work/log" ||
+        ! $LINK_TEST "$work/$1" "$work/kernel.o" $LINK_LIBS 2>>"$work/log"; then
         cat "$work/log"
         echo "$3: does not compile after $4"
         bad=1
         return
     fi
-    if HC_WATCHDOG=5 timeout 120 $start "$work/test" >"$work/log" 2>&1; then
+    if HC_WATCHDOG=5 timeout 120 $start "$work/$1" >"$work/log" 2>&1; then
         echo "NOT FOUND by $1: $3 after $4"
         bad=1
     else
@@ -41,26 +41,20 @@ mutant() {
 
 start=
 conv() {
-    objects="tests/gpu/test_cuda_conv.o tests/gpu/cuda_map_host.o"
-    mutant test_cuda_conv cuda_conv "$@"
+    mutant test_cuda_conv conv/cuda_conv.cu "conv/$1" "$2"
 }
 wgmma() {
-    objects="tests/gpu/test_cuda_wgmma-test_cuda_conv.o tests/gpu/test_cuda_wgmma-cuda_map_host.o"
-    mutant test_cuda_wgmma cuda_conv_wgmma "$@"
+    mutant test_cuda_wgmma conv/cuda_conv_wgmma.cu "conv/$1" "$2"
 }
 wgrad() {
-    objects="tests/gpu/test_cuda_wgrad.o tests/gpu/cuda_map_host.o"
-    mutant test_cuda_wgrad cuda_wgrad "$@"
+    mutant test_cuda_wgrad conv/cuda_wgrad.cu "conv/$1" "$2"
 }
 net() {
-    objects="tests/gpu/test_cuda_net.o tests/fixtures/net_case.o tests/fixtures/net_dense.o tests/gpu/cuda_map_host.o"
-    mutant test_cuda_net cuda_wgrad "$@"
+    mutant test_cuda_net conv/cuda_wgrad.cu "conv/$1" "$2"
 }
 peer() {
-    t=test_peer_memory_np3
-    objects="-rdynamic tests/$t-$t.o src/tests_$t-sp_backend.o"
     start="$MPIEXEC -n 3"
-    mutant $t cuda_peer cuda_peer.cu "$@"
+    mutant test_peer_memory_np3 reduce/cuda_peer.cu reduce/cuda_peer.cu "$1"
     start=
 }
 

@@ -1,5 +1,6 @@
-/* shard_print PATTERN: every sample of a data set as text, for comparison with other
- * readers. shard_print --write FILE: the fixture that the comparison reads. */
+/* shard_print PATTERN prints every sample of a data set as text, for comparison with
+ * other readers. shard_print --write FILE writes the fixture that the comparison
+ * reads. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

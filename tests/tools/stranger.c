@@ -83,7 +83,7 @@ static int connect_to(int port)
     return fd;
 }
 
-/* Receives until the time is over; number of bytes. */
+/* Receives until the time is over; returns the number of bytes. */
 static int listen_for(int fd, void *data, size_t bytes, int ms)
 {
     struct pollfd ready = {fd, POLLIN, 0};
@@ -132,8 +132,8 @@ static void wait_to_be_told(int port)
     }
 }
 
-/* Frames of "leave, code 0" of earlier versions (the token first) and of this one,
- * with whatever this process was told as token, number and proof. */
+/* Sends frames of "leave, code 0" of earlier versions (the token first) and of this
+ * one, with the token, number and proof that this process received. */
 static void say_leave(int port, bool with_hello)
 {
     struct {
@@ -211,7 +211,7 @@ static void act(const char *kind, int port)
         send_back(port);
 }
 
-/* Ports in the file; their number, -1 where there is no file. */
+/* Reads the ports in the file; returns their number, -1 where there is no file. */
 static int read_spared(const char *path, int *port)
 {
     FILE *file = fopen(path, "r");
@@ -238,7 +238,8 @@ static bool goes_on(const char *spare, double end_s)
     return now_s() < end_s && access(spare, R_OK) == 0;
 }
 
-/* A process for each port, so that one that keeps us waiting holds up no other. */
+/* Each port has a process of its own, so that a port that keeps us waiting holds up no
+ * other. */
 static void attack_new_ports(char **argv, const int *spared, int n_spared, double end_s)
 {
     static int seen[MOST_PORTS];

@@ -1,56 +1,20 @@
 /* Several threads read the same shards, more of them than stay open, and each gets what
- * was written. Once buffers have grown, reading and voxelizing allocate nothing; the
- * linker hands every allocation of the program to us. */
+ * was written. Once buffers have grown, reading and voxelizing allocate nothing; they
+ * are counted by fixtures/allocations.h. */
 #include "fixtures/test.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "data/sp_voxel.h"
+#include "fixtures/allocations.h"
 #include "fixtures/shard_fixture.h"
 
 enum { SHARDS = 300, SAMPLES = 2, THREADS = 4, READS = 1500 };
 
 static const int64_t sizes[SAMPLES] = {50, 9};
 static sp_dataset set;
-static atomic_int n_allocations;
-
-/* NOLINTBEGIN: names given by the linker */
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-int __real_posix_memalign(void **p, size_t alignment, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-int __wrap_posix_memalign(void **p, size_t alignment, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    n_allocations++;
-    return __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    n_allocations++;
-    return __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    n_allocations++;
-    return __real_realloc(p, n);
-}
-
-int __wrap_posix_memalign(void **p, size_t alignment, size_t n)
-{
-    n_allocations++;
-    return __real_posix_memalign(p, alignment, n);
-}
-/* NOLINTEND */
 
 static fixture fixture_of(int shard)
 {
@@ -101,8 +65,9 @@ static bool is_as_written(const sp_sample *got, int64_t sample)
     return is_same;
 }
 
-/* Returns the number of samples that were not as written; half the threads go through
- * the shards one way, half the other, so that all of them meet. */
+/* Returns the number of samples that were not as written. Half of the threads go
+ * through the shards in one direction and half in the other, so that all of them
+ * meet. */
 static void *read_many(void *argument)
 {
     int64_t thread = *(int64_t *)argument, wrong = 0, i;
@@ -136,7 +101,7 @@ static void threads_read_what_was_written(void **state)
     }
 }
 
-/* Whoever may open few files closes those that nobody reads from. */
+/* A process that may open few files closes those that no thread reads from. */
 static void few_open_files_suffice(void **state)
 {
     struct rlimit before, few;
@@ -177,7 +142,7 @@ static void later_passes_allocate_nothing(void **state)
 {
     sp_sample got = {0};
     sp_arena arena;
-    int before = n_allocations;
+    long before = n_allocations;
 
     (void)state;
     OK(sp_arena_create(&arena, (size_t)16 << 20, "test"));

@@ -1,56 +1,11 @@
 /* After the first steps of a size a step allocates nothing; steps of other sizes in
- * between leave no trace in the result. The linker hands every allocation of the
- * program to us. */
+ * between leave no trace in the result. */
+#include "fixtures/allocations.h"
 #include "fixtures/net_case.h"
 
 #include "comm/sp_comm.h"
 #include "net/sp_net_impl.h"
 #include "net/sp_optim.h"
-
-static int n_allocations;
-
-/* NOLINTBEGIN: names given by the linker */
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t alignment, size_t n);
-int __real_posix_memalign(void **p, size_t alignment, size_t n);
-int __wrap_posix_memalign(void **p, size_t alignment, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t alignment, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    n_allocations++;
-    return __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    n_allocations++;
-    return __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    n_allocations++;
-    return __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t n)
-{
-    n_allocations++;
-    return __real_aligned_alloc(alignment, n);
-}
-
-int __wrap_posix_memalign(void **p, size_t alignment, size_t n)
-{
-    n_allocations++;
-    return __real_posix_memalign(p, alignment, n);
-}
-/* NOLINTEND */
 
 static sp_comm comm;
 
@@ -75,7 +30,8 @@ static void check_steps(const char *layers, bool is_exact)
         .bn_scope = SP_SCOPE_WORLD, .is_exact = is_exact, .seed = 17};
     sp_optim optim;
     net_case c;
-    int i, before;
+    long before;
+    int i;
 
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
     OK(sp_optim_create(&optim, &c.graph, &c.config, &c.backend));
@@ -93,7 +49,8 @@ static void check_steps(const char *layers, bool is_exact)
 
 static void a_step_allocates_nothing(void **state)
 {
-    int i, before = n_allocations;
+    long before = n_allocations;
+    int i;
 
     (void)state;
     for (i = 0; case_nets[i]; i++) {
@@ -128,7 +85,7 @@ static void evaluation_repeats_after_training(void **state)
     }
 }
 
-/* Packed weights are not those of before. */
+/* After an update the weights are packed anew. */
 static void updated_weights_are_used(void **state)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
@@ -158,7 +115,7 @@ static void updated_weights_are_used(void **state)
     }
 }
 
-/* Computing again what was dropped gives what was there. */
+/* Values that were dropped and computed again are the same. */
 static void low_memory_changes_no_gradient(void **state)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
@@ -186,7 +143,8 @@ static void low_memory_changes_no_gradient(void **state)
     }
 }
 
-/* Confusion and prediction come with the loss; ignored voxels do not count. */
+/* The confusion matrix and the predictions come with the loss; ignored voxels do not
+ * count. */
 static void evaluation_counts_every_labelled_voxel(void **state)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};

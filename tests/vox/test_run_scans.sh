@@ -59,7 +59,7 @@ seq 1 200000 | sed 's/^/0 0 0 /' >ids.txt
 vox 1 3 convert --out w --columns x,y,z,label ids.txt
 says err 'ids.txt: label code 200000, at most 254 without --map'
 
-# What a file names is shown, not obeyed.
+# Control characters in a name from a file are shown, not obeyed.
 escape=$(printf '\033[2J')
 cp a.txt "b$escape.txt"
 vox 1 0 convert --out e --map "2=gr$escape,3=b" "b$escape.txt"

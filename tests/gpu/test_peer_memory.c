@@ -1,12 +1,14 @@
-/* Small sums through the devices' memory (cuda_peer.cu), emulated: a program for each
- * number of ranks. Values, bits, lengths, scopes and orders; ranks that dawdle; what
- * keeps ranks from it; a rank that never comes. */
+/* Small sums through the devices' memory (cuda_peer.cu), on emulated devices, have the
+ * values and bits of sums in the order of ranks, for every length, scope and order of
+ * execution, also where ranks dawdle. Ranks agree where something keeps one from this
+ * memory, and a rank that never comes is named. */
 #include "fixtures/test.h"
 
 #include <stdbool.h>
 #include <unistd.h>
 
 #include "compute/sp_transport.h"
+#include "gpu/kernel_tests.h"
 
 /* Emulator. */
 void hc_set_order(uint64_t seed, bool is_lazy);
@@ -53,7 +55,8 @@ static bool is_in(sp_scope scope, int rank)
     return scope == SP_SCOPE_WORLD || comm.node_of_rank[rank] == comm.node;
 }
 
-/* Of a sum and a rank: values whose sum depends on the order, of any size. */
+/* Gives values of a rank for a sum; they are of any size, and the sum depends on its
+ * order. */
 static double value(int i, int rank, int round)
 {
     return ldexp(1.0 / (3 + i + 7 * rank + round),
@@ -73,7 +76,7 @@ static double sum_of(sp_scope scope, int i, int round)
     return sum;
 }
 
-/* The sum of n values, in place; what lies behind them stays. */
+/* Sums n values in place; the value behind them stays. */
 static void sum_once(stand *s, sp_scope scope, int n, int round)
 {
     static double host[MOST + 1];
@@ -91,7 +94,7 @@ static void sum_once(stand *s, sp_scope scope, int n, int round)
     assert_true(host[n] == 77);
 }
 
-/* Long sums leave their words behind for short ones. */
+/* Long sums leave old words behind, which short ones must not read. */
 static void sums_have_the_bits_of_their_order(void **state)
 {
     static const int length[] = {193, 1, 513, 641, 64, MOST, 31, 513};
@@ -111,7 +114,7 @@ static void sums_have_the_bits_of_their_order(void **state)
     hc_set_order(1, false);
 }
 
-/* Nothing between them but the stream: a rank is up to a sum ahead of another. */
+/* Only the stream orders the sums: a rank is up to a sum ahead of another. */
 static void sums_follow_each_other(void **state)
 {
     enum { N = 40, SUMS = 100 };
@@ -153,7 +156,7 @@ static void whole_numbers_and_long_vectors(void **state)
     const int64_t n = comm.local_size, weight = n * (n + 1) / 2;
     for (int i = 0; i < 9; i++)
         assert_true(host[i] == weight * (((int64_t)1 << 55) + i) - 1000 * n);
-    /* more than fits goes the transport's way */
+    /* a longer sum goes through the transport */
     OK(s.be.ops->fill(&s.be, s.data, 0, (MOST + 1) * sizeof *s.data));
     OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data, s.data, MOST + 1, SP_F64));
     OK(s.be.ops->download(&s.be, one, s.data + MOST - 1, sizeof one));
@@ -161,7 +164,7 @@ static void whole_numbers_and_long_vectors(void **state)
     tear_down(&s);
 }
 
-/* One rank that cannot, or must not, is a reason for all. */
+/* One rank that cannot or must not use peers' memory is a reason for all. */
 static void refused(const char *name, const char *how, const char *text, bool is_one)
 {
     stand s;
@@ -185,9 +188,8 @@ static void all_or_none(void **state)
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", false);
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", true);
     refused("HC_NO_PEER", "1", "cannot reach that of rank", false);
-    refused("HC_SKIP", "peer_sum", "did not come",
-            true);                        /* a link that moves nothing */
-    set_up(&s, SP_TRANSPORT_MPI, SP_SCOPE_NODE, 30); /* as the user wants it */
+    refused("HC_SKIP", "peer_sum", "did not come", true); /* a link that moves nothing */
+    set_up(&s, SP_TRANSPORT_MPI, SP_SCOPE_NODE, 30); /* switched off by the user */
     assert_null(s.t.peer);
     tear_down(&s);
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
@@ -196,12 +198,12 @@ static void all_or_none(void **state)
     tear_down(&s);
 }
 
-/* Rank 0 does not sum: the others' streams end, and say so. The last test, since
- * nothing can be closed together any more. */
+/* Rank 0 does not sum: the others' streams end and report it. This test comes last,
+ * since nothing can be closed together after it. */
 static void who_never_comes_is_named(void **state)
 {
     double host[3] = {1, 2, 3};
-    static stand s; /* it stays, and the leak checker sees that it does */
+    static stand s; /* static, so that no leak is reported */
     sp_status rc;
 
     (void)state;
@@ -215,7 +217,7 @@ static void who_never_comes_is_named(void **state)
     }
 }
 
-int main(int argc, char **argv)
+KERNEL_TEST(test_peer_memory)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_bits_of_their_order),

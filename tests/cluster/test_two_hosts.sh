@@ -1,7 +1,7 @@
 #!/bin/sh
-# Two hosts: network namespaces with names, processes and shared memory of their own, so
-# that MPI takes the network between them. They train as one host does; cut off from each
-# other in the middle they say who was lost and leave.
+# Two hosts (network namespaces with names, processes and shared memory of their own, so
+# that MPI uses the network between them) train as one host does. When they are cut off from
+# each other, they say who was lost and leave.
 . "$SP_SRCDIR/tests/run/story.sh"
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -38,7 +38,7 @@ put_up 2>err || skip "no rights to make network namespaces: $(head -1 err)"
 ip netns exec ${id}n1 unshare -u -i -m -p -f --mount-proc true 2>err ||
     skip "no rights to unshare: $(head -1 err)"
 
-# In place of ssh: hydra calls it with options, the host's name and a command.
+# This script stands for ssh: hydra calls it with options, the host's name and a command.
 cat >enter <<SH
 #!/bin/sh
 while test "\${1#-}" != "\$1"; do shift; done
@@ -65,8 +65,8 @@ train : { steps = 20; warmup_steps = 5; };
 run : { log_every = 1; dir = "r"; threads = 1; oversubscribe = true; };
 DECK
 
-# near DIR DIR [STEPS]: the same samples, the losses within what README promises across
-# ranks.
+# near DIR DIR [STEPS]: both have the same samples, and losses within the tolerance that
+# README states across ranks.
 near() {
     steps "$1" >a
     steps "$2" >b
@@ -94,8 +94,8 @@ for n in 1 2 3 4 5 6; do
     hosts check base.deck || fail "status $? of check, start $n"
 done
 
-# What is per node counts two of them: 2 samples on each are 4, and a node's statistics are
-# of its own voxels.
+# Values for each node count two nodes: 2 samples on each are 4, and the statistics of a
+# node are those of its own voxels.
 hosts base.deck run.dir=node batch.per=node batch.size=2 train.bn_scope=node ||
     fail "status $? with the scopes of nodes"
 steps node | head -1 | cut -d ' ' -f 2 | grep -qx 4 || fail "batch of two nodes"

@@ -3,7 +3,7 @@
 # reads ours. Skipped without python3, h5py and numpy.
 . "$SP_SRCDIR/tests/run/story.sh"
 find_python "h5py, numpy"
-"$python" "$SP_SRCDIR/tests/run/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir"
+"$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir"
 
 # Training on float64 features is training on the same rounded to float32: the same bits,
 # and one warning.

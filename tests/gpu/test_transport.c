@@ -1,18 +1,18 @@
-/* The transports, each against sums that are known: vectors in the compute stream,
- * posted buckets of several types and pieces, in order with what the device does, the
- * same bits every time. One program per number of ranks; the device is emulated, its
- * NCCL is tests/emulator/nccl_double. */
+/* Each transport gives sums that are known: vectors in the compute stream, posted
+ * buckets of several types and pieces, in order with the device's work, with the same
+ * bits every time. The device is emulated, its NCCL is tests/emulator/nccl_double. */
 #include "fixtures/test.h"
 
 #include <stdint.h>
 #include <unistd.h>
 
 #include "compute/sp_transport.h"
+#include "gpu/kernel_tests.h"
 
 /* Emulator. */
 void hc_set_order(uint64_t seed, bool is_lazy);
 
-enum { LATE = 1000, MANY = 3 << 20 }; /* floats: three pieces of the staged transport */
+enum { LATE = 1000, MANY = 3 << 20 }; /* number of floats: three pieces of the staged transport */
 
 static sp_comm comm;
 
@@ -70,7 +70,7 @@ static void tear_down(stand *s)
     s->be.ops->close(&s->be);
 }
 
-/* Sum of (r + 1) over the ranks of the scope. */
+/* Returns the sum of (r + 1) over the ranks of the scope. */
 static double weight(sp_scope scope)
 {
     double sum = 0;
@@ -129,7 +129,8 @@ static void check_bulk(stand *s, float *host, int64_t n, int round)
                      weight(SP_SCOPE_WORLD) * (double)value(i, round));
 }
 
-/* Two buckets and what travels with the second; small sums between the posts. */
+/* Sums two buckets and the values that travel with the second, and small sums between
+ * the posts. */
 static void sum_posted(stand *s, float *host, int64_t n, int round)
 {
     const int64_t half = n / 2;
@@ -144,7 +145,7 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
     OK(SP_TAKE(&s->arena, 2, &vector));
     put(s, host, n, round);
     OK(sp_transport_post(&s->t, &late, 1, &sum[0]));
-    /* Ranks are not equally far when the next sum comes. */
+    /* Ranks reach the next sum at different times. */
     for (int i = 0; i < 10 * comm.rank; i++)
         OK(sp_transport_test(&s->t, &sum[0], &is_done));
     OK(s->be.ops->upload(&s->be, vector, one, sizeof one));
@@ -155,7 +156,7 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
     OK(sp_transport_join(&s->t, &sum[1]));
     OK(s->be.ops->download(&s->be, one, vector, sizeof one));
     assert_true(one[0] == comm.size && one[1] == 0);
-    check_bulk(s, host, n, round); /* joined: the compute stream finds it */
+    check_bulk(s, host, n, round); /* the compute stream waits for it */
     check_small(s, SP_SCOPE_WORLD, round);
     OK(sp_transport_wait(&s->t, &sum[0]));
     OK(sp_transport_wait(&s->t, &sum[1]));
@@ -218,7 +219,7 @@ static void small_sums_over_every_scope(void **state)
         }
 }
 
-/* Values that do not add up exactly, twice, and the same on every rank. */
+/* The values do not add up exactly; two sums of them are the same on every rank. */
 static void bits_repeat(void **state)
 {
     enum { N = 5000 };
@@ -249,8 +250,8 @@ static void bits_repeat(void **state)
     }
 }
 
-/* Floats rounded to 8 bits: what is near comes, the same on all ranks; doubles and what
- * was not taken from the transport stay whole. */
+/* Floats travel rounded to 8 bits and come close, the same on all ranks; doubles, and
+ * memory that is not the transport's, stay exact. */
 static void bf16_travels(void **state)
 {
     float host[1000];
@@ -309,7 +310,7 @@ static void auto_falls_back_and_says_why(void **state)
     refusal(SP_TRANSPORT_NCCL, "two ranks share a device", "two ranks share a device");
 }
 
-int main(int argc, char **argv)
+KERNEL_TEST(test_transport)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_falls_back_and_says_why),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# cpu_speed.sh measures and tabulates; what it measures of small work says nothing.
+# cpu_speed.sh measures and tabulates; the results of this little work mean nothing.
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 
@@ -57,7 +57,7 @@ damaged() {
     [ $? = "$1" ] || fail "$2: not exit $1"
     grep -q "$3" "$dir/log" || fail "$2: not '$3'"
 }
-# The same path twice: one sample, and a rank without any.
+# The same path twice is one sample, and leaves a rank without any.
 damaged 1 '/"two"/s/"rank_samples":\[1,1\]/"rank_samples":[1,0]/' "not 2 ranks of a sample"
 damaged 1 '/"two"/s/"samples":2,"voxels":200/"samples":1,"voxels":100/' "1 samples, 100 voxels"
 damaged 1 '/"two"/s/"voxels_of_rank":\[100,/"voxels_of_rank":[0,/' "other work than one sample"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# The job scripts under a real Slurm of our own: two nodes on this host, with GPUs that are
-# none, nothing of it outside this folder and three ports. Asked to stop or at the end of its
-# time, a job saves, goes back into the queue and ends as the run that nobody stopped; one
-# of two nodes does too; a failing one says why; seeds get a folder each.
+# The job scripts work under a real Slurm that this test starts: two nodes on this host,
+# with GPUs that are none; nothing of it lies outside this folder and three ports. When a
+# job is asked to stop or its time ends, it saves, goes back into the queue and ends as the
+# run that nobody stopped; a job on two nodes does too. A failing one says why, and each
+# seed gets a folder.
 . "$SP_SRCDIR/tests/run/story.sh"
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -78,7 +79,8 @@ NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port_1 CPUs=8 RealMemory
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port_2 CPUs=8 RealMemory=1000 $gres
 PartitionName=test Nodes=ALL Default=YES MaxTime=60 State=UP
 CONF
-# Asked for by slurmd whether it uses control groups or not, and containers lack them.
+# slurmd requires these files whether it uses control groups or not, and containers lack
+# them.
 printf 'CgroupPlugin=cgroup/v1\nCgroupMountpoint=%s\n' "$dir/slurm/cgroup" \
     >slurm/cgroup.conf
 SLURM_CONF=$dir/slurm/slurm.conf
@@ -96,7 +98,7 @@ for n in n1 n2; do
     slurmd -D -c -N $n 2>slurm/slurmd-$n.err &
     daemons="$! $daemons"
 done
-# no_slurm: skips, with what the daemons say of it
+# no_slurm: skips, with the messages of the daemons
 no_slurm() {
     tail -n 3 slurm/*.log slurm/*.err >&2
     skip "a private Slurm does not start here: $(grep -h 'error\|fatal' slurm/*.err |
@@ -132,8 +134,8 @@ submit() { # SBATCH ARGUMENTS: the job's number
 field() { # JOB NAME: what scontrol says of it
     scontrol show job "$1" 2>/dev/null | tr ' ' '\n' | sed -n "s/^$2=//p" | head -1
 }
-# restart JOB: not before all of the life before has gone; its step removes sockets by name
-# and slurmd refuses what was issued within the second of the requeue.
+# restart JOB: requeues it, but not before all processes of its earlier life have gone; its
+# step removes sockets by name and slurmd refuses a start within the second of the requeue.
 restart() {
     test -z "$(find slurm/spool -type s -name "*[._]$1.*")" || return 0
     sleep 2
@@ -180,20 +182,20 @@ whole() { # DIR: all steps, once each, and the weights of the run that nobody st
     same want.sums b "$1: weights"
 }
 
-# The end of its time, half a minute away, while the rest of this test goes on. Slurm counts
-# in minutes, so the signal comes when it checks: after some 30 s.
+# A job whose time ends half a minute from now runs while the rest of this test goes on.
+# Slurm counts in minutes, so the signal comes when it checks: after some 30 s.
 sed 's/epochs = 100;/epochs = 1000000;/' base.deck >timed.deck
 timed=$(submit --ntasks-per-node=1 --time=1 --signal=USR1@40 jobs/train.slurm timed.deck \
     run.dir=timed run.log_every=1 run.eval_every=0 run.checkpoint_every=1000000) || fail "sbatch"
 
-# What nobody stops.
+# The run that nobody stops.
 job=$(submit jobs/train.slurm base.deck run.dir=want) || fail "sbatch"
 ends "$job" COMPLETED 0
 sums want $last >want.sums
 status want done 0
 
-# Asked to stop as before a time limit (the tasks hear USR1), with and without the script
-# itself hearing it: the same job goes on until the run is done.
+# A job is asked to stop as before a time limit (the tasks hear USR1), with and without the
+# script itself hearing it: the same job goes on until the run is done.
 job=$(submit jobs/train.slurm base.deck)
 reach "$job" 20 r
 scancel -s USR1 "$job"
@@ -210,8 +212,7 @@ ends "$job" COMPLETED 0
 test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
 test "$(steps limited | cut -d ' ' -f 1 | tr '\n' ' ')" = "1 2 " || fail "steps of limited"
 
-# One job on two nodes, stopped too, and its run.resume = "never" is for the first life.
-# (Each node thinks the cores are its own, hence oversubscribe.)
+# One job on two nodes is stopped too; its run.resume = "never" is for the first life.
 job=$(submit --nodes=2 jobs/train.slurm base.deck run.dir=wide run.resume=never \
     train.epochs=8 run.oversubscribe=true)
 reach "$job" 10 wide
@@ -260,7 +261,7 @@ failing() { # CODE TEXT ARGUMENTS
 failing 2 'train.epoch; nearest is train.epochs' base.deck train.epoch=3
 failing 3 'none.h5' base.deck run.dir=none data.train=none.h5
 
-# Canceled by its owner it stays so.
+# A job that its owner canceled stays canceled.
 job=$(submit jobs/train.slurm base.deck run.dir=canceled train.epochs=100000)
 reach "$job" 5 canceled
 scancel "$job"
@@ -276,7 +277,7 @@ for task in 1 2; do
     says "runs/seeds/seed-$task/deck.resolved" "seed = $task;"
 done
 
-# Evaluation of a run of another number of tasks.
+# A run is evaluated on another number of tasks.
 job=$(submit --ntasks-per-node=1 jobs/eval.slurm base.deck run.dir=want)
 ends "$job" COMPLETED 0
 
@@ -294,7 +295,8 @@ launch_alone "$MPIEXEC" -n 2 "$SPTRAIN" train base.deck run.dir=m train.steps=2 
     fail "mpiexec within an allocation"
 says m/metrics.jsonl '"ranks":2'
 
-# Its time over, the first job was stopped and put back, and goes on; now to a near end.
+# The first job was stopped at the end of its time and put back, and goes on, now to a near
+# end.
 has_stopped() { grep -qs '"state":"stopped"' timed/status.json || is_restarted "$timed" 1; }
 until_so "$timed" "stop at the end of its time" has_stopped
 says timed/status.json 'stopped by signal 10\|"state":"running"'

@@ -124,7 +124,7 @@ errors = rounded("i8", (1 << 24) + rng.integers(0, 9, (M, 2)))
 assert "int64 values are rounded to float32, by at most 1" in errors, errors
 
 
-# What is refused, by name.
+# Shards that are refused by name.
 def refused(change, words):
     write(path)
     with h5py.File(path, "a") as f:

@@ -1,0 +1,70 @@
+/* The main program of the CUDA kernels' tests (kernel_tests.h). Without the name of a
+ * test it prints the names of all; where a real device is needed and absent it ends
+ * with 77. */
+#include "gpu/kernel_tests.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda/device/cuda_ops.h"
+#include "h5/sp_h5.h"
+
+unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
+
+static struct {
+    const char *name;
+    kernel_test *run;
+} tests[32];
+static size_t n_tests;
+
+void kernel_test_register(const char *name, kernel_test *run)
+{
+    assert(n_tests < sizeof tests / sizeof *tests);
+    tests[n_tests].name = name;
+    tests[n_tests++].run = run;
+}
+
+/* The test that this name is or begins with, as test_x_race and test_x_np2.ptx begin
+ * with test_x; the longest where several fit, NULL where none does. */
+static kernel_test *find(const char *name)
+{
+    kernel_test *found = NULL;
+    size_t longest = 0;
+
+    for (size_t i = 0; i < n_tests; i++) {
+        const size_t n = strlen(tests[i].name);
+        if (n > longest && strncmp(name, tests[i].name, n) == 0 &&
+            strchr("_.", name[n])) {
+            found = tests[i].run;
+            longest = n;
+        }
+    }
+    return found;
+}
+
+int main(int argc, char **argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    kernel_test *test = find(slash ? slash + 1 : argv[0]);
+
+    sp_h5_child_main(argc, argv);
+    if (!hc_launches && sp_cuda_device_count() == 0) {
+        char why[256];
+
+        sp_cuda_why_none(why, sizeof why);
+        fprintf(stderr, "SKIPPED: no usable CUDA device: %s\n", why);
+        return 77;
+    }
+    if (test)
+        return test(argc, argv);
+    for (size_t i = 0; argc < 2 && i < n_tests; i++)
+        puts(tests[i].name);
+    if (argc < 2)
+        return 0;
+    test = find(argv[1]);
+    if (test)
+        return test(argc - 1, argv + 1);
+    fprintf(stderr, "no test %s\n", argv[1]);
+    return 2;
+}

@@ -1,1 +1,0 @@
-#include "gpu/test_peer_memory.h"
