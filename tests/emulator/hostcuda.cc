@@ -1,4 +1,5 @@
-/* Fibers and blocks. */
+/* Fibers and blocks: the threads of a block are fibers, and one block runs at a
+ * time. */
 #include "emulator/hostcuda_internal.h"
 
 #include <signal.h>
@@ -41,11 +42,11 @@ struct block {
     std::vector<shared_array> shared;
     size_t shared_bytes;
     int n, n_done, n_arrived;
-    int n_polls;   /* since the host let it run */
+    int n_polls;   /* polls since the host let the block run */
     bool is_ahead; /* device memory is closed until all have waited */
     std::vector<hc_fiber *> waited;
     const hc_launch *launch; /* NULL: no block is under way */
-    void *host_sp;           /* of the host, while fibers run */
+    void *host_sp;           /* stack pointer of the host, while fibers run */
     void *host_fake;
     const void *host_stack;
     size_t host_stack_bytes;
@@ -54,7 +55,7 @@ struct block {
 
 static block *B = new block();
 thread_local hc_view *hc_self;
-static hc_fiber *volatile running; /* for the watchdog, whatever thread it interrupts */
+static hc_fiber *volatile running; /* read by the watchdog, on any thread */
 hc_hooks hc_hook;
 
 /* ---- findings ---- */
@@ -153,7 +154,7 @@ static void __attribute__((noinline)) arrived()
 #endif
 }
 
-/* NULL is the host. */
+/* Switches from one fiber to another; NULL is the host. */
 static void jump(hc_fiber *from, hc_fiber *to)
 {
     if (from == to) {
@@ -343,7 +344,7 @@ void hc_fence()
 /* ---- shared memory: the front of hc_space, from which each block takes its arrays
  * ---- */
 
-enum { SHARED_GAP = 256 }; /* between arrays: never allocated */
+enum { SHARED_GAP = 256 }; /* bytes between arrays, never allocated */
 
 static char *take_shared(const void *declaration, size_t size, size_t align)
 {
@@ -435,7 +436,7 @@ static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
     B->n = n;
     B->n_done = B->n_arrived = 0;
     B->random = seed;
-    B->fiber.resize(MAX_THREADS); /* once: warps point into it */
+    B->fiber.resize(MAX_THREADS); /* resized once, since warps point into it */
     B->warp.assign((size_t)(n + 31) / 32, hc_warp());
     hc_wgmma_begin(B->warp.data(), (int)B->warp.size());
     B->ready.clear();
@@ -444,11 +445,11 @@ static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
         make_fiber(i, at);
 }
 
-/* True: it has ended. */
+/* Runs the block; returns true if it has ended. */
 static bool go_on()
 {
     B->n_polls = 0;
-    B->host_stack = NULL; /* of whichever thread this is */
+    B->host_stack = NULL; /* it belongs to the present host thread */
     hc_switch_away();
     if (B->n_done < B->n)
         return false;
@@ -457,7 +458,8 @@ static bool go_on()
     return true;
 }
 
-/* All threads that could run have looked in vain. */
+/* A thread polls and finds nothing. When all threads that could run have polled, the
+ * host goes on. */
 void hc_poll()
 {
     hc_fiber *f = hc_current();
@@ -539,10 +541,10 @@ hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed)
     return grid;
 }
 
-/* Never destroyed: what it holds is there to the end, as B is. */
+/* Never destroyed, like B: its content is used to the end of the program. */
 static std::vector<block *> &spare = *new std::vector<block *>();
 
-/* Other grids may run before this one goes on: its block is put aside. */
+/* Suspends a grid: other grids may run before it goes on, so its block is kept. */
 static void suspend(hc_grid *grid)
 {
     if (!B->shared.empty())

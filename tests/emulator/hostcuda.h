@@ -108,7 +108,7 @@ static inline int4 make_int4(int x, int y, int z, int w)
     return int4{x, y, z, w};
 }
 
-/* What a thread knows of itself. */
+/* The position of a thread, for the thread itself. */
 struct hc_view {
     uint3 thread, block;
     dim3 block_dim, grid_dim;
@@ -121,7 +121,7 @@ extern thread_local hc_view *hc_self; /* NULL on the host */
 #define blockDim  (hc_self->block_dim)
 #define gridDim   (hc_self->grid_dim)
 
-/* Where a barrier or warp operation stands in the source. */
+/* The position of a barrier or warp operation in the source. */
 #define HC_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 /* One array for each block and declaration. */
@@ -158,8 +158,8 @@ void hc_barrier(const char *file, int line);
 /* Every lane of mask calls it with the same op and mask. */
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
                        const char *file, int line);
-/* For what comes before the kernel in its stream. Of a kernel launched early the first
- * block's threads find no device memory until all of them have come here. */
+/* Waits for the work before the kernel in its stream. The first block's threads of a
+ * kernel launched early find no device memory until all of them have called it. */
 void hc_grid_wait();
 void hc_fence();
 void hc_maybe_yield(); /* a place where another thread may run */
@@ -484,7 +484,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
-/* By the clock on the wall, while their streams ran. */
+/* Times are wall time, while their streams ran. */
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *data);
@@ -497,7 +497,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
 cudaError_t cudaIpcCloseMemHandle(void *data);
 }
 
-/* How much shared memory launches of a kernel may ask for. */
+/* Sets how much shared memory launches of a kernel may ask for. */
 cudaError_t hc_allow_shared(const void *kernel, int bytes);
 #define SP_ALLOW_SHARED(kernel, bytes) hc_allow_shared((const void *)(kernel), (bytes))
 
@@ -570,19 +570,19 @@ extern "C" void hc_submit_outside(cudaStream_t stream, const struct hc_outside *
 
 /* ---- for tests ---- */
 
-/* Another order from here on, as HC_SEED would; lazy as HC_LAZY. */
+/* Sets another order from here on, as HC_SEED would; lazy as HC_LAZY. */
 extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
-/* How often the calling thread has waited for the device. */
+/* Returns how often the calling thread has waited for the device. */
 extern "C" unsigned hc_waits();
-/* How many kernels it has launched. */
+/* Returns how many kernels it has launched. */
 extern "C" unsigned hc_launches();
-/* How many of them early. */
+/* Returns how many of them early. */
 extern "C" unsigned hc_early_launches();
-/* Products of warpgroups so far, each warp's by itself. */
+/* Returns the products of warpgroups so far, each warp's by itself. */
 extern "C" unsigned long hc_wgmma_count();
-/* Calls so far that took memory: of the device, or pinned. */
+/* Returns the calls so far that allocated memory, of the device or pinned. */
 extern "C" long hc_memory_calls();
-/* The race checker is linked: everything takes ten times as long. */
+/* Returns whether the race checker is linked: everything takes ten times as long. */
 extern "C" bool hc_is_checked();
 
 #endif

@@ -34,7 +34,7 @@ size_t hc_most_shared()
     return 227 << 10;
 }
 
-/* As the runtime has it: no driver is an insufficient one. */
+/* As in the runtime, a missing driver counts as an insufficient one. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
     const char *text = getenv("HC_DRIVER");
@@ -60,7 +60,7 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* One multiprocessor, so that kernels that fill a device are small. */
+/* The device has one multiprocessor, so that kernels that fill a device are small. */
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
 {
     if (device < 0 || device >= n_devices())
@@ -81,13 +81,13 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
     case cudaDevAttrComputeCapabilityMinor:
         *value = capability() % 10;
         break;
-    default: /* CUB chooses tile sizes by more of them (tests/emulator/ptx) */
+    default: /* CUB chooses tile sizes by more fields (tests/emulator/ptx) */
         *value = 1024;
     }
     return cudaSuccess;
 }
 
-/* Kernels here wait where those for sm_90 do. */
+/* Kernels on the emulator wait where those for sm_90 do. */
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
 {
     *a = {0, 0, 0, 1024, 32, 90, 90};
@@ -121,7 +121,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 {
     if (device < 0 || device >= n_devices())
         return cudaErrorInvalidDevice;
-    snprintf(id, (size_t)size, "0000:%02X:00.0", 0xE0 + device); /* of no real device */
+    snprintf(id, (size_t)size, "0000:%02X:00.0",
+             0xE0 + device); /* an address of no real device */
     return cudaSuccess;
 }
 

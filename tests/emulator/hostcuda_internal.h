@@ -1,7 +1,8 @@
 /* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
  * (hostcuda_warp.cc), tensor cores and the copies that feed them (hostcuda_tensor.cc),
- * products of warpgroups (hostcuda_wgmma.cc), memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
- * streams and the runtime's calls (hostcuda_runtime.cc).
+ * products of warpgroups (hostcuda_wgmma.cc), memory (hostcuda_memory.cc), what devices
+ * see of each other (hostcuda_peer.cc), streams and the runtime's calls
+ * (hostcuda_runtime.cc).
  */
 #ifndef HOSTCUDA_INTERNAL_H
 #define HOSTCUDA_INTERNAL_H
@@ -24,22 +25,22 @@ struct hc_fiber;
 
 /* A wgmma that is still to be computed. */
 struct hc_product {
-    uint64_t a, b; /* descriptors */
+    uint64_t a, b; /* descriptors of its operands */
     int n, group;
 };
 
 struct hc_warp {
     hc_fiber *lane[32];
     uint32_t live, waiting; /* lanes not yet done; lanes inside a collective */
-    /* Of wgmma (hostcuda_wgmma.cc): */
+    /* The rest is for wgmma (hostcuda_wgmma.cc). */
     std::vector<hc_product> products;
     int n_products, n_committed; /* issued; groups */
-    int last_group = INT32_MAX;  /* of those under way; none */
+    int last_group = INT32_MAX;  /* of the groups under way; INT32_MAX: none */
     bool is_fenced;
     std::vector<unsigned> retired_at; /* barriers passed when a group was waited for */
 };
 
-/* On its way to shared memory. */
+/* A copy on its way to shared memory. */
 struct hc_copy {
     void *to;
     const void *from;
@@ -50,26 +51,26 @@ struct hc_copy {
 
 struct hc_fiber {
     hc_view view; /* first: hc_self points here */
-    void *sp;     /* of the suspended fiber */
+    void *sp;     /* stack pointer of the suspended fiber */
     char *stack;
     hc_warp *warp;
     hc_state state;
-    const char *file; /* of the barrier or collective it is in */
+    const char *file; /* position of the barrier or collective that it is in */
     int line;
-    hc_op op; /* the collective */
+    hc_op op; /* the collective that it is in */
     uint32_t mask;
     uint64_t value, result;
     int from;
-    void *to; /* of a tensor operation */
+    void *to; /* result of a tensor operation */
     const void *operand;
     std::vector<hc_copy> copy;
     int n_groups;    /* committed */
     bool has_waited; /* hc_grid_wait */
-    /* Of wgmma: */
+    /* The rest is for wgmma. */
     std::vector<void *> landed; /* chunks that this thread is to pass on */
-    std::vector<float> sums;    /* of those under way; empty: none */
+    std::vector<float> sums;    /* sums of products under way; empty: none */
     float *sums_of;
-    void *fake; /* of the address sanitizer */
+    void *fake; /* the address sanitizer's stack */
 };
 
 enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };
@@ -82,7 +83,7 @@ struct hc_options {
 };
 extern hc_options hc_option;
 
-/* What the race checker hears of; unused where it is not linked. */
+/* Called for the race checker; NULL where it is not linked. */
 struct hc_hooks {
     void (*allocated)(const void *data, size_t bytes);
     void (*freed)(const void *data, size_t bytes);
@@ -93,9 +94,9 @@ struct hc_hooks {
 };
 extern hc_hooks hc_hook;
 
-/* Ends the program: kernel, then the finding. */
+/* Ends the program after a line with the kernel and the finding. */
 void hc_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-/* "block (..) thread (..) at file:line" in one of several static buffers. */
+/* Gives "block (..) thread (..) at file:line" in one of several static buffers. */
 const char *hc_where(const hc_fiber *f);
 uint64_t hc_random(uint64_t *state);
 
@@ -103,25 +104,25 @@ uint64_t hc_random(uint64_t *state);
 /* A launch on its way. */
 struct hc_grid;
 hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed);
-/* What comes before it in its stream may not have happened yet: device memory is to be
- * closed when it begins, and is open when it has ended. */
+/* Tells whether earlier work of the stream may not have happened yet: then device
+ * memory is closed when the grid begins, and it is open when the grid has ended. */
 bool hc_is_early(const hc_grid *grid);
-/* False: its threads wait for another process (hc_poll), so it is to be called again,
- * by whichever thread. True: the grid has ended, and is freed. */
+/* Runs a grid. False: its threads wait for another process (hc_poll), so it is to be
+ * called again, by any thread. True: the grid has ended and is freed. */
 bool hc_grid_go(hc_grid *grid);
 hc_fiber *hc_current();
-bool hc_is_ahead(); /* of the grid's wait, where device memory is closed */
+bool hc_is_ahead(); /* before the grid's wait, where device memory is closed */
 void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);
-bool hc_is_chance(int one_in); /* under the random order; never under others */
+bool hc_is_chance(int one_in); /* never under fixed orders */
 
 /* ---- hostcuda_warp.cc ---- */
-/* A lane left: collectives that waited for it alone complete. */
+/* A lane has left: collectives that waited for it alone complete. */
 void hc_warp_left(hc_warp *w);
 
 /* ---- hostcuda_tensor.cc ---- */
-/* For all lanes of the warp of f, which all wait in f's operation. */
+/* Completes the operation of f, in which all lanes of its warp wait. */
 void hc_tensor_complete(hc_warp *w, const hc_fiber *f);
 void hc_copy_left(const hc_fiber *f); /* f is done */
 
@@ -137,10 +138,10 @@ void hc_wgmma_left(const hc_fiber *f);
 size_t hc_most_shared(); /* bytes of a block, static and of the launch together */
 
 /* ---- hostcuda_runtime.cc ---- */
-extern std::recursive_mutex &hc_lock; /* of everything but fibers */
+extern std::recursive_mutex &hc_lock; /* protects everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;
 typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
-void hc_drain_all(hc_hold_loosely &h); /* until no stream has work left */
+void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
 
 /* ---- hostcuda_memory.cc ---- */
 /* One range of addresses for shared and device memory. */
@@ -151,8 +152,8 @@ void hc_open_space(); /* device memory becomes accessible; counted */
 void hc_close_space();
 bool hc_is_pinned(const void *data);
 bool hc_reads_pageable(); /* HC_PAGEABLE */
-/* An allocation as a file that other processes map (hostcuda_peer.cc); with the lock.
- */
+/* Makes an allocation a file that other processes map (hostcuda_peer.cc); called with
+ * the lock. */
 bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode);
 bool hc_import(const char *path, int64_t inode, size_t bytes, void **out);
 

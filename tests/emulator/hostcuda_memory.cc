@@ -22,7 +22,7 @@ static size_t device_memory()
     return mib_of("HC_MEMORY", 256);
 }
 
-/* What others have left of it. */
+/* The memory that other processes have left. */
 static size_t memory_for_us()
 {
     const size_t used = mib_of("HC_USED", 0), all = device_memory();
@@ -35,9 +35,9 @@ struct range_map : std::map<char *, size_t> {
 
 static struct memory {
     range_map reserved;           /* addresses */
-    range_map backed;             /* those with memory */
-    range_map pinned;             /* of the host */
-    std::map<char *, int> shared; /* those of a file that other processes map */
+    range_map backed;             /* addresses that have memory */
+    range_map pinned;             /* memory of the host */
+    std::map<char *, int> shared; /* memory of a file that other processes map */
     size_t backed_bytes;
     long n_calls;
     int n_open;
@@ -72,7 +72,7 @@ static size_t pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* First gap that is large enough, a page apart from its neighbours. */
+/* Finds the first gap that is large enough, a page away from its neighbours. */
 cudaError_t sp_vmm_reserve(void **out, size_t bytes)
 {
     const hc_hold h(hc_lock);
@@ -255,7 +255,7 @@ bool hc_import(const char *path, int64_t inode, size_t bytes, void **out)
     if (!map_file((char *)at, bytes, file))
         hc_fail("memory of another device cannot be mapped");
     M->backed[(char *)at] = bytes;
-    M->backed_bytes += bytes; /* given back with it */
+    M->backed_bytes += bytes; /* the memory is given back with the address */
     if (hc_hook.allocated)
         hc_hook.allocated(at, bytes);
     hc_close_space();

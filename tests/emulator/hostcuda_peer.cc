@@ -1,12 +1,13 @@
 /* Devices that reach each other's memory: words that all of them see, and memory that
- * processes export and map. Stores of a pair become visible in either order, with
- * anything between them; a device promises no more. */
+ * processes export and map. Stores of a pair become visible in either order, with any
+ * delay between them; a device promises no more. */
 #include "emulator/hostcuda_internal.h"
 
 #include <time.h>
 #include <unistd.h>
 
-/* Now and then, up to a third of a millisecond: other processes overtake this one. */
+/* Sleeps now and then for up to a third of a millisecond, so that other processes
+ * overtake this one. */
 static void dawdle()
 {
     static const bool is_asked = getenv("HC_DELAY") && atoi(getenv("HC_DELAY"));
@@ -89,7 +90,8 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
     return cudaSuccess;
 }
 
-/* A file in memory behind the addresses; peers open it by the process's name for it. */
+/* Puts a file in memory behind the addresses; peers open it by the process's name for
+ * it. */
 struct handle {
     int64_t pid, fd, bytes, inode;
 };
@@ -113,7 +115,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t in, unsigned)
     handle other;
 
     memcpy(&other, &in, sizeof other);
-    if (other.pid == getpid()) /* as a device's driver has it */
+    if (other.pid == getpid()) /* as a device's driver requires it */
         return cudaErrorInvalidValue;
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)other.pid,
              (long long)other.fd);

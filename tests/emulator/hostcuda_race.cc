@@ -16,7 +16,8 @@
 
 #include <set>
 
-/* Of one byte: who wrote, who read last, and another thread that read before. */
+/* The history of a byte: who wrote, who read last, and another thread that read
+ * before. */
 struct record {
     uint64_t write, read, read_before;
     const void *write_pc, *read_pc;
@@ -65,7 +66,7 @@ static bool is_race(uint64_t a, uint64_t b)
     return thread_of(a) / 32 != thread_of(b) / 32 || !((a ^ b) >> 1 & 511);
 }
 
-/* Source line of a code address, by addr2line where there is one. */
+/* Gives the source line of a code address, by addr2line where there is one. */
 static void print_line(const void *pc)
 {
     char command[256];
@@ -250,7 +251,8 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
-/* On the host: reference counts of launches, words that devices see. */
+/* Atomic operations of the host: reference counts of launches, words that devices
+ * see. */
 uint64_t __tsan_atomic64_load(const volatile uint64_t *p, int)
 {
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);

@@ -11,7 +11,7 @@
 #include <map>
 
 struct hc_event {
-    uint64_t recorded, done; /* tickets */
+    uint64_t recorded, done; /* numbers of the operations */
     bool is_timed;
     double done_s;
 };
@@ -28,19 +28,19 @@ struct operation {
 
 struct hc_stream {
     std::deque<operation> queue;
-    bool has_news;         /* since somebody waited for it */
-    bool is_behind_kernel; /* what was submitted last, events' records aside */
+    bool has_news;         /* operations since a thread waited for the stream */
+    bool is_behind_kernel; /* kind of the last submission, events' records excepted */
 };
 
 static struct state {
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
-    std::map<const void *, size_t> allowed; /* shared memory of launches, by kernel */
+    std::map<const void *, size_t> allowed; /* most shared memory, by kernel */
 } *const S = new state();
 
 static thread_local cudaError_t last_error;
 
-/* "Not ready" is remembered like any other. */
+/* "Not ready" is recorded as an error like any other. */
 static cudaError_t remember(cudaError_t error)
 {
     if (error != cudaSuccess)
@@ -60,7 +60,7 @@ static void on_fault(int, siginfo_t *info, void *)
 
     if (at < hc_space || at >= hc_space + HC_SPACE) {
         signal(SIGSEGV, SIG_DFL);
-        return; /* not ours: fault again */
+        return; /* the address is not the emulator's: fault again */
     }
     if (!hc_self)
         hc_fail("the host touches device memory at %p", (const void *)at);
@@ -117,7 +117,7 @@ bool hc_is_checked()
 
 /* ---- streams ---- */
 
-/* Its front has begun a grid that waits for another process. */
+/* Tells whether the front of the stream is a grid that waits for another process. */
 static bool is_suspended(const hc_stream *s)
 {
     return !s->queue.empty() && s->queue.front().kind == operation::GRID &&
@@ -176,7 +176,7 @@ static void run_front(hc_stream *s)
     hc_close_space();
 }
 
-/* A suspended grid looks whether it can go on; true: it has ended. */
+/* Lets a suspended grid poll whether it can go on; true: it has ended. */
 static bool look_again(hc_stream *s)
 {
     const bool is_any = is_suspended(s);
@@ -187,7 +187,7 @@ static bool look_again(hc_stream *s)
 }
 
 /* Runs one operation of any stream that has one ready. False: all that is left waits
- * for something outside. */
+ * for something outside of this process. */
 static bool step()
 {
     std::vector<hc_stream *> ready;
@@ -207,7 +207,8 @@ static bool step()
     return !ready.empty();
 }
 
-/* Until `is_over`. While something outside is waited for, other threads may come in. */
+/* Runs operations until `is_over`. Other threads may come in while it waits for
+ * something outside. */
 static void wait_until(hc_hold_loosely &h, const std::function<bool()> &is_over)
 {
     while (!is_over())
@@ -223,7 +224,7 @@ static void drain(hc_hold_loosely &h, hc_stream *s)
     wait_until(h, [=] { return s->queue.empty(); });
 }
 
-/* What can run does, where streams are not lazy. */
+/* Runs everything that can run, where streams are not lazy. */
 static void run_ahead(hc_stream *s)
 {
     if (!hc_option.is_lazy)
@@ -239,8 +240,8 @@ unsigned hc_waits()
     return n_waits;
 }
 
-/* The calling thread waits for the stream; not a wait where it has before and nothing
- * came since. */
+/* The calling thread waits for the stream. It is not counted as a wait where the thread
+ * has waited before and nothing was submitted since. */
 static void wait_for(hc_hold_loosely &h, hc_stream *s)
 {
     n_waits += s->has_news;
@@ -375,7 +376,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* Asking is a kind of waiting: something runs. */
+/* A query is a kind of waiting, so something runs. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     const hc_hold h(hc_lock);
@@ -444,9 +445,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 
 /* ---- calls ---- */
 
-/* Copies to pageable memory return when they are complete. Those from it return when it
- * is free again: its content has been put aside, and reaches the device in its turn;
- * not so with HC_PAGEABLE. */
+/* Copies to pageable memory return when they are complete. Copies from it return when
+ * the memory may be reused: its content has been saved, and reaches the device in its
+ * turn; with HC_PAGEABLE it is read in its turn. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream)
 {

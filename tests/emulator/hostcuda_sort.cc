@@ -54,7 +54,7 @@ cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
     if (bits < 1 || bits > 64 || n < 0)
         return cudaErrorInvalidValue;
     if (!room) {
-        *bytes = 12 * (size_t)n + 1024; /* as the library: keys and values again */
+        *bytes = 12 * (size_t)n + 1024; /* as in the library */
         return cudaSuccess;
     }
     const hc_outside work = {

@@ -1,4 +1,5 @@
-/* Copies to shared memory beside the computation, ldmatrix, and the tensor cores. */
+/* Copies to shared memory that run during the computation, ldmatrix, and the tensor
+ * cores. */
 #include "emulator/hostcuda_internal.h"
 
 enum { LANES = 32 };
@@ -21,8 +22,8 @@ static void land(hc_copy *c)
     c->has_landed = true;
 }
 
-/* To others the place changes at any moment from here to the wait, so the race checker
- * hears of it at both. */
+/* For other threads the place changes at any moment from the issue to the wait, so the
+ * race checker hears of it at both. */
 void hc_copy_async(void *to, const void *from, int bytes, const char *file, int line)
 {
     hc_fiber *f = hc_current();
@@ -32,7 +33,7 @@ void hc_copy_async(void *to, const void *from, int bytes, const char *file, int 
     f->line = line;
     if (bytes < 0 || bytes > 16)
         hc_fail("copy of %d bytes: %s", bytes, hc_where(f));
-    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) /* though nothing be read */
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) /* even where nothing is read */
         hc_fail("copy that is not aligned: %s", hc_where(f));
     if ((size_t)((char *)to - hc_space) >= HC_SHARED_SPACE)
         hc_fail("copy to what is not shared memory: %s", hc_where(f));
@@ -81,7 +82,7 @@ static float bf16(uint32_t bits)
     return __uint_as_float(bits << 16);
 }
 
-/* The hardware does not look at the lower bits. */
+/* The hardware ignores the lower bits. */
 static float tf32(uint32_t bits)
 {
     return __uint_as_float(bits & ~0x1fffu);

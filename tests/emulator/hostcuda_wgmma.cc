@@ -21,11 +21,11 @@ enum { ATOM = 1024, ATOM_ROW = 128 };
 enum chunk_state : uint8_t { UNTOUCHED, ON_ITS_WAY, LANDED, PASSED_ON };
 
 struct chunk {
-    unsigned turn; /* of the block that the rest is about */
+    unsigned turn; /* number of the block that the other fields belong to */
     chunk_state state;
     const hc_fiber *by;
-    unsigned barriers;    /* of that thread when it passed the chunk on */
-    int read[WARPGROUPS]; /* the last group of products that read it, -1: none */
+    unsigned barriers;    /* barriers that thread had passed then */
+    int read[WARPGROUPS]; /* last group of products that read it, -1: none */
 };
 
 struct call {
@@ -33,11 +33,11 @@ struct call {
     int n, is_at_once;
 };
 
-/* Every product of a warpgroup of this block. */
+/* The products of the block's warpgroups. */
 static std::vector<call> *const issued = new std::vector<call>[WARPGROUPS];
 static chunk chunks[CHUNKS];
 static unsigned turn = 1;
-static hc_warp *warps; /* of the block */
+static hc_warp *warps; /* number of the block */
 static int n_warps;
 static unsigned long n_issued;
 
@@ -55,7 +55,7 @@ static int warp_of(const hc_fiber *f)
     return (int)(f->warp - warps);
 }
 
-/* NULL: not shared memory that products could read. */
+/* Gives the chunk at an address, NULL where no product could read it. */
 static chunk *chunk_at(const void *p)
 {
     const size_t at = (size_t)((const char *)p - hc_space) / CHUNK;
@@ -192,7 +192,8 @@ static void check_chunk(const chunk *c, const hc_fiber *f)
                 hc_where(f));
 }
 
-/* The bytes of rows first .. first + n - 1 are read from now to the wait. */
+/* Records that the bytes of rows first .. first + n - 1 are read from now to the
+ * wait. */
 static void begin_reading(uint64_t descriptor, int first, int n, const hc_fiber *f)
 {
     for (int r = first; r < first + n; r++)
@@ -300,7 +301,7 @@ static void issue(hc_warp *w, const hc_fiber *f)
         w->last_group = w->n_committed;
 }
 
-/* All but the latest n groups. */
+/* Completes all but the latest n groups. */
 static void retire(hc_warp *w, const hc_fiber *f, int n)
 {
     size_t done = 0;
@@ -341,7 +342,7 @@ void hc_wgmma_left(const hc_fiber *f)
     if (!f->sums.empty())
         hc_fail("a thread leaves before its wgmma are done: %s", hc_where(f));
     if (w < warps || w >= warps + n_warps)
-        return; /* of a block that was put aside: one without shared memory */
+        return; /* products of a suspended block, which has no shared memory */
     if (w->n_products != (int)issued[warp_of(f) / IN_GROUP].size())
         hc_fail("a warp leaves out a wgmma of its warpgroup: %s", hc_where(f));
 }

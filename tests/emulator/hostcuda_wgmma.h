@@ -1,10 +1,10 @@
-/* Products of warpgroups, a part of hostcuda.h: meanings in cuda/device/sp_cuda_wgmma.h, what
- * is checked in hostcuda_wgmma.cc. */
+/* Products of warpgroups, a part of hostcuda.h. cuda/device/sp_cuda_wgmma.h has the
+ * meanings, hostcuda_wgmma.cc the checks. */
 #ifndef HOSTCUDA_WGMMA_H
 #define HOSTCUDA_WGMMA_H
 
 void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line);
-/* Sums are there at once: for translated PTX, whose registers are locals. */
+/* Multiplies at once, for translated PTX, whose registers are local variables. */
 void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
                       int line);
 void hc_fence_async();

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The emulator that runs the CUDA kernels finds what was planted in tests/emulator/hostcuda_bugs.cu,
-# in every of several orders, and finds nothing where nothing is.
+# The emulator that runs the CUDA kernels finds the faults that are planted in
+# hostcuda_bugs.cu, in each of several orders, and reports nothing where there is no fault.
 cd "$SP_BUILDDIR" || exit 1
 prog=tests/emulator/hostcuda_bugs
 race=tests/emulator/hostcuda_bugs_race
@@ -64,7 +64,8 @@ for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
     HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1
 done
 
-# A missing event shows where streams run late, in some orders; with the event in none.
+# A missing event shows in some orders where streams run late; with the event no order shows
+# a fault.
 missed=0
 for seed in 1 2 3 4 5 6 7 8; do
     HC_LAZY=1 HC_SEED=$seed $prog streams_without_event || missed=$((missed + 1))

@@ -60,7 +60,7 @@ sp_status seed_sptrain(const char *name, const char *path, int n, char **overrid
     return rc;
 }
 
-/* In a child, whose threads and state go with it. */
+/* Runs in a child, whose threads and state end with it. */
 static void run_command(const char *name, int n, char **overrides)
 {
     int status = -1;

@@ -11,13 +11,13 @@
 #define SEED_CHECKPOINT SEED_RUN "/checkpoints/step-000000002.h5"
 #define SEED_DECK       "tiny.deck"
 
-/* In the working folder: deck, shard, run folder and predictions. Once; later calls do
- * nothing. */
+/* Writes deck, shard, run folder and predictions into the working folder. Only the
+ * first call does something. */
 void seed_run(void);
-/* The network of its deck. */
+/* The network of the deck. */
 void seed_graph(sp_graph *graph);
 
-/* A command of sptrain on a deck, in this process and without MPI. */
+/* Runs a command of sptrain on a deck, in this process and without MPI. */
 sp_status seed_sptrain(const char *name, const char *deck, int n, char **overrides);
 
 #endif

@@ -29,11 +29,11 @@ enum {
 
 typedef struct fuzz_kind {
     const char *name;
-    int weight; /* of all kinds' sum; 0: only by name */
-    /* In the folder of seeds, before there are workers; once, though kinds may share
-     * it. NULL: there is nothing to do. */
+    int weight; /* share of all kinds' sum; 0: only by name */
+    /* Makes good files in the folder of seeds, before there are workers; called once,
+     * though kinds may share it. NULL: there is nothing to do. */
     void (*prepare)(void);
-    /* Make one mutant in the working folder and read it; true if it was taken. */
+    /* Makes one mutant in the working folder and reads it; true if it was accepted. */
     bool (*run)(uint64_t *rng);
 } fuzz_kind;
 
@@ -46,29 +46,29 @@ extern const fuzz_kind fuzz_las, fuzz_laz, fuzz_ply, fuzz_pcd, fuzz_npy, fuzz_te
 
 /* ---- for kinds ---- */
 
-/* The input is wrong and was taken, or was refused in the wrong way. The worker
+/* Reports that a wrong input was accepted, or was refused in the wrong way. The worker
  * ends. */
 _Noreturn void fuzz_fault(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
-/* A reader's status: SP_OK, or one of the others (SP_OK ends the list) with a message
- * that names the file. Returns rc == SP_OK. */
+/* Checks a reader's status: SP_OK, or one of the others (SP_OK ends the list) with a
+ * message that names the file. Returns rc == SP_OK. */
 bool fuzz_status_is_ok(sp_status rc, const char *path, const sp_status *allowed);
-/* The same with SP_EDATA alone. */
+/* The same, where SP_EDATA alone is allowed. */
 bool fuzz_is_ok(sp_status rc, const char *path);
 
-/* Bytes of the mutant, for the bound on memory: to be told before it is read. */
+/* Tells the bytes of the mutant for the bound on memory; called before it is read. */
 void fuzz_size(uint64_t bytes);
 
-/* A whole command in a child of its own, for what leaves threads and state behind; its
- * exit status, which must be among the first n of `allowed`. */
+/* Runs a whole command in a child of its own, since it leaves threads and state behind;
+ * returns its exit status, which must be among the first n of `allowed`. */
 int fuzz_command(sp_status (*work)(void *context), void *context,
                  const sp_status *allowed);
 
-/* A command line of the shell, which must succeed. */
+/* Runs a command line of the shell, which must succeed. */
 void fuzz_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Path of the folder of seeds. */
+/* Gives the path of the folder of seeds. */
 const char *fuzz_seeds(void);
 
 /* ---- between the files of the driver ---- */
@@ -77,12 +77,12 @@ const char *fuzz_seeds(void);
 typedef struct fuzz_slot {
     int64_t index; /* mutant in work; -1: none */
     int kind;
-    double since_s;  /* it began */
-    double worked_s; /* by the process and its children that have ended, before it */
-    uint64_t bytes;  /* its files; 0: not made yet */
+    double since_s;  /* time at which it began */
+    double worked_s; /* seconds of a core used before it, children included */
+    uint64_t bytes;  /* bytes of its files; 0: not made yet */
     uint64_t base;   /* resident bytes of the process before it */
-    char words[512]; /* of fuzz_fault */
-    int64_t n_taken[32], n_refused[32]; /* by kind */
+    char words[512]; /* message of fuzz_fault */
+    int64_t n_taken[32], n_refused[32]; /* counts by kind */
 } fuzz_slot;
 
 typedef struct fuzz_run {
@@ -91,7 +91,7 @@ typedef struct fuzz_run {
     int64_t only;     /* the one mutant to run; -1: all */
     const char *kind; /* the one kind to run; NULL: all by weight */
     int n_workers;
-    double limit_s;    /* of a core for one mutant */
+    double limit_s;    /* seconds of a core for one mutant */
     char folder[4000]; /* absolute */
 } fuzz_run;
 
@@ -99,13 +99,13 @@ extern const fuzz_kind *const fuzz_kinds[];
 extern const int fuzz_n_kinds;
 
 int fuzz_kind_of(const fuzz_run *run, int64_t index);
-/* Mutants first, first + step, ... below run->n; ends the process. */
+/* Runs mutants first, first + step, ... below run->n; ends the process. */
 _Noreturn void fuzz_work(const fuzz_run *run, fuzz_slot *slot, int64_t first,
                          int64_t step);
-/* Resident bytes of a process. */
+/* Returns the resident bytes of a process. */
 uint64_t fuzz_resident(int pid);
-/* Seconds of a core that the processes of a group have taken, with their children that
- * have ended. */
+/* Returns the seconds of a core that the processes of a group have used, with their
+ * children that have ended. */
 double fuzz_worked_s(int group);
 double fuzz_now_s(void);
 

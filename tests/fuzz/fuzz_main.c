@@ -142,7 +142,7 @@ static void read_options(int argc, char **argv)
 
 /* ---- workers ---- */
 
-/* An empty working folder; the worker's words go to a file beside it. */
+/* Makes an empty working folder; the worker's output goes to a file beside it. */
 static void enter_folder(int w)
 {
     char path[PATH_MAX + 32];
@@ -180,7 +180,7 @@ static void start(int w)
     setpgid(k->pid, k->pid);
 }
 
-/* Its children, too. */
+/* The signal reaches its children too. */
 static void end_worker(worker *k)
 {
     kill(-k->pid, SIGKILL);
@@ -189,7 +189,7 @@ static void end_worker(worker *k)
 
 /* ---- faults ---- */
 
-/* The line in which a sanitizer says what is wrong. */
+/* Gives the line in which a sanitizer says what is wrong. */
 static void show_words(const char *folder)
 {
     char path[2 * PATH_MAX], line[300];
@@ -244,7 +244,7 @@ static void reap(int w, int status)
     worker *k = &workers[w];
     char reason[600];
 
-    end_worker(k); /* what it left behind */
+    end_worker(k); /* files that it left behind */
     k->pid = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && s->index < 0) {
         k->next = run.n;
@@ -266,7 +266,7 @@ static void reap(int w, int status)
     start(w);
 }
 
-/* One that has hung or grows is ended, and reaped later. */
+/* A worker that has hung or grows is killed here, and reaped later. */
 static void watch(int w)
 {
     fuzz_slot *s = &slots[w];
@@ -373,7 +373,7 @@ static void report(double seconds)
            (unsigned long long)run.seed, seconds, n_faults);
 }
 
-/* As an absolute path, since workers have folders of their own. */
+/* The path becomes absolute, since workers have folders of their own. */
 static void settle_keep(void)
 {
     char here[PATH_MAX], *path = NULL;

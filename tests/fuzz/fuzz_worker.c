@@ -19,7 +19,7 @@
 
 enum { FAULT = 99, LEAK_EVERY = 400 };
 
-/* True if there are leaks. Of the sanitizer, where there is one. */
+/* Returns true if the sanitizer, where there is one, finds leaks. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
 static const fuzz_run *run;
@@ -248,7 +248,7 @@ int fuzz_kind_of(const fuzz_run *r, int64_t index)
     return fuzz_n_kinds - 1;
 }
 
-/* Words of the mutants before this one are of no interest. */
+/* The messages of earlier mutants are of no interest. */
 static void begin_words(void)
 {
     fflush(NULL);

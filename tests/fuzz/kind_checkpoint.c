@@ -13,7 +13,7 @@
 #include "h5/sp_h5.h"
 #include "net/sp_optim.h"
 
-/* What the good checkpoint holds. */
+/* The content of the good checkpoint. */
 typedef struct content {
     sp_checkpoint_state state;
     sp_normalization norm;
@@ -69,7 +69,7 @@ static sp_status read_content(const char *path, content *c)
     return sp_checkpoint_read(path, &graph, c->param, c->running, &optim);
 }
 
-/* As a dozen lines of h5py would write them: no attributes, no checksums. */
+/* Writes weights as a dozen lines of h5py would: no attributes, no checksums. */
 static void write_weights(void)
 {
     sp_h5 *file;
@@ -173,7 +173,8 @@ static void compare_arrays(const content *c)
     check_same(c->running, good.running, (size_t)graph.n_buffer_floats * 4, "buffer");
 }
 
-/* What is taken computes: whoever continues from it relies on these. */
+/* Numbers that are accepted must be fit to compute with: a run that continues relies on
+ * these. */
 static void check_sane(const content *c)
 {
     const sp_checkpoint_state *s = &c->state;
@@ -192,8 +193,9 @@ static void check_sane(const content *c)
             fuzz_fault("weight %g of a class was taken", norm->class_weight[i]);
 }
 
-/* The newest is taken as it was written, or named and left for the one before. Where
- * the sums fit what was changed, no crash is all that is asked. */
+/* The newest checkpoint is accepted as it was written, or named and left for the one
+ * before. Where its checksums fit the change, the test asks only that nothing
+ * crashes. */
 static bool use(bool is_covered)
 {
     char path[4096];
@@ -253,7 +255,7 @@ static bool run_values(uint64_t *rng)
     return use(!is_mended);
 }
 
-/* A dataset or a root attribute that is not what it should be. */
+/* Replaces a dataset or a root attribute by one that is not as it should be. */
 static bool put_impostor(const char *path, uint64_t *rng)
 {
     static const char *const attribute[] = {"format", "version",   "step",

@@ -21,7 +21,7 @@ static void prepare(void)
     deck = blob_read(SEED_DECK);
 }
 
-/* Numbers of a checkpoint change under sums that fit, or bytes. */
+/* Changes numbers of a checkpoint with checksums that fit, or bytes. */
 static void put_checkpoint(const char *path, uint64_t *rng)
 {
     size_t how = mutate_below(rng, 8);

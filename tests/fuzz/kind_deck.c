@@ -1,5 +1,5 @@
-/* Decks: those that are shipped and one with layers, read as every command reads them,
- * and by `sptrain check`. */
+/* Decks: the shipped ones and one with layers, read as every command reads them, and by
+ * `sptrain check`. */
 #include "config.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ enum { SEEDS = 5 };
 static const char path[] = "deck.deck";
 static blob seed[SEEDS], shard;
 
-/* Every key with its default. */
+/* Writes a deck that has every key with its default. */
 static blob all_keys(void)
 {
     sp_config config;

@@ -1,5 +1,5 @@
-/* A reader with faults on purpose: each must be found (test_fuzz_finds.sh). No run has
- * it that does not name it. */
+/* A reader with deliberate faults, each of which must be found (test_fuzz_finds.sh). It
+ * runs only where it is named. */
 #include "config.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* What strangers and broken lines say to the watchdogs: a rank and rank 0 shake hands
- * and send frames, and somebody between them changes one message; or the peer proves to
- * be a rank and sends numbers that no rank has. */
+/* Hostile peers and broken connections of the watchdogs: a rank and rank 0 shake hands
+ * and send frames while a middleman changes one message, or a peer proves to be a rank
+ * and sends numbers that no rank has. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { SIZE = 4, RANK = 2, FRAMES = 3, ROUNDS = 12, MOST_BYTES = 8192 };
 
-/* Two ends, each connected to somebody between them. */
+/* Two ends, each connected to a middleman. */
 typedef struct line {
     sp_link rank, root;
     int of_rank, of_root; /* the middle's ends */
@@ -57,7 +57,7 @@ static void close_line(line *l)
     close(l->of_root);
 }
 
-/* What lies at one end goes to the other. */
+/* Passes the bytes that came from one end on to the other. */
 static void pass(line *l, int from, int to)
 {
     static unsigned char bytes[MOST_BYTES];
@@ -101,7 +101,8 @@ static sp_signs good_signs(int rank, int number)
                       .host = "node12"};
 }
 
-/* All frames that come are those that were sent, in order; how many there were. */
+/* Checks that the frames that come are those that were sent, in order; returns their
+ * number. */
 static int receive_good(sp_link *link, int rank, int number)
 {
     sp_signs got, want;

@@ -15,7 +15,7 @@
 static const char path[] = "prediction.h5", scan_path[] = "scan.txt";
 static blob good, stored[H5_N_STORES], scan;
 
-/* As sptrain predict writes them, of one scan. */
+/* Writes predictions of one scan as sptrain predict does. */
 static sp_status write_prediction(void)
 {
     static const int64_t offsets[] = {0, SEED_POINTS}, two = 2, n = SEED_POINTS;

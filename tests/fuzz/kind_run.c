@@ -53,7 +53,7 @@ static const char *const json_words[] = {
 };
 static const vocabulary words = {json_words, sizeof json_words / sizeof *json_words};
 
-/* Of each of the first records. */
+/* Each of the first records has these fields. */
 static const field fields[] = {
     {64, 8, 'u'},  {72, 8, 'u'},  {80, 8, 'u'},  {88, 8, 'f'},  {96, 4, 'u'},
     {100, 4, 'u'}, {104, 8, 'u'}, {112, 8, 'u'}, {192, 8, 'u'}, {216, 8, 'f'},
@@ -139,7 +139,7 @@ static bool print_status(void)
     return fuzz_status_is_ok(rc, folder, allowed);
 }
 
-/* What every start looks at. */
+/* Reads the files that every start reads. */
 static bool look_back(void)
 {
     sp_run_state state;
@@ -165,7 +165,7 @@ static bool run_status(uint64_t *rng)
     return look_back();
 }
 
-/* A new run in the folder: it takes over what it can and says what it cannot. */
+/* Starts a new run in the folder, which uses what is readable and reports the rest. */
 static bool run_folder(uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EIO, SP_EDATA, SP_OK};
@@ -174,7 +174,7 @@ static bool run_folder(uint64_t *rng)
     sp_run run;
     sp_status rc;
 
-    /* The name of another host in the lock is watched for seconds. */
+    /* A lock with the name of another host is watched for seconds. */
     damaged = (unsigned)mutate_below(rng, 16);
     if (mutate_below(rng, 4))
         damaged &= ~(unsigned)LOCK;

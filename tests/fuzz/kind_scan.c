@@ -330,7 +330,7 @@ static const char *make(const seeds *s, uint64_t *rng)
 
 /* ---- reading ---- */
 
-/* All points with all attributes; their number. */
+/* Reads all points with all attributes; returns their number. */
 static sp_status read_points(sp_scan *scan, uint64_t *rng, int64_t *n)
 {
     static const int64_t portions[] = {1, 3, 1000, SP_SCAN_BLOCK};

@@ -1,5 +1,5 @@
-/* Shards: as spvox writes them, in chunks as others do, with linked and impossible
- * parts. */
+/* Shards as spvox writes them, in chunks as other programs write them, with linked and
+ * impossible parts. */
 #include "config.h"
 
 #include <math.h>
@@ -84,7 +84,8 @@ static void compare_index(const sp_dataset *set)
                (size_t)whole.n_features * sizeof(double), "mean");
 }
 
-/* What is taken computes: whoever reads it relies on these. */
+/* Numbers that are accepted must be fit to compute with: every reader relies on
+ * these. */
 static void check_sane_sample(const sp_dataset *set, const sp_sample *s)
 {
     const int32_t edge = 1 << 19;
@@ -173,8 +174,8 @@ static bool is_summed(const char *name)
            strcmp(name, "/labels") == 0;
 }
 
-/* Bytes anywhere, or those of one chunk whose index stays right: then the checksums of
- * samples cover coordinates, features and labels. */
+/* Changes bytes anywhere, or those of one chunk whose index stays right: then the
+ * checksums of samples cover coordinates, features and labels. */
 static bool run_chunked(uint64_t *rng)
 {
     blob b = blob_copy(stored[mutate_below(rng, H5_N_STORES)]);
@@ -191,7 +192,7 @@ static bool run_chunked(uint64_t *rng)
     return use(is_summed(which) ? SAMPLED : NOTHING);
 }
 
-/* Values that a valid file has: with sums that fit, or with those of before. */
+/* Changes values within a valid file: with checksums that fit, or with the old ones. */
 static bool run_values(uint64_t *rng)
 {
     size_t how = mutate_below(rng, H5_N_STORES + 1);
@@ -218,7 +219,7 @@ enum {
     N_ATTRIBUTES = sizeof attributes / sizeof *attributes
 };
 
-/* A part that nothing may stand in for, but absence and other names. */
+/* Replaces a part that must be there under its own name. */
 static void put_impostor(uint64_t *rng, bool *must_refuse)
 {
     int variant = (int)mutate_below(rng, (size_t)h5_n_impostors());

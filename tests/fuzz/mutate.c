@@ -118,7 +118,7 @@ void mutate_field(blob *m, const field *fields, size_t n, uint64_t *rng)
     memcpy(m->at + f->at, number, (size_t)f->size);
     if (mutate_below(rng, 3) > 0 || f->kind == 'f')
         return;
-    memcpy(m->at + f->at, old, (size_t)f->size); /* a little beside what it was */
+    memcpy(m->at + f->at, old, (size_t)f->size); /* close to the old value */
     m->at[f->at] = (unsigned char)(m->at[f->at] + mutate_below(rng, 9) - 4);
 }
 
@@ -136,7 +136,7 @@ static void replace_bytes(blob *m, uint64_t *rng)
         m->at[mutate_below(rng, m->n)] = (unsigned char)mutate_next(rng);
 }
 
-/* A lost sector, or a part of one: zeros, ones, anything. */
+/* Overwrites a sector or a part of one with zeros, ones or random bytes. */
 static void replace_run(blob *m, uint64_t *rng)
 {
     size_t n = 1 + mutate_below(rng, 512), from = mutate_below(rng, m->n);
@@ -210,7 +210,7 @@ void mutate_bytes(blob *m, uint64_t *rng)
 
 /* ---- words ---- */
 
-/* Words that hurt readers of any text. */
+/* Words that are hostile to readers of any text. */
 static const char *const hostile[] = {
     "-1",
     "0",
@@ -268,7 +268,7 @@ static const char *any_word(const vocabulary *words, uint64_t *rng)
     return i < n ? words->at[i] : hostile[i - n];
 }
 
-/* n bytes at `at` replaced by others, which may lie in m itself. */
+/* Replaces n bytes at `at` by others, which may lie in m itself. */
 static ptrdiff_t splice(blob *m, size_t at, size_t n, const char *text, size_t length)
 {
     blob made = {malloc(m->n + length + 1), m->n - n + length};
@@ -299,7 +299,7 @@ static void find_line(const blob *m, size_t end, size_t at, size_t *from, size_t
     *to += *to < end;
 }
 
-/* A word of the text itself once more at its place, up to MANY times. */
+/* Repeats a word of the text at its place, up to MANY times. */
 static ptrdiff_t repeat(blob *m, size_t from, size_t to, uint64_t *rng)
 {
     size_t n = to - from, times = 1 + mutate_below(rng, MANY);
@@ -318,7 +318,7 @@ static ptrdiff_t repeat(blob *m, size_t from, size_t to, uint64_t *rng)
     return moved;
 }
 
-/* Another line of the text in place of this one. */
+/* Puts another line of the text in place of this one. */
 static ptrdiff_t exchange(blob *m, size_t end, size_t from, size_t to, uint64_t *rng)
 {
     size_t a, b;
@@ -348,7 +348,7 @@ ptrdiff_t mutate_words(blob *m, size_t end, const vocabulary *words, uint64_t *r
         return repeat(m, from, to, rng);
     if (how == 6)
         return exchange(m, end, from, to, rng);
-    if (at < end) /* one character */
+    if (at < end) /* a single character */
         m->at[at] = isdigit(m->at[at]) ? (unsigned char)('0' + mutate_below(rng, 10))
                                        : (unsigned char)(' ' + mutate_below(rng, 95));
     return 0;

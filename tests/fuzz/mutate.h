@@ -18,29 +18,30 @@ typedef struct blob {
     size_t n;
 } blob;
 
-/* A failure of these is the test's own: it ends the process with a message. */
+/* A failure of these functions is the test's own: it ends the process with a
+ * message. */
 blob blob_read(const char *path);
 void blob_write(const char *path, blob data);
 blob blob_copy(blob data);
 blob blob_of_text(const char *text);
 void mutate_check(bool is_good, const char *what);
 
-/* splitmix64: the next number of the sequence; one of 0 .. n - 1 (0 for n 0). */
+/* splitmix64: the next number of the sequence, and one of 0 .. n - 1 (0 for n 0). */
 uint64_t mutate_next(uint64_t *rng);
 size_t mutate_below(uint64_t *rng, size_t n);
 
-/* One change: bits flipped, bytes and runs replaced, a number made huge, a part copied
- * over another, the end cut off or something added. */
+/* Makes one change: bits flipped, bytes and runs replaced, a number made huge, a part
+ * copied over another, the end cut off or something added. */
 void mutate_bytes(blob *m, uint64_t *rng);
 
-/* Words that a text of one format may have, hostile ones among them. */
+/* The words that a text of one format may have, hostile ones among them. */
 typedef struct vocabulary {
     const char *const *at;
     size_t n;
 } vocabulary;
 
-/* One change within the first `end` bytes of a text: a word replaced or put in, a
- * number changed, a line taken out, doubled or exchanged, a word repeated many times.
+/* Makes one change within the first `end` bytes of a text: a word replaced or put in, a
+ * number changed, a line removed, doubled or exchanged, a word repeated many times.
  * Returns how far the end has moved. */
 ptrdiff_t mutate_words(blob *m, size_t end, const vocabulary *words, uint64_t *rng);
 
@@ -50,10 +51,10 @@ typedef struct field {
     char kind; /* 'u' integer, 'f' IEEE float; in the machine's byte order */
 } field;
 
-/* One of the fields that lie within the file becomes an unlikely number. */
+/* Makes one of the fields that lie within the file an unlikely number. */
 void mutate_field(blob *m, const field *fields, size_t n, uint64_t *rng);
 
-/* An unlikely number of this kind and size ('i' and 'u' alike). */
+/* Returns an unlikely number of this kind and size ('i' and 'u' alike). */
 void mutate_number(void *to, char kind, int size, uint64_t *rng);
 
 #endif

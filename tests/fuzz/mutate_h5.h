@@ -1,6 +1,5 @@
-/* HDF5 files that a hostile hand wrote: their structure is valid for HDF5, their
- * content is not what the readers expect. HDF5's own structures are damaged by
- * mutate_bytes. */
+/* HDF5 files that an attacker wrote: their structure is valid for HDF5, their content
+ * is not what the readers expect. mutate_bytes damages HDF5's own structures. */
 #ifndef MUTATE_H5_H
 #define MUTATE_H5_H
 
@@ -15,38 +14,38 @@ typedef enum h5_store {
     H5_N_STORES
 } h5_store;
 
-/* The HDF5 file written anew with its datasets in chunks. */
+/* Writes the HDF5 file anew with its datasets in chunks. */
 void h5_repack(const char *path, h5_store store);
 
-/* Dataset `name` replaced by variant 0 .. n - 1: absent, a link to nowhere, to itself,
+/* Replaces dataset `name` by variant 0 .. n - 1: absent, a link to nowhere, to itself,
  * to another file or another dataset, a group, virtual, of a wrong type, of no or of a
  * huge size, stored in another file. */
 int h5_n_impostors(void);
 void h5_put_impostor(const char *path, const char *name, int variant);
-/* True if the variant is as if the dataset were not there; is made of texts; leads to
- * values that may be right. */
+/* Tell whether the variant is as if the dataset were absent, is made of texts, or leads
+ * to values that may be right. */
 bool h5_is_absent(int variant);
 bool h5_is_text(int variant);
 bool h5_is_linked(int variant);
 
-/* Root attribute `name` replaced by variant 0 .. n - 1: absent, of a wrong type or
- * size, a number that no such number can be. */
+/* Replaces root attribute `name` by variant 0 .. n - 1: absent, of a wrong type or
+ * size, an impossible number. */
 int h5_n_attributes(void);
 void h5_put_attribute(const char *path, const char *name, int variant);
 
-/* Names of all datasets, at most `most`; they live as long as the process. */
+/* Gives the names of all datasets, at most `most`; they live as long as the process. */
 int h5_list(const char *path, char **names, int most);
 
-/* Some stored bytes of one chunk change, or its length: the index stays right. `which`
+/* Changes some stored bytes of one chunk, or its length; the index stays right. `which`
  * (64 bytes) tells the dataset, "" where it has no chunk. */
 void h5_damage_chunk(const char *path, uint64_t *rng, char *which);
 
-/* Some elements of a dataset, or a number in a root attribute, become unlikely; no
- * checksum follows. `which` (64 bytes) tells what has changed. */
+/* Makes some elements of a dataset, or a number in a root attribute, unlikely;
+ * checksums stay as they are. `which` (64 bytes) tells what has changed. */
 void h5_change_value(const char *path, uint64_t *rng, char *which);
-/* Elements of a dataset alone. */
+/* The same for elements of a dataset alone. */
 void h5_change_dataset(const char *path, uint64_t *rng);
-/* Checksums of a checkpoint, and of a shard's samples, made right again. */
+/* Make the checksums of a checkpoint, and of a shard's samples, right again. */
 void h5_mend_checkpoint_sums(const char *path);
 void h5_mend_shard_sums(const char *path);
 

@@ -1,4 +1,4 @@
-/* Values of an HDF5 file: changed in place, with or without the checksums that cover
+/* Changes values of an HDF5 file in place, with or without the checksums that cover
  * them. */
 #include "config.h"
 
@@ -111,7 +111,7 @@ static void change_dataset(hid_t file, const char *name, uint64_t *rng)
     values_close(&v);
 }
 
-/* A number of the root; false where the one that was chosen is a text. */
+/* Changes a number of the root; false where the one that was chosen is a text. */
 static bool change_attribute(hid_t file, uint64_t *rng, char *which)
 {
     H5O_info_t info;
@@ -145,7 +145,7 @@ static bool change_attribute(hid_t file, uint64_t *rng, char *which)
     return kind != 's';
 }
 
-/* A value of one dataset or, with attributes, of a root attribute. */
+/* Changes a value of one dataset or, with attributes, of a root attribute. */
 static void change(const char *path, bool with_attributes, uint64_t *rng, char *which)
 {
     enum { MOST = 200 };
@@ -241,7 +241,8 @@ void h5_mend_checkpoint_sums(const char *path)
     mutate_check(H5Fclose(file) >= 0, path);
 }
 
-/* Rows first .. last - 1 of one part of a shard; rows that it lacks add nothing. */
+/* Adds rows first .. last - 1 of one part of a shard to the sum; a part that is absent
+ * adds nothing. */
 static uint32_t add_rows(uint32_t crc, const values *v, size_t rows, int64_t first,
                          int64_t last)
 {

@@ -23,7 +23,7 @@ static int code(int i)
     return 1 + i % 4;
 }
 
-/* A file that grows. */
+/* A buffer that grows into a file. */
 static blob empty(void)
 {
     blob b = {calloc(ROOM, 1), 0};
@@ -79,7 +79,7 @@ static void set_number(blob *b, size_t at, double x, char kind, int size)
 
 /* ---- LAS ---- */
 
-/* Of the extra-bytes record: one int16 with scale and offset. */
+/* Appends the extra-bytes record: one int16 with scale and offset. */
 static void put_extra_record(blob *b)
 {
     size_t at = b->n;
@@ -214,7 +214,8 @@ blob seed_ply(seed_order order, bool with_faces)
 
 /* ---- PCD ---- */
 
-/* LZF that only copies: runs of up to 32 bytes after their length less one. */
+/* Compresses by an LZF that only copies: runs of up to 32 bytes, each after its length
+ * less one. */
 static void put_lzf(blob *b, const blob *data)
 {
     for (size_t at = 0; at < data->n; at += 32) {
@@ -226,7 +227,7 @@ static void put_lzf(blob *b, const blob *data)
     }
 }
 
-/* Column by column where compressed, else point by point. */
+/* Points are stored column by column where compressed, else point by point. */
 static blob pcd_body(bool is_by_column)
 {
     blob b = empty();

@@ -6,7 +6,7 @@
 
 enum { SEED_POINTS = 40, SEED_LAS_FORMATS = 11 };
 
-/* LAS of point format 0 to 10; with_extra: a VLR that names extra bytes. */
+/* LAS of point format 0 to 10; with_extra: it has a VLR that names extra bytes. */
 blob seed_las(int format, bool with_extra);
 /* The same points, compressed; their other fields vary. */
 blob seed_laz(int format);
@@ -18,13 +18,13 @@ typedef enum seed_order {
     SEED_COMPRESSED
 } seed_order;
 
-/* with_faces: a second element with a list. */
+/* with_faces: it has a second element with a list. */
 blob seed_ply(seed_order order, bool with_faces);
 /* SEED_ASCII, SEED_LITTLE or SEED_COMPRESSED. */
 blob seed_pcd(seed_order order);
 /* float64 [n,4]; with_fields: a structured type. */
 blob seed_npy(bool with_fields);
-/* Columns under a head, divided by blanks or commas. */
+/* Columns under a head line, separated by blanks or commas. */
 blob seed_text(bool with_commas);
 /* SemanticKITTI: n x (x, y, z, remission) as float32; labels as uint32. */
 blob seed_kitti(void);

@@ -1,5 +1,5 @@
-# The fuzzer finds what it is for: a crash, a crash of a command, a loop, memory beyond
-# the bound, a changed value; it goes on after each, keeps the input, and the command
+# The fuzzer finds each kind of fault: a crash, a crash of a command, a loop, memory beyond
+# the bound, a changed value. It goes on after each and keeps the input, and the command
 # that it prints repeats the fault.
 set -u
 . "$SP_SRCDIR/tests/run/story.sh"

@@ -29,7 +29,7 @@ enum {
     DECK_SIZE = 16384
 };
 
-/* The ways in which a run is held against itself; README names them. */
+/* The ways in which a run is repeated and compared; README names them. */
 #define RANDOM_WAYS "abcdefghi"
 enum { N_WAYS = 9 };
 
@@ -131,20 +131,20 @@ typedef struct rnd_case {
 
 /* ---- random_draw.c ---- */
 
-/* 0 .. n-1, by the case and the name; 0 where the name is not taken. */
+/* Draws 0 .. n-1 by the case and the name; 0 where the name is not taken. */
 int rnd_pick(rnd_case *c, int n, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
-/* True in so many of a hundred cases; false where the name is not taken. */
+/* Draws true in so many of a hundred cases; false where the name is not taken. */
 bool rnd_chance(rnd_case *c, int percent, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
-/* A stream for values, in any case. */
+/* Seeds a stream for values, whatever names are taken. */
 uint64_t rnd_stream(const rnd_case *c, const char *name, int number);
 uint64_t rnd_next(uint64_t *stream);
 int rnd_below(uint64_t *stream, int n);
-/* The whole case; takes and plain borrowed. */
+/* Draws the whole case; takes and plain are borrowed. */
 void rnd_case_draw(rnd_case *c, const rnd_options *options, int64_t index,
                    const char *takes, const char *plain);
-/* The way that this case is drawn for; others are added where they suit. */
+/* Gives the way that this case is drawn for; others are added where they suit. */
 char rnd_first_way(const rnd_case *c);
 /* Sets way and fault unless a fault is there already; returns false. */
 bool rnd_fault(rnd_case *c, char way, const char *format, ...)
@@ -155,11 +155,11 @@ void rnd_data_draw(rnd_case *c);
 void rnd_cloud_make(const rnd_case *c, const rnd_set *set, int sample,
                     rnd_cloud *cloud);
 void rnd_cloud_free(rnd_cloud *cloud);
-/* Voxels at strides 1, 2, 4, 8, 16 and pairs of a kernel of 3. */
+/* Counts voxels at strides 1, 2, 4, 8, 16 and pairs of a kernel of 3. */
 void rnd_cloud_cost(const rnd_cloud *cloud, int64_t cost[6]);
 
 /* ---- random_shards.c ---- */
-/* Path of a shard below the case's folder. */
+/* Writes the path of a shard below the case's folder. */
 void rnd_shard_path(rnd_case *c, const rnd_set *set, int number, char *path);
 /* Writes both sets; is_plain: the same values in the types and the layout that spvox
  * writes, in the folder "plain". False and a fault where HDF5 fails. */
@@ -169,7 +169,7 @@ bool rnd_shards_write(rnd_case *c, bool is_plain);
 void rnd_deck_draw(rnd_case *c);
 /* Appends the value of net.layers. */
 void rnd_layers_draw(rnd_case *c, char *text, size_t size);
-/* The value of data.train or data.val for the files in `folder`. */
+/* Writes the value of data.train or data.val for the files in `folder`. */
 void rnd_deck_files(rnd_case *c, const rnd_set *set, const char *folder, char *text,
                     size_t size);
 
@@ -185,7 +185,7 @@ typedef struct rnd_result {
  * SP_TEST_FAULT, NULL: none. What it prints is in DIR.out. */
 rnd_result rnd_run(const rnd_case *c, int ranks, const char *verb, const char *dir,
                    const char *fault, const char *more);
-/* As rnd_run, on the emulated device. */
+/* The same on the emulated device. */
 rnd_result rnd_run_emulated(const rnd_case *c, const char *verb, const char *dir,
                             const char *more);
 void rnd_remove(const char *path);
@@ -204,41 +204,42 @@ typedef struct rnd_step {
     long long voxels, samples;
 } rnd_step;
 
-/* A whole file with a zero byte behind it, NULL: there is none. */
+/* Reads a whole file and puts a zero byte behind it; NULL: there is none. */
 char *rnd_read_file(const char *path, size_t *bytes);
-/* A line of each step line (step, samples, voxels, loss, lr, grad_norm) and of each
- * eval line (all but times); malloc'd. */
+/* Makes a line of each step line (step, samples, voxels, loss, lr, grad_norm) and of
+ * each eval line (all but times); malloc'd. */
 char *rnd_steps(const rnd_case *c, const char *dir);
 char *rnd_evals(const rnd_case *c, const char *dir);
-/* One step line; false: there is none. */
+/* Reads one step line; false: there is none. */
 bool rnd_step_of(const rnd_case *c, const char *dir, long long step, rnd_step *out);
-/* The last evaluation in the folder, whichever file of lines has it. */
+/* Reads the last evaluation in the folder, whichever file of lines has it. */
 bool rnd_last_eval(const rnd_case *c, const char *dir, rnd_eval *eval);
 void rnd_eval_free(rnd_eval *eval);
-/* Newest checkpoint: its step, -1: none. nth: the nth newest. */
+/* Returns the step of the newest checkpoint, -1: none. nth: of the nth newest. */
 long long rnd_checkpoint(const rnd_case *c, const char *dir, int nth);
-/* Hash of params, buffers and optimizer state of a checkpoint ("best.h5" or a step's),
- * in *arrays, and of the counters in its attributes, in *counters. False: no file. */
+/* Hashes params, buffers and optimizer state of a checkpoint ("best.h5" or a step's)
+ * into *arrays, and the counters in its attributes into *counters. False: no file. */
 bool rnd_checkpoint_hash(const rnd_case *c, const char *dir, long long step,
                          uint64_t *arrays, uint64_t *counters);
-/* Hash of datasets of all files of predictions. */
+/* Hashes the datasets of all files of predictions. */
 bool rnd_predictions_hash(rnd_case *c, const char *dir, uint64_t *hash);
 uint64_t rnd_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* ---- random_predict.c ---- */
-/* Labels are the arg max of the logits; the confusion matrix counted from them, as
- * text in *confusion and of points in *points, where the set has labels. */
+/* Checks that labels are the arg max of the logits; gives the confusion matrix counted
+ * from them, as text in *confusion and of points in *points, where the set has
+ * labels. */
 bool rnd_predictions_check(rnd_case *c, char way, const char *dir, char **confusion,
                            char **points);
 
 /* ---- random_ways.c ---- */
 /* Draws and runs a case in its folder. False: a fault. */
 bool rnd_case_run(rnd_case *c);
-/* One line of checksums of the case. */
+/* Writes one line of checksums of the case. */
 bool rnd_case_bits(rnd_case *c, char *line, size_t size);
 
 /* ---- random_shrink.c ---- */
-/* The names of the draws that matter for the fault, in *takes; malloc'd. */
+/* Finds the names of the draws that matter for the fault, in *takes; malloc'd. */
 void rnd_shrink(const rnd_case *failed, char **takes);
 
 #endif

@@ -8,7 +8,7 @@ enum { SMALL = 280, LARGE = 12000 };
 
 /* ---- sizes and parts ---- */
 
-/* Voxels of a sample: none, one, a few, or a small cloud; in a case that is drawn for
+/* A sample has no voxel, one, a few, or a small cloud; in a case that is drawn for
  * memory a large one. */
 static int64_t draw_size(rnd_case *c, const rnd_set *set, int i)
 {
@@ -79,8 +79,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Cells of a box in a scattered order, row i being cell i * step mod box; the box lies
- * anywhere, but for unsigned types not below zero. */
+/* The cells of a box come in a scattered order, row i being cell i * step mod box; the
+ * box lies anywhere, but for unsigned types not below zero. */
 static void make_coords(const rnd_case *c, rnd_cloud *cloud, uint64_t *stream)
 {
     int64_t edge = 1, box, step, at[3];
@@ -203,7 +203,7 @@ static uint64_t key_of(int64_t x, int64_t y, int64_t z)
     return (uint64_t)((x + shift) << 42 | (y + shift) << 21 | (z + shift)) + 1;
 }
 
-/* The slot that the key is in or would be in. */
+/* Returns the slot that the key is in or would be in. */
 static uint64_t *find(const cells *t, uint64_t key)
 {
     uint64_t i = key * 0x9e3779b97f4a7c15u >> 20 & t->mask;

@@ -17,7 +17,7 @@ static void put(rnd_case *c, const char *format, ...)
     va_end(args);
 }
 
-/* "key = value;" with one of the values, which are separated by blanks. */
+/* Writes "key = value;" with one of the values, which are separated by blanks. */
 static int put_choice(rnd_case *c, const char *name, const char *values)
 {
     const char *key = strchr(name, '.') + 1, *at = values;
@@ -63,7 +63,7 @@ void rnd_deck_files(rnd_case *c, const rnd_set *set, const char *folder, char *t
         snprintf(text + used, size - used, "]");
 }
 
-/* All columns in order, or some of them in any order. */
+/* Writes all columns in order, or some of them in any order. */
 static void put_columns(rnd_case *c)
 {
     int at = rnd_pick(c, c->n_features, "data.features.first");

@@ -30,7 +30,7 @@ uint64_t rnd_stream(const rnd_case *c, const char *name, int number)
     return mix(h + (uint64_t)number);
 }
 
-/* Whether a list of names, separated by commas, has this one. */
+/* Tells whether a list of names, separated by commas, has this one. */
 static bool has_name(const char *list, const char *name)
 {
     const size_t n = strlen(name);

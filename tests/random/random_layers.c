@@ -16,7 +16,7 @@ typedef struct net {
     int level;
 } net;
 
-/* Adds a layer; its name in b->last. */
+/* Adds a layer and leaves its name in b->last. */
 static void add(net *b, const char *op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -56,7 +56,7 @@ static void norm_and_act(net *b, const char *at)
         add(b, "leaky_relu", "slope = 0.2; ");
 }
 
-/* A convolution that keeps the coordinates, of either kind. */
+/* Adds a convolution that keeps the coordinates, of either kind. */
 static void conv(net *b, const char *at, int channels)
 {
     static const int kernels[] = {3, 1, 2, 3, 5};
@@ -71,7 +71,7 @@ static void conv(net *b, const char *at, int channels)
     b->channels = channels;
 }
 
-/* Convolution, norm, activation; with a shortcut added where one is drawn. */
+/* Adds convolution, norm and activation, with a shortcut added where one is drawn. */
 static void residual(net *b, const char *at)
 {
     const int channels = draw_channels(b, at);
@@ -89,7 +89,7 @@ static void residual(net *b, const char *at)
         add(b, "relu", "%s", "");
 }
 
-/* A row a sample, spread over its voxels and concatenated or added. */
+/* Makes a row for each sample, spread over its voxels and concatenated or added. */
 static void global(net *b, const char *at)
 {
     const bool is_max = rnd_chance(b->c, 50, "%s.max", at);
@@ -125,7 +125,8 @@ static void block(net *b, const char *at)
         norm_and_act(b, at);
 }
 
-/* Down by a convolution or a pool, blocks, up again, joined with the input. */
+/* Goes down by a convolution or a pool, adds blocks, goes up again, and joins the
+ * result with the input. */
 static void stage(net *b, int depth)
 {
     const int stride = 2 << rnd_chance(b->c, 15, "net.down%d.four", depth);

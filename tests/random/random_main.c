@@ -43,7 +43,7 @@ static const char usage[] =
 
 /* ---- one case ---- */
 
-/* Checksums are of what every version and every processor accepts. */
+/* Checksums are those of cases that every version and every processor accepts. */
 static rnd_case *draw(const rnd_options *o, int64_t index)
 {
     rnd_case *c = malloc(sizeof *c);
@@ -57,7 +57,7 @@ static rnd_case *draw(const rnd_options *o, int64_t index)
     return c;
 }
 
-/* The command that repeats a failing case, to the stream. */
+/* Prints the command that repeats a failing case. */
 static void print_command(FILE *to, const rnd_case *c, const char *takes)
 {
     fprintf(to, "tests/random/random_runs --seed %llu --only %lld",
@@ -77,7 +77,7 @@ static void print_fault(FILE *to, const rnd_case *c, const char *takes)
     print_command(to, c, takes);
 }
 
-/* The case as small as it became, run once more where it is to stay. */
+/* Runs the case once more, as small as it became, where it is to stay. */
 static void keep(const rnd_case *failed, const char *takes)
 {
     const rnd_options *o = failed->options;
@@ -106,7 +106,7 @@ static void keep(const rnd_case *failed, const char *takes)
     free(c);
 }
 
-/* The message with which the plain run was refused. */
+/* Gives the message with which the plain run was refused. */
 static void print_refusal(const rnd_case *c)
 {
     char path[PATH_SIZE + 16], *text;
@@ -178,7 +178,7 @@ static void list_case(const rnd_options *o, int64_t index)
 
 /* ---- all cases ---- */
 
-/* Each in a process of its own, so many at a time. */
+/* Runs each case in a process of its own, so many at a time. */
 static void run_all(const rnd_options *o, void (*run)(const rnd_options *, int64_t))
 {
     const time_t begin = time(NULL);
@@ -265,7 +265,7 @@ static const char *environment(const char *name, const char *plain)
     return value && *value ? value : plain;
 }
 
-/* The program as an absolute path; NULL: it is not there. */
+/* Gives the program as an absolute path; NULL: it is not there. */
 static const char *program(const char *path)
 {
     char *real = path ? realpath(path, NULL) : NULL;

@@ -56,7 +56,7 @@ static void free_prediction(prediction *p)
     free(p->point_label);
 }
 
-/* Ties go to the lowest class; -1: one is no number. */
+/* Returns the arg max; ties go to the lowest class; -1: a logit is no number. */
 static int largest(const float *logit, int n)
 {
     int best = 0;
@@ -91,7 +91,7 @@ static void count(const rnd_case *c, int64_t *matrix, int64_t truth, int64_t lab
         matrix[truth * c->n_classes + label]++;
 }
 
-/* The samples of one shard into both matrices. */
+/* Adds the samples of one shard to both matrices. */
 static bool count_shard(rnd_case *c, char way, int shard, const prediction *p,
                         int64_t *voxels, int64_t *points)
 {
@@ -121,7 +121,7 @@ static bool count_shard(rnd_case *c, char way, int shard, const prediction *p,
     return is_good;
 }
 
-/* As metrics.jsonl has it. */
+/* Writes the matrix as metrics.jsonl does. */
 static char *matrix_text(const int64_t *matrix, int n)
 {
     char *text = calloc((size_t)(n * n) * 24 + 8, 1), *to = text;

@@ -42,8 +42,8 @@ uint64_t rnd_hash(uint64_t hash, const void *data, size_t bytes)
 
 /* ---- lines ---- */
 
-/* The value of a key in a line of JSON without the line's end: its text up to the comma
- * or the bracket that ends it. NULL: there is none. */
+/* Returns the value of a key in a line of JSON without the line's end: its text up to
+ * the comma or the bracket that ends it. NULL: there is none. */
 static const char *value_of(const char *line, const char *key, size_t *length)
 {
     const char *end = strchr(line, '\n'), *at;
@@ -108,7 +108,7 @@ static char *read_lines(const rnd_case *c, const char *dir)
     return rnd_read_file(path, NULL);
 }
 
-/* The keys' values of each line of the event, a line each. */
+/* Writes the keys' values of each line of the event, a line each. */
 static char *extract(const rnd_case *c, const char *dir, const char *event,
                      const char *const *keys)
 {
@@ -247,7 +247,7 @@ typedef struct summing {
     bool is_good;
 } summing;
 
-/* Name, type and bytes of a dataset. */
+/* Hashes name, type and bytes of a dataset. */
 static void sum_dataset(summing *s, hid_t data, const char *name)
 {
     hid_t type = H5Dget_type(data), space = H5Dget_space(data);

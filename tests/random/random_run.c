@@ -54,7 +54,7 @@ static void add_all(command *m, const char *words)
     }
 }
 
-/* To the file "commands" of the case, for a shell. */
+/* Appends the command to the file "commands" of the case, for a shell. */
 static void note(const rnd_case *c, const command *m, const char *fault, int code)
 {
     char path[PATH_SIZE + 16];
@@ -96,7 +96,7 @@ static void become(const rnd_case *c, const command *m, const char *dir,
         setenv("SP_TEST_FAULT", fault, 1);
     else
         unsetenv("SP_TEST_FAULT");
-    /* Where large pages come is an accident, and each costs up to 2 MiB that way f sees. */
+    /* Large pages come by accident, and each costs up to 2 MiB that way f sees. */
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     execvp(m->word[0], m->word);
     _exit(127);

@@ -1,4 +1,5 @@
-/* Shards as anybody might write them: straight with HDF5, in any type and layout. */
+/* Shards as other programs might write them: directly with HDF5, in any type and
+ * layout. */
 #include <hdf5.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static hid_t file_type(rnd_type t)
     return type;
 }
 
-/* One of the types in the list "i4 u1 f8 ..."; the first is the plain one. */
+/* Draws one of the types in the list "i4 u1 f8 ..."; the first is the plain one. */
 static rnd_type draw_type(shard *s, const char *list, const char *name)
 {
     const char *set = s->set->name;
@@ -223,7 +224,7 @@ static void write_attributes(shard *s)
 
 /* ---- rows ---- */
 
-/* The samples of a shard, one after the other. */
+/* Iterates over the samples of a shard, one after the other. */
 typedef struct rows {
     int n_samples;
     int64_t *offset, *point_offset; /* [n_samples + 1] */
@@ -322,7 +323,7 @@ static void write_checksums(shard *s, const rows *r, const rnd_type type[3],
     free(sum);
 }
 
-/* Coordinates, features and labels, which the checksum covers. */
+/* Writes coordinates, features and labels, which the checksum covers. */
 static void write_voxels(shard *s, const rows *r)
 {
     static const char *const features[] = {"f4 f2 f8",

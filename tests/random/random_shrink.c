@@ -1,5 +1,5 @@
-/* A failing case made smaller: draws become plain as long as the same way still finds a
- * fault. First all of them, then halves, quarters, down to single ones. */
+/* Makes a failing case smaller: draws become plain as long as the same way still finds
+ * a fault. First all of them, then halves, quarters, down to single ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct shrinking {
     int n, tries;
 } shrinking;
 
-/* The names but for `n_left_out` of them from `from` on, separated by commas. */
+/* Gives the names but for `n_left_out` of them from `from` on, separated by commas. */
 static char *names_without(const shrinking *s, int from, int n_left_out)
 {
     char *text = calloc((size_t)s->n * NAME_SIZE + 1, 1), *to = text;
@@ -26,7 +26,7 @@ static char *names_without(const shrinking *s, int from, int n_left_out)
     return text;
 }
 
-/* Whether the case with these draws alone fails in the same way. */
+/* Tells whether the case with these draws alone fails in the same way. */
 static bool still_fails(shrinking *s, const char *takes)
 {
     rnd_case *c = malloc(sizeof *c);

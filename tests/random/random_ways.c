@@ -1,4 +1,4 @@
-/* The plain run of a case and the ways in which it is held against itself. */
+/* The plain run of a case, and the ways in which it is repeated and compared. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ enum { REFUSED_DECK = 2, REFUSED_DATA = 3, STOPPED = 75 };
 
 /* ---- comparing ---- */
 
-/* The first line in which two texts differ. */
+/* Gives the first line in which two texts differ. */
 static bool same_text(rnd_case *c, char way, const char *what, const char *a,
                       const char *b)
 {
@@ -61,7 +61,7 @@ static bool same_checkpoint(rnd_case *c, char way, const char *dir, long long st
            rnd_fault(c, way, "checkpoint %s of %s: other counters", name, dir);
 }
 
-/* Lines, last and best checkpoint. */
+/* Compares lines, last and best checkpoint. */
 static bool same_run(rnd_case *c, char way, const char *dir)
 {
     const long long last = rnd_checkpoint(c, "a", 0);
@@ -98,7 +98,7 @@ static const char *init_key(const rnd_case *c)
     return c->has_init ? "run.init_from=init/checkpoints/step-000000001.h5" : "";
 }
 
-/* True where the run ended with this status. */
+/* Returns true where the run ended with this status. */
 static bool expect(rnd_case *c, char way, rnd_result r, int code, const char *dir)
 {
     if (r.is_hung)
@@ -116,7 +116,7 @@ static bool train(rnd_case *c, char way, int ranks, const char *dir, const char 
     return expect(c, way, rnd_run(c, ranks, "train", dir, NULL, keys), 0, dir);
 }
 
-/* The last checkpoint of the plain run, as a key. */
+/* Gives the last checkpoint of the plain run, as a key. */
 static void name_checkpoint(const rnd_case *c, char *key, size_t size)
 {
     snprintf(key, size, "run.checkpoint=a/checkpoints/step-%09lld.h5",
@@ -145,7 +145,8 @@ static bool run_again(rnd_case *c)
     return train(c, 'a', c->ranks, "b", keys) && same_run(c, 'a', "b");
 }
 
-/* The fault of a case: at a step in some phase a rank is killed or asked to stop. */
+/* Draws the fault of a case: at a step in some phase a rank is killed or asked to
+ * stop. */
 static void draw_stop(rnd_case *c, const char *action, char *fault, size_t size)
 {
     static const char *const points[] = {
@@ -278,7 +279,8 @@ static bool run_predictions(rnd_case *c)
     return is_good;
 }
 
-/* The number that stands before `words` in the text; 0 where it is not there. */
+/* Returns the number that stands before `words` in the text; 0 where it is not
+ * there. */
 static double number_before(const char *text, const char *words)
 {
     const char *at = text ? strstr(text, words) : NULL;
@@ -288,8 +290,9 @@ static double number_before(const char *text, const char *words)
     return at ? strtod(at, NULL) : 0;
 }
 
-/* f: check promises at least what the run took. The estimate for the program itself has
- * room for large pages, with which these runs do without: they take 31 MiB at most. */
+/* f: check foresees at least the memory that the run used. The estimate for the program
+ * itself has room for large pages, with which these runs do without: they take 31 MiB
+ * at most. */
 static bool run_memory(rnd_case *c)
 {
     enum { PROGRAM_MIB = 32 };
@@ -308,8 +311,9 @@ static bool run_memory(rnd_case *c)
                      (double)c->rss_kib / 1024);
 }
 
-/* The steps of two runs that round differently: the first one's loss agrees closely.
- * Later losses may not: where a norm has few voxels, rounding grows with every step. */
+/* Compares the steps of two runs that round differently: the first one's loss agrees
+ * closely. Later losses may not: where a norm has few voxels, rounding grows with every
+ * step. */
 static bool close_steps(rnd_case *c, char way, const char *dir, long long from,
                         long long last, double tolerance)
 {
@@ -331,7 +335,7 @@ static bool close_steps(rnd_case *c, char way, const char *dir, long long from,
     return true;
 }
 
-/* Evaluation of the last checkpoint on the emulated device. */
+/* Evaluates the last checkpoint on the emulated device. */
 static bool evaluate_emulated(rnd_case *c)
 {
     rnd_eval host = {0}, device = {0};

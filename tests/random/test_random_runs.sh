@@ -1,7 +1,7 @@
 #!/bin/sh
-# Random shards and decks, each held against itself in other ways of running (README in
-# this folder). 30 cases of one seed, or as many as there is time for on a machine with
-# much else to do; `make check-random RUNS=1000 SEED=7` runs others.
+# Random shards and decks give the same results in other ways of running (README in this
+# folder). 30 cases of one seed, or as many as there is time for on a machine with much else
+# to do; `make check-random RUNS=1000 SEED=7` runs others.
 SPTRAIN=${SPTRAIN-$SP_BUILDDIR/sptrain}
 SPTRAIN_HOSTCUDA=${SPTRAIN_HOSTCUDA-$SP_BUILDDIR/tests/device/sptrain_hostcuda}
 export SPTRAIN SPTRAIN_HOSTCUDA

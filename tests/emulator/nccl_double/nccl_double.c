@@ -15,14 +15,14 @@ typedef struct id {
     char bytes[ID_BYTES];
 } id;
 
-/* The fields of ncclConfig_t that are looked at. */
+/* The fields of ncclConfig_t that this library reads. */
 typedef struct config {
     size_t size;
     unsigned magic, version;
     int blocking;
 } config;
 
-/* tests/emulator/hostcuda.h has its twin. */
+/* tests/emulator/hostcuda.h declares the same structure. */
 typedef struct outside {
     void (*start)(void *arg);
     int (*is_done)(void *arg);
@@ -74,7 +74,7 @@ void note(const char *format, ...)
     fclose(file);
 }
 
-/* A function of the program: the emulator's. */
+/* Finds a function of the program that is the emulator's. */
 static void *of_program(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
@@ -107,7 +107,8 @@ int ncclGetUniqueId(id *out)
     static int n;
 
     memset(out, 0, sizeof *out);
-    /* the time, since shared memory outlives a killed program and its number */
+    /* the time is part of the name, since shared memory outlives a killed program and
+     * its number */
     snprintf(out->bytes, sizeof out->bytes, "/nccl-double-%d-%d-%lld", getpid(), n++,
              (long long)now_us());
     return SUCCESS;
@@ -169,7 +170,7 @@ static void finish_sum(void *arg)
     free(j);
 }
 
-/* Into the streams, as NCCL's thread does some time after the call. */
+/* Puts sums into the streams, as NCCL's thread does some time after the call. */
 static void submit(comm *c)
 {
     void (*hand_over)(void *, const outside *);
@@ -192,7 +193,7 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
     if (op != 0 || c->n_pending == MAX_PENDING || !count)
         return refuse(INVALID_ARGUMENT, "only a few sums are known here");
     if (state != SUCCESS && state != IN_PROGRESS)
-        return state; /* it has failed, perhaps between two calls */
+        return state; /* the communicator has failed, perhaps between two calls */
     if (state != SUCCESS || (c->n_pending && !group_depth))
         return refuse(INVALID_USAGE, "sum on a busy communicator");
     j = calloc(1, sizeof *j);

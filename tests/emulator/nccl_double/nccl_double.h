@@ -1,5 +1,5 @@
-/* What the files of the tests' libnccl.so.2 share: nccl_double.c (the library's entry
- * points), nccl_double_ring.c (what ranks do together, in shared memory).
+/* The declarations that the files of the tests' libnccl.so.2 share: nccl_double.c (the
+ * library's entry points), nccl_double_ring.c (the ranks' common work, in shared memory).
  *
  * It stands for NCCL where devices are emulated (tests/emulator): ranks of one machine,
  * each comm with a thread of its own that works as a device would, beside the program.
@@ -42,12 +42,12 @@ enum {
 };
 enum { INT64 = 4, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
 
-/* What the ranks of a communicator share. */
+/* The shared memory of a communicator's ranks. */
 typedef struct shared {
     atomic_int n_arrived, n_left;
-    atomic_int failed_rank; /* 1 + who told the others; 0 */
+    atomic_int failed_rank; /* 1 + the rank that reported a failure; 0: none */
     struct {
-        atomic_ullong round; /* of the barrier this rank has come to */
+        atomic_ullong round; /* number of the barrier that this rank has come to */
         uint64_t count;
         int type, color, key;
     } rank[MAX_RANKS];
@@ -58,19 +58,19 @@ typedef struct job {
     struct job *next;
     struct comm *comm;
     enum { JOB_SUM, JOB_SPLIT } kind;
-    int number; /* of this rank's sums */
+    int number; /* number of this rank's sums */
     const void *from;
     void *device; /* where the sum goes */
     char *data;   /* [count] the copy that travels */
     uint64_t count;
     int type, color, key;
-    struct comm *part; /* made by the split */
-    int64_t told_us;   /* when the program asked for it */
+    struct comm *part; /* communicator made by the split */
+    int64_t told_us;   /* time at which the program asked for it */
     atomic_bool is_done;
 } job;
 
 typedef struct comm {
-    char name[ID_BYTES]; /* of the shared memory */
+    char name[ID_BYTES]; /* name of the shared memory */
     int rank, size;
     shared *all;
     uint64_t round;
@@ -78,10 +78,10 @@ typedef struct comm {
     int64_t slow_until_us; /* NCCL_DOUBLE_SLOW held the thread so long */
     pthread_t thread;
     pthread_mutex_t lock;
-    job *first, *last;         /* what the thread has to do */
-    job *pending[MAX_PENDING]; /* told, but not in their streams yet */
+    job *first, *last;         /* jobs of the thread */
+    job *pending[MAX_PENDING]; /* announced, but not in their streams yet */
     void *stream[MAX_PENDING];
-    int n_pending, n_asked; /* ncclCommGetAsyncError since the last call */
+    int n_pending, n_asked; /* ncclCommGetAsyncError was called since the last call */
     atomic_int state;       /* SUCCESS, IN_PROGRESS or an error */
     atomic_bool must_stop, is_busy;
     bool is_started, is_finalized;
@@ -94,7 +94,7 @@ int64_t now_us(void);
 bool is_to_fail(const char *what, int number);
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A communicator whose thread starts and meets the others; NULL: no thread. */
+/* Makes a communicator whose thread starts and meets the others; NULL: no thread. */
 comm *comm_start(const char *name, int rank, int size);
 void comm_push(comm *c, job *j);
 /* Ends the thread; sums under way count as done. */

@@ -1,4 +1,4 @@
-/* What ranks do together: meet, exchange slots of shared memory, sum. */
+/* The ranks' common work: they meet, exchange slots of shared memory, and sum. */
 #define _GNU_SOURCE
 #include "emulator/nccl_double/nccl_double.h"
 
@@ -66,7 +66,7 @@ static void set_error(comm *c, int code, const char *text)
     atomic_store(&c->state, code);
 }
 
-/* False: the communicator ends, or another rank has failed. */
+/* Returns false where the communicator ends or another rank has failed. */
 static bool may_go_on(comm *c)
 {
     char text[80];
@@ -114,7 +114,7 @@ static bool meet(comm *c)
             return false;
         usleep(50);
     }
-    shm_unlink(c->name); /* all have it; the others' attempts fail harmlessly */
+    shm_unlink(c->name); /* all have it open; the others' attempts fail */
     return true;
 }
 
@@ -136,7 +136,7 @@ static bool is_agreed(comm *c, const job *j)
     return true;
 }
 
-/* Slot by slot, in the order of the ranks. */
+/* Sums slot by slot, in the order of the ranks. */
 static bool sum(comm *c, job *j)
 {
     const size_t each = type_bytes(j->type), most = SLOT_BYTES / each;
@@ -192,7 +192,7 @@ static bool do_sum(comm *c, job *j)
     return take_time(c, j) && sum(c, j);
 }
 
-/* Ranks of one color, by key and rank. */
+/* Orders the ranks of one color by key and rank. */
 static bool do_split(comm *c, job *j)
 {
     char name[ID_BYTES];

@@ -36,8 +36,8 @@ static void parts_and_table_agree(void **state)
     free(data);
 }
 
-/* One invalid word anywhere is found, its neighbours in range are not; the sum stays.
- */
+/* One value out of range is found wherever it stands, values at the ends of the range
+ * are accepted, and the checksum stays the same. */
 static void invalid_words_are_found(void **state)
 {
     static const int32_t edge[2][2] = {{-524289, -524288}, {524288, 524287}};

@@ -17,7 +17,7 @@ static double uniform(void)
     return (double)(draws >> 11) * 0x1p-53;
 }
 
-/* Signed, magnitudes spread evenly over 2^low .. 2^high. */
+/* Numbers of both signs whose magnitudes are spread evenly over 2^low .. 2^high. */
 static double spread(double low, double high)
 {
     double x = exp2(low + (high - low) * uniform());
@@ -29,7 +29,7 @@ static double reference_f64(const double *x, int n)
 {
     __int128 sum = 0;
 
-    for (int i = 0; i < n; i++) /* |x| < 2^36 and the grid 2^-72: fits by far */
+    for (int i = 0; i < n; i++) /* |x| < 2^36, the grid is 2^-72 */
         sum += (__int128)nearbyintl(ldexpl(x[i], 48)) * ((__int128)1 << 24) +
                (__int128)nearbyint(ldexp(
                    (double)(ldexpl(x[i], 48) - nearbyintl(ldexpl(x[i], 48))), 24));

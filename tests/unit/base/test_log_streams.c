@@ -1,4 +1,5 @@
-/* What each rank says, where, and in which form. */
+/* Each rank logs to the stream that its level and its number give it, in the form that
+ * was asked for, and no bytes from outside reach a terminal as commands. */
 #include "fixtures/test.h"
 
 #include <fcntl.h>

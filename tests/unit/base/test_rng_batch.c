@@ -1,5 +1,5 @@
-/* Many draws at a time are the draws one at a time; normal deviates are normal, and the
- * same bits on every machine. */
+/* Many draws at a time equal draws one at a time; normal deviates are distributed
+ * normally and have the same bits on every machine. */
 #include "fixtures/test.h"
 
 #include "base/sp_rng.h"
@@ -44,7 +44,8 @@ static void normals_equal_the_formula(void **state)
     assert_true(worst < 3e-6);
 }
 
-/* Share below each bound against the normal distribution, moments, neighbours. */
+/* Compares the share below each bound, the moments and neighbouring draws with the
+ * normal distribution. */
 static void normals_are_normal(void **state)
 {
     static const double bound[] = {-4, -3, -2, -1, -0.3, 0, 0.3, 1, 2, 3, 4};
@@ -76,7 +77,7 @@ static void normals_are_normal(void **state)
     }
 }
 
-/* A checksum of bits: fails where a machine rounds otherwise. */
+/* The checksum of the bits differs on a machine that rounds otherwise. */
 static void bits_are_the_same_everywhere(void **state)
 {
     sp_rng r = sp_rng_open(9, SP_RNG_JITTER, 1, 2);

@@ -7,7 +7,8 @@
 
 static void the_published_values(void **state)
 {
-    /* Reference implementation's vectors of 0 to 8 bytes, then the paper's of 15. */
+    /* The vectors are the reference implementation's for 0 to 8 bytes, and the paper's
+     * for 15. */
     static const struct {
         size_t bytes;
         uint64_t hash;

@@ -26,7 +26,7 @@ static void bind_to(const uint64_t set[SP_CORE_WORDS])
         sched_setaffinity(0, SP_CORE_WORDS * sizeof *set, (const cpu_set_t *)set), 0);
 }
 
-/* Sum of both ranks' sets: their union where they are disjoint. */
+/* The sum of both ranks' sets is their union where they are disjoint. */
 static void sum(const uint64_t set[SP_CORE_WORDS], int64_t all[SP_CORE_WORDS])
 {
     memcpy(all, set, SP_CORE_WORDS * sizeof *set);

@@ -29,7 +29,8 @@ static cores share(cores from, int index, int n)
     return to;
 }
 
-/* n shares: disjoint, together everything, none empty. */
+/* The n shares are disjoint, none is empty, and together they are everything that is
+ * allowed. */
 static void divides(uint64_t from, int n)
 {
     uint64_t seen = 0;
@@ -75,7 +76,7 @@ static void on_two_packages(void **state)
     "bridge_pci=\"0000:[00-10]\"><object type=\"PCIDev\" pci_busid=\"0000:03:00.0\" "    \
     "pci_type=\"0302 [10de:2330] [10de:16c1] a1\" pci_link_speed=\"0.0\"/></object>"
 
-/* Cores 0 and 1; cores 2 and 3 with a device beside them. */
+/* Cores 0 and 1 stand in one package; cores 2 and 3 in another one with a device. */
 static const char machine[] =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
     "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">"

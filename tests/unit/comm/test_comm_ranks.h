@@ -1,5 +1,5 @@
-/* The behaviour of sp_comm, the same whatever the number of ranks; one program per
- * number. */
+/* sp_comm behaves the same on any number of ranks. One program is built for each number
+ * that is tested. */
 #include "fixtures/test.h"
 
 #include <time.h>
@@ -8,7 +8,7 @@
 
 static sp_comm comm;
 
-/* Ranks never arrive together: another delay each, every time. */
+/* Each rank sleeps for another time, so that ranks never arrive together. */
 static void dawdle(int turn)
 {
     struct timespec nap = {0, 100000L * ((comm.rank * 7 + turn * 3) % 5)};
@@ -35,7 +35,7 @@ static void ranks_and_nodes_are_consistent(void **state)
     assert_int_equal(comm.local_rank, before_me);
 }
 
-/* Sum, maximum and minimum of first + step * r over the ranks in scope. */
+/* The sum, the maximum and the minimum of first + step * r over the ranks in scope. */
 static double expected(sp_scope scope, sp_reduce_op op, double first, double step)
 {
     double sum = 0, most = -HUGE_VAL, least = HUGE_VAL;
@@ -119,7 +119,7 @@ static void many_requests_are_under_way_at_once(void **state)
     }
 }
 
-/* Rounding shows any change of order. */
+/* The numbers are such that another order of the sum rounds differently. */
 static void float_sums_repeat_bit_for_bit(void **state)
 {
     enum { LONG = 30000 };
@@ -191,7 +191,7 @@ static void bcast_reaches_all_from_any_root(void **state)
     free(x);
 }
 
-/* There or not, and empty or not, are two things. */
+/* An absent text and an empty text arrive as two different things. */
 static void absent_arrays_stay_absent(void **state)
 {
     static char *const names[] = {"ground", "", "tree"};
@@ -262,11 +262,11 @@ static void is_same_notices_one_differing_byte(void **state)
     text[30] = comm.rank == comm.size - 1;
     OK(sp_comm_is_same(&comm, text, sizeof text, &is_same));
     assert_int_equal(is_same, comm.size == 1);
-    OK(sp_comm_is_same(&comm, text, comm.rank ? 30 : 29, &is_same)); /* a size, then */
+    OK(sp_comm_is_same(&comm, text, comm.rank ? 30 : 29, &is_same)); /* its size */
     assert_int_equal(is_same, comm.size == 1);
 }
 
-/* Every other rank posts them the other way round. */
+/* Every other rank posts its requests in the opposite order. */
 static void the_lane_has_an_order_of_its_own(void **state)
 {
     sp_request request[2] = {{NULL}, {NULL}};
@@ -327,8 +327,8 @@ static float value_of(int rank, int i)
     return sinf((float)(i * 13 + rank * 71)) * powf(10, (float)(i % 9));
 }
 
-/* Long vectors in one piece of memory, at odd offsets, with short ones between: some
- * ranks come late, and some go on to MPI before they wait for their sums. */
+/* Long vectors lie in one piece of memory at odd offsets, with short ones between them.
+ * Some ranks come late, and some go on to MPI before they wait for their sums. */
 static void sums_in_place_mix_with_all_else(void **state)
 {
     float *x = NULL, *again = malloc(N_LONG * sizeof *x);
@@ -379,7 +379,8 @@ static void sums_in_place_mix_with_all_else(void **state)
     free(again);
 }
 
-/* Two at once, freed in either order, integers, and every operation. */
+/* Two pieces are alive at once and freed in either order; integers are summed too, by
+ * every operation. */
 static void memory_holds_any_type(void **state)
 {
     int64_t *a = NULL;

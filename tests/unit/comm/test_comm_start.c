@@ -1,5 +1,5 @@
-/* How programs start and end: a world that the launcher did not make is refused, an
- * abort ends all ranks with its code. The program runs itself in these roles. */
+/* A world that the launcher did not make is refused, and an abort ends all ranks with
+ * its code. The program runs itself in these roles. */
 #include "config.h"
 
 #include "fixtures/test.h"
@@ -11,7 +11,7 @@
 
 static char own_path[4096];
 
-/* Exit status of `prefix PROGRAM role suffix`. */
+/* Gives the exit status of `prefix PROGRAM role suffix`. */
 static int run_self(const char *prefix, const char *role, const char *suffix)
 {
     char command[9000];
@@ -59,11 +59,11 @@ static int act(const char *role, int argc, char **argv)
     if (rc == SP_EUSAGE && !strstr(sp_error_last()->message, "srun --mpi=pmi2"))
         rc = SP_EDATA;
     if (strcmp(role, "abort") == 0 && comm.rank == 1) {
-        printf("last words\n"); /* buffered: a pipe */
+        printf("last words\n"); /* a pipe is buffered */
         sp_comm_abort(&comm, SP_EDATA);
     }
     if (strcmp(role, "abort") == 0)
-        sp_comm_barrier(&comm); /* never passed */
+        sp_comm_barrier(&comm); /* rank 0 never passes it */
     sp_comm_close(&comm);
     return (int)rc;
 }

@@ -34,8 +34,7 @@ static int close_door(void **state)
     return 0;
 }
 
-/* Both sides go on until none has more to do; what became of them is in their
- * stages. */
+/* Both sides work until none has more to do; their stages then tell the outcome. */
 static void let_talk(sp_link *rank, const sp_link_address *theirs, sp_link *root)
 {
     for (int i = 0; i < 20; i++) {
@@ -114,7 +113,7 @@ static void another_secret_is_refused_by_both_sides(void **state)
     assert_int_equal(root.stage, SP_LINK_CLOSED);
 }
 
-/* A plain connection that says what `say` says, against rank 0. */
+/* Rank 0 meets a plain connection that sends what `say` writes. */
 static int stranger(sp_link *root)
 {
     struct pollfd waits = {listener[0], POLLIN, 0};
@@ -143,7 +142,8 @@ static void a_stranger_is_told_nothing_unasked(void **state)
     assert_false(sp_link_advance(&root, &address, SIZE));
 }
 
-/* Hello of a rank, then 8 bytes of `proof`, or rank 0's own where it is NULL. */
+/* Writes the hello of a rank, then 8 bytes of `proof`, or rank 0's own proof where it
+ * is NULL. */
 static void try_proof(const char *proof, int32_t rank, sp_link_stage want)
 {
     struct {
@@ -175,12 +175,13 @@ static void a_proof_is_neither_guessed_nor_sent_back(void **state)
     (void)state;
     try_proof("\0\0\0\0\0\0\0", RANK, SP_LINK_CLOSED);
     try_proof(NULL, RANK, SP_LINK_CLOSED);
-    try_proof(NULL, 0, SP_LINK_CLOSED); /* ranks that there are not */
+    try_proof(NULL, 0, SP_LINK_CLOSED); /* no ranks have these numbers */
     try_proof(NULL, -1, SP_LINK_CLOSED);
     try_proof(NULL, SIZE, SP_LINK_CLOSED);
 }
 
-/* A frame of a connected rank, `act` changes what is about to be sent. */
+/* A rank connects and sends a frame; `act` changes the bytes that are about to be
+ * sent. */
 static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
 {
     sp_signs signs = sane, got;

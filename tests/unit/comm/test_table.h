@@ -1,5 +1,5 @@
-/* Named numbers and records of any length over the ranks, some of which have none. One
- * program per number of ranks. */
+/* Tables of named numbers, and records of any length, come together from all ranks,
+ * some of which have none. One program is built for each number of ranks. */
 #include "fixtures/test.h"
 
 #include "base/sp_exact.h"
@@ -10,8 +10,8 @@ static sp_comm comm;
 static const char *const names[] = {"all", "some", "none", "odd", "broken"};
 enum { ALL, SOME, NONE, ODD, BROKEN, N_ROWS };
 
-/* Rank r has the values 0.1 * i, i = r, r + P, ...: of any number of ranks the same
- * 30. */
+/* Rank r has the values 0.1 * i for i = r, r + P, ...: on any number of ranks these are
+ * the same 30 values. */
 static void fill(sp_table *t)
 {
     for (int i = comm.rank; i < 30; i += comm.size)
@@ -61,7 +61,7 @@ static void rows_are_those_of_all_ranks(void **state)
     sp_table_destroy(&t);
 }
 
-/* To the bit what one rank makes of all values. */
+/* The results have the bits that one rank makes of all values. */
 static void sums_do_not_depend_on_the_ranks(void **state)
 {
     int64_t limbs[SP_EXACT_LIMBS] = {0};
@@ -96,7 +96,7 @@ static void other_rows_are_refused(void **state)
     sp_table_destroy(&t);
 }
 
-/* Rank r gives r records of 5 r, 5 r + 1, ... bytes: rank 0 gives none. */
+/* Rank r gives r records of 5 r, 5 r + 1, ... bytes, so that rank 0 gives none. */
 static void records_of_any_length_arrive_in_order(void **state)
 {
     sp_records all = {0};

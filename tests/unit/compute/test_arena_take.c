@@ -1,5 +1,5 @@
-/* An arena hands out aligned, disjoint memory, forgets it as told, and says who asked
- * for what when it is full. */
+/* An arena hands out aligned, disjoint memory, gives it back to a mark, and says who
+ * asked for how much when it is full. */
 #include "config.h"
 
 #include "fixtures/test.h"
@@ -88,7 +88,7 @@ static void a_full_arena_says_who_asked_for_what(void **state)
     assert_string_equal(sp_error_last()->message,
                         "arena batch 1: 1.0 MiB asked, 1.0 of 2.0 MiB in use");
     assert_int_equal(SP_TAKE(&arena, -1, &p), SP_EMEM);
-    OK(SP_TAKE(&arena, MIB, &p)); /* to the last byte */
+    OK(SP_TAKE(&arena, MIB, &p)); /* the last byte too */
     p[MIB - 1] = 1;
     OK(SP_TAKE(&arena, 0, &p));
     assert_int_equal(SP_TAKE(&arena, 1, &p), SP_EMEM);
@@ -106,7 +106,7 @@ static void default_is_what_the_process_may_use(void **state)
     sp_arena_destroy(&arena);
 }
 
-/* In a child, since the limit cannot be lifted again. */
+/* The test runs in a child, since the limit cannot be lifted again. */
 static int create_under_limit(void)
 {
     struct rlimit limit = {1024 * MIB, 1024 * MIB};
@@ -126,7 +126,7 @@ static void limited_addresses_leave_smaller_arenas(void **state)
     int status;
     pid_t child;
 
-#ifdef __SANITIZE_ADDRESS__ /* whose shadow takes more than any limit */
+#ifdef __SANITIZE_ADDRESS__ /* the sanitizer's shadow takes more than any limit */
     return;
 #endif
     (void)state;

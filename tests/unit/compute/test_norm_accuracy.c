@@ -1,7 +1,8 @@
-/* Statistics of a batch norm from sums of x and x^2 in double, against long double, and
- * beside what (count, mean, M2) combined rank by rank would give: inputs whose mean is
- * up to 10^4 standard deviations. The bound that sp_norm.h states, and what is left of
- * it in the normalized values. SP_TEST_PRINT=1 prints the table. */
+/* Statistics of a batch norm from sums of x and x^2 in double stay within the bound
+ * that sp_norm.h states, against long double, for inputs whose mean is up to 10^4
+ * standard deviations. They are compared with what combining (count, mean, M2) rank by
+ * rank would give, and with the error that is left in the normalized values.
+ * SP_TEST_PRINT=1 prints the table. */
 #include "fixtures/test.h"
 
 #include <float.h>
@@ -30,7 +31,7 @@ static float as_bf16(float v)
     return b.f;
 }
 
-/* About normal. */
+/* The deviates are about normal. */
 static void draw(double mean, double std, bool is_bf16)
 {
     uint64_t state = 88172645463325252u;
@@ -66,7 +67,7 @@ static moments exactly(void)
     return (moments){(double)n, (double)(sum / n), (double)(squares / n)};
 }
 
-/* As a network of several ranks does it, one channel. */
+/* The statistics of one channel, as a network on several ranks forms them. */
 static moments by_sums(void)
 {
     double all[3] = {0}, own[3], sample[2];
@@ -114,7 +115,7 @@ static double relative(double got, double want)
     return fabs(got - want) / (want + SP_NORM_EPS);
 }
 
-/* Largest error of a normalized value, where the statistics are these. */
+/* The largest error of a normalized value under these statistics. */
 static double error_of_values(const moments *m, const moments *want)
 {
     float f[6] = {1, 0, 0, 1, 0, 0}, *gamma = f, *beta = f + 1, affine[4];
@@ -187,7 +188,8 @@ static void sums_in_double_are_enough(void **state)
                 compare(ratio[i], std[s], is_bf16);
 }
 
-/* A channel without any variance: what rounding leaves is small beside eps. */
+/* In a channel without variance the error that rounding leaves is small compared with
+ * eps. */
 static void constant_channels_stay_finite(void **state)
 {
     moments m;

@@ -1,12 +1,13 @@
-/* Running statistics of batch norm: moved by a tenth, unbiased; one row leaves the
- * variance, none leaves both; what no float holds never gets in. */
+/* Running statistics of batch norm move by a tenth towards the batch's mean and
+ * unbiased variance. A single row leaves the variance as it is, no rows leave both, and
+ * no number that a float cannot hold gets in. */
 #include "fixtures/test.h"
 
 #include "compute/sp_norm.h"
 
 static float running[2]; /* mean, variance */
 
-/* Rows with this sum and sum of squares. */
+/* The rows have this sum and this sum of squares. */
 static void finish(double rows, double sum, double squares)
 {
     float gamma = 1, beta = 0, scale, shift, mean, inv_std;

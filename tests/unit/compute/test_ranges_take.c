@@ -71,21 +71,22 @@ static void what_was_dropped_is_used_again(void **state)
     take(&r, 2000, LOW, &c);
     assert_int_equal(r.end, 1024 + 512 + 2048);
     sp_ranges_drop(&r, b);
-    assert_int_equal(take(&r, 100, LOW, &d), 1024);        /* of the gap from below */
-    assert_int_equal(take(&r, 128, HIGH, &e), 1024 + 384); /* and from above */
+    assert_int_equal(take(&r, 100, LOW, &d), 1024);        /* its lower end */
+    assert_int_equal(take(&r, 128, HIGH, &e), 1024 + 384); /* its upper end */
     sp_ranges_drop(&r, d);
     sp_ranges_drop(&r, e);
     sp_ranges_drop(&r, a);
-    assert_int_equal(take(&r, 1500, LOW, &d), 0); /* a and b, joined */
+    assert_int_equal(take(&r, 1500, LOW, &d), 0); /* a and b have been joined */
     sp_ranges_drop(&r, c);
-    assert_int_equal(take(&r, 3000, HIGH, &c), 1536); /* the free end, made longer */
+    assert_int_equal(take(&r, 3000, HIGH, &c), 1536); /* the free end has grown */
     assert_int_equal(r.end, 1536 + 3072);
     sp_ranges_reset(&r);
     assert_int_equal(take(&r, 1, LOW, &a), 0);
     sp_ranges_destroy(&r);
 }
 
-/* Low and high leave each other no gap while they fit into what was reserved. */
+/* Ranges from below and from above leave no gap between them while they fit into the
+ * memory that was reserved. */
 static void reserved_from_both_sides(void **state)
 {
     sp_ranges r;
@@ -101,7 +102,7 @@ static void reserved_from_both_sides(void **state)
         sp_ranges_drop(&r, passing);
     }
     assert_int_equal(r.end, 1024);
-    sp_ranges_reserve(&r, 512); /* so much is free already */
+    sp_ranges_reserve(&r, 512); /* this much is free already */
     assert_int_equal(r.end, 1024);
     sp_ranges_destroy(&r);
 }

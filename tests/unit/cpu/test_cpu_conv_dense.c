@@ -1,9 +1,8 @@
-/* Convolution means what the definition says: against dense float64 grids that know
- * voxels only by coordinate; and its gradients are those of that function. Plain loops
- * and every vector version.
- *
- * y is linear in x and in W, so the derivative of L = <dy, y> along x is L itself, and
- * so along W: <dy, y> = <dx, x> = <dW, W>, with no step size to choose. */
+/* Convolution agrees with its definition on dense float64 grids that know voxels by
+ * coordinate only, and its gradients are those of that function, in plain loops and in
+ * every vector version. y is linear in x and in W, so the derivative of L = <dy, y>
+ * along x is L itself, and so along W: <dy, y> = <dx, x> = <dW, W>, with no step size
+ * to choose. */
 #include "fixtures/test.h"
 
 #include "fixtures/map_fixture.h"
@@ -28,7 +27,7 @@ static const layer layers[] = {
     {"3^3 transposed from 4 to 2", 3, 2, 1},
 };
 
-/* A sample as a grid: values at voxels, 0 elsewhere. */
+/* A sample as a grid, with the values at its voxels and 0 elsewhere. */
 typedef double dense[G][G][G][C_OUT];
 
 static double *cell(dense *d, const int32_t at[3], const int shift[3], int sign)
@@ -37,8 +36,8 @@ static double *cell(dense *d, const int32_t at[3], const int shift[3], int sign)
                [at[0] + sign * shift[0] + G / 2];
 }
 
-/* Expected y of sample b. A transposed convolution gives to o what its matching
- * convolution would have taken from o: the same offset backwards. */
+/* Forms the expected y of sample b. A transposed convolution gives to o what its
+ * matching convolution would have read from o, at the same offset backwards. */
 static double expected(const layer *l, const fx_level *level, dense *grid,
                        const float *w, int o, int j)
 {
@@ -172,7 +171,7 @@ static void definition_and_gradients(void **state)
         fx_level_free(&level[i]);
 }
 
-/* W is used as given, not flipped: row 1 of 3^3 looks one step down in y and z. */
+/* W is not flipped: row 1 of 3^3 reads one step down in y and z. */
 static void order_of_offsets(void **state)
 {
     const int32_t here[3] = {0, 0, 0}, there[3] = {0, -1, -1};

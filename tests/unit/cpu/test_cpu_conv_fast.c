@@ -5,7 +5,7 @@
 
 #include "fixtures/map_fixture.h"
 
-/* What a case is made of. */
+/* The data of one case. */
 typedef struct kind {
     const char *name;
     int kernel, in, out; /* 0 fine, 1 coarse */
@@ -112,7 +112,7 @@ static sp_tensor grad_input(sp_backend *be, const problem *p, bool is_added,
     return dx;
 }
 
-/* dW with dbias behind it, added to numbers already there. */
+/* dW with dbias behind it, added to the numbers already there. */
 static sp_tensor grad_weight(sp_backend *be, const problem *p)
 {
     size_t n = (size_t)p->K * p->c_in * p->c_out, n_all = n + (size_t)p->c_out;

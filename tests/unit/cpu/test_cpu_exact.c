@@ -1,13 +1,13 @@
-/* Bits do not depend on the batch or on threads: every operation gives a sample the
- * same bytes alone and among others, with 1, 2 and 3 threads, in each instruction set.
- * Through real plans. */
+/* Bits do not depend on the batch or on threads: every operation, on real plans, gives
+ * a sample the same bytes alone and among others, with 1, 2 and 3 threads, in each
+ * instruction set. */
 #include "fixtures/test.h"
 
 #include "fixtures/map_fixture.h"
 
 enum { C = 36, C_IN = 20, N_CLASSES = 5, MOST = 40 };
 
-/* Bytes by sample: sample b has rows row[b] .. row[b + 1] - 1 of row_bytes each. */
+/* A matrix of bytes: sample b has rows row[b] .. row[b + 1] - 1 of row_bytes each. */
 typedef struct output {
     const char *name;
     char *data;
@@ -21,7 +21,7 @@ typedef struct run {
     sp_arena arena;
     sp_plan plan;
     const int32_t *fine, *coarse; /* sample_row of the two levels */
-    int64_t id[FX_SAMPLES];       /* of each sample: its contents depend on it alone */
+    int64_t id[FX_SAMPLES];       /* of each sample; determines its contents */
     int n;
     output out[MOST];
 } run;
@@ -32,7 +32,7 @@ static const int32_t *each_sample(void)
     return row;
 }
 
-/* A new zeroed output of row_bytes for each row. */
+/* A new output of zeros, with row_bytes for each row. */
 static void *put(run *r, const char *name, const int32_t *row, size_t row_bytes)
 {
     output *o = &r->out[r->n++];
@@ -50,7 +50,7 @@ static sp_tensor put_rows(run *r, const char *name, const int32_t *row, int c)
     return (sp_tensor){data, row[r->n_samples], c, c, SP_ELEM_F32};
 }
 
-/* Input of a batch: row i of a sample is a function of (sample id, seed, i). */
+/* The input of a batch: row i of a sample is a function of (sample id, seed, i). */
 static sp_tensor input(const run *r, const int32_t *row, int c, uint64_t seed)
 {
     sp_tensor t = fx_tensor(row[r->n_samples], c, c, 0);
@@ -86,7 +86,7 @@ static void convolve(run *r, const char *name, const sp_map *map, const int32_t 
     free(x.data);
 }
 
-/* dW of each sample by a call of its own. */
+/* dW of each sample, by a call for each. */
 static void weigh(run *r, const char *name, const sp_map *map, const int32_t *from,
                   const int32_t *to)
 {

@@ -1,5 +1,6 @@
-/* Loss and its gradient: known values, differences in double, weights, smoothing,
- * ignored voxels, ties, extreme logits; plain loops and every vector version. */
+/* The loss and its gradient have known values and agree with differences in double,
+ * with weights, smoothing, ignored voxels, ties and extreme logits, in plain loops and
+ * in every vector version. */
 #include "fixtures/test.h"
 
 #include "fixtures/map_fixture.h"
@@ -10,7 +11,7 @@ typedef struct problem {
     float *weight;
 } problem;
 
-/* Labels -1 .. C-1, logits of size `scale`; sample 1 of 3 is empty. */
+/* Labels are -1 .. C-1, logits have size `scale`, and sample 1 of 3 is empty. */
 static problem make(int n, int C, int ld, float smoothing, bool has_weight, float scale,
                     int32_t row[4])
 {
@@ -48,7 +49,7 @@ static void drop(problem *p)
     free(p->a.confusion), free(p->a.prediction), free(p->label), free(p->weight);
 }
 
-/* Weighted loss of row i in double, straight from the definition. */
+/* The weighted loss of row i in double, directly by its definition. */
 static double row_loss(const sp_loss_args *a, int64_t i)
 {
     const int C = a->logits.c, label = a->label[i];
@@ -152,7 +153,7 @@ static void extreme_logits(void **state)
     check_all(50, 20, 0.1f, false, 1e30f, false);
 }
 
-/* 2 classes, z = (0, ln 3): p = (1/4, 3/4). */
+/* With 2 classes and z = (0, ln 3), p is (1/4, 3/4). */
 static void known_values(void **state)
 {
     float z[] = {0, logf(3), 0, logf(3), 2, 2}, dz[6];
@@ -181,15 +182,15 @@ static void known_values(void **state)
         assert_true(fabs(sums[0] - (2 * log(4) + log(4. / 3))) < 1e-6 && sums[1] == 3);
         for (int i = 0; i < 6; i++)
             assert_true(fabs(dz[i] - want[i]) < 1e-6);
-        assert_true(prediction[0] == 1 && prediction[2] == 0); /* a tie: the lowest */
+        assert_true(prediction[0] == 1 && prediction[2] == 0); /* lowest of a tie */
         assert_true(confusion[0] == 10 && confusion[1] == 1 && confusion[3] == 1);
-        a.label = NULL; /* prediction only */
+        a.label = NULL; /* a prediction without a loss */
         a.dlogits.data = NULL;
         OK(be.ops->loss(&be, &a));
         assert_true(sums[0] == 0 && sums[1] == 0 && confusion[1] == 1);
         a.label = label;
         a.dlogits.data = dz;
-        z[0] = NAN; /* poisons the loss, so that the trainer sees it */
+        z[0] = NAN; /* the loss becomes NaN, so that the trainer sees it */
         OK(be.ops->loss(&be, &a));
         assert_true(isnan(sums[0]));
         z[0] = 0;
@@ -226,8 +227,8 @@ static void confusion_alone(void **state)
     drop(&p);
 }
 
-/* A row with NaN or infinity, at any place of it, has no prediction and is not counted;
- * all others have theirs. */
+/* A row with NaN or infinity at any place has no prediction and is not counted; all
+ * other rows have theirs. */
 static void rows_that_are_not_finite(void **state)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};

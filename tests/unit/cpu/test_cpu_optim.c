@@ -1,5 +1,5 @@
-/* Updates follow PyTorch's SGD and AdamW, written out here in double; sums of squares
- * are exact to double and do not depend on threads. */
+/* Updates follow PyTorch's SGD and AdamW, which are written out here in double; sums of
+ * squares are exact to double and do not depend on threads. */
 #include "fixtures/test.h"
 
 #include "fixtures/map_fixture.h"
@@ -69,7 +69,7 @@ static void check_rules(sp_backend *be, const char *name)
     check(be, name, a, false);
     a.lr = 0.01;
     check(be, name, a, true);
-    a.lr = 0; /* any finite lr >= 0 */
+    a.lr = 0; /* any finite lr >= 0 is allowed */
     check(be, name, a, true);
     check(be, name, a, false);
 }

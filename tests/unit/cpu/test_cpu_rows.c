@@ -1,13 +1,13 @@
-/* Batch norm, activations, dropout and pooling: the fast backend of each instruction
- * set against plain loops over channels, rows and pitches; the plain loops against
- * values worked out here. */
+/* Batch norm, activations, dropout and pooling of each instruction set agree with plain
+ * loops over channels, rows and pitches, and the plain loops agree with values worked
+ * out here. */
 #include "fixtures/test.h"
 
 #include "fixtures/map_fixture.h"
 
 enum { N_OUT = 16 };
 
-/* Everything computed from one set of inputs. */
+/* Everything that is computed from one set of inputs. */
 typedef struct results {
     sp_tensor t[N_OUT];
     int n;
@@ -192,8 +192,9 @@ static void norm_by_hand(void **state)
     assert_true(dx[0] == 2 * 1 + 1 * 1 + 3 && dx[3] == 2 && dx[4] == 2 * 5 + 5 + 3);
 }
 
-/* The same mask for values and gradients, about 1 - p of the elements, another one for
- * another layer; rows of a sample keep theirs wherever the sample stands. */
+/* Values and gradients have the same mask, which drops about p of the elements and
+ * differs between layers. The rows of a sample keep their mask wherever the sample
+ * stands. */
 static void dropout_masks(void **state)
 {
     const int32_t row[] = {0, 1000, 2000};

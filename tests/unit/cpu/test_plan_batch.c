@@ -1,5 +1,5 @@
-/* What a plan promises about batches: samples are independent of each other, bad
- * coordinates are named, the arena keeps the plan and no more. */
+/* In a plan samples are independent of each other, bad coordinates are named, and the
+ * arena holds the plan and no more. */
 #include "fixtures/test.h"
 
 #include "compute/sp_backend.h"
@@ -29,8 +29,8 @@ static sp_plan_spec mixed_spec(void)
     return s;
 }
 
-/* Rows of sample b in the batch's levels begin at `in` and `out`; its plan alone at 0.
- */
+/* The rows of sample b begin at `in` and `out` in the batch's levels, and at 0 in its
+ * plan alone. */
 static void assert_shifted(const sp_map *all, int b, const sp_map *one, int32_t in,
                            int32_t out)
 {
@@ -52,7 +52,7 @@ static void assert_shifted(const sp_map *all, int b, const sp_map *one, int32_t 
     }
 }
 
-/* Three samples of very different extents, in one batch and alone. */
+/* Three samples of very different extents have the same plan in one batch and alone. */
 static void sample_does_not_depend_on_the_batch(void **state)
 {
     enum { N0 = 1100, N1 = 30, N2 = 900 };
@@ -90,8 +90,7 @@ static void equal_samples_stay_apart(void **state)
     (void)state;
     sp_arena_reset(&arena);
     OK(build(&spec, c, row, 2, &plan));
-    assert_int_equal(plan.map[1].pairs,
-                     8); /* 2 samples, 2 rows, itself and the other */
+    assert_int_equal(plan.map[1].pairs, 8); /* 2 samples x 2 rows x 2 neighbours */
     assert_int_equal(plan.level[1].n, 2);
 }
 
@@ -117,7 +116,7 @@ static void duplicate_is_named(void **state)
     assert_bad(
         c, 0, 5,
         "sample 1 of the batch: coordinate (5, 5, -5) stands twice, in rows 1 and 3");
-    /* With keys of 60 bits too. */
+    /* Keys of 60 bits are tested too. */
     oracle_scatter(big + 6, N, lo, SP_COORD_LIMIT, 1);
     big[0] = big[1] = big[2] = lo;
     memcpy(big + 6 + 3 * 100, big + 6 + 3 * 400, 12);
@@ -149,8 +148,8 @@ static void coordinate_out_of_range_is_named(void **state)
         "[-524288, 524288)");
 }
 
-/* A plan takes what is foreseen: of the arena to a few KiB, of the scratch to a tenth
- * and what does not depend on the batch. */
+/* A plan takes the memory that is foreseen: of the arena to a few KiB, of the scratch
+ * memory to a tenth and a constant that does not depend on the batch. */
 static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
 {
     enum { SLACK = 8 << 10, STREAM = 256 << 10 };
@@ -196,7 +195,7 @@ static void plans_take_what_is_foreseen(void **state)
     check_bytes(&spec, c, N);
     check_bytes(&children, c, N);
     check_bytes(&cubes, c, N);
-    for (int i = 0; i < N; i++) { /* isolated: every level has as many voxels */
+    for (int i = 0; i < N; i++) { /* isolated voxels: every level has as many */
         c[3 * i] = i % EDGE * 64;
         c[3 * i + 1] = i / EDGE % EDGE * 64;
         c[3 * i + 2] = i / EDGE / EDGE * 64;

@@ -1,4 +1,5 @@
-/* Every level, tile and pair of a plan is what a hash search over coordinates finds. */
+/* A hash search over coordinates finds every level, tile and pair of a plan, and no
+ * others. */
 #include "fixtures/test.h"
 
 #include "compute/sp_backend.h"
@@ -8,7 +9,8 @@
 static sp_arena arena;
 static sp_backend backend;
 
-/* With the code this processor chooses, and without vector code. */
+/* The plan is built by the code that this processor chooses, and without vector
+ * code. */
 static void check(const sp_plan_spec *spec, batch *b)
 {
     sp_plan plan, portable;
@@ -141,8 +143,8 @@ static void nothing(void **state)
     free(empty.coords);
 }
 
-/* 60 bits of key: with the row more than one word. Corners on every border of the
- * range. */
+/* Keys of 60 bits do not fit into one word with the row. Corners stand on every border
+ * of the range. */
 static void whole_range(void **state)
 {
     sp_plan_spec spec[3] = {odd_spec(), minkunet_spec(5), dummy_spec()};
@@ -157,7 +159,7 @@ static void whole_range(void **state)
         corner[i][2] = i & 4 ? hi : lo;
     }
     batch_add(&b, corner[0], 16);
-    batch_add(&b, corner[0], 16); /* whose roots touch, were samples side by side */
+    batch_add(&b, corner[0], 16); /* roots that would touch side by side */
     add_scatter(&b, 700, lo, hi + 1);
     add_surface(&b, 50, lo, lo, lo);
     add_scatter(&b, 20, lo, hi + 1);

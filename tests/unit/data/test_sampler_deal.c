@@ -11,7 +11,7 @@ static int64_t offset[MAX_SAMPLES + 1], cost[MAX_SAMPLES][SP_COST_COLUMNS];
 static sp_shard shard;
 static int node_of_rank[MAX_RANKS];
 
-/* n samples of skewed sizes, some empty; cost is not proportional to voxels. */
+/* n samples of skewed sizes, some of them empty; cost is not proportional to voxels. */
 static sp_dataset fake_set(int n, uint64_t seed)
 {
     sp_dataset set = {.n_shards = 1, .shard = &shard, .n_samples = n, .has_cost = true};
@@ -87,7 +87,8 @@ static void close_all(setting *s)
         sp_sampler_close(&s->sampler[r]);
 }
 
-/* One micro-batch on all ranks: marks its samples, checks budget and agreement. */
+/* Deals one micro-batch on all ranks, marks its samples, and checks budget and
+ * agreement. */
 static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro,
                        int *seen)
 {
@@ -231,7 +232,7 @@ static void independent_of_ranks(void **state)
     same_micro_batches(1, 0, 900020, 8);
     same_micro_batches(10, 0, 900020, 10);
     same_micro_batches(1, 9000, 600000, 16);
-    same_micro_batches(3, INT64_MAX, INT64_MAX, 3); /* no sum overflows */
+    same_micro_batches(3, INT64_MAX, INT64_MAX, 3); /* so that no sum overflows */
 }
 
 /* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at least
@@ -274,8 +275,9 @@ static void bytes_bound_as_voxels_do(void **state)
     }
 }
 
-/* Longest first is within 4/3 of the best possible deal (Graham; here, with 8 samples a
- * rank, of 13/12), and that is at least the mean and the largest sample. */
+/* Dealing the longest first is within 4/3 of the best possible deal (Graham), with 8
+ * samples a rank within 13/12; the best deal is at least the mean and at least the
+ * largest sample. */
 static void balanced_by_cost(void **state)
 {
     int seed, n_micro, i, n;
@@ -306,7 +308,8 @@ static void balanced_by_cost(void **state)
     }
 }
 
-/* per = "rank": each rank its own run of `size` positions; per = "node": each node. */
+/* With per = "rank" each rank has a run of `size` positions of its own, with per =
+ * "node" each node has one. */
 static void scopes_own_runs(void **state)
 {
     sp_dataset set = fake_set(300, 1);
@@ -339,7 +342,8 @@ static void scopes_own_runs(void **state)
     close_all(&s);
 }
 
-/* The budget takes no more micro-batches than needed: one fewer would break it. */
+/* The budget makes no more micro-batches than needed: with one fewer some rank would be
+ * above it. */
 static void budget_splits_as_little_as_needed(void **state)
 {
     sp_dataset set = fake_set(64, 9);
@@ -372,7 +376,8 @@ static void budget_splits_as_little_as_needed(void **state)
     close_all(&s);
 }
 
-/* Epochs differ, an epoch repeats itself, and first places are spread evenly. */
+/* Epochs differ, an epoch repeats itself, and each sample comes first about equally
+ * often. */
 static void epochs_are_shuffled(void **state)
 {
     sp_dataset set = fake_set(10, 0);

@@ -13,11 +13,11 @@ enum { M = 4, S = 2 };
 
 static const char *path = "damage.h5";
 
-/* A dataset or attribute of the example, which a case replaces. */
+/* A dataset or attribute of the example that a case replaces. */
 typedef struct part {
     const char *name; /* datasets begin with '/' */
     sp_h5_type type;
-    int rank; /* attributes: 0 */
+    int rank; /* attributes have 0 */
     int64_t dim[2];
     const void *data;
 } part;
@@ -85,7 +85,8 @@ static void put(sp_h5 *file, const part *p)
         OK(sp_h5_attr_write(file, "/", p->name, p->type, -1, p->data));
 }
 
-/* The example with one part replaced (data and rank given), or left out. */
+/* Writes the example with one part replaced (where data and rank are given) or left
+ * out. */
 static void write_example(const char *to, const part *other, const char *format)
 {
     char *texts[] = {"ground", "tree", (char *)format};

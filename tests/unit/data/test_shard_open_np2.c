@@ -29,7 +29,8 @@ static void write_files(void)
     OK(sp_comm_barrier(&comm));
 }
 
-/* All ranks fail alike; the message is rank 0's and recorded there. */
+/* All ranks fail with the same status; the message is rank 0's and is recorded
+ * there. */
 static void refused(const char *part)
 {
     char message[SP_ERROR_MESSAGE];

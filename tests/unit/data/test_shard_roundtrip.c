@@ -1,4 +1,4 @@
-/* What is written to shards comes back as it was, whatever the options. */
+/* Data that are written to shards come back as they were, whatever the options. */
 #include "fixtures/test.h"
 
 #include <unistd.h>

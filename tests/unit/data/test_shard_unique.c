@@ -8,7 +8,7 @@
 enum { N = 3000, SLOTS = 8192 };
 
 static int32_t coords[N][3];
-static int order; /* 0: x slowest, 1: z slowest, 2: Morton */
+static int order; /* 0: x varies slowest, 1: z varies slowest, 2: Morton order */
 
 static uint64_t spread(int32_t c)
 {
@@ -37,7 +37,8 @@ static int by_key(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-/* Small numbers of both signs and the ends of the range; sorted, repeats removed. */
+/* Numbers are small, of both signs, and at the ends of the range; they are sorted and
+ * repeats removed. */
 static int draw(void)
 {
     static const int32_t end[] = {-SP_COORD_LIMIT, SP_COORD_LIMIT - 1, -1, 0};

@@ -17,7 +17,7 @@ typedef struct fixture {
 
 static fixture f;
 
-/* Distinct voxels of a box at `at`, every second cell or so, with labels 0..3 or
+/* Distinct voxels, about every second cell of a box at `at`, with labels 0 .. 3 or
  * ignore. */
 static void fill(int32_t at)
 {
@@ -66,7 +66,7 @@ static int begin(void **state)
     return 0;
 }
 
-/* The map that sp_voxelize must equal: all rows of a voxel found by comparing
+/* The map that sp_voxelize must equal: it finds all rows of a voxel by comparing
  * coordinates. */
 static void check_against_rows(const sp_voxels *v, const int32_t *expected)
 {
@@ -134,7 +134,7 @@ static void identity_copies(void **state)
     }
 }
 
-/* All eight symmetries of the square: bijective, labels and features carried along, and
+/* All eight symmetries of the square are bijective and carry labels and features along;
  * four quarter turns of one sample agree with the formula. */
 static void quarter_turns_stay_on_the_grid(void **state)
 {
@@ -210,7 +210,7 @@ static void factor_merges_blocks(void **state)
     }
 }
 
-/* Free turn and scale against the formula in plain doubles. */
+/* A turn by any angle and a scale agree with the formula in plain doubles. */
 static void free_turns_merge(void **state)
 {
     static int32_t expected[3 * N];

@@ -1,5 +1,5 @@
-/* Decks made by a hostile hand are refused in time, with status 2 and a message that names
- * the file. */
+/* Decks that an attacker wrote are refused in time, with status 2 and a message that
+ * names the file. */
 #include "fixtures/test.h"
 
 #include <signal.h>
@@ -72,7 +72,7 @@ static void refused(int number, const char *text, size_t n)
     assert_false(use(number));
 }
 
-/* `part` over and over. */
+/* Writes `part` n times. */
 static void refused_many(int number, const char *part, size_t times)
 {
     size_t n = strlen(part);
@@ -96,7 +96,7 @@ static void hostile_decks(void **state)
     refused_many(6, "train : { lr = 0.1; };\n", 20000);
     refused(7, "train : { lr\0 = 1; };", 20);
     assert_int_equal(mkfifo("mutant.fifo", 0600), 0);
-    refused(8, "@include \"mutant.fifo\"\n", 23); /* nobody writes to it */
+    refused(8, "@include \"mutant.fifo\"\n", 23); /* no process writes to it */
     unlink("mutant.fifo");
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -104,7 +104,7 @@ static void hostile_decks(void **state)
     unlink(path);
 }
 
-/* So many layers, each of which reads the one far before it, and one more. */
+/* Writes n layers, each of which reads the layer far before it, and one more. */
 static void many_layers_are_read_in_seconds(void **state)
 {
     static const char layer[] = "{ name = \"%05d\"; op = \"linear\"; out = 3; "

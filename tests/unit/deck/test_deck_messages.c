@@ -130,7 +130,8 @@ static void grammar(void **state)
             "d:2: duplicate setting name, in or just before: train : {};");
 }
 
-/* Somebody else's checkpoint has a deck: what it names must not be read and shown. */
+/* A checkpoint from another person has a deck too, and no file that it names may be
+ * read and shown. */
 static void a_text_includes_no_file(void **state)
 {
     sp_config config;

@@ -27,8 +27,8 @@ static void decks_build(void **state)
     }
 }
 
-/* A newcomer reads the defaults in the default deck: it differs from them only where it
- * says so, for the small sample data. */
+/* Newcomers read the defaults in the default deck, so it differs from them only where
+ * it says so, for the small sample data. */
 static void the_default_deck_says_the_defaults(void **state)
 {
     static const char *const own[] = {"batch.size", "train.epochs",

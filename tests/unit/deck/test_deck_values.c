@@ -121,7 +121,7 @@ static void a_family_on_the_command_line_replaces_layers(void **state)
     (void)state;
     OK(sp_config_parse(&c, deck, "d", 1, dummy));
     assert_int_equal(c.net.n_layers, 0);
-    assert_int_equal(c.net.kernel_down, 3); /* the family's own */
+    assert_int_equal(c.net.kernel_down, 3); /* the default of the family */
     sp_config_destroy(&c);
     OK(sp_config_parse(&c, deck, "d", 2, back));
     assert_int_equal(c.net.n_layers, 1);

@@ -1,9 +1,10 @@
-/* A network that cannot be is refused with deck line, layer and reason. */
+/* A network that cannot be built is refused with the line of the deck, the layer and
+ * the reason. */
 #include "fixtures/test.h"
 
 #include "graph/sp_graph.h"
 
-/* layers: the text inside net.layers = ( ... ), on line 2 and after. */
+/* layers is the text inside net.layers = ( ... ), which stands on line 2 and after. */
 static void refused_as(sp_status want, const char *layers, const char *message)
 {
     char deck[2048];

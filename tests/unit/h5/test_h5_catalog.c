@@ -1,6 +1,6 @@
-/* A child whose memory a damaged file has overwritten may answer anything: a catalog of
- * changed bytes is refused, or safe to read with. Each is a pure function of its
- * number. */
+/* A child process whose memory a damaged file has overwritten may answer anything: a
+ * catalog of changed bytes is refused or is safe to read with. The changes are a pure
+ * function of the mutant's number. */
 #include "fixtures/test.h"
 
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static void change(unsigned char *data, size_t n, uint64_t *rng)
         memcpy(data + at, &numbers[next(rng) % 8], bytes);
 }
 
-/* All rows of what may be read, unless they are many. */
+/* Reads all rows of every dataset that may be read, unless they are many. */
 static void read_all(const sp_h5_catalog *c, int fd)
 {
     for (int64_t i = 0; i < c->n; i++) {
@@ -94,7 +94,7 @@ static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd, int *
     sp_h5_catalog catalog = {0};
 
     sp_h5_catalog_wire(&wire, &catalog);
-    catalog.bytes = file_bytes; /* which the parent knows */
+    catalog.bytes = file_bytes; /* the parent knows it */
     if (wire.rc == SP_OK && sp_h5_catalog_check(&catalog) == SP_OK) {
         read_all(&catalog, fd);
         ++*n_good;

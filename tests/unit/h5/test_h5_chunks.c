@@ -1,6 +1,6 @@
-/* Chunks as HDF5 writes them are read without it: every index, every filter that is
- * undone, edges, orders of bytes. What is not read is refused by name, and damage is
- * said with the chunk. */
+/* Chunks as HDF5 writes them are read without HDF5: every kind of index, every filter
+ * that can be undone, chunks at the edge, both byte orders. Datasets that cannot be
+ * read so are refused by name, and damage is reported with the chunk. */
 #include "fixtures/test.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static const char path[] = "test_h5_chunks.h5";
 
-/* How a dataset is made. */
+/* The properties of a dataset that is written. */
 typedef struct layout {
     int rank;
     hsize_t dim[3], chunk[3];
@@ -109,7 +109,7 @@ static void write_set(hid_t file, const layout *l, hid_t stored)
     H5Pclose(list);
 }
 
-/* All of it converted, and rows from within as they are stored. */
+/* Reads all of it converted, and rows from within as they are stored. */
 static void reads_back(const layout *l, size_t size)
 {
     int64_t dim[3] = {(int64_t)l->dim[0], (int64_t)l->dim[1], (int64_t)l->dim[2]};

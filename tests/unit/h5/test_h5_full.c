@@ -1,5 +1,6 @@
-/* A file that finds no room, wherever it ends, is an error like any other: the library
- * must end in order afterwards. Each size is tried in a process of its own. */
+/* A file for which the disk has no room, at whatever size, is an error like any other,
+ * and the library ends in order afterwards. Each size is tried in a process of its
+ * own. */
 #include "fixtures/test.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ const char *__lsan_default_suppressions(void)
 
 enum { ROWS = 100, STEP = 137 };
 static const char *path = "test_h5_full.h5";
-static bool is_limited; /* by the size of files rather than by the disk */
+static bool is_limited; /* the limit is on the size of files, not on the disk */
 
 static sp_status write_all(sp_h5 *file)
 {
@@ -35,7 +36,7 @@ static sp_status write_all(sp_h5 *file)
     int i;
 
     SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, (char *[]){"example"}));
-    for (i = 0; i < 20; i++) { /* so many that the group's table is made at the end */
+    for (i = 0; i < 20; i++) { /* so many that the group's table comes last */
         snprintf(name, sizeof name, "/params/conv%d/weight", i);
         SP_TRY(sp_h5_write(file, name, SP_H5_F32, 1, &n, data));
         SP_TRY(sp_h5_attr_write(file, name, "crc32c", SP_H5_I64, -1, &n));
@@ -43,7 +44,8 @@ static sp_status write_all(sp_h5 *file)
     return SP_OK;
 }
 
-/* The disk, found before libc's functions. Only the file itself is full. */
+/* These functions are found before libc's and stand for the disk; only the file itself
+ * is full. */
 static off_t room;
 
 static bool is_full(int fd, off_t end)
@@ -68,7 +70,7 @@ ssize_t pwrite(int fd, const void *from, size_t n, off_t at)
     return -1;
 }
 
-/* Writes a file of at most so many bytes; the process ends as a program does. */
+/* Writes a file of at most this many bytes; the process ends as a program does. */
 static void try_room(off_t bytes)
 {
     sp_status rc, end;
@@ -119,7 +121,7 @@ static void no_room_is_an_error(void **state)
     unlink(path);
 }
 
-/* A name for memory that is made of the path may be too long. */
+/* A name for memory in shared files may be too long where it is made of the path. */
 static void a_long_path_is_no_exception(void **state)
 {
     static char folder[201], file[512];

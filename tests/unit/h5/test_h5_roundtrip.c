@@ -1,4 +1,4 @@
-/* What sp_h5 writes it reads back; the same calls give the same bytes. */
+/* sp_h5 reads back what it wrote, and the same calls give the same bytes. */
 #include "fixtures/test.h"
 
 #include <unistd.h>

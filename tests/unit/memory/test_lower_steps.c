@@ -1,5 +1,6 @@
-/* What lowering promises of every network: which passes are left, that concats cost
- * nothing where they can, and when a suffix of the flat gradient is final. */
+/* In every network that is lowered the passes that are left are the expected ones,
+ * concats copy nothing where they can, and a suffix of the flat gradient is final when
+ * it is said to be. */
 #include "fixtures/net_case.h"
 
 #include "memory/sp_lower.h"
@@ -10,7 +11,7 @@ typedef struct lowered {
     sp_lowered low;
 } lowered;
 
-/* layers NULL: the family. */
+/* With layers NULL the network is the family's. */
 static void lower(lowered *l, char *family, const char *layers)
 {
     char text[8192] = "";
@@ -96,7 +97,7 @@ static void check_columns(const sp_lowered *low)
     }
 }
 
-/* Backward from the last step: ready never rises, ends at 0, and no step still to come
+/* Going backward from the last step, `ready` never rises, ends at 0, and no later step
  * has a parameter behind it. */
 static void check_ready(const lowered *l)
 {
@@ -161,7 +162,7 @@ static void check_residual_norm(const sp_lowered *low, int s)
         assert_int_equal(reads(&low->step[t], residual->out), t == s);
 }
 
-/* Norms whose sums no convolution takes. */
+/* Returns the number of norms whose sums no convolution forms. */
 static int check_norms(const sp_lowered *low)
 {
     int n = low->n_norms;
@@ -181,8 +182,8 @@ static int check_norms(const sp_lowered *low)
 
 static void convolutions_take_the_sums_of_norms_before(void **state)
 {
-    /* Read by an add of three, by a concat twice, by a broadcast; by a norm, by an
-     * activation and others, by the loss. */
+    /* The values are read by an add of three, by a concat twice, by a broadcast; by a
+     * norm, by an activation and others, by the loss. */
     static const int without[] = {0, 1, 1, 1, 3};
     char *family[] = {"net.family=dummy", "net.family=minkunet18",
                       "net.family=minkunet34"};

@@ -110,7 +110,7 @@ static void sums_in_every_way_of_posting(bool is_exact)
     int way, i;
 
     OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
-    for (way = 0; way < 4; way++) { /* none announced, half, all; all without overlap */
+    for (way = 0; way < 4; way++) { /* announced early: none, half, all */
         b.is_overlapped = way != 3;
         fill(&b);
         for (i = graph.n_params - 1; way && i >= (way == 1 ? graph.n_params / 2 : 0);

@@ -24,7 +24,7 @@ static void add_sample(sp_metrics *m, int sample)
     m->n_samples++;
 }
 
-/* Over `active` of the ranks; the others hold no sample. */
+/* Deals the samples to `active` of the ranks; the others hold no sample. */
 static void dealt_over(int active, const sp_metrics *alone)
 {
     sp_metrics m;

@@ -1,5 +1,6 @@
-/* The whole network, in float on the backend, against the same in double by look-ups:
- * logits, loss, statistics; gradients against finite differences of the double loss. */
+/* The whole network in float on the backend agrees with the same in double by look-ups
+ * (logits, loss, statistics), and its gradients agree with finite differences of the
+ * double loss. */
 #include "fixtures/net_case.h"
 
 #include "comm/sp_comm.h"
@@ -61,7 +62,8 @@ static void check_running(const net_case *c, const dense *d)
     }
 }
 
-/* At most 12 of each parameter. A step of 1e-7 hardly ever crosses a kink. */
+/* Tests at most 12 elements of each parameter. A step of 1e-7 hardly ever crosses a
+ * kink. */
 static void check_gradient(const net_case *c, dense *d, double *param)
 {
     const double h = 1e-7;
@@ -139,8 +141,8 @@ static void reference_backend_too(void **state)
     on_each_net(sp_backend_reference(), samples, N_SAMPLES);
 }
 
-/* One voxel has no variance: its running variance stays, its gradient passes no norm.
- */
+/* One voxel has no variance: its running variance stays, and its gradient passes no
+ * norm. */
 static void few_voxels_and_none_are_legal(void **state)
 {
     const sp_backend_ops *ops = sp_backend_find("cpu");

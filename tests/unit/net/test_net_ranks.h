@@ -1,13 +1,14 @@
-/* Samples dealt to ranks give the gradients of one rank that holds them all; the same
- * whatever the number of ranks, one program per number. Ranks compare first and agree
- * on the result, so that a failure on one does not leave the others in a collective. */
+/* Samples that are dealt to ranks give the gradients of one rank that holds them all,
+ * on any number of ranks; one program is built for each number. Ranks compare first and
+ * then agree on the result, so that a failure on one does not leave the others in a
+ * collective. */
 #include "fixtures/net_case.h"
 
 #include "comm/sp_comm.h"
 
 static sp_comm comm, self;
 
-/* Empty, one voxel, no label: among others. */
+/* Some samples are empty, have one voxel, or have no label. */
 static const case_sample samples[] = {{1, 40, false}, {2, 0, false}, {3, 25, false},
                                       {4, 3, true},   {5, 1, false}, {6, 60, false}};
 enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
@@ -22,8 +23,8 @@ static bool on_all_ranks(bool mine)
     return all;
 }
 
-/* Samples of the ranks that `has` selects, in rank order, round robin over n_ranks of
- * them: with n_ranks = size - 1 the last rank gets nothing. */
+/* Takes the samples of the ranks that `has` selects, in rank order, dealt round robin
+ * over n_ranks of them: with n_ranks = size - 1 the last rank gets nothing. */
 static int deal(int n_ranks, bool (*has)(int rank), case_sample *mine)
 {
     int r, b, n = 0;
@@ -155,7 +156,8 @@ static void node_statistics_are_those_of_its_samples(void **state)
     case_close(&node);
 }
 
-/* Running statistics of rank r, alone with its samples; adds weight * them to mean. */
+/* The running statistics of rank r, alone with its samples; adds weight times them to
+ * mean. */
 static void add_running(int rank, const sp_net_options *options, double *mean,
                         int64_t *voxels)
 {

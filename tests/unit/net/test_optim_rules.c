@@ -1,5 +1,5 @@
-/* Update rules against their formulas by hand in double, schedules at their landmarks.
- */
+/* Update rules agree with their formulas in double, and schedules have the right values
+ * at the ends of their phases. */
 #include "fixtures/test.h"
 
 #include "net/sp_optim.h"
@@ -53,7 +53,8 @@ static void rig_close(rig *r)
     sp_config_destroy(&r->config);
 }
 
-/* Another gradient each step, 0 in the padding as everywhere. Its norm. */
+/* Fills the gradient, another one in each step and 0 in the padding as everywhere;
+ * gives its norm. */
 static double draw_gradient(rig *r, int step)
 {
     double squares = 0;
@@ -79,7 +80,7 @@ static double squares(rig *r)
     return sum;
 }
 
-/* torch.optim.SGD and AdamW, foreach parameter. */
+/* The rules of torch.optim.SGD and AdamW, for each parameter. */
 static void by_hand(rig *r, int t, double g_scale, double lr)
 {
     const sp_config *c = &r->config;

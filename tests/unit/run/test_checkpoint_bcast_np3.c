@@ -1,5 +1,6 @@
-/* All that a checkpoint tells of its data comes to all ranks, and through a file, as it
- * is; a part that is absent is absent there, whichever of them it is. */
+/* Everything that a checkpoint says about its data reaches all ranks unchanged, and
+ * comes back through a file; a part that is absent stays absent, whichever of them it
+ * is. */
 #include "fixtures/test.h"
 
 #include <unistd.h>
@@ -33,8 +34,8 @@ static double *copy_row(const double *from, int n)
     return to;
 }
 
-/* Bit i of parts: names, means and deviations, classes, codes, weights. Codes go with
- * classes. */
+/* The bits of `parts` are names, means and deviations, classes, codes, weights. Codes
+ * go with classes. */
 static sp_normalization make(int parts)
 {
     sp_normalization n = {.n_columns = COLUMNS, .n_classes = CLASSES};

@@ -1,5 +1,5 @@
-/* heartbeat.bin may be damaged, cut off while ranks write it, or no file at all: it is
- * named, and no start, run or status command falls or waits because of it. */
+/* heartbeat.bin may be damaged, cut off while ranks write it, or no file at all: the
+ * programs name it, and no start, run or status command ends or waits because of it. */
 #include "config.h"
 
 #include "fixtures/test.h"
@@ -25,7 +25,7 @@ static int new_folder(void **state)
     snprintf(dir, sizeof dir, "%s/%d", top, number++);
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
     OK(sp_file_make_folder(dir));
-    alarm(20); /* a test that waits for a FIFO ends */
+    alarm(20); /* ends a test that waits for a FIFO */
     return 0;
 }
 
@@ -75,7 +75,7 @@ static void each_field_is_checked(void **state)
     assert_refused("time");
 }
 
-/* The start says so and goes on, the status command ends with 3. */
+/* The start reports it and goes on; the status command ends with 3. */
 static void a_damaged_file_stops_no_start(void **state)
 {
     FILE *to = fopen("/dev/null", "w");
@@ -118,7 +118,7 @@ static void a_file_cut_off_kills_nobody(void **state)
     assert_int_equal(sp_heartbeat_lost(run.beats), -1);
     sp_run_beat(&run, SP_PHASE_FORWARD, 0, 5);
     sp_heartbeat_put_signs(run.beats, 0, 1, 2);
-    assert_true(sp_heartbeat_get(run.beats, 0, &record)); /* and it is whole again */
+    assert_true(sp_heartbeat_get(run.beats, 0, &record)); /* the file is whole again */
     assert_int_equal(record.step, 5);
     assert_int_equal(record.waits, 2);
     sp_run_close(&run);

@@ -1,4 +1,5 @@
-/* after_save runs beside the training, one command at a time, and none for ever. */
+/* The after_save command runs while training goes on, one command at a time, and none
+ * runs for ever. */
 #include "config.h"
 
 #include "fixtures/test.h"
@@ -44,7 +45,7 @@ static void commands_run_in_order_with_the_path(void **state)
     assert_seen("a b.h5\nwith options metrics.jsonl\n");
 }
 
-/* As MPI's sockets are, which the library does not close for programs that it starts. */
+/* Like MPI's sockets, which the library does not close for programs that it starts. */
 static void commands_inherit_nothing_that_is_open(void **state)
 {
     int ends[2], high;
@@ -66,7 +67,7 @@ static void a_slow_command_does_not_hold_up_the_training(void **state)
     FILE *go;
 
     (void)state;
-    /* it ends only after what it could have held up; else it is killed unseen */
+    /* it ends later than everything that it could delay, else it is killed unseen */
     unlink("go");
     run.after_save_limit_s = 20;
     sp_run_after_save(&run, "until [ -e go ]; do sleep 0.01; done; echo >>seen", "x");
@@ -130,7 +131,8 @@ static void a_signal_ends_the_wait(void **state)
     (void)state;
     sp_signal_install();
     sp_signal_started();
-    /* Not before the wait: what ends a run does not end its last command. */
+    /* The signal comes during the wait: the end of a run does not end its last
+     * command. */
     sp_run_after_save(&run, "sleep 1; kill -TERM $PPID; sleep 100 #", "x");
     sp_run_close(&run);
     assert_true(sp_now_s() - begin_s < 30);

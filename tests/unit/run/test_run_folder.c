@@ -1,5 +1,5 @@
-/* A run folder keeps others out, its status and metrics are whole at any time, and the
- * next run learns how the last one ended. */
+/* A run folder keeps other programs out, its status and metrics are whole at any time,
+ * and the next run learns how the last one ended. */
 #include "config.h"
 
 #include "fixtures/test.h"
@@ -15,7 +15,7 @@
 #include "base/sp_log.h"
 #include "fixtures/run_folder.h"
 
-/* In a child: what `act` leaves behind when it is killed. */
+/* Runs `act` in a child that is killed, and leaves what it left behind. */
 static void in_killed_child(void (*act)(sp_run *run))
 {
     int status;
@@ -82,7 +82,7 @@ static void a_dead_owner_does_not_block(void **state)
     assert_content("lock", "");
 }
 
-/* Where locks do not cross hosts, signs of life do. */
+/* Heartbeats tell of another program where locks do not cross hosts. */
 static void a_live_owner_on_another_host_blocks(void **state)
 {
     sp_run run;
@@ -275,7 +275,7 @@ static void the_next_start_says_who_was_lost(void **state)
     free(words);
     OK(sp_run_status(&run, "done", SP_OK, 3, 41, NULL));
     sp_run_close(&run);
-    words = words_of_open(&run); /* and only of a lost one */
+    words = words_of_open(&run); /* only a lost run is reported */
     assert_string_equal(words, "");
     free(words);
     sp_run_close(&run);
@@ -296,7 +296,8 @@ static void status_command_tells_state_and_ranks(void **state)
     assert_non_null(strstr(text, "process gone"));
 }
 
-/* The folder may be somebody else's: what it says is shown, not obeyed. */
+/* The folder may belong to another user: control characters in its texts are shown, not
+ * sent to the terminal. */
 static void status_command_obeys_no_file(void **state)
 {
     static const char json[] = "{\"state\":\"failed\",\"phase\":\"a\\u001b[2J\","

@@ -1,5 +1,5 @@
-/* MPI that does not come up, since its launcher has fallen silent: a request to stop
- * ends the program all the same, with the status that has it started again. */
+/* A request to stop ends the program with the status that has it started again, also
+ * while MPI does not come up because its launcher has fallen silent. */
 #include "config.h"
 
 #include "fixtures/test.h"
@@ -18,7 +18,7 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The program under a launcher that listens at *launcher and says nothing. */
+/* Starts the program under a launcher that listens at *launcher and never answers. */
 static pid_t start(int *launcher)
 {
     char path[4096], fd[16];

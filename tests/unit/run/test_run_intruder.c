@@ -1,6 +1,6 @@
-/* A run folder in which others may write: links and pipes in place of the run's files
- * are refused or replaced and never followed or waited for, and the rests of killed
- * runs, and nothing else, are gone after the next start. */
+/* In a run folder where others may write, links and pipes in place of the run's files
+ * are refused or replaced, and never followed or waited for. The next start removes the
+ * remains of killed runs and nothing else. */
 #include "config.h"
 
 #include "fixtures/run_folder.h"
@@ -65,7 +65,7 @@ static void the_folder_itself_may_be_a_link(void **state)
     assert_content("metrics.jsonl", "{}\n");
 }
 
-/* In a folder where others may write, a link can come while the run goes on. */
+/* A link can come while the run goes on, since others may write into the folder. */
 static void a_temporary_that_is_a_link_is_not_followed(void **state)
 {
     char victim[160], *text;

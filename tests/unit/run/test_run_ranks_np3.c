@@ -1,5 +1,5 @@
-/* All ranks share one folder: each has its heartbeat, failures of rank 0 are
- * everybody's. */
+/* All ranks share one run folder: each has its heartbeat, and a failure of rank 0 is a
+ * failure of all. */
 #include "fixtures/test.h"
 
 #include <unistd.h>

@@ -61,7 +61,7 @@ static int find_row(const sp_sample *s, const int32_t c[3])
     return found;
 }
 
-/* One voxel recomputed from all points. */
+/* Recomputes one voxel from all points. */
 static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
 {
     const sp_sample *s = &grid->sample;
@@ -230,7 +230,7 @@ static void limits_of_the_grid(void **state)
     sp_grid grid = {0};
 
     (void)state;
-    xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside; no neighbour beyond the edge */
+    xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside */
     xyz[3] = 1e6 + 0.5 * SP_COORD_LIMIT - 0.01;
     OK(sp_grid_points(&grid, &points, &options));
     xyz[3] += 0.01;
@@ -246,8 +246,8 @@ static void limits_of_the_grid(void **state)
     sp_grid_destroy(&grid);
 }
 
-/* Voxels chosen so that their Morton keys meet in one place of a table that is addressed
- * by a multiplication known to everybody: counting them would take hours. */
+/* The Morton keys of these voxels meet in one place of a table that is addressed by a
+ * publicly known multiplication; counting them in such a table would take hours. */
 static void chosen_voxels_take_no_longer(void **state)
 {
     enum { CHOSEN = 400000 };
@@ -258,7 +258,7 @@ static void chosen_voxels_take_no_longer(void **state)
 
     (void)state;
     assert_non_null(c);
-    for (int i = 0; i < 6; i++) /* Newton: doubles the bits that are right */
+    for (int i = 0; i < 6; i++) /* Newton's method */
         inverse *= 2 - factor * inverse;
     for (uint64_t high = 0; n < CHOSEN; high++) {
         uint64_t key = (high << 40 | (high * 0x2545f4914f6cdd1du >> 44)) * inverse;

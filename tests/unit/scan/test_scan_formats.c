@@ -1,5 +1,6 @@
 /* Every scan format gives the same points, labels and attributes from files made by
- * hand; what does not fit is refused with a message that says what was expected. */
+ * hand; a file that does not fit its format is refused with a message that says what
+ * was expected. */
 #include "fixtures/scan_files.h"
 
 #include <sys/stat.h>
@@ -7,14 +8,15 @@
 
 enum { N = 3 };
 
-/* What all files hold. */
+/* The points that all files hold. */
 static const double xyz[N][3] = {{770500.25, 6277600.5, 12.75},
                                  {770501.5, 6277601.25, 13},
                                  {770499, 6277599.75, -2.5}};
 static const int label[N] = {2, 5, 6};
 static const int intensity[N] = {100, 40000, 7};
 
-/* Reads all in portions of two, with one attribute; compares with the table above. */
+/* Reads all points in portions of two, with one attribute, and compares them with the
+ * table above. */
 static void check_file(const char *name, const sp_scan_options *options,
                        const char *attribute, double tolerance)
 {
@@ -49,8 +51,8 @@ static void check_file(const char *name, const sp_scan_options *options,
 /* ---- LAS ---- */
 static const int las_bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 
-/* A LAS 1.minor of this format with `extra` bytes after each record; returns its size.
- */
+/* Makes a LAS 1.minor file of this format with `extra` bytes after each record; returns
+ * its size. */
 static size_t make_las(unsigned char *b, int minor, int format, int extra)
 {
     int header = minor < 3    ? 227

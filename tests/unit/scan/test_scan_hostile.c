@@ -1,6 +1,6 @@
-/* Numbers of a header are believed as far as the bytes of the file can hold them: files
- * of a few bytes that claim much are refused at once, and take neither memory nor time;
- * whatever is no regular file is refused before it is read. */
+/* A header's numbers are used only as far as the bytes of the file can hold them: files
+ * of a few bytes that claim much are refused at once and take neither memory nor time,
+ * and a path that is no regular file is refused before it is read. */
 #include "fixtures/scan_files.h"
 
 #include <sys/stat.h>
@@ -126,8 +126,8 @@ static void npy_that_claims_too_much_is_refused(void **state)
     }
 }
 
-/* A pipe would wait for a writer for ever; a label that cannot be read is no missing
- * one. */
+/* Reading a pipe would wait for a writer for ever; a label file that cannot be read is
+ * not treated as absent. */
 static void pipes_and_folders_are_refused(void **state)
 {
     static const unsigned char point[16];

@@ -1,5 +1,5 @@
-/* Columns of text: the separator is told by the first point, numbers may have decimal
- * commas, and a line that does not fit is refused, never read by halves. */
+/* The first point of a text file tells its separator, numbers may have decimal commas,
+ * and a line that does not fit is refused as a whole. */
 #include "fixtures/scan_files.h"
 
 static const sp_scan_options named = {.columns = "x,y,z,intensity,label"};

@@ -18,7 +18,7 @@ static void same_seed_same_sample(void **state)
 
     (void)state;
     OK(sp_scene_make(&options, 5, &a));
-    OK(sp_scene_make(&options, 4, &b)); /* reuse after another index changes nothing */
+    OK(sp_scene_make(&options, 4, &b)); /* buffers are reused */
     assert_true(a.sample.n != b.sample.n ||
                 memcmp(a.sample.coords, b.sample.coords, (size_t)a.sample.n * 12) != 0);
     OK(sp_scene_make(&options, 5, &b));
@@ -39,7 +39,7 @@ static void same_seed_same_sample(void **state)
     sp_grid_destroy(&b);
 }
 
-/* Sums per class (last: ignored) over some scenes. */
+/* Sums for each class over some scenes; the last row is for ignored voxels. */
 static double share[SP_SCENE_CLASSES + 1],
     mean[SP_SCENE_CLASSES + 1][SP_SCENE_FEATURES];
 static double voxels;
@@ -89,7 +89,8 @@ static void features_mean_something(void **state)
     assert_true(mean[SP_GROUND][2] < 1.4);
     assert_true(mean[SP_VEGETATION][2] > 1.8);
     assert_true(mean[SP_WIRE][1] > 7);
-    /* and not everything: buildings stand as high as trees, and echo like ground */
+    /* the feature alone does not tell all: buildings are as high as trees, and echo
+     * like ground */
     assert_true(fabs(mean[SP_BUILDING][1] - mean[SP_VEGETATION][1]) < 3);
     assert_true(fabs(mean[SP_BUILDING][2] - mean[SP_GROUND][2]) < 0.3);
 }

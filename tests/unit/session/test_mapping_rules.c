@@ -1,4 +1,4 @@
-/* Rank to device: the rules on made-up nodes. */
+/* Ranks get the devices that the rules say, on made-up nodes. */
 #include "fixtures/test.h"
 
 #include "session/sp_mapping.h"
@@ -20,7 +20,8 @@ static sp_place place(int rank, int node, int local, int size, int visible)
     return p;
 }
 
-/* As the driver names what the rank chose: device `number` of its node. */
+/* Fills in the name that the driver gives to the rank's device, number `number` of its
+ * node. */
 static void name_device(sp_place *p, int number)
 {
     snprintf(p->what.uuid, sizeof p->what.uuid, "GPU-%d-%d", p->node, number);
@@ -85,11 +86,11 @@ static void the_only_one_in_sight(void **state)
     (void)state;
     choose(&p[0], &none, false, 0);
     choose(&p[1], &devices, false, 0);
-    name_device(&p[1], 1); /* another one in truth: the launcher bound each */
+    name_device(&p[1], 1); /* in fact another device: the launcher bound each */
     OK(sp_mapping_check(p, 2, false, &is_shared));
     assert_false(is_shared);
     assert_non_null(strstr(sp_mapping_advice(p, 2), "--gpu-bind=none"));
-    p[1].node = 1; /* of one rank a node nothing is lost */
+    p[1].node = 1; /* a node with one rank loses nothing */
     assert_string_equal(sp_mapping_advice(p, 2), "");
 }
 

@@ -1,6 +1,6 @@
-/* spvox convert: the bytes of the shards do not depend on the number of ranks; with
- * blocks and margins each point is evaluated exactly once; apply puts the classes back
- * onto the scan. */
+/* The shards of spvox convert have the same bytes on any number of ranks; with blocks
+ * and margins each point is evaluated exactly once; apply puts the classes back onto
+ * the scan. */
 #include "fixtures/test.h"
 
 #include <dirent.h>
@@ -15,8 +15,8 @@ enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };
 static sp_comm comm;
 static char folder[64], scan[128];
 
-/* Three classes in stripes, 4 an ignored code; half a metre apart over 30 m x 30 m,
- * twice. */
+/* Points of three classes in stripes, where code 4 is ignored, half a metre apart over
+ * 30 m x 30 m, twice. */
 static int code_of(int i)
 {
     return i % 11 == 0 ? 4 : i % ROWS / 20 + 1;
@@ -154,8 +154,8 @@ static void each_point_is_evaluated_once(void **state)
     OK(sp_comm_barrier(&comm)); /* rank 0 goes on to write */
 }
 
-/* The shards themselves have the names of predictions: their labels, applied to their
- * scan, give the first code of each class. */
+/* The shards have the names of predictions: their labels, applied to their scan, give
+ * the first code of each class. */
 static void classes_return_to_the_scan(void **state)
 {
     unsigned char *b;
@@ -189,7 +189,8 @@ static void classes_return_to_the_scan(void **state)
     assert_non_null(strstr(sp_error_last()->message, "no sample of"));
 }
 
-/* Predictions of the first two points, classes 1 and 0; codes NULL: not stored. */
+/* The predictions of the first two points are classes 1 and 0; with codes NULL none are
+ * stored. */
 static void write_prediction(char *const *codes, int n_codes)
 {
     const uint8_t label[] = {1, 0};
