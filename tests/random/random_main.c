@@ -10,11 +10,11 @@
 
 #include "random/random.h"
 
-enum { REFUSED_PERCENT = 10 };
+enum { REFUSED_PERCENT = 10, DIVERGED_PERCENT = 2 };
 
 /* Counted by all jobs, in shared memory. */
 typedef struct totals {
-    int64_t runs, faults, refused, way[N_WAYS];
+    int64_t runs, faults, refused, diverged, way[N_WAYS];
 } totals;
 
 static totals *total;
@@ -114,7 +114,7 @@ static void print_refusal(const rnd_case *c)
 
     snprintf(path, sizeof path, "%s/a.out", c->folder);
     text = rnd_read_file(path, NULL);
-    at = text ? strstr(text, "SP_E") : NULL;
+    at = text ? strstr(text, "error: ") : NULL;
     printf("refused: case %llu/%lld: %.*s\n", (unsigned long long)c->seed,
            (long long)c->index, at ? (int)strcspn(at, "\n") : 0, at ? at : "");
     free(text);
@@ -131,6 +131,8 @@ static void run_case(const rnd_options *o, int64_t index)
         count(&total->refused);
         print_refusal(c);
     }
+    if (c->code == 8)
+        count(&total->diverged);
     for (int i = 0; i < N_WAYS && c->code == 0; i++)
         if (strchr(c->ways, RANDOM_WAYS[i]))
             count(&total->way[i]);
@@ -243,17 +245,22 @@ static int summarize(const rnd_options *o, double seconds)
 {
     const bool is_refused =
         o->runs >= 30 && total->refused * 100 > total->runs * REFUSED_PERCENT;
+    const bool is_diverged =
+        o->runs >= 100 && total->diverged * 100 > total->runs * DIVERGED_PERCENT;
 
-    printf("%lld cases of seed %llu from %lld in %.0f s: %lld faults, %lld refused; "
-           "ways",
+    printf("%lld cases of seed %llu from %lld in %.0f s: %lld faults, %lld refused, "
+           "%lld diverged; ways",
            (long long)total->runs, (unsigned long long)o->seed, (long long)o->first,
-           seconds, (long long)total->faults, (long long)total->refused);
+           seconds, (long long)total->faults, (long long)total->refused,
+           (long long)total->diverged);
     for (int i = 0; i < N_WAYS; i++)
         printf(" %c %lld", RANDOM_WAYS[i], (long long)total->way[i]);
     printf("\n");
     if (is_refused)
         printf("FAULT: more than %d %% of the cases were refused\n", REFUSED_PERCENT);
-    return total->faults > 0 || is_refused;
+    if (is_diverged)
+        printf("FAULT: more than %d %% of the cases diverged\n", DIVERGED_PERCENT);
+    return total->faults > 0 || is_refused || is_diverged;
 }
 
 /* ---- command line ---- */

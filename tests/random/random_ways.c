@@ -6,7 +6,7 @@
 
 #include "random/random.h"
 
-enum { REFUSED_DECK = 2, REFUSED_DATA = 3, STOPPED = 75 };
+enum { REFUSED_DECK = 2, REFUSED_DATA = 3, DIVERGED = 8, STOPPED = 75 };
 
 /* ---- comparing ---- */
 
@@ -291,11 +291,11 @@ static double number_before(const char *text, const char *words)
 }
 
 /* f: check foresees at least the memory that the run used. The estimate for the program
- * itself has room for large pages, with which these runs do without: they take 31 MiB
- * at most. */
+ * itself has room for large pages, which these runs do without: then the program takes
+ * up to 34 MiB, by the pages of libraries that the kernel maps around each one used. */
 static bool run_memory(rnd_case *c)
 {
-    enum { PROGRAM_MIB = 32 };
+    enum { PROGRAM_MIB = 36 };
     char path[PATH_SIZE + 16], *text;
     double promised;
 
@@ -357,6 +357,13 @@ static bool evaluate_emulated(rnd_case *c)
     return is_good;
 }
 
+/* A norm behind a global pool has one row for each sample. Where samples are few and
+ * alike it divides by their small difference, which enlarges differences of rounding. */
+static double g_tolerance(const rnd_case *c)
+{
+    return strstr(c->deck, "global_") ? 1e-4 : 1e-5;
+}
+
 /* g: one step and an evaluation on the emulated device, of one rank. */
 static bool run_emulated(rnd_case *c)
 {
@@ -364,7 +371,7 @@ static bool run_emulated(rnd_case *c)
 
     snprintf(keys, sizeof keys, "%s train.steps=1 run.eval_every=0", init_key(c));
     return expect(c, 'g', rnd_run_emulated(c, "train", "g", keys), 0, "g") &&
-           (!c->is_rankless || close_steps(c, 'g', "g", 1, 1, 1e-5)) &&
+           (!c->is_rankless || close_steps(c, 'g', "g", 1, 1, g_tolerance(c))) &&
            (!c->val.has_labels || evaluate_emulated(c));
 }
 
@@ -468,6 +475,16 @@ static bool refused_alike(rnd_case *c)
     return expect(c, '=', r, c->code, "refused");
 }
 
+/* A training whose numbers leave the range of floats ends with the same status, after
+ * the same steps, each time. Networks without norms can do so, and an evaluation after
+ * one step of a deep one, whose running statistics are still those of its start. */
+static bool diverged_alike(rnd_case *c)
+{
+    rnd_result r = rnd_run(c, c->ranks, "train", "b", NULL, init_key(c));
+
+    return expect(c, '=', r, DIVERGED, "b") && (c->is_off || same_lines(c, '=', "b"));
+}
+
 static bool run_plain(rnd_case *c)
 {
     rnd_result r;
@@ -483,6 +500,8 @@ static bool run_plain(rnd_case *c)
         return expect(c, '-', r, 0, "a");
     if (r.code == REFUSED_DECK || r.code == REFUSED_DATA)
         return refused_alike(c);
+    if (r.code == DIVERGED)
+        return diverged_alike(c);
     return expect(c, '-', r, 0, "a");
 }
 
