@@ -48,7 +48,7 @@ done
 run 2 0 train d.deck run.dir=voxels batch.voxel_budget=1300
 same_weights cut2 voxels "other weights than with batch.voxel_budget"
 HC_MEMORY=46 run 1 0 check d.deck
-says err 'memory: a rank may use 40.0 of the 46.0 MiB .* that one into 3'
+says err 'memory: a rank may use 40.0 of the 46.0 MiB .* the largest into 3'
 
 # When it goes on with more memory, or with less that is enough, it is cut as before. With
 # too little it goes on too, and says that sums change.
