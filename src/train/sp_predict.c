@@ -14,12 +14,17 @@
 #include "train/sp_infer.h"
 #include "train/sp_train.h"
 
+#define TEMPORARY ".tmp"
+
 /* A rank sends this head to rank 0 for each sample, then logits [n][C] if wanted, point
  * indexes [n_points] (uint64), point labels [n_points] and labels [n] (uint16). */
 typedef struct sp_parcel {
     int64_t sample, n, n_points;
 } sp_parcel;
 
+/* Each batch holds the samples that follow those of the batch before it. Rank 0 sorts
+ * the parcels of a batch, so that samples come in the order of the data set and no more
+ * than one file is open, whatever the number of shards. */
 typedef struct sp_predictor {
     sp_infer infer;
     bool with_logits;
@@ -27,7 +32,10 @@ typedef struct sp_predictor {
     int ignore_label; /* of samples that were left out: no class, and fits the bytes */
     sp_arena scratch;
     sp_records parcels;
-    sp_h5 **file; /* rank 0: [n_shards] open while samples arrive */
+    /* The members below are rank 0's. */
+    char **arrived; /* [samples of a batch] parcels, by sample; NULL: other ranks */
+    int n_begun;    /* files that have been created: of the first n_begun shards */
+    sp_h5 *file;    /* of the last of them while it is written, else NULL */
 } sp_predictor;
 
 static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
@@ -97,17 +105,23 @@ static sp_status write_attributes(const sp_predictor *p, sp_h5 *file, int shard)
     return SP_OK;
 }
 
-/* The path of the file for the predictions of a shard. It ends in ".tmp" until all of
- * them are there. */
-static void path_of(const sp_predictor *p, int shard, bool is_whole, char *path)
+static const char *base_name(const sp_shard *shard)
 {
-    const char *from = p->infer.resources.val.shard[shard].path;
-    const char *slash = strrchr(from, '/');
+    const char *slash = strrchr(shard->path, '/');
 
-    snprintf(path, PATH_MAX, "%s/predictions/%s%s", p->infer.resources.session.run.dir,
-             slash ? slash + 1 : from, is_whole ? "" : ".tmp");
+    return slash ? slash + 1 : shard->path;
 }
 
+/* Forms the path of a shard's predictions. Until the predictions of all shards are
+ * complete the name ends in TEMPORARY. Returns the length, as snprintf does. */
+static int path_of(const sp_predictor *p, int shard, bool is_whole, char *path)
+{
+    return snprintf(
+        path, PATH_MAX, "%s/predictions/%s%s", p->infer.resources.session.run.dir,
+        base_name(&p->infer.resources.val.shard[shard]), is_whole ? "" : TEMPORARY);
+}
+
+/* Creates the file of a shard with its attributes and room for all rows. */
 static sp_status create_file(sp_predictor *p, int shard)
 {
     const sp_dataset *set = &p->infer.resources.val;
@@ -119,8 +133,8 @@ static sp_status create_file(sp_predictor *p, int shard)
     sp_h5 *file;
 
     path_of(p, shard, false, path);
-    SP_TRY(sp_h5_create(&p->file[shard], path));
-    file = p->file[shard];
+    SP_TRY(sp_h5_create(&p->file, path));
+    file = p->file;
     SP_TRY(write_attributes(p, file, shard));
     SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
     dim[0] = offset[s->n_samples];
@@ -137,40 +151,87 @@ static sp_status create_file(sp_predictor *p, int shard)
     return sp_h5_write(file, "/point_index", SP_H5_U64, 1, dim, NULL);
 }
 
-/* Predictions are named by their shards, so no two may have the same name. */
-static sp_status check_names(const sp_predictor *p)
+static sp_status close_file(sp_predictor *p)
 {
-    const sp_dataset *set = &p->infer.resources.val;
-    char a[PATH_MAX], b[PATH_MAX];
-    int i, j;
+    sp_h5 *file = p->file;
 
-    for (i = 0; i < set->n_shards; i++)
-        for (j = 0, path_of(p, i, true, a); j < i; j++) {
-            path_of(p, j, true, b);
-            if (strcmp(a, b) == 0)
-                return SP_FAIL(SP_EUSAGE,
-                               "data.val: the predictions of %s and of %s would both "
-                               "be %s; predict them into two run folders",
-                               set->shard[j].path, set->shard[i].path, a);
-        }
+    p->file = NULL;
+    return sp_h5_close(file);
+}
+
+/* Makes the shard's file the open one. Samples come in order, so the files of the
+ * shards before it are complete, and shards without samples get their files here. */
+static sp_status turn_to(sp_predictor *p, int shard)
+{
+    while (p->n_begun <= shard) {
+        SP_TRY(close_file(p));
+        SP_TRY(create_file(p, p->n_begun++));
+    }
     return SP_OK;
 }
 
-static sp_status create_files(sp_predictor *p)
+static int by_base_name(const void *a, const void *b)
+{
+    return strcmp(base_name(*(const sp_shard *const *)a),
+                  base_name(*(const sp_shard *const *)b));
+}
+
+static bool is_temporary(const char *name)
+{
+    const size_t n = strlen(name), end = strlen(TEMPORARY);
+
+    return n >= end && strcmp(name + n - end, TEMPORARY) == 0;
+}
+
+/* Predictions are named by their shards, so no two shards may have the same name, nor
+ * one of them that of an unfinished file. sorted: room for [n_shards]. */
+static sp_status check_names(const sp_predictor *p, const sp_shard **sorted)
+{
+    const sp_dataset *set = &p->infer.resources.val;
+    char path[PATH_MAX];
+
+    for (int i = 0; i < set->n_shards; i++) {
+        sorted[i] = &set->shard[i];
+        if (path_of(p, i, false, path) >= PATH_MAX)
+            return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
+                           PATH_MAX);
+        if (is_temporary(base_name(sorted[i])))
+            return SP_FAIL(SP_EUSAGE,
+                           "data.val: %s: the name of its predictions would be that of "
+                           "an unfinished file; name the shard without " TEMPORARY,
+                           set->shard[i].path);
+    }
+    qsort(sorted, (size_t)set->n_shards, sizeof *sorted, by_base_name);
+    for (int i = 1; i < set->n_shards; i++) {
+        if (by_base_name(&sorted[i - 1], &sorted[i]) != 0)
+            continue;
+        path_of(p, (int)(sorted[i] - set->shard), true, path);
+        return SP_FAIL(SP_EUSAGE,
+                       "data.val: the predictions of %s and of %s would both be %s; "
+                       "predict them into two run folders",
+                       sorted[i - 1]->path, sorted[i]->path, path);
+    }
+    return SP_OK;
+}
+
+static sp_status begin_files(sp_predictor *p)
 {
     const sp_resources *r = &p->infer.resources;
+    const sp_shard **sorted = calloc((size_t)r->val.n_shards + 1, sizeof *sorted);
+    int64_t most = r->val_sampler.effective;
     char dir[PATH_MAX];
-    int i;
+    sp_status rc;
 
-    SP_TRY(check_names(p));
+    most = r->val.n_samples < most ? r->val.n_samples : most;
+    p->arrived = calloc((size_t)most + 1, sizeof *p->arrived);
+    if (!p->arrived || !sorted)
+        rc = SP_FAIL(SP_EMEM, "out of memory");
+    else
+        rc = check_names(p, sorted);
+    free(sorted);
+    SP_TRY(rc);
     snprintf(dir, sizeof dir, "%s/predictions", r->session.run.dir);
-    SP_TRY(sp_file_make_folder(dir));
-    p->file = calloc((size_t)r->val.n_shards, sizeof *p->file);
-    if (!p->file)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    for (i = 0; i < r->val.n_shards; i++)
-        SP_TRY(create_file(p, i));
-    return SP_OK;
+    return sp_file_make_folder(dir);
 }
 
 /* Labels travel as uint16; narrow them in place where a byte is what the file has. */
@@ -212,25 +273,27 @@ static sp_status store_skipped(sp_predictor *p, int64_t sample, int shard)
     const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
     sp_h5_type type = p->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
 
-    SP_TRY(store_ignored(p->file[shard], "/labels", type, row[0], row[1] - row[0],
+    SP_TRY(store_ignored(p->file, "/labels", type, row[0], row[1] - row[0],
                          p->ignore_label));
     if (!point)
         return SP_OK;
-    return store_ignored(p->file[shard], "/point_labels", type, point[0],
-                         point[1] - point[0], p->ignore_label);
+    return store_ignored(p->file, "/point_labels", type, point[0], point[1] - point[0],
+                         p->ignore_label);
 }
 
-/* One sample to its place. */
+/* Writes the rows of one sample, whose shard has the open file. */
 static sp_status store(sp_predictor *p, char *parcel)
 {
     const sp_resources *r = &p->infer.resources;
     const sp_dataset *set = &r->val;
     const sp_parcel head = *(const sp_parcel *)parcel;
     int shard = sp_dataset_shard_of(set, head.sample);
-    sp_h5 *file = p->file[shard];
     int64_t row = set->offset[head.sample + shard], point;
     char *at = parcel + sizeof head;
+    sp_h5 *file;
 
+    SP_TRY(turn_to(p, shard));
+    file = p->file;
     if (head.n != sp_dataset_voxels(set, head.sample))
         return store_skipped(p, head.sample, shard);
     if (p->with_logits) {
@@ -249,33 +312,60 @@ static sp_status store(sp_predictor *p, char *parcel)
                             as_stored(p, (uint16_t *)at, head.n));
 }
 
-/* To disk and to their names, or away where something failed. */
-static sp_status close_files(sp_predictor *p, sp_status rc)
+static int by_sample(const void *a, const void *b)
+{
+    const int64_t x = (*(const sp_parcel *const *)a)->sample;
+    const int64_t y = (*(const sp_parcel *const *)b)->sample;
+
+    return (x > y) - (x < y);
+}
+
+/* Stores the parcels of a batch, which come rank by rank, by sample. */
+static sp_status store_arrived(sp_predictor *p)
+{
+    char *parcel;
+    size_t n = 0;
+
+    while ((parcel = sp_records_next(&p->parcels, NULL)))
+        p->arrived[n++] = parcel;
+    qsort(p->arrived, n, sizeof *p->arrived, by_sample);
+    for (size_t i = 0; i < n; i++)
+        SP_TRY(store(p, p->arrived[i]));
+    return SP_OK;
+}
+
+/* Completes the files and gives them their names. */
+static sp_status finish_files(sp_predictor *p)
 {
     char temporary[PATH_MAX], path[PATH_MAX];
-    int i;
 
-    if (!p->file)
-        return rc;
-    for (i = 0; i < p->infer.resources.val.n_shards; i++) {
-        sp_status end = sp_h5_close(p->file[i]);
-        rc = rc == SP_OK ? end : rc;
+    SP_TRY(turn_to(p, p->infer.resources.val.n_shards - 1));
+    SP_TRY(close_file(p));
+    for (int i = 0; i < p->n_begun; i++) {
         path_of(p, i, false, temporary);
         path_of(p, i, true, path);
-        if (rc != SP_OK)
-            unlink(temporary);
-        else if (rename(temporary, path) != 0)
-            rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
-                         strerror(errno));
+        if (rename(temporary, path) != 0)
+            return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                           strerror(errno));
     }
-    free(p->file);
-    p->file = NULL;
-    if (rc != SP_OK) {
-        snprintf(path, sizeof path, "%s/predictions",
-                 p->infer.resources.session.run.dir);
-        rmdir(path); /* where nothing else is in it */
+    return sp_file_sync_folder_of(path);
+}
+
+/* Deletes the files that were begun; the error record stays that of the failure. */
+static void discard_files(sp_predictor *p)
+{
+    sp_error_record error;
+    char path[PATH_MAX];
+
+    sp_error_save(&error);
+    close_file(p);
+    for (int i = 0; i < p->n_begun; i++) {
+        path_of(p, i, false, path);
+        unlink(path);
     }
-    return rc;
+    snprintf(path, sizeof path, "%s/predictions", p->infer.resources.session.run.dir);
+    rmdir(path); /* succeeds where nothing else is in it */
+    sp_error_raise(&error);
 }
 
 /* ---- every rank ---- */
@@ -369,16 +459,14 @@ static sp_status predict_all(sp_predictor *p)
     sp_status rc = sp_loader_seek(r->val_loader, start);
 
     for (;;) {
-        char *parcel;
-
         if (rc == SP_OK)
             rc = predict_next(p, &batch);
         SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
             return SP_OK;
         SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
-        while (rc == SP_OK && (parcel = sp_records_next(&p->parcels, NULL)))
-            rc = store(p, parcel);
+        if (r->session.comm->rank == 0)
+            rc = store_arrived(p);
         if (rc == SP_OK)
             rc = sp_loader_recycle(r->val_loader, batch);
     }
@@ -396,12 +484,13 @@ static sp_status predict(sp_predictor *p)
     if (ignore >= r->n_classes && ignore < p->ignore_label)
         p->ignore_label = ignore;
     if (r->session.comm->rank == 0)
-        rc = create_files(p);
+        rc = begin_files(p);
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
     SP_TRY(sp_session_agree(&r->session, rc));
     SP_TRY(predict_all(p));
-    return sp_session_agree(&r->session, close_files(p, SP_OK));
+    return sp_session_agree(&r->session,
+                            r->session.comm->rank == 0 ? finish_files(p) : SP_OK);
 }
 
 sp_status sp_predict(const sp_command *command)
@@ -419,7 +508,9 @@ sp_status sp_predict(const sp_command *command)
                         p.infer.resources.session.run.dir, p.infer.path,
                         (long long)p.infer.state.step);
     }
-    rc = close_files(&p, rc);
+    if (rc != SP_OK && p.arrived)
+        discard_files(&p);
+    free(p.arrived);
     sp_arena_destroy(&p.scratch);
     sp_records_destroy(&p.parcels);
     return sp_infer_close(&p.infer, rc);

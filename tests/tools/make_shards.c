@@ -17,6 +17,10 @@
  *     make_shards bare-huge FILE          all of them are
  *     make_shards isolated FILE           4 samples of 12,000 voxels that touch no other
  *     make_shards large FILE              one sample of 60,000 voxels among 7 of 3,000
+ *     make_shards box FILE SAMPLES VOXELS GAP COLUMNS CLASSES HAS_POINTS
+ *                                         samples of so many voxels each, which fill
+ *                                         half of a box, or touch no other if GAP is
+ *                                         large; at most 64 columns and classes
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
@@ -29,7 +33,8 @@
  *                                         a checkpoint with right checksums, whose
  *                                         attribute NAME, or last element of dataset
  *                                         NAME, is VALUE; deck: VALUE is one line more;
- *                                         rank5: there is a dataset of 5 dimensions
+ *                                         rank5: there is a dataset of 5 dimensions;
+ *                                         classes: it has VALUE names of classes
  *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
  *                                         their voxels' labels, rows are the shard's
  */
@@ -85,6 +90,28 @@ static sp_status make(const char *kind, const char *path)
         f.n_classes = 5;
     }
     return fixture_write(&f, path);
+}
+
+static sp_status make_box(char **argv)
+{
+    fixture f = {.n_samples = atoi(argv[3]),
+                 .gap = atoi(argv[5]),
+                 .n_features = atoi(argv[6]),
+                 .n_classes = atoi(argv[7]),
+                 .has_points = atoi(argv[8]) != 0,
+                 .has_moments = true,
+                 .seed = 7};
+    int64_t *voxels = calloc((size_t)f.n_samples + 1, sizeof *voxels);
+    sp_status rc;
+
+    if (!voxels)
+        return SP_FAIL(SP_EMEM, "%d samples", f.n_samples);
+    for (int i = 0; i < f.n_samples; i++)
+        voxels[i] = atoll(argv[4]);
+    f.voxels = voxels;
+    rc = fixture_write(&f, argv[2]);
+    free(voxels);
+    return rc;
 }
 
 /* ---- as others write them ---- */
@@ -327,6 +354,19 @@ static void change_state(sp_checkpoint_state *s, const char *name, const char *v
     }
 }
 
+/* Other names of classes than the arrays have. */
+static void change_classes(sp_normalization *norm, int n)
+{
+    sp_h5_list_free(norm->class_name, norm->n_classes);
+    sp_h5_list_free(norm->class_code, norm->n_classes);
+    norm->class_code = NULL;
+    norm->class_name = calloc((size_t)n + 1, sizeof *norm->class_name);
+    norm->n_classes = n;
+    for (int i = 0; i < n; i++)
+        if (asprintf(&norm->class_name[i], "class%d", i) < 0)
+            abort();
+}
+
 /* sp_h5 writes no dataset of five dimensions, so HDF5 is called here. */
 static sp_status add_rank5(const char *path)
 {
@@ -362,6 +402,8 @@ static sp_status craft(char **argv)
 
     SP_TRY(sp_checkpoint_read_state(argv[2], &state, &norm));
     change_state(&state, name, value);
+    if (strcmp(name, "classes") == 0)
+        change_classes(&norm, atoi(value));
     SP_TRY(sp_h5_open(&from, argv[2]));
     SP_TRY(sp_h5_create(&to, argv[3]));
     SP_TRY(sp_checkpoint_write_root(to, &state, &norm));
@@ -459,6 +501,8 @@ static sp_status run(int argc, char **argv)
         return write_weights(argc, argv);
     if (argc == 6 && strcmp(verb, "craft") == 0)
         return craft(argv);
+    if (argc == 9 && strcmp(verb, "box") == 0)
+        return make_box(argv);
     if (argc == 4 && strcmp(verb, "agree") == 0)
         return compare_predictions(argv[2], argv[3]);
     if (argc == 3 && strcmp(verb, "sums") == 0)
