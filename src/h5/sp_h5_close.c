@@ -62,7 +62,9 @@ static sp_status reserve_room(const sp_h5 *file)
 
     if (H5Fget_vfd_handle(file->id, H5P_DEFAULT, (void **)&disk) < 0)
         return SP_OK;
-    error = posix_fallocate(*disk, 0, (off_t)(size_of(file) + MARGIN));
+    do
+        error = posix_fallocate(*disk, 0, (off_t)(size_of(file) + MARGIN));
+    while (error == EINTR); /* a signal is no lack of room */
     if (error == 0 || error == EINVAL || error == EOPNOTSUPP)
         return SP_OK;
     /* The name is not the path, since such a name has 249 bytes at most. */
