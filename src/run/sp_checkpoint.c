@@ -12,8 +12,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <float.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,21 +56,62 @@ static bool is_same_but_ones(const sp_h5_shape *shape, const sp_param *p)
     }
 }
 
-/* Weights written by another program have no checksum, so their numbers are checked
- * here, before the first use. */
-static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n)
+static bool is_variance(const char *name)
 {
-    size_t end = strlen(name), var = strlen("/running_var");
-    bool is_variance = end > var && strcmp(name + end - var, "/running_var") == 0;
+    const size_t end = strlen(name), var = strlen("/running_var");
 
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(x[i]) || (is_variance && x[i] < 0))
-            return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite%s",
-                           sp_h5_path(file), name, (long long)i, (double)x[i],
-                           is_variance ? " number, not negative" : " number");
-    return SP_OK;
+    return end > var && strcmp(name + end - var, "/running_var") == 0;
 }
 
+/* The first number that no network can work with; -1: there is none. */
+static int64_t find_bad(const char *name, const float *x, int64_t n)
+{
+    const float least = is_variance(name) ? 0 : -FLT_MAX;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] >= least && x[i] <= FLT_MAX))
+            return i;
+    return -1;
+}
+
+static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n)
+{
+    const int64_t bad = find_bad(name, x, n);
+
+    if (bad < 0)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite number%s",
+                   sp_h5_path(file), name, (long long)bad, (double)x[bad],
+                   is_variance(name) ? ", not negative" : "");
+}
+
+static void find_fault(const char *group, const sp_param *params, int n,
+                       const float *flat, char fault[SP_CHECKPOINT_FAULT])
+{
+    char name[MAX_PATH];
+
+    for (int i = 0; i < n && !fault[0]; i++) {
+        const float *x = flat + params[i].offset;
+        int64_t bad;
+
+        snprintf(name, sizeof name, "%s/%s", group, params[i].name);
+        bad = find_bad(name, x, params[i].count);
+        if (bad >= 0)
+            snprintf(fault, SP_CHECKPOINT_FAULT, "%s: element %lld is %g", name,
+                     (long long)bad, (double)x[bad]);
+    }
+}
+
+void sp_checkpoint_find_fault(const sp_graph *graph, const float *param,
+                              const float *running, char fault[SP_CHECKPOINT_FAULT])
+{
+    fault[0] = 0;
+    find_fault("/params", graph->param, graph->n_params, param, fault);
+    find_fault("/buffers", graph->buffer, graph->n_buffers, running, fault);
+}
+
+/* Weights written by another program have no checksum, so their numbers are checked
+ * before the first use. */
 static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
                               float *to)
 {
@@ -168,9 +209,28 @@ static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
     return true;
 }
 
+static bool is_ours(const char *name)
+{
+    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
+}
+
+/* The numbers of a checkpoint's own float32 arrays. Arrays of another type fail, or are
+ * checked, when they are read for a network. */
+static sp_status verify_numbers(sp_h5 *file, const char *name, const sp_h5_shape *shape,
+                                const void *data, int64_t bytes)
+{
+    const sp_h5_type type = shape->type;
+
+    if (!is_ours(name) || type.kind != 'f' || type.size != sizeof(float) ||
+        type.is_swapped)
+        return SP_OK;
+    return check_numbers(file, name, data, bytes / (int64_t)sizeof(float));
+}
+
 /* A file of weights by another program may store them in any layout and contain other
  * datasets too, so less is demanded of it. */
-static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint)
+static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint,
+                                sp_checkpoint_demand demand)
 {
     sp_h5_shape shape;
     int64_t bytes;
@@ -194,16 +254,14 @@ static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoin
     rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
     if (rc == SP_OK && is_checkpoint)
         rc = check_crc(file, name, data, (size_t)bytes);
+    if (rc == SP_OK && demand == SP_FINITE)
+        rc = verify_numbers(file, name, &shape, data, bytes);
     free(data);
     return rc;
 }
 
-static bool is_ours(const char *name)
-{
-    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
-}
-
-static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
+static sp_status verify_all(sp_h5 *file, bool is_checkpoint,
+                            sp_checkpoint_demand demand)
 {
     sp_checkpoint_state state;
     sp_normalization norm = {0};
@@ -222,13 +280,14 @@ static sp_status verify_all(sp_h5 *file, bool is_checkpoint)
     SP_TRY(sp_h5_list(file, "/", &names, &n));
     for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
         if (is_checkpoint || is_ours(names[i]))
-            rc = verify_dataset(file, names[i], is_checkpoint);
+            rc = verify_dataset(file, names[i], is_checkpoint, demand);
     sp_h5_list_free(names, n);
     return rc;
 }
 
 /* Closes the file. */
-static sp_status verify_opened(sp_h5 *file, bool is_checkpoint)
+static sp_status verify_opened(sp_h5 *file, bool is_checkpoint,
+                               sp_checkpoint_demand demand)
 {
     sp_status rc = SP_OK;
 
@@ -236,25 +295,25 @@ static sp_status verify_opened(sp_h5 *file, bool is_checkpoint)
     if (is_checkpoint)
         rc = sp_checkpoint_check_format(file);
     if (rc == SP_OK)
-        rc = verify_all(file, is_checkpoint);
+        rc = verify_all(file, is_checkpoint, demand);
     sp_h5_close(file);
     return rc;
 }
 
-sp_status sp_checkpoint_verify(const char *path)
+sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand)
 {
     sp_h5 *file;
 
     SP_TRY(sp_h5_open(&file, path));
-    return verify_opened(file, true);
+    return verify_opened(file, true, demand);
 }
 
-sp_status sp_checkpoint_verify_weights(const char *path)
+sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand)
 {
     sp_h5 *file;
 
     SP_TRY(sp_h5_open(&file, path));
-    return verify_opened(file, false);
+    return verify_opened(file, false, demand);
 }
 
 static sp_status verify_written(const char *path)
@@ -262,7 +321,7 @@ static sp_status verify_written(const char *path)
     sp_h5 *file;
 
     SP_TRY(sp_h5_open_own(&file, path));
-    return verify_opened(file, true);
+    return verify_opened(file, true, SP_INTACT);
 }
 
 /* ---- writing ---- */

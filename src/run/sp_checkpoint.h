@@ -51,10 +51,22 @@ sp_status sp_checkpoint_write(const char *path, const struct sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization, const float *param,
                               const float *running, const struct sp_optim *optim);
-/* Rank 0 only, local: structure and all checksums. verify_weights takes a file of
- * weights alone too. */
-sp_status sp_checkpoint_verify(const char *path);
-sp_status sp_checkpoint_verify_weights(const char *path);
+/* Demands on a file beyond its structure and its checksums. A diverged training can have
+ * written intact files whose numbers are not finite. */
+typedef enum sp_checkpoint_demand {
+    SP_INTACT,
+    SP_FINITE, /* parameters and buffers are finite, and no variance is negative */
+} sp_checkpoint_demand;
+
+/* Rank 0 only, local: structure, all checksums and what is demanded. verify_weights
+ * takes a file of weights alone too, whose numbers must always be finite. */
+sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand);
+sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand);
+/* Local: words the first number that SP_FINITE refuses, as "/params/a/bias: element 3
+ * is nan"; "" where there is none. param, running: flat buffers in host memory. */
+enum { SP_CHECKPOINT_FAULT = 384 };
+void sp_checkpoint_find_fault(const struct sp_graph *graph, const float *param,
+                              const float *running, char fault[SP_CHECKPOINT_FAULT]);
 /* Rank 0 only, local: state and normalization alone (deck malloc'd). A weights-only
  * file gives step 0 and deck NULL. */
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
@@ -78,9 +90,10 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
 
 /* Rank 0 only: finds the newest checkpoint in dir that verifies, best.h5 if no step's
  * file does; path becomes "" if there is none. Damaged files are named in warnings,
- * skipped and counted (n_damaged may be NULL). A file whose data_hash is that of `on`
- * has its place checked too (sp_checkpoint_check_place); on NULL: that check is left
- * out. path holds PATH_MAX bytes. */
+ * skipped and counted (n_damaged may be NULL). on: the data set of a training that is
+ * to continue: numbers must be finite, and a file whose data_hash is that of `on` has
+ * its place checked too (sp_checkpoint_check_place). on NULL: both checks are left out.
+ * path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
                              int *n_damaged);
 /* Rank 0 only: appends ".old" to the names of the files of steps after `step`, so that

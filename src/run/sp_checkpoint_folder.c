@@ -69,7 +69,7 @@ static sp_status verify_for(const char *path, const sp_dataset *on)
     sp_checkpoint_state state = {0};
     sp_status rc;
 
-    SP_TRY(sp_checkpoint_verify(path));
+    SP_TRY(sp_checkpoint_verify(path, on ? SP_FINITE : SP_INTACT));
     if (!on)
         return SP_OK;
     rc = sp_checkpoint_read_state(path, &state, NULL);
@@ -146,7 +146,7 @@ sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_bes
     *has_best = false;
     if (access(path, F_OK) != 0)
         return SP_OK;
-    rc = sp_checkpoint_verify(path);
+    rc = sp_checkpoint_verify(path, SP_FINITE);
     if (rc == SP_OK)
         rc = sp_checkpoint_read_state(path, &state, &norm);
     *has_best = rc == SP_OK && state.step <= step;

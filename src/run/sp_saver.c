@@ -55,10 +55,24 @@ static sp_status write_to(sp_saver *s, const char *path)
                                s->running, &s->optim);
 }
 
+/* A file of weights that are not finite would push out the last good one. */
+static sp_status check_weights(const sp_saver *s)
+{
+    char fault[SP_CHECKPOINT_FAULT];
+
+    sp_checkpoint_find_fault(s->net->graph, s->param, s->running, fault);
+    if (!fault[0])
+        return SP_OK;
+    return SP_FAIL(SP_ENUMERIC,
+                   "%s: %s: the training has diverged (train.lr, train.grad_clip)",
+                   s->saved.path, fault);
+}
+
 static sp_status write_all(sp_saver *s)
 {
     char best[PATH_MAX];
 
+    SP_TRY(check_weights(s));
     snprintf(best, sizeof best, "%s/best.h5", s->dir);
     SP_TRY(sp_file_make_folder(s->dir));
     /* The checkpoint stores the length of this file. */

@@ -96,14 +96,17 @@ static sp_status load(sp_resources *r, const char *path, host_weights *w,
 
     if (comm->rank == 0) {
         if (!state) /* else it was verified when it was chosen */
-            rc = sp_checkpoint_verify_weights(path);
+            rc = sp_checkpoint_verify_weights(path, SP_INTACT);
         if (rc == SP_OK)
             rc = sp_checkpoint_read(path, graph, w->param, w->running,
                                     state ? &w->at : NULL);
         if (rc == SP_OK && state)
             rc = sp_checkpoint_read_state(path, state, NULL);
+        if (rc == SP_OK)
+            sp_checkpoint_find_fault(graph, w->param, w->running, r->fault);
     }
     SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
     if (!state)

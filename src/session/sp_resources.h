@@ -50,6 +50,9 @@ typedef struct sp_resources {
     sp_graph graph;
     sp_net net;
     bool has_net;
+    /* The first number of the loaded weights that is not finite, as
+     * sp_checkpoint_find_fault words it; "": none. */
+    char fault[SP_CHECKPOINT_FAULT];
     sp_cut cut; /* how steps are cut into micro-batches */
 
     sp_buckets buckets; /* the gradients, and their sums over the ranks */
@@ -136,7 +139,8 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
 /* Loads weights, and with `state` the optimizer and the state of the run too, from a
- * file that rank 0 reads. state->deck is set on rank 0 alone. */
+ * file that rank 0 reads. state->deck is set on rank 0 alone. Weights of a checkpoint
+ * that are not finite are loaded, and resources->fault names the first of them. */
 sp_status sp_resources_load(sp_resources *resources, const char *path,
                             sp_checkpoint_state *state);
 /* Compares the weights of all ranks, which should be the same bits (sp_replica.h);

@@ -35,11 +35,32 @@ static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
     return rc;
 }
 
+/* Rank 0 verifies a file that the deck names as the beginning of a run. */
+static sp_status check_file(sp_session *s, const char *path)
+{
+    sp_status rc = SP_OK;
+
+    if (path[0] && s->comm->rank == 0)
+        rc = sp_checkpoint_verify_weights(path, SP_FINITE);
+    return sp_session_agree(s, rc);
+}
+
+static sp_status check_files(sp_session *s)
+{
+    const sp_resume *resume = &s->config->run.resume;
+
+    if (resume->from == SP_RESUME_FILE)
+        SP_TRY(check_file(s, resume->text));
+    SP_TRY(check_file(s, s->config->run.init_from));
+    return check_file(s, s->config->run.checkpoint);
+}
+
 static sp_status check(sp_resources *r)
 {
     sp_sampler sampler = {0};
     sp_status rc;
 
+    SP_TRY(check_files(&r->session));
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
     SP_TRY(

@@ -32,21 +32,36 @@ static const char *name_sample(const sp_dataset *set, int64_t sample, char *text
     return text;
 }
 
+enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
+
+/* Says what made an output that is not finite, as far as that is known. */
+static const char *blame(const sp_resources *r, char cause[CAUSE])
+{
+    if (!r->fault[0])
+        return "the weights, or the features of this sample, are at fault";
+    snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
+    return cause;
+}
+
 sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
                             const int32_t *prediction)
 {
     const sp_graph *graph = &r->graph;
-    char text[SP_ERROR_MESSAGE / 2];
+    char text[SP_ERROR_MESSAGE / 2], cause[CAUSE];
     int64_t voxel;
     int b;
 
-    if (!find_unpredicted(batch, prediction, &b, &voxel))
+    if (find_unpredicted(batch, prediction, &b, &voxel))
+        return SP_FAIL(
+            SP_ENUMERIC, "%s: voxel %lld: the output of layer `%s` is not finite: %s",
+            name_sample(&r->val, batch->sample_id[b], text, sizeof text),
+            (long long)voxel, graph->node[graph->n_nodes - 1].name, blame(r, cause));
+    if (!r->fault[0] || batch->n_samples == 0)
         return SP_OK;
     return SP_FAIL(SP_ENUMERIC,
-                   "%s: voxel %lld: the output of layer `%s` is not finite: the "
-                   "weights, or the features of this sample, are at fault",
-                   name_sample(&r->val, batch->sample_id[b], text, sizeof text),
-                   (long long)voxel, graph->node[graph->n_nodes - 1].name);
+                   "%s: the output of layer `%s` is finite, but not the weights: %s",
+                   name_sample(&r->val, batch->sample_id[0], text, sizeof text),
+                   graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
 /* SP_ENUMERIC for finite logits so far apart that their loss is infinite or too large
@@ -55,17 +70,16 @@ static sp_status check_loss(const sp_resources *r, const sp_batch *batch,
                             const sp_net_loss_out *out)
 {
     const sp_graph *graph = &r->graph;
-    char text[SP_ERROR_MESSAGE / 2];
+    char text[SP_ERROR_MESSAGE / 2], cause[CAUSE];
 
     if (out->unsummed < 0)
         return SP_OK;
     return SP_FAIL(
         SP_ENUMERIC,
         "%s: its loss is not finite or above %.2g: the output of layer `%s` "
-        "is too large: the weights, or the features of this sample, are at "
-        "fault",
+        "is too large: %s",
         name_sample(&r->val, batch->sample_id[out->unsummed], text, sizeof text),
-        SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name);
+        SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
 static void count_points(const sp_batch *batch, const int32_t *prediction,

@@ -8,7 +8,9 @@ struct sp_batch;     /* data/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
 
 /* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and
- * voxel for which the network's last layer gave a number that is not finite.
+ * voxel for which the network's last layer gave a number that is not finite, and the
+ * weight that is not finite where one was loaded: even if all outputs are finite, since
+ * a ReLU makes a zero of -inf, and a variance of inf one of any number.
  * prediction: [batch->n], from sp_net_loss. Local. */
 sp_status sp_evaluate_check(const struct sp_resources *resources,
                             const struct sp_batch *batch, const int32_t *prediction);

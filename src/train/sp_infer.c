@@ -14,11 +14,11 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
 
     snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
     if (path[0])
-        return sp_checkpoint_verify_weights(path);
+        return sp_checkpoint_verify_weights(path, SP_INTACT);
     snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
     snprintf(path, PATH_MAX, "%s/best.h5", dir);
     if (access(path, R_OK) == 0) {
-        if (sp_checkpoint_verify(path) == SP_OK)
+        if (sp_checkpoint_verify(path, SP_INTACT) == SP_OK)
             return SP_OK;
         sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
     }

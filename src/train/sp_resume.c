@@ -168,7 +168,7 @@ static sp_status choose(sp_trainer *t, beginning *from)
         snprintf(path, PATH_MAX, "%s", resume->text);
         from->is_foreign = from->is_moving = !is_own(t->session->run.dir, path);
         /* Verifies all of a whole checkpoint too. */
-        SP_TRY(sp_checkpoint_verify_weights(path));
+        SP_TRY(sp_checkpoint_verify_weights(path, SP_FINITE));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", t->session->run.dir);
         SP_TRY(sp_checkpoint_find(dir, &t->resources->train, path, &n_damaged));
@@ -207,6 +207,18 @@ static sp_status compare_init(const sp_resources *r, const char *path)
     return rc;
 }
 
+/* Loads what a training begins with. No training leads from weights that are not finite
+ * to others. */
+static sp_status load(sp_resources *r, const char *path, sp_checkpoint_state *state)
+{
+    SP_TRY(sp_resources_load(r, path, state));
+    if (r->fault[0])
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s, expected a finite number: its training had diverged",
+                       path, r->fault);
+    return SP_OK;
+}
+
 static sp_status begin_fresh(sp_trainer *t)
 {
     sp_resources *r = t->resources;
@@ -214,7 +226,7 @@ static sp_status begin_fresh(sp_trainer *t)
     sp_status rc = SP_OK;
 
     if (from[0]) {
-        SP_TRY(sp_resources_load(r, from, NULL));
+        SP_TRY(load(r, from, NULL));
         if (r->session.comm->rank == 0)
             rc = compare_init(r, from);
         SP_TRY(sp_session_agree(&r->session, rc));
@@ -251,7 +263,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     const char *path = from->path;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_resources_load(r, path, &t->state));
+    SP_TRY(load(r, path, &t->state));
     if (r->session.comm->rank == 0)
         rc = leave_later(t, !from->is_foreign &&
                                 r->session.config->run.resume.from == SP_RESUME_FILE);

@@ -310,7 +310,7 @@ static bool run_weights(uint64_t *rng)
     if (how == 3)
         h5_change_dataset(weights_path, rng);
     make_content(&c);
-    rc = sp_checkpoint_verify_weights(weights_path);
+    rc = sp_checkpoint_verify_weights(weights_path, SP_INTACT);
     if (rc == SP_OK)
         rc = sp_checkpoint_read(weights_path, &graph, c.param, c.running, NULL);
     free_content(&c);

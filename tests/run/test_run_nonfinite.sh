@@ -22,11 +22,60 @@ nothing_left() {
 for n in 1 3; do
     for command in eval predict; do
         run $n 8 $command base.deck run.dir=n$n run.checkpoint=nan.h5
-        one_diagnosis 'b.h5: sample [0-9]: voxel [0-9]*: the output of layer `final` is not finite'
+        one_diagnosis 'b.h5: sample [0-9]: voxel [0-9]*: the output of layer `final` is not finite: the checkpoint.s /params/final/bias: element 3 is nan'
         nothing_left n$n
         says n$n/status-$command.json '"state":"failed","exit_code":8'
     done
 done
+# Wherever in the network the number stands: a ReLU makes a zero of -inf, and a variance of
+# inf one of any number; the output then looks like that of a good model.
+for number in /params/conv0p1s1/weight=nan /params/bn0/bias=-inf /buffers/bn0/running_var=inf; do
+    name=${number%=*} value=${number#*=}
+    "$SHARDS" craft r/checkpoints/best.h5 x.h5 "$name" "$value" || fail "make_shards craft"
+    for command in eval predict; do
+        run 2 8 $command base.deck run.dir=x run.checkpoint=x.h5
+        one_diagnosis "b.h5: sample .* the checkpoint's $name: element [0-9]* is $value"
+        nothing_left x
+    done
+done
+# A training does not begin with such weights, and check says so beforehand.
+diverged='nan.h5:/params/final/bias: element 3 is nan, expected a finite number'
+for n in 1 3; do
+    for key in init_from resume; do
+        run $n 3 check base.deck run.$key=nan.h5
+        one_diagnosis "$diverged"
+        run $n 3 base.deck run.dir=none run.$key=nan.h5
+        one_diagnosis "$diverged"
+        test ! -e none/checkpoints || fail "a checkpoint was written"
+    done
+done
+run 1 3 check base.deck run.checkpoint=nan.h5
+one_diagnosis "$diverged"
+run 1 0 check base.deck run.init_from=r/checkpoints/best.h5
+"$SHARDS" craft r/checkpoints/best.h5 var.h5 /buffers/bn0/running_var -1 || fail "make_shards craft"
+run 2 3 base.deck run.dir=none run.init_from=var.h5
+one_diagnosis 'var.h5:/buffers/bn0/running_var: element [0-9]* is -1, expected a finite number'
+# A run that looks for its newest checkpoint goes on from the last good one.
+run 2 0 base.deck run.dir=c run.checkpoint_every=2
+sums c 6 >want
+cp nan.h5 c/checkpoints/step-000000006.h5
+run 2 0 base.deck run.dir=c run.checkpoint_every=2
+says err "damaged checkpoint skipped: c/checkpoints/step-000000006.h5:/params/final/bias: element 3 is nan"
+sums c 6 >b
+same want b "weights after a checkpoint that is not finite"
+
+# Weights that an update has made infinite are not saved, and push out no good ones.
+run 2 0 base.deck run.dir=d train.steps=4 run.keep=1 run.eval_every=0
+cp d/checkpoints/step-000000004.h5 good.h5
+run 2 8 base.deck run.dir=d train.steps=30 run.keep=1 run.eval_every=0 run.checkpoint_every=1 \
+    train.lr=3e38 train.schedule=constant train.warmup_steps=0
+says err 'step-000000005.h5: /params/.*: element [0-9]* is -\{0,1\}\(inf\|nan\): the training has diverged'
+test "$(ls d/checkpoints)" = step-000000004.h5 || fail "checkpoints: $(ls d/checkpoints)"
+same good.h5 d/checkpoints/step-000000004.h5 "the last good checkpoint"
+run 1 8 base.deck run.dir=l1 train.steps=1 run.eval_every=0 train.lr=3e38 train.warmup_steps=0
+one_diagnosis 'step-000000001.h5: /params/.*the training has diverged'
+status l1 failed 8
+
 # One sample is at fault, which one rank meets while the others do well.
 for n in 1 2 3; do
     for command in eval predict; do
