@@ -13,15 +13,22 @@
 #include "base/sp_log.h"
 #include "run/sp_checkpoint.h"
 
-/* Step in a name such as "step-000000012.h5"; -1 for another name. */
+static void name_step(char *name, size_t size, int64_t step)
+{
+    snprintf(name, size, "step-%09lld.h5", (long long)step);
+}
+
+/* Step in a name such as "step-000000012.h5"; -1 for any other name, such as
+ * "step-12.h5" of somebody's copy: prune would count it as one of the newest, and delete
+ * a file of the run's own for it. */
 static int64_t step_of(const char *name)
 {
-    long long step;
-    int end = 0;
+    const bool is_step = strncmp(name, "step-", 5) == 0;
+    const int64_t step = is_step ? strtoll(name + 5, NULL, 10) : -1;
+    char own[64];
 
-    if (sscanf(name, "step-%lld.h5%n", &step, &end) != 1 || !end || name[end])
-        return -1;
-    return step;
+    name_step(own, sizeof own, step);
+    return step >= 0 && strcmp(name, own) == 0 ? step : -1;
 }
 
 static int newest_first(const void *a, const void *b)
@@ -31,13 +38,38 @@ static int newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Lists the steps of the folder's files, newest first; malloc'd. An absent folder has
- * none. */
+/* Reads the whole folder, or fails: with a part of the names prune could delete the
+ * newest files, and a run would continue from an old one. */
+static sp_status read_steps(DIR *folder, const char *dir, int64_t **steps, int *n)
+{
+    struct dirent *entry;
+    int room = 0;
+
+    while ((void)(errno = 0), (entry = readdir(folder))) {
+        int64_t step = step_of(entry->d_name), *grown;
+
+        if (step < 0)
+            continue;
+        if (*n == room) {
+            room = 2 * room + 16;
+            grown = realloc(*steps, (size_t)room * sizeof *grown);
+            if (!grown)
+                return SP_FAIL(SP_EMEM, "%s: no memory for its %d names", dir, room);
+            *steps = grown;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    if (errno)
+        return SP_FAIL(SP_EIO, "%s: cannot list it: %s", dir, strerror(errno));
+    return SP_OK;
+}
+
+/* Lists the steps of the folder's files, newest first; malloc'd, NULL after a failure.
+ * An absent folder has none. */
 static sp_status list_steps(const char *dir, int64_t **steps, int *n)
 {
     DIR *folder = opendir(dir);
-    struct dirent *entry;
-    int room = 0;
+    sp_status rc;
 
     *steps = NULL;
     *n = 0;
@@ -45,23 +77,24 @@ static sp_status list_steps(const char *dir, int64_t **steps, int *n)
         return SP_OK;
     if (!folder)
         return SP_FAIL(SP_EIO, "%s: cannot list it: %s", dir, strerror(errno));
-    while ((entry = readdir(folder))) {
-        int64_t step = step_of(entry->d_name);
-        if (step < 0)
-            continue;
-        if (*n == room) {
-            int64_t *grown =
-                realloc(*steps, (size_t)(room = 2 * room + 16) * sizeof *grown);
-            if (!grown)
-                break;
-            *steps = grown;
-        }
-        (*steps)[(*n)++] = step;
-    }
+    rc = read_steps(folder, dir, steps, n);
     closedir(folder);
+    if (rc != SP_OK) {
+        free(*steps);
+        *steps = NULL;
+        return rc;
+    }
     if (*n)
         qsort(*steps, (size_t)*n, sizeof **steps, newest_first);
     return SP_OK;
+}
+
+static void path_of_step(char path[PATH_MAX], const char *dir, int64_t step)
+{
+    char name[64];
+
+    name_step(name, sizeof name, step);
+    snprintf(path, PATH_MAX, "%s/%s", dir, name);
 }
 
 static sp_status verify_for(const char *path, const sp_dataset *on)
@@ -89,7 +122,7 @@ sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
     SP_TRY(list_steps(dir, &steps, &n));
     for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
         if (i < n)
-            snprintf(path, PATH_MAX, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+            path_of_step(path, dir, steps[i]);
         else
             snprintf(path, PATH_MAX, "%s/best.h5", dir);
         if (i == n && access(path, F_OK) != 0) {
@@ -127,7 +160,7 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
     assert(step >= 0 && n);
     SP_TRY(list_steps(dir, &steps, &all));
     for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
-        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[*n]);
+        path_of_step(path, dir, steps[*n]);
         rc = set_aside(path);
     }
     free(steps);
@@ -165,12 +198,12 @@ sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_bes
  * renamed them. */
 static bool is_unfinished(const char *name)
 {
-    long long step;
-    int end = 0;
+    const size_t n = strlen(name), end = strlen(".tmp");
+    char whole[64] = "";
 
-    if (strcmp(name, "best.h5.tmp") == 0)
-        return true;
-    return sscanf(name, "step-%lld.h5.tmp%n", &step, &end) == 1 && end && !name[end];
+    if (n > end && n - end < sizeof whole && strcmp(name + n - end, ".tmp") == 0)
+        memcpy(whole, name, n - end);
+    return strcmp(whole, "best.h5") == 0 || step_of(whole) >= 0;
 }
 
 sp_status sp_checkpoint_remove_unfinished(const char *dir)
@@ -188,7 +221,7 @@ sp_status sp_checkpoint_prune(const char *dir, int keep)
     SP_TRY(sp_checkpoint_remove_unfinished(dir));
     SP_TRY(list_steps(dir, &steps, &n));
     for (i = keep > 0 ? keep : 1; i < n; i++) {
-        snprintf(path, sizeof path, "%s/step-%09lld.h5", dir, (long long)steps[i]);
+        path_of_step(path, dir, steps[i]);
         if (unlink(path) != 0)
             sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
     }

@@ -8,6 +8,10 @@
 #include "net/sp_optim.h"
 #include "run/sp_checkpoint.h"
 
+/* The most feature columns, or classes, that a checkpoint may have; predictions store
+ * classes in 16 bits. */
+enum { SP_CHECKPOINT_COLUMNS = 1 << 16 };
+
 /* Writes the root attributes with their checksum; of norm only the texts, which are
  * attributes. */
 sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state,

@@ -8,8 +8,6 @@
 
 #include "run/sp_checkpoint_internal.h"
 
-enum { MOST = 1 << 16 /* columns or classes */ };
-
 void sp_normalization_destroy(sp_normalization *normalization)
 {
     sp_h5_list_free(normalization->name, normalization->n_columns);
@@ -71,7 +69,7 @@ static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
     if (!sp_h5_has(file, name))
         return SP_OK;
     SP_TRY(sp_h5_shape_of(file, name, &shape));
-    if (shape.rank != 1 || shape.dim[0] > MOST)
+    if (shape.rank != 1 || shape.dim[0] < 1 || shape.dim[0] > SP_CHECKPOINT_COLUMNS)
         return SP_FAIL(SP_EDATA, "%s:%s: expected a row of numbers", sp_h5_path(file),
                        name);
     if (is_known && shape.dim[0] != *n)

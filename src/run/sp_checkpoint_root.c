@@ -231,6 +231,14 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
     return SP_OK;
 }
 
+static sp_status check_number(sp_h5 *file, const char *name, int n)
+{
+    if (n >= 1 && n <= SP_CHECKPOINT_COLUMNS)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA, "%s: attribute %s has %d names, expected 1 to %d",
+                   sp_h5_path(file), name, n, SP_CHECKPOINT_COLUMNS);
+}
+
 /* Reads the texts that are there; files of older versions lack some. */
 static sp_status read_texts(sp_h5 *file, sp_normalization *norm)
 {
@@ -238,10 +246,13 @@ static sp_status read_texts(sp_h5 *file, sp_normalization *norm)
 
     if (sp_h5_attr_has(file, "/", NAMES))
         SP_TRY(sp_h5_attr_read_texts(file, "/", NAMES, &norm->name, &norm->n_columns));
+    if (norm->name)
+        SP_TRY(check_number(file, NAMES, norm->n_columns));
     if (!sp_h5_attr_has(file, "/", CLASSES))
         return SP_OK;
     SP_TRY(
         sp_h5_attr_read_texts(file, "/", CLASSES, &norm->class_name, &norm->n_classes));
+    SP_TRY(check_number(file, CLASSES, norm->n_classes));
     if (!sp_h5_attr_has(file, "/", CODES))
         return SP_OK;
     SP_TRY(sp_h5_attr_count(file, "/", CODES, &n_codes));

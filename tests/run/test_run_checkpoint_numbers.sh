@@ -39,6 +39,9 @@ hostile 1 skipped 1 'skipped is 1, expected 0 to 0'
 hostile 1 metrics_bytes -1 'metrics_bytes is -1'
 hostile 1 best_miou 7 'best_miou is 7'
 hostile 1 seed 99 'seed is 99, expected 1'
+for n in 0 65537; do
+    hostile 1 classes $n "attribute class_names has $n names, expected 1 to 65536"
+done
 hostile 3 rank5 '' '/extra: 5 dimensions, expected at most 4'
 hostile 1 /loss/class_weights -1 '/loss/class_weights: element 3 is -1'
 hostile 1 /normalization/mean inf '/normalization/mean: element 2 is inf'

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "fixtures/run_folder.h"
+#include "run/sp_checkpoint.h"
 
 static const char *const names[] = {
     "lock",        "metrics.jsonl",       "status.json",     ".diagnosed",
@@ -120,6 +121,31 @@ static void what_kills_left_goes_at_the_next_start(void **state)
     assert_int_equal(access(in("status.json.tmp-7"), F_OK), 0);
 }
 
+/* A name that the run does not give its files is not counted as one of the newest. */
+static void copies_push_out_no_checkpoint(void **state)
+{
+    static const char *const others[] = {
+        "checkpoints/step-9.h5", "checkpoints/step-+00000009.h5",
+        "checkpoints/step-99999999999999999999.h5", "checkpoints/step-000000009.h5x",
+        "checkpoints/step-9.h5.tmp"};
+    int n;
+
+    (void)state;
+    OK(sp_file_make_folder(in("checkpoints")));
+    for (int i = 0; i < 5; i++)
+        OK(sp_file_replace(in(others[i]), "x", 1, 0));
+    OK(sp_file_replace(in("checkpoints/step-000000001.h5"), "x", 1, 0));
+    OK(sp_file_replace(in("checkpoints/step-1000000000.h5"), "x", 1, 0));
+    OK(sp_checkpoint_prune(in("checkpoints"), 1));
+    assert_int_equal(access(in("checkpoints/step-1000000000.h5"), F_OK), 0);
+    assert_int_not_equal(access(in("checkpoints/step-000000001.h5"), F_OK), 0);
+    OK(sp_checkpoint_set_newer_aside(in("checkpoints"), 5, &n));
+    assert_int_equal(n, 1);
+    for (int i = 0; i < 5; i++)
+        if (access(in(others[i]), F_OK) != 0)
+            fail_msg("%s is gone", path);
+}
+
 static void the_root_folder_is_refused(void **state)
 {
     static const char *const root[] = {"/", "//", "/..", "/tmp/.."};
@@ -182,6 +208,7 @@ int main(void)
         IN_NEW_FOLDER(links_and_pipes_are_refused_and_left_alone),
         IN_NEW_FOLDER(the_folder_itself_may_be_a_link),
         IN_NEW_FOLDER(a_temporary_that_is_a_link_is_not_followed),
+        IN_NEW_FOLDER(copies_push_out_no_checkpoint),
         IN_NEW_FOLDER(what_kills_left_goes_at_the_next_start),
         IN_NEW_FOLDER(the_root_folder_is_refused),
         IN_NEW_FOLDER(a_folder_open_to_all_is_a_warning),
