@@ -114,6 +114,48 @@ steps() {
     sed -n 's/.*"event":"step","step":\([0-9]*\).*"samples":\([0-9]*\),"loss":\([^,]*\),.*"voxels":\([0-9]*\),.*/\1 \2 \4 \3/p' "$1/metrics.jsonl"
 }
 
+# lines DIR: prints step and eval lines without times.
+lines() {
+    sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/p' "$1/metrics.jsonl"
+}
+
+# record DIR RANK: prints "pid phase epoch step" of the rank in the present heartbeat.bin.
+record() {
+    "$SPTRAIN" status "$1" 2>/dev/null |
+        awk -v r="$2" '$1 == r && $3 ~ /^[0-9]+$/ { print $3, $4, $5, $6 }'
+}
+
+# draw I N: prints a number below N, the same for the same I.
+draw() {
+    awk -v i="$1" -v n="$2" 'BEGIN { srand(i); rand(); print int(rand() * n) }'
+}
+
+# nth I WORDS...: prints word I, from 0 on.
+nth() {
+    shift "$(($1 + 1))"
+    echo "$1"
+}
+
+# nothing_behind DIR FILES: demands that the folder of a finished run has these files and
+# folders and no unfinished checkpoint, and that none of its processes works in the test's
+# folder any more.
+# best.h5.old may be there: the best weights of steps that a kill has undone are kept.
+nothing_behind() {
+    found=$(ls -A "$1" | tr '\n' ' ')
+    test "$found" = "$2 " || fail "$1 has: $found"
+    found=$(ls -A "$1/checkpoints" | grep -v '^step-[0-9]\{9\}\.h5$\|^best\.h5\(\.old\)\{0,1\}$')
+    test -z "$found" || fail "$1/checkpoints has: $found"
+    tries=0
+    for at in /proc/[0-9]*; do
+        while test "$(readlink "$at/cwd" 2>/dev/null)" = "$dir" &&
+            grep -q '^sptrain' "$at/comm" 2>/dev/null; do
+            tries=$((tries + 1))
+            test $tries -lt 100 || fail "a process is left: $(tr '\0' ' ' <"$at/cmdline")"
+            sleep 0.1
+        done
+    done
+}
+
 # evals DIR: prints the evaluations made while training, from their step on.
 evals() {
     sed -n 's/.*"event":"eval",\("step".*\)/\1/p' "$1/metrics.jsonl"

@@ -12,10 +12,6 @@ run : { log_every = 1; checkpoint_every = 3; keep = 100; dir = "r"; };
 DECK
 # 15 samples in steps of 2: 8 steps an epoch, 40 in all.
 
-# lines DIR: step and eval lines without times.
-lines() {
-    sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/p' "$1/metrics.jsonl"
-}
 # whole DIR WHAT: DIR is like the uninterrupted run, bit for bit.
 whole() {
     status "$1" done 0

@@ -1,9 +1,15 @@
 #!/bin/sh
 # Other users of the machine connect to every socket of a run from its first moment on: the
 # run ends as if nobody had been there, with the same bits, and tells them nothing.
-# SP_STRANGERS tries of each kind (2; 30 by hand), in a network of their own; as root.
+# SP_STRANGERS tries of each kind (2), in a network of their own; as root. With SP_TIMED
+# (make check-strangers, on a machine that does nothing else) runs are longer and alternate
+# with runs beside a stranger that looks for ports and connects to none: the median time
+# of the steps is at most 3 % longer under attack.
 . "$SP_SRCDIR/tests/run/story.sh"
 n_tries=${SP_STRANGERS-2}
+ranks=3 epochs=12
+test -z "$SP_TIMED" || ranks=2 epochs=80
+last=$((5 * epochs)) # 15 samples in steps of 3
 PATH=$PATH:/usr/sbin:/sbin
 test "$(id -u)" = 0 || skip "not root: strangers are processes of another user"
 for tool in setpriv unshare ip; do
@@ -25,9 +31,10 @@ cat >base.deck <<'DECK'
 data : { train = "u.h5"; val = "u.h5"; };
 net : { family = "dummy"; };
 batch : { size = 3; };
-train : { epochs = 12; warmup_steps = 5; };
+train : { warmup_steps = 5; };
 run : { log_every = 1; checkpoint_every = 20; dir = "r"; threads = 1; watchdog_s = 60; };
 DECK
+sed -i "s/train : { /&epochs = $epochs; /" base.deck
 
 # The ports that are open before the program begins are the launcher's: MPICH's mpiexec ends
 # when anybody connects to it. With APART rank 1 has a network of its own and does not
@@ -50,36 +57,63 @@ chmod +x rank
 SPTRAIN=$dir/rank
 
 rm -f spare
-run 3 0 base.deck run.dir=want
-sums want 60 >want.sums
+run $ranks 0 base.deck run.dir=want
+sums want $last >want.sums
 steps want >want.steps
 
-# attacked KIND: makes one run; $told counts the bytes that the stranger received.
+# attacked KIND: makes one run; $told counts the bytes that the stranger received, $time_s
+# is the time of the steps.
 attacked() {
     rm -rf r spare
     setpriv --reuid=65534 --regid=65534 --clear-groups ./stranger "$1" spare 100 >told &
     job=$!
-    run 3 0 base.deck
+    run $ranks 0 base.deck
     rm -f spare
     wait $job
     job=
-    sums r 60 >sums
+    sums r $last >sums
     steps r >steps
     same want.sums sums "other weights after strangers: $1"
     same want.steps steps "other steps after strangers: $1"
     status r done 0
     says told '^ports .* unasked 0$'
+    time_s=$(sed -n 's/.*"event":"step".*"step_s":\([0-9.e-]*\),.*/\1/p' r/metrics.jsonl |
+        awk '{ sum += $1 } END { printf "%.4f", sum }')
+    watch_s=$(sed -n 's/.*"watchdog_cpu_s":\([0-9.e-]*\).*/\1/p' r/metrics.jsonl)
 }
+# median FILE
+median() {
+    sort -g "$1" | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'
+}
+# compared KIND: the row of the table; the tries have got the same bits, or ended the test.
+compared() {
+    ratio=-
+    if test -n "$SP_TIMED"; then
+        ratio=$(awk -v t="$(median times)" -v q="$(median quiet)" 'BEGIN { printf "%.3f", t / q }')
+        awk -v r="$ratio" 'BEGIN { exit !(r > 1.03) }' && slowed="$slowed $1"
+    fi
+    printf '%-8s %5d %10d %6s %12s\n' "$1" "$n_tries" "$n_tries" "$ratio" "$(median watch)" >>table
+}
+slowed=
 for kind in backlog token leave close places idle garbage replay; do
     i=0
+    rm -f times quiet watch
     while test $i -lt "$n_tries"; do
         if test $((i % 2)) = 0; then APART=; else APART=yes; fi
         export APART
         attacked $kind
+        echo "$time_s" >>times
+        echo "$watch_s" >>watch
         i=$((i + 1))
-        watch_s=$(sed -n 's/.*"watchdog_cpu_s":\([0-9.e-]*\).*/\1/p' r/metrics.jsonl)
-        echo "$kind $i ${APART:-no} $(cat told) watchdog_cpu_s $watch_s" >>all
+        echo "$kind $i ${APART:-no} $(cat told) steps $time_s s, watchdog_cpu_s $watch_s" >>all
+        test -n "$SP_TIMED" || continue
+        attacked none
+        echo "$time_s" >>quiet
     done
+    compared $kind
 done
-echo "kind, try, rank 1 apart, what the stranger found and was told:"
+echo "kind, try, rank 1 apart, what the stranger found and was told, times:"
 cat all
+echo "attack   tries bits equal  ratio of times, watchdog_cpu_s (medians)"
+cat table
+test -z "$slowed" || fail "more than 3 % slower under attack:$slowed"

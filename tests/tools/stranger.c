@@ -14,6 +14,7 @@
  *     idle      holds 1,000 connections
  *     garbage   sends random bytes
  *     replay    sends rank 0's own answers back to it as a proof
+ *     none      looks for ports and connects to none: the measure of the others
  *
  * At the end it prints "ports P connections C bytes B unasked U": how many it found,
  * and what it was told, U of it before it had said anything. */
