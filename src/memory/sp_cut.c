@@ -207,7 +207,7 @@ static bool has_norm(const sp_graph *graph)
 
 void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
 {
-    const sp_budget *b = &cut->train;
+    const sp_budget *b = cut->train.sampler ? &cut->train : &cut->eval;
     char there[100];
 
     if (!cut->memory || !b->sampler)
@@ -224,7 +224,7 @@ void sp_cut_print(const sp_cut *cut, int64_t device_bytes)
     sp_log_warn0("memory: a rank may use %s, and the largest step needs about %.1f "
                  "MiB: steps are cut into micro-batches, the largest into %d%s",
                  there, mib(sp_cut_need(cut)), b->n_micro,
-                 has_norm(b->foreseer.what.graph)
+                 b->foreseer.is_training && has_norm(b->foreseer.what.graph)
                      ? "; batch statistics are those of a micro-batch"
                      : "");
     if (sp_cut_fixed(cut) + b->largest[0] + b->largest[SP_REST] > cut->memory)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_machine.h"
 #include "data/sp_voxel.h"
 #include "memory/sp_cut_internal.h"
 #include "process/sp_pulse.h"
@@ -188,8 +189,9 @@ static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_
                          sp_load *load)
 {
     const sp_on_error on_error = b->foreseer.what.config->data.on_error;
+    const int64_t there = smaller(cut->memory, (int64_t)sp_machine_memory());
     const int64_t room =
-        sp_budget_is_host(b) && cut->memory ? cut->memory - sp_cut_fixed(cut) : 0;
+        sp_budget_is_host(b) && cut->memory ? there - sp_cut_fixed(cut) : 0;
     sp_status rc;
 
     sp_pulse_beat();

@@ -159,7 +159,9 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     s->epoch = infer->state.at.epoch;
     s->step = infer->state.step;
     SP_TRY(sp_resources_open_evaluation(r));
-    return sp_resources_cut(r);
+    SP_TRY(sp_resources_cut(r));
+    sp_cut_print(&r->cut, r->memory_total);
+    return SP_OK;
 }
 
 sp_status sp_infer_close(sp_infer *infer, sp_status rc)

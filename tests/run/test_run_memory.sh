@@ -46,6 +46,7 @@ need=$(foreseen 1)
 test "$need" -gt 60 || fail "a step of $need MiB: too small to be cut"
 run 1 0 check d.deck run.memory_mb=$((need + 20))
 says out 'memory: a rank may use .* the largest step needs about'
+run 1 0 check d.deck run.memory_mb=100000000 # more than any machine has
 run 1 0 check d.deck run.memory_mb=$((need - 3))
 says err 'cut into micro-batches, the largest into 2'
 cut 1 one $((need - 3)) 2
