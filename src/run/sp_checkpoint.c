@@ -24,7 +24,11 @@
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
 
-enum { MAX_PATH = 256 };
+enum {
+    MAX_PATH = 256,
+    PIECE = 16 << 20,   /* bytes that are verified at a time */
+    MOST_UNPACKED = 64, /* times the file: rows that compress better are refused */
+};
 
 /* ---- arrays ---- */
 
@@ -74,14 +78,16 @@ static int64_t find_bad(const char *name, const float *x, int64_t n)
     return -1;
 }
 
-static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n)
+/* x: the n elements from `first` on. */
+static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n,
+                               int64_t first)
 {
     const int64_t bad = find_bad(name, x, n);
 
     if (bad < 0)
         return SP_OK;
     return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite number%s",
-                   sp_h5_path(file), name, (long long)bad, (double)x[bad],
+                   sp_h5_path(file), name, (long long)(first + bad), (double)x[bad],
                    is_variance(name) ? ", not negative" : "");
 }
 
@@ -124,7 +130,7 @@ static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
     else /* fails, with the message about shapes */
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, to));
-    return check_numbers(file, name, to, p->count);
+    return check_numbers(file, name, to, p->count, 0);
 }
 
 sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
@@ -158,10 +164,9 @@ static sp_status write_group(sp_h5 *file, const char *group, const sp_param *par
 }
 
 /* Compares the checksum of an array that was read. A file of weights alone has none. */
-static sp_status check_crc(sp_h5 *file, const char *name, const void *data,
-                           size_t bytes)
+static sp_status check_crc(sp_h5 *file, const char *name, uint32_t crc)
 {
-    uint32_t want, crc = sp_crc32c(0, data, bytes);
+    uint32_t want;
 
     if (!sp_h5_attr_has(file, name, "crc32c") && !sp_h5_attr_has(file, "/", "format"))
         return SP_OK;
@@ -192,7 +197,8 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
         else
             SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset));
         SP_TRY(
-            check_crc(file, name, flat + p->offset, (size_t)p->count * sizeof *flat));
+            check_crc(file, name,
+                      sp_crc32c(0, flat + p->offset, (size_t)p->count * sizeof *flat)));
     }
     return SP_OK;
 }
@@ -214,17 +220,60 @@ static bool is_ours(const char *name)
     return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
 }
 
-/* The numbers of a checkpoint's own float32 arrays. Arrays of another type fail, or are
- * checked, when they are read for a network. */
-static sp_status verify_numbers(sp_h5 *file, const char *name, const sp_h5_shape *shape,
-                                const void *data, int64_t bytes)
+/* True for float32 arrays of the network. Arrays of another type fail, or are checked,
+ * when they are read for a network. */
+static bool has_numbers(const char *name, sp_h5_type type)
 {
-    const sp_h5_type type = shape->type;
+    return is_ours(name) && type.kind == 'f' && type.size == sizeof(float) &&
+           !type.is_swapped;
+}
 
-    if (!is_ours(name) || type.kind != 'f' || type.size != sizeof(float) ||
-        type.is_swapped)
-        return SP_OK;
-    return check_numbers(file, name, data, bytes / (int64_t)sizeof(float));
+/* A buffer for `step` rows of `row` bytes. */
+typedef struct piece {
+    int64_t row, step;
+    void *buffer;
+} piece;
+
+static sp_status verify_rows(sp_h5 *file, const char *name, const sp_h5_shape *shape,
+                             const piece *p, bool with_numbers, uint32_t *crc)
+{
+    const int64_t size = (int64_t)sizeof(float), rows = shape->dim[0];
+
+    for (int64_t at = 0; at < rows; at += p->step) {
+        const int64_t n = rows - at < p->step ? rows - at : p->step;
+
+        SP_TRY(sp_h5_read_rows(file, name, at, n, p->buffer));
+        *crc = sp_crc32c(*crc, p->buffer, (size_t)(n * p->row));
+        if (with_numbers)
+            SP_TRY(check_numbers(file, name, p->buffer, n * p->row / size,
+                                 at * p->row / size));
+    }
+    return SP_OK;
+}
+
+/* Reads all values, in pieces, since a file of weights may be compressed to much less
+ * than they take. bytes: of all values. *crc is continued with them. */
+static sp_status verify_values(sp_h5 *file, const char *name, const sp_h5_shape *shape,
+                               int64_t bytes, bool with_numbers, uint32_t *crc)
+{
+    const int64_t rows = shape->dim[0];
+    piece p = {.row = rows ? bytes / rows : 0, .step = rows};
+    sp_status rc;
+
+    if (p.row > PIECE && p.row / MOST_UNPACKED > sp_h5_bytes(file))
+        return SP_FAIL(SP_EDATA, "%s:%s: rows of %lld bytes in a file of %lld",
+                       sp_h5_path(file), name, (long long)p.row,
+                       (long long)sp_h5_bytes(file));
+    if (bytes > PIECE)
+        p.step = p.row < PIECE ? PIECE / p.row : 1;
+    p.buffer = malloc((size_t)(p.step * p.row) + 1);
+    if (!p.buffer)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %lld bytes", sp_h5_path(file),
+                       name, (long long)(p.step * p.row));
+    rc = verify_rows(file, name, shape, &p,
+                     with_numbers && has_numbers(name, shape->type), crc);
+    free(p.buffer);
+    return rc;
 }
 
 /* A file of weights by another program may store them in any layout and contain other
@@ -234,8 +283,7 @@ static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoin
 {
     sp_h5_shape shape;
     int64_t bytes;
-    void *data;
-    sp_status rc;
+    uint32_t crc = 0;
 
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (!is_checkpoint && shape.rank < 1)
@@ -247,17 +295,8 @@ static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoin
         (shape.is_contiguous && bytes > sp_h5_bytes(file)))
         return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
                        sp_h5_path(file), name);
-    data = malloc((size_t)bytes + 1);
-    if (!data)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %lld bytes", sp_h5_path(file),
-                       name, (long long)bytes);
-    rc = sp_h5_read_rows(file, name, 0, shape.dim[0], data);
-    if (rc == SP_OK && is_checkpoint)
-        rc = check_crc(file, name, data, (size_t)bytes);
-    if (rc == SP_OK && demand == SP_FINITE)
-        rc = verify_numbers(file, name, &shape, data, bytes);
-    free(data);
-    return rc;
+    SP_TRY(verify_values(file, name, &shape, bytes, demand == SP_FINITE, &crc));
+    return is_checkpoint ? check_crc(file, name, crc) : SP_OK;
 }
 
 static sp_status verify_all(sp_h5 *file, bool is_checkpoint,

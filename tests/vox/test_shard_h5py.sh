@@ -47,3 +47,18 @@ for name in names:
     assert a[name][:].tobytes() == b[name][:].tobytes(), name
 PY
 "$python" same.py f4 f8 || fail "float64: other weights"
+
+# A file of weights may be compressed a thousandfold: it is verified in little memory.
+cat >pack.py <<'PY'
+import h5py
+
+with h5py.File("packed.h5", "w") as f:
+    f.create_dataset("/params/conv4/bias", (1 << 26,), "f4", chunks=(1 << 20,),
+                     compression="gzip", fillvalue=0)[:] = 0
+PY
+"$python" pack.py || fail "no file of weights"
+"$SP_BUILDDIR/tests/tools/peak_memory" mib "$MPIEXEC" -n 1 "$SPTRAIN" eval net.family=dummy \
+    data.val=t.h5 run.dir=r run.checkpoint=packed.h5 >out 2>err </dev/null
+test $? = 3 || fail "a file of 67108864 classes"
+one_diagnosis 'packed.h5: the model has 67108864 classes, the data 2'
+test "$(cat mib)" -lt 200 || fail "$(cat mib) MiB taken for a file of $(wc -c <packed.h5) bytes"
