@@ -57,12 +57,16 @@ static bool is_full(int fd, off_t end)
            about.st_dev == full.st_dev;
 }
 
-static int n_interrupts; /* calls that a signal still interrupts */
+static int n_interrupts;    /* calls that a signal still interrupts */
+static const char *link_to; /* what the file becomes a link to while it is written */
 
 int posix_fallocate(int fd, off_t at, off_t n)
 {
     if (n_interrupts > 0 && n_interrupts--)
         return EINTR;
+    if (link_to && (unlink(path) != 0 || symlink(link_to, path) != 0))
+        abort();
+    link_to = NULL;
     return is_full(fd, at + n) ? ENOSPC : 0;
 }
 
@@ -135,6 +139,24 @@ static void a_signal_is_no_lack_of_room(void **state)
     unlink(path);
 }
 
+/* Whoever may write in the folder has put a link in the file's place. */
+static void no_file_is_cut_through_a_link(void **state)
+{
+    static char text[1 << 20];
+    struct stat victim;
+    FILE *file = fopen("test_h5_victim", "w");
+
+    (void)state;
+    assert_true(file && fwrite(text, sizeof text, 1, file) == 1 && fclose(file) == 0);
+    link_to = "test_h5_victim";
+    assert_int_equal(status_of(1 << 20), SP_EIO);
+    link_to = NULL;
+    assert_int_equal(stat("test_h5_victim", &victim), 0);
+    assert_int_equal(victim.st_size, sizeof text);
+    unlink("test_h5_victim");
+    unlink(path);
+}
+
 /* A name for memory in shared files may be too long where it is made of the path. */
 static void a_long_path_is_no_exception(void **state)
 {
@@ -177,6 +199,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_room_is_an_error),
         cmocka_unit_test(a_signal_is_no_lack_of_room),
+        cmocka_unit_test(no_file_is_cut_through_a_link),
         cmocka_unit_test(a_long_path_is_no_exception),
         cmocka_unit_test(the_limit_of_file_sizes_is_an_error)};
 
