@@ -15,27 +15,45 @@ sp_status sp_resources_open(sp_resources *r, const sp_command *command,
 
 /* ---- network ---- */
 
-/* Makes initial parameters and statistics on the host and uploads them. Local. */
+static sp_status upload_floats(sp_backend *backend, float *to, const float *host,
+                               int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof *host;
+
+    return bytes ? backend->ops->upload(backend, to, host, bytes) : SP_OK;
+}
+
+/* Makes initial parameters and statistics: in place where the backend computes on the
+ * host, which has no memory to spare for a copy, else on the host first. Local. */
 static sp_status init_net(sp_resources *r, uint64_t seed)
 {
+    const sp_graph *graph = &r->graph;
+    const int64_t n = graph->n_floats, n_running = graph->n_buffer_floats;
     sp_backend *backend = &r->backend;
-    size_t n = (size_t)r->graph.n_floats;
-    size_t n_running = (size_t)r->graph.n_buffer_floats;
-    float *host = calloc(n + n_running + 1, sizeof *host);
-    sp_status rc;
+    sp_net *net = &r->net;
+    float *host = NULL;
+    sp_status rc = SP_OK;
 
-    if (!host)
-        return SP_FAIL(SP_EMEM, "network: out of memory");
-    sp_graph_init_params(&r->graph, seed, host);
-    sp_graph_init_buffers(&r->graph, host + n);
-    rc = backend->ops->upload(backend, r->net.param, host, n * sizeof *host);
-    if (rc == SP_OK)
-        rc = backend->ops->upload(backend, r->net.running, host + n,
-                                  n_running * sizeof *host);
-    if (rc == SP_OK)
-        rc = backend->ops->wait(backend);
+    if (backend->ops->is_host) {
+        memset(net->param, 0, (size_t)n * sizeof *net->param);
+        if (n_running)
+            memset(net->running, 0, (size_t)n_running * sizeof *net->running);
+        sp_graph_init_params(graph, seed, net->param);
+        sp_graph_init_buffers(graph, net->running);
+    } else {
+        host = calloc((size_t)(n + n_running) + 1, sizeof *host);
+        if (!host)
+            return SP_FAIL(SP_EMEM, "network: out of memory");
+        sp_graph_init_params(graph, seed, host);
+        sp_graph_init_buffers(graph, host + n);
+        rc = upload_floats(backend, net->param, host, n);
+        if (rc == SP_OK)
+            rc = upload_floats(backend, net->running, host + n, n_running);
+        if (rc == SP_OK)
+            rc = backend->ops->wait(backend);
+    }
     free(host);
-    sp_net_updated(&r->net);
+    sp_net_updated(net);
     return rc;
 }
 
@@ -65,20 +83,18 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
     return sp_session_agree(&r->session, rc);
 }
 
-/* Copies n floats from rank 0's host memory to the backend memory of every rank; with
- * to NULL nothing. Collective. */
+/* Copies n floats from rank 0's host memory to the backend memory of every rank, which
+ * may be the same memory; with to NULL nothing. Collective. */
 static sp_status spread_floats(sp_resources *r, float *host, float *to, int64_t n)
 {
-    sp_backend *backend = &r->backend;
-    size_t bytes = (size_t)n * sizeof *host;
-
-    if (!to || !bytes)
+    if (!to || !n)
         return SP_OK;
-    SP_TRY(sp_comm_bcast(r->session.comm, host, bytes, 0));
-    return backend->ops->upload(backend, to, host, bytes);
+    SP_TRY(sp_comm_bcast(r->session.comm, host, (size_t)n * sizeof *host, 0));
+    return host == to ? SP_OK : upload_floats(&r->backend, to, host, n);
 }
 
-/* Host memory for the arrays of a checkpoint. */
+/* Host memory for the arrays of a checkpoint: the backend's own where it computes on
+ * the host. */
 typedef struct host_weights {
     float *param, *running;
     sp_optim at;
@@ -118,25 +134,37 @@ static sp_status load(sp_resources *r, const char *path, host_weights *w,
     return SP_OK;
 }
 
+/* *host: to be freed, NULL after a failure. */
+static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **host)
+{
+    const size_t n = (size_t)graph->n_floats,
+                 n_running = (size_t)graph->n_buffer_floats;
+
+    *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof **host);
+    if (!*host)
+        return SP_FAIL(SP_EMEM, "weights: out of memory");
+    w->param = *host;
+    for (size_t i = 0; i < SP_N_KEPT; i++)
+        w->at.kept[i] = w->at.kept[i] ? *host + (1 + i) * n : NULL;
+    w->running = *host + (1 + SP_N_KEPT) * n;
+    return SP_OK;
+}
+
 sp_status sp_resources_load(sp_resources *r, const char *path,
                             sp_checkpoint_state *state)
 {
     sp_session *session = &r->session;
-    size_t n = (size_t)r->graph.n_floats;
-    size_t n_running = (size_t)r->graph.n_buffer_floats;
-    float *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof *host);
-    host_weights w = {.param = host, .running = host + (1 + SP_N_KEPT) * n};
-    sp_status rc = host ? SP_OK : SP_FAIL(SP_EMEM, "weights: out of memory");
+    host_weights w = {r->net.param, r->net.running, r->optim};
+    float *host = NULL;
+    sp_status rc = SP_OK;
 
     assert(r->has_net && (!state || r->optim.impl));
     sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
+    if (!r->backend.ops->is_host)
+        rc = allocate_host(&r->graph, &w, &host);
     rc = sp_session_agree(session, rc);
-    if (rc == SP_OK) {
-        w.at = r->optim;
-        for (int i = 0; i < SP_N_KEPT; i++)
-            w.at.kept[i] = w.at.kept[i] ? host + (1 + (size_t)i) * n : NULL;
+    if (rc == SP_OK)
         rc = load(r, path, &w, state);
-    }
     if (rc == SP_OK)
         rc = r->backend.ops->wait(&r->backend);
     free(host);
