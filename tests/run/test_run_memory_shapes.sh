@@ -1,10 +1,10 @@
 #!/bin/sh
 # The memory that training, evaluation and prediction take of data of many shapes: what is
 # foreseen, what is taken, and what is taken under a bound of three quarters of that. A
-# bound is kept to 5 %, or the run ends with 5; `check` foresees
-# what a training takes, evaluation included, to 10 %, but for 25 MiB of large pages; eval
-# and predict foresee at least what they take, to 10 %. SP_SHAPES=all takes twelve shapes
-# of up to two million voxels (half an hour, 6 GiB).
+# bound is kept to 5 %, or the run ends with 5; `check` foresees what a training takes,
+# evaluation included, to 10 %, but for 25 MiB of large pages; eval and predict foresee at
+# least what they take, to 10 %. SP_SHAPES=all takes twelve shapes of up to two million
+# voxels (half an hour, 6 GiB).
 . "$SP_SRCDIR/tests/run/story.sh"
 limit_s=3000
 shapes=${SP_SHAPES-few}
