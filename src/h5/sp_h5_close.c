@@ -13,8 +13,9 @@
 /* The bytes that HDF5 may add to a file while it closes it. */
 enum { MARGIN = 1 << 16 };
 
-/* Cuts off the room that was reserved beyond the file's end, and flushes the file. Whoever may write in
- * the folder could have put a link in the file's place, so links are not followed. */
+/* Cuts off the room that was reserved beyond the file's end, and flushes the file.
+ * Whoever may write in the folder could have put a link in the file's place, so links
+ * are not followed. */
 static sp_status to_disk(const char *path, int64_t bytes)
 {
     int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
