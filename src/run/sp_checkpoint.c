@@ -391,6 +391,7 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     sp_status rc, end;
 
     assert(path && state->deck);
+    assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
     if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_h5_create(&file, temporary));

@@ -97,7 +97,6 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     int i;
 
     assert(state->deck);
-    assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
     SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
     SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
     SP_TRY(sp_h5_attr_write_texts(file, "/", "deck", -1, deck));
