@@ -31,7 +31,7 @@ struct sp_sampler_scratch {
     item *step; /* [effective] the step by position */
     /* [effective] the positions of one group in one micro-batch, by cost. */
     item *sorted;
-    load *heap;            /* [comm size] */
+    load *heap; /* [comm size] */
     /* [comm size] voxels and cost that each rank has in a micro-batch. */
     int64_t *held, *dealt;
     int64_t *bytes; /* [comm size] bytes of each rank in it */

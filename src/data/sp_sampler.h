@@ -61,7 +61,7 @@ typedef struct sp_position {
 typedef struct sp_deal {
     int n_samples;         /* samples of this rank */
     const int64_t *sample; /* [n_samples] ids in the data set, in order of position */
-    int n_world;                /* samples of the micro-batch on all ranks */
+    int n_world;           /* samples of the micro-batch on all ranks */
     int64_t cost_max, cost_sum; /* greatest and total cost that was dealt to a rank */
 } sp_deal;
 

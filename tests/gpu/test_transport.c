@@ -12,7 +12,10 @@
 /* Emulator. */
 void hc_set_order(uint64_t seed, bool is_lazy);
 
-enum { LATE = 1000, MANY = 3 << 20 }; /* number of floats: three pieces of the staged transport */
+enum {
+    LATE = 1000,
+    MANY = 3 << 20
+}; /* number of floats: three pieces of the staged transport */
 
 static sp_comm comm;
 
