@@ -161,11 +161,11 @@ sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
 /* The host waits until the sum is done. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
 
-/* For transports: sp_comm_agree that records the failing rank. */
+/* Transports call it: sp_comm_agree that records the failing rank. */
 sp_status sp_transport_agree(sp_transport *transport, sp_status rc);
-/* For transports: an all-reduce by copies to and from the host, which waits. */
+/* Transports call it: an all-reduce by copies to and from the host, which waits. */
 sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum);
-/* For transports: sp_transport_take from an arena of the backend. */
+/* Transports call it: sp_transport_take from an arena of the backend. */
 sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **out);
 size_t sp_part_bytes(const sp_part *part);
 

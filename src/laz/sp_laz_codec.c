@@ -1,4 +1,4 @@
-/* What the two compressors share. */
+/* The parts that the two compressors share. */
 #include "laz/sp_laz_codec.h"
 
 #include <stdlib.h>

@@ -18,7 +18,7 @@ typedef struct sp_optim {
     struct sp_optim_impl *impl;
 } sp_optim;
 
-/* What the optimizer keeps is zero. Local. SP_EMEM. */
+/* Opens an optimizer whose kept values are zero. Local. SP_EMEM. */
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend);
 void sp_optim_destroy(sp_optim *optim);

@@ -523,7 +523,7 @@ bool sp_run_claim_diagnosis(const char *dir)
     fd = open(in_folder(dir, ".diagnosed", path),
               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        /* Where the file cannot be made, two reports are better than none. */
+        /* If the file cannot be made, two reports are better than none. */
         return errno != EEXIST;
     close(fd);
     return true;

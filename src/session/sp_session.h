@@ -36,7 +36,7 @@ typedef struct sp_command {
     sp_comm *comm;
 } sp_command;
 
-/* What a session settles after the start, because it depends on the machine or on the
+/* Values that a session settles after the start, because they depend on the machine or on the
  * checkpoint that the run continues from. The config stays as the user wrote it. */
 typedef struct sp_settled {
     /* Stands for run.memory_mb: MiB that a rank may use, the same on all ranks. It is

@@ -22,7 +22,7 @@ static void land(hc_copy *c)
     c->has_landed = true;
 }
 
-/* For other threads the place changes at any moment from the issue to the wait, so the
+/* To other threads the place changes at any moment from the issue to the wait, so the
  * race checker hears of it at both. */
 void hc_copy_async(void *to, const void *from, int bytes, const char *file, int line)
 {

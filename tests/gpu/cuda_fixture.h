@@ -78,7 +78,7 @@ static inline size_t cu_bytes(sp_tensor t)
     return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
 }
 
-/* Where rows are not whole chunks of 16 bytes, the first row is not aligned to them
+/* If rows are not whole chunks of 16 bytes, the first row is not aligned to them
  * either. */
 static inline float *cu_rows(sp_backend *be, sp_tensor host, const void *from,
                              size_t bytes, size_t element)

@@ -1,4 +1,4 @@
-/* What is written is read again byte for byte: every point format and version of its
+/* Points that were written are read again byte for byte: every point format and version of its
  * items, with extra bytes, of any number of points and in chunks of any size, by any
  * number of threads; and damage is refused or, rarely, gives other points. */
 #include "fixtures/laz_points.h"
@@ -226,7 +226,7 @@ static bool is_read(const sp_laz_format *format, int point_format, int64_t n,
     return *rc == SP_OK && memcmp(given, got, (size_t)(n * format->record_bytes)) == 0;
 }
 
-/* Of all places in turn, one byte is changed. It is noticed in nearly all cases where
+/* At each place in turn, one byte is changed. It is noticed in nearly all cases where
  * the streams are long; the first records have no check. */
 static void damage_is_noticed(void **state)
 {
