@@ -285,8 +285,8 @@ sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);
 typedef struct bench_trace bench_trace;
 
 /* Has the operations of the resources' backend go through the trace, which times them
- * between begin and end. To be called once the device is open, before the transport; the
- * trace lives longer than the resources. SP_EMEM. */
+ * between begin and end. To be called once the device is open, before the transport;
+ * the trace lives longer than the resources. SP_EMEM. */
 sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources);
 /* Times each operation from here on: of the next step, at most BENCH_STEPS in all. */
 sp_status bench_trace_begin(bench_trace *trace);

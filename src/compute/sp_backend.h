@@ -32,7 +32,8 @@
 extern "C" {
 #endif
 
-/* The label of a voxel that counts in neither loss nor metric; as a prediction: none. */
+/* The label of a voxel that counts in neither loss nor metric; as a prediction: none.
+ */
 enum { SP_IGNORE = -1 };
 
 typedef struct sp_backend sp_backend;
@@ -365,8 +366,8 @@ typedef struct sp_backend_ops {
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
 } sp_backend_ops;
 
-/* The type of a slot's function. SP_OP(copy) sp_cpu_copy; declares a function for it, so
- * that the table above is the one place for the parameters of an operation. */
+/* The type of a slot's function. SP_OP(copy) sp_cpu_copy; declares a function for it,
+ * so that the table above is the one place for the parameters of an operation. */
 #define SP_OP(slot) __typeof__(*((sp_backend_ops *)0)->slot)
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)

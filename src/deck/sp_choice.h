@@ -94,7 +94,8 @@ typedef enum sp_class_weights {
 typedef enum sp_precision { SP_PRECISIONS(SP_CHOICE_VALUE) } sp_precision;
 extern const char *const sp_precision_word[];
 
-/* train.deterministic: what repeats a run's bits: the same ranks, any ranks, nothing. */
+/* train.deterministic: what repeats a run's bits: the same ranks, any ranks, nothing.
+ */
 #define SP_DETERMINISTICS(X)                                                           \
     X(SP_DET_RUN, "run")                                                               \
     X(SP_DET_WORLD, "world")                                                           \

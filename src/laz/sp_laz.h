@@ -145,10 +145,10 @@ void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end);
 typedef struct sp_laz_writer sp_laz_writer;
 
 /* Begins to write points at the place where `to` is, which is where the LAS header says
- * that they begin. The file has to be one that can be sought; path is for messages. Both
- * are borrowed until sp_laz_abandon. n_threads threads encode; 1: the caller. The items
- * have to be of version 2 or later, as sp_laz_format_current makes them. Memory: a chunk
- * for each thread. SP_EIO; SP_EMEM. */
+ * that they begin. The file has to be one that can be sought; path is for messages.
+ * Both are borrowed until sp_laz_abandon. n_threads threads encode; 1: the caller. The
+ * items have to be of version 2 or later, as sp_laz_format_current makes them. Memory:
+ * a chunk for each thread. SP_EIO; SP_EMEM. */
 sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
                         const sp_laz_format *format, int n_threads);
 /* Writes n records. A chunk ends after format.chunk_points of them, and, where chunks

@@ -4,8 +4,8 @@
  *     worker   waits for an empty portion --> decodes into it --> full --+
  *     caller   empty <-- copies the records out <-- waits for a full one+
  *
- * A portion is a whole chunk, if it is not too large. Without a chunk table the place of
- * a chunk is known when the one before is decoded, so the caller decodes alone. */
+ * A portion is a whole chunk, if it is not too large. Without a chunk table the place
+ * of a chunk is known when the one before is decoded, so the caller decodes alone. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* The writer: the records of a chunk are collected, encoded by the caller or by one of n
- * threads, and written by the caller in the order of the file.
+/* The writer: the records of a chunk are collected, encoded by the caller or by one of
+ * n threads, and written by the caller in the order of the file.
  *
  *     caller   collects a chunk --> full --> worker encodes it --> done --+
  *              writes it to the file and collects the next <--------------+

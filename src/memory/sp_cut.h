@@ -85,8 +85,8 @@ void sp_cut_close(sp_cut *cut);
 /* Bytes that the steps with the greatest need take, evaluations included. */
 int64_t sp_cut_need(const sp_cut *cut);
 /* Rank 0 logs how much memory there is, out of device_bytes (0: out of the host's), the
- * greatest need of a training step, and how the step is cut; without a training those of
- * an evaluation's step. Without a bound it logs nothing. */
+ * greatest need of a training step, and how the step is cut; without a training those
+ * of an evaluation's step. Without a bound it logs nothing. */
 void sp_cut_print(const sp_cut *cut, int64_t device_bytes);
 /* Adds to the error SP_EMEM, which was raised last, the samples over which memory ran
  * out, their estimated need and the memory there is. Local. */

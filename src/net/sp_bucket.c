@@ -8,7 +8,8 @@
 enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128, NARROW = 16 };
 
 /* Doubles in backend memory that the host reads at the end of a step: the sums of the
- * loss, the tail, the square of the gradient. All but the last are summed over ranks. */
+ * loss, the tail, the square of the gradient. All but the last are summed over ranks.
+ */
 enum { TAIL = SP_LOSS_SUMS, SQUARES = TAIL + sizeof(sp_tail) / sizeof(double), N_SUMS };
 _Static_assert(sizeof(sp_tail) % sizeof(double) == 0, "the tail is all doubles");
 

@@ -36,8 +36,8 @@ typedef struct sp_buckets {
     /* [n_floats] The gradient, which sp_net_backward adds to; after wait the sum over
      * ranks. It is backend memory after sp_buckets_attach, host memory before. */
     float *grad;
-    /* [SP_LOSS_SUMS] The loss, in the same memory, which sp_net_train_loss adds to; wait
-     * adds it to the tail. */
+    /* [SP_LOSS_SUMS] The loss, in the same memory, which sp_net_train_loss adds to;
+     * wait adds it to the tail. */
     double *loss;
     double squares; /* sum of grad^2 after wait; NAN without sp_buckets_attach */
     int64_t *exact; /* [n_floats][SP_EXACT_LIMBS] exact mode's gradient; else NULL */

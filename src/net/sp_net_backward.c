@@ -198,7 +198,8 @@ static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_grad_route r
     return pass_on(net, dy, step->in[0], route);
 }
 
-/* Prepares the gradient of an input for operations that add to it: a new one is zero. */
+/* Prepares the gradient of an input for operations that add to it: a new one is zero.
+ */
 static sp_status begin_sum(sp_net *net, const sp_lower_step *step, sp_grad_route route,
                            sp_tensor *dx)
 {

@@ -23,7 +23,8 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend);
 void sp_optim_destroy(sp_optim *optim);
 
-/* train.lr scaled as train.lr_scale says, for steps of `effective` samples in the world.
+/* train.lr scaled as train.lr_scale says, for steps of `effective` samples in the
+ * world.
  */
 double sp_optim_base_lr(const sp_config *config, int64_t effective);
 /* Learning rate of the step that begins after samples_seen of total_samples; effective:

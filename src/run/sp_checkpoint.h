@@ -51,8 +51,8 @@ sp_status sp_checkpoint_write(const char *path, const struct sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization, const float *param,
                               const float *running, const struct sp_optim *optim);
-/* Demands on a file beyond its structure and its checksums. A diverged training can have
- * written intact files whose numbers are not finite. */
+/* Demands on a file beyond its structure and its checksums. A diverged training can
+ * have written intact files whose numbers are not finite. */
 typedef enum sp_checkpoint_demand {
     SP_INTACT,
     SP_FINITE, /* parameters and buffers are finite, and no variance is negative */

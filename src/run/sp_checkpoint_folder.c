@@ -19,8 +19,8 @@ static void name_step(char *name, size_t size, int64_t step)
 }
 
 /* Step in a name such as "step-000000012.h5"; -1 for any other name, such as
- * "step-12.h5" of somebody's copy: prune would count it as one of the newest, and delete
- * a file of the run's own for it. */
+ * "step-12.h5" of somebody's copy: prune would count it as one of the newest, and
+ * delete a file of the run's own for it. */
 static int64_t step_of(const char *name)
 {
     const bool is_step = strncmp(name, "step-", 5) == 0;

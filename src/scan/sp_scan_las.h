@@ -45,10 +45,10 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
                       sp_laz_format *format);
 
 /* Write a copy of a LAS or LAZ scan with other classes, as LAS and as LAZ: 0 to 31 in
- * point formats 0 to 5, 0 to 255 in the others. Everything else stays: all other fields,
- * the order of points, the records before and behind them; the record that describes
- * the compression comes and goes with it. SP_EDATA: the scan is neither, or a code does
- * not fit; SP_EIO; SP_EMEM. */
+ * point formats 0 to 5, 0 to 255 in the others. Everything else stays: all other
+ * fields, the order of points, the records before and behind them; the record that
+ * describes the compression comes and goes with it. SP_EDATA: the scan is neither, or a
+ * code does not fit; SP_EIO; SP_EMEM. */
 sp_status sp_las_write(sp_scan *scan, const char *path, const int32_t *code, int64_t n);
 sp_status sp_las_write_laz(sp_scan *scan, const char *path, const int32_t *code,
                            int64_t n);

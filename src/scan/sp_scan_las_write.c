@@ -219,9 +219,9 @@ static sp_status write_points(copy *c, sp_laz_writer *laz, unsigned char *b)
 
 /* ---- COPC ---- */
 
-/* COPC is LAZ with an index of its chunks: in the VLR "copc" 1 the place of the root, in
- * EVLRs "copc" 1000 entries of 32 bytes: key, offset u64, bytes i32, points i32; -1 points
- * say that the offset is that of further entries. */
+/* COPC is LAZ with an index of its chunks: in the VLR "copc" 1 the place of the root,
+ * in EVLRs "copc" 1000 entries of 32 bytes: key, offset u64, bytes i32, points i32; -1
+ * points say that the offset is that of further entries. */
 enum {
     EVLR_HEAD = 60,
     COPC_INFO = 1,

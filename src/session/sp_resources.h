@@ -1,6 +1,6 @@
-/* The resources of a command: device, transport, data and network; loaders that feed the
- * network; buckets and an optimizer that train it. A command opens those that it needs,
- * in the order below, and sp_resources_close frees all of them.
+/* The resources of a command: device, transport, data and network; loaders that feed
+ * the network; buckets and an optimizer that train it. A command opens those that it
+ * needs, in the order below, and sp_resources_close frees all of them.
  *
  *     sp_resources_open            the session: run folder, watching
  *        open_device               rank --> device or cores         (sp_resources_device.c)
@@ -63,8 +63,8 @@ typedef struct sp_resources {
     sp_loader *loader, *val_loader;
 } sp_resources;
 
-/* Zeroes the resources and opens their session (see sp_session_open). sp_resources_close
- * follows in any case. */
+/* Zeroes the resources and opens their session (see sp_session_open).
+ * sp_resources_close follows in any case. */
 sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
                             bool with_folder);
 /* Local: reports rc (see sp_session_report), frees everything and returns rc. */
@@ -82,12 +82,12 @@ sp_status sp_resources_open_transport(sp_resources *resources);
  * Local. */
 sp_foresight sp_resources_foresight(const sp_resources *resources,
                                     const sp_backend *backend);
-/* Cuts steps that do not fit into the memory that a rank may use. That is
- * run.memory_mb if it is set; else the device's memory as sp_cut_memory_of bounds it,
- * or less where other programs use the device. The bound is
- * settled.memory_mb of the session, which checkpoints keep: a continued run cuts its
- * steps alike, whatever memory is free by then. Bounds the samplers of the loaders that are open, so
- * it is called once, before these begin. */
+/* Cuts steps that do not fit into the memory that a rank may use. That is run.memory_mb
+ * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less where
+ * other programs use the device. The bound is settled.memory_mb of the session, which
+ * checkpoints keep: a continued run cuts its steps alike, whatever memory is free by
+ * then. Bounds the samplers of the loaders that are open, so it is called once, before
+ * these begin. */
 sp_status sp_resources_cut(sp_resources *resources);
 
 /* ---- sp_resources_data.c ---- */
@@ -133,8 +133,8 @@ sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named
 /* Builds graph and network from the config, with new random weights. class_weight
  * (host, borrowed during the call) may be NULL. */
 sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
-/* Opens what a training adds to the network: buckets, optimizer, and a loader of n_slots
- * batches. */
+/* Opens what a training adds to the network: buckets, optimizer, and a loader of
+ * n_slots batches. */
 sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);

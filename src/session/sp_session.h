@@ -36,8 +36,9 @@ typedef struct sp_command {
     sp_comm *comm;
 } sp_command;
 
-/* Values that a session settles after the start, because they depend on the machine or on the
- * checkpoint that the run continues from. The config stays as the user wrote it. */
+/* Values that a session settles after the start, because they depend on the machine or
+ * on the checkpoint that the run continues from. The config stays as the user wrote it.
+ */
 typedef struct sp_settled {
     /* Stands for run.memory_mb: MiB that a rank may use, the same on all ranks. It is
      * the deck's, then that of the checkpoint where the deck has none, then the bound

@@ -47,7 +47,8 @@ static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
 
 /* ---- files (rank 0) ---- */
 
-/* The code of class `name` in the scans that the shards were made of; NULL: not known. */
+/* The code of class `name` in the scans that the shards were made of; NULL: not known.
+ */
 static char *code_of(const sp_dataset *set, const char *name)
 {
     for (int i = 0; set->class_code && i < set->n_classes; i++)
@@ -56,7 +57,8 @@ static char *code_of(const sp_dataset *set, const char *name)
     return NULL;
 }
 
-/* The scans' own codes where they have one for each class, else those of the training. */
+/* The scans' own codes where they have one for each class, else those of the training.
+ */
 static sp_status write_codes(const sp_predictor *p, sp_h5 *file)
 {
     const sp_resources *r = &p->infer.resources;
@@ -449,8 +451,9 @@ static sp_status predict_next(sp_predictor *p, sp_batch **batch)
     return rc;
 }
 
-/* Every rank holds the same number of batches (some may be empty), so they meet in each:
- * a failure of one is known to all before the next, and rank 0 removes what it began. */
+/* Every rank holds the same number of batches (some may be empty), so they meet in
+ * each: a failure of one is known to all before the next, and rank 0 removes what it
+ * began. */
 static sp_status predict_all(sp_predictor *p)
 {
     sp_resources *r = &p->infer.resources;

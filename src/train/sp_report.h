@@ -1,7 +1,7 @@
-/* The output of a run: the console of rank 0, and metrics.jsonl and evaluations.jsonl in
- * the run folder. Rank 0 prints and writes; all values are those of all ranks.
- * Collective and agreed, except sp_report_step, which belongs to a step: the other ranks
- * return from it at once. */
+/* The output of a run: the console of rank 0, and metrics.jsonl and evaluations.jsonl
+ * in the run folder. Rank 0 prints and writes; all values are those of all ranks.
+ * Collective and agreed, except sp_report_step, which belongs to a step: the other
+ * ranks return from it at once. */
 #ifndef SP_REPORT_H
 #define SP_REPORT_H
 

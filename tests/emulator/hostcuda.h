@@ -1,7 +1,7 @@
-/* CUDA C++ on the host, for the tests: what cuda/device/sp_cuda.h includes where the compiler
- * is not nvcc. Every CUDA thread of a block is a fiber with a stack of its own; blocks
- * run one after another. Legal but unlikely orders are made likely, so that code which
- * relies on luck fails:
+/* CUDA C++ on the host, for the tests: what cuda/device/sp_cuda.h includes where the
+ * compiler is not nvcc. Every CUDA thread of a block is a fiber with a stack of its
+ * own; blocks run one after another. Legal but unlikely orders are made likely, so that
+ * code which relies on luck fails:
  *
  *   HC_SEED=n             threads, blocks and streams run in an order drawn from n (1)
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
@@ -26,8 +26,8 @@
  * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes,
  * copies that nobody waits for and launches that a device would refuse are found too.
  * Kernels that are launched early and touch device memory ahead of their wait, or leave
- * without it, are found, and early launches that follow something else than a kernel.
- * A kernel whose threads wait for another process is put aside and looked at again.
+ * without it, are found, and early launches that follow something else than a kernel. A
+ * kernel whose threads wait for another process is put aside and looked at again.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
  * checked for data races and for accesses out of bounds. A finding ends the program
  * with status 66.
@@ -506,7 +506,8 @@ cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
 cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
 
-/* Stands for cuda/device/cuda_sort.cu (hostcuda_sort.cc); meaning in cuda/device/sp_cuda.h. */
+/* Stands for cuda/device/cuda_sort.cu (hostcuda_sort.cc); meaning in
+ * cuda/device/sp_cuda.h. */
 cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);

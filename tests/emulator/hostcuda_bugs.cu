@@ -1,6 +1,6 @@
 /* Kernels with planted faults, and some without: `hostcuda_bugs NAME` runs one and ends
- * with 3 if its result is wrong. tests/emulator/test_hostcuda_findings.sh says what the emulator
- * must say to each. */
+ * with 3 if its result is wrong. tests/emulator/test_hostcuda_findings.sh says what the
+ * emulator must say to each. */
 #include "cuda/device/sp_cuda.h"
 
 #include <vector>

@@ -2,8 +2,8 @@
  *
  * They read shared memory from their issue to the wait that they are finished by, past
  * what orders the threads' own accesses. Each warp of the four computes its 16 rows, at
- * the issue or at the wait, as chance has it; until the wait its sums are NaN. Chunks of
- * 16 bytes remember who brought them and which products read them, so that these are
+ * the issue or at the wait, as chance has it; until the wait its sums are NaN. Chunks
+ * of 16 bytes remember who brought them and which products read them, so that these are
  * found, in whatever order threads run:
  *
  *     a product reads a chunk whose copy was not waited for, or was not passed on by

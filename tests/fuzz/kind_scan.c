@@ -173,8 +173,8 @@ static const field las_fields[] = {
     {247, 8, 'u'}, {247, 8, 'u'}, {245, 2, 'u'}, {247, 2, 'u'}, {393, 2, 'u'},
     {395, 2, 'u'}, {431, 1, 'u'}, {432, 1, 'u'}, {283, 1, 'u'}, {284, 1, 'u'},
 };
-/* The header as in LAS, the LAZ record behind headers of three lengths, the place of the
- * chunk table and the first chunk. */
+/* The header as in LAS, the LAZ record behind headers of three lengths, the place of
+ * the chunk table and the first chunk. */
 static const field laz_fields[] = {
     {96, 4, 'u'},  {100, 4, 'u'}, {104, 1, 'u'}, {105, 2, 'u'}, {107, 4, 'u'},
     {247, 8, 'u'}, {281, 2, 'u'}, {283, 2, 'u'}, {293, 4, 'u'}, {313, 2, 'u'},

@@ -70,8 +70,8 @@ static inline sp_tensor case_tensor(sp_precision precision, int64_t n, int c, in
     return t;
 }
 
-/* Rows are `pad` longer than c, rounded up to whole chunks, or to an odd pitch where pad
- * is odd. */
+/* Rows are `pad` longer than c, rounded up to whole chunks, or to an odd pitch where
+ * pad is odd. */
 static inline int case_pitch(int c, int pad)
 {
     return pad % 2 ? (c + pad) | 1 : (c + pad + 7) / 8 * 8;

@@ -1,5 +1,6 @@
-/* On a real device the tests of the kernels find the emulator's functions here: there is
- * no order to choose and nothing is checked. Waits are counted by the linker's wraps. */
+/* On a real device the tests of the kernels find the emulator's functions here: there
+ * is no order to choose and nothing is checked. Waits are counted by the linker's
+ * wraps. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -358,7 +358,8 @@ static bool evaluate_emulated(rnd_case *c)
 }
 
 /* A norm behind a global pool has one row for each sample. Where samples are few and
- * alike it divides by their small difference, which enlarges differences of rounding. */
+ * alike it divides by their small difference, which enlarges differences of rounding.
+ */
 static double g_tolerance(const rnd_case *c)
 {
     return strstr(c->deck, "global_") ? 1e-4 : 1e-5;

@@ -1,5 +1,6 @@
 /* The declarations that the files of the tests' libnccl.so.2 share: nccl_double.c (the
- * library's entry points), nccl_double_ring.c (the ranks' common work, in shared memory).
+ * library's entry points), nccl_double_ring.c (the ranks' common work, in shared
+ * memory).
  *
  * It stands for NCCL where devices are emulated (tests/emulator): ranks of one machine,
  * each comm with a thread of its own that works as a device would, beside the program.

@@ -129,7 +129,8 @@ int __cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments
     return launch_kernel(host, grid, block, arguments, shared_bytes, stream, false);
 }
 
-/* The first fields of cudaLaunchConfig_t; its attributes are those of cuda/device/sp_cuda.h. */
+/* The first fields of cudaLaunchConfig_t; its attributes are those of
+ * cuda/device/sp_cuda.h. */
 struct launch_config {
     dim3 grid, block;
     size_t shared_bytes;

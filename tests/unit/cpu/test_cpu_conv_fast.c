@@ -171,7 +171,8 @@ static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
     same(p, isa, "forward with sums", y, plain, 0);
 }
 
-/* The fused input gradient and its sums are those of the separate passes, to the bit. */
+/* The fused input gradient and its sums are those of the separate passes, to the bit.
+ */
 static void sums_with_grad_input(sp_backend *be, const char *isa, const problem *p)
 {
     const fx_level *in = &p->level[p->kind.in];

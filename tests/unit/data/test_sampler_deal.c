@@ -235,8 +235,8 @@ static void independent_of_ranks(void **state)
     same_micro_batches(3, INT64_MAX, INT64_MAX, 3); /* so that no sum overflows */
 }
 
-/* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at least
- * as large as any, and without a bound is whole. */
+/* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at
+ * least as large as any, and without a bound is whole. */
 static void bytes_bound_as_voxels_do(void **state)
 {
     sp_dataset set = fake_set(120, 9);

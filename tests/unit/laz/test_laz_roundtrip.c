@@ -1,6 +1,6 @@
-/* Points that were written are read again byte for byte: every point format and version of its
- * items, with extra bytes, of any number of points and in chunks of any size, by any
- * number of threads; and damage is refused or, rarely, gives other points. */
+/* Points that were written are read again byte for byte: every point format and version
+ * of its items, with extra bytes, of any number of points and in chunks of any size, by
+ * any number of threads; and damage is refused or, rarely, gives other points. */
 #include "fixtures/laz_points.h"
 #include "fixtures/test.h"
 

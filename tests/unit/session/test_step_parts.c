@@ -1,5 +1,5 @@
-/* The step that sptrain and spbench share: its parts in their order, what it reports, and
- * what ends it. */
+/* The step that sptrain and spbench share: its parts in their order, what it reports,
+ * and what ends it. */
 #include "fixtures/test.h"
 
 #include <sys/wait.h>
