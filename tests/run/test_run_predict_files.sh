@@ -21,7 +21,7 @@ run 1 0 predict base.deck run.dir=want run.checkpoint=$model run.logits=true
 test "$(ls want/predictions | wc -l)" = $n_shards || fail "not one file a shard"
 for n in 1 3; do
     (
-        ulimit -n 40
+        ulimit -n $n_shards # a rank has some 40 of its own and of its caller's
         run $n 0 predict base.deck run.dir=few$n run.checkpoint=$model run.logits=true \
             batch.eval_size=20
     ) || exit 1
