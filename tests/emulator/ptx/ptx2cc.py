@@ -637,7 +637,7 @@ def regions_of(kernel, line, body):
             regions.append(Region(text[:-1]))
         elif depth == 0 and text.startswith('.reg'):
             kernel.note_registers(text)
-        elif depth == 0 and text.startswith('.') and not text.startswith('.loc'):
+        elif depth == 0 and text.startswith('.') and not re.match(r'\.loc\s', text):
             arrays += kernel.note_array(text)
         else:
             regions[-1].items.append((line, text))
