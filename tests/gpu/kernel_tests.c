@@ -25,8 +25,8 @@ void kernel_test_register(const char *name, kernel_test *run)
     tests[n_tests++].run = run;
 }
 
-/* The test that this name is or begins with, as test_x_race and test_x_ptx_np2 begin
- * with test_x; the longest where several fit, NULL where none does. */
+/* The test that this name is or begins with, as test_x_race and test_x_np2_nvcc.ptx
+ * begin with test_x; the longest where several fit, NULL where none does. */
 static kernel_test *find(const char *name)
 {
     kernel_test *found = NULL;
