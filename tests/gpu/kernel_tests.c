@@ -46,7 +46,8 @@ static kernel_test *find(const char *name)
 int main(int argc, char **argv)
 {
     const char *slash = strrchr(argv[0], '/');
-    kernel_test *test = find(slash ? slash + 1 : argv[0]);
+    const char *name = slash ? slash + 1 : argv[0];
+    kernel_test *test = find(name);
 
     sp_h5_child_main(argc, argv);
     if (!hc_launches && sp_cuda_device_count() == 0) {
@@ -58,6 +59,11 @@ int main(int argc, char **argv)
     }
     if (test)
         return test(argc, argv);
+    if (strncmp(name, "test_", 5) == 0) {
+        fprintf(stderr, "no test %s: its file is not linked, or registers no test\n",
+                name);
+        return 2;
+    }
     for (size_t i = 0; argc < 2 && i < n_tests; i++)
         puts(tests[i].name);
     if (argc < 2)
