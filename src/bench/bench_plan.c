@@ -6,7 +6,7 @@ typedef struct plan_case {
     sp_backend *backend;
     const sp_plan_spec *spec;
     const bench_voxels *voxels;
-    sp_arena arena;
+    sp_arena arena, scratch; /* of one slot and of the planner, as a loader has them */
     sp_plan plan;
 } plan_case;
 
@@ -28,6 +28,9 @@ static sp_status measure(bench *b, const char *name, const sp_plan_spec *spec,
     sp_status rc = b->backend.ops->arena_create(&c.arena, 0, "plan");
 
     if (rc == SP_OK)
+        rc = sp_arena_create(&c.scratch, 0, "plan scratch");
+    c.arena.scratch = &c.scratch;
+    if (rc == SP_OK)
         rc = build(&c);
     for (int i = 0; rc == SP_OK && i < c.plan.n_maps; i++)
         job.pairs += c.plan.map[i].pairs;
@@ -37,6 +40,7 @@ static sp_status measure(bench *b, const char *name, const sp_plan_spec *spec,
     if (rc == SP_OK)
         rc = bench_measure(b, &job);
     b->backend.ops->arena_destroy(&c.arena);
+    sp_arena_destroy(&c.scratch);
     return rc;
 }
 
