@@ -41,7 +41,7 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     SP_TRY(SP_TAKE(b->arena, l->n, &order));
     SP_TRY(SP_TAKE(b->arena, l->n, &l->key));
     SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &l->sample_row));
-    SP_TRY(sp_cpu_plan_sort_open(&sort, b->scratch, n_max));
+    SP_TRY(sp_cpu_plan_sort_open(&sort, b->loops, b->scratch, n_max));
     *bits = 0;
     l->sample_row[0] = 0;
     for (s = 0; s < b->n_samples; s++) {
@@ -75,11 +75,12 @@ static void count_rows(cpu_plan_builder *b)
 
     for (s = 0; s < b->n_samples; s++) {
         int32_t first = fine->sample_row[s], last = fine->sample_row[s + 1], i;
-        int32_t merged[PLAN_LEVELS + 1] = {0}, n = last - first;
+        /* Two counters of a level, since a counter waits for its own last value. */
+        int32_t merged[2][PLAN_LEVELS + 1] = {{0}}, n = last - first;
         for (i = first + 1; i < last; i++)
-            merged[merge_level(fine->key[i - 1], fine->key[i])]++;
+            merged[i & 1][merge_level(fine->key[i - 1], fine->key[i])]++;
         for (l = 1; l < b->n_levels; l++) {
-            n -= merged[l];
+            n -= merged[0][l] + merged[1][l];
             b->level[l].sample_row[s + 1] = b->level[l].sample_row[s] + n;
         }
     }
@@ -93,14 +94,14 @@ static void fill_level(cpu_plan_builder *b, cpu_plan_level *fine,
 
     for (s = 0; s < b->n_samples; s++) {
         uint64_t last = ~(uint64_t)0; /* not a key: keys have at most 60 bits */
+        uint32_t word = 0;            /* the child word of row j so far */
         for (i = fine->sample_row[s]; i < fine->sample_row[s + 1]; i++) {
             uint64_t key = fine->key[i] >> 3;
             /* Used without a branch, which would be unpredictable. */
             uint32_t is_new = key != last;
-            uint32_t bit = 1u << (fine->key[i] & 7), old;
             j += (int32_t)is_new;
-            old = is_new ? (uint32_t)i << 8 : coarse->child[j];
-            coarse->child[j] = old | bit;
+            word = (is_new ? (uint32_t)i << 8 : word) | 1u << (fine->key[i] & 7);
+            coarse->child[j] = word;
             coarse->key[j] = key;
             fine->parent[i] = j;
             last = key;
@@ -187,7 +188,6 @@ static sp_status build(cpu_plan_builder *b, const int32_t *coords,
     b->n_levels = above > bits + 1 ? above : bits + 1;
     SP_TRY(build_pyramid(b));
     publish_levels(b);
-    SP_TRY(sp_cpu_plan_tables(b));
     return sp_cpu_plan_maps(b);
 }
 

@@ -61,20 +61,23 @@ typedef struct cpu_plan_builder {
 } cpu_plan_builder;
 
 /* Scratch of one tile: its pairs in the order in which they are found, by rising output
- * row, then offset. */
+ * row. */
 typedef struct plan_stage {
     int32_t n, first; /* number of pairs; first output row of the tile */
     int32_t *in;      /* [n] input row */
-    uint32_t *tag;    /* [n] (output row - first) << PLAN_TAG | offset */
+    /* [n] (output row - first) << PLAN_TAG | offset; from sp_cpu_plan_sort_out on, the
+     * pair's place in the tile */
+    uint32_t *tag;
 } plan_stage;
 
 /* One tile of a map: output rows first .. last - 1 and, once it is filled, its n pairs,
- * by offset, then by rising output row. */
+ * by offset, then by rising output row. It is filled where the pairs stay, in two calls:
+ * the first finds n and writes `out`, the second writes `in`. */
 typedef struct plan_tile {
     int32_t first, last, n;
     int32_t count[PLAN_MAX_K]; /* pairs of each offset */
-    /* [2 n] out, then in; has room for all offsets of all rows and one vector more */
-    int32_t *pair;
+    int32_t *out; /* [n] with room for all offsets of all rows and one vector more */
+    int32_t *in;  /* [n] set before the second call */
 } plan_tile;
 
 static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
@@ -96,12 +99,14 @@ typedef struct plan_lookup {
 
 /* Buffers to sort a sample in. */
 typedef struct plan_sort {
+    const plan_loops *loops;
     uint64_t *a, *b; /* [rows of the largest sample] */
     uint32_t *count; /* histograms of the radix sort */
 } plan_sort;
 
 /* Takes the buffers for samples of at most n_max rows from the arena. SP_EMEM. */
-sp_status sp_cpu_plan_sort_open(plan_sort *s, sp_arena *arena, int32_t n_max);
+sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena *arena,
+                                int32_t n_max);
 /* Writes the Morton keys of coords c [n][3] in rising order. Keys are relative to a
  * base that is a multiple of the coarsest of n_levels strides. key [n], order [n] row
  * in c, *bits the bits of a coordinate in the keys. SP_EDATA: a coordinate is out of
@@ -110,16 +115,19 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
                            const plan_sort *s, uint64_t *key, int32_t *order,
                            int *bits);
 
-/* Builds the neighbour tables from the roots down; those of sp_cpu_plan_table_range
- * stay. */
-sp_status sp_cpu_plan_tables(cpu_plan_builder *b);
+/* Takes the memory of the neighbour tables of levels `lowest` and above. Those up to
+ * `highest` stay; of the others every second one has the same memory. */
+sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest);
 /* The levels whose neighbour tables the spec's maps read, from lowest to highest;
  * highest < lowest: none is read. */
 void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest);
 /* Takes from the arena the arrays whose size is known before the maps are built: tiles
  * and `start`. */
 sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b);
-/* Builds every map of the spec. */
+/* True for a map whose pairs are counted only when they are found, so that its `out`
+ * grows in the scratch. Reads the spec alone. */
+bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m);
+/* Builds the neighbour tables and every map of the spec. */
 sp_status sp_cpu_plan_maps(cpu_plan_builder *b);
 
 /* The look-ups of a row along one axis, by offset along that axis: `cell` is the
@@ -135,10 +143,18 @@ typedef struct plan_axis {
  * finer level. */
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a);
 
-/* Finds the pairs of a tile, for any kernel and stride. */
+/* Finds the pairs of a tile, for any kernel and stride, and writes its `out`. */
 void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
-/* Sorts the pairs of the stage by offset 0 .. K - 1 into the tile. */
-void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile);
+/* Sorts the pairs of the stage by offset 0 .. K - 1: the first call writes the tile's
+ * counts and `out`, the second its `in`. */
+void sp_cpu_plan_sort_out(plan_stage *stage, int K, plan_tile *tile);
+void sp_cpu_plan_sort_in(const plan_stage *stage, plan_tile *tile);
+
+/* One of the words around an ancestor, as a row at one child position sees it: the
+ * offsets of the children that it names, and which of them are in the kernel. */
+typedef struct plan_word {
+    uint8_t offset[8], in_kernel;
+} plan_word;
 
 /* Look-ups that go at most one level up and one down, with all offsets of a row
  * computed side by side: lane k of a row at child position c reads word from_word[c][k]
@@ -152,18 +168,33 @@ typedef struct plan_lanes {
     bool is_table; /* lane k reads word k: the table's rows are the answer */
     uint32_t from_word[8][PLAN_LANES];
     uint32_t bit[8][PLAN_LANES], below[8][PLAN_LANES]; /* bit - 1 */
+    /* The same by word, filled where the kernel has more than PLAN_NBR offsets. A word
+     * that is the partner itself counts as its child 0. */
+    plan_word word[8][PLAN_NBR];
 } plan_lanes;
 
 /* Returns false where the look-up goes further than that. */
 bool sp_cpu_plan_lanes_open(plan_lanes *lanes, const plan_lookup *q);
+/* Opens the look-up that writes the neighbour table of level l from that of the level
+ * above. False for the roots, whose table it writes at once. */
+bool sp_cpu_plan_open_table(const cpu_plan_builder *b, int l, plan_lanes *lanes);
 
 /* Loops that exist in portable C and with AVX-512, with the same results. */
 struct plan_loops {
-    /* Find the pairs of a tile: by plan_lanes, and of the 2^3 kernel of stride 2. */
-    void (*lanes)(const plan_lanes *lanes, plan_stage *stage, plan_tile *tile);
+    /* word[i] = the Morton key of c[i] - base, above the row i in the lowest `shift`
+     * bits. c [n][3], with differences of at most 20 bits. */
+    void (*keys)(const int32_t *c, int32_t n, const int32_t base[3], int shift,
+                 uint64_t *word);
+    /* Find the pairs of a tile by plan_lanes; the second call has the stage of the
+     * first. */
+    void (*lanes_out)(const plan_lanes *lanes, plan_stage *stage, plan_tile *tile);
+    void (*lanes_in)(const plan_lanes *lanes, const plan_stage *stage, plan_tile *tile);
+    /* Writes `out` and `in` of a tile of the 2^3 kernel of stride 2 at once, since the
+     * number of these pairs is known. */
     void (*children)(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
-    /* Fills the whole neighbour table of level lanes->to by a look-up of kernel 3. */
-    void (*table)(const plan_lanes *lanes, int32_t *nbr);
+    /* Fills rows first .. last - 1 of the neighbour table of level lanes->to by a
+     * look-up of kernel 3. */
+    void (*table)(const plan_lanes *lanes, int32_t *nbr, int32_t first, int32_t last);
 };
 
 extern const plan_loops sp_cpu_plan_portable, sp_cpu_plan_avx512;
@@ -189,6 +220,14 @@ static inline uint64_t plan_spread(uint32_t v)
     x = (x | x << 8) & 0x100f00f00f00f00f;
     x = (x | x << 4) & 0x10c30c30c30c30c3;
     return (x | x << 2) & 0x1249249249249249;
+}
+
+/* The Morton key of c - base. */
+static inline uint64_t plan_key(const int32_t *c, const int32_t base[3])
+{
+    return plan_spread((uint32_t)(c[0] - base[0])) |
+           plan_spread((uint32_t)(c[1] - base[1])) << 1 |
+           plan_spread((uint32_t)(c[2] - base[2])) << 2;
 }
 
 /* The inverse of plan_spread. */

@@ -4,11 +4,63 @@
  * permute them by constants of the child position, test a bit and count bits. Per
  * offset: list the rows that have a partner by compressing row numbers under their
  * bits, then gather the partners of the listed rows. No branch depends on the data.
+ * Kernels of more than 32 offsets go through the words instead and sort what they find.
  * Compressing goes through a register, because compressing stores are slow on some
  * processors; the lanes stored beyond the last one are overwritten later. */
 #include "cpu/cpu_plan.h"
 
 #include <immintrin.h>
+
+/* plan_spread of eight numbers. */
+static inline __m512i spread(__m512i x)
+{
+    enum { OR_AND = 0xa8 }; /* (a | b) & c */
+
+#define STEP(by, mask)                                                                 \
+    x = _mm512_ternarylogic_epi64(x, _mm512_slli_epi64(x, by),                         \
+                                  _mm512_set1_epi64(mask), OR_AND)
+    STEP(32, 0x001f00000000ffff);
+    STEP(16, 0x001f0000ff0000ff);
+    STEP(8, 0x100f00f00f00f00f);
+    STEP(4, 0x10c30c30c30c30c3);
+    STEP(2, 0x1249249249249249);
+#undef STEP
+    return x;
+}
+
+/* Number `axis` of each of eight coordinates, the first 16 numbers of which are in a. */
+static inline __m512i axis_of(__m512i a, __m512i b, int axis, int32_t base)
+{
+    const __m512i from = _mm512_add_epi32(
+        _mm512_set1_epi32(axis),
+        _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 21, 18, 15, 12, 9, 6, 3, 0));
+    const __m256i v = _mm512_castsi512_si256(_mm512_permutex2var_epi32(a, from, b));
+
+    return spread(_mm512_cvtepu32_epi64(_mm256_sub_epi32(v, _mm256_set1_epi32(base))));
+}
+
+static void avx512_keys(const int32_t *c, int32_t n, const int32_t base[3], int shift,
+                        uint64_t *word)
+{
+    __m512i row = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    int32_t i;
+
+    for (i = 0; i + 8 <= n; i += 8, c += 24) {
+        const __m512i a = _mm512_loadu_si512(c);
+        const __m512i b = _mm512_maskz_loadu_epi32(0xff, c + 16);
+        const __m512i x = axis_of(a, b, 0, base[0]), y = axis_of(a, b, 1, base[1]);
+        const __m512i key =
+            _mm512_or_si512(_mm512_or_si512(x, _mm512_slli_epi64(y, 1)),
+                            _mm512_slli_epi64(axis_of(a, b, 2, base[2]), 2));
+
+        _mm512_storeu_si512(
+            word + i,
+            _mm512_or_si512(_mm512_sll_epi64(key, _mm_cvtsi32_si128(shift)), row));
+        row = _mm512_add_epi64(row, _mm512_set1_epi64(8));
+    }
+    for (; i < n; i++, c += 3)
+        word[i] = plan_key(c, base) << shift | (uint64_t)i;
+}
 
 /* The 32 words of an ancestor. */
 typedef struct words {
@@ -131,9 +183,19 @@ static inline void list_partners(const int32_t *row, int pitch, int k, int32_t f
     }
 }
 
-static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+/* ---- look-ups of up to 32 offsets ---- */
+
+/* The partners of a tile's rows: those of the neighbour table, or of the stage. */
+static int32_t *rows_of(const plan_lanes *w, const plan_stage *stage,
+                        const plan_tile *tile)
 {
-    int32_t *row = stage->in, *out = tile->pair, n = tile->last - tile->first, at = 0;
+    return w->is_table ? w->top->nbr + (size_t)tile->first * PLAN_NBR : stage->in;
+}
+
+static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+{
+    int32_t *row = rows_of(w, stage, tile), *out = tile->out;
+    int32_t n = tile->last - tile->first;
     uint16_t *has = (uint16_t *)stage->tag;
     int pitch = (w->K + 15) & ~15, k;
 
@@ -142,7 +204,7 @@ static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile
         _mm512_store_si512(has + k / 16 * SP_TILE + (n - 1) / 32 * 32,
                            _mm512_setzero_si512());
     if (w->is_table)
-        look_in_table(w, tile, row = w->top->nbr + (size_t)tile->first * PLAN_NBR, has);
+        look_in_table(w, tile, row, has);
     else if (w->is_leaf && w->is_up)
         look(w, tile, row, has, pitch, true, true);
     else if (w->is_leaf)
@@ -156,10 +218,114 @@ static void avx512_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile
         tile->count[k] = (int32_t)(end - out);
         out = end;
     }
-    tile->n = (int32_t)(out - tile->pair);
+    tile->n = (int32_t)(out - tile->out);
+}
+
+static void narrow_in(const plan_lanes *w, const plan_stage *stage, plan_tile *tile)
+{
+    const int32_t *row = rows_of(w, stage, tile);
+    int pitch = (w->K + 15) & ~15, at = 0, k;
+
     for (k = 0; k < w->K; at += tile->count[k++])
-        list_partners(row, pitch, k, tile->first, tile->pair + at, tile->count[k],
-                      out + at);
+        list_partners(row, pitch, k, tile->first, tile->out + at, tile->count[k],
+                      tile->in + at);
+}
+
+/* ---- look-ups of more offsets ----
+ * Most of them find nothing, so that lists by offset would cost more than the pairs. The
+ * pairs are staged row by row, the children of a neighbour side by side. */
+
+/* The words around an ancestor that are not empty. */
+typedef struct near_words {
+    int n;
+    uint32_t word[PLAN_NBR];
+    int32_t index[PLAN_NBR]; /* which of the 32 */
+} near_words;
+
+static inline void list_words(const plan_lanes *w, int32_t ancestor, near_words *near)
+{
+    const words v = load_words(w->top->nbr, w->top->child, ancestor, w->is_leaf);
+    const __m512i none = _mm512_set1_epi32(w->is_leaf ? w->from->n : 0);
+    const __m512i index =
+        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __mmask16 lo = _mm512_cmpneq_epi32_mask(v.lo, none);
+    const __mmask16 hi = _mm512_cmpneq_epi32_mask(v.hi, none);
+    const int n = __builtin_popcount(lo);
+
+    _mm512_storeu_si512(near->word, _mm512_maskz_compress_epi32(lo, v.lo));
+    _mm512_storeu_si512(near->index, _mm512_maskz_compress_epi32(lo, index));
+    _mm512_storeu_si512(near->word + n, _mm512_maskz_compress_epi32(hi, v.hi));
+    _mm512_storeu_si512(near->index + n,
+                        _mm512_maskz_compress_epi32(
+                            hi, _mm512_add_epi32(index, _mm512_set1_epi32(16))));
+    near->n = n + __builtin_popcount(hi);
+}
+
+/* Stages the pairs of one row, whose tag without offset is `tag`. */
+static inline void stage_row(const plan_word *aim, const near_words *near, uint32_t tag,
+                             bool is_leaf, plan_stage *stage)
+{
+    const __m256i below = _mm256_setr_epi32(0, 1, 3, 7, 15, 31, 63, 127);
+    const __m256i tags = _mm256_set1_epi32((int)tag);
+    int32_t n = stage->n;
+
+    for (int j = 0; j < near->n; j++) {
+        const plan_word *at = &aim[near->index[j]];
+        const uint32_t word = near->word[j];
+        const __mmask8 m = (__mmask8)(is_leaf ? at->in_kernel : word & at->in_kernel);
+        const __m256i offset =
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)at->offset));
+        __m256i row = _mm256_set1_epi32((int)word);
+
+        if (!is_leaf)
+            row = _mm256_add_epi32(_mm256_srli_epi32(row, 8),
+                                   _mm256_popcnt_epi32(_mm256_and_si256(row, below)));
+        _mm256_storeu_si256((__m256i *)(stage->in + n),
+                            _mm256_maskz_compress_epi32(m, row));
+        _mm256_storeu_si256(
+            (__m256i *)(stage->tag + n),
+            _mm256_maskz_compress_epi32(m, _mm256_or_si256(tags, offset)));
+        n += __builtin_popcount(m);
+    }
+    stage->n = n;
+}
+
+static void wide_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+{
+    near_words near = {0};
+    int32_t now = -1;
+
+    stage->n = 0;
+    stage->first = tile->first;
+    for (int32_t i = tile->first; i < tile->last; i++) {
+        const int32_t up = w->is_up ? w->to->parent[i] : i;
+        const int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
+        const uint32_t tag = (uint32_t)(i - tile->first) << PLAN_TAG;
+        if (up != now)
+            list_words(w, up, &near);
+        now = up;
+        stage_row(w->word[c], &near, tag, w->is_leaf, stage);
+    }
+    sp_cpu_plan_sort_out(stage, w->K, tile);
+}
+
+/* ---- the loops ---- */
+
+static void avx512_lanes_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+{
+    if (w->K <= PLAN_NBR)
+        narrow_out(w, stage, tile);
+    else
+        wide_out(w, stage, tile);
+}
+
+static void avx512_lanes_in(const plan_lanes *w, const plan_stage *stage,
+                            plan_tile *tile)
+{
+    if (w->K <= PLAN_NBR)
+        narrow_in(w, stage, tile);
+    else
+        sp_cpu_plan_sort_in(stage, tile);
 }
 
 /* Pairs the fine rows of a tile with their parents, in one pass for each child
@@ -180,8 +346,8 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
     for (i = 0; i < n; i++)
         digit[i] = (int32_t)(fine->key[i0 + i] & 7);
     tile->n = n;
-    out = tile->pair;
-    in = tile->pair + n;
+    out = tile->out;
+    in = tile->in;
     for (k = 0; k < 8; k++) {
         const __m512i which = _mm512_set1_epi32(k);
         __m512i row = _mm512_add_epi32(
@@ -208,13 +374,14 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
     }
 }
 
-static void avx512_table(const plan_lanes *w, int32_t *nbr)
+static void avx512_table(const plan_lanes *w, int32_t *nbr, int32_t first, int32_t last)
 {
     const __m512i none = _mm512_set1_epi32(w->from->n);
     words near = {none, none};
     int32_t i, now = -1;
 
-    for (i = 0; i < w->to->n; i++, nbr += PLAN_NBR) {
+    nbr += (size_t)first * PLAN_NBR;
+    for (i = first; i < last; i++, nbr += PLAN_NBR) {
         int32_t up = w->to->parent[i];
         int c = (int)(w->to->key[i] & 7), half;
         if (up != now)
@@ -229,5 +396,8 @@ static void avx512_table(const plan_lanes *w, int32_t *nbr)
     }
 }
 
-const plan_loops sp_cpu_plan_avx512 = {
-    .lanes = avx512_lanes, .children = avx512_children, .table = avx512_table};
+const plan_loops sp_cpu_plan_avx512 = {.keys = avx512_keys,
+                                       .lanes_out = avx512_lanes_out,
+                                       .lanes_in = avx512_lanes_in,
+                                       .children = avx512_children,
+                                       .table = avx512_table};

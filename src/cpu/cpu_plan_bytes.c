@@ -74,16 +74,20 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
 {
     const int64_t sort = 2 * padded(8 * voxels[0]) + SORT_ROOM;
     int64_t bytes = 4 * voxels[spec->n_levels - 1] + (4 + 8 + 4) * above;
-    int64_t most_pairs = 0, most_k = 1;
+    const cpu_plan_builder b = {.spec = spec};
+    int64_t most_out = 0, most_k = 1;
 
     for (int l = 1; l < spec->n_levels; l++)
         bytes += padded(4 * (voxels[l] + 1));
     for (int m = 0; m < spec->n_maps; m++) {
-        most_pairs = larger(most_pairs, pairs[m]);
+        const int64_t tile = (kernel_volume(spec->map[m]) + 16) * SP_TILE;
+
         most_k = larger(most_k, kernel_volume(spec->map[m]));
+        if (sp_cpu_plan_is_counted_late(&b, m))
+            most_out = larger(most_out, 4 * (pairs[m] + tile) + STREAM_ROOM);
     }
     bytes += table_bytes(spec, voxels, above);
-    bytes += 4 * 4 * (most_k + 16) * SP_TILE; /* a tile before and after sorting */
-    bytes += 4 * most_pairs + STREAM_ROOM;
+    bytes += 2 * 4 * (most_k + 16) * SP_TILE; /* the stage */
+    bytes += most_out;
     return larger(sort, bytes);
 }

@@ -18,11 +18,12 @@ static void clear_lane(plan_lanes *w, int c, int k)
 static void aim_position(plan_lanes *w, const plan_lookup *q, int c)
 {
     plan_axis a[3];
-    int n = q->kernel, axis, k;
+    /* Vectors and tables read lanes beyond the kernel. */
+    int n = q->kernel, used = w->K <= PLAN_NBR ? PLAN_NBR : PLAN_LANES, axis, k;
 
     for (axis = 0; axis < 3; axis++)
         sp_cpu_plan_aim(q, w->is_up ? c >> axis & 1 : 0, axis, &a[axis]);
-    for (k = 0; k < PLAN_LANES; k++) {
+    for (k = 0; k < used; k++) {
         int x = k % n, y = k / n % n, z = k / (n * n);
         clear_lane(w, c, k);
         if (k >= w->K || (a[0].cell[x] | a[1].cell[y] | a[2].cell[z]) < 0)
@@ -31,6 +32,22 @@ static void aim_position(plan_lanes *w, const plan_lookup *q, int c)
             (uint32_t)(a[0].cell[x] + 3 * a[1].cell[y] + 9 * a[2].cell[z]);
         w->bit[c][k] = 1u << (a[0].path[x] | a[1].path[y] | a[2].path[z]);
         w->below[c][k] = w->bit[c][k] - 1;
+    }
+}
+
+/* Lists the lanes of one child position by the word that they read. */
+static void list_words(plan_lanes *w, int c)
+{
+    for (int i = 0; i < PLAN_NBR; i++)
+        w->word[c][i] = (plan_word){{0}, 0};
+    for (int k = 0; k < w->K; k++) {
+        const uint32_t bit = w->is_leaf ? 1 : w->bit[c][k];
+        plan_word *word = &w->word[c][w->from_word[c][k]];
+
+        if (w->from_word[c][k] == PLAN_NBR - 1)
+            continue;
+        word->offset[__builtin_ctz(bit)] = (uint8_t)k;
+        word->in_kernel |= (uint8_t)bit;
     }
 }
 
@@ -49,12 +66,22 @@ bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
     w->is_up = q->top > q->to;
     w->is_leaf = q->top == q->from;
     w->is_table = q->kernel == 3 && q->top == q->to && w->is_leaf && !q->is_swapped;
-    for (c = 0; c < 8; c++)
+    for (c = 0; c < (w->is_up ? 8 : 1); c++) {
         aim_position(w, q, c);
+        if (w->K > PLAN_NBR)
+            list_words(w, c);
+    }
     return true;
 }
 
 /* ---- loops ---- */
+
+static void portable_keys(const int32_t *c, int32_t n, const int32_t base[3], int shift,
+                          uint64_t *word)
+{
+    for (int32_t i = 0; i < n; i++)
+        word[i] = plan_key(c + 3 * (size_t)i, base) << shift | (uint64_t)i;
+}
 
 /* Loads the 32 words around an ancestor: its neighbours' rows or child words. */
 static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *word)
@@ -78,7 +105,7 @@ static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, i
                             : (uint32_t)w->from->n;
 }
 
-static void portable_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+static void portable_lanes_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n, n = 0;
     uint32_t *in = (uint32_t *)stage->in, *tag = stage->tag;
@@ -101,7 +128,14 @@ static void portable_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *ti
     }
     stage->n = (int32_t)n;
     stage->first = tile->first;
-    sp_cpu_plan_sort_stage(stage, w->K, tile);
+    sp_cpu_plan_sort_out(stage, w->K, tile);
+}
+
+static void portable_lanes_in(const plan_lanes *w, const plan_stage *stage,
+                              plan_tile *tile)
+{
+    (void)w;
+    sp_cpu_plan_sort_in(stage, tile);
 }
 
 /* The 2^3 kernel of stride 2: the position of a child is its offset. */
@@ -123,16 +157,18 @@ static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile
         for (set = word & 255; set; set &= set - 1)
             plan_put(stage, __builtin_ctz(set), (int32_t)row++, i);
     }
-    sp_cpu_plan_sort_stage(stage, 8, tile);
+    sp_cpu_plan_sort_out(stage, 8, tile);
+    sp_cpu_plan_sort_in(stage, tile);
 }
 
-static void portable_table(const plan_lanes *w, int32_t *nbr)
+static void portable_table(const plan_lanes *w, int32_t *nbr, int32_t first,
+                           int32_t last)
 {
     uint32_t word[PLAN_NBR];
     int32_t i, now = -1;
     int k;
 
-    for (i = 0; i < w->to->n; i++) {
+    for (i = first; i < last; i++) {
         int32_t up = w->to->parent[i];
         int c = (int)(w->to->key[i] & 7);
         if (up != now)
@@ -144,12 +180,15 @@ static void portable_table(const plan_lanes *w, int32_t *nbr)
     }
 }
 
-const plan_loops sp_cpu_plan_portable = {
-    .lanes = portable_lanes, .children = portable_children, .table = portable_table};
+const plan_loops sp_cpu_plan_portable = {.keys = portable_keys,
+                                         .lanes_out = portable_lanes_out,
+                                         .lanes_in = portable_lanes_in,
+                                         .children = portable_children,
+                                         .table = portable_table};
 
 /* ---- tables ---- */
 
-static void root_table(cpu_plan_level *root)
+static void root_table(const cpu_plan_level *root)
 {
     int32_t i;
     int d;
@@ -159,10 +198,7 @@ static void root_table(cpu_plan_level *root)
             root->nbr[(size_t)i * PLAN_NBR + (size_t)d] = d == 13 ? i : root->n;
 }
 
-/* Allocates the neighbour tables of all levels. A table is computed from that of the
- * level above. Above `highest` no map reads them, so the tables of every second level
- * share one memory, whose size is that of the lowest and largest of them. */
-static sp_status take_tables(cpu_plan_builder *b, int lowest, int highest)
+sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest)
 {
     int32_t *alternate[2] = {NULL, NULL};
 
@@ -170,6 +206,7 @@ static sp_status take_tables(cpu_plan_builder *b, int lowest, int highest)
         cpu_plan_level *at = &b->level[l];
         int32_t **shared = &alternate[l % 2];
 
+        /* The lowest of those that share the memory is the largest. */
         at->nbr = l > highest ? *shared : NULL;
         if (!at->nbr)
             SP_TRY(SP_TAKE(b->scratch, (size_t)at->n * PLAN_NBR, &at->nbr));
@@ -179,21 +216,13 @@ static sp_status take_tables(cpu_plan_builder *b, int lowest, int highest)
     return SP_OK;
 }
 
-sp_status sp_cpu_plan_tables(cpu_plan_builder *b)
+bool sp_cpu_plan_open_table(const cpu_plan_builder *b, int l, plan_lanes *lanes)
 {
-    int lowest, highest, l;
-    plan_lanes lanes;
+    const plan_lookup q = {
+        .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};
 
-    sp_cpu_plan_table_range(b, &lowest, &highest);
-    SP_TRY(take_tables(b, lowest, highest));
-    for (l = b->n_levels - 1; l >= lowest; l--) {
-        cpu_plan_level *at = &b->level[l];
-        plan_lookup q = {
-            .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};
-        if (l == b->n_levels - 1)
-            root_table(at);
-        else if (sp_cpu_plan_lanes_open(&lanes, &q))
-            b->loops->table(&lanes, at->nbr);
-    }
-    return SP_OK;
+    if (l < b->n_levels - 1)
+        return sp_cpu_plan_lanes_open(lanes, &q);
+    root_table(&b->level[l]);
+    return false;
 }

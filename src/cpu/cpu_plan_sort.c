@@ -21,16 +21,29 @@ static int bit_width(uint64_t v)
 sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
                             int32_t hi[3])
 {
-    int32_t i;
-    int d;
+    enum { WIDTH = 3 * 16 }; /* whole vectors of whole coordinates */
+    const size_t size = 3 * (size_t)n;
+    int32_t least[WIDTH], most[WIDTH];
+    size_t i = 0;
+    int d, j;
 
-    for (d = 0; d < 3; d++)
-        lo[d] = INT32_MAX, hi[d] = INT32_MIN;
-    for (i = 0; i < n; i++)
-        for (d = 0; d < 3; d++) {
-            lo[d] = c[3 * i + d] < lo[d] ? c[3 * i + d] : lo[d];
-            hi[d] = c[3 * i + d] > hi[d] ? c[3 * i + d] : hi[d];
+    for (j = 0; j < WIDTH; j++)
+        least[j] = INT32_MAX, most[j] = INT32_MIN;
+    for (; i + WIDTH <= size; i += WIDTH)
+        for (j = 0; j < WIDTH; j++) {
+            least[j] = c[i + (size_t)j] < least[j] ? c[i + (size_t)j] : least[j];
+            most[j] = c[i + (size_t)j] > most[j] ? c[i + (size_t)j] : most[j];
         }
+    for (j = 0; i < size; i++, j++) {
+        least[j] = c[i] < least[j] ? c[i] : least[j];
+        most[j] = c[i] > most[j] ? c[i] : most[j];
+    }
+    for (d = 0; d < 3; d++)
+        lo[d] = least[d], hi[d] = most[d];
+    for (j = 3; j < WIDTH; j++) {
+        lo[j % 3] = least[j] < lo[j % 3] ? least[j] : lo[j % 3];
+        hi[j % 3] = most[j] > hi[j % 3] ? most[j] : hi[j % 3];
+    }
     for (d = 0; d < 3; d++)
         if (lo[d] < -SP_COORD_LIMIT || hi[d] >= SP_COORD_LIMIT)
             return SP_FAIL(SP_EDATA,
@@ -88,13 +101,6 @@ static uint64_t *radix_sort(uint64_t *a, uint64_t *b, int32_t n, int lo, int hi,
     return a;
 }
 
-static inline uint64_t key_of(const int32_t *c, const int32_t base[3])
-{
-    return plan_spread((uint32_t)(c[0] - base[0])) |
-           plan_spread((uint32_t)(c[1] - base[1])) << 1 |
-           plan_spread((uint32_t)(c[2] - base[2])) << 2;
-}
-
 /* Sorts with key and row in one word. */
 static void sort_narrow(const int32_t *c, int32_t n, const int32_t base[3],
                         int key_bits, const plan_sort *s, uint64_t *key, int32_t *order)
@@ -103,8 +109,7 @@ static void sort_narrow(const int32_t *c, int32_t n, const int32_t base[3],
     const uint64_t *sorted;
     int32_t i;
 
-    for (i = 0; i < n; i++)
-        s->a[i] = key_of(c + 3 * (size_t)i, base) << shift | (uint64_t)i;
+    s->loops->keys(c, n, base, shift, s->a);
     sorted = radix_sort(s->a, s->b, n, shift, shift + key_bits, s->count);
     for (i = 0; i < n; i++) {
         order[i] = (int32_t)(sorted[i] & (((uint64_t)1 << shift) - 1));
@@ -122,22 +127,24 @@ static void sort_wide(const int32_t *c, int32_t n, const int32_t base[3], int ke
     int32_t i;
 
     for (i = 0; i < n; i++)
-        s->a[i] = (key_of(c + 3 * (size_t)i, base) & low) << shift | (uint64_t)i;
+        s->a[i] = (plan_key(c + 3 * (size_t)i, base) & low) << shift | (uint64_t)i;
     once = radix_sort(s->a, s->b, n, shift, shift + HALF_BITS, s->count);
     for (i = 0; i < n; i++) {
         uint64_t r = once[i] & row;
-        once[i] = key_of(c + 3 * r, base) >> HALF_BITS << shift | r;
+        once[i] = plan_key(c + 3 * r, base) >> HALF_BITS << shift | r;
     }
     twice = radix_sort(once, once == s->a ? s->b : s->a, n, shift,
                        shift + key_bits - HALF_BITS, s->count);
     for (i = 0; i < n; i++) {
         order[i] = (int32_t)(twice[i] & row);
-        key[i] = key_of(c + 3 * (size_t)order[i], base);
+        key[i] = plan_key(c + 3 * (size_t)order[i], base);
     }
 }
 
-sp_status sp_cpu_plan_sort_open(plan_sort *s, sp_arena *arena, int32_t n_max)
+sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena *arena,
+                                int32_t n_max)
 {
+    s->loops = loops;
     SP_TRY(SP_TAKE(arena, n_max, &s->a));
     SP_TRY(SP_TAKE(arena, n_max, &s->b));
     return SP_TAKE(arena, MAX_PASSES << DIGIT, &s->count);

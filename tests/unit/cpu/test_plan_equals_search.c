@@ -56,21 +56,26 @@ static sp_plan_spec minkunet_spec(int stem)
     return s;
 }
 
+/* Maps of one kernel, whose pairs no larger kernel's map has. */
+static void add_kernel(sp_plan_spec *s, int n)
+{
+    oracle_map(s, 0, 0, n, 0);
+    oracle_map(s, 0, 0, n, 1);
+    oracle_map(s, 1, 1, n, 0);
+    oracle_map(s, 0, 1, n, 0);
+    oracle_map(s, 1, 0, n, 0);
+    oracle_map(s, 1, 3, n, 0);
+    oracle_map(s, 3, 1, n, 0);
+}
+
 /* Kernels and strides that no family uses. */
 static sp_plan_spec odd_spec(void)
 {
     sp_plan_spec s = {0};
     int n;
 
-    for (n = 1; n <= SP_MAX_KERNEL; n++) {
-        oracle_map(&s, 0, 0, n, 0);
-        oracle_map(&s, 0, 0, n, 1);
-        oracle_map(&s, 1, 1, n, 0);
-        oracle_map(&s, 0, 1, n, 0);
-        oracle_map(&s, 1, 0, n, 0);
-        oracle_map(&s, 1, 3, n, 0);
-        oracle_map(&s, 3, 1, n, 0);
-    }
+    for (n = 1; n <= SP_MAX_KERNEL; n++)
+        add_kernel(&s, n);
     oracle_map(&s, 0, 6, 7, 0);
     oracle_map(&s, 6, 0, 7, 0);
     oracle_map(&s, 0, 11, 3, 0);
@@ -112,6 +117,21 @@ static void odd_kernels_and_strides(void **state)
     (void)state;
     mixed_batch(&b);
     check_and_free(&spec, &b);
+}
+
+static void each_kernel_by_itself(void **state)
+{
+    batch b;
+
+    (void)state;
+    mixed_batch(&b);
+    for (int n = 1; n <= SP_MAX_KERNEL; n++) {
+        sp_plan_spec spec = {0};
+
+        add_kernel(&spec, n);
+        check(&spec, &b);
+    }
+    free(b.coords);
 }
 
 static void dense_block_fills_every_offset(void **state)
@@ -190,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families),
         cmocka_unit_test(odd_kernels_and_strides),
+        cmocka_unit_test(each_kernel_by_itself),
         cmocka_unit_test(dense_block_fills_every_offset),
         cmocka_unit_test(nothing),
         cmocka_unit_test(whole_range),
