@@ -360,6 +360,15 @@ sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *con
     return run(be, conv, a);
 }
 
+/* The plain operations, the second over the rows of the first. */
+sp_status sp_cuda_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
+                                          const sp_norm_args *norm)
+{
+    assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
+    SP_TRY(sp_cuda_conv_forward(be, conv));
+    return sp_cuda_norm_apply(be, norm);
+}
+
 sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
                                             const sp_norm_grad_args *norm,
                                             const sp_norm_grad_args *residual)

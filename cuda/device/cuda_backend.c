@@ -31,6 +31,7 @@ const sp_backend_ops sp_cuda_ops = {
     .norm_grad_apply = sp_cuda_norm_grad_apply,
     .fused_parts = sp_cuda_fused_parts,
     .conv_forward_norm_sums = sp_cuda_conv_forward_norm_sums,
+    .conv_forward_norm_apply = sp_cuda_conv_forward_norm_apply,
     .conv_grad_input_norm_sums = sp_cuda_conv_grad_input_norm_sums,
     .add_samples = sp_cuda_add_samples,
     .relu = sp_cuda_relu,

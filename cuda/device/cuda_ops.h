@@ -78,6 +78,7 @@ SP_OP(conv_forward) sp_cuda_conv_forward;
 SP_OP(conv_grad_input) sp_cuda_conv_grad_input;
 SP_OP(fused_parts) sp_cuda_fused_parts;
 SP_OP(conv_forward_norm_sums) sp_cuda_conv_forward_norm_sums;
+SP_OP(conv_forward_norm_apply) sp_cuda_conv_forward_norm_apply;
 SP_OP(conv_grad_input_norm_sums) sp_cuda_conv_grad_input_norm_sums;
 SP_OP(conv_grad_weight) sp_cuda_conv_grad_weight;
 SP_OP(join) sp_cuda_join;

@@ -82,6 +82,14 @@ sp_status sp_ref_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
     return sp_ref_norm_sums(be, conv->y, sample_row, n_samples, sums);
 }
 
+sp_status sp_ref_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
+                                         const sp_norm_args *norm)
+{
+    assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
+    SP_TRY(be->ops->conv_forward(be, conv));
+    return be->ops->norm_apply(be, norm);
+}
+
 sp_status sp_ref_join(sp_backend *be)
 {
     (void)be;

@@ -210,6 +210,9 @@ TIMED_AS("conv_forward", conv_forward_norm_sums,
          (sp_backend * be, const sp_conv_args *a, const int32_t *sample_row,
           int n_samples, double *sums),
          (be, a, sample_row, n_samples, sums), conv_work(a->map, a->x, a->y))
+TIMED_AS("conv_forward", conv_forward_norm_apply,
+         (sp_backend * be, const sp_conv_args *a, const sp_norm_args *norm),
+         (be, a, norm), conv_work(a->map, a->x, a->y))
 TIMED_AS("conv_grad_input", conv_grad_input_norm_sums,
          (sp_backend * be, const sp_conv_args *a, const sp_norm_grad_args *norm,
           const sp_norm_grad_args *residual),
@@ -287,6 +290,7 @@ static void replace_operations(sp_backend_ops *t)
     t->conv_forward = conv_forward;
     t->conv_grad_input = conv_grad_input;
     t->conv_forward_norm_sums = conv_forward_norm_sums;
+    t->conv_forward_norm_apply = conv_forward_norm_apply;
     if (!t->is_host) /* the host composes it of operations that have their own rows */
         t->conv_grad_input_norm_sums = conv_grad_input_norm_sums;
     t->conv_grad_weight = conv_grad_weight;

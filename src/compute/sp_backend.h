@@ -12,9 +12,10 @@
  * Empty tensors (n == 0) are legal everywhere. The host waits only in
  * sp_backend_ops.wait, download and clock_end. All calls are local to the rank.
  *
- * A fused operation (conv_forward_norm_sums, conv_grad_input_norm_sums) means the plain
- * operations in its name, called one after the other. Its sums alone may be formed in
- * other parts; sp_backend_ops.fused_parts tells in which.
+ * A fused operation (conv_forward_norm_sums, conv_forward_norm_apply,
+ * conv_grad_input_norm_sums) means the plain operations in its name, called one after
+ * the other. Its sums alone may be formed in other parts; sp_backend_ops.fused_parts
+ * tells in which.
  *
  * Determinism: the value of an output row depends on its own inputs and the weights
  * alone, never on its place in the batch. Sums over rows have a fixed order, whatever
@@ -288,7 +289,7 @@ typedef struct sp_backend_ops {
     sp_status (*norm_grad_finish)(sp_backend *be, const sp_norm_grad_finish_args *args);
     sp_status (*norm_grad_apply)(sp_backend *be, const sp_norm_grad_args *args);
 
-    /* ---- convolution fused with the sums of a batch norm ---- */
+    /* ---- convolution fused with a batch norm ---- */
     /* The parts of the sums that the two fused operations write over n_rows rows of
      * n_samples samples. A pure function. */
     sp_parts (*fused_parts)(int64_t n_rows, int n_samples);
@@ -297,6 +298,11 @@ typedef struct sp_backend_ops {
     sp_status (*conv_forward_norm_sums)(sp_backend *be, const sp_conv_args *conv,
                                         const int32_t *sample_row, int n_samples,
                                         double *sums);
+    /* conv_forward, then norm_apply over its output: norm->x and norm->y are conv->y,
+     * norm->res is other memory. For evaluation, in which nobody else reads what the
+     * convolution gives. */
+    sp_status (*conv_forward_norm_apply)(sp_backend *be, const sp_conv_args *conv,
+                                         const sp_norm_args *norm);
     /* conv_grad_input, then norm_grad_sums of the batch norm before the convolution,
      * whose norm->dy is conv->y or columns of it, complete once the convolution ran;
      * then that of the residual norm, NULL where there is none: a second norm of as

@@ -41,7 +41,8 @@ SP_OP(plan_scratch_bytes) sp_cpu_plan_scratch_bytes;
 SP_OP(join) sp_ref_join;
 SP_OP(conv_grad_weight_bytes) sp_cpu_conv_grad_weight_bytes;
 SP_OP(fused_parts) sp_cpu_fused_parts;
-/* This one is composed of the plain operations of be->ops. */
+/* These two are composed of the plain operations of be->ops. */
+SP_OP(conv_forward_norm_apply) sp_ref_conv_forward_norm_apply;
 SP_OP(conv_grad_input_norm_sums) sp_ref_conv_grad_input_norm_sums;
 /* These three are too short to gain from vectors. */
 SP_OP(norm_finish) sp_ref_norm_finish;
@@ -60,6 +61,7 @@ SP_OP(conv_grad_input) sp_ref_conv_grad_input, sp_cpu_conv_grad_input;
 SP_OP(conv_grad_weight) sp_ref_conv_grad_weight, sp_cpu_conv_grad_weight;
 SP_OP(conv_forward_norm_sums) sp_ref_conv_forward_norm_sums;
 SP_OP(conv_forward_norm_sums) sp_cpu_conv_forward_norm_sums;
+SP_OP(conv_forward_norm_apply) sp_cpu_conv_forward_norm_apply;
 SP_OP(norm_sums) sp_ref_norm_sums, sp_cpu_norm_sums;
 SP_OP(norm_apply) sp_ref_norm_apply, sp_cpu_norm_apply;
 SP_OP(norm_grad_sums) sp_ref_norm_grad_sums, sp_cpu_norm_grad_sums;

@@ -197,6 +197,7 @@ const sp_backend_ops sp_cpu_ops = {
     .norm_grad_apply = sp_cpu_norm_grad_apply,
     .fused_parts = sp_cpu_fused_parts,
     .conv_forward_norm_sums = sp_cpu_conv_forward_norm_sums,
+    .conv_forward_norm_apply = sp_cpu_conv_forward_norm_apply,
     .conv_grad_input_norm_sums = sp_ref_conv_grad_input_norm_sums,
     .add_samples = sp_ref_add_samples,
     .relu = sp_cpu_relu,

@@ -102,9 +102,20 @@ static void add_sums(const tile_sums *s, int c, int n_samples, double *sums)
     }
 }
 
-/* sums NULL: none are wanted. */
+/* Applies a norm to the rows of tile t, which are still in L2. */
+static void norm_tile(const sp_cpu_isa *isa, const sp_conv_args *a,
+                      const sp_norm_args *norm, int t)
+{
+    const int64_t row = a->map ? a->map->tile_row[t] : (int64_t)t * SP_TILE;
+    const int64_t end =
+        a->map ? a->map->tile_row[t + 1] : sp_cpu_least(row + SP_TILE, a->y.n);
+
+    isa->norm_apply(norm, row, end);
+}
+
+/* sums, norm NULL: they are not wanted. At most one of them is. */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
-                            const tile_sums *sums)
+                            const tile_sums *sums, const sp_norm_args *norm)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added, NULL};
@@ -126,13 +137,22 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
         isa->conv_tile(&conv, t);
         if (sums)
             sum_tile(isa, a->y, sums, t);
+        if (norm)
+            norm_tile(isa, a, norm, t);
     }
     return SP_OK;
 }
 
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
-    return over_tiles(be, args, NULL);
+    return over_tiles(be, args, NULL, NULL);
+}
+
+sp_status sp_cpu_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
+                                         const sp_norm_args *norm)
+{
+    assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
+    return over_tiles(be, conv, NULL, norm);
 }
 
 sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
@@ -142,7 +162,7 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
     tile_sums s;
 
     SP_TRY(take_sums(be, conv->y.c, sample_row, n_samples, &s));
-    SP_TRY(over_tiles(be, conv, &s));
+    SP_TRY(over_tiles(be, conv, &s, NULL));
     add_sums(&s, conv->y.c, n_samples, sums);
     return SP_OK;
 }
@@ -150,7 +170,7 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
 /* The packed weights hold the whole difference to the forward pass. */
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
-    return over_tiles(be, args, NULL);
+    return over_tiles(be, args, NULL, NULL);
 }
 
 /* ---- weight gradient ---- */

@@ -171,6 +171,40 @@ static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
     same(p, isa, "forward with sums", y, plain, 0);
 }
 
+/* The fused norm gives the bits of the separate pass over the same convolution, with and
+ * without a residual. */
+static void norm_with_forward(sp_backend *be, const char *isa, const problem *p,
+                              bool has_res, float slope)
+{
+    const size_t c = (size_t)p->c_out, bytes = (size_t)(p->dy.n * p->dy.ld) * 4;
+    float *packed = fx_pack(be, p->w, p->K, p->c_in, p->c_out, false, false);
+    float *vector = fx_floats(2 * c, 24);
+    sp_tensor plain = forward(be, p, true, false);
+    sp_tensor y = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
+    sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
+                      .x = p->x,
+                      .y = y,
+                      .w = p->w,
+                      .w_packed = packed,
+                      .bias = p->bias};
+    sp_norm_args norm = {
+        .x = y, .y = y, .scale = vector, .shift = vector + c, .slope = slope};
+
+    if (has_res)
+        norm.res = p->dy;
+    OK(be->ops->conv_forward_norm_apply(be, &a, &norm));
+    fx_guards(y);
+    norm.x = norm.y = plain;
+    OK(be->ops->norm_apply(be, &norm));
+    if (memcmp(y.data, plain.data, bytes))
+        fail_msg("%s, %s: %d -> %d channels, %d rows: normalized rows differ", isa,
+                 p->kind.name, p->c_in, p->c_out, (int)p->dy.n);
+    free(y.data);
+    free(plain.data);
+    free(vector);
+    free(packed);
+}
+
 /* The fused input gradient and its sums are those of the separate passes, to the bit.
  */
 static void sums_with_grad_input(sp_backend *be, const char *isa, const problem *p)
@@ -227,6 +261,9 @@ static void compare(sp_backend *fast, const char *isa, const problem *p)
          grad_input(&ref, p, true, NULL), 3e-6);
     same(p, isa, "dW", grad_weight(fast, p), grad_weight(&ref, p), 3e-6);
     sums_with_forward(fast, isa, p);
+    norm_with_forward(fast, isa, p, false, 1);
+    norm_with_forward(fast, isa, p, true, 0);
+    norm_with_forward(fast, isa, p, true, 0.25f);
     sums_with_grad_input(fast, isa, p);
 }
 
