@@ -57,6 +57,7 @@ typedef struct sp_op_row {
     /* Its backward pass may write the gradient of its last input over that of its
      * output. */
     bool passes_grad;
+    bool may_overwrite; /* it may write its output over its first input */
 } sp_op_row;
 
 /* One layer, with its place in the network. */

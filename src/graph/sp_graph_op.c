@@ -213,7 +213,8 @@ static void params_of_norm(sp_graph_builder *b, sp_node *node)
 #define CONV                                                                           \
     .op = SP_OP_CONV, .set_shape = shape_conv, .add_params = params_of_conv,           \
     .has_map = true, .reads_input = true
-#define RELU .op = SP_OP_RELU, .reads_input = true, .passes_grad = true
+#define RELU                                                                           \
+    .op = SP_OP_RELU, .reads_input = true, .passes_grad = true, .may_overwrite = true
 
 /* clang-format off */
 static const sp_op_row rows[] = {
@@ -224,16 +225,16 @@ static const sp_op_row rows[] = {
  .is_transposed = true},
 {{"linear", "out [bias]", "conv of kernel 1"}, 1, CONV},
 {{"batchnorm", "", "over all voxels of train.bn_scope"}, 1, .op = SP_OP_BATCHNORM,
- .add_params = params_of_norm, .reads_input = true},
+ .add_params = params_of_norm, .reads_input = true, .may_overwrite = true},
 {{"relu", "", ""}, 1, RELU, .set_shape = shape_relu},
 {{"leaky_relu", "[slope]", "slope below 0: 0.01 by default"}, 1, RELU,
  .set_shape = shape_leaky_relu},
 {{"add", "", "of equal channels and stride"}, SP_MAX_INPUTS, .op = SP_OP_ADD,
- .set_shape = shape_add, .passes_grad = true},
+ .set_shape = shape_add, .passes_grad = true, .may_overwrite = true},
 {{"concat", "", "channels in the order of from"}, SP_MAX_INPUTS, .op = SP_OP_CONCAT,
  .set_shape = shape_concat},
 {{"dropout", "[p]", "in training; p = 0.5 by default"}, 1, .op = SP_OP_DROPOUT,
- .set_shape = shape_dropout, .passes_grad = true},
+ .set_shape = shape_dropout, .passes_grad = true, .may_overwrite = true},
 {{"max_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},
  1, .op = SP_OP_MAX_POOL, .set_shape = shape_pool, .has_map = true, .has_argmax = true},
 {{"avg_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},

@@ -144,6 +144,31 @@ static void hold(sp_assign *a, int v)
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
 
+/* True if the output of step s can stand where its first input stands, which nothing
+ * reads after the step: both have memory of their own and the same shape. */
+static bool can_overwrite(const sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const sp_lower_value *x = &a->low->value[step->in[0]];
+    const sp_lower_value *y = &a->low->value[step->out];
+
+    if (a->is_training || !step->row->may_overwrite || step->runs_with >= 0)
+        return false;
+    for (int k = 1; k < step->n_in; k++)
+        if (step->in[k] == step->in[0])
+            return false;
+    return x->home == step->in[0] && y->home == step->out &&
+           x->last[SP_INFERENCE] == s && x->level == y->level && x->c == y->c &&
+           x->elem == y->elem;
+}
+
+static void overwrite(sp_assign *a, int x, int y)
+{
+    assert(a->value[y].act.range < 0);
+    a->value[y].act = a->value[x].act;
+    sp_ranges_hold(&a->matrices, a->value[y].act.range);
+}
+
 /* Takes memory for the sums of value v: in the parts of a fused operation, or of each
  * sample. */
 static void take_sums(sp_assign *a, int v, bool is_fused)
@@ -169,8 +194,11 @@ void sp_assign_forward(sp_assign *a, int s)
     const sp_lower_step *step = &a->low->step[s];
     const sp_lower_value *out = &a->low->value[step->out];
 
-    assert(0 <= s && s < a->low->n_steps);
-    hold(a, step->out);
+    assert(0 <= s && s < a->low->n_steps && sp_lowered_has_turn(step, a->is_training));
+    if (can_overwrite(a, s))
+        overwrite(a, step->in[0], step->out);
+    else
+        hold(a, step->out);
     if (step->row->has_argmax)
         a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
                                           (size_t)out->c * sizeof(int32_t));
@@ -185,13 +213,14 @@ void sp_assign_forward(sp_assign *a, int s)
 void sp_assign_forward_end(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
+    const sp_forward kind = a->is_training ? SP_TRAINING : SP_INFERENCE;
 
     /* a second norm of the same value forms the sums anew */
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->in[0]].sums);
     if (!a->is_training)
         drop_vector(a, &a->argmax[s]);
-    for (int v = step->read_last; v >= 0; v = a->low->value[v].next_read)
+    for (int v = step->read_last[kind]; v >= 0; v = a->low->value[v].next_read[kind])
         if (!is_kept(a, v))
             drop(a, &a->value[v].act);
 }
@@ -441,6 +470,8 @@ sp_assign_bytes sp_assign_measure(sp_assign *a, const int64_t *rows, int n_sampl
 {
     sp_assign_begin(a, rows, n_samples, is_training);
     for (int s = 0; s < a->low->n_steps; s++) {
+        if (!sp_lowered_has_turn(&a->low->step[s], is_training))
+            continue;
         sp_assign_forward(a, s);
         sp_assign_forward_end(a, s);
     }

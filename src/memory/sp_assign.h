@@ -9,8 +9,9 @@
  *
  * Matrices (activations and gradients) are ranges of one span of memory, vectors (sums
  * of norms, arg max of pools) are ranges of another. In training an activation is held
- * until the last backward pass that reads it, and a gradient until it was used; in
- * evaluation an activation is held until the last step that reads it. Under low-memory
+ * until the last backward pass that reads it, and a gradient until it was used. In
+ * inference an activation is held until the last step that reads it; a step that may
+ * overwrite its input then takes over the memory. Under low-memory
  * rules training drops the outputs of norms too, which are about half of all
  * activations, and computes them a second time where the backward pass reads them.
  */
@@ -94,7 +95,8 @@ void sp_assign_destroy(sp_assign *assign);
 void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
                      bool is_training);
 /* Finds memory for the output of step s of the forward pass, for its sums and for its
- * arg max. After the step ran, sp_assign_forward_end frees what no later step reads. */
+ * arg max. After the step ran, sp_assign_forward_end frees what no later step reads.
+ * Steps without a turn in this kind of pass (sp_lowered_has_turn) are left out. */
 void sp_assign_forward(sp_assign *assign, int s);
 void sp_assign_forward_end(sp_assign *assign, int s);
 /* Sets the place of the logits in fp32: that of the last value, or memory of its own.

@@ -154,6 +154,11 @@ int sp_lowered_home(const sp_lowered *low, int value)
     return value;
 }
 
+bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training)
+{
+    return is_training || step->op != SP_OP_CONV || step->runs_with < 0;
+}
+
 bool sp_lowered_is_view(const sp_lowered *low, const sp_lower_step *step)
 {
     bool is_concat = step->op == SP_OP_CONCAT;
@@ -194,13 +199,25 @@ static void find_use(const sp_lowered *low, int s)
     low->value[sp_lowered_home(low, step->in[0])].is_for_norms = false;
 }
 
+/* Has a value live until step s, in both kinds of forward pass; until the step that it
+ * runs with, in inference. */
+static void live_until(sp_lower_value *home, const sp_lower_step *step, int s)
+{
+    const int turn = sp_lowered_has_turn(step, false) ? s : step->runs_with;
+
+    home->last[SP_TRAINING] = s;
+    if (turn > home->last[SP_INFERENCE])
+        home->last[SP_INFERENCE] = turn;
+}
+
 static void find_lifetimes(const sp_lowered *low)
 {
     sp_lower_value *logits = &low->value[sp_lowered_home(low, low->n_values - 1)];
     int s, k, v;
 
     for (v = 0; v < low->n_values; v++) {
-        low->value[v].first = low->value[v].last = low->value[v].until = -1;
+        low->value[v].first = low->value[v].until = -1;
+        low->value[v].last[SP_TRAINING] = low->value[v].last[SP_INFERENCE] = -1;
         low->value[v].is_from_norms = true;
         low->value[v].is_for_norms = low->value[v].home == v;
     }
@@ -208,29 +225,39 @@ static void find_lifetimes(const sp_lowered *low)
         const sp_lower_step *step = &low->step[s];
         sp_lower_value *home = &low->value[sp_lowered_home(low, step->out)];
 
-        home->last = home->end = s;
+        home->end = s;
+        live_until(home, step, s);
         home->first = home->first < 0 ? s : home->first;
         home->is_from_norms = home->is_from_norms && (step->op == SP_OP_BATCHNORM ||
                                                       sp_lowered_is_view(low, step));
         for (k = 0; k < step->n_in; k++)
-            low->value[sp_lowered_home(low, step->in[k])].last = s;
+            live_until(&low->value[sp_lowered_home(low, step->in[k])], step, s);
         find_use(low, s);
     }
-    logits->last = low->n_steps; /* the loss reads the logits after all steps */
     logits->until = -1;
-    low->value[0].last = -1; /* the features belong to the batch */
+    for (k = 0; k < SP_FORWARDS; k++) {
+        logits->last[k] = low->n_steps; /* the loss reads the logits after all steps */
+        low->value[0].last[k] = -1;     /* the features belong to the batch */
+    }
 }
 
 static void list_ends(const sp_lowered *low)
 {
-    for (int s = 0; s < low->n_steps; s++)
-        low->step[s].read_last = low->step[s].used_last = -1;
+    for (int s = 0; s < low->n_steps; s++) {
+        low->step[s].used_last = -1;
+        for (int f = 0; f < SP_FORWARDS; f++)
+            low->step[s].read_last[f] = -1;
+    }
     for (int v = low->n_values - 1; v >= 0; v--) {
         sp_lower_value *value = &low->value[v];
 
-        if (value->last >= 0 && value->last < low->n_steps) {
-            value->next_read = low->step[value->last].read_last;
-            low->step[value->last].read_last = v;
+        for (int f = 0; f < SP_FORWARDS; f++) {
+            const int last = value->last[f];
+
+            if (last < 0 || last >= low->n_steps)
+                continue;
+            value->next_read[f] = low->step[last].read_last[f];
+            low->step[last].read_last[f] = v;
         }
         if (value->until >= 0) {
             value->next_used = low->step[value->until].used_last;
@@ -244,6 +271,7 @@ typedef struct use {
     int n_reads, first_read;
     /* the step of the batch norm that writes it; -1: another operation does */
     int norm;
+    int conv; /* the same of a convolution */
     /* the last norm whose output stands in it and has a single reader; -1: none */
     int inside;
 } use;
@@ -253,7 +281,7 @@ static use *count_uses(const sp_lowered *low)
     use *uses = calloc((size_t)low->n_values, sizeof *uses);
 
     for (int v = 0; uses && v < low->n_values; v++)
-        uses[v] = (use){0, low->n_steps, -1, -1};
+        uses[v] = (use){0, low->n_steps, -1, -1, -1};
     for (int s = low->n_steps - 1; uses && s >= 0; s--)
         for (int k = 0; k < low->step[s].n_in; k++) {
             uses[low->step[s].in[k]].n_reads++;
@@ -262,6 +290,8 @@ static use *count_uses(const sp_lowered *low)
     for (int s = 0; uses && s < low->n_steps; s++) {
         const int out = low->step[s].out, home = low->value[out].home;
 
+        if (low->step[s].op == SP_OP_CONV)
+            uses[out].conv = s;
         if (low->step[s].op != SP_OP_BATCHNORM)
             continue;
         uses[out].norm = s;
@@ -298,16 +328,30 @@ static void find_residual_norm(const sp_lowered *low, const use *uses,
         step->residual_norm = added->norm;
 }
 
+/* Finds the convolution that runs with the norm of step s in inference. */
+static void find_conv(const sp_lowered *low, const use *uses, int s)
+{
+    const use *x = &uses[low->step[s].in[0]];
+
+    if (low->step[s].op != SP_OP_BATCHNORM || x->conv < 0 || x->n_reads > 1)
+        return;
+    low->step[s].runs_with = x->conv;
+    low->step[x->conv].runs_with = s;
+}
+
 static sp_status find_norms(const sp_lowered *low)
 {
     use *uses = count_uses(low);
 
     if (!uses)
         return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
+    for (int s = 0; s < low->n_steps; s++)
+        low->step[s].norm_before = low->step[s].residual_norm = low->step[s].runs_with =
+            -1;
     for (int s = 0; s < low->n_steps; s++) {
-        low->step[s].norm_before = low->step[s].residual_norm = -1;
         find_norm_before(low, uses, s);
         find_residual_norm(low, uses, &low->step[s]);
+        find_conv(low, uses, s);
     }
     free(uses);
     return SP_OK;
@@ -366,10 +410,11 @@ sp_status sp_lower(sp_lowered *low, const sp_graph *graph, bool is_bf16)
     count_norms(low);
     choose_elements(low, is_bf16);
     place_concats(low);
+    SP_TRY(find_norms(low));
     find_lifetimes(low);
     list_ends(low);
     find_ready(low);
-    return find_norms(low);
+    return SP_OK;
 }
 
 void sp_lowered_destroy(sp_lowered *low)

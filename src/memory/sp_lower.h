@@ -13,11 +13,17 @@
  * concat copies nothing where its inputs are written into its columns at once: such an
  * input has the concat as its home. A value that stands in its own memory is its own
  * home.
+ *
+ * Inference goes through the same steps. There a norm that has a convolution to itself
+ * is one operation with it, so that the convolution's own output is never written.
  */
 #ifndef SP_LOWER_H
 #define SP_LOWER_H
 
 #include "graph/sp_graph.h"
+
+/* The two kinds of a forward pass. An index by bool is_training is one of them. */
+typedef enum sp_forward { SP_INFERENCE, SP_TRAINING, SP_FORWARDS } sp_forward;
 
 typedef struct sp_lower_value {
     /* The level whose rows the value has (SP_LEVEL_SAMPLE: a row for each sample), and
@@ -28,16 +34,17 @@ typedef struct sp_lower_value {
      * value in memory of its own has itself as home, and column 0. */
     int home, column;
     /* The lifetime, set for homes alone, as indices of steps: the first and the last
-     * step that writes it, the last step that reads it in the forward pass, and the
-     * step whose backward pass is the last to read it (-1: no backward pass does). */
-    int first, end, last, until;
+     * step that writes it, the last step that reads it in each kind of forward pass,
+     * and the step whose backward pass is the last to read it (-1: no backward pass
+     * does). */
+    int first, end, last[SP_FORWARDS], until;
     bool is_from_norms; /* norms alone write it, so writing it again costs little */
     /* No gradient needs it: a backward pass reads it only to write other values again.
      */
     bool is_for_norms;
     /* The next value in the lists read_last and used_last of a step; -1: the list ends.
      */
-    int next_read, next_used;
+    int next_read[SP_FORWARDS], next_used;
     bool needs_grad; /* a parameter that is trained stands before it */
     bool feeds_norm; /* a batch norm takes the statistics of it */
 } sp_lower_value;
@@ -57,6 +64,10 @@ typedef struct sp_lower_step {
     /* The step of a second norm, without activation, whose output this norm adds and
      * nothing else reads. -1: there is none. */
     int residual_norm;
+    /* Inference runs a convolution that one norm alone reads with that norm, in the
+     * norm's turn, and writes nothing between them. The other step of the two; -1: the
+     * step runs by itself. */
+    int runs_with;
     /* The offset in the flat gradient from which on all gradients are final once the
      * backward pass of this step ran. */
     int64_t ready;
@@ -64,7 +75,7 @@ typedef struct sp_lower_step {
      * and of those that no later step of the backward pass reads; -1: the list is
      * empty.
      */
-    int read_last, used_last;
+    int read_last[SP_FORWARDS], used_last;
 } sp_lower_step;
 
 typedef struct sp_lowered {
@@ -83,6 +94,9 @@ sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
 /* The value in whose memory v stands: v itself, or the outermost concat around it. */
 int sp_lowered_home(const sp_lowered *lowered, int v);
+/* True if a step has a turn of its own in a forward pass: in inference a convolution
+ * that runs with a norm has none. */
+bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training);
 /* True for a concat that copies nothing, since all its inputs are written into its
  * columns. */
 bool sp_lowered_is_view(const sp_lowered *lowered, const sp_lower_step *step);

@@ -261,9 +261,11 @@ static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
 static sp_status apply_norm(void *arg, int s)
 {
     sp_net *net = arg;
+    sp_norm_args args;
 
     SP_TRY(sp_net_reach(net));
-    return sp_net_norm_apply(net, s);
+    args = sp_net_norm_args(net, s);
+    return net->backend->ops->norm_apply(net->backend, &args);
 }
 
 static sp_status run_step(sp_net *net, int s, const sp_grad_route *route,

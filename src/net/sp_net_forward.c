@@ -60,19 +60,28 @@ sp_status sp_net_pack(sp_net *net, int s, int direction)
     return net->backend->ops->conv_pack(net->backend, &one, 1);
 }
 
-static sp_status conv(sp_net *net, int s)
+/* The arguments of the convolution of step s, whose output is y. */
+static sp_conv_args conv_args(const sp_net *net, int s, sp_tensor y)
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_step *step = &impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
     const sp_param *param = net->graph->param;
-    sp_conv_args args = {
+
+    return (sp_conv_args){
         .map = node->map < 0 ? NULL : &impl->batch->plan.map[node->map],
         .x = sp_net_act(net, step->in[0]),
-        .y = sp_net_act(net, step->out),
+        .y = y,
         .w = net->param + param[node->weight].offset,
         .w_packed = impl->fixed.packed[s][SP_PACK_FORWARD],
         .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
+}
+
+static sp_status conv(sp_net *net, int s)
+{
+    const struct sp_net_impl *impl = net->impl;
+    const sp_lower_step *step = &impl->low.step[s];
+    const sp_conv_args args = conv_args(net, s, sp_net_act(net, step->out));
 
     SP_TRY(sp_net_pack(net, s, SP_PACK_FORWARD));
     if (impl->mem.value[step->out].sums < 0) /* no norm reads y, or none of the batch */
@@ -82,13 +91,37 @@ static sp_status conv(sp_net *net, int s)
         impl->batch->n_samples, sp_net_sums(net, step->out));
 }
 
-static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor y)
+/* Runs a norm; in inference together with the convolution that it has to itself. */
+static sp_status norm(sp_net *net, int s)
 {
-    int k;
+    const sp_lower_step *step = &net->impl->low.step[s];
+    const sp_tensor y = sp_net_act(net, step->out);
+    sp_conv_args conv;
+    sp_norm_args args;
 
-    for (k = 0; k < step->n_in; k++)
+    SP_TRY(sp_net_norm_finish(net, s));
+    args = sp_net_norm_args(net, s);
+    if (net->impl->is_training || step->runs_with < 0)
+        return net->backend->ops->norm_apply(net->backend, &args);
+    SP_TRY(sp_net_pack(net, step->runs_with, SP_PACK_FORWARD));
+    conv = conv_args(net, step->runs_with, y);
+    args.x = y;
+    return net->backend->ops->conv_forward_norm_apply(net->backend, &conv, &args);
+}
+
+/* Copies x to y, unless y has taken over its memory. */
+static sp_status copy(sp_net *net, sp_tensor x, sp_tensor y)
+{
+    return x.data == y.data ? SP_OK
+                            : net->backend->ops->copy(net->backend, x, y, false);
+}
+
+static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor x, sp_tensor y)
+{
+    SP_TRY(copy(net, x, y));
+    for (int k = 1; k < step->n_in; k++)
         SP_TRY(net->backend->ops->copy(net->backend, sp_net_act(net, step->in[k]), y,
-                                       k > 0));
+                                       true));
     return SP_OK;
 }
 
@@ -101,8 +134,7 @@ static sp_status concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
         sp_tensor x = sp_net_act(net, step->in[k]);
         sp_tensor part = sp_tensor_columns(y, column, x.c);
 
-        if (part.data != x.data)
-            SP_TRY(net->backend->ops->copy(net->backend, x, part, false));
+        SP_TRY(copy(net, x, part));
         column += x.c;
     }
     return SP_OK;
@@ -115,7 +147,7 @@ static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
     const sp_backend_ops *ops = net->backend->ops;
 
     if (!net->impl->is_training)
-        return ops->copy(net->backend, x, y, false);
+        return copy(net, x, y);
     return ops->dropout(net->backend, x, net->graph->node[step->layer].p,
                         net->impl->options.seed, (uint64_t)batch->epoch, step->layer,
                         batch->sample_id,
@@ -156,11 +188,11 @@ static sp_status run_step(sp_net *net, int s)
     case SP_OP_CONV:
         return conv(net, s);
     case SP_OP_BATCHNORM:
-        return sp_net_norm_forward(net, s);
+        return norm(net, s);
     case SP_OP_RELU:
         return ops->relu(net->backend, x, step->slope, y);
     case SP_OP_ADD:
-        return add(net, step, y);
+        return add(net, step, x, y);
     case SP_OP_CONCAT:
         return concat(net, step, y);
     case SP_OP_DROPOUT:
@@ -200,6 +232,8 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
 
     SP_TRY(sp_net_begin(net, batch, is_training));
     for (int s = 0; s < impl->low.n_steps; s++) {
+        if (!sp_lowered_has_turn(&impl->low.step[s], is_training))
+            continue;
         sp_pulse_beat();
         net->layer = impl->low.step[s].layer;
         sp_assign_forward(&impl->mem, s);

@@ -73,9 +73,11 @@ sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place);
 void sp_net_release(sp_net *net, size_t bytes);
 
 /* ---- sp_net_norm.c ---- */
-sp_status sp_net_norm_forward(sp_net *net, int s);
-/* Applies the coefficients of the forward pass: writes the step's output once more. */
-sp_status sp_net_norm_apply(sp_net *net, int s);
+/* Computes scale and shift: in training from the batch, which moves the running
+ * statistics, else from the running statistics. */
+sp_status sp_net_norm_finish(sp_net *net, int s);
+/* The arguments that apply them: read the step's inputs and write its output. */
+sp_norm_args sp_net_norm_args(const sp_net *net, int s);
 /* The arguments of pass 1 of its backward, where dy is the gradient of its output. */
 sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s, sp_tensor dy);
 sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,

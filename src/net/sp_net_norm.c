@@ -117,9 +117,7 @@ static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
     return SP_OK;
 }
 
-/* Computes scale and shift: in training from the batch, which moves the running
- * statistics, else from the running statistics. */
-static sp_status finish(sp_net *net, int s)
+sp_status sp_net_norm_finish(sp_net *net, int s)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
@@ -143,7 +141,7 @@ static sp_status finish(sp_net *net, int s)
                                .inv_std = norm->inv_std});
 }
 
-sp_status sp_net_norm_apply(sp_net *net, int s)
+sp_norm_args sp_net_norm_args(const sp_net *net, int s)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     sp_norm_args args = {.x = sp_net_act(net, step->in[0]),
@@ -154,13 +152,7 @@ sp_status sp_net_norm_apply(sp_net *net, int s)
 
     if (step->n_in > 1)
         args.res = sp_net_act(net, step->in[1]);
-    return net->backend->ops->norm_apply(net->backend, &args);
-}
-
-sp_status sp_net_norm_forward(sp_net *net, int s)
-{
-    SP_TRY(finish(net, s));
-    return sp_net_norm_apply(net, s);
+    return args;
 }
 
 /* Computes the coefficients of pass 2 and adds this rank's share of dgamma and dbeta to

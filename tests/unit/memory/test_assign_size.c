@@ -101,11 +101,41 @@ static void vectors_do_not_shrink_with_the_elements(void **state)
     case_close(&c);
 }
 
+/* Inference holds the input and the output of a convolution, and nothing between it and
+ * its norm, its addition or its activation. What comes before the next convolution
+ * stands where its input stood. */
+static void inference_holds_inputs_and_outputs_alone(void **state)
+{
+    static const char layers[] =
+        "{ name = \"c\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b\"; op = \"batchnorm\"; },"
+        "{ name = \"r\"; op = \"relu\"; },"
+        "{ name = \"d\"; op = \"dropout\"; },"
+        "{ name = \"l\"; op = \"leaky_relu\"; },"
+        "{ name = \"c2\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b2\"; op = \"batchnorm\"; },"
+        "{ name = \"a2\"; op = \"add\"; from = [\"b2\", \"l\"]; },"
+        "{ name = \"r2\"; op = \"relu\"; },"
+        "{ name = \"f\"; op = \"linear\"; out = 3; }";
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+    const int64_t voxels[SP_MAX_LEVELS] = {1000};
+    const sp_assign_rules rules = {.row_bytes = 1,
+                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
+    net_case c;
+
+    (void)state;
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, false).matrices,
+                     2 * 1000 * 32 * sizeof(float));
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(foreseen_is_taken),
         cmocka_unit_test(vectors_do_not_shrink_with_the_elements),
+        cmocka_unit_test(inference_holds_inputs_and_outputs_alone),
     };
 
     sp_comm_open_self(&comm);
