@@ -9,7 +9,7 @@
  * ancestors' neighbours, so every look-up goes down from a root of one voxel per
  * sample. Roots of different samples are not neighbours, so samples never meet.
  *
- *     level l+1   27 neighbours of P:  row, or n for none
+ *     level l+1   27 neighbours of P:  a mask of those that exist, and their rows
  *     level l     children of each:    first row << 8 | mask of the 8 children
  *
  *     arena    | order, levels, tiles, starts | in, out of each map |
@@ -25,13 +25,21 @@
 
 enum {
     PLAN_LEVELS = 22, /* 20 bits a coordinate, and the roots above them */
-    PLAN_NBR = 32,    /* pitch of a neighbour table: 27 rows, 5 times "none" */
+    PLAN_NEAR = 27,   /* neighbours of a row, itself included */
+    PLAN_NBR = 32,    /* words around an ancestor: 27, and 5 times "none" */
     PLAN_MAX_ROWS = (1 << 24) - 1, /* a child word holds 24 bits of row */
     PLAN_MAX_K = SP_MAX_KERNEL * SP_MAX_KERNEL * SP_MAX_KERNEL,
     PLAN_TAG = 16, /* bits of the offset in plan_stage.tag */
     /* Offsets of the largest kernel that plan_lanes serves, 5^3, and padding. */
     PLAN_LANES = 128
 };
+
+/* The neighbours of one row in a neighbour table: most do not exist, and a table of all
+ * 27 would be several times as large. */
+typedef struct plan_near {
+    uint32_t mask; /* bit d: the neighbour at offset d of the 3^3 kernel exists */
+    int32_t at;    /* the rows of these begin here in cpu_plan_level.nbr */
+} plan_near;
 
 /* One level of the pyramid under construction. */
 typedef struct cpu_plan_level {
@@ -41,9 +49,11 @@ typedef struct cpu_plan_level {
     int32_t *sample_row; /* [n_samples + 1] */
     /* [n + 1] first row in the finer level << 8 | mask of children; [n] is 0 */
     uint32_t *child;
-    /* [n][PLAN_NBR] rows of the 27 neighbours, 64-byte aligned; NULL where not needed
-     */
+    /* The neighbour table: [n], and [n_nbr] with room for PLAN_NEAR of each row and
+     * two vectors more. NULL where no look-up needs it. */
+    plan_near *near;
     int32_t *nbr;
+    int32_t n_nbr;
 } cpu_plan_level;
 
 typedef struct plan_loops plan_loops;
@@ -165,7 +175,8 @@ typedef struct plan_lanes {
     int K;
     bool is_up;    /* the ancestor is the row's parent, else the row itself */
     bool is_leaf;  /* partners are of level `top`, else of the level below */
-    bool is_table; /* lane k reads word k: the table's rows are the answer */
+    bool is_table; /* lane k reads word k: the table's rows are the answer, and
+                    * plan_loops.table has staged them */
     uint32_t from_word[8][PLAN_LANES];
     uint32_t bit[8][PLAN_LANES], below[8][PLAN_LANES]; /* bit - 1 */
     /* The same by word, filled where the kernel has more than PLAN_NBR offsets. A word
@@ -177,7 +188,7 @@ typedef struct plan_lanes {
 bool sp_cpu_plan_lanes_open(plan_lanes *lanes, const plan_lookup *q);
 /* Opens the look-up that writes the neighbour table of level l from that of the level
  * above. False for the roots, whose table it writes at once. */
-bool sp_cpu_plan_open_table(const cpu_plan_builder *b, int l, plan_lanes *lanes);
+bool sp_cpu_plan_open_table(cpu_plan_builder *b, int l, plan_lanes *lanes);
 
 /* Loops that exist in portable C and with AVX-512, with the same results. */
 struct plan_loops {
@@ -192,9 +203,11 @@ struct plan_loops {
     /* Writes `out` and `in` of a tile of the 2^3 kernel of stride 2 at once, since the
      * number of these pairs is known. */
     void (*children)(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
-    /* Fills rows first .. last - 1 of the neighbour table of level lanes->to by a
-     * look-up of kernel 3. */
-    void (*table)(const plan_lanes *lanes, int32_t *nbr, int32_t first, int32_t last);
+    /* Appends rows first .. last - 1 to the neighbour table of level lanes->to by a
+     * look-up of kernel 3. With a stage they are the rows of a tile, whose pairs
+     * lanes_out then finds by a look-up that is_table. */
+    void (*table)(const plan_lanes *lanes, cpu_plan_level *level, int32_t first,
+                  int32_t last, plan_stage *stage);
 };
 
 extern const plan_loops sp_cpu_plan_portable, sp_cpu_plan_avx512;

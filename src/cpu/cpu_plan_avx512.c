@@ -67,17 +67,39 @@ typedef struct words {
     __m512i lo, hi;
 } words;
 
-static inline words load_words(const int32_t *nbr, const uint32_t *child,
-                               int32_t ancestor, bool is_leaf)
+static inline __m512i iota(void)
 {
-    const int32_t *row = nbr + (size_t)ancestor * PLAN_NBR;
-    words w = {_mm512_load_si512(row), _mm512_load_si512(row + 16)};
+    return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
 
-    if (!is_leaf) {
-        w.lo = _mm512_i32gather_epi32(w.lo, child, 4);
-        w.hi = _mm512_i32gather_epi32(w.hi, child, 4);
-    }
-    return w;
+/* Rows or their child words, for the first n of 16 lanes. */
+static inline __m512i words_of(const int32_t *row, int n, const uint32_t *child,
+                               bool is_leaf)
+{
+    const __m512i v = _mm512_loadu_si512(row);
+    const __mmask16 m = n < 16 ? (__mmask16)((1u << n) - 1) : (__mmask16)0xffff;
+
+    return is_leaf
+               ? v
+               : _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), m, v, child, 4);
+}
+
+/* none: the word of a neighbour that does not exist. */
+static inline words load_words(const cpu_plan_level *level, int32_t ancestor,
+                               bool is_leaf, __m512i none)
+{
+    const plan_near near = level->near[ancestor];
+    const int32_t *row = level->nbr + near.at;
+    const int n = __builtin_popcount(near.mask);
+    const int n_lo = __builtin_popcount(near.mask & 0xffff);
+    const __m512i first = words_of(row, n, level->child, is_leaf);
+    __m512i rest = _mm512_permutexvar_epi32(
+        _mm512_add_epi32(iota(), _mm512_set1_epi32(n_lo)), first);
+
+    if (n > 16)
+        rest = words_of(row + n_lo, n - n_lo, level->child, is_leaf);
+    return (words){_mm512_mask_expand_epi32(none, (__mmask16)near.mask, first),
+                   _mm512_mask_expand_epi32(none, (__mmask16)(near.mask >> 16), rest)};
 }
 
 /* Finds the partners of 16 lanes; returns which of them exist. */
@@ -104,10 +126,10 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
                                                        int pitch, bool is_leaf,
                                                        bool is_up)
 {
-    const int32_t *nbr = w->top->nbr, *parent = w->to->parent;
-    const uint32_t *child = w->top->child;
+    const int32_t *parent = w->to->parent;
     const uint64_t *key = w->to->key;
-    const __m512i none = _mm512_set1_epi32(w->from->n);
+    const __m512i none =
+        is_leaf ? _mm512_set1_epi32(w->from->n) : _mm512_setzero_si512();
     int32_t first = tile->first, n = tile->last - first, i, now = -1;
     words near = {none, none};
     int k;
@@ -116,7 +138,7 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
         int32_t up = is_up ? parent[first + i] : first + i;
         int c = is_up ? (int)(key[first + i] & 7) : 0;
         if (up != now)
-            near = load_words(nbr, child, up, is_leaf);
+            near = load_words(w->top, up, is_leaf, none);
         now = up;
         for (k = 0; k < pitch; k += 16, row += 16) {
             __m512i v;
@@ -128,27 +150,12 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
     }
 }
 
-/* Sets the bits where the neighbour table already holds the partners. */
-static void look_in_table(const plan_lanes *w, const plan_tile *tile,
-                          const int32_t *row, uint16_t *has)
-{
-    const __m512i none = _mm512_set1_epi32(w->from->n);
-    int32_t n = tile->last - tile->first, i;
-
-    for (i = 0; i < n; i++, row += PLAN_NBR) {
-        has[i] = _mm512_cmpneq_epi32_mask(_mm512_load_si512(row), none);
-        has[SP_TILE + i] = _mm512_cmpneq_epi32_mask(_mm512_load_si512(row + 16), none);
-    }
-}
-
 /* Appends the rows first + 0, 1, ... whose bit is set to out; returns its new end. */
 static inline int32_t *list_rows(const uint16_t *has, int bit, int32_t first, int32_t n,
                                  int32_t *out)
 {
     const __m512i which = _mm512_set1_epi16((short)(1u << bit));
-    __m512i row = _mm512_add_epi32(
-        _mm512_set1_epi32(first),
-        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    __m512i row = _mm512_add_epi32(_mm512_set1_epi32(first), iota());
     const __m512i step = _mm512_set1_epi32(16);
     int32_t i;
 
@@ -185,27 +192,19 @@ static inline void list_partners(const int32_t *row, int pitch, int k, int32_t f
 
 /* ---- look-ups of up to 32 offsets ---- */
 
-/* The partners of a tile's rows: those of the neighbour table, or of the stage. */
-static int32_t *rows_of(const plan_lanes *w, const plan_stage *stage,
-                        const plan_tile *tile)
+/* Clears the bits of rows beyond a tile of n rows in its last vector of 32. */
+static void clear_beyond(uint16_t *has, int pitch, int32_t n)
 {
-    return w->is_table ? w->top->nbr + (size_t)tile->first * PLAN_NBR : stage->in;
-}
-
-static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
-{
-    int32_t *row = rows_of(w, stage, tile), *out = tile->out;
-    int32_t n = tile->last - tile->first;
-    uint16_t *has = (uint16_t *)stage->tag;
-    int pitch = (w->K + 15) & ~15, k;
-
-    /* Clears the rows beyond the tile in its last vector of 32. */
-    for (k = 0; k < pitch; k += 16)
+    for (int k = 0; k < pitch; k += 16)
         _mm512_store_si512(has + k / 16 * SP_TILE + (n - 1) / 32 * 32,
                            _mm512_setzero_si512());
-    if (w->is_table)
-        look_in_table(w, tile, row, has);
-    else if (w->is_leaf && w->is_up)
+}
+
+static void look_at(const plan_lanes *w, const plan_tile *tile, int32_t *row,
+                    uint16_t *has, int pitch)
+{
+    clear_beyond(has, pitch, tile->last - tile->first);
+    if (w->is_leaf && w->is_up)
         look(w, tile, row, has, pitch, true, true);
     else if (w->is_leaf)
         look(w, tile, row, has, pitch, true, false);
@@ -213,6 +212,16 @@ static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
         look(w, tile, row, has, pitch, false, true);
     else
         look(w, tile, row, has, pitch, false, false);
+}
+
+static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+{
+    int32_t *row = stage->in, *out = tile->out, n = tile->last - tile->first;
+    uint16_t *has = (uint16_t *)stage->tag;
+    int pitch = (w->K + 15) & ~15, k;
+
+    if (!w->is_table) /* else the table has staged its rows */
+        look_at(w, tile, row, has, pitch);
     for (k = 0; k < w->K; k++) {
         int32_t *end = list_rows(has + k / 16 * SP_TILE, k % 16, tile->first, n, out);
         tile->count[k] = (int32_t)(end - out);
@@ -223,11 +232,10 @@ static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 
 static void narrow_in(const plan_lanes *w, const plan_stage *stage, plan_tile *tile)
 {
-    const int32_t *row = rows_of(w, stage, tile);
     int pitch = (w->K + 15) & ~15, at = 0, k;
 
     for (k = 0; k < w->K; at += tile->count[k++])
-        list_partners(row, pitch, k, tile->first, tile->out + at, tile->count[k],
+        list_partners(stage->in, pitch, k, tile->first, tile->out + at, tile->count[k],
                       tile->in + at);
 }
 
@@ -244,21 +252,18 @@ typedef struct near_words {
 
 static inline void list_words(const plan_lanes *w, int32_t ancestor, near_words *near)
 {
-    const words v = load_words(w->top->nbr, w->top->child, ancestor, w->is_leaf);
-    const __m512i none = _mm512_set1_epi32(w->is_leaf ? w->from->n : 0);
-    const __m512i index =
-        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __mmask16 lo = _mm512_cmpneq_epi32_mask(v.lo, none);
-    const __mmask16 hi = _mm512_cmpneq_epi32_mask(v.hi, none);
-    const int n = __builtin_popcount(lo);
+    const plan_near v = w->top->near[ancestor];
+    const int32_t *row = w->top->nbr + v.at;
+    const __mmask16 lo = (__mmask16)v.mask, hi = (__mmask16)(v.mask >> 16);
 
-    _mm512_storeu_si512(near->word, _mm512_maskz_compress_epi32(lo, v.lo));
-    _mm512_storeu_si512(near->index, _mm512_maskz_compress_epi32(lo, index));
-    _mm512_storeu_si512(near->word + n, _mm512_maskz_compress_epi32(hi, v.hi));
-    _mm512_storeu_si512(near->index + n,
+    near->n = __builtin_popcount(v.mask);
+    for (int j = 0; j < near->n; j += 16)
+        _mm512_storeu_si512(near->word + j,
+                            words_of(row + j, near->n - j, w->top->child, w->is_leaf));
+    _mm512_storeu_si512(near->index, _mm512_maskz_compress_epi32(lo, iota()));
+    _mm512_storeu_si512(near->index + __builtin_popcount(lo),
                         _mm512_maskz_compress_epi32(
-                            hi, _mm512_add_epi32(index, _mm512_set1_epi32(16))));
-    near->n = n + __builtin_popcount(hi);
+                            hi, _mm512_add_epi32(iota(), _mm512_set1_epi32(16))));
 }
 
 /* Stages the pairs of one row, whose tag without offset is `tag`. */
@@ -350,9 +355,7 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
     in = tile->in;
     for (k = 0; k < 8; k++) {
         const __m512i which = _mm512_set1_epi32(k);
-        __m512i row = _mm512_add_epi32(
-            _mm512_set1_epi32(i0),
-            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+        __m512i row = _mm512_add_epi32(_mm512_set1_epi32(i0), iota());
         int32_t *from = out;
         for (i = 0; i < n; i += 16) {
             __mmask16 valid =
@@ -374,26 +377,44 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
     }
 }
 
-static void avx512_table(const plan_lanes *w, int32_t *nbr, int32_t first, int32_t last)
+/* Appends 16 lanes of a row to the table; returns its new end. */
+static inline int32_t append(int32_t *nbr, int32_t at, __mmask16 has, __m512i v)
 {
-    const __m512i none = _mm512_set1_epi32(w->from->n);
-    words near = {none, none};
-    int32_t i, now = -1;
+    _mm512_storeu_si512(nbr + at, _mm512_maskz_compress_epi32(has, v));
+    return at + __builtin_popcount(has);
+}
 
-    nbr += (size_t)first * PLAN_NBR;
-    for (i = first; i < last; i++, nbr += PLAN_NBR) {
-        int32_t up = w->to->parent[i];
-        int c = (int)(w->to->key[i] & 7), half;
+static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t first,
+                         int32_t last, plan_stage *stage)
+{
+    const __m512i none = _mm512_setzero_si512();
+    uint16_t *has = stage ? (uint16_t *)stage->tag : NULL;
+    int32_t *nbr = level->nbr, at = level->n_nbr, i, now = -1;
+    words near = {none, none};
+
+    if (has && first < last)
+        clear_beyond(has, PLAN_NBR, last - first);
+    for (i = first; i < last; i++) {
+        int32_t up = level->parent[i];
+        int c = (int)(level->key[i] & 7);
+        __mmask16 lo, hi;
+        __m512i v0, v1;
         if (up != now)
-            near = load_words(w->top->nbr, w->top->child, up, false);
+            near = load_words(w->top, up, false, none);
         now = up;
-        for (half = 0; half < PLAN_NBR; half += 16) {
-            __m512i v;
-            __mmask16 has = partners(near, &w->from_word[c][half], &w->bit[c][half],
-                                     &w->below[c][half], false, none, &v);
-            _mm512_store_si512(nbr + half, _mm512_mask_mov_epi32(none, has, v));
-        }
+        lo = partners(near, w->from_word[c], w->bit[c], w->below[c], false, none, &v0);
+        hi = partners(near, &w->from_word[c][16], &w->bit[c][16], &w->below[c][16],
+                      false, none, &v1);
+        level->near[i] = (plan_near){(uint32_t)hi << 16 | lo, at};
+        at = append(nbr, append(nbr, at, lo, v0), hi, v1);
+        if (!has)
+            continue;
+        _mm512_store_si512(stage->in + (i - first) * PLAN_NBR, v0);
+        _mm512_store_si512(stage->in + (i - first) * PLAN_NBR + 16, v1);
+        has[i - first] = lo;
+        has[SP_TILE + i - first] = hi;
     }
+    level->n_nbr = at;
 }
 
 const plan_loops sp_cpu_plan_avx512 = {.keys = avx512_keys,

@@ -49,7 +49,8 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     return bytes;
 }
 
-/* Bytes of the tables that maps read, and of the two others. Tables above the network's
+/* Bytes of the tables that maps read, and of the two others, as if all neighbours
+ * existed: memory that is not touched is counted too. Tables above the network's
  * levels have at most the rows of the coarsest level each, and `above` rows together.
  */
 static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
@@ -66,7 +67,10 @@ static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
         else
             higher += voxels[spec->n_levels - 1];
     rows += higher < above ? higher : above;
-    return highest < 0 ? 0 : rows * PLAN_NBR * 4;
+    if (highest < 0)
+        return 0;
+    return rows * (int64_t)(sizeof(plan_near) + 4 * PLAN_NEAR) +
+           (highest + 3 - lowest) * padded(2 * ALIGN);
 }
 
 int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,

@@ -86,11 +86,13 @@ static void portable_keys(const int32_t *c, int32_t n, const int32_t base[3], in
 /* Loads the 32 words around an ancestor: its neighbours' rows or child words. */
 static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *word)
 {
-    const int32_t *nbr = w->top->nbr + (size_t)ancestor * PLAN_NBR;
-    int i;
+    const plan_near near = w->top->near[ancestor];
+    const int32_t *nbr = w->top->nbr + near.at;
 
-    for (i = 0; i < PLAN_NBR; i++)
-        word[i] = w->is_leaf ? (uint32_t)nbr[i] : w->top->child[nbr[i]];
+    for (int i = 0; i < PLAN_NBR; i++)
+        word[i] = w->is_leaf ? (uint32_t)w->from->n : 0;
+    for (uint32_t set = near.mask; set; set &= set - 1, nbr++)
+        word[__builtin_ctz(set)] = w->is_leaf ? (uint32_t)*nbr : w->top->child[*nbr];
 }
 
 /* The partner at lane k, or n of the partners' level where there is none. */
@@ -161,10 +163,10 @@ static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile
     sp_cpu_plan_sort_in(stage, tile);
 }
 
-static void portable_table(const plan_lanes *w, int32_t *nbr, int32_t first,
-                           int32_t last)
+static void portable_table(const plan_lanes *w, cpu_plan_level *level, int32_t first,
+                           int32_t last, plan_stage *stage)
 {
-    uint32_t word[PLAN_NBR];
+    uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n;
     int32_t i, now = -1;
     int k;
 
@@ -174,10 +176,15 @@ static void portable_table(const plan_lanes *w, int32_t *nbr, int32_t first,
         if (up != now)
             load_words(w, up, word);
         now = up;
-        for (k = 0; k < PLAN_NBR; k++)
-            nbr[(size_t)i * PLAN_NBR + (size_t)k] =
-                (int32_t)lane_partner(w, word, c, k);
+        level->near[i] = (plan_near){0, level->n_nbr};
+        for (k = 0; k < PLAN_NEAR; k++) {
+            uint32_t partner = lane_partner(w, word, c, k);
+            level->nbr[level->n_nbr] = (int32_t)partner;
+            level->n_nbr += partner != none;
+            level->near[i].mask |= (uint32_t)(partner != none) << k;
+        }
     }
+    (void)stage; /* lanes_out reads the table itself */
 }
 
 const plan_loops sp_cpu_plan_portable = {.keys = portable_keys,
@@ -188,35 +195,41 @@ const plan_loops sp_cpu_plan_portable = {.keys = portable_keys,
 
 /* ---- tables ---- */
 
-static void root_table(const cpu_plan_level *root)
+/* A root has itself as its only neighbour. */
+static void root_table(cpu_plan_level *root)
 {
-    int32_t i;
-    int d;
+    for (int32_t i = 0; i < root->n; i++) {
+        root->near[i] = (plan_near){1u << PLAN_NEAR / 2, i};
+        root->nbr[i] = i;
+    }
+    root->n_nbr = root->n;
+}
 
-    for (i = 0; i < root->n; i++)
-        for (d = 0; d < PLAN_NBR; d++)
-            root->nbr[(size_t)i * PLAN_NBR + (size_t)d] = d == 13 ? i : root->n;
+static sp_status take_table(cpu_plan_builder *b, cpu_plan_level *level)
+{
+    enum { VECTOR = 16 };
+
+    SP_TRY(SP_TAKE(b->scratch, level->n, &level->near));
+    return SP_TAKE(b->scratch, (size_t)level->n * PLAN_NEAR + 2 * VECTOR, &level->nbr);
 }
 
 sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest)
 {
-    int32_t *alternate[2] = {NULL, NULL};
-
     for (int l = lowest; l < b->n_levels; l++) {
         cpu_plan_level *at = &b->level[l];
-        int32_t **shared = &alternate[l % 2];
 
         /* The lowest of those that share the memory is the largest. */
-        at->nbr = l > highest ? *shared : NULL;
-        if (!at->nbr)
-            SP_TRY(SP_TAKE(b->scratch, (size_t)at->n * PLAN_NBR, &at->nbr));
-        if (l > highest)
-            *shared = at->nbr;
+        if (l <= highest + 2) {
+            SP_TRY(take_table(b, at));
+            continue;
+        }
+        at->near = b->level[l - 2].near;
+        at->nbr = b->level[l - 2].nbr;
     }
     return SP_OK;
 }
 
-bool sp_cpu_plan_open_table(const cpu_plan_builder *b, int l, plan_lanes *lanes)
+bool sp_cpu_plan_open_table(cpu_plan_builder *b, int l, plan_lanes *lanes)
 {
     const plan_lookup q = {
         .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};

@@ -8,8 +8,7 @@
  *                     of the scratch, from where it follows
  *
  * Levels are done from the roots down. A map that is read off the neighbour table of its
- * level is built along with it, tile by tile, while the tile's part of the table is in a
- * cache. */
+ * level is built along with it, tile by tile. */
 #include "cpu/cpu_plan.h"
 
 #include <assert.h>
@@ -35,7 +34,7 @@ static plan_lookup lookup_of(const cpu_plan_builder *b, sp_map_key key)
     int top = fine + reach(key.kernel);
 
     /* Looking up from the parents instead saves the table of the finest level. */
-    if (top == fine && coarse == fine && !b->level[fine].nbr)
+    if (top == fine && coarse == fine && !b->level[fine].near)
         top++;
     return (plan_lookup){.level = b->level,
                          .to = key.level_out,
@@ -183,7 +182,7 @@ static void stream_close(plan_stream *s)
 
 /* The state while the maps of a plan are built. */
 typedef struct plan_work {
-    const cpu_plan_builder *b;
+    cpu_plan_builder *b;
     plan_stage stage;
     plan_tile tile;
     bool is_done[SP_MAX_MAPS];
@@ -328,7 +327,7 @@ static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
                            plan_stream *in, plan_stream *out)
 {
     enum { VECTOR = 16 };
-    const cpu_plan_builder *b = w->b;
+    cpu_plan_builder *b = w->b;
     const sp_map *map = &b->plan->map[m];
     const plan_lookup q = lookup_of(b, map->key);
     plan_tile *tile = &w->tile;
@@ -338,7 +337,7 @@ static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
     for (int t = 0; t < map->n_tiles; t++) {
         begin_tile(w, map, t);
         if (table)
-            b->loops->table(table, b->level[q.to].nbr, tile->first, tile->last);
+            b->loops->table(table, &b->level[q.to], tile->first, tile->last, &w->stage);
         SP_TRY(stream_room(out, (size_t)map->K * SP_TILE + VECTOR, &tile->out));
         if (is_lanes)
             b->loops->lanes_out(&lanes, &w->stage, tile);
@@ -409,7 +408,7 @@ static int map_of_table(const cpu_plan_builder *b, int l)
 /* Builds the neighbour table of level l, and the map that it holds. */
 static sp_status put_level(plan_work *w, int l)
 {
-    const cpu_plan_level *level = &w->b->level[l];
+    cpu_plan_level *level = &w->b->level[l];
     const int m = map_of_table(w->b, l);
     plan_lanes lanes;
 
@@ -419,7 +418,7 @@ static sp_status put_level(plan_work *w, int l)
         w->is_done[m] = true;
         return put_found(w, m, &lanes);
     }
-    w->b->loops->table(&lanes, level->nbr, 0, level->n);
+    w->b->loops->table(&lanes, level, 0, level->n, NULL);
     return SP_OK;
 }
 

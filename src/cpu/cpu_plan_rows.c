@@ -34,13 +34,25 @@ static inline int32_t descend(const plan_lookup *q, int32_t row, uint64_t path)
     return row;
 }
 
+/* Lists the 27 neighbours of a row, -1 for none. */
+static void list_neighbours(const cpu_plan_level *level, int32_t row, int32_t *nbr)
+{
+    const plan_near near = level->near[row];
+    const int32_t *at = level->nbr + near.at;
+
+    for (int d = 0; d < PLAN_NEAR; d++)
+        nbr[d] = -1;
+    for (uint32_t set = near.mask; set; set &= set - 1)
+        nbr[__builtin_ctz(set)] = *at++;
+}
+
 static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis a[3],
                         int32_t out, plan_stage *stage)
 {
-    const cpu_plan_level *top = &q->level[q->top];
-    const int32_t *nbr = top->nbr + (size_t)ancestor * PLAN_NBR;
+    int32_t nbr[PLAN_NEAR];
     int n = q->kernel, x, y, z, k = 0;
 
+    list_neighbours(&q->level[q->top], ancestor, nbr);
     for (z = 0; z < n; z++)
         for (y = 0; y < n; y++)
             for (x = 0; x < n; x++, k++) {
@@ -48,7 +60,7 @@ static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis 
                 if ((a[0].cell[x] | a[1].cell[y] | a[2].cell[z]) < 0)
                     continue;
                 row = nbr[a[0].cell[x] + 3 * a[1].cell[y] + 9 * a[2].cell[z]];
-                if (row == top->n)
+                if (row < 0)
                     continue;
                 row = descend(q, row, a[0].path[x] | a[1].path[y] | a[2].path[z]);
                 if (row >= 0)
