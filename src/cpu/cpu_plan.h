@@ -75,14 +75,12 @@ typedef struct cpu_plan_builder {
 typedef struct plan_stage {
     int32_t n, first; /* number of pairs; first output row of the tile */
     int32_t *in;      /* [n] input row */
-    /* [n] (output row - first) << PLAN_TAG | offset; from sp_cpu_plan_sort_out on, the
-     * pair's place in the tile */
-    uint32_t *tag;
+    uint32_t *tag;    /* [n] (output row - first) << PLAN_TAG | offset */
 } plan_stage;
 
 /* One tile of a map: output rows first .. last - 1 and, once it is filled, its n pairs,
  * by offset, then by rising output row. It is filled where the pairs stay, in two calls:
- * the first finds n and writes `out`, the second writes `in`. */
+ * the first finds n and may write `out`, the second writes what is missing. */
 typedef struct plan_tile {
     int32_t first, last, n;
     int32_t count[PLAN_MAX_K]; /* pairs of each offset */
@@ -153,12 +151,11 @@ typedef struct plan_axis {
  * finer level. */
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a);
 
-/* Finds the pairs of a tile, for any kernel and stride, and writes its `out`. */
+/* Stages and counts the pairs of a tile, for any kernel and stride. */
 void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
-/* Sorts the pairs of the stage by offset 0 .. K - 1: the first call writes the tile's
- * counts and `out`, the second its `in`. */
-void sp_cpu_plan_sort_out(plan_stage *stage, int K, plan_tile *tile);
-void sp_cpu_plan_sort_in(const plan_stage *stage, plan_tile *tile);
+/* Counts the pairs of the stage by offset 0 .. K - 1; sorts them into the tile. */
+void sp_cpu_plan_count_stage(const plan_stage *stage, int K, plan_tile *tile);
+void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile);
 
 /* One of the words around an ancestor, as a row at one child position sees it: the
  * offsets of the children that it names, and which of them are in the kernel. */
@@ -196,16 +193,17 @@ struct plan_loops {
      * bits. c [n][3], with differences of at most 20 bits. */
     void (*keys)(const int32_t *c, int32_t n, const int32_t base[3], int shift,
                  uint64_t *word);
-    /* Find the pairs of a tile by plan_lanes; the second call has the stage of the
-     * first. */
-    void (*lanes_out)(const plan_lanes *lanes, plan_stage *stage, plan_tile *tile);
-    void (*lanes_in)(const plan_lanes *lanes, const plan_stage *stage, plan_tile *tile);
+    /* Find the pairs of a tile by plan_lanes, in the tile's two calls; the second has
+     * the stage of the first. */
+    void (*find_lanes)(const plan_lanes *lanes, plan_stage *stage, plan_tile *tile);
+    void (*put_lanes)(const plan_lanes *lanes, const plan_stage *stage,
+                      plan_tile *tile);
     /* Writes `out` and `in` of a tile of the 2^3 kernel of stride 2 at once, since the
      * number of these pairs is known. */
     void (*children)(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
     /* Appends rows first .. last - 1 to the neighbour table of level lanes->to by a
      * look-up of kernel 3. With a stage they are the rows of a tile, whose pairs
-     * lanes_out then finds by a look-up that is_table. */
+     * find_lanes then finds by a look-up that is_table. */
     void (*table)(const plan_lanes *lanes, cpu_plan_level *level, int32_t first,
                   int32_t last, plan_stage *stage);
 };

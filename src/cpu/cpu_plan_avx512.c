@@ -214,7 +214,7 @@ static void look_at(const plan_lanes *w, const plan_tile *tile, int32_t *row,
         look(w, tile, row, has, pitch, false, false);
 }
 
-static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+static void narrow_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     int32_t *row = stage->in, *out = tile->out, n = tile->last - tile->first;
     uint16_t *has = (uint16_t *)stage->tag;
@@ -230,7 +230,7 @@ static void narrow_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
     tile->n = (int32_t)(out - tile->out);
 }
 
-static void narrow_in(const plan_lanes *w, const plan_stage *stage, plan_tile *tile)
+static void narrow_put(const plan_lanes *w, const plan_stage *stage, plan_tile *tile)
 {
     int pitch = (w->K + 15) & ~15, at = 0, k;
 
@@ -295,7 +295,7 @@ static inline void stage_row(const plan_word *aim, const near_words *near, uint3
     stage->n = n;
 }
 
-static void wide_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+static void wide_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     near_words near = {0};
     int32_t now = -1;
@@ -311,26 +311,26 @@ static void wide_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
         now = up;
         stage_row(w->word[c], &near, tag, w->is_leaf, stage);
     }
-    sp_cpu_plan_sort_out(stage, w->K, tile);
+    sp_cpu_plan_count_stage(stage, w->K, tile);
 }
 
 /* ---- the loops ---- */
 
-static void avx512_lanes_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+static void avx512_find_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     if (w->K <= PLAN_NBR)
-        narrow_out(w, stage, tile);
+        narrow_find(w, stage, tile);
     else
-        wide_out(w, stage, tile);
+        wide_find(w, stage, tile);
 }
 
-static void avx512_lanes_in(const plan_lanes *w, const plan_stage *stage,
-                            plan_tile *tile)
+static void avx512_put_lanes(const plan_lanes *w, const plan_stage *stage,
+                             plan_tile *tile)
 {
     if (w->K <= PLAN_NBR)
-        narrow_in(w, stage, tile);
+        narrow_put(w, stage, tile);
     else
-        sp_cpu_plan_sort_in(stage, tile);
+        sp_cpu_plan_sort_stage(stage, w->K, tile);
 }
 
 /* Pairs the fine rows of a tile with their parents, in one pass for each child
@@ -418,7 +418,7 @@ static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t fir
 }
 
 const plan_loops sp_cpu_plan_avx512 = {.keys = avx512_keys,
-                                       .lanes_out = avx512_lanes_out,
-                                       .lanes_in = avx512_lanes_in,
+                                       .find_lanes = avx512_find_lanes,
+                                       .put_lanes = avx512_put_lanes,
                                        .children = avx512_children,
                                        .table = avx512_table};

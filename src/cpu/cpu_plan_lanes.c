@@ -107,7 +107,7 @@ static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, i
                             : (uint32_t)w->from->n;
 }
 
-static void portable_lanes_out(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
+static void portable_find_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n, n = 0;
     uint32_t *in = (uint32_t *)stage->in, *tag = stage->tag;
@@ -130,14 +130,13 @@ static void portable_lanes_out(const plan_lanes *w, plan_stage *stage, plan_tile
     }
     stage->n = (int32_t)n;
     stage->first = tile->first;
-    sp_cpu_plan_sort_out(stage, w->K, tile);
+    sp_cpu_plan_count_stage(stage, w->K, tile);
 }
 
-static void portable_lanes_in(const plan_lanes *w, const plan_stage *stage,
-                              plan_tile *tile)
+static void portable_put_lanes(const plan_lanes *w, const plan_stage *stage,
+                               plan_tile *tile)
 {
-    (void)w;
-    sp_cpu_plan_sort_in(stage, tile);
+    sp_cpu_plan_sort_stage(stage, w->K, tile);
 }
 
 /* The 2^3 kernel of stride 2: the position of a child is its offset. */
@@ -159,8 +158,8 @@ static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile
         for (set = word & 255; set; set &= set - 1)
             plan_put(stage, __builtin_ctz(set), (int32_t)row++, i);
     }
-    sp_cpu_plan_sort_out(stage, 8, tile);
-    sp_cpu_plan_sort_in(stage, tile);
+    sp_cpu_plan_count_stage(stage, 8, tile);
+    sp_cpu_plan_sort_stage(stage, 8, tile);
 }
 
 static void portable_table(const plan_lanes *w, cpu_plan_level *level, int32_t first,
@@ -184,12 +183,12 @@ static void portable_table(const plan_lanes *w, cpu_plan_level *level, int32_t f
             level->near[i].mask |= (uint32_t)(partner != none) << k;
         }
     }
-    (void)stage; /* lanes_out reads the table itself */
+    (void)stage; /* find_lanes reads the table itself */
 }
 
 const plan_loops sp_cpu_plan_portable = {.keys = portable_keys,
-                                         .lanes_out = portable_lanes_out,
-                                         .lanes_in = portable_lanes_in,
+                                         .find_lanes = portable_find_lanes,
+                                         .put_lanes = portable_put_lanes,
                                          .children = portable_children,
                                          .table = portable_table};
 

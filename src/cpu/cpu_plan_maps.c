@@ -340,14 +340,14 @@ static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
             b->loops->table(table, &b->level[q.to], tile->first, tile->last, &w->stage);
         SP_TRY(stream_room(out, (size_t)map->K * SP_TILE + VECTOR, &tile->out));
         if (is_lanes)
-            b->loops->lanes_out(&lanes, &w->stage, tile);
+            b->loops->find_lanes(&lanes, &w->stage, tile);
         else
             sp_cpu_plan_rows(&q, &w->stage, tile);
         SP_TRY(stream_room(in, (size_t)tile->n, &tile->in));
         if (is_lanes)
-            b->loops->lanes_in(&lanes, &w->stage, tile);
+            b->loops->put_lanes(&lanes, &w->stage, tile);
         else
-            sp_cpu_plan_sort_in(&w->stage, tile);
+            sp_cpu_plan_sort_stage(&w->stage, map->K, tile);
         in->used += (size_t)tile->n * sizeof *tile->in;
         out->used += (size_t)tile->n * sizeof *tile->out;
         SP_TRY(count_tile(w, m, t));

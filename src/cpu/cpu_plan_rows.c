@@ -87,37 +87,34 @@ void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
         }
         look_around(q, up, a, i, stage);
     }
-    sp_cpu_plan_sort_out(stage, q->kernel * q->kernel * q->kernel, tile);
+    sp_cpu_plan_count_stage(stage, q->kernel * q->kernel * q->kernel, tile);
+}
+
+void sp_cpu_plan_count_stage(const plan_stage *stage, int K, plan_tile *tile)
+{
+    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1, *tag = stage->tag;
+    int32_t *count = tile->count;
+
+    tile->n = stage->n;
+    memset(count, 0, (size_t)K * sizeof *count);
+    for (int32_t i = 0; i < stage->n; i++)
+        count[tag[i] & low]++;
 }
 
 /* The counting sort is stable, so output rows rise within an offset. */
-void sp_cpu_plan_sort_out(plan_stage *stage, int K, plan_tile *tile)
+void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile)
 {
-    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1;
-    const int32_t n = stage->n, first = stage->first;
-    uint32_t *tag = stage->tag;
-    int32_t at[PLAN_MAX_K], sum = 0, *out = tile->out, i;
-    int k;
+    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1, *tag = stage->tag;
+    const int32_t n = stage->n, first = stage->first, *from = stage->in;
+    int32_t at[PLAN_MAX_K], sum = 0, *out = tile->out, *in = tile->in;
 
-    tile->n = n;
-    memset(tile->count, 0, (size_t)K * sizeof tile->count[0]);
-    for (i = 0; i < n; i++)
-        tile->count[tag[i] & low]++;
-    for (k = 0; k < K; k++) {
+    for (int k = 0; k < K; k++) {
         at[k] = sum;
         sum += tile->count[k];
     }
-    for (i = 0; i < n; i++) {
-        int32_t to = at[tag[i] & low]++;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t to = at[tag[i] & low]++;
+        in[to] = from[i];
         out[to] = first + (int32_t)(tag[i] >> PLAN_TAG);
-        tag[i] = (uint32_t)to;
     }
-}
-
-void sp_cpu_plan_sort_in(const plan_stage *stage, plan_tile *tile)
-{
-    int32_t *in = tile->in, i;
-
-    for (i = 0; i < stage->n; i++)
-        in[stage->tag[i]] = stage->in[i];
 }
