@@ -102,6 +102,18 @@ static inline words load_words(const cpu_plan_level *level, int32_t ancestor,
                    _mm512_mask_expand_epi32(none, (__mmask16)(near.mask >> 16), rest)};
 }
 
+/* Look-ups of up to 32 offsets stage no pairs, but the partners of a tile's rows, with a
+ * bit for each that exists: row [rows][pitch], has [pitch / 16][SP_TILE]. */
+static inline int32_t *rows_of(const plan_stage *stage)
+{
+    return (int32_t *)(void *)stage->found;
+}
+
+static inline uint16_t *bits_of(const plan_stage *stage)
+{
+    return (uint16_t *)(void *)stage->sorted;
+}
+
 /* Finds the partners of 16 lanes; returns which of them exist. */
 static inline __mmask16 partners(words w, const uint32_t *from, const uint32_t *bit,
                                  const uint32_t *below, bool is_leaf, __m512i none,
@@ -118,8 +130,7 @@ static inline __mmask16 partners(words w, const uint32_t *from, const uint32_t *
     return _mm512_test_epi32_mask(v, _mm512_loadu_si512(bit));
 }
 
-/* Finds the partners of a tile's rows, row [rows][pitch], and a bit for each that
- * exists, has [pitch / 16][SP_TILE]. Inlined with is_leaf and is_up as constants. */
+/* Finds the partners of a tile's rows. Inlined with is_leaf and is_up as constants. */
 static inline __attribute__((always_inline)) void look(const plan_lanes *w,
                                                        const plan_tile *tile,
                                                        int32_t *row, uint16_t *has,
@@ -216,8 +227,8 @@ static void look_at(const plan_lanes *w, const plan_tile *tile, int32_t *row,
 
 static void narrow_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
-    int32_t *row = stage->in, *out = tile->out, n = tile->last - tile->first;
-    uint16_t *has = (uint16_t *)stage->tag;
+    int32_t *row = rows_of(stage), *out = tile->out, n = tile->last - tile->first;
+    uint16_t *has = bits_of(stage);
     int pitch = (w->K + 15) & ~15, k;
 
     if (!w->is_table) /* else the table has staged its rows */
@@ -235,8 +246,8 @@ static void narrow_put(const plan_lanes *w, const plan_stage *stage, plan_tile *
     int pitch = (w->K + 15) & ~15, at = 0, k;
 
     for (k = 0; k < w->K; at += tile->count[k++])
-        list_partners(stage->in, pitch, k, tile->first, tile->out + at, tile->count[k],
-                      tile->in + at);
+        list_partners(rows_of(stage), pitch, k, tile->first, tile->out + at,
+                      tile->count[k], tile->in + at);
 }
 
 /* ---- look-ups of more offsets ----
@@ -270,29 +281,27 @@ static inline void list_words(const plan_lanes *w, int32_t ancestor, near_words 
 static inline void stage_row(const plan_word *aim, const near_words *near, uint32_t tag,
                              bool is_leaf, plan_stage *stage)
 {
-    const __m256i below = _mm256_setr_epi32(0, 1, 3, 7, 15, 31, 63, 127);
-    const __m256i tags = _mm256_set1_epi32((int)tag);
-    int32_t n = stage->n;
+    const __m512i below = _mm512_setr_epi64(0, 1, 3, 7, 15, 31, 63, 127);
+    const __m512i tags = _mm512_set1_epi64((int64_t)((uint64_t)tag << 32));
+    uint64_t *found = stage->found + stage->n;
 
     for (int j = 0; j < near->n; j++) {
         const plan_word *at = &aim[near->index[j]];
         const uint32_t word = near->word[j];
         const __mmask8 m = (__mmask8)(is_leaf ? at->in_kernel : word & at->in_kernel);
-        const __m256i offset =
-            _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)at->offset));
-        __m256i row = _mm256_set1_epi32((int)word);
+        const __m512i offset =
+            _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)at->offset));
+        __m512i row = _mm512_set1_epi64(word);
 
         if (!is_leaf)
-            row = _mm256_add_epi32(_mm256_srli_epi32(row, 8),
-                                   _mm256_popcnt_epi32(_mm256_and_si256(row, below)));
-        _mm256_storeu_si256((__m256i *)(stage->in + n),
-                            _mm256_maskz_compress_epi32(m, row));
-        _mm256_storeu_si256(
-            (__m256i *)(stage->tag + n),
-            _mm256_maskz_compress_epi32(m, _mm256_or_si256(tags, offset)));
-        n += __builtin_popcount(m);
+            row = _mm512_add_epi64(_mm512_srli_epi64(row, 8),
+                                   _mm512_popcnt_epi64(_mm512_and_si512(row, below)));
+        row =
+            _mm512_or_si512(_mm512_or_si512(row, tags), _mm512_slli_epi64(offset, 32));
+        _mm512_storeu_si512(found, _mm512_maskz_compress_epi64(m, row));
+        found += __builtin_popcount(m);
     }
-    stage->n = n;
+    stage->n = (int32_t)(found - stage->found);
 }
 
 static void wide_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
@@ -305,11 +314,10 @@ static void wide_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
     for (int32_t i = tile->first; i < tile->last; i++) {
         const int32_t up = w->is_up ? w->to->parent[i] : i;
         const int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
-        const uint32_t tag = (uint32_t)(i - tile->first) << PLAN_TAG;
         if (up != now)
             list_words(w, up, &near);
         now = up;
-        stage_row(w->word[c], &near, tag, w->is_leaf, stage);
+        stage_row(w->word[c], &near, plan_tag(stage, i, 0), w->is_leaf, stage);
     }
     sp_cpu_plan_count_stage(stage, w->K, tile);
 }
@@ -340,7 +348,7 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
     const cpu_plan_level *fine = &q->level[q->is_swapped ? q->to : q->from];
     const uint32_t *child = q->level[q->to].child;
     int32_t i0 = q->is_swapped ? tile->first : (int32_t)(child[tile->first] >> 8), i;
-    int32_t i1 = tile->last, n, *digit = stage->in, *in, *out;
+    int32_t i1 = tile->last, n, *digit = rows_of(stage), *in, *out;
     int k;
 
     if (!q->is_swapped) {
@@ -388,7 +396,7 @@ static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t fir
                          int32_t last, plan_stage *stage)
 {
     const __m512i none = _mm512_setzero_si512();
-    uint16_t *has = stage ? (uint16_t *)stage->tag : NULL;
+    uint16_t *has = stage ? bits_of(stage) : NULL;
     int32_t *nbr = level->nbr, at = level->n_nbr, i, now = -1;
     words near = {none, none};
 
@@ -409,8 +417,8 @@ static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t fir
         at = append(nbr, append(nbr, at, lo, v0), hi, v1);
         if (!has)
             continue;
-        _mm512_store_si512(stage->in + (i - first) * PLAN_NBR, v0);
-        _mm512_store_si512(stage->in + (i - first) * PLAN_NBR + 16, v1);
+        _mm512_store_si512(rows_of(stage) + (i - first) * PLAN_NBR, v0);
+        _mm512_store_si512(rows_of(stage) + (i - first) * PLAN_NBR + 16, v1);
         has[i - first] = lo;
         has[SP_TILE + i - first] = hi;
     }

@@ -91,7 +91,7 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
             most_out = larger(most_out, 4 * (pairs[m] + tile) + STREAM_ROOM);
     }
     bytes += table_bytes(spec, voxels, above);
-    bytes += 2 * 4 * (most_k + 16) * SP_TILE; /* the stage */
+    bytes += 2 * 8 * (most_k + 16) * SP_TILE; /* the stage */
     bytes += most_out;
     return larger(sort, bytes);
 }

@@ -109,27 +109,25 @@ static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, i
 
 static void portable_find_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
-    uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n, n = 0;
-    uint32_t *in = (uint32_t *)stage->in, *tag = stage->tag;
+    uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n;
     int32_t i, now = -1;
     int k;
 
+    stage->n = 0;
+    stage->first = tile->first;
     for (i = tile->first; i < tile->last; i++) {
         int32_t up = w->is_up ? w->to->parent[i] : i;
         int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
         if (up != now)
             load_words(w, up, word);
         now = up;
-        for (k = 0; k < w->K;
-             k++) { /* always written, kept where the pair exists: no branch */
+        for (k = 0; k < w->K; k++) {
+            /* It is always written, and kept where the pair exists: no branch. */
             uint32_t partner = lane_partner(w, word, c, k);
-            in[n] = partner;
-            tag[n] = (uint32_t)(i - tile->first) << PLAN_TAG | (uint32_t)k;
-            n += partner != none;
+            plan_put(stage, k, (int32_t)partner, i);
+            stage->n -= partner == none;
         }
     }
-    stage->n = (int32_t)n;
-    stage->first = tile->first;
     sp_cpu_plan_count_stage(stage, w->K, tile);
 }
 

@@ -435,8 +435,8 @@ sp_status sp_cpu_plan_maps(cpu_plan_builder *b)
     for (int m = 0; m < b->spec->n_maps; m++)
         most = b->plan->map[m].K > most ? b->plan->map[m].K : most;
     most = (most + VECTOR - 1) / VECTOR * VECTOR * SP_TILE + VECTOR;
-    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.in));
-    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.tag));
+    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.found));
+    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.sorted));
     for (int l = b->n_levels - 1; l >= lowest; l--)
         SP_TRY(put_level(&w, l));
     for (int m = 0; m < b->spec->n_maps; m++)

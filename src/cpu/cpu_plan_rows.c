@@ -90,31 +90,37 @@ void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
     sp_cpu_plan_count_stage(stage, q->kernel * q->kernel * q->kernel, tile);
 }
 
+static inline int offset_of(uint64_t found)
+{
+    return (int)(found >> 32 & (((uint64_t)1 << PLAN_TAG) - 1));
+}
+
 void sp_cpu_plan_count_stage(const plan_stage *stage, int K, plan_tile *tile)
 {
-    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1, *tag = stage->tag;
     int32_t *count = tile->count;
 
     tile->n = stage->n;
     memset(count, 0, (size_t)K * sizeof *count);
     for (int32_t i = 0; i < stage->n; i++)
-        count[tag[i] & low]++;
+        count[offset_of(stage->found[i])]++;
 }
 
 /* The counting sort is stable, so output rows rise within an offset. */
 void sp_cpu_plan_sort_stage(const plan_stage *stage, int K, plan_tile *tile)
 {
-    const uint32_t low = ((uint32_t)1 << PLAN_TAG) - 1, *tag = stage->tag;
-    const int32_t n = stage->n, first = stage->first, *from = stage->in;
-    int32_t at[PLAN_MAX_K], sum = 0, *out = tile->out, *in = tile->in;
+    const uint64_t *found = stage->found, first = (uint64_t)stage->first;
+    uint64_t *restrict sorted = stage->sorted;
+    int32_t at[PLAN_MAX_K], sum = 0, *restrict out = tile->out, *restrict in = tile->in;
 
     for (int k = 0; k < K; k++) {
         at[k] = sum;
         sum += tile->count[k];
     }
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t to = at[tag[i] & low]++;
-        in[to] = from[i];
-        out[to] = first + (int32_t)(tag[i] >> PLAN_TAG);
+    for (int32_t i = 0; i < stage->n; i++)
+        sorted[at[offset_of(found[i])]++] =
+            ((found[i] >> (32 + PLAN_TAG)) + first) << 32 | (uint32_t)found[i];
+    for (int32_t i = 0; i < stage->n; i++) {
+        in[i] = (int32_t)(uint32_t)sorted[i];
+        out[i] = (int32_t)(sorted[i] >> 32);
     }
 }
