@@ -312,15 +312,15 @@ static sp_status name_device(bench *b)
     return SP_OK;
 }
 
-/* Sets the precision of --precision; the CPU has fp32 only. */
+/* Sets the precision of --precision; the CPU has no tf32. */
 static sp_status choose_precision(bench *b)
 {
     const int p = b->options->precision;
     const sp_precision want = p == BENCH_NONE ? SP_FP32 : (sp_precision)p;
 
-    if (want != SP_FP32 && b->backend.ops->is_host)
-        return SP_FAIL(SP_EUSAGE, "--precision %s: the CPU computes in fp32 only",
-                       sp_precision_word[want]);
+    if (want == SP_TF32 && b->backend.ops->is_host)
+        return SP_FAIL(SP_EUSAGE,
+                       "--precision tf32: the CPU computes in fp32 and bf16 only");
     b->backend.precision = want;
     b->backend.is_wgmma = b->options->is_wgmma;
     if (b->backend.is_wgmma && want != SP_BF16)
@@ -347,7 +347,7 @@ static void print_header(const bench *b)
         return;
     fprintf(b->out, "%s; ", b->device);
     if (b->backend.ops->is_host)
-        fprintf(b->out, "%s, %d thread%s", sp_cpu_isa_of(&b->backend)->name,
+        fprintf(b->out, "%s, %d thread%s", sp_cpu_products_of(&b->backend)->name,
                 b->backend.threads, b->backend.threads == 1 ? "" : "s");
     else
         fputs(sp_precision_word[b->backend.precision], b->out);

@@ -17,6 +17,10 @@
  * the other. Its sums alone may be formed in other parts; sp_backend_ops.fused_parts
  * tells in which.
  *
+ * In bf16 (be->precision SP_BF16) an operation means the same, computed in fp32 or
+ * better from the values that tensors hold, and rounded as it is stored. Convolutions
+ * round their weights, and an operand that is fp32, to bf16 before they multiply.
+ *
  * Determinism: the value of an output row depends on its own inputs and the weights
  * alone, never on its place in the batch. Sums over rows have a fixed order, whatever
  * the number of threads, and sums of a sample depend on that sample alone.
@@ -384,7 +388,7 @@ static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, i
 struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
-    sp_precision precision; /* set before open; the CPU has SP_FP32 alone */
+    sp_precision precision; /* set before open; the CPU has no SP_TF32 */
     bool is_wgmma;          /* bf16: wide convolutions use wgmma; set before open */
     bool is_in_line;        /* is_concurrent is ignored: each operation can be timed */
     double begun_s;         /* the CPU's clock_begin */

@@ -1,7 +1,7 @@
 /* Declarations that the files of the two CPU backends share.
  *
- *     src/backends/ref_*.c  plain loops: they define each operation, and are the oracle
- *                           of the tests (sp_ref_ops)
+ *     src/backends/ref_*.c  plain loops in fp32: they define each operation, and are
+ *                           the oracle of the tests (sp_ref_ops)
  *     src/cpu/cpu_*.c       the fast backend (sp_cpu_ops)
  *
  * A call of the fast backend goes through three layers:
@@ -10,7 +10,7 @@
  *       |                           panels of weights; partial sums are added in order
  *       |  sp_cpu_isa (cpu_isa.h)   the kernels of the instruction set chosen at open
  *       v
- *     cpu_vec_*.c                   vectors: one tile or range of rows, one thread
+ *     cpu_vec_*.c, src/bf16         vectors: one tile or range of rows, one thread
  *
  * Both backends build plans with sp_cpu_plan_build (cpu_plan.h draws it). Host memory
  * is the device's memory, and each operation is complete when it returns, so streams
@@ -82,6 +82,11 @@ SP_OP(adamw) sp_ref_adamw, sp_cpu_adamw;
 SP_OP(sum_squares) sp_ref_sum_squares, sp_cpu_sum_squares;
 
 /* ---- used by both, outside the tables ---- */
+/* Bytes of the scratch for an operand that products in bf16 round. */
+static inline size_t sp_cpu_rounded_bytes(int64_t n, int c)
+{
+    return (size_t)n * (size_t)c * sizeof(uint16_t);
+}
 /* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
 SP_OP(plan_build) sp_cpu_plan_build_portable;
 /* Finds the least and largest coordinates of c [n][3], n > 0. SP_EDATA: a coordinate is
@@ -100,6 +105,33 @@ static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_
 static inline float *sp_row(sp_tensor t, int64_t i)
 {
     return t.data + i * t.ld;
+}
+
+/* The same of a tensor of bf16. */
+static inline uint16_t *sp_row_bf16(sp_tensor t, int64_t i)
+{
+    return (uint16_t *)t.data + i * t.ld;
+}
+
+/* One element of a tensor of either type. Where the type does not change, compilers
+ * move the question out of a loop. */
+static inline float sp_get(sp_tensor t, int64_t i, int j)
+{
+    return t.elem == SP_ELEM_BF16 ? sp_bf16_to_float(sp_row_bf16(t, i)[j])
+                                  : sp_row(t, i)[j];
+}
+
+static inline void sp_put(sp_tensor t, int64_t i, int j, float v)
+{
+    if (t.elem == SP_ELEM_BF16)
+        sp_row_bf16(t, i)[j] = sp_bf16_of(v);
+    else
+        sp_row(t, i)[j] = v;
+}
+
+static inline char *sp_row_bytes(sp_tensor t, int64_t i)
+{
+    return (char *)t.data + i * t.ld * (int64_t)sp_elem_bytes(t.elem);
 }
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
 /* The fast CPU backend: table of operations, arenas, start. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,21 +60,21 @@ int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int
     return 0;
 }
 
-sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
+sp_status sp_cpu_scratch_for(sp_backend *be, sp_cpu_use use, size_t bytes, void **out)
 {
     sp_cpu *cpu = be->impl;
 
-    if (bytes > cpu->scratch_bytes) {
+    if (bytes > cpu->scratch[use].bytes) {
         const size_t size = (bytes + bytes / 4 + 63) / 64 * 64;
-        free(cpu->scratch);
-        cpu->scratch_bytes = 0;
-        cpu->scratch = aligned_alloc(64, size);
-        if (!cpu->scratch)
+        free(cpu->scratch[use].data);
+        cpu->scratch[use].bytes = 0;
+        cpu->scratch[use].data = aligned_alloc(64, size);
+        if (!cpu->scratch[use].data)
             return SP_FAIL(
                 SP_EMEM, "no memory for %zu bytes of scratch of the CPU backend", size);
-        cpu->scratch_bytes = size;
+        cpu->scratch[use].bytes = size;
     }
-    *out = cpu->scratch;
+    *out = cpu->scratch[use].data;
     return SP_OK;
 }
 
@@ -121,6 +122,16 @@ static bool has_isa(const sp_cpu_isa *isa)
     return isa == &sp_portable_isa;
 }
 
+/* Has this processor the products of AVX512_BF16, and this build kernels of them? */
+static bool has_bf16(void)
+{
+#ifdef SP_HAVE_AVX512BF16
+    return has_isa(&sp_avx512_isa) && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
 /* Chooses the best version that this processor has, or the one named by SP_CPU_ISA. */
 static sp_status choose_isa(const sp_cpu_isa **isa)
 {
@@ -136,23 +147,54 @@ static sp_status choose_isa(const sp_cpu_isa **isa)
                 "SP_CPU_ISA=%s: this processor does not have it; unset the variable",
                 name);
         }
-    return SP_FAIL(SP_EUSAGE, "SP_CPU_ISA=%s: expected avx512, avx2 or portable%s",
+    return SP_FAIL(SP_EUSAGE,
+                   "SP_CPU_ISA=%s: expected avx512, avx512bf16, avx2 or portable%s",
                    name, N_ISAS == 1 ? "; this build has portable only" : "");
+}
+
+/* Chooses both tables: AVX512_BF16 for tensors of bf16 where SP_CPU_ISA names it, or
+ * nothing and the processor has it. */
+static sp_status choose_kernels(sp_cpu *cpu)
+{
+    static const char bf16[] = "avx512bf16";
+    const char *name = getenv("SP_CPU_ISA");
+    const bool is_named = name && strcmp(name, bf16) == 0;
+
+    if (is_named && !has_bf16())
+        return SP_FAIL(SP_EUSAGE,
+                       "SP_CPU_ISA=%s: this processor, or this build, does not have "
+                       "it; unset the variable",
+                       name);
+#ifdef SP_HAVE_AVX512BF16
+    if (has_bf16() && (is_named || !name || !*name)) {
+        cpu->isa = &sp_avx512_isa;
+        cpu->bf16 = &sp_avx512bf16_isa;
+        return SP_OK;
+    }
+#endif
+    SP_TRY(choose_isa(&cpu->isa));
+    cpu->bf16 = cpu->isa->bf16;
+    return SP_OK;
 }
 
 static sp_status cpu_open(sp_backend *be, int device, int threads)
 {
-    const sp_cpu_isa *isa = NULL;
     sp_cpu *cpu;
+    sp_status rc;
+
+    assert(be->precision != SP_TF32);
 
     be->device = device;
     be->threads = threads > 0 ? threads : 1;
     be->impl = NULL;
-    SP_TRY(choose_isa(&isa));
     cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         return SP_FAIL(SP_EMEM, "no memory for the CPU backend");
-    cpu->isa = isa;
+    rc = choose_kernels(cpu);
+    if (rc != SP_OK) {
+        free(cpu);
+        return rc;
+    }
     be->impl = cpu;
     return SP_OK;
 }
@@ -161,8 +203,8 @@ static void cpu_close(sp_backend *be)
 {
     sp_cpu *cpu = be->impl;
 
-    if (cpu)
-        free(cpu->scratch);
+    for (int use = 0; cpu && use < SP_CPU_USES; use++)
+        free(cpu->scratch[use].data);
     free(cpu);
     be->impl = NULL;
 }

@@ -1,6 +1,6 @@
 /* Convolution of a whole tensor. Threads share tiles (forward, input gradient) or
  * panels of dW (weight gradient). The arithmetic is in cpu_vec_conv.c and
- * cpu_vec_wgrad.c. */
+ * cpu_vec_wgrad.c, and in src/bf16. */
 #include <assert.h>
 #include <string.h>
 
@@ -18,21 +18,27 @@ static size_t padded(int c, int lanes)
     return (size_t)((c + lanes - 1) / lanes * lanes);
 }
 
+/* The words of packed weights that c input channels take: two channels share one in
+ * bf16. */
+static size_t words_of(const sp_backend *be, int c)
+{
+    return (size_t)(be->precision == SP_BF16 ? (c + 1) / 2 : c);
+}
+
 size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
                                bool is_grad_input)
 {
     const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
 
-    (void)be;
-    return (size_t)K * (size_t)from * padded(to, SP_CPU_LANES);
+    return (size_t)K * words_of(be, from) * padded(to, SP_CPU_LANES);
 }
 
 static void pack(sp_backend *be, const sp_pack_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const int from = a->is_grad_input ? a->c_out : a->c_in;
     const int to = a->is_grad_input ? a->c_in : a->c_out;
-    const size_t step = (size_t)from * padded(to, isa->lanes);
+    const size_t step = words_of(be, from) * padded(to, isa->lanes);
 
 #pragma omp parallel for num_threads(be->threads) if (a->K > 1)
     for (int k = 0; k < a->K; k++) {
@@ -113,11 +119,27 @@ static void norm_tile(const sp_cpu_isa *isa, const sp_conv_args *a,
     isa->norm_apply(norm, row, end);
 }
 
+/* Products in bf16 round an operand that is stored in fp32, as the gradient of logits
+ * is, once before they read its rows many times. */
+static sp_status round_operand(sp_backend *be, sp_tensor *x)
+{
+    const sp_tensor from = *x;
+    void *data;
+
+    if (be->precision != SP_BF16 || from.elem == SP_ELEM_BF16)
+        return SP_OK;
+    SP_TRY(sp_cpu_scratch_for(be, SP_CPU_ROUNDED, sp_cpu_rounded_bytes(from.n, from.c),
+                              &data));
+    *x = (sp_tensor){data, from.n, from.c, from.c, SP_ELEM_BF16};
+    return sp_cpu_copy(be, from, *x, false);
+}
+
 /* sums, norm NULL: they are not wanted. At most one of them is. */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
                             const tile_sums *sums, const sp_norm_args *norm)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_products_of(be);
+    const sp_cpu_isa *rows = sp_cpu_rows_of(be, a->y.elem);
     sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added, NULL};
     int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE), run;
 
@@ -128,6 +150,7 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
         conv.tile = sums->tile;
         n_tiles = sums->n;
     }
+    SP_TRY(round_operand(be, &conv.x));
     /* Threads get runs of consecutive tiles, so that the rows that a tile prefetches
      * belong to the same thread's next tile. */
     run = n_tiles / (8 * be->threads) + 1;
@@ -136,9 +159,9 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
     for (int t = 0; t < n_tiles; t++) {
         isa->conv_tile(&conv, t);
         if (sums)
-            sum_tile(isa, a->y, sums, t);
+            sum_tile(rows, a->y, sums, t);
         if (norm)
-            norm_tile(isa, a, norm, t);
+            norm_tile(rows, a, norm, t);
     }
     return SP_OK;
 }
@@ -188,7 +211,7 @@ typedef struct work {
 
 static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_products_of(be);
     size_t dw_bytes, K;
     char *at;
 
@@ -256,7 +279,8 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
         memset(sums, 0, 2 * (size_t)c * sizeof *sums);
         for (int64_t i = sp_cpu_first_row(a->map, a->sample_row, b); i < end;
              i += most) {
-            sp_cpu_isa_of(be)->norm_sums(a->dy, i, sp_cpu_least(i + most, end), part);
+            sp_cpu_rows_of(be, a->dy.elem)
+                ->norm_sums(a->dy, i, sp_cpu_least(i + most, end), part);
             for (int j = 0; j < c; j++)
                 sums[j] += part[j];
         }
@@ -268,7 +292,7 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
 
 sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const sp_map *m = a->map;
     sp_cpu_wgrad g = {.map = m, .x = a->x, .dy = a->dy};
     work w;

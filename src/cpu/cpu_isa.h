@@ -5,9 +5,14 @@
  * portable). Kernels start no threads: a call works on one tile or one range of rows,
  * and the files cpu_*.c distribute the calls over threads.
  *
+ * Each version has a second table for tensors of bf16 (src/bf16), and so has AVX-512
+ * with the products of AVX512_BF16, which is chosen where the processor has it or
+ * SP_CPU_ISA is avx512bf16. All of them compute the same bits.
+ *
  * Packed weights: per offset, panels of nr * lanes output channels follow one another;
  * a panel is [c_in][nr * lanes], padded with zeros. Rows of all channels would be 1 KiB
- * long (256 channels) and map a panel to a quarter of the L1 sets. */
+ * long (256 channels) and map a panel to a quarter of the L1 sets. In bf16 a word holds
+ * the weights of two input channels, and a panel is [(c_in + 1) / 2][nr * lanes]. */
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
@@ -56,10 +61,12 @@ typedef struct sp_cpu_wgrad {
 
 /* The kernels of one instruction set. They work on rows row .. end - 1 of the tensors
  * (elements at .. end - 1 of flat vectors). Sums over rows are in double, row after
- * row. */
+ * row. The table for bf16 has the operations up to `convert` and multiply_add. */
 typedef struct sp_cpu_isa {
     const char *name;
     int lanes;
+    const struct sp_cpu_isa
+        *bf16; /* the same for tensors of bf16; NULL in such a table */
     int (*n_panels)(int c_out);
     /* Packs the weights of one offset. is_transposed: w is [c_out][c_in]. */
     void (*pack)(const float *w, int c_in, int c_out, bool is_transposed,
@@ -82,9 +89,11 @@ typedef struct sp_cpu_isa {
                       bool is_added, int64_t row, int64_t end);
     /* Drops elements of one row. `block` is the generator's block of channel 0
      * (sp_dropout_block). */
-    void (*dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
-                    float *y);
+    void (*dropout)(const sp_rng *rng, uint64_t block, float p, const void *x, int c,
+                    void *y);
     void (*add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
+    /* y = x, or y += x, where one of them at least is bf16; bf16's table alone. */
+    void (*convert)(sp_tensor x, sp_tensor y, bool is_added, int64_t row, int64_t end);
     /* Writes sums [2], sum w * l and sum w, and prediction [n]. a->sums and the
      * confusion matrix are left to the caller, since threads would share them. */
     void (*loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
@@ -104,12 +113,22 @@ typedef struct sp_cpu_isa {
 
 extern const sp_cpu_isa sp_portable_isa;
 extern const sp_cpu_isa sp_avx2_isa, sp_avx512_isa; /* with SP_HAVE_SIMD_X86 */
+extern const sp_cpu_isa sp_avx512bf16_isa;          /* with SP_HAVE_AVX512BF16 */
+
+/* Scratch of one use at a time. */
+typedef enum sp_cpu_use {
+    SP_CPU_SUMS,    /* partial sums and the distribution of work */
+    SP_CPU_ROUNDED, /* the operand of a product in bf16 that is stored in fp32 */
+    SP_CPU_USES
+} sp_cpu_use;
 
 /* The private part of the fast backend: be->impl points to it. */
 typedef struct sp_cpu {
-    const sp_cpu_isa *isa;
-    void *scratch;
-    size_t scratch_bytes;
+    const sp_cpu_isa *isa, *bf16; /* for tensors of fp32, of bf16 */
+    struct {
+        void *data;
+        size_t bytes;
+    } scratch[SP_CPU_USES];
 } sp_cpu;
 
 static inline const sp_cpu_isa *sp_cpu_isa_of(const sp_backend *be)
@@ -117,10 +136,28 @@ static inline const sp_cpu_isa *sp_cpu_isa_of(const sp_backend *be)
     return ((const sp_cpu *)be->impl)->isa;
 }
 
+/* The kernels for tensors of this type. */
+static inline const sp_cpu_isa *sp_cpu_rows_of(const sp_backend *be, sp_elem elem)
+{
+    const sp_cpu *cpu = be->impl;
+
+    return elem == SP_ELEM_BF16 ? cpu->bf16 : cpu->isa;
+}
+
+/* The kernels of convolutions in be->precision. */
+static inline const sp_cpu_isa *sp_cpu_products_of(const sp_backend *be)
+{
+    return sp_cpu_rows_of(be, be->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32);
+}
+
 /* Lends scratch memory: at least `bytes` bytes, 64-byte aligned, valid until the next
- * call. The memory is kept and grown, so that a step allocates nothing once the largest
- * layer has run. Training thread only. SP_EMEM. */
-sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out);
+ * call for the same use. The memory is kept and grown, so that a step allocates nothing
+ * once the largest layer has run. Training thread only. SP_EMEM. */
+sp_status sp_cpu_scratch_for(sp_backend *be, sp_cpu_use use, size_t bytes, void **out);
+static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
+{
+    return sp_cpu_scratch_for(be, SP_CPU_SUMS, bytes, out);
+}
 
 /* Cuts all samples, in order, into spans of `rows` rows, and returns the number of
  * spans. span NULL: only counts them. Sums are formed over spans of SP_CPU_ROW_BLOCK

@@ -42,7 +42,7 @@ static void add_parts(const parts *p, int n_samples, int c, double *sums)
 sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     parts p;
 
     SP_TRY(take_parts(be, sample_row, n_samples, x.c, &p));
@@ -56,7 +56,7 @@ sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 
 sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, a->x.elem);
     const int64_t n = a->x.n, size = SP_CPU_ROW_BLOCK,
                   n_blocks = sp_cpu_blocks(n, size);
 
@@ -68,7 +68,7 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
 
 sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, a->x.elem);
     const int c = a->x.c;
     parts p;
 
@@ -86,7 +86,7 @@ sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 
 sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, a->x.elem);
     const int64_t n = a->x.n, size = SP_CPU_ROW_BLOCK,
                   n_blocks = sp_cpu_blocks(n, size);
 

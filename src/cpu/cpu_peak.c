@@ -26,10 +26,11 @@ sp_status sp_cpu_clock_end(sp_backend *be, double *seconds)
 
 static double products(const sp_backend *be, double amount)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const int chunks = 2 * be->threads;
-    /* A round is 4 steps of 12 vectors, 2 operations a lane. */
-    const int64_t rounds = (int64_t)(amount / chunks / (96.0 * isa->lanes)) + 1;
+    /* A round is 4 steps of 12 vectors, 2 operations a lane, in bf16 4. */
+    const double each = be->precision == SP_BF16 ? 192 : 96;
+    const int64_t rounds = (int64_t)(amount / chunks / (each * isa->lanes)) + 1;
     double flops = 0;
 
 #pragma omp parallel for num_threads(be->threads) reduction(+ : flops)                 \

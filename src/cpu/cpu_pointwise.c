@@ -5,7 +5,7 @@
 
 sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
@@ -17,7 +17,7 @@ sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
                            sp_tensor dx, bool is_added)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, y.elem);
     const int64_t n = y.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
@@ -30,17 +30,21 @@ sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor d
 static void copy_rows(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
 {
     for (int64_t i = row; i < end; i++)
-        memcpy(sp_row(y, i), sp_row(x, i), (size_t)x.c * sizeof(float));
+        memcpy(sp_row_bytes(y, i), sp_row_bytes(x, i),
+               (size_t)x.c * sp_elem_bytes(x.elem));
 }
 
 sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        if (is_added)
+        if (x.elem != y.elem)
+            sp_cpu_rows_of(be, SP_ELEM_BF16)
+                ->convert(x, y, is_added, i * size, sp_cpu_least((i + 1) * size, n));
+        else if (is_added)
             isa->add(x, y, i * size, sp_cpu_least((i + 1) * size, n));
         else
             copy_rows(x, y, i * size, sp_cpu_least((i + 1) * size, n));
@@ -51,7 +55,7 @@ sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
                          uint64_t epoch, int layer, const int64_t *sample_id,
                          const int32_t *sample_row, int n_samples, sp_tensor y)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
 
     for (int b = 0; b < n_samples; b++) {
         const sp_rng rng =
@@ -59,8 +63,8 @@ sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
         const int32_t first = sample_row[b];
 #pragma omp parallel for num_threads(be->threads)
         for (int32_t i = first; i < sample_row[b + 1]; i++)
-            isa->dropout(&rng, sp_dropout_block(layer, i - first, 0), p, sp_row(x, i),
-                         x.c, sp_row(y, i));
+            isa->dropout(&rng, sp_dropout_block(layer, i - first, 0), p,
+                         sp_row_bytes(x, i), x.c, sp_row_bytes(y, i));
     }
     return SP_OK;
 }

@@ -1,5 +1,7 @@
 /* Pooling. In forward passes threads share tiles. Gradients add into rows that several
- * outputs share, so there threads share columns, and every sum keeps its order. */
+ * outputs share, so there threads share columns, and every sum keeps its order. In bf16
+ * a mean is formed in fp32 and rounded once; a gradient is rounded each time that
+ * something is added to it in memory. */
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
@@ -14,72 +16,79 @@ static void count_pairs(const sp_map *m, int t, int32_t count[SP_TILE])
         count[m->out[p] - m->tile_row[t]]++;
 }
 
-static void max_tile(const sp_pool_args *a, int t)
+/* The values of a tile of the output while they are formed, COLUMNS at a time. */
+typedef float part[SP_TILE][COLUMNS];
+
+/* Adds the pairs of tile t to columns j0 .. j1 - 1, or takes their maximum. */
+static void pool_pairs(const sp_pool_args *a, int t, int j0, int j1, part y)
 {
     const sp_map *m = a->map;
-    const int c = a->y.c;
+    float x[COLUMNS];
 
     for (int p = m->start[t * m->K]; p < m->start[(t + 1) * m->K]; p++) {
         const int32_t in = m->in[p], out = m->out[p];
-        const float *restrict x = sp_row(a->x, in);
-        float *restrict y = sp_row(a->y, out);
-        int32_t *restrict at = a->argmax + (size_t)out * (size_t)c;
-        for (int j = 0; j < c; j++) {
-            const bool is_new = (at[j] < 0) | (x[j] > y[j]);
-            y[j] = is_new ? x[j] : y[j];
+        float *restrict to = y[out - m->tile_row[t]];
+        for (int j = j0; j < j1; j++)
+            x[j - j0] = sp_get(a->x, in, j);
+        if (!a->is_max) {
+            for (int j = 0; j < j1 - j0; j++)
+                to[j] += x[j];
+            continue;
+        }
+        int32_t *restrict at = a->argmax + (size_t)out * (size_t)a->y.c + j0;
+        for (int j = 0; j < j1 - j0; j++) {
+            const bool is_new = (at[j] < 0) | (x[j] > to[j]);
+            to[j] = is_new ? x[j] : to[j];
             at[j] = is_new ? in : at[j];
         }
     }
 }
 
-static void mean_tile(const sp_pool_args *a, int t)
+static void pool_columns(const sp_pool_args *a, int t, int j0, int j1)
 {
     const sp_map *m = a->map;
     int32_t count[SP_TILE];
+    part y;
 
-    for (int p = m->start[t * m->K]; p < m->start[(t + 1) * m->K]; p++) {
-        const float *restrict x = sp_row(a->x, m->in[p]);
-        float *restrict y = sp_row(a->y, m->out[p]);
-        for (int j = 0; j < a->y.c; j++)
-            y[j] += x[j];
-    }
-    count_pairs(m, t, count);
+    memset(y, 0, sizeof y);
+    pool_pairs(a, t, j0, j1, y);
+    if (!a->is_max)
+        count_pairs(m, t, count);
     for (int32_t o = m->tile_row[t]; o < m->tile_row[t + 1]; o++) {
-        const int n = count[o - m->tile_row[t]];
-        float *y = sp_row(a->y, o);
-        for (int j = 0; n > 1 && j < a->y.c; j++)
-            y[j] /= (float)n;
+        const int i = o - m->tile_row[t], n = a->is_max ? 1 : count[i];
+        for (int j = j0; j < j1; j++)
+            sp_put(a->y, o, j, n > 1 ? y[i][j - j0] / (float)n : y[i][j - j0]);
     }
 }
 
 sp_status sp_cpu_pool(sp_backend *be, const sp_pool_args *a)
 {
     const sp_map *m = a->map;
-    const size_t c = (size_t)a->y.c;
+    const int c = a->y.c;
 
 #pragma omp parallel for num_threads(be->threads) if (m->n_tiles > 1)
     for (int t = 0; t < m->n_tiles; t++) {
-        for (int32_t o = m->tile_row[t]; o < m->tile_row[t + 1]; o++) {
-            memset(sp_row(a->y, o), 0, c * sizeof(float));
-            if (a->is_max)
-                memset(a->argmax + (size_t)o * c, 0xff, c * sizeof *a->argmax);
-        }
-        if (a->is_max)
-            max_tile(a, t);
-        else
-            mean_tile(a, t);
+        for (int32_t o = m->tile_row[t]; a->is_max && o < m->tile_row[t + 1]; o++)
+            memset(a->argmax + (size_t)o * (size_t)c, 0xff,
+                   (size_t)c * sizeof *a->argmax);
+        for (int j = 0; j < c; j += COLUMNS)
+            pool_columns(a, t, j, (int)sp_cpu_least(j + COLUMNS, c));
     }
     return SP_OK;
+}
+
+static void add_to(sp_tensor t, int64_t i, int j, float v)
+{
+    sp_put(t, i, j, sp_get(t, i, j) + v);
 }
 
 static void max_grad(const sp_pool_args *a, int j0, int j1)
 {
     for (int64_t o = 0; o < a->dy.n; o++) {
         const int32_t *at = a->argmax + o * a->dy.c;
-        const float *dy = sp_row(a->dy, o);
         for (int j = j0; j < j1; j++)
             if (at[j] >= 0)
-                sp_row(a->dx, at[j])[j] += dy[j];
+                add_to(a->dx, at[j], j, sp_get(a->dy, o, j));
     }
 }
 
@@ -92,10 +101,8 @@ static void mean_grad(const sp_pool_args *a, int j0, int j1)
         count_pairs(m, t, count);
         for (int p = m->start[t * m->K]; p < m->start[(t + 1) * m->K]; p++) {
             const float n = (float)count[m->out[p] - m->tile_row[t]];
-            const float *restrict dy = sp_row(a->dy, m->out[p]);
-            float *restrict dx = sp_row(a->dx, m->in[p]);
             for (int j = j0; j < j1; j++)
-                dx[j] += dy[j] / n;
+                add_to(a->dx, m->in[p], j, sp_get(a->dy, m->out[p], j) / n);
         }
     }
 }
@@ -120,43 +127,46 @@ static void columns_sum(sp_tensor x, int32_t row, int32_t end, int j0, int j1,
                         double *sum)
 {
     memset(sum, 0, COLUMNS * sizeof *sum);
-    for (int32_t i = row; i < end; i++) {
-        const float *v = sp_row(x, i);
+    for (int32_t i = row; i < end; i++)
         for (int j = j0; j < j1; j++)
-            sum[j - j0] += v[j];
-    }
+            sum[j - j0] += sp_get(x, i, j);
 }
 
-static void columns_max(sp_tensor x, int32_t row, int32_t end, int j0, int j1, float *y,
-                        int32_t *at)
+/* Finds the maxima of columns j0 .. j1 - 1 and their rows. */
+static void columns_max(sp_tensor x, int32_t row, int32_t end, int j0, int j1,
+                        float *top, int32_t *at)
 {
     for (int j = j0; j < j1; j++) {
-        at[j] = row < end ? row : -1;
-        y[j] = row < end ? sp_row(x, row)[j] : 0;
+        at[j - j0] = row < end ? row : -1;
+        top[j - j0] = row < end ? sp_get(x, row, j) : 0;
     }
-    for (int32_t i = row; i < end; i++) {
-        const float *v = sp_row(x, i);
-        for (int j = j0; j < j1; j++)
-            if (v[j] > y[j]) {
-                y[j] = v[j];
-                at[j] = i;
+    for (int32_t i = row; i < end; i++)
+        for (int j = j0; j < j1; j++) {
+            const float v = sp_get(x, i, j);
+            if (v > top[j - j0]) {
+                top[j - j0] = v;
+                at[j - j0] = i;
             }
-    }
+        }
 }
 
+/* Writes columns j0 .. of row b of y. at [c] NULL: means. */
 static void global_columns(sp_tensor x, int32_t row, int32_t end, int j0, int32_t *at,
-                           float *y)
+                           sp_tensor y, int b)
 {
     const int j1 = (int)sp_cpu_least(j0 + COLUMNS, x.c);
+    float value[COLUMNS];
     double sum[COLUMNS];
 
     if (at) {
-        columns_max(x, row, end, j0, j1, y, at);
-        return;
+        columns_max(x, row, end, j0, j1, value, at + j0);
+    } else {
+        columns_sum(x, row, end, j0, j1, sum);
+        for (int j = 0; j < j1 - j0; j++)
+            value[j] = row < end ? (float)(sum[j] / (end - row)) : 0;
     }
-    columns_sum(x, row, end, j0, j1, sum);
     for (int j = j0; j < j1; j++)
-        y[j] = row < end ? (float)(sum[j - j0] / (end - row)) : 0;
+        sp_put(y, b, j, value[j - j0]);
 }
 
 sp_status sp_cpu_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
@@ -166,19 +176,15 @@ sp_status sp_cpu_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < x.c; j += COLUMNS)
             global_columns(x, sample_row[b], sample_row[b + 1], j,
-                           argmax ? argmax + (size_t)b * (size_t)x.c : NULL,
-                           sp_row(y, b));
+                           argmax ? argmax + (size_t)b * (size_t)x.c : NULL, y, b);
     return SP_OK;
 }
 
 static void add_mean_grad(sp_tensor dy, int b, int32_t row, int32_t end, sp_tensor dx)
 {
-    for (int32_t i = row; i < end; i++) {
-        const float *restrict g = sp_row(dy, b);
-        float *restrict to = sp_row(dx, i);
+    for (int32_t i = row; i < end; i++)
         for (int j = 0; j < dy.c; j++)
-            to[j] += g[j] / (float)(end - row);
-    }
+            add_to(dx, i, j, sp_get(dy, b, j) / (float)(end - row));
 }
 
 sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
@@ -192,7 +198,7 @@ sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
             add_mean_grad(dy, b, sample_row[b], sample_row[b + 1], dx);
         for (int j = 0; at && j < dy.c; j++)
             if (at[j] >= 0)
-                sp_row(dx, at[j])[j] += sp_row(dy, b)[j];
+                add_to(dx, at[j], j, sp_get(dy, b, j));
     }
     return SP_OK;
 }
@@ -203,18 +209,20 @@ sp_status sp_cpu_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_ro
     for (int b = 0; b < n_samples; b++)
 #pragma omp parallel for num_threads(be->threads)
         for (int32_t i = sample_row[b]; i < sample_row[b + 1]; i++)
-            memcpy(sp_row(y, i), sp_row(x, b), (size_t)x.c * sizeof(float));
+            memcpy(sp_row_bytes(y, i), sp_row_bytes(x, b),
+                   (size_t)x.c * sp_elem_bytes(x.elem));
     return SP_OK;
 }
 
-static void add_columns_sum(sp_tensor dy, int32_t row, int32_t end, int j0, float *dx)
+static void add_columns_sum(sp_tensor dy, int32_t row, int32_t end, int j0,
+                            sp_tensor dx, int b)
 {
     const int j1 = (int)sp_cpu_least(j0 + COLUMNS, dy.c);
     double sum[COLUMNS];
 
     columns_sum(dy, row, end, j0, j1, sum);
     for (int j = j0; j < j1; j++)
-        dx[j] += (float)sum[j - j0];
+        add_to(dx, b, j, (float)sum[j - j0]);
 }
 
 sp_status sp_cpu_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
@@ -223,6 +231,6 @@ sp_status sp_cpu_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sam
 #pragma omp parallel for collapse(2) num_threads(be->threads)
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < dy.c; j += COLUMNS)
-            add_columns_sum(dy, sample_row[b], sample_row[b + 1], j, sp_row(dx, b));
+            add_columns_sum(dy, sample_row[b], sample_row[b + 1], j, dx, b);
     return SP_OK;
 }

@@ -256,6 +256,23 @@ INLINE tile tile_of_rows(int64_t row, int64_t end, int64_t n, int32_t *start)
     return r;
 }
 
+/* Tile `index` of a convolution. start [2] is filled where it has no map. */
+INLINE tile tile_of_conv(const sp_cpu_conv *c, int index, int32_t *start)
+{
+    if (c->map)
+        return tile_of_map(c->map, index);
+    if (c->tile)
+        return tile_of_rows(c->tile[index].row, c->tile[index].end, c->y.n, start);
+    return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
+}
+
+/* Is it a 2^3 kernel of stride 2 upwards? Then every output row has one pair, its
+ * parent. */
+INLINE bool has_one_pair(const sp_map *m)
+{
+    return m && m->key.kernel == 2 && m->key.level_in == m->key.level_out + 1;
+}
+
 /* ---- prefetch ----
  * While a tile is computed, the next tile's rows of two tensors are brought to L2, a
  * few lines per block. In Morton order the rows that a tile reads are nearly those of
@@ -270,10 +287,9 @@ typedef struct ahead {
 INLINE ahead ahead_open(const tile *t, const sp_tensor *x, const sp_tensor *y,
                         int blocks)
 {
-    ahead a = {.at = {(const char *)(x->data + t->next_x * x->ld),
-                      (const char *)(y->data + t->next_y * y->ld)},
-               .end = {(const char *)(x->data + t->next_x_end * x->ld),
-                       (const char *)(y->data + t->next_y_end * y->ld)}};
+    ahead a = {
+        .at = {sp_row_bytes(*x, t->next_x), sp_row_bytes(*y, t->next_y)},
+        .end = {sp_row_bytes(*x, t->next_x_end), sp_row_bytes(*y, t->next_y_end)}};
     long n0 = a.end[0] - a.at[0], n1 = a.end[1] - a.at[1];
 
     a.lines = (int)((n0 > n1 ? n0 : n1) / 64 / (blocks + 1)) + 1;
@@ -306,8 +322,8 @@ void ISA(norm_grad_apply)(const sp_norm_grad_args *a, int64_t row, int64_t end);
 void ISA(relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end);
 void ISA(relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx, bool is_added,
                     int64_t row, int64_t end);
-void ISA(dropout)(const sp_rng *rng, uint64_t block, float p, const float *x, int c,
-                  float *y);
+void ISA(dropout)(const sp_rng *rng, uint64_t block, float p, const void *x, int c,
+                  void *y);
 void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
 void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
                double *sums);
@@ -318,5 +334,9 @@ double ISA(multiply_add)(int64_t rounds);
 double ISA(stream)(const float *x, float *y, int64_t n);
 double ISA(update)(float *x, float *y, int64_t n);
 double ISA(read)(const float *x, const float *y, int64_t n);
+/* to[i][j] = w[j][i] for words i < n, j < width; rows of w are ld apart. */
+void ISA(transpose)(const float *w, size_t ld, int n, int width, size_t ld_to,
+                    float *to);
+extern const sp_cpu_isa ISA(bf16_isa); /* src/bf16 */
 
 #endif

@@ -203,26 +203,10 @@ static void begin_rows(const sp_cpu_conv *c, const tile *t)
             memset(sp_row(c->y, i), 0, bytes);
 }
 
-static tile tile_at(const sp_cpu_conv *c, int index, int32_t *start)
-{
-    if (c->map)
-        return tile_of_map(c->map, index);
-    if (c->tile)
-        return tile_of_rows(c->tile[index].row, c->tile[index].end, c->y.n, start);
-    return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
-}
-
-/* Is it a 2^3 kernel of stride 2 upwards? Then every output row has one pair, its
- * parent. */
-static bool has_one_pair(const sp_map *m)
-{
-    return m && m->key.kernel == 2 && m->key.level_in == m->key.level_out + 1;
-}
-
 void ISA(conv_tile)(const sp_cpu_conv *c, int index)
 {
     int32_t start[2];
-    const tile t = tile_at(c, index, start);
+    const tile t = tile_of_conv(c, index, start);
     const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
     const bool is_single = has_one_pair(c->map);
     ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
@@ -283,11 +267,10 @@ INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
         store(to + (size_t)i * ld_to, row[i]);
 }
 
-/* to[i][j] = w[j][i] for i < n, j < width; rows of w are ld apart. Squares are
- * transposed in registers, moving along the rows of w: down its columns, lines 1 KiB
- * apart would come singly from L3 (256 channels: 5 GB/s, measured). */
-static void transpose(const float *w, size_t ld, int n, int width, size_t ld_to,
-                      float *to)
+/* Squares are transposed in registers, moving along the rows of w: down its columns,
+ * lines 1 KiB apart would come singly from L3 (256 channels: 5 GB/s, measured). */
+void ISA(transpose)(const float *w, size_t ld, int n, int width, size_t ld_to,
+                    float *to)
 {
     const int n_whole = n / LANES * LANES, width_whole = width / LANES * LANES;
 
@@ -310,8 +293,8 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
         if (width < ld)
             memset(packed, 0, (size_t)c_in * (size_t)ld * sizeof *packed);
         if (is_transposed)
-            transpose(w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld,
-                      packed);
+            ISA(transpose)
+            (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
         else
             for (int i = 0; i < c_in; i++)
                 memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
@@ -340,6 +323,7 @@ const sp_cpu_isa ISA(isa) = {
             : LANES == 8 ? "avx2"
                          : "portable",
     .lanes = LANES,
+    .bf16 = &ISA(bf16_isa),
     .n_panels = ISA(n_panels),
     .pack = ISA(pack),
     .unpack_add = ISA(unpack_add),

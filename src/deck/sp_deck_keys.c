@@ -106,7 +106,7 @@ const sp_key sp_deck_key[] = {
  "rank|node|world", "ranks over whose voxels batch statistics are taken"},
 {"train", "precision", SP_KEY_CHOICE, AT(train.precision), "\"fp32\"", NULL, NULL,
  SP_WORDS(SP_PRECISIONS), "arithmetic of the convolutions; bf16 stores activations so "
- "too; the CPU has fp32 alone"},
+ "too; the CPU has no tf32"},
 {"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
  "seed of weights, shuffle, augmentation and dropout"},
 {"train", "deterministic", SP_KEY_CHOICE, AT(train.deterministic), "\"run\"", NULL,

@@ -86,12 +86,12 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 /* ---- with a batch ---- */
 
 /* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
- * weight gradient in the order of the kernels. The arena grows by a quarter more than
- * is asked for. */
+ * weight gradient in the order of the kernels; in bf16 also the gradient of the logits,
+ * rounded. The arena grows by a quarter more than is asked for. */
 static int64_t host_operations(const sp_foresight *what, const sp_load *load)
 {
     enum { SPAN = 64 };
-    int64_t most = 0;
+    int64_t most = 0, rounded = 0;
 
     for (int i = 0; i < what->graph->n_nodes; i++) {
         const sp_node *node = &what->graph->node[i];
@@ -104,8 +104,10 @@ static int64_t host_operations(const sp_foresight *what, const sp_load *load)
             continue;
         most = weights > most ? weights : most;
         most = sums > most ? sums : most;
+        if (what->backend->precision == SP_BF16 && i == what->graph->n_nodes - 1)
+            rounded = 2 * rows * node->c_out;
     }
-    return most + most / 4;
+    return (most + rounded) / 4 * 5;
 }
 
 /* The scratch of the weight gradient that takes most. */

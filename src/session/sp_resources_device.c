@@ -58,12 +58,12 @@ static sp_status choose_precision(sp_resources *r)
     const sp_precision want = r->session.config->train.precision;
 
     r->backend.precision = want;
-    if (want != SP_FP32 && r->backend.ops->is_host)
+    if (want == SP_TF32 && r->backend.ops->is_host)
         return SP_FAIL(
             SP_EUSAGE,
-            "train.precision = \"%s\": the CPU computes in fp32 only; take a "
-            "CUDA device or set train.precision = \"fp32\"",
-            sp_precision_word[want]);
+            "%strain.precision = \"tf32\": the CPU computes in fp32 and bf16 "
+            "only; take a CUDA device or another precision",
+            sp_config_where(r->session.config, "train.precision"));
     r->backend.is_wgmma = r->session.config->run.wgmma;
     if (r->session.config->run.wgmma && want != SP_BF16)
         return SP_FAIL(SP_EUSAGE,

@@ -206,7 +206,7 @@ static void draw_train(rnd_case *c)
     else if (put_choice(c, "train.bn_scope", "\"world\" \"node\" \"rank\"") == 2)
         c->is_rankless = false;
     put_choice(c, "train.seed", "1 2 12345678901");
-    if (rnd_chance(c, 3, "train.precision")) /* a CPU without it refuses it */
+    if (rnd_chance(c, 20, "train.precision"))
         put(c, "precision = \"bf16\"; ");
     put(c, "deterministic = \"%s\"; };\n",
         c->is_world ? "world"

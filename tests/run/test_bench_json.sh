@@ -237,7 +237,7 @@ refused 2 '--out FILE is missing' voxels
 refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
-refused 2 'in fp32 only' ops --precision bf16
+refused 2 'in fp32 and bf16 only' ops --precision tf32
 refused 2 'spbench io times the CPU' io --device cuda
 [ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
 

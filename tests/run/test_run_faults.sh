@@ -49,7 +49,7 @@ refuse 2 'batch.size' base.deck batch.size=0
 sed 's/steps = 6/stepps = 6/' base.deck >bad.deck
 refuse 2 'bad.deck:4.*train.steps' bad.deck
 refuse 2 'no.deck' no.deck
-refuse 2 'fp32' base.deck train.precision=bf16
+refuse 2 'in fp32 and bf16 only' base.deck train.precision=tf32
 refuse 7 'run.device' base.deck run.device=cuda
 
 # A folder that cannot be made.

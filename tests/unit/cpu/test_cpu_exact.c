@@ -1,11 +1,13 @@
 /* Bits do not depend on the batch or on threads: every operation, on real plans, gives
  * a sample the same bytes alone and among others, with 1, 2 and 3 threads, in each
- * instruction set. */
+ * instruction set, in fp32 and in bf16. */
 #include "fixtures/test.h"
 
 #include "fixtures/map_fixture.h"
 
 enum { C = 36, C_IN = 20, N_CLASSES = 5, MOST = 48 };
+/* Each instruction set in fp32, then each in bf16. */
+enum { VERSIONS = 2 * FX_BF16_ISAS };
 
 /* A matrix of bytes: sample b has rows row[b] .. row[b + 1] - 1 of row_bytes each. */
 typedef struct output {
@@ -44,14 +46,22 @@ static void *put(run *r, const char *name, const int32_t *row, size_t row_bytes)
     return o->data = calloc((size_t)row[r->n_samples] + 1, row_bytes);
 }
 
+static sp_tensor put_rows_of(run *r, const char *name, const int32_t *row, int c,
+                             sp_elem elem)
+{
+    void *data = put(r, name, row, (size_t)c * sp_elem_bytes(elem));
+    return (sp_tensor){data, row[r->n_samples], c, c, elem};
+}
+
 static sp_tensor put_rows(run *r, const char *name, const int32_t *row, int c)
 {
-    float *data = put(r, name, row, (size_t)c * sizeof(float));
-    return (sp_tensor){data, row[r->n_samples], c, c, SP_ELEM_F32};
+    const bool is_bf16 = r->be.precision == SP_BF16;
+
+    return put_rows_of(r, name, row, c, is_bf16 ? SP_ELEM_BF16 : SP_ELEM_F32);
 }
 
 /* The input of a batch: row i of a sample is a function of (sample id, seed, i). */
-static sp_tensor input(const run *r, const int32_t *row, int c, uint64_t seed)
+static sp_tensor input_fp32(const run *r, const int32_t *row, int c, uint64_t seed)
 {
     sp_tensor t = fx_tensor(row[r->n_samples], c, c, 0);
 
@@ -62,6 +72,17 @@ static sp_tensor input(const run *r, const int32_t *row, int c, uint64_t seed)
         free(part.data);
     }
     return t;
+}
+
+static sp_tensor input(const run *r, const int32_t *row, int c, uint64_t seed)
+{
+    sp_tensor t = input_fp32(r, row, c, seed), half;
+
+    if (r->be.precision != SP_BF16)
+        return t;
+    half = fx_rounded(t);
+    free(t.data);
+    return half;
 }
 
 /* The convolution with a norm, an addition and an activation in one operation. */
@@ -213,14 +234,16 @@ static void spread(run *r)
 
 static void lose(run *r)
 {
-    sp_tensor z = input(r, r->fine, N_CLASSES, 1), u = input(r, r->fine, 1, 2);
+    sp_tensor z = input_fp32(r, r->fine, N_CLASSES, 1),
+              u = input_fp32(r, r->fine, 1, 2);
     int32_t *label = malloc(((size_t)z.n + 1) * sizeof *label);
     sp_loss_args a = {.logits = z,
                       .label = label,
                       .smoothing = 0.1f,
                       .sample_row = r->fine,
                       .n_samples = r->n_samples,
-                      .dlogits = put_rows(r, "dlogits", r->fine, N_CLASSES)};
+                      .dlogits =
+                          put_rows_of(r, "dlogits", r->fine, N_CLASSES, SP_ELEM_F32)};
 
     for (int64_t i = 0; i < z.n; i++)
         label[i] = (int)((fx_at(u, i, 0) + 1) * 3) - 1;
@@ -257,14 +280,16 @@ static void build(run *r, const int *rows)
     free(at);
 }
 
-static bool begin(run *r, const char *isa, int threads, int n_samples, const int *rows,
+static bool begin(run *r, int version, int threads, int n_samples, const int *rows,
                   int first)
 {
+    const char *isa = fx_isas[version % FX_BF16_ISAS];
+    const sp_precision precision = version < FX_BF16_ISAS ? SP_FP32 : SP_BF16;
     const sp_map *m = r->plan.map;
 
     memset(r, 0, sizeof *r);
     r->n_samples = n_samples;
-    if (!fx_open(&r->be, isa, threads))
+    if (!fx_open_in(&r->be, isa, threads, precision))
         return false;
     for (int b = 0; b < n_samples; b++)
         r->id[b] = first + b;
@@ -319,12 +344,12 @@ static void alone_and_in_a_batch(void **state)
     run all, one;
 
     (void)state;
-    for (int i = 0; i < FX_ISAS; i++) {
-        if (!begin(&all, fx_isas[i], 1, FX_SAMPLES, rows, 0))
+    for (int i = 0; i < VERSIONS; i++) {
+        if (!begin(&all, i, 1, FX_SAMPLES, rows, 0))
             continue;
         for (int b = 0; b < FX_SAMPLES; b++) {
-            assert_true(begin(&one, fx_isas[i], 1, 1, &rows[b], b));
-            same(fx_isas[i], &all, b, &one, 0);
+            assert_true(begin(&one, i, 1, 1, &rows[b], b));
+            same(fx_isas[i % FX_BF16_ISAS], &all, b, &one, 0);
             end(&one);
         }
         end(&all);
@@ -336,13 +361,13 @@ static void any_number_of_threads(void **state)
     run one, more;
 
     (void)state;
-    for (int i = 0; i < FX_ISAS; i++) {
-        if (!begin(&one, fx_isas[i], 1, FX_SAMPLES, rows, 0))
+    for (int i = 0; i < VERSIONS; i++) {
+        if (!begin(&one, i, 1, FX_SAMPLES, rows, 0))
             continue;
         for (int threads = 2; threads <= 3; threads++) {
-            assert_true(begin(&more, fx_isas[i], threads, FX_SAMPLES, rows, 0));
+            assert_true(begin(&more, i, threads, FX_SAMPLES, rows, 0));
             for (int b = 0; b < FX_SAMPLES; b++)
-                same(fx_isas[i], &one, b, &more, b);
+                same(fx_isas[i % FX_BF16_ISAS], &one, b, &more, b);
             end(&more);
         }
         end(&one);

@@ -1,0 +1,266 @@
+/* Convolution of one tile of output rows in bf16: the forward pass, and the input
+ * gradient, as in cpu_vec_conv.c.
+ *
+ * The sums of a tile are kept in fp32 while its offsets are added, one panel of output
+ * channels after another, so that 512 rows of 64 channels take 128 KiB of L2. They are
+ * dense: neither are the rows of y masked until the end, nor do rows 1 KiB apart share
+ * the sets of L1. An output is rounded once, when all its offsets are in.
+ *
+ * An output is one chain of the operation of bf16.h: y itself, the bias or 0, then the
+ * centre offset of a full map, then the other offsets by rising k, in each the pairs of
+ * input channels by rising index. Blocks, panels and tiles do not reorder or split that
+ * chain, so the result does not depend on them. */
+#include "bf16/bf16.h"
+
+#include <assert.h>
+
+/* Words of one block of input channels: a panel of 128 x 64 words is 32 KiB. */
+enum { WORDS = 128 };
+
+/* Operands of the blocks of one panel of output channels. */
+typedef struct panel {
+    const uint16_t *x;  /* at the first input channel of the block of channels */
+    const float *w;     /* words */
+    float *sum;         /* rows of nr vectors */
+    const float *first; /* initial value of the sums; NULL: those there */
+    size_t ld_x;
+    int32_t row0; /* of the entries of `out`: the tile's first row */
+    int n_words;
+    bool has_odd; /* a last channel without partner follows the words */
+} panel;
+
+/* The most pairs of a block, as in cpu_vec_conv.c. */
+INLINE int mr_max(int nr)
+{
+#if LANES == 16
+    return nr == 1 ? 10 : nr <= 3 ? 7 : 6;
+#else
+    return nr == 1 ? 12 : 6;
+#endif
+}
+
+INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const int mr,
+                  const int nr)
+{
+    /* Local copies, because the compiler must assume that vector stores may change *b.
+     */
+    const size_t ld_x = b->ld_x;
+    const long n_words = b->n_words;
+    const bool has_odd = b->has_odd;
+    const int32_t row0 = b->row0;
+    float *const sum0 = b->sum;
+    const float *w = b->w;
+    const uint16_t *x[12];
+    vec sum[12][NR_MAX];
+    long c = 0;
+
+    UNROLL
+    for (int i = 0; i < mr; i++)
+        x[i] = b->x + (size_t)in[i] * ld_x;
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        const float *s = b->first ? b->first : sum0 + (out[i] - row0) * nr * LANES;
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            sum[i][j] = load(s + j * LANES);
+    }
+#define ADD(W, X)                                                                      \
+    UNROLL                                                                             \
+    for (int h = 0; h < HALVES; h++) {                                                 \
+        vec wv[NR_MAX];                                                                \
+        UNROLL                                                                         \
+        for (int j = 0; j < nr; j++)                                                   \
+            wv[j] = half_of(load((W) + j * LANES), h);                                 \
+        UNROLL                                                                         \
+        for (int i = 0; i < mr; i++) {                                                 \
+            vec a = half_of(X, h);                                                     \
+            UNROLL                                                                     \
+            for (int j = 0; j < nr; j++)                                               \
+                sum[i][j] = add_products(sum[i][j], a, wv[j]);                         \
+        }                                                                              \
+    }
+#define STEP(U) ADD(w + (U)*nr * LANES, word_at(x[i] + 2 * (c + (U))))
+    for (; c + STEPS <= n_words; c += STEPS, w += STEPS * nr * LANES) {
+        STEP(0) FENCE STEP(1) FENCE STEP(2) FENCE STEP(3)
+    }
+    for (; c < n_words; c++, w += nr * LANES) {
+        STEP(0)
+    }
+    if (has_odd) {
+        ADD(w, word_at(&(uint32_t){x[i][2 * c]}))
+    }
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        float *s = sum0 + (out[i] - row0) * nr * LANES;
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            store(s + j * LANES, sum[i][j]);
+    }
+}
+
+typedef void block_fn(const panel *, const int32_t *, const int32_t *);
+
+#define SHAPE(M, N)                                                                    \
+    static void block_##M##x##N(const panel *b, const int32_t *in, const int32_t *out) \
+    {                                                                                  \
+        block(b, in, out, M, N);                                                       \
+    }
+#define NAME(M, N) block_##M##x##N,
+/* clang-format off */
+#if LANES == 16
+UP_TO_10(SHAPE, 1)
+UP_TO_7(SHAPE, 2)
+UP_TO_7(SHAPE, 3)
+UP_TO_6(SHAPE, 4)
+#else
+UP_TO_12(SHAPE, 1)
+UP_TO_6(SHAPE, 2)
+#endif
+static block_fn *const blocks[NR_MAX + 1][13] = {
+    {0},
+#if LANES == 16
+    {0, UP_TO_10(NAME, 1)},
+    {0, UP_TO_7(NAME, 2)},
+    {0, UP_TO_7(NAME, 3)},
+    {0, UP_TO_6(NAME, 4)},
+#else
+    {0, UP_TO_12(NAME, 1)},
+    {0, UP_TO_6(NAME, 2)},
+#endif
+};
+/* clang-format on */
+
+static void run_blocks(const panel *b, const int32_t *in, const int32_t *out, int n,
+                       int nr, ahead *next)
+{
+    int n_blocks = (n + mr_max(nr) - 1) / mr_max(nr);
+    int size = n / n_blocks, larger = n % n_blocks;
+
+    for (int i = 0; i < n_blocks; i++) {
+        int mr = size + (i < larger);
+        blocks[nr][mr](b, in, out);
+        ahead_step(next);
+        in += mr;
+        out += mr;
+    }
+}
+
+/* One panel of output channels of a tile. */
+typedef struct work {
+    const sp_cpu_conv *c;
+    const tile *t;
+    int v, nr;    /* its first vector, and its vectors */
+    int width;    /* output channels in it */
+    float *sum;   /* [rows][nr * LANES] */
+    float *first; /* [nr * LANES] the bias or 0 */
+    ahead *next;
+} work;
+
+/* Adds offset k over the tile. is_first: the sums have no value yet. */
+static void add_offset(const work *p, int k, bool is_first)
+{
+    const tile *t = p->t;
+    const sp_tensor *x = &p->c->x;
+    const int n = t->start[k + 1] - t->start[k], n_words = x->c / 2;
+    const float *w = p->c->w + (size_t)k * packed_words(x->c, p->c->y.c) +
+                     (size_t)(p->v * LANES) * (size_t)((x->c + 1) / 2);
+
+    for (int c0 = 0; n && (c0 == 0 || c0 < n_words); c0 += WORDS) {
+        panel b = {.x = sp_row_bf16(*x, t->x_row) + 2 * c0,
+                   .w = w + (size_t)(c0 * p->nr) * LANES,
+                   .sum = p->sum,
+                   .first = is_first && c0 == 0 ? p->first : NULL,
+                   .ld_x = (size_t)x->ld,
+                   .row0 = (int32_t)(t->row - t->y_row),
+                   .n_words = min_i(WORDS, n_words - c0)};
+        b.has_odd = x->c % 2 && c0 + b.n_words == n_words;
+        run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, p->nr, p->next);
+    }
+}
+
+static int count_blocks(const sp_cpu_conv *c, const tile *t)
+{
+    int nv = vectors(c->y.c), nr = panel_width(0, nv);
+    int pairs = t->start[t->K] - t->start[0];
+
+    return pairs / mr_max(nr) * ((nv + nr - 1) / nr) *
+           ((c->x.c / 2 + WORDS - 1) / WORDS + 1);
+}
+
+/* Begins the sums with y itself, or with `first`. */
+static void begin_sums(const work *p)
+{
+    const int ld = p->nr * LANES, at = p->v * LANES;
+
+    for (int64_t i = p->t->row; i < p->t->end; i++) {
+        float *restrict sum = p->sum + (i - p->t->row) * ld;
+        if (!p->c->is_added) {
+            memcpy(sum, p->first, (size_t)ld * sizeof *sum);
+            continue;
+        }
+        if (p->c->y.elem == SP_ELEM_BF16) {
+            const uint16_t *restrict y = sp_row_bf16(p->c->y, i) + at;
+            for (int j = 0; j < p->width; j++)
+                sum[j] = sp_bf16_to_float(y[j]);
+        } else {
+            memcpy(sum, sp_row(p->c->y, i) + at, (size_t)p->width * sizeof *sum);
+        }
+        for (int j = p->width; j < ld; j++)
+            sum[j] = 0;
+    }
+}
+
+static void write_rows(const work *p)
+{
+    const int ld = p->nr * LANES, at = p->v * LANES, width = p->width;
+
+    for (int64_t i = p->t->row; i < p->t->end; i++) {
+        const float *restrict sum = p->sum + (i - p->t->row) * ld;
+        if (p->c->y.elem == SP_ELEM_BF16) {
+            uint16_t *restrict y = sp_row_bf16(p->c->y, i) + at;
+            for (int j = 0; j < width; j++)
+                y[j] = sp_bf16_of(sum[j]);
+        } else {
+            memcpy(sp_row(p->c->y, i) + at, sum, (size_t)width * sizeof *sum);
+        }
+    }
+}
+
+static void add_panel(const work *p)
+{
+    const sp_cpu_conv *c = p->c;
+    const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
+    const bool is_single = has_one_pair(c->map) && !c->is_added;
+
+    for (int j = 0; j < p->nr * LANES; j++)
+        p->first[j] = c->bias && j < p->width ? c->bias[p->v * LANES + j] : 0;
+    /* The centre offset writes every sum, and so does a row's only pair: the sums need
+     * no value before, and one read is saved. */
+    if (c->is_added || (centre < 0 && !is_single))
+        begin_sums(p);
+    if (centre >= 0)
+        add_offset(p, centre, !c->is_added);
+    for (int k = 0; k < p->t->K; k++)
+        if (k != centre)
+            add_offset(p, k, is_single);
+    write_rows(p);
+}
+
+void PRODUCTS(conv_tile)(const sp_cpu_conv *c, int index)
+{
+    _Alignas(64) float sum[SP_TILE * NR_MAX * LANES], first[NR_MAX * LANES];
+    const unsigned before = flush_begin();
+    const int nv = vectors(c->y.c);
+    int32_t start[2];
+    const tile t = tile_of_conv(c, index, start);
+    ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
+    work p = {.c = c, .t = &t, .sum = sum, .first = first, .next = &next};
+
+    assert(!(c->bias && c->is_added) && c->x.elem == SP_ELEM_BF16);
+    for (; p.v < nv; p.v += p.nr) {
+        p.nr = panel_width(p.v, nv);
+        p.width = min_i(p.nr * LANES, c->y.c - p.v * LANES);
+        add_panel(&p);
+    }
+    flush_end(before);
+}

@@ -1,0 +1,66 @@
+/* The most products in bf16 that one core can form: the ceiling of spbench.
+ * Also the table of a version; AVX512_BF16 shares all but products with AVX-512. */
+#include "bf16/bf16.h"
+
+/* Independent chains, as in cpu_vec_peak.c. */
+enum { CHAINS = 12 };
+
+/* Runs chains of the operation that touch no memory. Returns the number of operations.
+ */
+double PRODUCTS(multiply_add)(int64_t rounds)
+{
+    static volatile float sink;
+    const uint32_t words[2] = {0x3f7f3f7f, 0x3a833a83};
+    const vec a = word_at(&words[0]), b = word_at(&words[1]);
+    const unsigned before = flush_begin();
+    vec sum[CHAINS];
+
+    UNROLL
+    for (int i = 0; i < CHAINS; i++)
+        sum[i] = set1((float)i);
+    for (int64_t r = 0; r < rounds; r++) {
+        UNROLL
+        for (int s = 0; s < STEPS; s++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++) {
+                UNROLL
+                for (int i = 0; i < CHAINS; i++)
+                    sum[i] = add_products(sum[i], half_of(a, h), half_of(b, h));
+            }
+        }
+    }
+    for (int i = 1; i < CHAINS; i++)
+        sum[0] += sum[i];
+    sink = ((const float *)&sum[0])[0];
+    (void)sink;
+    flush_end(before);
+    return 4.0 * LANES * CHAINS * STEPS * (double)rounds;
+}
+
+/* ---- the table ---- */
+
+const sp_cpu_isa PRODUCTS(isa) = {
+#ifdef __AVX512BF16__
+    .name = "avx512bf16",
+#else
+    .name = LANES == 16  ? "avx512"
+            : LANES == 8 ? "avx2"
+                         : "portable",
+#endif
+    .lanes = LANES,
+    .n_panels = ISA(n_panels),
+    .pack = BF16(pack),
+    .unpack_add = ISA(unpack_add),
+    .conv_tile = PRODUCTS(conv_tile),
+    .wgrad = PRODUCTS(wgrad),
+    .norm_sums = BF16(norm_sums),
+    .norm_apply = BF16(norm_apply),
+    .norm_grad_sums = BF16(norm_grad_sums),
+    .norm_grad_apply = BF16(norm_grad_apply),
+    .relu = BF16(relu),
+    .relu_grad = BF16(relu_grad),
+    .dropout = BF16(dropout),
+    .add = BF16(add),
+    .convert = BF16(convert),
+    .multiply_add = PRODUCTS(multiply_add),
+};

@@ -1,0 +1,256 @@
+/* Weight gradient in bf16: dW[k] += x dy^T over the pairs of offset k.
+ *
+ * The operation of bf16.h sums two products, here those of two pairs of rows. A run of
+ * pairs is gathered first: the rows of x and of dy, two and two woven into words. The
+ * blocks of mr input channels x nr vectors of output channels then read dense panels,
+ *
+ *     x   [steps][block of channels]    dy   [steps][nr vectors]
+ *
+ * so that a run may be twice as long as in cpu_vec_wgrad.c, and dW is loaded and stored
+ * half as often. dW has the same panels.
+ *
+ * Each element is one chain of the operation over the pairs of a tile and offset, by
+ * twos, tile after tile; an odd number of pairs is filled up with zero. Runs have even
+ * lengths, so neither they nor blocks split the chain, and a thread owns whole panels,
+ * so the number of threads changes nothing either. */
+#include "bf16/bf16.h"
+
+enum {
+    RUN = 192,           /* pairs; 96 steps of 64 words of dy are 24 KiB */
+    CHANNELS = 256,      /* input channels gathered at a time */
+    LD_X = CHANNELS + 16 /* no whole KiB: steps stand in different sets of L1 */
+};
+
+/* Operands of the blocks of one panel of dW. */
+typedef struct wpanel {
+    const uint32_t *x; /* [steps][LD_X] at the block's first channel */
+    const float *dy;   /* [steps][nr * LANES] words */
+    float *dw;
+} wpanel;
+
+INLINE void wblock(const wpanel *b, int n_steps, const int mr, const int nr)
+{
+    const uint32_t *x = b->x;
+    const float *dy = b->dy;
+    float *const dw = b->dw;
+    vec sum[12][NR_MAX];
+    int s = 0;
+
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            sum[i][j] = load(dw + (i * nr + j) * LANES);
+    }
+#define STEP(U)                                                                        \
+    UNROLL                                                                             \
+    for (int h = 0; h < HALVES; h++) {                                                 \
+        vec g[NR_MAX];                                                                 \
+        UNROLL                                                                         \
+        for (int j = 0; j < nr; j++)                                                   \
+            g[j] = half_of(load(dy + ((U)*nr + j) * LANES), h);                        \
+        UNROLL                                                                         \
+        for (int i = 0; i < mr; i++) {                                                 \
+            vec a = half_of(word_at(x + (U)*LD_X + i), h);                             \
+            UNROLL                                                                     \
+            for (int j = 0; j < nr; j++)                                               \
+                sum[i][j] = add_products(sum[i][j], a, g[j]);                          \
+        }                                                                              \
+    }
+    for (; s + STEPS <= n_steps; s += STEPS, x += STEPS * LD_X) {
+        STEP(0) FENCE STEP(1) FENCE STEP(2) FENCE STEP(3) dy += STEPS * nr * LANES;
+    }
+    for (; s < n_steps; s++, x += LD_X, dy += nr * LANES) {
+        STEP(0)
+    }
+    UNROLL
+    for (int i = 0; i < mr; i++) {
+        UNROLL
+        for (int j = 0; j < nr; j++)
+            store(dw + (i * nr + j) * LANES, sum[i][j]);
+    }
+}
+
+/* Input channels of a block, as in cpu_vec_wgrad.c. */
+INLINE int mr_max(int nr)
+{
+#if LANES == 16
+    return nr <= 2 ? 12 : nr == 3 ? 8 : 6;
+#else
+    return nr == 1 ? 12 : 6;
+#endif
+}
+
+typedef void wblock_fn(const wpanel *, int);
+
+#define SHAPE(M, N)                                                                    \
+    static void wblock_##M##x##N(const wpanel *b, int n_steps)                         \
+    {                                                                                  \
+        wblock(b, n_steps, M, N);                                                      \
+    }
+#define NAME(M, N) wblock_##M##x##N,
+/* clang-format off */
+UP_TO_12(SHAPE, 1)
+#if LANES == 16
+UP_TO_12(SHAPE, 2)
+UP_TO_8(SHAPE, 3)
+UP_TO_6(SHAPE, 4)
+#else
+UP_TO_6(SHAPE, 2)
+#endif
+static wblock_fn *const wblocks[NR_MAX + 1][13] = {
+    {0},
+    {0, UP_TO_12(NAME, 1)},
+#if LANES == 16
+    {0, UP_TO_12(NAME, 2)},
+    {0, UP_TO_8(NAME, 3)},
+    {0, UP_TO_6(NAME, 4)},
+#else
+    {0, UP_TO_6(NAME, 2)},
+#endif
+};
+/* clang-format on */
+
+/* ---- gathering ---- */
+
+/* Weaves columns column .. column + c - 1 of rows a and b (b < 0: zeros) into words. */
+static void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
+                  uint32_t *restrict word)
+{
+    if (t.elem == SP_ELEM_F32) {
+        for (int j = 0; j < c; j++) {
+            word[j] = sp_bf16_of(sp_row(t, a)[column + j]);
+            if (b >= 0)
+                word[j] |= (uint32_t)sp_bf16_of(sp_row(t, b)[column + j]) << 16;
+        }
+        return;
+    }
+    const uint16_t *restrict low = sp_row_bf16(t, a) + column;
+    if (b < 0) {
+        for (int j = 0; j < c; j++)
+            word[j] = low[j];
+        return;
+    }
+    const uint16_t *restrict high = sp_row_bf16(t, b) + column;
+    for (int j = 0; j < c; j++)
+        word[j] = low[j] | (uint32_t)high[j] << 16;
+}
+
+/* Gathers rows index[0 .. n - 1] + row, two for each step of ld words. The columns
+ * beyond c are zero. */
+static void gather(sp_tensor t, int64_t row, const int32_t *index, int n, int column,
+                   int c, int ld, uint32_t *word)
+{
+    for (int p = 0; p < n; p += 2, word += ld) {
+        weave(t, row + index[p], p + 1 < n ? row + index[p + 1] : -1, column, c, word);
+        for (int j = c; j < (c + LANES - 1) / LANES * LANES && j < ld; j++)
+            word[j] = 0;
+    }
+}
+
+/* ---- a tile ---- */
+
+/* One run of pairs and the words gathered of it. */
+typedef struct run {
+    const sp_cpu_wgrad *g;
+    const tile *t;
+    int first, n;          /* pairs */
+    float *dw;             /* panels of the offset */
+    const uint16_t *owner; /* [panels] */
+    int thread;
+    uint32_t *x, *dy;
+    ahead *next;
+} run;
+
+/* Adds the run to all blocks of one panel, over the gathered channels c0 .. c0 + c - 1.
+ */
+static void run_blocks(const run *r, float *dw, int c, int nr)
+{
+    const int n_blocks = (c + mr_max(nr) - 1) / mr_max(nr), n_steps = (r->n + 1) / 2;
+    wpanel b = {.x = r->x, .dy = (const float *)(const void *)r->dy, .dw = dw};
+
+    for (int i = 0; i < n_blocks; i++) {
+        int mr = c / n_blocks + (i < c % n_blocks);
+        wblocks[nr][mr](&b, n_steps);
+        ahead_step(r->next);
+        b.x += mr;
+        b.dw += mr * nr * LANES;
+    }
+}
+
+static void add_channels(const run *r, int c0)
+{
+    const tile *t = r->t;
+    const int c_in = r->g->x.c, c_out = r->g->dy.c, nv = vectors(c_out);
+    const int c = min_i(CHANNELS, c_in - c0);
+    bool has_x = false;
+
+    for (int v = 0, nr, i = 0; v < nv; v += nr, i++) {
+        const int at = v * LANES;
+        nr = panel_width(v, nv);
+        if (r->owner[i] != r->thread)
+            continue;
+        if (!has_x)
+            gather(r->g->x, t->x_row, t->in + r->first, r->n, c0, c, LD_X, r->x);
+        has_x = true;
+        gather(r->g->dy, t->y_row, t->out + r->first, r->n, at,
+               min_i(nr * LANES, c_out - at), nr * LANES, r->dy);
+        run_blocks(r, r->dw + (size_t)at * (size_t)c_in + (size_t)(c0 * nr) * LANES, c,
+                   nr);
+    }
+}
+
+/* Adds the pairs of one offset in one tile, cut into runs of nearly equal, even length.
+ */
+static void add_offset(run *r, int k)
+{
+    const tile *t = r->t;
+    const int c_in = r->g->x.c, c_out = r->g->dy.c;
+
+    r->owner = r->g->owner + (size_t)k * (size_t)ISA(n_panels)(c_out);
+    r->dw = r->g->dw + (size_t)k * packed_floats(c_in, c_out);
+    for (r->first = t->start[k]; r->first < t->start[k + 1]; r->first += r->n) {
+        const int left = t->start[k + 1] - r->first, runs = (left + RUN - 1) / RUN;
+        r->n = min_i(left, ((left + runs - 1) / runs + 1) / 2 * 2);
+        for (int c0 = 0; c0 < c_in; c0 += CHANNELS)
+            add_channels(r, c0);
+    }
+}
+
+/* Estimates the blocks of the whole tile, over which the prefetches are spread; with
+ * several threads each prefetches its share. */
+static int count_blocks(const sp_cpu_wgrad *g, const tile *t)
+{
+    int nv = vectors(g->dy.c), nr = panel_width(0, nv), runs = 0;
+
+    for (int k = 0; k < t->K; k++)
+        runs += (t->start[k + 1] - t->start[k] + RUN - 1) / RUN;
+    return runs * ((nv + nr - 1) / nr) * ((g->x.c + mr_max(nr) - 1) / mr_max(nr));
+}
+
+static void add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
+{
+    _Alignas(64) uint32_t x[RUN / 2 * LD_X], dy[RUN / 2 * NR_MAX * LANES];
+    ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
+    run r = {.g = g, .t = t, .thread = thread, .x = x, .dy = dy, .next = &next};
+
+    for (int k = 0; k < t->K; k++)
+        add_offset(&r, k);
+}
+
+void PRODUCTS(wgrad)(const sp_cpu_wgrad *g, int thread)
+{
+    const unsigned before = flush_begin();
+    int32_t start[2];
+    tile t;
+
+    for (int i = g->tile0; g->map && i < g->tile1; i++) {
+        t = tile_of_map(g->map, i);
+        add_tile(g, &t, thread);
+    }
+    for (int64_t row = g->row; !g->map && row < g->end; row += SP_TILE) {
+        t = tile_of_rows(row, g->end, g->end, start);
+        add_tile(g, &t, thread);
+    }
+    flush_end(before);
+}

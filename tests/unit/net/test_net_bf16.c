@@ -1,0 +1,86 @@
+/* A step in bf16 is that of fp32 with rounded activations: on each network its loss and
+ * its gradient are close to those of the plain loops in fp32, and the same bits come of
+ * the instructions of AVX512_BF16 and from those of AVX-512. */
+#include "fixtures/net_case.h"
+
+#include "comm/sp_comm.h"
+
+static sp_comm comm;
+static const case_sample samples[] = {
+    {1, 40, false}, {2, 0, false}, {3, 61, false}, {4, 7, true}, {5, 1, false}};
+enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
+
+static void run(net_case *c, const sp_backend_ops *ops, const char *layers,
+                sp_precision precision)
+{
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 3};
+
+    case_open_in(c, ops, &comm, layers, &options, precision);
+    case_batch(c, samples, N_SAMPLES);
+    case_step(c, true);
+}
+
+/* |a - b| / |b| */
+static double distance(const net_case *a, const net_case *b)
+{
+    double error = 0, length = 0;
+
+    for (int64_t i = 0; i < b->graph.n_floats; i++) {
+        error += pow((double)a->buckets.grad[i] - (double)b->buckets.grad[i], 2);
+        length += pow((double)b->buckets.grad[i], 2);
+    }
+    return sqrt(error / length);
+}
+
+static void follows_fp32(void **state)
+{
+    (void)state;
+    for (int i = 0; case_nets[i]; i++) {
+        net_case want, got;
+        double loss, gradient;
+
+        run(&want, sp_backend_reference(), case_nets[i], SP_FP32);
+        run(&got, sp_backend_find("cpu"), case_nets[i], SP_BF16);
+        loss = fabs(got.loss.loss_sum / want.loss.loss_sum - 1);
+        gradient = distance(&got, &want);
+        if (!(loss <= 0.02 && gradient <= 0.15 && gradient > 0))
+            fail_msg("network %d: loss differs by %g, gradient by %g", i, loss,
+                     gradient);
+        case_close(&want);
+        case_close(&got);
+    }
+}
+
+static void instructions_change_no_bit(void **state)
+{
+    (void)state;
+    for (int i = 0; case_nets[i]; i++) {
+        sp_backend be = {.ops = sp_backend_find("cpu"), .precision = SP_BF16};
+        net_case a, b;
+
+        setenv("SP_CPU_ISA", "avx512bf16", 1);
+        if (be.ops->open(&be, 0, 1) != SP_OK)
+            skip(); /* this processor does not have them */
+        be.ops->close(&be);
+        run(&a, be.ops, case_nets[i], SP_BF16);
+        setenv("SP_CPU_ISA", "avx512", 1);
+        run(&b, be.ops, case_nets[i], SP_BF16);
+        unsetenv("SP_CPU_ISA");
+        assert_true(a.loss.loss_sum == b.loss.loss_sum);
+        assert_memory_equal(a.buckets.grad, b.buckets.grad,
+                            (size_t)a.graph.n_floats * sizeof(float));
+        case_close(&a);
+        case_close(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follows_fp32),
+        cmocka_unit_test(instructions_change_no_bit),
+    };
+
+    sp_comm_open_self(&comm);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
