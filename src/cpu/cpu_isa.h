@@ -6,8 +6,8 @@
  * and the files cpu_*.c distribute the calls over threads.
  *
  * Each version has a second table for tensors of bf16 (src/bf16), and so has AVX-512
- * with the products of AVX512_BF16, which is chosen where the processor has it or
- * SP_CPU_ISA is avx512bf16. All of them compute the same bits.
+ * with the products of AVX512_BF16, which is chosen where the processor is fast at them
+ * or SP_CPU_ISA is avx512bf16. All of them compute the same bits.
  *
  * Packed weights: per offset, panels of nr * lanes output channels follow one another;
  * a panel is [c_in][nr * lanes], padded with zeros. Rows of all channels would be 1 KiB

@@ -294,7 +294,7 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
             memset(packed, 0, (size_t)c_in * (size_t)ld * sizeof *packed);
         if (is_transposed)
             ISA(transpose)
-            (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
+        (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
         else
             for (int i = 0; i < c_in; i++)
                 memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,

@@ -42,9 +42,15 @@ INLINE hvec load_h(const elem *p)
 /* Returns the values as they are stored. */
 INLINE hvec store_h(elem *p, hvec v)
 {
-    for (int l = 0; l < HALF; l++)
-        p[l] = put(v[l]);
-    return load_h(p);
+    /* sp_bf16_of of each lane */
+    const uhvec bits = (uhvec)v;
+    const uhvec is_nan = (uhvec)((bits & 0x7fffffffu) > 0x7f800000u);
+    const uhvec near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const uhvec half = (is_nan & (bits >> 16 | 0x40)) | (~is_nan & near);
+    const qvec q = __builtin_convertvector(half, qvec);
+
+    memcpy(p, &q, sizeof q);
+    return (hvec)(half << 16);
 }
 #else
 typedef float elem;

@@ -72,12 +72,11 @@ static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *s
 
 sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
 {
-    sp_backend be = {.ops = find_backend(r->session.config->run.device)};
+    sp_backend be = {.ops = find_backend(r->session.config->run.device),
+                     .precision = r->session.config->train.precision};
     const bool is_host = be.ops->is_host;
     const sp_foresight f = sp_resources_foresight(r, &be);
 
-    if (!is_host)
-        be.precision = r->session.config->train.precision;
     SP_TRY(
         check_cut(r, &f, sampler, val)); /* first: it refuses what it need not read */
     sp_cut_close(&r->cut);
