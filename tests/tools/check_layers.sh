@@ -2,8 +2,8 @@
 # The source keeps its layers (README, "Map of the source"): the rooms of src/ stand in one
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
-order="base laz process comm h5 deck compute cpu bf16 backends graph data memory net scan run
-    session train vox bench"
+order="base laz process comm h5 recipe deck compute cpu bf16 backends graph data memory net
+    scan run session train vox bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 

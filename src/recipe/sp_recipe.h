@@ -1,0 +1,107 @@
+/* How scans became samples: all that is needed to treat another scan in the same way.
+ * spvox writes it into shards, and training carries it on into checkpoints.
+ *
+ *     spvox convert, scene --> /recipe of each shard   sp_recipe_write
+ *         --> sp_dataset.recipe                        sp_recipe_read, sp_recipe_wire
+ *                 of several files: what they share    sp_recipe_merge
+ *         --> /recipe of each checkpoint               sp_recipe_write
+ *         --> sp_normalization.recipe                  sp_recipe_read, sp_recipe_bcast
+ *
+ * In a file it is the group /recipe, which has attributes alone (input/SCHEMA). Files
+ * of older versions and of other programs lack it: the pointer to the recipe is then
+ * NULL. Names and codes of the classes are attributes of the root, class_names and
+ * class_codes, and belong to sp_dataset and sp_normalization. */
+#ifndef SP_RECIPE_H
+#define SP_RECIPE_H
+
+#include <stdio.h>
+
+#include "base/sp_wire.h"
+#include "comm/sp_comm.h"
+#include "h5/sp_h5.h"
+
+/* Sources of a column that are no attribute of the scan. */
+#define SP_RECIPE_ONE    "one"    /* the constant 1 */
+#define SP_RECIPE_HEIGHT "height" /* height above a percentile of the sample's z */
+#define SP_RECIPE_COUNT  "count"  /* number of points in the voxel */
+
+/* The percentile that spvox takes. */
+#define SP_RECIPE_PERCENTILE 2.0
+
+typedef struct sp_recipe {
+    double voxel_size; /* edge of a voxel in units of the coordinates, above 0 */
+    /* The edge of the square blocks into which scans were cut, and the margin around
+     * them, in the same unit; block 0: each scan is one sample. */
+    double block, overlap;
+    int n_columns; /* feature columns of the shards, in their order; at least 1 */
+    char **column; /* [n_columns] names, those of feature_names */
+    /* [n_columns] the attribute of the scan as sp_scan_has knows it, or one of the
+     * three words above. */
+    char **source;
+    double *divisor; /* [n_columns] value = source / divisor; finite, not 0 */
+    /* A height is above this percentile of z, 0 to 100, of all points of the sample,
+     * those of its margin included. */
+    double height_percentile;
+    /* Names of the columns of scans that do not name them, as sp_scan_options.columns;
+     * NULL: not given. */
+    char *scan_columns;
+    char *label_field; /* the attribute that was the label; NULL: the usual names */
+    int n_formats;
+    char **format; /* [n_formats] formats of the scans, such as "LAS"; NULL: none */
+    /* The unit of the coordinates, a word of sp_recipe_is_unit; NULL: the scans do not
+     * say. */
+    char *unit;
+} sp_recipe;
+
+/* Frees the recipe and what it holds; NULL does nothing. Local. */
+void sp_recipe_destroy(sp_recipe *recipe);
+/* Makes a copy; *to is NULL where `from` is, and after a failure. Local. SP_EMEM. */
+sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to);
+/* Is the word a unit of coordinates: metre, foot, US survey foot, or degree? */
+bool sp_recipe_is_unit(const char *word);
+
+/* ---- files; local ---- */
+
+/* Writes the recipe as the group /recipe of a file that is being written; NULL writes
+ * nothing. SP_EIO. */
+sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *recipe);
+/* Reads the recipe of an open file; *recipe is NULL where the file has none, and after
+ * a failure. SP_EDATA names file, attribute, expected and found; SP_EMEM. */
+sp_status sp_recipe_read(sp_h5 *file, sp_recipe **recipe);
+/* Checks that the recipe has columns of these names: all of them in the same order, or
+ * with is_subset among others. name NULL: nothing is known. SP_EDATA. */
+sp_status sp_recipe_check_columns(const sp_recipe *recipe, const char *path, int n,
+                                  char *const *name, bool is_subset);
+/* Writes the recipe, or its absence, to bytes or reads it from them. */
+void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe);
+/* Copies rank 0's recipe, or its absence, to all ranks, where *recipe is NULL before.
+ * Collective, agreed. SP_EMEM. */
+sp_status sp_recipe_bcast(sp_recipe **recipe, sp_comm *comm);
+
+/* ---- several recipes; local ---- */
+
+enum { SP_RECIPE_DIFFERENCE = 512 };
+typedef enum sp_recipe_likeness {
+    SP_RECIPE_SAME,
+    SP_RECIPE_OTHER_CUT,    /* other blocks, or other names of the scans' columns */
+    SP_RECIPE_OTHER_VALUES, /* a column of the same name means other values */
+    SP_RECIPE_OTHER_UNIT    /* the coordinates are in another unit */
+} sp_recipe_likeness;
+
+/* Compares two recipes and returns the gravest difference, which `text` words as "a's,
+ * but b's". Columns are compared by name. An absent recipe differs from none. */
+sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
+                                     char text[SP_RECIPE_DIFFERENCE]);
+/* Joins b to *a, of two files of one data set: *a becomes a copy of b where it is NULL,
+ * and takes over the formats of b and what *a does not say. What they differ in stays
+ * as in *a. SP_EMEM. */
+sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
+
+/* ---- printing; local ---- */
+
+/* Prints the recipe and the classes with their codes in a few lines. recipe NULL: says
+ * that the file does not tell it; class_name or class_code NULL: they are left out. */
+void sp_recipe_print(const sp_recipe *recipe, int n_classes, char *const *class_name,
+                     char *const *class_code, FILE *to);
+
+#endif
