@@ -40,6 +40,7 @@ void sp_dataset_close(sp_dataset *set)
     free(set->class_of);
     free_texts(set->feature_name, set->n_features);
     free_texts(set->name, set->n_samples);
+    sp_recipe_destroy(set->recipe);
     free(set->feature_mean);
     free(set->feature_std);
     free(set->offset);

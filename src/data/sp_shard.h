@@ -14,6 +14,7 @@
 #include "comm/sp_comm.h"
 #include "compute/sp_tensor.h"
 #include "deck/sp_deck.h"
+#include "recipe/sp_recipe.h"
 
 enum { SP_COST_COLUMNS = 6 };
 
@@ -54,6 +55,9 @@ typedef struct sp_dataset {
      */
     double *feature_mean, *feature_std;
     bool has_labels, has_subvoxel, has_points, has_cost, has_names;
+    /* How scans became the samples, as far as the files agree; NULL: not stored, or
+     * columns mean different values in different files. */
+    sp_recipe *recipe;
     /* [n_samples + n_shards] rows of the samples within their shard; those of shard i
      * begin at shard[i].first_sample + i. */
     int64_t *offset;
@@ -118,8 +122,13 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
 sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
                                   const char *whose);
 /* Checks that val fits train (voxel size, features), and makes val's labels be read as
- * train's classes. SP_EDATA. */
+ * train's classes. SP_EDATA. Warns where samples of val became so in another way. */
 sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
+/* Compares the recipe of the set with that of a model or of other data, which `whose`
+ * names in the message: warns where a column means other values. SP_EDATA where the
+ * coordinates are in another unit. */
+sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe,
+                                  const char *whose);
 /* Compares two lists of names. A list that has a name twice differs from every other.
  */
 typedef enum sp_likeness { SP_EQUAL, SP_OTHER_ORDER, SP_OTHER_NAMES } sp_likeness;
@@ -164,6 +173,7 @@ typedef struct sp_shard_meta {
     char **class_code;                        /* [n_classes]; NULL: not written */
     const double *feature_mean, *feature_std; /* [n_features]; NULL: not written */
     bool has_labels, has_subvoxel, has_points;
+    const sp_recipe *recipe; /* NULL: not written */
 } sp_shard_meta;
 
 /* Begins a shard. Sizes are declared first, so that every dataset is contiguous and

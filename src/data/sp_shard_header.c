@@ -369,12 +369,29 @@ static sp_status read_datasets(const header *h)
     return read_sample_names(h);
 }
 
+static sp_status read_recipe(const header *h)
+{
+    const sp_dataset *set = h->set;
+    const sp_recipe *recipe;
+
+    SP_TRY(sp_recipe_read(h->h5, &h->set->recipe));
+    recipe = set->recipe;
+    if (recipe && fabs(recipe->voxel_size - set->voxel_size) > 1e-6 * set->voxel_size)
+        return SP_FAIL(SP_EDATA,
+                       "%s:/recipe: voxel_size is %.9g, expected %.9g as in the "
+                       "attribute of the file",
+                       h->path, recipe->voxel_size, set->voxel_size);
+    return sp_recipe_check_columns(recipe, h->path, set->n_features, set->feature_name,
+                                   false);
+}
+
 static sp_status read_file(const header *h)
 {
     SP_TRY(check_format(h));
     SP_TRY(read_datasets(h));
     SP_TRY(read_attributes(h));
-    return read_moments(h);
+    SP_TRY(read_moments(h));
+    return read_recipe(h);
 }
 
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)

@@ -230,6 +230,66 @@ static char **merge_codes(sp_dataset *part, int64_t n)
     return code;
 }
 
+/* The likeness of a part's recipe to that of the first part that has one. */
+typedef struct recipe_gap {
+    sp_recipe_likeness likeness;
+    const sp_dataset *first, *other;
+    char text[SP_RECIPE_DIFFERENCE];
+} recipe_gap;
+
+/* Finds the gravest difference between the recipes of the parts. */
+static void find_gap(const sp_dataset *part, int64_t n, recipe_gap *gap)
+{
+    *gap = (recipe_gap){.likeness = SP_RECIPE_SAME};
+    for (int64_t i = 0; i < n; i++) {
+        char text[SP_RECIPE_DIFFERENCE];
+        sp_recipe_likeness likeness;
+
+        if (part[i].recipe && !gap->first)
+            gap->first = &part[i];
+        if (!gap->first)
+            continue;
+        likeness = sp_recipe_compare(gap->first->recipe, part[i].recipe, text);
+        if (likeness <= gap->likeness)
+            continue;
+        gap->likeness = likeness;
+        gap->other = &part[i];
+        memcpy(gap->text, text, sizeof text);
+    }
+}
+
+/* Joins the recipes of all parts, and warns once where they differ. If a column means
+ * other values in another file, the set has no recipe: no scan could be treated as all
+ * of them were. `set` has taken the paths from the parts. */
+static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t n)
+{
+    const char *first, *other;
+    recipe_gap gap;
+
+    find_gap(part, n, &gap);
+    first = gap.first ? set->shard[gap.first - part].path : "";
+    other = gap.other ? set->shard[gap.other - part].path : "";
+    switch (gap.likeness) {
+    case SP_RECIPE_OTHER_UNIT:
+        return SP_FAIL(SP_EDATA, "%s and %s: %s: files of one data set must agree",
+                       first, other, gap.text);
+    case SP_RECIPE_OTHER_VALUES:
+        sp_log_warn0("%s and %s: %s; a model that is trained on both cannot tell how "
+                     "scans become samples",
+                     first, other, gap.text);
+        return SP_OK;
+    case SP_RECIPE_OTHER_CUT:
+        sp_log_warn0("%s and %s: %s; a model that is trained on both keeps the first",
+                     first, other, gap.text);
+        break;
+    case SP_RECIPE_SAME:
+        break;
+    }
+    for (int64_t i = 0; i < n; i++)
+        SP_TRY(sp_recipe_merge(&set->recipe, part[i].recipe));
+    return SP_OK;
+}
+
 /* Merges the parts. What can be moved out of them is not copied. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
@@ -256,6 +316,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     set->feature_name = part[0].feature_name;
     part[0].class_name = part[0].feature_name = NULL;
     set->class_code = merge_codes(part, n);
+    SP_TRY(merge_recipes(set, part, n));
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
 #include "data/sp_shard.h"
 
 enum { LIST = 300 /* the bytes of a list of names in a message */ };
@@ -80,6 +81,27 @@ sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
     return SP_OK;
 }
 
+/* ---- recipes ---- */
+
+sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe,
+                                  const char *whose)
+{
+    char text[SP_RECIPE_DIFFERENCE];
+
+    switch (sp_recipe_compare(recipe, set->recipe, text)) {
+    case SP_RECIPE_OTHER_UNIT:
+        return SP_FAIL(SP_EDATA, "%s and %s: %s", whose, set->shard[0].path, text);
+    case SP_RECIPE_OTHER_VALUES:
+        sp_log_warn0("%s and %s: %s; convert the scans with the same --features", whose,
+                     set->shard[0].path, text);
+        break;
+    case SP_RECIPE_SAME:
+    case SP_RECIPE_OTHER_CUT: /* a voxel of another block is a voxel */
+        break;
+    }
+    return SP_OK;
+}
+
 /* ---- train and val ---- */
 
 static sp_status match_columns(const sp_dataset *train, const sp_dataset *val)
@@ -107,5 +129,6 @@ sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val)
         return SP_FAIL(SP_EDATA, "%s has voxel_size %.9g, training data %s have %.9g",
                        b, val->voxel_size, a, train->voxel_size);
     SP_TRY(sp_dataset_take_classes(val, train->n_classes, train->class_name, a));
+    SP_TRY(sp_dataset_match_recipe(val, train->recipe, a));
     return match_columns(train, val);
 }

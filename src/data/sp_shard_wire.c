@@ -63,4 +63,5 @@ void sp_wire_shard(sp_wire *wire, sp_dataset *set)
     sp_wire_array(wire, (void **)&set->cost, set->n_samples,
                   SP_COST_COLUMNS * sizeof(int64_t));
     sp_wire_texts(wire, &set->name, set->n_samples);
+    sp_recipe_wire(wire, &set->recipe);
 }

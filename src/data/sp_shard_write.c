@@ -112,7 +112,7 @@ static sp_status write_attributes(sp_shard_writer *w)
     if (m->feature_std)
         SP_TRY(sp_h5_attr_write(w->h5, "/", "feature_std", SP_H5_F64, m->n_features,
                                 m->feature_std));
-    return SP_OK;
+    return sp_recipe_write(w->h5, m->recipe);
 }
 
 static sp_h5_type label_type(const sp_shard_writer *w)
@@ -176,6 +176,7 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
     rc = begin(w, n_samples, voxels, points);
     w->meta.class_name = w->meta.class_code = w->meta.feature_name = NULL;
     w->meta.feature_mean = w->meta.feature_std = NULL;
+    w->meta.recipe = NULL;
     *writer = w;
     if (rc != SP_OK) {
         rc = sp_shard_close(w, rc);

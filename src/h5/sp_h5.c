@@ -441,17 +441,27 @@ bool sp_h5_attr_has(sp_h5 *file, const char *object, const char *name)
     return attr_of(file, object, name) != NULL;
 }
 
+/* The object as a message has it behind the file's name: nothing for the root. */
+static const char *shown(const char *object)
+{
+    return strcmp(object, "/") == 0 ? "" : object;
+}
+
+static const char *colon(const char *object)
+{
+    return *shown(object) ? ":" : "";
+}
+
 static sp_status find_attr(const sp_h5 *file, const char *object, const char *name,
                            const sp_h5_attr **attr)
 {
-    bool is_root = strcmp(object, "/") == 0;
-
     *attr = attr_of(file, object, name);
     if (!*attr)
         return SP_FAIL(SP_EDATA, "%s%s%s: missing attribute %s", file->path,
-                       is_root ? "" : ":", is_root ? "" : object, name);
+                       colon(object), shown(object), name);
     if ((*attr)->why)
-        return SP_FAIL(SP_EDATA, "%s: attribute %s %s", file->path, name, (*attr)->why);
+        return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s %s", file->path, colon(object),
+                       shown(object), name, (*attr)->why);
     return SP_OK;
 }
 
@@ -477,10 +487,13 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
     assert(n >= 0 && data);
     SP_TRY(find_attr(file, object, name, &attr));
     if (!is_numeric(attr->type) || !attr->value)
-        return SP_FAIL(SP_EDATA, "%s: attribute %s is not a number", file->path, name);
+        return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s is not a number", file->path,
+                       colon(object), shown(object), name);
     if (attr->n != n)
-        return SP_FAIL(SP_EDATA, "%s: attribute %s has %lld elements, expected %lld",
-                       file->path, name, (long long)attr->n, (long long)n);
+        return SP_FAIL(SP_EDATA,
+                       "%s%s%s: attribute %s has %lld elements, expected %lld",
+                       file->path, colon(object), shown(object), name,
+                       (long long)attr->n, (long long)n);
     raw = malloc((size_t)n * (size_t)attr->type.size + 1);
     if (!raw)
         return no_memory(file, name);
@@ -500,8 +513,8 @@ sp_status sp_h5_attr_read_int(sp_h5 *file, const char *object, const char *name,
     SP_TRY(sp_h5_attr_read(file, object, name, SP_H5_F64, 1, &real));
     if (real >= -9007199254740992.0 && real <= 9007199254740992.0 &&
         real != (double)(int64_t)real)
-        return SP_FAIL(SP_EDATA, "%s: attribute %s is %g, expected an integer",
-                       file->path, name, real);
+        return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s is %g, expected an integer",
+                       file->path, colon(object), shown(object), name, real);
     return sp_h5_attr_read(file, object, name, SP_H5_I64, 1, value);
 }
 
@@ -516,10 +529,11 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
     *n = 0;
     SP_TRY(find_attr(file, object, name, &attr));
     if (!attr->text)
-        return SP_FAIL(SP_EDATA, "%s:%s: not of a text type", file->path, name);
+        return SP_FAIL(SP_EDATA, "%s%s%s:%s: not of a text type", file->path,
+                       colon(object), shown(object), name);
     if (attr->n > INT32_MAX)
-        return SP_FAIL(SP_EDATA, "%s: attribute %s is larger than its file", file->path,
-                       name);
+        return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s is larger than its file",
+                       file->path, colon(object), shown(object), name);
     *texts = calloc((size_t)attr->n + 1, sizeof **texts);
     if (!*texts)
         return no_memory(file, name);

@@ -15,8 +15,8 @@
  * belongs to one thread at a time. Calls that write share one lock, because HDF5 is not
  * thread-safe here.
  *
- * Names of datasets are paths from the root; the object of an attribute is such a path
- * or "/". Files are written in the 1.10 format, whose headers have checksums; datasets
+ * Names of datasets are paths from the root; the object of an attribute is such a path,
+ * that of a group, or "/". Files are written in the 1.10 format, whose headers have checksums; datasets
  * are contiguous and nothing carries a time, so the same calls give the same bytes. A
  * failure is SP_EDATA in a file opened for reading, SP_EIO in one that is written. */
 #ifndef SP_H5_H
@@ -105,6 +105,8 @@ struct sp_h5_chunks;
 sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
                               struct sp_h5_chunks **chunks);
 
+/* Makes a group, and those above it, for attributes of its own. */
+sp_status sp_h5_write_group(sp_h5 *file, const char *name);
 /* Makes a dataset and the groups above it, and writes its values. With data NULL the
  * values follow by sp_h5_write_rows. */
 sp_status sp_h5_write(sp_h5 *file, const char *name, sp_h5_type type, int rank,

@@ -475,6 +475,7 @@ static void visit_object(describer *d, const char *name)
         read_attrs(d, id, entry);
     } else if (entry) {
         entry->why = copy(d, "is no dataset");
+        read_attrs(d, id, entry);
     }
     if (id >= 0)
         H5Oclose(id);

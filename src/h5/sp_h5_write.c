@@ -157,6 +157,21 @@ static void make_groups(const sp_h5 *file, const char *name)
     H5Pclose(made);
 }
 
+sp_status sp_h5_write_group(sp_h5 *file, const char *name)
+{
+    char below[1024];
+    sp_status rc = SP_OK;
+
+    assert(file->is_written);
+    assert(name[0] == '/' && strlen(name) < sizeof below - 1);
+    snprintf(below, sizeof below, "%s/", name);
+    sp_h5_enter();
+    make_groups(file, below);
+    if (H5Lexists(file->id, name, H5P_DEFAULT) <= 0)
+        rc = sp_h5_fail(file, name, "cannot be created");
+    return sp_h5_leave(rc);
+}
+
 /* Makes a dataset and fills it where data is not NULL. */
 static sp_status make_set(sp_h5 *file, const char *name, hid_t type, int rank,
                           const int64_t *dim, hid_t mem, const void *data)

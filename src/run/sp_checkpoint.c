@@ -4,6 +4,7 @@
  *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
  *   /normalization/mean, std                    float64, where features are normalized
  *   /loss/class_weights                         float64, where classes are weighted
+ *   /recipe                                     attributes (recipe/sp_recipe.h)
  *   root attributes of sp_checkpoint_state
  * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
  * in alphabetical order, each its name and its bytes.

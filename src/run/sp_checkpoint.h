@@ -37,6 +37,9 @@ typedef struct sp_normalization {
     /* [n_classes] class codes of the original scans; NULL: the shards had none */
     char **class_code;
     double *class_weight; /* [n_classes]; NULL: all classes have equal weight */
+    /* How the scans of the training became samples; NULL: the shards do not tell, or
+     * an older file. */
+    sp_recipe *recipe;
 } sp_normalization;
 
 /* Frees the arrays and zeroes the struct. Local. */
@@ -96,6 +99,10 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
  * path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
                              int *n_damaged);
+/* Rank 0 only: the file that evaluation and prediction take from a folder of
+ * checkpoints: best.h5, else the newest that verifies; damaged files are named in
+ * warnings. path becomes "" if there is none. path holds PATH_MAX bytes. */
+sp_status sp_checkpoint_find_best(const char *dir, char *path);
 /* Rank 0 only: appends ".old" to the names of the files of steps after `step`, so that
  * a run that went back to `step` neither continues from them nor loses its own files to
  * prune. *n: number of files renamed. */

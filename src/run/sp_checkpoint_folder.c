@@ -139,6 +139,17 @@ sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
     return SP_OK;
 }
 
+sp_status sp_checkpoint_find_best(const char *dir, char *path)
+{
+    if (snprintf(path, PATH_MAX, "%s/best.h5", dir) < PATH_MAX &&
+        access(path, R_OK) == 0) {
+        if (sp_checkpoint_verify(path, SP_INTACT) == SP_OK)
+            return SP_OK;
+        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+    }
+    return sp_checkpoint_find(dir, NULL, path, NULL);
+}
+
 static sp_status set_aside(const char *path)
 {
     char old[PATH_MAX + 8];

@@ -25,7 +25,8 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
  * the state's. A deck that this version cannot parse (written by a newer one) is no
  * damage; functions that need the deck report it. */
 sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *state);
-/* Writes the rows of numbers in norm, each as a dataset with its checksum. */
+/* Writes the rows of numbers in norm, each as a dataset with its checksum, and the
+ * recipe. */
 sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm);
 /* Reads these rows. To be called after read_root, which has filled the texts; SP_EDATA
  * where lengths differ from theirs. */

@@ -16,6 +16,7 @@ void sp_normalization_destroy(sp_normalization *normalization)
     free(normalization->mean);
     free(normalization->std);
     free(normalization->class_weight);
+    sp_recipe_destroy(normalization->recipe);
     memset(normalization, 0, sizeof *normalization);
 }
 
@@ -36,7 +37,8 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
     SP_TRY(sp_comm_bcast_texts(comm, &n->class_code, n->n_classes, 0));
     SP_TRY(sp_comm_bcast_array(comm, (void **)&n->mean, columns, 0));
     SP_TRY(sp_comm_bcast_array(comm, (void **)&n->std, columns, 0));
-    return sp_comm_bcast_array(comm, (void **)&n->class_weight, classes, 0);
+    SP_TRY(sp_comm_bcast_array(comm, (void **)&n->class_weight, classes, 0));
+    return sp_recipe_bcast(&n->recipe, comm);
 }
 
 /* ---- rows ---- */
@@ -55,7 +57,8 @@ sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm)
 {
     SP_TRY(write_row(file, "/normalization/mean", norm->n_columns, norm->mean));
     SP_TRY(write_row(file, "/normalization/std", norm->n_columns, norm->std));
-    return write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight);
+    SP_TRY(write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight));
+    return sp_recipe_write(file, norm->recipe);
 }
 
 /* Reads a row if the file has it. With is_known its length must be *n, which other data
@@ -97,6 +100,9 @@ sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm)
     if (!norm->mean != !norm->std)
         return SP_FAIL(SP_EDATA, "%s:/normalization: %s without %s", sp_h5_path(file),
                        norm->mean ? "mean" : "std", norm->mean ? "std" : "mean");
-    return read_row(file, "/loss/class_weights", norm->class_name, &norm->n_classes,
-                    &norm->class_weight, 0, ", not negative");
+    SP_TRY(read_row(file, "/loss/class_weights", norm->class_name, &norm->n_classes,
+                    &norm->class_weight, 0, ", not negative"));
+    SP_TRY(sp_recipe_read(file, &norm->recipe));
+    return sp_recipe_check_columns(norm->recipe, sp_h5_path(file), norm->n_columns,
+                                   norm->name, true);
 }

@@ -285,6 +285,16 @@ int64_t sp_scan_count(const sp_scan *scan)
 
     return scan->format->is_count_claimed && is_doubtful ? -1 : scan->n_points;
 }
+const char *sp_scan_format_name(const sp_scan *scan)
+{
+    return scan->format->name;
+}
+
+const char *sp_scan_unit(const sp_scan *scan)
+{
+    return scan->unit;
+}
+
 bool sp_scan_is_labelled(const sp_scan *scan)
 {
     return scan->label >= 0;

@@ -66,6 +66,11 @@ const char *sp_scan_path(const sp_scan *scan);
  * points than it has bytes. */
 int64_t sp_scan_count(const sp_scan *scan);
 bool sp_scan_is_labelled(const sp_scan *scan);
+/* The name of the format, such as "LAS"; it is a constant. */
+const char *sp_scan_format_name(const sp_scan *scan);
+/* The unit of the coordinates as the scan names it, a word of sp_recipe_is_unit; it is
+ * a constant. NULL: the scan does not say. */
+const char *sp_scan_unit(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 

@@ -62,7 +62,8 @@ typedef struct sp_scan_format {
 
 struct sp_scan {
     char *path;
-    char title[64]; /* the format's name for messages */
+    char title[64];   /* the format's name for messages */
+    const char *unit; /* of the coordinates, see sp_scan_unit; a constant */
     const sp_scan_format *format;
     sp_scan_options options; /* those of sp_scan_open */
     int fd;

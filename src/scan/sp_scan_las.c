@@ -255,6 +255,7 @@ sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
     snprintf(scan->title, sizeof scan->title, "%s 1.%d format %d", scan->format->name,
              h->minor, h->format);
     SP_TRY(name_fields(scan, h));
+    SP_TRY(sp_las_find_unit(scan, h));
     return read_extra(scan, h);
 }
 

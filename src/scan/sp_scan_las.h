@@ -39,6 +39,10 @@ typedef struct sp_las_vlr {
 /* Goes to the next record. SP_EDATA: it runs into the points. */
 sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr);
 
+/* Sets the unit of the scan's coordinates by the records that describe their system.
+ * Errors of sp_las_next_vlr; SP_EMEM. */
+sp_status sp_las_find_unit(sp_scan *scan, const sp_las_header *header);
+
 /* Finds the record that says how the points are compressed, and reads it. SP_EDATA:
  * there is none, or it is damaged. */
 sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,

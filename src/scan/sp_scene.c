@@ -261,6 +261,14 @@ static sp_status write_samples(writing *w, sp_shard_writer *writer, int shard)
 
 static sp_status write_shard(writing *w, int shard)
 {
+    double divisor[SP_SCENE_FEATURES] = {1, 1, 1};
+    const sp_recipe recipe = {.voxel_size = w->options->voxel_size,
+                              .n_columns = SP_SCENE_FEATURES,
+                              .column = (char **)sp_scene_feature,
+                              .source = (char **)sp_scene_feature,
+                              .divisor = divisor,
+                              .height_percentile = SP_RECIPE_PERCENTILE,
+                              .unit = "metre"};
     const sp_shard_meta meta = {.voxel_size = w->options->voxel_size,
                                 .n_classes = SP_SCENE_CLASSES,
                                 .ignore_label = 255,
@@ -271,7 +279,8 @@ static sp_status write_shard(writing *w, int shard)
                                 .feature_std = w->std,
                                 .has_labels = true,
                                 .has_subvoxel = true,
-                                .has_points = w->options->with_points};
+                                .has_points = w->options->with_points,
+                                .recipe = &recipe};
     sp_shard_writer *writer = NULL;
     char path[PATH_MAX];
     int64_t first = first_of(w, shard), n = first_of(w, shard + 1) - first;

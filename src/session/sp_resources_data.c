@@ -102,7 +102,8 @@ static sp_status keep_names(sp_resources *r, const sp_dataset *set)
     norm->n_classes = r->n_classes;
     SP_TRY(copy_texts(norm->n_columns, set->feature_name, r->columns, &norm->name));
     SP_TRY(copy_texts(norm->n_classes, set->class_name, NULL, &norm->class_name));
-    return copy_texts(norm->n_classes, set->class_code, NULL, &norm->class_code);
+    SP_TRY(copy_texts(norm->n_classes, set->class_code, NULL, &norm->class_code));
+    return sp_recipe_copy(set->recipe, &norm->recipe);
 }
 
 sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *set,

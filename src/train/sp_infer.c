@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/sp_log.h"
 
@@ -16,13 +15,7 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
     if (path[0])
         return sp_checkpoint_verify_weights(path, SP_INTACT);
     snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
-    snprintf(path, PATH_MAX, "%s/best.h5", dir);
-    if (access(path, R_OK) == 0) {
-        if (sp_checkpoint_verify(path, SP_INTACT) == SP_OK)
-            return SP_OK;
-        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
-    }
-    SP_TRY(sp_checkpoint_find(dir, NULL, path, NULL));
+    SP_TRY(sp_checkpoint_find_best(dir, path));
     if (!path[0])
         return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
                        dir);
@@ -102,6 +95,7 @@ static sp_status match_data(sp_infer *infer)
 
     if (!sp_config_is_overridden(r->session.config, "data.features"))
         SP_TRY(sp_resources_match_columns(r, &r->val, &r->norm, infer->path, SP_EDATA));
+    SP_TRY(sp_dataset_match_recipe(&r->val, r->norm.recipe, infer->path));
     return sp_resources_take_classes(r, &r->val, infer->path);
 }
 

@@ -15,6 +15,7 @@
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
 #include "run/sp_witness.h"
+#include "train/sp_check_model.h"
 #include "train/sp_train.h"
 
 /* One command, or one option that stands alone. */
@@ -25,6 +26,7 @@ typedef struct sp_verb {
 } sp_verb;
 
 static sp_status print_status(int argc, char **argv);
+static sp_status print_model(int argc, char **argv);
 static sp_status print_keys(int argc, char **argv);
 static sp_status print_help(int argc, char **argv);
 static sp_status print_version(int argc, char **argv);
@@ -35,7 +37,9 @@ static const sp_verb verbs[] = {
      .run = sp_train},
     {{"eval", NULL, "evaluate run.checkpoint on data.val exactly"}, .run = sp_eval},
     {{"predict", NULL, "write predictions for data.val"}, .run = sp_predict},
-    {{"check", NULL, "print network, batch and memory estimate; train nothing"},
+    {{"check", NULL,
+      "print network, batch and memory estimate; train nothing. check MODEL, a run "
+      "folder or a checkpoint, prints its network and how scans became samples"},
      .run = sp_check},
     {{"preflight", NULL, "print what each rank got, and measured rates"},
      .run = sp_preflight},
@@ -152,6 +156,13 @@ static sp_status print_status(int argc, char **argv)
                                argc - 2);
 }
 
+static sp_status print_model(int argc, char **argv)
+{
+    return argc == 3 ? sp_check_model(argv[2])
+                     : SP_FAIL(SP_EUSAGE, "check %s: a model takes no keys, found %s",
+                               argv[2], argv[3]);
+}
+
 static sp_status print_help(int argc, char **argv)
 {
     (void)argc;
@@ -209,11 +220,14 @@ static sp_status print_keys(int argc, char **argv)
 /* Finds a command or an option that needs no ranks; NULL: there is none. */
 static const sp_verb *find_answer(int argc, char **argv)
 {
+    static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
     const char *word = argc < 2 ? "" : strcmp(argv[1], "-h") == 0 ? "--help" : argv[1];
     const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
 
     if (!verb)
         verb = sp_names_find(SP_NAMES(verbs), word);
+    if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
+        return &model;
     return verb && verb->answer ? verb : NULL;
 }
 

@@ -21,6 +21,16 @@ sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
     return sp_scan_select(*scan, n, name);
 }
 
+vox_source vox_source_of(const sp_scan *scan)
+{
+    const char *unit = sp_scan_unit(scan);
+    vox_source source = {.is_labelled = sp_scan_is_labelled(scan)};
+
+    snprintf(source.format, sizeof source.format, "%s", sp_scan_format_name(scan));
+    snprintf(source.unit, sizeof source.unit, "%s", unit ? unit : "");
+    return source;
+}
+
 bool vox_is_within(const vox_options *o, const double *xyz)
 {
     return !o->has_bounds || (xyz[0] >= o->bounds[0] && xyz[0] < o->bounds[2] &&
@@ -116,7 +126,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
 
     c->n = 0;
     SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
-    c->is_labelled = sp_scan_is_labelled(scan);
+    c->source = vox_source_of(scan);
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);

@@ -15,11 +15,18 @@
 #include "scan/sp_scan.h"
 #include "vox/vox_options.h"
 
+/* Properties of a scan that its samples keep. Ranks exchange it as plain bytes. */
+typedef struct vox_source {
+    int32_t is_labelled;
+    char format[20]; /* sp_scan_format_name */
+    char unit[20];   /* sp_scan_unit; "": the scan does not say */
+} vox_source;
+
 /* Points of a sample, in buffers that grow and are used again. All zero before the
  * first use; destroy with vox_cloud_destroy. */
 typedef struct vox_cloud {
     int64_t n, capacity;
-    bool is_labelled;
+    vox_source source;
     double *xyz; /* [n][3] metre */
     /* [n][options->n_features] after division; height and count are 0 so far */
     float *features;
@@ -31,7 +38,7 @@ typedef struct vox_cloud {
 /* One sample of the input: a file, or a block of a file. */
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
-    int32_t is_labelled;
+    vox_source source;    /* zero at at -1 */
     /* First record and number of records in the file's temporary file; at -1: the whole
      * scan. */
     int64_t at, n;
@@ -45,6 +52,7 @@ typedef struct vox_codes {
 /* Opens an input and selects the attributes that the features need. Close with
  * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
+vox_source vox_source_of(const sp_scan *scan);
 
 /* Loads all points of an input within the bounds and counts their codes in `codes`.
  * Errors of reading a scan; SP_EMEM. */

@@ -245,7 +245,7 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
     spill_path(c, p->file, path);
     SP_TRY(p->at < 0 ? vox_cloud_load(cloud, c->options, p->file, c->codes)
                      : vox_spill_read(cloud, c->options, path, p));
-    part->is_labelled = cloud->is_labelled;
+    part->source = cloud->source;
     part->max_label = -1;
     for (int64_t i = 0; i < cloud->n; i++)
         part->max_label =
@@ -370,7 +370,8 @@ static sp_shard_meta describe(const convert *c, char *feature_name[VOX_MAX_FEATU
                            .feature_std = c->set.std,
                            .has_labels = c->set.has_labels,
                            .has_subvoxel = true,
-                           .has_points = c->options->with_points};
+                           .has_points = c->options->with_points,
+                           .recipe = c->set.recipe};
 }
 
 static sp_status write_shard(const convert *c, int s)

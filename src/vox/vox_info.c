@@ -30,8 +30,8 @@ static void print_help(void)
     sp_names_wrap(stdout, 0,
                   "Reads voxel shards (files or patterns of one data set), checks "
                   "everything in them and prints samples, voxels, class histogram, "
-                  "feature ranges and cost per sample: voxels at strides 1 to 16 and "
-                  "pairs of a 3x3x3 kernel.\n");
+                  "feature ranges, how scans became samples, and cost per sample: "
+                  "voxels at strides 1 to 16 and pairs of a 3x3x3 kernel.\n");
     sp_names_print(SP_NAMES(option_table), stdout);
 }
 
@@ -203,18 +203,23 @@ static void print_classes(const info *in)
     char shown[NAME];
     int c;
 
-    printf("labels                   voxels    share\n");
+    printf("labels                   voxels    share%s\n",
+           set->class_code ? "   codes" : "");
     for (c = 0; c <= set->n_classes; c++) {
         const char *name = c == set->n_classes ? "ignored"
                            : set->class_name   ? set->class_name[c]
                                                : "";
 
-        printf("  %3d %-12s %13lld   %6.2f%%\n",
+        printf("  %3d %-12s %13lld   %6.2f%%",
                c == set->n_classes ? set->ignore_label : c,
                sp_text_printable(shown, sizeof shown, name, false),
                (long long)in->histogram[c],
                set->n_voxels ? 100.0 * (double)in->histogram[c] / (double)set->n_voxels
                              : 0);
+        if (set->class_code && c < set->n_classes)
+            printf("   %s",
+                   sp_text_printable(shown, sizeof shown, set->class_code[c], false));
+        putchar('\n');
     }
 }
 
@@ -270,6 +275,7 @@ static sp_status print_all(const info *in, bool wants_samples)
     else
         printf("labels: none\n");
     print_features(in);
+    sp_recipe_print(set->recipe, 0, NULL, NULL, stdout);
     if (wants_samples)
         print_samples(in);
     return SP_OK;

@@ -7,7 +7,7 @@
 #define VOX_PART_H
 
 #include "scan/sp_gridding.h"
-#include "vox/vox_options.h"
+#include "vox/vox_cloud.h"
 
 /* Describes one voxelized sample. Ranks exchange it as plain bytes. */
 typedef struct vox_part {
@@ -16,7 +16,7 @@ typedef struct vox_part {
     int64_t rank, at; /* rank whose file holds the sample, and its first byte there */
     int64_t cost[SP_COST_COLUMNS];
     double origin[3];
-    int32_t is_labelled;
+    vox_source source;
     int32_t max_label;  /* largest label of its points; -1: no point has one */
     int64_t n_labelled; /* number of voxels with a class */
     double mean[VOX_MAX_FEATURES]; /* mean of each feature over the voxels */

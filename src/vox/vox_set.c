@@ -47,7 +47,7 @@ static sp_status agree_on_labels(vox_set *set, const vox_options *o,
     for (int64_t i = n_parts; i-- > 0;) {
         const char *name = o->input[piece[part[i].piece].file];
 
-        *(part[i].is_labelled ? &labelled : &unlabelled) = name;
+        *(part[i].source.is_labelled ? &labelled : &unlabelled) = name;
     }
     if (labelled && unlabelled)
         return SP_FAIL(SP_EDATA,
@@ -186,6 +186,54 @@ static void pool_statistics(vox_set *set, int n_features, const vox_part *part,
     }
 }
 
+/* ---- recipe ---- */
+
+/* Describes one input as a recipe of one format. Lists are borrowed. */
+static sp_recipe recipe_of(const vox_options *o, const vox_source *source,
+                           char *column[], double divisor[], char *format[1])
+{
+    for (int f = 0; f < o->n_features; f++) {
+        column[f] = (char *)o->feature[f].name;
+        divisor[f] = o->feature[f].divisor;
+    }
+    format[0] = (char *)source->format;
+    return (sp_recipe){.voxel_size = o->voxel_size,
+                       .block = o->block,
+                       .overlap = o->overlap,
+                       .n_columns = o->n_features,
+                       .column = column,
+                       .source = column,
+                       .divisor = divisor,
+                       .height_percentile = SP_RECIPE_PERCENTILE,
+                       .scan_columns = (char *)o->columns,
+                       .label_field = (char *)o->label_field,
+                       .n_formats = 1,
+                       .format = format,
+                       .unit = source->unit[0] ? (char *)source->unit : NULL};
+}
+
+/* Makes one recipe of all inputs. Coordinates in two units would give voxels of two
+ * sizes. */
+static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece *piece,
+                             const vox_part *part, int64_t n_parts)
+{
+    char *column[VOX_MAX_FEATURES], *format[1], text[SP_RECIPE_DIFFERENCE];
+    double divisor[VOX_MAX_FEATURES];
+
+    for (int64_t i = 0; i < n_parts; i++) {
+        const char *name = o->input[piece[part[i].piece].file];
+        const sp_recipe recipe = recipe_of(o, &part[i].source, column, divisor, format);
+
+        if (i > 0 &&
+            memcmp(&part[i].source, &part[i - 1].source, sizeof part[i].source) == 0)
+            continue;
+        if (sp_recipe_compare(set->recipe, &recipe, text) == SP_RECIPE_OTHER_UNIT)
+            return SP_FAIL(SP_EDATA, "%s and inputs before it: %s", name, text);
+        SP_TRY(sp_recipe_merge(&set->recipe, &recipe));
+    }
+    return SP_OK;
+}
+
 sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,
                            vox_part *part, int64_t *n_parts, const vox_codes *codes)
 {
@@ -201,12 +249,13 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
     else if (o->map.n == 0)
         free_codes(set); /* without labels and without a map there are no codes */
     pool_statistics(set, o->n_features, part, *n_parts);
-    return SP_OK;
+    return keep_recipe(set, o, piece, part, *n_parts);
 }
 
 void vox_set_destroy(vox_set *set)
 {
     free_codes(set);
+    sp_recipe_destroy(set->recipe);
     for (int i = 0; set->class_name && i < set->n_classes; i++)
         free(set->class_name[i]);
     free(set->class_name);

@@ -14,6 +14,7 @@ typedef struct vox_set {
     char **class_name; /* [n_classes] */
     /* [n_classes] "3:4:5"; NULL: there are neither labels nor a map */
     char **class_code;
+    sp_recipe *recipe;
     double mean[VOX_MAX_FEATURES]; /* over all voxels; 0 where constant */
     double std[VOX_MAX_FEATURES];  /* over all voxels; 1 where constant */
 } vox_set;
@@ -21,7 +22,7 @@ typedef struct vox_set {
 /* Leaves out parts without points, describes the rest, and warns on rank 0 of classes
  * that no point has. part [*n_parts] is in the order of the pieces; codes are the sums
  * over all ranks. SP_EDATA: there is no point, or only some inputs have labels;
- * SP_EUSAGE: more shards than samples; SP_EMEM. Destroy after failure too. */
+ * or they name different units; SP_EUSAGE: more shards than samples; SP_EMEM. Destroy after failure too. */
 sp_status vox_set_describe(vox_set *set, const vox_options *options,
                            const vox_piece *piece, vox_part *part, int64_t *n_parts,
                            const vox_codes *codes);

@@ -216,7 +216,7 @@ static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
         grown[(*n_pieces)++] = (vox_piece){.file = file,
                                            .bx = (int32_t)(b % c->n_blocks[0]),
                                            .by = (int32_t)(b / c->n_blocks[0]),
-                                           .is_labelled = sp_scan_is_labelled(c->scan),
+                                           .source = vox_source_of(c->scan),
                                            .at = at,
                                            .n = c->total[b]};
         at += c->total[b];
@@ -299,7 +299,7 @@ sp_status vox_spill_read(vox_cloud *cloud, const vox_options *o, const char *pat
     sp_status rc = SP_OK;
 
     cloud->n = 0;
-    cloud->is_labelled = piece->is_labelled;
+    cloud->source = piece->source;
     if (!buffer)
         rc = SP_FAIL(SP_EMEM, "no memory to read %s", path);
     else if (!file || fseeko(file, (off_t)((size_t)piece->at * bytes), SEEK_SET) != 0)

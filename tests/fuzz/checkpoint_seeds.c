@@ -84,6 +84,7 @@ void seed_run(void)
                               .n_features = COLUMNS,
                               .has_points = true,
                               .has_moments = true,
+                              .has_recipe = true,
                               .seed = 7};
     char *logits[] = {"run.logits=true"};
 

@@ -10,6 +10,7 @@
 #include "fuzz/checkpoint_seeds.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/mutate_h5.h"
+#include "fuzz/recipe_checks.h"
 #include "h5/sp_h5.h"
 #include "net/sp_optim.h"
 
@@ -146,6 +147,7 @@ static void compare_norm(const sp_normalization *got, const sp_normalization *wa
     check_texts(got->class_name, want->class_name, classes, "class");
     check_texts(got->class_code, want->class_code, classes, "code");
     check_row(got->class_weight, want->class_weight, classes, "weight of a class");
+    fuzz_same_recipe(got->recipe, want->recipe);
 }
 
 static void compare_state(const content *c)
@@ -188,6 +190,7 @@ static void check_sane(const content *c)
     for (int i = 0; norm->std && i < norm->n_columns; i++)
         if (!isfinite(norm->mean[i]) || !(norm->std[i] > 0) || !isfinite(norm->std[i]))
             fuzz_fault("mean %g, deviation %g: taken", norm->mean[i], norm->std[i]);
+    fuzz_sane_recipe(norm->recipe);
     for (int i = 0; norm->class_weight && i < norm->n_classes; i++)
         if (!(norm->class_weight[i] >= 0) || !isfinite(norm->class_weight[i]))
             fuzz_fault("weight %g of a class was taken", norm->class_weight[i]);
@@ -258,15 +261,18 @@ static bool run_values(uint64_t *rng)
 /* Replaces a dataset or a root attribute by one that is not as it should be. */
 static bool put_impostor(const char *path, uint64_t *rng)
 {
-    static const char *const attribute[] = {"format", "version",   "step",
-                                            "deck",   "crc32c",    "best_miou",
-                                            "epoch",  "data_hash", "feature_names"};
-    enum { MOST = 100 };
+    static const char *const attribute[] = {
+        "format",         "version",      "step",
+        "deck",           "crc32c",       "best_miou",
+        "epoch",          "data_hash",    "feature_names",
+        "recipe/version", "recipe/block", "recipe/column_names",
+        "recipe/formats", "recipe/unit",  "recipe/column_divisors"};
+    enum { MOST = 100, N = sizeof attribute / sizeof *attribute };
     char *names[MOST];
     int n, variant;
 
     if (mutate_below(rng, 3) == 0) {
-        h5_put_attribute(path, attribute[mutate_below(rng, 9)],
+        h5_put_attribute(path, attribute[mutate_below(rng, N)],
                          (int)mutate_below(rng, (size_t)h5_n_attributes()));
         return false;
     }

@@ -11,6 +11,7 @@
 #include "fixtures/shard_fixture.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/mutate_h5.h"
+#include "fuzz/recipe_checks.h"
 #include "vox/vox.h"
 
 static const char path[] = "shard.h5";
@@ -37,6 +38,7 @@ static void prepare(void)
                               .has_points = true,
                               .has_cost = true,
                               .has_moments = true,
+                              .has_recipe = true,
                               .seed = 3};
 
     must(fixture_write(&f, path));
@@ -82,6 +84,7 @@ static void compare_index(const sp_dataset *set)
                "voxel size");
     check_same(set->feature_mean, whole.feature_mean,
                (size_t)whole.n_features * sizeof(double), "mean");
+    fuzz_same_recipe(set->recipe, whole.recipe);
 }
 
 /* Numbers that are accepted must be fit to compute with: every reader relies on
@@ -117,6 +120,7 @@ static void check_sane_index(const sp_dataset *set)
             !isfinite(set->feature_std[c]))
             fuzz_fault("mean %g, deviation %g: taken", set->feature_mean[c],
                        set->feature_std[c]);
+    fuzz_sane_recipe(set->recipe);
     for (int64_t i = 0; i < set->n_samples; i++)
         if (sp_dataset_voxels(set, i) < 0 || sp_dataset_cost(set, i) < 0)
             fuzz_fault("a negative size was taken");
@@ -210,9 +214,26 @@ static const char *const sets[] = {
     "/offsets",     "/coords", "/features", "/point_voxel", "/point_labels",
     "/labels",      "/origin", "/subvoxel", "/cost",        "/point_offsets",
     "/point_index", "/crc32c", "/names"};
-static const char *const attributes[] = {
-    "format",      "version",       "voxel_size",   "num_classes", "ignore_label",
-    "class_names", "feature_names", "feature_mean", "feature_std"};
+static const char *const attributes[] = {"format",
+                                         "version",
+                                         "voxel_size",
+                                         "num_classes",
+                                         "ignore_label",
+                                         "class_names",
+                                         "feature_names",
+                                         "feature_mean",
+                                         "feature_std",
+                                         "recipe/version",
+                                         "recipe/voxel_size",
+                                         "recipe/block",
+                                         "recipe/overlap",
+                                         "recipe/height_percentile",
+                                         "recipe/column_names",
+                                         "recipe/column_sources",
+                                         "recipe/column_divisors",
+                                         "recipe/formats",
+                                         "recipe/unit",
+                                         "recipe/crc32c"};
 enum {
     N_SETS = sizeof sets / sizeof *sets,
     N_NEEDED = 5,

@@ -28,7 +28,7 @@ bool h5_is_absent(int variant);
 bool h5_is_text(int variant);
 bool h5_is_linked(int variant);
 
-/* Replaces root attribute `name` by variant 0 .. n - 1: absent, of a wrong type or
+/* Replaces attribute `name` of the root, or "GROUP/NAME", by variant 0 .. n - 1: absent, of a wrong type or
  * size, an impossible number. */
 int h5_n_attributes(void);
 void h5_put_attribute(const char *path, const char *name, int variant);

@@ -111,9 +111,13 @@ static void change_dataset(hid_t file, const char *name, uint64_t *rng)
     values_close(&v);
 }
 
-/* Changes a number of the root; false where the one that was chosen is a text. */
-static bool change_attribute(hid_t file, uint64_t *rng, char *which)
+/* Changes a number of the root, or of its recipe; false where the one that was chosen
+ * is a text. */
+static bool change_attribute(hid_t root, uint64_t *rng, char *which)
 {
+    const bool is_recipe =
+        H5Lexists(root, "recipe", H5P_DEFAULT) > 0 && mutate_below(rng, 2) > 0;
+    hid_t file = H5Gopen2(root, is_recipe ? "/recipe" : "/", H5P_DEFAULT);
     H5O_info_t info;
     hid_t attribute, type, space;
     unsigned char *data;
@@ -121,11 +125,13 @@ static bool change_attribute(hid_t file, uint64_t *rng, char *which)
     char kind;
 
     H5Oget_info2(file, &info, H5O_INFO_NUM_ATTRS);
-    attribute = H5Aopen_by_idx(file, "/", H5_INDEX_NAME, H5_ITER_INC,
+    attribute = H5Aopen_by_idx(file, ".", H5_INDEX_NAME, H5_ITER_INC,
                                mutate_below(rng, (size_t)info.num_attrs), H5P_DEFAULT,
                                H5P_DEFAULT);
-    if (attribute < 0)
+    if (attribute < 0) {
+        H5Gclose(file);
         return false;
+    }
     H5Aget_name(attribute, 64, which);
     type = H5Aget_type(attribute);
     space = H5Aget_space(attribute);
@@ -142,6 +148,7 @@ static bool change_attribute(hid_t file, uint64_t *rng, char *which)
     H5Sclose(space);
     H5Tclose(type);
     H5Aclose(attribute);
+    H5Gclose(file);
     return kind != 's';
 }
 

@@ -10,6 +10,10 @@
  *     make_shards coded FILE              like plain, with codes of the classes
  *     make_shards rotated FILE            like coded, the same classes in another order
  *     make_shards far FILE                like plain, its means 100 times as large
+ *     make_shards recipe FILE             like coded, with a recipe: blocks of 50 m
+ *     make_shards recipe-25 FILE          like recipe, but blocks of 25 m
+ *     make_shards recipe-255 FILE         like recipe, but features over 255
+ *     make_shards recipe-foot FILE        like recipe, but of scans in feet
  *     make_shards bare FILE               no more than a dozen lines of h5py would
  *                                         write: offsets, coords, features, labels
  *     make_shards bare-nameless FILE      like bare, without labels, of one class
@@ -88,6 +92,11 @@ static sp_status make(const char *kind, const char *path)
         f.voxels = large;
     } else if (strcmp(kind, "classes") == 0) {
         f.n_classes = 5;
+    } else if (strncmp(kind, "recipe", 6) == 0) {
+        f.has_codes = f.has_recipe = true;
+        f.block = strcmp(kind, "recipe-25") == 0 ? 25 : 0;
+        f.divisor = strcmp(kind, "recipe-255") == 0 ? 255 : 0;
+        f.unit = strcmp(kind, "recipe-foot") == 0 ? "foot" : NULL;
     }
     return fixture_write(&f, path);
 }

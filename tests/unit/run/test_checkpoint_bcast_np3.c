@@ -10,7 +10,7 @@
 #include "net/sp_optim.h"
 #include "run/sp_checkpoint.h"
 
-enum { COLUMNS = 2, CLASSES = 3, PARTS = 5 };
+enum { COLUMNS = 2, CLASSES = 3, PARTS = 6 };
 
 static char *names[] = {"intensity", "height"};
 static char *classes[] = {"ground", "tree", "roof"}, *codes[] = {"2", "3:4:5", "6"};
@@ -34,8 +34,28 @@ static double *copy_row(const double *from, int n)
     return to;
 }
 
-/* The bits of `parts` are names, means and deviations, classes, codes, weights. Codes
- * go with classes. */
+static sp_recipe *make_recipe(void)
+{
+    char *sources[] = {"Intensity", SP_RECIPE_HEIGHT}, *formats[] = {"LAS"};
+    double divisors[] = {255, 1};
+    const sp_recipe recipe = {.voxel_size = 0.5,
+                              .block = 50,
+                              .n_columns = COLUMNS,
+                              .column = names,
+                              .source = sources,
+                              .divisor = divisors,
+                              .height_percentile = SP_RECIPE_PERCENTILE,
+                              .n_formats = 1,
+                              .format = formats,
+                              .unit = "metre"};
+    sp_recipe *copy;
+
+    OK(sp_recipe_copy(&recipe, &copy));
+    return copy;
+}
+
+/* The bits of `parts` are names, means and deviations, classes, codes, weights, recipe.
+ * Codes go with classes. */
 static sp_normalization make(int parts)
 {
     sp_normalization n = {.n_columns = COLUMNS, .n_classes = CLASSES};
@@ -52,6 +72,8 @@ static sp_normalization make(int parts)
         n.class_code = copy_texts(codes, CLASSES);
     if (parts & 16)
         n.class_weight = copy_row(weights, CLASSES);
+    if (parts & 32)
+        n.recipe = make_recipe();
     return n;
 }
 
@@ -77,6 +99,12 @@ static void check(const sp_normalization *n, int parts)
     check_texts(n->class_name, parts & 4, classes, CLASSES);
     check_texts(n->class_code, (parts & 12) == 12, codes, CLASSES);
     check_row(n->class_weight, parts & 16, weights, CLASSES);
+    assert_int_equal(n->recipe != NULL, (parts & 32) != 0);
+    if (!n->recipe)
+        return;
+    assert_string_equal(n->recipe->source[0], "Intensity");
+    assert_true(n->recipe->divisor[0] == 255 && n->recipe->block == 50);
+    assert_string_equal(n->recipe->unit, "metre");
 }
 
 static void every_part_reaches_all(void **state)
@@ -88,7 +116,7 @@ static void every_part_reaches_all(void **state)
         OK(sp_normalization_bcast(&n, &comm));
         check(&n, parts);
         sp_normalization_destroy(&n);
-        assert_true(!n.name && !n.mean && !n.class_weight);
+        assert_true(!n.name && !n.mean && !n.class_weight && !n.recipe);
     }
 }
 

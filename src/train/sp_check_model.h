@@ -1,0 +1,17 @@
+/* `sptrain check MODEL`: describes a trained model, without its data. */
+#ifndef SP_CHECK_MODEL_H
+#define SP_CHECK_MODEL_H
+
+#include <stdbool.h>
+
+#include "base/sp_error.h"
+
+/* Does the word name a model rather than a deck: a folder, or an HDF5 file? Local. */
+bool sp_check_is_model(const char *word);
+/* Prints the network of a checkpoint, its state, and how scans became the samples of
+ * its training. `model` is a run folder, whose best.h5 counts, else its newest
+ * checkpoint, or a checkpoint. Local: it needs no ranks. SP_EUSAGE: the folder has no
+ * checkpoint; SP_EDATA, SP_EIO, SP_EMEM. */
+sp_status sp_check_model(const char *model);
+
+#endif

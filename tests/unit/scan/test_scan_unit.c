@@ -1,0 +1,146 @@
+/* The unit of a scan's coordinates is what its records about their system say, in
+ * well-known text of both generations or in GeoTIFF keys; what they do not say, or say
+ * in damaged records, is unknown. */
+#include "fixtures/scan_files.h"
+
+#include "recipe/sp_recipe.h"
+
+enum { HEADER = 227, POINT = 20, KEYS = 34735, TEXT = 2112 };
+
+/* Appends a variable length record; returns the file's new size. */
+static size_t add_vlr(unsigned char *b, size_t at, int id, const void *data, size_t n)
+{
+    memcpy(b + at + 2, "LASF_Projection", 15);
+    scan_put(b + at + 18, id, 'u', 2, false);
+    scan_put(b + at + 20, (double)n, 'u', 2, false);
+    memcpy(b + at + 54, data, n);
+    return at + 54 + n;
+}
+
+/* Writes a scan of one point with up to two records; either may be NULL. */
+static void write_las(const char *text, const uint16_t *keys, size_t n_keys)
+{
+    static unsigned char b[1 << 14];
+    size_t at = HEADER;
+
+    memset(b, 0, sizeof b);
+    memcpy(b, "LASF", 4);
+    b[24] = 1;
+    b[25] = 2;
+    scan_put(b + 94, HEADER, 'u', 2, false);
+    scan_put(b + 100, (keys != NULL) + (text != NULL), 'u', 4, false);
+    scan_put(b + 105, POINT, 'u', 2, false);
+    scan_put(b + 107, 1, 'u', 4, false);
+    for (int a = 0; a < 3; a++)
+        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+    if (keys)
+        at = add_vlr(b, at, KEYS, keys, n_keys * sizeof *keys);
+    if (text)
+        at = add_vlr(b, at, TEXT, text, strlen(text) + 1);
+    scan_put(b + 96, (double)at, 'u', 4, false);
+    scan_write("u.las", b, at + POINT);
+}
+
+static void check_unit(const char *unit)
+{
+    sp_scan *scan;
+
+    OK(sp_scan_open(&scan, scan_path("u.las"), NULL));
+    assert_string_equal(sp_scan_format_name(scan), "LAS");
+    if (!unit)
+        assert_null(sp_scan_unit(scan));
+    else
+        assert_string_equal(sp_scan_unit(scan), unit);
+    assert_true(!unit || sp_recipe_is_unit(unit));
+    sp_scan_close(scan);
+}
+
+static void of_text(const char *text, const char *unit)
+{
+    write_las(text, NULL, 0);
+    check_unit(unit);
+}
+
+#define GEOGRAPHIC                                                                     \
+    "GEOGCS[\"RGF93\",DATUM[\"D\",SPHEROID[\"GRS 1980\",6378137,298.257]],"            \
+    "PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]]"
+
+static void well_known_text_names_the_unit(void **state)
+{
+    (void)state;
+    of_text("PROJCS[\"Lambert-93\"," GEOGRAPHIC ",PROJECTION[\"L\"],PARAMETER[\"x\",1],"
+            "UNIT[\"metre\",1,AUTHORITY[\"EPSG\",\"9001\"]],AXIS[\"E\",EAST]]",
+            "metre");
+    of_text("COMPD_CS[\"both\",PROJCS[\"P\"," GEOGRAPHIC ",UNIT[\"US survey foot\","
+            "0.304800609601219]],VERT_CS[\"V\",UNIT[\"metre\",1]]]",
+            "US survey foot");
+    of_text("PROJCS[\"P\"," GEOGRAPHIC ",UNIT[\"foot\",0.3048]]", "foot");
+    of_text(GEOGRAPHIC, "degree");
+    of_text(
+        "PROJCRS[\"new\",BASEGEOGCRS[\"B\",UNIT[\"degree\",0.017]],CONVERSION[\"c\","
+        "PARAMETER[\"a\",1,LENGTHUNIT[\"metre\",1]]],CS[Cartesian,2],"
+        "AXIS[\"(E)\",east],AXIS[\"(N)\",north],LENGTHUNIT[\"foot\",0.3048]]",
+        "foot");
+    of_text("PROJCRS[\"new\",CS[Cartesian,2],AXIS[\"(E)\",east,ORDER[1],"
+            "LENGTHUNIT[\"metre\",1]]]",
+            "metre");
+    of_text("GEOGCRS[\"g\",ANGLEUNIT[\"degree\",0.017]]", "degree");
+}
+
+static void what_is_not_said_is_unknown(void **state)
+{
+    (void)state;
+    of_text("PROJCS[\"P\"," GEOGRAPHIC "]", NULL);
+    of_text("PROJCS[\"UNIT[1,1]\"," GEOGRAPHIC "]", NULL);
+    of_text("PROJCS[\"P\",UNIT[\"fathom\",1.8288]]", NULL);
+    of_text("PROJCS[\"P\",UNIT[\"metre\"", NULL);
+    of_text("PROJCS[\"P\",UNIT[", NULL);
+    of_text("LOCAL_CS[\"here\",UNIT[\"metre\",1]]", NULL);
+    of_text("]]][[\"", NULL);
+    of_text("", NULL);
+    write_las(NULL, NULL, 0);
+    check_unit(NULL);
+}
+
+static void keys_name_the_unit(void **state)
+{
+    uint16_t keys[] = {1, 1, 0, 3, 1024, 0, 1, 1, 3072, 0, 1, 2154, 3076, 0, 1, 9001};
+    const size_t n = sizeof keys / sizeof *keys;
+
+    (void)state;
+    write_las(NULL, keys, n);
+    check_unit("metre");
+    keys[15] = 9003;
+    write_las(NULL, keys, n);
+    check_unit("US survey foot");
+    write_las("PROJCS[\"P\",UNIT[\"metre\",1]]", keys, n); /* the text counts */
+    check_unit("metre");
+    keys[15] = 9002;
+    write_las("nothing", keys, n);
+    check_unit("foot");
+    keys[3] = 2; /* the third key is not counted */
+    write_las(NULL, keys, n);
+    check_unit(NULL);
+    keys[3] = 60000; /* more than there are */
+    write_las(NULL, keys, n);
+    check_unit("foot");
+    keys[13] = 34737; /* the value stands elsewhere */
+    write_las(NULL, keys, n);
+    check_unit(NULL);
+    keys[7] = 2;
+    write_las(NULL, keys, n);
+    check_unit("degree");
+    write_las(NULL, keys, 2);
+    check_unit(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(well_known_text_names_the_unit),
+        cmocka_unit_test(what_is_not_said_is_unknown),
+        cmocka_unit_test(keys_name_the_unit),
+    };
+
+    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+}
