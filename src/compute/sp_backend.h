@@ -142,7 +142,9 @@ typedef struct sp_norm_finish_args {
  * of gamma and beta. */
 typedef struct sp_norm_grad_finish_args {
     int c;
-    sp_sums all; /* over bn_scope: sum g, sum g xhat */
+    /* over bn_scope: sum g, sum g xhat; all zero: the statistics are constants, and
+     * dx = gamma inv_std g */
+    sp_sums all;
     sp_sums own; /* the same over this rank; part NULL: no dgamma, no dbeta */
     const float *gamma, *mean, *inv_std; /* [c] */
     float *abc;                          /* [3][c] written */

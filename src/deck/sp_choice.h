@@ -120,6 +120,11 @@ typedef enum sp_transport_kind { SP_TRANSPORTS(SP_CHOICE_VALUE) } sp_transport_k
 #define SP_REDUCE_WIRES(X) X(SP_REDUCE_FP32, "fp32") X(SP_REDUCE_BF16, "bf16")
 typedef enum sp_reduce_wire { SP_REDUCE_WIRES(SP_CHOICE_VALUE) } sp_reduce_wire;
 
+/* run.init_norm: the statistics that features are normalized by where run.init_from
+ * gives the weights. */
+#define SP_INIT_NORMS(X) X(SP_INIT_NORM_DATA, "data") X(SP_INIT_NORM_SOURCE, "source")
+typedef enum sp_init_norm { SP_INIT_NORMS(SP_CHOICE_VALUE) } sp_init_norm;
+
 /* run.resume; SP_RESUME_FILE has no word: the key has the path of a checkpoint. */
 #define SP_RESUMES(X) X(SP_RESUME_AUTO, "auto") X(SP_RESUME_NEVER, "never")
 typedef enum sp_resume_from {

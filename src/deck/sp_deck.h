@@ -108,11 +108,14 @@ typedef struct sp_config {
         sp_scope bn_scope;
         sp_precision precision;
         int64_t seed;
+        sp_strings freeze, lr_layers;
         sp_deterministic deterministic;
         int nonfinite_limit;
     } train;
     struct {
         char *dir, *checkpoint, *init_from, *after_save;
+        sp_strings init_skip;
+        sp_init_norm init_norm;
         sp_resume resume;
         sp_device_kind device;
         sp_transport_kind transport;

@@ -157,7 +157,8 @@ static sp_status add_node(sp_graph_builder *b, int index)
     SP_TRY(set_maps(b, node));
     if (node->row->add_params)
         node->row->add_params(b, node);
-    node->needs_grad = node->weight >= 0;
+    node->is_frozen = sp_graph_is_named(b->freeze, node->name);
+    node->needs_grad = node->weight >= 0 && !node->is_frozen;
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0 && g->node[node->in[i]].needs_grad)
             node->needs_grad = true;
@@ -186,7 +187,7 @@ static sp_status check_end(sp_graph_builder *b, const sp_layer *layers)
         return sp_graph_refuse(SP_EDATA, b, __FILE__, __LINE__, __func__,
                                "the last layer has %d channels, the data %d classes",
                                last->c_out, g->n_classes);
-    if (!last->needs_grad)
+    if (g->n_params == 0)
         return SP_REFUSE(b, "the network has no parameters");
     return SP_OK;
 }
@@ -216,7 +217,8 @@ static sp_status build(sp_graph_builder *b, const sp_layer *layers, int n)
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes)
 {
-    sp_graph_builder b = {.graph = graph, .family = config->net.family};
+    sp_graph_builder b = {
+        .graph = graph, .family = config->net.family, .freeze = &config->train.freeze};
     sp_layer *made = NULL;
     const sp_layer *layers = config->net.layers;
     int n = config->net.n_layers;

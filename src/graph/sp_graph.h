@@ -77,10 +77,12 @@ typedef struct sp_node {
     int map;
     /* The map of a convolution's input gradient. For an odd kernel of stride 1 it is
      * `map` itself and is_mirrored. It is -1 where map is -1, and where no earlier
-     * layer has a parameter, so that no input gradient is needed. */
+     * layer has a parameter that is trained, so that no input gradient is needed. */
     int grad_map;
     bool is_mirrored;
-    bool needs_grad; /* this layer or an earlier one that it reads has a parameter */
+    bool is_frozen; /* train.freeze names it: it keeps its weights and statistics */
+    /* This layer, or an earlier one that it reads, has a parameter that is trained. */
+    bool needs_grad;
     /* slope below 0 of an activation (1: no activation); rate of a dropout */
     float slope, p;
     int weight, bias; /* index in param, -1: none (batch norm: scale, shift) */
@@ -123,6 +125,21 @@ typedef struct sp_graph {
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes);
 void sp_graph_destroy(sp_graph *graph);
+
+/* ---- fine-tuning (sp_graph_tune.c) ---- */
+
+/* True if the name begins with one of the prefixes. */
+bool sp_graph_is_named(const sp_strings *prefixes, const char *name);
+/* The entry of train.lr_layers that counts for a layer, that of the longest prefix and
+ * the last of several; -1: there is none. Its factor, or 1. */
+int sp_graph_lr_entry(const sp_config *config, const char *name);
+double sp_graph_lr_factor(const sp_config *config, const char *name);
+/* Checks that each prefix of train.freeze, train.lr_layers and run.init_skip is that of
+ * a layer with parameters, and that something is left to train. SP_EUSAGE names the
+ * layers that there are. */
+sp_status sp_graph_check_tuning(const sp_graph *graph, const sp_config *config);
+/* Counts layers with parameters that are frozen, and their parameters. */
+void sp_graph_count_frozen(const sp_graph *graph, int *n_layers, int64_t *n_weights);
 
 /* Prints the table of operations of net.layers with their fields. */
 void sp_graph_print_ops(FILE *to);

@@ -30,9 +30,10 @@ static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *
     else if (node->row->has_map)
         snprintf(kernel, sizeof kernel, "%d^3", node->kernel);
     write_inputs(g, node, from, sizeof from);
-    fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s\n", width, node->name,
+    fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s%s\n", width, node->name,
             node->row->word.name, stride, kernel, node->c_in, node->c_out,
-            (long long)weights_of(g, node), from);
+            (long long)weights_of(g, node), from,
+            node->is_frozen && node->weight >= 0 ? "; frozen" : "");
 }
 
 void sp_graph_print(const sp_graph *graph, FILE *to)

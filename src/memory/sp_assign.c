@@ -206,7 +206,8 @@ void sp_assign_forward(sp_assign *a, int s)
         return;
     if (step->op == SP_OP_CONV && out->feeds_norm && may_fuse(a))
         take_sums(a, step->out, true);
-    if (step->op == SP_OP_BATCHNORM && a->value[step->in[0]].sums < 0)
+    if (step->op == SP_OP_BATCHNORM && !step->is_frozen &&
+        a->value[step->in[0]].sums < 0)
         take_sums(a, step->in[0], false);
 }
 

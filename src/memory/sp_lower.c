@@ -73,6 +73,7 @@ static void emit(const sp_graph *g, const plan_node *plan, int i, sp_lower_step 
     }
     step->op = node->op;
     step->row = node->row;
+    step->is_frozen = g->node[step->layer].is_frozen;
     step->out = i + 1;
     step->n_in = node->n_in;
     for (k = 0; k < node->n_in; k++)
@@ -301,6 +302,13 @@ static use *count_uses(const sp_lowered *low)
     return uses;
 }
 
+/* True if the output of a norm needs a gradient; in a network without frozen layers
+ * that of each norm behind a parameter does. */
+static bool has_grad(const sp_lowered *low, int norm)
+{
+    return norm >= 0 && low->value[low->step[norm].out].needs_grad;
+}
+
 /* Finds the norm whose output's gradient is complete once the gradient of the
  * convolution's input is: the norm that writes the input, or one that writes columns of
  * it where the input is a concat. The backward pass runs from the last step, so the
@@ -312,6 +320,8 @@ static void find_norm_before(const sp_lowered *low, const use *uses, int s)
 
     if (step->op == SP_OP_CONV && x->first_read >= s)
         step->norm_before = x->norm >= 0 ? x->norm : x->inside;
+    if (!has_grad(low, step->norm_before))
+        step->norm_before = -1;
 }
 
 /* Finds the norm without activation whose output this step adds and nothing else reads.
@@ -324,7 +334,8 @@ static void find_residual_norm(const sp_lowered *low, const use *uses,
     if (step->op != SP_OP_BATCHNORM || step->n_in < 2 || added->n_reads > 1 ||
         added->norm < 0)
         return;
-    if (low->step[added->norm].n_in == 1 && low->step[added->norm].slope == 1)
+    if (low->step[added->norm].n_in == 1 && low->step[added->norm].slope == 1 &&
+        has_grad(low, added->norm))
         step->residual_norm = added->norm;
 }
 
@@ -397,7 +408,7 @@ static void count_norms(sp_lowered *low)
     for (int s = 0; s < low->n_steps; s++)
         if (low->step[s].op == SP_OP_BATCHNORM) {
             low->n_norms++;
-            low->value[low->step[s].in[0]].feeds_norm = true;
+            low->value[low->step[s].in[0]].feeds_norm |= !low->step[s].is_frozen;
         }
 }
 

@@ -46,23 +46,26 @@ typedef struct sp_lower_value {
      */
     int next_read[SP_FORWARDS], next_used;
     bool needs_grad; /* a parameter that is trained stands before it */
-    bool feeds_norm; /* a batch norm takes the statistics of it */
+    bool feeds_norm; /* a batch norm that is trained takes the statistics of it */
 } sp_lower_value;
 
 typedef struct sp_lower_step {
     sp_op op; /* SP_OP_BATCHNORM includes the add of in[1] and the activation */
     const sp_op_row *row; /* the table's row of `op` */
     int layer; /* the node with the parameters, the kernel map and dropout's p */
+    /* Its parameters are not trained. A batch norm then uses its running statistics and
+     * leaves them as they are. */
+    bool is_frozen;
     int out;   /* the value that the step writes */
     int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */
     /* The activation's slope for negative inputs; 1: there is no activation. */
     float slope;
     /* The step of the norm whose output's gradient is complete once this convolution
      * has written its input gradient: that output is its input, or columns of it. -1:
-     * there is no such norm. */
+     * there is no such norm, or its output needs no gradient. */
     int norm_before;
     /* The step of a second norm, without activation, whose output this norm adds and
-     * nothing else reads. -1: there is none. */
+     * nothing else reads. -1: there is none, or its output needs no gradient. */
     int residual_norm;
     /* Inference runs a convolution that one norm alone reads with that norm, in the
      * norm's turn, and writes nothing between them. The other step of the two; -1: the

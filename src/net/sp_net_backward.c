@@ -134,7 +134,8 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
         .is_added = route == SP_GRAD_ADDED};
     const bool has_input_grad = route != SP_GRAD_NONE;
 
-    SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
+    if (!step->is_frozen)
+        SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
     SP_TRY(sp_bucket_poll(buckets));
     if (!has_input_grad)
         return SP_OK;
@@ -333,7 +334,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         if (sp_assign_is_used(&impl->mem, s)) /* the same on all ranks */
             SP_TRY(backward_step(net, s, buckets));
         sp_assign_backward_end(&impl->mem, s);
-        if (is_releasing && step->op == SP_OP_CONV)
+        if (is_releasing && step->op == SP_OP_CONV && !step->is_frozen)
             sp_net_release(net, weight_bytes(net, step));
         if (is_last)
             SP_TRY(sp_bucket_ready(buckets, step->ready));

@@ -74,7 +74,8 @@ void sp_net_release(sp_net *net, size_t bytes);
 
 /* ---- sp_net_norm.c ---- */
 /* Computes scale and shift: in training from the batch, which moves the running
- * statistics, else from the running statistics. */
+ * statistics; in evaluation, and where the norm is frozen, from the running
+ * statistics. */
 sp_status sp_net_norm_finish(sp_net *net, int s);
 /* The arguments that apply them: read the step's inputs and write its output. */
 sp_norm_args sp_net_norm_args(const sp_net *net, int s);

@@ -9,6 +9,9 @@
  * has formed the sums before the norm's turn comes; where none could, they are samples,
  * and the sums are formed here. All of it stays in the backend's memory, and the host
  * waits for sums over ranks and in exact mode alone. The arithmetic is in sp_norm.h.
+ *
+ * A frozen norm takes its running statistics in training too, as evaluation does. They
+ * do not depend on the batch, so its backward pass has no sums: dx = scale g.
  */
 #include "net/sp_net_impl.h"
 
@@ -125,7 +128,7 @@ sp_status sp_net_norm_finish(sp_net *net, int s)
     const sp_fixed_norm *norm = &net->impl->fixed.norm[s];
     norm_sums sums = {0};
 
-    if (net->impl->is_training)
+    if (net->impl->is_training && !step->is_frozen)
         SP_TRY(batch_sums(net, s, &sums));
     return net->backend->ops->norm_finish(
         net->backend,
@@ -231,12 +234,13 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
     sp_norm_grad_args args = sp_net_norm_grad_args(net, s, sp_net_grad(net, step->out));
     const sp_sums parts = {args.sums, impl->mem.value[step->out].n_sums,
                            (double)args.x.n};
-    norm_sums sums;
+    norm_sums sums = {0};
 
     assert(step->op == SP_OP_BATCHNORM && impl->is_training);
     if (!impl->mem.value[step->out].is_fused) /* else a convolution did pass 1 */
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
-    SP_TRY(combine(net, step, &parts, buckets, &sums));
+    if (!step->is_frozen)
+        SP_TRY(combine(net, step, &parts, buckets, &sums));
     SP_TRY(grad_finish(net, s, &sums, buckets));
     return write_grads(net, step, route, &args);
 }

@@ -5,9 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Parameters that follow one another and have the same factor of the learning rate. */
+typedef struct optim_stretch {
+    int64_t first, end; /* floats in the flat buffers */
+    double factor;
+} optim_stretch;
+
 struct sp_optim_impl {
     sp_arena arena;  /* what is kept, spared */
     uint8_t *spared; /* of sp_optim_args; NULL: none is */
+    /* The parameters that are updated; padding between two of a stretch is 0. */
+    int n_stretches;
+    optim_stretch *stretch; /* [n_stretches] by rising first */
 };
 
 static sp_status take_zero(sp_optim *optim, float **out)
@@ -45,6 +54,38 @@ static sp_status take_spared(sp_optim *optim)
     return rc;
 }
 
+/* Lists the parameters that are trained. Without train.freeze and train.lr_layers they
+ * are one stretch: the whole buffer. */
+static sp_status list_stretches(sp_optim *optim)
+{
+    const sp_graph *graph = optim->graph;
+    struct sp_optim_impl *impl = optim->impl;
+    optim_stretch *last = NULL;
+
+    impl->stretch = calloc((size_t)graph->n_params + 1, sizeof *impl->stretch);
+    if (!impl->stretch)
+        return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    for (int p = 0; p < graph->n_params; p++) {
+        const sp_param *param = &graph->param[p];
+        const sp_node *node = &graph->node[param->node];
+        const double factor = sp_graph_lr_factor(optim->config, node->name);
+        const int64_t next =
+            p + 1 < graph->n_params ? param[1].offset : graph->n_floats;
+
+        assert(param->offset % SP_SPARED_RUN == 0);
+        if (node->is_frozen) {
+            last = NULL;
+            continue;
+        }
+        if (!last || last->factor != factor) {
+            last = &impl->stretch[impl->n_stretches++];
+            *last = (optim_stretch){param->offset, next, factor};
+        }
+        last->end = next;
+    }
+    return SP_OK;
+}
+
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend)
 {
@@ -59,6 +100,7 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     optim->impl = calloc(1, sizeof *optim->impl);
     if (!optim->impl)
         return SP_FAIL(SP_EMEM, "optimizer: out of memory");
+    SP_TRY(list_stretches(optim));
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
     for (int i = 0; i < SP_N_KEPT; i++)
         if (sp_kept[i].is_kept(config))
@@ -70,6 +112,8 @@ void sp_optim_destroy(sp_optim *optim)
 {
     if (optim->impl && optim->impl->arena.base)
         optim->backend->ops->arena_destroy(&optim->impl->arena);
+    if (optim->impl)
+        free(optim->impl->stretch);
     free(optim->impl);
     memset(optim, 0, sizeof *optim);
 }
@@ -133,6 +177,38 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
     return lr * decay(schedule, p);
 }
 
+static float *at(float *flat, int64_t first)
+{
+    return flat ? flat + first : NULL;
+}
+
+static sp_status update(const sp_optim *optim, const optim_stretch *s, float *param,
+                        const float *grad, double g_scale, double lr)
+{
+    const sp_config *c = optim->config;
+    const sp_backend_ops *ops = optim->backend->ops;
+    const uint8_t *spared = optim->impl->spared;
+    const sp_optim_args args = {.n = s->end - s->first,
+                                .w = param + s->first,
+                                .g = grad + s->first,
+                                .m = at(optim->kept[SP_KEPT_M], s->first),
+                                .v = at(optim->kept[SP_KEPT_V], s->first),
+                                .g_scale = g_scale,
+                                .lr = lr * s->factor,
+                                .momentum = c->train.momentum,
+                                .weight_decay = c->train.weight_decay,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .eps = 1e-8,
+                                .nesterov = c->train.nesterov,
+                                .t = optim->t,
+                                .spared =
+                                    spared ? spared + s->first / SP_SPARED_RUN : NULL};
+
+    return (c->train.optimizer == SP_ADAMW ? ops->adamw : ops->sgd)(optim->backend,
+                                                                    &args);
+}
+
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, double lr, double *grad_norm)
 {
@@ -150,23 +226,9 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         return SP_OK;
     if (c->train.grad_clip > 0)
         clip = fmin(1, c->train.grad_clip / (norm + 1e-6));
-    SP_TRY((c->train.optimizer == SP_ADAMW ? optim->backend->ops->adamw
-                                           : optim->backend->ops->sgd)(
-        optim->backend, &(sp_optim_args){.n = optim->graph->n_floats,
-                                         .w = param,
-                                         .g = grad,
-                                         .m = optim->kept[SP_KEPT_M],
-                                         .v = optim->kept[SP_KEPT_V],
-                                         .g_scale = clip / weight_sum,
-                                         .lr = lr,
-                                         .momentum = c->train.momentum,
-                                         .weight_decay = c->train.weight_decay,
-                                         .beta1 = 0.9,
-                                         .beta2 = 0.999,
-                                         .eps = 1e-8,
-                                         .nesterov = c->train.nesterov,
-                                         .t = optim->t,
-                                         .spared = optim->impl->spared}));
+    for (int i = 0; i < optim->impl->n_stretches; i++)
+        SP_TRY(update(optim, &optim->impl->stretch[i], param, grad, clip / weight_sum,
+                      lr));
     optim->t++;
     return SP_OK;
 }

@@ -41,9 +41,7 @@ static void dims_of(const sp_param *p, int64_t dim[3])
         dim[i] = p->dim[i];
 }
 
-/* True for shapes that differ in dimensions of 1 only and so hold the same numbers in
- * the same order: [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
-static bool is_same_but_ones(const sp_h5_shape *shape, const sp_param *p)
+bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p)
 {
     int i = 0, j = 0;
 
@@ -127,7 +125,7 @@ static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
 
     dims_of(p, dim);
     SP_TRY(sp_h5_shape_of(file, name, &shape));
-    if (is_same_but_ones(&shape, p))
+    if (sp_checkpoint_has_shape(&shape, p))
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
     else /* fails, with the message about shapes */
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, to));
@@ -179,8 +177,9 @@ static sp_status check_crc(sp_h5 *file, const char *name, uint32_t crc)
     return SP_OK;
 }
 
-static sp_status read_group(sp_h5 *file, const char *group, const sp_param *params,
-                            int n, float *flat)
+sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
+                                   const sp_param *params, int n,
+                                   const sp_strings *skip, float *flat)
 {
     const bool is_foreign = !sp_h5_attr_has(file, "/", "format");
     char name[MAX_PATH];
@@ -189,6 +188,8 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
 
     for (i = 0; i < n; i++) {
         const sp_param *p = &params[i];
+        if (sp_graph_is_named(skip, p->name))
+            continue;
         snprintf(name, sizeof name, "%s/%s", group, p->name);
         dims_of(p, dim);
         if (!sp_h5_has(file, name))
@@ -202,6 +203,14 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
                       sp_crc32c(0, flat + p->offset, (size_t)p->count * sizeof *flat)));
     }
     return SP_OK;
+}
+
+static sp_status read_group(sp_h5 *file, const char *group, const sp_param *params,
+                            int n, float *flat)
+{
+    const sp_strings none = {0};
+
+    return sp_checkpoint_read_group(file, group, params, n, &none, flat);
 }
 
 /* ---- verifying ---- */
@@ -464,29 +473,46 @@ static sp_status read_kept(sp_h5 *file, const sp_graph *graph, const char *group
     return read_group(file, group, graph->param, graph->n_params, flat);
 }
 
-/* The network's last layer has one channel a class, so a last parameter of another size
- * means other classes and gets a message of its own. All shapes that the last parameter
- * may have end in its channels. */
-static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
+/* The parameter that tells the model's number of classes: the network's last layer has
+ * one channel a class, and all shapes that its last parameter may have end in its
+ * channels. NULL: the last layer has no parameter. */
+static const sp_param *class_param(const sp_graph *graph)
 {
-    const sp_param *last = graph->param + graph->n_params;
+    const sp_param *last = graph->param + graph->n_params - 1;
+
+    return graph->n_params > 0 && last->node == graph->n_nodes - 1 ? last : NULL;
+}
+
+sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t *n)
+{
+    const sp_param *last = class_param(graph);
     char name[MAX_PATH];
     sp_h5_shape shape;
 
-    if (!graph->n_params || (--last)->node != graph->n_nodes - 1)
+    *n = 0;
+    if (!last)
         return SP_OK;
     snprintf(name, sizeof name, "/params/%s", last->name);
     if (!sp_h5_has(file, name))
         return SP_OK; /* a missing parameter is named when it is read */
     SP_TRY(sp_h5_shape_of(file, name, &shape));
-    if (shape.rank < 1 || shape.rank > SP_H5_RANK ||
-        shape.dim[shape.rank - 1] == graph->n_classes)
+    if (shape.rank >= 1 && shape.rank <= SP_H5_RANK)
+        *n = shape.dim[shape.rank - 1];
+    return SP_OK;
+}
+
+static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
+{
+    int64_t n;
+
+    SP_TRY(sp_checkpoint_find_classes(file, graph, &n));
+    if (n == 0 || n == graph->n_classes)
         return SP_OK;
     return SP_FAIL(
         SP_EDATA,
         "%s: the model has %lld classes, the data %d; convert the scans with "
         "the --map of its training",
-        sp_h5_path(file), (long long)shape.dim[shape.rank - 1], graph->n_classes);
+        sp_h5_path(file), (long long)n, graph->n_classes);
 }
 
 static sp_status read_all(sp_h5 *file, const sp_graph *graph, float *param,

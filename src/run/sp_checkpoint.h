@@ -81,6 +81,13 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
                              float *param, float *running, struct sp_optim *optim);
 
+/* Rank 0 only, local: reads the weights and buffers that another training begins with.
+ * Layers that `skip` names (sp_graph_is_named) stay as the caller made them. SP_EDATA
+ * as above; where nothing but the classes of the last layer do not fit, the message has
+ * the value of run.init_skip that leaves it out. */
+sp_status sp_checkpoint_read_init(const char *path, const struct sp_graph *graph,
+                                  const sp_strings *skip, float *param, float *running);
+
 /* Rank 0 only, local: parses the deck that a checkpoint stores. SP_EDATA where it is no
  * deck; config may be destroyed in that case too. */
 sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,

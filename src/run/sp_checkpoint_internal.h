@@ -31,6 +31,16 @@ sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm);
 /* Reads these rows. To be called after read_root, which has filled the texts; SP_EDATA
  * where lengths differ from theirs. */
 sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm);
+/* Reads the parameters or buffers of a group, except those of the layers that `skip`
+ * names, and checks their checksums, or their numbers where they have none. */
+sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
+                                   const sp_param *params, int n,
+                                   const sp_strings *skip, float *flat);
+/* True for shapes that differ in dimensions of 1 only and so hold the same numbers in
+ * the same order: [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
+bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p);
+/* Finds the number of classes of the model in the file; 0 where it does not tell. */
+sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t *n);
 /* Writes a dataset and its attribute crc32c. */
 sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
                                     int rank, const int64_t *dim, const void *data,

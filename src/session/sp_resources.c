@@ -100,9 +100,25 @@ typedef struct host_weights {
     sp_optim at;
 } host_weights;
 
-/* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
+/* Rank 0: reads weights to begin with. Skipped layers get their initial weights again,
+ * since the host memory of a device backend does not hold them. */
+static sp_status read_init(const sp_resources *r, const char *path, host_weights *w)
+{
+    const sp_graph *graph = &r->graph;
+    const sp_config *config = r->session.config;
+
+    if (config->run.init_skip.n > 0) {
+        sp_graph_init_params(graph, (uint64_t)config->train.seed, w->param);
+        sp_graph_init_buffers(graph, w->running);
+    }
+    return sp_checkpoint_read_init(path, graph, &config->run.init_skip, w->param,
+                                   w->running);
+}
+
+/* Reads the file on rank 0 into w and distributes it to all ranks. is_init: the weights
+ * are those that a training begins with. Collective. */
 static sp_status load(sp_resources *r, const char *path, host_weights *w,
-                      sp_checkpoint_state *state)
+                      sp_checkpoint_state *state, bool is_init)
 {
     sp_comm *comm = r->session.comm;
     sp_optim *optim = &r->optim;
@@ -113,7 +129,9 @@ static sp_status load(sp_resources *r, const char *path, host_weights *w,
     if (comm->rank == 0) {
         if (!state) /* else it was verified when it was chosen */
             rc = sp_checkpoint_verify_weights(path, SP_INTACT);
-        if (rc == SP_OK)
+        if (rc == SP_OK && is_init)
+            rc = read_init(r, path, w);
+        else if (rc == SP_OK)
             rc = sp_checkpoint_read(path, graph, w->param, w->running,
                                     state ? &w->at : NULL);
         if (rc == SP_OK && state)
@@ -150,8 +168,8 @@ static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **h
     return SP_OK;
 }
 
-sp_status sp_resources_load(sp_resources *r, const char *path,
-                            sp_checkpoint_state *state)
+static sp_status load_weights(sp_resources *r, const char *path,
+                              sp_checkpoint_state *state, bool is_init)
 {
     sp_session *session = &r->session;
     host_weights w = {r->net.param, r->net.running, r->optim};
@@ -164,7 +182,7 @@ sp_status sp_resources_load(sp_resources *r, const char *path,
         rc = allocate_host(&r->graph, &w, &host);
     rc = sp_session_agree(session, rc);
     if (rc == SP_OK)
-        rc = load(r, path, &w, state);
+        rc = load(r, path, &w, state, is_init);
     if (rc == SP_OK)
         rc = r->backend.ops->wait(&r->backend);
     free(host);
@@ -176,6 +194,17 @@ sp_status sp_resources_load(sp_resources *r, const char *path,
     }
     sp_net_updated(&r->net);
     return SP_OK;
+}
+
+sp_status sp_resources_load(sp_resources *r, const char *path,
+                            sp_checkpoint_state *state)
+{
+    return load_weights(r, path, state, false);
+}
+
+sp_status sp_resources_load_init(sp_resources *r, const char *path)
+{
+    return load_weights(r, path, NULL, true);
 }
 
 /* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */

@@ -98,8 +98,8 @@ sp_status sp_resources_cut(sp_resources *resources);
 sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
                                  bool with_val);
 /* Copies names of columns and classes from the set's attributes into norm, and means
- * and standard deviations if the deck wants normalization and the set has them.
- * Local. */
+ * and standard deviations if the deck wants normalization and the set has them, or
+ * another file will give them (run.init_norm). Local. */
 sp_status sp_resources_normalize(sp_resources *resources, const sp_dataset *set);
 /* Compares the set's columns, as chosen by data.features, with those that the
  * checkpoint at `path` names. Where they differ, the status is `code` and the message
@@ -108,6 +108,15 @@ sp_status sp_resources_match_columns(const sp_resources *resources,
                                      const sp_dataset *set,
                                      const sp_normalization *checkpoint,
                                      const char *path, sp_status code);
+/* Compares the classes of a model with those of the resources. A model without names,
+ * of an older version or of weights alone, is equal to all. Local. */
+sp_likeness sp_resources_compare_classes(const sp_resources *resources,
+                                         const sp_normalization *model);
+/* Fails with `code` and the class names of the model at `path` and of data.train.
+ * Local. */
+sp_status sp_resources_refuse_classes(const sp_resources *resources,
+                                      const sp_normalization *model, const char *path,
+                                      sp_status code);
 /* Makes the classes of the model at `path`, which norm was read from, those of the
  * resources, and has the set's labels renumbered as the model numbers them. SP_EDATA
  * with both lists where the names are not the same set. A model without names changes
@@ -143,6 +152,9 @@ sp_status sp_resources_open_evaluation(sp_resources *resources);
  * that are not finite are loaded, and resources->fault names the first of them. */
 sp_status sp_resources_load(sp_resources *resources, const char *path,
                             sp_checkpoint_state *state);
+/* Loads the weights that a training begins with from a file that rank 0 reads; layers
+ * of run.init_skip get their initial weights. resources->fault as above. */
+sp_status sp_resources_load_init(sp_resources *resources, const char *path);
 /* Compares the weights of all ranks, which should be the same bits (sp_replica.h);
  * `step` is for the message. */
 sp_status sp_resources_check_replicas(sp_resources *resources, int64_t step);

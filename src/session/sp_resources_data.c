@@ -129,6 +129,28 @@ sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *se
                    path, want, set->shard[0].path, found);
 }
 
+sp_likeness sp_resources_compare_classes(const sp_resources *r,
+                                         const sp_normalization *model)
+{
+    if (!model->class_name)
+        return SP_EQUAL;
+    return sp_dataset_compare_names(model->n_classes, model->class_name, r->n_classes,
+                                    r->class_name);
+}
+
+sp_status sp_resources_refuse_classes(const sp_resources *r,
+                                      const sp_normalization *model, const char *path,
+                                      sp_status code)
+{
+    char want[300], found[300];
+
+    sp_dataset_print_names(want, sizeof want, model->n_classes, model->class_name,
+                           NULL);
+    sp_dataset_print_names(found, sizeof found, r->n_classes, r->class_name, NULL);
+    return SP_FAIL(code, "%s: classes %s, but %s has %s", path, want,
+                   r->train.shard[0].path, found);
+}
+
 sp_status sp_resources_take_classes(sp_resources *r, sp_dataset *set, const char *path)
 {
     const sp_normalization *norm = &r->norm;
@@ -170,20 +192,22 @@ void sp_resources_warn_far(const sp_resources *r, const sp_dataset *set)
 
 sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
 {
+    const sp_config *config = r->session.config;
+    const bool is_given = config->run.init_norm == SP_INIT_NORM_SOURCE;
     sp_normalization *norm = &r->norm;
     int i;
 
     assert(r->columns);
     SP_TRY(keep_names(r, set));
-    if (!r->session.config->data.normalize || !set->feature_mean)
+    if (!config->data.normalize || !(set->feature_mean || is_given))
         return SP_OK;
     norm->mean = calloc((size_t)r->n_columns, sizeof *norm->mean);
     norm->std = calloc((size_t)r->n_columns, sizeof *norm->std);
     if (!norm->mean || !norm->std)
         return SP_FAIL(SP_EMEM, "out of memory");
     for (i = 0; i < norm->n_columns; i++) {
-        double std = set->feature_std[r->columns[i]];
-        norm->mean[i] = set->feature_mean[r->columns[i]];
+        double std = set->feature_std ? set->feature_std[r->columns[i]] : 1;
+        norm->mean[i] = set->feature_mean ? set->feature_mean[r->columns[i]] : 0;
         norm->std[i] = std > 0 ? std : 1; /* a constant column becomes 0 */
     }
     return SP_OK;

@@ -2,6 +2,7 @@
 #include "train/sp_check.h"
 
 #include "base/sp_log.h"
+#include "train/sp_init.h"
 #include "train/sp_report.h"
 #include "train/sp_train.h"
 
@@ -63,6 +64,7 @@ static sp_status check(sp_resources *r)
     SP_TRY(check_files(&r->session));
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
+    SP_TRY(sp_graph_check_tuning(&r->graph, r->session.config));
     SP_TRY(
         sp_sampler_open(&sampler, &r->train, r->session.comm, r->session.config, true));
     if (r->session.comm->rank == 0)
@@ -73,6 +75,7 @@ static sp_status check(sp_resources *r)
                 (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
                 r->n_columns);
     print_batch(r, &sampler);
+    sp_init_report(r);
     rc = check_memory(r, &sampler);
     sp_sampler_close(&sampler);
     return rc;

@@ -15,6 +15,7 @@
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "session/sp_resources.h"
+#include "train/sp_init.h"
 
 /* Header only: no library to link. */
 #define XXH_INLINE_ALL
@@ -158,6 +159,7 @@ void sp_report_header(const sp_trainer *trainer)
                     ? "from net.layers"
                     : sp_family_word[r->session.config->net.family],
                 (long long)r->graph.n_weights, r->session.run.dir);
+    sp_init_report(r);
     print_notes(trainer);
 }
 

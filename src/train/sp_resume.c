@@ -12,6 +12,7 @@
 #include "base/sp_log.h"
 #include "run/sp_saver.h"
 #include "session/sp_resources.h"
+#include "train/sp_init.h"
 
 /* Keys in which a continued run must agree with its checkpoint. */
 static const char *const fixed_keys[] = {
@@ -70,27 +71,6 @@ static void keep_memory(const sp_config *old, sp_resources *r)
         r->session.settled.memory_mb = old->run.memory_mb;
 }
 
-/* Fails with `code` and the class names of both sides. */
-static sp_status refuse_classes(const sp_resources *r, const sp_normalization *norm,
-                                const char *path, sp_status code)
-{
-    char want[300], found[300];
-
-    sp_dataset_print_names(want, sizeof want, norm->n_classes, norm->class_name, NULL);
-    sp_dataset_print_names(found, sizeof found, r->n_classes, r->class_name, NULL);
-    return SP_FAIL(code, "%s: classes %s, but %s has %s", path, want,
-                   r->train.shard[0].path, found);
-}
-
-static sp_likeness compare_classes(const sp_resources *r, const sp_normalization *norm)
-{
-    if (!norm->class_name)
-        /* An older file, or weights alone: there are no names to compare. */
-        return SP_EQUAL;
-    return sp_dataset_compare_names(norm->n_classes, norm->class_name, r->n_classes,
-                                    r->class_name);
-}
-
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
 static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
@@ -105,8 +85,8 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
                        path);
     SP_TRY(sp_resources_match_columns(t->resources, set, norm, path, SP_EUSAGE));
-    if (compare_classes(t->resources, norm) != SP_EQUAL)
-        return refuse_classes(t->resources, norm, path, SP_EUSAGE);
+    if (sp_resources_compare_classes(t->resources, norm) != SP_EQUAL)
+        return sp_resources_refuse_classes(t->resources, norm, path, SP_EUSAGE);
     if (state->data_hash != hash)
         return SP_FAIL(SP_EUSAGE,
                        "%s: data index: checkpoint %016llx, data.train %016llx: the "
@@ -187,51 +167,14 @@ static sp_status choose(sp_trainer *t, beginning *from)
     return rc;
 }
 
-/* Rank 0: compares the classes of run.init_from. With other names the last layer learns
- * them anew, which is a warning; the same names in another order would be mixed up
- * silently, which is an error. */
-static sp_status compare_init(const sp_resources *r, const char *path)
-{
-    sp_checkpoint_state state = {0};
-    sp_normalization norm = {0};
-    sp_status rc = sp_checkpoint_read_state(path, &state, &norm);
-
-    if (rc == SP_OK && compare_classes(r, &norm) == SP_OTHER_ORDER)
-        rc = refuse_classes(r, &norm, path, SP_EDATA);
-    else if (rc == SP_OK && compare_classes(r, &norm) == SP_OTHER_NAMES)
-        sp_log_warn0("%s was trained on other classes than those of %s: the last layer "
-                     "begins with the weights of those classes",
-                     path, r->train.shard[0].path);
-    sp_checkpoint_state_destroy(&state);
-    sp_normalization_destroy(&norm);
-    return rc;
-}
-
-/* Loads what a training begins with. No training leads from weights that are not finite
- * to others. */
-static sp_status load(sp_resources *r, const char *path, sp_checkpoint_state *state)
-{
-    SP_TRY(sp_resources_load(r, path, state));
-    if (r->fault[0])
-        return SP_FAIL(SP_EDATA,
-                       "%s:%s, expected a finite number: its training had diverged",
-                       path, r->fault);
-    return SP_OK;
-}
-
 static sp_status begin_fresh(sp_trainer *t)
 {
     sp_resources *r = t->resources;
-    const char *from = r->session.config->run.init_from;
-    sp_status rc = SP_OK;
+    sp_status rc = sp_init_check_keys(r);
 
-    if (from[0]) {
-        SP_TRY(load(r, from, NULL));
-        if (r->session.comm->rank == 0)
-            rc = compare_init(r, from);
-        SP_TRY(sp_session_agree(&r->session, rc));
-        sp_log_info("weights from %s", from);
-    }
+    SP_TRY(rc);
+    if (r->session.config->run.init_from[0])
+        SP_TRY(sp_init_weights(r));
     if (r->session.comm->rank == 0)
         rc = sp_run_truncate_metrics(&r->session.run, 0);
     return sp_session_agree(&r->session, rc);
@@ -263,7 +206,12 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     const char *path = from->path;
     sp_status rc = SP_OK;
 
-    SP_TRY(load(r, path, &t->state));
+    SP_TRY(sp_resources_load(r, path, &t->state));
+    if (r->fault[0]) /* no training leads from such weights to finite ones */
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s, expected a finite number: its training had diverged",
+                       path, r->fault);
+    SP_TRY(sp_init_norm_of(r, path));
     if (r->session.comm->rank == 0)
         rc = leave_later(t, !from->is_foreign &&
                                 r->session.config->run.resume.from == SP_RESUME_FILE);

@@ -31,7 +31,8 @@ static sp_status open_net(sp_resources *r)
     SP_TRY(sp_resources_class_weights(r, &class_weight));
     rc = sp_resources_open_net(r, class_weight);
     free(class_weight);
-    return rc;
+    SP_TRY(rc);
+    return sp_graph_check_tuning(&r->graph, r->session.config);
 }
 
 static sp_status open_evaluation(sp_trainer *t)

@@ -50,7 +50,7 @@ static void check_running(const net_case *c, const dense *d)
         const sp_node *node = &c->graph.node[i];
         double n = (double)dense_stats(d, i, &mean, &var);
 
-        if (node->op != SP_OP_BATCHNORM)
+        if (node->op != SP_OP_BATCHNORM || node->is_frozen)
             continue;
         for (j = 0; j < node->c_out; j++) {
             assert_near((double)c->net.running[node->running_mean + j], 0.1 * mean[j],
@@ -73,13 +73,18 @@ static void check_gradient(const net_case *c, dense *d, double *param)
         const sp_param *p = &c->graph.param[i];
         int64_t step = p->count / 12 + 1, j;
 
+        if (c->graph.node[p->node].is_frozen) {
+            for (j = p->offset; j < p->offset + p->count; j++)
+                assert_true(c->buckets.grad[j] == 0);
+            continue;
+        }
         for (j = p->offset; j < p->offset + p->count; j += step) {
             double at = param[j], up, down, found = (double)c->buckets.grad[j];
 
             param[j] = at + h;
-            up = dense_loss(d, param, NULL, true, NULL);
+            up = dense_loss(d, param, c->net.running, true, NULL);
             param[j] = at - h;
-            down = dense_loss(d, param, NULL, true, NULL);
+            down = dense_loss(d, param, c->net.running, true, NULL);
             param[j] = at;
             assert_near(found, (up - down) / (2 * h), 2e-3 + 2e-4 * fabs(found),
                         p->name, j - p->offset);
@@ -150,6 +155,86 @@ static void few_voxels_and_none_are_legal(void **state)
     (void)state;
     on_each_net(ops, &(case_sample){9, 1, false}, 1);
     on_each_net(ops, (case_sample[]){{9, 1, false}, {8, 0, false}, {7, 2, false}}, 3);
+}
+
+/* ---- layers that keep their weights ---- */
+
+/* Writes a list for train.freeze: all layers with parameters but the last, where `mask`
+ * has their bit. False: the mask has none of them. */
+static bool list_frozen(const char *layers, uint64_t mask, char *text, size_t size)
+{
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+    size_t used = (size_t)snprintf(text, size, "[");
+    net_case c;
+    int last, n = 0, n_frozen = 0;
+
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    last = c.graph.param[c.graph.n_params - 1].node;
+    for (int i = 0; i < last; i++) {
+        if (c.graph.node[i].weight < 0 || !(mask >> n++ & 1))
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s\"%s\"",
+                                 n_frozen++ ? ", " : "", c.graph.node[i].name);
+    }
+    snprintf(text + used, size - used, "]");
+    case_close(&c);
+    return n_frozen > 0;
+}
+
+static void check_frozen(const sp_backend_ops *ops, const char *layers,
+                         const char *freeze, bool is_low_memory)
+{
+    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
+                              .seed = 17,
+                              .is_low_memory = is_low_memory,
+                              .label_smoothing = 0.1f};
+    const double *logits;
+    float *before;
+    net_case c;
+    dense *d;
+    double *param, loss;
+
+    case_open_frozen(&c, ops, &comm, layers, freeze, &options);
+    case_batch(&c, samples, N_SAMPLES);
+    d = dense_open(&c);
+    param = double_params(&c);
+    before = malloc((size_t)c.graph.n_buffer_floats * sizeof *before + 1);
+    memcpy(before, c.net.running, (size_t)c.graph.n_buffer_floats * sizeof *before);
+    case_step(&c, true);
+    loss = dense_loss(d, param, c.net.running, true, &logits);
+    check_logits(&c, logits);
+    assert_near(c.loss.loss_sum, loss, 1e-4 * (1 + loss), freeze, 0);
+    check_running(&c, d);
+    check_gradient(&c, d, param);
+    for (int i = 0; i < c.graph.n_buffers; i++) {
+        const sp_param *p = &c.graph.buffer[i];
+
+        if (c.graph.node[p->node].is_frozen)
+            assert_memory_equal(before + p->offset, c.net.running + p->offset,
+                                (size_t)p->count * sizeof *before);
+    }
+    free(before);
+    free(param);
+    dense_close(d);
+    case_close(&c);
+}
+
+/* All layers but the last are frozen; the first ones; every second one; others. The
+ * gradients of those that are trained are those of the loss in which norms that are
+ * frozen have their running statistics. */
+static void frozen_layers_have_no_gradient_and_pass_it_on(void **state)
+{
+    static const uint64_t masks[] = {~0ull, 3, 0x5555, 0xaaaa, 0x9249, 0x0f0f, 0x6};
+    char freeze[1024];
+
+    (void)state;
+    for (int i = 0; case_nets[i]; i++)
+        for (size_t k = 0; k < sizeof masks / sizeof *masks; k++)
+            if (list_frozen(case_nets[i], masks[k], freeze, sizeof freeze)) {
+                check_frozen(sp_backend_find("cpu"), case_nets[i], freeze, k & 1);
+                if (k < 3)
+                    check_frozen(sp_backend_reference(), case_nets[i], freeze, false);
+            }
 }
 
 static void check_nothing_changes(const case_sample *some, int n_samples)
@@ -235,6 +320,7 @@ int main(void)
         cmocka_unit_test(gradients_are_those_of_the_loss),
         cmocka_unit_test(reference_backend_too),
         cmocka_unit_test(few_voxels_and_none_are_legal),
+        cmocka_unit_test(frozen_layers_have_no_gradient_and_pass_it_on),
         cmocka_unit_test(no_voxels_change_nothing),
         cmocka_unit_test(
             numbers_that_are_not_finite_stay_out_of_the_running_statistics),

@@ -19,6 +19,7 @@ typedef struct rig {
     sp_optim optim;
     float *param, *grad;
     double *w, *m, *v; /* by hand */
+    double factor[3];  /* of the learning rate of layers c, b, f; 0: frozen */
 } rig;
 
 static void rig_open(rig *r, int n_overrides, char *const *overrides)
@@ -26,6 +27,8 @@ static void rig_open(rig *r, int n_overrides, char *const *overrides)
     int64_t i, n;
 
     memset(r, 0, sizeof *r);
+    for (i = 0; i < 3; i++)
+        r->factor[i] = 1;
     OK(sp_config_parse(&r->config, LAYERS, "rules", n_overrides, overrides));
     OK(sp_graph_build(&r->graph, &r->config, 1, 2));
     r->backend.ops = sp_backend_find("cpu");
@@ -80,8 +83,8 @@ static double squares(rig *r)
     return sum;
 }
 
-/* The rules of torch.optim.SGD and AdamW, for each parameter. */
-static void by_hand(rig *r, int t, double g_scale, double lr)
+/* The rules of torch.optim.SGD and AdamW, for each parameter that is trained. */
+static void by_hand(rig *r, int t, double g_scale, double base)
 {
     const sp_config *c = &r->config;
     double mu = c->train.momentum;
@@ -93,8 +96,11 @@ static void by_hand(rig *r, int t, double g_scale, double lr)
              i < r->graph.param[p].offset + r->graph.param[p].count; i++) {
             bool is_exempt = r->graph.param[p].is_norm && !c->train.decay_norm;
             double decay = is_exempt ? 0 : c->train.weight_decay;
+            double lr = base * r->factor[r->graph.param[p].node];
             double g = (double)r->grad[i] * g_scale;
 
+            if (lr == 0)
+                continue;
             if (c->train.optimizer == SP_ADAMW) {
                 r->w[i] -= lr * decay * r->w[i];
                 r->m[i] = 0.9 * r->m[i] + 0.1 * g;
@@ -109,13 +115,17 @@ static void by_hand(rig *r, int t, double g_scale, double lr)
         }
 }
 
-static void check_rule(int n_overrides, char *const *overrides)
+static void check_factors(int n_overrides, char *const *overrides, double c, double b,
+                          double f)
 {
     rig r;
     int64_t i;
     int t;
 
     rig_open(&r, n_overrides, overrides);
+    r.factor[0] = c;
+    r.factor[1] = b;
+    r.factor[2] = f;
     for (t = 0; t < N_STEPS; t++) {
         const double weight_sum = 4, lr = 0.05 / (t + 1);
         double norm = draw_gradient(&r, t) / weight_sum, found;
@@ -132,7 +142,33 @@ static void check_rule(int n_overrides, char *const *overrides)
         if (!(fabs((double)r.param[i] - r.w[i]) <= 1e-6 * (1 + fabs(r.w[i]))))
             fail_msg("weight %d: %.9g, expected %.9g", (int)i, (double)r.param[i],
                      r.w[i]);
+    for (i = 0; i < r.graph.n_params; i++) /* frozen: the same bits, no momentum */
+        for (int64_t j = r.graph.param[i].offset;
+             r.graph.node[r.graph.param[i].node].is_frozen &&
+             j < r.graph.param[i].offset + r.graph.param[i].count;
+             j++)
+            assert_true(r.param[j] == (float)r.w[j] && r.optim.kept[SP_KEPT_M][j] == 0);
     rig_close(&r);
+}
+
+static void check_rule(int n_overrides, char *const *overrides)
+{
+    check_factors(n_overrides, overrides, 1, 1, 1);
+}
+
+static void layers_have_rates_of_their_own_or_stay(void **state)
+{
+    char *factors[] = {"train.lr_layers=[\"c=0.5\",\"f=4\"]",
+                       "train.weight_decay=0.01"};
+    char *frozen[] = {"train.freeze=[\"c\"]", "train.weight_decay=0.3",
+                      "train.lr_layers=[\"b=0.25\"]", "train.decay_norm=false"};
+    char *middle[] = {"train.freeze=[\"b\"]", "train.weight_decay=0.3",
+                      "train.optimizer=adamw", "train.lr_layers=[\"c=9\",\"f=2\"]"};
+
+    (void)state;
+    check_factors(2, factors, 0.5, 1, 4);
+    check_factors(4, frozen, 0, 0.25, 1);
+    check_factors(4, middle, 9, 0, 2);
 }
 
 static void sgd_is_pytorchs(void **state)
@@ -284,6 +320,7 @@ int main(void)
         cmocka_unit_test(sgd_is_pytorchs),
         cmocka_unit_test(adamw_decays_apart_from_the_gradient),
         cmocka_unit_test(norms_may_be_exempt_from_decay),
+        cmocka_unit_test(layers_have_rates_of_their_own_or_stay),
         cmocka_unit_test(clipping_is_by_the_global_norm),
         cmocka_unit_test(nothing_moves_without_labels_or_finite_numbers),
         cmocka_unit_test(schedules_meet_their_landmarks),

@@ -1,0 +1,26 @@
+/* Fine-tuning: a training that begins with the weights of another one, all of them or
+ * those of some layers.
+ *
+ *     run.init_from     sp_init_weights   weights and statistics of the layers; those
+ *                                         of run.init_skip begin afresh
+ *     run.init_norm     sp_init_norm_of   statistics of the features
+ *     train.freeze, train.lr_layers       graph/sp_graph.h; sp_init_report tells them
+ */
+#ifndef SP_INIT_H
+#define SP_INIT_H
+
+#include "session/sp_resources.h"
+
+/* Loads the weights of run.init_from and tells what moved where. Collective, agreed.
+ * SP_EDATA: they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */
+sp_status sp_init_weights(sp_resources *resources);
+/* Checks keys of fine-tuning that need a source, where there is none. Local. */
+sp_status sp_init_check_keys(const sp_resources *resources);
+/* With run.init_norm = "source" fills the means and deviations of the features with
+ * those that the checkpoint at `path` was trained with, by the columns' names; else
+ * does nothing. Collective, agreed. SP_EDATA: it does not have them. */
+sp_status sp_init_norm_of(sp_resources *resources, const char *path);
+/* Logs which layers are frozen, and which have another learning rate. */
+void sp_init_report(const sp_resources *resources);
+
+#endif

@@ -1,0 +1,136 @@
+#!/bin/sh
+# Fine-tuning: layers of run.init_skip begin afresh and all others with the bits of the
+# source; without it other classes are refused with the key that is missing; frozen layers
+# keep their bits, statistics of batch norms too; the bits are those of 1, 2 and 3 ranks,
+# and of a run that was killed; features are normalized as in the source where asked for.
+. "$SP_SRCDIR/tests/run/story.sh"
+for kind in plain classes coded rotated far; do
+    mkdir $kind && "$SHARDS" $kind $kind/s.h5 || fail "make_shards"
+done
+cat >base.deck <<'DECK'
+data : { train = "plain/s.h5"; val = []; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { steps = 4; warmup_steps = 2; deterministic = "world"; };
+run : { checkpoint_every = 1; keep = 99; log_every = 1; };
+DECK
+run 2 0 base.deck run.dir=src
+from=src/checkpoints/step-000000004.h5
+sed 's/plain/classes/' base.deck >tune.deck
+
+# weights DIR STEP PATTERN: the parameters and statistics of layers, with checksums
+weights() {
+    sums "$1" "$2" | grep '^/*params\|^/*buffers' | grep "$3"
+}
+weights src 4 . | grep -q params/conv || fail "no weights are printed"
+
+# Other classes without the key.
+for n in 1 3; do
+    run $n 3 tune.deck run.dir=t run.init_from=$from
+    one_diagnosis 'step-000000004.h5: the model has 4 classes, the data 5; everything else fits: add run.init_skip=\["conv4"\]'
+done
+run 2 3 tune.deck run.dir=t run.init_from=$from run.init_skip='["bn1"]'
+one_diagnosis 'add run.init_skip=\["bn1", "conv4"\]'
+# Where more than the classes differ, the layer is named.
+run 2 3 tune.deck run.dir=t run.init_from=$from net.family=minkunet14
+one_diagnosis '/params/conv0p1s1/weight is missing'
+
+# The first step: with a learning rate of 0 nothing but statistics moves.
+run 2 0 tune.deck run.dir=first run.init_from=$from run.init_skip=conv4 train.lr=0 \
+    train.steps=1 train.freeze='["bn"]'
+says out 'weights from src/checkpoints/step-000000004.h5 (step 4): .* parameters of 6 layers; afresh begin conv4'
+says out 'classes: \["class0", .*"class3"\] of src/.*, now \[.*"class4"\]'
+says out 'train.freeze: 3 layers with [0-9]* of [0-9]* parameters keep them'
+weights src 4 . | grep -v conv4 >want
+weights first 1 . | grep -v conv4 >got
+test -s want || fail "no weights"
+same want got "weights and statistics that were taken over"
+run 2 0 tune.deck run.dir=scratch train.lr=0 train.steps=1
+weights scratch 1 conv4 >want
+weights first 1 conv4 >got
+same want got "the last layer, which begins as without a source"
+
+# Some steps: frozen layers stay, the others learn, on any ranks and after a kill.
+set -- tune.deck run.init_from=$from run.init_skip='["conv4"]' \
+    train.freeze='["conv1","bn1","bn2"]' train.lr_layers='["conv=0.5","conv4=2"]'
+for n in 1 2 3; do
+    run $n 0 "$@" run.dir=t$n
+    sums t$n 4 >sums.$n
+done
+says out 'train.lr_layers: "conv=0.5" holds for 2 layers'
+same sums.1 sums.2 "fine-tuning on 1 and 2 ranks"
+same sums.1 sums.3 "fine-tuning on 1 and 3 ranks"
+weights src 4 'conv1/\|bn1/\|bn2/' >want
+weights t2 4 'conv1/\|bn1/\|bn2/' >got
+same want got "frozen layers"
+for layer in conv2/weight convtr3/weight bn3/weight bn3/running_mean; do
+    weights src 4 $layer >want
+    weights t2 4 $layer >got
+    test -s got && cmp -s want got && fail "$layer has not moved"
+done
+export SP_TEST_FAULT=kill@1:backward:3
+launch 2 "$@" run.dir=k
+unset SP_TEST_FAULT
+test -e k/checkpoints/step-000000004.h5 && fail "nothing was killed"
+run 3 0 "$@" run.dir=k
+says err 'the run before this one was lost'
+sums k 4 >sums.k
+same sums.1 sums.k "fine-tuning after a kill"
+# The deck of the checkpoint has the keys; a run may continue with others.
+run 2 0 "$@" run.dir=t1 train.steps=5 train.freeze='["conv1"]'
+says out 'continuing with train.freeze = .*conv1.* (was .*bn2'
+weights src 4 'bn2/running' >want
+weights t1 5 'bn2/running' >got
+cmp -s want got && fail "bn2 is still frozen"
+# Gradients of frozen layers are none: adamw and weight decay do not move them either.
+run 2 0 "$@" run.dir=a train.optimizer=adamw train.weight_decay=0.5 train.deterministic=run
+weights src 4 'conv1/\|bn1/\|bn2/' >want
+weights a 4 'conv1/\|bn1/\|bn2/' >got
+same want got "frozen layers under weight decay"
+run 2 0 "$@" run.dir=m train.bn_scope=rank train.deterministic=run batch.accumulate=2
+weights m 4 'conv1/\|bn1/\|bn2/' >got
+same want got "frozen layers with statistics of each rank"
+"$SPTRAIN" check "$@" run.dir=t1 >printed 2>err || fail "check"
+says printed '^conv1 .*; frozen$'
+says printed 'train.freeze: 3 layers'
+
+# Classes in another order are refused, unless the last layer begins afresh.
+run 2 0 base.deck run.dir=c data.train=coded/s.h5
+run 2 3 base.deck run.dir=d data.train=rotated/s.h5 run.init_from=c/checkpoints/step-000000004.h5
+run 2 0 base.deck run.dir=d data.train=rotated/s.h5 run.init_from=c/checkpoints/step-000000004.h5 \
+    run.init_skip=conv4
+
+# Features as the source normalized them, after a start and after a continuation.
+normalized() {
+    "$SPTRAIN" check $1 >printed 2>err || fail "check $1"
+    says printed "^inputs: feature0 (mean $2,"
+}
+set -- base.deck data.train=far/s.h5 run.init_from=$from
+run 2 0 "$@" run.dir=n1
+normalized n1 500
+run 3 0 "$@" run.dir=n2 run.init_norm=source
+normalized n2 5
+run 2 0 "$@" run.dir=n2 run.init_norm=source train.steps=6
+normalized n2 5
+"$SHARDS" weights $from w.h5 || fail "make_shards weights"
+run 2 3 base.deck run.dir=n3 run.init_from=w.h5 run.init_norm=source
+one_diagnosis 'w.h5: has no statistics of feature column feature0'
+run 2 0 base.deck run.dir=n3 run.init_from=w.h5
+
+# Keys that fit nothing.
+for n in 1 3; do
+    run $n 2 tune.deck run.dir=e train.freeze='["conv9"]'
+    one_diagnosis 'train.freeze: no layer with parameters has a name that begins with "conv9"; there are conv1, bn1, conv2, bn2, convtr3, bn3, conv4'
+done
+run 2 2 tune.deck run.dir=e run.init_from=$from run.init_skip='["relu1"]'
+one_diagnosis 'run.init_skip: no layer with parameters has a name that begins with "relu1"'
+run 2 2 tune.deck run.dir=e train.lr_layers='["conv=fast"]'
+one_diagnosis 'train.lr_layers: "conv=fast", expected PREFIX=FACTOR'
+run 2 2 tune.deck run.dir=e train.lr_layers='["conv"]'
+one_diagnosis 'train.lr_layers: "conv", expected PREFIX=FACTOR'
+run 2 2 tune.deck run.dir=e train.freeze='["conv","bn"]'
+one_diagnosis 'train.freeze: all layers keep their weights'
+run 2 2 tune.deck run.dir=e run.init_norm=source
+one_diagnosis 'run.init_norm = "source": run.init_from names no source'
+run 2 0 tune.deck run.dir=e run.init_skip=conv4 train.steps=1
+says err 'run.init_skip does nothing without run.init_from'
