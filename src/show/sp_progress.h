@@ -1,0 +1,40 @@
+/* The progress of counted work, such as the samples of an evaluation or the scans of a
+ * command, as the live line of rank 0:
+ *
+ *     evaluating [########........]  52 % 104/200 samples 38.1/s left 0:00:02 miou=0.61
+ *
+ *     sp_progress_begin(&progress, "labelling", "scans", n_scans);
+ *     for (i = 0; i < n_scans; i++) {
+ *         ...
+ *         sp_progress_at(&progress, i + 1, "%s", scan[i].path);
+ *     }
+ *     sp_progress_end(&progress);
+ *
+ * Nothing is drawn where no live line is shown (sp_live.h), nor on other ranks. Work
+ * that is dealt to ranks counts what rank 0 does as its share, or the samples of all
+ * ranks where each of them knows these. All functions are local, cannot fail and
+ * allocate nothing; the thread that calls them is always the same. */
+#ifndef SP_PROGRESS_H
+#define SP_PROGRESS_H
+
+#include <stdint.h>
+
+typedef struct sp_progress {
+    const char *what, *unit;
+    int64_t total;
+    double begin_s, drawn_s;
+} sp_progress;
+
+/* Begins. what: a word or two for the work, unit: its plural noun, both string
+ * constants. total 0: not known, so there is no bar and no time left. */
+void sp_progress_begin(sp_progress *progress, const char *what, const char *unit,
+                       int64_t total);
+/* States how many units are done; the text, "" for none, stands behind them where the
+ * terminal is wide enough. It is shown in printable form. Draws at most five times a
+ * second; a call that does not draw costs a look at the clock. */
+void sp_progress_at(sp_progress *progress, int64_t done, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Removes the line. */
+void sp_progress_end(sp_progress *progress);
+
+#endif
