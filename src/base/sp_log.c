@@ -12,22 +12,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
 #include "base/sp_text.h"
 
-enum { MESSAGE = 4096, BLOCK = 8192, DEFAULT_COLUMNS = 80 };
+enum { MESSAGE = 4096, BLOCK = 8192, LIVE = 2048 };
+
+/* Goes to the first column and clears the line: the only commands to a terminal. They
+ * leave nothing that would have to be restored if the process died. */
+#define CLEAR "\r\033[K"
 
 static struct {
     pthread_mutex_t lock;
     const char *program;
     char who[128]; /* "rank 3/8 host local 1", "" before the ranks are known */
     int rank;
-    FILE *file;        /* log file of this rank, or NULL */
-    bool is_line_open; /* a progress line stands on the terminal without an end */
+    FILE *file; /* log file of this rank, or NULL */
+    bool is_live, is_shared;
+    char live[LIVE];   /* the live line that stands on the terminal; "": none */
     const char *phase; /* phase, epoch, step: as sp_log_position states them */
     int64_t epoch, step;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .program = "sptrain"};
@@ -60,15 +64,23 @@ sp_status sp_log_written(void)
     return SP_OK;
 }
 
+/* Removes the live line. The caller holds the lock. */
+static void remove_live(void)
+{
+    if (!state.live[0])
+        return;
+    fputs(CLEAR, stdout);
+    fflush(stdout);
+    state.live[0] = 0;
+}
+
 void sp_log_close(void)
 {
     pthread_mutex_lock(&state.lock);
-    if (state.is_line_open)
-        fputs("\n", stdout);
+    remove_live();
     fflush(stdout);
     if (state.file)
         fclose(state.file);
-    state.is_line_open = false;
     state.file = NULL;
     pthread_mutex_unlock(&state.lock);
 }
@@ -88,20 +100,29 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step)
 
 /* Writes text in printable form, since names from files may be part of it, to the
  * stream and to this rank's file. A newline within the text ends a line only where
- * keeps_lines. The caller holds the lock. */
-static void say(FILE *stream, const char *text, bool keeps_lines)
+ * keeps_lines. A live line moves below the text, or ends there where is_last. The caller
+ * holds the lock. */
+static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
 {
+    const bool moves =
+        stream && state.live[0] && (stream == stdout || state.is_shared || is_last);
     char line[BLOCK];
 
     sp_text_printable(line, sizeof line, text, keeps_lines);
-    if (state.is_line_open) {
-        fputs("\n", stdout);
+    if (moves) {
+        fputs(CLEAR, stdout);
         fflush(stdout);
-        state.is_line_open = false;
     }
     if (stream) {
-        fprintf(stream, "%s\n", line);
+        fprintf(stream, "%s%s\n", stream == stderr && state.is_shared ? CLEAR : "",
+                line);
         fflush(stream);
+    }
+    if (is_last)
+        state.live[0] = 0;
+    if (moves && state.live[0]) {
+        fputs(state.live, stdout);
+        fflush(stdout);
     }
     if (state.file) {
         fprintf(state.file, "%s\n", line);
@@ -120,41 +141,43 @@ void sp_log_info(const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     pthread_mutex_lock(&state.lock);
-    say(state.rank == 0 ? stdout : NULL, line, false);
+    say(state.rank == 0 ? stdout : NULL, line, false, false);
     pthread_mutex_unlock(&state.lock);
-}
-
-/* Number of columns that a progress line may fill: a line wider than the terminal would
- * wrap and could not be replaced. */
-static int terminal_columns(void)
-{
-    struct winsize size;
-
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-        return size.ws_col - 1;
-    return DEFAULT_COLUMNS - 1;
 }
 
 void sp_log_progress(const char *format, ...)
 {
-    char message[MESSAGE], line[MESSAGE];
+    char line[MESSAGE];
     va_list args;
 
-    if (state.rank != 0)
+    if (state.rank != 0 || (state.is_live && !state.file))
         return;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    sp_text_printable(line, sizeof line, message, false);
     pthread_mutex_lock(&state.lock);
-    if (isatty(STDOUT_FILENO)) {
-        printf("\r%.*s\033[K", terminal_columns(), line);
+    say(state.is_live ? NULL : stdout, line, false, false);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void sp_log_open_live(bool is_live, bool is_shared)
+{
+    state.is_live = is_live;
+    state.is_shared = is_shared;
+}
+
+void sp_log_live(const char *text)
+{
+    assert(text);
+    if (!state.is_live)
+        return;
+    pthread_mutex_lock(&state.lock);
+    if (text[0]) {
+        snprintf(state.live, sizeof state.live, "%s", text);
+        printf("\r%s\033[K", state.live);
         fflush(stdout);
-        state.is_line_open = true;
-        if (state.file)
-            fprintf(state.file, "%s\n", line);
     } else
-        say(stdout, line, false);
+        remove_live();
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -183,7 +206,7 @@ static void warn(const char *who, const char *format, va_list args)
              who[0] ? ": " : "");
     append_indented(block, sizeof block, message);
     pthread_mutex_lock(&state.lock);
-    say(stderr, block, true);
+    say(stderr, block, true, false);
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -246,7 +269,7 @@ void sp_log_error(const sp_error_record *record)
     if (record->is_internal || is_tracing())
         append_trace(block, sizeof block, record);
     pthread_mutex_lock(&state.lock);
-    say(stderr, block, true);
+    say(stderr, block, true, true);
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -261,4 +284,20 @@ double sp_clock_s(clockid_t clock)
 double sp_now_s(void)
 {
     return sp_clock_s(CLOCK_MONOTONIC);
+}
+
+double sp_time_s(void)
+{
+    return sp_clock_s(CLOCK_REALTIME);
+}
+
+const char *sp_date(double time_s, char text[SP_DATE])
+{
+    const time_t whole = (time_t)time_s;
+    struct tm utc;
+
+    text[0] = 0;
+    if (gmtime_r(&whole, &utc))
+        strftime(text, SP_DATE, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return text;
 }

@@ -6,6 +6,7 @@
 #ifndef SP_LOG_H
 #define SP_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -38,9 +39,19 @@ sp_status sp_log_written(void);
 
 /* Prints one line on standard output; rank 0 only. */
 void sp_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Prints a line that replaces the last such line on a terminal, and is an ordinary line
- * in a file; rank 0 only. Any other message that follows begins on a new line. */
+/* Prints a line of progress, which a live line stands for: rank 0 prints it on standard
+ * output unless live lines are drawn there; this rank's file has it in any case. */
 void sp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Live lines (show/sp_live.h): one line of text at the end of the output, which the next
+ * one replaces. A message removes it first and, unless it is an error, draws it again
+ * below itself. is_live: this rank draws them on standard output. is_shared: standard
+ * error appears on the same terminal, so this rank's messages there clear what another
+ * rank may have drawn. Called once, before other threads log. */
+void sp_log_open_live(bool is_live, bool is_shared);
+/* Draws the text, which is printable and fits the width of the terminal, in place of
+ * the last one; "" removes it. Does nothing unless this rank draws live lines. */
+void sp_log_live(const char *text);
 /* Prints a warning on standard error; any rank: "sptrain: rank 3/8 host local 1:
  * warning: ...". */
 void sp_log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -55,6 +66,12 @@ void sp_log_warn0(const char *format, ...) __attribute__((format(printf, 1, 2)))
  * source: "  SP_EDATA at src/a.c:12 f < src/b.c:34 g". */
 void sp_log_error(const sp_error_record *record);
 
+/* A date and time of day in UTC, as "2026-11-22T21:24:00Z". time_s: seconds since 1970.
+ * Returns text. */
+enum { SP_DATE = 32 };
+const char *sp_date(double time_s, char text[SP_DATE]);
+/* Seconds since 1970 by the system's clock, which may be set meanwhile. */
+double sp_time_s(void);
 /* Seconds of the system's monotonic clock, whose zero is arbitrary. */
 double sp_now_s(void);
 /* Seconds of any of the system's clocks, such as CLOCK_THREAD_CPUTIME_ID. */

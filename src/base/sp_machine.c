@@ -2,6 +2,7 @@
 
 #include "base/sp_machine.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -105,6 +106,20 @@ size_t sp_machine_memory(void)
     if (read_numbers(CGROUP_ROOT "/memory/memory.limit_in_bytes", &limit, &unused) == 1)
         bytes = fmin(bytes, limit);
     return (size_t)bytes;
+}
+
+size_t sp_machine_resident(void)
+{
+    unsigned long long all, resident = 0;
+    char text[128] = "";
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0 && read(fd, text, sizeof text - 1) > 0 &&
+        sscanf(text, "%llu %llu", &all, &resident) != 2)
+        resident = 0;
+    if (fd >= 0)
+        close(fd);
+    return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 size_t sp_machine_address_space(void)

@@ -27,6 +27,9 @@ size_t sp_machine_memory(void);
 /* Returns the limit of the address space in bytes (ulimit -v); SIZE_MAX without a
  * limit. */
 size_t sp_machine_address_space(void);
+/* Returns the bytes of physical memory that this process occupies; 0: not known.
+ * Allocates nothing. */
+size_t sp_machine_resident(void);
 /* Zeroes private memory. Whole pages go back to the system and occupy memory again only
  * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);

@@ -145,15 +145,6 @@ static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int 
            strcmp(state.state, "running") == 0 || state.exit_code == SP_EMPI;
 }
 
-static const char *date(double time_s, char text[32])
-{
-    time_t whole = (time_t)time_s;
-    struct tm utc;
-
-    strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&whole, &utc));
-    return text;
-}
-
 static void describe(const sp_heartbeat *record, int rank, int size, char *text,
                      size_t bytes)
 {
@@ -177,7 +168,7 @@ static bool have_all_left(const sp_heartbeat *records, int n)
 static void report_marked(const char *dir, const sp_heartbeat *records, int n, int lost)
 {
     const int kind = records[lost].lost;
-    char text[256], when[32];
+    char text[256], when[SP_DATE];
 
     describe(&records[lost], lost, n, text, sizeof text);
     sp_log_warn0(
@@ -186,14 +177,14 @@ static void report_marked(const char *dir, const sp_heartbeat *records, int n, i
         kind == SP_LOST_DEAD     ? "died"
         : kind == SP_LOST_SILENT ? "fell silent"
                                  : "hung",
-        date(records[lost].time, when));
+        sp_date(records[lost].time, when));
 }
 
 /* Reports the rank heard last and the rank silent for longest, where no process lived
  * to mark the lost one. */
 static void report_ends(const char *dir, const sp_heartbeat *records, int n)
 {
-    char first_text[256], last_text[256], when[32];
+    char first_text[256], last_text[256], when[SP_DATE];
     int first, last;
 
     sp_heartbeat_ends(records, n, &first, &last);
@@ -201,7 +192,7 @@ static void report_ends(const char *dir, const sp_heartbeat *records, int n)
         return;
     describe(&records[first], first, n, first_text, sizeof first_text);
     describe(&records[last], last, n, last_text, sizeof last_text);
-    date(records[last].time, when);
+    sp_date(records[last].time, when);
     if (first == last)
         sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s", dir,
                      when, last_text);
@@ -264,7 +255,7 @@ static void print_state(const sp_run_state *s, const char *dir, const char *task
 
 static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
 {
-    char when[32];
+    char when[SP_DATE];
 
     say(to, "%6s  %-24s %8s  %-9s %6s %9s  %-20s %10s\n", "rank", "host", "pid",
         "phase", "epoch", "step", "last heard", "age_s");
@@ -280,7 +271,7 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
             "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64
             "  %-20s %10.1f%s%s\n",
             r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
-            date(h->time, when), difftime(time(NULL), (time_t)h->time),
+            sp_date(h->time, when), difftime(time(NULL), (time_t)h->time),
             h->lost      ? "  lost"
             : process[0] ? "  process "
                          : "",
