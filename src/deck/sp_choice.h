@@ -131,6 +131,13 @@ typedef enum sp_resume_from {
     SP_RESUMES(SP_CHOICE_VALUE) SP_RESUME_FILE
 } sp_resume_from;
 
+/* run.progress: where a live line is drawn (show/sp_live.h); AUTO: on a terminal. */
+#define SP_PROGRESSES(X)                                                               \
+    X(SP_PROGRESS_AUTO, "auto")                                                        \
+    X(SP_PROGRESS_ALWAYS, "always")                                                    \
+    X(SP_PROGRESS_NEVER, "never")
+typedef enum sp_progress_when { SP_PROGRESSES(SP_CHOICE_VALUE) } sp_progress_when;
+
 /* The functions below act on words as one text, "a|b|c". sp_choice_find returns the
  * index of word, -1 if it is none; case is ignored. sp_choice_name writes name i to
  * `to` [SP_NAME]; false if there are not so many. sp_choice_nearest writes the name

@@ -17,7 +17,11 @@
 #ifndef SP_PROGRESS_H
 #define SP_PROGRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* Seconds between two drawings of a live line. */
+#define SP_PROGRESS_EVERY_S 0.2
 
 typedef struct sp_progress {
     const char *what, *unit;
@@ -29,6 +33,9 @@ typedef struct sp_progress {
  * constants. total 0: not known, so there is no bar and no time left. */
 void sp_progress_begin(sp_progress *progress, const char *what, const char *unit,
                        int64_t total);
+/* True where the next sp_progress_at draws, so that its text is worth putting together.
+ */
+bool sp_progress_is_due(const sp_progress *progress);
 /* States how many units are done; the text, "" for none, stands behind them where the
  * terminal is wide enough. It is shown in printable form. Draws at most five times a
  * second; a call that does not draw costs a look at the clock. */
@@ -36,5 +43,16 @@ void sp_progress_at(sp_progress *progress, int64_t done, const char *format, ...
     __attribute__((format(printf, 3, 4)));
 /* Removes the line. */
 void sp_progress_end(sp_progress *progress);
+
+/* The pace of work whose speed changes: a mean of the last minute or so, in which a
+ * second counts the less the longer it is past. Zeroed at the start. */
+#define SP_PACE_S 60.0
+typedef struct sp_pace {
+    double samples, seconds; /* weighted */
+} sp_pace;
+
+void sp_pace_add(sp_pace *pace, double samples, double seconds);
+/* NAN before anything was added. */
+double sp_pace_per_second(const sp_pace *pace);
 
 #endif

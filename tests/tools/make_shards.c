@@ -6,6 +6,8 @@
  *     make_shards unlabelled FILE         4 samples, all labels ignored
  *     make_shards plain FILE              6 samples without subvoxel and points
  *     make_shards classes FILE            like plain, with 5 classes instead of 4
+ *     make_shards hostile FILE            like plain, with names of classes that hold
+ *                                         HTML, commands to a terminal, 200 characters
  *     make_shards renamed FILE            like plain, names of the columns in reverse
  *     make_shards coded FILE              like plain, with codes of the classes
  *     make_shards rotated FILE            like coded, the same classes in another order
@@ -97,6 +99,8 @@ static sp_status make(const char *kind, const char *path)
         f.block = strcmp(kind, "recipe-25") == 0 ? 25 : 0;
         f.divisor = strcmp(kind, "recipe-255") == 0 ? 255 : 0;
         f.unit = strcmp(kind, "recipe-foot") == 0 ? "foot" : NULL;
+    } else if (strcmp(kind, "hostile") == 0) {
+        f.is_hostile = true;
     }
     return fixture_write(&f, path);
 }

@@ -1,0 +1,73 @@
+/* The parts of event files (sp_events.h) that know nothing of TensorBoard's messages:
+ * protobuf fields, framed records, and the files of a folder. */
+#ifndef SP_EVENTS_RECORD_H
+#define SP_EVENTS_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+
+/* ---- protobuf ---- A buffer that only grows; zeroed at first, `data` is the owner's to
+ * free. If memory runs out, is_short stays set, through sp_proto_nested too. */
+typedef struct sp_proto {
+    unsigned char *data; /* [room] */
+    size_t n, room;
+    bool is_short;
+} sp_proto;
+
+void sp_proto_bytes(sp_proto *to, const void *data, size_t bytes);
+/* Each function appends a field of a message. Numbers of 0 are written too. */
+void sp_proto_int(sp_proto *to, int field, int64_t value); /* not negative */
+void sp_proto_double(sp_proto *to, int field, double value);
+void sp_proto_float(sp_proto *to, int field, float value);
+void sp_proto_field(sp_proto *to, int field, const void *data, size_t bytes);
+void sp_proto_text(sp_proto *to, int field, const char *text);
+void sp_proto_nested(sp_proto *to, int field, const sp_proto *message);
+/* Finds the last value of an integer field; a missing one is 0. False: the bytes are no
+ * message. */
+bool sp_proto_find_int(const unsigned char *data, size_t n, int field, int64_t *value);
+
+/* ---- records ---- */
+
+enum { SP_RECORD_HEAD = 12, SP_RECORD_TAIL = 4 };
+
+/* Empties the buffer and leaves room for the head; sp_record_close fills the head in
+ * and appends the tail, unless memory ran out. */
+void sp_record_open(sp_proto *record);
+void sp_record_close(sp_proto *record);
+
+typedef struct sp_record_reader {
+    int fd;
+    unsigned char *data; /* [n] the present record */
+    size_t n, room;
+    int64_t at, size; /* end of the present record; of the file */
+    bool is_short;    /* memory ran out */
+    /* The reader stopped at a wrong checksum, not at a record that the file's end cuts.
+     */
+    bool is_damaged;
+} sp_record_reader;
+
+/* SP_EIO; follows no link. */
+sp_status sp_record_reader_open(sp_record_reader *reader, const char *path,
+                                bool is_writable);
+void sp_record_reader_close(sp_record_reader *reader);
+/* Reads the next record. False at the end, and where no whole record with the right
+ * checksums follows. */
+bool sp_record_next(sp_record_reader *reader);
+
+/* ---- files ---- */
+
+#define SP_RECORD_PREFIX "events.out.tfevents."
+#define SP_RECORD_SUFFIX ".sptrain"
+
+/* Calls `visit` for the path of each file in the folder that is named as this program
+ * names them, in no order. A missing folder is SP_OK. */
+sp_status sp_record_each_file(const char *dir,
+                              sp_status (*visit)(const char *path, void *arg),
+                              void *arg);
+/* The greatest number in the names of these files; 0: there are none. */
+sp_status sp_record_last_file(const char *dir, int64_t *number);
+
+#endif

@@ -1,0 +1,488 @@
+/* Event files are what TensorBoard's format says, whole after any end of the writer,
+ * and cut at the step from which a run goes on. */
+#include "config.h"
+
+#include "fixtures/test.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/sp_file.h"
+#include "fixtures/events_read.h"
+#include "show/sp_events.h"
+#include "show/sp_heatmap.h"
+#include "show/sp_image.h"
+
+static char top[] = "/tmp/sp-events-XXXXXX";
+static char dir[64];
+static event_list list;
+
+static int new_folder(void **state)
+{
+    static int number;
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/%d", top, number++);
+    return 0;
+}
+
+static int free_list(void **state)
+{
+    (void)state;
+    events_free(&list);
+    return 0;
+}
+
+static void read_all(void)
+{
+    const char *wrong;
+
+    events_free(&list);
+    wrong = events_read(dir, &list);
+    if (wrong)
+        fail_msg("%s", wrong);
+}
+
+static void put_step(sp_events *e, int64_t step, double loss)
+{
+    sp_events_begin(e, step, 1700000000.25 + (double)step);
+    sp_events_scalar(e, "train", "loss", loss);
+    sp_events_scalar(e, "time", "step_s", 0.1);
+    OK(sp_events_end(e));
+}
+
+/* Writes the steps first .. last as one start of a run does. */
+static void write_start(int64_t first, int64_t last)
+{
+    sp_events *e;
+
+    OK(sp_events_create(&e, dir, "hosta", first));
+    for (int64_t step = first; step <= last; step++)
+        put_step(e, step, 1.0 / (double)step);
+    OK(sp_events_sync(e));
+    sp_events_destroy(e);
+}
+
+/* Demands that the losses of these steps are there, each once and in order. */
+static void assert_steps(int64_t first, int64_t last)
+{
+    int64_t next = first;
+
+    read_all();
+    for (int i = 0; i < list.n; i++) {
+        const event_value *v = &list.value[i];
+
+        if (v->kind != EVENT_SCALAR || strcmp(v->tag, "train/loss") != 0)
+            continue;
+        assert_int_equal(v->step, next);
+        assert_true(v->scalar == (float)(1.0 / (double)next));
+        assert_true(v->time_s == 1700000000.25 + (double)next);
+        next++;
+    }
+    assert_int_equal(next, last + 1);
+}
+
+static const char *only_file(void)
+{
+    static char path[512];
+    DIR *folder = opendir(dir);
+    struct dirent *entry;
+
+    path[0] = 0;
+    while ((entry = readdir(folder)))
+        if (strstr(entry->d_name, "tfevents"))
+            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+    closedir(folder);
+    return path;
+}
+
+static void scalars_are_read_back(void **state)
+{
+    (void)state;
+    write_start(1, 5);
+    assert_steps(1, 5);
+    assert_int_equal(list.n_files, 1);
+    assert_int_equal(list.torn, 0);
+    assert_int_equal(list.value[0].kind, EVENT_VERSION);
+    assert_string_equal((char *)list.value[0].bytes, "brain.Event:2");
+    assert_int_equal(list.value[1].kind, EVENT_START);
+    assert_int_equal(list.value[1].step, 1);
+    assert_string_equal(list.value[3].tag, "time/step_s");
+    assert_true(list.value[3].scalar == 0.1f);
+}
+
+static void what_is_not_finite_is_left_out(void **state)
+{
+    sp_events *e;
+
+    (void)state;
+    OK(sp_events_create(&e, dir, "hosta", 1));
+    put_step(e, 1, NAN);
+    put_step(e, 2, INFINITY);
+    sp_events_begin(e, 3, 0);
+    sp_events_scalar(e, "train", "loss", NAN);
+    OK(sp_events_end(e)); /* no record at all */
+    sp_events_destroy(e);
+    read_all();
+    assert_int_equal(list.n, 4);
+    assert_string_equal(list.value[2].tag, "time/step_s");
+    assert_string_equal(list.value[3].tag, "time/step_s");
+}
+
+static void no_file_means_no_work(void **state)
+{
+    (void)state;
+    put_step(NULL, 1, 1);
+    sp_events_text(NULL, "a", "b", "c");
+    sp_events_picture(NULL, "a", "b", 1, 1, "", 0);
+    OK(sp_events_sync(NULL));
+    sp_events_destroy(NULL);
+    OK(sp_events_cut(dir, 3)); /* there is no folder */
+}
+
+/* Class names come from data files. */
+static void hostile_names_are_text(void **state)
+{
+    char long_name[201], tag[220];
+    sp_events *e;
+
+    (void)state;
+    memset(long_name, 'x', 200);
+    long_name[200] = 0;
+    snprintf(tag, sizeof tag, "iou/%s", long_name);
+    OK(sp_events_create(&e, dir, "hosta", 1));
+    sp_events_begin(e, 1, 0);
+    sp_events_scalar(e, "iou", "<script>alert(\"1\")</script>", 0.5);
+    sp_events_scalar(e, "iou", "\033[2J\n\xff\xfe'", 0.5);
+    sp_events_scalar(e, "iou",
+                     "stra\xc3\x9f"
+                     "e \xe6\xa0\x91",
+                     0.5);
+    sp_events_scalar(e, "iou", long_name, 0.5);
+    sp_events_scalar(e, "iou", "", 0.5);
+    OK(sp_events_end(e));
+    sp_events_destroy(e);
+    read_all();
+    assert_int_equal(list.n, 7);
+    assert_string_equal(list.value[2].tag, "iou/<script>alert(\"1\")</script>");
+    assert_string_equal(list.value[3].tag, "iou/\\x1b[2J\\n\\xff\\xfe'");
+    assert_string_equal(list.value[4].tag, "iou/stra\xc3\x9f"
+                                           "e \xe6\xa0\x91");
+    assert_string_equal(list.value[5].tag, tag);
+    assert_string_equal(list.value[6].tag, "iou/");
+}
+
+static void a_text_is_shown_as_it_is(void **state)
+{
+    sp_events *e;
+
+    (void)state;
+    OK(sp_events_create(&e, dir, "hosta", 1));
+    sp_events_begin(e, 1, 0);
+    sp_events_text(e, "run", "deck", "a = 1;\n# <b>\033[m\n\nend");
+    OK(sp_events_end(e));
+    sp_events_destroy(e);
+    read_all();
+    assert_int_equal(list.n, 3);
+    assert_int_equal(list.value[2].kind, EVENT_TEXT);
+    assert_string_equal(list.value[2].tag, "run/deck");
+    assert_string_equal((char *)list.value[2].bytes,
+                        "    a = 1;\n    # <b>\\x1b[m\n    \n    end\n");
+}
+
+/* ---- going on ---- */
+
+static void a_run_goes_on_without_gap_or_repetition(void **state)
+{
+    (void)state;
+    write_start(1, 10);
+    OK(sp_events_cut(dir, 6));
+    assert_steps(1, 6);
+    write_start(7, 9);
+    OK(sp_events_cut(dir, 8));
+    write_start(9, 12);
+    assert_steps(1, 12);
+    assert_int_equal(list.n_files, 3);
+    OK(sp_events_cut(dir, 12)); /* nothing is behind it */
+    assert_steps(1, 12);
+    OK(sp_events_cut(dir, 4)); /* back to an earlier checkpoint */
+    assert_steps(1, 4);
+    assert_int_equal(list.n_files, 1);
+    OK(sp_events_cut(dir, 0));
+    assert_steps(1, 0);
+    assert_int_equal(list.n_files, 0);
+}
+
+static void a_torn_record_is_cut_off(void **state)
+{
+    struct stat whole, torn;
+
+    (void)state;
+    write_start(1, 5);
+    assert_int_equal(stat(only_file(), &whole), 0);
+    for (off_t bytes = 1; bytes < 40; bytes += 6) {
+        OK(sp_events_cut(dir, 0));
+        write_start(1, 5);
+        assert_int_equal(truncate(only_file(), whole.st_size - bytes), 0);
+        read_all();
+        assert_true(list.torn > 0);
+        OK(sp_events_cut(dir, 100));
+        assert_int_equal(stat(only_file(), &torn), 0);
+        assert_true(torn.st_size < whole.st_size - bytes);
+        assert_steps(1, 4);
+        assert_int_equal(list.torn, 0);
+    }
+}
+
+static void a_torn_beginning_leaves_no_file(void **state)
+{
+    (void)state;
+    for (off_t bytes = 0; bytes < 60; bytes += 7) {
+        write_start(1, 5);
+        assert_int_equal(truncate(only_file(), bytes), 0);
+        OK(sp_events_cut(dir, 5));
+        assert_string_equal(only_file(), "");
+    }
+}
+
+/* A file system may lose what was written last before a machine fails. */
+static void what_follows_a_damage_is_cut_off(void **state)
+{
+    struct stat whole;
+    FILE *file;
+
+    (void)state;
+    write_start(1, 5);
+    assert_int_equal(stat(only_file(), &whole), 0);
+    file = fopen(only_file(), "r+b");
+    fseek(file, whole.st_size * 3 / 4, SEEK_SET);
+    fputs("####", file);
+    fclose(file);
+    OK(sp_events_cut(dir, 100));
+    assert_steps(1, 3);
+}
+
+static void put_u32(FILE *file, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        fputc((int)(value >> (8 * i) & 255), file);
+}
+
+static void lengths_of_any_size_are_no_danger(void **state)
+{
+    FILE *file;
+
+    (void)state;
+    write_start(1, 2);
+    file = fopen(only_file(), "ab");
+    /* A length of 2^63 - 1 with its right checksum. */
+    fwrite("\xff\xff\xff\xff\xff\xff\xff\x7f", 1, 8, file);
+    put_u32(file, events_checksum("\xff\xff\xff\xff\xff\xff\xff\x7f", 8));
+    fwrite("more", 1, 4, file);
+    fclose(file);
+    OK(sp_events_cut(dir, 100));
+    assert_steps(1, 2);
+}
+
+static void other_files_stay(void **state)
+{
+    char path[128];
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    snprintf(path, sizeof path, "%s/events.out.tfevents.17.other", dir);
+    OK(sp_file_replace(path, "x", 1, 0));
+    write_start(1, 3);
+    OK(sp_events_cut(dir, 0));
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static void a_link_is_not_followed(void **state)
+{
+    char path[160], target[128];
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    snprintf(target, sizeof target, "%s/precious", dir);
+    OK(sp_file_replace(target, "x", 1, 0));
+    snprintf(path, sizeof path, "%s/events.out.tfevents.0000000001.h.sptrain", dir);
+    assert_int_equal(symlink("precious", path), 0);
+    assert_int_equal(sp_events_cut(dir, 0), SP_EIO);
+    assert_int_equal(access(target, F_OK), 0);
+}
+
+/* The clock may have been set back since the last start. */
+static void names_rise_whatever_the_clock_says(void **state)
+{
+    char path[160];
+
+    (void)state;
+    OK(sp_file_make_folder(dir));
+    write_start(1, 2);
+    snprintf(path, sizeof path, "%s/events.out.tfevents.9999999990.h.sptrain", dir);
+    assert_int_equal(rename(only_file(), path), 0);
+    write_start(3, 4);
+    write_start(5, 6);
+    assert_steps(1, 6);
+}
+
+static void a_full_disk_leaves_whole_records(void **state)
+{
+    const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+    struct rlimit few = {0, RLIM_INFINITY};
+    struct stat st;
+    sp_events *e;
+
+    (void)state;
+    OK(sp_events_create(&e, dir, "hosta", 1));
+    put_step(e, 1, 1);
+    assert_int_equal(stat(only_file(), &st), 0);
+    few.rlim_cur = (rlim_t)st.st_size + 10;
+    setrlimit(RLIMIT_FSIZE, &few);
+    sp_events_begin(e, 2, 0);
+    sp_events_scalar(e, "train", "loss", 0.5);
+    assert_int_equal(sp_events_end(e), SP_EIO);
+    setrlimit(RLIMIT_FSIZE, &none);
+    assert_non_null(strstr(sp_error_last()->message, "cannot write"));
+    sp_events_destroy(e);
+    assert_steps(1, 1);
+    assert_int_equal(list.torn, 0);
+}
+
+/* ---- pictures ---- */
+
+static uint32_t u32(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* Demands a PNG file of this size and unpacks its pixels, without the filter's bytes. */
+static unsigned char *unpack(const unsigned char *png, size_t bytes, int width,
+                             int height)
+{
+    const size_t row = 3 * (size_t)width + 1;
+    unsigned char *rows = malloc(row * (size_t)height);
+    uLongf n = row * (size_t)height;
+    size_t at = 8;
+
+    assert_memory_equal(png, "\x89PNG\r\n\x1a\n", 8);
+    while (at < bytes) {
+        const size_t length = u32(png + at);
+
+        assert_true(length <= bytes - at - 12);
+        assert_int_equal(u32(png + at + 8 + length),
+                         crc32(0, png + at + 4, (uInt)length + 4));
+        if (memcmp(png + at + 4, "IHDR", 4) == 0) {
+            assert_int_equal(u32(png + at + 8), width);
+            assert_int_equal(u32(png + at + 12), height);
+        } else if (memcmp(png + at + 4, "IDAT", 4) == 0)
+            assert_int_equal(uncompress(rows, &n, png + at + 8, length), Z_OK);
+        at += length + 12;
+    }
+    assert_int_equal(n, row * (size_t)height);
+    for (int y = 0; y < height; y++)
+        memmove(rows + (size_t)y * (row - 1), rows + (size_t)y * row + 1, row - 1);
+    return rows;
+}
+
+static void a_picture_is_a_png_file(void **state)
+{
+    static const unsigned char rgb[2 * 3 * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251};
+    unsigned char *png, *back;
+    sp_events *e;
+    size_t bytes;
+
+    (void)state;
+    OK(sp_image_encode(rgb, 3, 2, &png, &bytes));
+    OK(sp_events_create(&e, dir, "hosta", 1));
+    sp_events_begin(e, 4, 0);
+    sp_events_picture(e, "eval", "confusion", 3, 2, png, bytes);
+    OK(sp_events_end(e));
+    sp_events_destroy(e);
+    free(png);
+    read_all();
+    assert_int_equal(list.value[2].kind, EVENT_PICTURE);
+    assert_int_equal(list.value[2].width, 3);
+    assert_int_equal(list.value[2].height, 2);
+    back = unpack(list.value[2].bytes, list.value[2].n_bytes, 3, 2);
+    assert_memory_equal(back, rgb, sizeof rgb);
+    free(back);
+}
+
+/* The diagonal of a perfect matrix is dark and the rest is light, for any number of
+ * classes. */
+static void a_matrix_is_drawn(void **state)
+{
+    static const int counts[] = {1, 2, 9, 20, 101, 700};
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const int n = counts[i];
+        int64_t *confusion = calloc((size_t)(n * n), sizeof *confusion), dark = 0;
+        unsigned char *rgb;
+        int width, height;
+
+        for (int c = 0; c < n; c++)
+            confusion[c * n + c] = 1000 + c;
+        OK(sp_heatmap_draw(confusion, n, &rgb, &width, &height));
+        assert_non_null(rgb);
+        assert_true(width == height && width <= 1100);
+        for (int p = 0; p < width * height; p++)
+            dark += rgb[3 * p] == 8 && rgb[3 * p + 1] == 48 && rgb[3 * p + 2] == 107;
+        assert_true(dark >= n);
+        assert_true(dark < (int64_t)width * height / n + 1);
+        free(rgb);
+        free(confusion);
+    }
+}
+
+static void too_many_classes_are_not_drawn(void **state)
+{
+    static int64_t confusion[1];
+    unsigned char *rgb;
+    int width, height;
+
+    (void)state;
+    OK(sp_heatmap_draw(confusion, 0, &rgb, &width, &height));
+    assert_null(rgb);
+    OK(sp_heatmap_draw(confusion, SP_HEATMAP_CLASSES + 1, &rgb, &width, &height));
+    assert_null(rgb);
+}
+
+#define IN_NEW_FOLDER(test) cmocka_unit_test_setup_teardown(test, new_folder, free_list)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_NEW_FOLDER(scalars_are_read_back),
+        IN_NEW_FOLDER(what_is_not_finite_is_left_out),
+        IN_NEW_FOLDER(no_file_means_no_work),
+        IN_NEW_FOLDER(hostile_names_are_text),
+        IN_NEW_FOLDER(a_text_is_shown_as_it_is),
+        IN_NEW_FOLDER(a_run_goes_on_without_gap_or_repetition),
+        IN_NEW_FOLDER(a_torn_record_is_cut_off),
+        IN_NEW_FOLDER(a_torn_beginning_leaves_no_file),
+        IN_NEW_FOLDER(what_follows_a_damage_is_cut_off),
+        IN_NEW_FOLDER(lengths_of_any_size_are_no_danger),
+        IN_NEW_FOLDER(other_files_stay),
+        IN_NEW_FOLDER(a_link_is_not_followed),
+        IN_NEW_FOLDER(names_rise_whatever_the_clock_says),
+        IN_NEW_FOLDER(a_full_disk_leaves_whole_records),
+        IN_NEW_FOLDER(a_picture_is_a_png_file),
+        cmocka_unit_test(a_matrix_is_drawn),
+        cmocka_unit_test(too_many_classes_are_not_drawn),
+    };
+    char command[64];
+    int n_failed;
+
+    signal(SIGXFSZ, SIG_IGN);
+    if (!mkdtemp(top))
+        return 1;
+    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", top);
+    return system(command) ? 1 : n_failed;
+}

@@ -1,0 +1,143 @@
+/* A live line is never wider than the terminal, keeps what counts most, and shows names
+ * from outside as text. */
+#include "fixtures/test.h"
+
+#include "show/sp_live.h"
+
+static char text[2048];
+
+static const char *layout(const sp_live *line, int columns)
+{
+    sp_live_layout(line, columns, text, sizeof text);
+    return text;
+}
+
+static void put_training(sp_live *line)
+{
+    sp_live_begin(line);
+    sp_live_add(line, 90, "epoch %d/%d", 3, 30);
+    sp_live_add_bar(line, 45, 0.25);
+    sp_live_add(line, 100, "step %d/%d", 1234, 45000);
+    sp_live_add(line, 95, "loss %.4g", 0.69311);
+    sp_live_add(line, 60, "mIoU %.3f", 0.5123);
+    sp_live_add(line, 70, "%.3g/s", 38.1);
+    sp_live_add(line, 80, "left %s", "1:02:03");
+    sp_live_add(line, 50, "%s", "812 MiB");
+    sp_live_add(line, 40, "lr %.3g", 0.05);
+}
+
+static void eighty_columns_have_what_counts(void **state)
+{
+    sp_live line;
+
+    (void)state;
+    put_training(&line);
+    assert_string_equal(layout(&line, 80),
+                        "epoch 3/30 step 1234/45000 loss 0.6931 mIoU 0.512 38.1/s left "
+                        "1:02:03 812 MiB");
+}
+
+static void wide_terminals_have_all_and_a_bar(void **state)
+{
+    sp_live line;
+
+    (void)state;
+    put_training(&line);
+    assert_string_equal(layout(&line, 200),
+                        "epoch 3/30 [##########..............................] step "
+                        "1234/45000 loss 0.6931 mIoU 0.512 38.1/s left 1:02:03 812 MiB "
+                        "lr 0.05");
+}
+
+static void no_width_is_too_small(void **state)
+{
+    sp_live line;
+
+    (void)state;
+    put_training(&line);
+    for (int columns = 1; columns < 220; columns++)
+        assert_true(strlen(layout(&line, columns)) <=
+                    (size_t)(columns > 1 ? columns - 1 : 1));
+    assert_string_equal(layout(&line, 40), "epoch 3/30 step 1234/45000 loss 0.6931");
+    assert_string_equal(layout(&line, 8), "step 12");
+}
+
+static void names_are_text_and_do_not_wrap(void **state)
+{
+    sp_live line;
+    char name[400];
+
+    (void)state;
+    sp_live_begin(&line);
+    sp_live_add(&line, 2, "predicting");
+    sp_live_add(&line, 1, "%s", "\033[2J<script>\"x\"\xff\n\xe6\xa0\x91");
+    assert_string_equal(layout(&line, 80),
+                        "predicting \\x1b[2J<script>\"x\"\\xff\\n\xe6\xa0\x91");
+    /* Characters beyond ASCII may be two columns wide. */
+    for (int i = 0; i < 130; i++)
+        memcpy(name + 3 * i, "\xe6\xa0\x91", 4);
+    sp_live_begin(&line);
+    sp_live_add(&line, 1, "%s", name);
+    assert_int_equal(strlen(layout(&line, 80)), 3 * 39);
+    assert_int_equal(strlen(layout(&line, 21)), 3 * 10);
+}
+
+static void empty_fields_take_no_room(void **state)
+{
+    sp_live line;
+
+    (void)state;
+    sp_live_begin(&line);
+    assert_string_equal(layout(&line, 80), "");
+    sp_live_add(&line, 2, "a");
+    sp_live_add(&line, 1, "%s", "");
+    sp_live_add(&line, 3, "b");
+    assert_string_equal(layout(&line, 80), "a b");
+}
+
+static void bars_are_within_their_ends(void **state)
+{
+    static const double shares[] = {-1, 0, 0.999, 1, 7};
+    static const char *const bars[] = {"[..........]", "[..........]", "[#########.]",
+                                       "[##########]", "[##########]"};
+    sp_live line;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        sp_live_begin(&line);
+        sp_live_add_bar(&line, 1, shares[i]);
+        assert_string_equal(layout(&line, 13), bars[i]);
+    }
+}
+
+static void times_and_bytes_have_units(void **state)
+{
+    char to[SP_DURATION];
+
+    (void)state;
+    assert_string_equal(sp_live_duration(0, to), "0:00");
+    assert_string_equal(sp_live_duration(59.6, to), "1:00");
+    assert_string_equal(sp_live_duration(3723, to), "1:02:03");
+    assert_string_equal(sp_live_duration(273900, to), "3d 04:05");
+    assert_string_equal(sp_live_duration(NAN, to), "?");
+    assert_string_equal(sp_live_duration(INFINITY, to), "?");
+    assert_string_equal(sp_live_duration(-1, to), "?");
+    assert_string_equal(sp_live_duration(1e300, to), "?");
+    assert_string_equal(sp_live_bytes(851443712, to), "812 MiB");
+    assert_string_equal(sp_live_bytes(3.1 * (1 << 30), to), "3.1 GiB");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eighty_columns_have_what_counts),
+        cmocka_unit_test(wide_terminals_have_all_and_a_bar),
+        cmocka_unit_test(no_width_is_too_small),
+        cmocka_unit_test(names_are_text_and_do_not_wrap),
+        cmocka_unit_test(empty_fields_take_no_room),
+        cmocka_unit_test(bars_are_within_their_ends),
+        cmocka_unit_test(times_and_bytes_have_units),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
