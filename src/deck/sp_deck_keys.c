@@ -166,6 +166,11 @@ const sp_key sp_deck_key[] = {
  "write the network's output into the predictions too"},
 {"run", "rank_logs", SP_KEY_BOOL, AT(run.rank_logs), "false", NULL, NULL, NULL,
  "write a log file for each rank into the run folder"},
+{"run", "progress", SP_KEY_CHOICE, AT(run.progress), "\"auto\"", NULL, NULL,
+ SP_WORDS(SP_PROGRESSES), "one line that renews itself instead of the lines of steps; "
+ "auto: on a terminal"},
+{"run", "tensorboard", SP_KEY_BOOL, AT(run.tensorboard), "false", NULL, NULL, NULL,
+ "write event files of TensorBoard into the run folder too"},
 {"run", "after_save", SP_KEY_TEXT, AT(run.after_save), "\"\"", NULL, NULL, NULL,
  "command run with the path of each new checkpoint and of metrics.jsonl"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,

@@ -22,6 +22,7 @@
 #include "process/sp_pulse.h"
 #include "run/sp_checkpoint.h"
 #include "run/sp_lock.h"
+#include "show/sp_events.h"
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
@@ -35,11 +36,11 @@ struct sp_run_impl {
 };
 
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
-static const char *const run_files[] = {"status.json",         "status-eval.json",
-                                        "status-predict.json", "heartbeat.bin",
-                                        "metrics.jsonl",       "evaluations.jsonl",
-                                        "deck.resolved",       "checkpoints",
-                                        "predictions",         "logs"};
+static const char *const run_files[] = {
+    "status.json",   "status-eval.json", "status-predict.json",
+    "heartbeat.bin", "metrics.jsonl",    "evaluations.jsonl",
+    "deck.resolved", "checkpoints",      "predictions",
+    "logs",          "tensorboard"};
 enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 7 };
 
 static bool is_owner(const sp_run *run)
@@ -119,7 +120,7 @@ sp_status sp_run_sync_metrics(sp_run *run)
     if (is_owner(run) && fsync(run->impl->metrics) != 0)
         return SP_FAIL(SP_EIO, "%s/metrics.jsonl: cannot flush: %s", run->dir,
                        strerror(errno));
-    return SP_OK;
+    return sp_events_sync(run->events);
 }
 
 /* True for lines that record the start or the end of a process: a run that continues
@@ -442,6 +443,7 @@ void sp_run_close(sp_run *run)
             close(impl->metrics);
         sp_lock_release(&impl->lock);
     }
+    sp_events_destroy(run->events);
     free(impl);
     free(run->dir);
     memset(run, 0, sizeof *run);

@@ -36,6 +36,9 @@ typedef struct sp_run {
     sp_heartbeat *beat;        /* this rank's record, never NULL while open */
     sp_heartbeats *beats;      /* heartbeat.bin, never NULL while open */
     double after_save_limit_s; /* time limit of one after_save command; 60 after open */
+    /* Rank 0 of a training with run.tensorboard, from its first event on; else NULL. The
+     * training sets it; close destroys it. */
+    struct sp_events *events;
     struct sp_run_impl *impl;
 } sp_run;
 
@@ -88,7 +91,8 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text);
  * the length of the file. A line that cannot be written whole is not written at all.
  * Also starts the next waiting after_save command. */
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes);
-/* Rank 0: flushes metrics.jsonl to disk, before a checkpoint that stores its length. */
+/* Rank 0: flushes metrics.jsonl and the events to disk, before a checkpoint that stores
+ * the length of the first. */
 sp_status sp_run_sync_metrics(sp_run *run);
 /* Rank 0, when a run continues: removes the lines behind `bytes` in metrics.jsonl
  * except the start, resume and end events. A file shorter than that is a warning. */
@@ -120,5 +124,10 @@ void sp_run_report_lost(const char *dir);
 /* `sptrain status DIR`: prints the states and the rank last heard. SP_EIO if there is
  * no run. */
 sp_status sp_run_print_status(const char *dir, FILE *to);
+/* `sptrain status DIR --watch`: shows what the run is doing, by its folder alone, until
+ * no run writes there any more or the user interrupts; then prints the status. On a
+ * terminal it is a live line, else a line for each step that the run logs. SP_EIO if
+ * there is no run. */
+sp_status sp_run_watch(const char *dir);
 
 #endif

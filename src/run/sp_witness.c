@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "show/sp_live.h"
 
 /* Command line of a witness: sptrain --witness DIR SET,CONTROL,LOCK FD,RANK,PID ... The
  * descriptors are inherited; LOCK is -1 except for the witness of rank 0. */
@@ -202,6 +203,7 @@ void sp_witness_main(int argc, char **argv)
         if (sscanf(argv[ARG_RANKS + i], "%d,%d,%d", &s.rank[i].fd, &s.rank[i].rank,
                    &s.rank[i].pid) != 3)
             _exit(SP_EUSAGE);
+    sp_live_open_errors();
     hide(&s);
     watch(&s);
     if (s.has_seen && s.lock >= 0)

@@ -12,6 +12,7 @@
 #include "process/sp_fault.h"
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
+#include "show/sp_live.h"
 
 enum { FIRST_WORD_S = 5 };
 
@@ -53,6 +54,7 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
         sp_start_over();
         return SP_OK;
     }
+    SP_TRY(sp_live_open(session->config->run.progress, session->comm));
     sp_fault_open(session->comm->rank);
     SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
     session->run.task = strcmp(command->name, "train") == 0 ? "" : command->name;

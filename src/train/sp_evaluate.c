@@ -5,6 +5,7 @@
 
 #include "base/sp_exact.h"
 #include "session/sp_resources.h"
+#include "show/sp_progress.h"
 
 /* Finds the batch's first stored voxel without a prediction; false: all have one. */
 static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
@@ -118,7 +119,23 @@ typedef struct pass {
     sp_metrics *metrics;
     sp_arena scratch; /* predictions of a batch */
     sp_status found;  /* SP_ENUMERIC: a batch had numbers that are not finite */
+    sp_progress progress;
+    int64_t n_done; /* samples of all ranks */
 } pass;
+
+/* Counts the samples of the batch, on all ranks, once its last micro-batch is done. The
+ * mean IoU so far is that of rank 0's share. */
+static void show(pass *p, const sp_batch *batch)
+{
+    const sp_metrics *m = p->metrics;
+
+    if (batch->micro < batch->n_micro - 1)
+        return;
+    p->n_done += batch->step_samples;
+    if (sp_progress_is_due(&p->progress))
+        sp_progress_at(&p->progress, p->n_done, "mIoU %.3f",
+                       sp_metrics_miou(m->confusion, m->n_classes));
+}
 
 static sp_status evaluate_next(pass *p, bool *is_end)
 {
@@ -138,6 +155,7 @@ static sp_status evaluate_next(pass *p, bool *is_end)
     if (rc == SP_EMEM)
         rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id, batch->n_samples);
     SP_TRY(rc);
+    show(p, batch);
     return sp_loader_recycle(r->val_loader, batch);
 }
 
@@ -165,7 +183,9 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics)
     assert(r->val_loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
+    sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);
     sp_session_run_alone(&r->session, evaluate_all, &p);
+    sp_progress_end(&p.progress);
     sp_arena_destroy(&p.scratch);
     SP_TRY(sp_session_agree(&r->session, p.found));
     return sp_metrics_reduce(metrics, r->session.comm);

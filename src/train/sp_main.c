@@ -43,9 +43,9 @@ static const sp_verb verbs[] = {
      .run = sp_check},
     {{"preflight", NULL, "print what each rank got, and measured rates"},
      .run = sp_preflight},
-    {{"status", "DIR",
+    {{"status", "DIR [--watch]",
       "print the state of the run in DIR and what each rank did "
-      "last"},
+      "last; --watch: show it while it runs"},
      .answer = print_status},
 };
 static const sp_verb options[] = {
@@ -151,9 +151,13 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
 
 static sp_status print_status(int argc, char **argv)
 {
-    return argc == 3 ? sp_run_print_status(argv[2], stdout)
-                     : SP_FAIL(SP_EUSAGE, "status: expected one run folder, found %d",
-                               argc - 2);
+    const bool is_watching = argc == 4 && strcmp(argv[3], "--watch") == 0;
+
+    if (argc != 3 && !is_watching)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "status: expected one run folder, and at most --watch behind it");
+    return is_watching ? sp_run_watch(argv[2]) : sp_run_print_status(argv[2], stdout);
 }
 
 static sp_status print_model(int argc, char **argv)

@@ -10,6 +10,7 @@
 #include "base/sp_log.h"
 #include "comm/sp_records.h"
 #include "h5/sp_h5.h"
+#include "show/sp_progress.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_train.h"
@@ -459,20 +460,28 @@ static sp_status predict_all(sp_predictor *p)
     sp_resources *r = &p->infer.resources;
     const sp_position start = {0, 0};
     sp_batch *batch = NULL;
+    sp_progress progress;
+    int64_t n_done = 0;
     sp_status rc = sp_loader_seek(r->val_loader, start);
 
+    sp_progress_begin(&progress, "predicting", "samples", r->val.n_samples);
     for (;;) {
         if (rc == SP_OK)
             rc = predict_next(p, &batch);
         SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
-            return SP_OK;
+            break;
         SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
         if (r->session.comm->rank == 0)
             rc = store_arrived(p);
+        if (batch->micro == batch->n_micro - 1)
+            n_done += batch->step_samples;
+        sp_progress_at(&progress, n_done, "%s", "");
         if (rc == SP_OK)
             rc = sp_loader_recycle(r->val_loader, batch);
     }
+    sp_progress_end(&progress);
+    return SP_OK;
 }
 
 static sp_status predict(sp_predictor *p)

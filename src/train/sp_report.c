@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "base/sp_file.h"
 #include "base/sp_json.h"
@@ -15,7 +13,10 @@
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "session/sp_resources.h"
-#include "train/sp_init.h"
+#include "show/sp_events.h"
+#include "show/sp_heatmap.h"
+#include "show/sp_image.h"
+#include "show/sp_live.h"
 
 /* Header only: no library to link. */
 #define XXH_INLINE_ALL
@@ -40,128 +41,22 @@ static void begin(const char *event)
     sp_json_text(&json, "event", event);
 }
 
-/* ---- header and start ---- */
-
-static const char *plural(int64_t n)
+static void write_time(double time_s)
 {
-    return n == 1 ? "" : "s";
+    char text[SP_DATE];
+
+    sp_json_text(&json, "time", sp_date(time_s, text));
 }
 
-/* Number of files of `val` that are files of `train` too, under any path. */
-static int count_shared(const sp_dataset *train, const sp_dataset *val)
+/* A number of the line at hand that TensorBoard shows too, in the group. Both files have
+ * it from here, so they agree. */
+static void number(sp_events *events, const char *group, const char *key, double value)
 {
-    struct stat *known = calloc((size_t)train->n_shards + 1, sizeof *known), one;
-    int i, j, n = 0;
-
-    for (i = 0; known && i < train->n_shards; i++)
-        if (stat(train->shard[i].path, &known[i]) != 0)
-            known[i].st_ino = 0;
-    for (j = 0; known && j < val->n_shards; j++) {
-        if (stat(val->shard[j].path, &one) != 0)
-            continue;
-        for (i = 0; i < train->n_shards; i++)
-            if (known[i].st_ino == one.st_ino && known[i].st_dev == one.st_dev)
-                break;
-        n += i < train->n_shards;
-    }
-    free(known);
-    return n;
+    sp_json_double(&json, key, value);
+    sp_events_scalar(events, group, key, value);
 }
 
-/* Rank 0: warns where the validation data tell less than the user may think. */
-static void print_val_notes(const sp_resources *r)
-{
-    int n_shared;
-
-    if (r->session.comm->rank != 0 || !r->val.n_shards ||
-        r->session.config->run.eval_every <= 0)
-        return;
-    if (!r->val.has_labels)
-        sp_log_warn0("data.val has no /labels, so nothing is evaluated");
-    n_shared = count_shared(&r->train, &r->val);
-    if (n_shared > 0)
-        sp_log_warn0("%d of the %d files of data.val are in data.train too: the "
-                     "evaluation is in part of what was trained on",
-                     n_shared, r->val.n_shards);
-    sp_resources_warn_far(r, &r->val);
-}
-
-void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
-{
-    const int ranks = r->session.comm->size;
-    const int n = (sampler->effective + sampler->accumulate - 1) / sampler->accumulate;
-
-    if (n < ranks)
-        sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
-                     "raise batch.size or take fewer ranks",
-                     ranks - n, ranks, sampler->accumulate > 1 ? "micro-batch" : "step",
-                     n, plural(n));
-}
-
-/* Warns of keys of the deck that the data cannot fulfil. */
-static void print_notes(const sp_trainer *trainer)
-{
-    const sp_resources *r = trainer->resources;
-    const sp_config *config = r->session.config;
-    const bool is_scaled = config->augment.scale.n > 0;
-
-    if (config->data.normalize && !r->norm.mean)
-        sp_log_warn0("the shards have no feature_mean and feature_std, so features are "
-                     "used as they are");
-    if ((double)config->train.warmup_steps * trainer->step_samples * 2 >
-        (double)trainer->total_samples)
-        sp_log_warn0("train.warmup_steps = %lld of about %lld steps: the learning rate "
-                     "rises for most of the training",
-                     (long long)config->train.warmup_steps,
-                     (long long)(trainer->total_samples / trainer->step_samples));
-    if (!r->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
-        sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
-                    "of 90 degrees and leaves scaling out");
-    print_val_notes(r);
-    sp_report_idle(r, &r->sampler);
-}
-
-void sp_report_machine(const sp_resources *r)
-{
-    const sp_comm *comm = r->session.comm;
-
-    sp_log_info(PACKAGE_STRING
-                ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
-                "%s",
-                comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
-                r->device, sp_precision_word[r->session.config->train.precision],
-                r->session.config->run.wgmma ? " by wgmma" : "", r->transport.words);
-    if (comm->is_oversubscribed)
-        sp_log_info("more ranks than cores on a node: waiting ranks sleep");
-    if (r->cores[0])
-        sp_log_info("rank %d has cores %s", comm->rank, r->cores);
-}
-
-void sp_report_header(const sp_trainer *trainer)
-{
-    const sp_resources *r = trainer->resources;
-    const sp_sampler *sampler = &r->sampler;
-    const sp_comm *comm = r->session.comm;
-    double world = sampler->effective;
-
-    sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
-                "(%lld voxels), %d classes, %d feature columns%s",
-                (long long)r->train.n_samples, (long long)r->train.n_voxels,
-                (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
-                r->n_columns, r->norm.mean ? ", normalized" : "");
-    sp_log_info("batch: %g samples a step in the world, %.4g a node, %.4g a rank; "
-                "%lld steps an epoch; effective learning rate %g",
-                world, world / comm->n_nodes, world / comm->size,
-                (long long)sp_sampler_steps_per_epoch(sampler),
-                sp_optim_base_lr(r->session.config, sampler->effective));
-    sp_log_info("network: %s, %lld parameters; run folder %s",
-                r->session.config->net.n_layers
-                    ? "from net.layers"
-                    : sp_family_word[r->session.config->net.family],
-                (long long)r->graph.n_weights, r->session.run.dir);
-    sp_init_report(r);
-    print_notes(trainer);
-}
+/* ---- start ---- */
 
 static void write_start(const sp_resources *r, const char *deck)
 {
@@ -190,33 +85,68 @@ static void write_start(const sp_resources *r, const char *deck)
     sp_json_int(&json, "parameters", r->graph.n_weights);
 }
 
-sp_status sp_report_start(sp_trainer *trainer)
+/* The length of the training, for those who watch it. */
+static void write_plan(const sp_trainer *trainer)
+{
+    const int64_t per_epoch = sp_sampler_steps_per_epoch(&trainer->resources->sampler);
+    const int64_t steps = sp_trainer_steps(trainer);
+
+    sp_json_int(&json, "steps", steps);
+    sp_json_int(&json, "epochs", (steps - 1) / per_epoch + 1);
+    sp_json_int(&json, "epoch_samples", trainer->epoch_samples);
+}
+
+/* Rank 0: opens the event files. What an earlier start wrote behind the checkpoint is
+ * removed whether this one writes events or not, since its steps are repeated. */
+static sp_status open_events(sp_trainer *trainer, const char *deck)
+{
+    sp_run *run = &trainer->session->run;
+    const int64_t step = trainer->state.step;
+    char dir[PATH_MAX];
+
+    snprintf(dir, sizeof dir, "%s/tensorboard", run->dir);
+    SP_TRY(sp_events_cut(dir, step));
+    if (!trainer->session->config->run.tensorboard)
+        return SP_OK;
+    SP_TRY(sp_events_create(&run->events, dir, run->comm->host, step + 1));
+    sp_events_begin(run->events, step + 1, sp_time_s());
+    sp_events_text(run->events, "run", "deck", deck);
+    return sp_events_end(run->events);
+}
+
+/* Rank 0. */
+static sp_status start(sp_trainer *trainer, const char *deck)
 {
     sp_resources *r = trainer->resources;
-    const sp_config resolved = sp_session_resolved(&r->session);
+    sp_run *run = &r->session.run;
     int64_t *bytes = &trainer->state.metrics_bytes;
+
+    if (trainer->is_resumed)
+        SP_TRY(sp_run_truncate_metrics(run, *bytes));
+    SP_TRY(open_events(trainer, deck));
+    SP_TRY(sp_run_write_text(run, "deck.resolved", deck));
+    begin(trainer->is_resumed ? "resume" : "start");
+    sp_json_int(&json, "step", trainer->state.step);
+    write_start(r, deck);
+    write_plan(trainer);
+    write_time(sp_time_s());
+    SP_TRY(append(run, bytes));
+    return sp_run_status(run, "running", SP_OK, r->session.epoch, r->session.step, "");
+}
+
+sp_status sp_report_start(sp_trainer *trainer)
+{
+    sp_session *s = trainer->session;
+    const sp_config resolved = sp_session_resolved(s);
     char *deck = NULL;
     sp_status rc = SP_OK;
 
-    if (r->session.comm->rank == 0) {
-        if (trainer->is_resumed)
-            rc = sp_run_truncate_metrics(&r->session.run, trainer->state.metrics_bytes);
-        if (rc == SP_OK)
-            rc = sp_config_to_text(&resolved, &deck);
-        if (rc == SP_OK)
-            rc = sp_run_write_text(&r->session.run, "deck.resolved", deck);
-        if (rc == SP_OK) {
-            begin(trainer->is_resumed ? "resume" : "start");
-            sp_json_int(&json, "step", trainer->state.step);
-            write_start(r, deck);
-            rc = append(&r->session.run, bytes);
-        }
-        if (rc == SP_OK)
-            rc = sp_run_status(&r->session.run, "running", SP_OK, r->session.epoch,
-                               r->session.step, "");
-        free(deck);
-    }
-    return sp_session_agree(&r->session, rc);
+    if (s->comm->rank == 0)
+        rc = sp_config_to_text(&resolved, &deck);
+    if (rc == SP_OK && deck)
+        rc = start(trainer, deck);
+    free(deck);
+    return sp_session_agree(s, rc);
 }
 
 /* ---- steps ---- */
@@ -229,48 +159,129 @@ static double imbalance(const sp_comm *comm, const sp_step_report *step)
                                  : 1;
 }
 
+/* The seconds that are left as text for the log: "left=1:02:03 ", or "". */
+static const char *left_text(const sp_trainer *t, char text[48])
+{
+    char duration[SP_DURATION];
+    const double left_s = sp_trainer_left_s(t);
+
+    text[0] = 0;
+    if (isfinite(left_s))
+        snprintf(text, 48, "left=%s ", sp_live_duration(left_s, duration));
+    return text;
+}
+
+/* Writes what a step is measured by. TensorBoard shows the times in a group of their
+ * own. */
+static void write_step(const sp_trainer *t, const sp_step_report *step)
+{
+    sp_events *events = t->session->run.events;
+    const sp_step_result *result = &step->result;
+
+    number(events, "train", "loss", result->loss);
+    number(events, "train", "lr", step->lr);
+    number(events, "train", "grad_norm", result->grad_norm);
+    number(events, "train", "voxels", result->voxels);
+    number(events, "time", "step_s", step->step_s);
+    number(events, "time", "data_wait_s", result->data_wait_s);
+    number(events, "time", "comm_exposed_s", result->comm_exposed_s);
+    number(events, "train", "imbalance", imbalance(t->session->comm, step));
+    sp_json_int(&json, "micro_batches", result->n_micro);
+    if (result->is_skipped)
+        sp_json_bool(&json, "skipped", true);
+    number(events, "time", "forward_s", step->forward_s);
+    number(events, "time", "backward_s", step->backward_s);
+    number(events, "time", "update_s", step->update_s);
+    number(events, "time", "plan_s", step->plan_s);
+    number(events, "train", "memory_bytes", step->memory_bytes);
+    sp_json_double(&json, "left_s", sp_trainer_left_s(t));
+}
+
+static void print_step(const sp_trainer *t, const sp_step_report *step, double now_s)
+{
+    const int64_t total = t->total_samples;
+    char left[48], date[SP_DATE];
+
+    sp_log_progress("step=%lld epoch=%lld loss=%.5g lr=%.4g voxels=%.0f step_s=%.3f "
+                    "data_wait_s=%.3f comm_exposed_s=%.3f done=%.0f%% %stime=%s",
+                    (long long)step->step, (long long)step->epoch + 1,
+                    step->result.loss, step->lr, step->result.voxels, step->step_s,
+                    step->result.data_wait_s, step->result.comm_exposed_s,
+                    total ? 100.0 * (double)step->samples / (double)total : 0,
+                    left_text(t, left), sp_date(now_s, date));
+}
+
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
 {
-    sp_session *s = trainer->session;
-    const int64_t total = trainer->total_samples;
+    sp_run *run = &trainer->session->run;
+    const double now_s = sp_time_s();
 
-    if (s->comm->rank != 0)
+    if (trainer->session->comm->rank != 0)
         return SP_OK;
     begin("step");
     sp_json_int(&json, "step", step->step);
     sp_json_int(&json, "epoch", step->epoch + 1);
     sp_json_int(&json, "samples", step->samples);
-    sp_json_double(&json, "loss", step->result.loss);
-    sp_json_double(&json, "lr", step->lr);
-    sp_json_double(&json, "grad_norm", step->result.grad_norm);
-    sp_json_int(&json, "voxels", (int64_t)step->result.voxels);
-    sp_json_double(&json, "step_s", step->step_s);
-    sp_json_double(&json, "data_wait_s", step->result.data_wait_s);
-    sp_json_double(&json, "comm_exposed_s", step->result.comm_exposed_s);
-    sp_json_double(&json, "imbalance", imbalance(s->comm, step));
-    sp_json_int(&json, "micro_batches", step->result.n_micro);
-    if (step->result.is_skipped)
-        sp_json_bool(&json, "skipped", true);
-    SP_TRY(append(&s->run, &trainer->state.metrics_bytes));
-    sp_log_progress("step=%lld epoch=%lld loss=%.5g lr=%.4g voxels=%.0f step_s=%.3f "
-                    "data_wait_s=%.3f comm_exposed_s=%.3f done=%.0f%%",
-                    (long long)step->step, (long long)step->epoch + 1,
-                    step->result.loss, step->lr, step->result.voxels, step->step_s,
-                    step->result.data_wait_s, step->result.comm_exposed_s,
-                    total ? 100.0 * (double)step->samples / (double)total : 0);
+    sp_events_begin(run->events, step->step, now_s);
+    write_step(trainer, step);
+    write_time(now_s);
+    SP_TRY(append(run, &trainer->state.metrics_bytes));
+    SP_TRY(sp_events_end(run->events));
+    print_step(trainer, step, now_s);
     return SP_OK;
+}
+
+/* The fields by weight; those that count most fit into 80 columns. */
+static void draw(const sp_trainer *t, const sp_step_report *step)
+{
+    const double pace = sp_pace_per_second(&t->pace), left_s = sp_trainer_left_s(t);
+    const int64_t steps = sp_trainer_steps(t);
+    const double epochs = ceil((double)t->total_samples / (double)t->epoch_samples);
+    char text[SP_DURATION];
+    sp_live line;
+
+    sp_live_begin(&line);
+    sp_live_add(&line, 90, "epoch %lld/%.0f", (long long)step->epoch + 1, epochs);
+    sp_live_add_bar(&line, 45, (double)step->step / (double)steps);
+    sp_live_add(&line, 100, "step %lld/%lld", (long long)step->step, (long long)steps);
+    sp_live_add(&line, 95, "loss %.4g", step->result.loss);
+    if (!isnan(t->score))
+        sp_live_add(&line, 60, "mIoU %.3f", t->score);
+    if (pace > 0)
+        sp_live_add(&line, 70, "%.3g/s", pace);
+    if (isfinite(left_s))
+        sp_live_add(&line, 80, "left %s", sp_live_duration(left_s, text));
+    if (isfinite(t->memory_bytes))
+        sp_live_add(&line, 50, "%s", sp_live_bytes(t->memory_bytes, text));
+    sp_live_add(&line, 40, "lr %.3g", step->lr);
+    sp_live_add(&line, 30, "step %.3g s", step->step_s);
+    sp_live_add(&line, 20, "data %.2g s", step->result.data_wait_s);
+    sp_live_add(&line, 10, "ranks %.2g s", step->result.comm_exposed_s);
+    sp_live_draw(&line);
+}
+
+void sp_report_live(sp_trainer *trainer, const sp_step_report *step)
+{
+    const double now = sp_now_s();
+
+    if (now - trainer->drawn_s < SP_PROGRESS_EVERY_S || !sp_live_is_shown())
+        return;
+    trainer->drawn_s = now;
+    draw(trainer, step);
 }
 
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 {
     sp_session *s = trainer->session;
     double n = (double)(trainer->state.step - trainer->first_step);
+    char left[48], date[SP_DATE];
     sp_status rc = SP_OK;
 
-    sp_log_info("epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f",
-                (long long)step->epoch + 1, (long long)step->step,
-                (long long)step->samples, step->result.loss,
-                n > 0 ? trainer->train_s / n : 0);
+    sp_log_info(
+        "epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f %stime=%s",
+        (long long)step->epoch + 1, (long long)step->step, (long long)step->samples,
+        step->result.loss, n > 0 ? trainer->train_s / n : 0, left_text(trainer, left),
+        sp_date(sp_time_s(), date));
     if (s->comm->rank == 0)
         rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
     return sp_session_agree(s, rc);
@@ -278,14 +289,15 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 
 /* ---- evaluation ---- */
 
-static void write_iou(const sp_resources *r, const char *key, const int64_t *confusion)
+/* Writes the IoU of each class; absent classes have none, and no point on their curve.
+ */
+static void write_iou(const sp_resources *r, sp_events *events, const char *key,
+                      const int64_t *confusion)
 {
-    int c;
-
     sp_json_begin_object(&json, key);
-    for (c = 0; c < r->n_classes; c++)
-        sp_json_double(&json, r->class_name[c],
-                       sp_metrics_iou(confusion, r->n_classes, c));
+    for (int c = 0; c < r->n_classes; c++)
+        number(events, key, r->class_name[c],
+               sp_metrics_iou(confusion, r->n_classes, c));
     sp_json_end_object(&json);
 }
 
@@ -303,26 +315,49 @@ static void write_confusion(const char *key, const int64_t *confusion, int n)
     sp_json_end_array(&json);
 }
 
-static void write_eval(const sp_resources *r, const sp_metrics *m)
+/* Writes to the line at hand and to the events, which are NULL or those of a training.
+ */
+static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
 {
     const int n = m->n_classes;
     const int64_t *points = m->point_confusion;
 
     sp_json_int(&json, "samples", m->n_samples);
     sp_json_int(&json, "voxels", sp_metrics_total(m->confusion, n));
-    sp_json_double(&json, "loss",
-                   m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN);
-    sp_json_double(&json, "accuracy", sp_metrics_accuracy(m->confusion, n));
-    sp_json_double(&json, "miou", sp_metrics_miou(m->confusion, n));
-    write_iou(r, "iou", m->confusion);
+    number(events, "eval", "loss",
+           m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN);
+    number(events, "eval", "accuracy", sp_metrics_accuracy(m->confusion, n));
+    number(events, "eval", "miou", sp_metrics_miou(m->confusion, n));
+    write_iou(r, events, "iou", m->confusion);
     write_confusion("confusion", m->confusion, n);
     if (!points)
         return;
     sp_json_int(&json, "points", sp_metrics_total(points, n));
-    sp_json_double(&json, "point_miou", sp_metrics_miou(points, n));
-    sp_json_double(&json, "point_accuracy", sp_metrics_accuracy(points, n));
-    write_iou(r, "point_iou", points);
+    number(events, "eval", "point_miou", sp_metrics_miou(points, n));
+    number(events, "eval", "point_accuracy", sp_metrics_accuracy(points, n));
+    write_iou(r, events, "point_iou", points);
     write_confusion("point_confusion", points, n);
+}
+
+/* Adds the matrix as a picture to the record at hand. */
+static sp_status add_picture(sp_events *events, const char *name,
+                             const int64_t *confusion, int n)
+{
+    unsigned char *rgb = NULL, *png = NULL;
+    int width, height;
+    size_t bytes;
+    sp_status rc;
+
+    if (!events || !confusion)
+        return SP_OK;
+    rc = sp_heatmap_draw(confusion, n, &rgb, &width, &height);
+    if (rc == SP_OK && rgb)
+        rc = sp_image_encode(rgb, width, height, &png, &bytes);
+    if (png)
+        sp_events_picture(events, "eval", name, width, height, png, bytes);
+    free(rgb);
+    free(png);
+    return rc;
 }
 
 static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
@@ -346,13 +381,21 @@ static sp_status report_eval(sp_trainer *trainer)
 {
     sp_session *s = trainer->session;
     const sp_metrics *metrics = &trainer->metrics;
+    const double now_s = sp_time_s();
+    sp_events *events = s->run.events;
     char path[PATH_MAX];
 
     begin("eval");
     sp_json_int(&json, "step", s->step);
     sp_json_int(&json, "epoch", s->epoch);
-    write_eval(trainer->resources, metrics);
+    sp_events_begin(events, s->step, now_s);
+    write_eval(trainer->resources, metrics, events);
+    write_time(now_s);
+    SP_TRY(add_picture(events, "confusion", metrics->confusion, metrics->n_classes));
+    SP_TRY(add_picture(events, "point_confusion", metrics->point_confusion,
+                       metrics->n_classes));
     SP_TRY(append(&s->run, &trainer->state.metrics_bytes));
+    SP_TRY(sp_events_end(events));
     print_eval(metrics, s->epoch, s->step);
     snprintf(path, sizeof path, "%s/metrics.jsonl", s->run.dir);
     sp_run_after_save(&s->run, s->config->run.after_save, path);
@@ -372,13 +415,9 @@ static void write_request(const sp_resources *r, const char *checkpoint)
 {
     const sp_command *command = r->session.command;
     const sp_strings *data = &r->session.config->data.val;
-    const time_t now = time(NULL);
-    struct tm utc;
-    char text[32];
     int i;
 
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    sp_json_text(&json, "time", text);
+    write_time(sp_time_s());
     sp_json_begin_array(&json, "arguments");
     sp_json_text(&json, NULL, command->name);
     sp_json_text(&json, NULL, command->deck);
@@ -404,7 +443,7 @@ static sp_status report_evaluation(sp_resources *r, const sp_metrics *metrics,
     write_request(r, checkpoint);
     sp_json_int(&json, "step", r->session.step);
     sp_json_int(&json, "epoch", r->session.epoch);
-    write_eval(r, metrics);
+    write_eval(r, metrics, NULL);
     SP_TRY(sp_json_end(&json, &line));
     snprintf(path, sizeof path, "%s/evaluations.jsonl", r->session.run.dir);
     SP_TRY(sp_file_append_line(path, line));
@@ -476,7 +515,9 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     const double total_s = sp_now_s() - trainer->begin_s;
     const double watch_s = trainer->replica_s + sp_watchdog_cpu_s(r->session.watchdog);
     char best[40] = ""; /* empty where no epoch was evaluated */
+    char date[SP_DATE];
 
+    sp_live_remove();
     begin("end");
     sp_json_text(&json, "state", state);
     sp_json_int(&json, "step", trainer->state.step);
@@ -492,6 +533,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_json_double(&json, "save_cpu_s", trainer->write_cpu_s);
     sp_json_double(&json, "replica_s", trainer->replica_s);
     sp_json_double(&json, "watchdog_cpu_s", sp_watchdog_cpu_s(r->session.watchdog));
+    write_time(sp_time_s());
     SP_TRY(append(&r->session.run, NULL));
     if (is_done && trainer->metrics.n_samples > 0)
         sp_report_table(r, &trainer->metrics);
@@ -503,9 +545,11 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
         "%%)",
         trainer->save_s, share(trainer->save_s, trainer->train_s), trainer->write_cpu_s,
         watch_s, share(watch_s, trainer->train_s));
-    sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f",
+    sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f "
+                "time=%s",
                 state, (long long)trainer->state.step, best, total_s, trainer->train_s,
-                trainer->eval_s, trainer->save_s + trainer->save_last_s);
+                trainer->eval_s, trainer->save_s + trainer->save_last_s,
+                sp_date(sp_time_s(), date));
     if (!is_done)
         sp_log_info("%s", message);
     return sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,

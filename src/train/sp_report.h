@@ -1,7 +1,7 @@
-/* The output of a run: the console of rank 0, and metrics.jsonl and evaluations.jsonl
- * in the run folder. Rank 0 prints and writes; all values are those of all ranks.
- * Collective and agreed, except sp_report_step, which belongs to a step: the other
- * ranks return from it at once. */
+/* The output of a run: the console of rank 0, and metrics.jsonl, evaluations.jsonl and
+ * TensorBoard's events in the run folder. Rank 0 prints and writes; all values are those
+ * of all ranks. Collective and agreed, except sp_report_step and sp_report_live, which
+ * belong to a step: the other ranks return from them at once. */
 #ifndef SP_REPORT_H
 #define SP_REPORT_H
 
@@ -18,6 +18,8 @@ void sp_report_header(const sp_trainer *trainer);
 sp_status sp_report_start(sp_trainer *trainer);
 /* Writes the step event and prints one line; called for steps that are logged. */
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
+/* Draws the live line, where there is one; called for every step. */
+void sp_report_live(sp_trainer *trainer, const sp_step_report *step);
 /* Prints the line of an epoch and updates the status. */
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
 /* Writes the end event and the status. state: "done" or "stopped"; message: the reason,

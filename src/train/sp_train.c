@@ -4,10 +4,13 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
+#include "session/sp_resources.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
@@ -31,7 +34,7 @@ static bool ask_to_stop(void *arg)
     return is_stop_asked(arg);
 }
 
-/* Tells the phases of a step to the other processes. */
+/* Tells the phases of a step to the other processes, and times its parts. */
 static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch *batch)
 {
     static const sp_phase phases[SP_STEP_PARTS] = {[SP_STEP_READ] = SP_PHASE_READ,
@@ -40,9 +43,13 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
                                                        SP_PHASE_BACKWARD,
                                                    [SP_STEP_REDUCE] = SP_PHASE_REDUCE,
                                                    [SP_STEP_UPDATE] = SP_PHASE_UPDATE};
+    const double now = sp_now_s();
     sp_trainer *t = arg;
 
     (void)batch;
+    t->part_s[t->part] += now - t->part_begin_s;
+    t->part = part;
+    t->part_begin_s = now;
     if (phases[part] != SP_PHASE_START) /* the other parts are no phases */
         sp_run_beat(&t->session->run, phases[part], t->state.at.epoch, t->state.step);
     return SP_OK;
@@ -83,6 +90,26 @@ static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
     return SP_OK;
 }
 
+static void begin_parts(sp_trainer *t, double now)
+{
+    memset(t->part_s, 0, sizeof t->part_s);
+    t->part = SP_STEP_END;
+    t->part_begin_s = now;
+}
+
+/* A device works on while the host has long left the part that started the work. */
+static void end_parts(sp_trainer *t, sp_step_report *report)
+{
+    const bool is_host = t->resources->backend.ops->is_host;
+    const double *s = t->part_s;
+    double read_s;
+
+    report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
+    report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
+    report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
+    sp_loader_times(t->resources->loader, &report->plan_s, &read_s);
+}
+
 static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
@@ -91,12 +118,15 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     sp_pulse before, after;
 
     sp_pulse_read(&before);
+    begin_parts(t, begin);
     *report = (sp_step_report){.lr = sp_trainer_lr(t)};
     SP_TRY(sp_step_run(t->resources, report->lr, &hooks, &report->result));
     advance(t, report);
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
+    end_parts(t, report);
     report->step_s = sp_now_s() - begin;
+    sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
     sp_pulse_read(&after);
     sp_watchdog_step(t->session->watchdog,
                      report->step_s - (after.waited_s - before.waited_s));
@@ -104,17 +134,42 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     return SP_OK;
 }
 
-/* Maximum over the ranks of a step's times, for steps that are logged. Collective. */
+/* Bytes in use: of the device, by all processes on it, or of this process on the host.
+ * NAN: not known. */
+static sp_status find_memory(sp_trainer *t, double *bytes)
+{
+    sp_backend *backend = &t->resources->backend;
+    int64_t used = (int64_t)sp_machine_resident();
+
+    if (!backend->ops->is_host)
+        SP_TRY(backend->ops->memory_used(backend, &used));
+    *bytes = used > 0 ? (double)used : NAN;
+    return SP_OK;
+}
+
+/* Maximum over the ranks of a step's times and memory, for steps that are logged.
+ * Collective. */
 static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
 {
+    double *const value[SP_TIMES] = {[SP_TIME_STEP] = &report->step_s,
+                                     [SP_TIME_DATA_WAIT] = &report->result.data_wait_s,
+                                     [SP_TIME_COMM_EXPOSED] =
+                                         &report->result.comm_exposed_s,
+                                     [SP_TIME_FORWARD] = &report->forward_s,
+                                     [SP_TIME_BACKWARD] = &report->backward_s,
+                                     [SP_TIME_UPDATE] = &report->update_s,
+                                     [SP_TIME_PLAN] = &report->plan_s,
+                                     [SP_TIME_MEMORY] = &report->memory_bytes};
+
+    SP_TRY(find_memory(t, &report->memory_bytes));
     sp_table_zero(&t->times);
-    sp_table_add(&t->times, SP_TIME_STEP, report->step_s);
-    sp_table_add(&t->times, SP_TIME_DATA_WAIT, report->result.data_wait_s);
-    sp_table_add(&t->times, SP_TIME_COMM_EXPOSED, report->result.comm_exposed_s);
+    for (int i = 0; i < SP_TIMES; i++)
+        if (isfinite(*value[i]))
+            sp_table_add(&t->times, i, *value[i]);
     SP_TRY(sp_table_reduce(&t->times));
-    report->step_s = t->times.row[SP_TIME_STEP].max;
-    report->result.data_wait_s = t->times.row[SP_TIME_DATA_WAIT].max;
-    report->result.comm_exposed_s = t->times.row[SP_TIME_COMM_EXPOSED].max;
+    for (int i = 0; i < SP_TIMES; i++)
+        *value[i] = t->times.row[i].max;
+    t->memory_bytes = report->memory_bytes;
     return SP_OK;
 }
 
@@ -135,6 +190,9 @@ static sp_status evaluate(sp_trainer *t, bool *is_best)
         t->state.best = score;
         *is_best = true;
     }
+    t->score = score;
+    t->drawn_s = 0; /* the next step draws its line at once */
+    t->n_evals++;
     t->eval_s += sp_now_s() - begin;
     return SP_OK;
 }
@@ -219,7 +277,9 @@ static sp_status train_and_log(void *arg)
     step_work *work = arg;
 
     SP_TRY(train_step(work->trainer, &work->report));
-    return log_step(work->trainer, &work->report);
+    SP_TRY(log_step(work->trainer, &work->report));
+    sp_report_live(work->trainer, &work->report);
+    return SP_OK;
 }
 
 /* All ranks have counted the same, so they fail together. */

@@ -1,5 +1,6 @@
 #include "train/sp_trainer.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/sp_log.h"
@@ -9,7 +10,9 @@
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 
-static const char *const time_names[] = {"step_s", "data_wait_s", "comm_exposed_s"};
+static const char *const time_names[] = {"step_s",    "data_wait_s", "comm_exposed_s",
+                                         "forward_s", "backward_s",  "update_s",
+                                         "plan_s",    "memory_bytes"};
 _Static_assert(sizeof time_names / sizeof *time_names == SP_TIMES, "a name each");
 
 static sp_status check_training_set(const sp_dataset *set)
@@ -90,6 +93,7 @@ sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command)
     if (!t)
         return SP_FAIL(SP_EMEM, "out of memory");
     t->begin_s = sp_now_s();
+    t->score = t->memory_bytes = NAN;
     t->resources = calloc(1, sizeof *t->resources);
     if (!t->resources)
         return SP_FAIL(SP_EMEM, "out of memory");
@@ -101,6 +105,7 @@ sp_status sp_trainer_begin(sp_trainer *t)
 {
     sp_resources *r = t->resources;
 
+    t->first_epoch = t->state.at.epoch;
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
@@ -114,6 +119,47 @@ double sp_trainer_lr(const sp_trainer *t)
 {
     return sp_optim_lr(t->session->config, t->state.samples_seen, t->total_samples,
                        t->step_samples);
+}
+
+int64_t sp_trainer_steps(const sp_trainer *t)
+{
+    const sp_config *config = t->session->config;
+    int64_t steps;
+
+    if (config->train.steps > 0)
+        return config->train.steps;
+    if (__builtin_mul_overflow(sp_sampler_steps_per_epoch(&t->resources->sampler),
+                               (int64_t)config->train.epochs, &steps))
+        return INT64_MAX;
+    return steps;
+}
+
+/* The evaluations that are still to come: those of the whole training without those
+ * before this start and in it. */
+static double evals_left(const sp_trainer *t)
+{
+    const double every = t->session->config->run.eval_every;
+    const double epochs = ceil((double)t->total_samples / (double)t->epoch_samples);
+
+    if (!t->is_evaluated)
+        return 0;
+    return fmax(0, ceil(epochs / every) - floor((double)t->first_epoch / every) -
+                       (double)t->n_evals);
+}
+
+double sp_trainer_left_s(const sp_trainer *t)
+{
+    const double pace = sp_pace_per_second(&t->pace);
+    const sp_config *config = t->session->config;
+    double samples = (double)(t->total_samples - t->state.samples_seen);
+
+    if (t->total_samples == INT64_MAX || !(pace > 0))
+        return NAN;
+    if (config->train.steps > 0)
+        samples =
+            (double)(config->train.steps - t->state.step) * (double)t->step_samples;
+    return fmax(0, samples) / pace +
+           (t->n_evals ? evals_left(t) * t->eval_s / (double)t->n_evals : 0);
 }
 
 sp_status sp_trainer_check_replicas(sp_trainer *t)

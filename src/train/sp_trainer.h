@@ -13,13 +13,20 @@
 #include "run/sp_checkpoint.h"
 #include "session/sp_session.h"
 #include "session/sp_step.h"
+#include "show/sp_progress.h"
 
 /* One optimizer step as it is reported. */
 typedef struct sp_step_report {
     int64_t step, samples; /* step: number from 1; samples: running total */
     int64_t epoch;         /* number from 0 */
     double lr;             /* learning rate */
-    double step_s;         /* seconds; of the slowest rank once it is logged */
+    /* Seconds of the step and of its parts, and of building plans meanwhile; of the
+     * slowest rank once it is logged. The parts are NAN where the host does not wait
+     * for the device. */
+    double step_s, forward_s, backward_s, update_s, plan_s;
+    /* Bytes in use on the device, or of the process on the host; set where the step is
+     * logged: the greatest of the ranks. NAN: not known. */
+    double memory_bytes;
     bool is_end;           /* the step was the last of its epoch */
     sp_step_result result; /* its waits: those of the slowest rank once it is logged */
 } sp_step_report;
@@ -39,6 +46,18 @@ typedef struct sp_trainer {
     int64_t epoch_samples; /* of the training set */
     int64_t total_samples; /* of the whole training; INT64_MAX: too many to count */
 
+    /* Seconds that the present step has spent in each part, and the part at hand with
+     * its beginning. */
+    double part_s[SP_STEP_PARTS], part_begin_s;
+    sp_step_part part;
+
+    sp_pace pace;        /* of the training steps */
+    double drawn_s;      /* when the live line was drawn */
+    double memory_bytes; /* of the latest step that was logged */
+    double score;        /* mean IoU of the latest evaluation; NAN: none yet */
+    int64_t n_evals;     /* evaluations since this start */
+    int64_t first_epoch; /* in which this start began, from 0 */
+
     double begin_s; /* when the program began, by sp_now_s */
     /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;
@@ -53,7 +72,17 @@ typedef struct sp_trainer {
 } sp_trainer;
 
 /* The times of a step that are reduced over the ranks. */
-enum { SP_TIME_STEP, SP_TIME_DATA_WAIT, SP_TIME_COMM_EXPOSED, SP_TIMES };
+enum {
+    SP_TIME_STEP,
+    SP_TIME_DATA_WAIT,
+    SP_TIME_COMM_EXPOSED,
+    SP_TIME_FORWARD,
+    SP_TIME_BACKWARD,
+    SP_TIME_UPDATE,
+    SP_TIME_PLAN,
+    SP_TIME_MEMORY, /* bytes, not seconds */
+    SP_TIMES
+};
 
 /* Collective, agreed: opens the resources of a training and finds out where it begins.
  * sp_trainer_close follows in any case. SP_EMEM if there is no memory for the trainer
@@ -64,6 +93,11 @@ sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command);
 sp_status sp_trainer_begin(sp_trainer *trainer);
 /* Learning rate of the next step. */
 double sp_trainer_lr(const sp_trainer *trainer);
+/* Steps of the whole training; INT64_MAX: too many to count. */
+int64_t sp_trainer_steps(const sp_trainer *trainer);
+/* Seconds that the training will take on from here, evaluations included, as long as it
+ * keeps its pace; NAN: not known. Local. */
+double sp_trainer_left_s(const sp_trainer *trainer);
 /* Collective, agreed: compares the weights of all ranks. SP_ENUMERIC names those that
  * differ. */
 sp_status sp_trainer_check_replicas(sp_trainer *trainer);

@@ -24,6 +24,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
+#include "show/sp_progress.h"
 #include "vox/vox.h"
 #include "vox/vox_cloud.h"
 #include "vox/vox_part.h"
@@ -174,6 +175,12 @@ end:
     return rc;
 }
 
+/* The number of n things, dealt to the ranks in turn, that this rank has. */
+static int64_t share_of(const convert *c, int64_t n)
+{
+    return (n - c->comm->rank + c->comm->size - 1) / c->comm->size;
+}
+
 static int compare_pieces(const void *a, const void *b)
 {
     const vox_piece *p = a, *q = b;
@@ -275,17 +282,21 @@ static sp_status make_parts(const convert *c, int fd, vox_part **mine, int64_t *
     vox_part *part = calloc((size_t)most, sizeof *part);
     vox_cloud cloud = {0};
     sp_grid grid = {0};
+    sp_progress progress;
     sp_status rc = SP_OK;
 
     *mine = part;
     if (!part)
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", most);
+    sp_progress_begin(&progress, "voxelizing", "samples", share_of(c, c->n_pieces));
     for (int64_t i = c->comm->rank; i < c->n_pieces && rc == SP_OK;
          i += c->comm->size) {
         part[*n].piece = i;
         rc = make_part(c, &cloud, &grid, fd, &at, &part[*n]);
         ++*n;
+        sp_progress_at(&progress, *n, "%s", c->options->input[c->piece[i].file]);
     }
+    sp_progress_end(&progress);
     sp_grid_destroy(&grid);
     vox_cloud_destroy(&cloud);
     return rc;
@@ -401,8 +412,15 @@ static sp_status write_shard(const convert *c, int s)
 
 static sp_status write_shards(const convert *c)
 {
-    for (int s = c->comm->rank; s < c->options->shards; s += c->comm->size)
+    sp_progress progress;
+    int64_t n_done = 0;
+
+    sp_progress_begin(&progress, "writing", "shards", share_of(c, c->options->shards));
+    for (int s = c->comm->rank; s < c->options->shards; s += c->comm->size) {
         SP_TRY(write_shard(c, s));
+        sp_progress_at(&progress, ++n_done, "%s", c->options->out);
+    }
+    sp_progress_end(&progress);
     return SP_OK;
 }
 

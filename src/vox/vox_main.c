@@ -9,6 +9,7 @@
 #include "base/sp_names.h"
 #include "h5/sp_h5.h"
 #include "process/sp_signal.h"
+#include "show/sp_live.h"
 #include "vox/vox.h"
 
 typedef struct command {
@@ -85,6 +86,8 @@ int main(int argc, char **argv)
     rc = sp_comm_open(&comm, &argc, &argv);
     if (rc == SP_OK)
         rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+    if (rc == SP_OK)
+        rc = sp_live_open(SP_PROGRESS_AUTO, &comm);
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
         sp_comm_close(&comm);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "compute/sp_backend.h"
+#include "show/sp_progress.h"
 #include "vox/vox_cloud.h"
 
 enum {
@@ -43,7 +44,11 @@ typedef struct cutter {
     int64_t per_block;      /* records that the buffer of one block holds */
     size_t record_bytes;
     int n_attrs;
+    sp_progress progress;
+    int64_t n_read; /* points, in all passes */
 } cutter;
+
+enum { PASSES = 3 };
 
 static size_t bytes_of_record(const vox_options *o)
 {
@@ -56,6 +61,8 @@ static sp_status each_point(cutter *c, sp_status (*take)(cutter *c, int64_t i))
     SP_TRY(sp_scan_rewind(c->scan));
     do {
         SP_TRY(sp_scan_next(c->scan, SP_SCAN_BLOCK, &c->points));
+        c->n_read += c->points.n;
+        sp_progress_at(&c->progress, c->n_read / PASSES, "%s", sp_scan_path(c->scan));
         for (int64_t i = 0; i < c->points.n; i++)
             if (vox_is_within(c->options, c->points.xyz + 3 * i))
                 SP_TRY(take(c, i));
@@ -226,9 +233,11 @@ static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
 
 static sp_status cut(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
 {
-    int64_t n = 0;
+    int64_t n = 0, n_points;
 
     SP_TRY(vox_scan_open(&c->scan, c->options, file));
+    n_points = sp_scan_count(c->scan);
+    sp_progress_begin(&c->progress, "cutting", "points", n_points > 0 ? n_points : 0);
     SP_TRY(each_point(c, extend));
     if (c->low[0] > c->high[0])
         return SP_OK; /* no point within the bounds */
@@ -261,6 +270,8 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
     rc = cut(&c, file, pieces, n_pieces);
     if (c.fd >= 0 && close(c.fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    if (c.scan)
+        sp_progress_end(&c.progress);
     sp_scan_close(c.scan);
     sp_scan_points_destroy(&c.points);
     free(c.total);

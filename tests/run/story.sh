@@ -116,7 +116,8 @@ steps() {
 
 # lines DIR: prints step and eval lines without times.
 lines() {
-    sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/p' "$1/metrics.jsonl"
+    sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/s/,"time":"[^"]*"//p' \
+        "$1/metrics.jsonl"
 }
 
 # record DIR RANK: prints "pid phase epoch step" of the rank in the present heartbeat.bin.
@@ -156,9 +157,9 @@ nothing_behind() {
     done
 }
 
-# evals DIR: prints the evaluations made while training, from their step on.
+# evals DIR: prints the evaluations made while training, from their step on, without time.
 evals() {
-    sed -n 's/.*"event":"eval",\("step".*\)/\1/p' "$1/metrics.jsonl"
+    sed -n 's/.*"event":"eval",\("step".*\),"time":"[^"]*"/\1/p' "$1/metrics.jsonl"
 }
 
 # evaluations DIR: prints those of `sptrain eval` likewise, without time, arguments and

@@ -81,7 +81,7 @@ owner mpi.h src/comm/sp_comm_internal.h
 owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
-owner jansson.h src/run/sp_run_state.c
+owner jansson.h src/run/sp_run_state.c src/run/sp_run_watch.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner zlib.h src/h5/sp_h5_filter.c src/show/sp_image.c

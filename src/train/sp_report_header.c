@@ -1,0 +1,131 @@
+/* What a training prints before its first step. */
+#include "train/sp_report.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/sp_log.h"
+#include "config.h"
+#include "session/sp_resources.h"
+#include "train/sp_init.h"
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* Number of files of `val` that are files of `train` too, under any path. */
+static int count_shared(const sp_dataset *train, const sp_dataset *val)
+{
+    struct stat *known = calloc((size_t)train->n_shards + 1, sizeof *known), one;
+    int i, j, n = 0;
+
+    for (i = 0; known && i < train->n_shards; i++)
+        if (stat(train->shard[i].path, &known[i]) != 0)
+            known[i].st_ino = 0;
+    for (j = 0; known && j < val->n_shards; j++) {
+        if (stat(val->shard[j].path, &one) != 0)
+            continue;
+        for (i = 0; i < train->n_shards; i++)
+            if (known[i].st_ino == one.st_ino && known[i].st_dev == one.st_dev)
+                break;
+        n += i < train->n_shards;
+    }
+    free(known);
+    return n;
+}
+
+/* Rank 0: warns where the validation data tell less than the user may think. */
+static void print_val_notes(const sp_resources *r)
+{
+    int n_shared;
+
+    if (r->session.comm->rank != 0 || !r->val.n_shards ||
+        r->session.config->run.eval_every <= 0)
+        return;
+    if (!r->val.has_labels)
+        sp_log_warn0("data.val has no /labels, so nothing is evaluated");
+    n_shared = count_shared(&r->train, &r->val);
+    if (n_shared > 0)
+        sp_log_warn0("%d of the %d files of data.val are in data.train too: the "
+                     "evaluation is in part of what was trained on",
+                     n_shared, r->val.n_shards);
+    sp_resources_warn_far(r, &r->val);
+}
+
+void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
+{
+    const int ranks = r->session.comm->size;
+    const int n = (sampler->effective + sampler->accumulate - 1) / sampler->accumulate;
+
+    if (n < ranks)
+        sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
+                     "raise batch.size or take fewer ranks",
+                     ranks - n, ranks, sampler->accumulate > 1 ? "micro-batch" : "step",
+                     n, plural(n));
+}
+
+/* Warns of keys of the deck that the data cannot fulfil. */
+static void print_notes(const sp_trainer *trainer)
+{
+    const sp_resources *r = trainer->resources;
+    const sp_config *config = r->session.config;
+    const bool is_scaled = config->augment.scale.n > 0;
+
+    if (config->data.normalize && !r->norm.mean)
+        sp_log_warn0("the shards have no feature_mean and feature_std, so features are "
+                     "used as they are");
+    if ((double)config->train.warmup_steps * trainer->step_samples * 2 >
+        (double)trainer->total_samples)
+        sp_log_warn0("train.warmup_steps = %lld of about %lld steps: the learning rate "
+                     "rises for most of the training",
+                     (long long)config->train.warmup_steps,
+                     (long long)(trainer->total_samples / trainer->step_samples));
+    if (!r->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
+        sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
+                    "of 90 degrees and leaves scaling out");
+    print_val_notes(r);
+    sp_report_idle(r, &r->sampler);
+}
+
+void sp_report_machine(const sp_resources *r)
+{
+    const sp_comm *comm = r->session.comm;
+
+    sp_log_info(PACKAGE_STRING
+                ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
+                "%s",
+                comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
+                r->device, sp_precision_word[r->session.config->train.precision],
+                r->session.config->run.wgmma ? " by wgmma" : "", r->transport.words);
+    if (comm->is_oversubscribed)
+        sp_log_info("more ranks than cores on a node: waiting ranks sleep");
+    if (r->cores[0])
+        sp_log_info("rank %d has cores %s", comm->rank, r->cores);
+}
+
+void sp_report_header(const sp_trainer *trainer)
+{
+    const sp_resources *r = trainer->resources;
+    const sp_sampler *sampler = &r->sampler;
+    const sp_comm *comm = r->session.comm;
+    double world = sampler->effective;
+
+    sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
+                "(%lld voxels), %d classes, %d feature columns%s",
+                (long long)r->train.n_samples, (long long)r->train.n_voxels,
+                (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
+                r->n_columns, r->norm.mean ? ", normalized" : "");
+    sp_log_info("batch: %g samples a step in the world, %.4g a node, %.4g a rank; "
+                "%lld steps an epoch; effective learning rate %g",
+                world, world / comm->n_nodes, world / comm->size,
+                (long long)sp_sampler_steps_per_epoch(sampler),
+                sp_optim_base_lr(r->session.config, sampler->effective));
+    sp_log_info("network: %s, %lld parameters; run folder %s",
+                r->session.config->net.n_layers
+                    ? "from net.layers"
+                    : sp_family_word[r->session.config->net.family],
+                (long long)r->graph.n_weights, r->session.run.dir);
+    sp_init_report(r);
+    print_notes(trainer);
+}

@@ -1,0 +1,74 @@
+#!/bin/sh
+# sptrain status DIR --watch shows a run by its folder alone, until the run has ended or its
+# processes are gone.
+. "$SP_SRCDIR/tests/run/story.sh"
+TERMINAL=$SP_BUILDDIR/tests/tools/in_terminal
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 2; };
+train : { epochs = 3; warmup_steps = 1; };
+run : { log_every = 1; dir = "r"; };
+DECK
+# 8 steps an epoch, 24 in all.
+
+# watch COLUMNS STATUS ARGUMENTS...: what somebody sees; without columns, in a file.
+watch() {
+    columns=$1 want=$2
+    shift 2
+    if test "$columns" = 0; then
+        timeout -k 5 "$limit_s" "$SPTRAIN" status "$@" >seen 2>err </dev/null
+    else
+        timeout -k 5 "$limit_s" "$TERMINAL" "$columns" "$SPTRAIN" status "$@" >seen 2>err </dev/null
+    fi
+    got=$?
+    test $got = "$want" || fail "status $got, expected $want: status $*"
+}
+begin() {
+    SP_TEST_FAULT=$1 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err.run </dev/null &
+    job=$!
+    i=0
+    until grep -q '"step":2,' r/metrics.jsonl 2>/dev/null; do
+        sleep 0.02
+        i=$((i + 1))
+        test $i -lt 1500 || fail "no step 2"
+    done
+}
+
+# A run that goes on to its end: one line on a terminal, a line for each step in a file.
+begin slow@0:forward:0
+watch 80 0 r --watch
+wait $job || fail "the run failed"
+job=
+says seen '^live epoch [123]/3 .*step [0-9]*/24 loss [0-9.]* .*left 0:[0-9]*'
+says seen '^line r: done'
+rm -rf r
+begin slow@0:forward:0
+watch 0 0 r --watch
+wait $job || fail "the run failed"
+job=
+says seen '^step=[0-9]* epoch=[123] loss=[0-9.]* left=0:'
+says seen '^r: done'
+! LC_ALL=C grep -q "$(printf '[\r\033]')" seen || fail "control characters in a file"
+
+# A finished run, a run whose processes are gone, no run, and a wrong word.
+watch 80 0 r --watch
+says seen '^line r: done'
+rm -rf r
+begin kill@1:forward:6
+wait $job
+job=
+sed -i 's/"state":"failed"/"state":"running"/' r/status.json
+watch 0 0 r --watch
+says seen '^r: running'
+watch 0 4 nowhere --watch
+one_diagnosis 'nowhere: no run here'
+watch 0 2 r --wach
+one_diagnosis 'at most --watch'
+watch 0 2 r --watch more
+
+# Damaged lines are passed over.
+printf '{"event":"step","step":"\n{"event":"eval"\n\n\0\0{"event":"step"' >>r/metrics.jsonl
+watch 0 0 r --watch
+echo "a run is watched by its folder"
