@@ -254,9 +254,9 @@ static void draw(const sp_trainer *t, const sp_step_report *step)
     if (isfinite(t->memory_bytes))
         sp_live_add(&line, 50, "%s", sp_live_bytes(t->memory_bytes, text));
     sp_live_add(&line, 40, "lr %.3g", step->lr);
-    sp_live_add(&line, 30, "step %.3g s", step->step_s);
-    sp_live_add(&line, 20, "data %.2g s", step->result.data_wait_s);
-    sp_live_add(&line, 10, "ranks %.2g s", step->result.comm_exposed_s);
+    sp_live_add(&line, 30, "step %.3f s", step->step_s);
+    sp_live_add(&line, 20, "data %.3f s", step->result.data_wait_s);
+    sp_live_add(&line, 10, "ranks %.3f s", step->result.comm_exposed_s);
     sp_live_draw(&line);
 }
 

@@ -69,6 +69,7 @@ const fuzz_kind *const fuzz_kinds[] = {
     &fuzz_heartbeat,
     &fuzz_status,
     &fuzz_folder,
+    &fuzz_events,
     &fuzz_link,
     &fuzz_faulty,
 };

@@ -48,7 +48,7 @@ whole
 
 # 200 columns have a bar and more fields.
 seen 200 0 env SP_TEST_FAULT=slow@0:forward:0 "$SPTRAIN" base.deck run.dir=r200
-says out '^live epoch 2/2 \[[#.]*\] step [0-9]*/8 loss .* left 0:[0-9]* .* lr [0-9.e-]* step [0-9.]* s'
+says out '^live epoch 2/2 \[[#.]*\] step [0-9]*/8 loss .* left 0:[0-9]* .* lr [0-9.e-]* step [0-9.]* s data [0-9.]* s ranks [0-9.]* s'
 
 # The launcher's terminal is the ranks'.
 seen 80 0 env SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck run.dir=m
