@@ -169,6 +169,75 @@ static void what_a_terminal_obeys_is_shown(void **state)
                         "  sptrain: done\\x9b.las\n");
 }
 
+#define CLEAR "\r\033[K"
+
+/* A message removes the live line and draws it again below itself; an error is the last
+ * word. The lines for which the live line stands are in the rank's file alone. */
+static void messages_stand_above_the_live_line(void **state)
+{
+    (void)state;
+    assert_int_equal(truncate(own_path, 0), 0);
+    capture();
+    sp_log_program("spvox");
+    OK(sp_log_open(0, 1, "hosta", 0, own_path));
+    sp_log_live("never drawn");
+    sp_log_open_live(true, true);
+    sp_log_live("1/9");
+    sp_log_live("2/9");
+    sp_log_progress("step=2");
+    sp_log_info("epoch=1");
+    sp_log_warn0("slow");
+    sp_log_live("");
+    sp_log_info("epoch=2");
+    sp_log_live("3/9");
+    sp_log_error(&bad_columns);
+    sp_log_close();
+    sp_log_open_live(false, false);
+    release();
+    assert_string_equal(content(out_path),
+                        "\r1/9\033[K\r2/9\033[K" CLEAR "epoch=1\n2/9" CLEAR "2/9" CLEAR
+                        "epoch=2\n\r3/9\033[K" CLEAR);
+    assert_string_equal(content(err_path),
+                        CLEAR "spvox: warning: slow\n" CLEAR
+                              "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
+    assert_string_equal(content(own_path),
+                        "step=2\nepoch=1\nspvox: warning: slow\nepoch=2\n"
+                        "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
+}
+
+/* Standard error of its own, such as a file, holds no commands to a terminal. */
+static void a_file_of_errors_holds_lines_alone(void **state)
+{
+    (void)state;
+    capture();
+    OK(sp_log_open(0, 1, "hosta", 0, NULL));
+    sp_log_open_live(true, false);
+    sp_log_live("1/9");
+    sp_log_warn0("slow");
+    sp_log_close();
+    sp_log_open_live(false, false);
+    release();
+    assert_string_equal(content(out_path), "\r1/9\033[K" CLEAR);
+    assert_string_equal(content(err_path), "spvox: warning: slow\n");
+}
+
+/* Another rank draws; the messages of this one clear what may stand there. */
+static void other_ranks_clear_the_live_line(void **state)
+{
+    (void)state;
+    capture();
+    OK(sp_log_open(3, 8, "hostb", 1, NULL));
+    sp_log_open_live(false, true);
+    sp_log_live("not drawn here");
+    sp_log_warn("slow");
+    sp_log_close();
+    sp_log_open_live(false, false);
+    release();
+    assert_string_equal(content(out_path), "");
+    assert_string_equal(content(err_path),
+                        CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
+}
+
 static void a_log_that_cannot_be_opened_is_named(void **state)
 {
     (void)state;
@@ -185,6 +254,9 @@ int main(void)
         cmocka_unit_test(positions_come_where_they_are_asked_for),
         cmocka_unit_test(a_fault_of_the_program_has_its_positions),
         cmocka_unit_test(what_a_terminal_obeys_is_shown),
+        cmocka_unit_test(messages_stand_above_the_live_line),
+        cmocka_unit_test(a_file_of_errors_holds_lines_alone),
+        cmocka_unit_test(other_ranks_clear_the_live_line),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_named),
     };
     int n_failed;
