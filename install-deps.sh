@@ -9,7 +9,7 @@
 set -eu
 
 need="build-essential pkg-config autoconf automake mpich libmpich-dev libhdf5-mpich-dev
-  zlib1g-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
+  zlib1g-dev libpng-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
 tests="python3 python3-numpy python3-h5py ccache
   slurmctld slurmd slurm-client munge iproute2"
 [ "${1:-}" != --tests ] || need="$need $tests"

@@ -23,6 +23,7 @@ static const command commands[] = {
     {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene},
     {{"info", NULL, "print what shards hold"}, vox_info},
     {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply},
+    {{"view", NULL, "draw a shard, predictions or a scan as a PNG picture"}, vox_view},
 };
 
 static void print_help(FILE *to)

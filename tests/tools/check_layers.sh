@@ -2,8 +2,8 @@
 # The source keeps its layers (README, "Map of the source"): the rooms of src/ stand in one
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
-order="base laz process comm h5 recipe deck show compute cpu bf16 backends graph data memory
-    net scan run session train vox bench"
+order="base picture laz process comm h5 recipe deck show compute cpu bf16 backends graph data
+    memory net scan run session train vox bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 
@@ -82,6 +82,7 @@ owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
 owner jansson.h src/run/sp_run_state.c src/run/sp_run_watch.c
+owner png.h src/picture/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner zlib.h src/h5/sp_h5_filter.c src/show/sp_image.c

@@ -1,0 +1,370 @@
+#include "picture/sp_render.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* The oblique view: turned by this angle about z, seen from this height. */
+#define AZIMUTH   0.5236 /* 30 degrees */
+#define ELEVATION 0.6981 /* 40 degrees */
+#define DEGREES   57.29577951308232
+/* Elevations of the sensor's view are stretched by this factor. */
+#define STRETCH 3.0
+#define NONE    0xffff /* colour of a pixel without a point */
+
+enum {
+    SAMPLE = 200000, /* points by which the borders are found */
+    STRAY = 1000,    /* one in so many may lie outside, if it is far outside */
+    MARGIN = 12,     /* pixels around the cloud */
+    CLOSE = 8        /* pixels of a square in which gaps are looked for */
+};
+
+typedef struct place {
+    float u, v, depth; /* depth grows away from the eye */
+} place;
+
+/* Sines and cosines of the oblique view. */
+typedef struct axes {
+    float ca, sa, ce, se;
+    sp_render_from from;
+} axes;
+
+static axes axes_of(sp_render_from from)
+{
+    return (axes){(float)cos(AZIMUTH), (float)sin(AZIMUTH), (float)cos(ELEVATION),
+                  (float)sin(ELEVATION), from};
+}
+
+static inline place project(const axes *a, const float *p)
+{
+    if (a->from == SP_FROM_TOP)
+        return (place){p[0], p[1], -p[2]};
+    if (a->from == SP_FROM_OBLIQUE) {
+        const float across = a->ca * p[0] + a->sa * p[1];
+        const float along = a->ca * p[1] - a->sa * p[0];
+
+        return (place){across, along * a->se + p[2] * a->ce,
+                       along * a->ce - p[2] * a->se};
+    }
+    {
+        const float flat = sqrtf(p[0] * p[0] + p[1] * p[1]);
+
+        return (place){(float)(-atan2f(p[1], p[0]) * DEGREES),
+                       (float)(STRETCH * DEGREES * atan2f(p[2], flat)),
+                       sqrtf(flat * flat + p[2] * p[2])};
+    }
+}
+
+/* ---- borders ---- */
+
+static int compare(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Finds the range of n values. A few that lie far outside of all others are left out.
+ * */
+static void find_range(float *value, int n, double *lo, double *hi)
+{
+    const int out = n / STRAY;
+    double width;
+
+    qsort(value, (size_t)n, sizeof *value, compare);
+    *lo = value[out];
+    *hi = value[n - 1 - out];
+    width = *hi - *lo;
+    if (*lo - value[0] < width / 4)
+        *lo = value[0];
+    if (value[n - 1] - *hi < width / 4)
+        *hi = value[n - 1];
+}
+
+/* Takes places of points at even distances and finds the ranges of both axes. */
+static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double lo[2],
+                              double hi[2])
+{
+    const int64_t step = (cloud->n + SAMPLE - 1) / SAMPLE;
+    const axes a = axes_of(from);
+    float *u = malloc(2 * SAMPLE * sizeof *u), *v = u ? u + SAMPLE : NULL;
+    int n = 0;
+
+    if (!u)
+        return SP_FAIL(SP_EMEM, "no memory for the borders of a picture");
+    for (int64_t i = 0; i < cloud->n; i += step, n++) {
+        const place p = project(&a, cloud->xyz + 3 * i);
+
+        u[n] = p.u;
+        v[n] = p.v;
+    }
+    find_range(u, n, &lo[0], &hi[0]);
+    find_range(v, n, &lo[1], &hi[1]);
+    free(u);
+    return SP_OK;
+}
+
+/* Is the origin within the cloud, seen from above? */
+static bool is_around_origin(const sp_cloud *cloud)
+{
+    bool is_left = false, is_right = false, is_before = false, is_behind = false;
+
+    for (int64_t i = 0; i < cloud->n; i++) {
+        is_left = is_left || cloud->xyz[3 * i + 1] > 0;
+        is_right = is_right || cloud->xyz[3 * i + 1] < 0;
+        is_before = is_before || cloud->xyz[3 * i] > 0;
+        is_behind = is_behind || cloud->xyz[3 * i] < 0;
+    }
+    return is_left + is_right + is_before + is_behind >= 3;
+}
+
+sp_status sp_render_open(sp_render *view, const sp_cloud *cloud, sp_render_from from,
+                         int width, int height)
+{
+    const double room_u = width - 2.0 * MARGIN, room_v = height - 2.0 * MARGIN;
+    double lo[2] = {0, 0}, hi[2] = {0, 0}, half;
+
+    assert(width > 4 * MARGIN && height > 4 * MARGIN);
+    if (cloud->n == 0)
+        return SP_FAIL(SP_EDATA, "there is no point to draw");
+    if (from == SP_FROM_SENSOR && !is_around_origin(cloud))
+        return SP_FAIL(SP_EUSAGE,
+                       "--from sensor: the points do not lie around the origin, where "
+                       "the sensor of a mobile scan stands; take top or oblique");
+    SP_TRY(find_borders(cloud, from, lo, hi));
+    half = from == SP_FROM_SENSOR ? 0.5 : fmax(cloud->cell / 2, 0.005);
+    for (int i = 0; i < 2; i++) {
+        lo[i] -= half;
+        hi[i] += half;
+    }
+    *view = (sp_render){.from = from, .width = width};
+    view->scale = fmin(room_u / (hi[0] - lo[0]), room_v / (hi[1] - lo[1]));
+    view->height = (int)ceil((hi[1] - lo[1]) * view->scale) + 2 * MARGIN;
+    if (view->height < height / 4)
+        view->height = height / 4;
+    view->u0 = (lo[0] + hi[0]) / 2 - width / 2.0 / view->scale;
+    view->v1 = (lo[1] + hi[1]) / 2 + view->height / 2.0 / view->scale;
+    return SP_OK;
+}
+
+/* ---- painting ---- */
+
+/* The picture before it shrinks. */
+typedef struct raster {
+    int width, height;
+    double scale;
+    float *depth;     /* [height][width] in pixels, of the nearest point */
+    uint16_t *colour; /* [height][width] NONE: there is no point */
+    float *shade;     /* [height][width] */
+} raster;
+
+static void release(raster *r)
+{
+    free(r->depth);
+    free(r->colour);
+    free(r->shade);
+}
+
+static sp_status allocate(raster *r, const sp_render *view, int smooth)
+{
+    size_t n;
+
+    *r = (raster){view->width * smooth,
+                  view->height * smooth,
+                  view->scale * smooth,
+                  NULL,
+                  NULL,
+                  NULL};
+    n = (size_t)r->width * (size_t)r->height;
+    r->depth = malloc(n * sizeof *r->depth);
+    r->colour = malloc(n * sizeof *r->colour);
+    r->shade = malloc(n * sizeof *r->shade);
+    if (!r->depth || !r->colour || !r->shade)
+        return SP_FAIL(SP_EMEM, "no memory for a picture of %d x %d", r->width,
+                       r->height);
+    for (size_t i = 0; i < n; i++) {
+        r->depth[i] = INFINITY;
+        r->colour[i] = NONE;
+    }
+    return SP_OK;
+}
+
+/* Paints a rectangle of pixels for each point; the nearest one stays, and the first of
+ * several at one depth. */
+static void paint(raster *r, const sp_render *view, const sp_cloud *cloud, int wide,
+                  int high)
+{
+    const axes a = axes_of(view->from);
+    const float scale = (float)r->scale, u0 = (float)view->u0, v1 = (float)view->v1;
+    const float left = (float)(wide - 1) / 2, top = (float)(high - 1) / 2;
+
+    for (int64_t i = 0; i < cloud->n; i++) {
+        const place p = project(&a, cloud->xyz + 3 * i);
+        const float fx = (p.u - u0) * scale - left, fy = (v1 - p.v) * scale - top;
+        const float depth = p.depth * scale;
+        int x, y;
+
+        if (!(fx > -1e6f && fx < 1e6f && fy > -1e6f && fy < 1e6f))
+            continue;
+        x = (int)floorf(fx);
+        y = (int)floorf(fy);
+        for (int row = y < 0 ? 0 : y; row < y + high && row < r->height; row++)
+            for (int at = x < 0 ? 0 : x; at < x + wide && at < r->width; at++) {
+                const size_t k = (size_t)row * (size_t)r->width + (size_t)at;
+
+                if (depth < r->depth[k]) {
+                    r->depth[k] = depth;
+                    r->colour[k] = cloud->colour[i];
+                }
+            }
+    }
+}
+
+/* The edge of a point's square where points have no size: three quarters more than the
+ * mean distance between painted pixels within the squares of the picture that have any,
+ * since scanners do not place points evenly. */
+static int find_gap(const raster *r)
+{
+    int64_t painted = 0, covered = 0;
+
+    for (int y = 0; y + CLOSE <= r->height; y += CLOSE)
+        for (int x = 0; x + CLOSE <= r->width; x += CLOSE) {
+            int here = 0;
+
+            for (int k = 0; k < CLOSE * CLOSE; k++)
+                here += r->colour[(size_t)(y + k / CLOSE) * (size_t)r->width +
+                                  (size_t)(x + k % CLOSE)] != NONE;
+            painted += here;
+            covered += here > 0 ? CLOSE * CLOSE : 0;
+        }
+    if (painted == 0)
+        return 1;
+    return (int)fmin(ceil(1.75 * sqrt((double)covered / (double)painted)), 9);
+}
+
+static void paint_points(raster *r, const sp_render *view, const sp_cloud *cloud,
+                         int smooth)
+{
+    const bool is_sensor = view->from == SP_FROM_SENSOR;
+    int size = 1;
+
+    if (cloud->cell > 0 && !is_sensor) {
+        /* From the side a cube is higher than its edge. */
+        const double edge =
+            cloud->cell * r->scale * (view->from == SP_FROM_OBLIQUE ? 1.2 : 1);
+
+        size = (int)fmin(fmax(ceil(edge), 1), 4096);
+        paint(r, view, cloud, size, size);
+        return;
+    }
+    paint(r, view, cloud, 1, 1);
+    size = find_gap(r);
+    size = size < smooth ? smooth : size;
+    /* The lines of a sensor are farther apart than the points on them. */
+    paint(r, view, cloud, is_sensor ? (size + 1) / 2 : size,
+          is_sensor ? size * 3 / 2 : size);
+}
+
+/* ---- shading ---- */
+
+/* The light that a pixel loses to a neighbour that lies `front` pixels before it. It
+ * grows slowly: a step of a kerb shows beside a house. */
+static inline float loss(float front)
+{
+    return front > 0.5f ? log2f(front + 0.5f) : 0;
+}
+
+static inline float depth_at(const raster *r, int x, int y, float otherwise)
+{
+    float d;
+
+    if (x < 0 || y < 0 || x >= r->width || y >= r->height)
+        return otherwise;
+    d = r->depth[(size_t)y * (size_t)r->width + (size_t)x];
+    return d < INFINITY ? d : otherwise;
+}
+
+/* Shades by eight neighbours at two distances. `unit` is a depth that counts as one
+ * step: depths of the sensor's view are ranges, not pixels. */
+static void shade(raster *r, int smooth, float unit)
+{
+    static const int dx[] = {1, 1, 0, -1, -1, -1, 0, 1};
+    static const int dy[] = {0, 1, 1, 1, 0, -1, -1, -1};
+    const float strength = 0.055f;
+
+    for (int y = 0; y < r->height; y++)
+        for (int x = 0; x < r->width; x++) {
+            const size_t k = (size_t)y * (size_t)r->width + (size_t)x;
+            const float depth = r->depth[k];
+            float sum = 0;
+
+            r->shade[k] = 1;
+            if (!(depth < INFINITY))
+                continue;
+            for (int i = 0; i < 8; i++)
+                for (int far = 1; far <= 3; far += 2)
+                    sum += loss((depth - depth_at(r, x + dx[i] * far * smooth,
+                                                  y + dy[i] * far * smooth, depth)) *
+                                unit) /
+                           (float)far;
+            r->shade[k] = fmaxf(expf(-strength * sum), 0.25f);
+        }
+}
+
+/* Steps of light in a picture that keeps to few colours. */
+enum { LIGHTS = 10 };
+
+static sp_colour lit(sp_colour c, float light, bool is_stepped)
+{
+    if (is_stepped)
+        light = (float)((int)(light * LIGHTS + 0.5f)) / LIGHTS;
+    return (sp_colour){(uint8_t)((float)c.r * light + 0.5f),
+                       (uint8_t)((float)c.g * light + 0.5f),
+                       (uint8_t)((float)c.b * light + 0.5f), c.a};
+}
+
+/* Paints the mean of a square of smooth x smooth pixels over the canvas. */
+static void shrink_one(const raster *r, const sp_cloud *cloud, int smooth,
+                       sp_canvas *canvas, int x, int y, int to_x, int to_y)
+{
+    int red = 0, green = 0, blue = 0, n = 0;
+
+    for (int k = 0; k < smooth * smooth; k++) {
+        const size_t at = (size_t)(y * smooth + k / smooth) * (size_t)r->width +
+                          (size_t)(x * smooth + k % smooth);
+        sp_colour c;
+
+        if (r->colour[at] == NONE)
+            continue;
+        c = lit(cloud->palette[r->colour[at]], r->shade[at], smooth == 1);
+        red += c.r;
+        green += c.g;
+        blue += c.b;
+        n++;
+    }
+    if (n > 0)
+        sp_canvas_blend(canvas, to_x, to_y,
+                        (sp_colour){(uint8_t)(red / n), (uint8_t)(green / n),
+                                    (uint8_t)(blue / n), 255},
+                        (float)n / (float)(smooth * smooth));
+}
+
+sp_status sp_render_draw(const sp_render *view, const sp_cloud *cloud, int smooth,
+                         sp_canvas *canvas, int x, int y)
+{
+    raster r;
+    sp_status rc;
+
+    assert(smooth >= 1 && smooth <= 4);
+    SP_TRY_GOTO(rc, allocate(&r, view, smooth), end);
+    paint_points(&r, view, cloud, smooth);
+    /* A range of 10 cm is a step in the sensor's view. */
+    shade(&r, smooth,
+          view->from == SP_FROM_SENSOR ? 10 / (float)r.scale : 1 / (float)smooth);
+    for (int row = 0; row < view->height; row++)
+        for (int at = 0; at < view->width; at++)
+            shrink_one(&r, cloud, smooth, canvas, at, row, x + at, y + row);
+end:
+    release(&r);
+    return rc;
+}

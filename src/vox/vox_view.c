@@ -1,0 +1,376 @@
+/* spvox view: a picture of a shard's sample, of its predictions, or of a scan.
+ *
+ *     file --vox_view_load_*--> points, classes --colours--> sp_figure --> PNG */
+#include "vox/vox_view.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "picture/sp_figure.h"
+#include "picture/sp_palette.h"
+#include "vox/vox.h"
+
+typedef struct arguments {
+    const char *out, *columns, *label_field, *feature;
+    int64_t sample;
+    vox_view_by by;
+    sp_render_from from;
+    vox_map map;
+    bool is_help;
+} arguments;
+
+/* ---- options ---- */
+
+static sp_status read_word(const sp_option *option, const char *text, int n,
+                           const char *const *words, int *found)
+{
+    for (*found = 0; *found < n; ++*found)
+        if (strcmp(words[*found], text) == 0)
+            return SP_OK;
+    return SP_FAIL(SP_EUSAGE, "%s %s: expected %s", option->word.name, text,
+                   option->word.takes);
+}
+
+static sp_status read_by(void *to, const sp_option *option, const char *text)
+{
+    static const char *const words[] = {"", "labels", "prediction", "error", "feature"};
+    arguments *a = to;
+    int found;
+
+    SP_TRY(read_word(option, text, 5, words, &found));
+    a->by = (vox_view_by)found;
+    return SP_OK;
+}
+
+static sp_status read_from(void *to, const sp_option *option, const char *text)
+{
+    static const char *const words[] = {"top", "oblique", "sensor"};
+    arguments *a = to;
+    int found;
+
+    SP_TRY(read_word(option, text, 3, words, &found));
+    a->from = (sp_render_from)found;
+    return SP_OK;
+}
+
+#define AT(member) .offset = offsetof(arguments, member)
+/* clang-format off */
+static const sp_option option_table[] = {
+{{"-o", "PICTURE.png", "the picture"}, SP_OPTION_TEXT, AT(out)},
+{{"--out", "PICTURE.png", "the same"}, SP_OPTION_TEXT, AT(out)},
+{{"--sample", "N", "number of the sample in the shard, from 0 (0)"},
+ SP_OPTION_WHOLE, AT(sample), 0, INT64_MAX},
+{{"--by", "labels|prediction|error|feature", "what the colours tell (labels, else "
+  "predictions, else the height)"}, SP_OPTION_READ, .read = read_by},
+{{"--feature", "NAME", "the column of --by feature: one of the shard's, or an "
+  "attribute of the scan; z is the height (z)"}, SP_OPTION_TEXT, AT(feature)},
+{{"--from", "top|oblique|sensor", "the side: from above, from above the south-east, or "
+  "all round from the origin of a mobile scan (top)"},
+ SP_OPTION_READ, .read = read_from},
+{{"--map", "LIST", "classes of a scan's codes, as in spvox convert"},
+ SP_OPTION_READ, AT(map), .read = vox_read_map},
+{{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(columns)},
+{{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(label_field)},
+{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+/* clang-format on */
+
+static void print_help(void)
+{
+    puts("usage: spvox view FILE [PREDICTIONS] [OPTIONS] -o PICTURE.png\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Draws a sample of a shard, its predictions (the file of the same name "
+        "that sptrain predict wrote), or a raw scan, shaded by depth, with "
+        "legend and scale bar.\n");
+    sp_names_print(SP_NAMES(option_table), stdout);
+}
+
+/* ---- colours ---- */
+
+/* The picture's colours: index 0 is that of points without a class. */
+typedef struct colours {
+    uint16_t *index;    /* [points] */
+    sp_colour *palette; /* [n] */
+    int n;
+    sp_legend_row *row; /* [n] */
+    int n_rows;
+    double lo, hi;
+} colours;
+
+static void release(colours *c)
+{
+    free(c->index);
+    free(c->palette);
+    free(c->row);
+}
+
+static sp_status allocate(colours *c, int64_t points, int n)
+{
+    c->n = n;
+    c->index = calloc((size_t)points + 1, sizeof *c->index);
+    c->palette = calloc((size_t)n, sizeof *c->palette);
+    c->row = calloc((size_t)n, sizeof *c->row);
+    if (!c->index || !c->palette || !c->row)
+        return SP_FAIL(SP_EMEM, "no memory for the colours of a picture");
+    return SP_OK;
+}
+
+/* Counts the points of each colour and keeps the rows that have any; that of index 0,
+ * points without a class, becomes the last one. */
+static void count_rows(colours *c, int64_t points)
+{
+    sp_legend_row none;
+    int kept = 0;
+
+    for (int64_t i = 0; i < points; i++)
+        c->row[c->index[i]].n++;
+    none = c->row[0];
+    for (int k = 1; k < c->n; k++)
+        if (c->row[k].n > 0)
+            c->row[kept++] = c->row[k];
+    if (none.n > 0)
+        c->row[kept++] = none;
+    c->n_rows = kept;
+}
+
+static sp_colour colour_of(const vox_view_points *p, int class)
+{
+    const int index = p->class_colour ? p->class_colour[class] : class;
+
+    return index < 0 ? sp_palette_ignored() : sp_palette_class(index);
+}
+
+static sp_status colour_classes(colours *c, const vox_view_points *p,
+                                const int32_t *class)
+{
+    SP_TRY(allocate(c, p->n, p->n_classes + 1));
+    c->palette[0] = sp_palette_ignored();
+    for (int k = 0; k < p->n_classes; k++)
+        c->palette[k + 1] = colour_of(p, k);
+    for (int64_t i = 0; i < p->n; i++)
+        c->index[i] = (uint16_t)(class[i] + 1);
+    for (int k = 0; k <= p->n_classes; k++)
+        c->row[k] = (sp_legend_row){c->palette[k],
+                                    k ? p->class_name[k - 1] : "without a class", 0};
+    return SP_OK;
+}
+
+static sp_status colour_errors(colours *c, const vox_view_points *p)
+{
+    SP_TRY(allocate(c, p->n, 3));
+    c->palette[0] = sp_palette_ignored();
+    c->palette[1] = sp_palette_right();
+    c->palette[2] = sp_palette_wrong();
+    c->row[0] = (sp_legend_row){c->palette[0], "without a class", 0};
+    c->row[1] = (sp_legend_row){c->palette[1], "right", 0};
+    c->row[2] = (sp_legend_row){c->palette[2], "wrong", 0};
+    for (int64_t i = 0; i < p->n; i++)
+        c->index[i] = p->label[i] < 0 ? 0 : p->label[i] == p->prediction[i] ? 1 : 2;
+    return SP_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The ramp's ends: one in a hundred values may lie beyond either. */
+static sp_status find_ends(colours *c, const vox_view_points *p)
+{
+    enum { SAMPLE = 200000, BEYOND = 100 };
+    const int64_t step = (p->n + SAMPLE - 1) / SAMPLE;
+    float *value = malloc(SAMPLE * sizeof *value);
+    int n = 0;
+
+    if (!value)
+        return SP_FAIL(SP_EMEM, "no memory for the range of a feature");
+    for (int64_t i = 0; i < p->n; i += step)
+        value[n++] = p->value[i];
+    qsort(value, (size_t)n, sizeof *value, compare);
+    c->lo = value[n / BEYOND];
+    c->hi = value[n - 1 - n / BEYOND];
+    free(value);
+    return SP_OK;
+}
+
+static sp_status colour_values(colours *c, const vox_view_points *p)
+{
+    double width;
+
+    SP_TRY(allocate(c, p->n, SP_RAMP));
+    SP_TRY(find_ends(c, p));
+    width = c->hi > c->lo ? c->hi - c->lo : 1;
+    for (int i = 0; i < SP_RAMP; i++)
+        c->palette[i] = sp_palette_ramp(i);
+    for (int64_t i = 0; i < p->n; i++) {
+        const double part = (p->value[i] - c->lo) / width;
+
+        c->index[i] = (uint16_t)(fmin(fmax(part, 0), 1) * (SP_RAMP - 1) + 0.5);
+    }
+    return SP_OK;
+}
+
+static sp_status colour(colours *c, const vox_view_points *p)
+{
+    if (p->n == 0)
+        return SP_FAIL(SP_EDATA, "there is no point to draw");
+    switch (p->by) {
+    case VOX_BY_FEATURE:
+        return colour_values(c, p);
+    case VOX_BY_ERROR:
+        SP_TRY(colour_errors(c, p));
+        break;
+    case VOX_BY_PREDICTION:
+        SP_TRY(colour_classes(c, p, p->prediction));
+        break;
+    default:
+        SP_TRY(colour_classes(c, p, p->label));
+    }
+    count_rows(c, p->n);
+    return SP_OK;
+}
+
+/* ---- the command ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static sp_status draw(const arguments *a, const char *path, const vox_view_points *p,
+                      const colours *c, sp_canvas *canvas)
+{
+    static const char *const from[] = {"from above", "from above the south-east",
+                                       "all round from the sensor"};
+    static const char *const by[] = {"", "labels", "prediction", "error", "feature"};
+    const sp_cloud cloud = {p->n, p->xyz, c->index, c->palette, p->cell};
+    const char *feature = a->feature ? a->feature : "z";
+    char title[4400], subtitle[300], count[SP_COUNT_TEXT], cell[48] = "";
+
+    snprintf(title, sizeof title, "%s%s%s", base_name(path),
+             *p->sample_name ? " \xc2\xb7 " : "", p->sample_name);
+    if (p->cell > 0)
+        snprintf(cell, sizeof cell, " of %g m", p->cell);
+    snprintf(subtitle, sizeof subtitle, "%s%s%.80s \xc2\xb7 %s \xc2\xb7 %s %s%s",
+             by[p->by], p->by == VOX_BY_FEATURE ? " " : "",
+             p->by == VOX_BY_FEATURE ? feature : "", from[a->from],
+             sp_figure_count(p->n, count), p->unit, cell);
+    return sp_figure_draw(&(sp_figure){.title = title,
+                                       .subtitle = subtitle,
+                                       .what = p->by == VOX_BY_FEATURE ? feature
+                                               : p->by == VOX_BY_ERROR ? "prediction"
+                                                                       : "class",
+                                       .unit = p->by == VOX_BY_FEATURE ? "" : p->unit,
+                                       .row = c->row,
+                                       .n_rows = c->n_rows,
+                                       .lo = c->lo,
+                                       .hi = c->hi},
+                          &cloud, a->from, canvas);
+}
+
+static sp_status write_picture(const char *path, const sp_canvas *canvas)
+{
+    char *bytes = NULL;
+    size_t n;
+    sp_status rc;
+
+    SP_TRY(sp_png_encode(canvas, &bytes, &n));
+    rc = sp_file_make_folder_of(path);
+    if (rc == SP_OK)
+        rc = sp_file_replace(path, bytes, n, 0);
+    free(bytes);
+    return rc;
+}
+
+static sp_status load(const arguments *a, int n, char *const *file, int threads,
+                      vox_view_points *points)
+{
+    const vox_view_request request = {.path = file[0],
+                                      .prediction = n > 1 ? file[1] : NULL,
+                                      .sample = a->sample,
+                                      .by = a->by,
+                                      .feature = a->feature,
+                                      .is_from_sensor = a->from == SP_FROM_SENSOR,
+                                      .columns = a->columns,
+                                      .label_field = a->label_field,
+                                      .map = &a->map,
+                                      .threads = threads};
+    bool is_h5;
+
+    SP_TRY(vox_view_is_h5(file[0], &is_h5));
+    if (!is_h5 && n > 1)
+        return SP_FAIL(SP_EUSAGE, "%s: predictions belong to a shard; a scan has none",
+                       file[0]);
+    return is_h5 ? vox_view_load_shard(points, &request)
+                 : vox_view_load_scan(points, &request);
+}
+
+static sp_status view(const arguments *a, int n, char *const *file, int threads)
+{
+    vox_view_points points = {0};
+    colours c = {0};
+    sp_canvas canvas = {0};
+    sp_status rc;
+
+    SP_TRY_GOTO(rc, load(a, n, file, threads, &points), end);
+    rc = colour(&c, &points);
+    if (rc == SP_OK)
+        rc = draw(a, file[0], &points, &c, &canvas);
+    if (rc == SP_EDATA)
+        rc = SP_FAIL(rc, "%s: %s", file[0], sp_error_last()->message);
+    if (rc == SP_OK)
+        rc = write_picture(a->out, &canvas);
+end:
+    sp_canvas_destroy(&canvas);
+    release(&c);
+    vox_view_destroy(&points);
+    return rc;
+}
+
+static sp_status check(const arguments *a, int n)
+{
+    if (!sp_png_is_built())
+        return SP_FAIL(SP_EUSAGE, "this build has no libpng, so it draws no pictures: "
+                                  "install libpng-dev and configure anew");
+    if (n < 1 || n > 2)
+        return SP_FAIL(SP_EUSAGE,
+                       "spvox view: expected FILE [PREDICTIONS], found %d "
+                       "file%s",
+                       n, n == 1 ? "" : "s");
+    return a->out ? SP_OK : SP_FAIL(SP_EUSAGE, "spvox view: -o PICTURE.png is missing");
+}
+
+sp_status vox_view(int argc, char **argv, sp_comm *comm)
+{
+    arguments *a = calloc(1, sizeof *a);
+    sp_status rc;
+    int n;
+
+    if (!a)
+        return SP_FAIL(SP_EMEM, "no memory for the options");
+    a->sample = -1;
+    memset(a->map.class_of, 0xff, sizeof a->map.class_of);
+    rc = sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n);
+    if (rc == SP_OK && a->is_help) {
+        if (comm->rank == 0)
+            print_help();
+    } else if (rc == SP_OK) {
+        rc = check(a, n);
+        if (rc == SP_OK && comm->rank == 0)
+            rc = view(a, n, argv + 1, comm->cores);
+    }
+    for (int i = 0; i < a->map.n; i++)
+        free(a->map.name[i]);
+    free(a);
+    return rc;
+}

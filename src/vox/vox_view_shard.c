@@ -1,0 +1,293 @@
+/* Samples of shards, and predictions of them, for spvox view. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "compute/sp_backend.h"
+#include "data/sp_shard.h"
+#include "h5/sp_h5.h"
+#include "vox/vox_view.h"
+
+sp_status vox_view_is_h5(const char *path, bool *is_h5)
+{
+    static const char magic[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+    char head[sizeof magic] = {0};
+    int fd;
+
+    SP_TRY(sp_file_open(path, O_RDONLY, &fd));
+    *is_h5 = pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
+             memcmp(head, magic, sizeof head) == 0;
+    close(fd);
+    return SP_OK;
+}
+
+static sp_status out_of_memory(int64_t n)
+{
+    return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n);
+}
+
+/* ---- predictions ---- */
+
+/* Reads the bounds of a sample's rows out of /offsets. */
+static sp_status read_bounds(sp_h5 *file, const char *path, int64_t sample,
+                             int64_t bounds[2])
+{
+    sp_h5_shape shape;
+
+    SP_TRY(sp_h5_shape_of(file, "/offsets", &shape));
+    if (shape.rank != 1 || shape.type.kind != 'i' || shape.type.size != 8 ||
+        shape.type.is_swapped || shape.dim[0] < sample + 2)
+        return SP_FAIL(SP_EDATA,
+                       "%s:/offsets: expected int64 [%" PRId64 "] or more, as sptrain "
+                       "predict writes it",
+                       path, sample + 2);
+    return sp_h5_read_rows(file, "/offsets", sample, 2, bounds);
+}
+
+/* Reads a sample's predicted classes, of one byte or two, into points->prediction. */
+static sp_status read_labels(vox_view_points *points, sp_h5 *file, const char *path,
+                             int64_t sample)
+{
+    int64_t bounds[2], ignore = VOX_IGNORE_LABEL;
+    sp_h5_shape shape;
+    uint8_t *raw;
+    sp_status rc;
+
+    SP_TRY(read_bounds(file, path, sample, bounds));
+    SP_TRY(sp_h5_shape_of(file, "/labels", &shape));
+    if (bounds[1] - bounds[0] != points->n || bounds[0] < 0 || shape.rank != 1 ||
+        bounds[1] > shape.dim[0])
+        return SP_FAIL(SP_EDATA,
+                       "%s: sample %" PRId64 " has %" PRId64 " rows, the shard's has "
+                       "%" PRId64 ": are these predictions of another shard?",
+                       path, sample, bounds[1] - bounds[0], points->n);
+    if (shape.type.kind != 'u' || shape.type.size > 2 || shape.type.is_swapped)
+        return SP_FAIL(SP_EDATA, "%s:/labels: expected uint8 or uint16", path);
+    if (sp_h5_attr_has(file, "/", "ignore_label"))
+        SP_TRY(sp_h5_attr_read_int(file, "/", "ignore_label", &ignore));
+    points->prediction = malloc(((size_t)points->n + 1) * sizeof *points->prediction);
+    raw = malloc(((size_t)points->n + 1) * 2);
+    if (!raw || !points->prediction) {
+        free(raw);
+        return out_of_memory(points->n);
+    }
+    rc =
+        points->n ? sp_h5_read_rows(file, "/labels", bounds[0], points->n, raw) : SP_OK;
+    for (int64_t i = 0; rc == SP_OK && i < points->n; i++) {
+        const int label =
+            shape.type.size == 1 ? raw[i] : raw[2 * i] | raw[2 * i + 1] << 8;
+
+        points->prediction[i] =
+            label == ignore || label >= points->n_classes ? SP_IGNORE : label;
+    }
+    free(raw);
+    return rc;
+}
+
+/* Renumbers predicted classes as the shard numbers them: those of a model may stand in
+ * another order. */
+static sp_status match_classes(vox_view_points *points, sp_h5 *file, const char *path)
+{
+    char **name = NULL;
+    int n = 0;
+    int32_t of[VOX_MAX_CODE + 1];
+
+    if (!sp_h5_attr_has(file, "/", "class_names"))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_read_texts(file, "/", "class_names", &name, &n));
+    for (int c = 0; c < n && c <= VOX_MAX_CODE; c++) {
+        of[c] = SP_IGNORE;
+        for (int k = 0; k < points->n_classes; k++)
+            if (strcmp(points->class_name[k], name[c]) == 0)
+                of[c] = k;
+        if (of[c] < 0) {
+            sp_status rc = SP_FAIL(
+                SP_EDATA, "%s: class \"%s\" is no class of the shard", path, name[c]);
+
+            sp_h5_list_free(name, n);
+            return rc;
+        }
+    }
+    sp_h5_list_free(name, n);
+    for (int64_t i = 0; i < points->n; i++)
+        if (points->prediction[i] >= 0)
+            points->prediction[i] =
+                points->prediction[i] < n ? of[points->prediction[i]] : SP_IGNORE;
+    return SP_OK;
+}
+
+static sp_status load_prediction(vox_view_points *points, const char *path,
+                                 int64_t sample)
+{
+    sp_h5 *file = NULL;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    if (!sp_h5_has(file, "/offsets") || !sp_h5_has(file, "/labels"))
+        rc = SP_FAIL(SP_EDATA, "%s: no predictions: expected /offsets and /labels",
+                     path);
+    else
+        rc = read_labels(points, file, path, sample);
+    if (rc == SP_OK)
+        rc = match_classes(points, file, path);
+    sp_h5_close(file);
+    return rc;
+}
+
+/* ---- shards ---- */
+
+static sp_status find_column(const sp_dataset *set, const char *name, int *column)
+{
+    char names[400];
+
+    for (*column = 0; *column < set->n_features; ++*column)
+        if (strcmp(set->feature_name[*column], name) == 0)
+            return SP_OK;
+    sp_dataset_print_names(names, sizeof names, set->n_features, set->feature_name,
+                           NULL);
+    return SP_FAIL(SP_EUSAGE, "--feature %s: %s has %s, and z", name,
+                   set->shard[0].path, names);
+}
+
+static sp_status take_features(vox_view_points *points, const sp_sample *s, int column)
+{
+    points->value = malloc(((size_t)s->n + 1) * sizeof *points->value);
+    if (!points->value)
+        return out_of_memory(s->n);
+    for (int64_t i = 0; i < s->n; i++)
+        points->value[i] =
+            column < 0 ? points->xyz[3 * i + 2] + (float)s->origin[2] : s->features[i];
+    return SP_OK;
+}
+
+/* Copies the places of the voxels' centres. */
+static sp_status take_places(vox_view_points *points, const sp_sample *s,
+                             bool is_from_sensor)
+{
+    points->xyz = malloc(((size_t)s->n + 1) * 3 * sizeof *points->xyz);
+    if (!points->xyz)
+        return out_of_memory(s->n);
+    points->n = s->n;
+    for (int64_t i = 0; i < s->n; i++)
+        for (int k = 0; k < 3; k++)
+            points->xyz[3 * i + k] =
+                (float)(((double)s->coords[3 * i + k] + 0.5) * points->cell +
+                        (is_from_sensor ? s->origin[k] : 0));
+    return SP_OK;
+}
+
+static sp_status take_names(vox_view_points *points, const sp_dataset *set,
+                            int64_t sample)
+{
+    enum { LONG = 4200 };
+
+    points->class_name = calloc((size_t)set->n_classes + 1, sizeof *points->class_name);
+    points->sample_name = malloc(LONG);
+    if (!points->class_name || !points->sample_name)
+        return out_of_memory(set->n_classes);
+    snprintf(points->sample_name, LONG, "sample %" PRId64 "%s%s%s", sample,
+             set->name ? " (" : "", set->name ? set->name[sample] : "",
+             set->name ? ")" : "");
+    for (; points->n_classes < set->n_classes; points->n_classes++) {
+        const int c = points->n_classes;
+        char number[24];
+
+        snprintf(number, sizeof number, "class %d", c);
+        points->class_name[c] = strdup(set->class_name ? set->class_name[c] : number);
+        if (!points->class_name[c])
+            return out_of_memory(set->n_classes);
+    }
+    return SP_OK;
+}
+
+/* Settles what is drawn: labels where there are any, else predictions, else heights. */
+static sp_status settle(vox_view_points *points, const vox_view_request *request,
+                        bool has_labels)
+{
+    points->by = request->by;
+    if (points->by == VOX_BY_DEFAULT)
+        points->by = request->feature      ? VOX_BY_FEATURE
+                     : request->prediction ? VOX_BY_PREDICTION
+                     : has_labels          ? VOX_BY_LABELS
+                                           : VOX_BY_FEATURE;
+    if ((points->by == VOX_BY_LABELS || points->by == VOX_BY_ERROR) && !has_labels)
+        return SP_FAIL(SP_EUSAGE, "%s: no labels, so --by %s is not possible",
+                       request->path, points->by == VOX_BY_LABELS ? "labels" : "error");
+    if ((points->by == VOX_BY_PREDICTION || points->by == VOX_BY_ERROR) &&
+        !request->prediction)
+        return SP_FAIL(SP_EUSAGE,
+                       "--by prediction and --by error need the predictions too: spvox "
+                       "view %s RUN/predictions/FILE (sptrain predict writes it)",
+                       request->path);
+    return SP_OK;
+}
+
+static sp_status load_sample(vox_view_points *points, const vox_view_request *request,
+                             const sp_dataset *set, int64_t sample, sp_sample *s)
+{
+    const bool is_height = !request->feature || strcmp(request->feature, "z") == 0;
+    int column = -1;
+    sp_sample_request asked = {.columns = &column, .n_columns = 1, .verify = true};
+
+    SP_TRY(settle(points, request, set->has_labels));
+    if (points->by == VOX_BY_FEATURE && !is_height)
+        SP_TRY(find_column(set, request->feature, &column));
+    if (column < 0)
+        asked.columns = NULL;
+    asked.n_columns = column < 0 ? 0 : 1;
+    SP_TRY(sp_sample_read(set, sample, &asked, s));
+    points->cell = set->voxel_size;
+    points->unit = "voxels";
+    SP_TRY(take_names(points, set, sample));
+    SP_TRY(take_places(points, s, request->is_from_sensor));
+    if (points->by == VOX_BY_FEATURE)
+        return take_features(points, s, column);
+    if (set->has_labels) {
+        points->label = malloc(((size_t)s->n + 1) * sizeof *points->label);
+        if (!points->label)
+            return out_of_memory(s->n);
+        memcpy(points->label, s->labels, (size_t)s->n * sizeof *points->label);
+    }
+    return points->by == VOX_BY_LABELS
+               ? SP_OK
+               : load_prediction(points, request->prediction, sample);
+}
+
+sp_status vox_view_load_shard(vox_view_points *points, const vox_view_request *request)
+{
+    char *path = (char *)(uintptr_t)request->path;
+    const sp_strings patterns = {1, &path};
+    const int64_t sample = request->sample < 0 ? 0 : request->sample;
+    sp_dataset set;
+    sp_sample s = {0};
+    sp_status rc = sp_dataset_open(&set, &patterns, NULL);
+
+    if (rc == SP_OK && sample >= set.n_samples)
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s: sample %" PRId64 ": the file has %" PRId64
+                     " samples, numbered from 0",
+                     path, sample, set.n_samples);
+    if (rc == SP_OK)
+        rc = load_sample(points, request, &set, sample, &s);
+    sp_sample_destroy(&s);
+    sp_dataset_close(&set);
+    return rc;
+}
+
+void vox_view_destroy(vox_view_points *points)
+{
+    for (int c = 0; c < points->n_classes; c++)
+        free(points->class_name[c]);
+    free(points->class_name);
+    free(points->class_colour);
+    free(points->sample_name);
+    free(points->xyz);
+    free(points->label);
+    free(points->prediction);
+    free(points->value);
+    *points = (vox_view_points){0};
+}
