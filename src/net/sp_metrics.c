@@ -93,6 +93,22 @@ double sp_metrics_iou(const int64_t *confusion, int n_classes, int c)
     return (double)hit / (double)(row + col - hit);
 }
 
+double sp_metrics_precision(const int64_t *confusion, int n_classes, int c)
+{
+    int64_t row, col;
+
+    marginals(confusion, n_classes, c, &row, &col);
+    return col ? (double)confusion[(int64_t)c * n_classes + c] / (double)col : NAN;
+}
+
+double sp_metrics_recall(const int64_t *confusion, int n_classes, int c)
+{
+    int64_t row, col;
+
+    marginals(confusion, n_classes, c, &row, &col);
+    return row ? (double)confusion[(int64_t)c * n_classes + c] / (double)row : NAN;
+}
+
 double sp_metrics_miou(const int64_t *confusion, int n_classes)
 {
     double sum = 0, iou;

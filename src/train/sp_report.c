@@ -462,41 +462,50 @@ sp_status sp_report_evaluation(sp_resources *r, const sp_metrics *metrics,
     return sp_session_agree(&r->session, rc);
 }
 
-static void print_share(char *to, size_t size, double share)
+/* Words a share for the table; "absent" for none, "" where there is no column. */
+static const char *word_share(char to[16], double share, bool has_column)
 {
-    if (isnan(share))
-        snprintf(to, size, "absent");
-    else
-        snprintf(to, size, "%.4f", share);
+    to[0] = '\0';
+    if (has_column && isnan(share))
+        return "absent";
+    if (has_column)
+        snprintf(to, 16, "%.4f", share);
+    return to;
 }
 
-void sp_report_table(const sp_resources *r, const sp_metrics *metrics)
+static void print_class(const sp_resources *r, const sp_metrics *m, int c)
 {
-    const int n = metrics->n_classes;
-    const int64_t *points = metrics->point_confusion;
-    int c, i;
+    const int n = m->n_classes;
+    const int64_t *points = m->point_confusion;
+    char iou[16], precision[16], recall[16], point_iou[16];
+    int64_t voxels = 0;
+
+    for (int i = 0; i < n; i++)
+        voxels += m->confusion[(int64_t)c * n + i];
+    sp_log_info(
+        "%-24s %12lld %8s %10s %8s %10s", r->class_name[c], (long long)voxels,
+        word_share(iou, sp_metrics_iou(m->confusion, n, c), true),
+        word_share(precision, sp_metrics_precision(m->confusion, n, c), true),
+        word_share(recall, sp_metrics_recall(m->confusion, n, c), true),
+        word_share(point_iou, points ? sp_metrics_iou(points, n, c) : NAN, points));
+}
+
+void sp_report_table(const sp_resources *r, const sp_metrics *m)
+{
+    const int n = m->n_classes;
+    const int64_t *points = m->point_confusion;
+    char iou[16], point_iou[16];
 
     if (r->session.comm->rank != 0)
         return;
-    sp_log_info("%-24s %12s %8s%s", "class", "voxels", "IoU",
-                points ? "  point IoU" : "");
-    for (c = 0; c <= n; c++) {
-        char iou[16], point_iou[16] = "";
-        int64_t voxels = 0;
-        for (i = 0; i < n; i++)
-            voxels += c < n ? metrics->confusion[c * n + i] : 0;
-        print_share(iou, sizeof iou,
-                    c < n ? sp_metrics_iou(metrics->confusion, n, c)
-                          : sp_metrics_miou(metrics->confusion, n));
-        if (points)
-            print_share(point_iou, sizeof point_iou,
-                        c < n ? sp_metrics_iou(points, n, c)
-                              : sp_metrics_miou(points, n));
-        if (c == n)
-            voxels = sp_metrics_total(metrics->confusion, n);
-        sp_log_info("%-24s %12lld %8s %10s", c < n ? r->class_name[c] : "mean",
-                    (long long)voxels, iou, point_iou);
-    }
+    sp_log_info("%-24s %12s %8s %10s %8s%s", "class", "voxels", "IoU", "precision",
+                "recall", points ? "  point IoU" : "");
+    for (int c = 0; c < n; c++)
+        print_class(r, m, c);
+    sp_log_info("%-24s %12lld %8s %10s %8s %10s", "mean",
+                (long long)sp_metrics_total(m->confusion, n),
+                word_share(iou, sp_metrics_miou(m->confusion, n), true), "", "",
+                word_share(point_iou, points ? sp_metrics_miou(points, n) : NAN, points));
 }
 
 /* ---- end ---- */

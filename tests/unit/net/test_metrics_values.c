@@ -15,6 +15,11 @@ static void known_matrix(void **state)
     assert_true(sp_metrics_iou(m, 4, 1) == 3.0 / 7);
     assert_true(sp_metrics_iou(m, 4, 2) == 0);
     assert_true(isnan(sp_metrics_iou(m, 4, 3)));
+    assert_true(sp_metrics_precision(m, 4, 0) == 5.0 / 7);
+    assert_true(sp_metrics_recall(m, 4, 0) == 5.0 / 6);
+    assert_true(sp_metrics_precision(m, 4, 2) == 0);
+    assert_true(isnan(sp_metrics_recall(m, 4, 2)));
+    assert_true(isnan(sp_metrics_precision(m, 4, 3)));
     assert_true(fabs(sp_metrics_miou(m, 4) - (5.0 / 8 + 3.0 / 7) / 3) < 1e-15);
 }
 
