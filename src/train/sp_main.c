@@ -1,5 +1,6 @@
 /* sptrain: command line, start of the ranks, exit status. */
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "config.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
+#include "page/sp_page.h"
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
@@ -27,6 +29,7 @@ typedef struct sp_verb {
 
 static sp_status print_status(int argc, char **argv);
 static sp_status print_model(int argc, char **argv);
+static sp_status write_report(int argc, char **argv);
 static sp_status print_keys(int argc, char **argv);
 static sp_status print_help(int argc, char **argv);
 static sp_status print_version(int argc, char **argv);
@@ -47,6 +50,9 @@ static const sp_verb verbs[] = {
       "print the state of the run in DIR and what each rank did "
       "last; --watch: show it while it runs"},
      .answer = print_status},
+    {{"report", "RUN... [-o FILE.html]",
+      "write one HTML file about the runs in these folders"},
+     .answer = write_report},
 };
 static const sp_verb options[] = {
     {{"--keys", NULL,
@@ -165,6 +171,53 @@ static sp_status print_model(int argc, char **argv)
     return argc == 3 ? sp_check_model(argv[2])
                      : SP_FAIL(SP_EUSAGE, "check %s: a model takes no keys, found %s",
                                argv[2], argv[3]);
+}
+
+typedef struct report_arguments {
+    const char *out;
+    bool is_quiet, is_help;
+} report_arguments;
+
+#define AT(member) .offset = offsetof(report_arguments, member)
+static const sp_option report_options[] = {
+    {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
+    {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
+    {{"--quiet", NULL, "print nothing about what was skipped or written"},
+     SP_OPTION_FLAG,
+     AT(is_quiet)},
+    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+
+static void print_report_help(void)
+{
+    puts("usage: sptrain report RUN... [-o FILE.html]\n");
+    sp_names_wrap(stdout, 0,
+                  "Writes one HTML file about the runs in these run folders, with curves, "
+                  "classes, confusions, times, ranks and pictures, and the classes as CSV "
+                  "beside it. It needs nothing else: neither a network nor a server.\n");
+    sp_names_print(SP_NAMES(report_options), stdout);
+}
+
+static sp_status write_report(int argc, char **argv)
+{
+    report_arguments a = {0};
+    char own[PATH_MAX];
+    int n;
+
+    SP_TRY(sp_options_read(&a, SP_NAMES(report_options), "sptrain", argc - 1, argv + 1,
+                           &n));
+    if (a.is_help) {
+        print_report_help();
+        return SP_OK;
+    }
+    if (n == 0 || (n > 1 && !a.out))
+        return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %d run "
+                                  "folder%s and no FILE.html", n, n == 1 ? "" : "s");
+    snprintf(own, sizeof own, "%s/report.html", argv[2]);
+    SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
+    if (!a.is_quiet)
+        sp_log_info("%s: %d run%s", a.out ? a.out : own, n, n == 1 ? "" : "s");
+    return SP_OK;
 }
 
 static sp_status print_help(int argc, char **argv)

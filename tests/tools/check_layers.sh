@@ -3,7 +3,7 @@
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
 order="base picture laz process comm h5 recipe deck show compute cpu bf16 backends graph data
-    memory net scan run session train vox bench"
+    memory net scan run page session train vox bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 
@@ -81,7 +81,7 @@ owner mpi.h src/comm/sp_comm_internal.h
 owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
-owner jansson.h src/run/sp_run_state.c src/run/sp_run_watch.c
+owner jansson.h src/run/sp_run_state.c src/run/sp_run_watch.c src/page/sp_story_line.c
 owner png.h src/picture/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h

@@ -1,0 +1,372 @@
+/* Classes and confusions of a page: of each run's latest evaluation, over points where
+ * it has points, else over voxels. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/sp_metrics.h"
+#include "page/sp_page_internal.h"
+
+enum {
+    MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
+    MOST_WORDED = 14, /* classes whose cells have room for a number */
+    WORST = 8         /* confusions that are listed */
+};
+
+/* The counts of one evaluation that a table shows. */
+typedef struct counts {
+    const sp_story_eval *eval;
+    const int64_t *confusion;
+    const double *iou;
+    const char *unit; /* "voxels", "points" */
+    int n;
+} counts;
+
+static bool take_counts(const sp_story *story, counts *c)
+{
+    const sp_story_eval *e = sp_story_last(story);
+
+    *c = (counts){.eval = e};
+    if (!e || !(e->point_confusion || e->confusion))
+        return false;
+    c->confusion = e->point_confusion ? e->point_confusion : e->confusion;
+    c->iou = e->point_confusion ? e->point_iou : e->iou;
+    c->unit = e->point_confusion ? "points" : "voxels";
+    c->n = e->n_classes;
+    return c->n > 0;
+}
+
+static int64_t truth_of(const counts *c, int class)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < c->n; k++)
+        sum += c->confusion[(int64_t) class * c->n + k];
+    return sum;
+}
+
+static int64_t predicted_of(const counts *c, int class)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < c->n; k++)
+        sum += c->confusion[(int64_t)k * c->n + class];
+    return sum;
+}
+
+static int64_t total_of(const counts *c)
+{
+    return sp_metrics_total(c->confusion, c->n);
+}
+
+static double share(int64_t part, int64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : NAN;
+}
+
+static double iou_of(const counts *c, int class)
+{
+    return c->iou ? c->iou[class] : sp_metrics_iou(c->confusion, c->n, class);
+}
+
+static double precision_of(const counts *c, int class)
+{
+    return sp_metrics_precision(c->confusion, c->n, class);
+}
+
+static double recall_of(const counts *c, int class)
+{
+    return sp_metrics_recall(c->confusion, c->n, class);
+}
+
+/* The mean over the classes that have the number. */
+static double mean_of(const counts *c, double (*of)(const counts *, int))
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int k = 0; k < c->n; k++)
+        if (isfinite(of(c, k))) {
+            sum += of(c, k);
+            n++;
+        }
+    return n ? sum / n : NAN;
+}
+
+/* ---- tables ---- */
+
+static void add_cell(const sp_page *page, double value, bool has_bar)
+{
+    sp_html_raw(page->html, "<td>");
+    sp_page_add_number(page, value, 4);
+    if (has_bar)
+        sp_html_add(page->html,
+                    "<span class=\"bar\"><i style=\"width:%.1f%%\"></i></span>",
+                    isfinite(value) ? fmin(fmax(value, 0), 1) * 100 : 0);
+    sp_html_raw(page->html, "</td>");
+}
+
+static void add_count_cell(const sp_page *page, int64_t n)
+{
+    sp_html_raw(page->html, "<td>");
+    sp_page_add_count(page, (double)n);
+    sp_html_raw(page->html, "</td>");
+}
+
+/* IoU comes first, so that a narrow screen shows it. */
+static void add_row(const sp_page *page, const counts *c, int k)
+{
+    sp_html_raw(page->html, "<tr><td>");
+    sp_html_text(page->html, c->eval->class_name[k]);
+    sp_html_raw(page->html, "</td>");
+    add_cell(page, iou_of(c, k), true);
+    add_cell(page, precision_of(c, k), false);
+    add_cell(page, recall_of(c, k), false);
+    add_count_cell(page, truth_of(c, k));
+    sp_html_raw(page->html, "<td>");
+    sp_page_add_number(page, 100 * share(truth_of(c, k), total_of(c)), 2);
+    sp_html_raw(page->html, " %</td>");
+    add_count_cell(page, predicted_of(c, k));
+    sp_html_raw(page->html, "</tr>\n");
+}
+
+static void add_table(const sp_page *page, const counts *c)
+{
+    sp_html_add(page->html,
+                "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>"
+                "<th>precision</th><th>recall</th><th>%s</th><th>share</th>"
+                "<th>predicted</th></tr></thead><tbody>\n",
+                c->unit);
+    for (int k = 0; k < c->n; k++)
+        add_row(page, c, k);
+    sp_html_raw(page->html, "</tbody><tfoot><tr><td>mean</td>");
+    add_cell(page, sp_story_score(c->eval), true);
+    add_cell(page, mean_of(c, precision_of), false);
+    add_cell(page, mean_of(c, recall_of), false);
+    add_count_cell(page, total_of(c));
+    sp_html_raw(page->html, "<td></td>");
+    add_count_cell(page, total_of(c));
+    sp_html_raw(page->html, "</tr></tfoot></table></div>\n");
+}
+
+/* Says which evaluation is shown. */
+static void add_origin(const sp_page *page, const counts *c)
+{
+    sp_html_raw(page->html, "<p class=\"soft\">Evaluation at step ");
+    sp_page_add_count(page, c->eval->step);
+    if (isfinite(c->eval->epoch)) {
+        sp_html_raw(page->html, ", epoch ");
+        sp_page_add_count(page, c->eval->epoch);
+    }
+    if (c->eval->checkpoint && *c->eval->checkpoint) {
+        sp_html_raw(page->html, ", by sptrain eval of ");
+        sp_html_text(page->html, c->eval->checkpoint);
+    }
+    sp_html_raw(page->html, ": ");
+    sp_page_add_count(page, c->eval->samples);
+    sp_html_raw(page->html, c->eval->samples == 1 ? " sample, " : " samples, ");
+    sp_page_add_count(page, (double)total_of(c));
+    sp_html_add(page->html, " labelled %s, accuracy ", c->unit);
+    sp_page_add_number(
+        page, c->eval->point_confusion ? c->eval->point_accuracy : c->eval->accuracy,
+        4);
+    if (c->eval->point_confusion) {
+        sp_html_raw(page->html, "; mean IoU over voxels ");
+        sp_page_add_number(page, c->eval->miou, 4);
+    }
+    sp_html_raw(page->html, ".</p>\n");
+}
+
+static void begin_run(const sp_page *page, int run)
+{
+    if (page->n < 2)
+        return;
+    sp_html_raw(page->html, "<h3>");
+    sp_page_add_run(page, run);
+    sp_html_raw(page->html, "</h3>\n");
+}
+
+void sp_page_add_classes(const sp_page *page)
+{
+    bool has_head = false;
+
+    for (int run = 0; run < page->n; run++) {
+        counts c;
+
+        if (!take_counts(&page->story[run], &c))
+            continue;
+        if (!has_head)
+            sp_html_raw(page->html, "<h2>Classes</h2>\n");
+        has_head = true;
+        begin_run(page, run);
+        add_origin(page, &c);
+        add_table(page, &c);
+    }
+    if (!has_head)
+        sp_html_raw(page->html, "<h2>Classes</h2>\n<p class=\"soft\">No evaluation has "
+                                "been finished.</p>\n");
+}
+
+/* ---- confusion ---- */
+
+static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
+{
+    const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
+    const double part = share(n, truth_of(c, truth));
+    /* The square root shows confusions of a few percent too. */
+    const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
+
+    sp_html_add(page->html, "<i class=\"%s%s\" style=\"--a:%.2f\" data-t=\"",
+                truth == predicted ? "h" : "m", shade > 0.62 ? " w" : "", shade);
+    sp_html_text(page->html, c->eval->class_name[truth]);
+    sp_html_raw(page->html, "\n&rarr; ");
+    sp_html_text(page->html, c->eval->class_name[predicted]);
+    sp_html_raw(page->html, "\n");
+    sp_page_add_count(page, (double)n);
+    sp_html_add(page->html, " %s", c->unit);
+    if (isfinite(part))
+        sp_html_add(page->html, ", %.2f %%", 100 * part);
+    sp_html_raw(page->html, "\">");
+    if (part >= 0.995 || (part > 0 && part * 100 < 0.5))
+        sp_html_raw(page->html, part > 0.9 ? "100" : "&middot;");
+    else if (part > 0)
+        sp_html_add(page->html, "%.0f", 100 * part);
+    sp_html_raw(page->html, "</i>");
+}
+
+static void add_map(const sp_page *page, const counts *c)
+{
+    sp_html_add(page->html,
+                "<div class=\"map%s\" style=\"grid-template-columns:minmax(64px,"
+                "170px) repeat(%d,minmax(0,1fr))\"><b></b>",
+                c->n > MOST_WORDED ? " dense" : "", c->n);
+    for (int k = 0; k < c->n; k++) {
+        sp_html_raw(page->html, "<b class=\"c\" data-t=\"");
+        sp_html_text(page->html, c->eval->class_name[k]);
+        sp_html_raw(page->html, "\">");
+        sp_html_add(page->html, "%d</b>", k);
+    }
+    for (int truth = 0; truth < c->n; truth++) {
+        sp_html_raw(page->html, "<b data-t=\"");
+        sp_html_text(page->html, c->eval->class_name[truth]);
+        sp_html_add(page->html, "\">%d ", truth);
+        sp_html_text(page->html, c->eval->class_name[truth]);
+        sp_html_raw(page->html, "</b>");
+        for (int k = 0; k < c->n; k++)
+            add_map_cell(page, c, truth, k);
+        sp_html_raw(page->html, "\n");
+    }
+    sp_html_raw(page->html, "</div>\n");
+}
+
+/* Lists the largest confusions by their number. */
+static void add_worst(const sp_page *page, const counts *c)
+{
+    int64_t below = INT64_MAX;
+    int listed = 0;
+
+    sp_html_raw(page->html, "<ul class=\"keys soft\">");
+    while (listed < WORST) {
+        int64_t most = 0;
+
+        for (int64_t i = 0; i < (int64_t)c->n * c->n; i++)
+            if (i / c->n != i % c->n && c->confusion[i] < below &&
+                c->confusion[i] > most)
+                most = c->confusion[i];
+        if (most == 0)
+            break;
+        for (int64_t i = 0; i < (int64_t)c->n * c->n && listed < WORST; i++) {
+            if (i / c->n == i % c->n || c->confusion[i] != most)
+                continue;
+            sp_html_raw(page->html, "<li>");
+            sp_html_text(page->html, c->eval->class_name[i / c->n]);
+            sp_html_raw(page->html, " &rarr; ");
+            sp_html_text(page->html, c->eval->class_name[i % c->n]);
+            sp_html_raw(page->html, ": ");
+            sp_page_add_count(page, (double)most);
+            sp_html_raw(page->html, "</li>");
+            listed++;
+        }
+        below = most;
+    }
+    sp_html_raw(page->html, "</ul>\n");
+}
+
+void sp_page_add_confusions(const sp_page *page)
+{
+    bool has_head = false;
+
+    for (int run = 0; run < page->n; run++) {
+        counts c;
+
+        if (!take_counts(&page->story[run], &c))
+            continue;
+        if (!has_head)
+            sp_html_raw(
+                page->html,
+                "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns "
+                "the prediction; a cell is the share of its row in percent. Blue "
+                "is right, orange is wrong.</p>\n");
+        has_head = true;
+        begin_run(page, run);
+        if (c.n <= MOST_MAPPED)
+            add_map(page, &c);
+        else
+            sp_html_add(page->html,
+                        "<p>%d classes are too many to draw; the largest "
+                        "confusions are</p>\n",
+                        c.n);
+        add_worst(page, &c);
+    }
+}
+
+/* ---- CSV ---- */
+
+/* Quotes a text as RFC 4180 does. Line breaks become blanks. A text that a spreadsheet
+ * would take for a formula gets an apostrophe before it. */
+static void add_quoted(sp_html *csv, const char *text)
+{
+    sp_html_raw(csv, "\"");
+    if (*text && strchr("=+-@\t\r", *text))
+        sp_html_raw(csv, "'");
+    for (; *text; text++) {
+        const char one[2] = {*text == '\n' || *text == '\r' ? ' ' : *text, '\0'};
+
+        sp_html_raw(csv, *text == '"' ? "\"\"" : one);
+    }
+    sp_html_raw(csv, "\"");
+}
+
+static void add_value(sp_html *csv, double value)
+{
+    if (isfinite(value))
+        sp_html_add(csv, ",%.17g", value);
+    else
+        sp_html_raw(csv, ",");
+}
+
+void sp_page_add_csv(const sp_page *page, sp_html *csv)
+{
+    sp_html_raw(csv,
+                "run,step,epoch,unit,class,count,predicted,iou,precision,recall\r\n");
+    for (int run = 0; run < page->n; run++) {
+        counts c;
+
+        if (!take_counts(&page->story[run], &c))
+            continue;
+        for (int k = 0; k < c.n; k++) {
+            add_quoted(csv, page->story[run].name);
+            add_value(csv, c.eval->step);
+            add_value(csv, c.eval->epoch);
+            sp_html_add(csv, ",%s,", c.unit);
+            add_quoted(csv, c.eval->class_name[k]);
+            sp_html_add(csv, ",%" PRId64 ",%" PRId64, truth_of(&c, k),
+                        predicted_of(&c, k));
+            add_value(csv, iou_of(&c, k));
+            add_value(csv, precision_of(&c, k));
+            add_value(csv, recall_of(&c, k));
+            sp_html_raw(csv, "\r\n");
+        }
+    }
+}

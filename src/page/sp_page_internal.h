@@ -1,0 +1,43 @@
+/* The parts of a page. Each appends its section, or nothing where no run has the data
+ * for it. Only sp_page*.c include this header. */
+#ifndef SP_PAGE_INTERNAL_H
+#define SP_PAGE_INTERNAL_H
+
+#include "page/sp_html.h"
+#include "page/sp_story.h"
+
+/* The runs of a page, borrowed. */
+typedef struct sp_page {
+    const sp_story *story;
+    int n;
+    sp_html *html;
+} sp_page;
+
+extern const char sp_page_style[], sp_page_script[];
+
+/* ---- sp_page.c ---- */
+
+/* The sign of a run's colour, and its name; nothing where the page has one run. */
+void sp_page_add_run(const sp_page *page, int run);
+/* A number with `digits` digits behind the point; a dash where it is not finite. */
+void sp_page_add_number(const sp_page *page, double value, int digits);
+/* A count with thin spaces between thousands; a dash where it is not finite. */
+void sp_page_add_count(const sp_page *page, double value);
+/* Seconds as "1 h 02 min", "3.4 s". */
+void sp_page_add_seconds(const sp_page *page, double seconds);
+
+/* ---- the sections ---- */
+void sp_page_add_curves(const sp_page *page);
+void sp_page_add_classes(const sp_page *page);
+void sp_page_add_confusions(const sp_page *page);
+/* Reads the PNG files; those that cannot be read, or that would make the page too
+ * large, are told and left out. */
+void sp_page_add_pictures(const sp_page *page);
+void sp_page_add_times(const sp_page *page);
+void sp_page_add_machines(const sp_page *page);
+void sp_page_add_decks(const sp_page *page);
+
+/* Appends the classes of each run's latest evaluation as lines of CSV. */
+void sp_page_add_csv(const sp_page *page, sp_html *csv);
+
+#endif
