@@ -39,9 +39,10 @@ struct sp_run_impl {
 static const char *const run_files[] = {
     "status.json",   "status-eval.json", "status-predict.json",
     "heartbeat.bin", "metrics.jsonl",    "evaluations.jsonl",
-    "deck.resolved", "checkpoints",      "predictions",
+    "deck.resolved", "report.html",      "report.csv",
+    "checkpoints",   "predictions",      "pictures",
     "logs",          "tensorboard"};
-enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 7 };
+enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 9 };
 
 static bool is_owner(const sp_run *run)
 {
@@ -287,12 +288,19 @@ static bool is_temporary_prediction(const char *name)
     return n >= sizeof end && strcmp(name + n - sizeof end + 1, end) == 0;
 }
 
+static bool is_temporary_picture(const char *name)
+{
+    return strstr(name, ".png" SP_FILE_TEMPORARY) ||
+           strstr(name, ".json" SP_FILE_TEMPORARY);
+}
+
 /* Rank 0, which holds the lock, so that no other process writes here. */
 static sp_status remove_leftovers(const char *dir)
 {
     char path[PATH_MAX];
 
     SP_TRY(sp_file_remove_if(dir, is_temporary));
+    SP_TRY(sp_file_remove_if(in_folder(dir, "pictures", path), is_temporary_picture));
     SP_TRY(sp_file_remove_if(in_folder(dir, "predictions", path),
                              is_temporary_prediction));
     return sp_checkpoint_remove_unfinished(in_folder(dir, "checkpoints", path));

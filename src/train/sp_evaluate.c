@@ -6,6 +6,7 @@
 #include "base/sp_exact.h"
 #include "session/sp_resources.h"
 #include "show/sp_progress.h"
+#include "train/sp_gallery.h"
 
 /* Finds the batch's first stored voxel without a prediction; false: all have one. */
 static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
@@ -96,7 +97,8 @@ static void count_points(const sp_batch *batch, const int32_t *prediction,
 }
 
 static sp_status evaluate_batch(sp_resources *r, const sp_batch *batch,
-                                sp_metrics *metrics, sp_arena *scratch)
+                                sp_metrics *metrics, sp_gallery *gallery,
+                                sp_arena *scratch)
 {
     sp_net_loss_out out = {.exact = metrics->exact};
     int32_t *prediction;
@@ -110,6 +112,7 @@ static sp_status evaluate_batch(sp_resources *r, const sp_batch *batch,
     metrics->n_samples += batch->n_samples;
     if (metrics->point_confusion)
         count_points(batch, prediction, metrics);
+    sp_gallery_add(gallery, batch, prediction);
     return SP_OK;
 }
 
@@ -117,8 +120,9 @@ static sp_status evaluate_batch(sp_resources *r, const sp_batch *batch,
 typedef struct pass {
     sp_resources *resources;
     sp_metrics *metrics;
-    sp_arena scratch; /* predictions of a batch */
-    sp_status found;  /* SP_ENUMERIC: a batch had numbers that are not finite */
+    sp_gallery *gallery; /* NULL: no pictures are wanted */
+    sp_arena scratch;    /* predictions of a batch */
+    sp_status found;     /* SP_ENUMERIC: a batch had numbers that are not finite */
     sp_progress progress;
     int64_t n_done; /* samples of all ranks */
 } pass;
@@ -151,7 +155,7 @@ static sp_status evaluate_next(pass *p, bool *is_end)
         return SP_OK;
     sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
     if (rc == SP_OK)
-        rc = evaluate_batch(r, batch, p->metrics, &p->scratch);
+        rc = evaluate_batch(r, batch, p->metrics, p->gallery, &p->scratch);
     if (rc == SP_EMEM)
         rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id, batch->n_samples);
     SP_TRY(rc);
@@ -176,9 +180,9 @@ static sp_status evaluate_all(void *arg)
     return rc;
 }
 
-sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics)
+sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gallery)
 {
-    pass p = {.resources = r, .metrics = metrics};
+    pass p = {.resources = r, .metrics = metrics, .gallery = gallery};
 
     assert(r->val_loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);

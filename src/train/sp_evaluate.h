@@ -5,6 +5,7 @@
 #include "net/sp_metrics.h"
 
 struct sp_batch;     /* data/sp_loader.h */
+struct sp_gallery;   /* train/sp_gallery.h */
 struct sp_resources; /* session/sp_resources.h */
 
 /* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and
@@ -16,7 +17,9 @@ sp_status sp_evaluate_check(const struct sp_resources *resources,
                             const struct sp_batch *batch, const int32_t *prediction);
 /* Runs one pass over data.val, whose loader is open, and sums the confusion matrices
  * over the ranks. Collective; ranks do not wait for each other before the end of the
- * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). */
-sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics);
+ * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). gallery:
+ * keeps the predictions for pictures; NULL: none are wanted. */
+sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
+                           struct sp_gallery *gallery);
 
 #endif

@@ -17,6 +17,7 @@
 #include "show/sp_heatmap.h"
 #include "show/sp_image.h"
 #include "show/sp_live.h"
+#include "train/sp_gallery.h"
 
 /* Header only: no library to link. */
 #define XXH_INLINE_ALL
@@ -561,8 +562,11 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
                 sp_date(sp_time_s(), date));
     if (!is_done)
         sp_log_info("%s", message);
-    return sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
-                         r->session.epoch, trainer->state.step, message);
+    SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
+                         r->session.epoch, trainer->state.step, message));
+    if (r->session.config->run.report_every > 0)
+        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
+    return SP_OK;
 }
 
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message)

@@ -12,6 +12,7 @@
 #include "process/sp_signal.h"
 #include "session/sp_resources.h"
 #include "train/sp_evaluate.h"
+#include "train/sp_gallery.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 
@@ -175,14 +176,34 @@ static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
 
 /* ---- between steps ---- */
 
-static sp_status evaluate(sp_trainer *t, bool *is_best)
+/* Runs the pass over data.val, with pictures where they are wanted. Collective. */
+static sp_status evaluate_pass(sp_trainer *t, bool with_pictures)
 {
+    sp_gallery *gallery = NULL;
+    sp_status rc;
+
+    if (with_pictures)
+        sp_gallery_create(&gallery, t->metrics.n_classes);
+    rc = sp_evaluate_pass(t->resources, &t->metrics, gallery);
+    if (rc == SP_OK && with_pictures)
+        rc = sp_gallery_write(gallery, t->resources);
+    sp_gallery_destroy(gallery);
+    return rc;
+}
+
+static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
+{
+    const int every = t->session->config->run.report_every;
+    const bool is_reported =
+        every > 0 && (is_final || ++t->n_evaluations % every == 0);
     const sp_metrics *m = &t->metrics;
     double begin = sp_now_s(), score;
 
     *is_best = false;
-    SP_TRY(sp_evaluate_pass(t->resources, &t->metrics));
+    SP_TRY(evaluate_pass(t, is_reported || t->session->config->run.pictures));
     SP_TRY(sp_report_eval(t));
+    if (is_reported && !is_final) /* the last one is made when the end is written */
+        sp_gallery_renew_report(&t->session->run, t->session->config->run.after_save);
     score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
                             m->n_classes);
     /* state.best is NAN before the first evaluation. */
@@ -209,7 +230,7 @@ static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_
     t->session->epoch = epoch + (t->state.at.position > 0);
     SP_TRY(sp_report_epoch(t, report));
     if (t->is_evaluated && (is_final || epoch % every == 0))
-        SP_TRY(evaluate(t, is_best));
+        SP_TRY(evaluate(t, is_final, is_best));
     stop = t->must_stop || is_stop_asked(t);
     SP_TRY(
         sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));

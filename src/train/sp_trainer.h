@@ -40,6 +40,8 @@ typedef struct sp_trainer {
         *saver; /* rank 0, from the first step on; else NULL (sp_resume.h) */
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
 
+    int64_t n_evaluations; /* of this start */
+
     /* The plan of the training, fixed once it is set up. */
     bool is_evaluated;     /* epochs end with an evaluation on data.val */
     int64_t step_samples;  /* of a full step, in the world */

@@ -1,0 +1,462 @@
+#include "train/sp_gallery.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_json.h"
+#include "base/sp_log.h"
+#include "comm/sp_records.h"
+#include "net/sp_metrics.h"
+#include "picture/sp_figure.h"
+#include "picture/sp_palette.h"
+#include "session/sp_resources.h"
+
+/* Pixels of a picture. */
+enum { WIDTH = 420, HEIGHT = 350 };
+
+/* One sample that this rank has evaluated. */
+typedef struct entry {
+    int64_t sample, n; /* number in the data set; its stored voxels */
+    int64_t at;        /* of its predictions in the temporary file, in values */
+    double miou;       /* over its labelled voxels; NAN: it has none */
+} entry;
+
+struct sp_gallery {
+    int n_classes, n, room;
+    entry *entry;       /* [n] */
+    int64_t *confusion; /* [n_classes][n_classes] of one sample */
+    /* Class + 1 of each stored voxel, or 0, as uint16; it has no name and ends with us.
+     * */
+    FILE *predictions;
+    int64_t n_values;
+    bool is_broken;
+};
+
+/* The samples that are drawn; rank 0 chooses and tells all. */
+enum { BEST, MEDIAN, WORST, CHOSEN };
+static const char *const which_words[CHOSEN] = {"best", "median", "worst"};
+static const char *const kind_words[] = {"truth", "prediction", "error"};
+static const char *const side_words[] = {"top", "oblique"};
+enum { KINDS = 3, SIDES = 2 };
+
+typedef struct choice {
+    int64_t sample[CHOSEN]; /* -1: none */
+    double miou[CHOSEN];
+} choice;
+
+/* ---- while the pass goes on ---- */
+
+static void give_up(sp_gallery *g, const char *why)
+{
+    if (!g->is_broken)
+        sp_log_warn("no pictures of samples: %s", why);
+    g->is_broken = true;
+}
+
+void sp_gallery_create(sp_gallery **gallery, int n_classes)
+{
+    sp_gallery *g = *gallery = NULL;
+
+    if (!sp_png_is_built()) {
+        sp_log_warn0("no pictures of samples: this build has no libpng");
+        return;
+    }
+    g = calloc(1, sizeof *g);
+    if (g) {
+        g->n_classes = n_classes;
+        g->confusion =
+            calloc((size_t)n_classes * (size_t)n_classes, sizeof *g->confusion);
+        g->predictions = tmpfile();
+    }
+    if (!g || !g->confusion || !g->predictions) {
+        sp_log_warn("no pictures of samples: %s", strerror(errno));
+        sp_gallery_destroy(g);
+        return;
+    }
+    *gallery = g;
+}
+
+void sp_gallery_destroy(sp_gallery *g)
+{
+    if (!g)
+        return;
+    if (g->predictions)
+        fclose(g->predictions);
+    free(g->confusion);
+    free(g->entry);
+    free(g);
+}
+
+/* Writes the predictions of a sample's stored voxels and returns its mIoU. */
+static double keep(sp_gallery *g, const sp_sample *s, const int32_t *row_of,
+                   const int32_t *prediction)
+{
+    const int n = g->n_classes;
+
+    memset(g->confusion, 0, (size_t)n * (size_t)n * sizeof *g->confusion);
+    for (int64_t i = 0; i < s->n; i++) {
+        const int32_t class = row_of[i] >= 0 ? prediction[row_of[i]] : SP_IGNORE;
+        const uint16_t value = (uint16_t)(class + 1);
+
+        if (fwrite(&value, sizeof value, 1, g->predictions) != 1)
+            give_up(g, strerror(errno));
+        if (s->labels[i] >= 0 && class >= 0)
+            g->confusion[(int64_t)s->labels[i] * n + class]++;
+    }
+    return sp_metrics_miou(g->confusion, n);
+}
+
+static bool make_room(sp_gallery *g)
+{
+    const int room = g->room ? 2 * g->room : 64;
+    entry *more;
+
+    if (g->n < g->room)
+        return true;
+    more = realloc(g->entry, (size_t)room * sizeof *more);
+    if (!more)
+        return false;
+    g->entry = more;
+    g->room = room;
+    return true;
+}
+
+void sp_gallery_add(sp_gallery *g, const sp_batch *batch, const int32_t *prediction)
+{
+    for (int b = 0; g && !g->is_broken && b < batch->n_samples; b++) {
+        const sp_sample *s = &batch->sample[b];
+        entry *e;
+
+        if (!make_room(g)) {
+            give_up(g, "no memory");
+            return;
+        }
+        e = &g->entry[g->n++];
+        *e = (entry){batch->sample_id[b], s->n, g->n_values, NAN};
+        e->miou = keep(g, s, batch->row_of + batch->row_of_at[b], prediction);
+        g->n_values += s->n;
+    }
+}
+
+/* ---- choosing ---- */
+
+static int by_miou(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+
+    if (x->miou != y->miou)
+        return x->miou < y->miou ? -1 : 1;
+    return x->sample < y->sample ? -1 : x->sample > y->sample;
+}
+
+/* Rank 0: chooses among all samples that have labelled voxels. */
+static void choose(entry *all, int64_t n, choice *c)
+{
+    int64_t kept = 0;
+    int64_t at[CHOSEN];
+
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(all[i].miou))
+            all[kept++] = all[i];
+    if (kept > 0)
+        qsort(all, (size_t)kept, sizeof *all, by_miou);
+    at[BEST] = kept - 1;
+    at[MEDIAN] = kept > 2 ? (kept - 1) / 2 : -1;
+    at[WORST] = kept > 1 ? 0 : -1;
+    for (int k = 0; k < CHOSEN; k++) {
+        c->sample[k] = at[k] < 0 ? -1 : all[at[k]].sample;
+        c->miou[k] = at[k] < 0 ? NAN : all[at[k]].miou;
+    }
+}
+
+/* Tells all ranks the choice. A rank that has given up gives none of its samples. */
+static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
+{
+    const int n = g && !g->is_broken ? g->n : 0;
+    size_t *sizes = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *sizes) : NULL;
+    void *all = NULL;
+    sp_status rc = sp_comm_gather(comm, n ? g->entry : NULL,
+                                  (size_t)n * sizeof *g->entry, 0, &all, sizes);
+    size_t bytes = 0;
+
+    for (int k = 0; k < CHOSEN; k++)
+        c->sample[k] = -1;
+    for (int r = 0; sizes && r < comm->size; r++)
+        bytes += sizes[r];
+    if (rc == SP_OK && comm->rank == 0)
+        choose(all, (int64_t)(bytes / sizeof(entry)), c);
+    free(all);
+    free(sizes);
+    SP_TRY(rc);
+    return sp_comm_bcast(comm, c, sizeof *c, 0);
+}
+
+/* ---- drawing ---- */
+
+/* Heads a picture on its way to rank 0; the bytes of the PNG follow. */
+typedef struct parcel {
+    int32_t which, kind, side, is_drawn;
+    int64_t n_voxels;
+} parcel;
+
+/* A sample with its colours. */
+typedef struct scene {
+    sp_sample sample;
+    uint16_t *prediction; /* [sample.n] class + 1, or 0 */
+    float *xyz;           /* [sample.n][3] */
+    uint16_t *index;      /* [sample.n] */
+    sp_colour *palette;   /* [n_classes + 1] */
+} scene;
+
+static void release(scene *s)
+{
+    sp_sample_destroy(&s->sample);
+    free(s->prediction);
+    free(s->xyz);
+    free(s->index);
+    free(s->palette);
+}
+
+static sp_status read_scene(const sp_gallery *g, const sp_resources *r, const entry *e,
+                            scene *s)
+{
+    const sp_sample_request request = {.verify = false};
+    const size_t n = (size_t)e->n;
+
+    SP_TRY(sp_sample_read(&r->val, e->sample, &request, &s->sample));
+    s->prediction = malloc((n + 1) * sizeof *s->prediction);
+    s->xyz = malloc((n + 1) * 3 * sizeof *s->xyz);
+    s->index = malloc((n + 1) * sizeof *s->index);
+    s->palette = malloc(((size_t)g->n_classes + 3) * sizeof *s->palette);
+    if (!s->prediction || !s->xyz || !s->index || !s->palette)
+        return SP_FAIL(SP_EMEM, "no memory for a picture of %zu voxels", n);
+    if (s->sample.n != e->n ||
+        fseeko(g->predictions, (off_t)(e->at * (int64_t)sizeof(uint16_t)), SEEK_SET) ||
+        fread(s->prediction, sizeof *s->prediction, n, g->predictions) != n)
+        return SP_FAIL(SP_EIO, "the temporary file of predictions cannot be read");
+    for (size_t i = 0; i < 3 * n; i++)
+        s->xyz[i] = (float)((s->sample.coords[i] + 0.5) * r->val.voxel_size);
+    return SP_OK;
+}
+
+/* Colours the sample: 0 truth, 1 prediction, 2 error. */
+static void colour(const sp_gallery *g, scene *s, int kind)
+{
+    const int32_t *label = s->sample.labels;
+
+    s->palette[0] = sp_palette_ignored();
+    for (int c = 0; c < g->n_classes; c++)
+        s->palette[c + 1] = sp_palette_class(c);
+    if (kind == 2) {
+        s->palette[1] = sp_palette_right();
+        s->palette[2] = sp_palette_wrong();
+    }
+    for (int64_t i = 0; i < s->sample.n; i++)
+        s->index[i] = (uint16_t)(kind == 0                          ? label[i] + 1
+                                 : kind == 1                        ? s->prediction[i]
+                                 : label[i] < 0                     ? 0
+                                 : label[i] + 1 == s->prediction[i] ? 1
+                                                                    : 2);
+}
+
+/* Draws one picture and adds it to the records; it may stay undrawn. */
+static sp_status draw(const sp_resources *r, const scene *s, parcel head,
+                      sp_records *records)
+{
+    const sp_cloud cloud = {s->sample.n, s->xyz, s->index, s->palette,
+                            r->val.voxel_size};
+    sp_canvas canvas = {0};
+    char *bytes = NULL;
+    void *record;
+    size_t n = 0;
+    sp_status rc = sp_figure_draw_plain(
+        &cloud, head.side ? SP_FROM_OBLIQUE : SP_FROM_TOP, WIDTH, HEIGHT, &canvas);
+
+    head.n_voxels = s->sample.n;
+    if (rc == SP_OK)
+        rc = sp_png_encode(&canvas, &bytes, &n);
+    if (rc == SP_OK)
+        rc = sp_records_add(records, sizeof head + n, &record);
+    if (rc == SP_OK) {
+        memcpy(record, &head, sizeof head);
+        memcpy((char *)record + sizeof head, bytes, n);
+    }
+    free(bytes);
+    sp_canvas_destroy(&canvas);
+    return rc;
+}
+
+static sp_status draw_sample(const sp_gallery *g, const sp_resources *r, const entry *e,
+                             int which, sp_records *records)
+{
+    scene s = {0};
+    sp_status rc = read_scene(g, r, e, &s);
+
+    for (int kind = 0; rc == SP_OK && kind < KINDS; kind++) {
+        colour(g, &s, kind);
+        for (int side = 0; rc == SP_OK && side < SIDES; side++)
+            rc = draw(r, &s, (parcel){which, kind, side, 1, 0}, records);
+    }
+    release(&s);
+    return rc;
+}
+
+/* Draws the chosen samples that this rank has evaluated. */
+static void draw_mine(sp_gallery *g, const sp_resources *r, const choice *c,
+                      sp_records *records)
+{
+    if (!g || g->is_broken)
+        return;
+    if (fflush(g->predictions) != 0) {
+        give_up(g, strerror(errno));
+        return;
+    }
+    for (int k = 0; k < CHOSEN; k++)
+        for (int i = 0; i < g->n; i++)
+            if (g->entry[i].sample == c->sample[k] &&
+                draw_sample(g, r, &g->entry[i], k, records) != SP_OK)
+                give_up(g, sp_error_last()->message);
+}
+
+/* ---- writing, on rank 0 ---- */
+
+static void write_sample(sp_json *json, const sp_resources *r, const choice *c, int k,
+                         int64_t n_voxels)
+{
+    const sp_dataset *set = &r->val;
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, c->sample[k])];
+    char name[1024];
+
+    snprintf(name, sizeof name, "%s: sample %" PRId64 "%s%s%s", shard->path,
+             c->sample[k] - shard->first_sample, set->name ? " (" : "",
+             set->name ? set->name[c->sample[k]] : "", set->name ? ")" : "");
+    sp_json_begin_object(json, NULL);
+    sp_json_text(json, "which", which_words[k]);
+    sp_json_text(json, "name", name);
+    sp_json_int(json, "sample", c->sample[k]);
+    sp_json_double(json, "miou", c->miou[k]);
+    sp_json_int(json, "voxels", n_voxels);
+    sp_json_int(json, "step", r->session.step);
+    sp_json_end_object(json);
+}
+
+/* Writes the list of the samples whose pictures have all been written. */
+static sp_status write_list(const sp_resources *r, const choice *c,
+                            const int drawn[CHOSEN], const int64_t n_voxels[CHOSEN])
+{
+    char path[PATH_MAX];
+    sp_json json = {0};
+    const char *line;
+    sp_status rc;
+
+    sp_json_begin(&json);
+    sp_json_int(&json, "step", r->session.step);
+    sp_json_int(&json, "epoch", r->session.epoch);
+    sp_json_begin_array(&json, "samples");
+    for (int k = 0; k < CHOSEN; k++)
+        if (drawn[k] == KINDS * SIDES)
+            write_sample(&json, r, c, k, n_voxels[k]);
+    sp_json_end_array(&json);
+    rc = sp_json_end(&json, &line);
+    snprintf(path, sizeof path, "%s/pictures/pictures.json", r->session.run.dir);
+    if (rc == SP_OK)
+        rc = sp_file_replace(path, line, strlen(line), 0);
+    sp_json_destroy(&json);
+    return rc;
+}
+
+static sp_status write_pictures(const sp_resources *r, const choice *c,
+                                sp_records *records)
+{
+    int drawn[CHOSEN] = {0};
+    int64_t n_voxels[CHOSEN] = {0};
+    char path[PATH_MAX];
+    size_t bytes;
+    char *record;
+
+    snprintf(path, sizeof path, "%s/pictures", r->session.run.dir);
+    SP_TRY(sp_file_make_folder(path));
+    while ((record = sp_records_next(records, &bytes))) {
+        parcel head;
+
+        memcpy(&head, record, sizeof head);
+        snprintf(path, sizeof path, "%s/pictures/%s-%s-%s.png", r->session.run.dir,
+                 which_words[head.which], kind_words[head.kind], side_words[head.side]);
+        SP_TRY(sp_file_replace(path, record + sizeof head, bytes - sizeof head, 0));
+        drawn[head.which]++;
+        n_voxels[head.which] = head.n_voxels;
+    }
+    return write_list(r, c, drawn, n_voxels);
+}
+
+sp_status sp_gallery_write(sp_gallery *g, sp_resources *r)
+{
+    sp_comm *comm = r->session.comm;
+    sp_records records = {0};
+    choice c;
+    sp_status rc;
+
+    SP_TRY(agree_on_choice(g, comm, &c));
+    draw_mine(g, r, &c, &records);
+    rc = sp_records_gather(&records, comm, 0);
+    if (rc == SP_OK && comm->rank == 0 && c.sample[BEST] >= 0 &&
+        write_pictures(r, &c, &records) != SP_OK)
+        sp_log_warn0("no pictures of samples: %s", sp_error_last()->message);
+    sp_records_destroy(&records);
+    return rc;
+}
+
+/* ---- the report ---- */
+
+/* Quotes a text for the shell: 'it'\''s'. False: no room. */
+static bool add_quoted(char *to, size_t size, const char *text)
+{
+    size_t n = strlen(to);
+
+    if (n + 3 > size)
+        return false;
+    to[n++] = '\'';
+    for (; *text; text++) {
+        const char *piece = *text == '\'' ? "'\\''" : (const char[2]){*text, 0};
+        const size_t m = strlen(piece);
+
+        if (n + m + 2 > size)
+            return false;
+        memcpy(to + n, piece, m);
+        n += m;
+    }
+    to[n++] = '\'';
+    to[n] = '\0';
+    return true;
+}
+
+void sp_gallery_renew_report(sp_run *run, const char *after_save)
+{
+    /* Borrowed by the queue of commands until it has run. */
+    static char command[3 * PATH_MAX];
+    char self[PATH_MAX], report[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    bool is_whole;
+
+    if (run->comm->rank != 0 || !run->dir || !run->dir[0])
+        return;
+    self[n > 0 ? n : 0] = '\0';
+    snprintf(report, sizeof report, "%s/report.html", run->dir);
+    command[0] = '\0';
+    is_whole = n > 0 && add_quoted(command, sizeof command - 64, self);
+    strcat(command, " report --quiet -o ");
+    is_whole = is_whole && add_quoted(command, sizeof command - 64, report);
+    if (!is_whole) {
+        sp_log_warn0("report.html is not renewed: the paths are too long");
+        return;
+    }
+    sp_run_after_save(run, command, run->dir);
+    sp_run_after_save(run, after_save, report);
+}

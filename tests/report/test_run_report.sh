@@ -1,0 +1,81 @@
+#!/bin/sh
+# A training renews report and pictures in its run folder at evaluations and hands the
+# report to after_save; the pictures are the same on any number of ranks; the report of
+# several runs is one file; a run that was killed has a report too.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
+batch : { size = 4; eval_size = 5; };
+train : { epochs = 2; warmup_steps = 2; };
+run : { log_every = 1; };
+DECK
+# sees FILE TEXT: FILE has this text.
+sees() {
+    grep -qF -- "$2" "$1" || fail "$1 lacks: $2"
+}
+
+# Nothing is made that nobody asked for.
+run 2 0 base.deck run.dir=plain
+test ! -e plain/pictures && test ! -e plain/report.html || fail "pictures unasked"
+
+run 2 0 base.deck run.dir=r run.report_every=1 \
+    run.after_save="sh -c 'echo \$0 >>$dir/saved'"
+sees saved r/report.html
+sees r/report.html '<span class="state done">done</span>'
+lines plain >a
+lines r >b
+same a b "lines of a run with a report"
+head -1 r/report.csv | grep -q '^run,step,epoch,unit,class,' || fail "report.csv"
+# The mean IoU of the last evaluation is that of metrics.jsonl.
+score=$(evals r | tail -1 | sed 's/.*"point_miou":\([^,]*\),.*/\1/')
+sees r/report.html "<td>$(printf %.4f "$score")<span"
+
+if grep -q '^#define SP_WITH_PNG 1' "$SP_BUILDDIR/config.h"; then
+    sees r/report.html 'src="data:image/png;base64,'
+    test "$(ls r/pictures | wc -l)" = 19 || fail "pictures: $(ls r/pictures)"
+    for which in best median worst; do
+        says r/pictures/pictures.json "\"which\":\"$which\",\"name\":\"u.h5: sample "
+    done
+    # The same pictures by eval, on any number of ranks.
+    for n in 1 3; do
+        run $n 0 eval base.deck run.dir=e$n run.pictures=true \
+            run.checkpoint=r/checkpoints/best.h5
+    done
+    run 2 0 eval base.deck run.dir=e2 run.pictures=true batch.eval_size=2 \
+        run.checkpoint=r/checkpoints/best.h5
+    diff -r e1/pictures e2/pictures >diffs || fail "pictures on 2 ranks: $(head -3 diffs)"
+    diff -r e1/pictures e3/pictures >diffs || fail "pictures on 3 ranks: $(head -3 diffs)"
+    # A shard without labels has nothing to choose from; eval refuses it as ever.
+    "$SHARDS" unlabelled n.h5 || fail "make_shards"
+    run 1 0 eval base.deck run.dir=n run.pictures=true data.val=n.h5 \
+        run.checkpoint=r/checkpoints/best.h5
+    test ! -e n/pictures/best-truth-top.png || fail "pictures of nothing"
+    # The report of a folder that has evaluations alone.
+    run 1 0 report e2
+    sees e2/report.html 'by sptrain eval of r/checkpoints/best.h5'
+fi
+
+# Several runs in one file, from folders of the same name too.
+mkdir other && cp -r plain other/r
+run 1 0 report r other/r -o two/report.html
+sees two/report.html '2 runs compared'
+sees two/report.html '<tr><td>run.report_every</td><td>1</td><td>0</td></tr>'
+run 1 2 report r plain
+one_diagnosis 'expected RUN... -o FILE.html'
+run 1 4 report nothing -o x.html
+one_diagnosis 'nothing: no such run folder'
+run 1 4 report . -o x.html
+one_diagnosis 'no run in it'
+run 1 0 report --help
+
+# A run that was killed in the middle of a line; resume = never moves report and pictures.
+cp -r r killed
+head -c -30 r/metrics.jsonl >killed/metrics.jsonl
+run 1 0 report killed
+says err 'incomplete and was skipped'
+sees killed/report.html 'is incomplete and was skipped.'
+run 1 0 base.deck run.dir=r run.resume=never train.epochs=1
+test -e r/old-001/report.html && test ! -e r/report.html || fail "report was not moved"
+test ! -e r/pictures || fail "pictures were not moved"
