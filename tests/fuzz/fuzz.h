@@ -42,6 +42,7 @@ extern const fuzz_kind fuzz_las, fuzz_laz, fuzz_ply, fuzz_pcd, fuzz_npy, fuzz_te
     fuzz_shard_links, fuzz_info, fuzz_checkpoint, fuzz_checkpoint_values,
     fuzz_checkpoint_structure, fuzz_weights, fuzz_prediction, fuzz_deck, fuzz_check,
     fuzz_eval, fuzz_resume, fuzz_heartbeat, fuzz_status, fuzz_folder, fuzz_events,
+    fuzz_report,
     fuzz_link, fuzz_faulty;
 
 /* ---- for kinds ---- */

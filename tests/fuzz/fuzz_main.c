@@ -70,6 +70,7 @@ const fuzz_kind *const fuzz_kinds[] = {
     &fuzz_status,
     &fuzz_folder,
     &fuzz_events,
+    &fuzz_report,
     &fuzz_link,
     &fuzz_faulty,
 };

@@ -1,4 +1,5 @@
-/* Files of a run folder: heartbeat.bin, status.json, lock, metrics.jsonl. */
+/* Files of a run folder: heartbeat.bin, status.json, lock, metrics.jsonl; and the report
+ * that is made of them. */
 #include "config.h"
 
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
+#include "page/sp_page.h"
 #include "run/sp_run.h"
 
 enum { RANKS = 3 };
@@ -21,6 +23,15 @@ static const char metrics_text[] =
     "{\"event\":\"start\",\"ranks\":3,\"step\":0}\n"
     "{\"event\":\"step\",\"step\":1,\"loss\":1.5,\"iou\":[0.5,0.25]}\n"
     "{\"event\":\"end\",\"step\":17,\"exit_code\":0}\n";
+static const char report_text[] =
+    "{\"event\":\"start\",\"ranks\":3,\"step\":0,\"device\":\"cpu\"}\n"
+    "{\"event\":\"step\",\"step\":1,\"loss\":1.5,\"step_s\":0.25}\n"
+    "{\"event\":\"step\",\"step\":2,\"loss\":0.5,\"step_s\":0.25}\n"
+    "{\"event\":\"eval\",\"step\":2,\"miou\":0.5,\"iou\":{\"a\":0.5,\"b\":null},"
+    "\"confusion\":[[3,1],[0,0]]}\n"
+    "{\"event\":\"end\",\"state\":\"done\",\"total_s\":7}\n";
+static const char pictures_text[] =
+    "{\"samples\":[{\"which\":\"best\",\"name\":\"a\",\"miou\":0.5}]}";
 
 static const char *const json_words[] = {
     "{",
@@ -196,6 +207,24 @@ static bool run_folder(uint64_t *rng)
     return fuzz_status_is_ok(rc, folder, allowed);
 }
 
+/* Writes the report of a folder, whatever is in it. */
+static bool run_report(uint64_t *rng)
+{
+    static const sp_status allowed[] = {SP_EDATA, SP_EIO, SP_OK};
+    char *const dirs[] = {(char *)(uintptr_t)folder};
+    const unsigned damaged = (unsigned)mutate_below(rng, 16);
+
+    make_folder(damaged & (HEARTBEAT | STATUS), rng);
+    put("metrics.jsonl", damaged_text(report_text, true, rng));
+    fuzz_shell("mkdir %s/pictures", folder);
+    put("pictures/pictures.json", damaged_text(pictures_text, damaged & LOCK, rng));
+    put("deck.resolved",
+        damaged_text("train : { lr = 0.1; };\n", damaged & METRICS, rng));
+    return fuzz_status_is_ok(sp_page_write("folder/report.html", 1, dirs, true), folder,
+                             allowed);
+}
+
+const fuzz_kind fuzz_report = {"report", 50, NULL, run_report};
 const fuzz_kind fuzz_heartbeat = {"heartbeat", 50, NULL, run_heartbeat};
 const fuzz_kind fuzz_status = {"status", 50, NULL, run_status};
 const fuzz_kind fuzz_folder = {"run-folder", 40, NULL, run_folder};
