@@ -1,4 +1,4 @@
-/* What people watch while the programs work. The room's flow:
+/* The room shows people what the programs do while they work:
  *
  *     terminal    its own or the launcher's, its width                    (sp_terminal)
  *        |

@@ -1,4 +1,4 @@
-/* What a training prints before its first step. */
+/* The lines and warnings that a training prints before its first step. */
 #include "train/sp_report.h"
 
 #include <stdlib.h>
