@@ -6,7 +6,7 @@
 
 #include "comm/sp_comm_internal.h"
 
-enum { TAG_GATHER = 1 };
+enum { TAG_GATHER = 1, TAG_EXCHANGE = 2 };
 
 static size_t n_pieces_of(size_t bytes)
 {
@@ -15,7 +15,7 @@ static size_t n_pieces_of(size_t bytes)
 
 /* Posts the receives or sends of one rank's bytes in pieces; *n counts the requests. */
 static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
-                             int peer, MPI_Request *requests, size_t *n)
+                             int peer, int tag, MPI_Request *requests, size_t *n)
 {
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
         int piece = (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
@@ -23,11 +23,9 @@ static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t 
         MPI_Comm world = comm->impl->world;
 
         if (is_receive)
-            SP_MPI(
-                Irecv(at, piece, MPI_BYTE, peer, TAG_GATHER, world, &requests[(*n)++]));
+            SP_MPI(Irecv(at, piece, MPI_BYTE, peer, tag, world, &requests[(*n)++]));
         else
-            SP_MPI(
-                Isend(at, piece, MPI_BYTE, peer, TAG_GATHER, world, &requests[(*n)++]));
+            SP_MPI(Isend(at, piece, MPI_BYTE, peer, tag, world, &requests[(*n)++]));
     }
     return SP_OK;
 }
@@ -40,7 +38,8 @@ static sp_status send_bytes(sp_comm *comm, const void *data, size_t bytes, int r
 
     if (!requests && bytes)
         return SP_FAIL(SP_EMEM, "no memory for the requests of a gather");
-    rc = post_pieces(comm, false, (void *)(uintptr_t)data, bytes, root, requests, &n);
+    rc = post_pieces(comm, false, (void *)(uintptr_t)data, bytes, root, TAG_GATHER,
+                     requests, &n);
     if (rc == SP_OK)
         rc = sp_comm_wait_all(comm, (int)n, requests);
     free(requests);
@@ -62,7 +61,8 @@ static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
         return SP_FAIL(SP_EMEM, "no memory for the requests of a gather");
     for (int r = 0; r < comm->size && rc == SP_OK; all += sizes[r++])
         if (r != comm->rank)
-            rc = post_pieces(comm, true, all, (size_t)sizes[r], r, requests, &n);
+            rc = post_pieces(comm, true, all, (size_t)sizes[r], r, TAG_GATHER, requests,
+                             &n);
     if (rc == SP_OK)
         rc = sp_comm_wait_all(comm, (int)n, requests);
     free(requests);
@@ -124,6 +124,96 @@ end:
         *all = NULL;
     }
     free(counts);
+    return rc;
+}
+
+/* ---- from every rank to every rank ---- */
+
+/* The bytes that this rank sends to each rank and receives from each. */
+typedef struct exchange {
+    const void *const *data; /* [size] to send; borrowed */
+    const size_t *bytes;     /* [size] */
+    int64_t *counts;         /* [2 size] numbers of bytes: to send, to receive */
+    char *all;               /* what is received, in the order of the ranks */
+} exchange;
+
+static sp_status share_counts(sp_comm *comm, exchange *e)
+{
+    MPI_Request request;
+
+    for (int r = 0; r < comm->size; r++)
+        e->counts[r] = (int64_t)e->bytes[r];
+    if (comm->size == 1) {
+        e->counts[1] = e->counts[0];
+        return SP_OK;
+    }
+    SP_MPI(Ialltoall(e->counts, 1, MPI_INT64_T, e->counts + comm->size, 1, MPI_INT64_T,
+                     comm->impl->world, &request));
+    return sp_comm_wait_all(comm, 1, &request);
+}
+
+/* Receives are posted before anything is sent. */
+static sp_status post_exchange(sp_comm *comm, const exchange *e, MPI_Request *requests,
+                               size_t *n)
+{
+    const int64_t *received = e->counts + comm->size;
+    char *to = e->all;
+
+    for (int r = 0; r < comm->size; to += received[r++])
+        if (r == comm->rank && received[r])
+            memcpy(to, e->data[r], e->bytes[r]);
+        else if (r != comm->rank)
+            SP_TRY(post_pieces(comm, true, to, (size_t)received[r], r, TAG_EXCHANGE,
+                               requests, n));
+    for (int r = 0; r < comm->size; r++)
+        if (r != comm->rank)
+            SP_TRY(post_pieces(comm, false, (void *)(uintptr_t)e->data[r], e->bytes[r],
+                               r, TAG_EXCHANGE, requests, n));
+    return SP_OK;
+}
+
+static sp_status allocate_exchange(sp_comm *comm, exchange *e, MPI_Request **requests,
+                                   size_t *received)
+{
+    size_t n = 1;
+
+    *received = 0;
+    for (int r = 0; r < 2 * comm->size; r++)
+        n += n_pieces_of((size_t)e->counts[r]);
+    for (int r = 0; r < comm->size; r++)
+        *received += (size_t)e->counts[comm->size + r];
+    *requests = malloc(n * sizeof **requests);
+    e->all = malloc(*received + 1);
+    if (!*requests || !e->all)
+        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", *received,
+                       comm->size);
+    return SP_OK;
+}
+
+sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
+                           void **all, size_t *all_bytes)
+{
+    exchange e = {.data = data, .bytes = bytes};
+    MPI_Request *requests = NULL;
+    size_t n = 0;
+    sp_status rc = SP_OK;
+
+    *all = NULL;
+    e.counts = calloc(2 * (size_t)comm->size, sizeof *e.counts);
+    if (!e.counts)
+        rc = SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, share_counts(comm, &e), end);
+    rc = allocate_exchange(comm, &e, &requests, all_bytes);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, post_exchange(comm, &e, requests, &n), end);
+    SP_TRY_GOTO(rc, sp_comm_wait_all(comm, (int)n, requests), end);
+    *all = e.all;
+    e.all = NULL;
+end:
+    free(requests);
+    free(e.counts);
+    free(e.all);
     return rc;
 }
 

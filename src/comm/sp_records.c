@@ -72,6 +72,31 @@ sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
     return rc;
 }
 
+sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm *comm)
+{
+    const size_t n = (size_t)comm->size;
+    const void **data = calloc(n, sizeof *data);
+    size_t *bytes = calloc(n, sizeof *bytes);
+    sp_status rc = data && bytes
+                       ? SP_OK
+                       : SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
+
+    free(records->gathered);
+    records->gathered = NULL;
+    records->gathered_bytes = records->at = 0;
+    for (size_t r = 0; rc == SP_OK && r < n; r++) {
+        data[r] = to[r].data;
+        bytes[r] = to[r].bytes;
+    }
+    rc = sp_comm_agree(comm, rc, NULL);
+    if (rc == SP_OK)
+        rc = sp_comm_exchange(comm, data, bytes, &records->gathered,
+                              &records->gathered_bytes);
+    free(data);
+    free(bytes);
+    return rc;
+}
+
 void *sp_records_next(sp_records *records, size_t *bytes)
 {
     char *at = (char *)records->gathered + records->at;

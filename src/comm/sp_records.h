@@ -1,4 +1,4 @@
-/* Records of any length, gathered from all ranks on one.
+/* Records of any length, gathered from all ranks on one, or sent by each rank to each.
  *
  *     rank 0   | bytes | record   | bytes | record |
  *     rank 1   nothing                                  gather--> root: those of rank 0,
@@ -27,8 +27,12 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record);
 /* Gathers the records on root, which can then walk them in the order of the ranks;
  * elsewhere there are none to walk. Collective over the world. SP_EMEM. */
 sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root);
-/* Returns the next gathered record, valid until the next gather, or NULL after the
- * last. bytes may be NULL. Local. */
+/* Sends the records of to[r] to rank r, for each of the comm->size ranks. Those that the
+ * ranks sent to this one can then be walked in `records`, rank by rank. Collective over
+ * the world. SP_EMEM. */
+sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm *comm);
+/* Returns the next gathered record, valid until the next gather or exchange, or NULL
+ * after the last. bytes may be NULL. Local. */
 void *sp_records_next(sp_records *records, size_t *bytes);
 
 #endif
