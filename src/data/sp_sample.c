@@ -407,36 +407,56 @@ static sp_status read_point_index(sample_reader *r)
     return SP_OK;
 }
 
-static sp_status read_point_voxel(sample_reader *r)
+/* Reads n whole numbers from row `first` of the file on, each 0 to most. */
+static sp_status read_rows_of(sample_reader *r, const char *dataset,
+                              const sp_extent *extent, int64_t first, int64_t n,
+                              int64_t most, uint32_t *to)
 {
-    const sp_extent *extent = &r->shard->point_voxel;
     bool is_direct = is_type(extent, 'u', 4);
-    int64_t n = r->out->n_points, m, bad;
+    int64_t m, bad;
 
-    for (int64_t done = 0; done < n; done += m) {
-        uint32_t *to = r->out->point_voxel + done;
+    for (int64_t done = 0; done < n; done += m, to += m) {
         void *raw = is_direct ? (void *)to : r->own->raw;
 
         m = smaller(piece_rows(extent), n - done);
-        SP_TRY(read_rows(r, "/point_voxel", extent, r->first_point + done, m, raw));
+        SP_TRY(read_rows(r, dataset, extent, first + done, m, raw));
         bad = is_direct ? -1
                         : sp_h5_to_i32(sp_extent_type(extent), raw, m, (int32_t *)to);
         for (int64_t i = 0; i < m && bad < 0; i++)
-            bad = to[i] >= (uint64_t)r->out->n ? i : -1;
+            bad = to[i] > most ? i : -1;
         if (bad >= 0)
-            BAD(r, "/point_voxel",
+            BAD(r, dataset,
                 "point %lld: %.17g, expected a row of the sample, 0 to %lld",
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
-                (long long)r->out->n - 1);
+                (long long)most);
     }
     return SP_OK;
+}
+
+/* The points of the margin. The sample of another block, to whose points they belong,
+ * is not at hand, so context_point is compared with it where they are merged. */
+static sp_status read_context(sample_reader *r)
+{
+    const sp_shard *shard = r->shard;
+    sp_sample *out = r->out;
+    const int64_t first = r->first_context, n = out->n_context;
+
+    if (!r->request->with_context)
+        return SP_OK;
+    SP_TRY(read_rows_of(r, "/context_voxel", &shard->context_voxel, first, n,
+                        out->n - 1, out->context_voxel));
+    SP_TRY(read_rows_of(r, "/context_block", &shard->context_block, first, n,
+                        UINT32_MAX, out->context_block));
+    return read_rows_of(r, "/context_point", &shard->context_point, first, n, INT32_MAX,
+                        out->context_point);
 }
 
 static sp_status read_points(sample_reader *r)
 {
     if (!r->request->with_points || !r->set->has_points)
         return SP_OK;
-    SP_TRY(read_point_voxel(r));
+    SP_TRY(read_rows_of(r, "/point_voxel", &r->shard->point_voxel, r->first_point,
+                        r->out->n_points, r->out->n - 1, r->out->point_voxel));
     SP_TRY(read_point_index(r));
     return read_labels(r, "/point_labels", &r->shard->point_labels, r->first_point,
                        r->out->n_points, r->out->point_labels);
@@ -507,11 +527,14 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
 
     assert(0 <= sample && sample < set->n_samples);
     assert(!request->columns || request->n_columns > 0);
+    assert(set->has_blocks || !request->with_context);
     r.sample = sample - r.shard->first_sample;
     r.first = offset[0];
     sp_sample_measure(set, sample, request, out);
     if (out->n_points)
         r.first_point = set->point_offset[sample + shard];
+    if (out->n_context)
+        r.first_context = set->context_offset[sample + shard];
     SP_TRY(begin(&r));
     SP_TRY(sp_shard_acquire(set, shard, &r.file));
     rc = read_voxels(&r);
@@ -521,6 +544,8 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
         rc = read_origin(&r);
     if (rc == SP_OK)
         rc = read_points(&r);
+    if (rc == SP_OK)
+        rc = read_context(&r);
     sp_shard_release(set, &r.file);
     SP_TRY(rc);
     return SP_OK;

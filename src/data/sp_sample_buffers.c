@@ -25,6 +25,18 @@ sp_status sp_sample_grow(void *array, size_t *have, size_t need, size_t size)
     return SP_OK;
 }
 
+static sp_status grow_context(sp_sample *s)
+{
+    struct sp_sample_buffers *own = s->own;
+    size_t n = (size_t)s->n_context, have = own->context;
+
+    SP_TRY(sp_sample_grow(&s->context_voxel, &have, n, sizeof *s->context_voxel));
+    have = own->context;
+    SP_TRY(sp_sample_grow(&s->context_block, &have, n, sizeof *s->context_block));
+    return sp_sample_grow(&s->context_point, &own->context, n,
+                          sizeof *s->context_point);
+}
+
 /* Grows the arrays of a sample. Coordinates and labels have one size, and so have the
  * three arrays of points. */
 static sp_status grow_arrays(sp_sample *s, const sample_reader *r)
@@ -46,7 +58,7 @@ static sp_status grow_arrays(sp_sample *s, const sample_reader *r)
         SP_TRY(
             sp_sample_grow(&s->point_labels, &own->points, m, sizeof *s->point_labels));
     }
-    return SP_OK;
+    return r->request->with_context ? grow_context(s) : SP_OK;
 }
 
 sp_status sp_sample_grow_all(const sample_reader *r)
@@ -76,6 +88,7 @@ void sp_sample_measure(const sp_dataset *set, int64_t id,
     out->id = id;
     out->n = row[1] - row[0];
     out->n_points = 0;
+    out->n_context = request->with_context ? sp_dataset_context(set, id) : 0;
     if (!request->with_points || !set->has_points)
         return;
     point = set->point_offset + (row - set->offset);
@@ -100,7 +113,12 @@ sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
         return SP_OK;
     SP_TRY(SP_TAKE(arena, s->n_points, &s->point_voxel));
     SP_TRY(SP_TAKE(arena, s->n_points, &s->point_index));
-    return SP_TAKE(arena, s->n_points, &s->point_labels);
+    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_labels));
+    if (!request->with_context)
+        return SP_OK;
+    SP_TRY(SP_TAKE(arena, s->n_context, &s->context_voxel));
+    SP_TRY(SP_TAKE(arena, s->n_context, &s->context_block));
+    return SP_TAKE(arena, s->n_context, &s->context_point);
 }
 
 void sp_sample_destroy(sp_sample *sample)
@@ -113,6 +131,9 @@ void sp_sample_destroy(sp_sample *sample)
         free(sample->point_voxel);
         free(sample->point_labels);
         free(sample->point_index);
+        free(sample->context_voxel);
+        free(sample->context_block);
+        free(sample->context_point);
         free(sample->own->raw);
         free(sample->own->gathered);
         free(sample->own->keys);

@@ -12,7 +12,7 @@ enum { SAMPLE_PIECE = 256 * 1024 };
 /* The buffers of a sample, or of a thread that reads samples. The numbers are elements
  * allocated for the arrays of sp_sample, for gathered columns and for keys. */
 struct sp_sample_buffers {
-    size_t voxels, features, subvoxel, points, gather, table;
+    size_t voxels, features, subvoxel, points, context, gather, table;
     /* [raw_bytes] a piece of a dataset as stored: SAMPLE_PIECE bytes, or one row. */
     void *raw;
     size_t raw_bytes;
@@ -31,7 +31,7 @@ typedef struct sample_reader {
     struct sp_sample_buffers *own;
     sp_shard_handle file;
     int64_t sample; /* the sample's number in its shard */
-    int64_t first, first_point;
+    int64_t first, first_point, first_context;
     int n_columns;
     bool has_all_columns; /* true: all columns, in the order stored */
     bool has_crc, is_summed;

@@ -41,6 +41,9 @@ void sp_dataset_close(sp_dataset *set)
     free_texts(set->feature_name, set->n_features);
     free_texts(set->name, set->n_samples);
     sp_recipe_destroy(set->recipe);
+    free_texts(set->scan, set->n_samples);
+    free(set->block);
+    free(set->context_offset);
     free(set->feature_mean);
     free(set->feature_std);
     free(set->offset);
@@ -77,6 +80,13 @@ int64_t sp_dataset_points(const sp_dataset *set, int64_t sample)
     const int64_t at = sample + sp_dataset_shard_of(set, sample);
 
     return set->point_offset ? set->point_offset[at + 1] - set->point_offset[at] : 0;
+}
+
+int64_t sp_dataset_context(const sp_dataset *set, int64_t sample)
+{
+    const int64_t at = sample + sp_dataset_shard_of(set, sample);
+
+    return set->has_blocks ? set->context_offset[at + 1] - set->context_offset[at] : 0;
 }
 
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)

@@ -37,7 +37,18 @@ typedef struct sp_shard {
     int64_t file_bytes;
     sp_extent coords, features, labels, origin, subvoxel, crc;
     sp_extent point_voxel, point_labels, point_index;
+    sp_extent context_voxel, context_block, context_point;
 } sp_shard;
+
+/* The block of a scan that a sample is. Lengths are in metre, as are coordinates and
+ * origin of the sample. */
+typedef struct sp_block {
+    double low[2], high[2]; /* x, y: of the points that the block owns */
+    double margin;          /* around it, from which points are context; 0: none */
+    /* The block's number in its scan, and the least and greatest number of a block that
+     * has any point of this one, in its margin or its own. */
+    int64_t number, first, last;
+} sp_block;
 
 typedef struct sp_dataset {
     int n_shards;
@@ -58,6 +69,8 @@ typedef struct sp_dataset {
     /* How scans became the samples, as far as the files agree; NULL: not stored, or
      * columns mean different values in different files. */
     sp_recipe *recipe;
+    /* The samples are blocks of scans, and the points of their margins are stored. */
+    bool has_blocks;
     /* [n_samples + n_shards] rows of the samples within their shard; those of shard i
      * begin at shard[i].first_sample + i. */
     int64_t *offset;
@@ -66,6 +79,10 @@ typedef struct sp_dataset {
      * kernel; NULL: not stored. */
     int64_t *cost;
     char **name; /* [n_samples] names of the samples' sources; NULL: not stored */
+    /* The next three are NULL without has_blocks. */
+    int64_t *context_offset; /* as point_offset, of the points of margins */
+    char **scan;     /* [n_samples] samples with the same text are blocks of one scan */
+    sp_block *block; /* [n_samples] */
     /* Over base names, sizes and attributes; a checkpoint stores it as its data index.
      */
     uint64_t hash;
@@ -88,6 +105,12 @@ typedef struct sp_sample {
     uint32_t *point_voxel;
     int32_t *point_labels; /* [n_points] class or SP_IGNORE */
     uint64_t *point_index; /* [n_points] row of the point in its scan */
+    /* The points in the margin of a block, which other blocks own. NULL unless they
+     * were asked for. */
+    int64_t n_context;
+    uint32_t *context_voxel; /* [n_context] row of the point's voxel */
+    uint32_t *context_block; /* [n_context] number of the block that owns the point */
+    uint32_t *context_point; /* [n_context] row among the points of that block */
     struct sp_sample_buffers *own;
 } sp_sample;
 
@@ -98,6 +121,7 @@ typedef struct sp_sample_request {
     /* True: checks checksum and duplicates too; ranges are always checked. */
     bool verify;
     bool with_points;
+    bool with_context; /* the points of margins; the set has blocks */
     /* The sample whose buffers for reading are used; each thread needs its own.
      * Borrowed. The arrays are then those of sp_sample_allot. NULL: the buffers are
      * those of the sample that is read. */
@@ -142,6 +166,8 @@ int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
 /* The points of a sample; 0 without has_points. */
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);
+/* The points in the margin of a sample; 0 without has_blocks. */
+int64_t sp_dataset_context(const sp_dataset *set, int64_t sample);
 /* The work of a sample, by which samples are balanced: the pairs of the 3^3 kernel
  * where they are known, else the voxels. */
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
@@ -174,6 +200,9 @@ typedef struct sp_shard_meta {
     const double *feature_mean, *feature_std; /* [n_features]; NULL: not written */
     bool has_labels, has_subvoxel, has_points;
     const sp_recipe *recipe; /* NULL: not written */
+    /* [n_samples] the points in the margin of each sample, which are blocks of scans;
+     * NULL: they are not. Needs has_points. Borrowed until sp_shard_create returns. */
+    const int64_t *context;
 } sp_shard_meta;
 
 /* Begins a shard. Sizes are declared first, so that every dataset is contiguous and
@@ -190,6 +219,10 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
 sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
                                 const sp_sample *sample, const char *name,
                                 const int64_t cost[SP_COST_COLUMNS]);
+/* Tells the block that sample `index` of a shard with meta->context is, and its scan.
+ */
+sp_status sp_shard_write_block(sp_shard_writer *writer, int64_t index, const char *scan,
+                               const sp_block *block);
 /* Flushes the file and renames it into place. With rc != SP_OK it removes the
  * unfinished file and returns rc. NULL does nothing. */
 sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc);

@@ -338,6 +338,99 @@ static sp_status read_points(const header *h)
     return SP_OK;
 }
 
+/* Checks one row of /block and of /block_number. */
+static sp_status check_block(const header *h, int64_t sample, const double *square,
+                             const int64_t *number)
+{
+    bool is_sound = square[0] < square[2] && square[1] < square[3] && square[4] >= 0;
+
+    for (int i = 0; i < 5; i++)
+        is_sound = is_sound && isfinite(square[i]);
+    if (!is_sound)
+        return SP_FAIL(SP_EDATA,
+                       "%s:/block: sample %lld: %g %g %g %g %g, expected x0 < x1, y0 < "
+                       "y1 and a margin, 0 or more",
+                       h->path, (long long)sample, square[0], square[1], square[2],
+                       square[3], square[4]);
+    if (number[1] < 0 || number[1] > number[0] || number[0] > number[2] ||
+        number[2] > UINT32_MAX)
+        return SP_FAIL(SP_EDATA,
+                       "%s:/block_number: sample %lld: block %lld, of %lld to %lld: "
+                       "expected a number within that range, below 2^32",
+                       h->path, (long long)sample, (long long)number[0],
+                       (long long)number[1], (long long)number[2]);
+    return SP_OK;
+}
+
+static sp_status read_block_values(const header *h, double *square, int64_t *number)
+{
+    sp_dataset *set = h->set;
+    const int64_t squares[2] = {set->n_samples, 5}, numbers[2] = {set->n_samples, 3};
+
+    SP_TRY(sp_h5_read(h->h5, "/block", SP_H5_F64, 2, squares, square));
+    SP_TRY(sp_h5_read(h->h5, "/block_number", SP_H5_I64, 2, numbers, number));
+    for (int64_t i = 0; i < set->n_samples; i++, square += 5, number += 3) {
+        SP_TRY(check_block(h, i, square, number));
+        set->block[i] = (sp_block){.low = {square[0], square[1]},
+                                   .high = {square[2], square[3]},
+                                   .margin = square[4],
+                                   .number = number[0],
+                                   .first = number[1],
+                                   .last = number[2]};
+    }
+    return sp_h5_read_texts(h->h5, "/scan", set->n_samples, set->scan);
+}
+
+static sp_status read_block_table(const header *h)
+{
+    sp_dataset *set = h->set;
+    const size_t n = (size_t)set->n_samples + 1;
+    double *square = malloc(n * 5 * sizeof *square);
+    int64_t *number = malloc(n * 3 * sizeof *number);
+    sp_status rc;
+
+    set->scan = calloc(n, sizeof *set->scan);
+    set->block = calloc(n, sizeof *set->block);
+    if (!square || !number || !set->scan || !set->block)
+        rc = no_memory(h);
+    else
+        rc = read_block_values(h, square, number);
+    free(square);
+    free(number);
+    return rc;
+}
+
+/* The datasets that say which block of which scan each sample is come together or not
+ * at all. */
+static sp_status read_blocks(const header *h)
+{
+    static const char *const part[] = {
+        "/scan",          "/block",         "/block_number", "/context_offsets",
+        "/context_voxel", "/context_block", "/context_point"};
+    enum { PARTS = sizeof part / sizeof *part };
+    sp_dataset *set = h->set;
+    sp_shard *shard = h->shard;
+    sp_extent offsets = {0};
+    const char *present = NULL, *absent = set->has_points ? NULL : "/point_offsets";
+
+    for (int i = 0; i < PARTS; i++)
+        *(sp_h5_has(h->h5, part[i]) ? &present : &absent) = part[i];
+    if (present && absent)
+        return SP_FAIL(SP_EDATA, "%s: %s without %s", h->path, present, absent);
+    set->has_blocks = present != NULL;
+    if (!present)
+        return SP_OK;
+    SP_TRY(find(h, "/context_offsets", 1, set->n_samples + 1, 1, &offsets));
+    SP_TRY(find(h, "/context_voxel", 1, -1, 1, &shard->context_voxel));
+    SP_TRY(read_offsets(h, "/context_offsets", &offsets, shard->context_voxel.rows,
+                        "/context_voxel", &set->context_offset));
+    SP_TRY(find(h, "/context_block", 1, shard->context_voxel.rows, 1,
+                &shard->context_block));
+    SP_TRY(find(h, "/context_point", 1, shard->context_voxel.rows, 1,
+                &shard->context_point));
+    return read_block_table(h);
+}
+
 static sp_status read_datasets(const header *h)
 {
     sp_dataset *set = h->set;
@@ -365,6 +458,7 @@ static sp_status read_datasets(const header *h)
     set->has_subvoxel = shard->subvoxel.type_size > 0;
     SP_TRY(find_optional(h, "/crc32c", 1, set->n_samples, 1, &shard->crc));
     SP_TRY(read_points(h));
+    SP_TRY(read_blocks(h));
     SP_TRY(read_cost(h));
     return read_sample_names(h);
 }
@@ -411,8 +505,9 @@ sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)
 sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard)
 {
     static const char *const name[SP_EXTENTS] = {
-        "/coords", "/features",    "/labels",       "/origin",     "/subvoxel",
-        "/crc32c", "/point_voxel", "/point_labels", "/point_index"};
+        "/coords",      "/features",      "/labels",        "/origin",
+        "/subvoxel",    "/crc32c",        "/point_voxel",   "/point_labels",
+        "/point_index", "/context_voxel", "/context_block", "/context_point"};
 
     assert(shard->path);
     for (int i = 0; i < SP_EXTENTS; i++) {

@@ -162,10 +162,11 @@ static void merge_moments(sp_dataset *set, const sp_dataset *part, int64_t n)
 
 static void count(sp_dataset *set, sp_dataset *part, int64_t n)
 {
-    set->has_cost = set->has_names = true;
+    set->has_cost = set->has_names = set->has_blocks = true;
     for (int64_t i = 0; i < n; i++) {
         set->has_cost &= part[i].has_cost;
         set->has_names &= part[i].has_names;
+        set->has_blocks &= part[i].has_blocks;
         part[i].shard->first_sample = set->n_samples;
         set->n_samples += part[i].n_samples;
         set->n_voxels += part[i].n_voxels;
@@ -173,7 +174,7 @@ static void count(sp_dataset *set, sp_dataset *part, int64_t n)
     }
 }
 
-/* Allocates the index. It has costs and names if every file has them. */
+/* Allocates the index. It has costs, names and blocks if every file has them. */
 static sp_status allocate(sp_dataset *set, int64_t n)
 {
     size_t offsets = (size_t)(set->n_samples + n), samples = (size_t)set->n_samples + 1;
@@ -186,8 +187,14 @@ static sp_status allocate(sp_dataset *set, int64_t n)
         set->cost = malloc(samples * SP_COST_COLUMNS * sizeof *set->cost);
     if (set->has_names)
         set->name = calloc(samples, sizeof *set->name);
+    if (set->has_blocks) {
+        set->context_offset = malloc(offsets * sizeof *set->context_offset);
+        set->scan = calloc(samples, sizeof *set->scan);
+        set->block = malloc(samples * sizeof *set->block);
+    }
     if (!set->shard || !set->offset || (set->has_points && !set->point_offset) ||
-        (set->has_cost && !set->cost) || (set->has_names && !set->name))
+        (set->has_cost && !set->cost) || (set->has_names && !set->name) ||
+        (set->has_blocks && !(set->context_offset && set->scan && set->block)))
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld samples",
                        (long long)set->n_samples);
     return SP_OK;
@@ -206,9 +213,15 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     if (set->has_cost)
         memcpy(set->cost + first * SP_COST_COLUMNS, part->cost,
                (size_t)n * SP_COST_COLUMNS * sizeof *set->cost);
-    for (int64_t s = 0; set->has_names && s < n; s++) {
-        set->name[first + s] = part->name[s];
-        part->name[s] = NULL;
+    if (set->has_blocks) {
+        memcpy(set->context_offset + first + i, part->context_offset, offsets);
+        memcpy(set->block + first, part->block, (size_t)n * sizeof *set->block);
+    }
+    for (int64_t s = 0; s < n; s++) {
+        if (set->has_names)
+            set->name[first + s] = part->name[s], part->name[s] = NULL;
+        if (set->has_blocks)
+            set->scan[first + s] = part->scan[s], part->scan[s] = NULL;
     }
 }
 

@@ -17,15 +17,16 @@
 #include "h5/sp_h5_number.h"
 #include "h5/sp_h5_rows.h"
 
-enum { SP_EXTENTS = 9 }; /* the datasets of a shard that are read with each sample */
+enum { SP_EXTENTS = 12 }; /* the datasets of a shard that are read with each sample */
 
 /* The i-th of these datasets. */
 static inline sp_extent *sp_shard_extent(sp_shard *shard, int i)
 {
     sp_extent *const all[SP_EXTENTS] = {
-        &shard->coords,      &shard->features,     &shard->labels,
-        &shard->origin,      &shard->subvoxel,     &shard->crc,
-        &shard->point_voxel, &shard->point_labels, &shard->point_index};
+        &shard->coords,        &shard->features,      &shard->labels,
+        &shard->origin,        &shard->subvoxel,      &shard->crc,
+        &shard->point_voxel,   &shard->point_labels,  &shard->point_index,
+        &shard->context_voxel, &shard->context_block, &shard->context_point};
 
     return all[i];
 }

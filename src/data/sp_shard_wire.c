@@ -18,6 +18,7 @@ static void wire_sizes(sp_wire *wire, sp_dataset *set)
     sp_wire_flag(wire, &set->has_points);
     sp_wire_flag(wire, &set->has_cost);
     sp_wire_flag(wire, &set->has_names);
+    sp_wire_flag(wire, &set->has_blocks);
 }
 
 static void wire_extent(sp_wire *wire, sp_extent *extent)
@@ -64,4 +65,8 @@ void sp_wire_shard(sp_wire *wire, sp_dataset *set)
                   SP_COST_COLUMNS * sizeof(int64_t));
     sp_wire_texts(wire, &set->name, set->n_samples);
     sp_recipe_wire(wire, &set->recipe);
+    sp_wire_array(wire, (void **)&set->context_offset, set->n_samples + 1,
+                  sizeof(int64_t));
+    sp_wire_texts(wire, &set->scan, set->n_samples);
+    sp_wire_array(wire, (void **)&set->block, set->n_samples, sizeof *set->block);
 }

@@ -16,7 +16,11 @@ struct sp_shard_writer {
     int label_bytes;    /* bytes of a stored label: 1 or 2 */
     int64_t n_samples;
     int64_t *offset, *point_offset; /* [n_samples + 1] rows of the samples */
+    int64_t *context_offset;        /* the same; NULL: samples are no blocks */
     bool *is_written;               /* [n_samples] */
+    char **scan;                    /* [n_samples] of the blocks */
+    double *square;                 /* [n_samples][5] of the blocks, with the margin */
+    int64_t *number;                /* [n_samples][3] */
     double *origin;                 /* [n_samples][3] */
     uint32_t *crc;                  /* [n_samples] */
     int64_t *cost;                  /* [n_samples][SP_COST_COLUMNS] */
@@ -34,9 +38,15 @@ static sp_status no_memory(const sp_shard_writer *w)
 
 static void destroy(sp_shard_writer *w)
 {
-    for (int64_t i = 0; w->name && i < w->n_samples; i++)
-        free(w->name[i]);
+    for (int64_t i = 0; i < w->n_samples; i++) {
+        free(w->name ? w->name[i] : NULL);
+        free(w->scan ? w->scan[i] : NULL);
+    }
     free(w->name);
+    free(w->scan);
+    free(w->square);
+    free(w->number);
+    free(w->context_offset);
     free(w->path);
     free(w->temporary);
     free(w->offset);
@@ -68,6 +78,21 @@ static sp_status allocate(sp_shard_writer *w, int64_t n_samples)
         !w->origin || !w->crc || !w->cost || !w->name)
         return no_memory(w);
     snprintf(w->temporary, length, "%s.part", w->path);
+    return SP_OK;
+}
+
+static sp_status allocate_blocks(sp_shard_writer *w)
+{
+    size_t n = (size_t)w->n_samples + 1;
+
+    w->context_offset = calloc(n, sizeof *w->context_offset);
+    w->scan = calloc(n, sizeof *w->scan);
+    w->square = calloc(n, 5 * sizeof *w->square);
+    w->number = calloc(n, 3 * sizeof *w->number);
+    if (!w->context_offset || !w->scan || !w->square || !w->number)
+        return no_memory(w);
+    for (int64_t i = 0; i < w->n_samples; i++)
+        w->context_offset[i + 1] = w->context_offset[i] + w->meta.context[i];
     return SP_OK;
 }
 
@@ -142,6 +167,17 @@ static sp_status make_datasets(sp_shard_writer *w)
     return sp_h5_write(w->h5, "/point_index", SP_H5_U64, 1, &P, NULL);
 }
 
+static sp_status make_context(sp_shard_writer *w)
+{
+    int64_t S1 = w->n_samples + 1, Q = w->context_offset[w->n_samples];
+
+    SP_TRY(
+        sp_h5_write(w->h5, "/context_offsets", SP_H5_I64, 1, &S1, w->context_offset));
+    SP_TRY(sp_h5_write(w->h5, "/context_voxel", SP_H5_U32, 1, &Q, NULL));
+    SP_TRY(sp_h5_write(w->h5, "/context_block", SP_H5_U32, 1, &Q, NULL));
+    return sp_h5_write(w->h5, "/context_point", SP_H5_U32, 1, &Q, NULL);
+}
+
 static sp_status begin(sp_shard_writer *w, int64_t n_samples, const int64_t *voxels,
                        const int64_t *points)
 {
@@ -152,9 +188,12 @@ static sp_status begin(sp_shard_writer *w, int64_t n_samples, const int64_t *vox
         w->point_offset[i + 1] =
             w->point_offset[i] + (w->meta.has_points ? points[i] : 0);
     }
+    if (w->meta.context)
+        SP_TRY(allocate_blocks(w));
     SP_TRY(sp_h5_create(&w->h5, w->temporary));
     SP_TRY(write_attributes(w));
-    return make_datasets(w);
+    SP_TRY(make_datasets(w));
+    return w->meta.context ? make_context(w) : SP_OK;
 }
 
 sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
@@ -167,6 +206,7 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
     assert(path && meta && n_samples >= 0);
     assert(voxels || n_samples == 0);
     assert(points || !meta->has_points || n_samples == 0);
+    assert(meta->has_points || !meta->context);
     *writer = NULL;
     if (!w || !(w->path = strdup(path))) {
         free(w);
@@ -177,6 +217,7 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
     w->meta.class_name = w->meta.class_code = w->meta.feature_name = NULL;
     w->meta.feature_mean = w->meta.feature_std = NULL;
     w->meta.recipe = NULL;
+    w->meta.context = NULL;
     *writer = w;
     if (rc != SP_OK) {
         rc = sp_shard_close(w, rc);
@@ -252,6 +293,24 @@ static sp_status write_points(sp_shard_writer *w, int64_t index, const sp_sample
     return sp_h5_write_rows(w->h5, "/point_labels", first, n, w->label);
 }
 
+static sp_status write_context(sp_shard_writer *w, int64_t index, const sp_sample *s)
+{
+    int64_t first, n = s->n_context;
+
+    if (!w->context_offset)
+        return SP_OK;
+    first = w->context_offset[index];
+    if (n != w->context_offset[index + 1] - first)
+        return SP_FAIL_INTERNAL(
+            SP_EUSAGE,
+            "%s: sample %lld has %lld points in its margin, another number "
+            "was declared",
+            w->path, (long long)index, (long long)n);
+    SP_TRY(sp_h5_write_rows(w->h5, "/context_voxel", first, n, s->context_voxel));
+    SP_TRY(sp_h5_write_rows(w->h5, "/context_block", first, n, s->context_block));
+    return sp_h5_write_rows(w->h5, "/context_point", first, n, s->context_point);
+}
+
 static sp_status check_sample(const sp_shard_writer *w, int64_t index,
                               const sp_sample *s)
 {
@@ -280,6 +339,7 @@ sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
     SP_TRY(check_sample(w, index, sample));
     SP_TRY(write_voxels(w, index, sample));
     SP_TRY(write_points(w, index, sample));
+    SP_TRY(write_context(w, index, sample));
     memcpy(w->origin + 3 * index, sample->origin, sizeof sample->origin);
     if (cost) {
         memcpy(w->cost + index * SP_COST_COLUMNS, cost, SP_COST_COLUMNS * sizeof *cost);
@@ -292,7 +352,38 @@ sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
     return SP_OK;
 }
 
+sp_status sp_shard_write_block(sp_shard_writer *writer, int64_t index, const char *scan,
+                               const sp_block *block)
+{
+    sp_shard_writer *w = writer;
+    const double square[5] = {block->low[0], block->low[1], block->high[0],
+                              block->high[1], block->margin};
+    const int64_t number[3] = {block->number, block->first, block->last};
+
+    assert(w->context_offset && 0 <= index && index < w->n_samples);
+    assert(!w->scan[index]);
+    memcpy(w->square + 5 * index, square, sizeof square);
+    memcpy(w->number + 3 * index, number, sizeof number);
+    w->scan[index] = strdup(scan);
+    return w->scan[index] ? SP_OK : no_memory(w);
+}
+
 /* ---- closing ---- */
+
+static sp_status write_blocks(sp_shard_writer *w)
+{
+    int64_t S = w->n_samples, square[2] = {S, 5}, number[2] = {S, 3};
+
+    if (!w->context_offset)
+        return SP_OK;
+    for (int64_t i = 0; i < S; i++)
+        if (!w->scan[i])
+            return SP_FAIL_INTERNAL(SP_EUSAGE, "%s: block of sample %lld was not told",
+                                    w->path, (long long)i);
+    SP_TRY(sp_h5_write(w->h5, "/block", SP_H5_F64, 2, square, w->square));
+    SP_TRY(sp_h5_write(w->h5, "/block_number", SP_H5_I64, 2, number, w->number));
+    return sp_h5_write_texts(w->h5, "/scan", S, w->scan);
+}
 
 static sp_status write_rest(sp_shard_writer *w)
 {
@@ -309,6 +400,7 @@ static sp_status write_rest(sp_shard_writer *w)
     SP_TRY(sp_h5_write(w->h5, "/crc32c", SP_H5_U32, 1, &S, w->crc));
     if (S > 0 && w->n_costs == S)
         SP_TRY(sp_h5_write(w->h5, "/cost", SP_H5_I64, 2, cost, w->cost));
+    SP_TRY(write_blocks(w));
     return w->has_names ? sp_h5_write_texts(w->h5, "/names", S, w->name) : SP_OK;
 }
 

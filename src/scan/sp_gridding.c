@@ -14,7 +14,7 @@ typedef struct item {
     uint32_t row;
 } item;
 
-enum { BUFFERS = 12 };
+enum { BUFFERS = 15 };
 
 /* The memory of a grid, by buffer_name; the sample's arrays point into it. */
 struct sp_grid_buffers {
@@ -35,6 +35,9 @@ enum buffer_name {
     B_POINT_LABELS,
     B_POINT_INDEX,
     B_ROW_OF,
+    B_CONTEXT_VOXEL,
+    B_CONTEXT_BLOCK,
+    B_CONTEXT_POINT,
 };
 
 /* Lends the named buffer with at least `bytes` bytes. NULL where there is no memory,
@@ -325,6 +328,28 @@ static sp_status fill_point_map(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
+static sp_status fill_context(sp_grid *grid, const sp_points *points,
+                              const uint32_t *row_of)
+{
+    sp_sample *s = &grid->sample;
+    int64_t i, at = 0;
+
+    if (!points->home || !points->is_owned)
+        return SP_OK;
+    SP_TRY(GROW(grid, B_CONTEXT_VOXEL, points->n, &s->context_voxel));
+    SP_TRY(GROW(grid, B_CONTEXT_BLOCK, points->n, &s->context_block));
+    SP_TRY(GROW(grid, B_CONTEXT_POINT, points->n, &s->context_point));
+    for (i = 0; i < points->n; i++) {
+        if (points->is_owned[i])
+            continue;
+        s->context_voxel[at] = row_of[i];
+        s->context_block[at] = points->home[i];
+        s->context_point[at++] = points->home_row[i];
+    }
+    s->n_context = at;
+    return SP_OK;
+}
+
 /* Turns sorted points into rows; items shrinks to one entry per voxel. */
 static sp_status fill_rows(sp_grid *grid, const sp_points *points,
                            const sp_grid_options *options, item *items,
@@ -353,6 +378,8 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     s->n = row;
     if (options->with_points)
         SP_TRY(fill_point_map(grid, points, row_of));
+    if (options->with_points)
+        SP_TRY(fill_context(grid, points, row_of));
     return SP_OK;
 }
 

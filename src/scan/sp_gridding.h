@@ -21,6 +21,9 @@ typedef struct sp_points {
     const uint64_t *index; /* [n] row in the source file; NULL: 0, 1, 2, ... */
     const uint8_t
         *is_owned; /* [n] 0: context, which the point map leaves out; NULL: all 1 */
+    /* [n] the block that owns a point that is context, and its row among the points of
+     * that block; NULL: not known. */
+    const uint32_t *home, *home_row;
 } sp_points;
 
 typedef struct sp_grid_options {
@@ -28,7 +31,9 @@ typedef struct sp_grid_options {
     double origin[3];
     /* A voxel whose labelled points disagree becomes SP_IGNORE. */
     bool ignore_conflicts;
-    bool with_points; /* fill the sample's point map */
+    /* Fill the sample's point map, and where the homes of context are known its context
+     * too. */
+    bool with_points;
 } sp_grid_options;
 
 /* A voxelized sample and the columns that a shard stores about it. All zero before the

@@ -84,6 +84,8 @@ sp_status vox_cloud_reserve(vox_cloud *c, const vox_options *o, int64_t n)
     c->label = resize(c->label, n, sizeof *c->label, &is_good);
     c->index = resize(c->index, n, sizeof *c->index, &is_good);
     c->is_owned = resize(c->is_owned, n, sizeof *c->is_owned, &is_good);
+    c->home = resize(c->home, n, sizeof *c->home, &is_good);
+    c->home_row = resize(c->home_row, n, sizeof *c->home_row, &is_good);
     if (!is_good)
         return SP_FAIL(SP_EMEM, "no memory for a sample of %" PRId64 " points%s", n,
                        o->block > 0 ? "" : "; cut the scan with --block");
@@ -125,6 +127,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
     sp_status rc;
 
     c->n = 0;
+    c->has_homes = false;
     SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
     c->source = vox_source_of(scan);
     do {
@@ -145,5 +148,7 @@ void vox_cloud_destroy(vox_cloud *c)
     free(c->label);
     free(c->index);
     free(c->is_owned);
+    free(c->home);
+    free(c->home_row);
     *c = (vox_cloud){0};
 }

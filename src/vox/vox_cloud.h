@@ -7,11 +7,12 @@
  *         temporary file --vox_spill_read--> cloud
  *
  * Memory is one sample's points and, while a file is cut, one buffer of a fixed size.
- * The temporary file takes 40 bytes, and 4 for each feature, for each point and each of
+ * The temporary file takes 48 bytes, and 4 for each feature, for each point and each of
  * its copies in margins. */
 #ifndef VOX_CLOUD_H
 #define VOX_CLOUD_H
 
+#include "data/sp_shard.h"
 #include "scan/sp_scan.h"
 #include "vox/vox_options.h"
 
@@ -33,6 +34,9 @@ typedef struct vox_cloud {
     int32_t *label;    /* [n] class, or code without a map, or SP_IGNORE */
     uint64_t *index;   /* [n] row in the file */
     uint8_t *is_owned; /* [n] 0: the point lies in the margin of its block */
+    /* [n] the block that owns the point, and the point's row among those that it owns */
+    uint32_t *home, *home_row;
+    bool has_homes; /* home and home_row are set */
 } vox_cloud;
 
 /* One sample of the input: a file, or a block of a file. */
@@ -42,6 +46,7 @@ typedef struct vox_piece {
     /* First record and number of records in the file's temporary file; at -1: the whole
      * scan. */
     int64_t at, n;
+    sp_block block; /* all zero: the whole scan */
 } vox_piece;
 
 /* Number of points within the bounds for each code of the source, for warnings. */

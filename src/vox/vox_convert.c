@@ -346,6 +346,13 @@ end:
 }
 
 /* ---- write ---- */
+
+/* Are the samples blocks whose points can be merged? */
+static bool has_blocks(const convert *c)
+{
+    return c->options->block > 0 && c->options->with_points;
+}
+
 static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_t first,
                                int64_t end)
 {
@@ -360,6 +367,10 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
         rc = vox_part_read(path, p, c->options->n_features, &sample);
         if (rc == SP_OK)
             rc = sp_shard_write_sample(writer, i - first, &sample, name, p->cost);
+        if (rc == SP_OK && has_blocks(c))
+            rc = sp_shard_write_block(writer, i - first,
+                                      c->options->input[c->piece[p->piece].file],
+                                      &c->piece[p->piece].block);
         vox_part_free(&sample);
         SP_TRY(rc);
     }
@@ -389,7 +400,8 @@ static sp_status write_shard(const convert *c, int s)
 {
     int64_t first = c->n_parts * s / c->options->shards;
     int64_t end = c->n_parts * (s + 1) / c->options->shards, n = end - first;
-    int64_t *voxels = calloc(2 * (size_t)n + 1, sizeof *voxels), *points = voxels + n;
+    int64_t *voxels = calloc(3 * (size_t)n + 1, sizeof *voxels), *points = voxels + n;
+    int64_t *context = points + n;
     char path[PATH_BYTES], *feature_name[VOX_MAX_FEATURES];
     sp_shard_meta meta = describe(c, feature_name);
     sp_shard_writer *writer = NULL;
@@ -400,7 +412,9 @@ static sp_status write_shard(const convert *c, int s)
     for (int64_t i = 0; i < n; i++) {
         voxels[i] = c->part[first + i].n;
         points[i] = c->part[first + i].n_points;
+        context[i] = c->part[first + i].n_context;
     }
+    meta.context = has_blocks(c) ? context : NULL;
     snprintf(path, sizeof path, "%s-%05d-of-%05d.h5", c->options->out, s,
              (int)c->options->shards);
     rc = sp_shard_create(&writer, path, &meta, n, voxels, points);

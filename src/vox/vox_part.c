@@ -11,12 +11,12 @@
 
 #include "compute/sp_backend.h"
 
-enum { ARRAYS = 7 };
+enum { ARRAYS = 10 };
 
 /* Lists the arrays of a sample in the order in which the file holds them. */
 static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[ARRAYS])
 {
-    size_t n = (size_t)s->n, p = (size_t)s->n_points;
+    size_t n = (size_t)s->n, p = (size_t)s->n_points, q = (size_t)s->n_context;
 
     array[0] = (void **)&s->coords, bytes[0] = n * 3 * sizeof *s->coords;
     array[1] = (void **)&s->features, bytes[1] = n * (size_t)c * sizeof *s->features;
@@ -25,6 +25,9 @@ static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[
     array[4] = (void **)&s->point_voxel, bytes[4] = p * sizeof *s->point_voxel;
     array[5] = (void **)&s->point_labels, bytes[5] = p * sizeof *s->point_labels;
     array[6] = (void **)&s->point_index, bytes[6] = p * sizeof *s->point_index;
+    array[7] = (void **)&s->context_voxel, bytes[7] = q * sizeof *s->context_voxel;
+    array[8] = (void **)&s->context_block, bytes[8] = q * sizeof *s->context_block;
+    array[9] = (void **)&s->context_point, bytes[9] = q * sizeof *s->context_point;
 }
 
 /* Computes mean and squared differences in two passes over each column. This is
@@ -75,6 +78,7 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
 
     part->n = s.n;
     part->n_points = s.n_points;
+    part->n_context = s.n_context;
     for (int64_t i = 0; i < s.n; i++)
         part->n_labelled += s.labels[i] != SP_IGNORE;
     memcpy(part->cost, grid->cost, sizeof part->cost);
@@ -97,7 +101,8 @@ sp_status vox_part_read(const char *path, const vox_part *part, int n_features,
     FILE *file = fopen(path, "rb");
     sp_status rc = SP_OK;
 
-    *s = (sp_sample){.n = part->n, .n_points = part->n_points};
+    *s = (sp_sample){
+        .n = part->n, .n_points = part->n_points, .n_context = part->n_context};
     memcpy(s->origin, part->origin, sizeof s->origin);
     if (!file || fseeko(file, part->at, SEEK_SET) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));

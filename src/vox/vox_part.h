@@ -12,7 +12,8 @@
 /* Describes one voxelized sample. Ranks exchange it as plain bytes. */
 typedef struct vox_part {
     int64_t piece;       /* number of the sample in the list of pieces */
-    int64_t n, n_points; /* number of voxels; number of points in the point map */
+    /* number of voxels; numbers of points in the point map and in the context */
+    int64_t n, n_points, n_context;
     int64_t rank, at; /* rank whose file holds the sample, and its first byte there */
     int64_t cost[SP_COST_COLUMNS];
     double origin[3];

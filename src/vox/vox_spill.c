@@ -25,6 +25,7 @@ typedef struct record {
     double xyz[3];
     uint64_t index;
     int32_t label, is_owned;
+    uint32_t home, home_row; /* as in vox_cloud */
 } record;
 
 /* The state of cutting one file. */
@@ -38,6 +39,11 @@ typedef struct cutter {
     double low[2], high[2]; /* extent of the points within the bounds */
     int64_t n_blocks[2];    /* along x and y */
     int64_t *total, *own;   /* [blocks] points of the block; those not in its margin */
+    /* [blocks][2] the least and greatest number of a block that has a point of its own
+     */
+    int64_t (*span)[2];
+    int64_t *placed;        /* [blocks] its own points that were written so far */
+    int64_t home;           /* the block that owns the point of each_block */
     int64_t *at;            /* [blocks] number of the next record in the file */
     unsigned char *buffer;  /* [blocks][per_block] records to write */
     int64_t *held;          /* [blocks] records in the buffer */
@@ -107,6 +113,7 @@ static sp_status each_block(cutter *c, int64_t i,
         first[a] = block_of(c, a, x - margin);
         last[a] = block_of(c, a, x + margin);
     }
+    c->home = own[1] * c->n_blocks[0] + own[0];
     for (int64_t y = first[1]; y <= last[1]; y++)
         for (int64_t x = first[0]; x <= last[0]; x++)
             SP_TRY(take(c, i, y * c->n_blocks[0] + x, x == own[0] && y == own[1]));
@@ -116,8 +123,12 @@ static sp_status each_block(cutter *c, int64_t i,
 static sp_status count(cutter *c, int64_t i, int64_t block, bool is_own)
 {
     (void)i;
+    int64_t *span = c->span[c->home];
+
     c->total[block]++;
     c->own[block] += is_own;
+    span[0] = block < span[0] ? block : span[0];
+    span[1] = block > span[1] ? block : span[1];
     return SP_OK;
 }
 
@@ -155,7 +166,9 @@ static sp_status put(cutter *c, int64_t i, int64_t block, bool is_own)
     record r = {.index = (uint64_t)(c->points.first_row + i),
                 .label =
                     is_own ? vox_class_of(c->options, c->points.label[i]) : SP_IGNORE,
-                .is_owned = is_own};
+                .is_owned = is_own,
+                .home = (uint32_t)c->home,
+                .home_row = (uint32_t)c->placed[c->home]};
 
     if (c->own[block] == 0) /* margins alone are not a sample */
         return SP_OK;
@@ -168,7 +181,9 @@ static sp_status put(cutter *c, int64_t i, int64_t block, bool is_own)
 
 static sp_status put_blocks(cutter *c, int64_t i)
 {
-    return each_block(c, i, put);
+    SP_TRY(each_block(c, i, put));
+    c->placed[c->home]++;
+    return SP_OK;
 }
 
 /* Computes the number of blocks from the extent and allocates their counts and buffers.
@@ -191,6 +206,8 @@ static sp_status lay_out(cutter *c, int64_t *n)
     if (*n > MAX_BLOCKS)
         return SP_FAIL(SP_EUSAGE, "%s: --block %g makes %" PRId64 " blocks, at most %d",
                        path, c->options->block, *n, MAX_BLOCKS);
+    c->span = malloc((size_t)*n * sizeof *c->span);
+    c->placed = calloc((size_t)*n, sizeof *c->placed);
     c->total = calloc((size_t)*n, sizeof *c->total);
     c->own = calloc((size_t)*n, sizeof *c->own);
     c->at = calloc((size_t)*n, sizeof *c->at);
@@ -198,9 +215,28 @@ static sp_status lay_out(cutter *c, int64_t *n)
     c->per_block = BUFFER_BYTES / (*n * (int64_t)c->record_bytes);
     c->per_block = c->per_block < 1 ? 1 : c->per_block > 4096 ? 4096 : c->per_block;
     c->buffer = malloc((size_t)(*n * c->per_block) * c->record_bytes);
-    if (!c->total || !c->own || !c->at || !c->held || !c->buffer)
+    if (!c->span || !c->placed || !c->total || !c->own || !c->at || !c->held ||
+        !c->buffer)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks", path, *n);
+    for (int64_t b = 0; b < *n; b++)
+        c->span[b][0] = c->span[b][1] = b;
     return SP_OK;
+}
+
+/* Block number b in its scan, as a sample has it. */
+static sp_block describe(const cutter *c, int64_t b)
+{
+    const int64_t at[2] = {b % c->n_blocks[0], b / c->n_blocks[0]};
+    sp_block block = {.margin = c->options->overlap,
+                      .number = b,
+                      .first = c->span[b][0],
+                      .last = c->span[b][1]};
+
+    for (int a = 0; a < 2; a++) {
+        block.low[a] = c->low[a] + (double)at[a] * c->options->block;
+        block.high[a] = c->low[a] + (double)(at[a] + 1) * c->options->block;
+    }
+    return block;
 }
 
 /* Turns blocks that own points into pieces, contiguous in the temporary file. */
@@ -225,7 +261,8 @@ static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
                                            .by = (int32_t)(b / c->n_blocks[0]),
                                            .source = vox_source_of(c->scan),
                                            .at = at,
-                                           .n = c->total[b]};
+                                           .n = c->total[b],
+                                           .block = describe(c, b)};
         at += c->total[b];
     }
     return SP_OK;
@@ -274,6 +311,8 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
         sp_progress_end(&c.progress);
     sp_scan_close(c.scan);
     sp_scan_points_destroy(&c.points);
+    free(c.span);
+    free(c.placed);
     free(c.total);
     free(c.own);
     free(c.at);
@@ -298,6 +337,8 @@ static void take_records(vox_cloud *cloud, const vox_options *o,
         cloud->label[to] = r.label;
         cloud->index[to] = r.index;
         cloud->is_owned[to] = (uint8_t)r.is_owned;
+        cloud->home[to] = r.home;
+        cloud->home_row[to] = r.home_row;
     }
 }
 
@@ -311,6 +352,7 @@ sp_status vox_spill_read(vox_cloud *cloud, const vox_options *o, const char *pat
 
     cloud->n = 0;
     cloud->source = piece->source;
+    cloud->has_homes = true;
     if (!buffer)
         rc = SP_FAIL(SP_EMEM, "no memory to read %s", path);
     else if (!file || fseeko(file, (off_t)((size_t)piece->at * bytes), SEEK_SET) != 0)
