@@ -1,0 +1,29 @@
+/* Which samples of a data set are blocks of one scan, and when all blocks that contain
+ * a point have passed. It is made from the index alone, the same on every rank. */
+#ifndef SP_SCANS_H
+#define SP_SCANS_H
+
+#include "data/sp_shard.h"
+
+typedef struct sp_scans {
+    const sp_dataset *set; /* borrowed */
+    /* [n_samples] the samples by scan, and within a scan by the block's number */
+    int64_t *order;
+    int64_t *scan; /* [n_samples] number of the sample's scan */
+    /* [n_samples] the least `end` so that the points of samples 0 .. i are complete
+     * once the samples before `end` have passed; it never falls. */
+    int64_t *end;
+} sp_scans;
+
+/* Sorts the samples of a set with blocks. Local. SP_EDATA: two samples are the same
+ * block, or the set has no blocks (the message says how to convert it); SP_EMEM.
+ * Destroy after a failure too. */
+sp_status sp_scans_create(sp_scans *scans, const sp_dataset *set);
+void sp_scans_destroy(sp_scans *scans);
+/* The sample that is block `number` of the scan of `sample`; -1: the set has none. */
+int64_t sp_scans_find(const sp_scans *scans, int64_t sample, int64_t number);
+/* The most points that wait for blocks still to pass, of all ranks together, if samples
+ * pass in the order of the set, `batch` >= 1 at a time. */
+int64_t sp_scans_waiting(const sp_scans *scans, int64_t batch);
+
+#endif
