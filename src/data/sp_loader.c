@@ -42,7 +42,7 @@ struct sp_loader {
     /* The rest belongs to the planner, and to sp_loader_seek while the planner is
      * paused. */
     sp_position at;
-    int micro, n_micro, step_samples;
+    int view, micro, n_micro, step_samples;
     loader_filler filler;
 };
 
@@ -86,6 +86,7 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
                     sp_error_last()->message);
         slot->sample[i].id = slot->sample_id[i];
         slot->sample[i].n = slot->sample[i].n_points = 0;
+        slot->sample[i].n_context = 0;
         rc = SP_OK;
     }
     pthread_mutex_lock(&l->lock);
@@ -147,7 +148,7 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     sp_deal deal;
 
     *is_end = false;
-    if (l->micro == 0)
+    if (l->micro == 0 && l->view == 0)
         SP_TRY(begin_step(l, is_end));
     if (*is_end)
         return SP_OK;
@@ -156,6 +157,10 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     slot->batch.micro = l->micro;
     slot->batch.n_micro = l->n_micro;
     slot->batch.step_samples = l->step_samples;
+    slot->batch.view = l->view;
+    if (++l->view < l->options.n_views)
+        return SP_OK;
+    l->view = 0;
     if (++l->micro == l->n_micro) {
         l->micro = 0;
         l->at.position += l->step_samples;
@@ -312,6 +317,8 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     assert(options->set && options->config);
     *loader = NULL;
     assert(options->n_slots >= 2);
+    assert(options->n_views == 0 || (options->view && !options->is_training));
+    assert(options->set->has_blocks || !options->with_context);
     if (!l)
         return SP_FAIL(SP_EMEM, "no memory for a loader");
     l->options = *options;
@@ -322,7 +329,8 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     l->request = (sp_sample_request){.columns = options->columns,
                                      .n_columns = options->n_columns,
                                      .verify = options->config->data.verify,
-                                     .with_points = options->with_points};
+                                     .with_points = options->with_points,
+                                     .with_context = options->with_context};
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->for_readers, NULL);
     pthread_cond_init(&l->for_planner, NULL);
@@ -387,7 +395,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
     l->next = l->plan = l->read = l->deal = 0;
     l->has_ended = false;
     l->at = at;
-    l->micro = 0;
+    l->micro = l->view = 0;
     l->is_paused = false;
     pthread_cond_broadcast(&l->for_planner);
     pthread_mutex_unlock(&l->lock);

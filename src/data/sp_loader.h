@@ -27,6 +27,7 @@
 typedef struct sp_batch {
     int64_t epoch, position; /* the position at which the step begins */
     int micro, n_micro;
+    int view;         /* which of the loader's views; 0 without views */
     int step_samples; /* samples of the whole step, on all ranks */
     int n_samples;
     const int64_t *sample_id; /* [n_samples] host memory */
@@ -65,6 +66,11 @@ typedef struct sp_loader_options {
     /* True: augments, goes on without end; false: one pass, stored rows are kept. */
     bool is_training;
     bool with_points;
+    bool with_context; /* the points of margins too; the set has blocks */
+    /* An evaluation gives each micro-batch n_views times in a row, augmented by
+     * view[0], view[1], ...; view[0] changes nothing. n_views 0 is one view. */
+    const struct sp_augment *view;
+    int n_views;
     int n_slots; /* at least 2 */
 } sp_loader_options;
 

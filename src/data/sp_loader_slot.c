@@ -86,6 +86,8 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
         aug = sp_augment_draw(o->config, o->set->has_subvoxel,
                               (uint64_t)o->config->train.seed,
                               (uint64_t)slot->batch.epoch, slot->sample_id[b]);
+    else if (o->n_views > 0)
+        aug = o->view[slot->batch.view];
     return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
                        &f->scratch, out);
 }

@@ -85,6 +85,10 @@ typedef struct sp_config {
         int64_t voxel_budget;
     } batch;
     struct {
+        bool merge;
+        int views;
+    } eval;
+    struct {
         sp_family family;
         double width;
         int stem_kernel;

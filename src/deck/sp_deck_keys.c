@@ -59,6 +59,11 @@ const sp_key sp_deck_key[] = {
 {"batch", "accumulate", SP_KEY_INT, AT(batch.accumulate), "1", "[1, inf)",
  "micro-batches", NULL, "micro-batches into which a step is cut"},
 
+{"eval", "merge", SP_KEY_BOOL, AT(eval.merge), "false", NULL, NULL, NULL,
+ "merge the predictions of overlapping blocks, point by point"},
+{"eval", "views", SP_KEY_INT, AT(eval.views), "1", "[1, 24]", "views", NULL,
+ "turned, mirrored and scaled views whose mean is predicted; 1: as stored"},
+
 {"net", "family", SP_KEY_CHOICE, AT(net.family), "\"minkunet18\"", NULL, NULL,
  SP_WORDS(SP_FAMILIES), "network, unless net.layers gives one"},
 {"net", "width", SP_KEY_REAL, AT(net.width), "1.0", "(0, 64]", NULL, NULL,

@@ -84,6 +84,7 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
 
     *load = (sp_load){.n_samples = 1, .stored = stored};
     load->points = sp_dataset_points(b->set, sample);
+    load->context = sp_foresee_context(&b->foreseer.what, b->set, sample);
     for (int l = 0; l < spec->n_levels; l++) {
         if (l)
             voxels *= ratio(b->like.voxels[l], b->like.voxels[l - 1]);
@@ -220,13 +221,21 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
     return SP_OK;
 }
 
+/* True if samples are planned otherwise than stored; views are as the augmentation
+ * leaves samples. */
+static bool is_moved(const sp_budget *b)
+{
+    return b->foreseer.is_training || b->foreseer.what.n_views > 1;
+}
+
+/* Compares the need of a sample with its estimate; epoch -1: of the sample as stored. */
 static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
 {
     int64_t is[SP_PARTS], was[SP_PARTS];
     sp_load load, foreseen;
     double excess;
 
-    SP_TRY(load_of(b, cut, sample, b->foreseer.is_training ? epoch : -1, &load));
+    SP_TRY(load_of(b, cut, sample, epoch, &load));
     foresee(b, sample, &foreseen);
     if (load.voxels[0] == 0 || foreseen.voxels[0] == 0)
         return SP_OK;
@@ -239,8 +248,10 @@ static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_
 
 sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
 {
+    const bool is_training = b->foreseer.is_training;
+
     b->excess = 0;
-    for (int64_t e = 0; e < (b->foreseer.is_training ? N_EPOCHS : 1); e++)
+    for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
         SP_TRY(compare(b, cut, largest_sample(b->set), e));
     b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;
@@ -250,7 +261,7 @@ sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut)
 {
     SP_TRY(sp_budget_compare_largest(b, cut));
     for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
-        SP_TRY(compare(b, cut, other_sample(b, i), 0));
+        SP_TRY(compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
     b->excess *= SP_CUT_MARGIN;
     return SP_OK;
 }
@@ -297,7 +308,8 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
                        (long long)b->set->n_samples);
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
     sp_budget_set_slots(b, is_training ? SP_LOADER_SLOTS
-                                       : sp_sampler_steps_per_epoch(sampler));
+                                       : sp_sampler_steps_per_epoch(sampler) *
+                                             larger(what->n_views, 1));
     return SP_OK;
 }
 
@@ -311,6 +323,7 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
         foresee(b, i, &one);
         all.stored = larger(all.stored, one.stored);
         all.points = larger(all.points, one.points);
+        all.context = larger(all.context, one.context);
         all.above = larger(all.above, one.above);
         for (int l = 0; l < SP_MAX_LEVELS; l++)
             all.voxels[l] = larger(all.voxels[l], one.voxels[l]);

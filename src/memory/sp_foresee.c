@@ -78,6 +78,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
         fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      INDEX_BYTES * what->n_samples;
+    fixed->program += what->merging_bytes;
     if (!is_host)
         fixed->program = ARENAS * PAGE_BYTES;
     return SP_OK;
@@ -151,6 +152,20 @@ static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
     return (load->stored * (2 + logits) + load->points * 10) * (1 + what->n_ranks);
 }
 
+/* The bytes of probabilities: the sums of the batch's voxels, and where blocks are
+ * merged those on their way to other ranks and from them, in buffers that grow by
+ * doubling. A voxel goes to its own block and to those whose points lie in it. */
+static int64_t probability_bytes(const sp_foresight *what, const sp_load *load)
+{
+    const sp_config *config = what->config;
+    const int64_t row = 8 * (int64_t)what->graph->n_classes;
+
+    if (!config->eval.merge)
+        return what->n_views > 1 ? load->stored * (row + 4) : 0;
+    return load->stored * row + 4 * 2 * load->stored * (row + 4) +
+           4 * (load->points + load->context) * 12;
+}
+
 sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
 {
     const sp_foresight *what = &f->what;
@@ -162,11 +177,12 @@ sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
         .has_subvoxel = what->has_subvoxel,
         .is_training = f->is_training,
         .verify = what->config->data.verify,
-        .is_merging = what->factor > 1 ||
-                      (f->is_training && what->has_subvoxel && is_turning(what))};
+        .is_merging =
+            what->factor > 1 || (f->is_training ? what->has_subvoxel && is_turning(what)
+                                                : what->has_scaled_views)};
     const sp_loader_bytes loader = sp_loader_size(
-        &shape, load->n_samples, load->stored, f->is_training ? 0 : load->points,
-        load->voxels[0],
+        &shape, load->n_samples, load->stored,
+        f->is_training ? 0 : load->points + load->context, load->voxels[0],
         ops->plan_scratch_bytes(spec, load->voxels, load->above, load->pairs));
     const sp_assign_bytes net =
         sp_assign_measure(&f->assign, load->voxels, load->n_samples, f->is_training);
@@ -185,7 +201,8 @@ sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
     b.scratch = loader.scratch + host_operations(what, load);
     /* predictions as the loss writes them, and as they are counted */
     if (!f->is_training)
-        b.scratch += 2 * 4 * load->voxels[0] + result_bytes(what, load);
+        b.scratch += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
+                     probability_bytes(what, load);
     return b;
 }
 
@@ -222,6 +239,12 @@ static void read_load(const sp_plan *plan, const sp_sample *stored, sp_load *loa
     load->above = plan->above;
 }
 
+int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
+                           int64_t sample)
+{
+    return what->config->eval.merge ? sp_dataset_context(set, sample) : 0;
+}
+
 sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
                           int64_t sample, int64_t epoch, int64_t room, sp_load *load)
 {
@@ -245,6 +268,7 @@ sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
     read_load(&plan, &stored, load);
     if (set->has_points)
         load->points = sp_dataset_points(set, sample);
+    load->context = sp_foresee_context(what, set, sample);
     sp_arena_destroy(&arena);
     sp_arena_destroy(&scratch);
     sp_sample_destroy(&stored);

@@ -48,12 +48,19 @@ typedef struct sp_foresight {
     int n_ranks;        /* ranks of the world */
     int n_local;        /* ranks of this node */
     bool is_predicting; /* in an evaluation predictions travel to rank 0 */
+    /* Of an evaluation: its views (merge/sp_view.h; 0 and 1: samples as stored), whether
+     * some are scaled, and the bytes of points that wait to be merged (sp_merger_bytes).
+     */
+    int n_views;
+    bool has_scaled_views;
+    int64_t merging_bytes;
 } sp_foresight;
 
 /* The samples that a rank holds at a time, as far as memory depends on them. */
 typedef struct sp_load {
     int n_samples;
     int64_t stored, points;        /* voxels and points as the files have them */
+    int64_t context; /* points of margins, where an evaluation merges blocks; else 0 */
     int64_t voxels[SP_MAX_LEVELS]; /* voxels of each level of the network */
     int64_t above; /* voxels of the levels above the coarsest one, all together */
     int64_t pairs[SP_MAX_MAPS]; /* pairs of each kernel map of the graph's plan */
@@ -89,6 +96,9 @@ typedef struct sp_foreseen_fixed {
 /* The bytes that no batch changes. SP_EMEM. */
 sp_status sp_foresee_fixed(sp_foreseer *foreseer, sp_foreseen_fixed *fixed);
 
+/* The points in the sample's margin that an evaluation reads. Pure. */
+int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
+                           int64_t sample);
 /* Reads a sample, augments it as in the given epoch (epoch < 0: leaves it as stored)
  * and plans it on the host in at most `room` bytes (0: without a bound); *load is what
  * the sample turned out to be. SP_EDATA, SP_EIO, SP_EMEM. */

@@ -7,11 +7,15 @@
 
 #include "base/sp_exact.h"
 
-sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points)
+sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
 {
-    size_t cells = (size_t)n_classes * (size_t)n_classes;
-    size_t n = cells * (with_points ? 2 : 1) + 2 * SP_EXACT_LIMBS + 1;
+    const size_t cells = (size_t)n_classes * (size_t)n_classes;
+    int64_t **const matrix[] = {&metrics->point_confusion, &metrics->merged,
+                                &metrics->merged_points};
+    size_t n = cells + 2 * SP_EXACT_LIMBS + 1, at = cells;
 
+    for (int i = 0; i < 3; i++)
+        n += parts >> i & 1 ? cells : 0;
     memset(metrics, 0, sizeof *metrics);
     metrics->sums = calloc(n, sizeof *metrics->sums);
     if (!metrics->sums)
@@ -20,7 +24,11 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points
     metrics->n_sums = (int)n;
     metrics->n_classes = n_classes;
     metrics->confusion = metrics->sums;
-    metrics->point_confusion = with_points ? metrics->sums + cells : NULL;
+    for (int i = 0; i < 3; i++)
+        if (parts >> i & 1) {
+            *matrix[i] = metrics->sums + at;
+            at += cells;
+        }
     metrics->exact = metrics->sums + n - 1 - 2 * SP_EXACT_LIMBS;
     return SP_OK;
 }
@@ -38,20 +46,19 @@ void sp_metrics_zero(sp_metrics *metrics)
     metrics->n_samples = 0;
 }
 
-void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
+void sp_metrics_add_points(int64_t *confusion, int n_classes, int64_t n_points,
                            const uint32_t *point_voxel, const int32_t *point_label,
                            const int32_t *row_of, const int32_t *prediction)
 {
     int64_t i;
     int32_t row;
 
-    assert(n_points == 0 || metrics->point_confusion);
+    assert(n_points == 0 || confusion);
     for (i = 0; i < n_points; i++) {
-        row = row_of[point_voxel[i]];
-        assert(point_label[i] < metrics->n_classes);
+        row = row_of ? row_of[point_voxel[i]] : (int32_t)point_voxel[i];
+        assert(point_label[i] < n_classes);
         if (point_label[i] >= 0 && row >= 0)
-            metrics->point_confusion[(int64_t)point_label[i] * metrics->n_classes +
-                                     prediction[row]]++;
+            confusion[(int64_t)point_label[i] * n_classes + prediction[row]]++;
     }
 }
 

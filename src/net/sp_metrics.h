@@ -5,8 +5,8 @@
  * travels as fixed-point limbs (sp_exact), so its value depends on neither the number
  * of ranks nor the order of samples.
  *
- *     | confusion | point_confusion         | exact   | n |
- *     | C*C       | C*C, where points are   | 2*LIMBS | 1 |
+ *     | confusion | point_confusion | merged | merged_points | exact   | n |
+ *     | C*C       | C*C, each where it is wanted             | 2*LIMBS | 1 |
  */
 #ifndef SP_METRICS_H
 #define SP_METRICS_H
@@ -20,6 +20,9 @@ typedef struct sp_metrics {
     int n_classes;
     int64_t *confusion;          /* [C][C] truth, prediction: voxels */
     int64_t *point_confusion;    /* [C][C]: raw points; NULL where there are none */
+    /* [C][C] predictions of several views, or of points that several blocks contain
+     * (merge/sp_merge.h); NULL where they are not wanted. */
+    int64_t *merged, *merged_points;
     double loss_sum, weight_sum; /* set by sp_metrics_reduce: sum w * l, sum w */
     int64_t n_samples;
     int64_t *exact; /* [2][SP_EXACT_LIMBS] loss and weight; order-independent */
@@ -27,17 +30,24 @@ typedef struct sp_metrics {
     int n_sums;
 } sp_metrics;
 
-/* Zeroed metrics. SP_EMEM. */
-sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, bool with_points);
+/* The matrices beside that of the voxels. */
+typedef enum sp_metrics_part {
+    SP_METRICS_POINTS = 1,
+    SP_METRICS_MERGED = 2,
+    SP_METRICS_MERGED_POINTS = 4
+} sp_metrics_part;
+
+/* Zeroed metrics with the matrices of `parts`, a sum of sp_metrics_part. SP_EMEM. */
+sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts);
 void sp_metrics_destroy(sp_metrics *metrics);
 void sp_metrics_zero(sp_metrics *metrics);
 
-/* Adds one sample's raw points to point_confusion. Local.
+/* Adds one sample's raw points to a matrix. Local.
  *   point_voxel  [n_points] stored row of each point
  *   point_label  [n_points] class or SP_IGNORE
- *   row_of       [n] batch row of each stored row, -1 none
- *   prediction   [rows of the batch] class */
-void sp_metrics_add_points(sp_metrics *metrics, int64_t n_points,
+ *   row_of       [n] row of the prediction of each stored row, -1 none; NULL: the same
+ *   prediction   [rows] class */
+void sp_metrics_add_points(int64_t *confusion, int n_classes, int64_t n_points,
                            const uint32_t *point_voxel, const int32_t *point_label,
                            const int32_t *row_of, const int32_t *prediction);
 

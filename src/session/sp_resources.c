@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
+#include "merge/sp_merger.h"
 #include "run/sp_replica.h"
 
 sp_status sp_resources_open(sp_resources *r, const sp_command *command,
@@ -258,6 +260,9 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
         .std = r->norm.std,
         .is_training = is_training,
         .with_points = !is_training && set->has_points,
+        .with_context = !is_training && r->session.config->eval.merge,
+        .view = r->views.at,
+        .n_views = is_training ? 0 : r->views.n,
         .n_slots = n_slots,
     };
 
@@ -286,8 +291,50 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
     return sp_session_agree(&r->session, rc);
 }
 
+/* Settles the views, and says which are made where there are several or fewer than
+ * asked for. */
+static void settle_views(sp_resources *r)
+{
+    const int wanted = r->session.config->eval.views;
+    char text[SP_VIEWS_TEXT];
+
+    r->views = sp_views_make(r->session.config, r->val.has_subvoxel, wanted);
+    if (wanted == 1)
+        return;
+    sp_views_print(&r->views, text);
+    if (r->views.n < wanted)
+        sp_log_warn0("eval.views = %d: the model's augmentation allows %d (flip = %s, "
+                     "rotate_z = %s, scale%s)",
+                     wanted, r->views.n,
+                     r->session.config->augment.flip ? "true" : "false",
+                     r->session.config->augment.rotate_z ? "true" : "false",
+                     r->session.config->augment.scale.n == 0 ? " = []"
+                     : r->val.has_subvoxel                   ? ""
+                                           : " needs /subvoxel of data.val");
+    sp_log_info("views %s (degrees about z, mirrored axes, scale)", text);
+}
+
+/* Checks that blocks can be merged, and measures what waits for other blocks. Local. */
+static sp_status measure_merging(sp_resources *r)
+{
+    sp_scans scans;
+    sp_status rc;
+
+    if (!r->session.config->eval.merge)
+        return SP_OK;
+    rc = sp_scans_create(&scans, &r->val);
+    if (rc == SP_OK)
+        r->merging_bytes =
+            sp_merger_bytes(&scans, r->n_classes, r->session.config->batch.eval_size,
+                            r->session.comm->size);
+    sp_scans_destroy(&scans);
+    return rc;
+}
+
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
+    SP_TRY(sp_session_agree(&r->session, measure_merging(r)));
+    settle_views(r);
     return sp_session_agree(&r->session, open_loader(r, &r->val, SP_LOADER_SLOTS,
                                                      &r->val_sampler, &r->val_loader));
 }

@@ -21,6 +21,7 @@
 #include "compute/sp_transport.h"
 #include "data/sp_loader.h"
 #include "memory/sp_cut.h"
+#include "merge/sp_view.h"
 #include "net/sp_net.h"
 #include "net/sp_optim.h"
 #include "run/sp_checkpoint.h"
@@ -59,6 +60,10 @@ typedef struct sp_resources {
     sp_optim optim;
     /* The loaders' planners distribute samples by the samplers. A loader that was not
      * opened is NULL. */
+    /* The views of data.val, of an evaluation that is open, and the bytes of points
+     * that wait for their other blocks in it. */
+    sp_views views;
+    int64_t merging_bytes;
     sp_sampler sampler, val_sampler;
     sp_loader *loader, *val_loader;
 } sp_resources;
@@ -145,7 +150,8 @@ sp_status sp_resources_open_net(sp_resources *resources, const float *class_weig
 /* Opens what a training adds to the network: buckets, optimizer, and a loader of
  * n_slots batches. */
 sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
-/* Opens the loader of a pass over data.val, in its own order. */
+/* Opens the loader of a pass over data.val, in its own order, in the views that
+ * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
 /* Loads weights, and with `state` the optimizer and the state of the run too, from a
  * file that rank 0 reads. state->deck is set on rank 0 alone. Weights of a checkpoint

@@ -195,6 +195,9 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .n_ranks = r->session.comm->size,
         .n_local = r->session.comm->local_size,
         .is_predicting = strcmp(r->session.command->name, "predict") == 0,
+        .n_views = r->views.n,
+        .has_scaled_views = r->views.n > 0 && sp_views_are_scaled(&r->views),
+        .merging_bytes = r->merging_bytes,
     };
 }
 

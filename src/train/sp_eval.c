@@ -18,7 +18,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
                        "(sptrain predict needs none)",
                        r->val.shard[0].path);
     SP_TRY(sp_session_agree(
-        &r->session, sp_metrics_create(metrics, r->n_classes, r->val.has_points)));
+        &r->session, sp_metrics_create(metrics, r->n_classes, sp_evaluate_parts(r))));
     if (r->session.config->run.pictures)
         sp_gallery_create(&gallery, r->n_classes);
     rc = sp_evaluate_pass(r, metrics, gallery);

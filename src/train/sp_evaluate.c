@@ -7,6 +7,7 @@
 #include "session/sp_resources.h"
 #include "show/sp_progress.h"
 #include "train/sp_gallery.h"
+#include "train/sp_merging.h"
 
 /* Finds the batch's first stored voxel without a prediction; false: all have one. */
 static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, int *b,
@@ -84,6 +85,18 @@ static sp_status check_loss(const sp_resources *r, const sp_batch *batch,
         SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
+/* A pass over data.val on this rank. */
+typedef struct pass {
+    sp_resources *resources;
+    sp_metrics *metrics;
+    sp_gallery *gallery; /* NULL: no pictures are wanted */
+    sp_merging merging;
+    sp_arena scratch; /* predictions of a batch */
+    sp_status found;  /* SP_ENUMERIC: a batch had numbers that are not finite */
+    sp_progress progress;
+    int64_t n_done; /* samples of all ranks */
+} pass;
+
 static void count_points(const sp_batch *batch, const int32_t *prediction,
                          sp_metrics *metrics)
 {
@@ -91,49 +104,101 @@ static void count_points(const sp_batch *batch, const int32_t *prediction,
 
     for (b = 0; b < batch->n_samples; b++) {
         const sp_sample *s = &batch->sample[b];
-        sp_metrics_add_points(metrics, s->n_points, s->point_voxel, s->point_labels,
+        sp_metrics_add_points(metrics->point_confusion, metrics->n_classes, s->n_points,
+                              s->point_voxel, s->point_labels,
                               batch->row_of + batch->row_of_at[b], prediction);
     }
 }
 
-static sp_status evaluate_batch(sp_resources *r, const sp_batch *batch,
-                                sp_metrics *metrics, sp_gallery *gallery,
-                                sp_arena *scratch)
+/* Counts the classes of the mean of the views: the voxels as stored, and their points.
+ */
+static void count_views(const pass *p, const sp_batch *batch)
 {
-    sp_net_loss_out out = {.exact = metrics->exact};
+    sp_metrics *metrics = p->metrics;
+    const int c = metrics->n_classes;
+
+    for (int b = 0; b < batch->n_samples; b++) {
+        const int32_t *class = p->merging.label + batch->row_of_at[b];
+        const sp_sample *s = &batch->sample[b];
+
+        for (int64_t i = 0; i < s->n; i++)
+            if (s->labels[i] >= 0)
+                metrics->merged[(int64_t)s->labels[i] * c + class[i]]++;
+        if (metrics->merged_points)
+            sp_metrics_add_points(metrics->merged_points, c, s->n_points,
+                                  s->point_voxel, s->point_labels, NULL, class);
+    }
+}
+
+/* Counts the merged points of a sample, whose labels came along. */
+static sp_status count_merged(void *arg, const sp_merger_sample *sample)
+{
+    const pass *p = arg;
+    const int c = p->metrics->n_classes;
+    const int32_t *label = sample->payload;
+    const int64_t n = (int64_t)(sample->payload_bytes / sizeof *label);
+
+    assert(n == 0 || n == sample->n_points); /* 0: the sample was left out */
+    for (int64_t i = 0; i < n; i++)
+        if (label[i] >= 0)
+            p->metrics->merged_points[(int64_t)label[i] * c +
+                                      sp_merge_class(sample->sum + i * c, c)]++;
+    return SP_OK;
+}
+
+/* What follows the last view of a batch. */
+static sp_status end_views(pass *p, const sp_batch *batch)
+{
+    if (!p->merging.with_blocks)
+        count_views(p, batch);
+    for (int b = 0; p->merging.with_blocks && b < batch->n_samples; b++) {
+        const sp_sample *s = &batch->sample[b];
+
+        SP_TRY(sp_merging_add_sample(&p->merging, batch, b, s->point_labels,
+                                     (size_t)s->n_points * sizeof *s->point_labels));
+    }
+    return SP_OK;
+}
+
+/* The first view of a batch is its plain evaluation. */
+static sp_status evaluate_batch(pass *p, const sp_batch *batch)
+{
+    sp_resources *r = p->resources;
+    sp_metrics *metrics = p->metrics;
+    const bool is_plain = batch->view == 0;
+    sp_net_loss_out out = {.exact = is_plain ? metrics->exact : NULL};
+    sp_tensor logits;
     int32_t *prediction;
 
-    sp_arena_reset(scratch);
-    SP_TRY(SP_TAKE(scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&r->net, batch, false, NULL));
-    SP_TRY(sp_net_loss(&r->net, batch, &out, metrics->confusion, prediction));
+    sp_arena_reset(&p->scratch);
+    SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
+    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
+    SP_TRY(sp_net_loss(&r->net, batch, &out, is_plain ? metrics->confusion : NULL,
+                       prediction));
     SP_TRY(sp_evaluate_check(r, batch, prediction));
+    if (p->merging.is_on)
+        SP_TRY(sp_merging_add(&p->merging, batch, logits));
+    if (p->merging.is_on && sp_merging_is_last(&p->merging, batch))
+        SP_TRY(end_views(p, batch));
+    if (!is_plain)
+        return SP_OK;
     SP_TRY(check_loss(r, batch, &out));
     metrics->n_samples += batch->n_samples;
     if (metrics->point_confusion)
         count_points(batch, prediction, metrics);
-    sp_gallery_add(gallery, batch, prediction);
+    sp_gallery_add(p->gallery, batch, prediction);
     return SP_OK;
 }
 
-/* A pass over data.val on this rank. */
-typedef struct pass {
-    sp_resources *resources;
-    sp_metrics *metrics;
-    sp_gallery *gallery; /* NULL: no pictures are wanted */
-    sp_arena scratch;    /* predictions of a batch */
-    sp_status found;     /* SP_ENUMERIC: a batch had numbers that are not finite */
-    sp_progress progress;
-    int64_t n_done; /* samples of all ranks */
-} pass;
-
-/* Counts the samples of the batch, on all ranks, once its last micro-batch is done. The
+/* Counts the samples of the batch, on all ranks, once the last view of its last micro-batch is
+ * done. The
  * mean IoU so far is that of rank 0's share. */
 static void show(pass *p, const sp_batch *batch)
 {
     const sp_metrics *m = p->metrics;
 
-    if (batch->micro < batch->n_micro - 1)
+    if (batch->micro < batch->n_micro - 1 ||
+        batch->view < p->resources->views.n - 1)
         return;
     p->n_done += batch->step_samples;
     if (sp_progress_is_due(&p->progress))
@@ -141,26 +206,26 @@ static void show(pass *p, const sp_batch *batch)
                        sp_metrics_miou(m->confusion, m->n_classes));
 }
 
-static sp_status evaluate_next(pass *p, bool *is_end)
+/* Evaluates the next batch; *batch NULL: that was all. */
+static sp_status evaluate_next(pass *p, sp_batch **batch)
 {
     sp_resources *r = p->resources;
     sp_session *s = &r->session;
-    sp_batch *batch;
     sp_status rc;
 
     sp_run_beat(&s->run, SP_PHASE_READ, s->epoch, s->step);
-    rc = sp_loader_next(r->val_loader, &batch, NULL);
-    *is_end = rc == SP_OK && !batch;
-    if (*is_end)
+    rc = sp_loader_next(r->val_loader, batch, NULL);
+    if (rc == SP_OK && !*batch)
         return SP_OK;
     sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
     if (rc == SP_OK)
-        rc = evaluate_batch(r, batch, p->metrics, p->gallery, &p->scratch);
+        rc = evaluate_batch(p, *batch);
     if (rc == SP_EMEM)
-        rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id, batch->n_samples);
-    SP_TRY(rc);
-    show(p, batch);
-    return sp_loader_recycle(r->val_loader, batch);
+        rc = sp_cut_explain(&r->cut, &r->cut.eval, (*batch)->sample_id,
+                            (*batch)->n_samples);
+    if (rc == SP_OK)
+        show(p, *batch);
+    return rc;
 }
 
 /* Numbers that are not finite end this rank's pass, but are no failure of this rank
@@ -168,11 +233,16 @@ static sp_status evaluate_next(pass *p, bool *is_end)
 static sp_status evaluate_all(void *arg)
 {
     pass *p = arg;
-    bool is_end = false;
+    sp_batch *batch = NULL;
     sp_status rc = sp_loader_seek(p->resources->val_loader, (sp_position){0, 0});
 
-    while (rc == SP_OK && !is_end)
-        rc = evaluate_next(p, &is_end);
+    while (rc == SP_OK) {
+        rc = evaluate_next(p, &batch);
+        if (rc == SP_OK && !batch)
+            break;
+        if (rc == SP_OK)
+            rc = sp_loader_recycle(p->resources->val_loader, batch);
+    }
     if (rc == SP_ENUMERIC) {
         p->found = rc;
         return SP_OK;
@@ -180,17 +250,61 @@ static sp_status evaluate_all(void *arg)
     return rc;
 }
 
+/* Where blocks are merged, ranks meet after each micro-batch, of which all have the
+ * same number, and agree on failures there. */
+static sp_status evaluate_merged(pass *p)
+{
+    sp_session *s = &p->resources->session;
+    sp_batch *batch = NULL;
+    sp_status rc = sp_loader_seek(p->resources->val_loader, (sp_position){0, 0});
+
+    for (;;) {
+        if (rc == SP_OK)
+            rc = evaluate_next(p, &batch);
+        SP_TRY(sp_session_agree(s, rc));
+        if (!batch)
+            return SP_OK;
+        if (sp_merging_is_last(&p->merging, batch))
+            SP_TRY(sp_merging_exchange(&p->merging, batch));
+        rc = sp_loader_recycle(p->resources->val_loader, batch);
+    }
+}
+
+static sp_status run_pass(pass *p)
+{
+    sp_resources *r = p->resources;
+
+    SP_TRY(sp_merging_open(&p->merging, r, count_merged, p));
+    if (p->merging.with_blocks)
+        return evaluate_merged(p);
+    sp_session_run_alone(&r->session, evaluate_all, p);
+    return sp_session_agree(&r->session, p->found);
+}
+
+int sp_evaluate_parts(const sp_resources *r)
+{
+    const bool is_merged = r->session.config->eval.merge;
+    const int points = r->val.has_points ? SP_METRICS_POINTS : 0;
+
+    if (r->views.n <= 1 && !is_merged)
+        return points;
+    return points | (points ? SP_METRICS_MERGED_POINTS : 0) |
+           (is_merged ? 0 : SP_METRICS_MERGED);
+}
+
 sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gallery)
 {
     pass p = {.resources = r, .metrics = metrics, .gallery = gallery};
+    sp_status rc;
 
     assert(r->val_loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);
-    sp_session_run_alone(&r->session, evaluate_all, &p);
+    rc = run_pass(&p);
     sp_progress_end(&p.progress);
+    sp_merging_destroy(&p.merging);
     sp_arena_destroy(&p.scratch);
-    SP_TRY(sp_session_agree(&r->session, p.found));
+    SP_TRY(rc);
     return sp_metrics_reduce(metrics, r->session.comm);
 }

@@ -15,10 +15,14 @@ struct sp_resources; /* session/sp_resources.h */
  * prediction: [batch->n], from sp_net_loss. Local. */
 sp_status sp_evaluate_check(const struct sp_resources *resources,
                             const struct sp_batch *batch, const int32_t *prediction);
+/* The matrices that a pass with these keys fills: a sum of sp_metrics_part for
+ * sp_metrics_create, once the evaluation's loader is open. Local. */
+int sp_evaluate_parts(const struct sp_resources *resources);
 /* Runs one pass over data.val, whose loader is open, and sums the confusion matrices
  * over the ranks. Collective; ranks do not wait for each other before the end of the
- * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). gallery:
- * keeps the predictions for pictures; NULL: none are wanted. */
+ * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). With
+ * eval.merge they meet after each micro-batch. gallery: keeps the plain predictions for
+ * pictures; NULL: none are wanted. */
 sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
                            struct sp_gallery *gallery);
 

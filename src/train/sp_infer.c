@@ -22,14 +22,17 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
     return SP_OK;
 }
 
-/* Rank 0: makes a config with the keys that describe the network from the checkpoint's
- * deck, unless the command line sets them, and all other keys from the user's. A family
+/* Rank 0: makes a config with the keys that describe the network, and the augmentation
+ * whose views it knows, from the checkpoint's deck, unless the command line sets them, and all other keys from the user's. A family
  * on the command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_infer *infer)
 {
-    static const char *const taken[] = {
-        "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
-        "net.kernel_down", "data.features", "data.voxel_size", "train.label_smoothing"};
+    static const char *const taken[] = {"net.layers",      "net.family",
+                                        "net.width",       "net.stem_kernel",
+                                        "net.kernel_down", "data.features",
+                                        "data.voxel_size", "train.label_smoothing",
+                                        "augment.flip",    "augment.rotate_z",
+                                        "augment.scale"};
     const sp_config *user = infer->resources.session.config;
     sp_config old;
     sp_status rc;

@@ -1,4 +1,5 @@
 /* `sptrain predict`: one file per shard of data.val, rows in the shard's order. */
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "show/sp_progress.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
+#include "train/sp_merging.h"
 #include "train/sp_train.h"
 
 #define TEMPORARY ".tmp"
@@ -25,13 +27,16 @@ typedef struct sp_parcel {
 
 /* Each batch holds the samples that follow those of the batch before it. Rank 0 sorts
  * the parcels of a batch, so that samples come in the order of the data set and no more
- * than one file is open, whatever the number of shards. */
+ * than one file is open, whatever the number of shards. With eval.merge a sample's
+ * parcel goes by way of the rank that merges its points, which sends it on, with other
+ * labels of points, once they are complete; samples keep their order. */
 typedef struct sp_predictor {
     sp_infer infer;
     bool with_logits;
     int label_bytes;  /* 1 or 2 */
     int ignore_label; /* of samples that were left out: no class, and fits the bytes */
     sp_arena scratch;
+    sp_merging merging;
     sp_records parcels;
     /* The members below are rank 0's. */
     char **arrived; /* [samples of a batch] parcels, by sample; NULL: other ranks */
@@ -225,7 +230,8 @@ static sp_status begin_files(sp_predictor *p)
     char dir[PATH_MAX];
     sp_status rc;
 
-    most = r->val.n_samples < most ? r->val.n_samples : most;
+    if (r->val.n_samples < most || r->session.config->eval.merge)
+        most = r->val.n_samples;
     p->arrived = calloc((size_t)most + 1, sizeof *p->arrived);
     if (!p->arrived || !sorted)
         rc = SP_FAIL(SP_EMEM, "out of memory");
@@ -373,65 +379,130 @@ static void discard_files(sp_predictor *p)
 
 /* ---- every rank ---- */
 
-/* Sample b of the batch as a parcel. */
-static sp_status pack(sp_predictor *p, const sp_batch *batch, int b,
-                      const int32_t *prediction, sp_tensor logits)
-{
-    const sp_sample *sample = &batch->sample[b];
-    const int32_t *row_of = batch->row_of + batch->row_of_at[b];
-    const bool with_points = p->infer.resources.val.has_points;
-    sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
-    uint16_t *label;
-    void *parcel;
-    char *to;
-    int64_t i;
+/* The predictions of a batch. */
+typedef struct predicted {
+    const sp_batch *batch;
+    const int32_t *class; /* [rows of the batch] */
+    sp_tensor logits;     /* on the host, where they are wanted */
+} predicted;
 
-    SP_TRY(sp_records_add(&p->parcels, parcel_bytes(p, &head), &parcel));
-    memcpy(parcel, &head, sizeof head);
-    to = (char *)parcel + sizeof head;
-    for (i = 0; p->with_logits && i < head.n; i++, to += 4 * logits.c)
-        memcpy(to, logits.data + (int64_t)row_of[i] * logits.ld, 4 * (size_t)logits.c);
-    if (head.n_points)
-        memcpy(to, sample->point_index, 8 * (size_t)head.n_points);
-    label = (uint16_t *)(to + 8 * head.n_points);
-    for (i = 0; i < head.n_points; i++)
-        *label++ = (uint16_t)prediction[row_of[sample->point_voxel[i]]];
-    for (i = 0; i < head.n; i++)
-        *label++ = (uint16_t)prediction[row_of[i]];
+/* Writes the logits of a sample's voxels; with several views the logarithms of the mean
+ * probabilities, whose softmax is that mean. Returns the end. */
+static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char *to)
+{
+    const sp_batch *batch = of->batch;
+    const int32_t *row_of = batch->row_of + batch->row_of_at[b];
+    const int64_t n = batch->sample[b].n;
+    const int c = p->infer.resources.n_classes;
+    const int64_t at = batch->row_of_at[b];
+
+    for (int64_t i = 0; i < n; i++, to += 4 * c)
+        if (p->infer.resources.views.n > 1)
+            sp_merge_logits(p->merging.sum + (at + i) * c, c, (float *)to);
+        else
+            memcpy(to, of->logits.data + (int64_t)row_of[i] * of->logits.ld,
+                   4 * (size_t)c);
+    return to;
+}
+
+/* The class of a stored voxel of sample b. */
+static uint16_t class_of(const sp_predictor *p, const predicted *of, int b,
+                         int64_t voxel)
+{
+    const int64_t at = of->batch->row_of_at[b] + voxel;
+
+    return (uint16_t)(p->infer.resources.views.n > 1
+                          ? p->merging.label[at]
+                          : of->class[of->batch->row_of[at]]);
+}
+
+/* Writes sample b of the batch as a parcel. */
+static void pack(const sp_predictor *p, const predicted *of, int b,
+                 const sp_parcel *head, char *to)
+{
+    const sp_sample *sample = &of->batch->sample[b];
+    uint16_t *label;
+
+    memcpy(to, head, sizeof *head);
+    to += sizeof *head;
+    if (p->with_logits)
+        to = pack_logits(p, of, b, to);
+    if (head->n_points)
+        memcpy(to, sample->point_index, 8 * (size_t)head->n_points);
+    label = (uint16_t *)(to + 8 * head->n_points);
+    for (int64_t i = 0; i < head->n_points; i++)
+        *label++ = class_of(p, of, b, sample->point_voxel[i]);
+    for (int64_t i = 0; i < head->n; i++)
+        *label++ = class_of(p, of, b, i);
+}
+
+/* Packs sample b for rank 0, or for the rank that merges its points. */
+static sp_status send(sp_predictor *p, const predicted *of, int b)
+{
+    const sp_sample *sample = &of->batch->sample[b];
+    const bool with_points = p->infer.resources.val.has_points;
+    const sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
+    const size_t bytes = parcel_bytes(p, &head);
+    void *parcel;
+
+    if (p->merging.with_blocks)
+        SP_TRY(sp_arena_take(&p->scratch, bytes, &parcel));
+    else
+        SP_TRY(sp_records_add(&p->parcels, bytes, &parcel));
+    pack(p, of, b, &head, parcel);
+    return p->merging.with_blocks
+               ? sp_merging_add_sample(&p->merging, of->batch, b, parcel, bytes)
+               : SP_OK;
+}
+
+/* Gives the points of a sample their merged classes, and its parcel to rank 0. */
+static sp_status send_merged(void *arg, const sp_merger_sample *merged)
+{
+    sp_predictor *p = arg;
+    const sp_parcel *head = merged->payload;
+    const int c = p->infer.resources.n_classes;
+    const int64_t logits = p->with_logits ? 4 * head->n * c : 0;
+    void *parcel;
+    uint16_t *label;
+
+    assert(head->sample == merged->id);
+    assert(head->n_points == merged->n_points || head->n_points == 0);
+    SP_TRY(sp_records_add(&p->parcels, merged->payload_bytes, &parcel));
+    memcpy(parcel, merged->payload, merged->payload_bytes);
+    label = (uint16_t *)((char *)parcel + sizeof *head + logits + 8 * head->n_points);
+    for (int64_t i = 0; i < head->n_points; i++)
+        label[i] = (uint16_t)sp_merge_class(merged->sum + i * c, c);
     return SP_OK;
 }
 
-/* The logits where the host can read them. */
-static sp_status fetch_logits(sp_predictor *p, sp_tensor *logits)
+static bool is_last_view(const sp_predictor *p, const sp_batch *batch)
 {
-    sp_backend *backend = &p->infer.resources.backend;
-    const float *from = logits->data;
-    size_t n = (size_t)logits->n * (size_t)logits->ld;
-
-    if (!p->with_logits || backend->ops->is_host || n == 0)
-        return SP_OK;
-    SP_TRY(SP_TAKE(&p->scratch, n, &logits->data));
-    n -= (size_t)(logits->ld - logits->c); /* the last row ends with its channels */
-    return backend->ops->download(backend, logits->data, from, n * sizeof *from);
+    return !p->merging.is_on || sp_merging_is_last(&p->merging, batch);
 }
 
 static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
 {
     sp_resources *r = &p->infer.resources;
+    predicted of = {.batch = batch};
     sp_net_loss_out out = {0};
-    sp_tensor logits;
     int32_t *prediction;
     int b;
 
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
+    SP_TRY(sp_net_forward(&r->net, batch, false, &of.logits));
     SP_TRY(sp_net_loss(&r->net, batch, &out, NULL, prediction));
     SP_TRY(sp_evaluate_check(r, batch, prediction));
-    SP_TRY(fetch_logits(p, &logits));
+    if (p->merging.is_on)
+        SP_TRY(sp_merging_add(&p->merging, batch, of.logits));
+    if (!is_last_view(p, batch))
+        return SP_OK;
+    of.class = prediction;
+    if (p->with_logits && r->views.n == 1)
+        SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
     sp_records_clear(&p->parcels);
     for (b = 0; b < batch->n_samples; b++)
-        SP_TRY(pack(p, batch, b, prediction, logits));
+        SP_TRY(send(p, &of, b));
     return SP_OK;
 }
 
@@ -471,12 +542,16 @@ static sp_status predict_all(sp_predictor *p)
         SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
             break;
-        SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
-        if (r->session.comm->rank == 0)
-            rc = store_arrived(p);
-        if (batch->micro == batch->n_micro - 1)
-            n_done += batch->step_samples;
-        sp_progress_at(&progress, n_done, "%s", "");
+        if (p->merging.with_blocks && is_last_view(p, batch))
+            SP_TRY(sp_merging_exchange(&p->merging, batch));
+        if (is_last_view(p, batch)) {
+            SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
+            if (r->session.comm->rank == 0)
+                rc = store_arrived(p);
+            if (batch->micro == batch->n_micro - 1)
+                n_done += batch->step_samples;
+            sp_progress_at(&progress, n_done, "%s", "");
+        }
         if (rc == SP_OK)
             rc = sp_loader_recycle(r->val_loader, batch);
     }
@@ -500,6 +575,7 @@ static sp_status predict(sp_predictor *p)
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
     SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
     SP_TRY(predict_all(p));
     return sp_session_agree(&r->session,
                             r->session.comm->rank == 0 ? finish_files(p) : SP_OK);
@@ -522,6 +598,7 @@ sp_status sp_predict(const sp_command *command)
     }
     if (rc != SP_OK && p.arrived)
         discard_files(&p);
+    sp_merging_destroy(&p.merging);
     free(p.arrived);
     sp_arena_destroy(&p.scratch);
     sp_records_destroy(&p.parcels);

@@ -292,12 +292,16 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 
 /* Writes the IoU of each class; absent classes have none, and no point on their curve.
  */
-static void write_iou(const sp_resources *r, sp_events *events, const char *key,
-                      const int64_t *confusion)
+/* The events have a group for each of plain and merged IoU of voxels and points. */
+static void write_iou(const sp_resources *r, sp_events *events, const char *group,
+                      const char *key, const int64_t *confusion)
 {
+    char of[40];
+
+    snprintf(of, sizeof of, "%s%s", strcmp(group, "merged") == 0 ? "merged_" : "", key);
     sp_json_begin_object(&json, key);
     for (int c = 0; c < r->n_classes; c++)
-        number(events, key, r->class_name[c],
+        number(events, of, r->class_name[c],
                sp_metrics_iou(confusion, r->n_classes, c));
     sp_json_end_object(&json);
 }
@@ -316,12 +320,44 @@ static void write_confusion(const char *key, const int64_t *confusion, int n)
     sp_json_end_array(&json);
 }
 
+static void write_points(const sp_resources *r, sp_events *events, const char *group,
+                         const int64_t *points, int n)
+{
+    sp_json_int(&json, "points", sp_metrics_total(points, n));
+    number(events, group, "point_miou", sp_metrics_miou(points, n));
+    number(events, group, "point_accuracy", sp_metrics_accuracy(points, n));
+    write_iou(r, events, group, "point_iou", points);
+    write_confusion("point_confusion", points, n);
+}
+
+/* The merged predictions, beside the plain ones and in the same words. */
+static void write_merged(const sp_resources *r, const sp_metrics *m,
+                         sp_events *events)
+{
+    const int n = m->n_classes;
+
+    if (!m->merged && !m->merged_points)
+        return;
+    sp_json_begin_object(&json, "merged");
+    sp_json_int(&json, "views", r->views.n);
+    sp_json_bool(&json, "blocks", r->session.config->eval.merge);
+    if (m->merged) {
+        sp_json_int(&json, "voxels", sp_metrics_total(m->merged, n));
+        number(events, "merged", "accuracy", sp_metrics_accuracy(m->merged, n));
+        number(events, "merged", "miou", sp_metrics_miou(m->merged, n));
+        write_iou(r, events, "merged", "iou", m->merged);
+        write_confusion("confusion", m->merged, n);
+    }
+    if (m->merged_points)
+        write_points(r, events, "merged", m->merged_points, n);
+    sp_json_end_object(&json);
+}
+
 /* Writes to the line at hand and to the events, which are NULL or those of a training.
  */
 static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
 {
     const int n = m->n_classes;
-    const int64_t *points = m->point_confusion;
 
     sp_json_int(&json, "samples", m->n_samples);
     sp_json_int(&json, "voxels", sp_metrics_total(m->confusion, n));
@@ -329,15 +365,22 @@ static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *ev
            m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN);
     number(events, "eval", "accuracy", sp_metrics_accuracy(m->confusion, n));
     number(events, "eval", "miou", sp_metrics_miou(m->confusion, n));
-    write_iou(r, events, "iou", m->confusion);
+    write_iou(r, events, "eval", "iou", m->confusion);
     write_confusion("confusion", m->confusion, n);
-    if (!points)
-        return;
-    sp_json_int(&json, "points", sp_metrics_total(points, n));
-    number(events, "eval", "point_miou", sp_metrics_miou(points, n));
-    number(events, "eval", "point_accuracy", sp_metrics_accuracy(points, n));
-    write_iou(r, events, "point_iou", points);
-    write_confusion("point_confusion", points, n);
+    if (m->point_confusion)
+        write_points(r, events, "eval", m->point_confusion, n);
+    write_merged(r, m, events);
+}
+
+/* Adds " NAME_miou=0.1234 NAME_accuracy=0.1234" of a matrix that is there. */
+static void add_shares(char *text, size_t size, const char *name, const int64_t *matrix,
+                       int n)
+{
+    const size_t used = strlen(text);
+
+    if (matrix)
+        snprintf(text + used, size - used, " %s_miou=%.4f %s_accuracy=%.4f", name,
+                 sp_metrics_miou(matrix, n), name, sp_metrics_accuracy(matrix, n));
 }
 
 /* Adds the matrix as a picture to the record at hand. */
@@ -364,17 +407,16 @@ static sp_status add_picture(sp_events *events, const char *name,
 static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
 {
     const int n = m->n_classes;
-    char points[96] = "";
+    char more[256] = "";
 
-    if (m->point_confusion)
-        snprintf(points, sizeof points, " point_miou=%.4f point_accuracy=%.4f",
-                 sp_metrics_miou(m->point_confusion, n),
-                 sp_metrics_accuracy(m->point_confusion, n));
+    add_shares(more, sizeof more, "point", m->point_confusion, n);
+    add_shares(more, sizeof more, "merged", m->merged, n);
+    add_shares(more, sizeof more, "merged_point", m->merged_points, n);
     sp_log_info("eval epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s",
                 (long long)epoch, (long long)step,
                 m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN,
                 sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
-                points);
+                more);
 }
 
 /* Rank 0: writes the event, prints the line and starts after_save. */
@@ -463,50 +505,66 @@ sp_status sp_report_evaluation(sp_resources *r, const sp_metrics *metrics,
     return sp_session_agree(&r->session, rc);
 }
 
-/* Words a share for the table; "absent" for none, "" where there is no column. */
-static const char *word_share(char to[16], double share, bool has_column)
+/* Words a share for the table. */
+static const char *word_share(char to[16], double share)
 {
-    to[0] = '\0';
-    if (has_column && isnan(share))
-        return "absent";
-    if (has_column)
-        snprintf(to, 16, "%.4f", share);
+    snprintf(to, 16, isnan(share) ? "absent" : "%.4f", share);
     return to;
 }
 
+/* Adds a column to a row of the table. */
+static void add_column(char row[128], double share, int width)
+{
+    const size_t used = strlen(row);
+    char word[16];
+
+    snprintf(row + used, 128 - used, " %*s", width, word_share(word, share));
+}
+
+/* Prints the row of class c. */
 static void print_class(const sp_resources *r, const sp_metrics *m, int c)
 {
     const int n = m->n_classes;
-    const int64_t *points = m->point_confusion;
-    char iou[16], precision[16], recall[16], point_iou[16];
+    const int64_t *matrix[] = {m->point_confusion, m->merged, m->merged_points};
+    const int width[] = {10, 10, 16};
     int64_t voxels = 0;
+    char row[128] = "";
 
     for (int i = 0; i < n; i++)
         voxels += m->confusion[(int64_t)c * n + i];
-    sp_log_info(
-        "%-24s %12lld %8s %10s %8s %10s", r->class_name[c], (long long)voxels,
-        word_share(iou, sp_metrics_iou(m->confusion, n, c), true),
-        word_share(precision, sp_metrics_precision(m->confusion, n, c), true),
-        word_share(recall, sp_metrics_recall(m->confusion, n, c), true),
-        word_share(point_iou, points ? sp_metrics_iou(points, n, c) : NAN, points));
+    add_column(row, sp_metrics_iou(m->confusion, n, c), 8);
+    add_column(row, sp_metrics_precision(m->confusion, n, c), 10);
+    add_column(row, sp_metrics_recall(m->confusion, n, c), 8);
+    for (int i = 0; i < 3; i++)
+        if (matrix[i])
+            add_column(row, sp_metrics_iou(matrix[i], n, c), width[i]);
+    sp_log_info("%-24s %12lld%s", r->class_name[c], (long long)voxels, row);
 }
 
 void sp_report_table(const sp_resources *r, const sp_metrics *m)
 {
     const int n = m->n_classes;
-    const int64_t *points = m->point_confusion;
-    char iou[16], point_iou[16];
+    char row[128] = "";
 
     if (r->session.comm->rank != 0)
         return;
-    sp_log_info("%-24s %12s %8s %10s %8s%s", "class", "voxels", "IoU", "precision",
-                "recall", points ? "  point IoU" : "");
+    sp_log_info("%-24s %12s %8s %10s %8s%s%s%s", "class", "voxels", "IoU", "precision",
+                "recall", m->point_confusion ? "  point IoU" : "",
+                m->merged ? "     merged" : "",
+                m->merged_points ? " merged point IoU" : "");
     for (int c = 0; c < n; c++)
         print_class(r, m, c);
-    sp_log_info("%-24s %12lld %8s %10s %8s %10s", "mean",
-                (long long)sp_metrics_total(m->confusion, n),
-                word_share(iou, sp_metrics_miou(m->confusion, n), true), "", "",
-                word_share(point_iou, points ? sp_metrics_miou(points, n) : NAN, points));
+    add_column(row, sp_metrics_miou(m->confusion, n), 8);
+    if (m->point_confusion || m->merged || m->merged_points)
+        snprintf(row + strlen(row), sizeof row - strlen(row), " %10s %8s", "", "");
+    if (m->point_confusion)
+        add_column(row, sp_metrics_miou(m->point_confusion, n), 10);
+    if (m->merged)
+        add_column(row, sp_metrics_miou(m->merged, n), 10);
+    if (m->merged_points)
+        add_column(row, sp_metrics_miou(m->merged_points, n), 16);
+    sp_log_info("%-24s %12lld%s", "mean", (long long)sp_metrics_total(m->confusion, n),
+                row);
 }
 
 /* ---- end ---- */

@@ -7,6 +7,7 @@
 #include "process/sp_pulse.h"
 #include "run/sp_saver.h"
 #include "session/sp_resources.h"
+#include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 
@@ -48,7 +49,7 @@ static sp_status open_evaluation(sp_trainer *t)
         return SP_OK;
     SP_TRY(sp_resources_open_evaluation(r));
     return sp_session_agree(
-        t->session, sp_metrics_create(&t->metrics, r->n_classes, r->val.has_points));
+        t->session, sp_metrics_create(&t->metrics, r->n_classes, sp_evaluate_parts(r)));
 }
 
 static void set_plan(sp_trainer *t)

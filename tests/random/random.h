@@ -197,6 +197,8 @@ typedef struct rnd_eval {
     double loss;     /* NAN: null */
     char *confusion; /* text; malloc'd */
     char *points;    /* text, "" without points; malloc'd */
+    char *merged,
+        *merged_points; /* the same of the mean of several views, else of one */
 } rnd_eval;
 
 typedef struct rnd_step {

@@ -129,6 +129,9 @@ static void draw_batch(rnd_case *c)
                  : put_choice(c, "batch.voxel_budget", "0 0 0 60 150 400");
     put_choice(c, "batch.accumulate", "1 1 2 3");
     put(c, "};\n");
+    put(c, "eval : { ");
+    put_choice(c, "eval.views", "1 1 1 2 9");
+    put(c, "};\n");
     c->is_rankless = scope < 2 && budget < 3;
 }
 

@@ -168,6 +168,9 @@ bool rnd_step_of(const rnd_case *c, const char *dir, long long step, rnd_step *o
 
 static void take_eval(const char *line, rnd_eval *eval)
 {
+    const char *merged = strstr(line, "\"merged\":{");
+
+    merged = merged && merged < next_line(line) ? merged : line;
     rnd_eval_free(eval);
     eval->step = (long long)number_of(line, "step");
     eval->samples = (long long)number_of(line, "samples");
@@ -175,6 +178,8 @@ static void take_eval(const char *line, rnd_eval *eval)
     eval->loss = number_of(line, "loss");
     eval->confusion = text_of(line, "confusion");
     eval->points = text_of(line, "point_confusion");
+    eval->merged = text_of(merged, "confusion");
+    eval->merged_points = text_of(merged, "point_confusion");
 }
 
 bool rnd_last_eval(const rnd_case *c, const char *dir, rnd_eval *eval)
@@ -208,6 +213,8 @@ void rnd_eval_free(rnd_eval *eval)
 {
     free(eval->confusion);
     free(eval->points);
+    free(eval->merged);
+    free(eval->merged_points);
     *eval = (rnd_eval){0};
 }
 

@@ -88,7 +88,9 @@ static bool same_eval(rnd_case *c, char way, const rnd_eval *a, const rnd_eval *
         return rnd_fault(c, way, "%s: loss %.9g, expected %.9g", what, b->loss,
                          a->loss);
     return same_text(c, way, what, a->confusion, b->confusion) &&
-           same_text(c, way, what, a->points, b->points);
+           same_text(c, way, what, a->points, b->points) &&
+           same_text(c, way, what, a->merged, b->merged) &&
+           same_text(c, way, what, a->merged_points, b->merged_points);
 }
 
 /* ---- running ---- */
@@ -269,10 +271,10 @@ static bool run_predictions(rnd_case *c)
         is_good = evaluate(c, 'e', 0, "e", 4, &eval);
     if (is_good && eval.confusion && !c->is_coarse)
         is_good =
-            same_text(c, 'e', "confusion counted from labels", voxels, eval.confusion);
+            same_text(c, 'e', "confusion counted from labels", voxels, eval.merged);
     if (is_good && eval.confusion && c->val.has_points)
         is_good = same_text(c, 'e', "point confusion counted from labels", points,
-                            eval.points);
+                            eval.merged_points);
     rnd_eval_free(&eval);
     free(voxels);
     free(points);

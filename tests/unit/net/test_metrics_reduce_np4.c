@@ -30,7 +30,7 @@ static void dealt_over(int active, const sp_metrics *alone)
     sp_metrics m;
     int s;
 
-    OK(sp_metrics_create(&m, CLASSES, true));
+    OK(sp_metrics_create(&m, CLASSES, SP_METRICS_POINTS));
     for (s = SAMPLES - 1; s >= 0; s--)
         if (s % active == comm.rank)
             add_sample(&m, s);
@@ -54,7 +54,7 @@ static void same_for_any_deal(void **state)
 
     (void)state;
     sp_comm_open_self(&self);
-    OK(sp_metrics_create(&alone, CLASSES, true));
+    OK(sp_metrics_create(&alone, CLASSES, SP_METRICS_POINTS));
     for (s = 0; s < SAMPLES; s++) {
         sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, (uint64_t)s, 0);
 
@@ -74,7 +74,7 @@ static void bad_number_of_one_rank_reaches_all(void **state)
     sp_metrics m;
 
     (void)state;
-    OK(sp_metrics_create(&m, CLASSES, false));
+    OK(sp_metrics_create(&m, CLASSES, 0));
     if (comm.rank == comm.size - 1)
         sp_exact_add_f64(m.exact, bad, 2);
     OK(sp_metrics_reduce(&m, &comm));

@@ -40,8 +40,8 @@ static void points_follow_their_voxel(void **state)
     sp_metrics m;
 
     (void)state;
-    OK(sp_metrics_create(&m, 2, true));
-    sp_metrics_add_points(&m, 5, voxel, label, row_of, guess);
+    OK(sp_metrics_create(&m, 2, SP_METRICS_POINTS));
+    sp_metrics_add_points(m.point_confusion, 2, 5, voxel, label, row_of, guess);
     assert_int_equal(m.point_confusion[3], 1); /* point 0: row 1, class 1 */
     assert_int_equal(m.point_confusion[2], 2); /* points 3, 4: row 0, class 0 */
     assert_int_equal(sp_metrics_total(m.point_confusion, 2), 3);

@@ -1,0 +1,49 @@
+/* Predictions from several views and overlapping blocks, as evaluation and prediction
+ * make them where eval.views or eval.merge asks for it (merge/sp_merge.h).
+ *
+ *     loader: each micro-batch once a view
+ *       --forward--> logits --sp_merging_add--> sums of the voxels of the batch
+ *           after the last view: classes of voxels, or with eval.merge
+ *           --sp_merger_add, sp_merging_exchange--> sums of points, on their owners
+ */
+#ifndef SP_MERGING_H
+#define SP_MERGING_H
+
+#include "merge/sp_merger.h"
+#include "session/sp_resources.h"
+
+/* Zero it before the first use. */
+typedef struct sp_merging {
+    sp_resources *resources; /* borrowed */
+    bool is_on;              /* there are several views, or blocks are merged */
+    bool with_blocks;        /* eval.merge: the merger is open */
+    sp_merger merger;
+    sp_arena arena; /* the two below, of a batch, and logits on the host */
+    size_t kept;    /* bytes of the arena that stay until the next batch */
+    uint64_t *sum;  /* [stored voxels][n_classes] by batch->row_of_at */
+    int32_t *label; /* [stored voxels] after the last view: that of the mean */
+} sp_merging;
+
+/* Copies logits of a device to the host, into memory of the arena; those of the host
+ * stay where they are. Local. SP_EMEM, SP_EDEVICE. */
+sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logits);
+/* Opens it as the keys say; without them is_on is false and nothing else is to be
+ * called but the destroy. `done` takes the merged points. The evaluation's loader is
+ * open. Collective, agreed. SP_EDATA, SP_EMEM. Destroy after a failure too. */
+sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
+                          sp_merger_done *done, void *arg);
+void sp_merging_destroy(sp_merging *merging);
+/* True for the last of the views in which a micro-batch comes. */
+bool sp_merging_is_last(const sp_merging *merging, const sp_batch *batch);
+/* Adds the logits of one view, which are finite and in backend memory. After the last
+ * view sum and label are complete. Local. SP_EMEM, SP_EDEVICE. */
+sp_status sp_merging_add(sp_merging *merging, const sp_batch *batch, sp_tensor logits);
+/* Adds sample b of a batch whose views are complete to the merger (sp_merger_add).
+ * Local. */
+sp_status sp_merging_add_sample(sp_merging *merging, const sp_batch *batch, int b,
+                                const void *payload, size_t bytes);
+/* Exchanges what was added (sp_merger_exchange). Every rank calls it for each
+ * micro-batch, after its last view. Collective, agreed. */
+sp_status sp_merging_exchange(sp_merging *merging, const sp_batch *batch);
+
+#endif

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Merged predictions of overlapping blocks and of views: the same matrix and the same bytes
+# on any number of ranks and for batches of any size, beside plain numbers that stay as they
+# are; data that do not tell their blocks are refused. (test_merge_reference.sh has the
+# values.)
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" plain p.h5 || fail "make_shards"
+
+# scan FILE SHIFT: 40 m x 30 m with a hole, three classes that a network can learn in part.
+scan() {
+    awk -v s="$2" 'BEGIN {
+        srand(s); print "x y z intensity label"
+        for (i = 0; i < 4000; i++) {
+            x = 40 * rand(); y = 30 * rand()
+            if (x > 10 && x < 20 && y > 10 && y < 20) continue
+            c = x + 3 * sin(y) < 17 ? 1 : y < 15 ? 2 : 3
+            printf "%.3f %.3f %.3f %d %d\n", 1000 + s * 100 + x, 2000 + y,
+                c == 2 ? 3 + rand() : rand(), 40 * c + 60 * rand(), rand() < 0.9 ? c : 9
+        }
+    }' >"$1"
+}
+scan a.txt 1
+scan b.txt 2
+convert() {
+    "$SP_BUILDDIR/spvox" convert --voxel-size 0.5 --map "1=low,2=high,3=other" --points "$@" \
+        >out 2>err || fail "convert $*"
+}
+convert --block 10 --overlap 3 --shards 3 --out s a.txt b.txt
+convert --block 10 --out t a.txt
+convert --out whole a.txt
+cat >base.deck <<'DECK'
+data : { train = "s-*.h5"; val = "s-*.h5"; };
+net : { family = "dummy"; };
+batch : { size = 4; eval_size = 5; };
+train : { steps = 12; warmup_steps = 2; };
+eval : { merge = true; views = 4; };
+DECK
+# plain FILE: prints the evaluation without its merged numbers.
+plain() { sed 's/,"merged":{.*}}$/}/' "$1"; }
+run 2 0 base.deck run.dir=r
+says out 'views 4: 0, 90, 180, 270 '
+says out ' point_miou=[0-9.]* point_accuracy=[0-9.]* merged_point_miou='
+evals r | tail -1 >trained
+model=run.checkpoint=r/checkpoints/step-000000012.h5
+
+run 1 0 eval base.deck run.dir=p $model eval.merge=false eval.views=1
+evaluations p >want
+test "$(evaluations p)" = "$(plain want)" || fail "plain evaluation has merged numbers"
+for n in 1 2 3 8; do
+    run $n 0 eval base.deck run.dir=e$n $model batch.eval_size=$n
+    evaluations e$n >b
+    test $n = 1 && cp b a
+    same a b "merged evaluation on $n ranks"
+    says out '^class .* merged point IoU$'
+done
+plain a >b
+same want b "plain numbers beside merged ones"
+same a trained "merged evaluation while training"
+says a '"merged":{"views":4,"blocks":true,"points":[1-9]'
+# Every labelled point is merged once.
+points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
+says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
+test "$(sed 's/.*"merged":.*"point_confusion"://' a)" != \
+    "$(sed 's/"merged".*//; s/.*"point_confusion":\(.*\),$/\1/' a)}}" || fail "nothing merged"
+
+# Predictions: points merged, the same bytes on any number of ranks.
+for way in 'eval.views=1' 'eval.views=4' 'eval.merge=false eval.views=4'; do
+    for n in 1 2 3; do
+        rm -rf q$n
+        run $n 0 predict base.deck run.dir=q$n $model run.logits=true batch.eval_size=$((2 * n)) \
+            $way
+        for file in q1/predictions/*; do
+            same "$file" "q$n/predictions/${file##*/}" "predictions on $n ranks: $way"
+        done
+    done
+done
+
+# Blocks that do not overlap have the plain numbers; so has a run without views or blocks.
+run 2 0 eval base.deck run.dir=t $model 'data.val="t-*.h5"' eval.views=1
+evaluations t >a
+test "$(sed 's/.*"merged":{"views":1,"blocks":true,\(.*\)}}$/\1/' a)" = \
+    "$(sed 's/,"merged".*//; s/.*"points"/"points"/' a)" || fail "no overlap: $(cat a)"
+# Views without blocks count voxels too.
+run 2 0 eval base.deck run.dir=v $model data.val=whole-00000-of-00001.h5 eval.merge=false
+evaluations v >a
+says a '"merged":{"views":4,"blocks":false,"voxels":[1-9].*"point_confusion"'
+voxels=$(sed 's/.*"voxels":\([0-9]*\),.*"merged".*/\1/' a)
+says a "\"blocks\":false,\"voxels\":$voxels,"
+
+# More views than the model's augmentation has; it is that of the checkpoint.
+run 1 0 eval base.deck run.dir=w $model eval.merge=false eval.views=24 \
+    augment.scale='[]' augment.rotate_z=false
+says err 'eval.views = 24: the model.s augmentation allows 4 (flip = true, rotate_z = false'
+says out 'views 4: 0, 0 x, 0 y, 0 xy '
+
+# Data that do not tell their blocks, and one that tells them in part.
+for n in 1 2; do
+    run $n 3 eval base.deck run.dir=x $model data.val=whole-00000-of-00001.h5
+    one_diagnosis 'whole-00000-of-00001.h5:/context_voxel: expected for eval.merge, found none'
+    run $n 3 base.deck run.dir=y$n data.val=p.h5 data.train=p.h5
+    one_diagnosis 'p.h5:/context_voxel: expected for eval.merge, found none'
+    test ! -e y$n/metrics.jsonl || test -z "$(evals y$n)" || fail "trained before refusing"
+done
+cp s-00000-of-00003.h5 again.h5
+run 2 3 eval base.deck run.dir=x $model 'data.val=["again.h5","s-*.h5"]'
+one_diagnosis 'again.h5 and s-00000-of-00003.h5 both have block 0 of scan "a.txt"'
+# A part of the shards is a scan with a border.
+run 2 0 eval base.deck run.dir=z $model data.val=again.h5
