@@ -39,6 +39,7 @@ static void prepare(void)
                               .has_cost = true,
                               .has_moments = true,
                               .has_recipe = true,
+                              .has_blocks = true,
                               .seed = 3};
 
     must(fixture_write(&f, path));
@@ -106,6 +107,9 @@ static void check_sane_sample(const sp_dataset *set, const sp_sample *s)
     for (int64_t i = 0; i < s->n_points; i++)
         if ((int64_t)s->point_voxel[i] >= s->n)
             fuzz_fault("voxel %u of a point was taken", s->point_voxel[i]);
+    for (int64_t i = 0; i < s->n_context; i++)
+        if ((int64_t)s->context_voxel[i] >= s->n)
+            fuzz_fault("voxel %u of a margin was taken", s->context_voxel[i]);
     for (int a = 0; a < 3; a++)
         if (!isfinite(s->origin[a]))
             fuzz_fault("origin %g was taken", s->origin[a]);
@@ -124,6 +128,13 @@ static void check_sane_index(const sp_dataset *set)
     for (int64_t i = 0; i < set->n_samples; i++)
         if (sp_dataset_voxels(set, i) < 0 || sp_dataset_cost(set, i) < 0)
             fuzz_fault("a negative size was taken");
+    for (int64_t i = 0; set->has_blocks && i < set->n_samples; i++)
+        if (sp_dataset_context(set, i) < 0 || !set->scan[i] ||
+            !(set->block[i].margin >= 0) ||
+            !(set->block[i].high[0] > set->block[i].low[0]) ||
+            set->block[i].first > set->block[i].number ||
+            set->block[i].last < set->block[i].number)
+            fuzz_fault("a block that is none was taken");
 }
 
 typedef enum covered {
@@ -136,12 +147,14 @@ static bool use(covered c)
 {
     sp_dataset set;
     sp_sample got = {0};
+    sp_sample_request request = all;
     sp_status rc = fixture_open(&set, path);
 
     if (rc == SP_OK)
         check_sane_index(&set);
+    request.with_context = rc == SP_OK && set.has_blocks;
     for (int64_t i = 0; rc == SP_OK && i < set.n_samples; i++) {
-        rc = sp_sample_read(&set, i, &all, &got);
+        rc = sp_sample_read(&set, i, &request, &got);
         if (rc == SP_OK)
             check_sane_sample(&set, &got);
         if (rc == SP_OK && c != NOTHING && i < SAMPLES)

@@ -12,12 +12,14 @@ static const fixture full = {.n_samples = 4,
                              .has_points = true,
                              .has_cost = true,
                              .has_moments = true,
+                             .has_blocks = true,
                              .seed = 5};
 
 static void same_sample(const fixture *f, const sp_dataset *set, int index, int64_t id,
                         sp_sample *got)
 {
-    sp_sample_request all = {.verify = true, .with_points = true};
+    sp_sample_request all = {
+        .verify = true, .with_points = true, .with_context = f->has_blocks};
     size_t n, c = (size_t)set->n_features;
     sp_sample want;
 
@@ -39,6 +41,20 @@ static void same_sample(const fixture *f, const sp_dataset *set, int index, int6
         assert_memory_equal(got->point_voxel, want.point_voxel, n * 4);
         assert_memory_equal(got->point_labels, want.point_labels, n * 4);
         assert_memory_equal(got->point_index, want.point_index, n * 8);
+    }
+    if (f->has_blocks) {
+        const sp_block block = fixture_block(f, index);
+
+        n = (size_t)want.n_context;
+        assert_int_equal(got->n_context, n);
+        assert_int_equal(sp_dataset_context(set, id), n);
+        if (n > 0) {
+            assert_memory_equal(got->context_voxel, want.context_voxel, n * 4);
+            assert_memory_equal(got->context_block, want.context_block, n * 4);
+            assert_memory_equal(got->context_point, want.context_point, n * 4);
+        }
+        assert_memory_equal(&set->block[id], &block, sizeof block);
+        assert_string_equal(set->scan[id], "scan");
     }
     assert_memory_equal(got->origin, want.origin, sizeof want.origin);
     fixture_free(&want);
@@ -78,6 +94,7 @@ static void bare_shard(void **state)
     OK(fixture_write(&bare, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
     assert_false(set.has_labels || set.has_points || set.has_subvoxel || set.has_cost);
+    assert_false(set.has_blocks);
     assert_int_equal(sp_dataset_cost(&set, 0), 500);
     for (int i = 0; i < 2; i++)
         same_sample(&bare, &set, i, i, &got);
