@@ -104,5 +104,25 @@ done
 cp s-00000-of-00003.h5 again.h5
 run 2 3 eval base.deck run.dir=x $model 'data.val=["again.h5","s-*.h5"]'
 one_diagnosis 'again.h5 and s-00000-of-00003.h5 both have block 0 of scan "a.txt"'
+# A sample that cannot be read is left out on any number of ranks, and its neighbours have
+# no points of its own to merge: all other numbers are as before.
+cp s-00001-of-00003.h5 hurt.h5
+at=$(($(wc -c <hurt.h5) / 8)) # among the coordinates and features of some sample
+printf '\377\377\377' | dd of=hurt.h5 bs=1 seek=$at conv=notrunc 2>/dev/null
+for n in 1 2 3; do
+    run $n 0 eval base.deck run.dir=h$n $model data.on_error=skip \
+        'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
+    says err 'sample [0-9]* left out: hurt.h5'
+    evaluations h$n >b
+    test $n = 1 && cp b a
+    same a b "merged evaluation without a sample on $n ranks"
+    run $n 0 predict base.deck run.dir=h$n $model data.on_error=skip \
+        'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
+    for file in h1/predictions/*; do
+        same "$file" "h$n/predictions/${file##*/}" "predictions without a sample, $n ranks"
+    done
+done
+points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
+says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
 # A part of the shards is a scan with a border.
 run 2 0 eval base.deck run.dir=z $model data.val=again.h5
