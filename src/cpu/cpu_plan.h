@@ -15,13 +15,13 @@
  *     arena    | order, levels, tiles, starts | in, out of each map |
  *     scratch  | child words, tables, levels above | a tile | out of one map |
  *
- * The least that a plan moves is its coordinates, 12 bytes a voxel, keys, parents and
- * order, 12 to 16 bytes a voxel of each level, and pairs, 8 bytes each. For a lidar scan
- * of 94,444 voxels and minkunet18 that is 28 MB, of which 24 MB are pairs: 1 ms at 30
- * GB/s. Sorting moves 6 MB more, neighbour tables 4 MB (20 to 40 bytes a row), twice,
- * and `out` of maps that are counted late 8 MB, twice. The plan takes 14 times the floor
- * (measured on a busy core), since it waits for gathers and mispredicted loops: 100
- * cycles a row for 5^3, 40 for a table.
+ * The least that a plan moves is its coordinates, 12 bytes a voxel; keys, parents and
+ * order, 12 to 16 bytes a voxel of each level; and pairs, 8 bytes each. For a lidar
+ * scan of 94,444 voxels and minkunet18 that is 28 MB, of which 24 MB are pairs: 1 ms at
+ * 30 GB/s. Sorting moves 6 MB more, neighbour tables 4 MB (20 to 40 bytes a row),
+ * twice, and `out` of maps that are counted late 8 MB, twice. A plan takes longer than
+ * its bytes do, since it waits for gathers and mispredicted loops: about 100 cycles a
+ * row for the pairs of 5^3, and 40 for a row of a table.
  *
  * The scratch is the arena's own (sp_arena.scratch), or one that exists only while the
  * plan is built. Neighbour tables that no map reads exist only while the next finer one
@@ -89,8 +89,8 @@ typedef struct plan_stage {
 } plan_stage;
 
 /* One tile of a map: output rows first .. last - 1 and, once it is filled, its n pairs,
- * by offset, then by rising output row. It is filled where the pairs stay, in two calls:
- * the first finds n and may write `out`, the second writes what is missing. */
+ * by offset, then by rising output row. It is filled where the pairs stay, in two
+ * calls: the first finds n and may write `out`, the second writes what is missing. */
 typedef struct plan_tile {
     int32_t first, last, n;
     int32_t count[PLAN_MAX_K]; /* pairs of each offset */

@@ -28,7 +28,8 @@ static inline __m512i spread(__m512i x)
     return x;
 }
 
-/* Number `axis` of each of eight coordinates, the first 16 numbers of which are in a. */
+/* Number `axis` of each of eight coordinates; a has their first 16 numbers, b the rest.
+ */
 static inline __m512i axis_of(__m512i a, __m512i b, int axis, int32_t base)
 {
     const __m512i from = _mm512_add_epi32(
@@ -102,8 +103,8 @@ static inline words load_words(const cpu_plan_level *level, int32_t ancestor,
                    _mm512_mask_expand_epi32(none, (__mmask16)(near.mask >> 16), rest)};
 }
 
-/* Look-ups of up to 32 offsets stage no pairs, but the partners of a tile's rows, with a
- * bit for each that exists: row [rows][pitch], has [pitch / 16][SP_TILE]. */
+/* Look-ups of up to 32 offsets stage no pairs, but the partners of a tile's rows, with
+ * a bit for each that exists: row [rows][pitch], has [pitch / 16][SP_TILE]. */
 static inline int32_t *rows_of(const plan_stage *stage)
 {
     return (int32_t *)(void *)stage->found;
@@ -251,8 +252,8 @@ static void narrow_put(const plan_lanes *w, const plan_stage *stage, plan_tile *
 }
 
 /* ---- look-ups of more offsets ----
- * Most of them find nothing, so that lists by offset would cost more than the pairs. The
- * pairs are staged row by row, the children of a neighbour side by side. */
+ * Most of them find nothing, so that lists by offset would cost more than the pairs.
+ * The pairs are staged row by row, the children of a neighbour side by side. */
 
 /* The words around an ancestor that are not empty. */
 typedef struct near_words {

@@ -7,8 +7,8 @@
  *                     tile at the top of the arena, where it stays, and `out` at that
  *                     of the scratch, from where it follows
  *
- * Levels are done from the roots down. A map that is read off the neighbour table of its
- * level is built along with it, tile by tile. */
+ * Levels are done from the roots down. A map that is read off the neighbour table of
+ * its level is built along with it, tile by tile. */
 #include "cpu/cpu_plan.h"
 
 #include <assert.h>
@@ -249,8 +249,8 @@ static int first_step(int kernel)
     return kernel % 2 ? -(kernel / 2) : 0;
 }
 
-/* The map with the same levels and the smallest kernel that has all offsets of map m and
- * more; -1: there is none. */
+/* The map with the same levels and the smallest kernel that has all offsets of map m
+ * and more; -1: there is none. */
 static int larger_map(const cpu_plan_builder *b, int m)
 {
     const sp_map_key key = b->spec->map[m];

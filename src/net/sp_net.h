@@ -6,8 +6,8 @@
  *
  * A net owns parameters, running statistics and the memory of activations. At creation
  * the graph is lowered: batch norm, addition and activation become one pass (in
- * evaluation one with the convolution), and concatenations become views. A step allocates nothing once the largest batch was
- * seen.
+ * evaluation one with the convolution), and concatenations become views. A step
+ * allocates nothing once the largest batch was seen.
  */
 #ifndef SP_NET_H
 #define SP_NET_H
@@ -62,9 +62,10 @@ void sp_net_updated(sp_net *net);
 /* Computes the logits of a batch. In training, batch norms use the statistics of the
  * batch (collective over bn_scope, also without samples), which move the running ones
  * where they are finite, and activations stay for the backward pass. In evaluation they
- * use the running statistics (local) and run with the convolution before them; memory is
- * used again after the last reader of an activation. The batch is borrowed until the backward pass. *logits (may be NULL) is valid
- * until the next forward. SP_EMEM. */
+ * use the running statistics (local) and run with the convolution before them, and the
+ * memory of an activation is used again after its last reader. The batch is borrowed
+ * until the backward pass. *logits (may be NULL) is valid until the next forward.
+ * SP_EMEM. */
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
 /* Computes the loss of the last forward and, in training, its gradient. confusion

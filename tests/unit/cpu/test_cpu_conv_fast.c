@@ -171,8 +171,8 @@ static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
     same(p, isa, "forward with sums", y, plain, 0);
 }
 
-/* The fused norm gives the bits of the separate pass over the same convolution, with and
- * without a residual. */
+/* The fused norm gives the bits of the separate pass over the same convolution, with
+ * and without a residual. */
 static void norm_with_forward(sp_backend *be, const char *isa, const problem *p,
                               bool has_res, float slope)
 {
