@@ -27,11 +27,12 @@ static const char deck[] =
 
 /* Largest tolerated deviations: of the losses, relative; of the gradient, relative to
  * its norm. They are several times those measured with the emulated device (2e-9 and
- * 4e-7; 4e-5 and 0.02; 6e-4 and 0.04). */
+ * 4e-7; 4e-5 and 0.02). In bf16 the CPU rounds likewise, so that only the order of sums
+ * in fp32 differs, which now and then turns the rounding of an activation. */
 static const struct {
     double loss, gradient;
 } tolerance[] = {
-    [SP_FP32] = {1e-5, 1e-3}, [SP_TF32] = {1e-3, 0.1}, [SP_BF16] = {0.01, 0.2}};
+    [SP_FP32] = {1e-5, 1e-3}, [SP_TF32] = {1e-3, 0.1}, [SP_BF16] = {1e-3, 0.05}};
 
 /* The data: a bumpy surface, a smaller one, and between them a sample without
  * voxels. */
