@@ -96,10 +96,11 @@ losses() { # losses DIR: of the steps
     sed -n 's/.*"event":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"
 }
 
-# follows DIR DIR TOLERANCE: as many losses, each this close.
+# follows DIR DIR TOLERANCE [STEPS]: as many losses, each of the first STEPS (all) this
+# close.
 follows() {
-    losses "$1" >a
-    losses "$2" >b
+    losses "$1" | head -n "${4-$steps}" >a
+    losses "$2" | head -n "${4-$steps}" >b
     paste a b
     [ -s a ] && [ "$(wc -l <a)" = "$(wc -l <b)" ] && paste a b | awk -v t="$3" '
         { d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > most) most = d }
@@ -140,8 +141,10 @@ if [ "$cap" = 9.0 ]; then
 fi
 step "fp32 follows the CPU" follows fp32 cpu 1e-2
 step "tf32 follows the CPU" follows tf32 cpu 3e-2
-step "bf16 follows the CPU's bf16" follows bf16 cpu-bf16 1e-2
+# Both round alike: at first only the order of sums differs, and later what it has turned.
+step "bf16 has the CPU's losses at first" follows bf16 cpu-bf16 1e-4 2
 grep "largest difference" log
+step "bf16 follows the CPU's bf16" follows bf16 cpu-bf16 5e-2
 
 # ---- ranks ----
 step "NCCL, one rank" train 1 run.dir=nccl run.transport=nccl train.steps=$steps
