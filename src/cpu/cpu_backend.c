@@ -171,10 +171,10 @@ static double rate_of(const sp_cpu_isa *isa)
 }
 
 /* Are the instructions of AVX512_BF16 the fast way to multiply bf16 here? They form
- * twice as many products as multiply-adds do where they have the same units (AMD Zen 4), and
- * half as many on 4th-generation Xeons. There multiply-adds are a third faster in whole
- * convolutions too, although they split words first (measured). Both ways have the same
- * bits. */
+ * twice as many products as multiply-adds do where both have the same units (AMD's
+ * Zen 4), and half as many on 4th-generation Xeons. There multiply-adds are a third
+ * faster in whole convolutions too, although they split words first (measured). Both
+ * ways have the same bits. */
 static bool is_bf16_fast(void)
 {
     return rate_of(&sp_avx512bf16_isa) > 0.66 * rate_of(sp_avx512_isa.bf16);
