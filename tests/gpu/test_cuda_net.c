@@ -131,13 +131,13 @@ static void same_logits(net_case *c, twin *t)
     free(got.data);
 }
 
-static void one_step(const char *layers, bool is_exact, int order)
+static void one_step(const char *layers, const char *freeze, bool is_exact, int order)
 {
     const sp_net_options options = {.is_exact = is_exact, .seed = 3};
     net_case c;
     twin t;
 
-    case_open(&c, sp_backend_reference(), &comm, layers, &options);
+    case_open_frozen(&c, sp_backend_reference(), &comm, layers, freeze, &options);
     case_batch(&c, samples, N_SAMPLES);
     open_twin(&t, &c, &options, order, SP_FP32);
     side a = {
@@ -160,7 +160,21 @@ static void every_network(void **state)
     (void)state;
     for (int i = 0; case_nets[i]; i++)
         for (int order = 0; order < cu_orders(); order++)
-            one_step(case_nets[i], (order + i) % 2, order);
+            one_step(case_nets[i], "[]", (order + i) % 2, order);
+}
+
+/* Layers at the beginning, in the middle and at joins keep their weights, batch norms
+ * among them their statistics. */
+static void frozen_layers_too(void **state)
+{
+    static const char *const freeze[] = {
+        "[\"conv1\", \"bn\", \"c0\", \"b0\", \"r0\", \"n\"]",
+        "[\"conv2\", \"bn2\", \"c1\", \"b1\", \"dn\", \"b2\", \"lb\", \"ub\"]"};
+
+    (void)state;
+    for (int i = 0; case_nets[i]; i++)
+        for (int k = 0; k < 2; k++)
+            one_step(case_nets[i], freeze[k], k, 1);
 }
 
 /* Returns the length of the difference of the gradients over that of the
@@ -311,6 +325,7 @@ KERNEL_TEST(test_cuda_net)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network),
+        cmocka_unit_test(frozen_layers_too),
         cmocka_unit_test(rounded_steps_follow),
         cmocka_unit_test(a_step_waits_once),
         cmocka_unit_test(five_steps),
