@@ -1,0 +1,72 @@
+#!/bin/sh
+# gpu_first.sh tries every part, whatever fails or hangs before it, and writes each number
+# beside its prediction. The programs are stand-ins that say what real ones would.
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/bin"
+printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >"$dir/run"
+cat >"$dir/bin/gpu_tests" <<'END1'
+#!/bin/sh
+case $1 in
+"") printf 'test_cuda_conv\ntest_cuda_loss\ntest_cuda_wgrad\n' ;;
+test_cuda_conv) echo "conv is broken" && exit 1 ;;
+test_cuda_wgrad) echo "SKIPPED: no such device" && exit 77 ;;
+esac
+END1
+cat >"$dir/bin/spbench" <<'END1'
+#!/bin/sh
+case "$*" in
+*--wgmma*) echo '{"name":"conv3_forward","c_in":256,"c_out":256,"ms":2.0,"ratio":0.5}' ;;
+ops*)
+    echo '{"name":"gather_512","ms":1.0,"gbytes_s":4800.5}'
+    echo '{"name":"conv3_forward","c_in":256,"c_out":256,"ms":3.0,"ratio":0.25}'
+    ;;
+step*) [ "$SP_EARLY_LAUNCH" = 0 ] && echo '{"name":"step","ms":12.5}' ||
+    echo '{"name":"step","ms":12.0}' ;;
+plan*) echo '{"name":"plan_minkunet34_stem3","ms":1.5}' ;;
+esac
+END1
+chmod +x "$dir/run" "$dir"/bin/*
+export SP_RUN="$dir/run"
+
+fail() {
+    echo "FAILED: $*"
+    cat "$dir/log" "$dir/results/first.jsonl"
+    exit 1
+}
+first() { # first STATUS ARGUMENTS...
+    want=$1
+    shift
+    rm -rf "$dir/results"
+    sh "$SP_SRCDIR/tests/tools/gpu_first.sh" "$dir/results" "$@" >"$dir/log" 2>&1
+    status=$?
+    [ $status = "$want" ] || fail "status $status, expected $want"
+}
+said() {
+    grep -q "$1" "$dir/results/first.jsonl" || fail "no $1"
+}
+
+first 1 right rates step
+said '^{"part":"right","command":"test_cuda_conv","status":1,"seconds":[0-9]*}$'
+said '"command":"test_cuda_loss","status":0'
+said '"command":"test_cuda_wgrad","status":77'
+said '"command":"large","status":0'
+said '"number":"gather_512","value":4800.5,"predicted":"5500","unit":"GB/s"'
+said '"number":"conv3_forward 32","value":null'
+said '"number":"wgmma, 256 channels","value":1.5,'
+said '"number":"step of two scans","value":12.0,'
+said '"number":"early launches save","value":4,'
+said '"number":"plan of minkunet34","value":1.5,'
+grep -q '^conv is broken$' "$dir/results/logs/right-test_cuda_conv" || fail "no log"
+grep -q '1 commands failed$' "$dir/log" || fail "no count"
+first 0 step
+first 2 nothing
+
+# a command that does not end is ended, and the next one runs
+printf '#!/bin/sh\n[ -z "$1" ] && echo test_cuda_conv && exit\nsleep 60\n' >"$dir/bin/gpu_tests"
+sed 's/try "\$test" 60/try "$test" 1/; s/try large 120/try large 1/' \
+    "$SP_SRCDIR/tests/tools/gpu_first.sh" >"$dir/short.sh"
+sh "$dir/short.sh" "$dir/results" right step >"$dir/log" 2>&1
+said '"command":"test_cuda_conv","status":124'
+said '"command":"large","status":124'
+[ "$(grep -c '"number":"step of two scans"' "$dir/results/first.jsonl")" = 1 ] || fail "step"
