@@ -5,7 +5,8 @@
 #     bundle/tests/gpu_check.sh
 #
 # The tests of the kernels that elsewhere run on the emulator; convolutions of 200,000
-# voxels against double precision; compute-sanitizer, where it is installed; training that
+# voxels against double precision; compute-sanitizer, where it is installed, on the kernels'
+# tests and on training; training that
 # follows the CPU's and repeats in bits; two ranks on one GPU; timings. What it measures is
 # written to RESULTS (gpu-results) as JSON lines. Ends with "N passed, N failed"; 77 where
 # there is no GPU.
@@ -65,7 +66,20 @@ large() {
 }
 step "200,000 voxels against double precision" large
 
-# ---- a small network: what the sanitizer sees ----
+# ---- the sanitizer: kernels on the tensor cores, then a small network ----
+sanitizer=$(command -v compute-sanitizer ||
+    ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)
+for tool in memcheck synccheck initcheck racecheck; do
+    for test in test_cuda_conv test_cuda_wgmma test_cuda_wgrad test_cuda_net; do
+        if [ -n "$sanitizer" ]; then
+            step "compute-sanitizer $tool, $test" timeout 300 "$run" "$sanitizer" \
+                --tool $tool --error-exitcode 1 gpu_tests $test
+        else
+            echo "skipped compute-sanitizer $tool, $test: not installed"
+        fi
+    done
+done
+
 "$run" spvox scene --out scene --samples 8 --extent 24 --seed 5 --voxel-size 0.5 >none
 cat >small.deck <<'END'
 data : { train = ["scene*.h5"]; val = ["scene*.h5"]; voxel_size = 0.5; };
@@ -74,7 +88,6 @@ net : { family = "minkunet14"; width = 0.25; };
 train : { steps = 4; warmup_steps = 0; lr = 0.01; };
 run : { log_every = 1; device = "cuda"; };
 END
-sanitizer=$(command -v compute-sanitizer)
 for tool in memcheck racecheck; do
     if [ -n "$sanitizer" ]; then
         step "compute-sanitizer $tool" timeout 600 "$run" "$sanitizer" --tool $tool \
@@ -147,8 +160,20 @@ grep "largest difference" log
 step "bf16 follows the CPU's bf16" follows bf16 cpu-bf16 5e-2
 
 # ---- ranks ----
-step "NCCL, one rank" train 1 run.dir=nccl run.transport=nccl train.steps=$steps
-step "one rank over NCCL: the same losses" equal nccl fp32
+# NCCL may be one of Python's packages, anywhere.
+if [ -z "${SP_NCCL_LIB-}" ]; then
+    SP_NCCL_LIB=$(python3 -c 'import nvidia.nccl
+print(list(nvidia.nccl.__path__)[0] + "/lib/libnccl.so.2")' 2>none)
+    [ -f "$SP_NCCL_LIB" ] && export SP_NCCL_LIB || unset SP_NCCL_LIB
+fi
+train_by_nccl() {
+    train "$@" && return
+    status=$?
+    grep -q 'NCCL: no libnccl' log && return 77
+    return $status
+}
+step "NCCL, one rank" train_by_nccl 1 run.dir=nccl run.transport=nccl train.steps=$steps
+[ -e nccl/metrics.jsonl ] && step "one rank over NCCL: the same losses" equal nccl fp32
 gpus=$(nvidia-smi -L 2>none | wc -l)
 if [ "$gpus" -gt 1 ]; then
     step "NCCL, $gpus ranks" train "$gpus" run.dir=all run.transport=nccl \
