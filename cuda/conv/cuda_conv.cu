@@ -7,10 +7,10 @@
  * offsets of its rows (cuda_conv_table.cuh). The inner dimension is the channels of
  * these offsets, counted in units (cuda_mma.cuh): ceil(c / UNIT) for each offset. Up to
  * 4 channels of fp32 or 8 of bf16, offsets 2 i and 2 i + 1 share a unit. Two units are
- * a step. A ring of STAGES stages, one for each step, is filled by asynchronous copies:
- * A [BM][2 units], rows of x gathered by the table, absent rows 0; B [BN][2 units], the
- * packed weights (cuda_conv_pack.cu). A warp skips a unit for those groups of 16 rows
- * that lack its offsets.
+ * a k-tile. A ring of STAGES stages, one for each k-tile, is filled by asynchronous
+ * copies (cuda_conv_load.cuh): A [BM][2 units], rows of x gathered by the table, absent
+ * rows 0; B [BN][2 units], the packed weights (cuda_conv_pack.cu). A warp skips a unit
+ * for those groups of 16 rows that lack its offsets.
  *
  * The input gradient is the same product on the map with in and out exchanged and with
  * weights packed for it. The epilogue (cuda_conv_out.cuh) also forms the sums that
@@ -23,27 +23,23 @@
  * L2: m c_x ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x
  * c_y, times the waste of tiles, counted as 1.3 to 1.5 at 16 rows (cuda_map.h).
  *
- * Tiles have 128 rows. Registers, shared memory and blocks are counted in the machine
- * code (sm_90, nvcc 13.0; no spills). Shared memory is the ring or, where larger, the
- * results of the epilogue, and 16.9 KB of tables. The last column is the expected rate
- * at which an SM reads shared memory at 60 % of the tensor cores' rate; the hardware
- * delivers at most 128 bytes a clock. This favours large tiles of a warp, while 8 warps
- * hide more latency, so the choice is measured on the device at run time
- * (cuda_tiles.cu).
+ * Tiles have 128 rows. The main loop is bound by the instructions that a warp issues
+ * beside its products, so what is known at launch is a template argument, addresses of
+ * shared memory stay in registers, and the groups of a warp are a value that the
+ * compiler knows to be the same for all its lanes. `make check-code` counts
+ * instructions, registers, shared memory and blocks of an SM in the machine code and
+ * holds them against limits; tests/results/code-sm_90.txt is its table.
  *
- *                columns   warps   registers   shared   blocks of an SM   bytes a clock
- *   bf16, tf32        32   4 x 1         144    57 KB   3 (both)                    154
- *                     64   4 x 1         152    65 KB   3 (both)                    115
- *                          4 x 2         123    65 KB   2 (registers)               154
- *                     96   2 x 2         207    73 KB   2 (registers)                90
- *                    128   2 x 2         219    81 KB   2 (both)                     77
- *                          4 x 2         128    89 KB   2 (both)                    115
- *   fp32              32   4 x 1         143    57 KB   3 (shared)
- *                     64   4 x 1         218    65 KB   2 (registers)
+ * Expected bytes of shared memory that an SM reads in a clock at 60 % of the tensor
+ * cores' rate, of which the hardware delivers at most 128: with 4 warps 154, 115, 90
+ * and 77 for 32, 64, 96 and 128 columns, with 8 warps 154 and 115 for 64 and 128. This
+ * favours large tiles of a warp, while 8 warps hide more latency, so the choice is
+ * measured on the device at run time (cuda_tiles.cu).
  */
 #include <assert.h>
+#include <type_traits>
 
-#include "cuda/conv/cuda_conv_table.cuh"
+#include "cuda/conv/cuda_conv_load.cuh"
 #include "cuda/conv/cuda_conv_wgmma.cuh"
 
 namespace
@@ -63,6 +59,8 @@ template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         THREADS = WARPS * 32,
         MT = BM / WM / 16,
         NT = BN / WN / 8,
+        CHUNKS = CUDA_STAGE_ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
+        AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
         PITCH = NT * 8 + 8,           /* row of a warp's results in the epilogue */
         COLUMNS = (NT * 8 + 31) / 32, /* columns that a lane sums */
@@ -71,18 +69,22 @@ template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
             STAGES * STAGE_BYTES > RESULT_BYTES ? STAGES *STAGE_BYTES : RESULT_BYTES
     };
     static_assert(MT * WM * 16 == BM && NT * WN * 8 == BN && NT % 2 == 0, "warp tile");
-    static_assert(BM % 32 == 0 && BN % (THREADS / 4) == 0, "chunks of a thread");
+    static_assert(BM % AT_ONCE == 0 && BN % AT_ONCE == 0, "chunks of a thread");
+
+    __device__ static int place(int r, int q) { return cuda_stage_at(r, q); }
 };
 
-template <sp_precision P, class T> struct conv_block : conv_rows<T> {
+/* The part of a block that multiplies. `load` fills the stages (cuda_conv_load.cuh). */
+template <sp_precision P, class T, bool IS_WHOLE> struct conv_block : conv_rows<T> {
     typedef conv_rows<T> rows;
-    typedef cuda_operand<P> operand;
     typedef cuda_product<P, T::MT, T::NT> product;
+    typedef cuda_operand<P> operand;
+    typedef std::conditional_t<IS_WHOLE, conv_load_whole<T, operand::BYTES>,
+                               conv_load_any<T, operand::BYTES>>
+        load;
     using rows::a;
     using rows::column0;
-    using rows::entry_of;
     using rows::t;
-    using rows::tid;
     using rows::warp;
 
     char *stages;
@@ -92,168 +94,148 @@ template <sp_precision P, class T> struct conv_block : conv_rows<T> {
     {
     }
 
-    /* Begins the copies of a step. This thread copies chunk q of its rows. */
-    __device__ void load(int word, int step, unsigned n_units)
+    __device__ int stage_at(int tile) const { return tile % STAGES * T::STAGE_BYTES; }
+
+    /* The groups of 16 rows of this warp that have the offset of a unit; up to two
+     * units behind the last one have none. Lane 0 tells the others, so that the
+     * compiler knows the value to be the same for the warp. */
+    __device__ unsigned groups_of(unsigned unit) const
     {
-        char *to = stages + step % STAGES * T::STAGE_BYTES;
-        const int q = tid % 4, half = q & 1;
-        const unsigned unit = 2 * (unsigned)step + (unsigned)q / 2;
-        const bool is_there = unit < n_units;
-        const int entry = is_there ? entry_of(unit) : 0;
-        const unsigned within = is_there ? unit - (unsigned)entry * a.units : 0;
-        const int k = is_there ? t.offset[entry] : 0;
+        const unsigned all = t.groups[conv_entry_of(a, unit)];
 
-        if (a.is_shared)
-            load_a(to, t.in[2 * k + half], q, is_there ? 0 : -1);
-        else
-            load_a(to, t.in[k], q,
-                   is_there ? (int)within * CUDA_UNIT_BYTES + half * CUDA_CHUNK_BYTES
-                            : -1);
-        load_b(to + T::BM * CUDA_STAGE_ROW, q,
-               a.is_shared ? (size_t)(word * (CONV_WORD / 2) + k)
-                           : (size_t)(word * CONV_WORD + k) * a.units + within,
-               is_there);
-    }
-
-    /* at: first byte of the chunk in its row; -1: the chunk is zeros. */
-    __device__ void load_a(char *to, const int32_t *in, int q, int at) const
-    {
-        const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.from.c * operand::BYTES);
-        const size_t pitch = (size_t)a.from.ld * operand::BYTES;
-        const char *x = (const char *)a.from.data;
-
-#pragma unroll
-        for (int e = 0; e < T::BM * 4 / T::THREADS; e++) {
-            const int r = tid / 4 + e * (T::THREADS / 4);
-            const int32_t i = bytes ? in[r] : -1;
-            cuda_copy_chunk(to + cuda_stage_at(r, q),
-                            i < 0 ? x : x + (size_t)i * pitch + at, i < 0 ? 0 : bytes,
-                            a.is_from_aligned);
-        }
-    }
-
-    __device__ void load_b(char *to, int q, size_t unit, bool is_there) const
-    {
-        const char *w =
-            a.w + unit * (size_t)a.y.c * CUDA_UNIT_BYTES + (q & 1) * CUDA_CHUNK_BYTES;
-
-#pragma unroll
-        for (int e = 0; e < T::BN * 4 / T::THREADS; e++) {
-            const int r = tid / 4 + e * (T::THREADS / 4), n = column0 + r;
-            const bool is_read = is_there && n < a.y.c;
-            sp_copy_async(to + cuda_stage_at(r, q),
-                          is_read ? w + (size_t)n * CUDA_UNIT_BYTES : a.w,
-                          is_read ? (int)CUDA_CHUNK_BYTES : 0);
-        }
-    }
-
-    __device__ void multiply(int step, unsigned n_units, float (&sum)[T::MT][T::NT][4])
-    {
-        const char *from = stages + step % STAGES * T::STAGE_BYTES;
-        const int wm = warp % T::WM, wn = warp / T::WM;
-
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            const unsigned unit = 2 * (unsigned)step + (unsigned)u;
-            const unsigned groups =
-                unit < n_units
-                    ? t.groups[entry_of(unit)] >> (wm * T::MT) & ((1u << T::MT) - 1)
-                    : 0;
-            if (groups)
-                product::multiply(from, wm * T::MT * 16, from + T::BM * CUDA_STAGE_ROW,
-                                  wn * T::NT * 8, u, groups, sum);
-        }
+        return __shfl_sync(~0u, all >> (warp % T::WM * T::MT) & ((1u << T::MT) - 1), 0);
     }
 
     /* Multiplies all offsets of one word of the masks. Ends with a barrier. */
     __device__ void walk(int word, float (&sum)[T::MT][T::NT][4])
     {
-        const unsigned n_units = (unsigned)t.n * a.units;
-        const int steps = (int)(n_units + 1) / 2;
+        load copies(a, t, column0, word, stages);
+        const typename product::fragments fragments =
+            product::find(stages, warp % T::WM * T::MT * 16, T::BM * CUDA_STAGE_ROW,
+                          warp / T::WM * T::NT * 8);
+        const int n_tiles = __shfl_sync(~0u, copies.n_tiles(), 0);
 
-        for (int s = 0; s < STAGES - 1; s++) {
-            if (s < steps)
-                load(word, s, n_units);
+#pragma unroll 1
+        for (int tile = 0; tile < STAGES - 1; tile++) {
+            if (tile < n_tiles)
+                copies.next_tile(stage_at(tile));
             sp_copy_commit();
         }
-        for (int step = 0; step < steps; step++) {
+#pragma unroll 1
+        for (int tile = 0; tile < n_tiles; tile++) {
+            const unsigned unit = 2 * (unsigned)tile;
+            const unsigned first = groups_of(unit);
+            /* both units of a whole k-tile belong to one offset */
+            const unsigned second = IS_WHOLE ? first : groups_of(unit + 1);
+
             sp_copy_wait<STAGES - 2>();
-            __syncthreads(); /* this step has landed, the one before has been read */
-            if (step + STAGES - 1 < steps)
-                load(word, step + STAGES - 1, n_units);
+            __syncthreads(); /* this k-tile has landed, the one before has been read */
+            if (tile + STAGES - 1 < n_tiles)
+                copies.next_tile(stage_at(tile + STAGES - 1));
             sp_copy_commit();
-            multiply(step, n_units, sum);
+            if (first)
+                product::multiply(fragments, stage_at(tile), 0, first, sum);
+            if (second)
+                product::multiply(fragments, stage_at(tile), 1, second, sum);
         }
         __syncthreads(); /* the remaining groups of copies are empty */
     }
 };
 
-template <sp_precision P, class T>
+/* SHARED, the launch's shared memory, is an argument so that the kernel's name tells it
+ * to tests/tools/cuda_code.py. */
+template <sp_precision P, class T, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a)
 {
     sp_grid_wait();
     SP_SHARED_BYTES(stages);
     SP_SHARED(conv_table<T::BM>, table, [1]);
-    conv_block<P, T> b(a, table[0], stages);
+    conv_block<P, T, IS_WHOLE> b(a, table[0], stages);
     float sum[T::MT][T::NT][4] = {};
 
-    b.take_rows();
+    b.list_rows();
     for (int word = 0; word < a.n_words; word++) {
         b.fill_table(word);
         b.list_offsets(word);
         b.walk(word, sum);
     }
-    typedef conv_out<typename conv_block<P, T>::product, T> out;
+    typedef typename conv_block<P, T, IS_WHOLE>::product product;
+    typedef std::conditional_t<P == SP_BF16, cuda_bf16, float> element;
+    typedef conv_out<product, T, element> out;
     static_assert(out::PIECES * sizeof(typename out::piece_sums) <= sizeof table[0].in,
                   "room for sums");
+    const auto put = [&](int group, float *value) {
+#pragma unroll
+        for (int i = 0; i < T::MT; i++)
+            if (i == group)
+#pragma unroll
+                for (int j = 0; j < T::NT; j++)
+                    product::put(value, T::PITCH, j, sum[i][j][0], sum[i][j][1],
+                                 sum[i][j][2], sum[i][j][3]);
+    };
     out(a, table[0].out, blockIdx.x / b.across(), b.column0, stages)
         /* the table is not read any more */
-        .write(sum, (typename out::piece_sums *)table[0].in);
+        .write(put, (typename out::piece_sums *)table[0].in);
 }
 
 /* ---- launch ---- */
 
-template <sp_precision P, class T> sp_status launch(sp_backend *be, const conv_call &a)
+template <sp_precision P, class T, bool IS_WHOLE>
+sp_status launch(sp_backend *be, const conv_call &a)
 {
     static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
     if (ready_on != be->device) {
-        SP_CUDA(SP_ALLOW_SHARED((conv_kernel<P, T>), T::SHARED));
+        SP_CUDA(SP_ALLOW_SHARED((conv_kernel<P, T, IS_WHOLE, T::SHARED>), T::SHARED));
         ready_on = be->device;
     }
-    SP_LAUNCH_SHARED((conv_kernel<P, T>), dim3(blocks), dim3(T::THREADS), T::SHARED,
-                     cuda_of(be)->compute, a);
+    SP_LAUNCH_SHARED((conv_kernel<P, T, IS_WHOLE, T::SHARED>), dim3(blocks),
+                     dim3(T::THREADS), T::SHARED, cuda_of(be)->compute, a);
     return cuda_launched("conv_kernel");
+}
+
+/* The two narrow tiles serve fp32, which is bound by multiply-adds, so that the formula
+ * chooses the fewest columns, and all calls whose rows are not whole k-tiles: those of
+ * few or odd numbers of channels. */
+template <sp_precision P, bool IS_WHOLE>
+sp_status launch_narrow(sp_backend *be, const conv_call &a)
+{
+    enum { BLOCKS = P == SP_FP32 ? 2 : 3 };
+    static const int columns[] = {32, 64};
+
+    if (cuda_fewest_columns(a.y.c, columns, 2) == 0)
+        return launch<P, conv_tile<32, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
+    return launch<P, conv_tile<64, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
 }
 
 template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_call &a)
 {
     switch (cuda_tile_of(be, a.y.n, a.y.c)) {
     case CUDA_TILE_32:
-        return launch<P, conv_tile<32, 4, 1, 3>>(be, a);
+        return launch<P, conv_tile<32, 4, 1, 3>, true>(be, a);
     case CUDA_TILE_64:
-        return launch<P, conv_tile<64, 4, 1, 3>>(be, a);
+        return launch<P, conv_tile<64, 4, 1, 3>, true>(be, a);
     case CUDA_TILE_64_8:
-        return launch<P, conv_tile<64, 4, 2, 2>>(be, a);
+        return launch<P, conv_tile<64, 4, 2, 2>, true>(be, a);
     case CUDA_TILE_96:
-        return launch<P, conv_tile<96, 2, 2, 2>>(be, a);
+        return launch<P, conv_tile<96, 2, 2, 2>, true>(be, a);
     case CUDA_TILE_128_8:
-        return launch<P, conv_tile<128, 4, 2, 2>>(be, a);
+        return launch<P, conv_tile<128, 4, 2, 2>, true>(be, a);
     default:
-        return launch<P, conv_tile<128, 2, 2, 2>>(be, a);
+        return launch<P, conv_tile<128, 2, 2, 2>, true>(be, a);
     }
 }
 
-/* fp32 is bound by multiply-adds, so the formula chooses the fewest columns. */
-sp_status launch_exact(sp_backend *be, const conv_call &a)
+template <sp_precision P> sp_status launch_form(sp_backend *be, const conv_call &a)
 {
-    static const int columns[] = {32, 64};
-
-    if (cuda_fewest_columns(a.y.c, columns, 2) == 0)
-        return launch<SP_FP32, conv_tile<32, 4, 1, 2>>(be, a);
-    return launch<SP_FP32, conv_tile<64, 4, 1, 2>>(be, a);
+    if (!cuda_is_whole(a, cuda_operand<P>::BYTES, CUDA_STAGE_ROW / CUDA_CHUNK_BYTES))
+        return launch_narrow<P, false>(be, a);
+    if constexpr (P == SP_FP32)
+        return launch_narrow<P, true>(be, a);
+    else
+        return launch_tensor<P>(be, a);
 }
 
 conv_call call_of(const sp_conv_args *args)
@@ -267,17 +249,25 @@ conv_call call_of(const sp_conv_args *args)
     return a;
 }
 
+/* Whether the constants of a norm can be read four at a time; NULL can. */
+bool is_aligned(const sp_norm_grad_args *norm)
+{
+    return (((uintptr_t)norm->mean | (uintptr_t)norm->inv_std | (uintptr_t)norm->scale |
+             (uintptr_t)norm->shift) &
+            15) == 0;
+}
+
 void set_norm(const sp_norm_grad_args *norm, conv_result *a)
 {
     const ptrdiff_t at = (const char *)norm->dy.data - (const char *)a->y.data;
 
-    assert(norm->x.elem == a->y.elem && norm->y.elem == a->y.elem);
+    assert(norm->x.elem == a->y.elem && norm->y.elem == a->y.elem && !a->bias);
     a->x = norm->x;
     if (!norm->scale && norm->slope != 1)
         a->act = norm->y;
     a->column = (int)(at / (ptrdiff_t)sp_elem_bytes(a->y.elem));
     assert(a->column >= 0 && a->column + a->x.c <= a->y.c && norm->dy.ld == a->y.ld);
-    a->is_aligned = a->is_aligned && cuda_is_aligned(a->x) &&
+    a->is_aligned = a->is_aligned && cuda_is_aligned(a->x) && is_aligned(norm) &&
                     (!a->act.data || cuda_is_aligned(a->act)) &&
                     (size_t)a->column * sp_elem_bytes(a->y.elem) % 16 == 0;
     a->part = norm->sums;
@@ -291,7 +281,7 @@ void set_norm(const sp_norm_grad_args *norm, conv_result *a)
 void set_residual(const sp_norm_grad_args *norm, conv_result *a)
 {
     assert(norm->x.elem == a->y.elem && norm->x.c == a->x.c && norm->slope == 1);
-    a->is_aligned = a->is_aligned && cuda_is_aligned(norm->x);
+    a->is_aligned = a->is_aligned && cuda_is_aligned(norm->x) && is_aligned(norm);
     a->residual = {norm->x, norm->mean, norm->inv_std, norm->sums};
 }
 
@@ -324,11 +314,11 @@ sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
     switch (be->precision) {
     case SP_BF16:
         return be->is_wgmma && cuda_wgmma_suits(a) ? cuda_conv_wgmma(be, a)
-                                                   : launch_tensor<SP_BF16>(be, a);
+                                                   : launch_form<SP_BF16>(be, a);
     case SP_TF32:
-        return launch_tensor<SP_TF32>(be, a);
+        return launch_form<SP_TF32>(be, a);
     default:
-        return launch_exact(be, a);
+        return launch_form<SP_FP32>(be, a);
     }
 }
 

@@ -5,6 +5,7 @@
  *     x, map --> cuda_conv.cu               |  mma.sync (bf16, tf32) or fp32 FMA
  *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers, where asked for
  *                  cuda_conv_table.cuh      |  offsets and input rows of a tile
+ *                  cuda_conv_load.cuh       |  copies to the stages, main loop
  *                  cuda_mma.cuh             v  stages in shared memory, products
  *                  cuda_conv_out.cuh        epilogue: y and the sums of batch norm
  *     x, dy, pairs --> cuda_wgrad.cu        weight gradient (cuda_wgrad.cuh)

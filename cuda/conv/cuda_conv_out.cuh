@@ -1,7 +1,7 @@
 /* The epilogue of a convolution: the sums of a tile, in registers, become rows of y.
  * Each warp passes 16 rows at a time through shared memory, so that device memory is
- * accessed by 16 bytes. On the way the epilogue computes v = [y +] [bias +] sum, and
- * the sums for which a following operation would read v again:
+ * accessed by 8 or 16 bytes. On the way the epilogue computes v = [y +] [bias +] sum,
+ * and the sums for which a following operation would read v again:
  *
  *     forward          sums of v and v^2                     batch norm that reads y
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
@@ -12,8 +12,12 @@
  * no bit depends on the arrangement of the warps. The rows of a tile belong to several
  * samples and are in the map's order, which is the same in every run.
  *
- * The operands that a row needs (y itself, or x and y of the norm) are loaded several
- * rows ahead.
+ * A lane handles the same chunk of N channels in each of its rows, so
+ * the constants of these channels stay in registers. Chunks that cannot be accessed as
+ * one (rows that are not aligned, the last channels, the border of a norm's columns,
+ * fp32 rows of a product in bf16) are handled channel by channel, in the same
+ * arithmetic. The loops are rolled, because the machine code of all groups and all
+ * kinds of call would not fit the instruction caches.
  */
 #ifndef CUDA_CONV_OUT_CUH
 #define CUDA_CONV_OUT_CUH
@@ -43,23 +47,86 @@ struct conv_result {
     } residual;
 };
 
-/* The operands that are loaded for N elements of the epilogue. */
-template <class E, int N> struct conv_operands {
-    cuda_pack<E, N> y, x, act;
-};
-
 /* The sums of a column: of v; of v times `other` (xhat of the norm, else v); of v times
  * xhat of the residual norm. */
 enum { CONV_SUMS = 3 };
 
-/* T is the tile; P tells which lane holds which element of a group of 16 rows. */
-template <class P, class T> struct conv_out {
+/* N adjacent floats, aligned to 16 bytes. */
+template <int N>
+__device__ static inline void conv_read(const float *from, float (&v)[N])
+{
+#pragma unroll
+    for (int j = 0; j < N; j += 4) {
+        const float4 f = *(const float4 *)(from + j);
+
+        v[j] = f.x, v[j + 1] = f.y, v[j + 2] = f.z, v[j + 3] = f.w;
+    }
+}
+
+template <int N> __device__ static inline void conv_keep(float *to, const float (&v)[N])
+{
+#pragma unroll
+    for (int j = 0; j < N; j += 4)
+        *(float4 *)(to + j) = make_float4(v[j], v[j + 1], v[j + 2], v[j + 3]);
+}
+
+/* The norm's constants of N channels. */
+template <int N> struct conv_constants {
+    float mean[N], inv_std[N], scale[N], shift[N];
+
+    /* j: the first of the channels. */
+    __device__ void read(const conv_result &a, int j)
+    {
+        conv_read(a.mean + j, mean);
+        conv_read(a.inv_std + j, inv_std);
+        if (a.scale && a.slope != 1) {
+            conv_read(a.scale + j, scale);
+            conv_read(a.shift + j, shift);
+        }
+    }
+
+    /* Copies those of `from` from its channel j on. */
+    template <int M> __device__ void copy(const conv_constants<M> &from, int j)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            mean[i] = from.mean[j + i];
+            inv_std[i] = from.inv_std[j + i];
+            scale[i] = from.scale[j + i];
+            shift[i] = from.shift[j + i];
+        }
+    }
+};
+
+/* T is the tile; P tells which lane holds which element of a group of 16 rows; E is the
+ * element type of y that is accessed by chunks. */
+template <class P, class T, class E> struct conv_out {
+    enum {
+        /* Two blocks of 256 threads on an SM leave 128 registers to each thread. */
+        IS_TIGHT = T::THREADS * T::BLOCKS >= 512,
+        N = IS_TIGHT ? 4 : 16 / sizeof(E), /* channels of a chunk */
+        CHUNKS = T::NT * 8 / N,
+        LANES = CHUNKS <= 4   ? 4
+                : CHUNKS <= 8 ? 8
+                              : 16, /* lanes of a row */
+        AT_ONCE = 32 / LANES,       /* rows of the warp's lanes */
+        TIMES = 16 / AT_ONCE,
+        AHEAD = IS_TIGHT ? 1 : 2 /* rows whose operands are loaded at a time */
+    };
+    static_assert(CHUNKS <= LANES && TIMES % AHEAD == 0, "whole batches of rows");
+    typedef cuda_pack<E, N> chunk;
+
     const conv_result &a;
     const int32_t *row;  /* [BM] rows of y, -1: none */
     const int64_t part0; /* the block's first part in a.part */
     const int first;     /* column of the block */
-    int column0, warp, lane;
-    float *value, *other; /* [16][PITCH] of the warp: v; xhat (without norm, v) */
+    int warp, lane;
+    int column0;          /* the warp's first column */
+    int c;                /* of the lane's chunk, from column0 on */
+    bool exists;          /* the chunk has channels of y */
+    bool is_whole;        /* it can be accessed as one */
+    bool has_norm;        /* and all of it belongs to the norm */
+    float *value, *other; /* [16][PITCH] of the warp: v; xhat of the norm */
 
     __device__ conv_out(const conv_result &result, const int32_t *rows, int64_t part,
                         int column, char *shared)
@@ -68,8 +135,22 @@ template <class P, class T> struct conv_out {
         warp = (int)threadIdx.x / 32;
         lane = (int)threadIdx.x % 32;
         column0 = column + warp / T::WM * T::NT * 8;
+        c = lane % LANES * N;
         value = (float *)shared + warp * 16 * T::PITCH;
-        other = a.x.data ? value + T::WARPS * 16 * T::PITCH : value;
+        other = value + T::WARPS * 16 * T::PITCH;
+        describe_chunk();
+    }
+
+    __device__ void describe_chunk()
+    {
+        const int n = column0 + c, m = n - a.column;
+        const bool is_outside = !a.x.data || m + N <= 0 || m >= a.x.c;
+
+        exists = c < T::NT * 8 && n < a.y.c;
+        has_norm = a.x.data && m >= 0 && m + N <= a.x.c;
+        is_whole = exists && a.is_aligned && n + N <= a.y.c &&
+                   (is_outside || has_norm) &&
+                   (a.y.elem == SP_ELEM_BF16) == (sizeof(E) == 2);
     }
 
     /* The sums of one piece, GROUPS times 16 rows. */
@@ -77,222 +158,285 @@ template <class P, class T> struct conv_out {
     enum { GROUPS = T::MT == 1 ? 1 : 2, PIECES = T::BM / (16 * GROUPS) };
     static_assert(T::MT % GROUPS == 0, "whole pieces of a warp");
 
-    /* Writes the rows of the tile. `pieces` has room for PIECES pieces. */
-    __device__ void write(const float (&sum)[T::MT][T::NT][4], piece_sums *pieces)
+    /* Writes the rows of the tile. put(i, value) stores the sums of the warp's group i
+     * of 16 rows; `pieces` has room for PIECES pieces. */
+    template <class F> __device__ void write(const F &put, piece_sums *pieces)
     {
-        double total[CONV_SUMS][T::COLUMNS] = {};
-
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < T::MT; i++) {
-            const int32_t *rows = row + (warp % T::WM * T::MT + i) * 16;
+            const int group = warp % T::WM * T::MT + i;
+            const int32_t *rows = row + group * 16;
 
-#pragma unroll
-            for (int j = 0; j < T::NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++)
-                    value[P::row(v) * T::PITCH + P::column(j, v)] = sum[i][j][v];
+            put(i, value);
             __syncwarp();
-            pass<false>(rows);
-            __syncwarp();
-            if (a.part) {
-                add_columns(rows, total[0], total[1]);
-                __syncwarp();
-            }
-            if (a.residual.x.data) {
-                double again[T::COLUMNS] = {};
-
+            if (a.x.data)
                 pass<true>(rows);
-                __syncwarp();
-                add_columns(rows, again, total[2]);
-                __syncwarp();
-            }
-            if (a.part && (i + 1) % GROUPS == 0)
-                put_piece(total, pieces[(warp % T::WM * T::MT + i) / GROUPS]);
+            else
+                pass<false>(rows);
+            __syncwarp();
+            if (a.part)
+                add_group(rows, pieces[group / GROUPS], i % GROUPS == 0);
         }
         if (a.part)
             write_sums(pieces);
     }
 
-    template <bool IS_RESIDUAL> __device__ void pass(const int32_t *rows)
+    /* The lane's row number t of a group. */
+    __device__ int row_of(int t) const
     {
-        if (a.y.elem == SP_ELEM_BF16)
-            pass_rows<cuda_bf16, 8, IS_RESIDUAL>(rows);
-        else
-            pass_rows<float, 4, IS_RESIDUAL>(rows);
+        return lane / LANES + t * AT_ONCE;
     }
 
-    /* Passes 16 rows of the warp's columns, N elements (16 bytes) a lane, AHEAD of them
-     * loaded at a time: writes y, or, with IS_RESIDUAL, prepares xhat of the residual
-     * norm. */
-    template <class E, int N, bool IS_RESIDUAL>
-    __device__ void pass_rows(const int32_t *rows)
+    /* Computes v of 16 rows, writes y, and keeps v and xhat for the sums. */
+    template <bool IS_NORM> __device__ void pass(const int32_t *rows)
     {
-        enum { ACROSS = T::NT * 8 / N, TIMES = 16 * ACROSS / 32 };
-        /* AHEAD is as large as the registers that the sums leave free. A thread has 128
-         * registers where two blocks of 256 share an SM. */
-        enum { IS_TIGHT = T::THREADS * T::BLOCKS >= 512 };
-        enum {
-            AHEAD = IS_TIGHT                      ? (T::NT < 8 ? 2 : 1)
-                    : TIMES % 3 == 0              ? 3
-                    : TIMES % 4 == 0 && T::NT < 8 ? 4
-                                                  : 2
-        };
-        static_assert(TIMES % AHEAD == 0, "whole batches");
-
+        if (is_whole)
+            pass_chunks<IS_NORM>(rows);
+        else if (exists)
 #pragma unroll 1
-        for (int first = lane; first < 16 * ACROSS; first += 32 * AHEAD) {
-            conv_operands<E, N> loaded[AHEAD] = {};
+            for (int e = 0; e < TIMES * N; e++) {
+                const int r = row_of(e / N), j = c + e % N;
+
+                if (rows[r] >= 0 && column0 + j < a.y.c)
+                    finish_one<IS_NORM>(rows[r], column0 + j, r * T::PITCH + j);
+            }
+    }
+
+/* What a chunk lacks (operands that the call does not have, rows that are not there) is
+ * neither loaded nor used. GCC does not see that the conditions are the same. */
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+    template <bool IS_NORM> __device__ void pass_chunks(const int32_t *rows)
+    {
+        conv_constants<N> k;
+        float bias[N] = {};
+
+        for (int j = 0; !IS_NORM && a.bias && j < N; j++)
+            bias[j] += a.bias[column0 + c + j]; /* never -0 */
+        if (IS_NORM && !IS_TIGHT && has_norm)
+            k.read(a, column0 + c - a.column);
+#pragma unroll 1
+        for (int t = 0; t < TIMES; t += AHEAD) {
+            /* addresses are computed anew where registers are few */
+            const int n = IS_TIGHT ? sp_opaque(column0 + c) : column0 + c;
+            chunk y[AHEAD], x[AHEAD], act[AHEAD];
+
+            if (IS_TIGHT) /* no register is kept for what another row has left */
+                y[0] = x[0] = act[0] = {};
 
 #pragma unroll
-            for (int u = 0; u < AHEAD; u++) {
-                const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
-                if (rows[r] < 0 || column0 + c >= a.y.c)
-                    continue;
-                if (IS_RESIDUAL)
-                    fetch_norm(a.residual.x, rows[r], column0 + c, &loaded[u].x);
-                else
-                    fetch(rows[r], column0 + c, &loaded[u]);
-            }
+            for (int u = 0; u < AHEAD; u++)
+                if (!IS_TIGHT && rows[row_of(t + u)] >= 0)
+                    fetch<IS_NORM>(rows[row_of(t + u)], n, &y[u], &x[u], &act[u]);
 #pragma unroll
-            for (int u = 0; u < AHEAD; u++) {
-                const int e = first + 32 * u, r = e / ACROSS, c = e % ACROSS * N;
-                if (rows[r] < 0 || column0 + c >= a.y.c)
-                    continue;
-                if (IS_RESIDUAL)
-                    pass_residual(rows[r], column0 + c, r * T::PITCH + c, loaded[u]);
-                else
-                    finish(rows[r], column0 + c, r * T::PITCH + c, loaded[u]);
-            }
+            for (int u = 0; u < AHEAD; u++)
+                if (rows[row_of(t + u)] >= 0)
+                    finish<IS_NORM>(rows[row_of(t + u)], n,
+                                    row_of(t + u) * T::PITCH + c, bias, k, y[u], x[u],
+                                    act[u]);
         }
     }
 
-    /* Whether channels n .. n + N - 1 exist among c and can be accessed as one. */
-    template <int N> __device__ bool is_whole(int n, int c) const
+    /* Loads the operands of a chunk: those that the call has. Where registers are few,
+     * each is loaded when it is needed. */
+    template <bool IS_NORM>
+    __device__ void fetch(int32_t i, int n, chunk *y, chunk *x, chunk *act) const
     {
-        return n >= 0 && n + N <= c && a.is_aligned;
-    }
-
-    template <class E, int N>
-    __device__ void fetch(int32_t i, int n, conv_operands<E, N> *to) const
-    {
-        if (a.is_added && is_whole<N>(n, a.y.c))
-            cuda_take(a.y, i, n, &to->y);
-        if (a.x.data)
-            fetch_norm(a.x, i, n, &to->x);
-        if (a.act.data)
-            fetch_norm(a.act, i, n, &to->act);
-    }
-
-    template <class E, int N>
-    __device__ void fetch_norm(const sp_tensor &t, int32_t i, int n,
-                               cuda_pack<E, N> *to) const
-    {
-        if (is_whole<N>(n - a.column, t.c))
-            cuda_take(t, i, n - a.column, to);
-    }
-
-    /* Converts channels n .. n + N - 1 of t from the pack that was loaded; channels
-     * that were not loaded as one are read one by one. */
-    template <class E, int N>
-    __device__ void open(const sp_tensor &t, int32_t i, int n,
-                         const cuda_pack<E, N> &pack, float (&v)[N]) const
-    {
-        if (is_whole<N>(n, t.c))
-            cuda_open(pack, v);
-        else
-            for (int j = 0; j < N; j++)
-                v[j] = n + j >= 0 && n + j < t.c ? cuda_get(t, i, n + j) : 0;
-    }
-
-    /* Finishes N elements of row i from channel n on, which stand at `at` in shared
-     * memory. */
-    template <class E, int N>
-    __device__ void finish(int32_t i, int n, int at, const conv_operands<E, N> &loaded)
-    {
-        float v[N], old[N];
-
         if (a.is_added)
-            open(a.y, i, n, loaded.y, old);
-        for (int j = 0; j < N; j++)
-            v[j] = value[at + j] + (a.bias && n + j < a.y.c ? a.bias[n + j] : 0) +
-                   (a.is_added ? old[j] : 0);
-        if (a.x.data)
-            pass_norm(i, n - a.column, at, loaded, v);
-        if (a.part) /* v as y stores it */
-            for (int j = 0; j < N; j++)
-                value[at + j] =
-                    sizeof(E) == 2 ? cuda_float_of(cuda_bf16_of(v[j])) : v[j];
-        if (is_whole<N>(n, a.y.c))
-            cuda_store<E>(a.y, i, n, v);
-        else
-            for (int j = 0; j < N && n + j < a.y.c; j++)
-                cuda_put(a.y, i, n + j, v[j]);
+            cuda_take(a.y, i, n, y);
+        if (IS_NORM && has_norm)
+            fetch_norm(i, n - a.column, x, act);
     }
 
-    /* Applies act' to v and writes xhat. n is the first of N channels of the norm; some
-     * of them may lie outside it. */
-    template <class E, int N>
-    __device__ void pass_norm(int32_t i, int n, int at,
-                              const conv_operands<E, N> &loaded, float (&v)[N])
+    __device__ void fetch_norm(int32_t i, int m, chunk *x, chunk *act) const
     {
-        float x[N], act[N];
-
-        open(a.x, i, n, loaded.x, x);
+        cuda_take(a.x, i, m, x);
         if (a.act.data)
-            open(a.act, i, n, loaded.act, act);
+            cuda_take(a.act, i, m, act);
+    }
+
+    /* Finishes a chunk of row i from channel n on, whose sums stand at `at` in shared
+     * memory. */
+    template <bool IS_NORM>
+    __device__ void finish(int32_t i, int n, int at, const float (&bias)[N],
+                           const conv_constants<N> &k, chunk &y, chunk &x, chunk &act)
+    {
+        float v[N];
+        chunk result;
+
+        conv_read(value + at, v);
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            if ((unsigned)(n + j) >= (unsigned)a.x.c)
-                continue;
-            if (a.slope != 1) {
-                const float side =
-                    a.act.data ? act[j]
-                               : cuda_affine(x[j], a.scale[n + j], a.shift[n + j]);
-                v[j] = side > 0 ? v[j] : a.slope * v[j];
-            }
-            other[at + j] = (x[j] - a.mean[n + j]) * a.inv_std[n + j];
+        for (int j = 0; j < N; j++)
+            v[j] += bias[j];
+        if (a.is_added) {
+            float old[N];
+
+            if (IS_TIGHT)
+                cuda_take(a.y, i, n, &y);
+            cuda_open(y, old);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                v[j] += old[j];
+        }
+        if (IS_NORM && has_norm) {
+            if (IS_TIGHT)
+                fetch_norm(i, n - a.column, &x, &act);
+            apply_norm(n - a.column, at, k, x, act, v);
+        }
+        cuda_close(v, &result);
+        *(chunk *)((E *)a.y.data + (int64_t)i * a.y.ld + n) = result;
+        if (a.part) {
+            cuda_open(result, v); /* as y stores it */
+            conv_keep(value + at, v);
         }
     }
 
-    template <class E, int N>
-    __device__ void pass_residual(int32_t i, int n, int at,
-                                  const conv_operands<E, N> &loaded)
+    /* Converts the four channels of a chunk from its channel h on. */
+    __device__ static void open_four(const chunk &pack, int h, float (&v)[4])
     {
-        float x[N];
-
-        n -= a.column;
-        open(a.residual.x, i, n, loaded.x, x);
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            if ((unsigned)(n + j) < (unsigned)a.x.c)
-                other[at + j] =
-                    (x[j] - a.residual.mean[n + j]) * a.residual.inv_std[n + j];
+        if constexpr (N == 4) {
+            cuda_open(pack, v);
+        } else {
+            cuda_open_two(h ? pack.bits.z : pack.bits.x, v);
+            cuda_open_two(h ? pack.bits.w : pack.bits.y, v + 2);
+        }
     }
 
-    /* Adds the columns of 16 rows: v to plain, v times `other` to times. */
-    __device__ void add_columns(const int32_t *rows, double (&plain)[T::COLUMNS],
-                                double (&times)[T::COLUMNS])
+    /* Multiplies v by act' and keeps xhat, four channels at a time. m: the first of the
+     * chunk in the norm. */
+    __device__ void apply_norm(int m, int at, const conv_constants<N> &k,
+                               const chunk &x_chunk, const chunk &act_chunk,
+                               float (&v)[N])
     {
 #pragma unroll
-        for (int e = 0; e < T::COLUMNS; e++)
-            for (int r = 0; r < 16 && lane + 32 * e < T::NT * 8; r++) {
-                const int at = r * T::PITCH + lane + 32 * e;
+        for (int h = 0; h < N; h += 4) {
+            conv_constants<4> c;
+            float x[4], y[4];
+
+            if (IS_TIGHT)
+                c.read(a, m + h);
+            else
+                c.copy(k, h);
+            open_four(x_chunk, h, x);
+            if (a.act.data)
+                open_four(act_chunk, h, y);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                if (!a.act.data)
+                    y[j] = cuda_affine(x[j], c.scale[j], c.shift[j]);
+                if (a.slope != 1)
+                    v[h + j] = y[j] > 0 ? v[h + j] : a.slope * v[h + j];
+                x[j] = (x[j] - c.mean[j]) * c.inv_std[j];
+            }
+            conv_keep(other + at + h, x);
+        }
+    }
+
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic pop
+#endif
+
+    /* Finishes one element, as finish() does a chunk. */
+    template <bool IS_NORM> __device__ void finish_one(int32_t i, int n, int at)
+    {
+        const int m = n - a.column;
+        float v = value[at] + (!IS_NORM && a.bias ? a.bias[n] : 0);
+
+        v += a.is_added ? cuda_get(a.y, i, n) : 0;
+        if (IS_NORM && m >= 0 && m < a.x.c) {
+            const float x = cuda_get(a.x, i, m);
+
+            if (a.slope != 1) {
+                const float side = a.act.data ? cuda_get(a.act, i, m)
+                                              : cuda_affine(x, a.scale[m], a.shift[m]);
+                v = side > 0 ? v : a.slope * v;
+            }
+            other[at] = (x - a.mean[m]) * a.inv_std[m];
+        }
+        cuda_put(a.y, i, n, v);
+        value[at] = a.y.elem == SP_ELEM_BF16 ? cuda_float_of(cuda_bf16_of(v)) : v;
+    }
+
+    /* Writes xhat of the residual norm over that of the first. */
+    __device__ void pass_residual(const int32_t *rows)
+    {
+        const int m = column0 + c - a.column;
+
+        if (is_whole && has_norm)
+#pragma unroll 1
+            for (int t = 0; t < TIMES; t++) {
+                const int r = row_of(t);
+                float x[N], mean[N], inv_std[N];
+
                 if (rows[r] < 0)
                     continue;
-                plain[e] += value[at];
-                times[e] += (double)value[at] * other[at];
+                cuda_load<E>(a.residual.x, rows[r], m, x);
+                conv_read(a.residual.mean + m, mean);
+                conv_read(a.residual.inv_std + m, inv_std);
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                    x[j] = (x[j] - mean[j]) * inv_std[j];
+                conv_keep(other + r * T::PITCH + c, x);
+            }
+        else if (exists && !is_whole)
+#pragma unroll 1
+            for (int e = 0; e < TIMES * N; e++) {
+                const int r = row_of(e / N), j = e % N;
+
+                if (rows[r] >= 0 && m + j >= 0 && m + j < a.x.c)
+                    other[r * T::PITCH + c + j] =
+                        (cuda_get(a.residual.x, rows[r], m + j) -
+                         a.residual.mean[m + j]) *
+                        a.residual.inv_std[m + j];
             }
     }
 
-    /* Moves the totals into a piece and clears them. */
-    __device__ void put_piece(double (&total)[CONV_SUMS][T::COLUMNS], piece_sums &piece)
+    /* Adds the columns of 16 rows to a piece; is_first: they are its first. */
+    __device__ void add_group(const int32_t *rows, piece_sums &piece, bool is_first)
+    {
+        const int n_rows = __popc(__ballot_sync(~0u, lane < 16 && rows[lane] >= 0));
+
+        if (a.x.data)
+            add_columns<true, false>(n_rows, piece[0], piece[1], is_first);
+        else
+            add_columns<true, true>(n_rows, piece[0], piece[1], is_first);
+        __syncwarp();
+        if (!a.residual.x.data)
+            return;
+        pass_residual(rows);
+        __syncwarp();
+        add_columns<false, false>(n_rows, piece[0], piece[2], is_first);
+        __syncwarp();
+    }
+
+    /* Adds the first n_rows of 16 rows: v to plain, if IS_PLAIN; v^2, if IS_SQUARE, or
+     * v xhat to times. The sums stay in shared memory, since registers are few. */
+    template <bool IS_PLAIN, bool IS_SQUARE>
+    __device__ void add_columns(int n_rows, double *plain, double *times, bool is_first)
     {
 #pragma unroll
-        for (int e = 0; e < T::COLUMNS; e++)
-            for (int s = 0; s < CONV_SUMS && lane + 32 * e < T::NT * 8; s++) {
-                piece[s][warp / T::WM * T::NT * 8 + lane + 32 * e] = total[s][e];
-                total[s][e] = 0;
+        for (int e = 0; e < T::COLUMNS; e++) {
+            const int column = lane + 32 * e, at = warp / T::WM * T::NT * 8 + column;
+            double p, q;
+
+            if (column >= T::NT * 8)
+                continue;
+            p = is_first || !IS_PLAIN ? 0 : plain[at];
+            q = is_first ? 0 : times[at];
+#pragma unroll 2
+            for (int r = 0; r < n_rows; r++) {
+                const double v = value[r * T::PITCH + column];
+
+                if (IS_PLAIN)
+                    p += v;
+                q += v * (IS_SQUARE ? v : (double)other[r * T::PITCH + column]);
             }
+            if (IS_PLAIN)
+                plain[at] = p;
+            times[at] = q;
+        }
     }
 
     /* Adds the pieces of each part and writes the parts. */
@@ -307,7 +451,7 @@ template <class P, class T> struct conv_out {
         __syncthreads();
         if (p >= PARTS || n < 0 || n >= width || (part0 + p) * CUDA_TILE_ROWS >= a.y.n)
             return;
-        for (int s = 0; s < CONV_SUMS; s++) {
+        for (int s = 0; s < (a.residual.x.data ? 3 : 2); s++) {
             double sum = 0;
 
             for (int i = 0; i < EACH; i++)

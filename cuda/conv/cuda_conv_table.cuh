@@ -31,10 +31,19 @@ template <int BM> struct conv_table {
     int32_t in[CONV_WORD][BM]; /* input row, -1: absent */
     int32_t out[BM];           /* output row, -1: none */
     uint32_t has[CONV_WORD];   /* bit i: group i of 16 rows has the offset */
-    int offset[CONV_WORD]; /* offsets present, rising; halved where two share a unit */
-    uint32_t groups[CONV_WORD]; /* has of offset[i] */
-    int n;                      /* entries of offset and groups */
+    int n;                     /* offsets present */
+    /* The offsets present, rising; halved where two share a unit. Zeros follow the last
+     * one, so that two more may be read ahead. */
+    uint8_t offset[CONV_WORD + 2];
+    uint8_t groups[CONV_WORD + 2]; /* has of offset[i] */
+    static_assert(BM / 16 <= 8, "a bit for each group");
 };
+
+/* The entry of the table to which a unit belongs. */
+__device__ static inline int conv_entry_of(const conv_call &a, unsigned unit)
+{
+    return (int)(a.units == 1 ? unit : __umulhi(unit, a.reciprocal));
+}
 
 /* The part of a block that handles rows and their table. T is the tile: BM x BN, with
  * THREADS in WARPS. */
@@ -47,15 +56,17 @@ template <class T> struct conv_rows {
         : a(call), t(table)
     {
         tid = (int)threadIdx.x;
-        warp = tid / 32;
         lane = tid % 32;
+        /* Lane 0 tells the others, so that the compiler knows the value to be the same
+         * for the warp. */
+        warp = __shfl_sync(~0u, tid / 32, 0);
     }
 
     /* Column tiles of the same rows are adjacent in the grid, so that the L2 holds the
      * rows that they gather. */
     __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
 
-    __device__ void take_rows()
+    __device__ void list_rows()
     {
         const int64_t row0 = (int64_t)(blockIdx.x / across()) * T::BM;
 
@@ -128,18 +139,15 @@ template <class T> struct conv_rows {
             const int at = __popc(there & ((1u << lane) - 1));
 
             if (has) {
-                t.offset[at] = lane;
-                t.groups[at] = has;
+                t.offset[at] = (uint8_t)lane;
+                t.groups[at] = (uint8_t)has;
             }
+            for (int e = __popc(there) + lane; e < CONV_WORD + 2; e += 32)
+                t.offset[e] = t.groups[e] = 0;
             if (lane == 0)
                 t.n = __popc(there);
         }
         __syncthreads();
-    }
-
-    __device__ int entry_of(unsigned unit) const
-    {
-        return (int)(a.units == 1 ? unit : __umulhi(unit, a.reciprocal));
     }
 };
 

@@ -27,11 +27,9 @@
  * dynamic, the table behind the ring, because the ring must begin at a multiple of
  * 1024.
  *
- * Counted in the machine code:
- *
- *     sm_90a, nvcc 13.0    registers   shared      blocks of an SM
- *     128 columns                127   115,588 B   2 (both)
- *     256                        217   213,892 B   1
+ * Registers, shared memory and blocks of an SM are counted by `make check-code`
+ * (tests/results/code-sm_90.txt). Two blocks with 128 columns take all but some hundred
+ * bytes of an SM's shared memory.
  *
  * Expected, not measured: at the full rate of 2048 multiply-adds a clock a block reads
  * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256,
@@ -41,6 +39,9 @@
  * 0.22 GB with 256. That is 219 and 178 us at 5.5 TB/s, against 145 us of products at
  * 80 % of 788 TFLOP/s.
  */
+#include <type_traits>
+
+#include "cuda/conv/cuda_conv_load.cuh"
 #include "cuda/conv/cuda_conv_wgmma.cuh"
 
 #if !defined __CUDACC__ || defined __CUDA_ARCH_FEAT_SM90_ALL
@@ -52,7 +53,7 @@
 namespace
 {
 
-enum { ROW = 128, ATOM = 8 * ROW, CHUNKS = ROW / CUDA_CHUNK_BYTES };
+enum { ROW = 128, ATOM = 8 * ROW };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
 template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
@@ -64,16 +65,24 @@ template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
         BLOCKS = BLOCKS_, /* blocks of an SM */
         WARPS = BM / 16,
         THREADS = WARPS * 32,
-        AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
+        CHUNKS = ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
+        AT_ONCE = THREADS / CHUNKS,      /* rows whose chunks are copied at a time */
         STAGE_BYTES = (BM + BN) * ROW,
         RING = STAGES * STAGE_BYTES,
         SHARED = RING + (int)sizeof(conv_table<BM>)
     };
     static_assert(LAG < STAGES - 1, "a step is copied ahead");
+
+    /* The byte of chunk q of row r in a stage, under the swizzle of 128 bytes. */
+    __device__ static int place(int r, int q)
+    {
+        return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
+    }
 };
 
-/* The epilogue handles OUT columns at a time, so that the results fit into the ring. */
-struct out_tile {
+/* The epilogue handles OUT columns at a time, so that the results fit into the ring.
+ * BLOCKS: blocks of an SM. */
+template <int BLOCKS_> struct out_tile {
     enum {
         BM = CUDA_TILE_ROWS,
         BN = OUT,
@@ -81,7 +90,7 @@ struct out_tile {
         WN = 1,
         WARPS = WM,
         THREADS = WARPS * 32,
-        BLOCKS = 1, /* the epilogue's loads fit into the registers left */
+        BLOCKS = BLOCKS_,
         MT = 1,
         NT = OUT / 8,
         PITCH = NT * 8 + 8,
@@ -90,13 +99,13 @@ struct out_tile {
     };
 };
 
-template <class T> struct wgmma_block : conv_rows<T> {
+template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     typedef conv_rows<T> rows;
+    typedef std::conditional_t<IS_WHOLE, conv_load_whole<T, 2>, conv_load_any<T, 2>>
+        load;
     using rows::a;
     using rows::column0;
-    using rows::entry_of;
     using rows::t;
-    using rows::tid;
     using rows::warp;
 
     char *stages;
@@ -107,10 +116,9 @@ template <class T> struct wgmma_block : conv_rows<T> {
     {
     }
 
-    /* The byte of chunk q of row r in a stage, under the swizzle of 128 bytes. */
-    __device__ static int place(int r, int q)
+    __device__ int stage_at(int step) const
     {
-        return r * ROW + (q ^ (r & 7)) * CUDA_CHUNK_BYTES;
+        return step % T::STAGES * T::STAGE_BYTES;
     }
 
     /* The descriptor of an operand whose rows begin at `first`, the start of an atom.
@@ -121,72 +129,26 @@ template <class T> struct wgmma_block : conv_rows<T> {
                (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
     }
 
-    /* Begins the copies of a step. This thread copies chunk q of its rows. */
-    __device__ void load(int word, int step, unsigned n_units)
-    {
-        char *to = stages + step % T::STAGES * T::STAGE_BYTES;
-        const int q = tid % CHUNKS;
-        const unsigned unit = STEP_UNITS * (unsigned)step + (unsigned)q / 2;
-        const bool is_there = unit < n_units;
-        const int entry = is_there ? entry_of(unit) : 0;
-        const unsigned within = is_there ? unit - (unsigned)entry * a.units : 0;
-        const int k = is_there ? t.offset[entry] : 0;
-
-        load_a(to, t.in[k], q,
-               is_there ? (int)within * CUDA_UNIT_BYTES + (q & 1) * CUDA_CHUNK_BYTES
-                        : -1);
-        load_b(to + T::BM * ROW, q, (size_t)(word * CONV_WORD + k) * a.units + within,
-               is_there);
-    }
-
-    /* at: first byte of the chunk in its row; -1: the chunk is zeros. */
-    __device__ void load_a(char *to, const int32_t *in, int q, int at) const
-    {
-        const int bytes = at < 0 ? 0 : cuda_chunk_bytes(at, a.from.c * 2);
-        const size_t pitch = (size_t)a.from.ld * 2;
-        const char *x = (const char *)a.from.data;
-
-#pragma unroll
-        for (int e = 0; e < T::BM / T::AT_ONCE; e++) {
-            const int r = tid / CHUNKS + e * T::AT_ONCE;
-            const int32_t i = bytes ? in[r] : -1;
-            cuda_copy_chunk(to + place(r, q), i < 0 ? x : x + (size_t)i * pitch + at,
-                            i < 0 ? 0 : bytes, a.is_from_aligned);
-        }
-    }
-
-    __device__ void load_b(char *to, int q, size_t unit, bool is_there) const
-    {
-        const char *w =
-            a.w + unit * (size_t)a.y.c * CUDA_UNIT_BYTES + (q & 1) * CUDA_CHUNK_BYTES;
-
-#pragma unroll
-        for (int e = 0; e < T::BN / T::AT_ONCE; e++) {
-            const int r = tid / CHUNKS + e * T::AT_ONCE, n = column0 + r;
-            const bool is_read = is_there && n < a.y.c;
-            sp_copy_async(to + place(r, q),
-                          is_read ? w + (size_t)n * CUDA_UNIT_BYTES : a.w,
-                          is_read ? (int)CUDA_CHUNK_BYTES : 0);
-        }
-    }
-
     /* Whether any of the warpgroup's rows has any offset of the step. */
-    __device__ bool is_needed(int step, unsigned n_units) const
+    __device__ bool is_needed(int step) const
     {
         const unsigned first = STEP_UNITS * (unsigned)step;
-        const unsigned last = min((int)(first + STEP_UNITS), (int)n_units) - 1;
         unsigned groups = 0;
 
-        for (int entry = entry_of(first); entry <= entry_of(last); entry++)
-            groups |= t.groups[entry];
-        return __any_sync(0xffffffffu, (groups >> (warp / 4 * 4) & 15) != 0) != 0;
+        if (IS_WHOLE)
+            groups = t.groups[conv_entry_of(a, first)];
+        else
+            for (unsigned u = first; u < first + STEP_UNITS; u++)
+                groups |=
+                    u < (unsigned)t.n * a.units ? t.groups[conv_entry_of(a, u)] : 0;
+        return __any_sync(~0u, (groups >> (warp / 4 * 4) & 15) != 0) != 0;
     }
 
-    __device__ void multiply(int step, unsigned n_units, float (&sum)[T::BN / 2])
+    __device__ void multiply(int step, float (&sum)[T::BN / 2])
     {
-        const char *from = stages + step % T::STAGES * T::STAGE_BYTES;
+        const char *from = stages + stage_at(step);
 
-        if (is_needed(step, n_units)) {
+        if (is_needed(step)) {
             const uint64_t x = operand(from + warp / 4 * 64 * ROW);
             const uint64_t w = operand(from + T::BM * ROW);
 
@@ -203,12 +165,13 @@ template <class T> struct wgmma_block : conv_rows<T> {
     __device__ void walk(int word, float (&sum)[T::BN / 2])
     {
         enum { AHEAD = T::STAGES - 1 - T::LAG };
-        const unsigned n_units = (unsigned)t.n * a.units;
-        const int steps = (int)((n_units + STEP_UNITS - 1) / STEP_UNITS);
+        load copies(a, t, column0, word, stages);
+        const int steps = __shfl_sync(~0u, copies.n_tiles(), 0);
 
+#pragma unroll 1
         for (int s = 0; s < AHEAD; s++) {
             if (s < steps)
-                load(word, s, n_units);
+                copies.next_tile(stage_at(s));
             sp_copy_commit();
         }
         for (int step = 0; step < steps; step++) {
@@ -216,9 +179,9 @@ template <class T> struct wgmma_block : conv_rows<T> {
             sp_copy_wait<AHEAD - 1>();
             sp_fence_async();
             __syncthreads(); /* copies of this step, products of the one waited for */
-            multiply(step, n_units, sum);
+            multiply(step, sum);
             if (step + AHEAD < steps)
-                load(word, step + AHEAD, n_units);
+                copies.next_tile(stage_at(step + AHEAD));
             sp_copy_commit();
         }
         sp_wgmma_wait<0>(sum);
@@ -226,38 +189,44 @@ template <class T> struct wgmma_block : conv_rows<T> {
     }
 };
 
-template <class T>
+/* SHARED is in the kernel's name for tests/tools/cuda_code.py. */
+template <class T, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call a)
 {
     sp_grid_wait();
 #if HAS_WGMMA
     SP_SHARED_BYTES_AT(1024, ring);
     conv_table<T::BM> &table = *(conv_table<T::BM> *)(ring + T::RING);
-    wgmma_block<T> b(a, table, ring);
+    wgmma_block<T, IS_WHOLE> b(a, table, ring);
     float sum[T::BN / 2] = {};
 
     if (sp_shared_address(ring) % ATOM)
         sp_trap(); /* the swizzle depends on address bits */
-    b.take_rows();
+    b.list_rows();
     for (int word = 0; word < a.n_words; word++) {
         b.fill_table(word);
         b.list_offsets(word);
         b.walk(word, sum);
     }
-    typedef conv_out<cuda_product<SP_BF16, 1, out_tile::NT>, out_tile> out;
-    static_assert((int)out_tile::RESULT_BYTES <= (int)T::RING, "results in the ring");
-    static_assert(out::PIECES * sizeof(out::piece_sums) <= sizeof table.in, "of table");
-#pragma unroll
+    typedef out_tile<T::BLOCKS> tile;
+    typedef cuda_product<SP_BF16, 1, tile::NT> product;
+    typedef conv_out<product, tile, cuda_bf16> out;
+    static_assert((int)tile::RESULT_BYTES <= (int)T::RING, "results in the ring");
+    static_assert(out::PIECES * sizeof(typename out::piece_sums) <= sizeof table.in,
+                  "sums in the table");
+#pragma unroll 1
     for (int h = 0; h < T::BN / OUT; h++) {
-        float part[1][out_tile::NT][4];
-
+        const auto put = [&](int, float *value) {
 #pragma unroll
-        for (int i = 0; i < out_tile::NT * 4; i++)
-            part[0][i / 4][i % 4] = sum[h * out_tile::NT * 4 + i];
+            for (int i = 0; i < T::BN / 8; i++)
+                if (i / tile::NT == h)
+                    product::put(value, tile::PITCH, i % tile::NT, sum[4 * i],
+                                 sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
+        };
         if (h > 0)
             __syncthreads(); /* the sums of the preceding columns have been read */
         out(a, table.out, blockIdx.x / b.across(), b.column0 + h * OUT, ring)
-            .write(part, (out::piece_sums *)table.in);
+            .write(put, (typename out::piece_sums *)table.in);
     }
 #else
     (void)a;
@@ -265,19 +234,25 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 #endif
 }
 
-template <class T> sp_status launch(sp_backend *be, const conv_call &a)
+template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, const conv_call &a)
 {
     static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
     if (ready_on != be->device) {
-        SP_CUDA(SP_ALLOW_SHARED((wgmma_kernel<T>), T::SHARED));
+        SP_CUDA(SP_ALLOW_SHARED((wgmma_kernel<T, IS_WHOLE, T::SHARED>), T::SHARED));
         ready_on = be->device;
     }
-    SP_LAUNCH_SHARED((wgmma_kernel<T>), dim3(blocks), dim3(T::THREADS), T::SHARED,
-                     cuda_of(be)->compute, a);
+    SP_LAUNCH_SHARED((wgmma_kernel<T, IS_WHOLE, T::SHARED>), dim3(blocks),
+                     dim3(T::THREADS), T::SHARED, cuda_of(be)->compute, a);
     return cuda_launched("wgmma_kernel");
+}
+
+template <class T> sp_status launch_form(sp_backend *be, const conv_call &a)
+{
+    return cuda_is_whole(a, 2, T::CHUNKS) ? launch<T, true>(be, a)
+                                          : launch<T, false>(be, a);
 }
 
 } // namespace
@@ -319,6 +294,6 @@ sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &a)
     const int narrow = (a.y.c + 127) / 128, wide = (a.y.c + 255) / 256;
 
     if (wide * (256 + 64) < narrow * (128 + 64))
-        return launch<wgmma_tile<256, 4, 1, 1>>(be, a);
-    return launch<wgmma_tile<128, 3, 0, 2>>(be, a);
+        return launch_form<wgmma_tile<256, 4, 1, 1>>(be, a);
+    return launch_form<wgmma_tile<128, 3, 0, 2>>(be, a);
 }

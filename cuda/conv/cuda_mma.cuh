@@ -44,6 +44,7 @@ __device__ __forceinline__ void cuda_copy_chunk(char *to, const char *from, int 
     if (is_aligned)
         sp_copy_async(to, from, bytes);
     else
+#pragma unroll 1
         for (int i = 0; i < CUDA_CHUNK_BYTES; i += 2)
             *(uint16_t *)(to + i) = i < bytes ? *(const uint16_t *)(from + i) : 0;
 }
@@ -61,29 +62,40 @@ __device__ __forceinline__ int cuda_stage_at(int r, int q)
     return r * CUDA_STAGE_ROW + (q ^ (r >> 1 & 3)) * CUDA_CHUNK_BYTES;
 }
 
-/* sum += A B over one unit. a and b are stages, row_a and row_b the first rows of the
- * warp in them; bit i of groups is set where group i has rows that are not 0. */
+/* sum += A B over one unit. Bit i of groups is set where group i has rows that are not
+ * 0. */
 template <sp_precision P, int MT, int NT> struct cuda_product {
-    /* Loads a 16 x 32 byte block by ldmatrix: each lane names its row 0..15 and chunk.
-     */
-    __device__ static void load_a(const char *a, int row, int unit, uint32_t (&f)[4])
+    /* The shared addresses of this lane's rows in the stage at `stage`, for the two
+     * units of a row: those of ldmatrix. Fragments of other groups, columns and stages
+     * lie at fixed distances. */
+    struct fragments {
+        uint32_t a[2], b[2];
+    };
+
+    /* row_a, row_b: the warp's first rows of A and of B, which begins at byte b. */
+    __device__ static fragments find(const char *stage, int row_a, int b, int row_b)
     {
         const int lane = (int)threadIdx.x % 32;
+        const uint32_t at = sp_shared_base(stage);
+        fragments f;
 
-        sp_ldmatrix(f, a + cuda_stage_at(row + lane % 16, unit * 2 + lane / 16));
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            f.a[u] = at + cuda_stage_at(row_a + lane % 16, u * 2 + lane / 16);
+            f.b[u] =
+                at + b +
+                cuda_stage_at(row_b + lane / 16 * 8 + lane % 8, u * 2 + (lane / 8 & 1));
+        }
+        return f;
+    }
+
+    __device__ static void load_a(uint32_t at, uint32_t (&f)[4])
+    {
+        sp_ldmatrix(f, at);
         if (P == SP_TF32)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 f[i] = sp_round_tf32(f[i]);
-    }
-
-    /* Loads 16 columns: f[0], f[1] receive columns 0..7, f[2], f[3] columns 8..15. */
-    __device__ static void load_b(const char *b, int row, int unit, uint32_t (&f)[4])
-    {
-        const int lane = (int)threadIdx.x % 32;
-
-        sp_ldmatrix(f, b + cuda_stage_at(row + lane / 16 * 8 + lane % 8,
-                                         unit * 2 + (lane / 8 & 1)));
     }
 
     __device__ static void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -95,50 +107,62 @@ template <sp_precision P, int MT, int NT> struct cuda_product {
             sp_mma_tf32(c, a, b0, b1);
     }
 
-    __device__ static void multiply(const char *a, int row_a, const char *b, int row_b,
-                                    int unit, unsigned groups, float (&sum)[MT][NT][4])
+    /* Multiplies one unit of the stage that lies `at` bytes behind that of f. All
+     * fragments are loaded before the first product. */
+    __device__ static void multiply(const fragments &f, int at, int unit,
+                                    unsigned groups, float (&sum)[MT][NT][4])
     {
-        uint32_t fa[MT][4], fb[4];
+        uint32_t a[MT][4], b[NT / 2][4];
 
 #pragma unroll
         for (int i = 0; i < MT; i++)
             if (groups >> i & 1)
-                load_a(a, row_a + 16 * i, unit, fa[i]);
+                load_a(f.a[unit] + at + 16 * i * CUDA_STAGE_ROW, a[i]);
 #pragma unroll
-        for (int j = 0; j < NT; j += 2) {
-            load_b(b, row_b + 8 * j, unit, fb);
+        for (int j = 0; j < NT / 2;
+             j++) /* b[j][0 .. 1]: 8 columns, b[j][2 .. 3]: 8 more */
+            sp_ldmatrix(b[j], f.b[unit] + at + 16 * j * CUDA_STAGE_ROW);
 #pragma unroll
-            for (int i = 0; i < MT; i++) {
-                if (!(groups >> i & 1))
-                    continue;
-                mma(sum[i][j], fa[i], fb[0], fb[1]);
-                mma(sum[i][j + 1], fa[i], fb[2], fb[3]);
-            }
+        for (int i = 0; i < MT; i++) {
+            if (!(groups >> i & 1))
+                continue;
+#pragma unroll
+            for (int j = 0; j < NT; j++)
+                mma(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
     }
 
-    /* Row and column, within its group, of value v of sum[.][j] in this lane. */
-    __device__ static int row(int v)
+    /* Stores this lane's four values of sum[.][j] in rows of `pitch` floats. */
+    __device__ static void put(float *to, int pitch, int j, float c0, float c1,
+                               float c2, float c3)
     {
-        return (int)threadIdx.x % 32 / 4 + v / 2 * 8;
-    }
-    __device__ static int column(int j, int v)
-    {
-        return j * 8 + (int)threadIdx.x % 4 * 2 + v % 2;
+        const int lane = (int)threadIdx.x % 32;
+        float *at = to + lane / 4 * pitch + j * 8 + lane % 4 * 2;
+
+        *(float2 *)at = make_float2(c0, c1);
+        *(float2 *)(at + 8 * pitch) = make_float2(c2, c3);
     }
 };
 
 template <int MT, int NT> struct cuda_product<SP_FP32, MT, NT> {
-    __device__ static void multiply_chunk(const char *a, int row_a, const char *b,
-                                          int row_b, int q, unsigned groups,
-                                          float (&sum)[MT][NT][4])
+    struct fragments {
+        const char *a, *b; /* the warp's first rows */
+    };
+
+    __device__ static fragments find(const char *stage, int row_a, int b, int row_b)
+    {
+        return {stage + row_a * CUDA_STAGE_ROW, stage + b + row_b * CUDA_STAGE_ROW};
+    }
+
+    __device__ static void multiply_chunk(const char *a, const char *b, int q,
+                                          unsigned groups, float (&sum)[MT][NT][4])
     {
         const int lane = (int)threadIdx.x % 32;
         float4 w[NT];
 
 #pragma unroll
         for (int j = 0; j < NT; j++)
-            w[j] = *(const float4 *)(b + cuda_stage_at(row_b + 8 * j + lane % 8, q));
+            w[j] = *(const float4 *)(b + cuda_stage_at(8 * j + lane % 8, q));
 #pragma unroll
         for (int i = 0; i < MT; i++) {
             if (!(groups >> i & 1))
@@ -146,8 +170,7 @@ template <int MT, int NT> struct cuda_product<SP_FP32, MT, NT> {
 #pragma unroll
             for (int v = 0; v < 4; v++) {
                 const float4 x =
-                    *(const float4 *)(a + cuda_stage_at(
-                                              row_a + 16 * i + 4 * v + lane / 8, q));
+                    *(const float4 *)(a + cuda_stage_at(16 * i + 4 * v + lane / 8, q));
 #pragma unroll
                 for (int j = 0; j < NT; j++) {
                     float s = sum[i][j][v];
@@ -160,20 +183,23 @@ template <int MT, int NT> struct cuda_product<SP_FP32, MT, NT> {
         }
     }
 
-    __device__ static void multiply(const char *a, int row_a, const char *b, int row_b,
-                                    int unit, unsigned groups, float (&sum)[MT][NT][4])
+    __device__ static void multiply(const fragments &f, int at, int unit,
+                                    unsigned groups, float (&sum)[MT][NT][4])
     {
-        multiply_chunk(a, row_a, b, row_b, unit * 2, groups, sum);
-        multiply_chunk(a, row_a, b, row_b, unit * 2 + 1, groups, sum);
+        multiply_chunk(f.a + at, f.b + at, unit * 2, groups, sum);
+        multiply_chunk(f.a + at, f.b + at, unit * 2 + 1, groups, sum);
     }
 
-    __device__ static int row(int v)
+    __device__ static void put(float *to, int pitch, int j, float c0, float c1,
+                               float c2, float c3)
     {
-        return (int)threadIdx.x % 32 / 8 + v * 4;
-    }
-    __device__ static int column(int j, int)
-    {
-        return j * 8 + (int)threadIdx.x % 8;
+        const int lane = (int)threadIdx.x % 32;
+        float *at = to + lane / 8 * pitch + j * 8 + lane % 8;
+
+        at[0] = c0;
+        at[4 * pitch] = c1;
+        at[8 * pitch] = c2;
+        at[12 * pitch] = c3;
     }
 };
 

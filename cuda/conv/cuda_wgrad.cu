@@ -17,16 +17,10 @@
  * c_in c_out, with up to PAIRS - 1 idle pairs an item. At 128 x 128 in bf16 that is 64
  * flops a byte of the L2.
  *
- * Counted in the machine code (sm_90, nvcc 13.0; no spills):
- *
- *           T   warps   registers   shared   blocks of an SM
- *   bf16   32   2 x 2          58    16 KB   8 (registers)
- *          64   2 x 2         114    32 KB   4 (registers)
- *          96   2 x 2         185    48 KB   2 (registers)
- *         128   2 x 4         126    64 KB   2 (registers)
- *   tf32    as bf16, 59, 103, 160 and 127 registers; 20, 36, 52 and 68 KB
- *   fp32   32   2 x 1          86    20 KB   11 (registers, shared)
- *          64   2 x 1         158    36 KB   6 (registers, shared)
+ * Where rows are aligned and consist of whole chunks, which is known at launch, each
+ * thread copies chunks of one row of x and one of dy and computes two addresses a
+ * stage. `make check-code` counts the instructions of the loop, registers, shared
+ * memory and blocks of an SM (tests/results/code-sm_90.txt).
  */
 #include <utility>
 
@@ -52,9 +46,9 @@ struct wgrad_items {
 struct wgrad_call {
     const int32_t *in, *out; /* rows of the pairs; NULL: every row with itself */
     sp_tensor x, dy;
-    int K, item; /* item: pairs of an item */
-    bool is_aligned_x, is_aligned_dy;
-    float *part; /* [items][c_in][c_out] */
+    int K, item;                                /* item: pairs of an item */
+    bool is_aligned_x, is_aligned_dy, is_whole; /* is_whole: rows of whole chunks */
+    float *part;                                /* [items][c_in][c_out] */
 };
 
 template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_tile {
@@ -70,25 +64,39 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
     typedef wgrad_product<P, T, MT, NT> product;
     typedef cuda_operand<P> operand;
     enum {
-        CHUNKS = T / operand::CHUNK, /* chunks of a row */
-        /* chunks of a thread, for each operand */
-        N = product::PAIRS * CHUNKS / THREADS,
+        CHUNKS = T / operand::CHUNK,      /* chunks of a row */
+        LANES = THREADS / product::PAIRS, /* threads of a row */
+        N = CHUNKS / LANES,               /* chunks of a thread, for each operand */
         OPERAND_BYTES = product::PAIRS * product::ROW_BYTES,
         STAGE_BYTES = 2 * OPERAND_BYTES,
         SHARED = STAGES * STAGE_BYTES
     };
     static_assert(MT * WM * 16 == T && NT * WN * 8 == T && NT % 2 == 0, "warp tile");
-    static_assert(N * THREADS == product::PAIRS * CHUNKS, "chunks of a thread");
+    static_assert(N * LANES == CHUNKS && LANES * product::PAIRS == THREADS, "chunks");
+
+    /* The number of chunk e of thread `lane` of a row. Where four threads copy half a
+     * row of 128 bytes at a time, odd rows begin with the other half, so that eight
+     * threads write to all banks. */
+    __device__ static int chunk(int row, int lane, int e)
+    {
+        const bool is_exchanged = N == 2 && LANES == 4 && product::ROW_BYTES == 128;
+
+        return lane + LANES * (is_exchanged ? e ^ (row & 1) : e);
+    }
 };
 
-template <class W> struct wgrad_block {
+/* IS_WHOLE: rows are aligned and consist of whole chunks. */
+template <class W, bool IS_WHOLE> struct wgrad_block {
     typedef typename W::operand operand;
 
     const wgrad_call &a;
     char *stages;
-    int32_t begin, count; /* pairs of the item */
-    int i0, o0;           /* the block's first row and column of the matrix */
-    int32_t row_x[W::N], row_dy[W::N]; /* rows of the next stage to load; -1: none */
+    int32_t begin, count;  /* pairs of the item */
+    int i0, o0;            /* the block's first row and column of the matrix */
+    int pair, lane;        /* of a stage: the pair whose rows this thread copies */
+    int32_t at, left;      /* its next pair; how many pairs of the item begin there */
+    int32_t row_x, row_dy; /* rows of the next stage to load; -1: none */
+    uint32_t ring;         /* the shared address of `stages` */
 
     __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,
                            char *shared)
@@ -108,75 +116,90 @@ template <class W> struct wgrad_block {
         count = min(a.item, items.begin[low + 1] - begin);
         i0 = (int)blockIdx.y / across * W::T;
         o0 = (int)blockIdx.y % across * W::T;
+        ring = sp_shared_base(stages);
+        pair = (int)threadIdx.x / W::LANES;
+        lane = (int)threadIdx.x % W::LANES;
+        at = begin + pair;
+        left = count - pair;
     }
 
-    __device__ int32_t row_of(const int32_t *rows, int p) const
+    /* Reads the rows of this thread's pair of the next stage. */
+    __device__ void fetch_rows()
     {
-        if (p >= count)
-            return -1;
-        return rows ? rows[begin + p] : begin + p;
+        const bool is_there = left > 0;
+
+        row_x = row_dy = is_there ? at : -1;
+        if (is_there && a.in) {
+            row_x = a.in[at];
+            row_dy = a.out[at];
+        }
+        at += W::product::PAIRS;
+        left -= W::product::PAIRS;
     }
 
-    __device__ void fetch_rows(int step)
+    /* Begins the copies of this thread's part of a row to the operand that begins at
+     * byte `to` of the ring. */
+    __device__ void load(const sp_tensor &t, bool is_aligned, int c0, int32_t row,
+                         int to) const
     {
+        const unsigned pitch = (unsigned)t.ld * operand::BYTES;
+        const int bytes = t.c * operand::BYTES - c0 * operand::BYTES;
+        const char *from = (const char *)t.data + c0 * operand::BYTES;
+
 #pragma unroll
         for (int e = 0; e < W::N; e++) {
-            const int p = step * W::product::PAIRS +
-                          ((int)threadIdx.x + e * W::THREADS) / W::CHUNKS;
-            row_x[e] = row_of(a.in, p);
-            row_dy[e] = row_of(a.out, p);
+            const int q = W::chunk(pair, lane, e), first = q * CUDA_CHUNK_BYTES;
+            const int place = to + W::product::at(pair, q);
+            const int n = row < 0 ? 0 : cuda_chunk_bytes(first, bytes);
+
+            if (IS_WHOLE)
+                sp_copy_chunk(ring + place,
+                              from + first + (uint64_t)(unsigned)row * pitch,
+                              first < bytes ? row : -1, 0);
+            else
+                cuda_copy_chunk(stages + place,
+                                n ? from + first + (size_t)row * pitch
+                                  : (const char *)t.data,
+                                n, is_aligned);
         }
     }
 
-    __device__ void load(const sp_tensor &t, bool is_aligned, int c0,
-                         const int32_t *rows, char *to) const
+    __device__ static int stage_at(int step)
     {
-#pragma unroll
-        for (int e = 0; e < W::N; e++) {
-            const int chunk = (int)threadIdx.x + e * W::THREADS, q = chunk % W::CHUNKS;
-            const int at = c0 * operand::BYTES + q * CUDA_CHUNK_BYTES;
-            const int bytes =
-                rows[e] < 0 ? 0 : cuda_chunk_bytes(at, t.c * operand::BYTES);
-
-            cuda_copy_chunk(
-                to + W::product::at(chunk / W::CHUNKS, q),
-                (const char *)t.data +
-                    (bytes ? (size_t)rows[e] * t.ld * operand::BYTES + at : 0),
-                bytes, is_aligned);
-        }
+        return step % STAGES * W::STAGE_BYTES;
     }
 
     __device__ void load_stage(int step)
     {
-        char *to = stages + step % STAGES * W::STAGE_BYTES;
-
-        load(a.x, a.is_aligned_x, i0, row_x, to);
-        load(a.dy, a.is_aligned_dy, o0, row_dy, to + W::OPERAND_BYTES);
+        load(a.x, a.is_aligned_x, i0, row_x, stage_at(step));
+        load(a.dy, a.is_aligned_dy, o0, row_dy, stage_at(step) + W::OPERAND_BYTES);
     }
 
     __device__ void walk(float (&sum)[W::MT][W::NT][4])
     {
         const int steps = (count + W::product::PAIRS - 1) / W::product::PAIRS;
         const int warp = (int)threadIdx.x / 32;
-        const int row = warp % W::WM * W::MT * 16, column = warp / W::WM * W::NT * 8;
+        const typename W::product::fragments fragments =
+            W::product::find(stages, warp % W::WM * W::MT * 16, W::OPERAND_BYTES,
+                             warp / W::WM * W::NT * 8);
 
-        fetch_rows(0);
+        fetch_rows();
+#pragma unroll 1
         for (int s = 0; s < STAGES - 1; s++) {
             if (s < steps)
                 load_stage(s);
             sp_copy_commit();
-            fetch_rows(s + 1);
+            fetch_rows();
         }
+#pragma unroll 1
         for (int step = 0; step < steps; step++) {
-            const char *from = stages + step % STAGES * W::STAGE_BYTES;
-
             sp_copy_wait<STAGES - 2>();
             __syncthreads(); /* this step has landed, the one before has been read */
             if (step + STAGES - 1 < steps)
                 load_stage(step + STAGES - 1);
             sp_copy_commit();
-            fetch_rows(step + STAGES);
-            W::product::multiply(from, row, from + W::OPERAND_BYTES, column, sum);
+            fetch_rows();
+            W::product::multiply(fragments, stage_at(step), sum);
         }
     }
 
@@ -201,13 +224,14 @@ template <class W> struct wgrad_block {
     }
 };
 
-template <class W>
+/* SHARED is in the kernel's name for tests/tools/cuda_code.py. */
+template <class W, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     wgrad_kernel(wgrad_call a, wgrad_items items)
 {
     sp_grid_wait();
     SP_SHARED_BYTES(stages);
-    wgrad_block<W> b(a, items, stages);
+    wgrad_block<W, IS_WHOLE> b(a, items, stages);
     float sum[W::MT][W::NT][4] = {};
 
     b.walk(sum);
@@ -236,7 +260,7 @@ __global__ void __launch_bounds__(256)
 
 /* ---- launch ---- */
 
-template <class W>
+template <class W, bool IS_WHOLE>
 sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
     static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
@@ -244,11 +268,12 @@ sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
         (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
 
     if (ready_on != be->device) {
-        SP_CUDA(SP_ALLOW_SHARED((wgrad_kernel<W>), W::SHARED));
+        SP_CUDA(SP_ALLOW_SHARED((wgrad_kernel<W, IS_WHOLE, W::SHARED>), W::SHARED));
         ready_on = be->device;
     }
-    SP_LAUNCH_SHARED((wgrad_kernel<W>), dim3((unsigned)items.first[items.n], tiles),
-                     dim3(W::THREADS), W::SHARED, cuda_of(be)->compute, a, items);
+    SP_LAUNCH_SHARED((wgrad_kernel<W, IS_WHOLE, W::SHARED>),
+                     dim3((unsigned)items.first[items.n], tiles), dim3(W::THREADS),
+                     W::SHARED, cuda_of(be)->compute, a, items);
     return cuda_launched("wgrad_kernel");
 }
 
@@ -270,30 +295,35 @@ int edge_of(int c_in, int c_out, const int *from, int n)
     return best;
 }
 
+/* The two narrow tiles serve fp32, and all calls whose rows are not whole chunks. */
+template <sp_precision P, bool IS_WHOLE>
+sp_status launch_narrow(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+{
+    static const int edges[] = {32, 64};
+    enum { IS_EXACT = P == SP_FP32, WN = IS_EXACT ? 1 : 2 };
+
+    if (edge_of(a.x.c, a.dy.c, edges, 2) == 32)
+        return launch<wgrad_tile<P, 32, 2, WN, IS_EXACT ? 8 : 4>, IS_WHOLE>(be, a,
+                                                                            items);
+    return launch<wgrad_tile<P, 64, 2, WN, IS_EXACT ? 4 : 3>, IS_WHOLE>(be, a, items);
+}
+
 template <sp_precision P>
 sp_status launch_tensor(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
     static const int edges[] = {32, 64, 96, 128};
 
+    if (!a.is_whole)
+        return launch_narrow<P, false>(be, a, items);
     switch (edge_of(a.x.c, a.dy.c, edges, 4)) {
     case 32:
-        return launch<wgrad_tile<P, 32, 2, 2, 4>>(be, a, items);
     case 64:
-        return launch<wgrad_tile<P, 64, 2, 2, 3>>(be, a, items);
+        return launch_narrow<P, true>(be, a, items);
     case 96:
-        return launch<wgrad_tile<P, 96, 2, 2, 2>>(be, a, items);
+        return launch<wgrad_tile<P, 96, 2, 2, 2>, true>(be, a, items);
     default:
-        return launch<wgrad_tile<P, 128, 2, 4, 2>>(be, a, items);
+        return launch<wgrad_tile<P, 128, 2, 4, 2>, true>(be, a, items);
     }
-}
-
-sp_status launch_exact(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
-{
-    static const int edges[] = {32, 64};
-
-    if (edge_of(a.x.c, a.dy.c, edges, 2) == 32)
-        return launch<wgrad_tile<SP_FP32, 32, 2, 1, 8>>(be, a, items);
-    return launch<wgrad_tile<SP_FP32, 64, 2, 1, 4>>(be, a, items);
 }
 
 /* Launches the listed items and empties the list. */
@@ -306,8 +336,10 @@ sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *
             SP_TRY(launch_tensor<SP_BF16>(be, a, *items));
         else if (be->precision == SP_TF32)
             SP_TRY(launch_tensor<SP_TF32>(be, a, *items));
+        else if (a.is_whole)
+            SP_TRY((launch_narrow<SP_FP32, true>(be, a, *items)));
         else
-            SP_TRY(launch_exact(be, a, *items));
+            SP_TRY((launch_narrow<SP_FP32, false>(be, a, *items)));
         SP_LAUNCH(add_slots_kernel,
                   dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
                   dim3(256), cuda_of(be)->compute, a, *items, dw);
@@ -363,6 +395,11 @@ size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries)
     return most < all ? most : all;
 }
 
+bool has_whole_chunks(sp_tensor t)
+{
+    return (size_t)t.c * sp_elem_bytes(t.elem) % CUDA_CHUNK_BYTES == 0;
+}
+
 sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
@@ -388,6 +425,8 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
     SP_TRY(cuda_as_operand(be, &a.dy));
     a.is_aligned_x = cuda_is_aligned(a.x);
     a.is_aligned_dy = cuda_is_aligned(a.dy);
+    a.is_whole = a.is_aligned_x && a.is_aligned_dy && has_whole_chunks(a.x) &&
+                 has_whole_chunks(a.dy);
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
     for (int e = 0; e < n_entries; e++)
         SP_TRY(add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items, &items,

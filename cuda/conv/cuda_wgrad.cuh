@@ -20,6 +20,21 @@ template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
 
     __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }
 
+    /* This lane's first values of x and of dy in the stage at `stage`. Those of other
+     * pairs, channels and stages lie at fixed distances. */
+    struct fragments {
+        const char *x, *dy;
+    };
+
+    /* i0, o0: the warp's first channels; dy: the byte at which dy begins. */
+    __device__ static fragments find(const char *stage, int i0, int dy, int o0)
+    {
+        const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+
+        return {stage + t * ROW_BYTES + (i0 + g) * 4,
+                stage + dy + t * ROW_BYTES + (o0 + g) * 4};
+    }
+
     __device__ static uint32_t load(const char *from, int pair, int channel)
     {
         const uint32_t v = *(const uint32_t *)(from + pair * ROW_BYTES + channel * 4);
@@ -27,24 +42,21 @@ template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
         return sp_round_tf32(v);
     }
 
-    __device__ static void multiply(const char *x, int i0, const char *dy, int o0,
-                                    float (&sum)[MT][NT][4])
+    /* Multiplies the stage that lies `at` bytes behind that of f. */
+    __device__ static void multiply(const fragments &f, int at, float (&sum)[MT][NT][4])
     {
-        const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-
 #pragma unroll
-        for (int step = 0; step < PAIRS / 8; step++) {
-            const int p = 8 * step + t;
+        for (int p = 0; p < PAIRS; p += 8) {
             uint32_t a[MT][4];
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
                 for (int v = 0; v < 4; v++)
-                    a[i][v] = load(x, p + v / 2 * 4, i0 + 16 * i + g + v % 2 * 8);
+                    a[i][v] = load(f.x + at, p + v / 2 * 4, 16 * i + v % 2 * 8);
 #pragma unroll
             for (int j = 0; j < NT; j++) {
-                const uint32_t b0 = load(dy, p, o0 + 8 * j + g);
-                const uint32_t b1 = load(dy, p + 4, o0 + 8 * j + g);
+                const uint32_t b0 = load(f.dy + at, p, 8 * j);
+                const uint32_t b1 = load(f.dy + at, p + 4, 8 * j);
 #pragma unroll
                 for (int i = 0; i < MT; i++)
                     sp_mma_tf32(sum[i][j], a[i], b0, b1);
@@ -70,27 +82,46 @@ template <int T, int MT, int NT> struct wgrad_product<SP_BF16, T, MT, NT> {
         return r * ROW_BYTES + (q ^ (T % 64 == 0 ? r & 7 : r >> 1 & 3)) * 16;
     }
 
-    __device__ static void multiply(const char *x, int i0, const char *dy, int o0,
-                                    float (&sum)[MT][NT][4])
+    /* The shared addresses of this lane's rows for ldmatrix, as in cuda_product. */
+    struct fragments {
+        uint32_t a[MT], b[NT / 2];
+    };
+
+    __device__ static fragments find(const char *stage, int i0, int dy, int o0)
     {
         const int lane = (int)threadIdx.x % 32;
+        const uint32_t first = sp_shared_base(stage);
+        fragments f;
 
 #pragma unroll
+        for (int i = 0; i < MT; i++)
+            f.a[i] =
+                first + at(lane / 16 * 8 + lane % 8, i0 / 8 + 2 * i + (lane / 8 & 1));
+#pragma unroll
+        for (int j = 0; j < NT / 2; j++)
+            f.b[j] = first + dy + at(lane % 16, o0 / 8 + 2 * j + lane / 16);
+        return f;
+    }
+
+    /* All fragments of 16 pairs are loaded before their first product. */
+    __device__ static void multiply(const fragments &f, int stage,
+                                    float (&sum)[MT][NT][4])
+    {
+#pragma unroll
         for (int p = 0; p < PAIRS; p += 16) {
-            uint32_t a[MT][4], b[4];
+            uint32_t a[MT][4], b[NT / 2][4];
 #pragma unroll
             for (int i = 0; i < MT; i++)
-                sp_ldmatrix_trans(a[i], x + at(p + lane / 16 * 8 + lane % 8,
-                                               i0 / 8 + 2 * i + (lane / 8 & 1)));
+                sp_ldmatrix_trans(a[i], f.a[i] + stage + p * ROW_BYTES);
 #pragma unroll
-            for (int j = 0; j < NT; j += 2) {
-                sp_ldmatrix_trans(b, dy + at(p + lane % 16, o0 / 8 + j + lane / 16));
+            for (int j = 0; j < NT / 2; j++)
+                sp_ldmatrix_trans(b[j], f.b[j] + stage + p * ROW_BYTES);
 #pragma unroll
-                for (int i = 0; i < MT; i++) {
-                    sp_mma_bf16(sum[i][j], a[i], b[0], b[1]);
-                    sp_mma_bf16(sum[i][j + 1], a[i], b[2], b[3]);
-                }
-            }
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int j = 0; j < NT; j++)
+                    sp_mma_bf16(sum[i][j], a[i], b[j / 2][j % 2 * 2],
+                                b[j / 2][j % 2 * 2 + 1]);
         }
     }
 
@@ -111,22 +142,31 @@ template <int T, int MT, int NT> struct wgrad_product<SP_FP32, T, MT, NT> {
 
     __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }
 
-    __device__ static void multiply(const char *x, int i0, const char *dy, int o0,
+    struct fragments {
+        const char *x, *dy;
+    };
+
+    __device__ static fragments find(const char *stage, int i0, int dy, int o0)
+    {
+        return {stage + (i0 + row(0)) * 4, stage + dy + (o0 + column(0, 0)) * 4};
+    }
+
+    __device__ static void multiply(const fragments &f, int stage,
                                     float (&sum)[MT][NT][4])
     {
 #pragma unroll 4
         for (int p = 0; p < PAIRS; p++) {
-            const float *row_x = (const float *)(x + p * ROW_BYTES) + i0;
-            const float *row_y = (const float *)(dy + p * ROW_BYTES) + o0;
+            const float *row_x = (const float *)(f.x + stage + p * ROW_BYTES);
+            const float *row_y = (const float *)(f.dy + stage + p * ROW_BYTES);
             float4 y[NT / 4];
 
 #pragma unroll
             for (int j = 0; j < NT / 4; j++)
-                y[j] = *(const float4 *)(row_y + column(4 * j, 0));
+                y[j] = *(const float4 *)(row_y + 32 * j);
 #pragma unroll
             for (int i = 0; i < MT; i++) {
-                const float4 f = *(const float4 *)(row_x + 16 * i + row(0));
-                const float v[4] = {f.x, f.y, f.z, f.w};
+                const float4 w = *(const float4 *)(row_x + 16 * i);
+                const float v[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
                 for (int h = 0; h < 4; h++)
 #pragma unroll

@@ -71,9 +71,19 @@ template <> struct cuda_pack<float, 4> {
 template <> struct cuda_pack<cuda_bf16, 1> {
     cuda_bf16 bits;
 };
+template <> struct cuda_pack<cuda_bf16, 4> {
+    uint2 bits;
+};
 template <> struct cuda_pack<cuda_bf16, 8> {
     uint4 bits;
 };
+
+/* Two values of bf16 from the word that holds them. */
+__device__ static inline void cuda_open_two(uint32_t two, float *v)
+{
+    v[0] = __uint_as_float(two << 16);
+    v[1] = __uint_as_float(two & 0xffff0000u);
+}
 
 template <class T, int N>
 __device__ void cuda_take(const sp_tensor &t, int64_t i, int j, cuda_pack<T, N> *pack)
@@ -91,12 +101,30 @@ __device__ void cuda_open(const cuda_pack<T, N> &pack, float (&v)[N])
     } else if constexpr (N == 1) {
         v[0] = cuda_float_of(pack.bits);
     } else {
-        const uint32_t two[4] = {pack.bits.x, pack.bits.y, pack.bits.z, pack.bits.w};
-        for (int k = 0; k < 4; k++) {
-            v[2 * k] = __uint_as_float(two[k] << 16);
-            v[2 * k + 1] = __uint_as_float(two[k] & 0xffff0000u);
+        cuda_open_two(pack.bits.x, v);
+        cuda_open_two(pack.bits.y, v + 2);
+        if constexpr (N == 8) {
+            cuda_open_two(pack.bits.z, v + 4);
+            cuda_open_two(pack.bits.w, v + 6);
         }
     }
+}
+
+/* Converts N values to the form that they have in memory. */
+template <class T, int N>
+__device__ void cuda_close(const float (&v)[N], cuda_pack<T, N> *pack)
+{
+    if constexpr (sizeof(T) == 4 && N == 1)
+        pack->bits = v[0];
+    else if constexpr (sizeof(T) == 4)
+        pack->bits = make_float4(v[0], v[1], v[2], v[3]);
+    else if constexpr (N == 1)
+        pack->bits = cuda_bf16_of(v[0]);
+    else if constexpr (N == 4)
+        pack->bits = make_uint2(sp_pack_bf16(v[0], v[1]), sp_pack_bf16(v[2], v[3]));
+    else
+        pack->bits = make_uint4(sp_pack_bf16(v[0], v[1]), sp_pack_bf16(v[2], v[3]),
+                                sp_pack_bf16(v[4], v[5]), sp_pack_bf16(v[6], v[7]));
 }
 
 template <class T, int N>
@@ -111,17 +139,10 @@ __device__ void cuda_load(const sp_tensor &t, int64_t i, int j, float (&v)[N])
 template <class T, int N>
 __device__ void cuda_store(const sp_tensor &t, int64_t i, int j, const float (&v)[N])
 {
-    T *to = (T *)t.data + i * t.ld + j;
+    cuda_pack<T, N> pack;
 
-    if constexpr (sizeof(T) == 4 && N == 1)
-        *to = v[0];
-    else if constexpr (sizeof(T) == 4)
-        *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
-    else if constexpr (N == 1)
-        *to = cuda_bf16_of(v[0]);
-    else
-        *(uint4 *)to = make_uint4(sp_pack_bf16(v[0], v[1]), sp_pack_bf16(v[2], v[3]),
-                                  sp_pack_bf16(v[4], v[5]), sp_pack_bf16(v[6], v[7]));
+    cuda_close(v, &pack);
+    *(cuda_pack<T, N> *)((T *)t.data + i * t.ld + j) = pack;
 }
 
 /* y = v, or y += v. */

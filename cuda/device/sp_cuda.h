@@ -66,6 +66,24 @@ __device__ __forceinline__ uint32_t sp_shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* The same, computed here: the compiler would otherwise compute an address in a static
+ * array anew wherever it is used. */
+__device__ __forceinline__ uint32_t sp_shared_base(const void *p)
+{
+    uint32_t at;
+
+    asm volatile("mov.b32 %0, %1;" : "=r"(at) : "r"(sp_shared_address(p)));
+    return at;
+}
+
+/* The same value, of which the compiler knows nothing: what is computed from it stays
+ * where it is, and keeps no register of an enclosing loop. */
+__device__ __forceinline__ int sp_opaque(int value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 bool sp_early_next(cudaStream_t stream); /* below */
 
 template <class... P, class... A>
@@ -108,6 +126,20 @@ __device__ __forceinline__ void sp_copy_async(void *to, const void *from, int by
         : "memory");
 }
 
+/* Writes 16 bytes to the shared address `to`: those at `from` or, where value < least,
+ * zeros; then nothing is read, whatever `from` is. The comparison stands here because
+ * the compiler makes longer code of it where the value is a sign. */
+__device__ __forceinline__ void sp_copy_chunk(uint32_t to, const void *from, int value,
+                                              int least)
+{
+    asm volatile("{\n\t.reg .pred is_none;\n\t.reg .b32 bytes;\n\t"
+                 "setp.lt.s32 is_none, %2, %3;\n\t"
+                 "selp.b32 bytes, 0, 16, is_none;\n\t"
+                 "cp.async.cg.shared.global [%0], [%1], 16, bytes;\n\t}" ::"r"(to),
+                 "l"(from), "r"(value), "r"(least)
+                 : "memory");
+}
+
 __device__ __forceinline__ void sp_copy_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -129,22 +161,22 @@ template <int N> __device__ __forceinline__ void sp_copy_wait()
  *                    b0, b1      B[t][g], B[t + 4][g] */
 
 /* Loads four 8 x 8 matrices of 16-bit elements. Row r of matrix m is the 16 bytes at
- * the pointer of lane 8 m + r. r[m] receives elements [g][2t] and [g][2t + 1]; with
- * trans, [2t][g] and [2t + 1][g]. */
-__device__ __forceinline__ void sp_ldmatrix(uint32_t (&r)[4], const void *row)
+ * the shared address of lane 8 m + r. r[m] receives elements [g][2t] and [g][2t + 1];
+ * with trans, [2t][g] and [2t + 1][g]. Barriers order the loads with the writes of
+ * other threads: a volatile statement stays on its side of them. There is no "memory"
+ * clobber, so that the compiler keeps other values in registers across the loads. */
+__device__ __forceinline__ void sp_ldmatrix(uint32_t (&r)[4], uint32_t row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(sp_shared_address(row))
-                 : "memory");
+                 : "r"(row));
 }
 
-__device__ __forceinline__ void sp_ldmatrix_trans(uint32_t (&r)[4], const void *row)
+__device__ __forceinline__ void sp_ldmatrix_trans(uint32_t (&r)[4], uint32_t row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(sp_shared_address(row))
-                 : "memory");
+                 : "r"(row));
 }
 
 __device__ __forceinline__ void sp_mma_bf16(float (&c)[4], const uint32_t (&a)[4],

@@ -72,6 +72,10 @@ struct __align__(16) float4
 {
     float x, y, z, w;
 };
+struct __align__(8) uint2
+{
+    uint32_t x, y;
+};
 struct __align__(16) uint4
 {
     uint32_t x, y, z, w;
@@ -96,6 +100,11 @@ static inline float4 make_float4(float x, float y, float z, float w)
 static inline float2 make_float2(float x, float y)
 {
     return float2{x, y};
+}
+
+static inline uint2 make_uint2(uint32_t x, uint32_t y)
+{
+    return uint2{x, y};
 }
 
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
@@ -260,14 +269,23 @@ template <int N> static inline void sp_copy_wait()
     hc_copy_wait(N);
 }
 
-static inline void sp_ldmatrix(uint32_t (&r)[4], const void *row, HC_SITE)
+/* An address in shared memory by the number that sp_shared_address gave. */
+char *hc_shared_at(uint32_t offset);
+
+static inline void sp_copy_chunk(uint32_t to, const void *from, int value, int least,
+                                 HC_SITE)
 {
-    hc_tensor(HC_LDMATRIX, r, row, 0, file, line);
+    hc_copy_async(hc_shared_at(to), from, value < least ? 0 : 16, file, line);
 }
 
-static inline void sp_ldmatrix_trans(uint32_t (&r)[4], const void *row, HC_SITE)
+static inline void sp_ldmatrix(uint32_t (&r)[4], uint32_t row, HC_SITE)
 {
-    hc_tensor(HC_LDMATRIX_TRANS, r, row, 0, file, line);
+    hc_tensor(HC_LDMATRIX, r, hc_shared_at(row), 0, file, line);
+}
+
+static inline void sp_ldmatrix_trans(uint32_t (&r)[4], uint32_t row, HC_SITE)
+{
+    hc_tensor(HC_LDMATRIX_TRANS, r, hc_shared_at(row), 0, file, line);
 }
 
 static inline void sp_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,

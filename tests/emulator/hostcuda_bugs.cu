@@ -254,7 +254,7 @@ __global__ static void matrix_of_some(call a)
     tile[threadIdx.x] = 0;
     __syncthreads();
     if (threadIdx.x % 2)
-        sp_ldmatrix(r, tile + threadIdx.x % 32 * 4);
+        sp_ldmatrix(r, sp_shared_address(tile + threadIdx.x % 32 * 4));
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 

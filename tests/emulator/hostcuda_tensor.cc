@@ -11,6 +11,11 @@ static void tell(const hc_fiber *f, const void *data, int bytes, bool is_write,
         hc_hook.accessed(&f->view, data, (size_t)bytes, is_write, pc);
 }
 
+char *hc_shared_at(uint32_t offset)
+{
+    return hc_space + offset;
+}
+
 /* ---- copies ---- */
 
 static void land(hc_copy *c)

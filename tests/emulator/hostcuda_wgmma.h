@@ -27,6 +27,16 @@ static inline uint32_t sp_shared_address(const void *p)
     return hc_shared_offset(p);
 }
 
+static inline uint32_t sp_shared_base(const void *p)
+{
+    return hc_shared_offset(p);
+}
+
+static inline int sp_opaque(int value)
+{
+    return value;
+}
+
 template <int N>
 static inline void sp_wgmma(float (&d)[N], uint64_t a, uint64_t b, HC_SITE)
 {

@@ -288,7 +288,7 @@ static void order_changes_no_bit(void **state)
 /* A sample's rows have the same bits alone and where others share its tiles. */
 static void company_changes_no_bit(void **state)
 {
-    static const int rows[] = {70, 45, 60}, channels[] = {3, 7, 20};
+    static const int rows[] = {70, 45, 60}, channels[] = {3, 20, 64};
     const int c_out = is_wgmma ? 128 : 8;
 
     (void)state;
@@ -314,8 +314,8 @@ static void company_changes_no_bit(void **state)
         }
 }
 
-/* Gives a result and the sums that go with it as bytes: of the forward pass, or of the
- * input gradient behind two norms. */
+/* Gives a result, as floats without the ends of its rows, and the sums that go with it
+ * as bytes: of the forward pass, or of the input gradient behind two norms. */
 static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_t *n)
 {
     const bool is_bf16 = p->precision == SP_BF16, is_mirrored = case_is_mirrored(p);
@@ -324,7 +324,8 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
     norm_case norm = norm_make(be, p, like, like.c, 0, is_bf16, true, 8);
     norm_case residual = norm_make(be, p, like, like.c, 1, is_bf16, true, 20);
     sp_map map = cu_map(be, is_forward || is_mirrored ? &p->map : &p->back, 1);
-    const size_t y_bytes = (size_t)(y.n * y.ld) * (is_bf16 ? 2 : 4);
+    const size_t row_bytes = (size_t)y.c * sizeof(float);
+    const size_t y_bytes = (size_t)y.n * row_bytes;
     const size_t sums_bytes =
         2 * sizeof(double) * (size_t)y.c * (size_t)be->ops->fused_parts(y.n, 1).n;
     sp_conv_args a = {.map = &map,
@@ -338,7 +339,9 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
     OK(is_forward ? be->ops->conv_forward_norm_sums(be, &a, NULL, 1, norm.device.sums)
                   : be->ops->conv_grad_input_norm_sums(be, &a, &norm.device,
                                                        &residual.device));
-    OK(be->ops->download(be, all, a.y.data, y_bytes));
+    is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
+    for (int64_t i = 0; i < y.n; i++)
+        memcpy(all + (size_t)i * row_bytes, y.data + i * y.ld, row_bytes);
     OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));
     OK(be->ops->download(be, all + y_bytes + sums_bytes, residual.device.sums,
                          sums_bytes));
@@ -378,7 +381,7 @@ static void same_on_all_tiles(const conv_case *p, bool is_forward)
 
 static void tile_changes_no_bit(void **state)
 {
-    static const int rows[] = {190}, channels[][2] = {{20, 24}, {7, 100}, {300, 40}};
+    static const int rows[] = {190}, channels[][2] = {{20, 24}, {64, 96}, {32, 160}};
 
     (void)state;
     for (int precision = SP_TF32; precision <= SP_BF16; precision++)
@@ -391,11 +394,42 @@ static void tile_changes_no_bit(void **state)
         }
 }
 
+/* Rows that are copied and written by whole chunks, and the same values in rows of an odd
+ * pitch, which are handled element by element, have the same bits, and so have their
+ * sums. */
+static void form_changes_no_bit(void **state)
+{
+    static const int rows[] = {190}, mma[][2] = {{64, 96}, {96, 160}};
+    static const int wgmma[][2] = {{64, 128}, {128, 192}};
+    const int(*channels)[2] = is_wgmma ? wgmma : mma;
+
+    (void)state;
+    for (int precision = first_precision(); precision <= SP_BF16; precision++)
+        for (int i = 0; i < 4; i++) {
+            char *all[2];
+            size_t n;
+
+            for (int pad = 0; pad < 2; pad++) {
+                conv_case p =
+                    case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows,
+                              channels[i / 2][0], channels[i / 2][1], pad);
+                sp_backend be = open_in(i, p.precision);
+
+                all[pad] = bytes_of(&be, &p, i % 2, &n);
+                cu_close(&be);
+                case_drop(&p);
+            }
+            assert_memory_equal(all[0], all[1], n);
+            free(all[0]);
+            free(all[1]);
+        }
+}
+
 /* Whichever tile is chosen by timing it, results and memory are as before. */
 static void tiles_are_chosen_by_time(void **state)
 {
     static const int rows[] = {190};
-    conv_case p = case_make(&conv_kinds[CONV_3], SP_TF32, 1, rows, 24, 64, 0);
+    conv_case p = case_make(&conv_kinds[CONV_3], SP_TF32, 1, rows, 32, 64, 0);
     char *bytes[2];
     size_t n;
 
@@ -525,21 +559,24 @@ static void wgmma_every_map(void **state)
  * results must be equal: a device's need not. */
 static void wgmma_equals_mma(void **state)
 {
-    const int rows[] = {200};
-    conv_case p = case_make(&conv_kinds[CONV_3], SP_BF16, 1, rows, 40, 136, 0);
-    sp_tensor y[2];
+    const int rows[] = {200}, c_in[] = {40, 64};
 
     (void)state;
-    for (int way = 0; way < 2; way++) {
-        sp_backend be = case_open(way, SP_BF16);
-        be.is_wgmma = way;
-        y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
-        cu_close(&be);
+    for (int i = 0; i < 2; i++) {
+        conv_case p = case_make(&conv_kinds[CONV_3], SP_BF16, 1, rows, c_in[i], 136, 0);
+        sp_tensor y[2];
+
+        for (int way = 0; way < 2; way++) {
+            sp_backend be = case_open(way, SP_BF16);
+            be.is_wgmma = way;
+            y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
+            cu_close(&be);
+        }
+        if (hc_wgmma_count)
+            assert_true(fx_equal(y[0], y[1]));
+        cu_same("wgmma and mma.sync", y[0], y[1], 0.01);
+        case_drop(&p);
     }
-    if (hc_wgmma_count)
-        assert_true(fx_equal(y[0], y[1]));
-    cu_same("wgmma and mma.sync", y[0], y[1], 0.01);
-    case_drop(&p);
 }
 
 KERNEL_TEST(test_cuda_conv)
@@ -552,6 +589,7 @@ KERNEL_TEST(test_cuda_conv)
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(company_changes_no_bit),
         cmocka_unit_test(tile_changes_no_bit),
+        cmocka_unit_test(form_changes_no_bit),
         cmocka_unit_test(tiles_are_chosen_by_time),
         cmocka_unit_test(a_tile_that_is_none),
         cmocka_unit_test(packs_of_many),
@@ -567,6 +605,7 @@ KERNEL_TEST(test_cuda_wgmma)
         cmocka_unit_test(wgmma_equals_mma),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(form_changes_no_bit),
     };
     sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = true};
 

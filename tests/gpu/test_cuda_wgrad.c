@@ -147,6 +147,32 @@ static void order_changes_no_bit(void **state)
     }
 }
 
+/* Rows of whole chunks and the same values in rows of an odd pitch have the same
+ * bits. */
+static void form_changes_no_bit(void **state)
+{
+    static const int rows[] = {190}, channels[][2] = {{64, 96}, {128, 160}};
+
+    (void)state;
+    for (int precision = SP_FP32; precision <= SP_BF16; precision++)
+        for (int i = 0; i < 2; i++) {
+            sp_tensor dw[2];
+
+            for (int pad = 0; pad < 2; pad++) {
+                conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1,
+                                        rows, channels[i][0], channels[i][1], pad);
+                sp_backend be = case_open(i, p.precision);
+
+                dw[pad] = grad_weight(&be, &p, 1, 0, 1, false);
+                cu_close(&be);
+                case_drop(&p);
+            }
+            assert_true(fx_equal(dw[0], dw[1]));
+            free(dw[0].data);
+            free(dw[1].data);
+        }
+}
+
 KERNEL_TEST(test_cuda_wgrad)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +182,7 @@ KERNEL_TEST(test_cuda_wgrad)
         cmocka_unit_test(several_items),
         cmocka_unit_test(several_rounds),
         cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(form_changes_no_bit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
