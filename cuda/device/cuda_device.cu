@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda/device/cuda_util.cuh"
 
@@ -172,6 +173,33 @@ void sp_cuda_close(sp_backend *be)
 
 /* ---- copies ---- */
 
+enum { SMALL_BYTES = 256 };
+
+struct small_data {
+    unsigned char byte[SMALL_BYTES];
+};
+
+static __global__ void __launch_bounds__(SMALL_BYTES)
+    store_kernel(unsigned char *to, small_data data, int n)
+{
+    sp_grid_wait();
+    if ((int)threadIdx.x < n)
+        to[threadIdx.x] = data.byte[threadIdx.x];
+}
+
+/* A few bytes travel as the argument of a kernel. The compute stream need not be empty
+ * for it, whichever memory the device can read, and the next kernel may begin early. */
+static sp_status upload_small(sp_backend *be, void *to, const void *from_host,
+                              size_t bytes)
+{
+    small_data data;
+
+    memcpy(data.byte, from_host, bytes);
+    SP_LAUNCH(store_kernel, dim3(1), dim3(SMALL_BYTES), cuda_of(be)->compute,
+              (unsigned char *)to, data, (int)bytes);
+    return cuda_launched("store_kernel");
+}
+
 /* The driver copies pageable memory to a buffer of its own before cudaMemcpyAsync
  * returns. Where the device can read pageable memory itself, it may read it later
  * (CUDA's "API synchronization behavior"), so the host waits there. */
@@ -183,6 +211,8 @@ sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t
     if (bytes == 0)
         return SP_OK;
     SP_CUDA(cudaSetDevice(be->device));
+    if (cuda_is_owner(be) && bytes <= SMALL_BYTES)
+        return upload_small(be, to, from_host, bytes);
     sp_early_break(stream);
     SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream));
     if (!cuda->reads_pageable)

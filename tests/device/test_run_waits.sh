@@ -34,6 +34,7 @@ stops() {
 
 stops 1 1 0
 stops 2 1 6
+HC_PAGEABLE=1 stops 2 1 6 # devices that read pageable memory later, when it is their turn
 SP_PEER_MEMORY=0 stops 2 1 12
 stops 2 1 7 train.bn_scope=rank
 SP_RANKS_PER_NODE=2 stops 3 1 7 train.bn_scope=node
