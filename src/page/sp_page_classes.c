@@ -178,6 +178,37 @@ static void add_origin(const sp_page *page, const counts *c)
     sp_html_raw(page->html, ".</p>\n");
 }
 
+/* The evaluations by sptrain eval, which may be of other data and checkpoints. */
+static void add_later(const sp_page *page, const sp_story *s)
+{
+    enum { MOST = 20 };
+
+    if (s->n_later == 0)
+        return;
+    sp_html_raw(page->html,
+                "<div class=\"wide\"><table><thead><tr><th>sptrain eval</th>"
+                "<th>step</th><th>samples</th><th>accuracy</th><th>mean IoU</th>"
+                "<th>of points</th><th>checkpoint</th></tr></thead><tbody>\n");
+    for (int i = s->n_later > MOST ? s->n_later - MOST : 0; i < s->n_later; i++) {
+        const sp_story_eval *e = &s->later[i];
+
+        sp_html_raw(page->html, "<tr><td>");
+        sp_html_text(page->html, e->time);
+        sp_html_raw(page->html, "</td><td>");
+        sp_page_add_count(page, e->step);
+        sp_html_raw(page->html, "</td><td>");
+        sp_page_add_count(page, e->samples);
+        sp_html_raw(page->html, "</td>");
+        add_cell(page, e->accuracy, false);
+        add_cell(page, e->miou, false);
+        add_cell(page, e->point_miou, false);
+        sp_html_raw(page->html, "<td>");
+        sp_html_text(page->html, e->checkpoint);
+        sp_html_raw(page->html, "</td></tr>\n");
+    }
+    sp_html_raw(page->html, "</tbody></table></div>\n");
+}
+
 static void begin_run(const sp_page *page, int run)
 {
     if (page->n < 2)
@@ -202,6 +233,7 @@ void sp_page_add_classes(const sp_page *page)
         begin_run(page, run);
         add_origin(page, &c);
         add_table(page, &c);
+        add_later(page, &page->story[run]);
     }
     if (!has_head)
         sp_html_raw(page->html, "<h2>Classes</h2>\n<p class=\"soft\">No evaluation has "

@@ -221,6 +221,19 @@ static void numbers_are_those_of_the_lines(void **state)
     free(csv);
 }
 
+static void evaluations_of_other_checkpoints(void **state)
+{
+    (void)state;
+    put(0, "evaluations.jsonl",
+        "{\"event\":\"eval\",\"time\":\"2026-01-02T03:04:05Z\",\"checkpoint\":"
+        "\"a&b.h5\",\"step\":7,\"samples\":2,\"accuracy\":0.875,\"miou\":0.5,"
+        "\"iou\":{\"x\":0.5},\"confusion\":[[4]]}\n");
+    report(1);
+    shows("by sptrain eval of a&amp;b.h5");
+    shows("<tr><td>2026-01-02T03:04:05Z</td><td>7</td><td>2</td><td>0.8750</td>"
+          "<td>0.5000</td><td>&ndash;</td><td>a&amp;b.h5</td></tr>");
+}
+
 static void a_run_that_has_just_begun(void **state)
 {
     (void)state;
@@ -442,6 +455,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_NEW_RUNS(numbers_are_those_of_the_lines),
+        IN_NEW_RUNS(evaluations_of_other_checkpoints),
         IN_NEW_RUNS(a_run_that_has_just_begun),
         IN_NEW_RUNS(damaged_lines_are_said_and_skipped),
         IN_NEW_RUNS(numbers_of_any_size),
