@@ -125,7 +125,7 @@ static bool write_image(png_structp png, png_infop info, const sp_canvas *canvas
                  indices ? PNG_COLOR_TYPE_PALETTE : PNG_COLOR_TYPE_RGB_ALPHA,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
-    png_set_compression_level(png, indices ? 9 : 6);
+    png_set_compression_level(png, 6);
     if (indices)
         set_palette(png, info, table);
     png_write_info(png, info);
