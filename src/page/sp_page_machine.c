@@ -79,8 +79,8 @@ static void add_parts(const sp_page *page, const sp_story *s, double whole)
     }
     if (rest > 0)
         add_part(page, &list,
-                 isfinite(mean_of(s, SP_STEP_AT_FORWARD_S)) ? "the rest" : "computing", 0,
-                 rest, whole);
+                 isfinite(mean_of(s, SP_STEP_AT_FORWARD_S)) ? "the rest" : "computing",
+                 0, rest, whole);
     sp_html_raw(page->html, "</div><ul class=\"keys\">");
     if (sp_html_end(&list, &text, &n) == SP_OK)
         sp_html_raw(page->html, text);
@@ -194,7 +194,8 @@ void sp_page_add_times(const sp_page *page)
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
     add_step_chart(page, SP_STEP_AT_STEP_S, 1, "Seconds of a step");
     add_step_chart(page, SP_STEP_AT_DATA_WAIT_S, 1, "Seconds waiting for data");
-    add_step_chart(page, SP_STEP_AT_COMM_EXPOSED_S, 1, "Seconds waiting for other ranks");
+    add_step_chart(page, SP_STEP_AT_COMM_EXPOSED_S, 1,
+                   "Seconds waiting for other ranks");
     add_step_chart(page, SP_STEP_AT_IMBALANCE, 1, "Imbalance: fullest rank over mean");
     add_step_chart(page, SP_STEP_AT_VOXELS, 1, "Voxels of a step");
     add_step_chart(page, SP_STEP_AT_MEMORY, MIB, "Memory of the largest rank in MiB");

@@ -191,10 +191,11 @@ static const sp_option report_options[] = {
 static void print_report_help(void)
 {
     puts("usage: sptrain report RUN... [-o FILE.html]\n");
-    sp_names_wrap(stdout, 0,
-                  "Writes one HTML file about the runs in these run folders, with curves, "
-                  "classes, confusions, times, ranks and pictures, and the classes as CSV "
-                  "beside it. It needs nothing else: neither a network nor a server.\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Writes one HTML file about the runs in these run folders, with curves, "
+        "classes, confusions, times, ranks and pictures, and the classes as CSV "
+        "beside it. It needs nothing else: neither a network nor a server.\n");
     sp_names_print(SP_NAMES(report_options), stdout);
 }
 
@@ -211,8 +212,10 @@ static sp_status write_report(int argc, char **argv)
         return SP_OK;
     }
     if (n == 0 || (n > 1 && !a.out))
-        return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %d run "
-                                  "folder%s and no FILE.html", n, n == 1 ? "" : "s");
+        return SP_FAIL(SP_EUSAGE,
+                       "report: expected RUN... -o FILE.html, found %d run "
+                       "folder%s and no FILE.html",
+                       n, n == 1 ? "" : "s");
     snprintf(own, sizeof own, "%s/report.html", argv[2]);
     SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
     if (!a.is_quiet)

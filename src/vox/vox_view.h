@@ -38,9 +38,9 @@ typedef struct vox_view_points {
     /* [n_classes] index of each class's colour in the palette, -1: that of points
      * without a class; NULL: the class's number */
     int *class_colour;
-    char *sample_name;  /* "sample 3 (tile.las[0,1])"; "" for a scan */
-    const char *unit;   /* "voxels", "points" */
-    vox_view_by by;     /* VOX_BY_DEFAULT has become one of the others */
+    char *sample_name; /* "sample 3 (tile.las[0,1])"; "" for a scan */
+    const char *unit;  /* "voxels", "points" */
+    vox_view_by by;    /* VOX_BY_DEFAULT has become one of the others */
 } vox_view_points;
 
 /* Is the file HDF5, by its first bytes? SP_EIO. */
