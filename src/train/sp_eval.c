@@ -1,7 +1,7 @@
 /* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
 #include "base/sp_log.h"
+#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
-#include "train/sp_gallery.h"
 #include "train/sp_infer.h"
 #include "train/sp_report.h"
 #include "train/sp_train.h"

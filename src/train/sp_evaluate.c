@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "base/sp_exact.h"
+#include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_progress.h"
-#include "train/sp_gallery.h"
 #include "train/sp_merging.h"
 
 /* Finds the batch's first stored voxel without a prediction; false: all have one. */

@@ -5,7 +5,7 @@
 #include "net/sp_metrics.h"
 
 struct sp_batch;     /* data/sp_loader.h */
-struct sp_gallery;   /* train/sp_gallery.h */
+struct sp_gallery;   /* session/sp_gallery.h */
 struct sp_resources; /* session/sp_resources.h */
 
 /* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and

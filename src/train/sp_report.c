@@ -12,12 +12,12 @@
 #include "base/sp_machine.h"
 #include "config.h"
 #include "h5/sp_h5.h"
+#include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_events.h"
 #include "show/sp_heatmap.h"
 #include "show/sp_image.h"
 #include "show/sp_live.h"
-#include "train/sp_gallery.h"
 
 /* Header only: no library to link. */
 #define XXH_INLINE_ALL

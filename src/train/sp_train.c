@@ -10,9 +10,9 @@
 #include "base/sp_machine.h"
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
+#include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "train/sp_evaluate.h"
-#include "train/sp_gallery.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 

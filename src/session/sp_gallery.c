@@ -1,4 +1,4 @@
-#include "train/sp_gallery.h"
+#include "session/sp_gallery.h"
 
 #include <errno.h>
 #include <inttypes.h>
