@@ -7,7 +7,7 @@
  *            sp_scan_select  chooses the attributes wanted
  *            sp_scan_next    gives the next points, in the order of the file:
  *                            xyz, label, attributes, all in double precision
- *            sp_scan_write   copies it with other classes
+ *            sp_scan_write   copies it with other classes and added fields
  *
  *     spvox convert   sp_scan ------------------> sp_gridding --> voxels of a shard
  *     spvox scene     sp_world --> sp_lidar ----> sp_gridding --> sp_scene, shards
@@ -89,16 +89,54 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 sp_status sp_scan_rewind(sp_scan *scan);
 void sp_scan_points_destroy(sp_scan_points *points);
 
-/* ---- formats ---- */
+/* ---- writing ---- */
+
+/* Codes of points that get none of the classes: whatever the format has for no class;
+ * the class that the point has in the scan. */
+enum { SP_SCAN_NO_CLASS = -1, SP_SCAN_KEEP = -2 };
+
+enum { SP_SCAN_ADDED_NAME = 32 }; /* most bytes of a name or a help, as in LAS */
+
+/* A field with values from 0 to 1 that is written beside the class. */
+typedef struct sp_scan_added {
+    char name[SP_SCAN_ADDED_NAME + 1], help[SP_SCAN_ADDED_NAME + 1];
+    /* In LAS: float32, else uint8 in steps of 1/255. Other formats have floats. */
+    bool is_float;
+} sp_scan_added;
+
+/* The classes, and values of added fields, for all points of a scan. */
+typedef struct sp_scan_labels {
+    int64_t n;     /* number of points */
+    bool has_kept; /* some codes are SP_SCAN_KEEP */
+    int n_added;
+    const sp_scan_added *added; /* [n_added] */
+    /* Gives those of the rows first .. first + n - 1: code [n], value [n][n_added]. */
+    void (*get)(const void *from, int64_t first, int64_t n, int32_t *code,
+                float *value);
+    const void *from; /* for get */
+} sp_scan_labels;
+
+/* The ending of the files in which classes of this scan are written: its own where its
+ * format can be written; ".label" of SemanticKITTI; ".txt" of the others. */
+const char *sp_scan_output_ending(const sp_scan *scan);
+/* Can these codes [n] and fields be written onto this scan in a file of this name?
+ * SP_EDATA: a code, or a field, does not fit the format. */
+sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
+                               const int32_t *code, int n, int n_added,
+                               const sp_scan_added *added);
 
 /* Can classes be written into a file of this name? The ending tells the format.
  * SP_EUSAGE lists the endings. */
 sp_status sp_scan_check_output(const char *path);
-/* Writes the scan with other classes in the format that path's ending tells, under a
- * temporary name at first, so that no partial file stays. code [n] has the classes of
- * all points; negative ones become what the format has for no class. SP_EDATA: the scan
- * or a code does not fit the format; SP_EIO; errors of reading. */
-sp_status sp_scan_write(sp_scan *scan, const char *path, int32_t *code, int64_t n);
+/* Writes the scan with other classes and added fields in the format that path's ending
+ * tells, under a temporary name at first, so that no partial file stays. Everything
+ * else stays as it is in copies of LAS and LAZ: each byte of all other fields, the
+ * order of points, all records before and behind them. A field that the scan has
+ * already gets other values. SP_EDATA: the scan, a code or a field does not fit the
+ * format; SP_EIO; errors of reading. */
+sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);
+/* ---- formats ---- */
+
 /* Print the formats that are read, or those that classes are written in, for help. */
 void sp_scan_print_formats(FILE *to);
 void sp_scan_print_outputs(FILE *to);

@@ -81,18 +81,42 @@ sp_status sp_scan_check_output(const char *path)
     return SP_OK;
 }
 
-sp_status sp_scan_write(sp_scan *scan, const char *path, int32_t *code, int64_t n)
+const char *sp_scan_output_ending(const sp_scan *scan)
+{
+    const sp_scan_format *format = scan->format;
+
+    if (format == &sp_scan_ply_lists)
+        format = &sp_scan_ply;
+    return format->write ? format->written : sp_scan_text.written;
+}
+
+sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
+                               const int32_t *code, int n, int n_added,
+                               const sp_scan_added *added)
+{
+    const sp_scan_format *format = find_output(path);
+    int32_t most;
+
+    SP_TRY(sp_scan_check_output(path));
+    if (n_added > 0 && format->check_added)
+        SP_TRY(format->check_added(scan, n_added, added));
+    most = format->most_code ? format->most_code(scan) : INT32_MAX;
+    for (int i = 0; i < n; i++)
+        if (code[i] > most)
+            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
+                           scan->path, code[i], scan->title, most);
+    return SP_OK;
+}
+
+sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
 {
     const sp_scan_format *format = find_output(path);
     char temporary[PATH_MAX];
     sp_status rc;
 
-    SP_TRY(sp_scan_check_output(path));
+    SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    for (int64_t i = 0; i < n; i++)
-        if (code[i] < 0)
-            code[i] = format->no_class;
-    rc = format->write(scan, temporary, code, n);
+    rc = format->write(scan, temporary, labels);
     if (rc == SP_OK && rename(temporary, path) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot rename to it: %s", path, strerror(errno));
     if (rc != SP_OK)

@@ -53,8 +53,12 @@ typedef struct sp_scan_format {
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
-    /* Writes the scan with other classes, code [n]. NULL: the format is not written. */
-    sp_status (*write)(sp_scan *scan, const char *path, const int32_t *code, int64_t n);
+    /* Writes the scan with other classes. NULL: the format is not written. */
+    sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels);
+    /* Checks whether these fields fit. NULL: any do. */
+    sp_status (*check_added)(const sp_scan *scan, int n, const sp_scan_added *added);
+    /* The largest code that fits, for copies of this scan. NULL: any does. */
+    int32_t (*most_code)(const sp_scan *scan);
     const char *written;      /* ending of a file that is written so */
     const char *written_help; /* what such a file has, for help texts */
     int32_t no_class;         /* code of a point without a class */
@@ -135,6 +139,32 @@ sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t 
  * more text follows them. */
 int sp_scan_numbers(const char *line, double *to, int n);
 
+/* ---- writing ---- */
+
+/* The columns of a file that is written from a scan: x, y, z, all its attributes but
+ * the label and the fields to add. */
+typedef struct sp_scan_columns {
+    int n;
+    const char *name[SP_SCAN_FIELDS]; /* borrowed from the scan */
+    char kind[SP_SCAN_FIELDS];
+    int size[SP_SCAN_FIELDS];
+} sp_scan_columns;
+
+/* Lists the columns and selects the attributes. */
+sp_status sp_scan_list_columns(sp_scan *scan, const sp_scan_labels *labels,
+                               sp_scan_columns *columns);
+/* Calls `put` with blocks of points, whose codes have their final values: negative only
+ * where the format's no_class is. `value` is [n][n_added]. */
+typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
+                                     const int32_t *code, const float *value);
+sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
+                             int32_t no_class, sp_scan_put_points *put, void *arg);
+/* Writes columns of text, as sp_scan_format.write. */
+sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
+                                const sp_scan_labels *labels);
+/* Writes a name as one word of printable characters. It may come from a hostile file,
+ * and a newline in it would add lines to the header. */
+void sp_scan_put_name(FILE *to, const char *name);
 /* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
 bool sp_scan_is_big_endian(void);

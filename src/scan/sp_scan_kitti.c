@@ -145,18 +145,97 @@ static void close_kitti(sp_scan *scan)
         free(k->path);
 }
 
-static sp_status write_label(sp_scan *scan, const char *path, const int32_t *code,
-                             int64_t n)
-{
-    FILE *to = fopen(path, "wb");
-    bool is_good = to != NULL;
+/* ---- writing ---- */
 
-    (void)scan;
-    for (int64_t i = 0; is_good && i < n; i++)
-        is_good = sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES);
-    if ((to && fclose(to) != 0) || !is_good)
-        return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+enum { WRITTEN = 4096 }; /* points at a time */
+
+/* Replaces SP_SCAN_KEEP among the codes of n rows by what the scan's label file has,
+ * the instance included. */
+static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *code)
+{
+    unsigned char label[WRITTEN * LABEL_BYTES];
+    kitti *k = scan->own;
+
+    SP_TRY(
+        sp_scan_pread(&k->label, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
+    for (int64_t i = 0; i < n; i++)
+        if (code[i] == SP_SCAN_KEEP)
+            code[i] = (int32_t)sp_scan_le32(label + i * LABEL_BYTES);
+        else if (code[i] < 0)
+            code[i] = 0;
     return SP_OK;
+}
+
+static sp_status put_codes(FILE *to, const char *path, const int32_t *code, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES))
+            return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return SP_OK;
+}
+
+typedef struct writing {
+    FILE *to;
+    const char *path;
+} writing;
+
+static sp_status put_block(void *arg, const sp_scan_points *points, const int32_t *code,
+                           const float *value)
+{
+    const writing *w = arg;
+
+    (void)value;
+    return put_codes(w->to, w->path, code, points->n);
+}
+
+/* The scan itself is read only where its own labels are wanted. */
+static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *labels)
+{
+    const bool is_kitti = scan->format == &sp_scan_kitti;
+    int32_t code[WRITTEN];
+
+    if (labels->has_kept && !is_kitti)
+        return sp_scan_each_block(scan, labels, 0, put_block, w);
+    for (int64_t first = 0; first < labels->n; first += WRITTEN) {
+        int64_t n = labels->n - first < WRITTEN ? labels->n - first : WRITTEN;
+
+        labels->get(labels->from, first, n, code, NULL);
+        if (labels->has_kept && scan->label >= 0)
+            SP_TRY(keep_labels(scan, first, n, code));
+        for (int64_t i = 0; !labels->has_kept && i < n; i++)
+            code[i] = code[i] < 0 ? 0 : code[i];
+        SP_TRY(put_codes(w->to, w->path, code, n));
+    }
+    return SP_OK;
+}
+
+static sp_status write_label(sp_scan *scan, const char *path,
+                             const sp_scan_labels *labels)
+{
+    writing w = {fopen(path, "wb"), path};
+    sp_status rc;
+
+    if (!w.to)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    rc = write_codes(scan, &w, labels);
+    if (fclose(w.to) != 0 && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return rc;
+}
+
+static sp_status check_added(const sp_scan *scan, int n, const sp_scan_added *added)
+{
+    (void)n;
+    return SP_FAIL(SP_EDATA,
+                   "%s: a .label file holds a class a point and no other field, such "
+                   "as %s",
+                   scan->path, added->name);
+}
+
+static int32_t most_code(const sp_scan *scan)
+{
+    (void)scan;
+    return UINT16_MAX;
 }
 
 const sp_scan_format sp_scan_kitti = {
@@ -167,5 +246,7 @@ const sp_scan_format sp_scan_kitti = {
     .fill = fill_kitti,
     .close = close_kitti,
     .write = write_label,
+    .check_added = check_added,
+    .most_code = most_code,
     .written = ".label",
     .written_help = "uint32 per point as in SemanticKITTI; 0 where there is none"};

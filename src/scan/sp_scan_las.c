@@ -281,6 +281,8 @@ const sp_scan_format sp_scan_las = {
     .is_ours = is_las,
     .open = open_las,
     .write = sp_las_write,
+    .check_added = sp_las_check_added,
+    .most_code = sp_las_most_code,
     .written = ".las",
     .written_help =
         "a copy of the LAS or LAZ scan with other classes; 0 where there is none"};

@@ -53,8 +53,41 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
  * fields, the order of points, the records before and behind them; the record that
  * describes the compression comes and goes with it. SP_EDATA: the scan is neither, or a
  * code does not fit; SP_EIO; SP_EMEM. */
-sp_status sp_las_write(sp_scan *scan, const char *path, const int32_t *code, int64_t n);
-sp_status sp_las_write_laz(sp_scan *scan, const char *path, const int32_t *code,
-                           int64_t n);
+sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);
+sp_status sp_las_write_laz(sp_scan *scan, const char *path,
+                           const sp_scan_labels *labels);
+/* The largest class code of a copy of this scan; 0 where it is neither LAS nor LAZ. */
+int32_t sp_las_most_code(const sp_scan *scan);
+
+/* ---- added fields, as extra bytes (sp_scan_las_extra.c) ---- */
+
+enum { SP_LAS_EXTRA_BYTES = 192, SP_LAS_VLR_HEAD = 54 };
+
+/* The places of added fields in the records of a copy. */
+typedef struct sp_las_extra {
+    int n;
+    const sp_scan_added *added; /* [n] borrowed */
+    int *at;                    /* [n] first byte in the record */
+    int record_bytes;           /* of the copy */
+    int n_new;                  /* fields that the scan does not have */
+} sp_las_extra;
+
+/* Checks whether the fields can be added: as sp_scan_format.check_added. */
+sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *added);
+/* Places the fields: those that the scan has stay where they are, new ones follow the
+ * record. SP_EDATA; SP_EMEM. Free after failure too. */
+sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
+                             const sp_las_header *header, const sp_scan_labels *labels);
+void sp_las_extra_free(sp_las_extra *extra);
+/* The most bytes by which sp_las_extra_describe makes a head longer. */
+size_t sp_las_extra_room(const sp_las_extra *extra);
+/* Describes the new fields in a head, which is the header and its VLRs, of *bytes
+ * bytes with room behind them, and sets the length of records in it. SP_EDATA. */
+sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
+                                const sp_las_header *header, unsigned char *head,
+                                size_t *bytes);
+/* Writes the values [n] of a point into its record. */
+void sp_las_extra_put(const sp_las_extra *extra, const float *value,
+                      unsigned char *record);
 
 #endif

@@ -1,6 +1,7 @@
-/* A copy of a LAS or LAZ file with other classes, as LAS or LAZ. All bytes but the
- * classes are kept; what compression needs comes or goes: its bit in the point format,
- * its VLR, and the offsets of what stands behind the points.
+/* A copy of a LAS or LAZ file with other classes and added fields, as LAS or LAZ. All
+ * other bytes are kept; what compression and added fields need comes or goes: the bit
+ * in the point format, the length of records, VLRs, and the offsets of what stands
+ * behind the points.
  *
  *     source  | header | VLRs | points              | EVLRs and whatever else |
  *     copy    | header | VLRs +- LAZ | points, other length | the same        |  */
@@ -9,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "process/sp_pulse.h"
 #include "scan/sp_scan_las.h"
 
 enum {
     COPY_BYTES = 1 << 20,
     COMPRESSED = 0x80,
-    VLR_HEAD = 54,
+    VLR_HEAD = SP_LAS_VLR_HEAD,
     /* Places in the header. */
+    AT_VLR_BYTES = 20, /* in the head of a VLR */
     AT_POINTS = 96,
     AT_N_VLRS = 100,
     AT_FORMAT = 104,
@@ -28,7 +31,8 @@ typedef struct copy {
     const char *path;
     FILE *to;
     sp_las_header header;
-    const int32_t *code; /* [points] */
+    const sp_scan_labels *labels;
+    sp_las_extra extra;
     bool is_laz;         /* the copy */
     unsigned char *head; /* the new header and VLRs */
     size_t head_bytes;
@@ -72,7 +76,7 @@ static sp_status add_vlr(copy *c)
             break;
         at = (size_t)(vlr.at + vlr.bytes);
     }
-    sp_laz_format_default(&c->format, c->header.format, c->header.record_bytes);
+    sp_laz_format_default(&c->format, c->header.format, c->extra.record_bytes);
     n = sp_laz_format_write(&c->format, b + VLR_HEAD);
     memcpy(b + 2, SP_LAZ_USER_ID, sizeof SP_LAZ_USER_ID - 1);
     put(b + 18, SP_LAZ_RECORD_ID, 2);
@@ -82,13 +86,22 @@ static sp_status add_vlr(copy *c)
     return SP_OK;
 }
 
+/* Makes the format that of the longer records, with chunks as they are. */
+static void lengthen(copy *c)
+{
+    const uint32_t chunk_points = c->format.chunk_points;
+
+    sp_laz_format_default(&c->format, c->header.format, c->extra.record_bytes);
+    c->format.chunk_points = chunk_points;
+}
+
 /* Removes the LAZ VLR, or brings it to the format of the copy. */
 static sp_status change_vlr(copy *c)
 {
     unsigned char before[SP_LAZ_VLR_BYTES], after[SP_LAZ_VLR_BYTES];
     int64_t n_chunks;
     sp_las_vlr vlr;
-    size_t n;
+    size_t old, n;
 
     SP_TRY(sp_laz_find(c->scan, &c->header, &vlr, &c->format));
     if (!c->is_laz) {
@@ -96,13 +109,16 @@ static sp_status change_vlr(copy *c)
         put(c->head + AT_N_VLRS, c->header.n_vlrs - 1, 4);
         return SP_OK;
     }
-    sp_laz_format_write(&c->format, before);
+    old = sp_laz_format_write(&c->format, before);
     sp_laz_format_current(&c->format);
     if (c->format.chunk_points == UINT32_MAX && !sp_laz_chunks(c->scan->own, &n_chunks))
         c->format.chunk_points = SP_LAZ_CHUNK;
+    if (c->extra.n_new > 0)
+        lengthen(c);
     n = sp_laz_format_write(&c->format, after);
-    if (memcmp(before, after, n) != 0)
-        splice(c, (size_t)vlr.at, n, after, n);
+    if (n != old || memcmp(before, after, n) != 0)
+        splice(c, (size_t)vlr.at, old, after, n);
+    put(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old, 2);
     return SP_OK;
 }
 
@@ -114,7 +130,7 @@ static sp_status make_head(copy *c)
     if (c->header.data_at > c->scan->file_bytes)
         return SP_FAIL(SP_EDATA, "%s: truncated: its points begin at byte %" PRId64,
                        c->scan->path, c->header.data_at);
-    c->head = malloc(n + VLR_HEAD + SP_LAZ_VLR_BYTES);
+    c->head = malloc(n + VLR_HEAD + SP_LAZ_VLR_BYTES + sp_las_extra_room(&c->extra));
     if (!c->head)
         return SP_FAIL(SP_EMEM, "%s: no memory for its header", c->scan->path);
     SP_TRY(sp_scan_pread(c->scan, c->head, n, 0));
@@ -127,6 +143,8 @@ static sp_status make_head(copy *c)
     } else if (c->is_laz) {
         SP_TRY(add_vlr(c));
     }
+    SP_TRY(
+        sp_las_extra_describe(&c->extra, c->scan, &c->header, c->head, &c->head_bytes));
     if (c->head_bytes > UINT32_MAX)
         return SP_FAIL(SP_EDATA, "%s: no room for one more record before its points",
                        c->scan->path);
@@ -156,34 +174,77 @@ static sp_status move_offset(copy *c, int at, int64_t by)
 
 /* ---- points ---- */
 
-static sp_status check_codes(const sp_scan *scan, const int32_t *code, int limit)
+/* Some records of the copy, and what is written into them. */
+typedef struct portion {
+    int64_t most; /* records that fit */
+    unsigned char *source, *record;
+    int32_t *code;
+    float *value;
+} portion;
+
+static sp_status make_portion(const copy *c, portion *p)
 {
-    for (int64_t i = 0; i < scan->n_points; i++)
-        if (code[i] < 0 || code[i] > limit)
-            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
-                           scan->path, code[i], scan->title, limit);
+    const int n_added = c->labels->n_added;
+    size_t n = (size_t)(COPY_BYTES / c->extra.record_bytes);
+
+    p->most = (int64_t)n;
+    p->source = malloc(n * (size_t)c->scan->record_bytes);
+    p->record = malloc(n * (size_t)c->extra.record_bytes);
+    p->code = malloc(n * sizeof *p->code);
+    p->value = malloc(n * (size_t)n_added * sizeof *p->value + 1);
+    if (!p->source || !p->record || !p->code || !p->value)
+        return SP_FAIL(SP_EMEM, "%s: no memory to copy it", c->scan->path);
     return SP_OK;
 }
 
-/* Puts codes into the class bytes of n records. `keep` masks the bits of the byte that
- * do not belong to the class. */
-static void put_codes(const copy *c, unsigned char *records, int64_t n)
+static void free_portion(portion *p)
 {
-    int at = c->header.format < 6 ? 15 : 16;
-    unsigned keep = c->header.format < 6 ? 0xe0 : 0;
+    free(p->source);
+    free(p->record);
+    free(p->code);
+    free(p->value);
+}
 
-    for (int64_t i = 0; i < n; i++) {
-        unsigned char *b = records + i * c->scan->record_bytes + at;
+int32_t sp_las_most_code(const sp_scan *scan)
+{
+    sp_las_header header;
 
-        *b = (unsigned char)((*b & keep) | (unsigned)c->code[c->scan->row + i]);
+    if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
+        return 0;
+    if (sp_las_header_read((sp_scan *)(uintptr_t)scan, &header) != SP_OK)
+        return 0;
+    return header.format < 6 ? 31 : UINT8_MAX;
+}
+
+/* Makes n records of the copy, from row scan->row on. `keep` masks the bits of the
+ * class's byte that do not belong to the class. */
+static sp_status change_records(const copy *c, portion *p, int64_t n)
+{
+    const int at = c->header.format < 6 ? 15 : 16, limit = at == 15 ? 31 : UINT8_MAX;
+    const unsigned keep = at == 15 ? 0xe0 : 0;
+    const size_t old = (size_t)c->scan->record_bytes;
+    unsigned char *to = p->record;
+
+    c->labels->get(c->labels->from, c->scan->row, n, p->code, p->value);
+    for (int64_t i = 0; i < n; i++, to += c->extra.record_bytes) {
+        int32_t code = p->code[i] == SP_SCAN_NO_CLASS ? 0 : p->code[i];
+
+        memcpy(to, p->source + (size_t)i * old, old);
+        if (code > limit)
+            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
+                           c->scan->path, code, c->scan->title, limit);
+        if (code != SP_SCAN_KEEP)
+            to[at] = (unsigned char)((to[at] & keep) | (unsigned)code);
+        sp_las_extra_put(&c->extra, p->value + i * c->extra.n, to);
     }
+    return SP_OK;
 }
 
 /* Writes records, and ends a chunk where one of the source ends, if chunks differ. */
 static sp_status write_records(copy *c, sp_laz_writer *laz, const sp_laz_place **chunk,
                                const unsigned char *records, int64_t n)
 {
-    size_t bytes = (size_t)c->scan->record_bytes;
+    size_t bytes = (size_t)c->extra.record_bytes;
     int64_t row = c->scan->row, end = row + n;
 
     if (!laz)
@@ -201,20 +262,31 @@ static sp_status write_records(copy *c, sp_laz_writer *laz, const sp_laz_place *
     return sp_laz_write(laz, records, end - row);
 }
 
-static sp_status write_points(copy *c, sp_laz_writer *laz, unsigned char *b)
+static sp_status write_rows(copy *c, sp_laz_writer *laz, portion *p)
 {
-    int64_t most = COPY_BYTES / c->scan->record_bytes, n, n_chunks;
     const sp_laz_place *chunk = NULL;
+    int64_t n, n_chunks;
 
+    SP_TRY(make_portion(c, p));
     if (laz && c->format.chunk_points == UINT32_MAX)
         chunk = sp_laz_chunks(c->scan->own, &n_chunks);
     SP_TRY(sp_scan_rewind(c->scan));
     for (; c->scan->row < c->scan->n_points; c->scan->row += n) {
-        SP_TRY(sp_scan_records(c->scan, most, b, &n));
-        put_codes(c, b, n);
-        SP_TRY(write_records(c, laz, &chunk, b, n));
+        SP_TRY(sp_scan_records(c->scan, p->most, p->source, &n));
+        SP_TRY(change_records(c, p, n));
+        sp_pulse_beat();
+        SP_TRY(write_records(c, laz, &chunk, p->record, n));
     }
     return laz ? sp_laz_finish(laz) : SP_OK;
+}
+
+static sp_status write_points(copy *c, sp_laz_writer *laz)
+{
+    portion p = {0};
+    sp_status rc = write_rows(c, laz, &p);
+
+    free_portion(&p);
+    return rc;
 }
 
 /* ---- COPC ---- */
@@ -318,7 +390,7 @@ static sp_status mend_copc(copy *c, const sp_laz_writer *laz, int64_t by)
 
 /* ---- the file ---- */
 
-static sp_status copy_rest(copy *c, unsigned char *b)
+static sp_status copy_bytes(copy *c, unsigned char *b)
 {
     for (int64_t at = c->rest_at; at < c->rest_end; at += COPY_BYTES) {
         int64_t n = c->rest_end - at < COPY_BYTES ? c->rest_end - at : COPY_BYTES;
@@ -329,9 +401,19 @@ static sp_status copy_rest(copy *c, unsigned char *b)
     return SP_OK;
 }
 
+static sp_status copy_rest(copy *c)
+{
+    unsigned char *b = malloc(COPY_BYTES);
+    sp_status rc = b ? copy_bytes(c, b)
+                     : SP_FAIL(SP_EMEM, "%s: no memory to copy it", c->scan->path);
+
+    free(b);
+    return rc;
+}
+
 /* Writes head, points and rest, and the head once more, since the offsets in it follow
  * from the length of the points. */
-static sp_status write_file(copy *c, sp_laz_writer **laz, unsigned char *b)
+static sp_status write_file(copy *c, sp_laz_writer **laz)
 {
     int64_t by;
 
@@ -340,9 +422,9 @@ static sp_status write_file(copy *c, sp_laz_writer **laz, unsigned char *b)
     if (c->is_laz)
         SP_TRY(
             sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
-    SP_TRY(write_points(c, *laz, b));
+    SP_TRY(write_points(c, *laz));
     by = ftello(c->to) - c->rest_at;
-    SP_TRY(copy_rest(c, b));
+    SP_TRY(copy_rest(c));
     if (*laz && c->header.minor >= 4 && c->scan->format == &sp_scan_laz)
         SP_TRY(mend_copc(c, *laz, by));
     if (c->header.minor >= 3)
@@ -354,46 +436,44 @@ static sp_status write_file(copy *c, sp_laz_writer **laz, unsigned char *b)
     return write_bytes(c, c->head, c->head_bytes);
 }
 
-static sp_status write_copy(sp_scan *scan, const char *path, const int32_t *code,
-                            bool is_laz)
+static sp_status write_copy(sp_scan *scan, const char *path,
+                            const sp_scan_labels *labels, bool is_laz)
 {
-    copy c = {.scan = scan, .path = path, .code = code, .is_laz = is_laz};
-    unsigned char *b = malloc(COPY_BYTES);
+    copy c = {.scan = scan, .path = path, .labels = labels, .is_laz = is_laz};
     sp_laz_writer *laz = NULL;
-    sp_status rc;
+    sp_status rc = SP_OK;
 
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         rc = SP_FAIL(SP_EDATA,
                      "%s: is %s; classes are written into copies of LAS and LAZ only",
                      scan->path, scan->title);
-    else
-        rc = b ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
+    else if (labels->n != scan->n_points)
+        rc = SP_FAIL(SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64, scan->path,
+                     scan->n_points, labels->n);
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, sp_las_header_read(scan, &c.header), end);
-    SP_TRY_GOTO(rc, check_codes(scan, code, c.header.format < 6 ? 31 : 255), end);
+    SP_TRY_GOTO(rc, sp_las_extra_place(&c.extra, scan, &c.header, labels), end);
     c.to = fopen(path, "wb");
     if (!c.to)
         rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
     SP_TRY_GOTO(rc, rc, end);
-    rc = write_file(&c, &laz, b);
+    rc = write_file(&c, &laz);
     if (fclose(c.to) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
 end:
     sp_laz_abandon(laz);
+    sp_las_extra_free(&c.extra);
     free(c.head);
-    free(b);
     return rc;
 }
 
-sp_status sp_las_write(sp_scan *scan, const char *path, const int32_t *code, int64_t n)
+sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
 {
-    (void)n;
-    return write_copy(scan, path, code, false);
+    return write_copy(scan, path, labels, false);
 }
 
-sp_status sp_las_write_laz(sp_scan *scan, const char *path, const int32_t *code,
-                           int64_t n)
+sp_status sp_las_write_laz(sp_scan *scan, const char *path,
+                           const sp_scan_labels *labels)
 {
-    (void)n;
-    return write_copy(scan, path, code, true);
+    return write_copy(scan, path, labels, true);
 }

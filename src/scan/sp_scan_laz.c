@@ -75,6 +75,8 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .rewind = rewind_laz,
                                     .close = close_laz,
                                     .write = sp_las_write_laz,
+                                    .check_added = sp_las_check_added,
+                                    .most_code = sp_las_most_code,
                                     .written = ".laz",
                                     .written_help = "the same, compressed",
                                     .is_count_claimed = true};

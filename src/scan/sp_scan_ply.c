@@ -429,35 +429,6 @@ static bool put_number(FILE *to, double x, char kind, int size)
     return sp_scan_put(to, bits, size);
 }
 
-/* The attributes of a PLY other than x y z and the label. */
-typedef struct layout {
-    int n;
-    const char *name[MAX_PROPERTIES];
-    char kind[MAX_PROPERTIES];
-    int size[MAX_PROPERTIES];
-} layout;
-
-static void lay_out(const sp_scan *scan, layout *l)
-{
-    const char *label_field = scan->options.label_field;
-    const char *name;
-    char kind;
-    int size;
-
-    l->n = 0;
-    for (int i = 0; (name = sp_scan_attribute(scan, i, &kind, &size)); i++) {
-        bool is_axis = strlen(name) == 1 && strchr("xyzXYZ", *name);
-
-        if (!*name || is_axis || strcasecmp(name, "label") == 0 ||
-            strcasecmp(name, "scalar_label") == 0 || l->n == MAX_PROPERTIES ||
-            (label_field && strcasecmp(name, label_field) == 0))
-            continue;
-        l->name[l->n] = name;
-        l->kind[l->n] = kind;
-        l->size[l->n++] = size;
-    }
-}
-
 static const char *type_name(char kind, int size)
 {
     if (kind == 'f')
@@ -467,67 +438,74 @@ static const char *type_name(char kind, int size)
                        : (kind == 'u' ? "uint" : "int");
 }
 
-/* Writes a name as one word of printable characters. It may come from a hostile file,
- * and a newline in it would add lines to the header. */
-static void put_name(FILE *to, const char *name)
-{
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
-        putc(*c <= ' ' || *c == 0x7f ? '_' : *c, to);
-}
+/* A PLY that is being written. */
+typedef struct writing {
+    FILE *to;
+    const sp_scan_labels *labels;
+    sp_scan_columns columns;
+} writing;
 
-static void put_header(FILE *to, const layout *l, int64_t n)
+static void put_header(const writing *w)
 {
-    fprintf(to,
+    const sp_scan_columns *c = &w->columns;
+
+    fprintf(w->to,
             "ply\nformat binary_little_endian 1.0\nelement vertex %" PRId64
             "\nproperty double x\nproperty double y\nproperty double z\n",
-            n);
-    for (int i = 0; i < l->n; i++) {
-        fprintf(to, "property %s ", type_name(l->kind[i], l->size[i]));
-        put_name(to, l->name[i]);
-        putc('\n', to);
+            w->labels->n);
+    for (int i = 0; i < c->n; i++) {
+        fprintf(w->to, "property %s ", type_name(c->kind[i], c->size[i]));
+        sp_scan_put_name(w->to, c->name[i]);
+        putc('\n', w->to);
     }
-    fputs("property int label\nend_header\n", to);
+    for (int i = 0; i < w->labels->n_added; i++) {
+        fputs("property float ", w->to);
+        sp_scan_put_name(w->to, w->labels->added[i].name);
+        putc('\n', w->to);
+    }
+    fputs("property int label\nend_header\n", w->to);
 }
 
-static sp_status put_points(FILE *to, sp_scan *scan, const layout *l,
-                            const int32_t *code, int64_t n, sp_scan_points *points)
+static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
+                            const float *value)
 {
-    SP_TRY(sp_scan_select(scan, l->n, l->name));
-    SP_TRY(sp_scan_rewind(scan));
-    do {
-        SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, points));
-        if (points->first_row + points->n > n)
-            return SP_FAIL(SP_EDATA, "%s: more than the %" PRId64 " points counted",
-                           scan->path, n);
-        for (int64_t i = 0; i < points->n; i++) {
-            for (int a = 0; a < 3; a++)
-                put_number(to, points->xyz[3 * i + a], 'f', 8);
-            for (int k = 0; k < l->n; k++)
-                put_number(to, points->attr[i * l->n + k], l->kind[k], l->size[k]);
-            put_number(to, code[points->first_row + i], 'i', 4);
-        }
-    } while (points->n > 0);
+    const writing *w = arg;
+    const sp_scan_columns *c = &w->columns;
+    const int n_added = w->labels->n_added;
+
+    for (int64_t i = 0; i < p->n; i++) {
+        for (int a = 0; a < 3; a++)
+            put_number(w->to, p->xyz[3 * i + a], 'f', 8);
+        for (int k = 0; k < c->n; k++)
+            put_number(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k]);
+        for (int k = 0; k < n_added; k++)
+            put_number(w->to, (double)value[i * n_added + k], 'f', 4);
+        put_number(w->to, code[i], 'i', 4);
+    }
     return SP_OK;
 }
 
-/* Writes the points with all their attributes except a label, and with `label`, which
- * is the code. */
-static sp_status write_ply(sp_scan *scan, const char *path, const int32_t *code,
-                           int64_t n)
+/* Writes the points with all their attributes except a label, with the added fields,
+ * and with `label`, which is the code. */
+static sp_status write_ply(sp_scan *scan, const char *path,
+                           const sp_scan_labels *labels)
 {
-    sp_scan_points points = {0};
-    FILE *to = fopen(path, "wb");
-    sp_status rc;
-    layout l;
+    writing *w = calloc(1, sizeof *w);
+    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
 
-    if (!to)
-        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    lay_out(scan, &l);
-    put_header(to, &l, n);
-    rc = put_points(to, scan, &l, code, n, &points);
-    if ((ferror(to) | fclose(to)) && rc == SP_OK)
+    SP_TRY_GOTO(rc, rc, end);
+    w->labels = labels;
+    SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);
+    w->to = fopen(path, "wb");
+    if (!w->to)
+        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    SP_TRY_GOTO(rc, rc, end);
+    put_header(w);
+    rc = sp_scan_each_block(scan, labels, sp_scan_ply.no_class, put_points, w);
+    if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    sp_scan_points_destroy(&points);
+end:
+    free(w);
     return rc;
 }
 

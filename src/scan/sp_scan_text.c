@@ -330,4 +330,10 @@ const sp_scan_format sp_scan_text = {.name = "text",
                                      .open = open_text,
                                      .fill = fill_text,
                                      .rewind = rewind_text,
-                                     .close = close_text};
+                                     .close = close_text,
+                                     .write = sp_scan_write_columns,
+                                     .written = ".txt",
+                                     .written_help =
+                                         "columns of text: x, y, z, the attributes of "
+                                         "any scan, and label; -1 where there is none",
+                                     .no_class = SP_SCAN_NO_CLASS};

@@ -22,7 +22,7 @@
 #include "vox/vox_options.h"
 
 /* EXPANSION is the largest ratio of deflate. */
-enum { PATH_BYTES = 4096, NONE = -1, EXPANSION = 1100 };
+enum { PATH_BYTES = 4096, NONE = SP_SCAN_NO_CLASS, EXPANSION = 1100 };
 
 #define AT(member) .offset = offsetof(vox_options, member)
 /* clang-format off */
@@ -291,23 +291,6 @@ static sp_status codes_of_map(const vox_map *map, prediction *p)
     return SP_OK;
 }
 
-static sp_status codes_of_file(prediction *p)
-{
-    for (int c = 0; c < p->n_classes; c++) {
-        char *end;
-        long code = strtol(p->class_code[c], &end, 10);
-
-        if (end == p->class_code[c] || (*end && *end != ':') || code < 0 ||
-            code > VOX_MAX_CODE)
-            return SP_FAIL(SP_EDATA,
-                           "%s: class_codes: \"%.40s\" of class %d, expected codes "
-                           "from 0 to %d divided by colons",
-                           p->path, p->class_code[c], c, VOX_MAX_CODE);
-        p->code[c] = (int32_t)code;
-    }
-    return SP_OK;
-}
-
 static sp_status settle_codes(const vox_map *map, prediction *p)
 {
     if (map->n == 0 && !p->class_code)
@@ -317,7 +300,8 @@ static sp_status settle_codes(const vox_map *map, prediction *p)
     p->code = calloc((size_t)p->n_classes + 1, sizeof *p->code);
     if (!p->code)
         return SP_FAIL(SP_EMEM, "no memory for the codes of %d classes", p->n_classes);
-    return map->n > 0 ? codes_of_map(map, p) : codes_of_file(p);
+    return map->n > 0 ? codes_of_map(map, p)
+                      : vox_first_codes(p->path, p->n_classes, p->class_code, p->code);
 }
 
 static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
@@ -402,6 +386,24 @@ static sp_status check_options(const vox_options *o)
     return sp_scan_check_output(o->out);
 }
 
+/* Gives codes to sp_scan_write. */
+static void get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
+                      float *value)
+{
+    const int32_t *all = from;
+
+    (void)value;
+    memcpy(code, all + first, (size_t)n * sizeof *code);
+}
+
+static sp_status write_codes(sp_scan *scan, const char *path, const int32_t *code,
+                             int64_t n)
+{
+    const sp_scan_labels labels = {.n = n, .get = get_codes, .from = code};
+
+    return sp_scan_write(scan, path, &labels);
+}
+
 static sp_status apply(const vox_options *o)
 {
     const sp_scan_options options = {o->columns, o->label_field, o->threads};
@@ -423,7 +425,7 @@ static sp_status apply(const vox_options *o)
         rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, collect(o, p, n, n_points, code, &n_taken), end);
-    SP_TRY_GOTO(rc, sp_scan_write(scan, o->out, code, n_points), end);
+    SP_TRY_GOTO(rc, write_codes(scan, o->out, code, n_points), end);
     sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
                 o->out);
 end:

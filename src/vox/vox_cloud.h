@@ -43,6 +43,7 @@ typedef struct vox_cloud {
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
     vox_source source;    /* zero at at -1 */
+    int64_t n_own;        /* points of the block that are not in its margin */
     /* First record and number of records in the file's temporary file; at -1: the whole
      * scan. */
     int64_t at, n;

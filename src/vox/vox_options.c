@@ -68,6 +68,24 @@ sp_status vox_read_map(void *to, const sp_option *option, const char *text)
     }
 }
 
+sp_status vox_first_codes(const char *where, int n_classes, char *const *class_code,
+                          int32_t *code)
+{
+    for (int c = 0; c < n_classes; c++) {
+        char *end;
+        long first = strtol(class_code[c], &end, 10);
+
+        if (end == class_code[c] || (*end && *end != ':') || first < 0 ||
+            first > VOX_MAX_CODE)
+            return SP_FAIL(SP_EDATA,
+                           "%s: class_codes: \"%.40s\" of class %d, expected codes "
+                           "from 0 to %d divided by colons",
+                           where, class_code[c], c, VOX_MAX_CODE);
+        code[c] = (int32_t)first;
+    }
+    return SP_OK;
+}
+
 /* ---- --features ---- */
 static sp_status read_feature(vox_options *o, const char *at, size_t n)
 {

@@ -61,6 +61,10 @@ sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names
 void vox_options_destroy(vox_options *options);
 /* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
 sp_status vox_read_map(void *to, const sp_option *option, const char *text);
+/* Reads the code to write for each class, the first of "3:4:5". `where` begins the
+ * message. SP_EDATA. */
+sp_status vox_first_codes(const char *where, int n_classes, char *const *class_code,
+                          int32_t *code);
 /* Reads a list as --features has it into the feature columns. SP_EUSAGE. */
 sp_status vox_features_read(vox_options *options, const char *list);
 

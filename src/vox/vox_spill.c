@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "compute/sp_backend.h"
+#include "process/sp_pulse.h"
 #include "show/sp_progress.h"
 #include "vox/vox_cloud.h"
 
@@ -69,6 +70,7 @@ static sp_status each_point(cutter *c, sp_status (*take)(cutter *c, int64_t i))
         SP_TRY(sp_scan_next(c->scan, SP_SCAN_BLOCK, &c->points));
         c->n_read += c->points.n;
         sp_progress_at(&c->progress, c->n_read / PASSES, "%s", sp_scan_path(c->scan));
+        sp_pulse_beat();
         for (int64_t i = 0; i < c->points.n; i++)
             if (vox_is_within(c->options, c->points.xyz + 3 * i))
                 SP_TRY(take(c, i));
@@ -260,6 +262,7 @@ static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
                                            .bx = (int32_t)(b % c->n_blocks[0]),
                                            .by = (int32_t)(b / c->n_blocks[0]),
                                            .source = vox_source_of(c->scan),
+                                           .n_own = c->own[b],
                                            .at = at,
                                            .n = c->total[b],
                                            .block = describe(c, b)};

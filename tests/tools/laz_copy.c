@@ -22,6 +22,13 @@ static sp_status read_codes(sp_scan *scan, int32_t **code, int64_t *n)
     return rc == SP_OK && !*code ? SP_FAIL(SP_EMEM, "no memory") : rc;
 }
 
+static void get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
+                      float *value)
+{
+    (void)value;
+    memcpy(code, (const int32_t *)from + first, (size_t)n * sizeof *code);
+}
+
 int main(int argc, char **argv)
 {
     const sp_scan_options options = {.n_threads = 2};
@@ -36,7 +43,8 @@ int main(int argc, char **argv)
     if (rc == SP_OK)
         rc = read_codes(scan, &code, &n);
     if (rc == SP_OK)
-        rc = sp_scan_write(scan, argv[2], code, n);
+        rc = sp_scan_write(scan, argv[2],
+                           &(sp_scan_labels){.n = n, .get = get_codes, .from = code});
     if (rc != SP_OK)
         fprintf(stderr, "%s\n", sp_error_last()->message);
     sp_scan_close(scan);

@@ -208,9 +208,18 @@ static void damaged_las_is_refused(void **state)
     scan_check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
 }
 
+static void get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
+                      float *value)
+{
+    (void)value;
+    memcpy(code, (const int32_t *)from + first, (size_t)n * sizeof *code);
+}
+
 static void las_is_copied_with_other_classes(void **state)
 {
-    int32_t code[N] = {31, -1, 17}, large[N] = {32, 0, 0};
+    const int32_t code[N] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP}, large[N] = {32, 0, 0};
+    const sp_scan_labels labels = {.n = N, .get = get_codes, .from = code};
+    const sp_scan_labels too_large = {.n = N, .get = get_codes, .from = large};
     unsigned char b[4096], c[4096];
     char copy[512];
     size_t n = make_las(b, 2, 1, 0);
@@ -221,18 +230,20 @@ static void las_is_copied_with_other_classes(void **state)
     scan_write("d.las", b, n);
     snprintf(copy, sizeof copy, "%s", scan_path("e.las"));
     OK(sp_scan_open(&scan, scan_path("d.las"), NULL));
-    assert_int_equal(sp_scan_write(scan, copy, large, N), SP_EDATA);
+    assert_int_equal(sp_scan_write(scan, copy, &too_large), SP_EDATA);
     assert_int_equal(access(copy, F_OK), -1);
-    assert_int_equal(sp_scan_write(scan, "e.pcd", code, N), SP_EUSAGE);
+    assert_int_equal(sp_scan_write(scan, "e.pcd", &labels), SP_EUSAGE);
     assert_non_null(strstr(sp_error_last()->message, "one of .las .laz .ply .label"));
-    OK(sp_scan_write(scan, copy, code, N));
-    assert_int_equal(code[1], 0); /* a LAS point without a class */
+    OK(sp_scan_write(scan, copy, &labels));
     sp_scan_close(scan);
     from = fopen(copy, "rb");
     assert_int_equal(fread(c, 1, sizeof c, from), n);
     fclose(from);
-    for (int i = 0; i < N; i++)
-        b[227 + 28 * i + 15] = (unsigned char)((b[227 + 28 * i + 15] & 0xe0) | code[i]);
+    for (int i = 0; i < 2; i++) {
+        unsigned char *class = b + 227 + 28 * i + 15;
+
+        *class = (unsigned char)((*class & 0xe0) | (i == 0 ? 31 : 0));
+    }
     assert_memory_equal(b, c, n);
 }
 

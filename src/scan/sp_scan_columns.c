@@ -1,0 +1,199 @@
+/* Copies of scans as columns: what PLY and text share, and text itself. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "process/sp_pulse.h"
+#include "scan/sp_scan_format.h"
+
+static bool is_added(const sp_scan_labels *labels, const char *name)
+{
+    for (int i = 0; i < labels->n_added; i++)
+        if (strcasecmp(labels->added[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+sp_status sp_scan_list_columns(sp_scan *scan, const sp_scan_labels *labels,
+                               sp_scan_columns *c)
+{
+    const char *label_field = scan->options.label_field, *name;
+    char kind;
+    int size;
+
+    c->n = 0;
+    for (int i = 0; (name = sp_scan_attribute(scan, i, &kind, &size)); i++) {
+        bool is_axis = strlen(name) == 1 && strchr("xyzXYZ", *name);
+
+        if (!*name || is_axis || strcasecmp(name, "label") == 0 ||
+            strcasecmp(name, "scalar_label") == 0 || is_added(labels, name) ||
+            (label_field && strcasecmp(name, label_field) == 0))
+            continue;
+        if (c->n == SP_SCAN_FIELDS)
+            return SP_FAIL(SP_EDATA, "%s: more than %d attributes", scan->path,
+                           SP_SCAN_FIELDS);
+        c->name[c->n] = name;
+        c->kind[c->n] = kind;
+        c->size[c->n++] = size;
+    }
+    return sp_scan_select(scan, c->n, c->name);
+}
+
+/* One block of points with what is written of them. */
+typedef struct block {
+    sp_scan_points points;
+    int32_t *code; /* [SP_SCAN_BLOCK] */
+    float *value;  /* [SP_SCAN_BLOCK][n_added] */
+} block;
+
+static sp_status fill_block(sp_scan *scan, const sp_scan_labels *labels,
+                            int32_t no_class, block *b)
+{
+    const sp_scan_points *p = &b->points;
+
+    SP_TRY(sp_scan_next(scan, SP_SCAN_BLOCK, &b->points));
+    if (p->first_row + p->n > labels->n)
+        return SP_FAIL(SP_EDATA, "%s: more than the %" PRId64 " points counted",
+                       scan->path, labels->n);
+    labels->get(labels->from, p->first_row, p->n, b->code, b->value);
+    for (int64_t i = 0; i < p->n; i++) {
+        if (b->code[i] == SP_SCAN_KEEP)
+            b->code[i] = p->label[i];
+        if (b->code[i] < 0)
+            b->code[i] = no_class;
+    }
+    return SP_OK;
+}
+
+sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
+                             int32_t no_class, sp_scan_put_points *put, void *arg)
+{
+    size_t n_added = (size_t)labels->n_added;
+    block b = {{0},
+               malloc(SP_SCAN_BLOCK * sizeof *b.code),
+               malloc(SP_SCAN_BLOCK * n_added * sizeof *b.value + 1)};
+    sp_status rc = SP_OK;
+
+    if (!b.code || !b.value)
+        rc = SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
+    if (rc == SP_OK)
+        rc = sp_scan_rewind(scan);
+    do {
+        if (rc == SP_OK)
+            rc = fill_block(scan, labels, no_class, &b);
+        if (rc == SP_OK && b.points.n > 0)
+            rc = put(arg, &b.points, b.code, b.value);
+        sp_pulse_beat();
+    } while (rc == SP_OK && b.points.n > 0);
+    sp_scan_points_destroy(&b.points);
+    free(b.code);
+    free(b.value);
+    return rc;
+}
+
+void sp_scan_put_name(FILE *to, const char *name)
+{
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        putc(*c <= ' ' || *c == 0x7f ? '_' : *c, to);
+}
+
+/* ---- text ---- */
+
+typedef struct writing {
+    FILE *to;
+    const sp_scan_labels *labels;
+    sp_scan_columns columns;
+} writing;
+
+/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it. */
+static void put_real(FILE *to, double x, bool is_float32)
+{
+    static const int digits[] = {6, 9, 15, 17};
+    char text[32];
+
+    for (int i = 0; i < 4; i++) {
+        double back;
+
+        snprintf(text, sizeof text, "%.*g", digits[i], x);
+        back = strtod(text, NULL);
+        if (back == x || (is_float32 && (float)back == (float)x))
+            break;
+    }
+    fputs(text, to);
+}
+
+static void put_value(FILE *to, double x, char kind, int size)
+{
+    putc(' ', to);
+    if (kind == 'f')
+        put_real(to, x, size == 4);
+    else
+        fprintf(to, "%.0f", x);
+}
+
+/* Names may not hold what divides columns. */
+static void put_column(FILE *to, const char *name)
+{
+    char word[SP_SCAN_NAME];
+
+    snprintf(word, sizeof word, "%s", name);
+    for (char *c = word; *c; c++)
+        if (strchr(",;\"", *c))
+            *c = '_';
+    putc(' ', to);
+    sp_scan_put_name(to, word);
+}
+
+static void put_names(const writing *w)
+{
+    fputs("x y z", w->to);
+    for (int i = 0; i < w->columns.n; i++)
+        put_column(w->to, w->columns.name[i]);
+    for (int i = 0; i < w->labels->n_added; i++)
+        put_column(w->to, w->labels->added[i].name);
+    fputs(" label\n", w->to);
+}
+
+static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
+                            const float *value)
+{
+    const writing *w = arg;
+    const sp_scan_columns *c = &w->columns;
+    const int n_added = w->labels->n_added;
+
+    for (int64_t i = 0; i < p->n; i++) {
+        put_real(w->to, p->xyz[3 * i], false);
+        put_value(w->to, p->xyz[3 * i + 1], 'f', 8);
+        put_value(w->to, p->xyz[3 * i + 2], 'f', 8);
+        for (int k = 0; k < c->n; k++)
+            put_value(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k]);
+        for (int k = 0; k < n_added; k++)
+            put_value(w->to, (double)value[i * n_added + k], 'f', 4);
+        fprintf(w->to, " %d\n", code[i]);
+    }
+    return SP_OK;
+}
+
+sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
+                                const sp_scan_labels *labels)
+{
+    writing *w = calloc(1, sizeof *w);
+    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
+
+    SP_TRY_GOTO(rc, rc, end);
+    w->labels = labels;
+    SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);
+    w->to = fopen(path, "wb");
+    if (!w->to)
+        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    SP_TRY_GOTO(rc, rc, end);
+    put_names(w);
+    rc = sp_scan_each_block(scan, labels, SP_SCAN_NO_CLASS, put_points, w);
+    if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+end:
+    free(w);
+    return rc;
+}

@@ -1,0 +1,278 @@
+/* Fields that sp_scan_write adds: where they are in LAS and LAZ, that all other bytes
+ * stay, that a second writing replaces their values, and what is refused. */
+#include <string.h>
+
+#include "fixtures/scan_files.h"
+
+enum {
+    N = 5,
+    HEADER = 375,
+    VLR_HEAD = 54,
+    TEXT = 10,
+    EXTRA = 192,
+    GAP = 3,
+    BEHIND = 8,
+    RECORD = 30 + 3, /* 2 described and 1 undocumented byte */
+    AT = HEADER + VLR_HEAD + TEXT + VLR_HEAD + EXTRA + GAP,
+    BYTES = AT + N * RECORD + BEHIND
+};
+
+/* LAS 1.4 of format 6, every byte of which is somehow used. */
+static void make_las(unsigned char b[BYTES], bool is_described)
+{
+    unsigned char *vlr = b + HEADER;
+
+    memset(b, 0, BYTES);
+    memcpy(b, "LASF", 4);
+    b[24] = 1, b[25] = 4, b[104] = 6;
+    scan_put(b + 94, HEADER, 'u', 2, false);
+    scan_put(b + 96, AT, 'u', 4, false);
+    scan_put(b + 100, 2, 'u', 4, false);
+    scan_put(b + 105, RECORD, 'u', 2, false);
+    for (int a = 0; a < 3; a++)
+        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+    scan_put(b + 235, BYTES - BEHIND, 'u', 8, false);
+    scan_put(b + 247, N, 'u', 8, false);
+    memcpy(vlr + 2, "else", 4);
+    scan_put(vlr + 20, TEXT, 'u', 2, false);
+    memset(vlr + VLR_HEAD, 'e', TEXT);
+    vlr += VLR_HEAD + TEXT;
+    memcpy(vlr + 2, is_described ? "LASF_Spec" : "LASF_Else", 9);
+    scan_put(vlr + 18, 4, 'u', 2, false);
+    scan_put(vlr + 20, EXTRA, 'u', 2, false);
+    vlr[VLR_HEAD + 2] = 3;
+    memcpy(vlr + VLR_HEAD + 4, "deviation", 9);
+    memset(b + AT - GAP, 'g', GAP);
+    for (int i = 0; i < N * RECORD; i++)
+        b[AT + i] = (unsigned char)(37 * i + 11);
+    for (int i = 0; i < N; i++) { /* one return of one, no NaN in the time */
+        b[AT + i * RECORD + 14] = 0x11;
+        memset(b + AT + i * RECORD + 22, 0x3f, 8);
+    }
+    memset(b + BYTES - BEHIND, 'b', BEHIND);
+}
+
+/* The codes and values to write, which follow from `first`. */
+typedef struct want {
+    int first, n_added;
+} want;
+
+static float value_of(const want *w, int64_t row, int k)
+{
+    return (float)((row * 7 + k * 3 + w->first) % 11) / 10;
+}
+
+static void get(const void *from, int64_t first, int64_t n, int32_t *code, float *value)
+{
+    const want *w = from;
+
+    for (int64_t i = 0; i < n; i++) {
+        code[i] = first + i == 1 ? SP_SCAN_KEEP : (int32_t)(first + i) + w->first;
+        for (int k = 0; k < w->n_added; k++)
+            value[i * w->n_added + k] = value_of(w, first + i, k);
+    }
+}
+
+static const sp_scan_added fields[] = {{"confidence", "of the class", false},
+                                       {"p_ground", "", true}};
+
+static void write_copy(const char *from, const char *to, const want *w)
+{
+    const sp_scan_labels labels = {.n = N,
+                                   .has_kept = true,
+                                   .n_added = w->n_added,
+                                   .added = fields,
+                                   .get = get,
+                                   .from = w};
+    char path[512];
+    sp_scan *scan;
+
+    snprintf(path, sizeof path, "%s", scan_path(from));
+    OK(sp_scan_open(&scan, path, NULL));
+    OK(sp_scan_write(scan, scan_path(to), &labels));
+    sp_scan_close(scan);
+}
+
+static size_t read_file(const char *name, unsigned char *to, size_t room)
+{
+    FILE *file = fopen(scan_path(name), "rb");
+    size_t n;
+
+    assert_non_null(file);
+    n = fread(to, 1, room, file);
+    fclose(file);
+    return n;
+}
+
+/* Checks codes and values through the reader. */
+static void check_values(const char *name, const want *w)
+{
+    const char *const names[] = {"confidence", "p_ground", "deviation"};
+    sp_scan_points p = {0};
+    sp_scan *scan;
+
+    OK(sp_scan_open(&scan, scan_path(name), NULL));
+    OK(sp_scan_select(scan, 2, names));
+    OK(sp_scan_next(scan, 100, &p));
+    assert_int_equal(p.n, N);
+    for (int i = 0; i < N; i++) {
+        if (i != 1)
+            assert_int_equal(p.label[i], i + w->first);
+        assert_float_equal(p.attr[2 * i], value_of(w, i, 0), 0.51 / 255);
+        assert_true((float)p.attr[2 * i + 1] == value_of(w, i, 1));
+    }
+    sp_scan_points_destroy(&p);
+    sp_scan_close(scan);
+}
+
+/* The bytes of the copy are those of the source around what was added. */
+static void other_bytes_stay(void **state)
+{
+    /* A description of the undocumented byte, and of two fields. */
+    enum { ADDED = 3 * EXTRA, LONG = RECORD + 1 + 4 };
+    unsigned char b[BYTES], c[2 * BYTES];
+    const want w = {2, 2};
+    const size_t vlr = HEADER + VLR_HEAD + TEXT;
+
+    (void)state;
+    make_las(b, true);
+    scan_write("a.las", b, sizeof b);
+    write_copy("a.las", "b.las", &w);
+    assert_int_equal(read_file("b.las", c, sizeof c), BYTES + ADDED + N * 5);
+    scan_put(b + 96, AT + ADDED, 'u', 4, false);
+    scan_put(b + 105, LONG, 'u', 2, false);
+    scan_put(b + 235, BYTES - BEHIND + ADDED + N * 5, 'u', 8, false);
+    scan_put(b + vlr + 20, EXTRA + ADDED, 'u', 2, false);
+    assert_memory_equal(b, c, vlr + VLR_HEAD + EXTRA);
+    assert_memory_equal(b + AT - GAP, c + AT + ADDED - GAP, GAP);
+    for (int i = 0; i < N; i++) {
+        unsigned char *record = b + AT + i * RECORD;
+
+        if (i != 1)
+            record[16] = (unsigned char)(i + 2);
+        assert_memory_equal(record, c + AT + ADDED + i * LONG, RECORD);
+    }
+    assert_memory_equal(b + BYTES - BEHIND, c + AT + ADDED + N * LONG, BEHIND);
+    assert_int_equal(c[vlr + VLR_HEAD + EXTRA + 2], 0); /* 1 undocumented byte */
+    assert_int_equal(c[vlr + VLR_HEAD + EXTRA + 3], 1);
+    assert_string_equal((char *)c + vlr + VLR_HEAD + 2 * EXTRA + 4, "confidence");
+    check_values("b.las", &w);
+}
+
+/* A scan without a description of its extra bytes gets a VLR of its own. */
+static void a_vlr_is_made(void **state)
+{
+    unsigned char b[BYTES], c[3 * BYTES];
+    const want w = {3, 2};
+
+    (void)state;
+    make_las(b, false);
+    scan_write("a.las", b, sizeof b);
+    write_copy("a.las", "b.las", &w);
+    assert_int_equal(read_file("b.las", c, sizeof c),
+                     BYTES + VLR_HEAD + 3 * EXTRA + N * 5);
+    assert_int_equal(c[100], 3);
+    check_values("b.las", &w);
+}
+
+/* LAS from LAZ from LAS is the LAS that is made at once; labelled again, fields keep
+ * their places. */
+static void laz_has_the_same(void **state)
+{
+    unsigned char b[BYTES], c[3 * BYTES], d[3 * BYTES];
+    const want w = {2, 2}, none = {2, 0}, other = {5, 2};
+    size_t n;
+
+    (void)state;
+    make_las(b, true);
+    scan_write("a.las", b, sizeof b);
+    write_copy("a.las", "b.las", &w);
+    n = read_file("b.las", c, sizeof c);
+    write_copy("a.las", "b.laz", &w);
+    check_values("b.laz", &w);
+    write_copy("b.laz", "c.las", &none);
+    assert_int_equal(read_file("c.las", d, sizeof d), n);
+    assert_memory_equal(c, d, n);
+    write_copy("a.las", "e.laz", &none);
+    write_copy("e.laz", "f.laz", &w);
+    write_copy("f.laz", "c.las", &none);
+    assert_int_equal(read_file("c.las", d, sizeof d), n);
+    assert_memory_equal(c, d, n);
+    write_copy("b.las", "g.las", &other);
+    assert_int_equal(read_file("g.las", d, sizeof d), n);
+    assert_memory_equal(c, d, AT + 3 * EXTRA);
+    check_values("g.las", &other);
+}
+
+static void misfits_are_refused(void **state)
+{
+    const sp_scan_added same[] = {{"deviation", "", false}},
+                        own[] = {{"intensity", "", true}};
+    const int32_t code[] = {31, 255, 256};
+    unsigned char b[BYTES];
+    sp_scan *scan;
+
+    (void)state;
+    make_las(b, true);
+    scan_write("a.las", b, sizeof b);
+    OK(sp_scan_open(&scan, scan_path("a.las"), NULL));
+    OK(sp_scan_check_labels(scan, "x.las", code, 2, 2, fields));
+    assert_int_equal(sp_scan_check_labels(scan, "x.laz", code, 3, 0, NULL), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message,
+                           "class code 256, but LAS 1.4 format "
+                           "6 holds 0 to 255"));
+    assert_int_equal(sp_scan_check_labels(scan, "x.las", code, 1, 1, same), SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "has a field deviation already"));
+    assert_int_equal(sp_scan_check_labels(scan, "x.las", code, 1, 1, own), SP_EDATA);
+    assert_int_equal(sp_scan_check_labels(scan, "x.label", code, 1, 1, fields),
+                     SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message, "no other field"));
+    assert_string_equal(sp_scan_output_ending(scan), ".las");
+    sp_scan_close(scan);
+}
+
+/* PLY and text have the fields as floats, and text is read back to the same numbers. */
+static void columns_are_written(void **state)
+{
+    unsigned char b[BYTES];
+    const want w = {2, 2};
+
+    (void)state;
+    make_las(b, true);
+    scan_write("a.las", b, sizeof b);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "b.txt" : "b.ply";
+        const char *const names[] = {"confidence", "p_ground", "gps_time", "intensity"};
+        sp_scan_points p = {0}, q = {0};
+        char path[512];
+        sp_scan *scan;
+
+        write_copy("a.las", name, &w);
+        check_values(name, &w);
+        snprintf(path, sizeof path, "%s", scan_path(name));
+        OK(sp_scan_open(&scan, path, NULL));
+        OK(sp_scan_select(scan, 2, names + 2));
+        OK(sp_scan_next(scan, 100, &p));
+        sp_scan_close(scan);
+        OK(sp_scan_open(&scan, scan_path("a.las"), NULL));
+        OK(sp_scan_select(scan, 2, names + 2));
+        OK(sp_scan_next(scan, 100, &q));
+        sp_scan_close(scan);
+        assert_memory_equal(p.xyz, q.xyz, N * 3 * sizeof *p.xyz);
+        assert_memory_equal(p.attr, q.attr, N * 2 * sizeof *p.attr);
+        assert_int_equal(p.label[1], q.label[1]);
+        sp_scan_points_destroy(&p);
+        sp_scan_points_destroy(&q);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_bytes_stay),    cmocka_unit_test(a_vlr_is_made),
+        cmocka_unit_test(laz_has_the_same),    cmocka_unit_test(misfits_are_refused),
+        cmocka_unit_test(columns_are_written),
+    };
+
+    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+}
