@@ -50,14 +50,21 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     session->config = command->config;
     session->settled.memory_mb = command->config->run.memory_mb;
     session->comm = command->comm;
-    if (!with_folder) {
-        sp_start_over();
-        return SP_OK;
-    }
+    if (with_folder)
+        return sp_session_open_folder(session);
+    sp_start_over();
+    return SP_OK;
+}
+
+sp_status sp_session_open_folder(sp_session *session)
+{
+    const char *task = session->command->name;
+
+    assert(!session->watchdog);
     SP_TRY(sp_live_open(session->config->run.progress, session->comm));
     sp_fault_open(session->comm->rank);
     SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
-    session->run.task = strcmp(command->name, "train") == 0 ? "" : command->name;
+    session->run.task = strcmp(task, "train") == 0 ? "" : task;
     SP_TRY(sp_session_open_log(session));
     sp_signal_delay_abort();
     SP_TRY(sp_witness_start(&session->witness, &session->run));

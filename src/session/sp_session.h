@@ -66,6 +66,9 @@ typedef struct sp_session {
  * follows in any case. */
 sp_status sp_session_open(sp_session *session, const sp_command *command,
                           bool with_folder);
+/* Collective: opens the run folder of a session that was opened without it: for
+ * commands that check their input before they write anything. */
+sp_status sp_session_open_folder(sp_session *session);
 /* Collective: opens this rank's log in the run folder where run.rank_logs
  * asks for it. */
 sp_status sp_session_open_log(sp_session *session);

@@ -1,20 +1,19 @@
 #include "train/sp_infer.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/sp_log.h"
 
-/* Rank 0: the file of run.checkpoint, else best.h5, else the newest checkpoint. */
-static sp_status find_checkpoint(const sp_session *s, char *path)
+/* Rank 0: best.h5 of a run folder, else its newest checkpoint. */
+static sp_status find_in_folder(const char *run_dir, char *path)
 {
-    const sp_config *config = s->config;
-    char dir[PATH_MAX - 64];
+    char dir[PATH_MAX + sizeof "/checkpoints"];
 
-    snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
-    if (path[0])
-        return sp_checkpoint_verify_weights(path, SP_INTACT);
-    snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
+    snprintf(dir, sizeof dir, "%s/checkpoints", run_dir);
     SP_TRY(sp_checkpoint_find_best(dir, path));
     if (!path[0])
         return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
@@ -22,8 +21,28 @@ static sp_status find_checkpoint(const sp_session *s, char *path)
     return SP_OK;
 }
 
+/* Rank 0: the file that path names, which may be a run folder; else run.checkpoint,
+ * else a checkpoint of run.dir. */
+static sp_status find_checkpoint(const sp_session *s, char *path)
+{
+    const sp_config *config = s->config;
+    char folder[PATH_MAX];
+    struct stat st;
+
+    if (path[0] && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        snprintf(folder, sizeof folder, "%s", path);
+        return find_in_folder(folder, path);
+    }
+    if (!path[0])
+        snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
+    if (path[0])
+        return sp_checkpoint_verify_weights(path, SP_INTACT);
+    return find_in_folder(config->run.dir, path);
+}
+
 /* Rank 0: makes a config with the keys that describe the network, and the augmentation
- * whose views it knows, from the checkpoint's deck, unless the command line sets them, and all other keys from the user's. A family
+ * whose views it knows, from the checkpoint's deck, unless the command line sets them,
+ * and all other keys from the user's. A family
  * on the command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_infer *infer)
 {
@@ -102,6 +121,17 @@ static sp_status match_data(sp_infer *infer)
     return sp_resources_take_classes(r, &r->val, infer->path);
 }
 
+/* Drops the feature statistics of a checkpoint where the command line says so. */
+static void leave_norm(const sp_session *s, sp_normalization *norm)
+{
+    if (s->config->data.normalize ||
+        !sp_config_is_overridden(s->config, "data.normalize"))
+        return;
+    free(norm->mean);
+    free(norm->std);
+    norm->mean = norm->std = NULL;
+}
+
 /* Settles the feature statistics. Those of the checkpoint are used, or none if it has
  * none, and the command line may switch them off. A file of weights alone does not say;
  * then the data's own are used, as in training. */
@@ -112,12 +142,7 @@ static sp_status settle_norm(sp_infer *infer)
 
     if (!infer->is_checkpoint)
         return sp_session_agree(&r->session, sp_resources_normalize(r, &r->val));
-    if (!r->session.config->data.normalize &&
-        sp_config_is_overridden(r->session.config, "data.normalize")) {
-        free(norm->mean);
-        free(norm->std);
-        norm->mean = norm->std = NULL;
-    }
+    leave_norm(&r->session, norm);
     if (norm->mean && norm->n_columns != r->n_columns)
         return SP_FAIL(SP_EDATA,
                        "%s: statistics of %d feature columns, data.val has %d",
@@ -158,6 +183,32 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     sp_cut_print(&r->cut, r->memory_total);
+    return SP_OK;
+}
+
+sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
+                              const char *model)
+{
+    memset(infer, 0, sizeof *infer);
+    SP_TRY(sp_resources_open(&infer->resources, command, false));
+    snprintf(infer->path, sizeof infer->path, "%s", model);
+    SP_TRY(share_head(infer));
+    leave_norm(&infer->resources.session, &infer->resources.norm);
+    return SP_OK;
+}
+
+sp_status sp_infer_open_net(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+
+    assert(r->columns && r->class_name);
+    SP_TRY(say(&r->session, "running"));
+    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(open_net(r));
+    SP_TRY(sp_resources_load(r, infer->path, NULL));
+    if (r->fault[0])
+        return SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s", infer->path,
+                       r->fault);
     return SP_OK;
 }
 

@@ -1,6 +1,6 @@
-/* A trained network ready to run over data.val, shared by eval and predict. Network,
- * columns and feature statistics come from the checkpoint's deck; keys on the command
- * line override them. */
+/* A trained network ready to run over data.val, shared by eval and predict, or over
+ * samples that the caller makes (label). Network, columns and feature statistics come
+ * from the checkpoint's deck; keys on the command line override them. */
 #ifndef SP_INFER_H
 #define SP_INFER_H
 
@@ -21,6 +21,16 @@ typedef struct sp_infer {
 /* Collective, agreed. infer need not be zeroed; sp_infer_close follows after a failure
  * too. */
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
+/* The two halves for a caller that makes the samples. sp_infer_open_model opens a
+ * session without a folder and reads the head of a model, which is a run folder (its
+ * best.h5, else its newest checkpoint) or a checkpoint: config, state and norm. The
+ * caller settles columns, n_columns, n_classes and class_name of the resources, and may
+ * open the session's folder. sp_infer_open_net then opens device and network and loads
+ * the weights: SP_ENUMERIC where these are not finite. Collective, agreed; close
+ * likewise. */
+sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
+                              const char *model);
+sp_status sp_infer_open_net(sp_infer *infer);
 /* Reports rc, frees everything and returns the status to exit with; see
  * sp_resources_close. Collective. */
 sp_status sp_infer_close(sp_infer *infer, sp_status rc);
