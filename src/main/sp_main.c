@@ -12,6 +12,7 @@
 #include "config.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
+#include "label/label.h"
 #include "page/sp_page.h"
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
@@ -25,6 +26,8 @@ typedef struct sp_verb {
     sp_named word;
     sp_status (*run)(const sp_command *command);
     sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
+    /* Instead of run: takes the words behind the command, which are no deck. */
+    sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
 } sp_verb;
 
 static sp_status print_status(int argc, char **argv);
@@ -40,6 +43,9 @@ static const sp_verb verbs[] = {
      .run = sp_train},
     {{"eval", NULL, "evaluate run.checkpoint on data.val exactly"}, .run = sp_eval},
     {{"predict", NULL, "write predictions for data.val"}, .run = sp_predict},
+    {{"label", "MODEL SCAN... --out DIR",
+      "write scans with predicted classes; label --help tells its options"},
+     .run_words = sp_label},
     {{"check", NULL,
       "print network, batch and memory estimate; train nothing. check MODEL, a run "
       "folder or a checkpoint, prints its network and how scans became samples"},
@@ -134,12 +140,14 @@ static void print_error(const sp_comm *comm)
 
 static sp_status run(int argc, char **argv, sp_comm *comm)
 {
-    const sp_verb *verb = &verbs[0];
+    const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
     sp_config config = {0};
     sp_command command = {.config = &config, .comm = comm};
     char path[PATH_MAX] = "";
     sp_status rc = SP_OK;
 
+    if (verb && verb->run_words)
+        return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads
      * files. */
     if (comm->rank == 0)

@@ -36,12 +36,21 @@ struct sp_run_impl {
 };
 
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
-static const char *const run_files[] = {
-    "status.json",       "status-eval.json", "status-predict.json",
-    "status-label.json", "heartbeat.bin",    "metrics.jsonl",
-    "evaluations.jsonl", "deck.resolved",    "report.html",
-    "report.csv",        "checkpoints",      "predictions",
-    "pictures",          "logs",             "tensorboard"};
+static const char *const run_files[] = {"status.json",
+                                        "status-eval.json",
+                                        "status-predict.json",
+                                        "status-label.json",
+                                        "heartbeat.bin",
+                                        "metrics.jsonl",
+                                        "evaluations.jsonl",
+                                        "deck.resolved",
+                                        "report.html",
+                                        "report.csv",
+                                        "checkpoints",
+                                        "predictions",
+                                        "pictures",
+                                        "logs",
+                                        "tensorboard"};
 enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 10 };
 
 static bool is_owner(const sp_run *run)

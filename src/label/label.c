@@ -1,0 +1,145 @@
+#include "label/label.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "label/label_scan.h"
+
+/* Rank 0: the keys of the command line. The run folder, with lock and heartbeat, is in
+ * DIR. */
+static sp_status read_config(sp_config *config, const label_options *o)
+{
+    char **word = calloc((size_t)o->n_overrides + 1, sizeof *word);
+    size_t bytes = strlen(o->out) + sizeof "run.dir=\"/.sptrain\"";
+    char *dir = malloc(bytes);
+    sp_status rc;
+
+    if (!word || !dir) {
+        rc = SP_FAIL(SP_EMEM, "no memory for the command line");
+    } else {
+        snprintf(dir, bytes, "run.dir=%s/.sptrain", o->out);
+        if (o->n_overrides)
+            memcpy(word, o->overrides, (size_t)o->n_overrides * sizeof *word);
+        word[o->n_overrides] = dir;
+        rc = sp_config_read(config, NULL, o->n_overrides + 1, word);
+    }
+    free(dir);
+    free(word);
+    return rc;
+}
+
+static void report(const label_work *w, int n_done)
+{
+    const label_times *t = &w->times;
+    const double all = sp_now_s() - t->begun_s;
+
+    sp_log_info("labelled scans=%d finished_before=%d points=%" PRId64
+                " seconds=%.1f network_s=%.1f read_s=%.1f merge_s=%.1f write_s=%.1f "
+                "wait_s=%.1f out=%s%s",
+                w->n_scans, n_done, w->n_done, all, w->net->busy_s, t->read_s,
+                t->merge_s, t->write_s, t->wait_s, w->files->dir,
+                w->comm->size > 1 ? " (times of rank 0)" : "");
+}
+
+/* Makes the outputs of a model that is open, of which n_done are finished. */
+static sp_status make_outputs(label_model *m, label_files *f, const label_options *o,
+                              int n_done)
+{
+    sp_session *s = &m->infer.resources.session;
+    label_work *w = calloc(1, sizeof *w);
+    label_net net = {0};
+    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
+
+    SP_TRY_GOTO(rc, sp_session_agree(s, rc), end);
+    *w = (label_work){
+        .model = m, .net = &net, .files = f, .options = o, .comm = s->comm};
+    SP_TRY_GOTO(rc, sp_session_open_folder(s), end);
+    rc = s->comm->rank == 0 ? label_files_begin(f) : SP_OK;
+    SP_TRY_GOTO(rc, sp_session_agree(s, rc), end);
+    SP_TRY_GOTO(rc, label_net_open(&net, m, (int)o->views), end);
+    SP_TRY_GOTO(rc, sp_session_agree(s, label_work_open(w)), end);
+    sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", f->n - n_done,
+                f->n - n_done == 1 ? "" : "s", m->infer.path, s->comm->size,
+                s->comm->size == 1 ? "" : "s", m->infer.resources.device);
+    SP_TRY_GOTO(rc, label_scan_all(w), end);
+    if (s->comm->rank == 0)
+        label_files_end(f);
+    report(w, n_done);
+end:
+    if (w)
+        label_work_free(w);
+    label_net_close(&net);
+    free(w);
+    return rc;
+}
+
+static sp_status label(label_model *m, const sp_command *command, label_options *o)
+{
+    label_files files = {0};
+    int n_done = 0;
+    sp_status rc = label_model_open(m, command, o);
+
+    if (rc == SP_OK)
+        rc = label_files_open(&files, m, o);
+    for (int i = 0; rc == SP_OK && i < files.n; i++)
+        n_done += files.file[i].is_done;
+    if (rc == SP_OK && n_done == files.n)
+        sp_log_info("%d output%s in %s finished by the same model and options: nothing "
+                    "is left to do",
+                    n_done, n_done == 1 ? " is" : "s are", files.dir);
+    else if (rc == SP_OK)
+        rc = make_outputs(m, &files, o, n_done);
+    label_files_close(&files);
+    return rc;
+}
+
+static sp_status run(const sp_command *command, label_options *o)
+{
+    label_model *m = calloc(1, sizeof *m);
+    sp_status rc = m ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a model");
+
+    rc = sp_comm_agree(command->comm, rc, NULL);
+    if (rc == SP_OK)
+        rc = label_model_close(m, label(m, command, o));
+    else if (command->comm->rank == 0)
+        sp_log_error(sp_error_last());
+    free(m);
+    return rc;
+}
+
+sp_status sp_label(int argc, char **argv, sp_comm *comm)
+{
+    label_options *o = calloc(1, sizeof *o);
+    sp_config config = {0};
+    sp_command command = {
+        .name = "label", .deck = "command line", .config = &config, .comm = comm};
+    sp_status rc = o ? label_options_read(o, argc, argv)
+                     : SP_FAIL(SP_EMEM, "no memory for options");
+
+    rc = sp_comm_agree(comm, rc, NULL);
+    if (rc == SP_OK && o->is_help) {
+        if (comm->rank == 0)
+            label_options_help();
+        goto end;
+    }
+    if (rc == SP_OK) /* the same on all ranks */
+        rc = sp_config_bcast(&config, comm,
+                             comm->rank == 0 ? read_config(&config, o) : SP_OK);
+    if (rc != SP_OK) {
+        if (comm->rank == 0)
+            sp_log_error(sp_error_last());
+        goto end;
+    }
+    command.overrides = o->overrides;
+    command.n_overrides = o->n_overrides;
+    rc = run(&command, o);
+end:
+    sp_config_destroy(&config);
+    if (o)
+        label_options_free(o);
+    free(o);
+    return rc;
+}

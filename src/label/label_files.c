@@ -1,0 +1,383 @@
+#include "label/label_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+
+#define WORK       "/.sptrain"
+#define MADE       ".made"
+#define UNFINISHED "/tmp"
+
+/* ---- names ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* The name of the scan with the ending of its output, "a.bin" becomes "a.label". */
+static sp_status name_output(const sp_scan *scan, char name[LABEL_NAME])
+{
+    const char *base = base_name(sp_scan_path(scan)), *dot = strrchr(base, '.');
+    const char *ending = sp_scan_output_ending(scan);
+    int stem = (int)(dot && dot > base ? dot - base : (ptrdiff_t)strlen(base));
+
+    if (dot && strcasecmp(dot, ending) == 0)
+        ending = dot;
+    if (snprintf(name, LABEL_NAME, "%.*s%s", stem, base, ending) >=
+        LABEL_NAME - (int)sizeof MADE - 16)
+        return SP_FAIL(SP_EUSAGE, "%s: the name is too long", sp_scan_path(scan));
+    return SP_OK;
+}
+
+static const char *path_of(const char *dir, const char *name, const char *ending,
+                           char path[LABEL_PATH])
+{
+    snprintf(path, LABEL_PATH, "%s/%s%s", dir, name, ending);
+    return path;
+}
+
+const char *label_files_unfinished(const label_files *f, int i, const char *ending,
+                                   char *path)
+{
+    snprintf(path, LABEL_PATH, "%s" UNFINISHED "/%s%s", f->work, f->file[i].name,
+             ending);
+    return path;
+}
+
+static bool is_any(const char *name)
+{
+    (void)name;
+    return true;
+}
+
+sp_status label_files_begin(const label_files *f)
+{
+    char path[LABEL_PATH];
+
+    snprintf(path, sizeof path, "%s" UNFINISHED, f->work);
+    SP_TRY(sp_file_make_folder(path));
+    return sp_file_remove_if(path, is_any);
+}
+
+void label_files_end(const label_files *f)
+{
+    char path[LABEL_PATH];
+
+    snprintf(path, sizeof path, "%s" UNFINISHED, f->work);
+    rmdir(path); /* of a failed run it may hold files, which the next one removes */
+}
+
+/* ---- what outputs were made of ---- */
+
+/* A text that grows. */
+typedef struct made_text {
+    char *at;
+    size_t used, room;
+} made_text;
+
+static sp_status add(made_text *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static sp_status add(made_text *t, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (t->used + (size_t)n + 1 > t->room) {
+        size_t room = 2 * (t->used + (size_t)n + 1);
+        char *grown = realloc(t->at, room);
+
+        if (!grown)
+            return SP_FAIL(SP_EMEM, "no memory for a text");
+        t->at = grown;
+        t->room = room;
+    }
+    va_start(args, format);
+    vsnprintf(t->at + t->used, t->room - t->used, format, args);
+    va_end(args);
+    t->used += (size_t)n;
+    return SP_OK;
+}
+
+static sp_status add_keep(made_text *t, const bool *keep)
+{
+    for (int code = 0; keep && code <= VOX_MAX_CODE; code++)
+        if (keep[code])
+            SP_TRY(add(t, " keep %d", code));
+    return SP_OK;
+}
+
+/* Everything on which the classes and fields of an output depend, but the scan. */
+static sp_status describe(made_text *t, const label_model *m, const label_options *o)
+{
+    const vox_options *v = m->vox;
+    const sp_config *config = m->infer.resources.session.config;
+
+    SP_TRY(add(t, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
+               m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
+               (int)o->views));
+    SP_TRY(add(t, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful));
+    for (int i = 0; i < v->n_features; i++)
+        SP_TRY(add(t, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor));
+    for (int c = 0; c < m->n_classes; c++)
+        SP_TRY(add(t, " code %d", m->code[c]));
+    for (int i = 0; i < m->n_added; i++)
+        SP_TRY(add(t, " field %s %s", m->added[i].name,
+                   m->added[i].is_float ? "float32" : "uint8"));
+    SP_TRY(add(t, " columns %s label %s", v->columns ? v->columns : "-",
+               v->label_field ? v->label_field : "-"));
+    return add_keep(t, o->keep);
+}
+
+/* The length and the time of a file; false: there is none. */
+static bool stamp(const char *path, char text[64])
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    snprintf(text, 64, "%lld bytes %lld.%09ld", (long long)st.st_size,
+             (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    return true;
+}
+
+/* The two lines of the file .made for an output that is at `path` now. */
+static sp_status word_made(const label_files *f, const char *scan, const char *path,
+                           made_text *t)
+{
+    char output[64] = "", source[64] = "";
+
+    stamp(path, output);
+    stamp(scan, source);
+    SP_TRY(add(t, "%s\n", output));
+    return add(t, "%s scan %s %s\n", f->made_by, scan, source);
+}
+
+/* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left
+ * it, whatever it was made of. */
+static sp_status look(const label_files *f, const char *scan, int i, bool *is_there,
+                      bool *is_ours, bool *is_done)
+{
+    char path[LABEL_PATH], now[64];
+    char *made = NULL;
+    made_text want = {0};
+    sp_status rc;
+
+    *is_ours = *is_done = false;
+    *is_there = access(path_of(f->dir, f->file[i].name, "", path), F_OK) == 0;
+    if (!*is_there || !stamp(path, now))
+        return SP_OK;
+    rc = word_made(f, scan, path, &want);
+    path_of(f->work, f->file[i].name, MADE, path);
+    if (rc == SP_OK && access(path, R_OK) == 0)
+        rc = sp_file_read(path, &made, NULL);
+    if (rc == SP_OK && made) {
+        size_t n = strlen(now);
+
+        *is_ours = strncmp(made, now, n) == 0 && made[n] == '\n';
+        *is_done = strcmp(made, want.at) == 0;
+    }
+    free(made);
+    free(want.at);
+    return rc;
+}
+
+sp_status label_files_finish(const label_files *f, const label_options *o, int i)
+{
+    char from[LABEL_PATH], path[LABEL_PATH];
+    made_text made = {0};
+    int fd;
+    sp_status rc;
+
+    label_files_unfinished(f, i, "", from);
+    SP_TRY(sp_file_open(from, O_RDONLY, &fd));
+    if (fsync(fd) != 0) {
+        close(fd);
+        return SP_FAIL(SP_EIO, "%s: cannot flush: %s", from, strerror(errno));
+    }
+    close(fd);
+    /* An output of an earlier run would not fit the new lines if this run were killed
+     * here, and would be taken for somebody else's. */
+    unlink(path_of(f->dir, f->file[i].name, "", path));
+    rc = word_made(f, o->vox.input[i], from, &made);
+    if (rc == SP_OK)
+        rc = sp_file_replace(path_of(f->work, f->file[i].name, MADE, path), made.at,
+                             made.used, 0);
+    free(made.at);
+    SP_TRY(rc);
+    path_of(f->dir, f->file[i].name, "", path);
+    if (rename(from, path) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", from, path,
+                       strerror(errno));
+    return sp_file_sync_folder_of(path);
+}
+
+/* ---- checks ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const label_file *const *x = a, *const *y = b;
+    int order = strcmp((*x)->name, (*y)->name);
+
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+static sp_status check_names(const label_files *f, const label_options *o)
+{
+    const size_t n = f->n > 0 ? (size_t)f->n : 0;
+    const label_file **sorted = calloc(n + 1, sizeof *sorted);
+    sp_status rc = SP_OK;
+
+    if (!sorted)
+        return SP_FAIL(SP_EMEM, "no memory for %d names", f->n);
+    for (int i = 0; i < f->n; i++)
+        sorted[i] = &f->file[i];
+    qsort(sorted, n, sizeof *sorted, by_name);
+    for (int i = 1; i < f->n && rc == SP_OK; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            rc = SP_FAIL(SP_EUSAGE,
+                         "%s and %s would both become %s/%s; label them into two "
+                         "folders",
+                         o->vox.input[sorted[i - 1] - f->file],
+                         o->vox.input[sorted[i] - f->file], f->dir, sorted[i]->name);
+    free(sorted);
+    return rc;
+}
+
+/* The place of a file on its device; zero where there is none. */
+static struct stat place_of(const char *path)
+{
+    struct stat st = {0};
+
+    if (stat(path, &st) != 0)
+        st = (struct stat){0};
+    return st;
+}
+
+/* No output may be one of the scans: its classes, or the scan, would be lost. */
+static sp_status check_scans(const label_files *f, const label_options *o)
+{
+    const size_t n = f->n > 0 ? (size_t)f->n : 0;
+    struct stat *scan = calloc(n + 1, sizeof *scan);
+    char path[LABEL_PATH];
+    sp_status rc = SP_OK;
+
+    if (!scan)
+        return SP_FAIL(SP_EMEM, "no memory for %d scans", f->n);
+    for (int i = 0; i < f->n; i++)
+        scan[i] = place_of(o->vox.input[i]);
+    for (int i = 0; i < f->n && rc == SP_OK; i++) {
+        struct stat st = place_of(path_of(f->dir, f->file[i].name, "", path));
+
+        for (int k = 0; st.st_ino && k < f->n && rc == SP_OK; k++)
+            if (scan[k].st_dev == st.st_dev && scan[k].st_ino == st.st_ino)
+                rc = SP_FAIL(SP_EUSAGE,
+                             "%s: the output %s would replace this scan; choose "
+                             "another --out",
+                             o->vox.input[k], path);
+    }
+    free(scan);
+    return rc;
+}
+
+/* Opens a scan, names its output and checks it. */
+static sp_status check_scan(label_files *f, const label_model *m,
+                            const label_options *o, int i)
+{
+    const sp_scan_options options = {m->vox->columns, m->vox->label_field, 1};
+    char path[LABEL_PATH];
+    sp_scan *scan;
+    sp_status rc;
+
+    SP_TRY(sp_scan_open(&scan, o->vox.input[i], &options));
+    rc = name_output(scan, f->file[i].name);
+    f->file[i].n_points = sp_scan_count(scan);
+    path_of(f->dir, f->file[i].name, "", path);
+    if (rc == SP_OK)
+        rc = label_model_check(m, o, scan, path);
+    sp_scan_close(scan);
+    return rc;
+}
+
+static sp_status check_all(label_files *f, const label_model *m, const label_options *o)
+{
+    for (int i = 0; i < f->n; i++)
+        SP_TRY(check_scan(f, m, o, i));
+    SP_TRY(check_names(f, o));
+    SP_TRY(check_scans(f, o));
+    for (int i = 0; i < f->n; i++) {
+        bool is_there, is_ours;
+
+        SP_TRY(look(f, o->vox.input[i], i, &is_there, &is_ours, &f->file[i].is_done));
+        if (is_there && !is_ours && !o->overwrite)
+            return SP_FAIL(SP_EUSAGE,
+                           "%s/%s is there and was not made by this command, or was "
+                           "changed since; --overwrite replaces it",
+                           f->dir, f->file[i].name);
+    }
+    return SP_OK;
+}
+
+/* ---- open and close ---- */
+
+static sp_status make_texts(label_files *f, const label_model *m,
+                            const label_options *o)
+{
+    size_t n = strlen(o->out);
+    made_text made_by = {0};
+    sp_status rc;
+
+    f->n = o->vox.n_inputs;
+    f->file = calloc((size_t)f->n, sizeof *f->file);
+    while (n > 1 && o->out[n - 1] == '/')
+        n--;
+    f->dir = strndup(o->out, n);
+    f->work = malloc(n + sizeof WORK);
+    rc = describe(&made_by, m, o);
+    f->made_by = made_by.at;
+    SP_TRY(rc);
+    if (!f->file || !f->dir || !f->work)
+        return SP_FAIL(SP_EMEM, "no memory for %d outputs", f->n);
+    if (n > LABEL_PATH - LABEL_NAME - 64)
+        return SP_FAIL(SP_EUSAGE, "--out %.100s...: the path is too long", o->out);
+    snprintf(f->work, n + sizeof WORK, "%s%s", f->dir, WORK);
+    return SP_OK;
+}
+
+sp_status label_files_open(label_files *f, label_model *m, const label_options *o)
+{
+    sp_session *s = &m->infer.resources.session;
+    sp_status rc;
+
+    *f = (label_files){0};
+    rc = make_texts(f, m, o);
+    if (rc == SP_OK && s->comm->rank == 0)
+        rc = check_all(f, m, o);
+    SP_TRY(sp_session_agree(s, rc));
+    return sp_comm_bcast(s->comm, f->file, (size_t)f->n * sizeof *f->file, 0);
+}
+
+void label_files_close(label_files *f)
+{
+    free(f->file);
+    free(f->dir);
+    free(f->work);
+    free(f->made_by);
+    *f = (label_files){0};
+}

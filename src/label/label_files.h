@@ -1,0 +1,54 @@
+/* The outputs of `sptrain label`: their names, and which of them are finished.
+ *
+ *     DIR/NAME                 complete; it got this name in one step
+ *     DIR/.sptrain/NAME.made   two lines: length and time of the output; what it was
+ *                              made of: model, options, scan with length and time
+ *     DIR/.sptrain/tmp/        outputs while they are written, points cut into blocks;
+ *                              emptied when a run begins
+ *
+ * The second file is written before the first gets its name, so a run that is killed
+ * between the two makes the output anew. An output is finished if both lines are what
+ * the present run would write. A file in DIR whose first line is not right, or that has
+ * none, is somebody else's and is not replaced without --overwrite. */
+#ifndef LABEL_FILES_H
+#define LABEL_FILES_H
+
+#include "label/label_model.h"
+
+enum { LABEL_NAME = 256, LABEL_PATH = 4096 };
+
+/* One scan and its output. Ranks exchange it as plain bytes. */
+typedef struct label_file {
+    char name[LABEL_NAME]; /* of the output in DIR */
+    bool is_done;
+    int64_t n_points; /* that the header claims; -1: not known */
+} label_file;
+
+typedef struct label_files {
+    int n;
+    label_file *file; /* [n] as the scans of the options */
+    char *dir;        /* DIR */
+    char *work;       /* DIR/.sptrain */
+    char *made_by;    /* the model and the options, as text for one line */
+} label_files;
+
+/* Lists the outputs and checks every scan, without writing anything. SP_EUSAGE: two
+ * outputs of one name, an output that is a scan of the command line, a file that is not
+ * to be replaced; errors of label_model_check. Collective, agreed; rank 0 reads. Close
+ * in any case. */
+sp_status label_files_open(label_files *files, label_model *model,
+                           const label_options *options);
+void label_files_close(label_files *files);
+/* Makes the folder of unfinished files, without any, on rank 0 once the run folder is
+ * locked; removes it at the end. Local. SP_EIO. */
+sp_status label_files_begin(const label_files *files);
+void label_files_end(const label_files *files);
+/* Gives the path at which output i is written, with `ending` behind it; path has
+ * LABEL_PATH bytes and is returned. */
+const char *label_files_unfinished(const label_files *files, int i, const char *ending,
+                                   char *path);
+/* Gives a complete output its name. Local. SP_EIO; SP_EMEM. */
+sp_status label_files_finish(const label_files *files, const label_options *options,
+                             int i);
+
+#endif

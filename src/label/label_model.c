@@ -1,0 +1,414 @@
+#include "label/label_model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/sp_crc.h"
+#include "base/sp_log.h"
+#include "recipe/sp_recipe.h"
+
+enum { LIST = 300 };
+
+/* ---- how scans become samples ---- */
+
+static int find_column(const sp_recipe *recipe, const char *name)
+{
+    for (int i = 0; i < recipe->n_columns; i++)
+        if (strcmp(recipe->column[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static vox_feature_kind kind_of(const char *source)
+{
+    return strcmp(source, SP_RECIPE_ONE) == 0      ? VOX_ONE
+           : strcmp(source, SP_RECIPE_HEIGHT) == 0 ? VOX_HEIGHT
+           : strcmp(source, SP_RECIPE_COUNT) == 0  ? VOX_COUNT
+                                                   : VOX_ATTRIBUTE;
+}
+
+/* Adds column i of the recipe to the features. */
+static sp_status take_column(const label_model *m, const sp_recipe *recipe, int i)
+{
+    vox_feature *f = &m->vox->feature[m->vox->n_features];
+
+    if (m->vox->n_features == VOX_MAX_FEATURES ||
+        strlen(recipe->source[i]) >= sizeof f->name)
+        return SP_FAIL(SP_EDATA,
+                       "%s: column %s: more than %d columns, or a name of "
+                       "more than %zu bytes",
+                       m->infer.path, recipe->column[i], VOX_MAX_FEATURES,
+                       sizeof f->name - 1);
+    *f = (vox_feature){.kind = kind_of(recipe->source[i]),
+                       .divisor = recipe->divisor[i]};
+    memcpy(f->name, recipe->source[i], strlen(recipe->source[i]));
+    if (f->kind == VOX_HEIGHT && recipe->height_percentile != SP_RECIPE_PERCENTILE)
+        return SP_FAIL(SP_EDATA, "%s: height is above percentile %g of z, expected %g",
+                       m->infer.path, recipe->height_percentile,
+                       (double)SP_RECIPE_PERCENTILE);
+    m->vox->n_features++;
+    return SP_OK;
+}
+
+/* The model's columns are those of its shards that data.features chose, in its order.
+ */
+static sp_status take_columns(label_model *m, const sp_recipe *recipe)
+{
+    const sp_normalization *norm = &m->infer.resources.norm;
+    const int n = norm->name ? norm->n_columns : recipe->n_columns;
+
+    m->vox->n_features = 0;
+    for (int k = 0; k < n; k++) {
+        int i = norm->name ? find_column(recipe, norm->name[k]) : k;
+
+        if (i < 0)
+            return SP_FAIL(SP_EDATA,
+                           "%s: its recipe does not tell how column %s is made",
+                           m->infer.path, norm->name[k]);
+        SP_TRY(take_column(m, recipe, i));
+    }
+    return SP_OK;
+}
+
+static double given_or(double given, double other)
+{
+    return given >= 0 ? given : other;
+}
+
+static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_keep)
+{
+    vox_options *v = m->vox;
+
+    if (v->voxel_size > 0 || v->n_features > 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s tells voxel size and columns; leave out --voxel-size and "
+                       "--features",
+                       m->infer.path);
+    v->voxel_size = recipe->voxel_size;
+    v->block = given_or(v->block, recipe->block);
+    v->overlap = given_or(v->overlap, v->block > 0 ? recipe->overlap : 0);
+    if (!v->columns)
+        v->columns = recipe->scan_columns;
+    if (!v->label_field && has_keep) /* scans to be labelled may lack it */
+        v->label_field = recipe->label_field;
+    return take_columns(m, recipe);
+}
+
+/* Compares the columns of the command line with those that the model names. */
+static sp_status take_words(label_model *m)
+{
+    const sp_normalization *norm = &m->infer.resources.norm;
+    vox_options *v = m->vox;
+    char *column[VOX_MAX_FEATURES], want[LIST], found[LIST];
+    bool is_same = !norm->name || norm->n_columns == v->n_features;
+
+    if (v->voxel_size <= 0 || v->n_features == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s does not tell how scans became its samples: give "
+                       "--voxel-size and --features (and --block and --overlap) as "
+                       "they were given to spvox convert",
+                       m->infer.path);
+    v->block = given_or(v->block, 0);
+    v->overlap = given_or(v->overlap, 0);
+    for (int i = 0; i < v->n_features; i++) {
+        column[i] = v->feature[i].name;
+        is_same = is_same && (!norm->name || strcmp(norm->name[i], column[i]) == 0);
+    }
+    if (is_same)
+        return SP_OK;
+    sp_dataset_print_names(want, sizeof want, norm->n_columns, norm->name, NULL);
+    sp_dataset_print_names(found, sizeof found, v->n_features, column, NULL);
+    return SP_FAIL(SP_EUSAGE, "--features: %s, but the columns of %s are %s", found,
+                   m->infer.path, want);
+}
+
+static sp_status settle_samples(label_model *m, const label_options *options)
+{
+    const sp_recipe *recipe = m->infer.resources.norm.recipe;
+    const vox_options *v = m->vox;
+
+    SP_TRY(recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m));
+    if (v->overlap > v->block)
+        return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
+                       v->overlap, v->block);
+    return SP_OK;
+}
+
+/* Gives the network's part its columns: those of the samples, as they are. */
+static sp_status settle_columns(label_model *m)
+{
+    sp_resources *r = &m->infer.resources;
+    const int n = m->vox->n_features;
+
+    if (r->norm.mean && r->norm.n_columns != n)
+        return SP_FAIL(SP_EDATA, "%s: statistics of %d columns, expected %d",
+                       m->infer.path, r->norm.n_columns, n);
+    if (!m->infer.is_checkpoint)
+        sp_log_warn0("%s holds weights alone: columns are not normalized",
+                     m->infer.path);
+    r->columns = calloc((size_t)n, sizeof *r->columns);
+    m->column = calloc((size_t)n, sizeof *m->column);
+    if (!r->columns || !m->column)
+        return SP_FAIL(SP_EMEM, "no memory for %d columns", n);
+    r->n_columns = n;
+    for (int i = 0; i < n; i++) {
+        r->columns[i] = i;
+        m->column[i] = r->norm.name ? r->norm.name[i] : m->vox->feature[i].name;
+    }
+    return SP_OK;
+}
+
+/* ---- classes ---- */
+
+static sp_status codes_of_map(label_model *m)
+{
+    const vox_map *map = &m->vox->map;
+    char *const *name = m->infer.resources.class_name;
+
+    for (int c = 0; c < m->n_classes; c++) {
+        int i = 0;
+
+        while (i < map->n && strcmp(map->name[i], name[c]) != 0)
+            i++;
+        if (i == map->n)
+            return SP_FAIL(SP_EUSAGE, "--map has no class \"%s\", but %s has", name[c],
+                           m->infer.path);
+        m->code[c] = map->first_code[i];
+    }
+    return SP_OK;
+}
+
+static sp_status settle_classes(label_model *m)
+{
+    sp_resources *r = &m->infer.resources;
+    const sp_normalization *norm = &r->norm;
+    const vox_map *map = &m->vox->map;
+
+    if (!norm->class_name && map->n == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s does not name its classes: give --map as it was given to "
+                       "spvox convert",
+                       m->infer.path);
+    r->class_name = norm->class_name ? norm->class_name : (char **)map->name;
+    r->n_classes = m->n_classes = norm->class_name ? norm->n_classes : map->n;
+    m->code = calloc((size_t)m->n_classes, sizeof *m->code);
+    if (!m->code)
+        return SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
+    if (map->n > 0)
+        return codes_of_map(m);
+    if (norm->class_code)
+        return vox_first_codes(m->infer.path, m->n_classes, norm->class_code, m->code);
+    sp_log_warn0("%s has no codes of its classes: they are written as 0, 1, 2, ...; "
+                 "--map gives them",
+                 m->infer.path);
+    for (int c = 0; c < m->n_classes; c++)
+        m->code[c] = c;
+    return SP_OK;
+}
+
+/* ---- added fields ---- */
+
+static sp_status add_field(label_model *m, const label_options *o,
+                           label_field_kind kind, const char *name, const char *help)
+{
+    sp_scan_added *a = &m->added[m->n_added];
+
+    if (m->n_added == LABEL_ADDED)
+        return SP_FAIL(SP_EUSAGE, "--probabilities: more than %d fields", LABEL_ADDED);
+    *a = (sp_scan_added){.is_float = o->is_float};
+    snprintf(a->name, sizeof a->name, "%s", name);
+    snprintf(a->help, sizeof a->help, "%s", help);
+    for (int i = 0; i < m->n_added; i++)
+        if (strcasecmp(m->added[i].name, a->name) == 0)
+            return SP_FAIL(SP_EUSAGE, "--probabilities: two fields would be named %s",
+                           a->name);
+    m->kind[m->n_added++] = kind;
+    return SP_OK;
+}
+
+static sp_status add_probability(label_model *m, const label_options *o, int class)
+{
+    const char *class_name = m->infer.resources.class_name[class];
+    char name[SP_SCAN_ADDED_NAME + 1];
+
+    snprintf(name, sizeof name, "p_%s", class_name);
+    m->class_of_field[m->n_added < LABEL_ADDED ? m->n_added : 0] = class;
+    return add_field(m, o, LABEL_PROBABILITY, name, "probability of the class");
+}
+
+static sp_status add_probabilities(label_model *m, const label_options *o)
+{
+    char *const *name = m->infer.resources.class_name;
+    const bool is_all = strcmp(o->probabilities, "all") == 0;
+    char known[LIST];
+
+    for (int c = 0; is_all && c < m->n_classes; c++)
+        SP_TRY(add_probability(m, o, c));
+    for (const char *at = is_all ? "" : o->probabilities; *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        int c = 0;
+
+        while (c < m->n_classes &&
+               (strlen(name[c]) != n || strncmp(name[c], at, n) != 0))
+            c++;
+        if (c == m->n_classes) {
+            sp_dataset_print_names(known, sizeof known, m->n_classes, name, NULL);
+            return SP_FAIL(SP_EUSAGE, "--probabilities: no class \"%.*s\" among %s",
+                           (int)n, at, known);
+        }
+        SP_TRY(add_probability(m, o, c));
+        at += n;
+    }
+    return SP_OK;
+}
+
+static sp_status settle_fields(label_model *m, const label_options *o)
+{
+    if (o->confidence)
+        SP_TRY(add_field(m, o, LABEL_CONFIDENCE, "confidence",
+                         "probability of the class"));
+    if (o->entropy)
+        SP_TRY(add_field(m, o, LABEL_ENTROPY, "entropy",
+                         "0 certain, 1 all classes alike"));
+    return o->probabilities ? add_probabilities(m, o) : SP_OK;
+}
+
+/* ---- open and close ---- */
+
+/* Rank 0: the checksum of the model's file, by which outputs know their model. */
+static sp_status sum_file(const char *path, uint32_t *crc)
+{
+    enum { PIECE = 1 << 20 };
+    unsigned char *piece = malloc(PIECE);
+    FILE *file = fopen(path, "rb");
+    sp_status rc = SP_OK;
+    size_t n;
+
+    *crc = 0;
+    if (!piece || !file)
+        rc = SP_FAIL(piece ? SP_EIO : SP_EMEM, "%s: cannot read: %s", path,
+                     strerror(errno));
+    while (rc == SP_OK && (n = fread(piece, 1, PIECE, file)) > 0)
+        *crc = sp_crc32c(*crc, piece, n);
+    if (rc == SP_OK && ferror(file))
+        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));
+    if (file)
+        fclose(file);
+    free(piece);
+    return rc;
+}
+
+sp_status label_model_open(label_model *m, const sp_command *command,
+                           label_options *options)
+{
+    sp_session *s = &m->infer.resources.session;
+    sp_status rc = SP_OK;
+
+    memset(m, 0, sizeof *m);
+    m->vox = &options->vox;
+    SP_TRY(sp_infer_open_model(&m->infer, command, options->model));
+    SP_TRY(settle_samples(m, options));
+    SP_TRY(settle_columns(m));
+    SP_TRY(settle_classes(m));
+    SP_TRY(settle_fields(m, options));
+    if (s->comm->rank == 0)
+        rc = sum_file(m->infer.path, &m->crc);
+    SP_TRY(sp_session_agree(s, rc));
+    return sp_comm_bcast(s->comm, &m->crc, sizeof m->crc, 0);
+}
+
+sp_status label_model_close(label_model *m, sp_status rc)
+{
+    free(m->code);
+    free(m->column);
+    m->code = NULL;
+    m->column = NULL;
+    return sp_infer_close(&m->infer, rc);
+}
+
+/* ---- scans ---- */
+
+/* A LAZ file has the points of a LAS file. */
+static bool is_same_format(const char *a, const char *b)
+{
+    bool is_las = strcmp(a, "LAS") == 0 || strcmp(a, "LAZ") == 0;
+
+    return strcmp(a, b) == 0 ||
+           (is_las && (strcmp(b, "LAS") == 0 || strcmp(b, "LAZ") == 0));
+}
+
+static sp_status check_kind(const label_model *m, const sp_scan *scan)
+{
+    const sp_recipe *recipe = m->infer.resources.norm.recipe;
+    const char *format = sp_scan_format_name(scan), *unit = sp_scan_unit(scan);
+    char known[LIST];
+    bool is_known = !recipe || recipe->n_formats == 0;
+
+    for (int i = 0; recipe && i < recipe->n_formats; i++)
+        is_known = is_known || is_same_format(format, recipe->format[i]);
+    if (!is_known) {
+        sp_dataset_print_names(known, sizeof known, recipe->n_formats, recipe->format,
+                               NULL);
+        return SP_FAIL(SP_EDATA,
+                       "%s: is %s, but the model has seen %s; --any-format takes it",
+                       sp_scan_path(scan), format, known);
+    }
+    if (recipe && recipe->unit && unit && strcmp(unit, recipe->unit) != 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its coordinates are in %s, but those of the model in %s; "
+                       "--any-format takes it",
+                       sp_scan_path(scan), unit, recipe->unit);
+    return SP_OK;
+}
+
+static sp_status check_attributes(const label_model *m, sp_scan *scan)
+{
+    for (int i = 0; i < m->vox->n_features; i++) {
+        const char *name = m->vox->feature[i].name;
+
+        if (m->vox->feature[i].kind == VOX_ATTRIBUTE &&
+            sp_scan_select(scan, 1, &name) != SP_OK)
+            return SP_FAIL(SP_EDATA, "%s (column %s of the model is made of it)",
+                           sp_error_last()->message, m->column[i]);
+    }
+    return sp_scan_select(scan, 0, NULL);
+}
+
+/* Files whose header does not count points are read up to the first one. */
+static sp_status check_points(sp_scan *scan)
+{
+    sp_scan_points points = {0};
+    int64_t n = sp_scan_count(scan);
+    sp_status rc = SP_OK;
+
+    if (n < 0)
+        rc = sp_scan_next(scan, 1, &points);
+    if (n < 0)
+        n = points.n;
+    sp_scan_points_destroy(&points);
+    SP_TRY(rc);
+    return n > 0 ? SP_OK
+                 : SP_FAIL(SP_EDATA, "%s: has no points, expected one at least",
+                           sp_scan_path(scan));
+}
+
+sp_status label_model_check(const label_model *m, const label_options *o, sp_scan *scan,
+                            const char *path)
+{
+    const int32_t doubtful = (int32_t)o->doubtful;
+
+    if (!o->any_format)
+        SP_TRY(check_kind(m, scan));
+    SP_TRY(check_attributes(m, scan));
+    SP_TRY(check_points(scan));
+    if (o->keep && !sp_scan_is_labelled(scan))
+        return SP_FAIL(SP_EDATA, "%s: its points have no codes to --keep",
+                       sp_scan_path(scan));
+    SP_TRY(
+        sp_scan_check_labels(scan, path, m->code, m->n_classes, m->n_added, m->added));
+    return sp_scan_check_labels(scan, path, &doubtful, 1, 0, NULL);
+}

@@ -1,0 +1,43 @@
+/* The model of `sptrain label`: how its scans became samples, and which codes its
+ * classes have. Both come from the model, which got them from its shards
+ * (recipe/sp_recipe.h), or from the command line where the model does not tell. */
+#ifndef LABEL_MODEL_H
+#define LABEL_MODEL_H
+
+#include "label/label_options.h"
+#include "train/sp_infer.h"
+
+typedef enum label_field_kind {
+    LABEL_CONFIDENCE,
+    LABEL_ENTROPY,
+    LABEL_PROBABILITY
+} label_field_kind;
+
+typedef struct label_model {
+    sp_infer infer;
+    vox_options *vox; /* how a scan becomes samples; the options' */
+    int n_classes;
+    int32_t *code; /* [n_classes] what is written for a class */
+    char **column; /* [n_columns] names of the model's columns, for messages */
+    int n_added;   /* fields that outputs get */
+    sp_scan_added added[LABEL_ADDED];
+    label_field_kind kind[LABEL_ADDED];
+    int class_of_field[LABEL_ADDED]; /* of a LABEL_PROBABILITY */
+    uint32_t crc;                    /* of the file of the model */
+} label_model;
+
+/* Reads the head of the model and settles all of the above; the samples' part of
+ * options->vox is completed. Collective, agreed. SP_EUSAGE: the model does not tell and
+ * neither do the options, or they contradict each other; SP_EDATA: the model. Close in
+ * any case. */
+sp_status label_model_open(label_model *model, const sp_command *command,
+                           label_options *options);
+/* Reports rc, frees all and returns the status to exit with. Collective. */
+sp_status label_model_close(label_model *model, sp_status rc);
+/* Checks that the model can label a scan, of which `path` will be the output. SP_EDATA:
+ * it has another format or unit, or no point; lacks an attribute, or codes to keep; or
+ * cannot hold the codes or fields. Local. */
+sp_status label_model_check(const label_model *model, const label_options *options,
+                            sp_scan *scan, const char *path);
+
+#endif

@@ -1,0 +1,184 @@
+#include "label/label_options.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static sp_status read_keep(void *to, const sp_option *option, const char *text)
+{
+    label_options *o = to;
+    const char *at = text;
+
+    (void)option;
+    if (!o->keep)
+        o->keep = calloc(VOX_MAX_CODE + 1, sizeof *o->keep);
+    if (!o->keep)
+        return SP_FAIL(SP_EMEM, "no memory for --keep");
+    for (;; at++) {
+        char *end;
+        long code = strtol(at, &end, 10);
+
+        if (end == at || code < 0 || code > VOX_MAX_CODE ||
+            (*end && *end != ',' && *end != ':'))
+            return SP_FAIL(SP_EUSAGE,
+                           "--keep %s: at \"%.40s\": expected codes from 0 to %d, as "
+                           "2,9",
+                           text, at, VOX_MAX_CODE);
+        o->keep[code] = true;
+        at = end;
+        if (*at == '\0')
+            return SP_OK;
+    }
+}
+
+static sp_status read_type(void *to, const sp_option *option, const char *text)
+{
+    label_options *o = to;
+
+    (void)option;
+    o->is_float = strcmp(text, "float32") == 0;
+    if (!o->is_float && strcmp(text, "uint8") != 0)
+        return SP_FAIL(SP_EUSAGE, "--field-type %s: expected uint8 or float32", text);
+    return SP_OK;
+}
+
+static sp_status read_features(void *to, const sp_option *option, const char *text)
+{
+    (void)option;
+    return vox_features_read(&((label_options *)to)->vox, text);
+}
+
+#define AT(member) .offset = offsetof(label_options, member)
+/* clang-format off */
+static const sp_option option_table[] = {
+{{"--out", "DIR", "folder of the outputs, each with the name of its scan"},
+ SP_OPTION_TEXT, AT(out)},
+{{"--confidence", NULL, "add the field confidence: the probability of the class"},
+ SP_OPTION_FLAG, AT(confidence)},
+{{"--entropy", NULL, "add the field entropy: 0 where one class is certain, 1 where "
+  "all are equally likely"}, SP_OPTION_FLAG, AT(entropy)},
+{{"--probabilities", "CLASS,...", "add a field p_CLASS with the probability of each of "
+  "these classes (all: of every class)"}, SP_OPTION_TEXT, AT(probabilities)},
+{{"--field-type", "TYPE", "of added fields in LAS and LAZ: uint8, in steps of 1/255, "
+  "or float32 (uint8)"}, SP_OPTION_READ, .read = read_type},
+{{"--min-confidence", "P", "points of which no class has this probability get no "
+  "class"},
+ SP_OPTION_REAL, AT(min_confidence), .or_0 = true},
+{{"--doubtful", "CODE", "the code that these points get instead"},
+ SP_OPTION_WHOLE, AT(doubtful), 0, VOX_MAX_CODE},
+{{"--keep", "CODE,...", "points that have one of these codes keep it"},
+ SP_OPTION_READ, .read = read_keep},
+{{"--views", "N", "look at each sample in up to N ways, turned and mirrored as in the "
+  "training, and form the mean (1)"}, SP_OPTION_WHOLE, AT(views), 1, 1000},
+{{"--overwrite", NULL, "replace files in DIR that this command has not made"},
+ SP_OPTION_FLAG, AT(overwrite)},
+{{"--any-format", NULL, "take scans of formats and units that the model has not seen"},
+ SP_OPTION_FLAG, AT(any_format)},
+{{"--columns", "LIST", "names of the columns of text and npy, as in spvox convert"},
+ SP_OPTION_TEXT, AT(vox.columns)},
+{{"--label-field", "NAME", "the attribute with the codes for --keep"},
+ SP_OPTION_TEXT, AT(vox.label_field)},
+{{"--block", "M", "edge of blocks in metre (as in the training; 0: whole scans)"},
+ SP_OPTION_REAL, AT(vox.block), .or_0 = true},
+{{"--overlap", "M", "margin around blocks in metre (as in the training)"},
+ SP_OPTION_REAL, AT(vox.overlap), .or_0 = true},
+{{"--voxel-size", "M", "for a model that does not tell it, as --features and --map"},
+ SP_OPTION_REAL, AT(vox.voxel_size)},
+{{"--features", "LIST", "the columns of the model, as in spvox convert"},
+ SP_OPTION_READ, .read = read_features},
+{{"--map", "LIST", "the codes of the classes, as in spvox convert"},
+ SP_OPTION_READ, AT(vox.map), .read = vox_read_map},
+{{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+/* clang-format on */
+
+void label_options_help(void)
+{
+    puts("usage: sptrain label MODEL SCAN... --out DIR [OPTIONS] [SECTION.KEY=VALUE "
+         "...]\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Gives the points of each scan the classes that a model predicts. MODEL is a "
+        "run folder or a checkpoint. The output has the scan's own format (.label for "
+        "SemanticKITTI, .txt for PCD, npy and other text); in LAS and LAZ "
+        "everything but the class and added fields stays as it is. Outputs that are "
+        "complete and made by the same model and options are not made again.\n\n"
+        "options");
+    sp_names_print(SP_NAMES(option_table), stdout);
+}
+
+/* True for "section.key=value", unless there is a file of this name. */
+static bool is_override(const char *word)
+{
+    const char *equals = strchr(word, '='), *dot = strchr(word, '.');
+
+    return equals && dot && dot > word && dot < equals &&
+           !memchr(word, '/', (size_t)(equals - word)) && access(word, F_OK) != 0;
+}
+
+/* Moves overrides behind the scans. */
+static sp_status split_words(label_options *o, char **word, int n)
+{
+    char **moved = calloc((size_t)n + 1, sizeof *moved);
+    int n_files = 0;
+
+    if (!moved)
+        return SP_FAIL(SP_EMEM, "no memory for the command line");
+    for (int i = 0; i < n; i++)
+        if (is_override(word[i]))
+            moved[o->n_overrides++] = word[i];
+        else
+            word[n_files++] = word[i];
+    memcpy(word + n_files, moved, (size_t)o->n_overrides * sizeof *moved);
+    free(moved);
+    o->overrides = word + n_files;
+    o->model = n_files > 0 ? word[0] : NULL;
+    o->vox.input = word + 1;
+    o->vox.n_inputs = n_files > 0 ? n_files - 1 : 0;
+    return SP_OK;
+}
+
+static sp_status check(const label_options *o)
+{
+    if (!o->model)
+        return SP_FAIL(SP_EUSAGE, "label: expected MODEL SCAN... --out DIR; sptrain "
+                                  "label --help tells more");
+    if (o->vox.n_inputs == 0)
+        return SP_FAIL(SP_EUSAGE, "label: no scan is named behind the model %s",
+                       o->model);
+    if (!o->out || !*o->out)
+        return SP_FAIL(SP_EUSAGE, "label: --out DIR is missing");
+    if (o->min_confidence > 1)
+        return SP_FAIL(SP_EUSAGE, "--min-confidence %g: expected 0 to 1",
+                       o->min_confidence);
+    if (o->doubtful != LABEL_NOT_GIVEN && o->min_confidence <= 0)
+        return SP_FAIL(SP_EUSAGE, "--doubtful is the code of points below "
+                                  "--min-confidence, which is missing");
+    return SP_OK;
+}
+
+sp_status label_options_read(label_options *o, int argc, char **argv)
+{
+    int n_words = 0;
+
+    *o = (label_options){.views = 1,
+                         .doubtful = LABEL_NOT_GIVEN,
+                         .vox = {.voxel_size = LABEL_NOT_GIVEN,
+                                 .block = LABEL_NOT_GIVEN,
+                                 .overlap = LABEL_NOT_GIVEN}};
+    memset(o->vox.map.class_of, 0xff, sizeof o->vox.map.class_of);
+    SP_TRY(sp_options_read(o, SP_NAMES(option_table), "sptrain", argc, argv, &n_words));
+    if (o->is_help)
+        return SP_OK;
+    SP_TRY(split_words(o, argv + 1, n_words));
+    return check(o);
+}
+
+void label_options_free(label_options *o)
+{
+    vox_options_destroy(&o->vox);
+    free(o->keep);
+    o->keep = NULL;
+}

@@ -1,0 +1,36 @@
+/* The command line of `sptrain label`. */
+#ifndef LABEL_OPTIONS_H
+#define LABEL_OPTIONS_H
+
+#include "scan/sp_scan.h"
+#include "vox/vox_options.h"
+
+enum {
+    LABEL_ADDED = 2 + VOX_MAX_CLASSES, /* most fields that are added */
+    LABEL_NOT_GIVEN = -1
+};
+
+typedef struct label_options {
+    bool is_help;
+    /* Those of spvox convert's options that say how a scan becomes samples; what was
+     * not given is LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs
+     * are the scans. */
+    vox_options vox;
+    const char *model, *out;
+    bool confidence, entropy, is_float, any_format, overwrite;
+    const char *probabilities; /* "ground,building"; NULL: none */
+    double min_confidence;     /* 0: all points get a class */
+    int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */
+    bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay; NULL: none */
+    int64_t views;
+    int n_overrides;
+    char **overrides; /* [n_overrides] "section.key=value" */
+} label_options;
+
+/* Reads the command line (argv[0] is "label"). Points into argv, which it reorders.
+ * SP_EUSAGE; SP_EMEM. Free after failure too. */
+sp_status label_options_read(label_options *options, int argc, char **argv);
+void label_options_free(label_options *options);
+void label_options_help(void);
+
+#endif

@@ -1,0 +1,156 @@
+#include "label/label_result.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/sp_backend.h"
+#include "merge/sp_merge.h"
+
+/* Values of `label` that are no class. */
+enum { NO_CLASS = 0xffff, KEPT = 0xfffe, DOUBTFUL = 0xfffd };
+
+sp_status label_result_open(label_result *r, const label_model *m,
+                            const label_options *o)
+{
+    *r = (label_result){.model = m,
+                        .min_confidence = o->min_confidence,
+                        .doubtful = o->doubtful == LABEL_NOT_GIVEN
+                                        ? SP_SCAN_NO_CLASS
+                                        : (int32_t)o->doubtful,
+                        .has_kept = o->keep != NULL};
+    r->probability = calloc((size_t)m->n_classes + 1, sizeof *r->probability);
+    return r->probability ? SP_OK
+                          : SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
+}
+
+size_t label_result_value_bytes(const label_result *r)
+{
+    const label_model *m = r->model;
+    const bool is_float = m->n_added > 0 && m->added[0].is_float;
+
+    return (size_t)m->n_added * (is_float ? sizeof(float) : 1);
+}
+
+sp_status label_result_size(label_result *r, int64_t n)
+{
+    if (n > r->room) {
+        free(r->label);
+        free(r->value);
+        r->label = malloc((size_t)n * sizeof *r->label);
+        r->value = malloc((size_t)n * label_result_value_bytes(r) + 1);
+        r->room = r->label && r->value ? n : 0;
+        if (!r->room)
+            return SP_FAIL(SP_EMEM, "no memory for the classes of %" PRId64 " points",
+                           n);
+    }
+    r->n = n;
+    if (n > 0) {
+        memset(r->label, 0xff, (size_t)n * sizeof *r->label);
+        memset(r->value, 0, (size_t)n * label_result_value_bytes(r));
+    }
+    return SP_OK;
+}
+
+void label_result_free(label_result *r)
+{
+    free(r->label);
+    free(r->value);
+    free(r->probability);
+    *r = (label_result){0};
+}
+
+static float value_of(const label_result *r, int field, const sp_merged *merged)
+{
+    const label_model *m = r->model;
+
+    switch (m->kind[field]) {
+    case LABEL_CONFIDENCE:
+        return merged->confidence;
+    case LABEL_ENTROPY:
+        return m->n_classes > 1 ? merged->entropy / logf((float)m->n_classes) : 0;
+    case LABEL_PROBABILITY:
+        return r->probability[m->class_of_field[field]];
+    }
+    return 0;
+}
+
+static void put_values(label_result *r, int64_t row, const sp_merged *merged)
+{
+    const int64_t n = r->model->n_added;
+
+    for (int k = 0; k < (int)n; k++) {
+        float x = fminf(fmaxf(value_of(r, k, merged), 0), 1);
+
+        if (r->model->added[k].is_float)
+            ((float *)r->value)[row * n + k] = x;
+        else
+            ((uint8_t *)r->value)[row * n + k] = (uint8_t)lrintf(x * UINT8_MAX);
+    }
+}
+
+void label_result_put(label_result *r, int64_t row, const uint64_t *sum, bool is_kept)
+{
+    const sp_merged merged = sp_merge_result(sum, r->model->n_classes, r->probability);
+
+    assert(row >= 0 && row < r->n);
+    if (merged.label == SP_IGNORE)
+        return;
+    if (is_kept)
+        r->label[row] = KEPT;
+    else if ((double)merged.confidence < r->min_confidence)
+        r->label[row] = DOUBTFUL;
+    else
+        r->label[row] = (uint16_t)merged.label;
+    put_values(r, row, &merged);
+}
+
+sp_status label_result_place(label_result *r, const label_result *from,
+                             const uint64_t *row)
+{
+    const size_t bytes = label_result_value_bytes(r);
+
+    for (int64_t i = 0; i < from->n; i++) {
+        if (row[i] >= (uint64_t)r->n)
+            return SP_FAIL(SP_EDATA, "row %" PRIu64 " of a scan of %" PRId64 " points",
+                           row[i], r->n);
+        r->label[row[i]] = from->label[i];
+        if (bytes)
+            memcpy((char *)r->value + row[i] * bytes,
+                   (const char *)from->value + (size_t)i * bytes, bytes);
+    }
+    return SP_OK;
+}
+
+static int32_t code_of(const label_result *r, uint16_t label)
+{
+    return label == NO_CLASS   ? SP_SCAN_NO_CLASS
+           : label == KEPT     ? SP_SCAN_KEEP
+           : label == DOUBTFUL ? r->doubtful
+                               : r->model->code[label];
+}
+
+static void get(const void *from, int64_t first, int64_t n, int32_t *code, float *value)
+{
+    const label_result *r = from;
+    const int64_t fields = r->model->n_added, at = first * fields;
+
+    for (int64_t i = 0; i < n; i++)
+        code[i] = code_of(r, r->label[first + i]);
+    for (int64_t i = 0; i < n * fields; i++)
+        value[i] = r->model->added[0].is_float
+                       ? ((const float *)r->value)[at + i]
+                       : (float)((const uint8_t *)r->value)[at + i] / UINT8_MAX;
+}
+
+sp_scan_labels label_result_labels(const label_result *r)
+{
+    return (sp_scan_labels){.n = r->n,
+                            .has_kept = r->has_kept,
+                            .n_added = r->model->n_added,
+                            .added = r->model->added,
+                            .get = get,
+                            .from = r};
+}

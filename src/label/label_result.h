@@ -1,0 +1,39 @@
+/* The classes and added fields of points, in as few bytes as they take: 2 for the
+ * class, 1 or 4 for each field. A result is that of all points of a scan, or of some
+ * that travel to the rank with the scan's. */
+#ifndef LABEL_RESULT_H
+#define LABEL_RESULT_H
+
+#include "label/label_model.h"
+
+typedef struct label_result {
+    const label_model *model; /* borrowed */
+    double min_confidence;
+    int32_t doubtful; /* code of points below; SP_SCAN_NO_CLASS */
+    bool has_kept;
+    int64_t n, room;
+    uint16_t *label;    /* [n] */
+    void *value;        /* [n][n_added] uint8 or float */
+    float *probability; /* [n_classes] of the point at hand */
+} label_result;
+
+/* Makes a result without points. Local. SP_EMEM. Free in any case. */
+sp_status label_result_open(label_result *result, const label_model *model,
+                            const label_options *options);
+void label_result_free(label_result *result);
+/* Makes it one of n points, which have no class so far. SP_EMEM. */
+sp_status label_result_size(label_result *result, int64_t n);
+/* Settles a point from the sums of its probabilities [n_classes] (sp_merge.h). is_kept:
+ * the point keeps its code. */
+void label_result_put(label_result *result, int64_t row, const uint64_t *sum,
+                      bool is_kept);
+/* Copies the points of `from` to the rows [from->n] of result. SP_EDATA: the scan has
+ * no such row. */
+sp_status label_result_place(label_result *result, const label_result *from,
+                             const uint64_t *row);
+/* The bytes of the values of a point. */
+size_t label_result_value_bytes(const label_result *result);
+/* The result as sp_scan_write takes it. */
+sp_scan_labels label_result_labels(const label_result *result);
+
+#endif

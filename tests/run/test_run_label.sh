@@ -1,0 +1,208 @@
+#!/bin/sh
+# sptrain label: scans of every format with the classes of a model. The bytes are the same on
+# 1, 2 and 3 ranks and after a kill, all but class and added fields stays, and what does not
+# fit is refused before anything is written.
+. "$SP_SRCDIR/tests/run/story.sh"
+SCANS=$SP_BUILDDIR/tests/tools/make_scans
+COPY=$SP_BUILDDIR/tests/tools/laz_copy
+vox() {
+    "$SP_BUILDDIR/spvox" "$@" >out 2>err || fail "spvox $*"
+}
+
+# ---- scans and models ----
+mkdir in
+"$SCANS" train.las 24 1 1 && "$SCANS" in/a.las 30 1 2 && "$SCANS" in/b.las 25 1 3 &&
+    "$SCANS" in/k.bin 20 1 4 && "$SCANS" in/t.txt 15 1 5 || fail "make_scans"
+"$COPY" in/b.las in/b.laz && "$COPY" in/k.bin in/p.ply || fail "laz_copy"
+mv in/b.las b.las
+classes="2=ground,5=vegetation,6=building"
+vox convert --out t --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \
+    --features number_of_returns,height,intensity/10000 train.las
+cat >base.deck <<'DECK'
+data : { train = "t-*.h5"; val = "t-*.h5"; voxel_size = 1.0;
+         features = ["height", "number_of_returns"]; };
+net : { family = "dummy"; };
+batch : { size = 4; };
+train : { steps = 30; warmup_steps = 1; };
+run : { dir = "r"; eval_every = 0; threads = 1; };
+DECK
+run 2 0 base.deck
+
+# ---- the same bytes on any number of ranks ----
+all="in/a.las in/b.laz in/k.bin in/p.ply in/t.txt"
+fields="--confidence --entropy --probabilities building,ground"
+for n in 1 2 3; do
+    run $n 0 label r in/a.las in/b.laz --out las$n run.threads=1
+    # shellcheck disable=SC2086
+    run $n 0 label r in/a.las in/b.laz --out fields$n $fields --views 3 run.threads=1
+    run $n 0 label r/checkpoints/step-000000030.h5 in/a.las --out whole$n --block 0 \
+        run.threads=1
+done
+for n in 2 3; do
+    for file in las1/a.las las1/b.laz fields1/a.las fields1/b.laz whole1/a.las; do
+        same $file ${file%%1/*}$n/${file#*/} "$file on $n ranks"
+    done
+done
+
+# ---- all but the class stays ----
+# classes_only A B: A and B differ, but nowhere else than in the class of points; prints what
+# the classes were and are, in octal.
+points_at=780 # of make_scans; records of 33 bytes have the class at 16
+classes_only() {
+    test "$(wc -c <"$1")" = "$(wc -c <"$2")" || fail "$1 and $2 differ in length"
+    cmp -l "$1" "$2" >differences && fail "$2 has the classes of $1"
+    awk -v at=$points_at '($1 - 1 - at) % 33 != 16 || $1 <= at { exit 1 } { print $2, $3 }' \
+        differences >codes || fail "$2 differs from $1 beside the classes"
+}
+classes_only in/a.las las1/a.las
+awk '$2 != 2 && $2 != 5 && $2 != 6 { exit 1 }' codes || fail "codes: $(sort -u codes)"
+"$COPY" las1/b.laz b2.las || fail "laz_copy las1/b.laz"
+classes_only b.las b2.las
+
+# Without blocks and without views label does what convert, predict and apply do.
+vox convert --out w --voxel-size 1 --points --map "$classes" \
+    --features number_of_returns,height in/a.las
+run 2 0 predict base.deck data.val=w-00000-of-00001.h5
+vox apply r/predictions/w-00000-of-00001.h5 in/a.las --out w.las
+same w.las whole1/a.las "predict and apply"
+
+# ---- fields, keep, doubt ----
+vox convert --out f --features confidence,entropy,p_building,p_ground,deviation fields1/a.las
+vox info f-00000-of-00001.h5
+says out 'p_ground'
+run 1 0 label r fields1/a.las --out again --confidence --entropy run.threads=1
+test "$(wc -c <again/a.las)" = "$(wc -c <fields1/a.las)" || fail "fields came twice"
+run 2 3 label r fields1/a.las --out other --confidence --field-type float32
+one_diagnosis 'fields1/a.las: has a field confidence already, which is not float32'
+test ! -e other || fail "a refused run leaves other"
+run 2 0 label r in/a.las --out keep --keep 2,64 run.threads=1
+classes_only in/a.las keep/a.las
+! grep -q '^2 \|^100 ' codes || fail "--keep 2,64 changes such points"
+run 3 0 label r in/a.las --out doubt --min-confidence 1 --doubtful 31 run.threads=1
+classes_only in/a.las doubt/a.las
+test "$(grep -c ' 37$' codes)" -gt 1000 || fail "no doubt"
+
+# ---- other formats ----
+# shellcheck disable=SC2086
+run 2 3 label r $all --out mixed
+one_diagnosis 'in/k.bin: is SemanticKITTI, but the model has seen \["LAS"\]; --any-format'
+test ! -e mixed || fail "a refused run leaves mixed"
+run 2 3 label r in/t.txt in/k.bin --out mixed --any-format
+one_diagnosis 'in/k.bin: no attribute number_of_returns; .* (column number_of_returns'
+"$SCANS" foot.las 10 1 6 foot
+run 2 3 label r in/a.las foot.las --out mixed
+one_diagnosis 'foot.las: its coordinates are in US survey foot, but those of the model in metre'
+sed 's/\["height", "number_of_returns"\]/["height"]/; s/dir = "r"/dir = "h"/' base.deck >h.deck
+run 2 0 h.deck
+for n in 1 3; do
+    # shellcheck disable=SC2086
+    run $n 0 label h $all --out all$n --any-format run.threads=1
+    test "$(ls all$n | tr '\n' ' ')" = "a.las b.laz k.label p.ply t.txt " ||
+        fail "all$n has $(ls all$n)"
+done
+for file in all1/*; do
+    same "$file" "all3/${file#*/}" "$file on 3 ranks"
+done
+test "$(wc -c <all1/k.label)" = "$(wc -c <in/k.label)" || fail "k.label is not whole"
+od -An -v -tu4 -w4 all1/k.label | tr -d ' ' >k.codes
+tail -n +2 all1/t.txt | awk 'NF != 6 { exit 1 }' || fail "t.txt: not 6 columns"
+cut -d' ' -f1-5 in/t.txt | tail -n +2 | awk '{ print $1+0, $2+0, $3+0, $4+0, $5+0 }' >columns
+cut -d' ' -f1-5 all1/t.txt | tail -n +2 | awk '{ print $1+0, $2+0, $3+0, $4+0, $5+0 }' >found
+same columns found "columns of t.txt"
+test "$(sort -u k.codes | tr '\n' ' ')" != "0 " || fail "k.label has no class"
+run 1 0 label h in/k.bin --out kept --any-format --keep 2 run.threads=1
+od -An -v -tu4 -w4 kept/k.label | tr -d ' ' | sort -u >k.codes
+says k.codes "^$((9 * 65536 + 2))\$" # with the instance
+run 1 3 label h in/k.bin --out conf --any-format --confidence
+one_diagnosis 'in/k.bin: a .label file holds a class a point and no other field'
+
+# ---- killed and continued ----
+mkdir many
+for i in 1 2 3 4 5; do cp in/a.las many/$i.las; done
+cp in/b.laz many/6.laz
+run 2 0 label r many/* --out want run.threads=1
+rm -f killed/1.las
+timeout -k 5 $limit_s "$MPIEXEC" -n 2 "$SPTRAIN" label r many/* --out killed \
+    run.threads=1 >out 2>err </dev/null &
+job=$!
+tries=0
+until test -e killed/1.las; do
+    sleep 0.05
+    tries=$((tries + 1))
+    test $tries -lt 2000 || fail "no output"
+done
+for at in /proc/[0-9]*; do
+    if test "$(readlink "$at/cwd" 2>/dev/null)" = "$dir" &&
+        grep -q '^sptrain' "$at/comm" 2>/dev/null; then
+        kill -9 "${at#/proc/}" 2>/dev/null
+    fi
+done
+wait $job
+job=
+before=$(ls -i killed/1.las)
+for file in killed/*; do
+    same "$file" "want/${file#*/}" "$file after a kill"
+done
+run 3 0 label r many/* --out killed run.threads=1
+test "$(ls killed)" = "$(ls want)" || fail "killed has $(ls killed)"
+for file in want/*; do
+    same "$file" "killed/${file#*/}" "$file after a kill and three ranks"
+done
+test "$before" = "$(ls -i killed/1.las)" || fail "a finished output was made again"
+test ! -e killed/.sptrain/tmp || fail "unfinished files stay: $(ls killed/.sptrain/tmp)"
+run 2 0 label r many/* --out killed
+says out '6 outputs are in killed finished by the same model and options'
+# Other options, another scan: made again; somebody else's file: refused.
+run 1 0 label r in/a.las --out keep --keep 2 run.threads=1
+says out 'finished_before=0'
+echo x >>keep/a.las
+run 2 2 label r in/a.las --out keep
+one_diagnosis 'keep/a.las is there and was not made by this command'
+run 1 0 label r in/a.las --out keep --overwrite run.threads=1
+same keep/a.las las1/a.las "--overwrite"
+
+# ---- refusals ----
+run 2 2 label r in/a.las many/../in/a.las --out two
+one_diagnosis 'in/a.las and many/../in/a.las would both become two/a.las'
+run 2 2 label r in/a.las --out in
+one_diagnosis 'in/a.las: the output in/a.las would replace this scan'
+run 1 2 label r --out d
+one_diagnosis 'no scan is named behind the model r'
+run 1 2 label r in/a.las
+one_diagnosis 'label: --out DIR is missing'
+run 1 3 label nothing in/a.las --out d
+one_diagnosis 'nothing: No such file'
+run 2 2 label r in/a.las --out d --probabilities roof
+one_diagnosis 'no class "roof" among \["ground", "vegetation", "building"\]'
+run 1 2 label r in/a.las --out d --voxel-size 1
+one_diagnosis 'leave out --voxel-size'
+head -c $points_at in/a.las >none.las
+printf '\0\0\0\0\0\0\0\0\0\0\0\0' >zeros
+dd if=zeros of=none.las bs=1 seek=247 count=8 conv=notrunc 2>/dev/null
+dd if=zeros of=none.las bs=1 seek=235 count=12 conv=notrunc 2>/dev/null
+run 2 3 label r in/a.las none.las --out d
+one_diagnosis 'none.las: has no points'
+head -c 5000 in/a.las >cut.las
+run 2 3 label r in/a.las cut.las --out d
+one_diagnosis 'cut.las: truncated'
+test ! -e d || fail "a refused run leaves d"
+
+# ---- a model that does not tell how its samples were made ----
+"$SHARDS" uneven u.h5 || fail "make_shards"
+sed 's/t-\*/u/g; s/features = .*;/features = []; voxel_size = 0.5; };/; s/voxel_size = 1.0;//; s/dir = "r"/dir = "u"/' \
+    base.deck >u.deck
+run 2 0 u.deck
+run 2 2 label u in/a.las --out d
+one_diagnosis 'does not tell how scans became its samples: give --voxel-size'
+awk 'NR == 1 { $4 = "feature0"; $5 = "feature1"; $6 = "feature2" } { print }' in/t.txt >s.txt
+for n in 1 3; do
+    run $n 0 label u s.txt --out s$n --voxel-size 0.5 --block 5 --overlap 1 \
+        --features feature0,feature1,feature2 --map 7=class0,8:9=class1,1=class2,2=class3 \
+        run.threads=1
+    same s1/s.txt s$n/s.txt "s.txt on $n ranks"
+done
+awk 'NR > 1 { print $7 }' s1/s.txt | sort -u >k.codes
+! grep -v '^[1278]$' k.codes || fail "s.txt has other codes"
+run 2 2 label u s.txt --out d --voxel-size 0.5 --features feature1,feature0,feature2
+one_diagnosis '\-\-features: \["feature1".*but the columns of .* are \["feature0"'
+exit 0

@@ -1,0 +1,229 @@
+/* make_scans FILE EXTENT TILES SEED [foot]: writes synthetic labelled points
+ * (scan/sp_world.h) as a scan, whose ending says how: .las, .bin with its .label, .txt.
+ * TILES x TILES squares of EXTENT metres lie side by side. LAS says that its unit is
+ * the metre, or the US survey foot.
+ *
+ * LAS is version 1.4 with points of format 6 and all that a copy has to keep: flags
+ * beside the class, a described and an undocumented extra byte, VLRs, bytes before the
+ * points, an EVLR behind them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan/sp_lidar.h"
+
+enum { HEADER = 375, VLR_HEAD = 54, EVLR_HEAD = 60, EXTRA = 192, KEYS = 24 };
+enum { RECORD = 30 + 3, METRE = 9001, SURVEY_FOOT = 9003 };
+
+/* Codes of ground, vegetation, building, vehicle, wire. */
+static const int code_of[SP_WORLD_CLASSES] = {2, 5, 6, 64, 14};
+
+typedef struct output {
+    FILE *to, *label;
+    enum { LAS, BIN, TEXT } kind;
+    int64_t n;
+    int unit; /* GeoTIFF's code */
+    double low[3], high[3];
+} output;
+
+static void put(unsigned char *to, uint64_t x, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(x >> 8 * i);
+}
+
+static void put_real(unsigned char *to, double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    put(to, bits, 8);
+}
+
+static void put_float(FILE *to, double x)
+{
+    float f = (float)x;
+    unsigned char b[4];
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    put(b, bits, 4);
+    fwrite(b, 1, 4, to);
+}
+
+/* ---- LAS ---- */
+
+enum {
+    VLRS = VLR_HEAD + 20 + VLR_HEAD + KEYS + VLR_HEAD + EXTRA,
+    GAP = 7,
+    POINTS_AT = HEADER + VLRS + GAP
+};
+
+static void put_vlr(unsigned char *b, const char *user, int id, int bytes)
+{
+    memcpy(b + 2, user, strlen(user));
+    put(b + 18, (uint64_t)id, 2);
+    put(b + 20, (uint64_t)bytes, 2);
+}
+
+static void write_head(output *o)
+{
+    unsigned char b[POINTS_AT] = "LASF", *vlr = b + HEADER;
+    const double offset[3] = {700000, 6270000, 0};
+    /* A projected system, and its unit. */
+    const int keys[KEYS / 2] = {1, 1, 0, 2, 1024, 0, 1, 1, 3076, 0, 1, 0};
+
+    b[24] = 1;
+    b[25] = 4;
+    put(b + 94, HEADER, 2);
+    put(b + 96, POINTS_AT, 4);
+    put(b + 100, 3, 4);
+    b[104] = 6;
+    put(b + 105, RECORD, 2);
+    for (int a = 0; a < 3; a++) {
+        put_real(b + 131 + 8 * a, 0.01);
+        put_real(b + 155 + 8 * a, offset[a]);
+        put_real(b + 179 + 16 * a, o->high[a] + offset[a]);
+        put_real(b + 187 + 16 * a, o->low[a] + offset[a]);
+    }
+    put(b + 235, (uint64_t)(POINTS_AT + o->n * RECORD), 8);
+    put(b + 243, 1, 4);
+    put(b + 247, (uint64_t)o->n, 8);
+    put(b + 255, (uint64_t)o->n, 8);
+    put_vlr(vlr, "make_scans", 7, 20);
+    memcpy(vlr + VLR_HEAD, "kept byte for byte.", 19);
+    vlr += VLR_HEAD + 20;
+    put_vlr(vlr, "LASF_Projection", 34735, KEYS);
+    for (int i = 0; i < KEYS / 2; i++)
+        put(vlr + VLR_HEAD + 2 * i, (uint64_t)keys[i], 2);
+    put(vlr + VLR_HEAD + KEYS - 2, (uint64_t)o->unit, 2);
+    vlr += VLR_HEAD + KEYS;
+    put_vlr(vlr, "LASF_Spec", 4, EXTRA);
+    vlr[VLR_HEAD + 2] = 3; /* uint16 */
+    memcpy(vlr + VLR_HEAD + 4, "deviation", 9);
+    memset(b + HEADER + VLRS, 0xa5, GAP);
+    rewind(o->to);
+    fwrite(b, 1, sizeof b, o->to);
+}
+
+static void write_evlr(output *o)
+{
+    unsigned char b[EVLR_HEAD + 11] = {0};
+
+    memcpy(b + 2, "make_scans", 10);
+    put(b + 18, 8, 2);
+    put(b + 20, 11, 8);
+    memcpy(b + EVLR_HEAD, "kept behind", 11);
+    fwrite(b, 1, sizeof b, o->to);
+}
+
+static void write_record(output *o, const double *p, int code, double intensity,
+                         int returns)
+{
+    unsigned char b[RECORD] = {0};
+
+    for (int a = 0; a < 3; a++)
+        put(b + 4 * a, (uint64_t)(int64_t)(p[a] * 100), 4);
+    put(b + 12, (uint64_t)(intensity * 60000), 2);
+    b[14] = (unsigned char)(1 | returns << 4);
+    b[15] = (unsigned char)(o->n % 7 == 0 ? 4 : 0); /* withheld */
+    b[16] = (unsigned char)code;
+    b[17] = (unsigned char)(o->n % 251);
+    put(b + 20, 42, 2);
+    put_real(b + 22, 1e8 + (double)o->n * 1e-5);
+    put(b + 30, (uint64_t)(o->n % 65521), 2);
+    b[32] = (unsigned char)(o->n % 253);
+    fwrite(b, 1, sizeof b, o->to);
+}
+
+/* ---- all ---- */
+
+static void write_point(output *o, const double *p, int label, double intensity,
+                        int returns)
+{
+    const int code = label < 0 ? 1 : code_of[label];
+    unsigned char b[4];
+
+    for (int a = 0; a < 3; a++) {
+        o->low[a] = o->n == 0 || p[a] < o->low[a] ? p[a] : o->low[a];
+        o->high[a] = o->n == 0 || p[a] > o->high[a] ? p[a] : o->high[a];
+    }
+    if (o->kind == LAS) {
+        write_record(o, p, code, intensity, returns);
+    } else if (o->kind == TEXT) {
+        fprintf(o->to, "%.2f %.2f %.2f %.4f %d %d\n", p[0], p[1], p[2], intensity,
+                returns, code);
+    } else {
+        for (int a = 0; a < 3; a++)
+            put_float(o->to, p[a]);
+        put_float(o->to, intensity);
+        put(b, (uint64_t)code | 9 << 16, 4);
+        fwrite(b, 1, 4, o->label);
+    }
+    o->n++;
+}
+
+static sp_status write_tile(output *o, double extent, int x, int y, uint64_t seed)
+{
+    sp_rng layout = sp_rng_open(seed, SP_RNG_SCENE, (uint64_t)(x << 16 | y), 0);
+    sp_rng pulses = sp_rng_open(seed, SP_RNG_SCENE, (uint64_t)(x << 16 | y), 1);
+    sp_lidar scan = {0};
+    sp_world world;
+    sp_status rc = sp_world_create(&world, extent, &layout);
+
+    if (rc == SP_OK)
+        rc = sp_lidar_scan(&scan, &world, &pulses);
+    for (int64_t i = 0; rc == SP_OK && i < scan.n; i++) {
+        double p[3] = {scan.xyz[3 * i] + x * extent, scan.xyz[3 * i + 1] + y * extent,
+                       scan.xyz[3 * i + 2]};
+
+        write_point(o, p, scan.label[i], (double)scan.intensity[i],
+                    (int)scan.returns[i]);
+    }
+    sp_lidar_destroy(&scan);
+    sp_world_destroy(&world);
+    return rc;
+}
+
+static bool open_output(output *o, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    char label[4096];
+
+    o->kind = dot && strcmp(dot, ".las") == 0   ? LAS
+              : dot && strcmp(dot, ".bin") == 0 ? BIN
+                                                : TEXT;
+    o->to = fopen(path, "wb");
+    if (o->kind == BIN) {
+        snprintf(label, sizeof label, "%.*s.label", (int)(dot - path), path);
+        o->label = fopen(label, "wb");
+    }
+    if (!o->to || (o->kind == BIN && !o->label))
+        return false;
+    if (o->kind == LAS)
+        write_head(o);
+    if (o->kind == TEXT)
+        fputs("x y z intensity number_of_returns label\n", o->to);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    output o = {.unit = argc == 6 ? SURVEY_FOOT : METRE};
+    int tiles = argc == 5 || argc == 6 ? atoi(argv[3]) : 0;
+    sp_status rc = SP_OK;
+
+    if (tiles < 1 || !open_output(&o, argv[1]))
+        return 2;
+    for (int y = 0; y < tiles; y++)
+        for (int x = 0; x < tiles && rc == SP_OK; x++)
+            rc = write_tile(&o, atof(argv[2]), x, y, (uint64_t)atoi(argv[4]));
+    if (o.kind == LAS) {
+        write_evlr(&o);
+        write_head(&o);
+    }
+    if (o.label)
+        fclose(o.label);
+    printf("%lld points\n", (long long)o.n);
+    return fclose(o.to) != 0 ? 4 : (int)rc;
+}
