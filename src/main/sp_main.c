@@ -17,7 +17,7 @@
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
-#include "run/sp_witness.h"
+#include "watch/sp_witness.h"
 #include "train/sp_check_model.h"
 #include "train/sp_train.h"
 

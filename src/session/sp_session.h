@@ -23,8 +23,8 @@
 
 #include "deck/sp_deck.h"
 #include "run/sp_run.h"
-#include "run/sp_watchdog.h"
-#include "run/sp_witness.h"
+#include "watch/sp_watchdog.h"
+#include "watch/sp_witness.h"
 
 /* A parsed command line and what it acts on. All pointers are borrowed. */
 typedef struct sp_command {

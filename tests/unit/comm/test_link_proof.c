@@ -12,7 +12,7 @@
 #include "base/sp_log.h"
 #include "comm/sp_link.h"
 #include "run/sp_heartbeat.h"
-#include "run/sp_watchdog.h"
+#include "watch/sp_watchdog.h"
 
 enum { SIZE = 4, RANK = 2 };
 

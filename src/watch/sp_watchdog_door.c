@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
-#include "run/sp_watchdog_internal.h"
+#include "watch/sp_watchdog_internal.h"
 
 enum { ACCEPTS = 64 }; /* connections accepted at a time */
 

@@ -9,7 +9,7 @@
 
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
-#include "run/sp_watchdog_internal.h"
+#include "watch/sp_watchdog_internal.h"
 
 #define GRACE_S     3.0  /* for the training thread to leave by sp_comm_abort */
 #define SPEECH_S    0.5  /* for another process to report what happened */

@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "run/sp_watchdog.h"
+#include "watch/sp_watchdog.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
-#include "run/sp_watchdog_internal.h"
+#include "watch/sp_watchdog_internal.h"
 
 #define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
 #define TOLD_S     2.0 /* given to the watchdog to report, where MPI failed first */

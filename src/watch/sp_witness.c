@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "run/sp_witness.h"
+#include "watch/sp_witness.h"
 
 #include <assert.h>
 #include <errno.h>

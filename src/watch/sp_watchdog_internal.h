@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "comm/sp_link.h"
-#include "run/sp_watchdog.h"
+#include "watch/sp_watchdog.h"
 
 typedef enum sp_row_state { SP_ROW_ABSENT, SP_ROW_LINKED, SP_ROW_ENDED } sp_row_state;
 
