@@ -4,6 +4,7 @@
  *     sp_render      points of a cloud --> their picture from one side, shaded by depth
  *     sp_font      text --> strokes
  *     sp_figure    view, title, legend, scale bar --> a whole picture
+ *     sp_heatmap   confusion matrix --> picture of its shares
  *     sp_canvas    pixels <-- all of these; sp_png --> bytes of a PNG file
  *
  * The same input gives the same bytes. sp_png.c alone includes libpng's header.

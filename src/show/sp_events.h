@@ -42,7 +42,7 @@ void sp_events_begin(sp_events *events, int64_t step, double time_s);
 /* Appends a value. Its tag is "group/name", in printable form; TensorBoard shows the
  * values of a group together. The scalar is rounded to float32; one that is not finite
  * is left out. The text is shown as it is, line by line, and not as Markdown. The
- * picture is a PNG file of RGB. */
+ * picture is a PNG file. */
 void sp_events_scalar(sp_events *events, const char *group, const char *name,
                       double value);
 void sp_events_text(sp_events *events, const char *group, const char *name,

@@ -8,7 +8,6 @@
  *     sp_pace     samples per second of a training
  *
  *     sp_events   scalars, texts, pictures --> TensorBoard's event files of a run
- *     sp_heatmap  confusion matrix --> sp_image --> such a picture
  *
  * The live line is one line at the end of the output of rank 0, drawn again and again.
  * It never fills the last column, so it does not wrap; fields are left out where the

@@ -12,11 +12,10 @@
 #include "base/sp_machine.h"
 #include "config.h"
 #include "h5/sp_h5.h"
+#include "picture/sp_heatmap.h"
 #include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_events.h"
-#include "show/sp_heatmap.h"
-#include "show/sp_image.h"
 #include "show/sp_live.h"
 
 /* Header only: no library to link. */
@@ -383,23 +382,24 @@ static void add_shares(char *text, size_t size, const char *name, const int64_t 
                  sp_metrics_miou(matrix, n), name, sp_metrics_accuracy(matrix, n));
 }
 
-/* Adds the matrix as a picture to the record at hand. */
+/* Adds the matrix as a picture to the record at hand, where the build draws any. */
 static sp_status add_picture(sp_events *events, const char *name,
                              const int64_t *confusion, int n)
 {
-    unsigned char *rgb = NULL, *png = NULL;
-    int width, height;
+    sp_canvas canvas;
+    char *png = NULL;
     size_t bytes;
     sp_status rc;
 
-    if (!events || !confusion)
+    if (!events || !confusion || !sp_png_is_built())
         return SP_OK;
-    rc = sp_heatmap_draw(confusion, n, &rgb, &width, &height);
-    if (rc == SP_OK && rgb)
-        rc = sp_image_encode(rgb, width, height, &png, &bytes);
+    rc = sp_heatmap_draw(confusion, n, &canvas);
+    if (rc == SP_OK && canvas.pixel)
+        rc = sp_png_encode(&canvas, &png, &bytes);
     if (png)
-        sp_events_picture(events, "eval", name, width, height, png, bytes);
-    free(rgb);
+        sp_events_picture(events, "eval", name, canvas.width, canvas.height, png,
+                          bytes);
+    sp_canvas_destroy(&canvas);
     free(png);
     return rc;
 }

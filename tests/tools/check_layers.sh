@@ -85,7 +85,7 @@ owner jansson.h src/run/sp_run_state.c src/run/sp_run_watch.c src/page/sp_story_
 owner png.h src/picture/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
-owner zlib.h src/h5/sp_h5_filter.c src/show/sp_image.c
+owner zlib.h src/h5/sp_h5_filter.c
 owner immintrin.h 'src/cpu/*' src/base/sp_crc.c
 owner sys/socket.h src/h5/sp_h5_child.c src/comm/sp_link.c
 # A hash is compiled in from the header, so every user has its own copy.

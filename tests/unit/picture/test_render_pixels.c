@@ -6,6 +6,7 @@
 
 #include "picture/sp_figure.h"
 #include "picture/sp_font.h"
+#include "picture/sp_heatmap.h"
 #include "picture/sp_palette.h"
 #ifdef SP_WITH_PNG
 #include <png.h>
@@ -323,9 +324,50 @@ static void a_png_holds_the_pixels(void **state)
 
 #define IN_NEW_CLOUD(test) cmocka_unit_test_setup_teardown(test, new_cloud, destroy)
 
+/* The diagonal of a perfect matrix is dark and the rest is light, for any number of
+ * classes. */
+static void a_matrix_is_drawn(void **state)
+{
+    static const int counts[] = {1, 2, 9, 20, 101, 700};
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const int n = counts[i];
+        int64_t *confusion = calloc((size_t)(n * n), sizeof *confusion), dark = 0;
+        sp_canvas drawn;
+
+        for (int c = 0; c < n; c++)
+            confusion[c * n + c] = 1000 + c;
+        OK(sp_heatmap_draw(confusion, n, &drawn));
+        assert_non_null(drawn.pixel);
+        assert_true(drawn.width == drawn.height && drawn.width <= 1100);
+        for (int p = 0; p < drawn.width * drawn.height; p++)
+            dark += drawn.pixel[p].r == 8 && drawn.pixel[p].g == 48 &&
+                    drawn.pixel[p].b == 107;
+        assert_true(dark >= n);
+        assert_true(dark < (int64_t)drawn.width * drawn.height / n + 1);
+        sp_canvas_destroy(&drawn);
+        free(confusion);
+    }
+}
+
+static void too_many_classes_are_not_drawn(void **state)
+{
+    static int64_t confusion[1];
+    sp_canvas drawn;
+
+    (void)state;
+    OK(sp_heatmap_draw(confusion, 0, &drawn));
+    assert_null(drawn.pixel);
+    OK(sp_heatmap_draw(confusion, SP_HEATMAP_CLASSES + 1, &drawn));
+    assert_null(drawn.pixel);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_matrix_is_drawn),
+        cmocka_unit_test(too_many_classes_are_not_drawn),
         IN_NEW_CLOUD(cubes_fill_their_squares),
         IN_NEW_CLOUD(the_upper_cube_hides_the_lower),
         IN_NEW_CLOUD(a_step_is_shaded_at_its_foot),

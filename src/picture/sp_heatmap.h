@@ -4,15 +4,12 @@
 #ifndef SP_HEATMAP_H
 #define SP_HEATMAP_H
 
-#include <stdint.h>
-
-#include "base/sp_error.h"
+#include "picture/sp_canvas.h"
 
 enum { SP_HEATMAP_CLASSES = 1024 }; /* the most that are drawn */
 
-/* *rgb [*height][*width][3] is malloc'd for the caller; NULL where n is 0 or above the
- * limit. confusion: [n][n], not negative. Local; SP_EMEM. */
-sp_status sp_heatmap_draw(const int64_t *confusion, int n, unsigned char **rgb,
-                          int *width, int *height);
+/* Makes the canvas, which the caller destroys, after a failure too; it has no pixels
+ * where n is 0 or above the limit. confusion: [n][n], not negative. Local; SP_EMEM. */
+sp_status sp_heatmap_draw(const int64_t *confusion, int n, sp_canvas *canvas);
 
 #endif
