@@ -24,6 +24,10 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
                       const char *rank_file);
 /* Closes this rank's file, if there is one. */
 void sp_log_close(void);
+/* Flushes the output and waits, for a second at most, until the launcher has read what
+ * stands in its pipes: it may throw away what it has not read when it hears that a rank
+ * ends the others. Local. */
+void sp_log_deliver(void);
 
 /* Sets the program's name, with which messages begin: "sptrain" (the default), "spvox",
  * ...; a string constant. */

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "comm/sp_comm_internal.h"
 #include "process/sp_pulse.h"
@@ -317,7 +318,7 @@ void sp_comm_abort(sp_comm *comm, sp_status code)
 {
     assert(code != SP_OK);
     sp_pulse_leave((int)code);
-    fflush(NULL);
+    sp_log_deliver();
     if (comm && comm->impl && comm->impl->has_mpi)
         MPI_Abort(MPI_COMM_WORLD, (int)code);
     _exit((int)code);

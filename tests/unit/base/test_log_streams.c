@@ -3,6 +3,7 @@
 #include "fixtures/test.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
@@ -245,6 +246,31 @@ static void a_log_that_cannot_be_opened_is_named(void **state)
     assert_non_null(strstr(sp_error_last()->message, "/nonexistent/rank.log"));
 }
 
+/* A process that is about to end others waits for the reader of its output. */
+static void a_message_is_read_before_the_end(void **state)
+{
+    int to[2], status;
+    char text[64];
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(pipe(to), 0);
+    child = fork();
+    if (child == 0) {
+        dup2(to[1], 2);
+        fputs("a message", stderr);
+        sp_log_deliver();
+        _exit(0);
+    }
+    assert_true(child > 0);
+    usleep(50000);
+    assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+    assert_int_equal(read(to[0], text, sizeof text), 9);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(to[0]);
+    close(to[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +283,7 @@ int main(void)
         cmocka_unit_test(messages_stand_above_the_live_line),
         cmocka_unit_test(a_file_of_errors_holds_lines_alone),
         cmocka_unit_test(other_ranks_clear_the_live_line),
+        cmocka_unit_test(a_message_is_read_before_the_end),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_named),
     };
     int n_failed;
