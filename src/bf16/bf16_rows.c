@@ -1,8 +1,8 @@
-/* Passes over rows of bf16, in the arithmetic of fp32: cpu_vec_rows.h, and the passes
+/* Passes over rows of bf16, in the arithmetic of fp32: cpu_vec_rows.inc, and the passes
  * between tensors of the two types. */
 #define ROWS_OF_BF16
 #include "bf16/bf16.h"
-#include "cpu/cpu_vec_rows.h"
+#include "cpu/cpu_vec_rows.inc"
 
 static void widen_rows(sp_tensor x, sp_tensor y, bool is_added, int64_t row,
                        int64_t end)

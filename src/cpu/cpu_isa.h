@@ -139,7 +139,7 @@ static inline const sp_cpu_isa *sp_cpu_isa_of(const sp_backend *be)
 /* The kernels for tensors of this type. */
 static inline const sp_cpu_isa *sp_cpu_rows_of(const sp_backend *be, sp_elem elem)
 {
-    const sp_cpu *cpu = be->impl;
+    const sp_cpu *cpu = (const sp_cpu *)be->impl;
 
     return elem == SP_ELEM_BF16 ? cpu->bf16 : cpu->isa;
 }

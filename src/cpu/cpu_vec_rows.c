@@ -1,6 +1,6 @@
-/* Passes over tensors of fp32 (cpu_vec_rows.h), and over the flat vectors of the
+/* Passes over tensors of fp32 (cpu_vec_rows.inc), and over the flat vectors of the
  * optimizer. Compiled without contraction: fused operations are written out. */
-#include "cpu/cpu_vec_rows.h"
+#include "cpu/cpu_vec_rows.inc"
 
 /* ---- update ---- */
 
