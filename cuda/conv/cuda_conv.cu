@@ -97,13 +97,12 @@ template <sp_precision P, class T, bool IS_WHOLE> struct conv_block : conv_rows<
     __device__ int stage_at(int tile) const { return tile % STAGES * T::STAGE_BYTES; }
 
     /* The groups of 16 rows of this warp that have the offset of a unit; up to two
-     * units behind the last one have none. Lane 0 tells the others, so that the
-     * compiler knows the value to be the same for the warp. */
+     * units behind the last one have none. */
     __device__ unsigned groups_of(unsigned unit) const
     {
         const unsigned all = t.groups[conv_entry_of(a, unit)];
 
-        return __shfl_sync(~0u, all >> (warp % T::WM * T::MT) & ((1u << T::MT) - 1), 0);
+        return all >> (warp % T::WM * T::MT) & ((1u << T::MT) - 1);
     }
 
     /* Multiplies all offsets of one word of the masks. Ends with a barrier. */
