@@ -86,7 +86,7 @@ static void try_operation(sp_backend *be, const char *isa)
 {
     sp_rng rng = sp_rng_open(5, SP_RNG_INIT, 0, 0);
     sp_tensor y = fx_tensor(N_TRIED, LANES_TRIED, LANES_TRIED, 1);
-    sp_tensor x = fx_rounded(fx_tensor(N_TRIED, 2, 2, 2));
+    sp_tensor drawn = fx_tensor(N_TRIED, 2, 2, 2), x = fx_rounded(drawn);
     uint16_t *half = (uint16_t *)(void *)x.data;
     float w[2 * LANES_TRIED], *packed, *before;
 
@@ -96,6 +96,7 @@ static void try_operation(sp_backend *be, const char *isa)
         y.data[i] = float_of(draw_bits(&rng));
     for (int i = 0; i < 2 * N_TRIED; i++)
         half[i] = (uint16_t)(draw_bits(&rng) >> 16);
+    free(drawn.data);
     before = malloc((size_t)(N_TRIED * LANES_TRIED) * sizeof *before);
     memcpy(before, y.data, (size_t)(N_TRIED * LANES_TRIED) * sizeof *before);
     packed = fx_pack(be, w, 1, 2, LANES_TRIED, false, false);
