@@ -44,9 +44,12 @@ def expected(run):
                 values = [(g + "/" + k, line[k]) for g in STEP for k in STEP[g]]
             elif line["event"] == "eval":
                 values = [("eval/" + k, line[k]) for k in EVAL if k in line]
-                for group in ("iou", "point_iou"):
-                    values += [(group + "/" + shown(name), x)
-                               for name, x in line.get(group, {}).items()]
+                merged = line.get("merged", {})
+                values += [("merged/" + k, merged[k]) for k in EVAL if k in merged]
+                for of, prefix in ((line, ""), (merged, "merged_")):
+                    for group in ("iou", "point_iou"):
+                        values += [(prefix + group + "/" + shown(name), x)
+                                   for name, x in of.get(group, {}).items()]
             for tag, value in values:
                 if value is not None:
                     want.setdefault(tag, []).append((line["step"], single(value)))

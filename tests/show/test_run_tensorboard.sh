@@ -37,6 +37,10 @@ agree few 'steps=3 evals=3 '
 run 2 0 base.deck run.dir=p data.train=p.h5 data.val=p.h5 train.steps=2
 agree p "steps=2 evals=.* pictures=$((2 * draws)) "
 says p/metrics.jsonl '"point_iou"'
+run 2 0 base.deck run.dir=views data.train=p.h5 data.val=p.h5 train.steps=2 \
+    eval.views=4 augment.rotate_z=true
+agree views "steps=2 evals=.* pictures=2 "
+says views/metrics.jsonl '"merged":{"views":4'
 run 1 0 base.deck run.dir=noval data.val='[]' train.steps=2
 agree noval 'steps=2 evals=0 '
 

@@ -59,13 +59,26 @@ static void expect_all(const char *group, const char *const *keys, const json_t 
         expect(group, *keys, json_object_get(line, *keys), step);
 }
 
-static void expect_classes(const char *group, json_t *line, long long step)
+/* The values of a key of the line, in a group that is named after it. */
+static void expect_classes(const char *prefix, const char *key, json_t *line,
+                           long long step)
 {
-    json_t *classes = json_object_get(line, group), *value;
+    json_t *classes = json_object_get(line, key), *value;
     const char *name;
+    char group[64];
 
+    snprintf(group, sizeof group, "%s%s", prefix, key);
     if (classes)
         json_object_foreach(classes, name, value) expect(group, name, value, step);
+}
+
+/* Plain or merged numbers of an evaluation. */
+static void expect_eval(const char *group, const char *prefix, json_t *line,
+                        long long step)
+{
+    expect_all(group, eval_keys, line, step);
+    expect_classes(prefix, "iou", line, step);
+    expect_classes(prefix, "point_iou", line, step);
 }
 
 static void check_line(json_t *line)
@@ -79,9 +92,8 @@ static void check_line(json_t *line)
         expect_all("time", time_keys, line, step);
     } else if (strcmp(event, "eval") == 0) {
         n_evals++;
-        expect_all("eval", eval_keys, line, step);
-        expect_classes("iou", line, step);
-        expect_classes("point_iou", line, step);
+        expect_eval("eval", "", line, step);
+        expect_eval("merged", "merged_", json_object_get(line, "merged"), step);
     }
 }
 
