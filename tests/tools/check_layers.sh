@@ -21,7 +21,9 @@ place() {
 # The kernels of cuda/ see what stands up to the operations, and the planner of the CPU.
 cuda_sees=" base process comm compute cpu "
 
-sources=$(find src cuda -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
+# Folders *.keep are what nvcc left behind in a build in place (make check-ptx).
+sources=$(find src cuda -name '*.keep' -prune -o \( -name '*.[ch]' -o -name '*.cu' \
+    -o -name '*.cuh' \) -print)
 [ "$(echo "$sources" | wc -l)" -gt 100 ] || complain "no sources in $PWD"
 for folder in src/*; do
     room=${folder#src/}
