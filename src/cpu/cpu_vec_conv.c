@@ -104,52 +104,7 @@ INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const i
     }
 }
 
-typedef void block_fn(const panel *, const int32_t *, const int32_t *);
-
-#define SHAPE(M, N)                                                                    \
-    static void block_##M##x##N(const panel *b, const int32_t *in, const int32_t *out) \
-    {                                                                                  \
-        block(b, in, out, M, N);                                                       \
-    }
-#define NAME(M, N) block_##M##x##N,
-/* clang-format off */
-#if LANES == 16
-UP_TO_10(SHAPE, 1)
-UP_TO_7(SHAPE, 2)
-UP_TO_7(SHAPE, 3)
-UP_TO_6(SHAPE, 4)
-#else
-UP_TO_12(SHAPE, 1)
-UP_TO_6(SHAPE, 2)
-#endif
-static block_fn *const blocks[NR_MAX + 1][13] = {
-    {0},
-#if LANES == 16
-    {0, UP_TO_10(NAME, 1)},
-    {0, UP_TO_7(NAME, 2)},
-    {0, UP_TO_7(NAME, 3)},
-    {0, UP_TO_6(NAME, 4)},
-#else
-    {0, UP_TO_12(NAME, 1)},
-    {0, UP_TO_6(NAME, 2)},
-#endif
-};
-/* clang-format on */
-
-static void run_blocks(const panel *b, const int32_t *in, const int32_t *out, int n,
-                       int nr, ahead *next)
-{
-    int n_blocks = (n + mr_max(nr) - 1) / mr_max(nr);
-    int size = n / n_blocks, larger = n % n_blocks;
-
-    for (int i = 0; i < n_blocks; i++) {
-        int mr = size + (i < larger);
-        blocks[nr][mr](b, in, out);
-        ahead_step(next);
-        in += mr;
-        out += mr;
-    }
-}
+#include "cpu/cpu_conv_blocks.inc"
 
 /* The initial value of the sums from vector v on; NULL: the present content of y. */
 static const float *first_values(const sp_cpu_conv *c, int v)
