@@ -71,16 +71,6 @@ INLINE void wblock(const wpanel *b, int n_steps, const int mr, const int nr)
     }
 }
 
-/* Input channels of a block, as in cpu_vec_wgrad.c. */
-INLINE int mr_max(int nr)
-{
-#if LANES == 16
-    return nr <= 2 ? 12 : nr == 3 ? 8 : 6;
-#else
-    return nr == 1 ? 12 : 6;
-#endif
-}
-
 typedef void wblock_fn(const wpanel *, int);
 
 #define SHAPE(M, N)                                                                    \
@@ -88,28 +78,7 @@ typedef void wblock_fn(const wpanel *, int);
     {                                                                                  \
         wblock(b, n_steps, M, N);                                                      \
     }
-#define NAME(M, N) wblock_##M##x##N,
-/* clang-format off */
-UP_TO_12(SHAPE, 1)
-#if LANES == 16
-UP_TO_12(SHAPE, 2)
-UP_TO_8(SHAPE, 3)
-UP_TO_6(SHAPE, 4)
-#else
-UP_TO_6(SHAPE, 2)
-#endif
-static wblock_fn *const wblocks[NR_MAX + 1][13] = {
-    {0},
-    {0, UP_TO_12(NAME, 1)},
-#if LANES == 16
-    {0, UP_TO_12(NAME, 2)},
-    {0, UP_TO_8(NAME, 3)},
-    {0, UP_TO_6(NAME, 4)},
-#else
-    {0, UP_TO_6(NAME, 2)},
-#endif
-};
-/* clang-format on */
+#include "cpu/cpu_wgrad_blocks.inc"
 
 /* ---- gathering ---- */
 
@@ -215,17 +184,6 @@ static void add_offset(run *r, int k)
         for (int c0 = 0; c0 < c_in; c0 += CHANNELS)
             add_channels(r, c0);
     }
-}
-
-/* Estimates the blocks of the whole tile, over which the prefetches are spread; with
- * several threads each prefetches its share. */
-static int count_blocks(const sp_cpu_wgrad *g, const tile *t)
-{
-    int nv = vectors(g->dy.c), nr = panel_width(0, nv), runs = 0;
-
-    for (int k = 0; k < t->K; k++)
-        runs += (t->start[k + 1] - t->start[k] + RUN - 1) / RUN;
-    return runs * ((nv + nr - 1) / nr) * ((g->x.c + mr_max(nr) - 1) / mr_max(nr));
 }
 
 static void add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
