@@ -99,13 +99,31 @@ void sp_scan_put_name(FILE *to, const char *name)
         putc(*c <= ' ' || *c == 0x7f ? '_' : *c, to);
 }
 
-/* ---- text ---- */
+sp_status sp_scan_write_file(sp_scan *scan, const char *path,
+                             const sp_scan_labels *labels, int32_t no_class,
+                             void (*put_head)(const sp_scan_writing *writing),
+                             sp_scan_put_points *put_points)
+{
+    sp_scan_writing *w = calloc(1, sizeof *w);
+    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
 
-typedef struct writing {
-    FILE *to;
-    const sp_scan_labels *labels;
-    sp_scan_columns columns;
-} writing;
+    SP_TRY_GOTO(rc, rc, end);
+    w->labels = labels;
+    SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);
+    w->to = fopen(path, "wb");
+    if (!w->to)
+        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    SP_TRY_GOTO(rc, rc, end);
+    put_head(w);
+    rc = sp_scan_each_block(scan, labels, no_class, put_points, w);
+    if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+end:
+    free(w);
+    return rc;
+}
+
+/* ---- text ---- */
 
 /* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it. */
 static void put_real(FILE *to, double x, bool is_float32)
@@ -146,7 +164,7 @@ static void put_column(FILE *to, const char *name)
     sp_scan_put_name(to, word);
 }
 
-static void put_names(const writing *w)
+static void put_names(const sp_scan_writing *w)
 {
     fputs("x y z", w->to);
     for (int i = 0; i < w->columns.n; i++)
@@ -159,7 +177,7 @@ static void put_names(const writing *w)
 static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
                             const float *value)
 {
-    const writing *w = arg;
+    const sp_scan_writing *w = arg;
     const sp_scan_columns *c = &w->columns;
     const int n_added = w->labels->n_added;
 
@@ -179,21 +197,6 @@ static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *c
 sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
                                 const sp_scan_labels *labels)
 {
-    writing *w = calloc(1, sizeof *w);
-    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
-
-    SP_TRY_GOTO(rc, rc, end);
-    w->labels = labels;
-    SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);
-    w->to = fopen(path, "wb");
-    if (!w->to)
-        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    SP_TRY_GOTO(rc, rc, end);
-    put_names(w);
-    rc = sp_scan_each_block(scan, labels, SP_SCAN_NO_CLASS, put_points, w);
-    if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-end:
-    free(w);
-    return rc;
+    return sp_scan_write_file(scan, path, labels, SP_SCAN_NO_CLASS, put_names,
+                              put_points);
 }

@@ -159,6 +159,18 @@ typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
                                      const int32_t *code, const float *value);
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg);
+/* A file of columns that is being written. */
+typedef struct sp_scan_writing {
+    FILE *to;
+    const sp_scan_labels *labels;
+    sp_scan_columns columns;
+} sp_scan_writing;
+/* Writes a file of columns: what put_head writes, then the points in blocks, which
+ * put_points gets with the sp_scan_writing. SP_EIO, SP_EMEM, and what reading says. */
+sp_status sp_scan_write_file(sp_scan *scan, const char *path,
+                             const sp_scan_labels *labels, int32_t no_class,
+                             void (*put_head)(const sp_scan_writing *writing),
+                             sp_scan_put_points *put_points);
 /* Writes columns of text, as sp_scan_format.write. */
 sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
                                 const sp_scan_labels *labels);

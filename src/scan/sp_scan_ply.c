@@ -438,14 +438,7 @@ static const char *type_name(char kind, int size)
                        : (kind == 'u' ? "uint" : "int");
 }
 
-/* A PLY that is being written. */
-typedef struct writing {
-    FILE *to;
-    const sp_scan_labels *labels;
-    sp_scan_columns columns;
-} writing;
-
-static void put_header(const writing *w)
+static void put_header(const sp_scan_writing *w)
 {
     const sp_scan_columns *c = &w->columns;
 
@@ -469,7 +462,7 @@ static void put_header(const writing *w)
 static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
                             const float *value)
 {
-    const writing *w = arg;
+    const sp_scan_writing *w = arg;
     const sp_scan_columns *c = &w->columns;
     const int n_added = w->labels->n_added;
 
@@ -490,23 +483,8 @@ static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *c
 static sp_status write_ply(sp_scan *scan, const char *path,
                            const sp_scan_labels *labels)
 {
-    writing *w = calloc(1, sizeof *w);
-    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
-
-    SP_TRY_GOTO(rc, rc, end);
-    w->labels = labels;
-    SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);
-    w->to = fopen(path, "wb");
-    if (!w->to)
-        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    SP_TRY_GOTO(rc, rc, end);
-    put_header(w);
-    rc = sp_scan_each_block(scan, labels, sp_scan_ply.no_class, put_points, w);
-    if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-end:
-    free(w);
-    return rc;
+    return sp_scan_write_file(scan, path, labels, sp_scan_ply.no_class, put_header,
+                              put_points);
 }
 
 static bool is_ply(const unsigned char *head)
