@@ -1,12 +1,13 @@
 #!/bin/sh
 # Other users of the machine connect to every socket of a run from its first moment on: the
 # run ends as if nobody had been there, with the same bits, and tells them nothing.
-# SP_STRANGERS tries of each kind (2), in a network of their own; as root. With SP_TIMED
-# (make check-strangers, on a machine that does nothing else) steps are longer and runs
-# alternate with runs beside a stranger that looks for ports and connects to none. The test
-# fails where the time of the steps is longer by more than 3 % with 95 % certainty (the
-# lower end of the interval of the median of the pairs' ratios), and where the thread that
-# watches takes more than 3 % of it, which no other load of the machine disturbs.
+# SP_STRANGERS tries of each kind (2), SP_KINDS or all, in a network of their own; as root.
+# With SP_TIMED (make check-strangers, on a machine that does nothing else) steps are longer
+# and runs alternate with runs beside a stranger that does the same to a port of its own:
+# what its connections take from the machine they take without a trainer too. The test fails
+# where the time of the steps is longer by more than 3 % with 95 % certainty (the lower end
+# of the interval of the median of the pairs' ratios), and where the thread that watches
+# takes more than 3 % of it, which no other load of the machine disturbs.
 . "$SP_SRCDIR/tests/run/story.sh"
 n_tries=${SP_STRANGERS-2}
 ranks=3 epochs=12 family=dummy
@@ -107,7 +108,7 @@ compared() {
         "$(awk -v s="${share%% *}" 'BEGIN { print 100 * s }')" >>table
 }
 slowed= quiet_first=
-for kind in backlog token leave close places idle garbage replay; do
+for kind in ${SP_KINDS-backlog token leave close places idle garbage replay}; do
     i=0
     rm -f times quiet watch
     while test $i -lt "$n_tries"; do
@@ -115,7 +116,7 @@ for kind in backlog token leave close places idle garbage replay; do
         export APART
         test -z "$SP_TIMED" || quiet_first=$((i / 2 % 2))
         if test "$quiet_first" = 1; then
-            attacked none
+            attacked own-$kind
             echo "$time_s" >>quiet
         fi
         attacked $kind
@@ -124,7 +125,7 @@ for kind in backlog token leave close places idle garbage replay; do
         i=$((i + 1))
         echo "$kind $i ${APART:-no} $(cat told) steps $time_s s, watchdog_cpu_s $watch_s" >>all
         if test "$quiet_first" = 0; then
-            attacked none
+            attacked own-$kind
             echo "$time_s" >>quiet
         fi
     done
@@ -132,6 +133,6 @@ for kind in backlog token leave close places idle garbage replay; do
 done
 echo "kind, try, rank 1 apart, what the stranger found and was told, times:"
 cat all
-echo "attack   tries bits equal  time / time beside none (90 % interval), share of watching"
+echo "attack   tries bits equal  time / time beside own-KIND (90 % interval), share of watching"
 cat table
 test -z "$slowed" || fail "more than 3 % slower under attack:$slowed"

@@ -14,7 +14,9 @@
  *     idle      holds 1,000 connections
  *     garbage   sends random bytes
  *     replay    sends rank 0's own answers back to it as a proof
- *     none      looks for ports and connects to none: the measure of the others
+ *
+ * With "own-" before it the same is done to a port of the stranger's own, and the program's
+ * are left alone: what the connections take from the machine without touching the program.
  *
  * At the end it prints "ports P connections C bytes B unasked U": how many it found,
  * and what it was told, U of it before it had said anything. */
@@ -239,9 +241,33 @@ static bool goes_on(const char *spare, double end_s)
     return now_s() < end_s && access(spare, R_OK) == 0;
 }
 
+/* Accepts and closes what connects, in a process of its own. Returns the port. */
+static int open_own_port(const char *spare, double end_s)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct pollfd ready = {fd, POLLIN, 0};
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 ||
+        listen(fd, MOST_PORTS) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &size) != 0)
+        exit(2);
+    if (fork() == 0) {
+        while (goes_on(spare, end_s))
+            if (poll(&ready, 1, LONGEST_NAP_MS) > 0)
+                close(accept(fd, NULL, NULL));
+        _exit(0);
+    }
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
 /* Each port has a process of its own, so that a port that keeps us waiting holds up no
- * other. Returns whether there was a new one. */
-static bool attack_new_ports(char **argv, const int *spared, int n_spared, double end_s)
+ * other. Of several, `only` (0: all). Returns whether there was a new one. */
+static bool attack_new_ports(const char *kind, const char *spare, const int *spared,
+                             int n_spared, int only, double end_s)
 {
     static int seen[MOST_PORTS];
     FILE *file = fopen("/proc/net/tcp", "r");
@@ -251,7 +277,7 @@ static bool attack_new_ports(char **argv, const int *spared, int n_spared, doubl
 
     while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "%*d: %*x:%x %*x:%*x %x", &port, &state) != 2 || state != 10 ||
-            is_among(spared, n_spared, (int)port) ||
+            is_among(spared, n_spared, (int)port) || (only != 0 && only != (int)port) ||
             is_among(seen, count->ports, (int)port) || count->ports == MOST_PORTS)
             continue;
         seen[count->ports++] = (int)port;
@@ -259,8 +285,8 @@ static bool attack_new_ports(char **argv, const int *spared, int n_spared, doubl
         if (fork() != 0)
             continue;
         srand((unsigned)getpid());
-        for (; goes_on(argv[2], end_s); nap(1))
-            act(argv[1], (int)port);
+        for (; goes_on(spare, end_s); nap(1))
+            act(kind, (int)port);
         _exit(0);
     }
     if (file)
@@ -303,15 +329,21 @@ static bool attack_abstract(void)
 /* Looks for sockets and attacks the new ones until the end. Looking costs the kernel about
  * a third of a millisecond, which no trainer can do anything about: where nothing new
  * appears it is done more and more rarely, so that what is measured is the attack. */
-static void attack(char **argv, const int *spared, int n_spared, double end_s)
+static void attack(const char *kind, const char *spare, const int *spared, int n_spared,
+                   double end_s)
 {
+    const bool is_own = strncmp(kind, "own-", 4) == 0;
+    const int only = is_own ? open_own_port(spare, end_s) : 0;
     int nap_ms = 1;
 
-    for (; goes_on(argv[2], end_s); nap(nap_ms)) {
-        const bool is_new = strcmp(argv[1], "backlog") == 0
-                                ? attack_abstract()
-                                : attack_new_ports(argv, spared, n_spared, end_s);
+    kind += is_own ? 4 : 0;
+    for (; goes_on(spare, end_s); nap(nap_ms)) {
+        bool is_new;
 
+        if (strcmp(kind, "backlog") == 0)
+            is_new = !is_own && attack_abstract();
+        else
+            is_new = attack_new_ports(kind, spare, spared, n_spared, only, end_s);
         nap_ms = is_new ? 1 : 2 * nap_ms;
         nap_ms = nap_ms < LONGEST_NAP_MS ? nap_ms : LONGEST_NAP_MS;
     }
@@ -335,7 +367,7 @@ int main(int argc, char **argv)
         return 2;
     while ((n_spared = read_spared(argv[2], spared)) < 0 && now_s() < end_s)
         nap(1);
-    attack(argv, spared, n_spared, end_s);
+    attack(argv[1], argv[2], spared, n_spared, end_s);
     while (wait(NULL) > 0)
         ;
     printf("ports %d connections %d bytes %d unasked %d\n", count->ports,
