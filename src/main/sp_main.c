@@ -8,6 +8,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
+#include "check/sp_check_model.h"
 #include "compute/sp_backend.h"
 #include "config.h"
 #include "graph/sp_graph.h"
@@ -18,7 +19,6 @@
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
 #include "watch/sp_witness.h"
-#include "train/sp_check_model.h"
 #include "train/sp_train.h"
 
 /* One command, or one option that stands alone. */

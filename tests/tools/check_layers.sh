@@ -2,8 +2,9 @@
 # The source keeps its layers (README, "Map of the source"): the rooms of src/ stand in one
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
-order="base picture laz process comm h5 recipe deck show compute cpu bf16 backends graph data
-    merge memory net scan run watch page session train vox label main bench"
+order="base picture laz process comm h5 recipe deck show compute cpu cpu_plan bf16
+    backends graph data merge memory net scan run watch page session train check vox label
+    main bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 
@@ -29,7 +30,7 @@ for folder in src/*; do
     room=${folder#src/}
     [ -d "$folder" ] && [ -n "$(place "$room")" ] ||
         complain "$folder: not a room: give it a place in the order, here and in README"
-    n=$(find "$folder" -type f -name '*.[ch]' | wc -l)
+    n=$(find "$folder" -type f \( -name '*.[ch]' -o -name '*.inc' \) | wc -l)
     [ "$n" -le 25 ] || complain "$folder: $n files, at most 25"
 done
 
@@ -88,7 +89,7 @@ owner png.h src/picture/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner zlib.h src/h5/sp_h5_filter.c
-owner immintrin.h 'src/cpu/*' src/base/sp_crc.c
+owner immintrin.h 'src/cpu/*' 'src/cpu_plan/*' src/base/sp_crc.c
 owner sys/socket.h src/h5/sp_h5_child.c src/comm/sp_link.c
 # A hash is compiled in from the header, so every user has its own copy.
 owner xxhash.h src/comm/sp_comm_agree.c src/h5/sp_h5_child.c src/data/sp_shard_index.c \

@@ -1,4 +1,4 @@
-#include "train/sp_check_model.h"
+#include "check/sp_check_model.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The memory of a plan, from its numbers: goes through what cpu_plan.c,
  * cpu_plan_lanes.c and cpu_plan_maps.c take of the arena and of its scratch. */
 #include "cpu/cpu.h"
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 
 enum { ALIGN = 128, SORT_ROOM = 64 << 10, STREAM_ROOM = 1 << 18 };
 

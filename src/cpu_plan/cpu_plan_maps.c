@@ -9,7 +9,7 @@
  *
  * Levels are done from the roots down. A map that is read off the neighbour table of
  * its level is built along with it, tile by tile. */
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 
 #include <assert.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * A voxel at position c (0 or 1) of its parent has its neighbour at step d in the
  * parent's neighbour floor((c + d) / 2), as child (c + d) & 1; this holds for each of
  * the three axes. Steps from -2 to 2 stay within one neighbour of the parent. */
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 
 /* ---- lanes ---- */
 

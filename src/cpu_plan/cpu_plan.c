@@ -1,6 +1,6 @@
 /* Plan of a batch on the CPU: the coordinate pyramid. cpu_plan.h describes the method.
  */
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 #include "config.h"
 
 #include "cpu/cpu.h"

@@ -5,7 +5,7 @@
  * are short. The row number is kept in the low bits of the sorted word, so that sorting
  * moves one 8-byte word per row. Where key and row do not fit into 64 bits, the key is
  * sorted in two halves. */
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 
 #include "cpu/cpu.h"
 

@@ -1,5 +1,5 @@
 /* `sptrain check`: describes the run that a deck leads to, without training. */
-#include "train/sp_check.h"
+#include "check/sp_check.h"
 
 #include "base/sp_log.h"
 #include "train/sp_init.h"

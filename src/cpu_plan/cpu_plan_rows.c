@@ -3,7 +3,7 @@
  * They begin at an ancestor whose one-step neighbourhood holds every partner, choose
  * the neighbour that holds the partner and go down child by child. The 2^3 kernel of
  * stride 2 needs child words only. */
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 
 #include <string.h>
 

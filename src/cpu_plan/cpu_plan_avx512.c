@@ -7,7 +7,7 @@
  * Kernels of more than 32 offsets go through the words instead and sort what they find.
  * Compressing goes through a register, because compressing stores are slow on some
  * processors; the lanes stored beyond the last one are overwritten later. */
-#include "cpu/cpu_plan.h"
+#include "cpu_plan/cpu_plan.h"
 
 #include <immintrin.h>
 

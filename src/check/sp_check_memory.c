@@ -1,7 +1,7 @@
 /* The memory of a run, from its network and its data: plans of the largest sample tell
  * voxels and pairs. */
 #include "base/sp_log.h"
-#include "train/sp_check.h"
+#include "check/sp_check.h"
 
 static const double mib = 1 << 20;
 
