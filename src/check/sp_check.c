@@ -4,7 +4,6 @@
 #include "base/sp_log.h"
 #include "train/sp_init.h"
 #include "train/sp_report.h"
-#include "train/sp_train.h"
 
 static void print_batch(const sp_resources *r, const sp_sampler *sampler)
 {

@@ -1,9 +1,22 @@
-/* The memory part of `sptrain check`. */
+/* The commands of sptrain that look and change nothing: no run folder is opened.
+ *
+ *     sptrain check DECK   sp_check: the files that the deck names (sp_checkpoint_verify),
+ *                          network, batch, and the memory that a run takes
+ *                          (sp_check_memory: the largest samples are planned)
+ *     sptrain check MODEL  sp_check_model.h: what a checkpoint holds; needs no ranks
+ *     sptrain preflight    sp_preflight: place, device and measured rates of each rank
+ */
 #ifndef SP_CHECK_H
 #define SP_CHECK_H
 
 #include "data/sp_sampler.h"
 #include "session/sp_resources.h"
+
+/* Collective. They report their own failures and return the exit status. */
+sp_status sp_check(const sp_command *command);
+sp_status sp_preflight(const sp_command *command);
+
+/* ---- between the files of this module ---- */
 
 /* Logs the number of micro-batches into which run.memory_mb, or the memory of a device
  * that this process sees, cuts the most expensive step, and the memory that the steps

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "session/sp_resources.h"
-#include "train/sp_train.h"
+#include "check/sp_check.h"
 
 /* One rank's row of the table. Rates are in MB/s; 0: nothing to measure. */
 typedef struct sp_flight {

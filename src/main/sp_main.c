@@ -8,6 +8,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
+#include "check/sp_check.h"
 #include "check/sp_check_model.h"
 #include "compute/sp_backend.h"
 #include "config.h"

@@ -1,4 +1,4 @@
-/* The commands of sptrain, and the flow of a training run.
+/* The commands of sptrain that run a network, and the flow of a training run.
  *
  *     sp_main      --> sp_train                                       (sp_train.c)
  *       setup:         sp_trainer_open                              (sp_trainer.c)
@@ -15,7 +15,7 @@
  *
  * Within a step a rank that fails cannot tell the others, so it ends all of them
  * (sp_session_run_alone). Between steps they agree. eval and predict open the same
- * resources by sp_infer_open (sp_infer.c); check and preflight without a run folder.
+ * resources by sp_infer_open (sp_infer.c).
  *
  * All commands are collective. They report their own failures and return the exit
  * status.
@@ -28,7 +28,5 @@
 sp_status sp_train(const sp_command *command);
 sp_status sp_eval(const sp_command *command);
 sp_status sp_predict(const sp_command *command);
-sp_status sp_check(const sp_command *command);
-sp_status sp_preflight(const sp_command *command);
 
 #endif
