@@ -1,0 +1,307 @@
+#include "train/sp_predict_files.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "h5/sp_h5.h"
+
+#define TEMPORARY ".tmp"
+
+/* The code of class `name` in the scans that the shards were made of; NULL: not known.
+ */
+static char *code_of(const sp_dataset *set, const char *name)
+{
+    for (int i = 0; set->class_code && i < set->n_classes; i++)
+        if (strcmp(set->class_name[i], name) == 0)
+            return set->class_code[i];
+    return NULL;
+}
+
+/* The scans' own codes where they have one for each class, else those of the training.
+ */
+static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
+{
+    const sp_resources *r = &f->infer->resources;
+    char **code = calloc((size_t)r->n_classes, sizeof *code);
+    bool are_known = true;
+    sp_status rc = SP_OK;
+
+    if (!code)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (int c = 0; c < r->n_classes; c++) {
+        code[c] = code_of(&r->val, r->class_name[c]);
+        are_known = are_known && code[c];
+    }
+    if (are_known || r->norm.class_code)
+        rc = sp_h5_attr_write_texts(file, "/", "class_codes", r->n_classes,
+                                    are_known ? code : r->norm.class_code);
+    free(code);
+    return rc;
+}
+
+static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int shard)
+{
+    const sp_resources *r = &f->infer->resources;
+    const sp_dataset *set = &r->val;
+    const int64_t n = set->shard[shard].n_samples;
+    const int64_t version = 1, step = f->infer->state.step;
+    const int64_t classes = r->n_classes, ignore = f->ignore_label;
+    char *const format[] = {"sptrain-predictions"};
+    char *const checkpoint[] = {(char *)(uintptr_t)f->infer->path};
+
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
+    SP_TRY(sp_h5_attr_write(file, "/", "version", SP_H5_I64, -1, &version));
+    SP_TRY(sp_h5_attr_write(file, "/", "voxel_size", SP_H5_F64, -1, &set->voxel_size));
+    SP_TRY(sp_h5_attr_write(file, "/", "num_classes", SP_H5_I64, -1, &classes));
+    SP_TRY(sp_h5_attr_write(file, "/", "ignore_label", SP_H5_I64, -1, &ignore));
+    SP_TRY(
+        sp_h5_attr_write_texts(file, "/", "class_names", r->n_classes, r->class_name));
+    SP_TRY(write_codes(f, file));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "feature_names", set->n_features,
+                                  set->feature_name));
+    SP_TRY(sp_h5_attr_write_texts(file, "/", "checkpoint", -1, checkpoint));
+    SP_TRY(sp_h5_attr_write(file, "/", "step", SP_H5_I64, -1, &step));
+    if (set->has_names)
+        SP_TRY(sp_h5_write_texts(file, "/names", n,
+                                 set->name + set->shard[shard].first_sample));
+    return SP_OK;
+}
+
+static const char *base_name(const sp_shard *shard)
+{
+    const char *slash = strrchr(shard->path, '/');
+
+    return slash ? slash + 1 : shard->path;
+}
+
+/* Forms the path of a shard's predictions. Until the predictions of all shards are
+ * complete the name ends in TEMPORARY. Returns the length, as snprintf does. */
+static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *path)
+{
+    return snprintf(
+        path, PATH_MAX, "%s/predictions/%s%s", f->infer->resources.session.run.dir,
+        base_name(&f->infer->resources.val.shard[shard]), is_whole ? "" : TEMPORARY);
+}
+
+/* Creates the file of a shard with its attributes and room for all rows. */
+static sp_status create_file(sp_predict_files *f, int shard)
+{
+    const sp_dataset *set = &f->infer->resources.val;
+    const sp_shard *s = &set->shard[shard];
+    const int64_t *offset = set->offset + s->first_sample + shard;
+    sp_h5_type type = f->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+    int64_t dim[2] = {s->n_samples + 1, f->infer->resources.n_classes};
+    char path[PATH_MAX];
+    sp_h5 *file;
+
+    path_of(f, shard, false, path);
+    SP_TRY(sp_h5_create(&f->file, path));
+    file = f->file;
+    SP_TRY(write_attributes(f, file, shard));
+    SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = offset[s->n_samples];
+    SP_TRY(sp_h5_write(file, "/labels", type, 1, dim, NULL));
+    if (f->with_logits)
+        SP_TRY(sp_h5_write(file, "/logits", SP_H5_F32, 2, dim, NULL));
+    if (!set->has_points)
+        return SP_OK;
+    offset = set->point_offset + s->first_sample + shard;
+    dim[0] = s->n_samples + 1;
+    SP_TRY(sp_h5_write(file, "/point_offsets", SP_H5_I64, 1, dim, offset));
+    dim[0] = offset[s->n_samples];
+    SP_TRY(sp_h5_write(file, "/point_labels", type, 1, dim, NULL));
+    return sp_h5_write(file, "/point_index", SP_H5_U64, 1, dim, NULL);
+}
+
+static sp_status close_file(sp_predict_files *f)
+{
+    sp_h5 *file = f->file;
+
+    f->file = NULL;
+    return sp_h5_close(file);
+}
+
+/* Makes the shard's file the open one. Samples come in order, so the files of the
+ * shards before it are complete, and shards without samples get their files here. */
+static sp_status turn_to(sp_predict_files *f, int shard)
+{
+    while (f->n_begun <= shard) {
+        SP_TRY(close_file(f));
+        SP_TRY(create_file(f, f->n_begun++));
+    }
+    return SP_OK;
+}
+
+static int by_base_name(const void *a, const void *b)
+{
+    return strcmp(base_name(*(const sp_shard *const *)a),
+                  base_name(*(const sp_shard *const *)b));
+}
+
+static bool is_temporary(const char *name)
+{
+    const size_t n = strlen(name), end = strlen(TEMPORARY);
+
+    return n >= end && strcmp(name + n - end, TEMPORARY) == 0;
+}
+
+/* Predictions are named by their shards, so no two shards may have the same name, nor
+ * one of them that of an unfinished file. sorted: room for [n_shards]. */
+static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
+{
+    const sp_dataset *set = &f->infer->resources.val;
+    char path[PATH_MAX];
+
+    for (int i = 0; i < set->n_shards; i++) {
+        sorted[i] = &set->shard[i];
+        if (path_of(f, i, false, path) >= PATH_MAX)
+            return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
+                           PATH_MAX);
+        if (is_temporary(base_name(sorted[i])))
+            return SP_FAIL(SP_EUSAGE,
+                           "data.val: %s: the name of its predictions would be that of "
+                           "an unfinished file; name the shard without " TEMPORARY,
+                           set->shard[i].path);
+    }
+    qsort(sorted, (size_t)set->n_shards, sizeof *sorted, by_base_name);
+    for (int i = 1; i < set->n_shards; i++) {
+        if (by_base_name(&sorted[i - 1], &sorted[i]) != 0)
+            continue;
+        path_of(f, (int)(sorted[i] - set->shard), true, path);
+        return SP_FAIL(SP_EUSAGE,
+                       "data.val: the predictions of %s and of %s would both be %s; "
+                       "predict them into two run folders",
+                       sorted[i - 1]->path, sorted[i]->path, path);
+    }
+    return SP_OK;
+}
+
+sp_status sp_predict_files_begin(sp_predict_files *f)
+{
+    const sp_resources *r = &f->infer->resources;
+    const sp_shard **sorted = calloc((size_t)r->val.n_shards + 1, sizeof *sorted);
+    char dir[PATH_MAX];
+    sp_status rc;
+
+    assert(f->n_begun == 0 && !f->file);
+    rc = sorted ? check_names(f, sorted) : SP_FAIL(SP_EMEM, "out of memory");
+    free(sorted);
+    SP_TRY(rc);
+    snprintf(dir, sizeof dir, "%s/predictions", r->session.run.dir);
+    return sp_file_make_folder(dir);
+}
+
+/* Labels travel as uint16; narrow them in place where a byte is what the file has. */
+static const void *as_stored(const sp_predict_files *f, uint16_t *labels, int64_t n)
+{
+    uint8_t *narrow = (uint8_t *)labels;
+    int64_t i;
+
+    if (f->label_bytes == 1)
+        for (i = 0; i < n; i++)
+            narrow[i] = (uint8_t)labels[i];
+    return labels;
+}
+
+/* A sample that data.on_error = "skip" left out has no class: ignore_label. */
+static sp_status store_ignored(sp_h5 *file, const char *name, sp_h5_type type,
+                               int64_t row, int64_t n, int ignore)
+{
+    uint16_t *label = malloc((size_t)n * sizeof *label + 1);
+    sp_status rc;
+    int64_t i;
+
+    if (!label)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (type.size == 1)
+        memset(label, ignore, (size_t)n);
+    else
+        for (i = 0; i < n; i++)
+            label[i] = (uint16_t)ignore;
+    rc = sp_h5_write_rows(file, name, row, n, label);
+    free(label);
+    return rc;
+}
+
+static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
+{
+    const sp_dataset *set = &f->infer->resources.val;
+    const int64_t *row = set->offset + sample + shard;
+    const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
+    sp_h5_type type = f->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+
+    SP_TRY(store_ignored(f->file, "/labels", type, row[0], row[1] - row[0],
+                         f->ignore_label));
+    if (!point)
+        return SP_OK;
+    return store_ignored(f->file, "/point_labels", type, point[0], point[1] - point[0],
+                         f->ignore_label);
+}
+
+sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
+{
+    const sp_resources *r = &f->infer->resources;
+    const sp_dataset *set = &r->val;
+    const sp_parcel head = *(const sp_parcel *)parcel;
+    int shard = sp_dataset_shard_of(set, head.sample);
+    int64_t row = set->offset[head.sample + shard], point;
+    char *at = parcel + sizeof head;
+    sp_h5 *file;
+
+    SP_TRY(turn_to(f, shard));
+    file = f->file;
+    if (head.n != sp_dataset_voxels(set, head.sample))
+        return store_skipped(f, head.sample, shard);
+    if (f->with_logits) {
+        SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
+        at += (size_t)head.n * 4 * (size_t)r->n_classes;
+    }
+    if (set->has_points) {
+        point = set->point_offset[head.sample + shard];
+        SP_TRY(sp_h5_write_rows(file, "/point_index", point, head.n_points, at));
+        at += head.n_points * 8;
+        SP_TRY(sp_h5_write_rows(file, "/point_labels", point, head.n_points,
+                                as_stored(f, (uint16_t *)at, head.n_points)));
+        at += head.n_points * 2;
+    }
+    return sp_h5_write_rows(file, "/labels", row, head.n,
+                            as_stored(f, (uint16_t *)at, head.n));
+}
+
+sp_status sp_predict_files_finish(sp_predict_files *f)
+{
+    char temporary[PATH_MAX], path[PATH_MAX];
+
+    SP_TRY(turn_to(f, f->infer->resources.val.n_shards - 1));
+    SP_TRY(close_file(f));
+    for (int i = 0; i < f->n_begun; i++) {
+        path_of(f, i, false, temporary);
+        path_of(f, i, true, path);
+        if (rename(temporary, path) != 0)
+            return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                           strerror(errno));
+    }
+    return sp_file_sync_folder_of(path);
+}
+
+void sp_predict_files_discard(sp_predict_files *f)
+{
+    sp_error_record error;
+    char path[PATH_MAX];
+
+    sp_error_save(&error);
+    close_file(f);
+    for (int i = 0; i < f->n_begun; i++) {
+        path_of(f, i, false, path);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/predictions", f->infer->resources.session.run.dir);
+    rmdir(path); /* succeeds where nothing else is in it */
+    sp_error_raise(&error);
+}
