@@ -1,0 +1,292 @@
+/* Evaluations in the output of a run: their lines, their table, their pictures. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "picture/sp_heatmap.h"
+#include "session/sp_resources.h"
+#include "train/sp_report_internal.h"
+
+static sp_json *const json = &sp_report_json;
+
+/* Writes the IoU of each class; absent classes have none, and no point on their curve.
+ */
+/* The events have a group for each of plain and merged IoU of voxels and points. */
+static void write_iou(const sp_resources *r, sp_events *events, const char *group,
+                      const char *key, const int64_t *confusion)
+{
+    char of[40];
+
+    snprintf(of, sizeof of, "%s%s", strcmp(group, "merged") == 0 ? "merged_" : "", key);
+    sp_json_begin_object(json, key);
+    for (int c = 0; c < r->n_classes; c++)
+        sp_report_number(events, of, r->class_name[c],
+                         sp_metrics_iou(confusion, r->n_classes, c));
+    sp_json_end_object(json);
+}
+
+static void write_confusion(const char *key, const int64_t *confusion, int n)
+{
+    int i, j;
+
+    sp_json_begin_array(json, key);
+    for (i = 0; i < n; i++) {
+        sp_json_begin_array(json, NULL);
+        for (j = 0; j < n; j++)
+            sp_json_int(json, NULL, confusion[i * n + j]);
+        sp_json_end_array(json);
+    }
+    sp_json_end_array(json);
+}
+
+static void write_points(const sp_resources *r, sp_events *events, const char *group,
+                         const int64_t *points, int n)
+{
+    sp_json_int(json, "points", sp_metrics_total(points, n));
+    sp_report_number(events, group, "point_miou", sp_metrics_miou(points, n));
+    sp_report_number(events, group, "point_accuracy", sp_metrics_accuracy(points, n));
+    write_iou(r, events, group, "point_iou", points);
+    write_confusion("point_confusion", points, n);
+}
+
+/* The merged predictions, beside the plain ones and in the same words. */
+static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *events)
+{
+    const int n = m->n_classes;
+
+    if (!m->merged && !m->merged_points)
+        return;
+    sp_json_begin_object(json, "merged");
+    sp_json_int(json, "views", r->views.n);
+    sp_json_bool(json, "blocks", r->session.config->eval.merge);
+    if (m->merged) {
+        sp_json_int(json, "voxels", sp_metrics_total(m->merged, n));
+        sp_report_number(events, "merged", "accuracy",
+                         sp_metrics_accuracy(m->merged, n));
+        sp_report_number(events, "merged", "miou", sp_metrics_miou(m->merged, n));
+        write_iou(r, events, "merged", "iou", m->merged);
+        write_confusion("confusion", m->merged, n);
+    }
+    if (m->merged_points)
+        write_points(r, events, "merged", m->merged_points, n);
+    sp_json_end_object(json);
+}
+
+/* Writes to the line at hand and to the events, which are NULL or those of a training.
+ */
+static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
+{
+    const int n = m->n_classes;
+
+    sp_json_int(json, "samples", m->n_samples);
+    sp_json_int(json, "voxels", sp_metrics_total(m->confusion, n));
+    sp_report_number(events, "eval", "loss",
+                     m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN);
+    sp_report_number(events, "eval", "accuracy", sp_metrics_accuracy(m->confusion, n));
+    sp_report_number(events, "eval", "miou", sp_metrics_miou(m->confusion, n));
+    write_iou(r, events, "eval", "iou", m->confusion);
+    write_confusion("confusion", m->confusion, n);
+    if (m->point_confusion)
+        write_points(r, events, "eval", m->point_confusion, n);
+    write_merged(r, m, events);
+}
+
+/* Adds " NAME_miou=0.1234 NAME_accuracy=0.1234" of a matrix that is there. */
+static void add_shares(char *text, size_t size, const char *name, const int64_t *matrix,
+                       int n)
+{
+    const size_t used = strlen(text);
+
+    if (matrix)
+        snprintf(text + used, size - used, " %s_miou=%.4f %s_accuracy=%.4f", name,
+                 sp_metrics_miou(matrix, n), name, sp_metrics_accuracy(matrix, n));
+}
+
+/* Adds the matrix as a picture to the record at hand, where the build draws any. */
+static sp_status add_picture(sp_events *events, const char *name,
+                             const int64_t *confusion, int n)
+{
+    sp_canvas canvas;
+    char *png = NULL;
+    size_t bytes;
+    sp_status rc;
+
+    if (!events || !confusion || !sp_png_is_built())
+        return SP_OK;
+    rc = sp_heatmap_draw(confusion, n, &canvas);
+    if (rc == SP_OK && canvas.pixel)
+        rc = sp_png_encode(&canvas, &png, &bytes);
+    if (png)
+        sp_events_picture(events, "eval", name, canvas.width, canvas.height, png,
+                          bytes);
+    sp_canvas_destroy(&canvas);
+    free(png);
+    return rc;
+}
+
+static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
+{
+    const int n = m->n_classes;
+    char more[256] = "";
+
+    add_shares(more, sizeof more, "point", m->point_confusion, n);
+    add_shares(more, sizeof more, "merged", m->merged, n);
+    add_shares(more, sizeof more, "merged_point", m->merged_points, n);
+    sp_log_info("eval epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s",
+                (long long)epoch, (long long)step,
+                m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN,
+                sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
+                more);
+}
+
+/* Rank 0: writes the event, prints the line and starts after_save. */
+static sp_status report_eval(sp_trainer *trainer)
+{
+    sp_session *s = trainer->session;
+    const sp_metrics *metrics = &trainer->metrics;
+    const double now_s = sp_time_s();
+    sp_events *events = s->run.events;
+    char path[PATH_MAX];
+
+    sp_report_begin("eval");
+    sp_json_int(json, "step", s->step);
+    sp_json_int(json, "epoch", s->epoch);
+    sp_events_begin(events, s->step, now_s);
+    write_eval(trainer->resources, metrics, events);
+    sp_report_time(now_s);
+    SP_TRY(add_picture(events, "confusion", metrics->confusion, metrics->n_classes));
+    SP_TRY(add_picture(events, "point_confusion", metrics->point_confusion,
+                       metrics->n_classes));
+    SP_TRY(sp_report_append(&s->run, &trainer->state.metrics_bytes));
+    SP_TRY(sp_events_end(events));
+    print_eval(metrics, s->epoch, s->step);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", s->run.dir);
+    sp_run_after_save(&s->run, s->config->run.after_save, path);
+    return SP_OK;
+}
+
+sp_status sp_report_eval(sp_trainer *trainer)
+{
+    sp_session *s = trainer->session;
+
+    return sp_session_agree(s, s->comm->rank == 0 ? report_eval(trainer) : SP_OK);
+}
+
+/* Writes the checkpoint and the data that were evaluated, and the arguments of the
+ * command. */
+static void write_request(const sp_resources *r, const char *checkpoint)
+{
+    const sp_command *command = r->session.command;
+    const sp_strings *data = &r->session.config->data.val;
+    int i;
+
+    sp_report_time(sp_time_s());
+    sp_json_begin_array(json, "arguments");
+    sp_json_text(json, NULL, command->name);
+    sp_json_text(json, NULL, command->deck);
+    for (i = 0; i < command->n_overrides; i++)
+        sp_json_text(json, NULL, command->overrides[i]);
+    sp_json_end_array(json);
+    sp_json_int(json, "ranks", r->session.comm->size);
+    sp_json_text(json, "checkpoint", checkpoint);
+    sp_json_begin_array(json, "data");
+    for (i = 0; i < data->n; i++)
+        sp_json_text(json, NULL, data->at[i]);
+    sp_json_end_array(json);
+}
+
+/* Rank 0: writes the line of evaluations.jsonl, prints it and starts after_save. */
+static sp_status report_evaluation(sp_resources *r, const sp_metrics *metrics,
+                                   const char *checkpoint)
+{
+    char path[PATH_MAX];
+    const char *line;
+
+    sp_report_begin("eval");
+    write_request(r, checkpoint);
+    sp_json_int(json, "step", r->session.step);
+    sp_json_int(json, "epoch", r->session.epoch);
+    write_eval(r, metrics, NULL);
+    SP_TRY(sp_json_end(json, &line));
+    snprintf(path, sizeof path, "%s/evaluations.jsonl", r->session.run.dir);
+    SP_TRY(sp_file_append_line(path, line));
+    print_eval(metrics, r->session.epoch, r->session.step);
+    sp_run_after_save(&r->session.run, r->session.config->run.after_save, path);
+    return SP_OK;
+}
+
+sp_status sp_report_evaluation(sp_resources *r, const sp_metrics *metrics,
+                               const char *checkpoint)
+{
+    sp_status rc = SP_OK;
+
+    if (r->session.comm->rank == 0)
+        rc = report_evaluation(r, metrics, checkpoint);
+    return sp_session_agree(&r->session, rc);
+}
+
+/* Words a share for the table. */
+static const char *word_share(char to[16], double share)
+{
+    snprintf(to, 16, isnan(share) ? "absent" : "%.4f", share);
+    return to;
+}
+
+/* Adds a column to a row of the table. */
+static void add_column(char row[128], double share, int width)
+{
+    const size_t used = strlen(row);
+    char word[16];
+
+    snprintf(row + used, 128 - used, " %*s", width, word_share(word, share));
+}
+
+/* Prints the row of class c. */
+static void print_class(const sp_resources *r, const sp_metrics *m, int c)
+{
+    const int n = m->n_classes;
+    const int64_t *matrix[] = {m->point_confusion, m->merged, m->merged_points};
+    const int width[] = {10, 10, 16};
+    int64_t voxels = 0;
+    char row[128] = "";
+
+    for (int i = 0; i < n; i++)
+        voxels += m->confusion[(int64_t)c * n + i];
+    add_column(row, sp_metrics_iou(m->confusion, n, c), 8);
+    add_column(row, sp_metrics_precision(m->confusion, n, c), 10);
+    add_column(row, sp_metrics_recall(m->confusion, n, c), 8);
+    for (int i = 0; i < 3; i++)
+        if (matrix[i])
+            add_column(row, sp_metrics_iou(matrix[i], n, c), width[i]);
+    sp_log_info("%-24s %12lld%s", r->class_name[c], (long long)voxels, row);
+}
+
+void sp_report_table(const sp_resources *r, const sp_metrics *m)
+{
+    const int n = m->n_classes;
+    char row[128] = "";
+
+    if (r->session.comm->rank != 0)
+        return;
+    sp_log_info("%-24s %12s %8s %10s %8s%s%s%s", "class", "voxels", "IoU", "precision",
+                "recall", m->point_confusion ? "  point IoU" : "",
+                m->merged ? "     merged" : "",
+                m->merged_points ? " merged point IoU" : "");
+    for (int c = 0; c < n; c++)
+        print_class(r, m, c);
+    add_column(row, sp_metrics_miou(m->confusion, n), 8);
+    if (m->point_confusion || m->merged || m->merged_points)
+        snprintf(row + strlen(row), sizeof row - strlen(row), " %10s %8s", "", "");
+    if (m->point_confusion)
+        add_column(row, sp_metrics_miou(m->point_confusion, n), 10);
+    if (m->merged)
+        add_column(row, sp_metrics_miou(m->merged, n), 10);
+    if (m->merged_points)
+        add_column(row, sp_metrics_miou(m->merged_points, n), 16);
+    sp_log_info("%-24s %12lld%s", "mean", (long long)sp_metrics_total(m->confusion, n),
+                row);
+}
