@@ -1,0 +1,31 @@
+/* The state of a description in progress: shared by the files of sp_h5_describe. */
+#ifndef SP_H5_DESCRIBER_H
+#define SP_H5_DESCRIBER_H
+
+#include "h5/sp_h5_internal.h"
+
+enum { SP_H5_WHY = 256 }; /* bytes of a reason in the catalog, without the library's */
+
+typedef struct describer {
+    hid_t file;
+    sp_h5_catalog *catalog;
+    int64_t room; /* entries that are allocated */
+    /* The bytes that texts and attributes of this file may still take. */
+    int64_t texts_left;
+    bool is_out_of_memory;
+} describer;
+
+/* Give memory that the catalog keeps; NULL and is_out_of_memory where there is none. An
+ * array has n zeroed elements and one more. */
+char *sp_h5_describer_copy(describer *d, const char *text);
+void *sp_h5_describer_allocate(describer *d, size_t n, size_t size);
+/* `what`, with the text of the library's error behind it, likewise. */
+char *sp_h5_describer_reason(describer *d, const char *what);
+
+/* Tells the catalog where the values of a dataset lie: one place, a table of chunks, or
+ * its header, whose values are copied. `made` is the list of properties that it was
+ * created with. entry->why says why they cannot be read. */
+void sp_h5_describe_layout(describer *d, hid_t set, hid_t type, hid_t made,
+                           sp_h5_entry *entry);
+
+#endif
