@@ -1,8 +1,8 @@
 /* The commands of sptrain that look and change nothing: no run folder is opened.
  *
- *     sptrain check DECK   sp_check: the files that the deck names (sp_checkpoint_verify),
- *                          network, batch, and the memory that a run takes
- *                          (sp_check_memory: the largest samples are planned)
+ *     sptrain check DECK   sp_check: the files that the deck names, network, batch, and
+ *                          the memory that a run takes (sp_check_memory: the largest
+ *                          samples are planned)
  *     sptrain check MODEL  sp_check_model.h: what a checkpoint holds; needs no ranks
  *     sptrain preflight    sp_preflight: place, device and measured rates of each rank
  */

@@ -190,9 +190,8 @@ static sp_status evaluate_batch(pass *p, const sp_batch *batch)
     return SP_OK;
 }
 
-/* Counts the samples of the batch, on all ranks, once the last view of its last micro-batch is
- * done. The
- * mean IoU so far is that of rank 0's share. */
+/* Counts the samples of the batch, on all ranks, once the last view of its last
+ * micro-batch is done. The mean IoU so far is that of rank 0's share. */
 static void show(pass *p, const sp_batch *batch)
 {
     const sp_metrics *m = p->metrics;

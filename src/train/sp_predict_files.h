@@ -1,7 +1,7 @@
-/* The files of `sptrain predict`, on rank 0: one for each shard of data.val, with its rows
- * in the shard's order.
+/* The files of `sptrain predict`, on rank 0: one for each shard of data.val, with its
+ * rows in the shard's order.
  *
- *     begin --> store, for each sample in the order of the data set --> finish | discard
+ *     begin --> store, for each sample in the data set's order --> finish | discard
  *
  * No more than one file is open, whatever the number of shards. Until all are complete
  * their names end in ".tmp", so that a reader finds none of them or all.
@@ -28,15 +28,16 @@ typedef struct sp_predict_files {
     struct sp_h5 *file; /* of the last of them while it is written, else NULL */
 } sp_predict_files;
 
-/* Checks the names of the files and makes their folder. Local. SP_EUSAGE: two files would
- * have one name; SP_EIO; SP_EMEM. */
+/* Checks the names of the files and makes their folder. Local. SP_EUSAGE: two files
+ * would have one name; SP_EIO; SP_EMEM. */
 sp_status sp_predict_files_begin(sp_predict_files *files);
-/* Writes the rows of a sample, and changes its labels in place on the way. Samples come in
- * their order, each once. Local. SP_EIO; SP_EMEM. */
+/* Writes the rows of a sample, and changes its labels in place on the way. Samples come
+ * in their order, each once. Local. SP_EIO; SP_EMEM. */
 sp_status sp_predict_files_store(sp_predict_files *files, char *parcel);
 /* Completes the files and gives them their names. Local. SP_EIO. */
 sp_status sp_predict_files_finish(sp_predict_files *files);
-/* Deletes the files that were begun; the error record stays that of the failure. Local. */
+/* Deletes the files that were begun; the error record stays that of the failure.
+ * Local. */
 void sp_predict_files_discard(sp_predict_files *files);
 
 #endif

@@ -14,8 +14,7 @@
 static sp_json *const json = &sp_report_json;
 
 /* Writes the IoU of each class; absent classes have none, and no point on their curve.
- */
-/* The events have a group for each of plain and merged IoU of voxels and points. */
+ * The events have a group for each of plain and merged IoU of voxels and points. */
 static void write_iou(const sp_resources *r, sp_events *events, const char *group,
                       const char *key, const int64_t *confusion)
 {

@@ -1,5 +1,5 @@
-/* The line of metrics.jsonl or evaluations.jsonl that rank 0 writes: shared by the files of
- * sp_report. Training thread only. */
+/* The line of metrics.jsonl or evaluations.jsonl that rank 0 writes: shared by the files
+ * of sp_report. Training thread only. */
 #ifndef SP_REPORT_INTERNAL_H
 #define SP_REPORT_INTERNAL_H
 
@@ -13,12 +13,12 @@ extern sp_json sp_report_json;
 /* Begins the line of an event. */
 void sp_report_begin(const char *event);
 void sp_report_time(double time_s);
-/* Writes a number that TensorBoard shows too, in the group. Both files have it from here,
- * so they agree. */
+/* Writes a number that TensorBoard shows too, in the group. Both files have it from
+ * here, so they agree. */
 void sp_report_number(sp_events *events, const char *group, const char *key,
                       double value);
-/* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the length
- * of the file. */
+/* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the
+ * length of the file. */
 sp_status sp_report_append(sp_run *run, int64_t *bytes);
 
 #endif
