@@ -1,9 +1,8 @@
-/* Inside the emulator: fibers and blocks (hostcuda.cc), warp operations
- * (hostcuda_warp.cc), tensor cores and the copies that feed them (hostcuda_tensor.cc),
- * products of warpgroups (hostcuda_wgmma.cc), memory (hostcuda_memory.cc), what devices
- * see of each other (hostcuda_peer.cc), streams and the runtime's calls
- * (hostcuda_runtime.cc).
- */
+/* Inside the emulator: fibers and blocks (hostcuda.cc), their stacks
+ * (hostcuda_switch.cc), warp operations (hostcuda_warp.cc), tensor cores and the copies
+ * that feed them (hostcuda_tensor.cc), products of warpgroups (hostcuda_wgmma.cc),
+ * memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
+ * streams and the runtime's calls (hostcuda_runtime.cc). */
 #ifndef HOSTCUDA_INTERNAL_H
 #define HOSTCUDA_INTERNAL_H
 
@@ -116,6 +115,13 @@ void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);
 bool hc_is_chance(int one_in); /* never under fixed orders */
+
+/* ---- hostcuda_switch.cc ---- */
+/* Saves the registers on the stack at hand and its pointer in *save, and goes on with
+ * the stack `to`. */
+extern "C" void hc_switch(void **save, void *to);
+/* Gives the pointer to begin with on a fresh stack below `top`, which calls entry. */
+void *hc_first_frame(char *top, void (*entry)());
 
 /* ---- hostcuda_warp.cc ---- */
 /* A lane has left: collectives that waited for it alone complete. */
