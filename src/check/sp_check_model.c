@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "graph/sp_graph.h"
+#include "h5/sp_h5.h"
 #include "run/sp_checkpoint.h"
 
 static bool is_folder(const char *path)
@@ -36,18 +37,18 @@ bool sp_check_is_model(const char *word)
     return is_model;
 }
 
-static sp_status find(const char *model, char path[PATH_MAX])
+static sp_status open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
 {
     char dir[PATH_MAX];
 
     if (!is_folder(model)) {
         snprintf(path, PATH_MAX, "%s", model);
-        return sp_checkpoint_verify_weights(path, SP_INTACT);
+        return sp_checkpoint_open_weights(file, path, SP_INTACT);
     }
     if (snprintf(dir, sizeof dir, "%s/checkpoints", model) >= (int)sizeof dir)
         return SP_FAIL(SP_EUSAGE, "%s: the path is too long", model);
-    SP_TRY(sp_checkpoint_find_best(dir, path));
-    return path[0] ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint", dir);
+    SP_TRY(sp_checkpoint_open_best(file, dir, path));
+    return *file ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint", dir);
 }
 
 /* Prints the network of the checkpoint's deck. A file of an older version does not say
@@ -113,10 +114,12 @@ sp_status sp_check_model(const char *model)
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     char path[PATH_MAX];
+    sp_h5 *file;
     sp_status rc;
 
-    SP_TRY(find(model, path));
-    rc = sp_checkpoint_read_state(path, &state, &norm);
+    SP_TRY(open_model(&file, model, path));
+    rc = sp_checkpoint_read_open_state(file, &state, &norm);
+    sp_h5_close(file);
     if (rc == SP_OK)
         rc = print_all(path, &state, &norm);
     sp_checkpoint_state_destroy(&state);

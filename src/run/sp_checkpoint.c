@@ -334,35 +334,52 @@ static sp_status verify_all(sp_h5 *file, bool is_checkpoint,
     return rc;
 }
 
-/* Closes the file. */
-static sp_status verify_opened(sp_h5 *file, bool is_checkpoint,
+/* Closes the file unless it is good. */
+static sp_status verify_opened(sp_h5 **file, bool is_checkpoint,
                                sp_checkpoint_demand demand)
 {
     sp_status rc = SP_OK;
 
-    is_checkpoint = is_checkpoint || sp_h5_attr_has(file, "/", "format");
+    is_checkpoint = is_checkpoint || sp_h5_attr_has(*file, "/", "format");
     if (is_checkpoint)
-        rc = sp_checkpoint_check_format(file);
+        rc = sp_checkpoint_check_format(*file);
     if (rc == SP_OK)
-        rc = verify_all(file, is_checkpoint, demand);
-    sp_h5_close(file);
+        rc = verify_all(*file, is_checkpoint, demand);
+    if (rc != SP_OK) {
+        sp_h5_close(*file);
+        *file = NULL;
+    }
     return rc;
+}
+
+sp_status sp_checkpoint_open(sp_h5 **file, const char *path,
+                             sp_checkpoint_demand demand)
+{
+    SP_TRY(sp_h5_open(file, path));
+    return verify_opened(file, true, demand);
+}
+
+sp_status sp_checkpoint_open_weights(sp_h5 **file, const char *path,
+                                     sp_checkpoint_demand demand)
+{
+    SP_TRY(sp_h5_open(file, path));
+    return verify_opened(file, false, demand);
 }
 
 sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand)
 {
     sp_h5 *file;
 
-    SP_TRY(sp_h5_open(&file, path));
-    return verify_opened(file, true, demand);
+    SP_TRY(sp_checkpoint_open(&file, path, demand));
+    return sp_h5_close(file);
 }
 
 sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand)
 {
     sp_h5 *file;
 
-    SP_TRY(sp_h5_open(&file, path));
-    return verify_opened(file, false, demand);
+    SP_TRY(sp_checkpoint_open_weights(&file, path, demand));
+    return sp_h5_close(file);
 }
 
 static sp_status verify_written(const char *path)
@@ -370,7 +387,8 @@ static sp_status verify_written(const char *path)
     sp_h5 *file;
 
     SP_TRY(sp_h5_open_own(&file, path));
-    return verify_opened(file, true, SP_INTACT);
+    SP_TRY(verify_opened(&file, true, SP_INTACT));
+    return sp_h5_close(file);
 }
 
 /* ---- writing ---- */
@@ -432,16 +450,24 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization)
 {
-    sp_normalization norm = {0};
     sp_h5 *file;
     sp_status rc;
 
     assert(path && state);
     SP_TRY(sp_h5_open(&file, path));
-    rc = sp_checkpoint_read_root(file, state, &norm);
+    rc = sp_checkpoint_read_open_state(file, state, normalization);
+    sp_h5_close(file);
+    return rc;
+}
+
+sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
+                                        sp_normalization *normalization)
+{
+    sp_normalization norm = {0};
+    sp_status rc = sp_checkpoint_read_root(file, state, &norm);
+
     if (rc == SP_OK && normalization)
         rc = sp_checkpoint_read_rows(file, &norm);
-    sp_h5_close(file);
     if (normalization)
         *normalization = norm;
     else
@@ -515,9 +541,10 @@ static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
         sp_h5_path(file), (long long)n, graph->n_classes);
 }
 
-static sp_status read_all(sp_h5 *file, const sp_graph *graph, float *param,
-                          float *running, sp_optim *optim)
+sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *param,
+                                  float *running, sp_optim *optim)
 {
+    assert(file && graph && param);
     SP_TRY(check_classes(file, graph));
     SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
     SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
@@ -536,7 +563,7 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
 
     assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
-    rc = read_all(file, graph, param, running, optim);
+    rc = sp_checkpoint_read_open(file, graph, param, running, optim);
     sp_h5_close(file);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "data/sp_sampler.h"
 
 struct sp_graph; /* graph/sp_graph.h */
+struct sp_h5;    /* h5/sp_h5.h */
 struct sp_optim; /* net/sp_optim.h */
 
 /* State of a run that a checkpoint stores besides its arrays. */
@@ -65,6 +66,13 @@ typedef enum sp_checkpoint_demand {
  * takes a file of weights alone too, whose numbers must always be finite. */
 sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand);
 sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand);
+/* The same, and *file stays open, so that what is read by the two functions with _open
+ * in their names is what was verified, whatever becomes of the path. The caller closes
+ * it (sp_h5_close); NULL after a failure. */
+sp_status sp_checkpoint_open(struct sp_h5 **file, const char *path,
+                             sp_checkpoint_demand demand);
+sp_status sp_checkpoint_open_weights(struct sp_h5 **file, const char *path,
+                                     sp_checkpoint_demand demand);
 /* Local: words the first number that SP_FINITE refuses, as "/params/a/bias: element 3
  * is nan"; "" where there is none. param, running: flat buffers in host memory. */
 enum { SP_CHECKPOINT_FAULT = 384 };
@@ -74,12 +82,16 @@ void sp_checkpoint_find_fault(const struct sp_graph *graph, const float *param,
  * file gives step 0 and deck NULL. */
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
                                    sp_normalization *normalization);
+sp_status sp_checkpoint_read_open_state(struct sp_h5 *file, sp_checkpoint_state *state,
+                                        sp_normalization *normalization);
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 /* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
  * buffers; optim NULL: weights and buffers only. A missing or misshapen parameter is
  * named (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
                              float *param, float *running, struct sp_optim *optim);
+sp_status sp_checkpoint_read_open(struct sp_h5 *file, const struct sp_graph *graph,
+                                  float *param, float *running, struct sp_optim *optim);
 
 /* Rank 0 only, local: reads the weights and buffers that another training begins with.
  * Layers that `skip` names (sp_graph_is_named) stay as the caller made them. SP_EDATA
@@ -106,10 +118,11 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
  * path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
                              int *n_damaged);
-/* Rank 0 only: the file that evaluation and prediction take from a folder of
- * checkpoints: best.h5, else the newest that verifies; damaged files are named in
- * warnings. path becomes "" if there is none. path holds PATH_MAX bytes. */
-sp_status sp_checkpoint_find_best(const char *dir, char *path);
+/* Rank 0 only: opens the file that evaluation and prediction take from a folder of
+ * checkpoints, as sp_checkpoint_open does: best.h5, else the newest that verifies;
+ * damaged files are named in warnings. path becomes "" and *file NULL if there is none.
+ * path holds PATH_MAX bytes. */
+sp_status sp_checkpoint_open_best(struct sp_h5 **file, const char *dir, char *path);
 /* Rank 0 only: appends ".old" to the names of the files of steps after `step`, so that
  * a run that went back to `step` neither continues from them nor loses its own files to
  * prune. *n: number of files renamed. */

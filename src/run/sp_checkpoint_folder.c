@@ -11,6 +11,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 #include "run/sp_checkpoint.h"
 
 static void name_step(char *name, size_t size, int64_t step)
@@ -97,28 +98,34 @@ static void path_of_step(char path[PATH_MAX], const char *dir, int64_t step)
     snprintf(path, PATH_MAX, "%s/%s", dir, name);
 }
 
-static sp_status verify_for(const char *path, const sp_dataset *on)
+/* Opens a file that a run on this data set may continue from; `on` NULL: any run. */
+static sp_status open_for(sp_h5 **file, const char *path, const sp_dataset *on)
 {
     sp_checkpoint_state state = {0};
     sp_status rc;
 
-    SP_TRY(sp_checkpoint_verify(path, on ? SP_FINITE : SP_INTACT));
+    SP_TRY(sp_checkpoint_open(file, path, on ? SP_FINITE : SP_INTACT));
     if (!on)
         return SP_OK;
-    rc = sp_checkpoint_read_state(path, &state, NULL);
+    rc = sp_checkpoint_read_open_state(*file, &state, NULL);
     if (rc == SP_OK && state.data_hash == on->hash)
         rc = sp_checkpoint_check_place(path, &state, on->n_samples);
     sp_checkpoint_state_destroy(&state);
+    if (rc != SP_OK) {
+        sp_h5_close(*file);
+        *file = NULL;
+    }
     return rc;
 }
 
-sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
-                             int *n_damaged)
+/* As sp_checkpoint_find, with the file open; *file NULL: there is none. */
+static sp_status find(sp_h5 **file, const char *dir, const sp_dataset *on, char *path,
+                      int *n_damaged)
 {
     int64_t *steps;
     int i, n, damaged = 0;
 
-    assert(dir && path);
+    *file = NULL;
     SP_TRY(list_steps(dir, &steps, &n));
     for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
         if (i < n)
@@ -127,7 +134,7 @@ sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
             snprintf(path, PATH_MAX, "%s/best.h5", dir);
         if (i == n && access(path, F_OK) != 0) {
             path[0] = 0;
-        } else if (verify_for(path, on) != SP_OK) {
+        } else if (open_for(file, path, on) != SP_OK) {
             sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
             damaged++;
             path[0] = 0;
@@ -139,15 +146,26 @@ sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
     return SP_OK;
 }
 
-sp_status sp_checkpoint_find_best(const char *dir, char *path)
+sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
+                             int *n_damaged)
 {
+    sp_h5 *file;
+
+    assert(dir && path);
+    SP_TRY(find(&file, dir, on, path, n_damaged));
+    return sp_h5_close(file);
+}
+
+sp_status sp_checkpoint_open_best(sp_h5 **file, const char *dir, char *path)
+{
+    assert(file && dir && path);
     if (snprintf(path, PATH_MAX, "%s/best.h5", dir) < PATH_MAX &&
         access(path, R_OK) == 0) {
-        if (sp_checkpoint_verify(path, SP_INTACT) == SP_OK)
+        if (sp_checkpoint_open(file, path, SP_INTACT) == SP_OK)
             return SP_OK;
         sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
     }
-    return sp_checkpoint_find(dir, NULL, path, NULL);
+    return find(file, dir, NULL, path, NULL);
 }
 
 static sp_status set_aside(const char *path)

@@ -117,35 +117,47 @@ static sp_status read_init(const sp_resources *r, const char *path, host_weights
                                    w->running);
 }
 
-/* Reads the file on rank 0 into w and distributes it to all ranks. is_init: the weights
- * are those that a training begins with. Collective. */
-static sp_status load(sp_resources *r, const char *path, host_weights *w,
-                      sp_checkpoint_state *state, bool is_init)
+/* The file that weights are loaded from, and what is done with it. */
+typedef struct weights_source {
+    const char *path;           /* of a file to be opened; NULL: `file` is open */
+    struct sp_h5 *file;         /* rank 0 */
+    sp_checkpoint_state *state; /* filled, with the optimizer; NULL: weights alone */
+} weights_source;
+
+/* Rank 0. A file with a state was verified when it was chosen, as one that is open was.
+ */
+static sp_status read_source(sp_resources *r, const weights_source *from,
+                             host_weights *w)
+{
+    const sp_graph *graph = &r->graph;
+
+    if (!from->path) {
+        SP_TRY(sp_checkpoint_read_open(from->file, graph, w->param, w->running, NULL));
+    } else if (from->state) {
+        SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at));
+        SP_TRY(sp_checkpoint_read_state(from->path, from->state, NULL));
+    } else {
+        SP_TRY(sp_checkpoint_verify_weights(from->path, SP_INTACT));
+        SP_TRY(read_init(r, from->path, w));
+    }
+    sp_checkpoint_find_fault(graph, w->param, w->running, r->fault);
+    return SP_OK;
+}
+
+/* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
+static sp_status load(sp_resources *r, const weights_source *from, host_weights *w)
 {
     sp_comm *comm = r->session.comm;
     sp_optim *optim = &r->optim;
     sp_net *net = &r->net;
     const sp_graph *graph = &r->graph;
-    sp_status rc = SP_OK;
 
-    if (comm->rank == 0) {
-        if (!state) /* else it was verified when it was chosen */
-            rc = sp_checkpoint_verify_weights(path, SP_INTACT);
-        if (rc == SP_OK && is_init)
-            rc = read_init(r, path, w);
-        else if (rc == SP_OK)
-            rc = sp_checkpoint_read(path, graph, w->param, w->running,
-                                    state ? &w->at : NULL);
-        if (rc == SP_OK && state)
-            rc = sp_checkpoint_read_state(path, state, NULL);
-        if (rc == SP_OK)
-            sp_checkpoint_find_fault(graph, w->param, w->running, r->fault);
-    }
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_session_agree(&r->session,
+                            comm->rank == 0 ? read_source(r, from, w) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
-    if (!state)
+    if (!from->state)
         return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
         SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i], graph->n_floats));
@@ -170,9 +182,9 @@ static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **h
     return SP_OK;
 }
 
-static sp_status load_weights(sp_resources *r, const char *path,
-                              sp_checkpoint_state *state, bool is_init)
+static sp_status load_weights(sp_resources *r, const weights_source *from)
 {
+    sp_checkpoint_state *state = from->state;
     sp_session *session = &r->session;
     host_weights w = {r->net.param, r->net.running, r->optim};
     float *host = NULL;
@@ -184,7 +196,7 @@ static sp_status load_weights(sp_resources *r, const char *path,
         rc = allocate_host(&r->graph, &w, &host);
     rc = sp_session_agree(session, rc);
     if (rc == SP_OK)
-        rc = load(r, path, &w, state, is_init);
+        rc = load(r, from, &w);
     if (rc == SP_OK)
         rc = r->backend.ops->wait(&r->backend);
     free(host);
@@ -201,12 +213,20 @@ static sp_status load_weights(sp_resources *r, const char *path,
 sp_status sp_resources_load(sp_resources *r, const char *path,
                             sp_checkpoint_state *state)
 {
-    return load_weights(r, path, state, false);
+    assert(path && path[0] && state);
+    return load_weights(r, &(weights_source){.path = path, .state = state});
+}
+
+sp_status sp_resources_load_open(sp_resources *r, struct sp_h5 *file)
+{
+    assert(!file == (r->session.comm->rank != 0));
+    return load_weights(r, &(weights_source){.file = file});
 }
 
 sp_status sp_resources_load_init(sp_resources *r, const char *path)
 {
-    return load_weights(r, path, NULL, true);
+    assert(path && path[0]);
+    return load_weights(r, &(weights_source){.path = path});
 }
 
 /* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */

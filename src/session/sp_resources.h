@@ -13,8 +13,7 @@
  *     sp_resources_close
  *
  * The commands decide about the rest, such as when a training evaluates, saves and
- * stops. Functions are collective and agreed unless they are marked local.
- */
+ * stops. Functions are collective and agreed unless they are marked local. */
 #ifndef SP_RESOURCES_H
 #define SP_RESOURCES_H
 
@@ -153,11 +152,14 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
-/* Loads weights, and with `state` the optimizer and the state of the run too, from a
- * file that rank 0 reads. state->deck is set on rank 0 alone. Weights of a checkpoint
- * that are not finite are loaded, and resources->fault names the first of them. */
+/* Loads weights, the optimizer and the state of the run from a checkpoint that rank 0
+ * reads. state->deck is set on rank 0 alone. Weights of a checkpoint that are not
+ * finite are loaded, and resources->fault names the first of them. */
 sp_status sp_resources_load(sp_resources *resources, const char *path,
                             sp_checkpoint_state *state);
+/* Loads weights alone from a file that rank 0 has open (sp_checkpoint_open_weights);
+ * NULL on the others. resources->fault as above. */
+sp_status sp_resources_load_open(sp_resources *resources, struct sp_h5 *file);
 /* Loads the weights that a training begins with from a file that rank 0 reads; layers
  * of run.init_skip get their initial weights. resources->fault as above. */
 sp_status sp_resources_load_init(sp_resources *resources, const char *path);

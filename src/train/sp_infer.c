@@ -7,37 +7,39 @@
 #include <sys/stat.h>
 
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 
 /* Rank 0: best.h5 of a run folder, else its newest checkpoint. */
-static sp_status find_in_folder(const char *run_dir, char *path)
+static sp_status open_in_folder(sp_infer *infer, const char *run_dir)
 {
     char dir[PATH_MAX + sizeof "/checkpoints"];
 
     snprintf(dir, sizeof dir, "%s/checkpoints", run_dir);
-    SP_TRY(sp_checkpoint_find_best(dir, path));
-    if (!path[0])
+    SP_TRY(sp_checkpoint_open_best(&infer->file, dir, infer->path));
+    if (!infer->file)
         return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; name one by run.checkpoint=FILE",
                        dir);
     return SP_OK;
 }
 
-/* Rank 0: the file that path names, which may be a run folder; else run.checkpoint,
- * else a checkpoint of run.dir. */
-static sp_status find_checkpoint(const sp_session *s, char *path)
+/* Rank 0: opens the file that path names, which may be a run folder; else
+ * run.checkpoint, else a checkpoint of run.dir. */
+static sp_status open_checkpoint(sp_infer *infer)
 {
-    const sp_config *config = s->config;
-    char folder[PATH_MAX];
+    const sp_config *config = infer->resources.session.config;
+    char folder[PATH_MAX], *path = infer->path;
     struct stat st;
 
+    assert(!infer->file);
     if (path[0] && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         snprintf(folder, sizeof folder, "%s", path);
-        return find_in_folder(folder, path);
+        return open_in_folder(infer, folder);
     }
     if (!path[0])
         snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
     if (path[0])
-        return sp_checkpoint_verify_weights(path, SP_INTACT);
-    return find_in_folder(config->run.dir, path);
+        return sp_checkpoint_open_weights(&infer->file, path, SP_INTACT);
+    return open_in_folder(infer, config->run.dir);
 }
 
 /* Rank 0: makes a config with the keys that describe the network, and the augmentation
@@ -70,8 +72,8 @@ static sp_status read_head(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
 
-    SP_TRY(find_checkpoint(&r->session, infer->path));
-    SP_TRY(sp_checkpoint_read_state(infer->path, &infer->state, &r->norm));
+    SP_TRY(open_checkpoint(infer));
+    SP_TRY(sp_checkpoint_read_open_state(infer->file, &infer->state, &r->norm));
     infer->is_checkpoint = infer->state.deck != NULL;
     return infer->is_checkpoint ? take_network(infer) : SP_OK;
 }
@@ -107,6 +109,19 @@ static sp_status open_net(sp_resources *r)
         rc = sp_resources_open_net(r, weights);
     free(weights);
     return rc;
+}
+
+static void close_file(sp_infer *infer)
+{
+    sp_h5_close(infer->file); /* it was read, which leaves nothing to flush */
+    infer->file = NULL;
+}
+
+static sp_status load_weights(sp_infer *infer)
+{
+    SP_TRY(sp_resources_load_open(&infer->resources, infer->file));
+    close_file(infer);
+    return SP_OK;
 }
 
 /* Checks columns and classes against the model, since a different order would mix them
@@ -175,7 +190,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(match_data(infer));
     SP_TRY(settle_norm(infer));
     SP_TRY(open_net(r));
-    SP_TRY(sp_resources_load(r, infer->path, NULL));
+    SP_TRY(load_weights(infer));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
     s->epoch = infer->state.at.epoch;
@@ -205,7 +220,7 @@ sp_status sp_infer_open_net(sp_infer *infer)
     SP_TRY(say(&r->session, "running"));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(open_net(r));
-    SP_TRY(sp_resources_load(r, infer->path, NULL));
+    SP_TRY(load_weights(infer));
     if (r->fault[0])
         return SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s", infer->path,
                        r->fault);
@@ -216,6 +231,7 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
 {
     sp_session *s = &infer->resources.session;
 
+    close_file(infer);
     sp_checkpoint_state_destroy(&infer->state);
     /* A table that was not printed is a failure, since it may be the only
      * result used. */

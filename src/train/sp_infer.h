@@ -16,6 +16,9 @@ typedef struct sp_infer {
     bool is_checkpoint;  /* false: the file holds weights alone */
     char path[PATH_MAX]; /* of the checkpoint */
     sp_checkpoint_state state;
+    /* The checkpoint on rank 0, from its verification until its weights are loaded, so
+     * that they are those that were verified; else NULL. */
+    struct sp_h5 *file;
 } sp_infer;
 
 /* Collective, agreed. infer need not be zeroed; sp_infer_close follows after a failure
