@@ -26,6 +26,7 @@
 typedef struct sp_verb {
     sp_named word;
     sp_status (*run)(const sp_command *command);
+    bool is_stoppable; /* run answers requests to stop (process/sp_signal.h) */
     sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
     /* Instead of run: takes the words behind the command, which are no deck. */
     sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
@@ -41,9 +42,14 @@ static sp_status print_version(int argc, char **argv);
 static const sp_verb verbs[] = {
     {{"train", NULL,
       "train, evaluate, checkpoint; continues where an earlier run stopped"},
-     .run = sp_train},
-    {{"eval", NULL, "evaluate run.checkpoint on data.val exactly"}, .run = sp_eval},
-    {{"predict", NULL, "write predictions for data.val"}, .run = sp_predict},
+     .run = sp_train,
+     .is_stoppable = true},
+    {{"eval", NULL, "evaluate run.checkpoint on data.val exactly"},
+     .run = sp_eval,
+     .is_stoppable = true},
+    {{"predict", NULL, "write predictions for data.val"},
+     .run = sp_predict,
+     .is_stoppable = true},
     {{"label", "MODEL SCAN... --out DIR",
       "write scans with predicted classes; label --help tells its options"},
      .run_words = sp_label},
@@ -328,11 +334,12 @@ static void refuse_early_end(void)
     _exit(code ? code : SP_EMPI);
 }
 
-static bool is_training(int argc, char **argv)
+/* Without a command the program trains. */
+static bool is_stoppable(int argc, char **argv)
 {
     const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
 
-    return !verb || verb->run == sp_train;
+    return !verb || verb->is_stoppable;
 }
 
 /* Seconds that the finalization of MPI may take; a peer's host may be gone. */
@@ -350,7 +357,7 @@ int main(int argc, char **argv)
     if (verb)
         return answer(verb, argc, argv);
     atexit(refuse_early_end);
-    if (is_training(argc, argv)) /* a request to stop may come while MPI starts */
+    if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
     sp_start_watch();
     rc = sp_comm_open(&comm, &argc, &argv);

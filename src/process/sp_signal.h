@@ -1,5 +1,6 @@
 /* Requests to stop: TERM, INT, USR1, USR2. The handler sets a flag and nothing else;
- * the ranks agree on it at the end of a step. A second signal, two seconds or more
+ * the ranks agree on it at the end of a step, and in eval and predict between two
+ * batches. A second signal, two seconds or more
  * after the first, ends the process at once. All functions are local. */
 #ifndef SP_SIGNAL_H
 #define SP_SIGNAL_H

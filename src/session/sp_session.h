@@ -75,6 +75,11 @@ sp_status sp_session_open_log(sp_session *session);
 /* Collective: agrees on rc (see sp_comm_agree) and remembers the rank that failed. */
 sp_status sp_session_agree(sp_session *session, sp_status rc);
 
+/* Local: SP_ELIMIT, with a message that names the signal, once this process was asked
+ * to stop (process/sp_signal.h). For commands that have nothing to save; their ranks
+ * agree on it. */
+sp_status sp_session_check_stop(void);
+
 /* The config with the settled values in place of the deck's, as deck.resolved and
  * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */
 sp_config sp_session_resolved(const sp_session *session);

@@ -21,7 +21,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
         &r->session, sp_metrics_create(metrics, r->n_classes, sp_evaluate_parts(r))));
     if (r->session.config->run.pictures)
         sp_gallery_create(&gallery, r->n_classes);
-    rc = sp_evaluate_pass(r, metrics, gallery);
+    rc = sp_evaluate_pass(r, metrics, gallery, true);
     if (rc == SP_OK && r->session.config->run.pictures)
         rc = sp_gallery_write(gallery, r);
     sp_gallery_destroy(gallery);

@@ -92,7 +92,10 @@ typedef struct pass {
     sp_gallery *gallery; /* NULL: no pictures are wanted */
     sp_merging merging;
     sp_arena scratch; /* predictions of a batch */
-    sp_status found;  /* SP_ENUMERIC: a batch had numbers that are not finite */
+    bool may_stop;
+    /* SP_ENUMERIC: a batch had numbers that are not finite; SP_ELIMIT: asked to stop.
+     */
+    sp_status found;
     sp_progress progress;
     int64_t n_done; /* samples of all ranks */
 } pass;
@@ -212,6 +215,8 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
     sp_session *s = &r->session;
     sp_status rc;
 
+    if (p->may_stop)
+        SP_TRY(sp_session_check_stop());
     sp_run_beat(&s->run, SP_PHASE_READ, s->epoch, s->step);
     rc = sp_loader_next(r->val_loader, batch, NULL);
     if (rc == SP_OK && !*batch)
@@ -227,8 +232,8 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
     return rc;
 }
 
-/* Numbers that are not finite end this rank's pass, but are no failure of this rank
- * alone: at the end of the pass all ranks learn of them. */
+/* Numbers that are not finite and requests to stop end this rank's pass, but are no
+ * failure of this rank alone: at the end of the pass all ranks learn of them. */
 static sp_status evaluate_all(void *arg)
 {
     pass *p = arg;
@@ -242,7 +247,7 @@ static sp_status evaluate_all(void *arg)
         if (rc == SP_OK)
             rc = sp_loader_recycle(p->resources->val_loader, batch);
     }
-    if (rc == SP_ENUMERIC) {
+    if (rc == SP_ENUMERIC || rc == SP_ELIMIT) {
         p->found = rc;
         return SP_OK;
     }
@@ -291,9 +296,11 @@ int sp_evaluate_parts(const sp_resources *r)
            (is_merged ? 0 : SP_METRICS_MERGED);
 }
 
-sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gallery)
+sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gallery,
+                           bool may_stop)
 {
-    pass p = {.resources = r, .metrics = metrics, .gallery = gallery};
+    pass p = {
+        .resources = r, .metrics = metrics, .gallery = gallery, .may_stop = may_stop};
     sp_status rc;
 
     assert(r->val_loader && metrics->n_classes == r->n_classes);

@@ -22,8 +22,10 @@ int sp_evaluate_parts(const struct sp_resources *resources);
  * over the ranks. Collective; ranks do not wait for each other before the end of the
  * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). With
  * eval.merge they meet after each micro-batch. gallery: keeps the plain predictions for
- * pictures; NULL: none are wanted. */
+ * pictures; NULL: none are wanted. may_stop: a request to stop ends the pass of a rank
+ * that got it, and all ranks learn of it likewise (SP_ELIMIT); a training answers
+ * requests after the pass. */
 sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
-                           struct sp_gallery *gallery);
+                           struct sp_gallery *gallery, bool may_stop);
 
 #endif

@@ -167,13 +167,25 @@ static sp_status settle_norm(sp_infer *infer)
 }
 
 /* Writes the status of this task; the training's status.json is not touched. */
-static sp_status say(sp_session *s, const char *state)
+static sp_status say(sp_session *s, const char *state, sp_status code,
+                     const char *message)
 {
     sp_status rc = SP_OK;
 
     if (s->comm->rank == 0)
-        rc = sp_run_status(&s->run, state, SP_OK, s->epoch, s->step, "");
+        rc = sp_run_status(&s->run, state, code, s->epoch, s->step, message);
     return sp_session_agree(s, rc);
+}
+
+/* Reports that the ranks were asked to stop, on which they agreed. */
+static sp_status report_stop(sp_session *s)
+{
+    char message[SP_ERROR_MESSAGE];
+
+    snprintf(message, sizeof message, "%s", sp_error_last()->message);
+    sp_log_info("%s", message);
+    SP_TRY(say(s, "stopped", SP_ELIMIT, message));
+    return SP_ELIMIT;
 }
 
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
@@ -183,7 +195,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 
     memset(infer, 0, sizeof *infer);
     SP_TRY(sp_resources_open(r, command, true));
-    SP_TRY(say(s, "running"));
+    SP_TRY(say(s, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(share_head(infer));
     SP_TRY(sp_resources_open_data(r, false, true));
@@ -217,7 +229,7 @@ sp_status sp_infer_open_net(sp_infer *infer)
     sp_resources *r = &infer->resources;
 
     assert(r->columns && r->class_name);
-    SP_TRY(say(&r->session, "running"));
+    SP_TRY(say(&r->session, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(open_net(r));
     SP_TRY(load_weights(infer));
@@ -238,7 +250,9 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
     if (rc == SP_OK)
         rc = sp_session_agree(s, sp_log_written());
     if (rc == SP_OK)
-        rc = say(s, "done");
+        rc = say(s, "done", SP_OK, "");
+    if (rc == SP_ELIMIT)
+        rc = report_stop(s);
     rc = sp_resources_close(&infer->resources, rc);
     sp_config_destroy(&infer->config);
     return rc;

@@ -205,8 +205,10 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
 static sp_status predict_next(sp_predictor *p, sp_batch **batch)
 {
     sp_resources *r = &p->infer.resources;
-    sp_status rc = sp_loader_next(r->val_loader, batch, NULL);
+    sp_status rc;
 
+    SP_TRY(sp_session_check_stop());
+    rc = sp_loader_next(r->val_loader, batch, NULL);
     if (rc == SP_OK && !*batch)
         return SP_OK;
     sp_run_beat(&r->session.run, SP_PHASE_EVAL, r->session.epoch, r->session.step);
@@ -221,22 +223,20 @@ static sp_status predict_next(sp_predictor *p, sp_batch **batch)
 /* Every rank holds the same number of batches (some may be empty), so they meet in
  * each: a failure of one is known to all before the next, and rank 0 removes what it
  * began. */
-static sp_status predict_all(sp_predictor *p)
+static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 {
     sp_resources *r = &p->infer.resources;
     const sp_position start = {0, 0};
     sp_batch *batch = NULL;
-    sp_progress progress;
     int64_t n_done = 0;
     sp_status rc = sp_loader_seek(r->val_loader, start);
 
-    sp_progress_begin(&progress, "predicting", "samples", r->val.n_samples);
     for (;;) {
         if (rc == SP_OK)
             rc = predict_next(p, &batch);
         SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
-            break;
+            return SP_OK;
         if (p->merging.with_blocks && is_last_view(p, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
         if (is_last_view(p, batch)) {
@@ -245,13 +245,23 @@ static sp_status predict_all(sp_predictor *p)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)
                 n_done += batch->step_samples;
-            sp_progress_at(&progress, n_done, "%s", "");
+            sp_progress_at(progress, n_done, "%s", "");
         }
         if (rc == SP_OK)
             rc = sp_loader_recycle(r->val_loader, batch);
     }
+}
+
+static sp_status predict_all(sp_predictor *p)
+{
+    sp_progress progress;
+    sp_status rc;
+
+    sp_progress_begin(&progress, "predicting", "samples",
+                      p->infer.resources.val.n_samples);
+    rc = predict_batches(p, &progress);
     sp_progress_end(&progress);
-    return SP_OK;
+    return rc;
 }
 
 static sp_status predict(sp_predictor *p)

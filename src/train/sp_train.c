@@ -184,7 +184,7 @@ static sp_status evaluate_pass(sp_trainer *t, bool with_pictures)
 
     if (with_pictures)
         sp_gallery_create(&gallery, t->metrics.n_classes);
-    rc = sp_evaluate_pass(t->resources, &t->metrics, gallery);
+    rc = sp_evaluate_pass(t->resources, &t->metrics, gallery, false);
     if (rc == SP_OK && with_pictures)
         rc = sp_gallery_write(gallery, t->resources);
     sp_gallery_destroy(gallery);

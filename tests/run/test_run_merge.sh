@@ -126,3 +126,11 @@ points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
 # A part of the shards is a scan with a border.
 run 2 0 eval base.deck run.dir=z $model data.val=again.h5
+# A request to stop that one rank got ends a merged pass on all of them.
+for command in eval predict; do
+    export SP_TEST_FAULT=term@1:eval:0
+    run 2 75 $command base.deck run.dir=stop $model
+    unset SP_TEST_FAULT
+    says stop/status-$command.json '"state":"stopped","exit_code":75,'
+    test ! -e stop/predictions || fail "left $(ls stop/predictions)"
+done

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Evaluation and prediction end at the first request to stop, with 75 on all ranks and one
+# plain line, and leave nothing that looks like a result; the same command then does all
+# of it. They read the checkpoint that they verified, whatever becomes of its path.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+net : { family = "dummy"; };
+batch : { size = 4; eval_size = 3; };
+train : { steps = 2; };
+run : { watchdog_s = 0; threads = 1; };
+DECK
+run 1 0 base.deck run.dir=r
+model=run.checkpoint=r/checkpoints/best.h5
+
+# stopped RANKS WHO COMMAND ARGUMENTS...: rank WHO gets TERM in its first batch.
+stopped() {
+    n=$1 who=$2 command=$3
+    shift 3
+    rm -rf s
+    export SP_TEST_FAULT="term@$who:eval:0"
+    run "$n" 75 "$command" base.deck run.dir=s $model "$@"
+    unset SP_TEST_FAULT
+    says err '^fault: term at '
+    says out '^stopped by signal 15, and nothing was written: run the same command again$'
+    grep -q 'error: ' err && fail "a request is no error"
+    says s/status-$command.json '"state":"stopped","exit_code":75,'
+    test ! -e s/evaluations.jsonl || fail "an evaluation was written"
+    test ! -e s/predictions || fail "left $(ls s/predictions)"
+}
+for command in eval predict; do
+    stopped 1 0 $command
+    stopped 3 0 $command
+    stopped 2 1 $command
+    stopped 2 1 $command eval.views=2
+    run 2 0 $command base.deck run.dir=s $model
+    status_file=s/status-$command.json
+    says $status_file '"state":"done","exit_code":0,'
+done
+test -s s/predictions/u.h5 || fail "no predictions"
+# A training answers after its evaluation, with a checkpoint.
+export SP_TEST_FAULT=term@0:eval:0
+run 1 75 base.deck run.dir=t train.steps=100 train.warmup_steps=0
+unset SP_TEST_FAULT
+says out 'stopped by signal 15 after step .*: run the same command again to continue'
+test "$(evals t | wc -l)" = 1 || fail "the evaluation was not finished"
+
+# The file is removed when its weights are about to be loaded.
+run 1 0 eval base.deck run.dir=w $model
+evaluations w >want
+for command in eval predict; do
+    cp r/checkpoints/best.h5 model.h5
+    SP_TEST_FAULT=stop@0:load:0 "$MPIEXEC" -n 1 "$SPTRAIN" $command base.deck run.dir=g \
+        run.checkpoint=model.h5 >out 2>err </dev/null &
+    job=$!
+    tries=0
+    until grep -q '^fault: stop' err; do
+        tries=$((tries + 1))
+        test $tries -lt 3000 || fail "$command: the fault did not happen"
+        sleep 0.02
+    done
+    pid=$(record g 0)
+    rm model.h5
+    kill -CONT "${pid%% *}" || fail "no process of rank 0: $pid"
+    wait $job || fail "$command: status $?"
+    job=
+done
+evaluations g >b
+same want b "evaluation of a file that was removed"
