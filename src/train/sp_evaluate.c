@@ -37,12 +37,29 @@ static const char *name_sample(const sp_dataset *set, int64_t sample, char *text
 
 enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
-/* Says what made an output that is not finite, as far as that is known. */
+/* Steps after which the statistics that batch norms begin with have a share of an
+ * eighth in the running ones (SP_NORM_MOMENTUM). */
+enum { SETTLED_STEPS = 20 };
+
+/* Says what made an output that is not finite, as far as that is known. In a deep
+ * network whose norms evaluate by the statistics of their start, activations can grow
+ * from layer to layer. */
 static const char *blame(const sp_resources *r, char cause[CAUSE])
 {
-    if (!r->fault[0])
-        return "the weights, or the features of this sample, are at fault";
-    snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
+    static const char either[] =
+        "the weights, or the features of this sample, are at fault";
+    const long long step = r->session.step; /* 0: the file of the weights has none */
+
+    if (r->fault[0])
+        snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
+    else if (r->graph.n_buffers > 0 && 0 < step && step < SETTLED_STEPS)
+        snprintf(cause, CAUSE,
+                 "%s; after %lld step%s the running statistics of the batch norms are "
+                 "still close to those of the start: train longer, or evaluate later "
+                 "(run.eval_every)",
+                 either, step, step == 1 ? "" : "s");
+    else
+        snprintf(cause, CAUSE, "%s", either);
     return cause;
 }
 
