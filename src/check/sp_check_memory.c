@@ -8,7 +8,7 @@ static const double mib = 1 << 20;
 static void print(const sp_resources *r, bool is_host)
 {
     const sp_cut *cut = &r->cut;
-    const int64_t *train = cut->train.dearest, *eval = cut->eval.dearest;
+    const int64_t *train = cut->train.costliest, *eval = cut->eval.costliest;
     const double act =
         (double)(train[SP_ACTIVATIONS] > eval[SP_ACTIVATIONS] ? train[SP_ACTIVATIONS]
                                                               : eval[SP_ACTIVATIONS]) /

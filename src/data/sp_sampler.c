@@ -389,7 +389,7 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
 
 /* Fills s->step with the samples that have the most voxels, by a heap whose root has
  * the fewest of those found so far. */
-static void load_dearest(const sp_sampler *sampler)
+static void load_costliest(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     const int64_t n_samples = sampler->set->n_samples;
@@ -416,13 +416,13 @@ static void load_dearest(const sp_sampler *sampler)
         s->step[i] = make_item(sampler, s->sorted[i].sample, i);
 }
 
-void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
+void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     int micro, r, k;
 
     assert(sampler->bound.of_sample);
-    load_dearest(sampler);
+    load_costliest(sampler);
     *bytes = 0;
     *n_micro = count_micro(sampler);
     k = longest_group(s);

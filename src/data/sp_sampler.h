@@ -90,7 +90,7 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
  * *bytes is the most that a rank would hold as the deck cuts the step, *n_micro its
  * number of micro-batches. The bound's of_sample must be set; its bytes may be 0 for no
  * bound. */
-void sp_sampler_dearest(const sp_sampler *sampler, int64_t *bytes, int *n_micro);
+void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micro);
 /* The number of optimizer steps of an epoch. */
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
 

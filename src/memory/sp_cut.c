@@ -33,14 +33,14 @@ static sp_status open_both(sp_cut *cut, const sp_foresight *what, sp_sampler *tr
 
 static int64_t rest_of(const sp_budget *b)
 {
-    return b->dearest[SP_BATCHES] + b->dearest[SP_SCRATCH];
+    return b->costliest[SP_BATCHES] + b->costliest[SP_SCRATCH];
 }
 
 int64_t sp_cut_need(const sp_cut *cut)
 {
     return sp_cut_fixed(cut) +
-           larger(cut->train.dearest[SP_ACTIVATIONS],
-                  cut->eval.dearest[SP_ACTIVATIONS]) +
+           larger(cut->train.costliest[SP_ACTIVATIONS],
+                  cut->eval.costliest[SP_ACTIVATIONS]) +
            rest_of(&cut->train) + rest_of(&cut->eval);
 }
 
@@ -48,8 +48,8 @@ int64_t sp_cut_need(const sp_cut *cut)
  * cuts its steps. */
 static void find_need(sp_cut *cut)
 {
-    sp_budget_find_dearest(&cut->train);
-    sp_budget_find_dearest(&cut->eval);
+    sp_budget_find_costliest(&cut->train);
+    sp_budget_find_costliest(&cut->eval);
 }
 
 /* ---- bounds ---- */
@@ -97,8 +97,8 @@ static void divide(sp_budget *b, int64_t activations, int64_t room)
     int64_t part[SP_PARTS], least = act, most = room - b->largest[SP_REST];
 
     sp_budget_weigh(b, &b->like, part);
-    if (b->dearest[0] + rest_of(b) <= room) {
-        least = larger(least, b->dearest[0]);
+    if (b->costliest[0] + rest_of(b) <= room) {
+        least = larger(least, b->costliest[0]);
         most = smaller(most, room - rest_of(b));
     }
     b->room[0] = between((int64_t)((double)room * ratio(part[0], sp_cut_sum(part))),
@@ -115,7 +115,7 @@ static void limit(sp_budget *b)
         return;
     b->part = SP_PARTS;
     sp_sampler_limit(b->sampler, &bound);
-    sp_sampler_dearest(b->sampler, &bytes, &b->n_micro);
+    sp_sampler_costliest(b->sampler, &bytes, &b->n_micro);
 }
 
 static void make_rooms(sp_cut *cut)

@@ -47,7 +47,7 @@ typedef struct sp_budget {
      * once the loader runs. */
     int64_t (*known)[SP_PARTS];
     int64_t room[2];           /* bounds of activations and of the rest; 0: no bound */
-    int64_t dearest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
+    int64_t costliest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
     int64_t largest[2]; /* greatest need of a sample: activations, and the rest */
     /* The measure of a sample that sp_budget_of_sample tells the sampler: the bytes of
      * this part, or with SP_PARTS the share of both rooms that the sample fills. */
@@ -76,7 +76,7 @@ int64_t sp_cut_memory_of(int64_t device_bytes);
  * NULL) becomes the rank that failed. Close after a failure too. */
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                       sp_sampler *eval, sp_comm *comm, int64_t memory, int *who);
-/* Estimates `fixed` and `dearest` for the steps that the deck asks for, and bounds
+/* Estimates `fixed` and `costliest` for the steps that the deck asks for, and bounds
  * nothing. Collective, as sp_cut_open. */
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm, int *who);

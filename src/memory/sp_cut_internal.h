@@ -67,11 +67,11 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
 sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut);
 sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut);
 
-/* Sets `dearest` to the need of the worst step that could be dealt, as the deck cuts
+/* Sets `costliest` to the need of the worst step that could be dealt, as the deck cuts
  * it.
  */
-void sp_budget_find_dearest(sp_budget *b);
-/* Sets `dearest` to the greatest need of any rank in the steps that the deck asks for.
+void sp_budget_find_costliest(sp_budget *b);
+/* Sets `costliest` to the greatest need of any rank in the steps that the deck asks for.
  * Collective. */
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm);
 /* Sets `largest`, and *worst to the sample with the greatest need. The estimate of one

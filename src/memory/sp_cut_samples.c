@@ -277,7 +277,7 @@ sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
     return sp_comm_bcast(comm, &b->excess, sizeof b->excess, 0);
 }
 
-void sp_budget_find_dearest(sp_budget *b)
+void sp_budget_find_costliest(sp_budget *b)
 {
     const sp_bound unbound = {0, sp_budget_of_sample, b}, none = {0};
 
@@ -285,7 +285,7 @@ void sp_budget_find_dearest(sp_budget *b)
         return;
     sp_sampler_limit(b->sampler, &unbound);
     for (b->part = 0; b->part < SP_PARTS; b->part++)
-        sp_sampler_dearest(b->sampler, &b->dearest[b->part], &b->n_micro_asked);
+        sp_sampler_costliest(b->sampler, &b->costliest[b->part], &b->n_micro_asked);
     b->n_micro = b->n_micro_asked;
     sp_sampler_limit(b->sampler, &none);
 }
@@ -350,7 +350,7 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
 
 /* ---- the steps of a run ---- */
 
-/* Raises `dearest` by a micro-batch of this rank; *slot is the greatest batch that the
+/* Raises `costliest` by a micro-batch of this rank; *slot is the greatest batch that the
  * slot has held so far. */
 static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
 {
@@ -360,11 +360,11 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
         for (int p = 0; p < SP_PARTS; p++)
             sum[p] += (int64_t)(b->excess * (double)know(b, deal->sample[i])[p]);
     *slot = larger(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
-    b->dearest[0] = larger(b->dearest[0], sum[0]);
-    b->dearest[SP_SCRATCH] = larger(b->dearest[SP_SCRATCH], sum[SP_SCRATCH]);
+    b->costliest[0] = larger(b->costliest[0], sum[0]);
+    b->costliest[SP_SCRATCH] = larger(b->costliest[SP_SCRATCH], sum[SP_SCRATCH]);
 }
 
-/* Sets `dearest` to the greatest need of this rank in the first n_steps steps, each
+/* Sets `costliest` to the greatest need of this rank in the first n_steps steps, each
  * slot of the loader at its own largest batch. */
 static sp_status follow(sp_budget *b, int64_t n_steps)
 {
@@ -372,7 +372,7 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
     int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
     sp_position at = {0, 0};
 
-    memset(b->dearest, 0, sizeof b->dearest);
+    memset(b->costliest, 0, sizeof b->costliest);
     for (int64_t step = 0; step < n_steps && n_done < MOST_SAMPLES; step++) {
         int n_micro, n = sp_sampler_step(b->sampler, at, &n_micro);
         sp_deal deal;
@@ -389,7 +389,7 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
         n_done += n;
     }
     for (int i = 0; i < SP_LOADER_SLOTS; i++)
-        b->dearest[SP_BATCHES] += slot[i];
+        b->costliest[SP_BATCHES] += slot[i];
     return SP_OK;
 }
 
@@ -407,7 +407,7 @@ sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
         n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
             SP_LOADER_SLOTS - 1;
     SP_TRY(follow(b, n));
-    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->dearest, SP_PARTS, SP_I64,
+    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->costliest, SP_PARTS, SP_I64,
                              SP_MAX);
 }
 

@@ -235,7 +235,7 @@ static void independent_of_ranks(void **state)
     same_micro_batches(3, INT64_MAX, INT64_MAX, 3); /* so that no sum overflows */
 }
 
-/* A bound of bytes cuts as a budget of as many voxels does; the dearest step is at
+/* A bound of bytes cuts as a budget of as many voxels does; the costliest step is at
  * least as large as any, and without a bound is whole. */
 static void bytes_bound_as_voxels_do(void **state)
 {
@@ -259,11 +259,11 @@ static void bytes_bound_as_voxels_do(void **state)
         open_all(&by[0]);
         open_all(&by[1]);
         sp_sampler_limit(&by[0].sampler[0], &free);
-        sp_sampler_dearest(&by[0].sampler[0], &bytes, &n);
+        sp_sampler_costliest(&by[0].sampler[0], &bytes, &n);
         assert_int_equal(n, 1);
         assert_true(bytes >= 100 * 16 * (set.n_voxels / 120) / n_ranks);
         sp_sampler_limit(&by[0].sampler[0], &bound);
-        sp_sampler_dearest(&by[0].sampler[0], &bytes, &most);
+        sp_sampler_costliest(&by[0].sampler[0], &bytes, &most);
         while ((n = sp_sampler_step(&by[0].sampler[0], at, &n_micro[0])) > 0) {
             assert_int_equal(sp_sampler_step(&by[1].sampler[0], at, &n_micro[1]), n);
             assert_int_equal(n_micro[0], n_micro[1]);
