@@ -79,7 +79,7 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     request.reading = reading;
     l->n_reading++;
     pthread_mutex_unlock(&l->lock);
-    sp_fault_beside("pread");
+    sp_fault_at_last_step("pread");
     rc = sp_sample_read(l->options.set, slot->sample_id[i], &request, &slot->sample[i]);
     if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
         sp_log_warn("sample %lld left out: %s", (long long)slot->sample_id[i],
@@ -202,7 +202,7 @@ static void fill_slot(sp_loader *l, loader_slot *slot)
 
     l->is_planning = true;
     pthread_mutex_unlock(&l->lock);
-    sp_fault_beside("plan");
+    sp_fault_at_last_step("plan");
     if (rc == SP_OK) {
         rc = sp_loader_slot_fill(&l->filler, slot);
         if (rc != SP_OK)

@@ -85,7 +85,7 @@ void sp_fault_at(const char *point, int64_t step)
         happen();
 }
 
-void sp_fault_beside(const char *point)
+void sp_fault_at_last_step(const char *point)
 {
     if (fault.is_set)
         sp_fault_at(point, fault.now);

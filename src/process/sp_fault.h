@@ -28,6 +28,6 @@ void sp_fault_open(int rank);
 void sp_fault_at(const char *point, int64_t step);
 /* Passes a point in a thread that does not know the step: the step is the last one that
  * sp_fault_at was given. */
-void sp_fault_beside(const char *point);
+void sp_fault_at_last_step(const char *point);
 
 #endif
