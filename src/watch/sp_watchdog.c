@@ -145,7 +145,7 @@ static int fill_poll(sp_watchdog *w)
     int n = 0;
 
     w->fd[n++] = (struct pollfd){w->wake[0], POLLIN, 0};
-    for (int i = 0; i < w->n_listeners && sp_now_s() >= w->deaf_until_s; i++)
+    for (int i = 0; i < w->n_listeners && sp_now_s() >= w->accepts_from_s; i++)
         w->fd[n++] = (struct pollfd){w->listener[i], POLLIN, 0};
     for (int i = 0; i < w->n_fresh; i++)
         w->fd[n++] = (struct pollfd){w->fresh[i].fd, POLLIN, 0};
@@ -162,14 +162,14 @@ static int fill_poll(sp_watchdog *w)
 /* Milliseconds until the thread has something to do even if nothing arrives. */
 static int patience_ms(const sp_watchdog *w)
 {
-    const double door_s = sp_watchdog_door_s(w);
+    const double accept_s = sp_watchdog_accept_s(w);
 
-    return 1 + (int)(1e3 * (door_s < w->interval_s ? door_s : w->interval_s));
+    return 1 + (int)(1e3 * (accept_s < w->interval_s ? accept_s : w->interval_s));
 }
 
 static void listen_to_all(sp_watchdog *w)
 {
-    sp_watchdog_look_at_door(w);
+    sp_watchdog_accept(w);
     if (w->run->comm->rank != 0)
         sp_watchdog_connect(w, sp_now_s());
     for (int r = 0; r < w->n_rows; r++)
@@ -275,7 +275,7 @@ static sp_status start(sp_watchdog *w)
 
     SP_TRY(sp_comm_agree(comm, allocate(w, comm), NULL));
     if (comm->size > 1)
-        SP_TRY(sp_watchdog_open_door(w));
+        SP_TRY(sp_watchdog_listen(w));
     return sp_comm_agree(comm, start_thread(w), NULL);
 }
 
@@ -333,7 +333,7 @@ static void close_all(sp_watchdog *w)
         sp_link_close(&w->row[r].link);
     for (int i = 0; i < w->n_fresh; i++)
         sp_link_close(&w->fresh[i]);
-    sp_watchdog_close_door(w);
+    sp_watchdog_stop_listening(w);
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0)
             close(w->wake[i]);
@@ -352,7 +352,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
         if (write(w->wake[1], "", 1) != 1)
             sp_log_warn("watchdog: %s", strerror(errno));
         pthread_join(w->thread, NULL);
-        sp_watchdog_look_at_door(
+        sp_watchdog_accept(
             w); /* a rank that has just connected learns of the end too */
         say(w, SP_SIGNS_END, code);
     }

@@ -1,4 +1,4 @@
-/* Shared by the files of the watchdog: sp_watchdog.c (the thread), sp_watchdog_door.c
+/* Shared by the files of the watchdog: sp_watchdog.c (the thread), sp_watchdog_accept.c
  * (connection of the ranks), sp_watchdog_judge.c (diagnosis of a lost rank). */
 #ifndef SP_WATCHDOG_INTERNAL_H
 #define SP_WATCHDOG_INTERNAL_H
@@ -42,7 +42,7 @@ struct sp_watchdog {
     /* [n_places] accepted connections that have not proven to be a rank's */
     sp_link *fresh;
     int n_fresh, n_places;
-    double deaf_until_s; /* no connection is accepted before this time */
+    double accepts_from_s; /* no connection is accepted before this time */
 
     /* The other ranks, until they are connected to rank 0. */
     uint32_t at_address;        /* index of the address to try next */
@@ -64,16 +64,16 @@ enum { SP_DOOR_STRANGERS = 64 };
 
 /* Collective, several ranks: rank 0 begins to listen, and all ranks learn its
  * addresses. */
-sp_status sp_watchdog_open_door(sp_watchdog *w);
+sp_status sp_watchdog_listen(sp_watchdog *w);
 /* Rank 0: accepts waiting connections, moves those that have proven to be a rank's to
  * their rows and drops strangers. Once all ranks have connected, the listeners are
  * closed. */
-void sp_watchdog_look_at_door(sp_watchdog *w);
+void sp_watchdog_accept(sp_watchdog *w);
 /* Seconds until rank 0 has to look at the listeners again even if nothing arrives;
  * INFINITY: no such time. */
-double sp_watchdog_door_s(const sp_watchdog *w);
+double sp_watchdog_accept_s(const sp_watchdog *w);
 /* Closes the listeners. Connections stay. */
-void sp_watchdog_close_door(sp_watchdog *w);
+void sp_watchdog_stop_listening(sp_watchdog *w);
 /* The other ranks: advances the connection to rank 0 by one step, if it is not open
  * yet. */
 void sp_watchdog_connect(sp_watchdog *w, double now);

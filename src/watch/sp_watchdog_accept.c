@@ -18,7 +18,7 @@ enum { ACCEPTS = 64 }; /* connections accepted at a time */
 #define RETRY_S   1.0  /* pause between rounds over the addresses */
 #define ALONE_S   15.0 /* time without a connection before a warning */
 #define PROOF_S   1.0  /* time within which a connection must prove to be a rank's */
-#define DEAF_S    0.05 /* pause of the listeners after a stranger */
+#define PAUSE_S   0.05 /* pause of the listeners after a stranger */
 
 /* ---- open ---- */
 
@@ -58,7 +58,7 @@ static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
     return SP_OK;
 }
 
-sp_status sp_watchdog_open_door(sp_watchdog *w)
+sp_status sp_watchdog_listen(sp_watchdog *w)
 {
     sp_comm *comm = w->run->comm;
     uint32_t *peers = NULL;
@@ -79,7 +79,7 @@ sp_status sp_watchdog_open_door(sp_watchdog *w)
 
 /* ---- rank 0: who connects ---- */
 
-void sp_watchdog_close_door(sp_watchdog *w)
+void sp_watchdog_stop_listening(sp_watchdog *w)
 {
     for (int i = 0; i < w->n_listeners; i++)
         close(w->listener[i]);
@@ -97,7 +97,7 @@ static void drop_fresh(sp_watchdog *w, int i)
 static void meet_stranger(sp_watchdog *w, int i, double now)
 {
     drop_fresh(w, i);
-    w->deaf_until_s = now + DEAF_S;
+    w->accepts_from_s = now + PAUSE_S;
 }
 
 /* Closes the listeners once every rank has connected, since no other connection is
@@ -107,7 +107,7 @@ static void close_when_complete(sp_watchdog *w)
     for (int r = 1; r < w->n_rows; r++)
         if (w->row[r].state == SP_ROW_ABSENT)
             return;
-    sp_watchdog_close_door(w);
+    sp_watchdog_stop_listening(w);
     while (w->n_fresh > 0)
         drop_fresh(w, 0);
 }
@@ -161,7 +161,7 @@ static bool make_place(sp_watchdog *w, double now)
             eldest = i;
     if (eldest >= 0)
         meet_stranger(w, eldest, now);
-    w->deaf_until_s = now + DEAF_S;
+    w->accepts_from_s = now + PAUSE_S;
     return eldest >= 0;
 }
 
@@ -177,19 +177,19 @@ static void accept_some(sp_watchdog *w, double now)
         }
 }
 
-void sp_watchdog_look_at_door(sp_watchdog *w)
+void sp_watchdog_accept(sp_watchdog *w)
 {
     double now = sp_now_s();
 
-    if (now >= w->deaf_until_s)
+    if (now >= w->accepts_from_s)
         accept_some(w, now);
     receive_fresh(w, now);
 }
 
-double sp_watchdog_door_s(const sp_watchdog *w)
+double sp_watchdog_accept_s(const sp_watchdog *w)
 {
-    if (w->n_listeners > 0 && sp_now_s() < w->deaf_until_s)
-        return DEAF_S;
+    if (w->n_listeners > 0 && sp_now_s() < w->accepts_from_s)
+        return PAUSE_S;
     return w->n_fresh > 0 ? PROOF_S / 4 : INFINITY;
 }
 
