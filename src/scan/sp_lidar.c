@@ -31,7 +31,7 @@ typedef struct ray {
 } ray;
 
 typedef struct scanner {
-    const sp_world *world;
+    const sp_landscape *landscape;
     sp_lidar *scan;
     sp_rng *rng;
     double altitude;
@@ -63,7 +63,7 @@ static void add_echo(ray *r, echo e)
         r->echo[r->n++] = e;
 }
 
-static void meet_ground(ray *r, const sp_world *w)
+static void meet_ground(ray *r, const sp_landscape *w)
 {
     double t = (w->top - r->from[2]) / r->dir[2], p[3], normal[3], above;
     int i;
@@ -71,7 +71,7 @@ static void meet_ground(ray *r, const sp_world *w)
     /* This converges: slopes times the ray's tangent are far below 1. */
     for (i = 0; i < 12; i++) {
         at_ray(r, t, p);
-        above = p[2] - sp_world_height(w, p[0], p[1], normal);
+        above = p[2] - sp_landscape_height(w, p[0], p[1], normal);
         t += above / -r->dir[2];
         if (fabs(above) < 1e-4)
             break;
@@ -80,7 +80,7 @@ static void meet_ground(ray *r, const sp_world *w)
     r->wall = (echo){.t = t,
                      .cosine = -(normal[0] * r->dir[0] + normal[1] * r->dir[1] +
                                  normal[2] * r->dir[2]),
-                     .reflectance = sp_world_ground(w, p[0], p[1]),
+                     .reflectance = sp_landscape_ground(w, p[0], p[1]),
                      .label = SP_GROUND,
                      .is_last = true};
 }
@@ -164,7 +164,7 @@ static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
 
 static void meet_object(scanner *s, ray *r, int i)
 {
-    const sp_object *o = &s->world->object[i];
+    const sp_object *o = &s->landscape->object[i];
 
     if (s->seen[i] == s->number)
         return;
@@ -177,21 +177,21 @@ static void meet_object(scanner *s, ray *r, int i)
         meet_line(r, o, s->rng);
 }
 
-/* Meets all objects of the cells that the ray crosses between the top of the world and
- * the ground. */
+/* Meets all objects of the cells that the ray crosses between the top of the landscape
+ * and the ground. */
 static void meet_all(scanner *s, ray *r)
 {
-    const sp_world *w = s->world;
+    const sp_landscape *w = s->landscape;
     double a[3], b[3];
     int x, y, i, x0, x1, y0, y1;
 
     meet_ground(r, w);
     at_ray(r, (w->top - r->from[2]) / r->dir[2], a);
     at_ray(r, r->wall.t, b);
-    x0 = sp_world_cell(w, fmin(a[0], b[0]));
-    x1 = sp_world_cell(w, fmax(a[0], b[0]));
-    y0 = sp_world_cell(w, fmin(a[1], b[1]));
-    y1 = sp_world_cell(w, fmax(a[1], b[1]));
+    x0 = sp_landscape_cell(w, fmin(a[0], b[0]));
+    x1 = sp_landscape_cell(w, fmax(a[0], b[0]));
+    y0 = sp_landscape_cell(w, fmin(a[1], b[1]));
+    y1 = sp_landscape_cell(w, fmax(a[1], b[1]));
     s->number++;
     for (y = y0; y <= y1; y++)
         for (x = x0; x <= x1; x++) {
@@ -238,7 +238,7 @@ static sp_status add_point(scanner *s, const double p[3], int label, double inte
                            int returns)
 {
     sp_lidar *scan = s->scan;
-    double extent = s->world->extent;
+    double extent = s->landscape->extent;
 
     if (!(p[0] >= 0 && p[0] < extent && p[1] >= 0 && p[1] < extent))
         return SP_OK;
@@ -302,8 +302,8 @@ static sp_status record_returns(scanner *s, ray *r)
  * is its v. */
 static sp_status fire(scanner *s, double heading, double aside, double u, double v)
 {
-    double c = cos(heading), q = sin(heading), half = s->world->extent / 2, length;
-    double reach = half + s->world->margin, target[2];
+    double c = cos(heading), q = sin(heading), half = s->landscape->extent / 2, length;
+    double reach = half + s->landscape->margin, target[2];
     ray r;
 
     target[0] = half + u * c - v * q;
@@ -315,7 +315,7 @@ static sp_status fire(scanner *s, double heading, double aside, double u, double
     r.from[2] = s->altitude;
     r.dir[0] = target[0] - r.from[0];
     r.dir[1] = target[1] - r.from[1];
-    r.dir[2] = (s->world->bottom + s->world->top) / 2 - s->altitude;
+    r.dir[2] = (s->landscape->bottom + s->landscape->top) / 2 - s->altitude;
     length = sqrt(r.dir[0] * r.dir[0] + r.dir[1] * r.dir[1] + r.dir[2] * r.dir[2]);
     r.dir[0] /= length;
     r.dir[1] /= length;
@@ -332,7 +332,7 @@ static sp_status fly_strip(scanner *s)
     double heading = sp_rng_uniform(s->rng, 0, 6.283185307179586477);
     double h = s->altitude,
            aside = sp_rng_uniform(s->rng, -0.36, 0.36) * h; /* within 20 degrees */
-    double reach = 1.4143 * (s->world->extent / 2 + s->world->margin), u, angle;
+    double reach = 1.4143 * (s->landscape->extent / 2 + s->landscape->margin), u, angle;
     double first = atan2(-reach - aside, h), last = atan2(reach - aside, h);
 
     for (u = -reach; u < reach; u += SPACING)
@@ -345,16 +345,17 @@ static sp_status fly_strip(scanner *s)
     return SP_OK;
 }
 
-sp_status sp_lidar_scan(sp_lidar *scan, const sp_world *world, sp_rng *rng)
+sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *rng)
 {
-    scanner s = {.world = world, .scan = scan, .rng = rng};
+    scanner s = {.landscape = landscape, .scan = scan, .rng = rng};
     int strips = sp_rng_unit(rng) < 0.35 ? 2 : 1, i;
     sp_status rc = SP_OK;
 
-    s.altitude = fmax(ALTITUDE, 2 * world->extent);
-    s.seen = calloc((size_t)world->n_objects + 1, sizeof *s.seen);
+    s.altitude = fmax(ALTITUDE, 2 * landscape->extent);
+    s.seen = calloc((size_t)landscape->n_objects + 1, sizeof *s.seen);
     if (!s.seen)
-        return SP_FAIL(SP_EMEM, "scene: no memory for %d objects", world->n_objects);
+        return SP_FAIL(SP_EMEM, "scene: no memory for %d objects",
+                       landscape->n_objects);
     for (i = 0; i < strips && rc == SP_OK; i++)
         rc = fly_strip(&s);
     free(s.seen);

@@ -1,5 +1,5 @@
-/* An airborne laser scanner over a synthetic world: scan lines, one ray a pulse, up to
- * five returns.
+/* An airborne laser scanner over a synthetic landscape: scan lines, one ray a pulse, up
+ * to five returns.
  *
  *            sensor (one strip: along `heading`, the ray swings across)
  *           /
@@ -8,7 +8,7 @@
 #ifndef SP_LIDAR_H
 #define SP_LIDAR_H
 
-#include "scan/sp_world.h"
+#include "scan/sp_landscape.h"
 
 /* Points within the scene's square. The arrays grow. All zero before the first use. */
 typedef struct sp_lidar {
@@ -21,7 +21,7 @@ typedef struct sp_lidar {
 
 /* Appends the points of one or two strips with about 10 pulses a square metre each.
  * Local. SP_EMEM. */
-sp_status sp_lidar_scan(sp_lidar *scan, const sp_world *world, sp_rng *rng);
+sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *rng);
 void sp_lidar_destroy(sp_lidar *scan);
 
 #endif

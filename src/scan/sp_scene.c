@@ -61,13 +61,13 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
 {
     sp_rng layout = sp_rng_open(options->seed, SP_RNG_SCENE, (uint64_t)index, 0);
     sp_rng pulses = sp_rng_open(options->seed, SP_RNG_SCENE, (uint64_t)index, 1);
-    sp_world world;
+    sp_landscape landscape;
     sp_status rc;
 
-    rc = sp_world_create(&world, options->extent, &layout);
+    rc = sp_landscape_create(&landscape, options->extent, &layout);
     if (rc == SP_OK)
-        rc = sp_lidar_scan(scan, &world, &pulses);
-    sp_world_destroy(&world);
+        rc = sp_lidar_scan(scan, &landscape, &pulses);
+    sp_landscape_destroy(&landscape);
     return rc;
 }
 

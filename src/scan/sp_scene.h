@@ -2,7 +2,7 @@
  * to try the program without data and to test it at scale. A sample is a pure function
  * of (seed, index, extent, voxel size).
  *
- *     sp_world --> sp_lidar --> sp_gridding --> shard
+ *     sp_landscape --> sp_lidar --> sp_gridding --> shard
  *
  * Classes: ground, vegetation, building, vehicle, wire; poles and stray returns are not
  * labelled. Features: intensity, height (metre above the scene's 2nd percentile of z),

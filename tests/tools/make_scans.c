@@ -1,5 +1,5 @@
 /* make_scans FILE EXTENT TILES SEED [foot]: writes synthetic labelled points
- * (scan/sp_world.h) as a scan, whose ending says how: .las, .bin with its .label, .txt.
+ * (scan/sp_landscape.h) as a scan, whose ending says how: .las, .bin with its .label, .txt.
  * TILES x TILES squares of EXTENT metres lie side by side. LAS says that its unit is
  * the metre, or the US survey foot.
  *
@@ -16,7 +16,7 @@ enum { HEADER = 375, VLR_HEAD = 54, EVLR_HEAD = 60, EXTRA = 192, KEYS = 24 };
 enum { RECORD = 30 + 3, METRE = 9001, SURVEY_FOOT = 9003 };
 
 /* Codes of ground, vegetation, building, vehicle, wire. */
-static const int code_of[SP_WORLD_CLASSES] = {2, 5, 6, 64, 14};
+static const int code_of[SP_LANDSCAPE_CLASSES] = {2, 5, 6, 64, 14};
 
 typedef struct output {
     FILE *to, *label;
@@ -168,11 +168,11 @@ static sp_status write_tile(output *o, double extent, int x, int y, uint64_t see
     sp_rng layout = sp_rng_open(seed, SP_RNG_SCENE, (uint64_t)(x << 16 | y), 0);
     sp_rng pulses = sp_rng_open(seed, SP_RNG_SCENE, (uint64_t)(x << 16 | y), 1);
     sp_lidar scan = {0};
-    sp_world world;
-    sp_status rc = sp_world_create(&world, extent, &layout);
+    sp_landscape landscape;
+    sp_status rc = sp_landscape_create(&landscape, extent, &layout);
 
     if (rc == SP_OK)
-        rc = sp_lidar_scan(&scan, &world, &pulses);
+        rc = sp_lidar_scan(&scan, &landscape, &pulses);
     for (int64_t i = 0; rc == SP_OK && i < scan.n; i++) {
         double p[3] = {scan.xyz[3 * i] + x * extent, scan.xyz[3 * i + 1] + y * extent,
                        scan.xyz[3 * i + 2]};
@@ -181,7 +181,7 @@ static sp_status write_tile(output *o, double extent, int x, int y, uint64_t see
                     (int)scan.returns[i]);
     }
     sp_lidar_destroy(&scan);
-    sp_world_destroy(&world);
+    sp_landscape_destroy(&landscape);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-#include "scan/sp_world.h"
+#include "scan/sp_landscape.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 /* ---- terrain ---- */
 
-static void make_terrain(sp_world *w, sp_rng *rng)
+static void make_terrain(sp_landscape *w, sp_rng *rng)
 {
     int i;
 
@@ -27,7 +27,7 @@ static void make_terrain(sp_world *w, sp_rng *rng)
     }
 }
 
-double sp_world_height(const sp_world *w, double x, double y, double normal[3])
+double sp_landscape_height(const sp_landscape *w, double x, double y, double normal[3])
 {
     double z = w->slope[0] * x + w->slope[1] * y;
     double gx = w->slope[0], gy = w->slope[1], angle, length;
@@ -48,7 +48,7 @@ double sp_world_height(const sp_world *w, double x, double y, double normal[3])
     return z;
 }
 
-double sp_world_ground(const sp_world *w, double x, double y)
+double sp_landscape_ground(const sp_landscape *w, double x, double y)
 {
     if (fabs(w->road[0] * x + w->road[1] * y - w->road[2]) < w->road[3])
         return 0.16;
@@ -58,7 +58,8 @@ double sp_world_ground(const sp_world *w, double x, double y)
 
 /* ---- objects ---- */
 
-static sp_object *add_object(sp_world *w, sp_shape shape, int label, double reflectance)
+static sp_object *add_object(sp_landscape *w, sp_shape shape, int label,
+                             double reflectance)
 {
     sp_object *o;
 
@@ -98,7 +99,8 @@ typedef struct house {
     double foot[3], heading, half[2], eaves, ridge;
 } house;
 
-static sp_status add_house(sp_world *w, int label, double reflectance, const house *h)
+static sp_status add_house(sp_landscape *w, int label, double reflectance,
+                           const house *h)
 {
     sp_object *o = add_object(w, SP_SOLID, label, reflectance);
     double c = cos(h->heading), s = sin(h->heading), at[3], reach;
@@ -131,7 +133,7 @@ static sp_status add_house(sp_world *w, int label, double reflectance, const hou
     return SP_OK;
 }
 
-static sp_status add_crown(sp_world *w, const double centre[3], double radius,
+static sp_status add_crown(sp_landscape *w, const double centre[3], double radius,
                            double half_height, double free_path, double reflectance)
 {
     sp_object *o = add_object(w, SP_CROWN, SP_VEGETATION, reflectance);
@@ -147,7 +149,7 @@ static sp_status add_crown(sp_world *w, const double centre[3], double radius,
     return SP_OK;
 }
 
-static sp_status add_line(sp_world *w, const double from[3], const double to[3])
+static sp_status add_line(sp_landscape *w, const double from[3], const double to[3])
 {
     sp_object *o = add_object(w, SP_LINE, SP_WIRE, 0.3);
     int a;
@@ -167,7 +169,7 @@ static sp_status add_line(sp_world *w, const double from[3], const double to[3])
 
 /* Finds a place for a footprint of this radius that meets neither road nor building, at
  * most `beyond` outside the scene. Returns false after 20 attempts. */
-static bool find_place(const sp_world *w, sp_rng *rng, double beyond, double radius,
+static bool find_place(const sp_landscape *w, sp_rng *rng, double beyond, double radius,
                        double at[3])
 {
     int attempt, i;
@@ -187,7 +189,7 @@ static bool find_place(const sp_world *w, sp_rng *rng, double beyond, double rad
             is_free = o->shape != SP_SOLID || hypot(dx, dy) > 0.8 * radius;
         }
         if (is_free) {
-            at[2] = sp_world_height(w, at[0], at[1], NULL);
+            at[2] = sp_landscape_height(w, at[0], at[1], NULL);
             return true;
         }
     }
@@ -195,7 +197,7 @@ static bool find_place(const sp_world *w, sp_rng *rng, double beyond, double rad
 }
 
 /* Draws the number of objects for a density. */
-static int count_of(const sp_world *w, sp_rng *rng, double per_square_metre)
+static int count_of(const sp_landscape *w, sp_rng *rng, double per_square_metre)
 {
     double side = w->extent + 2 * w->margin;
 
@@ -203,7 +205,7 @@ static int count_of(const sp_world *w, sp_rng *rng, double per_square_metre)
                  sp_rng_unit(rng));
 }
 
-static sp_status add_buildings(sp_world *w, sp_rng *rng)
+static sp_status add_buildings(sp_landscape *w, sp_rng *rng)
 {
     int n = 1 + count_of(w, rng, 0.0016), i;
     double street = atan2(w->road[1], w->road[0]);
@@ -228,7 +230,7 @@ static sp_status add_buildings(sp_world *w, sp_rng *rng)
     return SP_OK;
 }
 
-static sp_status add_vehicle(sp_world *w, sp_rng *rng, const double at[3],
+static sp_status add_vehicle(sp_landscape *w, sp_rng *rng, const double at[3],
                              double heading)
 {
     double paint = sp_rng_uniform(rng, 0.08, 0.7);
@@ -243,7 +245,7 @@ static sp_status add_vehicle(sp_world *w, sp_rng *rng, const double at[3],
 }
 
 /* Adds cars on the road's two lanes, and parked ones anywhere off the road. */
-static sp_status add_vehicles(sp_world *w, sp_rng *rng)
+static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
 {
     int n = count_of(w, rng, 0.004), i;
 
@@ -261,14 +263,14 @@ static sp_status add_vehicles(sp_world *w, sp_rng *rng)
             lane -= (w->road[0] + w->road[1]) * w->extent / 2;
             at[0] = w->extent / 2 + w->road[0] * lane - w->road[1] * along;
             at[1] = w->extent / 2 + w->road[1] * lane + w->road[0] * along;
-            at[2] = sp_world_height(w, at[0], at[1], NULL);
+            at[2] = sp_landscape_height(w, at[0], at[1], NULL);
         }
         SP_TRY(add_vehicle(w, rng, at, heading));
     }
     return SP_OK;
 }
 
-static sp_status add_plants(sp_world *w, sp_rng *rng)
+static sp_status add_plants(sp_landscape *w, sp_rng *rng)
 {
     int n = count_of(w, rng, 0.009), i;
 
@@ -291,7 +293,7 @@ static sp_status add_plants(sp_world *w, sp_rng *rng)
 
 /* Adds three wires over one span of 60 m, as parabolas of eight chords, and the pole at
  * the span's beginning. */
-static sp_status add_span(sp_world *w, const double from[2], double heading,
+static sp_status add_span(sp_landscape *w, const double from[2], double heading,
                           double height)
 {
     enum { CHORDS = 8 };
@@ -300,8 +302,8 @@ static sp_status add_span(sp_world *w, const double from[2], double heading,
     double end[2] = {from[0] + length * d[0], from[1] + length * d[1]}, z[2];
     int wire, i;
 
-    z[0] = sp_world_height(w, from[0], from[1], NULL) + height;
-    z[1] = sp_world_height(w, end[0], end[1], NULL) + height;
+    z[0] = sp_landscape_height(w, from[0], from[1], NULL) + height;
+    z[1] = sp_landscape_height(w, end[0], end[1], NULL) + height;
     pole.foot[2] = z[0] - height;
     SP_TRY(add_house(w, -1, 0.35, &pole));
     for (wire = -1; wire <= 1; wire++)
@@ -321,7 +323,7 @@ static sp_status add_span(sp_world *w, const double from[2], double heading,
     return SP_OK;
 }
 
-static sp_status add_power_lines(sp_world *w, sp_rng *rng)
+static sp_status add_power_lines(sp_landscape *w, sp_rng *rng)
 {
     int n = (int)((w->extent + w->margin) / 120 + 0.8 + 0.4 * sp_rng_unit(rng)), i,
         span;
@@ -344,7 +346,7 @@ static sp_status add_power_lines(sp_world *w, sp_rng *rng)
 
 /* ---- raster ---- */
 
-int sp_world_cell(const sp_world *w, double x)
+int sp_landscape_cell(const sp_landscape *w, double x)
 {
     int cell = (int)floor((x + w->margin) / CELL);
 
@@ -352,15 +354,17 @@ int sp_world_cell(const sp_world *w, double x)
 }
 
 /* Counts the objects of every cell (fill false), or lists them (fill true). */
-static void visit_cells(sp_world *w, bool fill)
+static void visit_cells(sp_landscape *w, bool fill)
 {
     int i, x, y;
 
     for (i = 0; i < w->n_objects; i++) {
         const sp_object *o = &w->object[i];
 
-        for (y = sp_world_cell(w, o->lo[1]); y <= sp_world_cell(w, o->hi[1]); y++)
-            for (x = sp_world_cell(w, o->lo[0]); x <= sp_world_cell(w, o->hi[0]); x++) {
+        for (y = sp_landscape_cell(w, o->lo[1]); y <= sp_landscape_cell(w, o->hi[1]);
+             y++)
+            for (x = sp_landscape_cell(w, o->lo[0]);
+                 x <= sp_landscape_cell(w, o->hi[0]); x++) {
                 int *at = &w->cell_start[y * w->n_cells + x + (fill ? 0 : 1)];
 
                 if (fill)
@@ -370,7 +374,7 @@ static void visit_cells(sp_world *w, bool fill)
     }
 }
 
-static sp_status make_raster(sp_world *w)
+static sp_status make_raster(sp_landscape *w)
 {
     size_t cells;
     int i;
@@ -393,7 +397,7 @@ static sp_status make_raster(sp_world *w)
     return SP_OK;
 }
 
-static void make_road(sp_world *w, sp_rng *rng)
+static void make_road(sp_landscape *w, sp_rng *rng)
 {
     double heading = sp_rng_uniform(rng, 0, TURN);
     double x = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
@@ -405,7 +409,7 @@ static void make_road(sp_world *w, sp_rng *rng)
     w->road[3] = sp_rng_uniform(rng, 2.5, 3.5);
 }
 
-sp_status sp_world_create(sp_world *w, double extent, sp_rng *rng)
+sp_status sp_landscape_create(sp_landscape *w, double extent, sp_rng *rng)
 {
     int i;
 
@@ -421,7 +425,7 @@ sp_status sp_world_create(sp_world *w, double extent, sp_rng *rng)
     w->bottom = 1e9;
     w->top = -1e9;
     for (i = 0; i < 4; i++) { /* the sum of the six waves stays within 3.2 m */
-        double z = sp_world_height(w, i & 1 ? extent : 0, i & 2 ? extent : 0, NULL);
+        double z = sp_landscape_height(w, i & 1 ? extent : 0, i & 2 ? extent : 0, NULL);
 
         w->bottom = fmin(w->bottom, z - 8);
         w->top = fmax(w->top, z + 8);
@@ -431,7 +435,7 @@ sp_status sp_world_create(sp_world *w, double extent, sp_rng *rng)
     return make_raster(w);
 }
 
-void sp_world_destroy(sp_world *w)
+void sp_landscape_destroy(sp_landscape *w)
 {
     free(w->object);
     free(w->cell_start);

@@ -1,19 +1,26 @@
 /* A synthetic landscape of shapes that a ray can be tested against: terrain, buildings,
- * trees, vehicles, power lines. (It has nothing to do with the world of MPI ranks.)
+ * trees, vehicles, power lines.
  * Local; a pure function of its random generator.
  *
  * z is up, in metre. The scene is the square 0 .. extent; objects also stand within a
  * margin around it. Objects are listed by the cells of a square raster that their
  * bounds touch, so that a steep ray is tested only against the few near its foot. */
-#ifndef SP_WORLD_H
-#define SP_WORLD_H
+#ifndef SP_LANDSCAPE_H
+#define SP_LANDSCAPE_H
 
 #include <stdbool.h>
 
 #include "base/sp_error.h"
 #include "base/sp_rng.h"
 
-enum { SP_GROUND, SP_VEGETATION, SP_BUILDING, SP_VEHICLE, SP_WIRE, SP_WORLD_CLASSES };
+enum {
+    SP_GROUND,
+    SP_VEGETATION,
+    SP_BUILDING,
+    SP_VEHICLE,
+    SP_WIRE,
+    SP_LANDSCAPE_CLASSES
+};
 
 typedef enum sp_shape {
     SP_SOLID, /* convex and opaque: the points behind all of its planes */
@@ -34,7 +41,7 @@ typedef struct sp_object {
 } sp_object;
 
 /* The landscape: terrain, a road, and the objects with their raster. */
-typedef struct sp_world {
+typedef struct sp_landscape {
     double extent, margin; /* edge of the scene; margin with objects around it */
     /* terrain: a plane and waves {kx, ky, phase, amplitude} */
     double slope[2], wave[6][4];
@@ -46,16 +53,17 @@ typedef struct sp_world {
     int n_cells;      /* raster cells along each axis */
     int *cell_start;  /* [n_cells^2 + 1] first entry of each cell in cell_object */
     int *cell_object; /* numbers of the objects, by cell */
-} sp_world;
+} sp_landscape;
 
 /* Creates the landscape; destroy it after failure too. SP_EMEM. */
-sp_status sp_world_create(sp_world *world, double extent, sp_rng *rng);
-void sp_world_destroy(sp_world *world);
+sp_status sp_landscape_create(sp_landscape *landscape, double extent, sp_rng *rng);
+void sp_landscape_destroy(sp_landscape *landscape);
 /* Height of the terrain, and its upward normal where normal is not NULL. */
-double sp_world_height(const sp_world *world, double x, double y, double normal[3]);
+double sp_landscape_height(const sp_landscape *landscape, double x, double y,
+                           double normal[3]);
 /* Reflectance of the ground: road, grass or soil. */
-double sp_world_ground(const sp_world *world, double x, double y);
+double sp_landscape_ground(const sp_landscape *landscape, double x, double y);
 /* Cell index along one axis, clamped to the raster. */
-int sp_world_cell(const sp_world *world, double x);
+int sp_landscape_cell(const sp_landscape *landscape, double x);
 
 #endif
