@@ -216,7 +216,7 @@ static sp_status preflight(sp_resources *r)
     mine.cores = comm->cores;
     SP_TRY(sp_resources_open_transport(r));
     if (!r->backend.ops->is_host)
-        mine.place = r->mapping.place[comm->rank];
+        mine.place = r->placement.place[comm->rank];
     SP_TRY(sp_resources_open_data(r, true, false));
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
     SP_TRY(measure(r, &mine));

@@ -382,7 +382,7 @@ sp_status sp_resources_close(sp_resources *r, sp_status rc)
     sp_transport_close(&r->transport);
     if (r->backend.ops)
         r->backend.ops->close(&r->backend);
-    sp_mapping_destroy(&r->mapping);
+    sp_placement_destroy(&r->placement);
     sp_session_close(&r->session);
     return rc;
 }

@@ -24,13 +24,13 @@
 #include "net/sp_net.h"
 #include "net/sp_optim.h"
 #include "run/sp_checkpoint.h"
-#include "session/sp_mapping.h"
+#include "session/sp_placement.h"
 #include "session/sp_session.h"
 
 typedef struct sp_resources {
     sp_session session;
 
-    sp_mapping mapping; /* ranks to devices; empty where no device was asked for */
+    sp_placement placement; /* ranks to devices; empty where no device was asked for */
     sp_backend backend;
     char device[128]; /* description of the device for messages */
     /* Cores of this rank where the node's cores were divided, else "". */

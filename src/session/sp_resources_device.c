@@ -20,14 +20,14 @@ static sp_status map_devices(sp_resources *r)
         return SP_FAIL(SP_EDEVICE,
                        "run.device = \"cuda\": this program was built without CUDA; "
                        "set run.device = \"cpu\", or configure it where nvcc is");
-    rc = sp_mapping_make(&r->mapping, r->session.comm, &config->run.devices,
-                         config->run.oversubscribe, &who);
+    rc = sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
+                           config->run.oversubscribe, &who);
     if (rc != SP_OK) {
         r->session.failed_rank = who;
         return rc;
     }
-    if (*sp_mapping_advice(r->mapping.place, r->mapping.n))
-        sp_log_warn0("%s", sp_mapping_advice(r->mapping.place, r->mapping.n));
+    if (*sp_placement_advice(r->placement.place, r->placement.n))
+        sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
     return SP_OK;
 }
 
@@ -122,12 +122,12 @@ static sp_status fall_back(sp_resources *r, int threads)
 }
 
 /* Number of ranks that share the memory of a device. */
-static int count_sharers(const sp_mapping *mapping, const sp_place *place)
+static int count_sharers(const sp_placement *placement, const sp_place *place)
 {
     int n = 0;
 
-    for (int i = 0; i < mapping->n; i++)
-        n += strcmp(mapping->place[i].what.uuid, place->what.uuid) == 0;
+    for (int i = 0; i < placement->n; i++)
+        n += strcmp(placement->place[i].what.uuid, place->what.uuid) == 0;
     return n > 0 ? n : 1;
 }
 
@@ -135,7 +135,7 @@ static int count_sharers(const sp_mapping *mapping, const sp_place *place)
 static sp_status measure_memory(sp_resources *r, const sp_place *place)
 {
     const int64_t total = place->what.memory_bytes;
-    const int n = count_sharers(&r->mapping, place);
+    const int n = count_sharers(&r->placement, place);
     sp_backend *backend = &r->backend;
     int64_t used = 0, memory[3];
     sp_status rc = backend->ops->memory_used(backend, &used);
@@ -225,7 +225,7 @@ sp_status sp_resources_open_device(sp_resources *r)
         threads = default_threads(r->session.comm);
     r->backend.ops = ops;
     SP_TRY(choose_precision(r));
-    place = ops->is_host ? NULL : &r->mapping.place[r->session.comm->rank];
+    place = ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
     SP_TRY(bind_cores(r, place));
     rc = open_backend(r, place ? place->device : 0, threads);
     if (rc == SP_EDEVICE && is_auto && place) {
@@ -245,7 +245,7 @@ sp_status sp_resources_open_transport(sp_resources *r)
     const sp_config *config = r->session.config;
     const sp_transport_options options = {
         .want = config->run.transport,
-        .objection = r->mapping.is_shared ? "ranks share a device" : NULL,
+        .objection = r->placement.is_shared ? "ranks share a device" : NULL,
         .scope = config->train.bn_scope,
         .is_bf16 = config->run.reduce_wire == SP_REDUCE_BF16,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,

@@ -5,7 +5,7 @@
  *     sp_resources    device, transport, data, network, and for a training buckets,
  *                     optimizer and loaders: opened in this order, closed together
  *                     (sp_resources_device.c, sp_resources_data.c)
- *       sp_mapping    which rank computes on which device
+ *       sp_placement  which rank computes on which device
  *       sp_selftest   a device is tested before it is used
  *     sp_step         one training step on these resources
  *

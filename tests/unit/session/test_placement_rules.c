@@ -1,7 +1,7 @@
 /* Ranks get the devices that the rules say, on made-up nodes. */
 #include "fixtures/test.h"
 
-#include "session/sp_mapping.h"
+#include "session/sp_placement.h"
 
 enum { MANY = 8 };
 
@@ -30,7 +30,7 @@ static void name_device(sp_place *p, int number)
 
 static void choose(sp_place *p, const sp_doubles *devices, bool may_share, int want)
 {
-    OK(sp_mapping_choose(p, devices, may_share));
+    OK(sp_placement_choose(p, devices, may_share));
     assert_int_equal(p->device, want);
     name_device(p, want);
 }
@@ -38,7 +38,7 @@ static void choose(sp_place *p, const sp_doubles *devices, bool may_share, int w
 static void refuse(sp_place p, const sp_doubles *devices, sp_status want,
                    const char *text)
 {
-    assert_int_equal(sp_mapping_choose(&p, devices, false), want);
+    assert_int_equal(sp_placement_choose(&p, devices, false), want);
     assert_int_equal(p.device, -1);
     if (!strstr(sp_error_last()->message, text))
         fail_msg("\"%s\" lacks \"%s\"", sp_error_last()->message, text);
@@ -54,9 +54,9 @@ static void each_rank_has_its_own(void **state)
         p[r] = place(r, r / 4, r % 4, 4, 4);
         choose(&p[r], &none, false, r % 4);
     }
-    OK(sp_mapping_check(p, MANY, false, &is_shared));
+    OK(sp_placement_check(p, MANY, false, &is_shared));
     assert_false(is_shared);
-    assert_string_equal(sp_mapping_advice(p, MANY), "");
+    assert_string_equal(sp_placement_advice(p, MANY), "");
 }
 
 static void the_deck_names_devices(void **state)
@@ -87,11 +87,11 @@ static void the_only_one_in_sight(void **state)
     choose(&p[0], &none, false, 0);
     choose(&p[1], &devices, false, 0);
     name_device(&p[1], 1); /* in fact another device: the launcher bound each */
-    OK(sp_mapping_check(p, 2, false, &is_shared));
+    OK(sp_placement_check(p, 2, false, &is_shared));
     assert_false(is_shared);
-    assert_non_null(strstr(sp_mapping_advice(p, 2), "--gpu-bind=none"));
+    assert_non_null(strstr(sp_placement_advice(p, 2), "--gpu-bind=none"));
     p[1].node = 1; /* a node with one rank loses nothing */
-    assert_string_equal(sp_mapping_advice(p, 2), "");
+    assert_string_equal(sp_placement_advice(p, 2), "");
 }
 
 static void two_ranks_on_one(void **state)
@@ -102,12 +102,12 @@ static void two_ranks_on_one(void **state)
     (void)state;
     for (int r = 0; r < 3; r++)
         choose(&p[r], &none, false, 0);
-    assert_int_equal(sp_mapping_check(p, 3, false, &is_shared), SP_EDEVICE);
+    assert_int_equal(sp_placement_check(p, 3, false, &is_shared), SP_EDEVICE);
     assert_string_equal(
         sp_error_last()->message,
         "ranks 0 and 2 on node0 have the same device, H200 GPU-0-0: start "
         "one rank a device, or set run.oversubscribe = true");
-    OK(sp_mapping_check(p, 3, true, &is_shared));
+    OK(sp_placement_check(p, 3, true, &is_shared));
     assert_true(is_shared);
 }
 

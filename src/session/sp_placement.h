@@ -1,4 +1,4 @@
-/* The mapping of ranks to devices.
+/* The placement of ranks to devices.
  *
  *     each rank    visible, local rank, run.devices     --choose-->  its device
  *     all ranks    gathered places with UUIDs           --check-->   refused, or shared
@@ -6,8 +6,8 @@
  * The rules are functions of their arguments alone, so that the tests try them on
  * made-up nodes.
  */
-#ifndef SP_MAPPING_H
-#define SP_MAPPING_H
+#ifndef SP_PLACEMENT_H
+#define SP_PLACEMENT_H
 
 #include "comm/sp_comm.h"
 #include "compute/sp_backend.h"
@@ -23,35 +23,36 @@ typedef struct sp_place {
     int numa_node;  /* NUMA node that the device is attached to; -1: unknown */
 } sp_place;
 
-typedef struct sp_mapping {
+typedef struct sp_placement {
     int n;
     sp_place *place; /* [n] one entry a rank, by rank */
     bool is_shared;  /* several ranks use one device, so NCCL cannot be used */
-} sp_mapping;
+} sp_placement;
 
 /* Chooses the device of a rank: the only device that the process sees; else
  * run.devices[local rank] if the deck has that list; else the device numbered as the
  * local rank. may_share (run.oversubscribe): ranks beyond the last device start again
  * with the first. Sets place->device. Local. SP_EDEVICE where no device is left,
  * SP_EUSAGE where run.devices has none for the rank. */
-sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may_share);
+sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
+                              bool may_share);
 
 /* Looks for ranks with the same device. Unless may_share, the first pair is named
  * (SP_EDEVICE). Every rank gets the same answer from the same places [n]. */
-sp_status sp_mapping_check(const sp_place *places, int n, bool may_share,
-                           bool *is_shared);
+sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
+                             bool *is_shared);
 
 /* Advice for the user where the ranks of a node see one device each, and different
  * ones: NCCL cannot use the links to devices that a process does not see. ""
  * elsewhere. */
-const char *sp_mapping_advice(const sp_place *places, int n);
+const char *sp_placement_advice(const sp_place *places, int n);
 
 /* Chooses and checks for the ranks of comm. Collective, agreed. A rank without any
  * device is SP_EDEVICE and named; *who: the rank that failed. The caller destroys the
- * mapping in any case. */
-sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
-                          bool may_share, int *who);
+ * placement in any case. */
+sp_status sp_placement_make(sp_placement *placement, sp_comm *comm,
+                            const sp_doubles *devices, bool may_share, int *who);
 /* Frees the places and zeroes the struct. Local. */
-void sp_mapping_destroy(sp_mapping *mapping);
+void sp_placement_destroy(sp_placement *placement);
 
 #endif

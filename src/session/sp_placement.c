@@ -1,11 +1,12 @@
-#include "session/sp_mapping.h"
+#include "session/sp_placement.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- rules ---- */
 
-sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may_share)
+sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
+                              bool may_share)
 {
     const int seen = place->n_visible;
     int index = place->local_rank;
@@ -44,8 +45,8 @@ sp_status sp_mapping_choose(sp_place *place, const sp_doubles *devices, bool may
     return SP_OK;
 }
 
-sp_status sp_mapping_check(const sp_place *places, int n, bool may_share,
-                           bool *is_shared)
+sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
+                             bool *is_shared)
 {
     *is_shared = false;
     for (int a = 0; a < n; a++)
@@ -66,7 +67,7 @@ sp_status sp_mapping_check(const sp_place *places, int n, bool may_share,
     return SP_OK;
 }
 
-const char *sp_mapping_advice(const sp_place *places, int n)
+const char *sp_placement_advice(const sp_place *places, int n)
 {
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++)
@@ -108,42 +109,43 @@ static sp_status find_place(sp_place *mine, const sp_comm *comm,
     mine->numa_node = -1;
     snprintf(mine->host, sizeof mine->host, "%s", comm->host);
     mine->n_visible = sp_backend_visible_devices();
-    SP_TRY(sp_mapping_choose(mine, devices, may_share));
+    SP_TRY(sp_placement_choose(mine, devices, may_share));
     SP_TRY(sp_backend_device(mine->device, &mine->what));
     mine->numa_node = read_numa_node(mine->what.pci);
     return SP_OK;
 }
 
 /* Gathers the places of all ranks on every rank. Collective. */
-static sp_status share_places(sp_mapping *mapping, sp_comm *comm, const sp_place *mine)
+static sp_status share_places(sp_placement *placement, sp_comm *comm,
+                              const sp_place *mine)
 {
     const size_t bytes = (size_t)comm->size * sizeof *mine;
     void *all = NULL;
     sp_status rc;
 
-    mapping->n = comm->size;
+    placement->n = comm->size;
     SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, 0, &all, NULL));
     rc = sp_comm_bcast_array(comm, &all, bytes, 0);
-    mapping->place = all;
+    placement->place = all;
     return rc;
 }
 
-sp_status sp_mapping_make(sp_mapping *mapping, sp_comm *comm, const sp_doubles *devices,
-                          bool may_share, int *who)
+sp_status sp_placement_make(sp_placement *placement, sp_comm *comm,
+                            const sp_doubles *devices, bool may_share, int *who)
 {
     sp_place mine;
 
-    memset(mapping, 0, sizeof *mapping);
+    memset(placement, 0, sizeof *placement);
     SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share), who));
-    SP_TRY(share_places(mapping, comm, &mine));
-    return sp_comm_agree(
-        comm,
-        sp_mapping_check(mapping->place, mapping->n, may_share, &mapping->is_shared),
-        who);
+    SP_TRY(share_places(placement, comm, &mine));
+    return sp_comm_agree(comm,
+                         sp_placement_check(placement->place, placement->n, may_share,
+                                            &placement->is_shared),
+                         who);
 }
 
-void sp_mapping_destroy(sp_mapping *mapping)
+void sp_placement_destroy(sp_placement *placement)
 {
-    free(mapping->place);
-    memset(mapping, 0, sizeof *mapping);
+    free(placement->place);
+    memset(placement, 0, sizeof *placement);
 }
