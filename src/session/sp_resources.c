@@ -281,8 +281,8 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
         .is_training = is_training,
         .with_points = !is_training && set->has_points,
         .with_context = !is_training && r->session.config->eval.merge,
-        .view = r->views.at,
-        .n_views = is_training ? 0 : r->views.n,
+        .view = r->evaluation.views.at,
+        .n_views = is_training ? 0 : r->evaluation.views.n,
         .n_slots = n_slots,
     };
 
@@ -318,14 +318,14 @@ static void settle_views(sp_resources *r)
     const int wanted = r->session.config->eval.views;
     char text[SP_VIEWS_TEXT];
 
-    r->views = sp_views_make(r->session.config, r->val.has_subvoxel, wanted);
+    r->evaluation.views = sp_views_make(r->session.config, r->val.has_subvoxel, wanted);
     if (wanted == 1)
         return;
-    sp_views_print(&r->views, text);
-    if (r->views.n < wanted)
+    sp_views_print(&r->evaluation.views, text);
+    if (r->evaluation.views.n < wanted)
         sp_log_warn0("eval.views = %d: the model's augmentation allows %d (flip = %s, "
                      "rotate_z = %s, scale%s)",
-                     wanted, r->views.n,
+                     wanted, r->evaluation.views.n,
                      r->session.config->augment.flip ? "true" : "false",
                      r->session.config->augment.rotate_z ? "true" : "false",
                      r->session.config->augment.scale.n == 0 ? " = []"
@@ -344,7 +344,7 @@ static sp_status measure_merging(sp_resources *r)
         return SP_OK;
     rc = sp_scans_create(&scans, &r->val);
     if (rc == SP_OK)
-        r->merging_bytes =
+        r->evaluation.merging_bytes =
             sp_merger_bytes(&scans, r->n_classes, r->session.config->batch.eval_size,
                             r->session.comm->size);
     sp_scans_destroy(&scans);
@@ -353,10 +353,12 @@ static sp_status measure_merging(sp_resources *r)
 
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
+    assert(r->has_net && !r->evaluation.loader);
     SP_TRY(sp_session_agree(&r->session, measure_merging(r)));
     settle_views(r);
-    return sp_session_agree(&r->session, open_loader(r, &r->val, SP_LOADER_SLOTS,
-                                                     &r->val_sampler, &r->val_loader));
+    return sp_session_agree(&r->session,
+                            open_loader(r, &r->val, SP_LOADER_SLOTS,
+                                        &r->evaluation.sampler, &r->evaluation.loader));
 }
 
 /* ---- end ---- */
@@ -365,10 +367,10 @@ sp_status sp_resources_close(sp_resources *r, sp_status rc)
 {
     /* The loaders' threads first, since they read nearly all of what follows. */
     sp_loader_destroy(r->loader);
-    sp_loader_destroy(r->val_loader);
+    sp_loader_destroy(r->evaluation.loader);
     sp_cut_close(&r->cut);
     sp_sampler_close(&r->sampler);
-    sp_sampler_close(&r->val_sampler);
+    sp_sampler_close(&r->evaluation.sampler);
     sp_optim_destroy(&r->optim);
     sp_buckets_destroy(&r->buckets);
     sp_session_report(&r->session, rc);

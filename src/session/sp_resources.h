@@ -27,6 +27,23 @@
 #include "session/sp_placement.h"
 #include "session/sp_session.h"
 
+/* Memory of the device for each rank on it, of all ranks' values the least. 0: the ranks
+ * compute on the host. */
+typedef struct sp_device_memory {
+    int64_t total;
+    int64_t own;  /* the part that this program may use on an idle device */
+    int64_t free; /* the part that was free at the start */
+} sp_device_memory;
+
+/* The pass over data.val, which training, eval and predict make; zeroed where it was not
+ * opened. */
+typedef struct sp_evaluation {
+    sp_views views;
+    int64_t merging_bytes; /* of points that wait for their other blocks */
+    sp_sampler sampler;
+    sp_loader *loader; /* its planner distributes samples by the sampler */
+} sp_evaluation;
+
 typedef struct sp_resources {
     sp_session session;
 
@@ -35,10 +52,7 @@ typedef struct sp_resources {
     char device[128]; /* description of the device for messages */
     /* Cores of this rank where the node's cores were divided, else "". */
     char cores[200];
-    /* Memory of the device for each rank on it; of all ranks' values the least. total:
-     * all of it; own: the part that this program may use on an idle device; free: the
-     * part that was free at the start. 0: the ranks compute on the host. */
-    int64_t memory_total, memory_own, memory_free;
+    sp_device_memory memory;
     sp_transport transport; /* zeroed: none was opened */
 
     sp_dataset train, val;   /* zeroed where they were not asked for */
@@ -57,14 +71,10 @@ typedef struct sp_resources {
 
     sp_buckets buckets; /* the gradients, and their sums over the ranks */
     sp_optim optim;
-    /* The loaders' planners distribute samples by the samplers. A loader that was not
-     * opened is NULL. */
-    /* The views of data.val, of an evaluation that is open, and the bytes of points
-     * that wait for their other blocks in it. */
-    sp_views views;
-    int64_t merging_bytes;
-    sp_sampler sampler, val_sampler;
-    sp_loader *loader, *val_loader;
+    sp_sampler sampler;
+    sp_loader *loader; /* its planner distributes samples by the sampler; NULL: none */
+
+    sp_evaluation evaluation;
 } sp_resources;
 
 /* Zeroes the resources and opens their session (see sp_session_open).

@@ -146,9 +146,9 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
     memory[2] = total / n;
     SP_TRY(
         sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
-    r->memory_own = memory[0];
-    r->memory_free = memory[1];
-    r->memory_total = memory[2];
+    r->memory.own = memory[0];
+    r->memory.free = memory[1];
+    r->memory.total = memory[2];
     return SP_OK;
 }
 
@@ -156,7 +156,7 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
 static int64_t settle_memory(sp_resources *r)
 {
     const double mib = 1 << 20;
-    const int64_t own = r->memory_own, free = r->memory_free;
+    const int64_t own = r->memory.own, free = r->memory.free;
     double *settled = &r->session.settled.memory_mb;
     int64_t bytes = (int64_t)(*settled * mib);
 
@@ -195,9 +195,10 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .n_ranks = r->session.comm->size,
         .n_local = r->session.comm->local_size,
         .is_predicting = strcmp(r->session.command->name, "predict") == 0,
-        .n_views = r->views.n,
-        .has_scaled_views = r->views.n > 0 && sp_views_are_scaled(&r->views),
-        .merging_bytes = r->merging_bytes,
+        .n_views = r->evaluation.views.n,
+        .has_scaled_views =
+            r->evaluation.views.n > 0 && sp_views_are_scaled(&r->evaluation.views),
+        .merging_bytes = r->evaluation.merging_bytes,
     };
 }
 
@@ -205,10 +206,10 @@ sp_status sp_resources_cut(sp_resources *r)
 {
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
 
-    assert((r->loader || r->val_loader) && !r->cut.memory);
+    assert((r->loader || r->evaluation.loader) && !r->cut.memory);
     return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
-                       r->val_loader ? &r->val_sampler : NULL, r->session.comm,
-                       settle_memory(r), &r->session.failed_rank);
+                       r->evaluation.loader ? &r->evaluation.sampler : NULL,
+                       r->session.comm, settle_memory(r), &r->session.failed_rank);
 }
 
 sp_status sp_resources_open_device(sp_resources *r)

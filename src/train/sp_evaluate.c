@@ -217,7 +217,7 @@ static void show(pass *p, const sp_batch *batch)
     const sp_metrics *m = p->metrics;
 
     if (batch->micro < batch->n_micro - 1 ||
-        batch->view < p->resources->views.n - 1)
+        batch->view < p->resources->evaluation.views.n - 1)
         return;
     p->n_done += batch->step_samples;
     if (sp_progress_is_due(&p->progress))
@@ -235,7 +235,7 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
     if (p->may_stop)
         SP_TRY(sp_session_check_stop());
     sp_run_beat(&s->run, SP_PHASE_READ, s->epoch, s->step);
-    rc = sp_loader_next(r->val_loader, batch, NULL);
+    rc = sp_loader_next(r->evaluation.loader, batch, NULL);
     if (rc == SP_OK && !*batch)
         return SP_OK;
     sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
@@ -255,14 +255,14 @@ static sp_status evaluate_all(void *arg)
 {
     pass *p = arg;
     sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(p->resources->val_loader, (sp_position){0, 0});
+    sp_status rc = sp_loader_seek(p->resources->evaluation.loader, (sp_position){0, 0});
 
     while (rc == SP_OK) {
         rc = evaluate_next(p, &batch);
         if (rc == SP_OK && !batch)
             break;
         if (rc == SP_OK)
-            rc = sp_loader_recycle(p->resources->val_loader, batch);
+            rc = sp_loader_recycle(p->resources->evaluation.loader, batch);
     }
     if (rc == SP_ENUMERIC || rc == SP_ELIMIT) {
         p->found = rc;
@@ -277,7 +277,7 @@ static sp_status evaluate_merged(pass *p)
 {
     sp_session *s = &p->resources->session;
     sp_batch *batch = NULL;
-    sp_status rc = sp_loader_seek(p->resources->val_loader, (sp_position){0, 0});
+    sp_status rc = sp_loader_seek(p->resources->evaluation.loader, (sp_position){0, 0});
 
     for (;;) {
         if (rc == SP_OK)
@@ -287,7 +287,7 @@ static sp_status evaluate_merged(pass *p)
             return SP_OK;
         if (sp_merging_is_last(&p->merging, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
-        rc = sp_loader_recycle(p->resources->val_loader, batch);
+        rc = sp_loader_recycle(p->resources->evaluation.loader, batch);
     }
 }
 
@@ -307,7 +307,7 @@ int sp_evaluate_parts(const sp_resources *r)
     const bool is_merged = r->session.config->eval.merge;
     const int points = r->val.has_points ? SP_METRICS_POINTS : 0;
 
-    if (r->views.n <= 1 && !is_merged)
+    if (r->evaluation.views.n <= 1 && !is_merged)
         return points;
     return points | (points ? SP_METRICS_MERGED_POINTS : 0) |
            (is_merged ? 0 : SP_METRICS_MERGED);
@@ -320,7 +320,7 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gal
         .resources = r, .metrics = metrics, .gallery = gallery, .may_stop = may_stop};
     sp_status rc;
 
-    assert(r->val_loader && metrics->n_classes == r->n_classes);
+    assert(r->evaluation.loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);

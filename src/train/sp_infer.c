@@ -209,7 +209,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     s->step = infer->state.step;
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
-    sp_cut_print(&r->cut, r->memory_total);
+    sp_cut_print(&r->cut, r->memory.total);
     return SP_OK;
 }
 

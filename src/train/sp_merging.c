@@ -9,9 +9,9 @@ sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
     const sp_config *config = r->session.config;
     sp_status rc;
 
-    assert(r->val_loader && r->views.n >= 1);
+    assert(r->evaluation.loader && r->evaluation.views.n >= 1);
     *m = (sp_merging){.resources = r, .with_blocks = config->eval.merge};
-    m->is_on = m->with_blocks || r->views.n > 1;
+    m->is_on = m->with_blocks || r->evaluation.views.n > 1;
     if (!m->is_on)
         return SP_OK;
     rc = sp_arena_create(&m->arena, 0, "probabilities");
@@ -32,7 +32,8 @@ void sp_merging_destroy(sp_merging *m)
 
 bool sp_merging_is_last(const sp_merging *m, const sp_batch *batch)
 {
-    return batch->view == m->resources->views.n - 1;
+    assert(batch->view >= 0 && batch->view < m->resources->evaluation.views.n);
+    return batch->view == m->resources->evaluation.views.n - 1;
 }
 
 static sp_status begin_batch(sp_merging *m, const sp_batch *batch)

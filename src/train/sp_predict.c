@@ -40,7 +40,7 @@ static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
 static sp_status begin_files(sp_predictor *p)
 {
     const sp_resources *r = &p->infer.resources;
-    int64_t most = r->val_sampler.effective;
+    int64_t most = r->evaluation.sampler.effective;
 
     if (r->val.n_samples < most || r->session.config->eval.merge)
         most = r->val.n_samples;
@@ -92,7 +92,7 @@ static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char
     const int64_t at = batch->row_of_at[b];
 
     for (int64_t i = 0; i < n; i++, to += 4 * c)
-        if (p->infer.resources.views.n > 1)
+        if (p->infer.resources.evaluation.views.n > 1)
             sp_merge_logits(p->merging.sum + (at + i) * c, c, (float *)to);
         else
             memcpy(to, of->logits.data + (int64_t)row_of[i] * of->logits.ld,
@@ -106,7 +106,7 @@ static uint16_t class_of(const sp_predictor *p, const predicted *of, int b,
 {
     const int64_t at = of->batch->row_of_at[b] + voxel;
 
-    return (uint16_t)(p->infer.resources.views.n > 1
+    return (uint16_t)(p->infer.resources.evaluation.views.n > 1
                           ? p->merging.label[at]
                           : of->class[of->batch->row_of[at]]);
 }
@@ -193,7 +193,7 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
     if (!is_last_view(p, batch))
         return SP_OK;
     of.class = prediction;
-    if (p->files.with_logits && r->views.n == 1)
+    if (p->files.with_logits && r->evaluation.views.n == 1)
         SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
     sp_records_clear(&p->parcels);
     for (b = 0; b < batch->n_samples; b++)
@@ -208,7 +208,7 @@ static sp_status predict_next(sp_predictor *p, sp_batch **batch)
     sp_status rc;
 
     SP_TRY(sp_session_check_stop());
-    rc = sp_loader_next(r->val_loader, batch, NULL);
+    rc = sp_loader_next(r->evaluation.loader, batch, NULL);
     if (rc == SP_OK && !*batch)
         return SP_OK;
     sp_run_beat(&r->session.run, SP_PHASE_EVAL, r->session.epoch, r->session.step);
@@ -229,7 +229,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
     const sp_position start = {0, 0};
     sp_batch *batch = NULL;
     int64_t n_done = 0;
-    sp_status rc = sp_loader_seek(r->val_loader, start);
+    sp_status rc = sp_loader_seek(r->evaluation.loader, start);
 
     for (;;) {
         if (rc == SP_OK)
@@ -248,7 +248,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
             sp_progress_at(progress, n_done, "%s", "");
         }
         if (rc == SP_OK)
-            rc = sp_loader_recycle(r->val_loader, batch);
+            rc = sp_loader_recycle(r->evaluation.loader, batch);
     }
 }
 

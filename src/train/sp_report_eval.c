@@ -60,7 +60,7 @@ static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *
     if (!m->merged && !m->merged_points)
         return;
     sp_json_begin_object(json, "merged");
-    sp_json_int(json, "views", r->views.n);
+    sp_json_int(json, "views", r->evaluation.views.n);
     sp_json_bool(json, "blocks", r->session.config->eval.merge);
     if (m->merged) {
         sp_json_int(json, "voxels", sp_metrics_total(m->merged, n));
