@@ -206,8 +206,8 @@ template <class P, class T, class E> struct conv_out {
             }
     }
 
-/* What a chunk lacks (operands that the call does not have, rows that are not there) is
- * neither loaded nor used. GCC does not see that the conditions are the same. */
+/* Operands that the call does not have, and rows that are not there, are neither loaded
+ * nor used. GCC does not see that the conditions are the same. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -72,7 +72,7 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
                           const sp_comm *comm, const sp_config *config,
                           bool is_training);
 void sp_sampler_close(sp_sampler *sampler);
-/* Sets the bound. Must come before the sampler is used by a loader. */
+/* Sets the bound. The call must come before a loader uses the sampler. */
 void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound);
 
 /* The sample at a position of an epoch. Thread-safe; takes about 100 ns. */

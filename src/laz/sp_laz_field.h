@@ -300,8 +300,8 @@ static inline void laz_times_code(laz_coder *c, laz_times *t, unsigned char *p,
 
 /* ---- colours ---- */
 
-/* Which of the six bytes differ from the last colour (bits 0 to 5), whether the colour
- * is not grey (bit 6), and the differences of the bytes. */
+/* Models of a colour: `changed` codes which of its six bytes differ from the last one's
+ * (bits 0 to 5) and whether it is not grey (bit 6), `byte` their differences. */
 typedef struct laz_colours {
     laz_model *changed, *byte[6];
 } laz_colours;

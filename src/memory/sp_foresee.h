@@ -48,9 +48,9 @@ typedef struct sp_foresight {
     int n_ranks;        /* ranks of the world */
     int n_local;        /* ranks of this node */
     bool is_predicting; /* in an evaluation predictions travel to rank 0 */
-    /* Of an evaluation: its views (merge/sp_view.h; 0 and 1: samples as stored), whether
-     * some are scaled, and the bytes of points that wait to be merged (sp_merger_bytes).
-     */
+    /* The next three describe an evaluation: its views (merge/sp_view.h; 0 and 1:
+     * samples as stored), whether some are scaled, and the bytes of points that wait to
+     * be merged (sp_merger_bytes). */
     int n_views;
     bool has_scaled_views;
     int64_t merging_bytes;

@@ -1,5 +1,6 @@
-/* Which samples of a data set are blocks of one scan, and when all blocks that contain
- * a point have passed. It is made from the index alone, the same on every rank. */
+/* The samples of a data set by the scan that they are blocks of, and the time at which
+ * all blocks that contain a point have passed. The index of the data set is all that
+ * this is made from, so it is the same on every rank. */
 #ifndef SP_SCANS_H
 #define SP_SCANS_H
 

@@ -217,8 +217,8 @@ static sp_status compare(const side *device, const side *cpu, int64_t n_floats,
 
 sp_status sp_selftest_device(sp_backend *device)
 {
-    /* Where the CPU has the precision, rounding is the same on both sides, but for sums
-     * in another order. */
+    /* In bf16, which the CPU has too, both sides round alike, but for sums in another
+     * order. It has no tf32: there the comparison is with fp32. */
     sp_backend cpu = {.ops = sp_backend_find("cpu"),
                       .precision = device->precision == SP_BF16 ? SP_BF16 : SP_FP32};
     problem *p = calloc(1, sizeof *p);

@@ -166,7 +166,7 @@ static sp_status count_merged(void *arg, const sp_merger_sample *sample)
     return SP_OK;
 }
 
-/* What follows the last view of a batch. */
+/* Does what follows the last view of a batch. */
 static sp_status end_views(pass *p, const sp_batch *batch)
 {
     if (!p->merging.with_blocks)
@@ -271,7 +271,7 @@ static sp_status evaluate_all(void *arg)
     return rc;
 }
 
-/* Where blocks are merged, ranks meet after each micro-batch, of which all have the
+/* The pass that merges blocks: ranks meet after each micro-batch, of which all have the
  * same number, and agree on failures there. */
 static sp_status evaluate_merged(pass *p)
 {

@@ -1,5 +1,5 @@
-/* What spvox view draws: points with classes, predictions or values, out of a shard, a
- * shard with its predictions, or a raw scan. */
+/* The points that spvox view draws, with classes, predictions or values, out of a
+ * shard, a shard with its predictions, or a raw scan. */
 #ifndef VOX_VIEW_H
 #define VOX_VIEW_H
 

@@ -33,8 +33,7 @@ for net in minkunet14 minkunet18 minkunet34; do
 done
 tail -n 1 theirs | grep -qx 'sum 37860052' || { tail -n 1 theirs; fail "minkunet34: parameters"; }
 
-# Where spconv is installed, it trains on the CPU, with the same levels and a loss that
-# falls.
+# An installed spconv trains on the CPU, with the same levels and a loss that falls.
 "$SP_BUILDDIR/spbench" voxels --shard voxels.h5 --out raw || fail "spbench voxels --shard"
 if python3 -c 'import torch, spconv.pytorch' 2>/dev/null; then
     timeout 120 python3 "$peer" --raw raw --cpu --net minkunet14 --stem 3 --batch 1 \

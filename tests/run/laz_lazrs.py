@@ -159,7 +159,7 @@ def main():
             if points("a.laz") != a.tobytes():
                 print(f"format {fmt}, {extra} extra bytes: lazrs reads other points")
                 bad = 1
-            # What lazrs writes of wave packets in several channels, it reads otherwise.
+            # lazrs reads wave packets in several channels otherwise than it wrote them.
             if fmt >= 9 and channels > 1:
                 continue
             lazrs_copy("a.las", "b.laz")

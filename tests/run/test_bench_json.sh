@@ -174,7 +174,7 @@ keys=$all_keys
 run reduce --quick --json "$SP_SRCDIR/input/dummy.deck"
 check allreduce
 
-# ---- the same on an emulated device, whose ceilings are none: without ratios ----
+# ---- the same on an emulated device, which has no ceilings, so without ratios ----
 cuda=$SP_BUILDDIR/tests/device/spbench_hostcuda
 if [ -x "$cuda" ]; then
     bench=$cuda

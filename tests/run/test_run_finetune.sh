@@ -31,7 +31,7 @@ for n in 1 3; do
 done
 run 2 3 tune.deck run.dir=t run.init_from=$from run.init_skip='["bn1"]'
 one_diagnosis 'add run.init_skip=\["bn1", "conv4"\]'
-# Where more than the classes differ, the layer is named.
+# The layer is named if more than the classes differ.
 run 2 3 tune.deck run.dir=t run.init_from=$from net.family=minkunet14
 one_diagnosis '/params/conv0p1s1/weight is missing'
 

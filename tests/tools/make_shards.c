@@ -20,7 +20,7 @@
  *                                         write: offsets, coords, features, labels
  *     make_shards bare-nameless FILE      like bare, without labels, of one class
  *     make_shards bare-large FILE         like bare, a feature of sample 2 is 3e38
- *     make_shards bare-huge FILE          all of them are
+ *     make_shards bare-huge FILE          like bare, all features of sample 2 are 3e38
  *     make_shards isolated FILE           4 samples of 12,000 voxels that touch no other
  *     make_shards large FILE              one sample of 60,000 voxels among 7 of 3,000
  *     make_shards box FILE SAMPLES VOXELS GAP COLUMNS CLASSES HAS_POINTS
@@ -338,7 +338,7 @@ static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
     return rc;
 }
 
-/* Gives the field of the state that NAME names; "deck" has VALUE as one more line. */
+/* Finds the field of the state that NAME names; "deck" gets VALUE as one more line. */
 static void change_state(sp_checkpoint_state *s, const char *name, const char *value)
 {
     const struct {

@@ -26,7 +26,7 @@ if [ -e "$ranks" ]; then
         fail "two ranks without two samples"
 fi
 
-# ---- what the rounds are held against: known lines; each damage is found ----
+# ---- the table of known lines, and each damage to them that must be found ----
 judge() { awk -v most=2.05 -f "$tools/cpu_speed.awk" "$dir/known" >"$dir/log" 2>&1; }
 # known RUN RANKS LIST-OF-SAMPLES LIST-OF-VOXELS MS
 known() {
@@ -50,7 +50,8 @@ for row in 'dummy large 1 2 programs 2 200 3 10.4762 286.4 1.909' \
     'dummy large, 2 ranks, times the rate of 1, each round 1.6 median 1.600'; do
     tr -s ' ' <"$dir/log" | grep -qxF "$row" || fail "not in the table: $row"
 done
-# damaged STATUS SCRIPT WORDS: lines changed by sed make the awk program end so
+# damaged STATUS SCRIPT WORDS: the awk program ends with STATUS and says WORDS about lines
+# that sed has changed by SCRIPT.
 damaged() {
     sed "$2" "$dir/right" >"$dir/known"
     judge

@@ -4,9 +4,8 @@
 
 #include "deck/sp_deck.h"
 
-/* libconfig 1.5 drops the text it was reading when the grammar is broken: some bytes
- * before the program ends, and not ours to free. Read by the leak checker where there
- * is one. */
+/* libconfig 1.5 leaks the text that it was reading when the grammar is broken. The leak
+ * checker, where there is one, reads from here that those bytes do not count. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

@@ -38,7 +38,7 @@ static void weights_fall_to_the_edge(void **state)
     assert_int_equal(weight_at(0, 0), SP_MERGE_WEIGHT); /* no margin: all alike */
 }
 
-/* Where two blocks overlap, their weights add up to 1. */
+/* The weights of two blocks add up to 1 at the points that both contain. */
 static void weights_of_neighbours_add_up(void **state)
 {
     const sp_block left = {.low = {0, 0}, .high = {10, 10}, .margin = 2};

@@ -278,7 +278,7 @@ static void an_evaluation_is_the_plain_operations(void **state)
     }
 }
 
-/* Which steps run together: without that the comparison above would say nothing. */
+/* Norms run within their convolutions: else the comparison above would say nothing. */
 static void norms_run_with_their_convolutions(void **state)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
