@@ -51,7 +51,8 @@ run 1 0 eval base.deck run.dir=w $model
 evaluations w >want
 for command in eval predict; do
     cp r/checkpoints/best.h5 model.h5
-    SP_TEST_FAULT=stop@0:load:0 "$MPIEXEC" -n 1 "$SPTRAIN" $command base.deck run.dir=g \
+    : >err
+    SP_TEST_FAULT=stop@0:load:0 "$MPIEXEC" -n 1 "$SPTRAIN" $command base.deck run.dir=$command \
         run.checkpoint=model.h5 >out 2>err </dev/null &
     job=$!
     tries=0
@@ -60,11 +61,11 @@ for command in eval predict; do
         test $tries -lt 3000 || fail "$command: the fault did not happen"
         sleep 0.02
     done
-    pid=$(record g 0)
+    pid=$(record $command 0)
     rm model.h5
     kill -CONT "${pid%% *}" || fail "no process of rank 0: $pid"
     wait $job || fail "$command: status $?"
     job=
 done
-evaluations g >b
+evaluations eval >b
 same want b "evaluation of a file that was removed"
