@@ -325,12 +325,14 @@ sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
 
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
+    assert(sp_conv_is_sound(args));
     return run(be, args, call_of(args));
 }
 
 /* The same product: the weights are packed for it. */
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
+    assert(sp_conv_is_sound(args));
     return run(be, args, call_of(args));
 }
 
@@ -345,6 +347,7 @@ sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *con
 {
     conv_call a = call_of(conv);
 
+    assert(sp_conv_is_sound(conv) && sums);
     a.part = sums;
     return run(be, conv, a);
 }
@@ -353,6 +356,7 @@ sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *con
 sp_status sp_cuda_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
                                           const sp_norm_args *norm)
 {
+    assert(sp_conv_is_sound(conv) && sp_norm_is_sound(norm));
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
     SP_TRY(sp_cuda_conv_forward(be, conv));
     return sp_cuda_norm_apply(be, norm);
@@ -364,6 +368,7 @@ sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *
 {
     conv_call a = call_of(conv);
 
+    assert(sp_conv_is_sound(conv) && norm->sums);
     set_norm(norm, &a);
     if (residual)
         set_residual(residual, &a);

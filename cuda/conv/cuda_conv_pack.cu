@@ -128,6 +128,7 @@ static sp_status pack_some(sp_backend *be, const pack_calls &l)
 
 sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 {
+    assert(n_args >= 0 && (args || n_args == 0));
     for (int done = 0; done < n_args;) {
         pack_calls l = {};
 

@@ -22,6 +22,7 @@
  * stage. `make check-code` counts the instructions of the loop, registers, shared
  * memory and blocks of an SM (tests/results/code-sm_90.txt).
  */
+#include <assert.h>
 #include <utility>
 
 #include "cuda/conv/cuda_conv.cuh"
@@ -494,6 +495,7 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
     sp_cuda *cuda = cuda_of(be);
     sp_status rc;
 
+    assert(sp_conv_wgrad_is_sound(args));
     if (!args->is_concurrent || be->is_in_line)
         return sum_all(be, args);
     SP_CUDA(cudaEventRecord(cuda->forked, cuda->compute));

@@ -30,7 +30,7 @@
 #ifndef CUDA_OPS_H
 #define CUDA_OPS_H
 
-#include "compute/sp_backend.h"
+#include "compute/sp_contract.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,6 +3,8 @@
  * Losses are summed over chunks of 128 voxels of a sample and then over the sample's
  * chunks, in a fixed order. Confusion counts are integers, whose sum depends on no
  * order. */
+#include <assert.h>
+
 #include "cuda/device/cuda_util.cuh"
 
 namespace
@@ -138,6 +140,7 @@ sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args)
                          (unsigned long long *)args->confusion,
                          args->prediction};
 
+    assert(sp_loss_is_sound(args));
     for (int first = 0; first < args->n_samples; first += CUDA_GROUP)
         SP_TRY(run_group(be, a, cuda_group(args->sample_row, first, args->n_samples),
                          args->sums));

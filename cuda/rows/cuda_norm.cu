@@ -19,6 +19,8 @@
  * cores at 60 % of their rate need 427; on the fragments, behind ldmatrix, two warps
  * would do the same work twice.
  */
+#include <assert.h>
+
 #include "compute/sp_norm.h"
 #include "cuda/device/cuda_rows.cuh"
 
@@ -242,12 +244,15 @@ dim3 blocks_of(int c)
 sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                             int n_samples, double *sums)
 {
+    assert(sp_tensor_is_sound(x) && sums);
+    assert(sp_samples_cover(sample_row, n_samples, x.n));
     sp_arena_reset(&cuda_of(be)->scratch);
     return cuda_row_sums(be, values_and_squares{x}, sample_row, n_samples, sums, x);
 }
 
 sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)
 {
+    assert(sp_norm_is_sound(args));
     return cuda_each_row(be, apply{*args}, args->x, args->y, args->res);
 }
 
@@ -255,6 +260,7 @@ sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
     const grad_sums f = {a->x, a->y, a->dy, a->slope, a->mean, a->inv_std};
 
+    assert(sp_norm_grad_sums_are_sound(a));
     sp_arena_reset(&cuda_of(be)->scratch);
     return cuda_row_sums(be, f, a->sample_row, a->n_samples, a->sums, a->x, a->y,
                          a->dy);
@@ -264,11 +270,13 @@ sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
     const grad_apply f = {a->x, a->dy, a->dx, a->a, a->b, a->c, a->is_added};
 
+    assert(sp_norm_grad_is_sound(a));
     return cuda_each_row(be, f, a->x, a->dy, a->dx);
 }
 
 sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
 {
+    assert(sp_norm_finish_is_sound(args));
     if (args->c == 0)
         return SP_OK;
     SP_LAUNCH(finish_kernel, blocks_of(args->c), cuda_part_block(args->sums.n_parts),
@@ -278,6 +286,7 @@ sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
 
 sp_status sp_cuda_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args)
 {
+    assert(sp_norm_grad_finish_is_sound(args));
     if (args->c == 0)
         return SP_OK;
     assert(!args->own.part || args->own.part == args->all.part ||

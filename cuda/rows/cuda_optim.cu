@@ -1,6 +1,7 @@
 /* Update rules in double, as on the CPU. They are bound by memory: 20 bytes a parameter
  * for SGD, 28 for AdamW (counted). The sum of squares is formed of blocks of a fixed
  * number of elements, so that its value does not depend on the device. */
+#include <assert.h>
 #include <math.h>
 
 #include "cuda/device/cuda_util.cuh"
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(THREADS)
 
 sp_status sp_cuda_sgd(sp_backend *be, const sp_optim_args *args)
 {
+    assert(sp_update_is_sound(args));
     return update(be, sgd{*args}, args->n);
 }
 
@@ -120,6 +122,7 @@ sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args)
 {
     const double t = (double)(args->t + 1);
 
+    assert(sp_update_is_sound(args) && args->m && args->v);
     return update(be, adamw{*args, 1 - pow(args->beta1, t), 1 - pow(args->beta2, t)},
                   args->n);
 }
@@ -130,6 +133,7 @@ sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double 
     const int64_t n_blocks = (n + PER_BLOCK - 1) / PER_BLOCK;
     double *part;
 
+    assert(n >= 0 && (g || n == 0) && sum);
     sp_arena_reset(scratch);
     SP_TRY(SP_TAKE(scratch, n_blocks, &part));
     if (n_blocks) {

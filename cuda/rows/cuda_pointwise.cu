@@ -1,4 +1,6 @@
 /* Elementwise operations. All of them are bound by memory. */
+#include <assert.h>
+
 #include "base/sp_rng.h"
 #include "cuda/device/cuda_rows.cuh"
 
@@ -91,17 +93,20 @@ struct dropout : cuda_plain {
 
 sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
+    assert(sp_tensors_match(x, y));
     return cuda_each_row(be, relu{{}, x, y, slope}, x, y);
 }
 
 sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
                             sp_tensor dx, bool is_added)
 {
+    assert(sp_tensors_match(y, dy) && sp_tensors_match(dy, dx));
     return cuda_each_row(be, relu_grad{{}, y, dy, dx, slope, is_added}, y, dy, dx);
 }
 
 sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
 {
+    assert(sp_tensors_match(x, y));
     if (x.elem != y.elem)
         return cuda_each(be, convert{x, y, is_added}, x.n, x.c);
     return cuda_each_row(be, copy{{}, x, y, is_added}, x, y);
@@ -113,6 +118,8 @@ sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
 {
     const float scale = p < 1 ? 1 / (1 - p) : 0;
 
+    assert(p >= 0 && p <= 1 && sp_tensors_match(x, y));
+    assert(sp_samples_cover(sample_row, n_samples, x.n));
     for (int b = 0; b < n_samples; b++) {
         const int32_t n = sample_row[b + 1] - sample_row[b];
         const sp_tensor from = sp_tensor_rows(x, sample_row[b], n);

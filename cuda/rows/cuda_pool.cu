@@ -2,6 +2,8 @@
  * output and channel. Gradients run one launch for each offset: within an offset no
  * input row has two outputs, so no two threads add to the same element. An input's
  * gradient is thus summed by rising offset. */
+#include <assert.h>
+
 #include "cuda/device/cuda_rows.cuh"
 #include "cuda/plan/cuda_map.h"
 
@@ -214,6 +216,7 @@ sp_status sp_cuda_pool(sp_backend *be, const sp_pool_args *a)
 {
     const cuda_map *map = (const cuda_map *)a->map->device;
 
+    assert(sp_pool_is_sound(a));
     return cuda_each(be, pool_rows{*map, a->is_max, a->x, a->y, a->argmax}, a->y.n,
                      a->y.c);
 }
@@ -222,6 +225,7 @@ sp_status sp_cuda_pool_grad(sp_backend *be, const sp_pool_args *a)
 {
     const cuda_map *map = (const cuda_map *)a->map->device;
 
+    assert(sp_pool_grad_is_sound(a));
     for (int k = 0; k < map->K; k++)
         SP_TRY(cuda_each(
             be, pool_grad_rows{*map, a->dx, a->dy, a->is_max ? a->argmax : NULL, k},
@@ -232,6 +236,7 @@ sp_status sp_cuda_pool_grad(sp_backend *be, const sp_pool_args *a)
 sp_status sp_cuda_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                               int n_samples, int32_t *argmax, sp_tensor y)
 {
+    assert(sp_samples_cover(sample_row, n_samples, x.n) && y.n == n_samples);
     if (!argmax)
         return sum_rows(be, x, sample_row, n_samples, y, true);
     for (int first = 0; x.c && first < n_samples; first += CUDA_GROUP) {
@@ -248,6 +253,7 @@ sp_status sp_cuda_global_pool_grad(sp_backend *be, sp_tensor dy,
                                    const int32_t *sample_row, int n_samples,
                                    const int32_t *argmax, sp_tensor dx)
 {
+    assert(sp_samples_cover(sample_row, n_samples, dx.n) && dy.n == n_samples);
     if (argmax)
         return cuda_each(be, spread_max{dy, dx, argmax}, n_samples, dy.c);
     return spread_rows(be, dy, dx, sample_row, n_samples, true);
@@ -256,11 +262,13 @@ sp_status sp_cuda_global_pool_grad(sp_backend *be, sp_tensor dy,
 sp_status sp_cuda_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                             int n_samples, sp_tensor y)
 {
+    assert(sp_samples_cover(sample_row, n_samples, y.n) && x.n == n_samples);
     return spread_rows(be, x, y, sample_row, n_samples, false);
 }
 
 sp_status sp_cuda_broadcast_grad(sp_backend *be, sp_tensor dy,
                                  const int32_t *sample_row, int n_samples, sp_tensor dx)
 {
+    assert(sp_samples_cover(sample_row, n_samples, dy.n) && dx.n == n_samples);
     return sum_rows(be, dy, sample_row, n_samples, dx, false);
 }

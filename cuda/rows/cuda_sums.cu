@@ -1,5 +1,7 @@
 /* The second half of sums over the rows of each sample (cuda_rows.cuh): the sum over
  * the chunks of each sample, as a tree; and sums over samples. */
+#include <assert.h>
+
 #include "cuda/device/cuda_rows.cuh"
 
 __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
@@ -49,6 +51,7 @@ __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
 sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
                               double n_rows, double *out, bool is_added)
 {
+    assert(n_samples >= 0 && m >= 0 && out);
     SP_LAUNCH(add_samples_kernel, dim3((unsigned)m / CUDA_PART_COLUMNS + 1),
               cuda_part_block(n_samples), cuda_of(be)->compute, sums, n_samples, m,
               n_rows, out, is_added);

@@ -12,6 +12,7 @@ size_t sp_ref_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
 
 sp_status sp_ref_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 {
+    assert(n_args >= 0 && (args || n_args == 0));
     (void)be, (void)args, (void)n_args;
     return SP_OK;
 }
@@ -70,6 +71,7 @@ static sp_status over_pairs(const sp_conv_args *a, add_pair *add)
 
 sp_status sp_ref_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
+    assert(sp_conv_is_sound(args));
     (void)be;
     return over_pairs(args, add_forward);
 }
@@ -78,6 +80,7 @@ sp_status sp_ref_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
                                         const int32_t *sample_row, int n_samples,
                                         double *sums)
 {
+    assert(sp_conv_is_sound(conv) && sums);
     SP_TRY(sp_ref_conv_forward(be, conv));
     return sp_ref_norm_sums(be, conv->y, sample_row, n_samples, sums);
 }
@@ -85,6 +88,7 @@ sp_status sp_ref_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
 sp_status sp_ref_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
                                          const sp_norm_args *norm)
 {
+    assert(sp_conv_is_sound(conv) && sp_norm_is_sound(norm));
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
     SP_TRY(be->ops->conv_forward(be, conv));
     return be->ops->norm_apply(be, norm);
@@ -98,6 +102,7 @@ sp_status sp_ref_join(sp_backend *be)
 
 sp_status sp_ref_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
+    assert(sp_conv_is_sound(args));
     (void)be;
     return over_pairs(args, add_grad_input);
 }
@@ -106,6 +111,7 @@ sp_status sp_ref_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *c
                                            const sp_norm_grad_args *norm,
                                            const sp_norm_grad_args *residual)
 {
+    assert(sp_conv_is_sound(conv) && norm->sums);
     assert(!residual || (residual->slope == 1 && residual->dy.data == norm->dy.data));
     SP_TRY(be->ops->conv_grad_input(be, conv));
     SP_TRY(be->ops->norm_grad_sums(be, norm));
@@ -129,6 +135,7 @@ sp_status sp_ref_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     int32_t row = sp_cpu_first_row(m, a->sample_row, a->sample0);
     int32_t end = sp_cpu_first_row(m, a->sample_row, a->sample1);
 
+    assert(sp_conv_wgrad_is_sound(a));
     (void)be;
     for (int32_t o = row; a->dbias && o < end; o++)
         for (int j = 0; j < a->dy.c; j++)

@@ -1,4 +1,5 @@
 /* Loss by plain loops, in double. */
+#include <assert.h>
 #include <math.h>
 
 #include "cpu/cpu.h"
@@ -64,6 +65,7 @@ static void row(const sp_loss_args *a, int64_t i, double *sums)
 
 sp_status sp_ref_loss(sp_backend *be, const sp_loss_args *a)
 {
+    assert(sp_loss_is_sound(a));
     (void)be;
     for (int b = 0; b < a->n_samples; b++) {
         a->sums[2 * b] = a->sums[2 * b + 1] = 0;

@@ -1,10 +1,14 @@
 /* Batch norm by plain loops. */
+#include <assert.h>
+
 #include "compute/sp_norm.h"
 #include "cpu/cpu.h"
 
 sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums)
 {
+    assert(sp_tensor_is_sound(x) && sums);
+    assert(sp_samples_cover(sample_row, n_samples, x.n));
     (void)be;
     for (int b = 0; b < n_samples; b++, sums += 2 * x.c)
         for (int j = 0; j < x.c; j++) {
@@ -22,6 +26,7 @@ sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 
 sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *a)
 {
+    assert(sp_norm_is_sound(a));
     (void)be;
     for (int64_t i = 0; i < a->x.n; i++)
         for (int j = 0; j < a->x.c; j++) {
@@ -51,6 +56,7 @@ static void grad_sums_channel(const sp_norm_grad_args *a, int b, int j, double *
 
 sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
+    assert(sp_norm_grad_sums_are_sound(a));
     (void)be;
     for (int b = 0; b < a->n_samples; b++)
         for (int j = 0; j < a->x.c; j++)
@@ -60,6 +66,7 @@ sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 
 sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
+    assert(sp_norm_grad_is_sound(a));
     (void)be;
     for (int64_t i = 0; i < a->x.n; i++)
         for (int j = 0; j < a->x.c; j++) {
@@ -73,6 +80,7 @@ sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 
 sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
 {
+    assert(sp_norm_finish_is_sound(a));
     (void)be;
     for (int j = 0; j < a->c; j++)
         sp_norm_finish_channel(a, j, sp_norm_add_parts(&a->sums, a->c, j));
@@ -81,6 +89,7 @@ sp_status sp_ref_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
 
 sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *a)
 {
+    assert(sp_norm_grad_finish_is_sound(a));
     (void)be;
     for (int j = 0; j < a->c; j++)
         sp_norm_grad_finish_channel(a, j, sp_norm_add_parts(&a->all, a->c, j),
@@ -91,6 +100,7 @@ sp_status sp_ref_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args
 sp_status sp_ref_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
                              double n_rows, double *out, bool is_added)
 {
+    assert(n_samples >= 0 && m >= 0 && out);
     (void)be;
     for (int j = 0; j < m; j++) {
         double sum = 0;

@@ -1,4 +1,5 @@
 /* Update rules by plain loops, in double. */
+#include <assert.h>
 #include <math.h>
 
 #include "cpu/cpu.h"
@@ -10,6 +11,7 @@ static double decay_of(const sp_optim_args *a, int64_t i)
 
 sp_status sp_ref_sgd(sp_backend *be, const sp_optim_args *a)
 {
+    assert(sp_update_is_sound(a));
     (void)be;
     for (int64_t i = 0; i < a->n; i++) {
         double g = a->g[i] * a->g_scale + decay_of(a, i) * a->w[i], step = g;
@@ -27,6 +29,7 @@ sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *a)
     const double fix1 = 1 - pow(a->beta1, (double)(a->t + 1));
     const double fix2 = 1 - pow(a->beta2, (double)(a->t + 1));
 
+    assert(sp_update_is_sound(a) && a->m && a->v);
     (void)be;
     for (int64_t i = 0; i < a->n; i++) {
         double g = a->g[i] * a->g_scale, w = a->w[i] * (1 - a->lr * decay_of(a, i));
@@ -40,6 +43,7 @@ sp_status sp_ref_adamw(sp_backend *be, const sp_optim_args *a)
 
 sp_status sp_ref_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum)
 {
+    assert(n >= 0 && (g || n == 0) && sum);
     (void)be;
     *sum = 0;
     for (int64_t i = 0; i < n; i++)

@@ -1,9 +1,12 @@
 /* Elementwise operations by plain loops. */
+#include <assert.h>
+
 #include "base/sp_rng.h"
 #include "cpu/cpu.h"
 
 sp_status sp_ref_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
+    assert(sp_tensors_match(x, y));
     (void)be;
     for (int64_t i = 0; i < x.n; i++)
         for (int j = 0; j < x.c; j++) {
@@ -16,6 +19,7 @@ sp_status sp_ref_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 sp_status sp_ref_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
                            sp_tensor dx, bool is_added)
 {
+    assert(sp_tensors_match(y, dy) && sp_tensors_match(dy, dx));
     (void)be;
     for (int64_t i = 0; i < y.n; i++)
         for (int j = 0; j < y.c; j++) {
@@ -28,6 +32,7 @@ sp_status sp_ref_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor d
 
 sp_status sp_ref_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
 {
+    assert(sp_tensors_match(x, y));
     (void)be;
     for (int64_t i = 0; i < x.n; i++)
         for (int j = 0; j < x.c; j++) {
@@ -43,6 +48,8 @@ sp_status sp_ref_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
 {
     float scale = p < 1 ? 1 / (1 - p) : 0;
 
+    assert(p >= 0 && p <= 1 && sp_tensors_match(x, y));
+    assert(sp_samples_cover(sample_row, n_samples, x.n));
     (void)be;
     for (int b = 0; b < n_samples; b++) {
         sp_rng rng = sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);

@@ -1,4 +1,5 @@
 /* Pooling by plain loops. */
+#include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu.h"
@@ -45,6 +46,7 @@ sp_status sp_ref_pool(sp_backend *be, const sp_pool_args *a)
 {
     const sp_map *m = a->map;
 
+    assert(sp_pool_is_sound(a));
     (void)be;
     for (int64_t i = 0; i < a->y.n; i++)
         memset(sp_row(a->y, i), 0, (size_t)a->y.c * sizeof(float));
@@ -83,6 +85,7 @@ static void mean_grad_tile(const sp_pool_args *a, int t)
 
 sp_status sp_ref_pool_grad(sp_backend *be, const sp_pool_args *a)
 {
+    assert(sp_pool_grad_is_sound(a));
     (void)be;
     if (a->is_max)
         max_grad(a);
@@ -114,6 +117,7 @@ static int32_t channel_argmax(sp_tensor x, int32_t row, int32_t end, int j)
 sp_status sp_ref_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                              int n_samples, int32_t *argmax, sp_tensor y)
 {
+    assert(sp_samples_cover(sample_row, n_samples, x.n) && y.n == n_samples);
     (void)be;
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < x.c; j++) {
@@ -132,6 +136,7 @@ sp_status sp_ref_global_pool_grad(sp_backend *be, sp_tensor dy,
                                   const int32_t *sample_row, int n_samples,
                                   const int32_t *argmax, sp_tensor dx)
 {
+    assert(sp_samples_cover(sample_row, n_samples, dx.n) && dy.n == n_samples);
     (void)be;
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < dy.c; j++) {
@@ -149,6 +154,7 @@ sp_status sp_ref_global_pool_grad(sp_backend *be, sp_tensor dy,
 sp_status sp_ref_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, sp_tensor y)
 {
+    assert(sp_samples_cover(sample_row, n_samples, y.n) && x.n == n_samples);
     (void)be;
     for (int b = 0; b < n_samples; b++)
         for (int32_t i = sample_row[b]; i < sample_row[b + 1]; i++)
@@ -159,6 +165,7 @@ sp_status sp_ref_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 sp_status sp_ref_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
                                 int n_samples, sp_tensor dx)
 {
+    assert(sp_samples_cover(sample_row, n_samples, dy.n) && dx.n == n_samples);
     (void)be;
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < dy.c; j++) {

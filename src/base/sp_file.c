@@ -158,6 +158,7 @@ sp_status sp_file_append_line(const char *path, const char *line)
     off_t end;
     char last = '\n';
 
+    assert(path && line);
     assert(path && line && !strchr(line, '\n'));
     SP_TRY(sp_file_open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
     end = lseek(fd, 0, SEEK_END);
@@ -216,6 +217,7 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
     sp_status rc;
     int fd;
 
+    assert(path && data);
     assert(path && data);
     *data = NULL;
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));

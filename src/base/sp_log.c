@@ -43,6 +43,7 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
 {
     int fd;
 
+    assert(0 <= rank && rank < size && host);
     assert(0 <= rank && rank < size);
     assert(host);
     sp_log_close();

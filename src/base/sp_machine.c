@@ -2,6 +2,7 @@
 
 #include "base/sp_machine.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -155,6 +156,7 @@ void sp_machine_zero(void *data, size_t bytes)
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
     uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
 
+    assert(data || bytes == 0);
     if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {
         memset(data, 0, bytes);
         return;

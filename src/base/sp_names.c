@@ -1,5 +1,6 @@
 #include "base/sp_names.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -19,6 +20,7 @@ static const sp_named *row_of(sp_names words, int i)
 
 const void *sp_names_find(sp_names words, const char *name)
 {
+    assert(name && words.n >= 0);
     for (int i = 0; i < words.n; i++)
         if (strcmp(row_of(words, i)->name, name) == 0)
             return row_of(words, i);
@@ -67,6 +69,7 @@ int sp_names_distance(const char *a, const char *b)
 {
     int row[NAME + 1], n_b = (int)strnlen(b, NAME), n_a = (int)strlen(a);
 
+    assert(a && b);
     if (n_a != n_b && n_a && n_b &&
         strncasecmp(a, b, (size_t)(n_a < n_b ? n_a : n_b)) == 0)
         return 1;
@@ -190,6 +193,7 @@ sp_status sp_options_read(void *to, sp_names table, const char *program, int arg
 {
     bool is_over = false;
 
+    assert(to && program && argc >= 1 && argv && n_words);
     *n_words = 0;
     for (int i = 1; i < argc; i++) {
         if (is_over || argv[i][0] != '-' || argv[i][1] == '\0')

@@ -1,3 +1,5 @@
+#include <assert.h>
+
 #include "config.h"
 
 #include "base/sp_siphash.h"
@@ -53,6 +55,7 @@ uint64_t sp_siphash(const uint8_t key[SP_SIPHASH_KEY], const void *data, size_t 
                k0 ^ UINT64_C(0x6c7967656e657261), k1 ^ UINT64_C(0x7465646279746573)};
     size_t i;
 
+    assert(key && (data || bytes == 0));
     for (i = 0; i + 8 <= bytes; i += 8)
         absorb(&s, number(at + i, 8));
     /* The highest byte of the last word is the length modulo 256. */

@@ -9,6 +9,7 @@
  */
 #include "bench/bench.h"
 
+#include <assert.h>
 #include <math.h>
 #include <time.h>
 
@@ -206,6 +207,7 @@ sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceili
 {
     const double begin = sp_now_s();
 
+    assert(ceiling && job->name);
     for (int i = 1; bench_is_above(b, rate, *ceiling); i++) {
         const struct timespec pause = {0, i * 1000000L};
         if (i > LEAST_TIMINGS && sp_now_s() - begin > PATIENCE_S)

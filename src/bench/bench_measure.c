@@ -1,5 +1,6 @@
 #include "bench/bench.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -35,6 +36,7 @@ double bench_median(double *values, int n, double *spread)
 {
     double middle;
 
+    assert(n >= 1 && spread);
     qsort(values, (size_t)n, sizeof *values, compare);
     middle = (values[(n - 1) / 2] + values[n / 2]) / 2;
     if (spread)
@@ -189,6 +191,7 @@ sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
     const double work = job->limit == BENCH_FLOPS ? job->flops : job->bytes;
     const double ratio = ceiling > 0 && !b->is_emulated ? work / s / ceiling : NAN;
 
+    assert(job->name);
     if (b->comm->rank)
         return SP_OK;
     if (bench_is_above(b, work / s, ceiling))

@@ -3,6 +3,7 @@
  * reduce the same bytes: one all-reduce, or several of the buckets' sizes. */
 #include "bench/bench.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
     double s[MAX_ROUNDS];
     const int rounds = rounds_of(b);
 
+    assert(n >= 0 && (data || n == 0));
     for (int i = -1; i < rounds; i++) /* the first round opens connections */
         SP_TRY(time_once(&c, once_plain, &s[i < 0 ? 0 : i]));
     *t = (bench_time){.cpu_s = NAN, .is_wall = true, .repeats = rounds};

@@ -1,6 +1,7 @@
 /* Operations that pass over rows or parameters, which are limited by bandwidth. */
 #include "bench/bench.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct rows_case {
@@ -156,6 +157,7 @@ sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)
     rows_case r = {.backend = &b->backend, .sample_row = v->sample_row};
     bench_job job = {.n = v->n, .c_in = c, .c_out = c, .limit = BENCH_BYTES, .arg = &r};
 
+    assert(v->n >= 0 && c >= 1);
     SP_TRY(take_case(b, arena, v->n, c, &r));
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         job.name = passes[i].name;

@@ -1,4 +1,5 @@
 /* Backend memory filled with numbers, which are made on the host and uploaded. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/sp_rng.h"
@@ -85,6 +86,7 @@ sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tens
     const int ld = (c + each - 1) / each * each;
     float *host;
 
+    assert(n >= 0 && c >= 1 && t);
     SP_TRY(stage(b, (size_t)(n * ld) * sizeof(float), &host));
     draw(n * ld, host);
     if (elem == SP_ELEM_BF16)

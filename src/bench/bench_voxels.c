@@ -1,5 +1,6 @@
 #include "bench/bench.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ static sp_status read_sample(const bench_options *options, bench_voxels *v)
 
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v)
 {
+    assert(n >= 0 && v);
     memset(v, 0, sizeof *v);
     if (options->shard) {
         SP_TRY(read_sample(options, v));
@@ -128,6 +130,7 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
 {
     const char *folder = getenv("TMPDIR");
 
+    assert(n >= 1 && n_samples >= 1 && path);
     if (snprintf(path, BENCH_PATH, "%s/spbench-XXXXXX", folder ? folder : "/tmp") >=
             BENCH_PATH - 16 ||
         !mkdtemp(path))

@@ -2,6 +2,7 @@
  * where one of them had nothing to do. */
 #include "bench/bench.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
     void *all;
     sp_status rc = SP_OK;
 
+    assert(n >= 1 && step);
     *w = (bench_work){.ranks = comm->size, .steps = n, .all = mine};
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     if (comm->rank == 0) {

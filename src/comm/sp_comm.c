@@ -466,6 +466,7 @@ sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t co
 {
     sp_request request = {NULL};
 
+    assert(data || count == 0);
     SP_TRY(sp_comm_iallreduce(comm, scope, data, count, type, op, &request));
     SP_TRY(sp_comm_wait(comm, &request));
     return SP_OK;
@@ -488,6 +489,7 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
 {
     MPI_Request request;
 
+    assert(0 <= root && root < comm->size && (data || bytes == 0));
     assert(0 <= root && root < comm->size);
     assert(data || bytes == 0);
     if (comm->size == 1)

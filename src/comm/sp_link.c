@@ -427,6 +427,7 @@ sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
 {
     uint32_t n = 0;
 
+    assert(fd && address && host);
     assert(n_peers >= 0 && (peers || n_peers == 0));
     memset(address, 0, sizeof *address);
     strncpy(address->host, host, sizeof address->host - 1);

@@ -19,7 +19,7 @@
 #ifndef SP_CPU_H
 #define SP_CPU_H
 
-#include "compute/sp_backend.h"
+#include "compute/sp_contract.h"
 
 #ifdef __cplusplus
 extern "C" {

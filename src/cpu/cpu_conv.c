@@ -50,6 +50,7 @@ static void pack(sp_backend *be, const sp_pack_args *a)
 
 sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 {
+    assert(n_args >= 0 && (args || n_args == 0));
     for (int i = 0; i < n_args; i++)
         pack(be, &args[i]);
     return SP_OK;
@@ -168,12 +169,14 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
 
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
+    assert(sp_conv_is_sound(args));
     return over_tiles(be, args, NULL, NULL);
 }
 
 sp_status sp_cpu_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
                                          const sp_norm_args *norm)
 {
+    assert(sp_conv_is_sound(conv) && sp_norm_is_sound(norm));
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
     return over_tiles(be, conv, NULL, norm);
 }
@@ -184,6 +187,7 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
 {
     tile_sums s;
 
+    assert(sp_conv_is_sound(conv) && sums);
     SP_TRY(take_sums(be, conv->y.c, sample_row, n_samples, &s));
     SP_TRY(over_tiles(be, conv, &s, NULL));
     add_sums(&s, conv->y.c, n_samples, sums);
@@ -193,6 +197,7 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
 /* The packed weights hold the whole difference to the forward pass. */
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
+    assert(sp_conv_is_sound(args));
     return over_tiles(be, args, NULL, NULL);
 }
 
@@ -297,6 +302,7 @@ sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     sp_cpu_wgrad g = {.map = m, .x = a->x, .dy = a->dy};
     work w;
 
+    assert(sp_conv_wgrad_is_sound(a));
     if (a->dbias)
         SP_TRY(add_bias_grad(be, a));
     SP_TRY(take_work(be, a, &w));

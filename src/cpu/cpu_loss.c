@@ -1,4 +1,5 @@
 /* Loss: threads share spans of rows, and the spans' sums are added in order. */
+#include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
@@ -22,6 +23,7 @@ sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
     double *part;
     void *at;
 
+    assert(sp_loss_is_sound(a));
     SP_TRY(sp_cpu_scratch(
         be, (size_t)n * (2 * sizeof *part + sizeof *span) + rows * sizeof *prediction,
         &at));

@@ -1,6 +1,7 @@
 /* Batch norm. Sums are formed in parallel over spans of rows that depend on the sample
  * alone, and the spans' sums are added in order, so the result does not depend on the
  * number of threads. */
+#include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
@@ -45,6 +46,8 @@ sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     parts p;
 
+    assert(sp_tensor_is_sound(x) && sums);
+    assert(sp_samples_cover(sample_row, n_samples, x.n));
     SP_TRY(take_parts(be, sample_row, n_samples, x.c, &p));
 #pragma omp parallel for num_threads(be->threads) if (p.n > 1)
     for (int i = 0; i < p.n; i++)
@@ -60,6 +63,7 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
     const int64_t n = a->x.n, size = SP_CPU_ROW_BLOCK,
                   n_blocks = sp_cpu_blocks(n, size);
 
+    assert(sp_norm_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
@@ -72,6 +76,7 @@ sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
     const int c = a->x.c;
     parts p;
 
+    assert(sp_norm_grad_sums_are_sound(a));
     SP_TRY(take_parts(be, a->sample_row, a->n_samples, c, &p));
 #pragma omp parallel for num_threads(be->threads) if (p.n > 1)
     for (int i = 0; i < p.n; i++)
@@ -90,6 +95,7 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
     const int64_t n = a->x.n, size = SP_CPU_ROW_BLOCK,
                   n_blocks = sp_cpu_blocks(n, size);
 
+    assert(sp_norm_grad_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_grad_apply(a, i * size, sp_cpu_least((i + 1) * size, n));

@@ -1,4 +1,6 @@
 /* Updates of the flat parameter vector: threads share its blocks. */
+#include <assert.h>
+
 #include "cpu/cpu_isa.h"
 
 _Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks");
@@ -28,6 +30,7 @@ sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
 
+    assert(sp_update_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         update(isa->sgd, a, i * size, sp_cpu_least((i + 1) * size, a->n));
@@ -39,6 +42,7 @@ sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *a)
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
 
+    assert(sp_update_is_sound(a) && a->m && a->v);
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         update(isa->adamw, a, i * size, sp_cpu_least((i + 1) * size, a->n));
@@ -51,6 +55,7 @@ sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *
     const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(n, size);
     double *part;
 
+    assert(n >= 0 && (g || n == 0) && sum);
     SP_TRY(sp_cpu_scratch(be, (size_t)n_blocks * sizeof *part, (void **)&part));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)

@@ -1,4 +1,5 @@
 /* Elementwise operations: threads share blocks of rows. */
+#include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
@@ -8,6 +9,7 @@ sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
+    assert(sp_tensors_match(x, y));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->relu(x, slope, y, i * size, sp_cpu_least((i + 1) * size, n));
@@ -20,6 +22,7 @@ sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor d
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, y.elem);
     const int64_t n = y.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
+    assert(sp_tensors_match(y, dy) && sp_tensors_match(dy, dx));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->relu_grad(y, slope, dy, dx, is_added, i * size,
@@ -39,6 +42,7 @@ sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     const int64_t n = x.n, size = SP_CPU_ROW_BLOCK, n_blocks = sp_cpu_blocks(n, size);
 
+    assert(sp_tensors_match(x, y));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         if (x.elem != y.elem)
@@ -57,6 +61,8 @@ sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
 {
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
 
+    assert(p >= 0 && p <= 1 && sp_tensors_match(x, y));
+    assert(sp_samples_cover(sample_row, n_samples, x.n));
     for (int b = 0; b < n_samples; b++) {
         const sp_rng rng =
             sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);

@@ -2,6 +2,7 @@
  * outputs share, so there threads share columns, and every sum keeps its order. In bf16
  * a mean is formed in fp32 and rounded once; a gradient is rounded each time that
  * something is added to it in memory. */
+#include <assert.h>
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
@@ -66,6 +67,7 @@ sp_status sp_cpu_pool(sp_backend *be, const sp_pool_args *a)
     const sp_map *m = a->map;
     const int c = a->y.c;
 
+    assert(sp_pool_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (m->n_tiles > 1)
     for (int t = 0; t < m->n_tiles; t++) {
         for (int32_t o = m->tile_row[t]; a->is_max && o < m->tile_row[t + 1]; o++)
@@ -111,6 +113,7 @@ sp_status sp_cpu_pool_grad(sp_backend *be, const sp_pool_args *a)
 {
     const int c = a->dy.c;
 
+    assert(sp_pool_grad_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (c > COLUMNS)
     for (int j = 0; j < c; j += COLUMNS)
         if (a->is_max)
@@ -172,6 +175,7 @@ static void global_columns(sp_tensor x, int32_t row, int32_t end, int j0, int32_
 sp_status sp_cpu_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                              int n_samples, int32_t *argmax, sp_tensor y)
 {
+    assert(sp_samples_cover(sample_row, n_samples, x.n) && y.n == n_samples);
 #pragma omp parallel for collapse(2) num_threads(be->threads)
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < x.c; j += COLUMNS)
@@ -191,6 +195,7 @@ sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
                                   const int32_t *sample_row, int n_samples,
                                   const int32_t *argmax, sp_tensor dx)
 {
+    assert(sp_samples_cover(sample_row, n_samples, dx.n) && dy.n == n_samples);
 #pragma omp parallel for num_threads(be->threads)
     for (int b = 0; b < n_samples; b++) {
         const int32_t *at = argmax ? argmax + (size_t)b * (size_t)dy.c : NULL;
@@ -206,6 +211,7 @@ sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
 sp_status sp_cpu_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, sp_tensor y)
 {
+    assert(sp_samples_cover(sample_row, n_samples, y.n) && x.n == n_samples);
     for (int b = 0; b < n_samples; b++)
 #pragma omp parallel for num_threads(be->threads)
         for (int32_t i = sample_row[b]; i < sample_row[b + 1]; i++)
@@ -228,6 +234,7 @@ static void add_columns_sum(sp_tensor dy, int32_t row, int32_t end, int j0,
 sp_status sp_cpu_broadcast_grad(sp_backend *be, sp_tensor dy, const int32_t *sample_row,
                                 int n_samples, sp_tensor dx)
 {
+    assert(sp_samples_cover(sample_row, n_samples, dy.n) && dx.n == n_samples);
 #pragma omp parallel for collapse(2) num_threads(be->threads)
     for (int b = 0; b < n_samples; b++)
         for (int j = 0; j < dy.c; j += COLUMNS)

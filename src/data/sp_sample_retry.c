@@ -1,5 +1,6 @@
 /* Reads a sample again where its file could not be read. A server that restarts, a
  * mount that comes back or a file that is being replaced must not end a long run. */
+#include <assert.h>
 #include <time.h>
 
 #include "base/sp_log.h"
@@ -25,6 +26,7 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
     sp_status rc = sp_sample_read_once(set, sample, request, out);
     sp_error_record first;
 
+    assert(0 <= sample && sample < set->n_samples && request && out);
     if (rc == SP_EIO)
         sp_error_save(&first);
     for (int i = 1; i < TRIES && rc == SP_EIO; i++, wait_s *= 2) {

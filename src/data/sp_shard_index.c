@@ -408,6 +408,7 @@ sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *
     int64_t n_shards = 0;
     sp_status rc = SP_OK;
 
+    assert(set && patterns->n >= 0);
     assert(set && patterns);
     *set = (sp_dataset){0};
     if (!comm || comm->rank == 0)

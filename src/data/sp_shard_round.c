@@ -107,6 +107,7 @@ sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
     const sp_extent *e = &part->shard->features;
     int64_t rows = LOOK_BYTES / n_files / ((int64_t)e->cols * e->type_size);
 
+    assert(n_files >= 1);
     assert(n_files > 0 && part->n_shards == 1);
     if (!may_round(e) || e->rows == 0)
         return SP_OK;

@@ -22,6 +22,7 @@ sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
 {
     const double want = config->data.voxel_size, ratio = want / set->voxel_size;
 
+    assert(set->voxel_size > 0 && factor);
     *factor = rint(ratio);
     /* Coordinates have 20 bits, so at a larger multiple all voxels would become one. */
     if (*factor < 1 || ratio > 1 << 20 || fabs(ratio - *factor) > 1e-6 * ratio)
@@ -526,6 +527,7 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     work w = {.in = in, .aug = aug, .out = out, .n = (int32_t)in->n};
     size_t used;
 
+    assert(in && aug && out && c >= 0);
     assert(c > 0 && arena && out);
     assert(!mean == !std);
     assert(0 <= aug->drop && aug->drop <= 1 && aug->scale > 0);

@@ -1,5 +1,6 @@
 #include "deck/sp_choice.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +13,7 @@ const char *const sp_precision_word[] = {SP_PRECISIONS(SP_CHOICE_WORD)};
 
 bool sp_choice_name(const char *names, int i, char *to)
 {
+    assert(names && i >= 0 && to);
     while (i > 0 && (names = strchr(names, '|'))) {
         names++;
         i--;
@@ -25,6 +27,7 @@ int sp_choice_find(const char *names, const char *word)
 {
     char name[SP_NAME];
 
+    assert(names && word);
     for (int i = 0; sp_choice_name(names, i, name); i++)
         if (!strcasecmp(name, word))
             return i;

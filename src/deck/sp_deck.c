@@ -2,6 +2,7 @@
 
 #include "deck/sp_deck.h"
 
+#include <assert.h>
 #include <libconfig.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -257,6 +258,7 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
     sp_deck_text text = {0};
     sp_status rc;
 
+    assert(config && (overrides || n_overrides == 0));
     SP_TRY(read_defaults(config));
     if (path) {
         rc = sp_deck_text_file(&text, path);
@@ -278,6 +280,7 @@ sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
     sp_deck_text deck = {0};
     sp_status rc;
 
+    assert(config && text && name && (overrides || n_overrides == 0));
     SP_TRY(read_defaults(config));
     rc = sp_deck_text_string(&deck, text, name);
     if (rc == SP_OK)
@@ -301,6 +304,7 @@ bool sp_config_is_set(const sp_config *config, const char *key)
 {
     const sp_key *k = sp_deck_find(key);
 
+    assert(k && "a key that exists");
     return k && config->origin[k - sp_deck_key] != SP_FROM_DEFAULT;
 }
 
@@ -308,6 +312,7 @@ bool sp_config_is_overridden(const sp_config *config, const char *key)
 {
     const sp_key *k = sp_deck_find(key);
 
+    assert(k && "a key that exists");
     return k && config->origin[k - sp_deck_key] == SP_FROM_COMMAND_LINE;
 }
 
@@ -317,6 +322,7 @@ const char *sp_config_where(const sp_config *config, const char *key)
     const sp_key *k = sp_deck_find(key);
     const char *place = k ? config->place[k - sp_deck_key] : NULL;
 
+    assert(k && "a key that exists");
     snprintf(where, sizeof where, "%s%s", place ? place : "", place ? ": " : "");
     return where;
 }

@@ -1,6 +1,7 @@
 /* Broadcast of the config of rank 0, as text. */
 #include "deck/sp_deck.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@ sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc)
     int64_t bytes = 0;
     unsigned char origin[SP_MAX_KEYS];
 
+    assert(config && comm);
     if (comm->rank != 0)
         rc = SP_OK;
     else if (rc == SP_OK)

@@ -1,5 +1,6 @@
 #include "deck/sp_deck_keys.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -223,6 +224,7 @@ bool sp_deck_in_range(const char *range, double value)
     char *end;
     double lo = strtod(range + 1, &end), hi = strtod(end + 1, &end);
 
+    assert(range[0] == '[' || range[0] == '(');
     return isfinite(value) && (range[0] == '[' ? value >= lo : value > lo) &&
            (*end == ']' ? value <= hi : value < hi);
 }

@@ -2,6 +2,7 @@
  * of the fields; sp_graph checks their meaning. */
 #include "deck/sp_deck_keys.h"
 
+#include <assert.h>
 #include <libconfig.h>
 #include <math.h>
 #include <stddef.h>
@@ -134,6 +135,7 @@ sp_status sp_deck_read_layers(sp_config *config, const config_setting_t *list,
 {
     int n = config_setting_length(list);
 
+    assert(config && list && from);
     if (n > SP_MAX_LAYERS)
         return SP_FAIL(SP_EUSAGE, "%s: net.layers has %d layers, at most %d are taken",
                        sp_deck_where(from, list), n, SP_MAX_LAYERS);

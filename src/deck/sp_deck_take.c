@@ -1,4 +1,5 @@
 /* Keys by number, copies, and the exchange of values between two configs. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ int sp_config_n_keys(void)
 
 const char *sp_config_key(int i)
 {
+    assert(0 <= i && i < sp_deck_n_keys);
     static _Thread_local char path[2 * SP_NAME];
 
     snprintf(path, sizeof path, "%s.%s", sp_deck_key[i].section, sp_deck_key[i].name);
@@ -80,6 +82,7 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path)
     size_t n = strlen(path);
     int i;
 
+    assert(config != from && path);
     for (i = 0; i < sp_deck_n_keys; i++) {
         const char *key = sp_config_key(i);
         if (strncmp(key, path, n) == 0 && (key[n] == 0 || key[n] == '.') &&
@@ -114,6 +117,7 @@ sp_status sp_config_copy(sp_config *to, const sp_config *from)
     char *text;
     sp_status rc;
 
+    assert(to != from);
     *to = (sp_config){0};
     SP_TRY(sp_config_to_text(from, &text));
     rc = sp_config_parse(to, text, "copy", 0, NULL);

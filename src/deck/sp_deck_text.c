@@ -1,5 +1,6 @@
 #include "deck/sp_deck_text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -282,6 +283,7 @@ sp_status sp_deck_text_file(sp_deck_text *text, const char *path)
     scanner x;
     size_t size;
 
+    assert(text && path);
     SP_TRY(open_text(&x, text, &size));
     x.may_include = true;
     return close_text(&x, scan_file(&x, path, ""));
@@ -293,6 +295,7 @@ sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char
     size_t size;
     sp_status rc;
 
+    assert(string && name);
     SP_TRY(open_text(&x, text, &size));
     rc = add_file(&x, name);
     x.depth = 1;
@@ -315,6 +318,7 @@ const char *sp_deck_text_place(const sp_deck_text *text, int line, int *line_in_
 {
     const sp_deck_line *at;
 
+    assert(line_in_file);
     if (line > text->n_lines)
         line = text->n_lines;
     at = &text->line[line > 0 ? line - 1 : 0];

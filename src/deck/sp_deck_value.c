@@ -2,6 +2,7 @@
  * integer 64 bits wide and every array a list. */
 #include "deck/sp_deck_keys.h"
 
+#include <assert.h>
 #include <libconfig.h>
 #include <limits.h>
 #include <math.h>
@@ -125,6 +126,7 @@ sp_status sp_deck_read_strings(sp_strings *to, const config_setting_t *s,
 {
     int n = is_list(s) ? config_setting_length(s) : 1;
 
+    assert(to && s && what && where);
     sp_deck_free_strings(to);
     for (int i = 0; i < n; i++) {
         const config_setting_t *e =
@@ -192,6 +194,7 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
     void *field = sp_key_field(config, key);
     int i;
 
+    assert(config && key && text && where);
     if (key->type == SP_KEY_TEXT)
         return set_string(field, text);
     if (key->type == SP_KEY_RESUME)
@@ -263,6 +266,7 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     void *field = sp_key_field(config, key);
     char path[2 * SP_NAME];
 
+    assert(config && key && s && from);
     switch (key->type) {
     case SP_KEY_BOOL:
         if (config_setting_type(s) != CONFIG_TYPE_BOOL)

@@ -1,6 +1,7 @@
 /* Writes the config as a deck that reads back to the same config. */
 #include "deck/sp_deck_keys.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,7 @@ sp_status sp_config_to_text(const sp_config *config, char **text)
     size_t size;
     FILE *to;
 
+    assert(config && text);
     *text = NULL;
     to = open_memstream(text, &size);
     if (!to)

@@ -9,6 +9,7 @@
  */
 #include "graph/sp_graph.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -215,6 +216,7 @@ sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **lay
     const sp_family family = config->net.family;
     builder b = {.width = config->net.width};
 
+    assert(n_classes >= 1 && layers && n_layers);
     if (family == SP_DUMMY)
         add_dummy(&b, config, n_classes);
     else

@@ -1,5 +1,6 @@
 #include "graph/sp_graph_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@ sp_status sp_graph_refuse(sp_status rc, const sp_graph_builder *b, const char *f
     char text[SP_ERROR_MESSAGE];
     va_list args;
 
+    assert(rc != SP_OK);
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
@@ -81,11 +83,13 @@ static sp_status set_name(sp_graph_builder *b, sp_node *node, int index)
 
 int sp_graph_level_of(const sp_graph_builder *b, int input)
 {
+    assert(input < b->graph->n_nodes);
     return input < 0 ? 0 : b->graph->node[input].level;
 }
 
 int sp_graph_channels_of(const sp_graph_builder *b, int input)
 {
+    assert(input < b->graph->n_nodes);
     return input < 0 ? b->graph->c_in : b->graph->node[input].c_out;
 }
 
@@ -224,6 +228,7 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
     int n = config->net.n_layers;
     sp_status rc = SP_OK;
 
+    assert(graph && c_in >= 0 && n_classes >= 1);
     *graph = (sp_graph){.c_in = c_in, .n_classes = n_classes};
     if (c_in < 1 || n_classes < 1)
         return SP_FAIL(SP_EUSAGE, "network of %d input channels and %d classes", c_in,

@@ -2,6 +2,7 @@
 #include "base/sp_rng.h"
 #include "graph/sp_graph.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* FNV-1a hash of a parameter's name, which identifies its random stream. */
@@ -28,6 +29,7 @@ static void start_normal(const sp_param *p, uint64_t seed, float *to)
 
 void sp_graph_init_params(const sp_graph *graph, uint64_t seed, float *flat)
 {
+    assert(graph->n_floats == 0 || flat);
     /* the padding is zeroed too */
     memset(flat, 0, (size_t)graph->n_floats * sizeof *flat);
     for (int i = 0; i < graph->n_params; i++) {
@@ -43,6 +45,7 @@ void sp_graph_init_params(const sp_graph *graph, uint64_t seed, float *flat)
 
 void sp_graph_init_buffers(const sp_graph *graph, float *flat)
 {
+    assert(graph->n_buffer_floats == 0 || flat);
     memset(flat, 0, (size_t)graph->n_buffer_floats * sizeof *flat);
     for (int i = 0; i < graph->n_buffers; i++)
         for (int64_t j = 0; j < graph->buffer[i].count; j++)

@@ -1,6 +1,7 @@
 /* The operations of net.layers: one table with what the graph, the memory of the
  * network and the help text need to know of each, and the rules of their shapes and
  * parameters. Their arithmetic is called by src/net. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -251,6 +252,7 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 
 sp_status sp_graph_find_op(const sp_graph_builder *b, const sp_op_row **row)
 {
+    assert(row);
     *row = sp_names_find(SP_NAMES(rows), b->layer->op);
     if (*row)
         return SP_OK;
@@ -288,6 +290,7 @@ sp_status sp_graph_check_fields(const sp_graph_builder *b, const sp_op_row *row)
                  {"p", "[p]", !isnan(l->p)},
                  {"slope", "[slope]", !isnan(l->slope)}};
 
+    assert(b->layer && row);
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
         const bool must = lists(row->word.takes, field[i].name);
         const bool may = must || lists(row->word.takes, field[i].optional);

@@ -1,6 +1,7 @@
 /* Prints a graph as a table of layers. */
 #include "graph/sp_graph.h"
 
+#include <assert.h>
 #include <string.h>
 
 static int64_t weights_of(const sp_graph *g, const sp_node *node)
@@ -40,6 +41,7 @@ void sp_graph_print(const sp_graph *graph, FILE *to)
 {
     int width = 5, n_convs = 0;
 
+    assert(graph->n_nodes > 0 && to);
     for (int i = 0; i < graph->n_nodes; i++) {
         int length = (int)strlen(graph->node[i].name);
 

@@ -2,6 +2,7 @@
  * their own. The deck names them by the beginnings of their names. */
 #include "graph/sp_graph.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 bool sp_graph_is_named(const sp_strings *prefixes, const char *name)
 {
+    assert(name && (prefixes->at || prefixes->n == 0));
     for (int i = 0; i < prefixes->n; i++)
         if (strncmp(name, prefixes->at[i], strlen(prefixes->at[i])) == 0)
             return true;
@@ -117,6 +119,7 @@ static sp_status check_factors(const sp_graph *g, const sp_config *config)
 
 sp_status sp_graph_check_tuning(const sp_graph *g, const sp_config *config)
 {
+    assert(g->n_nodes > 0);
     SP_TRY(check_list(g, config, "train.freeze", &config->train.freeze));
     SP_TRY(check_list(g, config, "run.init_skip", &config->run.init_skip));
     SP_TRY(check_factors(g, config));

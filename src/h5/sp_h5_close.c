@@ -1,5 +1,6 @@
 /* Closing of files: a written file is on the disk afterwards, or there is an error and
  * HDF5 is in order all the same. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
     struct rlimit limit;
     const int64_t size = file->id >= 0 ? size_of(file) : 0;
 
+    assert(bytes >= 0 && file->is_written);
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur > INT64_MAX)
         return SP_OK;

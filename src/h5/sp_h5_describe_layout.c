@@ -1,4 +1,5 @@
 /* The place of a dataset's values in its file: contiguous, in chunks, in the header. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,6 +152,7 @@ void sp_h5_describe_layout(describer *d, hid_t set, hid_t type, hid_t made,
     const H5D_layout_t layout = H5Pget_layout(made);
     haddr_t at;
 
+    assert(!entry->chunks && entry->shape.rank >= 0);
     entry->shape.at = -1;
     if (layout == H5D_CONTIGUOUS) {
         at = H5Dget_offset(set);

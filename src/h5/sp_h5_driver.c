@@ -2,6 +2,7 @@
  * library's own in two ways. It cannot open a second file, so external links lead
  * nowhere. And it tells where the raw bytes of a chunk lie, for which the library has
  * only a function that walks the whole index for each chunk. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,7 @@ void sp_h5_driver_look(bool looking)
 
 void sp_h5_driver_found(int64_t *at, int64_t *bytes)
 {
+    assert(at && bytes);
     *at = found_at;
     *bytes = found_bytes;
     found_at = found_bytes = -1;

@@ -1,5 +1,6 @@
 #include "label/label.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,7 @@ sp_status sp_label(int argc, char **argv, sp_comm *comm)
     sp_status rc = o ? label_options_read(o, argc, argv)
                      : SP_FAIL(SP_EMEM, "no memory for options");
 
+    assert(argc >= 1 && argv && comm);
     rc = sp_comm_agree(comm, rc, NULL);
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)

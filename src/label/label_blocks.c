@@ -43,6 +43,7 @@ sp_status label_blocks_open(label_blocks *b, const char *path, const label_model
 {
     sp_status rc;
 
+    assert(n_pieces >= 0 && 0 <= collector && collector < comm->size);
     *b = (label_blocks){.comm = comm, .collector = collector, .result = result};
     rc = describe(b, path, model, piece, n_pieces);
     if (rc == SP_OK)
@@ -81,6 +82,7 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
     char *payload = malloc(payload_bytes(s->n_points) + 1);
     sp_status rc;
 
+    assert(b->merger.comm && 0 <= s->id && s->id < b->set.n_samples);
     if (!payload)
         return SP_FAIL(SP_EMEM, "no memory for %zu points", n);
     if (n > 0) {
@@ -148,6 +150,7 @@ sp_status label_blocks_exchange(label_blocks *b, int64_t n_passed)
 {
     char *record;
 
+    assert(b->merger.comm && n_passed <= b->set.n_samples);
     sp_records_clear(&b->settled);
     SP_TRY(sp_comm_agree(b->comm, sp_merger_exchange(&b->merger, n_passed), NULL));
     SP_TRY(sp_records_gather(&b->settled, b->comm, b->collector));

@@ -1,5 +1,6 @@
 #include "label/label_files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -52,6 +53,7 @@ static const char *path_of(const char *dir, const char *name, const char *ending
 const char *label_files_unfinished(const label_files *f, int i, const char *ending,
                                    char *path)
 {
+    assert(0 <= i && i < f->n && ending && path);
     snprintf(path, LABEL_PATH, "%s" UNFINISHED "/%s%s", f->work, f->file[i].name,
              ending);
     return path;
@@ -67,6 +69,7 @@ sp_status label_files_begin(const label_files *f)
 {
     char path[LABEL_PATH];
 
+    assert(f->work && "label_files_open comes first");
     snprintf(path, sizeof path, "%s" UNFINISHED, f->work);
     SP_TRY(sp_file_make_folder(path));
     return sp_file_remove_if(path, is_any);
@@ -205,6 +208,7 @@ sp_status label_files_finish(const label_files *f, const label_options *o, int i
     int fd;
     sp_status rc;
 
+    assert(0 <= i && i < f->n);
     label_files_unfinished(f, i, "", from);
     SP_TRY(sp_file_open(from, O_RDONLY, &fd));
     if (fsync(fd) != 0) {
@@ -365,6 +369,7 @@ sp_status label_files_open(label_files *f, label_model *m, const label_options *
     sp_session *s = &m->infer.resources.session;
     sp_status rc;
 
+    assert(m->n_classes >= 1 && o->out);
     *f = (label_files){0};
     rc = make_texts(f, m, o);
     if (rc == SP_OK && s->comm->rank == 0)

@@ -1,5 +1,6 @@
 #include "label/label_model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -308,6 +309,7 @@ sp_status label_model_open(label_model *m, const sp_command *command,
     sp_session *s = &m->infer.resources.session;
     sp_status rc = SP_OK;
 
+    assert(command->comm && options->model);
     memset(m, 0, sizeof *m);
     m->vox = &options->vox;
     SP_TRY(sp_infer_open_model(&m->infer, command, options->model));
@@ -401,6 +403,7 @@ sp_status label_model_check(const label_model *m, const label_options *o, sp_sca
 {
     const int32_t doubtful = (int32_t)o->doubtful;
 
+    assert(m->code && scan && path);
     if (!o->any_format)
         SP_TRY(check_kind(m, scan));
     SP_TRY(check_attributes(m, scan));

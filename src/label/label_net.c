@@ -1,5 +1,6 @@
 #include "label/label_net.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ sp_status label_net_open(label_net *n, label_model *m, int n_views)
     sp_session *s = &m->infer.resources.session;
     char text[SP_VIEWS_TEXT];
 
+    assert(n_views >= 1);
     memset(n, 0, sizeof *n);
     n->infer = &m->infer;
     SP_TRY(sp_infer_open_net(&m->infer));
@@ -104,6 +106,7 @@ sp_status label_net_run(label_net *n, const sp_sample *sample, const char *what,
     const double begun = sp_now_s();
     sp_run *run = &n->infer->resources.session.run;
 
+    assert(n->single && what && (sum || sample->n == 0));
     memset(sum, 0, (size_t)sample->n * (size_t)c * sizeof *sum);
     for (int v = 0; v < n->views.n; v++) {
         sp_run_beat(run, SP_PHASE_EVAL, 0, 0);

@@ -1,5 +1,6 @@
 #include "label/label_options.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,7 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
 {
     int n_words = 0;
 
+    assert(argc >= 1 && argv);
     *o = (label_options){.views = 1,
                          .doubtful = LABEL_NOT_GIVEN,
                          .vox = {.voxel_size = LABEL_NOT_GIVEN,

@@ -15,6 +15,7 @@ enum { NO_CLASS = 0xffff, KEPT = 0xfffe, DOUBTFUL = 0xfffd };
 sp_status label_result_open(label_result *r, const label_model *m,
                             const label_options *o)
 {
+    assert(m->n_classes >= 1 && m->n_added >= 0 && m->n_added <= LABEL_ADDED);
     *r = (label_result){.model = m,
                         .min_confidence = o->min_confidence,
                         .doubtful = o->doubtful == LABEL_NOT_GIVEN
@@ -36,6 +37,7 @@ size_t label_result_value_bytes(const label_result *r)
 
 sp_status label_result_size(label_result *r, int64_t n)
 {
+    assert(n >= 0);
     if (n > r->room) {
         free(r->label);
         free(r->value);
@@ -112,6 +114,8 @@ sp_status label_result_place(label_result *r, const label_result *from,
 {
     const size_t bytes = label_result_value_bytes(r);
 
+    assert(row || from->n == 0);
+    assert(from->model == r->model && "their values have the same size");
     for (int64_t i = 0; i < from->n; i++) {
         if (row[i] >= (uint64_t)r->n)
             return SP_FAIL(SP_EDATA, "row %" PRIu64 " of a scan of %" PRId64 " points",

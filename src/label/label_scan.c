@@ -20,6 +20,7 @@ sp_status label_work_open(label_work *w)
     const sp_comm *comm = w->comm;
     const int threads = comm->node_cores / comm->local_size;
 
+    assert(w->model && w->net && w->files && w->options && w->comm);
     w->vox = *w->model->vox;
     w->vox.map.n = 0;
     w->vox.with_points = true;
@@ -416,6 +417,7 @@ sp_status label_scan_all(label_work *w)
 {
     sp_status rc = SP_OK;
 
+    assert(w->codes && "label_work_open comes first");
     w->n_all = count_all(w);
     sp_progress_begin(&w->progress, "labelling", "points", w->n_all > 0 ? w->n_all : 0);
     if (w->vox.block > 0)

@@ -2,6 +2,7 @@
  * is read from the file in blocks. A layered one is read whole:
  *
  *     record | points u32 | bytes of each layer, u32 | layer | layer | ... */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@
 sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
                                 const sp_laz_format *format)
 {
+    assert(file->fd >= 0 && format->record_bytes > 0);
     *d = (laz_decoder){.file = file, .input.fd = file->fd};
     SP_TRY(sp_laz_codec_create(&d->codec, format, true));
     if (format->compressor == SP_LAZ_LAYERED)
@@ -135,6 +137,7 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
 sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
                                const sp_laz_place *place, int64_t end)
 {
+    assert(number >= 0 && place->n >= 0);
     d->number = number;
     d->place = *place;
     d->done = 0;
@@ -167,6 +170,7 @@ sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n)
 {
     size_t bytes = (size_t)d->codec.format->record_bytes;
 
+    assert(records && n >= 0 && n <= d->place.n - d->done);
     if (n > 0 && d->is_first) {
         memcpy(records, d->codec.last, bytes);
         records += bytes;

@@ -1,6 +1,7 @@
 /* The parts that the two compressors share. */
 #include "laz/sp_laz_codec.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 int sp_laz_layers(const sp_laz_item *item)
@@ -23,6 +24,7 @@ sp_status sp_laz_codec_create(laz_codec *z, const sp_laz_format *format,
     size_t bytes = (size_t)format->record_bytes;
     bool is_layered = format->compressor == SP_LAZ_LAYERED;
 
+    assert(format->n_items >= 1 && format->n_items <= SP_LAZ_ITEMS);
     *z = (laz_codec){.format = format, .n_layers = is_layered ? 0 : 1};
     z->pool.is_decoding = is_decoding;
     for (int i = 0; is_layered && i < format->n_items; i++)
@@ -57,6 +59,7 @@ void sp_laz_codec_destroy(laz_codec *z)
 
 sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record)
 {
+    assert(z->format && record);
     sp_laz_pool_reset(&z->pool);
     z->fault = (laz_fault){.point = 1};
     memcpy(z->last, record, (size_t)z->format->record_bytes);
@@ -65,12 +68,14 @@ sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record)
 
 sp_status sp_laz_codec_decode(laz_codec *z, unsigned char *records, int64_t n)
 {
+    assert(n >= 0 && (records || n == 0) && z->pool.is_decoding);
     return z->layered ? sp_laz_layered_decode(z, records, n)
                       : sp_laz_pointwise_decode(z, records, n);
 }
 
 sp_status sp_laz_codec_encode(laz_codec *z, const unsigned char *records, int64_t n)
 {
+    assert(n >= 0 && (records || n == 0) && !z->pool.is_decoding);
     return z->layered ? sp_laz_layered_encode(z, records, n)
                       : sp_laz_pointwise_encode(z, records, n);
 }

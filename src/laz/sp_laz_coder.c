@@ -16,6 +16,7 @@ enum {
 
 void sp_laz_fault_set(laz_fault *fault, sp_status code, const char *what)
 {
+    assert(fault && code != SP_OK && what);
     if (fault->what)
         return;
     fault->code = code;
@@ -193,6 +194,7 @@ void sp_laz_grow(laz_coder *c)
     size_t used = (size_t)(c->at - c->begin), bytes = 2 * used;
     unsigned char *grown = realloc(c->begin, bytes);
 
+    assert(c->begin && c->at <= c->end);
     if (grown) {
         c->begin = grown;
         c->at = grown + used;
@@ -241,6 +243,7 @@ void sp_laz_encode_end(laz_coder *c)
 {
     bool is_long = c->length > LONG_END;
 
+    assert(c->begin && c->at >= c->begin);
     laz_raise(c, is_long ? LAZ_SHORTEST : LAZ_SHORTEST >> 1);
     c->length = is_long ? LAZ_SHORTEST >> 1 : LAZ_SHORTEST >> 9;
     laz_scale_encoder(c);

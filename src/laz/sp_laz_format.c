@@ -3,6 +3,7 @@
  *     0 compressor u16 | 2 coder u16 | 4 version u8 u8 u16 | 8 options u32
  *     12 points of a chunk u32 | 16 special EVLRs: number and place, i64 each, -1
  *     32 number of items u16 | 34 items: type, bytes, version, u16 each */
+#include <assert.h>
 #include <string.h>
 
 #include "laz/sp_laz.h"
@@ -38,6 +39,7 @@ void sp_laz_format_default(sp_laz_format *format, int point_format, int record_b
     bool is_layered = point_format >= 6;
     int at = 0;
 
+    assert(point_format >= 0 && point_format <= 10 && record_bytes > 0);
     *format =
         (sp_laz_format){.compressor = is_layered ? SP_LAZ_LAYERED : SP_LAZ_POINTWISE,
                         .chunk_points = SP_LAZ_CHUNK,
@@ -57,6 +59,7 @@ void sp_laz_format_default(sp_laz_format *format, int point_format, int record_b
 
 void sp_laz_format_current(sp_laz_format *format)
 {
+    assert(format->n_items >= 1);
     if (format->compressor == SP_LAZ_STREAM) {
         format->compressor = SP_LAZ_POINTWISE;
         format->chunk_points = SP_LAZ_CHUNK;
@@ -122,6 +125,7 @@ sp_status sp_laz_format_read(sp_laz_format *format, const char *path,
 {
     sp_laz_format expected;
 
+    assert(path && (vlr || bytes == 0));
     sp_laz_format_default(&expected, point_format, record_bytes);
     *format = expected;
     SP_TRY(read_head(format, path, vlr, bytes));
@@ -136,6 +140,7 @@ size_t sp_laz_format_write(const sp_laz_format *format,
 {
     unsigned char *at = vlr + HEAD_BYTES;
 
+    assert(format->n_items >= 1 && format->n_items <= SP_LAZ_ITEMS);
     memset(vlr, 0, SP_LAZ_VLR_BYTES);
     laz_put16(vlr, format->compressor);
     vlr[4] = 3; /* the version of LASzip whose files these are */

@@ -2,6 +2,7 @@
  * field can be read without the others. The first layer has what the others depend on:
  * the scanner's channel, which of the rarely changing fields change, the return counts,
  * and x and y. Each channel has its own context: models, and the last point. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "laz/sp_laz_codec.h"
@@ -462,6 +463,7 @@ sp_status sp_laz_layered_create(laz_codec *z)
     laz_layered *s = calloc(1, sizeof *s);
     int layer = POINT_LAYERS;
 
+    assert(z->format && z->format->compressor == SP_LAZ_LAYERED);
     z->layered = s;
     if (!s)
         return SP_FAIL(SP_EMEM, "no memory for a LAZ coder");
@@ -491,6 +493,7 @@ sp_status sp_laz_layered_begin(laz_codec *z)
 {
     laz_layered *s = z->layered;
 
+    assert(z->layered && z->last);
     s->channel = z->last[FLAGS] >> 4 & 3;
     for (int i = 0; i < CHANNELS; i++)
         s->context[i].is_used = false;

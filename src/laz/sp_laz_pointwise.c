@@ -1,6 +1,7 @@
 /* Points of formats 0 to 5: the parts of a record follow each other in one stream, each
  * coded with the record before as context. Files of 2010 and 2011 have parts of version
  * 1, later ones of version 2; those of a wave packet are the same. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "laz/sp_laz_codec.h"
@@ -360,6 +361,7 @@ sp_status sp_laz_pointwise_encode(laz_codec *z, const unsigned char *records, in
 
 sp_status sp_laz_pointwise_create(laz_codec *z)
 {
+    assert(z->format && z->format->compressor != SP_LAZ_LAYERED);
     z->pointwise = malloc(sizeof *z->pointwise);
     return z->pointwise ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a LAZ coder");
 }
@@ -389,6 +391,7 @@ sp_status sp_laz_pointwise_begin(laz_codec *z)
 {
     laz_pointwise *s = z->pointwise;
 
+    assert(z->pointwise && z->last);
     memset(s, 0, sizeof *s);
     laz_integer_open(&s->point.dx, 32);
     laz_integer_open(&s->point.dy, 32);

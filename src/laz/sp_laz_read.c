@@ -6,6 +6,7 @@
  *
  * A portion is a whole chunk, if it is not too large. Without a chunk table the place
  * of a chunk is known when the one before is decoded, so the caller decodes alone. */
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -292,6 +293,8 @@ sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
     sp_laz_reader *r = calloc(1, sizeof *r);
     sp_status rc;
 
+    assert(file->path && file->fd >= 0);
+    assert(n_threads >= 0);
     *reader = r;
     if (!r)
         return SP_FAIL(SP_EMEM, "%s: no memory to read LAZ", file->path);
@@ -338,6 +341,7 @@ sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records
 {
     sp_laz_reader *r = reader;
 
+    assert(max >= 0 && n && (records || max == 0));
     *n = 0;
     if (max > r->file.n_points - r->row)
         max = r->file.n_points - r->row;
@@ -360,6 +364,7 @@ const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n)
 
 sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk)
 {
+    assert(chunk >= 0 && (chunk == 0 || chunk < reader->table.n_chunks));
     if (reader->rc != SP_OK)
         return SP_FAIL(reader->rc, "%s: cannot be read further", reader->file.path);
     stop(reader);
@@ -372,6 +377,7 @@ sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk)
 
 void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end)
 {
+    assert(at && end);
     *at = reader->table.is_there ? reader->table.end : reader->file.file_bytes;
     *end = reader->table.file_end > *at ? reader->table.file_end : *at;
 }

@@ -1,6 +1,7 @@
 /* The chunk table: version 0 u32, number of chunks u32, and for each chunk its points
  * (where chunks differ) and its bytes, coded as integers guessed to be those of the
  * chunk before. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at)
 {
     unsigned char *p = to;
 
+    assert(file->fd >= 0 && (to || n == 0));
     if (at < 0 || at > file->file_bytes || (int64_t)n > file->file_bytes - at)
         return SP_FAIL(SP_EDATA,
                        "%s: truncated: %zu bytes wanted at byte %" PRId64
@@ -219,6 +221,7 @@ sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
     table_coder t;
     sp_status rc;
 
+    assert(n_chunks >= 0 && (chunk || n_chunks == 0) && bytes && n);
     open_coder(&t, false);
     rc = sp_laz_encode_begin(&t.coder);
     for (int64_t i = 0; i < n_chunks && rc == SP_OK; i++) {

@@ -6,6 +6,7 @@
  *
  * Chunk i has place i modulo n, so the caller waits for chunk i - n before it collects
  * chunk i there. */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -202,6 +203,7 @@ sp_status sp_laz_cut(sp_laz_writer *w)
 {
     place *p = collecting(w);
 
+    assert(w->next >= 0 && w->n_places >= 1);
     if (p->n == 0)
         return SP_OK;
     if (p->is_started) {
@@ -219,6 +221,7 @@ sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n
 {
     size_t bytes = (size_t)w->format.record_bytes;
 
+    assert(n >= 0 && (records || n == 0));
     while (n > 0) {
         place *p = collecting(w);
         int64_t some =
@@ -280,6 +283,9 @@ sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
     sp_laz_writer *w = calloc(1, sizeof *w);
     sp_status rc;
 
+    assert(path && to && n_threads >= 0);
+    assert(format->compressor != SP_LAZ_STREAM &&
+           "sp_laz_format_current makes it one of chunks");
     *writer = w;
     if (!w)
         return SP_FAIL(SP_EMEM, "%s: no memory to write LAZ", path);

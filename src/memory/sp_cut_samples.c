@@ -147,6 +147,7 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
     const sp_shard *shard = &b->set->shard[sp_dataset_shard_of(b->set, sample)];
     char text[48] = "";
 
+    assert(0 <= sample && sample < b->set->n_samples);
     assert(memory > 0 && need >= 0);
     if (need)
         snprintf(text, sizeof text, "about %.1f MiB by itself, ", mib(need));
@@ -270,6 +271,7 @@ sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
                          sp_status (*what_of)(sp_budget *b, const sp_cut *cut),
                          int *who)
 {
+    assert(what_of && comm);
     if (!b->sampler || b->set->n_samples == 0)
         return SP_OK;
     SP_TRY(sp_comm_agree(comm, comm->rank == 0 ? what_of(b, cut) : SP_OK, who));

@@ -24,6 +24,7 @@ static double fade(double x, double low, double high, double margin)
 void sp_merge_weigh(const sp_sample *s, double voxel_size, const sp_block *block,
                     uint32_t *weight)
 {
+    assert(s && voxel_size > 0 && (weight || s->n == 0));
     for (int64_t i = 0; i < s->n; i++) {
         double w = 1;
 
@@ -58,6 +59,7 @@ static void add_row(const float *z, int c, uint64_t *sum)
 
 void sp_merge_view(sp_tensor logits, const int32_t *row_of, int64_t n, uint64_t *sum)
 {
+    assert(n >= 0 && (n == 0 || (row_of && sum)));
     assert(logits.elem == SP_ELEM_F32);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++)
@@ -70,6 +72,8 @@ void sp_merge_points(const uint64_t *voxel_sum, int c, const uint32_t *weight,
                      int64_t n_points, const uint32_t *point_voxel, const uint32_t *to,
                      uint64_t *sum)
 {
+    assert(c >= 1 && n_points >= 0 &&
+           (n_points == 0 || (voxel_sum && point_voxel && sum)));
     for (int64_t i = 0; i < n_points; i++) {
         const uint64_t w = weight ? weight[point_voxel[i]] : SP_MERGE_WEIGHT;
         const uint64_t *from = voxel_sum + (int64_t)point_voxel[i] * c;

@@ -38,6 +38,7 @@ sp_status sp_merger_open(sp_merger *m, const sp_dataset *set, int n_classes,
     const size_t homes = (size_t)(set->n_samples / comm->size + 1);
     sp_status rc;
 
+    assert(comm && set->n_samples >= 0);
     assert(n_classes >= 1 && done);
     *m = (sp_merger){.comm = comm,
                      .n_classes = n_classes,
@@ -86,6 +87,7 @@ void sp_merger_destroy(sp_merger *m)
 int64_t sp_merger_bytes(const sp_scans *scans, int n_classes, int64_t batch,
                         int n_ranks)
 {
+    assert(n_classes >= 1 && n_ranks >= 1);
     return sp_scans_waiting(scans, batch) / n_ranks * (8 * (int64_t)n_classes + 12);
 }
 
@@ -215,6 +217,7 @@ sp_status sp_merger_add(sp_merger *m, const sp_sample *s, const uint64_t *voxel_
 {
     const sp_dataset *set = m->scans.set;
 
+    assert(payload || payload_bytes == 0);
     assert(0 <= s->id && s->id < set->n_samples);
     assert(voxel_sum || s->n == 0);
     SP_TRY(make_room(m, s));

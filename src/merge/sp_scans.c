@@ -111,6 +111,7 @@ sp_status sp_scans_create(sp_scans *scans, const sp_dataset *set)
     place *at = NULL;
     sp_status rc;
 
+    assert(set && set->n_samples >= 0);
     *scans = (sp_scans){.set = set};
     if (!set->has_blocks)
         return refuse(set);
@@ -142,6 +143,7 @@ int64_t sp_scans_find(const sp_scans *scans, int64_t sample, int64_t number)
     const int64_t at = lower_bound(scans, scans->scan[sample], number);
     int64_t found;
 
+    assert(0 <= sample && sample < scans->set->n_samples);
     if (at == scans->set->n_samples)
         return -1;
     found = scans->order[at];

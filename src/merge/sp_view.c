@@ -60,6 +60,7 @@ sp_views sp_views_make(const sp_config *config, bool has_subvoxel, int wanted)
 
 bool sp_views_are_scaled(const sp_views *views)
 {
+    assert(views->n >= 1);
     return views->at[views->n - 1].scale != 1;
 }
 
@@ -67,6 +68,7 @@ void sp_views_print(const sp_views *views, char text[SP_VIEWS_TEXT])
 {
     size_t used = (size_t)snprintf(text, SP_VIEWS_TEXT, "%d", views->n);
 
+    assert(views->n >= 1 && text);
     for (int v = 0; v < views->n; v++) {
         const sp_augment *a = &views->at[v];
         const int degrees = 90 * (int)(a->angle / QUARTER + 0.5);

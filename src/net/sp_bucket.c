@@ -73,6 +73,7 @@ sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm 
     size_t n = (size_t)graph->n_floats;
     int64_t at_least = (int64_t)((bucket_bytes ? bucket_bytes : BUCKET_BYTES) / each);
 
+    assert(graph->n_floats >= 0 && comm);
     memset(b, 0, sizeof *b);
     b->comm = comm;
     b->graph = graph;
@@ -104,6 +105,7 @@ sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport)
     size_t bytes = (size_t)buckets->graph->n_floats * sizeof(float);
     void *memory;
 
+    assert(impl && "sp_buckets_create comes first");
     assert(!impl->backend && "attached once");
     impl->backend = backend;
     if (!buckets->exact)
@@ -148,6 +150,7 @@ sp_status sp_buckets_zero(sp_buckets *buckets)
     sp_backend *backend = impl->backend;
     size_t n = (size_t)buckets->graph->n_floats;
 
+    assert(impl->transport && "sp_buckets_attach comes first");
     if (buckets->exact)
         memset(buckets->exact, 0, n * SP_EXACT_LIMBS * sizeof *buckets->exact);
     memset(&buckets->tail, 0, sizeof buckets->tail);
@@ -301,6 +304,7 @@ sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
     sp_backend *backend = impl->backend;
     const double before = impl->transport->exposed_s;
 
+    assert(impl->n_done <= impl->n_posted);
     if (b->comm->size > 1)
         SP_TRY(post_rest(b));
     if (b->exact && b->comm->size > 1)

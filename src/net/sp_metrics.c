@@ -14,6 +14,7 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
                                 &metrics->merged_points};
     size_t n = cells + 2 * SP_EXACT_LIMBS + 1, at = cells;
 
+    assert(n_classes >= 1);
     for (int i = 0; i < 3; i++)
         n += parts >> i & 1 ? cells : 0;
     memset(metrics, 0, sizeof *metrics);
@@ -41,6 +42,7 @@ void sp_metrics_destroy(sp_metrics *metrics)
 
 void sp_metrics_zero(sp_metrics *metrics)
 {
+    assert(metrics->sums && "sp_metrics_create comes first");
     memset(metrics->sums, 0, (size_t)metrics->n_sums * sizeof *metrics->sums);
     metrics->loss_sum = metrics->weight_sum = 0;
     metrics->n_samples = 0;
@@ -53,6 +55,7 @@ void sp_metrics_add_points(int64_t *confusion, int n_classes, int64_t n_points,
     int64_t i;
     int32_t row;
 
+    assert(n_classes >= 1 && n_points >= 0);
     assert(n_points == 0 || confusion);
     for (i = 0; i < n_points; i++) {
         row = row_of ? row_of[point_voxel[i]] : (int32_t)point_voxel[i];
@@ -67,6 +70,7 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
     int64_t *last = metrics->sums + metrics->n_sums - 1;
     double loss[2];
 
+    assert(metrics->sums && comm);
     *last = metrics->n_samples;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, metrics->sums,
                              (size_t)metrics->n_sums, SP_I64, SP_SUM));
@@ -94,6 +98,7 @@ double sp_metrics_iou(const int64_t *confusion, int n_classes, int c)
 {
     int64_t row, col, hit = confusion[(int64_t)c * n_classes + c];
 
+    assert(0 <= c && c < n_classes);
     marginals(confusion, n_classes, c, &row, &col);
     if (row + col == 0)
         return NAN;
@@ -104,6 +109,7 @@ double sp_metrics_precision(const int64_t *confusion, int n_classes, int c)
 {
     int64_t row, col;
 
+    assert(0 <= c && c < n_classes);
     marginals(confusion, n_classes, c, &row, &col);
     return col ? (double)confusion[(int64_t)c * n_classes + c] / (double)col : NAN;
 }
@@ -112,6 +118,7 @@ double sp_metrics_recall(const int64_t *confusion, int n_classes, int c)
 {
     int64_t row, col;
 
+    assert(0 <= c && c < n_classes);
     marginals(confusion, n_classes, c, &row, &col);
     return row ? (double)confusion[(int64_t)c * n_classes + c] / (double)row : NAN;
 }

@@ -100,6 +100,7 @@ void sp_net_destroy(sp_net *net)
 
 void sp_net_updated(sp_net *net)
 {
+    assert(net->impl && net->layer < 0);
     net->impl->weights_at++;
 }
 
@@ -179,6 +180,7 @@ sp_status sp_net_sync_running(sp_net *net)
     float *running;
     double *sum;
 
+    assert(net->layer < 0 && "between steps");
     if (!has_own_running(net))
         return SP_OK;
     SP_TRY(sp_net_fetch_running(net));

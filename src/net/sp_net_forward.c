@@ -51,6 +51,7 @@ sp_status sp_net_pack(sp_net *net, int s, int direction)
     const struct sp_net_impl *impl = net->impl;
     sp_pack_args one;
 
+    assert(0 <= s && s < impl->low.n_steps && (direction == 0 || direction == 1));
     if (!impl->fixed.packed[s][direction])
         return SP_OK;
     if (!impl->options.is_low_memory)
@@ -230,6 +231,7 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
 {
     struct sp_net_impl *impl = net->impl;
 
+    assert(batch->n >= 0 && batch->n_samples >= 0);
     SP_TRY(sp_net_begin(net, batch, is_training));
     for (int s = 0; s < impl->low.n_steps; s++) {
         if (!sp_lowered_has_turn(&impl->low.step[s], is_training))
@@ -310,6 +312,7 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
     char *at, *host;
 
+    assert(impl->batch == batch && "its forward pass comes first");
     assert(impl->batch == batch && "sp_net_forward comes first");
     SP_TRY(sp_net_reach(net));
     SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));
@@ -382,6 +385,7 @@ sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
     struct sp_net_impl *impl = net->impl;
     double *host;
 
+    assert(n && id && loss);
     assert(impl->losses.used == impl->loss_ids.used * 2);
     SP_TRY(sp_arena_take(&impl->host, impl->losses.used + 1, (void **)&host));
     SP_TRY(net->backend->ops->download(net->backend, host, impl->losses.base,

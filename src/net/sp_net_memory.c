@@ -65,6 +65,7 @@ sp_tensor sp_net_act(const sp_net *net, int value)
     const sp_lower_value *v = &impl->low.value[value];
     const sp_assign_place *place = &impl->mem.value[value].act;
 
+    assert(0 <= value && value < impl->low.n_values);
     if (value == 0 && place->range < 0)
         return (sp_tensor){(float *)impl->batch->features, impl->batch->n, v->c, v->c,
                            SP_ELEM_F32};
@@ -73,6 +74,7 @@ sp_tensor sp_net_act(const sp_net *net, int value)
 
 sp_tensor sp_net_grad(const sp_net *net, int value)
 {
+    assert(0 <= value && value < net->impl->low.n_values);
     assert(net->impl->mem.value[value].grad.range >= 0);
     return tensor_of(net, value, &net->impl->mem.value[value].grad,
                      net->impl->low.value[value].elem);
@@ -85,6 +87,7 @@ sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place)
 
 char *sp_net_vector(const sp_net *net, int range)
 {
+    assert(range >= 0);
     return net->impl->vectors.base + net->impl->mem.vectors.range[range].at;
 }
 
@@ -98,6 +101,7 @@ int32_t *sp_net_argmax(const sp_net *net, int step)
 {
     const int range = net->impl->mem.argmax[step];
 
+    assert(0 <= step && step < net->impl->low.n_steps);
     return range < 0 ? NULL : (int32_t *)(void *)sp_net_vector(net, range);
 }
 
@@ -109,6 +113,7 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training)
     int64_t rows[SP_MAX_LEVELS];
     int32_t *sample_rows;
 
+    assert(batch->n_samples >= 0);
     assert(batch->plan.n_levels == net->graph->spec.n_levels);
     impl->batch = batch;
     impl->is_training = is_training;

@@ -128,6 +128,7 @@ sp_status sp_net_norm_finish(sp_net *net, int s)
     const sp_fixed_norm *norm = &net->impl->fixed.norm[s];
     norm_sums sums = {0};
 
+    assert(0 <= s && s < net->impl->low.n_steps);
     if (net->impl->is_training && !step->is_frozen)
         SP_TRY(batch_sums(net, s, &sums));
     return net->backend->ops->norm_finish(
@@ -153,6 +154,7 @@ sp_norm_args sp_net_norm_args(const sp_net *net, int s)
                          .shift = net->impl->fixed.norm[s].shift,
                          .slope = step->slope};
 
+    assert(0 <= s && s < net->impl->low.n_steps);
     if (step->n_in > 1)
         args.res = sp_net_act(net, step->in[1]);
     return args;
@@ -236,6 +238,7 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
                            (double)args.x.n};
     norm_sums sums = {0};
 
+    assert(impl->is_training && buckets);
     assert(step->op == SP_OP_BATCHNORM && impl->is_training);
     if (!impl->mem.value[step->out].is_fused) /* else a convolution did pass 1 */
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));

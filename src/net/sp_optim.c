@@ -93,6 +93,7 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     const size_t bytes = (size_t)sp_kept_count(config) * n * sizeof(float) +
                          (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) + 512;
 
+    assert(backend->ops && graph->n_params >= 0);
     memset(optim, 0, sizeof *optim);
     optim->graph = graph;
     optim->config = config;
@@ -151,6 +152,7 @@ double sp_optim_base_lr(const sp_config *config, int64_t effective)
 {
     const double ratio = (double)effective / (double)config->batch.size;
 
+    assert(effective > 0 && config->batch.size > 0);
     switch (config->train.lr_scale) {
     case SP_LR_LINEAR:
         return config->train.lr * ratio;
@@ -170,6 +172,7 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
     double lr = sp_optim_base_lr(config, effective);
     sp_schedule schedule = config->train.schedule;
 
+    assert(samples_seen >= 0 && effective > 0);
     if (schedule == SP_ONECYCLE)
         return lr * one_cycle(p, warm > 0 ? fmin(1, warm / total) : 0.3);
     if (warm > 0)
@@ -215,6 +218,7 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
     const sp_config *c = optim->config;
     double norm, clip = 1;
 
+    assert(optim->impl && param && grad && lr >= 0);
     if (grad_norm)
         *grad_norm = 0;
     if (weight_sum == 0)

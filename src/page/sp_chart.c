@@ -282,6 +282,7 @@ void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series,
 {
     axes a;
 
+    assert(chart->title && n >= 0 && (series || n == 0));
     if (!find_ranges(&a, chart, series, n))
         return;
     round_ranges(&a, chart);

@@ -1,5 +1,6 @@
 #include "page/sp_html.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ static void append(sp_html *html, const char *text, size_t n)
 
 void sp_html_raw(sp_html *html, const char *markup)
 {
+    assert(html && markup);
     append(html, markup, strlen(markup));
 }
 
@@ -96,11 +98,13 @@ static void add_text(sp_html *html, const char *text, bool keeps_lines)
 
 void sp_html_text(sp_html *html, const char *text)
 {
+    assert(html && text);
     add_text(html, text, false);
 }
 
 void sp_html_lines(sp_html *html, const char *text)
 {
+    assert(html && text);
     add_text(html, text, true);
 }
 
@@ -110,6 +114,7 @@ void sp_html_base64(sp_html *html, const void *bytes, size_t n)
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const uint8_t *from = bytes;
 
+    assert(bytes || n == 0);
     if (!reserve(html, (n + 2) / 3 * 4))
         return;
     for (size_t i = 0; i < n; i += 3) {
@@ -128,6 +133,7 @@ void sp_html_base64(sp_html *html, const void *bytes, size_t n)
 
 sp_status sp_html_end(sp_html *html, const char **text, size_t *n)
 {
+    assert(text && n);
     if (html->is_short || !html->text)
         return SP_FAIL(SP_EMEM, "no memory for a page of more than %zu bytes", html->n);
     *text = html->text;

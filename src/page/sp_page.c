@@ -1,5 +1,6 @@
 #include "page/sp_page.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 void sp_page_add_run(const sp_page *page, int run)
 {
+    assert(run >= 0 && run < page->n);
     if (page->n < 2)
         return;
     sp_html_add(page->html, "<i class=\"dot b%d\"></i>", run % 8);
@@ -22,6 +24,7 @@ void sp_page_add_run(const sp_page *page, int run)
 
 void sp_page_add_number(const sp_page *page, double value, int digits)
 {
+    assert(digits >= 0);
     if (isfinite(value))
         sp_html_add(page->html, "%.*f", digits, value);
     else
@@ -360,6 +363,7 @@ sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quie
     sp_status rc = SP_OK;
     int i;
 
+    assert(path && n >= 1 && dirs);
     if (!story)
         return SP_FAIL(SP_EMEM, "no memory for %d runs", n);
     for (i = 0; rc == SP_OK && i < n; i++)

@@ -1,5 +1,6 @@
 /* Classes and confusions of a page: of each run's latest evaluation, over points where
  * it has points, else over voxels. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -380,6 +381,7 @@ static void add_value(sp_html *csv, double value)
 
 void sp_page_add_csv(const sp_page *page, sp_html *csv)
 {
+    assert(csv && csv != page->html);
     sp_html_raw(csv,
                 "run,step,epoch,unit,class,count,predicted,iou,precision,recall\r\n");
     for (int run = 0; run < page->n; run++) {

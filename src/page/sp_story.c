@@ -19,6 +19,7 @@ sp_status sp_story_grow(void **array, int n, size_t size)
 {
     void *more;
 
+    assert(n >= 0 && size > 0);
     /* The room is the next power of two, so that it doubles. */
     if (n > 0 && (n & (n - 1)) != 0)
         return SP_OK;
@@ -34,6 +35,7 @@ void sp_story_note(sp_story *story, const char *format, ...)
     char text[512];
     va_list list;
 
+    assert(story && format);
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
@@ -129,6 +131,7 @@ sp_status sp_story_read(sp_story *story, const char *dir)
 
 double sp_story_score(const sp_story_eval *eval)
 {
+    assert(eval);
     return isnan(eval->point_miou) ? eval->miou : eval->point_miou;
 }
 

@@ -1,4 +1,5 @@
 /* All of a run folder but its lines. */
+#include <assert.h>
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -125,6 +126,7 @@ sp_status sp_story_read_folder(sp_story *story)
     char path[PATH_MAX], *pictures;
     sp_status rc = SP_OK;
 
+    assert(story->dir);
     story->has_state = sp_run_read_state(story->dir, "", &story->state) == SP_OK;
     if (!story->has_state && access(in_folder(story, "status.json", path), F_OK) == 0)
         sp_story_note(story, "status.json cannot be read: %s",

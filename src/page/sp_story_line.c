@@ -1,4 +1,5 @@
 /* Lines of metrics.jsonl and evaluations.jsonl, and pictures.json. */
+#include <assert.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -242,6 +243,7 @@ sp_status sp_story_take_line(sp_story *story, const char *line, size_t n, bool i
     json_t *object = json_loadb(line, n, 0, &error);
     sp_status rc = SP_OK;
 
+    assert(story && fault);
     *fault = NULL;
     if (!object)
         *fault = "it is no JSON";
@@ -278,6 +280,7 @@ sp_status sp_story_take_pictures(sp_story *story, const char *text_of)
     sp_status rc = SP_OK;
     size_t i;
 
+    assert(story && text_of);
     samples = json_object_get(root, "samples");
     if (!json_is_array(samples))
         sp_story_note(story, "pictures/pictures.json cannot be read and is left out.");

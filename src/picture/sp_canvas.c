@@ -27,6 +27,7 @@ void sp_canvas_fill(sp_canvas *canvas, int x, int y, int width, int height,
     const int right = x + width < canvas->width ? x + width : canvas->width;
     const int bottom = y + height < canvas->height ? y + height : canvas->height;
 
+    assert(canvas->pixel);
     for (int row = y > 0 ? y : 0; row < bottom; row++)
         for (int column = x > 0 ? x : 0; column < right; column++)
             canvas->pixel[(size_t)row * (size_t)canvas->width + (size_t)column] =

@@ -1,5 +1,6 @@
 #include "picture/sp_figure.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ const char *sp_figure_count(int64_t n, char text[SP_COUNT_TEXT])
     const int length = snprintf(digits, sizeof digits, "%" PRId64, n);
     int to = 0;
 
+    assert(n >= 0 && text);
     for (int i = 0; i < length; i++) {
         if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-')
             text[to++] = ' ';
@@ -188,6 +190,8 @@ sp_status sp_figure_draw(const sp_figure *f, const sp_cloud *cloud, sp_render_fr
     sp_render view;
     int height, top;
 
+    assert(f->title && f->subtitle && f->what && f->unit);
+    assert(f->n_rows == 0 || f->row);
     memset(canvas, 0, sizeof *canvas);
     SP_TRY(sp_render_open(&view, cloud, from, VIEW_WIDTH, VIEW_HEIGHT));
     height = height_of(f, &view);
@@ -209,6 +213,7 @@ sp_status sp_figure_draw_plain(const sp_cloud *cloud, sp_render_from from, int w
     enum { FOOT = 30 }; /* below the view, for the scale bar */
     sp_render view;
 
+    assert(width > 0 && height > FOOT);
     memset(canvas, 0, sizeof *canvas);
     SP_TRY(sp_render_open(&view, cloud, from, width, height - FOOT));
     SP_TRY(sp_canvas_create(canvas, view.width, view.height + FOOT,

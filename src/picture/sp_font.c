@@ -1,5 +1,6 @@
 #include "picture/sp_font.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -99,6 +100,7 @@ double sp_font_width(const char *text, double cap)
 {
     int units = 0;
 
+    assert(text && cap > 0);
     while (*text)
         units += advance(next_character(&text).strokes);
     return units ? (units - BETWEEN) * cap / CAP : 0;
@@ -253,6 +255,7 @@ double sp_font_draw(sp_canvas *canvas, double x, double y, double cap, double mo
     const bool is_cut = most > 0 && sp_font_width(text, cap) > most;
     const double room = most - sp_font_width(" ...", cap);
 
+    assert(canvas->pixel && text && cap > 0);
     while (*text) {
         const character c = next_character(&text);
 

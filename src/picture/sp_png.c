@@ -145,6 +145,7 @@ sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n)
     png_byte *indices = make_indices(canvas, &table);
     bool is_written = info && write_image(png, info, canvas, indices, &table, &out);
 
+    assert(bytes && n);
     assert(sizeof(sp_colour) == 4);
     png_destroy_write_struct(&png, &info);
     free(indices);

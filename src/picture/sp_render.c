@@ -124,6 +124,8 @@ sp_status sp_render_open(sp_render *view, const sp_cloud *cloud, sp_render_from 
     const double room_u = width - 2.0 * MARGIN, room_v = height - 2.0 * MARGIN;
     double lo[2] = {0, 0}, hi[2] = {0, 0}, half;
 
+    assert(cloud->n >= 0 &&
+           (cloud->n == 0 || (cloud->xyz && cloud->colour && cloud->palette)));
     assert(width > 4 * MARGIN && height > 4 * MARGIN);
     if (cloud->n == 0)
         return SP_FAIL(SP_EDATA, "there is no point to draw");
@@ -355,6 +357,7 @@ sp_status sp_render_draw(const sp_render *view, const sp_cloud *cloud, int smoot
     raster r;
     sp_status rc;
 
+    assert(canvas->pixel && view->scale > 0);
     assert(smooth >= 1 && smooth <= 4);
     SP_TRY_GOTO(rc, allocate(&r, view, smooth), end);
     paint_points(&r, view, cloud, smooth);

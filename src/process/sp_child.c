@@ -2,6 +2,7 @@
 
 #include "process/sp_child.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +134,7 @@ void sp_child_start(sp_child *child, const char *command, const char *path)
 {
     int at;
 
+    assert(command && path);
     for (int i = 0; i < child->n_waiting; i++)
         if (strcmp(child->waiting[i].path, path) == 0)
             return;
@@ -156,6 +158,7 @@ void sp_child_finish(sp_child *child, double patience_s)
     double begin_s = sp_now_s(), waited_s;
     bool is_said = false;
 
+    assert(patience_s >= 0);
     for (;;) {
         settle(child);
         waited_s = sp_now_s() - begin_s;

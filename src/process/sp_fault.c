@@ -1,5 +1,6 @@
 #include "process/sp_fault.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,6 +22,7 @@ void sp_fault_open(int rank)
     const char *text = getenv("SP_TEST_FAULT");
     int who;
 
+    assert(rank >= 0);
     fault.is_set = text &&
                    sscanf(text, "%15[a-z]@%d:%15[a-z]:%lld", fault.action, &who,
                           fault.point, &fault.step) == 4 &&
@@ -72,6 +74,7 @@ static void happen(void)
 
 void sp_fault_at(const char *point, int64_t step)
 {
+    assert(point);
     if (!fault.is_set)
         return;
     fault.now = step;

@@ -2,6 +2,7 @@
 
 #include "process/sp_probe.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -47,6 +48,7 @@ void sp_probe_limit(int64_t bytes)
                                  SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGPIPE};
     const struct rlimit no_core = {0, 0};
 
+    assert(bytes > 0);
     /* libraries that were loaded with the program may have set handlers */
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         signal(deadly[i], SIG_DFL);
@@ -108,6 +110,7 @@ sp_status sp_probe_start(const char *word, const char *path, pid_t *pid, int *fd
     posix_spawn_file_actions_t actions;
     int ends[2], failed;
 
+    assert(word && path && pid && fd);
     if (pipe2(ends, O_CLOEXEC) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot start its reader: %s", path,
                        strerror(errno));
@@ -156,6 +159,7 @@ sp_status sp_probe_end(const char *path, pid_t pid, const char *message)
 {
     int status = 0;
 
+    assert(pid > 0 && path);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     return judge(path, status, message);

@@ -1,5 +1,6 @@
 #include "process/sp_signal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ void sp_signal_leave_after(unsigned seconds, int status)
 {
     struct sigaction action;
 
+    assert(seconds > 0);
     memset(&action, 0, sizeof action);
     action.sa_handler = leave;
     sigemptyset(&action.sa_mask);

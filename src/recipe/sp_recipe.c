@@ -10,6 +10,7 @@ bool sp_recipe_is_unit(const char *word)
 {
     static const char *const units[] = {"metre", "foot", "US survey foot", "degree"};
 
+    assert(word);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcmp(word, units[i]) == 0)
             return true;
@@ -70,6 +71,7 @@ sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
     sp_recipe *source = (sp_recipe *)from; /* writing to bytes leaves it as it is */
     sp_wire wire = {0};
 
+    assert(to);
     *to = NULL;
     sp_recipe_wire(&wire, &source);
     wire.is_reading = true;
@@ -88,6 +90,7 @@ sp_status sp_recipe_bcast(sp_recipe **recipe, sp_comm *comm)
     uint64_t size;
     sp_status rc;
 
+    assert(recipe && comm);
     if (comm->size == 1)
         return SP_OK;
     assert(comm->rank == 0 || !*recipe);
@@ -144,6 +147,7 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
 {
     enum { SIZE = SP_RECIPE_DIFFERENCE };
 
+    assert(text);
     text[0] = '\0';
     if (!a || !b)
         return SP_RECIPE_SAME;
@@ -206,6 +210,7 @@ static sp_status merge_format(sp_recipe *a, const char *name)
 
 sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b)
 {
+    assert(a);
     if (!b)
         return SP_OK;
     if (!*a)

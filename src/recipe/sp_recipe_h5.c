@@ -103,6 +103,7 @@ sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *r)
     const int64_t version = VERSION;
     uint32_t crc;
 
+    assert(file);
     if (!r)
         return SP_OK;
     assert(r->n_columns > 0 && r->column && r->source && r->divisor);
@@ -251,6 +252,7 @@ sp_status sp_recipe_read(sp_h5 *file, sp_recipe **recipe)
 {
     sp_status rc;
 
+    assert(file && recipe);
     *recipe = NULL;
     if (!sp_h5_has(file, GROUP))
         return SP_OK;
@@ -276,6 +278,7 @@ static bool has_column(const sp_recipe *r, const char *name)
 sp_status sp_recipe_check_columns(const sp_recipe *r, const char *path, int n,
                                   char *const *name, bool is_subset)
 {
+    assert(path && n >= 0);
     if (!r || !name)
         return SP_OK;
     if (!is_subset && r->n_columns != n)

@@ -26,6 +26,7 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
     int sizes[2] = {n->n_columns, n->n_classes};
     size_t columns, classes;
 
+    assert(normalization && comm);
     assert(n->n_columns >= 0 && n->n_classes >= 0);
     SP_TRY(sp_comm_bcast(comm, sizes, sizeof sizes, 0));
     n->n_columns = sizes[0];

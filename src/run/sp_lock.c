@@ -133,6 +133,7 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
     owner o;
     int fd;
 
+    assert(dir && host && lock);
     assert(dir && host);
     *lock = -1;
     SP_TRY(

@@ -1,5 +1,6 @@
 #include "scan/sp_gridding.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ void sp_grid_destroy(sp_grid *grid)
 {
     int i;
 
+    assert(grid);
     for (i = 0; grid->own && i < BUFFERS; i++)
         free(grid->own->at[i]);
     free(grid->own);
@@ -215,6 +217,7 @@ sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_CO
     sp_status rc;
     int64_t i;
 
+    assert(n >= 0 && (coords || n == 0) && cost);
     if (!items)
         return SP_FAIL(SP_EMEM, "cost of a sample: no memory for %lld voxels",
                        (long long)n);
@@ -399,6 +402,11 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
     int64_t i, n_voxels = points->n > 0;
     int32_t c[3];
 
+    assert(grid && points && options);
+    assert(points->n >= 0 && (points->xyz || points->n == 0));
+    assert(options->voxel_size > 0);
+    assert(points->c == 0 || points->n == 0 || points->features);
+    assert(!points->home == !points->home_row);
     if (points->n > INT32_MAX)
         return SP_FAIL(SP_EDATA, "%lld points in one sample, at most %d are possible",
                        (long long)points->n, INT32_MAX);

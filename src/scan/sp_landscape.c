@@ -1,5 +1,6 @@
 #include "scan/sp_landscape.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -413,6 +414,7 @@ sp_status sp_landscape_create(sp_landscape *w, double extent, sp_rng *rng)
 {
     int i;
 
+    assert(w && rng && extent > 0);
     memset(w, 0, sizeof *w);
     w->extent = extent;
     w->margin = MARGIN;

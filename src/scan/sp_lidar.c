@@ -1,5 +1,6 @@
 #include "scan/sp_lidar.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +352,8 @@ sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *r
     int strips = sp_rng_unit(rng) < 0.35 ? 2 : 1, i;
     sp_status rc = SP_OK;
 
+    assert(scan && landscape->extent > 0);
+    assert(!scan->xyz && "the scan is zeroed or destroyed");
     s.altitude = fmax(ALTITUDE, 2 * landscape->extent);
     s.seen = calloc((size_t)landscape->n_objects + 1, sizeof *s.seen);
     if (!s.seen)

@@ -1,6 +1,7 @@
 /* Scans: opening, names of fields, reading of records. */
 #include "scan/sp_scan.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -63,6 +64,7 @@ sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)
     unsigned char *p = to;
     size_t done = 0;
 
+    assert(scan->fd >= 0 && (to || bytes == 0));
     while (done < bytes) {
         ssize_t got = pread(scan->fd, p + done, bytes - done, at + (int64_t)done);
 
@@ -85,6 +87,7 @@ sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
 {
     int64_t room = scan->file_bytes - at;
 
+    assert(at >= 0 && least >= 0);
     if (room < 0 || count < 0 || (least > 0 && count > room / least))
         return SP_FAIL(SP_EDATA,
                        "%s: truncated: %" PRId64 " points of %" PRId64
@@ -102,6 +105,7 @@ static const char *plain(const char *name)
 
 int sp_scan_find(const sp_scan *scan, const char *name)
 {
+    assert(scan && name);
     for (int i = 0; i < scan->n_fields; i++)
         if (strcasecmp(plain(scan->field[i].name), plain(name)) == 0)
             return i;
@@ -113,6 +117,8 @@ sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, i
     size_t n = (size_t)scan->n_fields + 1;
     sp_scan_field *grown = realloc(scan->field, n * sizeof *grown);
 
+    assert(name && at >= 0 && size >= 1 && size <= 8);
+    assert(kind == 'i' || kind == 'u' || kind == 'f');
     if (!grown) {
         SP_FAIL(SP_EMEM, "%s: no memory for %zu fields", scan->path, n);
         return NULL;
@@ -130,6 +136,7 @@ sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
     const char *at = columns;
     int i = 0;
 
+    assert(scan && columns);
     for (;; i++) {
         const char *end = at + strcspn(at, ",");
         size_t n;
@@ -205,6 +212,7 @@ sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
 {
     struct stat st = {0};
 
+    assert(path && fd && bytes);
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return SP_OK;
@@ -239,6 +247,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     sp_scan *s = calloc(1, sizeof *s);
     sp_status rc;
 
+    assert(path);
     *scan = s;
     if (!s)
         return SP_FAIL(SP_EMEM, "%s: no memory for a scan", path);
@@ -283,6 +292,7 @@ int64_t sp_scan_count(const sp_scan *scan)
 {
     bool is_doubtful = scan->n_points > scan->file_bytes;
 
+    assert(scan->format);
     return scan->format->is_count_claimed && is_doubtful ? -1 : scan->n_points;
 }
 const char *sp_scan_format_name(const sp_scan *scan)
@@ -310,6 +320,7 @@ const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
     const sp_scan_field *f = &scan->field[i];
     bool is_scaled;
 
+    assert(i >= 0 && kind && size);
     if (i < 0 || i >= scan->n_fields)
         return NULL;
     is_scaled = f->scale != 1 || f->add != 0 || f->size == 8 ||
@@ -323,6 +334,7 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
 {
     char text[512];
 
+    assert(n >= 0 && (names || n == 0));
     free(scan->selected);
     scan->n_selected = 0;
     scan->selected = calloc((size_t)n + 1, sizeof *scan->selected);
@@ -340,6 +352,7 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
 
 sp_status sp_scan_rewind(sp_scan *scan)
 {
+    assert(scan->format);
     scan->row = 0;
     return scan->format->rewind ? scan->format->rewind(scan) : SP_OK;
 }
@@ -421,6 +434,8 @@ static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
 
 sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
+    assert(max >= 0 && to && n);
+    assert(scan->row >= 0 && (scan->n_points < 0 || scan->row <= scan->n_points));
     if (scan->format->fill)
         return scan->format->fill(scan, max, to, n);
     *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
@@ -463,6 +478,8 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
     int64_t n = 0, left = scan->n_points - scan->row;
     int64_t bytes = scan->record_bytes + 8 * (int64_t)(scan->n_selected + 4);
 
+    assert(max >= 1 && out);
+    assert(scan->record_bytes >= 0 && scan->n_selected >= 0);
     if (max > SP_SCAN_ROOM / bytes)
         max = SP_SCAN_ROOM / bytes;
     if (scan->n_points >= 0 && left < max)

@@ -1,4 +1,5 @@
 /* Copies of scans as columns: what PLY and text share, and text itself. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ sp_status sp_scan_list_columns(sp_scan *scan, const sp_scan_labels *labels,
     char kind;
     int size;
 
+    assert(scan && labels->n_added >= 0 && (labels->added || labels->n_added == 0));
     c->n = 0;
     for (int i = 0; (name = sp_scan_attribute(scan, i, &kind, &size)); i++) {
         bool is_axis = strlen(name) == 1 && strchr("xyzXYZ", *name);
@@ -76,6 +78,7 @@ sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                malloc(SP_SCAN_BLOCK * n_added * sizeof *b.value + 1)};
     sp_status rc = SP_OK;
 
+    assert(labels->get && put);
     if (!b.code || !b.value)
         rc = SP_FAIL(SP_EMEM, "%s: no memory to copy it", scan->path);
     if (rc == SP_OK)
@@ -95,6 +98,7 @@ sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
 
 void sp_scan_put_name(FILE *to, const char *name)
 {
+    assert(to && name);
     for (const unsigned char *c = (const unsigned char *)name; *c; c++)
         putc(*c <= ' ' || *c == 0x7f ? '_' : *c, to);
 }
@@ -107,6 +111,7 @@ sp_status sp_scan_write_file(sp_scan *scan, const char *path,
     sp_scan_writing *w = calloc(1, sizeof *w);
     sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
 
+    assert(path && put_head && put_points);
     SP_TRY_GOTO(rc, rc, end);
     w->labels = labels;
     SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);

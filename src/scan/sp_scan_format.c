@@ -1,6 +1,7 @@
 /* The table of scan formats: recognition, writing of classes, and lists for help. */
 #include "scan/sp_scan_format.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -50,6 +51,7 @@ sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_H
 {
     char list[LIST];
 
+    assert(path && format);
     for (int i = 0; i < N_FORMATS; i++) {
         *format = formats[i];
         if ((*format)->is_ours ? (*format)->is_ours(head)
@@ -73,6 +75,7 @@ sp_status sp_scan_check_output(const char *path)
 {
     char list[LIST];
 
+    assert(path);
     if (!find_output(path))
         return SP_FAIL(SP_EUSAGE, "%s: expected a name that ends in one of %s", path,
                        list_endings(true, list));
@@ -85,6 +88,7 @@ const char *sp_scan_output_ending(const sp_scan *scan)
 {
     const sp_scan_format *format = scan->format;
 
+    assert(scan->format);
     if (format == &sp_scan_ply_lists)
         format = &sp_scan_ply;
     return format->write ? format->written : sp_scan_text.written;
@@ -97,6 +101,8 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
     const sp_scan_format *format = find_output(path);
     int32_t most;
 
+    assert(n >= 0 && (code || n == 0));
+    assert(n_added >= 0 && (added || n_added == 0));
     SP_TRY(sp_scan_check_output(path));
     if (n_added > 0 && format->check_added)
         SP_TRY(format->check_added(scan, n_added, added));
@@ -114,6 +120,7 @@ sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *l
     char temporary[PATH_MAX];
     sp_status rc;
 
+    assert(scan && labels->get && labels->n >= 0);
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     rc = format->write(scan, temporary, labels);

@@ -1,6 +1,7 @@
 /* LAS 1.2 to 1.4, point data formats 0 to 10 (ASPRS, "LAS specification 1.4 - R15").
  * Fields have the specification's names in lower case; scan_angle is in degrees in
  * every format; extra bytes have the names of their descriptions. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -148,6 +149,7 @@ sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr
     unsigned char head[54];
     int64_t at = vlr->number == 0 ? h->header_bytes : vlr->at + vlr->bytes;
 
+    assert(vlr->number <= h->n_vlrs);
     vlr->is_end = vlr->number == h->n_vlrs;
     if (vlr->is_end)
         return SP_OK;
@@ -209,6 +211,7 @@ sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
     unsigned char b[375] = {0};
     int minimum;
 
+    assert(scan->fd >= 0 && h);
     SP_TRY(sp_scan_pread(scan, b, 227, 0));
     h->minor = b[25];
     if (b[24] != 1 || h->minor > 4)
@@ -248,6 +251,7 @@ sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
 
 sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
 {
+    assert(scan->format && h);
     SP_TRY(sp_las_header_read(scan, h));
     scan->data_at = h->data_at;
     scan->record_bytes = h->record_bytes;

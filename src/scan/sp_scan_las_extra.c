@@ -6,6 +6,7 @@
  *
  * A field that the source has already, of the same type, gets new values in its place,
  * so that a scan may be labelled again. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,7 @@ sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *ad
     sp_las_header header;
     sp_status rc;
 
+    assert(n >= 0 && (added || n == 0));
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         return SP_FAIL(SP_EDATA, "%s: is %s; LAS and LAZ are copies of such files",
                        scan->path, scan->title);
@@ -80,6 +82,7 @@ sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *ad
 sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
                              const sp_las_header *header, const sp_scan_labels *labels)
 {
+    assert(header->record_bytes > 0 && labels->n_added >= 0);
     *extra = (sp_las_extra){.n = labels->n_added,
                             .added = labels->added,
                             .record_bytes = header->record_bytes};
@@ -248,6 +251,7 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
     sp_status rc;
     vlrs v;
 
+    assert(extra->at && head && bytes);
     if (extra->n_new == 0)
         return SP_OK;
     v = walk(header, head, *bytes);

@@ -1,6 +1,7 @@
 /* The unit of a LAS scan's coordinates, from the record that describes their system:
  * well-known text (OGC 01-009 and 18-010), else GeoTIFF keys (OGC 19-008). A record
  * that cannot be understood leaves the unit unknown. */
+#include <assert.h>
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
@@ -110,6 +111,7 @@ sp_status sp_las_find_unit(sp_scan *scan, const sp_las_header *h)
     const char *by_keys = NULL, *by_text = NULL;
     sp_las_vlr vlr = {0};
 
+    assert(scan->fd >= 0 && h);
     for (;;) {
         unsigned char *d;
         sp_status rc;

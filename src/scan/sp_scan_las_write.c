@@ -5,6 +5,7 @@
  *
  *     source  | header | VLRs | points              | EVLRs and whatever else |
  *     copy    | header | VLRs +- LAZ | points, other length | the same        |  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -469,11 +470,13 @@ end:
 
 sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
 {
+    assert(path && labels->get);
     return write_copy(scan, path, labels, false);
 }
 
 sp_status sp_las_write_laz(sp_scan *scan, const char *path,
                            const sp_scan_labels *labels)
 {
+    assert(path && labels->get);
     return write_copy(scan, path, labels, true);
 }

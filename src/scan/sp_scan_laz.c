@@ -1,4 +1,5 @@
 /* LAZ: header and fields as in LAS, records by the room laz. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
     unsigned char b[SP_LAZ_VLR_BYTES];
     size_t bytes;
 
+    assert(header && vlr && format);
     *vlr = (sp_las_vlr){0};
     do {
         SP_TRY(sp_las_next_vlr(scan, header, vlr));

@@ -1,5 +1,6 @@
 /* Lines of text, for headers and ascii points of PLY and PCD and for columns of text.
  * Memory is bounded by SP_SCAN_LINE for any content of the file. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@ sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines)
 {
     int fd = fcntl(scan->fd, F_DUPFD_CLOEXEC, 0);
 
+    assert(scan->fd >= 0 && !lines->stream);
     lines->stream = fd < 0 ? NULL : fdopen(fd, "rb");
     if (!lines->stream) {
         sp_status rc =
@@ -42,6 +44,7 @@ void sp_scan_lines_close(sp_scan_lines *lines)
 sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
                              int64_t number)
 {
+    assert(lines->stream && at >= 0 && number >= 0);
     lines->number = number;
     if (fseeko(lines->stream, at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));

@@ -2,6 +2,7 @@
 
 #include "base/sp_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -334,6 +335,7 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
                  .n_ranks = comm ? comm->size : 1};
     sp_status rc;
 
+    assert(prefix && n_samples >= 0 && n_shards >= 1);
     SP_TRY(check_options(options));
     if (n_samples < 1 || n_shards < 1 || n_shards > 99999 || n_shards > n_samples)
         return SP_FAIL(

@@ -1,5 +1,6 @@
 #include "session/sp_gallery.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -64,6 +65,7 @@ void sp_gallery_create(sp_gallery **gallery, int n_classes)
 {
     sp_gallery *g = *gallery = NULL;
 
+    assert(gallery && n_classes >= 1);
     if (!sp_png_is_built()) {
         sp_log_warn0("no pictures of samples: this build has no libpng");
         return;
@@ -130,6 +132,7 @@ static bool make_room(sp_gallery *g)
 
 void sp_gallery_add(sp_gallery *g, const sp_batch *batch, const int32_t *prediction)
 {
+    assert(!g || g->is_broken || (prediction && batch->n_samples >= 0));
     for (int b = 0; g && !g->is_broken && b < batch->n_samples; b++) {
         const sp_sample *s = &batch->sample[b];
         entry *e;
@@ -445,6 +448,7 @@ void sp_gallery_renew_report(sp_run *run, const char *after_save)
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     bool is_whole;
 
+    assert(after_save);
     if (run->comm->rank != 0 || !run->dir || !run->dir[0])
         return;
     self[n > 0 ? n : 0] = '\0';

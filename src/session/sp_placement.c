@@ -1,5 +1,6 @@
 #include "session/sp_placement.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
     const int seen = place->n_visible;
     int index = place->local_rank;
 
+    assert(seen >= 0 && index >= 0);
     place->device = -1;
     if (seen == 0) {
         char why[256];
@@ -48,6 +50,7 @@ sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
 sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
                              bool *is_shared)
 {
+    assert(n >= 0 && (places || n == 0) && is_shared);
     *is_shared = false;
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++) {
@@ -135,6 +138,7 @@ sp_status sp_placement_make(sp_placement *placement, sp_comm *comm,
 {
     sp_place mine;
 
+    assert(comm && devices && who);
     memset(placement, 0, sizeof *placement);
     SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share), who));
     SP_TRY(share_places(placement, comm, &mine));

@@ -11,6 +11,7 @@
 sp_status sp_resources_open(sp_resources *r, const sp_command *command,
                             bool with_folder)
 {
+    assert(command);
     memset(r, 0, sizeof *r);
     return sp_session_open(&r->session, command, with_folder);
 }
@@ -213,6 +214,7 @@ static sp_status load_weights(sp_resources *r, const weights_source *from)
 sp_status sp_resources_load(sp_resources *r, const char *path,
                             sp_checkpoint_state *state)
 {
+    assert(path && path[0]);
     assert(path && path[0] && state);
     return load_weights(r, &(weights_source){.path = path, .state = state});
 }

@@ -62,6 +62,8 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
     const sp_dataset *set = with_train ? &r->train : &r->val;
     double factor;
 
+    assert(with_train || with_val);
+    assert(!r->columns && "the data are opened once");
     assert((with_train || with_val) && !r->columns);
     if (with_train && config->data.train.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
@@ -115,6 +117,7 @@ sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *se
     bool is_same = !checkpoint->name || checkpoint->n_columns == n;
     int i;
 
+    assert(code != SP_OK && checkpoint && path);
     assert(r->columns && set->n_shards > 0 && code != SP_OK);
     for (i = 0; is_same && checkpoint->name && i < n; i++)
         is_same = strcmp(checkpoint->name[i], set->feature_name[r->columns[i]]) == 0;
@@ -144,6 +147,7 @@ sp_status sp_resources_refuse_classes(const sp_resources *r,
 {
     char want[300], found[300];
 
+    assert(code != SP_OK && model->class_name);
     sp_dataset_print_names(want, sizeof want, model->n_classes, model->class_name,
                            NULL);
     sp_dataset_print_names(found, sizeof found, r->n_classes, r->class_name, NULL);
@@ -237,6 +241,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
     int64_t n_found = 0;
     sp_status rc = SP_OK;
 
+    assert(set->n_shards > 0 && "sp_resources_open_data comes first");
     for (int64_t first = 0; first < set->n_samples && !n_found; first += comm->size) {
         bool is_found = false;
 
@@ -338,6 +343,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     int64_t *count;
     sp_status rc;
 
+    assert(r->n_classes >= 1 && weights);
     *weights = NULL;
     if (kind == SP_CW_NONE)
         return SP_OK;
@@ -368,6 +374,7 @@ sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
     size_t n = (size_t)r->n_classes;
     int c;
 
+    assert(r->n_classes >= 1 && weights);
     *weights = NULL;
     if (is_named ? kind == SP_CW_NONE : !norm->class_weight)
         return SP_OK;

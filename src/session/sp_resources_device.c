@@ -220,6 +220,7 @@ sp_status sp_resources_open_device(sp_resources *r)
     int threads = r->session.config->run.threads;
     sp_status rc;
 
+    assert(!r->backend.ops && "the device is opened once");
     assert(!r->backend.ops && "one device a command");
     SP_TRY(choose_device(r, &ops));
     if (threads == 0)
@@ -255,6 +256,7 @@ sp_status sp_resources_open_transport(sp_resources *r)
         .peer_limit_s = 10 * config->run.watchdog_s,
     };
 
+    assert(r->backend.ops && !r->transport.ops);
     sp_status rc =
         sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options);
 

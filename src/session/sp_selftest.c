@@ -1,5 +1,6 @@
 #include "session/sp_selftest.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,7 @@ sp_status sp_selftest_device(sp_backend *device)
     side a = {.backend = device}, b = {.backend = &cpu};
     sp_status rc;
 
+    assert(device->ops && !device->ops->is_host);
     if (!p)
         return SP_FAIL(SP_EMEM, "self-test: out of memory");
     rc = cpu.ops->open(&cpu, 0, 1);

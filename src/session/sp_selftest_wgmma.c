@@ -1,6 +1,7 @@
 /* A convolution and an input gradient, each computed with mma.sync and with wgmma. */
 #include "session/sp_selftest.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,7 @@ sp_status sp_selftest_wgmma(sp_backend *device)
     const size_t most = (size_t)K * MOST * PITCH;
     sp_status rc;
 
+    assert(device->ops && !device->ops->is_host);
     p.host = malloc(most * sizeof(float));
     if (!p.host)
         return SP_FAIL(SP_EMEM, "self-test: out of memory");

@@ -45,6 +45,7 @@ sp_status sp_session_open_log(sp_session *session)
     char path[PATH_MAX];
     sp_status rc;
 
+    assert(session->run.dir[0] && "the run folder is open");
     if (!session->config->run.rank_logs)
         return SP_OK;
     snprintf(path, sizeof path, "%s/logs/rank-%05d.log", session->run.dir, comm->rank);

@@ -76,6 +76,8 @@ sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
 {
     bool is_last = false;
 
+    assert(lr >= 0 && hooks && result);
+    assert(hooks->begin);
     assert(r->has_net && r->loader && r->optim.impl && r->buckets.impl);
     *result = (sp_step_result){0};
     SP_TRY(sp_buckets_zero(&r->buckets));

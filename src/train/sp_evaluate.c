@@ -71,6 +71,7 @@ sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
     int64_t voxel;
     int b;
 
+    assert(batch->n == 0 || prediction);
     if (find_unpredicted(batch, prediction, &b, &voxel))
         return SP_FAIL(
             SP_ENUMERIC, "%s: voxel %lld: the output of layer `%s` is not finite: %s",

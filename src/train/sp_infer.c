@@ -216,6 +216,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
                               const char *model)
 {
+    assert(model && model[0]);
     memset(infer, 0, sizeof *infer);
     SP_TRY(sp_resources_open(&infer->resources, command, false));
     snprintf(infer->path, sizeof infer->path, "%s", model);

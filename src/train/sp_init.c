@@ -125,6 +125,7 @@ sp_status sp_init_weights(sp_resources *r)
     const char *path = r->session.config->run.init_from;
     sp_status rc = SP_OK;
 
+    assert(r->has_net);
     assert(path[0] && r->norm.name);
     SP_TRY(sp_resources_load_init(r, path));
     if (r->fault[0])

@@ -1,5 +1,6 @@
 #include "train/sp_report_internal.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -136,6 +137,7 @@ sp_status sp_report_start(sp_trainer *trainer)
     char *deck = NULL;
     sp_status rc = SP_OK;
 
+    assert(s->run.dir[0] && "the run folder is open");
     if (s->comm->rank == 0)
         rc = sp_config_to_text(&resolved, &deck);
     if (rc == SP_OK && deck)
@@ -211,6 +213,7 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     sp_run *run = &trainer->session->run;
     const double now_s = sp_time_s();
 
+    assert(step->step >= 1);
     if (trainer->session->comm->rank != 0)
         return SP_OK;
     sp_report_begin("step");
@@ -346,6 +349,7 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
 {
     sp_session *s = trainer->session;
 
+    assert(state && message);
     return sp_session_agree(s, s->comm->rank == 0 ? report_end(trainer, state, message)
                                                   : SP_OK);
 }

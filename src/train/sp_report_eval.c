@@ -1,4 +1,5 @@
 /* Evaluations in the output of a run: their lines, their table, their pictures. */
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -172,6 +173,7 @@ sp_status sp_report_eval(sp_trainer *trainer)
 {
     sp_session *s = trainer->session;
 
+    assert(trainer->metrics.sums);
     return sp_session_agree(s, s->comm->rank == 0 ? report_eval(trainer) : SP_OK);
 }
 

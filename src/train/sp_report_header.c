@@ -1,6 +1,7 @@
 /* The lines and warnings that a training prints before its first step. */
 #include "train/sp_report.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -58,6 +59,7 @@ void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
     const int ranks = r->session.comm->size;
     const int n = (sampler->effective + sampler->accumulate - 1) / sampler->accumulate;
 
+    assert(sampler->effective >= 1 && sampler->accumulate >= 1);
     if (n < ranks)
         sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
                      "raise batch.size or take fewer ranks",
@@ -92,6 +94,7 @@ void sp_report_machine(const sp_resources *r)
 {
     const sp_comm *comm = r->session.comm;
 
+    assert(r->backend.ops);
     sp_log_info(PACKAGE_STRING
                 ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
                 "%s",

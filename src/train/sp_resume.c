@@ -1,5 +1,6 @@
 #include "train/sp_resume.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -237,6 +238,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
     beginning from = {0};
     sp_status rc = SP_OK;
 
+    assert(r->has_net && r->optim.impl);
     trainer->state.best = NAN;
     trainer->state.seed = r->session.config->train.seed;
     trainer->state.data_hash = r->train.hash;
@@ -346,6 +348,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     double begin = sp_now_s();
     sp_status rc = SP_OK;
 
+    assert(trainer->resources->has_net && trainer->state.step >= 0);
     sp_run_beat(&s->run, SP_PHASE_SAVE, trainer->state.at.epoch, trainer->state.step);
     if (s->comm->rank == 0 && is_final)
         rc = post_final(trainer, is_best);

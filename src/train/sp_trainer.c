@@ -1,5 +1,6 @@
 #include "train/sp_trainer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -106,6 +107,7 @@ sp_status sp_trainer_begin(sp_trainer *t)
 {
     sp_resources *r = t->resources;
 
+    assert(r->has_net && r->loader);
     t->first_epoch = t->state.at.epoch;
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
     SP_TRY(sp_report_start(t));
@@ -118,6 +120,7 @@ sp_status sp_trainer_begin(sp_trainer *t)
 
 double sp_trainer_lr(const sp_trainer *t)
 {
+    assert(t->step_samples > 0);
     return sp_optim_lr(t->session->config, t->state.samples_seen, t->total_samples,
                        t->step_samples);
 }

@@ -7,6 +7,7 @@
  *
  * The samples of a scan are found by name: the same file, or else the same name in
  * another folder or compressed, if the predictions hold only one file of that name. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -442,6 +443,7 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
     vox_options *o = malloc(sizeof *o);
     sp_status rc;
 
+    assert(argc >= 1 && argv && comm);
     if (!o)
         return SP_FAIL(SP_EMEM, "no memory for options");
     rc = vox_options_read(o, argc, argv, SP_NAMES(option_table));

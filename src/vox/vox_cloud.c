@@ -1,6 +1,7 @@
 /* A sample's points from a whole scan, and the functions that cutting shares. */
 #include "vox/vox_cloud.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
     const char *name[VOX_MAX_FEATURES];
     int n = 0;
 
+    assert(file >= 0 && file < o->n_inputs);
     SP_TRY(sp_scan_open(scan, o->input[file], &options));
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)
@@ -75,6 +77,7 @@ sp_status vox_cloud_reserve(vox_cloud *c, const vox_options *o, int64_t n)
 {
     bool is_good = true;
 
+    assert(n >= 0 && c->capacity >= 0);
     if (n <= c->capacity)
         return SP_OK;
     n += n / 2;
@@ -126,6 +129,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
     sp_scan_points points = {0};
     sp_status rc;
 
+    assert(codes && file >= 0 && file < o->n_inputs);
     c->n = 0;
     c->has_homes = false;
     SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);

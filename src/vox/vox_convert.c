@@ -10,6 +10,7 @@
  * statistics are pooled in the order of the list. Files are cut as a whole, so one huge
  * file is cut by one rank while the others wait; its blocks are then voxelized by all.
  * Temporary files are in the folder of the shards, which every rank must see. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -556,6 +557,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     convert c = {.options = options, .comm = comm, .codes = calloc(1, sizeof *c.codes)};
     sp_status rc;
 
+    assert(argc >= 1 && argv && comm);
     if (!options || !c.codes) {
         free(options);
         free(c.codes);

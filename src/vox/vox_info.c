@@ -1,6 +1,7 @@
 /* spvox info: the content of shards. Ranks read samples in turn; rank 0 prints. */
 #include "vox/vox.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -299,6 +300,7 @@ sp_status vox_info(int argc, char **argv, sp_comm *comm)
     sp_status rc;
     int n;
 
+    assert(argc >= 1 && argv && comm);
     SP_TRY(sp_options_read(&given, SP_NAMES(option_table), "spvox", argc, argv, &n));
     if (given.is_help) {
         if (comm->rank == 0)

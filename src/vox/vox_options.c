@@ -1,6 +1,7 @@
 /* The command line of spvox convert and apply. */
 #include "vox/vox_options.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,7 @@ sp_status vox_read_map(void *to, const sp_option *option, const char *text)
     vox_map *map = (vox_map *)(void *)((char *)to + option->offset);
     const char *at = text;
 
+    assert(to && text);
     if (map->n > 0)
         return SP_FAIL(SP_EUSAGE, "--map %s: given twice", text);
     for (;;) {
@@ -71,6 +73,7 @@ sp_status vox_read_map(void *to, const sp_option *option, const char *text)
 sp_status vox_first_codes(const char *where, int n_classes, char *const *class_code,
                           int32_t *code)
 {
+    assert(where && code && n_classes >= 0 && (class_code || n_classes == 0));
     for (int c = 0; c < n_classes; c++) {
         char *end;
         long first = strtol(class_code[c], &end, 10);
@@ -116,6 +119,7 @@ static sp_status read_feature(vox_options *o, const char *at, size_t n)
 
 sp_status vox_features_read(vox_options *o, const char *list)
 {
+    assert(o && list);
     o->n_features = 0;
     for (const char *at = list;; at++) {
         size_t n = strcspn(at, ",");
@@ -132,6 +136,7 @@ sp_status vox_features_read(vox_options *o, const char *list)
 /* ---- the command line ---- */
 sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table)
 {
+    assert(o && argc >= 1 && argv);
     *o = (vox_options){.shards = 1, .voxel_size = 0.5, .input = argv + 1};
     memset(o->map.class_of, 0xff, sizeof o->map.class_of);
     return sp_options_read(o, table, "spvox", argc, argv, &o->n_inputs);

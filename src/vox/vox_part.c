@@ -1,6 +1,7 @@
 /* Voxelized samples in a rank's temporary file. */
 #include "vox/vox_part.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -76,6 +77,8 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
     void **array[ARRAYS];
     size_t size[ARRAYS];
 
+    assert(fd >= 0 && part->at >= 0 && bytes);
+    assert(n_features >= 0 && n_features <= VOX_MAX_FEATURES);
     part->n = s.n;
     part->n_points = s.n_points;
     part->n_context = s.n_context;
@@ -101,6 +104,8 @@ sp_status vox_part_read(const char *path, const vox_part *part, int n_features,
     FILE *file = fopen(path, "rb");
     sp_status rc = SP_OK;
 
+    assert(part->n >= 0 && part->n_points >= 0 && part->at >= 0);
+    assert(n_features >= 0 && n_features <= VOX_MAX_FEATURES);
     *s = (sp_sample){
         .n = part->n, .n_points = part->n_points, .n_context = part->n_context};
     memcpy(s->origin, part->origin, sizeof s->origin);

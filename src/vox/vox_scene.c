@@ -1,6 +1,7 @@
 /* spvox scene: synthetic labelled scenes as shards. */
 #include "vox/vox.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -71,6 +72,7 @@ sp_status vox_scene(int argc, char **argv, sp_comm *comm)
     arguments a;
     double begin = sp_now_s();
 
+    assert(argc >= 1 && argv && comm);
     SP_TRY(read_arguments(argc, argv, &a));
     if (a.is_help) {
         if (comm->rank == 0)

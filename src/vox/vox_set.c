@@ -1,6 +1,7 @@
 /* A data set as a whole: classes, codes, statistics, warnings. */
 #include "vox/vox_set.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -239,6 +240,8 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
 {
     int64_t n_labelled = 0;
 
+    assert(*n_parts >= 0 && piece && part);
+    assert(!set->class_name && !set->recipe && "the set is zeroed");
     SP_TRY(drop_empty(o, part, n_parts));
     SP_TRY(agree_on_labels(set, o, piece, part, *n_parts));
     SP_TRY(name_classes(set, &o->map, part, *n_parts));

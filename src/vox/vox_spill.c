@@ -2,6 +2,7 @@
  * extent, for the number of points of each block, and to write them. The records of a
  * block are contiguous and in the order of the file, so a sample depends on its scan
  * alone. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -305,6 +306,8 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
                 .record_bytes = bytes_of_record(o)};
     sp_status rc;
 
+    assert(file >= 0 && file < o->n_inputs && o->block > 0);
+    assert(codes && pieces && *n_pieces >= 0);
     for (int i = 0; i < o->n_features; i++)
         c.n_attrs += o->feature[i].kind == VOX_ATTRIBUTE;
     rc = cut(&c, file, pieces, n_pieces);
@@ -353,6 +356,7 @@ sp_status vox_spill_read(vox_cloud *cloud, const vox_options *o, const char *pat
     FILE *file = fopen(path, "rb");
     sp_status rc = SP_OK;
 
+    assert(piece->at >= 0 && piece->n >= 0);
     cloud->n = 0;
     cloud->source = piece->source;
     cloud->has_homes = true;

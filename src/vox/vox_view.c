@@ -3,6 +3,7 @@
  *     file --vox_view_load_*--> points, classes --colours--> sp_figure --> PNG */
 #include "vox/vox_view.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -356,6 +357,7 @@ sp_status vox_view(int argc, char **argv, sp_comm *comm)
     sp_status rc;
     int n;
 
+    assert(argc >= 1 && argv && comm);
     if (!a)
         return SP_FAIL(SP_EMEM, "no memory for the options");
     a->sample = -1;

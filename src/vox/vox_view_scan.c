@@ -1,4 +1,5 @@
 /* Raw scans for spvox view. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +284,8 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
     reading r = {.points = points, .request = request};
     sp_status rc;
 
+    assert(!points->xyz && "the points are zeroed");
+    assert(request->path && request->map);
     points->unit = "points";
     points->sample_name = strdup("");
     if (!points->sample_name)

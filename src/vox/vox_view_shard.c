@@ -1,4 +1,5 @@
 /* Samples of shards, and predictions of them, for spvox view. */
+#include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ sp_status vox_view_is_h5(const char *path, bool *is_h5)
     char head[sizeof magic] = {0};
     int fd;
 
+    assert(path && is_h5);
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     *is_h5 = pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
              memcmp(head, magic, sizeof head) == 0;
@@ -266,6 +268,8 @@ sp_status vox_view_load_shard(vox_view_points *points, const vox_view_request *r
     sp_sample s = {0};
     sp_status rc = sp_dataset_open(&set, &patterns, NULL);
 
+    assert(!points->xyz && "the points are zeroed");
+    assert(request->sample >= -1);
     if (rc == SP_OK && sample >= set.n_samples)
         rc = SP_FAIL(SP_EUSAGE,
                      "%s: sample %" PRId64 ": the file has %" PRId64

@@ -1,5 +1,6 @@
 #include "vox/vox_voxelize.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
                                .ignore_conflicts = o->ignore_conflicts,
                                .with_points = o->with_points};
 
+    assert(cloud->n > 0 && o->voxel_size > 0);
     for (int a = 0; a < 3; a++) {
         double low = INFINITY;
 

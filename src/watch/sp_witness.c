@@ -409,6 +409,7 @@ sp_status sp_witness_start(sp_witness *witness, sp_run *run)
             ? SP_OK
             : SP_FAIL(SP_EMEM, "no memory for the witness process of this node");
 
+    assert(!witness->is_started);
     assert(run->comm->local_size > 0);
     *witness = (sp_witness){.connection = -1};
     rc = sp_comm_agree(run->comm, rc, NULL);
