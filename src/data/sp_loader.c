@@ -12,7 +12,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +19,7 @@
 #include "data/sp_loader_slot.h"
 #include "data/sp_voxel.h"
 #include "process/sp_fault.h"
+#include "process/sp_thread.h"
 
 struct sp_loader {
     sp_loader_options options;
@@ -274,21 +274,15 @@ static sp_status open_arenas(sp_loader *l)
     return SP_OK;
 }
 
-/* Starts the threads with all signals blocked: signals are for the training thread,
- * which looks at them between steps. */
 static sp_status start_threads(sp_loader *l, int n)
 {
-    sigset_t all, before;
     int failed = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     while (l->n_threads < n && !failed) {
-        failed = pthread_create(&l->thread[l->n_threads], NULL,
-                                l->n_threads ? reader_main : planner_main, l);
+        failed = sp_thread_start(&l->thread[l->n_threads],
+                                 l->n_threads ? reader_main : planner_main, l);
         l->n_threads += !failed;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return SP_FAIL(SP_EMEM, "cannot start thread %d of %d of the loader: %s",
                        l->n_threads + 1, n, strerror(failed));

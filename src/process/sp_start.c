@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/sp_error.h"
+#include "process/sp_thread.h"
 
 enum { LIMIT_S = 300, TEXT = 512 };
 
@@ -184,7 +184,6 @@ void sp_start_watch(void)
 {
     const char *text = getenv("SP_START_S");
     pthread_condattr_t attributes;
-    sigset_t all, before;
 
     start.limit_s = text ? atof(text) : LIMIT_S;
     if (!(start.limit_s > 0) || start.limit_s > 1e9)
@@ -194,10 +193,7 @@ void sp_start_watch(void)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&start.over, &attributes);
     pthread_condattr_destroy(&attributes);
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    start.is_started = pthread_create(&start.thread, NULL, watch, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    start.is_started = sp_thread_start(&start.thread, watch, NULL) == 0;
 }
 
 void sp_start_over(void)

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "process/sp_fault.h"
+#include "process/sp_thread.h"
 
 typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
 
@@ -167,17 +167,10 @@ static sp_status make_reserve(sp_saver *s)
                : SP_OK;
 }
 
-/* Starts the thread with signals blocked, so that they are delivered to the training
- * thread. */
 static sp_status start_thread(sp_saver *s)
 {
-    sigset_t all, before;
-    int failed;
+    const int failed = sp_thread_start(&s->thread, saver_main, s);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    failed = pthread_create(&s->thread, NULL, saver_main, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return SP_FAIL(SP_EMEM, "cannot start the saver's thread: %s",
                        strerror(failed));

@@ -12,6 +12,7 @@
 
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
+#include "process/sp_thread.h"
 #include "watch/sp_watchdog_internal.h"
 
 #define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
@@ -250,18 +251,11 @@ static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
     return SP_OK;
 }
 
-/* Starts the thread with signals blocked, so that the training thread gets them;
- * SIGALRM is not blocked, since set_last_minute uses it. */
+/* The thread may get SIGALRM, which set_last_minute uses. */
 static sp_status start_thread(sp_watchdog *w)
 {
-    sigset_t most, before;
-    int failed;
+    const int failed = sp_thread_start(&w->thread, watch, w);
 
-    sigfillset(&most);
-    sigdelset(&most, SIGALRM);
-    pthread_sigmask(SIG_BLOCK, &most, &before);
-    failed = pthread_create(&w->thread, NULL, watch, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return SP_FAIL(SP_EMEM, "watchdog: cannot start its thread: %s",
                        strerror(failed));
