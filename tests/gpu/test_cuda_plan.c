@@ -63,31 +63,6 @@ static void check(const sp_plan_spec *spec, const batch *b)
         check_in_order(spec, b, &want, order);
 }
 
-static sp_plan_spec dummy_spec(void)
-{
-    sp_plan_spec s = {0};
-
-    oracle_map(&s, 0, 0, 3, 0);
-    oracle_map(&s, 0, 1, 3, 0);
-    oracle_map(&s, 1, 0, 3, 0);
-    return s;
-}
-
-static sp_plan_spec minkunet_spec(int stem)
-{
-    sp_plan_spec s = {0};
-
-    if (stem != 3)
-        oracle_map(&s, 0, 0, stem, 0);
-    for (int l = 0; l < 5; l++)
-        oracle_map(&s, l, l, 3, 0);
-    for (int l = 0; l < 4; l++) {
-        oracle_map(&s, l, l + 1, 2, 0);
-        oracle_map(&s, l + 1, l, 2, 0);
-    }
-    return s;
-}
-
 /* Builds every kernel that a graph can ask for; `cubes`: with the 3^3 maps that spare a
  * search. */
 static sp_plan_spec odd_spec(bool has_cubes)
@@ -125,7 +100,7 @@ static void mixed_batch(batch *b)
 
 static void families(void **state)
 {
-    sp_plan_spec spec[3] = {dummy_spec(), minkunet_spec(5), minkunet_spec(3)};
+    sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5), oracle_minkunet_spec(3)};
     batch b;
 
     (void)state;
@@ -150,7 +125,7 @@ static void every_kernel_and_stride(void **state)
 static void every_number_of_voxels(void **state)
 {
     static const int32_t n[] = {0, 1, 31, 33, 127, 257, 2000};
-    sp_plan_spec spec = minkunet_spec(5);
+    sp_plan_spec spec = oracle_minkunet_spec(5);
 
     (void)state;
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
@@ -231,7 +206,7 @@ static void nothing_and_deep_nets(void **state)
  * border of the range. */
 static void whole_range(void **state)
 {
-    sp_plan_spec spec[2] = {minkunet_spec(5), dummy_spec()};
+    sp_plan_spec spec[2] = {oracle_minkunet_spec(5), oracle_dummy_spec()};
     int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
     batch b = {0}, many = {0};
 
@@ -259,7 +234,7 @@ static void whole_range(void **state)
 
 static void refused_alike(const batch *b)
 {
-    sp_plan_spec spec = minkunet_spec(3);
+    sp_plan_spec spec = oracle_minkunet_spec(3);
     sp_backend be = cu_open(1);
     char message[sizeof sp_error_last()->message];
     sp_arena arena;
@@ -299,7 +274,7 @@ static void bad_coordinates_are_named(void **state)
 
 static void full_arena_is_an_error(void **state)
 {
-    sp_plan_spec spec = minkunet_spec(5);
+    sp_plan_spec spec = oracle_minkunet_spec(5);
     sp_backend be = cu_open(0);
     sp_arena arena;
     sp_plan plan;
@@ -332,7 +307,7 @@ typedef struct filling {
 /* Builds plans as the planner of the loader does. */
 static sp_status fill(filling *f)
 {
-    const sp_plan_spec spec = minkunet_spec(3);
+    const sp_plan_spec spec = oracle_minkunet_spec(3);
     const size_t n = (size_t)f->b->row[f->b->n_samples] * C;
     float *rows = malloc(n * sizeof *rows);
 

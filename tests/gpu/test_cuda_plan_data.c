@@ -61,20 +61,6 @@ static sp_status read_coords(const char *path, int32_t **coords, int32_t row[])
     return SP_OK;
 }
 
-static sp_plan_spec minkunet_spec(void)
-{
-    sp_plan_spec s = {0};
-
-    oracle_map(&s, 0, 0, 5, 0);
-    for (int l = 0; l < 5; l++)
-        oracle_map(&s, l, l, 3, 0);
-    for (int l = 0; l < 4; l++) {
-        oracle_map(&s, l, l + 1, 2, 0);
-        oracle_map(&s, l + 1, l, 2, 0);
-    }
-    return s;
-}
-
 static size_t foresee(const sp_plan_spec *spec, const sp_plan *plan)
 {
     int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS];
@@ -88,7 +74,7 @@ static size_t foresee(const sp_plan_spec *spec, const sp_plan *plan)
 
 static void scan_is_planned_as_on_the_host(void **state)
 {
-    const sp_plan_spec spec = minkunet_spec();
+    const sp_plan_spec spec = oracle_minkunet_spec(5);
     sp_backend be = cu_open(0);
     int32_t *coords = NULL, row[N_SAMPLES + 1] = {0};
     sp_arena host, device;

@@ -30,32 +30,6 @@ static void check_and_free(const sp_plan_spec *spec, batch *b)
     free(b->coords);
 }
 
-static sp_plan_spec dummy_spec(void)
-{
-    sp_plan_spec s = {0};
-
-    oracle_map(&s, 0, 0, 3, 0);
-    oracle_map(&s, 0, 1, 3, 0);
-    oracle_map(&s, 1, 0, 3, 0);
-    return s;
-}
-
-static sp_plan_spec minkunet_spec(int stem)
-{
-    sp_plan_spec s = {0};
-    int l;
-
-    if (stem != 3)
-        oracle_map(&s, 0, 0, stem, 0);
-    for (l = 0; l < 5; l++)
-        oracle_map(&s, l, l, 3, 0);
-    for (l = 0; l < 4; l++) {
-        oracle_map(&s, l, l + 1, 2, 0);
-        oracle_map(&s, l + 1, l, 2, 0);
-    }
-    return s;
-}
-
 /* Maps of one kernel, whose pairs no larger kernel's map has. */
 static void add_kernel(sp_plan_spec *s, int n)
 {
@@ -98,7 +72,7 @@ static void mixed_batch(batch *b)
 
 static void families(void **state)
 {
-    sp_plan_spec spec[3] = {dummy_spec(), minkunet_spec(5), minkunet_spec(3)};
+    sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5), oracle_minkunet_spec(3)};
     batch b;
     int i;
 
@@ -149,7 +123,7 @@ static void dense_block_fills_every_offset(void **state)
 
 static void nothing(void **state)
 {
-    sp_plan_spec spec[2] = {odd_spec(), minkunet_spec(5)};
+    sp_plan_spec spec[2] = {odd_spec(), oracle_minkunet_spec(5)};
     batch none = {0}, empty = {0};
     int i;
 
@@ -167,7 +141,7 @@ static void nothing(void **state)
  * of the range. */
 static void whole_range(void **state)
 {
-    sp_plan_spec spec[3] = {odd_spec(), minkunet_spec(5), dummy_spec()};
+    sp_plan_spec spec[3] = {odd_spec(), oracle_minkunet_spec(5), oracle_dummy_spec()};
     int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3], i;
     batch b = {0};
 
