@@ -182,8 +182,9 @@ static sp_status end_views(pass *p, const sp_batch *batch)
 }
 
 /* The first view of a batch is its plain evaluation. */
-static sp_status evaluate_batch(pass *p, const sp_batch *batch)
+static sp_status evaluate_batch(void *arg, const sp_batch *batch)
 {
+    pass *p = arg;
     sp_resources *r = p->resources;
     sp_metrics *metrics = p->metrics;
     const bool is_plain = batch->view == 0;
@@ -226,28 +227,35 @@ static void show(pass *p, const sp_batch *batch)
                        sp_metrics_miou(m->confusion, m->n_classes));
 }
 
-/* Evaluates the next batch; *batch NULL: that was all. */
-static sp_status evaluate_next(pass *p, sp_batch **batch)
+sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *work,
+                           void *arg)
 {
-    sp_resources *r = p->resources;
     sp_session *s = &r->session;
     sp_status rc;
 
-    if (p->may_stop)
-        SP_TRY(sp_session_check_stop());
+    assert(batch && work);
     sp_run_beat(&s->run, SP_PHASE_READ, s->epoch, s->step);
     rc = sp_loader_next(r->evaluation.loader, batch, NULL);
     if (rc == SP_OK && !*batch)
         return SP_OK;
     sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
     if (rc == SP_OK)
-        rc = evaluate_batch(p, *batch);
+        rc = work(arg, *batch);
     if (rc == SP_EMEM)
         rc = sp_cut_explain(&r->cut, &r->cut.eval, (*batch)->sample_id,
                             (*batch)->n_samples);
-    if (rc == SP_OK)
-        show(p, *batch);
     return rc;
+}
+
+/* Evaluates the next batch; *batch NULL: that was all. */
+static sp_status evaluate_next(pass *p, sp_batch **batch)
+{
+    if (p->may_stop)
+        SP_TRY(sp_session_check_stop());
+    SP_TRY(sp_evaluate_next(p->resources, batch, evaluate_batch, p));
+    if (*batch)
+        show(p, *batch);
+    return SP_OK;
 }
 
 /* Numbers that are not finite and requests to stop end this rank's pass, but are no

@@ -15,6 +15,11 @@ struct sp_resources; /* session/sp_resources.h */
  * prediction: [batch->n], from sp_net_loss. Local. */
 sp_status sp_evaluate_check(const struct sp_resources *resources,
                             const struct sp_batch *batch, const int32_t *prediction);
+typedef sp_status sp_evaluate_work(void *arg, const struct sp_batch *batch);
+/* Takes the next batch of data.val and does the work on it; *batch NULL: that was all.
+ * A batch that memory does not suffice for is explained (SP_EMEM). Local. */
+sp_status sp_evaluate_next(struct sp_resources *resources, struct sp_batch **batch,
+                           sp_evaluate_work *work, void *arg);
 /* The matrices that a pass with these keys fills: a sum of sp_metrics_part for
  * sp_metrics_create, once the evaluation's loader is open. Local. */
 int sp_evaluate_parts(const struct sp_resources *resources);

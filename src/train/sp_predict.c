@@ -175,8 +175,9 @@ static bool is_last_view(const sp_predictor *p, const sp_batch *batch)
     return !p->merging.is_on || sp_merging_is_last(&p->merging, batch);
 }
 
-static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
+static sp_status predict_batch(void *arg, const sp_batch *batch)
 {
+    sp_predictor *p = arg;
     sp_resources *r = &p->infer.resources;
     predicted of = {.batch = batch};
     sp_net_loss_out out = {0};
@@ -201,25 +202,6 @@ static sp_status predict_batch(sp_predictor *p, const sp_batch *batch)
     return SP_OK;
 }
 
-/* The next batch and what the network says to it; *batch NULL: that was all. */
-static sp_status predict_next(sp_predictor *p, sp_batch **batch)
-{
-    sp_resources *r = &p->infer.resources;
-    sp_status rc;
-
-    SP_TRY(sp_session_check_stop());
-    rc = sp_loader_next(r->evaluation.loader, batch, NULL);
-    if (rc == SP_OK && !*batch)
-        return SP_OK;
-    sp_run_beat(&r->session.run, SP_PHASE_EVAL, r->session.epoch, r->session.step);
-    if (rc == SP_OK)
-        rc = predict_batch(p, *batch);
-    if (rc == SP_EMEM)
-        rc = sp_cut_explain(&r->cut, &r->cut.eval, (*batch)->sample_id,
-                            (*batch)->n_samples);
-    return rc;
-}
-
 /* Every rank holds the same number of batches (some may be empty), so they meet in
  * each: a failure of one is known to all before the next, and rank 0 removes what it
  * began. */
@@ -233,7 +215,9 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 
     for (;;) {
         if (rc == SP_OK)
-            rc = predict_next(p, &batch);
+            rc = sp_session_check_stop();
+        if (rc == SP_OK)
+            rc = sp_evaluate_next(r, &batch, predict_batch, p);
         SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
             return SP_OK;
