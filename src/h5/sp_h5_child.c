@@ -21,7 +21,7 @@
 
 #include "base/sp_log.h"
 #include "h5/sp_h5_internal.h"
-#include "process/sp_probe.h"
+#include "process/sp_limit.h"
 #include "process/sp_pulse.h"
 
 #define WORD "--read-h5-headers"
@@ -93,7 +93,7 @@ static void limit_file(const char *path)
 
     if (bytes < MEMORY_MOST / MEMORY_FACTOR)
         memory = bytes * MEMORY_FACTOR;
-    sp_probe_limit(MEMORY + memory);
+    sp_limit_child(MEMORY + memory);
     alarm((unsigned)(WALL_S + more));
     setitimer(ITIMER_PROF, &work, NULL);
 }
@@ -173,7 +173,7 @@ void sp_h5_child_main(int argc, char **argv)
     has_child_main = true;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
-    sp_probe_limit(MEMORY + MEMORY_MOST);
+    sp_limit_child(MEMORY + MEMORY_MOST);
     list = read_list(&bytes);
     if (!list)
         _exit(SP_EMEM);

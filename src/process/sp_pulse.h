@@ -13,7 +13,7 @@
  * here, and every wait in sp_comm ends the process with it.
  *
  * The other modules of this room accompany a process, in this order: limited children
- * that read damaged files (sp_probe.h), requests to stop (sp_signal.h), the limit on
+ * that read damaged files (sp_limit.h), requests to stop (sp_signal.h), the limit on
  * the start (sp_start.h), faults for tests (sp_fault.h), commands of the user
  * (sp_child.h).
  */

@@ -1,0 +1,51 @@
+#include "process/sp_limit.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#if !defined(__SANITIZE_ADDRESS__)
+static long pages_in_use(void)
+{
+    long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+
+    if (statm && fscanf(statm, "%ld", &pages) != 1)
+        pages = 0;
+    if (statm)
+        fclose(statm);
+    return pages;
+}
+#endif
+
+void sp_limit_child(int64_t bytes)
+{
+    static const int deadly[] = {SIGSEGV, SIGBUS,  SIGABRT, SIGFPE, SIGILL,
+                                 SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGPIPE};
+    const struct rlimit no_core = {0, 0};
+
+    assert(bytes > 0);
+    /* libraries that were loaded with the program may have set handlers */
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        signal(deadly[i], SIG_DFL);
+    setrlimit(RLIMIT_CORE, &no_core);
+#if !defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
+    static long pages = -1;
+    const long page = sysconf(_SC_PAGESIZE);
+    struct rlimit space;
+
+    if (pages < 0)
+        pages = pages_in_use();
+    if (getrlimit(RLIMIT_AS, &space) != 0)
+        return;
+    space.rlim_cur = (rlim_t)bytes + (rlim_t)pages * (rlim_t)page;
+    if (space.rlim_cur > space.rlim_max)
+        space.rlim_cur = space.rlim_max;
+    setrlimit(RLIMIT_AS, &space);
+#else
+    (void)bytes;
+#endif
+}

@@ -1,0 +1,13 @@
+/* Limits of a child that reads a file which may be damaged, so that a library that crashes
+ * or exhausts memory takes only the child with it (h5/sp_h5_child.c). */
+#ifndef SP_LIMIT_H
+#define SP_LIMIT_H
+
+#include <stdint.h>
+
+/* Gives this process signals as in a fresh program, no core files, and at most so many
+ * bytes of memory beyond those that it had at the first call. A later call sets another
+ * limit. Local. */
+void sp_limit_child(int64_t bytes);
+
+#endif
