@@ -179,10 +179,9 @@ double bench_median(double *values, int n, double *spread);
 /* ---- bench_ceiling.c ---- */
 /* Measures the machine and prints the first rows. */
 sp_status bench_ceilings_open(bench *b);
-/* Peak: flops a second that the threads in use reach in multiply-adds. Stream: bytes a
- * second through `bytes` of memory. One timing each. */
+/* Measures by one timing the flops a second that the threads in use reach in
+ * multiply-adds. */
 sp_status bench_peak(bench *b, double *rate);
-sp_status bench_stream(bench *b, double bytes, double *rate);
 /* Times the limit of a job once, in flops or bytes a second. */
 sp_status bench_ceiling(bench *b, const bench_job *job, double *rate);
 /* True for an impossible rate: it exceeds the ceiling by more than the

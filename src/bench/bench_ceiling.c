@@ -162,10 +162,10 @@ static sp_status time_mixtures(bench *b, int64_t n, double *rate)
     return SP_OK;
 }
 
-/* On the host a single thread is timed too: for small amounts of data the start of
- * other threads costs more than they gain, and the operations choose the number of
- * threads accordingly. */
-sp_status bench_stream(bench *b, double bytes, double *rate)
+/* Measures by one timing the bytes a second through `bytes` of memory. On the host a
+ * single thread is timed too: for small amounts of data the start of other threads costs
+ * more than they gain, and the operations choose the number of threads accordingly. */
+static sp_status stream(bench *b, double bytes, double *rate)
 {
     const int threads = b->backend.threads;
     int64_t n = (int64_t)(bytes / 2 / sizeof(float));
@@ -191,7 +191,7 @@ sp_status bench_ceiling(bench *b, const bench_job *job, double *rate)
         return job->ceiling(job->arg, rate);
     if (job->limit == BENCH_FLOPS)
         return bench_peak(b, rate);
-    return bench_stream(b, job->footprint > 0 ? job->footprint : job->bytes, rate);
+    return stream(b, job->footprint > 0 ? job->footprint : job->bytes, rate);
 }
 
 bool bench_is_above(const bench *b, double rate, double ceiling)
@@ -249,7 +249,7 @@ static sp_status sample_peak(bench *b, size_t which, double *seconds, double *ra
     args.row_bytes = peaks[which].row_bytes;
     if (args.what != SP_PEAK_STREAM)
         return time_enough(b, &args, seconds, rate);
-    SP_TRY(bench_stream(b, bytes, rate));
+    SP_TRY(stream(b, bytes, rate));
     *seconds = *rate > 0 ? bytes / *rate : 0;
     return SP_OK;
 }

@@ -17,8 +17,9 @@ static bool is_added(const sp_scan_labels *labels, const char *name)
     return false;
 }
 
-sp_status sp_scan_list_columns(sp_scan *scan, const sp_scan_labels *labels,
-                               sp_scan_columns *c)
+/* Lists the columns and selects the attributes. */
+static sp_status list_columns(sp_scan *scan, const sp_scan_labels *labels,
+                              sp_scan_columns *c)
 {
     const char *label_field = scan->options.label_field, *name;
     char kind;
@@ -114,7 +115,7 @@ sp_status sp_scan_write_file(sp_scan *scan, const char *path,
     assert(path && put_head && put_points);
     SP_TRY_GOTO(rc, rc, end);
     w->labels = labels;
-    SP_TRY_GOTO(rc, sp_scan_list_columns(scan, labels, &w->columns), end);
+    SP_TRY_GOTO(rc, list_columns(scan, labels, &w->columns), end);
     w->to = fopen(path, "wb");
     if (!w->to)
         rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));

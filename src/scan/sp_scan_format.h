@@ -150,9 +150,6 @@ typedef struct sp_scan_columns {
     int size[SP_SCAN_FIELDS];
 } sp_scan_columns;
 
-/* Lists the columns and selects the attributes. */
-sp_status sp_scan_list_columns(sp_scan *scan, const sp_scan_labels *labels,
-                               sp_scan_columns *columns);
 /* Calls `put` with blocks of points, whose codes have their final values: negative only
  * where the format's no_class is. `value` is [n][n_added]. */
 typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,

@@ -17,10 +17,10 @@
  * writing; the samples beyond are made a second time. */
 #define KEPT_LIMIT ((int64_t)1 << 23)
 
-const char *const sp_scene_class[SP_SCENE_CLASSES] = {"ground", "vegetation",
-                                                      "building", "vehicle", "wire"};
-const char *const sp_scene_feature[SP_SCENE_FEATURES] = {"intensity", "height",
-                                                         "number_of_returns"};
+static const char *const class_names[SP_SCENE_CLASSES] = {
+    "ground", "vegetation", "building", "vehicle", "wire"};
+static const char *const feature_names[SP_SCENE_FEATURES] = {"intensity", "height",
+                                                             "number_of_returns"};
 
 /* ---- one sample ---- */
 
@@ -265,8 +265,8 @@ static sp_status write_shard(writing *w, int shard)
     double divisor[SP_SCENE_FEATURES] = {1, 1, 1};
     const sp_recipe recipe = {.voxel_size = w->options->voxel_size,
                               .n_columns = SP_SCENE_FEATURES,
-                              .column = (char **)sp_scene_feature,
-                              .source = (char **)sp_scene_feature,
+                              .column = (char **)feature_names,
+                              .source = (char **)feature_names,
                               .divisor = divisor,
                               .height_percentile = SP_RECIPE_PERCENTILE,
                               .unit = "metre"};
@@ -274,8 +274,8 @@ static sp_status write_shard(writing *w, int shard)
                                 .n_classes = SP_SCENE_CLASSES,
                                 .ignore_label = 255,
                                 .n_features = SP_SCENE_FEATURES,
-                                .class_name = (char **)sp_scene_class,
-                                .feature_name = (char **)sp_scene_feature,
+                                .class_name = (char **)class_names,
+                                .feature_name = (char **)feature_names,
                                 .feature_mean = w->mean,
                                 .feature_std = w->std,
                                 .has_labels = true,

@@ -13,8 +13,6 @@
 #include "scan/sp_gridding.h"
 
 enum { SP_SCENE_CLASSES = 5, SP_SCENE_FEATURES = 3 };
-extern const char *const sp_scene_class[SP_SCENE_CLASSES];
-extern const char *const sp_scene_feature[SP_SCENE_FEATURES];
 
 typedef struct sp_scene_options {
     uint64_t seed;
