@@ -91,7 +91,6 @@ void sp_json_begin(sp_json *json)
 
 sp_status sp_json_end(sp_json *json, const char **line)
 {
-    assert(line);
     assert(line && (json->length > 0 || json->is_short));
     append(json, "}", 1);
     if (json->is_short)
@@ -109,7 +108,6 @@ void sp_json_destroy(sp_json *json)
 
 void sp_json_text(sp_json *json, const char *key, const char *value)
 {
-    assert(key || value);
     append_key(json, key);
     if (value)
         append_quoted(json, value);

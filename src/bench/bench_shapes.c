@@ -310,7 +310,7 @@ static sp_status lidar(int64_t n, uint64_t seed, int32_t *coords)
 
 sp_status bench_shape_make(const char *shape, int64_t n, uint64_t seed, int32_t *coords)
 {
-    assert(shape && n >= 0 && (coords || n == 0));
+    assert(n >= 0 && (coords || n == 0));
     static const struct {
         const char *name;
         sp_status (*make)(int64_t n, uint64_t seed, int32_t *coords);
