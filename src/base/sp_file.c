@@ -53,6 +53,45 @@ sp_status sp_file_make_folder_of(const char *path)
     return sp_file_make_folder(folder);
 }
 
+sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t bytes,
+                           int64_t at)
+{
+    const char *from = data;
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t put = pwrite(fd, from + done, bytes - done, (off_t)at + (off_t)done);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return FAIL_IO(path, "write");
+        done += (size_t)put;
+    }
+    return SP_OK;
+}
+
+sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
+                          int64_t at)
+{
+    char *to = data;
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t got = pread(fd, to + done, bytes - done, (off_t)at + (off_t)done);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return FAIL_IO(path, "read");
+        if (got == 0)
+            return SP_FAIL(SP_EIO, "%s: ends at byte %lld, expected %zu bytes at %lld",
+                           path, (long long)at + (long long)done, bytes, (long long)at);
+        done += (size_t)got;
+    }
+    return SP_OK;
+}
+
 sp_status sp_file_sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/sp_error.h"
 
@@ -37,6 +38,12 @@ sp_status sp_file_append_line(const char *path, const char *line);
 /* Reads a whole regular file into *data, malloc'd for the caller, with a NUL behind it;
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);
+/* Write or read all of these bytes at byte `at` of an open file; path is for messages.
+ * A file that ends early is SP_EIO. */
+sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t bytes,
+                           int64_t at);
+sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
+                          int64_t at);
 /* Flushes the folder that holds path, so that a rename or a new name in it survives a
  * crash. */
 sp_status sp_file_sync_folder_of(const char *path);

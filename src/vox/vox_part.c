@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "compute/sp_backend.h"
 
 enum { ARRAYS = 10 };
@@ -52,24 +53,6 @@ static void take_statistics(const sp_sample *s, int c, vox_part *part)
     }
 }
 
-static sp_status write_all(int fd, const char *path, const void *from, size_t bytes,
-                           int64_t at)
-{
-    const unsigned char *p = from;
-    size_t done = 0;
-
-    while (done < bytes) {
-        ssize_t put = pwrite(fd, p + done, bytes - done, (off_t)at + (off_t)done);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-        done += (size_t)put;
-    }
-    return SP_OK;
-}
-
 sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_features,
                          vox_part *part, int64_t *bytes)
 {
@@ -90,7 +73,7 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
     list_arrays(&s, n_features, array, size);
     *bytes = 0;
     for (int i = 0; i < ARRAYS; i++) {
-        SP_TRY(write_all(fd, path, *array[i], size[i], part->at + *bytes));
+        SP_TRY(sp_file_write_at(fd, path, *array[i], size[i], part->at + *bytes));
         *bytes += (int64_t)size[i];
     }
     return SP_OK;
