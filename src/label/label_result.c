@@ -136,7 +136,8 @@ static int32_t code_of(const label_result *r, uint16_t label)
                                : r->model->code[label];
 }
 
-static void get(const void *from, int64_t first, int64_t n, int32_t *code, float *value)
+static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
+                     float *value)
 {
     const label_result *r = from;
     const int64_t fields = r->model->n_added, at = first * fields;
@@ -147,6 +148,7 @@ static void get(const void *from, int64_t first, int64_t n, int32_t *code, float
         value[i] = r->model->added[0].is_float
                        ? ((const float *)r->value)[at + i]
                        : (float)((const uint8_t *)r->value)[at + i] / UINT8_MAX;
+    return SP_OK;
 }
 
 sp_scan_labels label_result_labels(const label_result *r)

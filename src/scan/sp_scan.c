@@ -305,6 +305,13 @@ const char *sp_scan_unit(const sp_scan *scan)
     return scan->unit;
 }
 
+bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3])
+{
+    memcpy(low, scan->low, sizeof scan->low);
+    memcpy(high, scan->high, sizeof scan->high);
+    return scan->has_extent;
+}
+
 bool sp_scan_is_labelled(const sp_scan *scan)
 {
     return scan->label >= 0;

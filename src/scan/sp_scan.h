@@ -65,6 +65,9 @@ const char *sp_scan_path(const sp_scan *scan);
 /* The number of points; -1 where only reading can tell: text, and LAZ that claims more
  * points than it has bytes. */
 int64_t sp_scan_count(const sp_scan *scan);
+/* The lowest and the highest x, y and z as the header claims them, which may be wrong;
+ * false: it claims none. */
+bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3]);
 bool sp_scan_is_labelled(const sp_scan *scan);
 /* The name of the format, such as "LAS"; it is a constant. */
 const char *sp_scan_format_name(const sp_scan *scan);
@@ -110,9 +113,10 @@ typedef struct sp_scan_labels {
     bool has_kept; /* some codes are SP_SCAN_KEEP */
     int n_added;
     const sp_scan_added *added; /* [n_added] */
-    /* Gives those of the rows first .. first + n - 1: code [n], value [n][n_added]. */
-    void (*get)(const void *from, int64_t first, int64_t n, int32_t *code,
-                float *value);
+    /* Gives those of the rows first .. first + n - 1: code [n], value [n][n_added]. Its
+     * failure ends the writing. */
+    sp_status (*get)(const void *from, int64_t first, int64_t n, int32_t *code,
+                     float *value);
     const void *from; /* for get */
 } sp_scan_labels;
 

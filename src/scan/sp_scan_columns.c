@@ -60,7 +60,7 @@ static sp_status fill_block(sp_scan *scan, const sp_scan_labels *labels,
     if (p->first_row + p->n > labels->n)
         return SP_FAIL(SP_EDATA, "%s: more than the %" PRId64 " points counted",
                        scan->path, labels->n);
-    labels->get(labels->from, p->first_row, p->n, b->code, b->value);
+    SP_TRY(labels->get(labels->from, p->first_row, p->n, b->code, b->value));
     for (int64_t i = 0; i < p->n; i++) {
         if (b->code[i] == SP_SCAN_KEEP)
             b->code[i] = p->label[i];

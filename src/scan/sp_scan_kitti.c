@@ -199,7 +199,7 @@ static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *la
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
         int64_t n = labels->n - first < WRITTEN ? labels->n - first : WRITTEN;
 
-        labels->get(labels->from, first, n, code, NULL);
+        SP_TRY(labels->get(labels->from, first, n, code, NULL));
         if (labels->has_kept && scan->label >= 0)
             SP_TRY(keep_labels(scan, first, n, code));
         for (int64_t i = 0; !labels->has_kept && i < n; i++)

@@ -230,6 +230,8 @@ sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
     for (int a = 0; a < 3; a++) {
         h->scale[a] = sp_scan_lef64(b + 131 + 8 * a);
         h->offset[a] = sp_scan_lef64(b + 155 + 8 * a);
+        h->high[a] = sp_scan_lef64(b + 179 + 16 * a);
+        h->low[a] = sp_scan_lef64(b + 187 + 16 * a);
     }
     if (h->format >= SP_LAS_FORMATS)
         return SP_FAIL(SP_EDATA, "%s: point data format %d, expected 0 to 10",
@@ -249,6 +251,17 @@ sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
     return read_count(scan, b, h);
 }
 
+static void take_extent(sp_scan *scan, const sp_las_header *h)
+{
+    scan->has_extent = true;
+    for (int a = 0; a < 3; a++) {
+        scan->low[a] = h->low[a];
+        scan->high[a] = h->high[a];
+        if (!isfinite(h->low[a]) || !isfinite(h->high[a]) || h->low[a] > h->high[a])
+            scan->has_extent = false;
+    }
+}
+
 sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
 {
     assert(scan->format && h);
@@ -258,6 +271,7 @@ sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
     scan->n_points = h->n_points;
     snprintf(scan->title, sizeof scan->title, "%s 1.%d format %d", scan->format->name,
              h->minor, h->format);
+    take_extent(scan, h);
     SP_TRY(name_fields(scan, h));
     SP_TRY(sp_las_find_unit(scan, h));
     return read_extra(scan, h);

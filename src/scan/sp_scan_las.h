@@ -13,6 +13,7 @@ typedef struct sp_las_header {
     uint32_t n_vlrs;           /* number of variable length records */
     int header_bytes;
     double scale[3], offset[3];
+    double low[3], high[3]; /* of the points, as the header claims; unchecked */
 } sp_las_header;
 
 enum { SP_LAS_FORMATS = 11 };

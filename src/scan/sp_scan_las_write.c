@@ -226,7 +226,7 @@ static sp_status change_records(const copy *c, portion *p, int64_t n)
     const size_t old = (size_t)c->scan->record_bytes;
     unsigned char *to = p->record;
 
-    c->labels->get(c->labels->from, c->scan->row, n, p->code, p->value);
+    SP_TRY(c->labels->get(c->labels->from, c->scan->row, n, p->code, p->value));
     for (int64_t i = 0; i < n; i++, to += c->extra.record_bytes) {
         int32_t code = p->code[i] == SP_SCAN_NO_CLASS ? 0 : p->code[i];
 

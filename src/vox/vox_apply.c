@@ -388,13 +388,14 @@ static sp_status check_options(const vox_options *o)
 }
 
 /* Gives codes to sp_scan_write. */
-static void get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
-                      float *value)
+static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
+                           float *value)
 {
     const int32_t *all = from;
 
     (void)value;
     memcpy(code, all + first, (size_t)n * sizeof *code);
+    return SP_OK;
 }
 
 static sp_status write_codes(sp_scan *scan, const char *path, const int32_t *code,

@@ -22,11 +22,12 @@ static sp_status read_codes(sp_scan *scan, int32_t **code, int64_t *n)
     return rc == SP_OK && !*code ? SP_FAIL(SP_EMEM, "no memory") : rc;
 }
 
-static void get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
-                      float *value)
+static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
+                           float *value)
 {
     (void)value;
     memcpy(code, (const int32_t *)from + first, (size_t)n * sizeof *code);
+    return SP_OK;
 }
 
 int main(int argc, char **argv)

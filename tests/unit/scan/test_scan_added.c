@@ -62,7 +62,8 @@ static float value_of(const want *w, int64_t row, int k)
     return (float)((row * 7 + k * 3 + w->first) % 11) / 10;
 }
 
-static void get(const void *from, int64_t first, int64_t n, int32_t *code, float *value)
+static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
+                     float *value)
 {
     const want *w = from;
 
@@ -71,6 +72,7 @@ static void get(const void *from, int64_t first, int64_t n, int32_t *code, float
         for (int k = 0; k < w->n_added; k++)
             value[i * w->n_added + k] = value_of(w, first + i, k);
     }
+    return SP_OK;
 }
 
 static const sp_scan_added fields[] = {{"confidence", "of the class", false},

@@ -208,11 +208,12 @@ static void damaged_las_is_refused(void **state)
     scan_check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
 }
 
-static void get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
-                      float *value)
+static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
+                           float *value)
 {
     (void)value;
     memcpy(code, (const int32_t *)from + first, (size_t)n * sizeof *code);
+    return SP_OK;
 }
 
 static void las_is_copied_with_other_classes(void **state)
