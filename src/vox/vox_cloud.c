@@ -131,7 +131,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
 
     assert(codes && file >= 0 && file < o->n_inputs);
     c->n = 0;
-    c->has_homes = false;
+    c->is_block = false;
     SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
     c->source = vox_source_of(scan);
     do {

@@ -36,18 +36,23 @@ typedef struct vox_cloud {
     uint8_t *is_owned; /* [n] 0: the point lies in the margin of its block */
     /* [n] the block that owns the point, and the point's row among those that it owns */
     uint32_t *home, *home_row;
-    bool has_homes; /* home and home_row are set */
+    /* A block: home, home_row and corner are set. The corner of its scan is the whole
+     * units below the lowest x, y and z of all points. */
+    bool is_block;
+    double corner[3];
 } vox_cloud;
 
 /* One sample of the input: a file, or a block of a file. */
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
+    uint32_t crc;         /* of the scan's points and layout: which scan it is */
     vox_source source;    /* zero at at -1 */
     int64_t n_own;        /* points of the block that are not in its margin */
-    /* First record and number of records in the file's temporary file; at -1: the whole
-     * scan. */
-    int64_t at, n;
-    sp_block block; /* all zero: the whole scan */
+    /* Number of the first slot in the file's temporary file, records of a slot, and
+     * records of the block; at -1: the whole scan. */
+    int64_t at, per_slot, n;
+    double corner[3]; /* of the scan, as in vox_cloud */
+    sp_block block;   /* all zero: the whole scan */
 } vox_piece;
 
 /* Number of points within the bounds for each code of the source, for warnings. */
@@ -70,8 +75,9 @@ void vox_cloud_destroy(vox_cloud *cloud);
  * blocks with points of their own, row by row) to *pieces, which is malloc'd and freed
  * by the caller. Blocks begin at the whole metre below the lowest x and y. The last
  * block of a row includes its upper border, so that a tile of exactly n blocks is cut
- * into n. The file is read three times; codes are counted as above. SP_EUSAGE: too many
- * blocks; SP_EIO; SP_EMEM. */
+ * into n. The file is read once where its header tells its extent, else (or with
+ * --bounds, or where the header is wrong) twice; codes are counted as above. SP_EUSAGE:
+ * too many blocks; SP_EIO; SP_EMEM. */
 sp_status vox_spill_write(const vox_options *options, int file, const char *path,
                           vox_codes *codes, vox_piece **pieces, int64_t *n_pieces);
 /* Reads one piece of a cut file back. Local. SP_EIO; SP_EMEM. */

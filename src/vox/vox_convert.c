@@ -188,7 +188,7 @@ static int compare_pieces(const void *a, const void *b)
 
     if (p->file != q->file)
         return p->file < q->file ? -1 : 1;
-    return p->at < q->at ? -1 : p->at > q->at;
+    return p->block.number < q->block.number ? -1 : p->block.number > q->block.number;
 }
 
 static sp_status cut_files(const convert *c, vox_piece **mine, int64_t *n)

@@ -4,6 +4,7 @@
 #ifndef VOX_OPTIONS_H
 #define VOX_OPTIONS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,8 +52,10 @@ typedef struct vox_options {
     vox_feature feature[VOX_MAX_FEATURES];
     vox_map map;
     int n_inputs;
-    char **input; /* pointers into argv */
-    int threads;  /* of this rank that read and write compressed scans */
+    char **input;  /* pointers into argv */
+    int threads;   /* of this rank that read and write compressed scans */
+    bool is_quiet; /* reading draws no progress of its own */
+    const atomic_bool *is_given_up; /* cutting ends once it is true; NULL */
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that

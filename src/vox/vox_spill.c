@@ -1,7 +1,12 @@
-/* Cutting a scan into blocks (vox_cloud.h) in three passes over the file: for its
- * extent, for the number of points of each block, and to write them. The records of a
- * block are contiguous and in the order of the file, so a sample depends on its scan
- * alone. */
+/* Cutting a scan into blocks (vox_cloud.h) in one pass over the file where its header
+ * tells its extent, else in two. The temporary file consists of slots of one size:
+ *
+ *     slot   | next | n | record | record | ...            per_slot records of a block
+ *
+ * A block's records, in the order of the file, fill one slot after the other; the head
+ * of a slot has the number of the block's next one. So a block is written while it is
+ * not known how many points it will have, and a sample depends on its scan alone. Slots
+ * that were numbered and stay empty are holes of the file. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_crc.h"
+#include "base/sp_file.h"
 #include "compute/sp_backend.h"
 #include "process/sp_pulse.h"
 #include "show/sp_progress.h"
@@ -19,8 +26,15 @@
 
 enum {
     MAX_BLOCKS = 1 << 20,
-    BUFFER_BYTES = 64 << 20 /* bytes of all blocks' buffers together */
+    BUFFER_BYTES = 64 << 20, /* bytes of all blocks' buffers together */
+    MOST_PER_SLOT = 4096
 };
+
+/* The head of a slot. */
+typedef struct slot_head {
+    int64_t next; /* number of the block's next slot; -1: this one is its last */
+    int64_t n;    /* records in this slot */
+} slot_head;
 
 /* One point in the temporary file. The features follow it: float [n_features]. */
 typedef struct record {
@@ -30,268 +44,359 @@ typedef struct record {
     uint32_t home, home_row; /* as in vox_cloud */
 } record;
 
+/* A box around points; it is empty, low above high, before the first one. */
+typedef struct box {
+    double low[3], high[3];
+} box;
+
+/* How a scan is cut. */
+typedef struct layout {
+    double corner[3];    /* the whole units below the lowest x, y, z */
+    int64_t n_blocks[2]; /* along x and y */
+} layout;
+
+/* What is known of one block. */
+typedef struct block_state {
+    int64_t total, own;  /* points of the block; those not in its margin */
+    int64_t first, last; /* the least and greatest number of a block that has a point of
+                          * its own */
+    int64_t first_slot;  /* -1: none was written */
+    int64_t slot;        /* where the records in the buffer will be written */
+    int64_t n_held;      /* records in the buffer */
+} block_state;
+
 /* The state of cutting one file. */
 typedef struct cutter {
     const vox_options *options;
     sp_scan *scan;
     sp_scan_points points;
-    vox_codes *codes;
+    vox_codes *codes; /* NULL once they are counted */
     const char *path;
     int fd;
-    double low[2], high[2]; /* extent of the points within the bounds */
-    int64_t n_blocks[2];    /* along x and y */
-    int64_t *total, *own;   /* [blocks] points of the block; those not in its margin */
-    /* [blocks][2] the least and greatest number of a block that has a point of its own
-     */
-    int64_t (*span)[2];
-    int64_t *placed;        /* [blocks] its own points that were written so far */
-    int64_t home;           /* the block that owns the point of each_block */
-    int64_t *at;            /* [blocks] number of the next record in the file */
-    unsigned char *buffer;  /* [blocks][per_block] records to write */
-    int64_t *held;          /* [blocks] records in the buffer */
-    int64_t per_block;      /* records that the buffer of one block holds */
-    size_t record_bytes;
+    box found; /* the points within the bounds, as far as they were read */
+    uint32_t crc;
+    layout layout;
+    int64_t n;             /* blocks */
+    block_state *block;    /* [n] */
+    unsigned char *buffer; /* [n] slots to write */
+    int64_t per_slot;      /* records that a slot holds */
+    int64_t n_slots;       /* numbers given so far */
+    int64_t home;          /* the block that owns the point of each_block */
+    size_t record_bytes, slot_bytes;
     int n_attrs;
     sp_progress progress;
-    int64_t n_read; /* points, in all passes */
 } cutter;
 
-enum { PASSES = 3 };
+static bool is_empty(const box *b)
+{
+    return b->low[0] > b->high[0];
+}
 
 static size_t bytes_of_record(const vox_options *o)
 {
     return sizeof(record) + ((size_t)o->n_features * sizeof(float) + 7) / 8 * 8;
 }
 
-/* Calls `take` for each point within the bounds. */
-static sp_status each_point(cutter *c, sp_status (*take)(cutter *c, int64_t i))
+static size_t bytes_of_slot(const vox_options *o, int64_t per_slot)
 {
+    return sizeof(slot_head) + (size_t)per_slot * bytes_of_record(o);
+}
+
+/* ---- passes over the file ---- */
+
+static void extend(cutter *c, const double *xyz)
+{
+    for (int a = 0; a < 3; a++) {
+        c->found.low[a] = fmin(c->found.low[a], xyz[a]);
+        c->found.high[a] = fmax(c->found.high[a], xyz[a]);
+    }
+}
+
+/* Reads all points within the bounds for their extent, checksum and codes, and calls
+ * `take` (NULL: none) for each. */
+static sp_status each_point(cutter *c, const char *what,
+                            sp_status (*take)(cutter *c, int64_t i))
+{
+    const int64_t n_points = sp_scan_count(c->scan);
+    int64_t n_read = 0;
+
+    c->found = (box){{INFINITY, INFINITY, INFINITY}, {-INFINITY, -INFINITY, -INFINITY}};
+    c->crc = 0;
+    if (!c->options->is_quiet)
+        sp_progress_begin(&c->progress, what, "points", n_points > 0 ? n_points : 0);
     SP_TRY(sp_scan_rewind(c->scan));
     do {
         SP_TRY(sp_scan_next(c->scan, SP_SCAN_BLOCK, &c->points));
-        c->n_read += c->points.n;
-        sp_progress_at(&c->progress, c->n_read / PASSES, "%s", sp_scan_path(c->scan));
+        n_read += c->points.n;
+        if (!c->options->is_quiet)
+            sp_progress_at(&c->progress, n_read, "%s", sp_scan_path(c->scan));
         sp_pulse_beat();
-        for (int64_t i = 0; i < c->points.n; i++)
-            if (vox_is_within(c->options, c->points.xyz + 3 * i))
+        if (c->options->is_given_up && atomic_load(c->options->is_given_up))
+            return SP_FAIL(SP_EIO, "%s: was given up", sp_scan_path(c->scan));
+        for (int64_t i = 0; i < c->points.n; i++) {
+            const double *xyz = c->points.xyz + 3 * i;
+
+            if (!vox_is_within(c->options, xyz))
+                continue;
+            extend(c, xyz);
+            c->crc = sp_crc32c(c->crc, xyz, 3 * sizeof *xyz);
+            if (c->codes)
+                vox_codes_count(c->codes, c->points.label[i]);
+            if (take)
                 SP_TRY(take(c, i));
+        }
     } while (c->points.n > 0);
+    c->codes = NULL;
     return SP_OK;
 }
 
-static sp_status extend(cutter *c, int64_t i)
-{
-    vox_codes_count(c->codes, c->points.label[i]);
-    for (int a = 0; a < 2; a++) {
-        double x = c->points.xyz[3 * i + a];
-
-        c->low[a] = fmin(c->low[a], x);
-        c->high[a] = fmax(c->high[a], x);
-    }
-    return SP_OK;
-}
+/* ---- points to blocks ---- */
 
 static int64_t block_of(const cutter *c, int axis, double x)
 {
-    double b = floor((x - c->low[axis]) / c->options->block);
+    const int64_t n = c->layout.n_blocks[axis];
+    const double b = floor((x - c->layout.corner[axis]) / c->options->block);
 
-    return b < 0                            ? 0
-           : b >= (double)c->n_blocks[axis] ? c->n_blocks[axis] - 1
-                                            : (int64_t)b;
+    return b < 0 ? 0 : b >= (double)n ? n - 1 : (int64_t)b;
 }
 
-/* Calls `take` for each block that the point belongs to, its own block or one that has
- * it in the margin. */
-static sp_status each_block(cutter *c, int64_t i,
-                            sp_status (*take)(cutter *c, int64_t i, int64_t block,
-                                              bool is_own))
+static sp_status flush(cutter *c, int64_t block, bool is_end)
 {
-    double margin = c->options->overlap;
-    int64_t own[2], first[2], last[2];
+    block_state *b = &c->block[block];
+    unsigned char *slot = c->buffer + (size_t)block * c->slot_bytes;
+    slot_head head = {.next = -1, .n = b->n_held};
+    int64_t at;
 
-    for (int a = 0; a < 2; a++) {
-        double x = c->points.xyz[3 * i + a];
-
-        own[a] = block_of(c, a, x);
-        first[a] = block_of(c, a, x - margin);
-        last[a] = block_of(c, a, x + margin);
-    }
-    c->home = own[1] * c->n_blocks[0] + own[0];
-    for (int64_t y = first[1]; y <= last[1]; y++)
-        for (int64_t x = first[0]; x <= last[0]; x++)
-            SP_TRY(take(c, i, y * c->n_blocks[0] + x, x == own[0] && y == own[1]));
-    return SP_OK;
+    if (b->n_held == 0)
+        return SP_OK;
+    if (b->first_slot < 0)
+        b->first_slot = b->slot = c->n_slots++;
+    at = b->slot * (int64_t)c->slot_bytes;
+    if (!is_end)
+        head.next = b->slot = c->n_slots++;
+    memcpy(slot, &head, sizeof head);
+    b->n_held = 0;
+    return sp_file_write_at(c->fd, c->path, slot,
+                            sizeof head + (size_t)head.n * c->record_bytes, at);
 }
 
-static sp_status count(cutter *c, int64_t i, int64_t block, bool is_own)
+/* Adds the point to a block: its own, or one that has it in the margin. */
+static sp_status put(cutter *c, int64_t i, int64_t block, uint32_t home_row)
 {
-    (void)i;
-    int64_t *span = c->span[c->home];
-
-    c->total[block]++;
-    c->own[block] += is_own;
-    span[0] = block < span[0] ? block : span[0];
-    span[1] = block > span[1] ? block : span[1];
-    return SP_OK;
-}
-
-static sp_status count_blocks(cutter *c, int64_t i)
-{
-    return each_block(c, i, count);
-}
-
-static sp_status flush(cutter *c, int64_t block)
-{
-    const unsigned char *from =
-        c->buffer + (size_t)(block * c->per_block) * c->record_bytes;
-    size_t bytes = (size_t)c->held[block] * c->record_bytes, done = 0;
-    off_t at = (off_t)((size_t)c->at[block] * c->record_bytes);
-
-    while (done < bytes) {
-        ssize_t put = pwrite(c->fd, from + done, bytes - done, at + (off_t)done);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
-        done += (size_t)put;
-    }
-    c->at[block] += c->held[block];
-    c->held[block] = 0;
-    return SP_OK;
-}
-
-static sp_status put(cutter *c, int64_t i, int64_t block, bool is_own)
-{
-    unsigned char *to =
-        c->buffer + (size_t)(block * c->per_block + c->held[block]) * c->record_bytes;
+    block_state *b = &c->block[block], *home = &c->block[c->home];
+    unsigned char *to = c->buffer + (size_t)block * c->slot_bytes + sizeof(slot_head) +
+                        (size_t)b->n_held * c->record_bytes;
+    const bool is_own = block == c->home;
     float features[VOX_MAX_FEATURES];
     record r = {.index = (uint64_t)(c->points.first_row + i),
                 .label =
                     is_own ? vox_class_of(c->options, c->points.label[i]) : SP_IGNORE,
                 .is_owned = is_own,
                 .home = (uint32_t)c->home,
-                .home_row = (uint32_t)c->placed[c->home]};
+                .home_row = home_row};
 
-    if (c->own[block] == 0) /* margins alone are not a sample */
-        return SP_OK;
     memcpy(r.xyz, c->points.xyz + 3 * i, sizeof r.xyz);
     vox_features_of(c->options, c->points.attr + i * c->n_attrs, features);
     memcpy(to, &r, sizeof r);
     memcpy(to + sizeof r, features, (size_t)c->options->n_features * sizeof *features);
-    return ++c->held[block] == c->per_block ? flush(c, block) : SP_OK;
+    b->total++;
+    b->own += is_own;
+    home->first = block < home->first ? block : home->first;
+    home->last = block > home->last ? block : home->last;
+    return ++b->n_held == c->per_slot ? flush(c, block, false) : SP_OK;
 }
 
+/* Adds the point to each block that it belongs to. */
 static sp_status put_blocks(cutter *c, int64_t i)
 {
-    SP_TRY(each_block(c, i, put));
-    c->placed[c->home]++;
+    const double margin = c->options->overlap;
+    int64_t own[2], first[2], last[2];
+    uint32_t home_row;
+
+    for (int a = 0; a < 2; a++) {
+        const double x = c->points.xyz[3 * i + a];
+
+        own[a] = block_of(c, a, x);
+        first[a] = block_of(c, a, x - margin);
+        last[a] = block_of(c, a, x + margin);
+    }
+    c->home = own[1] * c->layout.n_blocks[0] + own[0];
+    home_row = (uint32_t)c->block[c->home].own;
+    for (int64_t y = first[1]; y <= last[1]; y++)
+        for (int64_t x = first[0]; x <= last[0]; x++)
+            SP_TRY(put(c, i, y * c->layout.n_blocks[0] + x, home_row));
     return SP_OK;
 }
 
-/* Computes the number of blocks from the extent and allocates their counts and buffers.
- */
-static sp_status lay_out(cutter *c, int64_t *n)
+/* ---- layout ---- */
+
+/* Lays out the blocks of points in a box. SP_EUSAGE: there are too many. */
+static sp_status lay_out(const cutter *c, const box *points, layout *to)
 {
+    const double edge = c->options->block;
     const char *path = sp_scan_path(c->scan);
 
+    for (int a = 0; a < 3; a++)
+        to->corner[a] = floor(points->low[a]);
     for (int a = 0; a < 2; a++) {
-        double blocks;
+        const double length = points->high[a] - to->corner[a];
+        const double blocks = fmax(1, ceil(length / edge));
 
-        c->low[a] = floor(c->low[a]);
-        blocks = fmax(1, ceil((c->high[a] - c->low[a]) / c->options->block));
-        if (blocks > MAX_BLOCKS)
+        if (!(blocks <= MAX_BLOCKS))
             return SP_FAIL(SP_EUSAGE, "%s: --block %g cuts %g m into more than %d",
-                           path, c->options->block, c->high[a] - c->low[a], MAX_BLOCKS);
-        c->n_blocks[a] = (int64_t)blocks;
+                           path, edge, length, MAX_BLOCKS);
+        to->n_blocks[a] = (int64_t)blocks;
     }
-    *n = c->n_blocks[0] * c->n_blocks[1];
-    if (*n > MAX_BLOCKS)
+    if (to->n_blocks[0] * to->n_blocks[1] > MAX_BLOCKS)
         return SP_FAIL(SP_EUSAGE, "%s: --block %g makes %" PRId64 " blocks, at most %d",
-                       path, c->options->block, *n, MAX_BLOCKS);
-    c->span = malloc((size_t)*n * sizeof *c->span);
-    c->placed = calloc((size_t)*n, sizeof *c->placed);
-    c->total = calloc((size_t)*n, sizeof *c->total);
-    c->own = calloc((size_t)*n, sizeof *c->own);
-    c->at = calloc((size_t)*n, sizeof *c->at);
-    c->held = calloc((size_t)*n, sizeof *c->held);
-    c->per_block = BUFFER_BYTES / (*n * (int64_t)c->record_bytes);
-    c->per_block = c->per_block < 1 ? 1 : c->per_block > 4096 ? 4096 : c->per_block;
-    c->buffer = malloc((size_t)(*n * c->per_block) * c->record_bytes);
-    if (!c->span || !c->placed || !c->total || !c->own || !c->at || !c->held ||
-        !c->buffer)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks", path, *n);
-    for (int64_t b = 0; b < *n; b++)
-        c->span[b][0] = c->span[b][1] = b;
+                       path, edge, to->n_blocks[0] * to->n_blocks[1], MAX_BLOCKS);
     return SP_OK;
+}
+
+static bool is_same_layout(const layout *a, const layout *b)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->corner[i] != b->corner[i] || (i < 2 && a->n_blocks[i] != b->n_blocks[i]))
+            return false;
+    return true;
+}
+
+static void free_blocks(cutter *c)
+{
+    free(c->block);
+    free(c->buffer);
+    c->block = NULL;
+    c->buffer = NULL;
+}
+
+/* Makes the blocks of the layout, without points. */
+static sp_status make_blocks(cutter *c)
+{
+    int64_t most;
+
+    free_blocks(c);
+    c->n = c->layout.n_blocks[0] * c->layout.n_blocks[1];
+    most = BUFFER_BYTES / (c->n * (int64_t)c->record_bytes);
+    c->per_slot = most < 1 ? 1 : most > MOST_PER_SLOT ? MOST_PER_SLOT : most;
+    c->slot_bytes = bytes_of_slot(c->options, c->per_slot);
+    c->n_slots = 0;
+    c->block = calloc((size_t)c->n, sizeof *c->block);
+    c->buffer = malloc((size_t)c->n * c->slot_bytes);
+    if (!c->block || !c->buffer)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks",
+                       sp_scan_path(c->scan), c->n);
+    for (int64_t b = 0; b < c->n; b++)
+        c->block[b] = (block_state){.first = b, .last = b, .first_slot = -1};
+    return SP_OK;
+}
+
+/* ---- cutting ---- */
+
+/* Writes all points to the blocks of the layout. */
+static sp_status write_blocks(cutter *c)
+{
+    SP_TRY(make_blocks(c));
+    if (ftruncate(c->fd, 0) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot empty: %s", c->path, strerror(errno));
+    SP_TRY(each_point(c, "cutting", put_blocks));
+    for (int64_t b = 0; b < c->n; b++)
+        SP_TRY(flush(c, b, true));
+    return SP_OK;
+}
+
+/* True if the header claims an extent that gives a layout, which is c->layout then. */
+static bool use_header(cutter *c)
+{
+    box claimed;
+
+    return !c->options->has_bounds &&
+           sp_scan_extent(c->scan, claimed.low, claimed.high) &&
+           lay_out(c, &claimed, &c->layout) == SP_OK;
+}
+
+/* Cuts by the extent that the header claims, and anew where it is not that of the points:
+ * the blocks do not depend on the header. */
+static sp_status cut_by_header(cutter *c)
+{
+    layout found;
+
+    SP_TRY(write_blocks(c));
+    if (is_empty(&c->found))
+        return SP_OK;
+    SP_TRY(lay_out(c, &c->found, &found));
+    if (is_same_layout(&found, &c->layout))
+        return SP_OK;
+    c->layout = found;
+    return write_blocks(c);
+}
+
+static sp_status cut_by_points(cutter *c)
+{
+    SP_TRY(each_point(c, "measuring", NULL));
+    if (is_empty(&c->found))
+        return SP_OK;
+    SP_TRY(lay_out(c, &c->found, &c->layout));
+    return write_blocks(c);
 }
 
 /* Block number b in its scan, as a sample has it. */
 static sp_block describe(const cutter *c, int64_t b)
 {
-    const int64_t at[2] = {b % c->n_blocks[0], b / c->n_blocks[0]};
+    const int64_t n_x = c->layout.n_blocks[0], at[2] = {b % n_x, b / n_x};
     sp_block block = {.margin = c->options->overlap,
                       .number = b,
-                      .first = c->span[b][0],
-                      .last = c->span[b][1]};
+                      .first = c->block[b].first,
+                      .last = c->block[b].last};
 
     for (int a = 0; a < 2; a++) {
-        block.low[a] = c->low[a] + (double)at[a] * c->options->block;
-        block.high[a] = c->low[a] + (double)(at[a] + 1) * c->options->block;
+        block.low[a] = c->layout.corner[a] + (double)at[a] * c->options->block;
+        block.high[a] = c->layout.corner[a] + (double)(at[a] + 1) * c->options->block;
     }
     return block;
 }
 
-/* Turns blocks that own points into pieces, contiguous in the temporary file. */
-static sp_status list_pieces(cutter *c, int64_t n, int file, vox_piece **pieces,
-                             int64_t *n_pieces)
+/* Turns blocks that own points into pieces; margins alone are not a sample. */
+static sp_status list_pieces(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
 {
-    int64_t at = 0, used = *n_pieces;
+    int64_t used = *n_pieces;
 
-    for (int64_t b = 0; b < n; b++)
-        used += c->own[b] > 0;
+    for (int64_t b = 0; b < c->n; b++)
+        used += c->block[b].own > 0;
     vox_piece *grown = realloc(*pieces, (size_t)(used + 1) * sizeof *grown);
 
     if (!grown)
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
     *pieces = grown;
-    for (int64_t b = 0; b < n; b++) {
-        if (c->own[b] == 0)
+    for (int64_t b = 0; b < c->n; b++) {
+        vox_piece *p = &grown[*n_pieces];
+
+        if (c->block[b].own == 0)
             continue;
-        c->at[b] = at;
-        grown[(*n_pieces)++] = (vox_piece){.file = file,
-                                           .bx = (int32_t)(b % c->n_blocks[0]),
-                                           .by = (int32_t)(b / c->n_blocks[0]),
-                                           .source = vox_source_of(c->scan),
-                                           .n_own = c->own[b],
-                                           .at = at,
-                                           .n = c->total[b],
-                                           .block = describe(c, b)};
-        at += c->total[b];
+        *p = (vox_piece){.file = file,
+                         .bx = (int32_t)(b % c->layout.n_blocks[0]),
+                         .by = (int32_t)(b / c->layout.n_blocks[0]),
+                         .crc = c->crc,
+                         .source = vox_source_of(c->scan),
+                         .n_own = c->block[b].own,
+                         .at = c->block[b].first_slot,
+                         .per_slot = c->per_slot,
+                         .n = c->block[b].total,
+                         .block = describe(c, b)};
+        memcpy(p->corner, c->layout.corner, sizeof p->corner);
+        ++*n_pieces;
     }
     return SP_OK;
 }
 
 static sp_status cut(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
 {
-    int64_t n = 0, n_points;
-
     SP_TRY(vox_scan_open(&c->scan, c->options, file));
-    n_points = sp_scan_count(c->scan);
-    sp_progress_begin(&c->progress, "cutting", "points", n_points > 0 ? n_points : 0);
-    SP_TRY(each_point(c, extend));
-    if (c->low[0] > c->high[0])
-        return SP_OK; /* no point within the bounds */
-    SP_TRY(lay_out(c, &n));
-    SP_TRY(each_point(c, count_blocks));
-    SP_TRY(list_pieces(c, n, file, pieces, n_pieces));
-    c->fd = open(c->path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    if (c->fd < 0)
-        return SP_FAIL(SP_EIO, "%s: cannot create: %s", c->path, strerror(errno));
-    SP_TRY(each_point(c, put_blocks));
-    for (int64_t b = 0; b < n; b++)
-        SP_TRY(flush(c, b));
-    return SP_OK;
+    SP_TRY(sp_file_open(c->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
+    SP_TRY(use_header(c) ? cut_by_header(c) : cut_by_points(c));
+    /* The same scan cut otherwise has other blocks of the same numbers. */
+    c->crc = sp_crc32c(c->crc, &c->layout, sizeof c->layout);
+    c->crc = sp_crc32c(c->crc, &c->options->block, sizeof c->options->block);
+    return list_pieces(c, file, pieces, n_pieces);
 }
 
 sp_status vox_spill_write(const vox_options *o, int file, const char *path,
@@ -301,8 +406,6 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
                 .codes = codes,
                 .path = path,
                 .fd = -1,
-                .low = {INFINITY, INFINITY},
-                .high = {-INFINITY, -INFINITY},
                 .record_bytes = bytes_of_record(o)};
     sp_status rc;
 
@@ -313,24 +416,20 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
     rc = cut(&c, file, pieces, n_pieces);
     if (c.fd >= 0 && close(c.fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    if (c.scan)
+    if (c.scan && !o->is_quiet)
         sp_progress_end(&c.progress);
     sp_scan_close(c.scan);
     sp_scan_points_destroy(&c.points);
-    free(c.span);
-    free(c.placed);
-    free(c.total);
-    free(c.own);
-    free(c.at);
-    free(c.held);
-    free(c.buffer);
+    free_blocks(&c);
     return rc;
 }
+
+/* ---- reading back ---- */
 
 static void take_records(vox_cloud *cloud, const vox_options *o,
                          const unsigned char *from, int64_t n)
 {
-    size_t bytes = bytes_of_record(o);
+    const size_t bytes = bytes_of_record(o);
 
     for (int64_t i = 0; i < n; i++, from += bytes) {
         int64_t to = cloud->n++;
@@ -348,36 +447,52 @@ static void take_records(vox_cloud *cloud, const vox_options *o,
     }
 }
 
+/* Reads the slots of a piece, one after the other. */
+static sp_status read_slots(vox_cloud *cloud, const vox_options *o, int fd,
+                            const char *path, const vox_piece *piece,
+                            unsigned char *buffer)
+{
+    const size_t record_bytes = bytes_of_record(o);
+    const int64_t slot_bytes = (int64_t)bytes_of_slot(o, piece->per_slot);
+    int64_t slot = piece->at;
+
+    while (cloud->n < piece->n) {
+        const int64_t at = slot * slot_bytes, left = piece->n - cloud->n;
+        slot_head head;
+
+        SP_TRY(sp_file_read_at(fd, path, &head, sizeof head, at));
+        if (head.n < 1 || head.n > piece->per_slot || head.n > left ||
+            (head.n < left && head.next < 0))
+            return SP_FAIL(SP_EIO, "%s: slot %" PRId64 " is not as it was written",
+                           path, slot);
+        SP_TRY(sp_file_read_at(fd, path, buffer, (size_t)head.n * record_bytes,
+                               at + (int64_t)sizeof head));
+        take_records(cloud, o, buffer, head.n);
+        slot = head.next;
+    }
+    return SP_OK;
+}
+
 sp_status vox_spill_read(vox_cloud *cloud, const vox_options *o, const char *path,
                          const vox_piece *piece)
 {
-    size_t bytes = bytes_of_record(o);
-    unsigned char *buffer = malloc(SP_SCAN_BLOCK * bytes);
-    FILE *file = fopen(path, "rb");
-    sp_status rc = SP_OK;
+    unsigned char *buffer = malloc((size_t)piece->per_slot * bytes_of_record(o));
+    int fd = -1;
+    sp_status rc;
 
     assert(piece->at >= 0 && piece->n >= 0);
     cloud->n = 0;
     cloud->source = piece->source;
-    cloud->has_homes = true;
-    if (!buffer)
-        rc = SP_FAIL(SP_EMEM, "no memory to read %s", path);
-    else if (!file || fseeko(file, (off_t)((size_t)piece->at * bytes), SEEK_SET) != 0)
-        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));
-    else
+    cloud->is_block = true;
+    memcpy(cloud->corner, piece->corner, sizeof cloud->corner);
+    rc = buffer ? sp_file_open(path, O_RDONLY, &fd)
+                : SP_FAIL(SP_EMEM, "no memory to read %s", path);
+    if (rc == SP_OK)
         rc = vox_cloud_reserve(cloud, o, piece->n);
-    while (rc == SP_OK && cloud->n < piece->n) {
-        int64_t n =
-            piece->n - cloud->n < SP_SCAN_BLOCK ? piece->n - cloud->n : SP_SCAN_BLOCK;
-
-        if (fread(buffer, bytes, (size_t)n, file) != (size_t)n)
-            rc = SP_FAIL(SP_EIO, "%s: ends early, expected %" PRId64 " points", path,
-                         piece->at + piece->n);
-        else
-            take_records(cloud, o, buffer, n);
-    }
-    if (file)
-        fclose(file);
+    if (rc == SP_OK)
+        rc = read_slots(cloud, o, fd, path, piece, buffer);
+    if (fd >= 0)
+        close(fd);
     free(buffer);
     return rc;
 }

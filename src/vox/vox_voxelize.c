@@ -75,8 +75,8 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
                         .label = cloud->label,
                         .index = cloud->index,
                         .is_owned = cloud->is_owned,
-                        .home = cloud->has_homes ? cloud->home : NULL,
-                        .home_row = cloud->has_homes ? cloud->home_row : NULL};
+                        .home = cloud->is_block ? cloud->home : NULL,
+                        .home_row = cloud->is_block ? cloud->home_row : NULL};
     sp_grid_options options = {.voxel_size = o->voxel_size,
                                .ignore_conflicts = o->ignore_conflicts,
                                .with_points = o->with_points};

@@ -1,0 +1,215 @@
+/* A scan is cut into the same blocks whatever its header claims, in one pass over the
+ * file where the header is right and in two where it is not; each block has its points
+ * and those of its margin in the order of the file. */
+#include "fixtures/scan_files.h"
+
+#include <unistd.h>
+
+#include "vox/vox_cloud.h"
+
+enum { N = 30000, HEADER = 227, POINT = 20, BLOCK = 25, OVERLAP = 5 };
+static const double low[3] = {1000.25, 2000.5, -3}, high[3] = {1095.25, 2060.5, 9};
+static double xyz[N][3];
+
+/* Points in no order, with a hole that leaves one block without points of its own. The
+ * first two are the corners. */
+static void make_points(void)
+{
+    uint32_t state = 1;
+
+    for (int i = 0; i < N; i++)
+        for (int a = 0; a < 3; a++) {
+            state = state * 1664525 + 1013904223;
+            xyz[i][a] =
+                low[a] + 0.25 * (state >> 8) / (1 << 24) * 4 * (high[a] - low[a]);
+            xyz[i][a] = floor(xyz[i][a] * 4) / 4;
+            if (i < 2)
+                xyz[i][a] = i ? high[a] : low[a];
+        }
+    for (int i = 2; i < N; i++)
+        if (xyz[i][0] > 1024 && xyz[i][0] < 1051 && xyz[i][1] < 2026)
+            xyz[i][0] = 1001 + 0.25 * (i % 80);
+}
+
+static void write_las(const char *name, const double *claimed_low,
+                      const double *claimed_high)
+{
+    static unsigned char b[HEADER + N * POINT];
+
+    memset(b, 0, sizeof b);
+    memcpy(b, "LASF", 4);
+    b[24] = 1;
+    b[25] = 2;
+    scan_put(b + 94, HEADER, 'u', 2, false);
+    scan_put(b + 96, HEADER, 'u', 4, false);
+    scan_put(b + 105, POINT, 'u', 2, false);
+    scan_put(b + 107, N, 'u', 4, false);
+    for (int a = 0; a < 3; a++) {
+        scan_put(b + 131 + 8 * a, 0.25, 'f', 8, false);
+        scan_put(b + 179 + 16 * a, claimed_high[a], 'f', 8, false);
+        scan_put(b + 187 + 16 * a, claimed_low[a], 'f', 8, false);
+    }
+    for (int i = 0; i < N; i++) {
+        unsigned char *p = b + HEADER + (size_t)i * POINT;
+
+        for (int a = 0; a < 3; a++)
+            scan_put(p + 4 * a, xyz[i][a] * 4, 'i', 4, false);
+        scan_put(p + 12, i % 60000, 'u', 2, false);
+        p[15] = (unsigned char)(i % 7);
+    }
+    scan_write(name, b, sizeof b);
+}
+
+/* The bytes that this process has read from files; -1: the system does not tell. */
+static int64_t bytes_read(void)
+{
+    long long n = -1;
+    FILE *from = fopen("/proc/self/io", "r");
+
+    if (from && fscanf(from, "rchar: %lld", &n) != 1)
+        n = -1;
+    if (from)
+        fclose(from);
+    return n;
+}
+
+static vox_options options_for(char *input[1], const char *name)
+{
+    static char path[256];
+    vox_options o = {.voxel_size = 0.5,
+                     .block = BLOCK,
+                     .overlap = OVERLAP,
+                     .n_features = 1,
+                     .n_inputs = 1,
+                     .input = input,
+                     .is_quiet = true};
+
+    snprintf(path, sizeof path, "%s", scan_path(name));
+    input[0] = path;
+    o.feature[0] = (vox_feature){.name = "intensity", .divisor = 2};
+    return o;
+}
+
+static int block_of(int axis, double x)
+{
+    const int n = axis == 0 ? 4 : 3, b = (int)floor((x - floor(low[axis])) / BLOCK);
+
+    return b < 0 ? 0 : b < n ? b : n - 1;
+}
+
+static bool has_point(const vox_piece *p, const double *at, double margin)
+{
+    return block_of(0, at[0] - margin) <= p->bx &&
+           p->bx <= block_of(0, at[0] + margin) &&
+           block_of(1, at[1] - margin) <= p->by && p->by <= block_of(1, at[1] + margin);
+}
+
+static void check_piece(const vox_piece *p, const vox_cloud *c)
+{
+    int64_t n = 0, n_own = 0;
+
+    assert_true(c->is_block && c->corner[0] == 1000 && c->corner[2] == -3);
+    for (int i = 0; i < N; i++) {
+        if (!has_point(p, xyz[i], OVERLAP))
+            continue;
+        assert_true(n < c->n);
+        assert_int_equal(c->index[n], i);
+        assert_memory_equal(c->xyz + 3 * n, xyz[i], sizeof xyz[i]);
+        assert_true(c->features[n] == (float)(i % 60000) / 2);
+        assert_int_equal(c->is_owned[n], has_point(p, xyz[i], 0));
+        assert_int_equal(c->home[n],
+                         block_of(1, xyz[i][1]) * 4 + block_of(0, xyz[i][0]));
+        if (c->is_owned[n])
+            assert_int_equal(c->home_row[n], n_own++);
+        n++;
+    }
+    assert_int_equal(n, c->n);
+    assert_int_equal(n_own, p->n_own);
+}
+
+/* Cuts the file; n_passes: how often it should be read. */
+static void check_cut(const char *name, int n_passes, vox_piece first[12])
+{
+    char *input[1], spill[300];
+    const vox_options o = options_for(input, name);
+    vox_codes *codes = calloc(1, sizeof *codes);
+    vox_piece *piece = NULL;
+    vox_cloud cloud = {0};
+    int64_t n = 0, before = bytes_read(), passes;
+
+    snprintf(spill, sizeof spill, "%s.spill", input[0]);
+    OK(vox_spill_write(&o, 0, spill, codes, &piece, &n));
+    passes = (bytes_read() - before + N * POINT / 2) / (N * POINT);
+    if (before >= 0)
+        assert_int_equal(passes, n_passes);
+    assert_int_equal(n, 11); /* of 12, one has no points of its own */
+    for (int code = 0; code < 7; code++)
+        assert_int_equal(codes->n[code], (N - code + 6) / 7);
+    for (int i = 0; i < n; i++) {
+        OK(vox_spill_read(&cloud, &o, spill, &piece[i]));
+        check_piece(&piece[i], &cloud);
+    }
+    if (first[0].n == 0)
+        memcpy(first, piece, (size_t)n * sizeof *piece);
+    assert_memory_equal(first, piece, (size_t)n * sizeof *piece);
+    assert_int_equal(unlink(spill), 0);
+    vox_cloud_destroy(&cloud);
+    free(piece);
+    free(codes);
+}
+
+static void blocks_do_not_depend_on_the_header(void **state)
+{
+    static const double zero[3] = {0}, wide[3] = {1e7, 1e7, 1e7}, nan3[3] = {NAN};
+    const double other[3] = {1095.25, 2040.5, 9};
+    vox_piece first[12] = {0};
+
+    (void)state;
+    write_las("right.las", low, high);
+    check_cut("right.las", 1, first);
+    write_las("zero.las", zero, zero);
+    check_cut("zero.las", 2, first);
+    write_las("wide.las", low, wide); /* too many blocks */
+    check_cut("wide.las", 2, first);
+    write_las("other.las", low, other);
+    check_cut("other.las", 2, first);
+    write_las("nan.las", nan3, high);
+    check_cut("nan.las", 2, first);
+}
+
+/* The name of a scan in shards: it tells scans and layouts apart. */
+static void scans_are_told_apart(void **state)
+{
+    char *input[1];
+    uint32_t crc[3];
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        vox_options o = options_for(input, "right.las");
+        vox_codes *codes = calloc(1, sizeof *codes);
+        vox_piece *piece = NULL;
+        int64_t n = 0;
+
+        if (k == 1)
+            xyz[N - 1][2] += 0.25;
+        write_las("right.las", low, high);
+        o.block = k == 2 ? 2 * BLOCK : BLOCK;
+        OK(vox_spill_write(&o, 0, scan_path("spill"), codes, &piece, &n));
+        crc[k] = piece[0].crc;
+        assert_int_equal(piece[n - 1].crc, crc[k]);
+        free(piece);
+        free(codes);
+    }
+    assert_true(crc[0] != crc[1] && crc[1] != crc[2] && crc[0] != crc[2]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_do_not_depend_on_the_header),
+        cmocka_unit_test(scans_are_told_apart),
+    };
+
+    make_points();
+    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+}
