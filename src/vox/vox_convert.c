@@ -151,6 +151,15 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
         snprintf(name, PATH_BYTES, "%s", c->options->input[p->file]);
 }
 
+/* Names the scan of a block so that no other scan has the name: tiles of two folders may
+ * have been converted under one relative path. */
+static const char *scan_name(const convert *c, const vox_piece *p,
+                             char name[PATH_BYTES])
+{
+    snprintf(name, PATH_BYTES, "%s crc32c %08x", c->options->input[p->file], p->crc);
+    return name;
+}
+
 /* ---- cut ---- */
 
 /* Joins the ranks' arrays in rank order, on all ranks; *all is malloc'd. Collective. */
@@ -359,7 +368,7 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
 {
     for (int64_t i = first; i < end; i++) {
         const vox_part *p = &c->part[i];
-        char path[PATH_BYTES], name[PATH_BYTES];
+        char path[PATH_BYTES], name[PATH_BYTES], scan[PATH_BYTES];
         sp_sample sample;
         sp_status rc;
 
@@ -370,7 +379,7 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
             rc = sp_shard_write_sample(writer, i - first, &sample, name, p->cost);
         if (rc == SP_OK && has_blocks(c))
             rc = sp_shard_write_block(writer, i - first,
-                                      c->options->input[c->piece[p->piece].file],
+                                      scan_name(c, &c->piece[p->piece], scan),
                                       &c->piece[p->piece].block);
         vox_part_free(&sample);
         SP_TRY(rc);

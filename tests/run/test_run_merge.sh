@@ -103,7 +103,22 @@ for n in 1 2; do
 done
 cp s-00000-of-00003.h5 again.h5
 run 2 3 eval base.deck run.dir=x $model 'data.val=["again.h5","s-*.h5"]'
-one_diagnosis 'again.h5 and s-00000-of-00003.h5 both have block 0 of scan "a.txt"'
+one_diagnosis 'again.h5 and s-00000-of-00003.h5 both have block 0 of scan "a.txt crc32c'
+
+# Two scans that were converted under one relative path are two scans.
+mkdir pa pb
+scan pa/t.txt 3
+scan pb/t.txt 4
+for at in pa pb; do
+    cp $at/t.txt $at.txt
+    (cd $at && convert --block 10 --overlap 3 --out ../$at t.txt)
+done
+convert --block 10 --overlap 3 --out named pa.txt pb.txt
+run 2 0 eval base.deck run.dir=named $model 'data.val="named-*.h5"'
+evaluations named >a
+run 2 0 eval base.deck run.dir=paths $model 'data.val=["pa-*.h5","pb-*.h5"]'
+evaluations paths >b
+same a b "scans of one relative path"
 # A sample that cannot be read is left out on any number of ranks, and its neighbours have
 # no points of its own to merge: all other numbers are as before.
 cp s-00001-of-00003.h5 hurt.h5
