@@ -246,6 +246,11 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
     return SP_OK;
 }
 
+int64_t sp_graph_stride(const sp_graph *graph)
+{
+    return (int64_t)1 << (graph->spec.n_levels - 1);
+}
+
 void sp_graph_destroy(sp_graph *graph)
 {
     free(graph->node);

@@ -125,6 +125,8 @@ typedef struct sp_graph {
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes);
 void sp_graph_destroy(sp_graph *graph);
+/* The coarsest tensor stride of its layers, in voxels of the network. */
+int64_t sp_graph_stride(const sp_graph *graph);
 
 /* ---- fine-tuning (sp_graph_tune.c) ---- */
 

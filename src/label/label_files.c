@@ -135,6 +135,8 @@ static sp_status describe(made_text *t, const label_model *m, const label_option
     SP_TRY(add(t, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
                m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
                (int)o->views));
+    if (v->block > 0) /* versions before placed blocks otherwise */
+        SP_TRY(add(t, " aligned"));
     SP_TRY(add(t, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful));
     for (int i = 0; i < v->n_features; i++)
         SP_TRY(add(t, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor));

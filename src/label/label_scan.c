@@ -9,11 +9,28 @@
 
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
+#include "data/sp_voxel.h"
 #include "vox/vox_voxelize.h"
 
 enum { PER_RANK = 2 /* pieces of a rank in a round */ };
 
 /* ---- open and close ---- */
+
+/* Blocks begin at multiples of the network's coarsest stride from the corner of their
+ * scan, so that a point is seen in the same cells from every block. Where the training's
+ * did, they begin exactly there. */
+static sp_status settle_alignment(label_work *w)
+{
+    const sp_resources *r = &w->model->infer.resources;
+    const sp_recipe *recipe = r->norm.recipe;
+    double factor;
+
+    SP_TRY(sp_voxel_factor(r->session.config, &w->net->set, &factor));
+    w->vox.alignment = sp_graph_stride(&r->graph) * (int64_t)factor;
+    if (recipe && recipe->alignment > 0 && recipe->alignment % w->vox.alignment == 0)
+        w->vox.alignment = recipe->alignment;
+    return SP_OK;
+}
 
 sp_status label_work_open(label_work *w)
 {
@@ -27,7 +44,7 @@ sp_status label_work_open(label_work *w)
     w->vox.threads = threads > 1 ? threads : 1;
     w->codes = calloc(1, sizeof *w->codes);
     w->times.begun_s = w->times.shown_s = sp_now_s();
-    return w->codes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
+    return w->codes ? settle_alignment(w) : SP_FAIL(SP_EMEM, "no memory for a scan");
 }
 
 void label_work_free(label_work *w)

@@ -38,6 +38,7 @@ static void wire_content(sp_wire *wire, sp_recipe *r)
     sp_wire_bytes(wire, &r->voxel_size, sizeof r->voxel_size);
     sp_wire_bytes(wire, &r->block, sizeof r->block);
     sp_wire_bytes(wire, &r->overlap, sizeof r->overlap);
+    sp_wire_bytes(wire, &r->alignment, sizeof r->alignment);
     sp_wire_bytes(wire, &r->height_percentile, sizeof r->height_percentile);
     sp_wire_bytes(wire, &r->n_columns, sizeof r->n_columns);
     sp_wire_texts(wire, &r->column, r->n_columns);
@@ -170,6 +171,11 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
     if (is_other_length(a->block, b->block) || is_other_length(a->overlap, b->overlap))
         snprintf(text, SIZE, "blocks of %g with a margin of %g, but of %g with %g",
                  a->block, a->overlap, b->block, b->overlap);
+    else if (a->block > 0 && a->alignment != b->alignment)
+        snprintf(text, SIZE,
+                 "blocks that begin at multiples of %lld voxels, but of %lld (0: "
+                 "anywhere)",
+                 (long long)a->alignment, (long long)b->alignment);
     else if (is_other_text(a->scan_columns, b->scan_columns))
         snprintf(text, SIZE, "--columns %.200s, but %.200s", a->scan_columns,
                  b->scan_columns);

@@ -27,12 +27,20 @@
 
 /* The percentile that spvox takes. */
 #define SP_RECIPE_PERCENTILE 2.0
+/* The alignment that spvox takes: 64 x 3, a multiple of all strides to 64, and of 32 in
+ * voxels that are merged two by two or three by three (data.voxel_size). */
+#define SP_RECIPE_ALIGNMENT 192
 
 typedef struct sp_recipe {
     double voxel_size; /* edge of a voxel in units of the coordinates, above 0 */
     /* The edge of the square blocks into which scans were cut, and the margin around
      * them, in the same unit; block 0: each scan is one sample. */
     double block, overlap;
+    /* Blocks begin a multiple of so many voxels from the corner of their scan, which is
+     * the whole units below the lowest x, y and z of its points; 0: each begins the
+     * whole units below its own points. A network whose coarsest stride divides the
+     * number sees a point in the same cells of its strides from every block. */
+    int64_t alignment;
     int n_columns; /* feature columns of the shards, in their order; at least 1 */
     char **column; /* [n_columns] names, those of feature_names */
     /* [n_columns] the attribute of the scan as sp_scan_has knows it, or one of the

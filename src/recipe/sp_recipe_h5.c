@@ -10,7 +10,13 @@
 #include "recipe/sp_recipe.h"
 
 #define GROUP "/recipe"
-enum { VERSION = 1, MOST_COLUMNS = 65536, MOST_FORMATS = 64 };
+enum {
+    VERSION = 1,
+    ALIGNED = 2, /* the version with an alignment, which older programs do not know */
+    MOST_ALIGNMENT = 1 << 18,
+    MOST_COLUMNS = 65536,
+    MOST_FORMATS = 64
+};
 
 /* One number of the recipe, with its bounds and their wording for messages. */
 typedef struct recipe_number {
@@ -65,11 +71,16 @@ static uint32_t crc_list(uint32_t crc, const char *name, int n, char *const *tex
     return crc;
 }
 
+static int64_t version_of(const sp_recipe *r)
+{
+    return r->alignment > 0 ? ALIGNED : VERSION;
+}
+
 /* The checksum of all other attributes, in the order of this function: name, then
  * value as it is written, texts with their zero byte. */
 static uint32_t crc_of(const sp_recipe *r)
 {
-    const int64_t version = VERSION;
+    const int64_t version = version_of(r);
     uint32_t crc = sp_crc32c(0, "version", strlen("version"));
 
     crc = sp_crc32c(crc, &version, sizeof version);
@@ -83,7 +94,11 @@ static uint32_t crc_of(const sp_recipe *r)
     crc = crc_list(crc, "column_sources", r->n_columns, r->source);
     crc = sp_crc32c(crc, "column_divisors", strlen("column_divisors"));
     crc = sp_crc32c(crc, r->divisor, (size_t)r->n_columns * sizeof *r->divisor);
-    return crc_list(crc, "formats", r->n_formats, r->format);
+    crc = crc_list(crc, "formats", r->n_formats, r->format);
+    if (r->alignment == 0)
+        return crc;
+    crc = sp_crc32c(crc, "alignment", strlen("alignment"));
+    return sp_crc32c(crc, &r->alignment, sizeof r->alignment);
 }
 
 /* ---- writing ---- */
@@ -100,13 +115,15 @@ static sp_status write_columns(sp_h5 *file, const sp_recipe *r)
 
 sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *r)
 {
-    const int64_t version = VERSION;
+    int64_t version;
     uint32_t crc;
 
     assert(file);
     if (!r)
         return SP_OK;
     assert(r->n_columns > 0 && r->column && r->source && r->divisor);
+    assert(r->alignment >= 0 && r->alignment <= MOST_ALIGNMENT);
+    version = version_of(r);
     crc = crc_of(r);
     SP_TRY(sp_h5_write_group(file, GROUP));
     SP_TRY(sp_h5_attr_write(file, GROUP, "version", SP_H5_I64, -1, &version));
@@ -120,19 +137,29 @@ sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *r)
     SP_TRY(write_columns(file, r));
     if (r->n_formats > 0)
         SP_TRY(sp_h5_attr_write_texts(file, GROUP, "formats", r->n_formats, r->format));
+    if (r->alignment > 0)
+        SP_TRY(
+            sp_h5_attr_write(file, GROUP, "alignment", SP_H5_I64, -1, &r->alignment));
     return sp_h5_attr_write(file, GROUP, "crc32c", SP_H5_U32, -1, &crc);
 }
 
 /* ---- reading ---- */
 
-static sp_status check_version(sp_h5 *file)
+static sp_status read_alignment(sp_h5 *file, sp_recipe *r)
 {
     int64_t version;
 
     SP_TRY(sp_h5_attr_read_int(file, GROUP, "version", &version));
-    if (version != VERSION)
-        return SP_FAIL(SP_EDATA, "%s:" GROUP ": version is %lld, expected %d",
-                       sp_h5_path(file), (long long)version, VERSION);
+    if (version != VERSION && version != ALIGNED)
+        return SP_FAIL(SP_EDATA, "%s:" GROUP ": version is %lld, expected %d or %d",
+                       sp_h5_path(file), (long long)version, VERSION, ALIGNED);
+    if (version == VERSION)
+        return SP_OK;
+    SP_TRY(sp_h5_attr_read_int(file, GROUP, "alignment", &r->alignment));
+    if (r->alignment < 1 || r->alignment > MOST_ALIGNMENT)
+        return SP_FAIL(SP_EDATA,
+                       "%s:" GROUP ": attribute alignment is %lld, expected 1 to %d",
+                       sp_h5_path(file), (long long)r->alignment, MOST_ALIGNMENT);
     return SP_OK;
 }
 
@@ -239,7 +266,7 @@ static sp_status check_crc(sp_h5 *file, const sp_recipe *r)
 
 static sp_status read_all(sp_h5 *file, sp_recipe *r)
 {
-    SP_TRY(check_version(file));
+    SP_TRY(read_alignment(file, r));
     SP_TRY(read_numbers(file, r));
     SP_TRY(read_texts(file, r));
     SP_TRY(read_columns(file, r));

@@ -40,6 +40,9 @@ static void print_cut(const sp_recipe *r, FILE *to)
                 unit, r->overlap, unit);
     else
         fprintf(to, "  samples    whole scans\n");
+    if (r->alignment > 0)
+        fprintf(to, "             that begin at multiples of %lld voxels\n",
+                (long long)r->alignment);
 }
 
 static void print_scans(const sp_recipe *r, FILE *to)

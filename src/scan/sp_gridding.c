@@ -231,6 +231,12 @@ sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_CO
 
 /* ---- voxels ---- */
 
+/* The origin of the sample along an axis. */
+static double begin_of(const sp_grid_options *options, int axis)
+{
+    return options->origin[axis] + (double)options->begin[axis] * options->voxel_size;
+}
+
 static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *options,
                                 int64_t i, int32_t c[3])
 {
@@ -238,14 +244,15 @@ static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *
     int a;
 
     for (a = 0; a < 3; a++) {
-        v = floor((points->xyz[3 * i + a] - options->origin[a]) / options->voxel_size);
+        v = floor((points->xyz[3 * i + a] - options->origin[a]) / options->voxel_size) -
+            (double)options->begin[a];
         if (!(v >= -SP_COORD_LIMIT && v < SP_COORD_LIMIT))
             return SP_FAIL(
                 SP_EDATA,
                 "point %lld: %c = %.17g m lies outside the grid of 2^20 voxels "
                 "of %g m around %.17g m",
                 (long long)(points->index ? points->index[i] : (uint64_t)i), "xyz"[a],
-                points -> xyz[3 * i + a], options -> voxel_size, options -> origin[a]);
+                points -> xyz[3 * i + a], options -> voxel_size, begin_of(options, a));
         c[a] = (int32_t)v;
     }
     return SP_OK;
@@ -295,7 +302,7 @@ static void fill_voxel(sp_grid *grid, const sp_points *points,
         for (sum = 0, i = 0; i < m; i++)
             sum += (points->xyz[3 * (int64_t)items[i].row + a] - options->origin[a]) /
                        options->voxel_size -
-                   s->coords[3 * row + a];
+                   (double)(options->begin[a] + s->coords[3 * row + a]);
         inside = floor(sum / (double)m * 256);
         s->subvoxel[3 * row + a] = (uint8_t)fmin(fmax(inside, 0), 255);
     }
@@ -392,7 +399,8 @@ static void begin_sample(sp_sample *s, const sp_grid_options *options)
 
     memset(s, 0, sizeof *s);
     s->id = id;
-    memcpy(s->origin, options->origin, sizeof s->origin);
+    for (int a = 0; a < 3; a++)
+        s->origin[a] = begin_of(options, a);
 }
 
 sp_status sp_grid_points(sp_grid *grid, const sp_points *points,

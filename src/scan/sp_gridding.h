@@ -1,6 +1,6 @@
 /* Points to voxels: spvox convert and spvox scene share this step. Local.
  *
- *     points (metre) --floor((p - origin) / voxel_size)--> one row per occupied voxel:
+ *     points (metre) --floor((p - origin) / voxel_size) - begin--> one row per voxel:
  *     mean of its points' features, majority of their labels, place of the mean point
  *
  * Rows are sorted by Morton key (bit 0 of the key x, bit 1 y, bit 2 z). So neighbours
@@ -29,6 +29,9 @@ typedef struct sp_points {
 typedef struct sp_grid_options {
     double voxel_size;
     double origin[3];
+    /* The voxel, counted from the origin, that gets the coordinates 0: the sample's
+     * origin is there. Samples of one origin agree on which points share a voxel. */
+    int64_t begin[3];
     /* A voxel whose labelled points disagree becomes SP_IGNORE. */
     bool ignore_conflicts;
     /* Fill the sample's point map, and where the homes of context are known its context

@@ -336,6 +336,26 @@ static void settle_views(sp_resources *r)
     sp_log_info("views %s (degrees about z, mirrored axes, scale)", text);
 }
 
+/* Says where blocks see a point in different cells of the network's strides, since their
+ * predictions of it then differ more than they must. */
+static void look_at_blocks(const sp_resources *r)
+{
+    const sp_recipe *recipe = r->val.recipe;
+    double factor;
+    int64_t need;
+
+    if (!recipe || recipe->block <= 0 ||
+        sp_voxel_factor(r->session.config, &r->val, &factor) != SP_OK)
+        return;
+    need = sp_graph_stride(&r->graph) * (int64_t)factor;
+    if (recipe->alignment == 0 || recipe->alignment % need != 0)
+        sp_log_info(
+            "eval.merge: the blocks of %s begin at multiples of %lld voxels (0: "
+            "anywhere), the network's coarsest stride is %lld: their predictions "
+            "agree less than after a conversion by this version",
+            r->val.shard[0].path, (long long)recipe->alignment, (long long)need);
+}
+
 /* Checks that blocks can be merged, and measures what waits for other blocks. Local. */
 static sp_status measure_merging(sp_resources *r)
 {
@@ -344,6 +364,7 @@ static sp_status measure_merging(sp_resources *r)
 
     if (!r->session.config->eval.merge)
         return SP_OK;
+    look_at_blocks(r);
     rc = sp_scans_create(&scans, &r->val);
     if (rc == SP_OK)
         r->evaluation.merging_bytes =

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe/sp_recipe.h"
+
 /* ---- --map ---- */
 static sp_status bad_map(const char *text, const char *at, const char *what)
 {
@@ -137,7 +139,10 @@ sp_status vox_features_read(vox_options *o, const char *list)
 sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table)
 {
     assert(o && argc >= 1 && argv);
-    *o = (vox_options){.shards = 1, .voxel_size = 0.5, .input = argv + 1};
+    *o = (vox_options){.shards = 1,
+                       .voxel_size = 0.5,
+                       .alignment = SP_RECIPE_ALIGNMENT,
+                       .input = argv + 1};
     memset(o->map.class_of, 0xff, sizeof o->map.class_of);
     return sp_options_read(o, table, "spvox", argc, argv, &o->n_inputs);
 }

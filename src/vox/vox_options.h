@@ -46,6 +46,7 @@ typedef struct vox_options {
     const char *out, *columns, *label_field;
     int64_t shards;
     double voxel_size, block, overlap; /* metre; block 0: each file is one sample */
+    int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points, ignore_conflicts;
     double bounds[4]; /* x0 y0 x1 y1, x1 and y1 excluded */
     int n_features;   /* 0: --features was not given */

@@ -5,6 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A number of voxels that a double counts exactly; at more the grid refuses the points.
+ */
+#define FARTHEST (INT64_C(1) << 52)
+
 static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -66,6 +70,22 @@ static sp_status check_features(const vox_options *o, const sp_sample *s)
     return SP_OK;
 }
 
+/* Places the origin of the sample. Blocks of a scan are on one grid of voxels and of the
+ * coarser cells of a network, wherever their points begin. */
+static void place(const vox_options *o, const vox_cloud *cloud, sp_grid_options *grid)
+{
+    for (int a = 0; a < 3; a++) {
+        double low = INFINITY, voxels;
+
+        for (int64_t i = 0; i < cloud->n; i++)
+            low = fmin(low, cloud->xyz[3 * i + a]);
+        grid->origin[a] = cloud->is_block ? cloud->corner[a] : floor(low);
+        voxels = floor((low - grid->origin[a]) / o->voxel_size);
+        if (cloud->is_block && voxels < (double)FARTHEST)
+            grid->begin[a] = (int64_t)voxels / o->alignment * o->alignment;
+    }
+}
+
 sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
 {
     sp_points points = {.n = cloud->n,
@@ -82,13 +102,8 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
                                .with_points = o->with_points};
 
     assert(cloud->n > 0 && o->voxel_size > 0);
-    for (int a = 0; a < 3; a++) {
-        double low = INFINITY;
-
-        for (int64_t i = 0; i < cloud->n; i++)
-            low = fmin(low, cloud->xyz[3 * i + a]);
-        options.origin[a] = floor(low);
-    }
+    assert(!cloud->is_block || o->alignment > 0);
+    place(o, cloud, &options);
     SP_TRY(add_heights(o, cloud));
     SP_TRY(sp_grid_points(grid, &points, &options));
     add_counts(o, grid);

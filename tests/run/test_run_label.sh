@@ -66,6 +66,13 @@ run 2 0 predict base.deck data.val=w-00000-of-00001.h5
 vox apply r/predictions/w-00000-of-00001.h5 in/a.las --out w.las
 same w.las whole1/a.las "predict and apply"
 
+# In blocks it does what convert, predict with eval.merge and apply do.
+vox convert --out m --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \
+    --features number_of_returns,height in/a.las
+run 2 0 predict base.deck data.val=m-00000-of-00001.h5 eval.merge=true
+vox apply r/predictions/m-00000-of-00001.h5 in/a.las --out m.las
+same m.las las1/a.las "merged predict and apply"
+
 # ---- fields, keep, doubt ----
 vox convert --out f --features confidence,entropy,p_building,p_ground,deviation fields1/a.las
 vox info f-00000-of-00001.h5

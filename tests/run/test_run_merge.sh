@@ -119,6 +119,12 @@ evaluations named >a
 run 2 0 eval base.deck run.dir=paths $model 'data.val=["pa-*.h5","pb-*.h5"]'
 evaluations paths >b
 same a b "scans of one relative path"
+
+# Shards whose blocks begin anywhere, as older versions wrote them, and strides that the
+# blocks' alignment does not fit, are said.
+! grep -q 'begin at multiples' out || fail "aligned blocks are complained of"
+run 2 0 eval base.deck run.dir=five $model data.voxel_size=2.5
+says out "eval.merge: the blocks of s-00000-of-00003.h5 begin at multiples of 192 .* is 10:"
 # A sample that cannot be read is left out on any number of ranks, and its neighbours have
 # no points of its own to merge: all other numbers are as before.
 cp s-00001-of-00003.h5 hurt.h5

@@ -9,6 +9,7 @@
 
 #include "comm/sp_comm.h"
 #include "h5/sp_h5.h"
+#include "recipe/sp_recipe.h"
 #include "vox/vox.h"
 
 enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };
@@ -22,6 +23,18 @@ static int code_of(int i)
     return i % 11 == 0 ? 4 : i % ROWS / 20 + 1;
 }
 
+/* Coordinate a of point i, as the scan has it. */
+static double position(int i, int a)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "%.3f",
+             a == 0   ? 500000 + 0.5 * (i % ROWS) + 0.001 * (i % 7)
+             : a == 1 ? 6000000 + 0.5 * (i / ROWS)
+                      : 10 + 0.01 * (i % 97));
+    return strtod(text, NULL);
+}
+
 static void write_scan(void)
 {
     FILE *to = fopen(scan, "w");
@@ -29,9 +42,8 @@ static void write_scan(void)
     assert_non_null(to);
     fprintf(to, "x y z intensity label\n");
     for (int i = 0; i < N; i++)
-        fprintf(to, "%.3f %.3f %.3f %d %d\n",
-                500000 + 0.5 * (i % ROWS) + 0.001 * (i % 7), 6000000 + 0.5 * (i / ROWS),
-                10 + 0.01 * (i % 97), i % 256, code_of(i));
+        fprintf(to, "%.3f %.3f %.3f %d %d\n", position(i, 0), position(i, 1),
+                position(i, 2), i % 256, code_of(i));
     assert_int_equal(fclose(to), 0);
 }
 
@@ -133,6 +145,87 @@ static int64_t read_points(const char *path, int *n_seen)
     free(label);
     OK(sp_h5_close(file));
     return samples.dim[0];
+}
+
+/* Reads a whole dataset of a shard; its first dimension goes to *n. */
+static void *read_dataset(sp_h5 *file, const char *name, sp_h5_type type, size_t bytes,
+                          int64_t *n)
+{
+    sp_h5_shape shape;
+    size_t count = 1;
+    void *data;
+
+    OK(sp_h5_shape_of(file, name, &shape));
+    for (int d = 0; d < shape.rank; d++)
+        count *= (size_t)shape.dim[d];
+    data = malloc(count * bytes + 1);
+    assert_non_null(data);
+    OK(sp_h5_read(file, name, type, shape.rank, shape.dim, data));
+    *n = shape.dim[0];
+    return data;
+}
+
+/* Checks the samples of one shard: each begins a multiple of the alignment from the
+ * corner of the scan, and its points have the voxels that they have in the grid of the
+ * whole scan. Returns how many begin elsewhere than at the corner. */
+static int check_grid(const char *path, double size)
+{
+    static const double corner[3] = {500000, 6000000, 10};
+    sp_h5 *file;
+    int64_t n, samples, *from, *points_from;
+    double *origin;
+    int32_t *coords;
+    uint32_t *voxel;
+    uint64_t *index;
+    int n_shifted = 0;
+
+    OK(sp_h5_open(&file, path));
+    from = read_dataset(file, "/offsets", SP_H5_I64, sizeof *from, &n);
+    points_from =
+        read_dataset(file, "/point_offsets", SP_H5_I64, sizeof *points_from, &n);
+    coords = read_dataset(file, "/coords", SP_H5_I32, sizeof *coords, &n);
+    voxel = read_dataset(file, "/point_voxel", SP_H5_U32, sizeof *voxel, &n);
+    index = read_dataset(file, "/point_index", SP_H5_U64, sizeof *index, &n);
+    origin = read_dataset(file, "/origin", SP_H5_F64, sizeof *origin, &samples);
+    for (int64_t s = 0; s < samples; s++)
+        for (int a = 0; a < 3; a++) {
+            const double cells = (origin[3 * s + a] - corner[a]) / size;
+            const int64_t begin = llrint(cells);
+
+            assert_true(fabs(cells - (double)begin) < 1e-3 && begin >= 0);
+            assert_int_equal(begin % SP_RECIPE_ALIGNMENT, 0);
+            n_shifted += begin > 0;
+            for (int64_t p = points_from[s]; p < points_from[s + 1]; p++) {
+                const double x = position((int)index[p], a);
+
+                assert_int_equal(coords[3 * (from[s] + voxel[p]) + a] + begin,
+                                 (int64_t)floor((x - corner[a]) / size));
+            }
+        }
+    free(from);
+    free(points_from);
+    free(coords);
+    free(voxel);
+    free(index);
+    free(origin);
+    OK(sp_h5_close(file));
+    return n_shifted;
+}
+
+static void blocks_are_on_one_grid(void **state)
+{
+    char path[256];
+    int n_shifted = 0;
+
+    (void)state;
+    OK(command(&comm, "convert --out %/grid --voxel-size 0.07 --block 7.5 --overlap 2 "
+                      "--shards 3 --points --map 1=a,2:3=b %/scan.txt"));
+    for (int s = 0; s < 3; s++) {
+        snprintf(path, sizeof path, "%s/grid-%05d-of-00003.h5", folder, s);
+        n_shifted += check_grid(path, 0.07);
+    }
+    assert_true(n_shifted > 4);
+    OK(sp_comm_barrier(&comm)); /* rank 0 goes on to write */
 }
 
 static void each_point_is_evaluated_once(void **state)
@@ -303,6 +396,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_do_not_depend_on_ranks),
+        cmocka_unit_test(blocks_are_on_one_grid),
         cmocka_unit_test(each_point_is_evaluated_once),
         cmocka_unit_test(classes_return_to_the_scan),
         cmocka_unit_test(predictions_bring_their_codes),

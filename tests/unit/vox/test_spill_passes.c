@@ -79,6 +79,7 @@ static vox_options options_for(char *input[1], const char *name)
     vox_options o = {.voxel_size = 0.5,
                      .block = BLOCK,
                      .overlap = OVERLAP,
+                     .alignment = 16,
                      .n_features = 1,
                      .n_inputs = 1,
                      .input = input,
