@@ -481,6 +481,33 @@ static void add_noise(float *features, int64_t n, const sp_augment *aug)
     }
 }
 
+/* Mirrors and turns normals as the voxels. Whole quarter turns are exact. */
+static void turn_normals(float *features, int64_t n, int c, const sp_augment *aug)
+{
+    const double turns = aug->angle / QUARTER, whole = nearbyint(turns);
+    const bool is_whole = fabs(turns - whole) < 1e-9;
+    const int quarters = (int)((int64_t)whole & 3);
+    const double cosine =
+        is_whole ? (quarters == 0) - (quarters == 2) : cos(aug->angle);
+    const double sine = is_whole ? (quarters == 1) - (quarters == 3) : sin(aug->angle);
+    const double sx = aug->flip_x ? -1 : 1, sy = aug->flip_y ? -1 : 1;
+
+    if (cosine == 1 && sx > 0 && sy > 0)
+        return;
+    for (int k = 0; k < aug->normals->n; k++) {
+        const double ratio = aug->normals->at[k].ratio;
+        float *x = features + aug->normals->at[k].x;
+        float *y = features + aug->normals->at[k].y;
+
+        for (int64_t i = 0; i < n; i++, x += c, y += c) {
+            const double from_x = sx * *x, from_y = sy * *y;
+
+            *x = (float)(cosine * from_x - sine * from_y * ratio);
+            *y = (float)(sine * from_x / ratio + cosine * from_y);
+        }
+    }
+}
+
 /* ---- the sample ---- */
 
 static sp_status allocate_outputs(const sp_sample *in, int c, sp_arena *arena,
@@ -538,6 +565,8 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     used = arena->used;
     SP_TRY(voxelize(&w, factor, c, arena));
     sp_arena_rewind(arena, used);
+    if (aug->normals)
+        turn_normals(out->features, out->n, c, aug);
     if (mean && std)
         normalize(out->features, out->n, c, mean, std);
     if (aug->jitter > 0)

@@ -3,6 +3,8 @@
  *
  *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
  *
+ * The features of a voxel stay as they are, but for normals, which are mirrored and
+ * turned too (sp_recipe_normals), before the features are normalized.
  * Turns by multiples of 90 degrees without scaling are exact moves on the stored grid.
  * Other turns and scales move the position coord + (subvoxel + 1/2) / 256 and find its
  * voxel anew; rows that meet in one voxel are merged. Both act about the centre of the
@@ -30,6 +32,9 @@ typedef struct sp_augment {
     double drop;   /* the probability with which a stored voxel is left out */
     double jitter; /* the standard deviation of the noise on normalized features */
     uint64_t seed, epoch, sample;
+    /* The feature columns that are mirrored and turned as the voxels are; NULL: none.
+     * Borrowed. */
+    const sp_normals *normals;
 } sp_augment;
 
 /* Draws an augmentation from the deck's ranges, keyed by (seed, epoch, sample). Each

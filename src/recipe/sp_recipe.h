@@ -105,6 +105,27 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
  * as in *a. SP_EMEM. */
 sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
 
+/* ---- normals; pure (sp_recipe_normals.c) ---- */
+
+enum { SP_MOST_NORMALS = 8 };
+
+/* The columns that are x and y of a vector, which turns and mirrors with the sample: the
+ * normals of the points. Their z stays, since samples turn about z. */
+typedef struct sp_normals {
+    int n;
+    struct {
+        int x, y;     /* numbers of the columns */
+        double ratio; /* divisor of the y column over that of the x column */
+    } at[SP_MOST_NORMALS];
+    int lone; /* a column whose other half is not among the columns; -1: there is none */
+} sp_normals;
+
+/* Finds the normals among n columns by the names of their sources: nx and ny, normal_x
+ * and normal_y, whatever their case and with or without the prefix "scalar_". recipe
+ * NULL, or without a column: its own name counts, and the divisor is 1. name NULL: the
+ * columns have no names and are no normals. */
+sp_normals sp_recipe_normals(const sp_recipe *recipe, int n, char *const *name);
+
 /* ---- printing; local ---- */
 
 /* Prints the recipe and the classes with their codes in a few lines. recipe NULL: says

@@ -46,6 +46,44 @@ static sp_status make_sample_data(sp_resources *r)
     return sp_session_agree(&r->session, rc);
 }
 
+/* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
+ * from is NULL. */
+static sp_status copy_texts(int n, char *const *from, const int *columns, char ***copy)
+{
+    int i;
+
+    *copy = from ? calloc((size_t)n + 1, sizeof **copy) : NULL;
+    for (i = 0; *copy && i < n; i++)
+        if (!((*copy)[i] = strdup(from[columns ? columns[i] : i])))
+            break;
+    return !from || (*copy && i == n) ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
+}
+
+void sp_resources_find_normals(sp_resources *r, const sp_recipe *recipe,
+                               char *const *name)
+{
+    r->normals = sp_recipe_normals(recipe, r->n_columns, name);
+    for (int k = 0; k < r->normals.n; k++)
+        sp_log_info("columns %s and %s are of normals: they turn and mirror with the "
+                    "sample",
+                    name[r->normals.at[k].x], name[r->normals.at[k].y]);
+    if (r->normals.lone >= 0)
+        sp_log_warn0("column %s is half of a normal and stays as it is where samples "
+                     "turn: use x and y, or neither",
+                     name[r->normals.lone]);
+}
+
+static sp_status find_normals(sp_resources *r, const sp_dataset *set)
+{
+    char **name = NULL;
+    sp_status rc = copy_texts(r->n_columns, set->feature_name, r->columns, &name);
+
+    if (rc == SP_OK)
+        sp_resources_find_normals(r, set->recipe, name);
+    sp_h5_list_free(name, name ? r->n_columns : 0);
+    return rc;
+}
+
 static sp_status open_columns(sp_resources *r, const sp_dataset *set)
 {
     SP_TRY(sp_dataset_columns(set, &r->session.config->data.features,
@@ -53,7 +91,7 @@ static sp_status open_columns(sp_resources *r, const sp_dataset *set)
                               &r->columns, &r->n_columns));
     r->n_classes = set->n_classes;
     r->class_name = set->class_name;
-    return SP_OK;
+    return find_normals(r, set);
 }
 
 sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)
@@ -82,19 +120,6 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
 }
 
 /* ---- columns and classes ---- */
-
-/* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
- * from is NULL. */
-static sp_status copy_texts(int n, char *const *from, const int *columns, char ***copy)
-{
-    int i;
-
-    *copy = from ? calloc((size_t)n + 1, sizeof **copy) : NULL;
-    for (i = 0; *copy && i < n; i++)
-        if (!((*copy)[i] = strdup(from[columns ? columns[i] : i])))
-            break;
-    return !from || (*copy && i == n) ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
-}
 
 static sp_status keep_names(sp_resources *r, const sp_dataset *set)
 {

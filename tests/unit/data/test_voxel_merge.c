@@ -376,6 +376,57 @@ static void draws_are_keyed(void **state)
     assert_in_range(flips, 420, 580);
 }
 
+/* Normals of equal length in all directions: after any augmentation the normal of a row
+ * is the direction between the places of two rows that it was before, so that it moves
+ * with the voxels. */
+static void normals_move_with_the_voxels(void **state)
+{
+    enum { ROWS = 2, SIZE = 40 };
+    static const double angles[] = {
+        0, 1.57079632679489661923, 3.14159265358979323846, -1.57079632679489661923, 0.5,
+        4};
+    int32_t coords[] = {0, 0, 0, SIZE, SIZE / 4, 0}, labels[] = {0, 0};
+    uint8_t subvoxel[] = {128, 128, 128, 128, 128, 128};
+    /* columns: 7, y / 4, x, z; both rows have the direction from the first to the other */
+    const float features[] = {7, 2.5F, SIZE, 3, 7, 2.5F, SIZE, 3};
+    const sp_normals normals = {.n = 1, .at = {{.x = 2, .y = 1, .ratio = 4}}};
+    const sp_sample s = {.n = ROWS,
+                         .coords = coords,
+                         .features = (float *)(uintptr_t)features,
+                         .labels = labels,
+                         .subvoxel = subvoxel};
+
+    (void)state;
+    for (size_t k = 0; k < 4 * sizeof angles / sizeof *angles; k++) {
+        sp_augment aug = sp_augment_none();
+        sp_voxels v;
+
+        aug.angle = angles[k / 4];
+        aug.flip_x = k & 1;
+        aug.flip_y = k & 2;
+        aug.normals = &normals;
+        sp_arena_reset(&f.arena);
+        OK(sp_voxelize(&s, &aug, 1, 4, NULL, NULL, &f.arena, &v));
+        assert_int_equal(v.n, ROWS);
+        for (int row = 0; row < ROWS; row++) {
+            const float *at = v.features + 4 * row;
+
+            /* coordinates are whole voxels */
+            assert_true(fabs(at[2] - (v.coords[3] - v.coords[0])) <= 1.001);
+            assert_true(fabs(4 * at[1] - (v.coords[4] - v.coords[1])) <= 1.001);
+            assert_true(fabs(hypot(at[2], 4 * at[1]) - hypot(SIZE, 10)) < 1e-4);
+            assert_true(at[0] == 7 && at[3] == 3);
+            if (k < 16) /* on the grid: exact */
+                assert_true(at[2] == v.coords[3] - v.coords[0] &&
+                            4 * at[1] == v.coords[4] - v.coords[1]);
+        }
+        aug.normals = NULL; /* columns that are no normals stay */
+        sp_arena_reset(&f.arena);
+        OK(sp_voxelize(&s, &aug, 1, 4, NULL, NULL, &f.arena, &v));
+        assert_memory_equal(v.features, features, sizeof features);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +440,7 @@ int main(void)
         cmocka_unit_test_setup(box_at_the_edge_is_shifted_in, begin),
         cmocka_unit_test_setup(what_cannot_be_done_is_said, begin),
         cmocka_unit_test_setup(empty_sample_is_legal, begin),
+        cmocka_unit_test_setup(normals_move_with_the_voxels, begin),
         cmocka_unit_test_setup(draws_are_keyed, begin),
     };
 

@@ -146,6 +146,35 @@ static void an_absent_recipe_stays_absent(void **state)
     sp_recipe_destroy(NULL);
 }
 
+/* By the names of the sources, in whatever order data.features names the columns. */
+static void normals_are_found_by_name(void **state)
+{
+    char *column[] = {"one", "a", "b", "nz"},
+         *source[] = {"one", "NX", "scalar_ny", "nz"};
+    char *names[] = {"b", "nz", "a"}, *bare[] = {"normal_y", "normal_x", "ny", "z"};
+    double divisor[] = {1, 2, 8, 1};
+    sp_recipe r = example();
+    sp_normals n;
+
+    (void)state;
+    r.n_columns = 4;
+    r.column = column;
+    r.source = source;
+    r.divisor = divisor;
+    n = sp_recipe_normals(&r, 3, names);
+    assert_true(n.n == 1 && n.lone == -1);
+    assert_true(n.at[0].x == 2 && n.at[0].y == 0 && n.at[0].ratio == 4);
+    n = sp_recipe_normals(&r, 2, names); /* without the x */
+    assert_true(n.n == 0 && n.lone == 0);
+    n = sp_recipe_normals(NULL, 4, bare); /* of another program, two kinds */
+    assert_true(n.n == 1 && n.at[0].x == 1 && n.at[0].y == 0 && n.at[0].ratio == 1);
+    assert_int_equal(n.lone, 2);
+    n = sp_recipe_normals(NULL, 3, columns);
+    assert_true(n.n == 0 && n.lone == -1);
+    n = sp_recipe_normals(NULL, 3, NULL);
+    assert_true(n.n == 0 && n.lone == -1);
+}
+
 /* ---- damage ---- */
 
 /* Writes a recipe that its writer would not have made, and demands the message. */
@@ -328,6 +357,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recipes_read_back),
         cmocka_unit_test(alignments_read_back),
+        cmocka_unit_test(normals_are_found_by_name),
         cmocka_unit_test(an_absent_recipe_stays_absent),
         cmocka_unit_test(impossible_values_are_refused),
         cmocka_unit_test(missing_and_misshapen_parts_are_refused),
