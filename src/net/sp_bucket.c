@@ -14,8 +14,10 @@ enum { TAIL = SP_LOSS_SUMS, SQUARES = TAIL + sizeof(sp_tail) / sizeof(double), N
 _Static_assert(sizeof(sp_tail) % sizeof(double) == 0, "the tail is all doubles");
 
 struct sp_buckets_impl {
-    int n_posted, n_done;    /* the first so many buckets are posted, summed */
-    sp_sum *sum;             /* [n_buckets] */
+    int n_posted, n_done; /* the first so many buckets are posted, summed */
+    bool *
+        is_idle; /* [n_buckets] all its layers are frozen: zeros, which do not travel */
+    sp_sum *sum; /* [n_buckets] */
     sp_transport own;        /* MPI between hosts */
     sp_transport *transport; /* `own`, or the one attached */
     sp_backend *backend;     /* NULL: none is attached */
@@ -65,6 +67,21 @@ static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
     return n ? n : 1;
 }
 
+/* Marks the buckets without a parameter that is trained. The last one carries the tail
+ * and always travels. What the others hold stays the same, and so do their sums. */
+static void mark_idle(const sp_buckets *b, const sp_graph *graph)
+{
+    for (int i = 0; i + 1 < b->n_buckets; i++) {
+        bool is_idle = true;
+
+        for (int p = 0; p < graph->n_params; p++)
+            if (graph->param[p].offset >= b->begin[i + 1] &&
+                graph->param[p].offset < b->begin[i])
+                is_idle = is_idle && graph->node[graph->param[p].node].is_frozen;
+        b->impl->is_idle[i] = is_idle;
+    }
+}
+
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes)
 {
@@ -85,8 +102,10 @@ sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm 
         return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
     cut(graph, at_least, b->begin);
     b->impl->sum = calloc((size_t)b->n_buckets, sizeof *b->impl->sum);
-    if (!b->impl->sum)
+    b->impl->is_idle = calloc((size_t)b->n_buckets, sizeof *b->impl->is_idle);
+    if (!b->impl->sum || !b->impl->is_idle)
         return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
+    mark_idle(b, graph);
     sp_transport_open_host(&b->impl->own, comm);
     b->impl->transport = &b->impl->own;
     SP_TRY(sp_comm_alloc(comm, n * sizeof *b->grad, (void **)&b->impl->host));
@@ -132,6 +151,7 @@ void sp_buckets_destroy(sp_buckets *buckets)
         sp_comm_free(buckets->comm, impl->host);
         sp_comm_free(buckets->comm, buckets->exact);
         free(impl->sum);
+        free(impl->is_idle);
     }
     free(buckets->impl);
     free(buckets->begin);
@@ -189,6 +209,8 @@ sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from)
          impl->n_posted++) {
         const sp_part part = part_of(b, impl->n_posted);
 
+        if (impl->is_idle[impl->n_posted])
+            continue;
         SP_TRY(
             sp_transport_post(impl->transport, &part, 1, &impl->sum[impl->n_posted]));
     }
@@ -201,7 +223,10 @@ sp_status sp_bucket_poll(sp_buckets *buckets)
     bool is_done = true;
 
     while (is_done && impl->n_done < impl->n_posted) {
-        SP_TRY(sp_transport_test(impl->transport, &impl->sum[impl->n_done], &is_done));
+        is_done = impl->is_idle[impl->n_done];
+        if (!is_done)
+            SP_TRY(
+                sp_transport_test(impl->transport, &impl->sum[impl->n_done], &is_done));
         impl->n_done += is_done;
     }
     return SP_OK;
@@ -250,7 +275,8 @@ static sp_status post_rest(sp_buckets *b)
     SP_TRY(rc);
     SP_TRY(post_last(b));
     for (int i = b->impl->n_done; i < b->n_buckets; i++)
-        SP_TRY(sp_transport_join(b->impl->transport, &b->impl->sum[i]));
+        if (!b->impl->is_idle[i])
+            SP_TRY(sp_transport_join(b->impl->transport, &b->impl->sum[i]));
     return SP_OK;
 }
 
@@ -261,7 +287,8 @@ static sp_status wait_for_all(sp_buckets *b)
     struct sp_buckets_impl *impl = b->impl;
 
     for (; impl->n_done < b->n_buckets; impl->n_done++)
-        SP_TRY(sp_transport_wait(impl->transport, &impl->sum[impl->n_done]));
+        if (!impl->is_idle[impl->n_done])
+            SP_TRY(sp_transport_wait(impl->transport, &impl->sum[impl->n_done]));
     return SP_OK;
 }
 

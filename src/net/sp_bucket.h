@@ -9,6 +9,8 @@
  *     | conv1 ... | ...            | ...            | ...      final |  flat gradient
  *     | n-1, tail | bucket n-2     | bucket 1       | bucket 0       |  [n_floats]
  *
+ * A bucket whose layers are all frozen (train.freeze) holds zeros and does not travel.
+ *
  * With deterministic = "world" gradients arrive per sample and are summed in fixed
  * point (sp_exact), so the result depends on neither order nor number of ranks. The
  * integers travel from host to host.

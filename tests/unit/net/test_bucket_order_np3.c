@@ -136,9 +136,60 @@ static void limbs_add_up(void **state)
     sums_in_every_way_of_posting(true);
 }
 
+/* The buckets of frozen layers stay at home: what a rank writes there is its own
+ * afterwards. All others are the same bits as with nothing frozen. */
+static void frozen_layers_do_not_travel(bool is_exact)
+{
+    sp_buckets b;
+    int n_idle = 0;
+
+    for (int p = 0; p < graph.n_params; p++)
+        graph.node[graph.param[p].node].is_frozen = p >= graph.n_params / 2;
+    OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
+    fill(&b);
+    for (int p = graph.n_params - 1; p >= 0; p--) {
+        OK(sp_bucket_ready(&b, graph.param[p].offset));
+        OK(sp_bucket_poll(&b));
+    }
+    OK(sp_bucket_wait(&b, NULL));
+    ALL_AGREE(b.tail.loss_sum == 1.5 && b.tail.n_samples == 3);
+    for (int i = 0; i < b.n_buckets; i++) {
+        bool is_frozen = i + 1 < b.n_buckets, is_right = true;
+
+        for (int p = 0; p < graph.n_params; p++)
+            if (graph.param[p].offset >= b.begin[i + 1] &&
+                graph.param[p].offset < b.begin[i])
+                is_frozen = is_frozen && graph.node[graph.param[p].node].is_frozen;
+        n_idle += is_frozen;
+        for (int64_t k = b.begin[i + 1]; k < b.begin[i]; k++)
+            is_right = is_right &&
+                       (double)b.grad[k] == (is_frozen ? (double)(comm.rank + 1 + k % 7)
+                                                       : sum_of_ranks(k));
+        ALL_AGREE(is_right);
+    }
+    assert_true(n_idle > 0 && n_idle < b.n_buckets);
+    sp_buckets_destroy(&b);
+    for (int i = 0; i < graph.n_nodes; i++)
+        graph.node[i].is_frozen = false;
+}
+
+static void frozen_floats_do_not_travel(void **state)
+{
+    (void)state;
+    frozen_layers_do_not_travel(false);
+}
+
+static void frozen_limbs_do_not_travel(void **state)
+{
+    (void)state;
+    frozen_layers_do_not_travel(true);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frozen_floats_do_not_travel),
+        cmocka_unit_test(frozen_limbs_do_not_travel),
         cmocka_unit_test(cuts_are_whole_parameters_from_the_end),
         cmocka_unit_test(narrow_first_layers_go_with_the_tail),
         cmocka_unit_test(ranks_add_up),
