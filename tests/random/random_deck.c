@@ -189,6 +189,46 @@ static void draw_optimizer(rnd_case *c)
     put_choice(c, "train.grad_clip", "0.0 0.0 1.0 0.1");
 }
 
+/* The number of layers of the deck that have parameters; the k-th one's name is written
+ * to `name`. */
+static int find_layer(const rnd_case *c, int k, char name[NAME_SIZE])
+{
+    static const char *const ops[] = {"conv", "batchnorm", "linear"};
+    int n = 0;
+
+    for (const char *at = c->deck; (at = strstr(at, "{ name = \"")); at++) {
+        const char *layer = at + strlen("{ name = \""), *op = strstr(at, "op = \"");
+        bool has_weights = false;
+
+        for (size_t i = 0; op && i < sizeof ops / sizeof *ops; i++)
+            has_weights = has_weights ||
+                          strncmp(op + strlen("op = \""), ops[i], strlen(ops[i])) == 0;
+        if (has_weights && n++ == k)
+            snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(layer, "\""), layer);
+    }
+    return n;
+}
+
+/* Freezes some layers, but never all: the network has more than one. */
+static void put_freeze(rnd_case *c)
+{
+    static const char *const dummy[] = {"bn1", "conv1", "conv2", "conv"};
+    static const char *const minkunet[] = {"bn0", "conv0", "block1", "block"};
+    const int choice = rnd_pick(c, 4, "train.freeze.layer");
+    char name[NAME_SIZE] = "";
+    int n;
+
+    if (!rnd_chance(c, 15, "train.freeze"))
+        return;
+    n = find_layer(c, -1, name);
+    if (n > 0)
+        find_layer(c, (choice * 5 + 1) % n, name);
+    else
+        snprintf(name, sizeof name, "%s",
+                 strstr(c->deck, "\"dummy\"") ? dummy[choice] : minkunet[choice]);
+    put(c, "freeze = [\"%s\"]; ", name);
+}
+
 static void draw_train(rnd_case *c)
 {
     put(c, "train : { ");
@@ -211,6 +251,7 @@ static void draw_train(rnd_case *c)
     put_choice(c, "train.seed", "1 2 12345678901");
     if (rnd_chance(c, 20, "train.precision"))
         put(c, "precision = \"bf16\"; ");
+    put_freeze(c);
     put(c, "deterministic = \"%s\"; };\n",
         c->is_world ? "world"
         : c->is_off ? "off"
