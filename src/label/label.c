@@ -38,10 +38,11 @@ static void report(const label_work *w, int n_done)
     const double all = sp_now_s() - t->begun_s;
 
     sp_log_info("labelled scans=%d finished_before=%d points=%" PRId64
-                " seconds=%.1f network_s=%.1f read_s=%.1f merge_s=%.1f write_s=%.1f "
-                "wait_s=%.1f out=%s%s",
-                w->n_scans, n_done, w->n_done, all, w->net->busy_s, t->read_s,
-                t->merge_s, t->write_s, t->wait_s, w->files->dir,
+                " seconds=%.1f network_s=%.1f network_share=%.3f read_s=%.1f "
+                "merge_s=%.1f write_s=%.1f wait_s=%.1f out=%s%s",
+                w->n_scans, n_done, w->n_done, all, w->net->busy_s,
+                all > 0 ? w->net->busy_s / all : 0, t->read_s, t->merge_s, t->write_s,
+                t->wait_s, w->files->dir,
                 w->comm->size > 1 ? " (times of rank 0)" : "");
 }
 

@@ -8,6 +8,7 @@
 
 #include "compute/sp_backend.h"
 #include "merge/sp_merge.h"
+#include "process/sp_pulse.h"
 
 /* Values of `label` that are no class. */
 enum { NO_CLASS = 0xffff, KEPT = 0xfffe, DOUBTFUL = 0xfffd };
@@ -56,8 +57,19 @@ sp_status label_result_size(label_result *r, int64_t n)
     return SP_OK;
 }
 
+static void free_strips(label_strips *s)
+{
+    if (!s)
+        return;
+    pthread_cond_destroy(&s->change);
+    pthread_mutex_destroy(&s->lock);
+    free(s->left);
+    free(s);
+}
+
 void label_result_free(label_result *r)
 {
+    free_strips(r->strips);
     free(r->label);
     free(r->value);
     free(r->probability);
@@ -109,8 +121,7 @@ void label_result_put(label_result *r, int64_t row, const uint64_t *sum, bool is
     put_values(r, row, &merged);
 }
 
-sp_status label_result_place(label_result *r, const label_result *from,
-                             const uint64_t *row)
+static sp_status place(label_result *r, const label_result *from, const uint64_t *row)
 {
     const size_t bytes = label_result_value_bytes(r);
 
@@ -124,8 +135,99 @@ sp_status label_result_place(label_result *r, const label_result *from,
         if (bytes)
             memcpy((char *)r->value + row[i] * bytes,
                    (const char *)from->value + (size_t)i * bytes, bytes);
+        if (r->strips)
+            r->strips->left[row[i] / LABEL_STRIP]--;
     }
     return SP_OK;
+}
+
+sp_status label_result_place(label_result *r, const label_result *from,
+                             const uint64_t *row)
+{
+    label_strips *s = r->strips;
+    sp_status rc;
+
+    if (!s)
+        return place(r, from, row);
+    pthread_mutex_lock(&s->lock);
+    rc = place(r, from, row);
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+/* ---- the thread that takes rows ---- */
+
+sp_status label_result_share(label_result *r)
+{
+    label_strips *s = calloc(1, sizeof *s);
+
+    assert(!r->strips);
+    if (!s)
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", r->n);
+    s->n = (r->n + LABEL_STRIP - 1) / LABEL_STRIP;
+    s->left = malloc((size_t)s->n * sizeof *s->left + 1);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->change, NULL);
+    r->strips = s;
+    if (!s->left)
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", r->n);
+    for (int64_t i = 0; i < s->n; i++)
+        s->left[i] = i + 1 < s->n ? LABEL_STRIP : r->n - i * LABEL_STRIP;
+    return SP_OK;
+}
+
+static void end_waits(label_strips *s, bool *flag)
+{
+    pthread_mutex_lock(&s->lock);
+    *flag = true;
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void label_result_settle(label_result *r)
+{
+    end_waits(r->strips, &r->strips->is_settled);
+}
+
+void label_result_give_up(label_result *r)
+{
+    end_waits(r->strips, &r->strips->is_given_up);
+}
+
+void label_result_wait(label_result *r)
+{
+    label_strips *s = r->strips;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_settled && !s->is_given_up)
+        pthread_cond_wait(&s->change, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* True once all of the strips have their rows. */
+static bool are_placed(const label_strips *s, int64_t first, int64_t end)
+{
+    for (int64_t i = first; i < end; i++)
+        if (s->left[i] > 0)
+            return false;
+    return true;
+}
+
+/* Waits for n rows. */
+static sp_status wait_for_rows(label_strips *s, int64_t row, int64_t n)
+{
+    const int64_t first = row / LABEL_STRIP;
+    const int64_t end = (row + n + LABEL_STRIP - 1) / LABEL_STRIP;
+    bool is_given_up;
+
+    assert(end <= s->n);
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_settled && !s->is_given_up && !are_placed(s, first, end))
+        pthread_cond_wait(&s->change, &s->lock);
+    is_given_up = s->is_given_up;
+    pthread_mutex_unlock(&s->lock);
+    return is_given_up ? SP_FAIL(SP_EIO, "the output was given up") : SP_OK;
 }
 
 static int32_t code_of(const label_result *r, uint16_t label)
@@ -142,6 +244,9 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
     const label_result *r = from;
     const int64_t fields = r->model->n_added, at = first * fields;
 
+    if (r->strips)
+        SP_TRY(wait_for_rows(r->strips, first, n));
+    sp_pulse_beat();
     for (int64_t i = 0; i < n; i++)
         code[i] = code_of(r, r->label[first + i]);
     for (int64_t i = 0; i < n * fields; i++)

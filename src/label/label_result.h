@@ -4,7 +4,20 @@
 #ifndef LABEL_RESULT_H
 #define LABEL_RESULT_H
 
+#include <pthread.h>
+
 #include "label/label_model.h"
+
+/* Which rows of a result are settled, for a thread that takes them. */
+typedef struct label_strips {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    int64_t n;
+    int64_t *left; /* [n] rows of each LABEL_STRIP that were not placed yet */
+    bool is_settled, is_given_up;
+} label_strips;
+
+enum { LABEL_STRIP = 65536 };
 
 typedef struct label_result {
     const label_model *model; /* borrowed */
@@ -12,9 +25,10 @@ typedef struct label_result {
     int32_t doubtful; /* code of points below; SP_SCAN_NO_CLASS */
     bool has_kept;
     int64_t n, room;
-    uint16_t *label;    /* [n] */
-    void *value;        /* [n][n_added] uint8 or float */
-    float *probability; /* [n_classes] of the point at hand */
+    uint16_t *label;      /* [n] */
+    void *value;          /* [n][n_added] uint8 or float */
+    float *probability;   /* [n_classes] of the point at hand */
+    label_strips *strips; /* NULL: it is not shared with a thread */
 } label_result;
 
 /* Makes a result without points. Local. SP_EMEM. Free in any case. */
@@ -33,7 +47,18 @@ sp_status label_result_place(label_result *result, const label_result *from,
                              const uint64_t *row);
 /* The bytes of the values of a point. */
 size_t label_result_value_bytes(const label_result *result);
-/* The result as sp_scan_write takes it. */
+
+/* From here on a thread may take the rows, in any order: it waits for those that are
+ * not placed. SP_EMEM. */
+sp_status label_result_share(label_result *result);
+/* All rows are final: those that were not placed have no class. */
+void label_result_settle(label_result *result);
+/* The rows that are not taken yet will never be: taking them fails. */
+void label_result_give_up(label_result *result);
+/* Waits for one of the two. */
+void label_result_wait(label_result *result);
+
+/* The result as sp_scan_write takes it, by whichever thread. */
 sp_scan_labels label_result_labels(const label_result *result);
 
 #endif

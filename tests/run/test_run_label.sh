@@ -89,6 +89,22 @@ run 3 0 label r in/a.las --out doubt --min-confidence 1 --doubtful 31 run.thread
 classes_only in/a.las doubt/a.las
 test "$(grep -c ' 37$' codes)" -gt 1000 || fail "no doubt"
 
+# ---- damage that is met by a thread ----
+at=$(($(wc -c <in/b.laz) / 2))
+cp in/b.laz bad.laz
+printf '\377\0\377\0\377' | dd of=bad.laz bs=1 seek=$at conv=notrunc 2>/dev/null
+for n in 1 2 3; do
+    block=$((n == 2 ? 0 : 8))
+    rm -rf damaged
+    run $n 3 label r in/a.las bad.laz in/b.laz --out damaged --block $block run.threads=1
+    one_diagnosis 'bad.laz: '
+    test ! -e damaged/bad.laz || fail "an output of a damaged scan, $n ranks"
+done
+run 3 0 label r in/a.las in/b.laz --out damaged run.threads=1
+same damaged/b.laz las1/b.laz "after a damaged scan"
+test ! -e damaged/.sptrain/tmp || fail "unfinished files stay"
+says out 'network_share=[0-9.]* read_s='
+
 # ---- other formats ----
 # shellcheck disable=SC2086
 run 2 3 label r $all --out mixed

@@ -1,0 +1,290 @@
+/* Scans in blocks, which all ranks share. */
+#include "label/label_scan.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+
+enum { PER_RANK = 4 /* pieces of a rank in a round */ };
+
+/* One scan that is shared. */
+typedef struct shared {
+    label_work *work;
+    int scan, owner; /* number of the scan; rank that cuts, collects and writes it */
+    char path[LABEL_PATH]; /* its points, by blocks */
+    vox_piece *piece;      /* [n_pieces] the same on all ranks */
+    int64_t n_pieces;
+    int *rank_of;  /* [n_pieces] the rank that predicts each */
+    int64_t *mine; /* [n_mine] the pieces of this rank, in their order */
+    int64_t n_mine;
+    label_job *job; /* the owner's; the writer's once it is pushed */
+    bool is_pushed;
+    label_blocks blocks;
+} shared;
+
+static bool is_owner(const shared *s)
+{
+    return s->work->comm->rank == s->owner;
+}
+
+static sp_status run_cut(void *arg)
+{
+    label_work *w = arg;
+    label_cut *c = &w->cut;
+
+    return vox_spill_write(&w->vox, c->scan, c->path, w->codes, &c->piece,
+                           &c->n_pieces);
+}
+
+/* Begins to cut the scan that is number t of those to do, if it is this rank's. */
+static sp_status begin_cut(label_work *w, int t)
+{
+    label_cut *c = &w->cut;
+
+    if (t >= w->n_todo || t % w->comm->size != w->comm->rank)
+        return SP_OK;
+    assert(!c->is_begun);
+    *c = (label_cut){.scan = w->todo[t], .is_begun = true};
+    label_files_unfinished(w->files, c->scan, ".points", c->path);
+    return label_task_start(&c->task, run_cut, w);
+}
+
+/* Waits until the owner has cut the scan, and tells all ranks its pieces. */
+static sp_status take_cut(shared *s)
+{
+    label_work *w = s->work;
+    const double begun = sp_now_s();
+    void *piece;
+    sp_status rc = SP_OK;
+
+    sp_run_beat(&label_work_session(w)->run, SP_PHASE_READ, 0, 0);
+    sp_progress_at(&w->progress, w->n_done, "cutting %s", w->vox.input[s->scan]);
+    if (is_owner(s)) {
+        assert(w->cut.is_begun && w->cut.scan == s->scan);
+        rc = label_task_join(&w->cut.task);
+        s->piece = w->cut.piece;
+        s->n_pieces = w->cut.n_pieces;
+        w->cut.piece = NULL;
+        w->cut.is_begun = false; /* the file is the shared scan's */
+    }
+    SP_TRY(sp_session_agree(label_work_session(w), rc));
+    SP_TRY(sp_comm_bcast(w->comm, &s->n_pieces, sizeof s->n_pieces, s->owner));
+    piece = s->piece;
+    rc = sp_comm_bcast_array(w->comm, &piece, (size_t)s->n_pieces * sizeof *s->piece,
+                             s->owner);
+    s->piece = piece;
+    w->times.read_s += sp_now_s() - begun;
+    return rc;
+}
+
+/* ---- pieces ---- */
+
+/* Deals the pieces first .. end - 1 of a round: each, in falling order of its number of
+ * points, to the rank that has the fewest so far. load [size] is scratch. */
+static void deal_round(shared *s, int64_t first, int64_t end, int64_t *load)
+{
+    const int size = s->work->comm->size;
+
+    memset(load, 0, (size_t)size * sizeof *load);
+    for (int64_t i = first; i < end; i++)
+        s->rank_of[i] = -1;
+    for (int64_t n = first; n < end; n++) {
+        int64_t largest = -1;
+        int least = 0;
+
+        for (int64_t i = first; i < end; i++)
+            if (s->rank_of[i] < 0 &&
+                (largest < 0 || s->piece[i].n > s->piece[largest].n))
+                largest = i;
+        for (int r = 1; r < size; r++)
+            least = load[r] < load[least] ? r : least;
+        s->rank_of[largest] = least;
+        load[least] += s->piece[largest].n;
+    }
+}
+
+/* The end of the round that begins with piece `first`. */
+static int64_t end_of_round(const shared *s, int64_t first)
+{
+    const int64_t end = first + (int64_t)PER_RANK * s->work->comm->size;
+
+    return end < s->n_pieces ? end : s->n_pieces;
+}
+
+/* Deals all rounds. */
+static sp_status deal(shared *s)
+{
+    const sp_comm *comm = s->work->comm;
+    const size_t n = (size_t)s->n_pieces + 1;
+    int64_t *load = calloc((size_t)comm->size, sizeof *load);
+
+    s->rank_of = calloc(n, sizeof *s->rank_of);
+    s->mine = calloc(n, sizeof *s->mine);
+    if (!load || !s->rank_of || !s->mine) {
+        free(load);
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " blocks", s->n_pieces);
+    }
+    for (int64_t i = 0; i < s->n_pieces; i = end_of_round(s, i))
+        deal_round(s, i, end_of_round(s, i), load);
+    for (int64_t i = 0; i < s->n_pieces; i++)
+        if (s->rank_of[i] == comm->rank)
+            s->mine[s->n_mine++] = i;
+    free(load);
+    return SP_OK;
+}
+
+static sp_status make_piece(void *arg, int64_t k, label_sample *sample)
+{
+    const shared *s = arg;
+    label_work *w = s->work;
+    const vox_piece *piece = &s->piece[s->mine[k]];
+
+    snprintf(sample->name, sizeof sample->name, "%s[%d,%d]", w->vox.input[s->scan],
+             piece->bx, piece->by);
+    SP_TRY(vox_spill_read(&w->cloud, &w->vox, s->path, piece));
+    SP_TRY(label_work_make(w, sample));
+    sample->grid.sample.id = s->mine[k];
+    return SP_OK;
+}
+
+/* Predicts the next piece of this rank and adds it to the blocks. */
+static sp_status predict_piece(shared *s)
+{
+    label_work *w = s->work;
+    label_sample *sample;
+    double merging;
+
+    SP_TRY(label_work_next(w, &sample));
+    SP_TRY(label_work_predict(w, sample));
+    merging = sp_now_s();
+    SP_TRY(label_blocks_add(&s->blocks, &sample->grid.sample, w->sum, sample->is_kept));
+    w->times.merge_s += sp_now_s() - merging;
+    return SP_OK;
+}
+
+/* Predicts this rank's pieces of a round. A failure of the outputs before is met here
+ * too. */
+static sp_status predict_round(shared *s, int64_t first, int64_t end)
+{
+    for (int64_t i = first; i < end; i++)
+        if (s->rank_of[i] == s->work->comm->rank)
+            SP_TRY(predict_piece(s));
+    return label_writer_check(&s->work->writer);
+}
+
+static sp_status run_rounds(shared *s)
+{
+    label_work *w = s->work;
+
+    for (int64_t first = 0, end; first < s->n_pieces; first = end) {
+        sp_status rc;
+        double begun;
+
+        end = end_of_round(s, first);
+        rc = predict_round(s, first, end);
+        begun = sp_now_s();
+        SP_TRY(sp_session_agree(label_work_session(w), rc));
+        w->times.wait_s += sp_now_s() - begun;
+        begun = sp_now_s();
+        rc = label_blocks_exchange(&s->blocks, end);
+        SP_TRY(sp_session_agree(label_work_session(w), rc));
+        w->times.merge_s += sp_now_s() - begun;
+        for (int64_t i = first; i < end; i++)
+            w->n_done += s->piece[i].n_own;
+        label_work_progress(w, w->vox.input[s->scan]);
+    }
+    return SP_OK;
+}
+
+static sp_status predict_scan(shared *s)
+{
+    label_work *w = s->work;
+    label_ahead_jobs jobs = {.make = make_piece, .arg = s};
+    sp_status rc = deal(s);
+
+    jobs.n = s->n_mine;
+    if (rc == SP_OK)
+        rc = label_ahead_start(&w->ahead, &jobs);
+    rc = sp_session_agree(label_work_session(w), rc);
+    if (rc == SP_OK)
+        rc = run_rounds(s);
+    label_ahead_stop(&w->ahead);
+    return rc;
+}
+
+/* ---- shared scans ---- */
+
+/* Opens the blocks and hands the output, of which no row is settled yet, to the thread
+ * that writes. */
+static sp_status open_scan(shared *s)
+{
+    label_work *w = s->work;
+    sp_status rc = is_owner(s) ? label_work_job(w, s->scan, &s->job) : SP_OK;
+
+    SP_TRY(sp_session_agree(label_work_session(w), rc));
+    SP_TRY(label_blocks_open(&s->blocks, w->vox.input[s->scan], w->model, w->options,
+                             s->piece, s->n_pieces, w->comm, s->owner,
+                             s->job ? &s->job->result : NULL));
+    rc = is_owner(s) ? label_work_push(w, s->job) : SP_OK;
+    s->is_pushed = rc == SP_OK;
+    return sp_session_agree(label_work_session(w), rc);
+}
+
+static sp_status label_cut_scan(shared *s)
+{
+    SP_TRY(open_scan(s));
+    SP_TRY(predict_scan(s));
+    label_blocks_close(&s->blocks);
+    if (is_owner(s))
+        label_result_settle(&s->job->result);
+    return SP_OK;
+}
+
+static void free_shared(shared *s)
+{
+    if (is_owner(s))
+        unlink(s->path);
+    label_blocks_close(&s->blocks);
+    if (!s->is_pushed)
+        label_writer_free(s->job);
+    free(s->piece);
+    free(s->rank_of);
+    free(s->mine);
+    free(s);
+}
+
+/* Labels the scan that is number t of those to do. */
+static sp_status label_shared(label_work *w, int t)
+{
+    shared *s = calloc(1, sizeof *s);
+    sp_status rc = s ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
+
+    rc = sp_session_agree(label_work_session(w), rc);
+    if (rc != SP_OK) {
+        free(s);
+        return rc;
+    }
+    *s = (shared){.work = w, .scan = w->todo[t], .owner = t % w->comm->size};
+    label_files_unfinished(w->files, s->scan, ".points", s->path);
+    rc = take_cut(s);
+    if (rc == SP_OK)
+        rc = sp_session_agree(label_work_session(w), begin_cut(w, t + 1));
+    if (rc == SP_OK)
+        rc = label_cut_scan(s);
+    free_shared(s);
+    w->n_scans++;
+    return rc;
+}
+
+sp_status label_scan_blocks(label_work *w)
+{
+    SP_TRY(sp_session_agree(label_work_session(w), begin_cut(w, 0)));
+    for (int t = 0; t < w->n_todo; t++)
+        SP_TRY(label_shared(w, t));
+    return label_work_finish(w);
+}

@@ -1,0 +1,241 @@
+#include "label/label_work.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+#include "compute/sp_backend.h"
+#include "data/sp_voxel.h"
+#include "vox/vox_voxelize.h"
+
+sp_session *label_work_session(const label_work *w)
+{
+    return &w->model->infer.resources.session;
+}
+
+/* ---- open and close ---- */
+
+/* Blocks begin at multiples of the network's coarsest stride from the corner of their
+ * scan, so that a point is seen in the same cells from every block. Where the training's
+ * did, they begin exactly there. */
+static sp_status settle_alignment(label_work *w)
+{
+    const sp_resources *r = &w->model->infer.resources;
+    const sp_recipe *recipe = r->norm.recipe;
+    double factor;
+
+    SP_TRY(sp_voxel_factor(r->session.config, &w->net->set, &factor));
+    w->vox.alignment = sp_graph_stride(&r->graph) * (int64_t)factor;
+    if (recipe && recipe->alignment > 0 && recipe->alignment % w->vox.alignment == 0)
+        w->vox.alignment = recipe->alignment;
+    return SP_OK;
+}
+
+static void settle_reading(label_work *w)
+{
+    const int threads = w->comm->node_cores / w->comm->local_size;
+
+    w->vox = *w->model->vox;
+    w->vox.map.n = 0;
+    w->vox.with_points = true;
+    w->vox.threads = threads > 1 ? threads : 1;
+    w->vox.is_quiet = true;
+    w->vox.is_given_up = &w->is_given_up;
+}
+
+static sp_status write_output(void *work, int i, const label_result *result);
+
+sp_status label_work_open(label_work *w)
+{
+    assert(w->model && w->net && w->files && w->options && w->comm);
+    settle_reading(w);
+    w->times.begun_s = w->times.shown_s = sp_now_s();
+    w->codes = calloc(1, sizeof *w->codes);
+    w->todo = calloc((size_t)w->files->n + 1, sizeof *w->todo);
+    if (!w->codes || !w->todo)
+        return SP_FAIL(SP_EMEM, "no memory for %d scans", w->files->n);
+    for (int i = 0; i < w->files->n; i++)
+        if (!w->files->file[i].is_done)
+            w->todo[w->n_todo++] = i;
+    label_ahead_create(&w->ahead);
+    w->has_threads = true;
+    SP_TRY(label_writer_open(&w->writer, write_output, w));
+    return settle_alignment(w);
+}
+
+static void remove_cut(label_work *w)
+{
+    if (!w->cut.is_begun)
+        return;
+    atomic_store(&w->is_given_up, true);
+    label_task_drop(&w->cut.task);
+    unlink(w->cut.path);
+    free(w->cut.piece);
+    w->cut.piece = NULL;
+    w->cut.is_begun = false;
+}
+
+void label_work_free(label_work *w)
+{
+    remove_cut(w);
+    if (w->has_threads) {
+        label_ahead_destroy(&w->ahead);
+        label_writer_close(&w->writer);
+    }
+    vox_cloud_destroy(&w->cloud);
+    free(w->sum);
+    free(w->codes);
+    free(w->todo);
+}
+
+/* ---- progress ---- */
+
+static void print_progress(const label_work *w, const char *name, double now)
+{
+    const double rate = (double)w->n_done / (now - w->times.begun_s + 1e-9);
+    const double left =
+        w->n_all > w->n_done && rate > 0 ? (double)(w->n_all - w->n_done) / rate : 0;
+
+    if (w->n_all > 0)
+        sp_log_progress("label %s: %.1f of %.1f million points, %.3f million/s, "
+                        "%.0f s left",
+                        name, (double)w->n_done / 1e6, (double)w->n_all / 1e6,
+                        rate / 1e6, left);
+    else
+        sp_log_progress("label %s: %.1f million points, %.3f million/s", name,
+                        (double)w->n_done / 1e6, rate / 1e6);
+}
+
+/* Draws the live line, where there is one, and prints a line now and then, for logs. */
+void label_work_progress(label_work *w, const char *name)
+{
+    enum { EVERY_S = 30 };
+    const double now = sp_now_s();
+
+    sp_progress_at(&w->progress, w->n_done, "%s", name);
+    if (w->comm->rank != 0 || now - w->times.shown_s < EVERY_S)
+        return;
+    w->times.shown_s = now;
+    print_progress(w, name, now);
+}
+
+/* ---- a sample, made by a thread ---- */
+
+/* Notes which of the points that the sample owns are kept. Codes are no classes, and
+ * labels mean nothing to what follows. */
+static sp_status mark_points(label_work *w, label_sample *s)
+{
+    const bool *keep = w->options->keep;
+    vox_cloud *c = &w->cloud;
+    int64_t n = 0;
+
+    if (s->kept_room < c->n) {
+        free(s->is_kept);
+        s->is_kept = malloc((size_t)c->n);
+        s->kept_room = s->is_kept ? c->n : 0;
+        if (!s->is_kept)
+            return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", c->n);
+    }
+    for (int64_t i = 0; i < c->n; i++) {
+        const int32_t code = c->label[i];
+
+        c->label[i] = SP_IGNORE;
+        if (c->is_owned[i])
+            s->is_kept[n++] = keep && code >= 0 && code <= VOX_MAX_CODE && keep[code];
+    }
+    return SP_OK;
+}
+
+/* Makes the sample of the points in the cloud, as spvox convert makes it. */
+sp_status label_work_make(label_work *w, label_sample *s)
+{
+    sp_status rc;
+
+    SP_TRY(mark_points(w, s));
+    s->n_points = w->cloud.n;
+    rc = vox_voxelize(&w->vox, &w->cloud, &s->grid);
+    if (rc == SP_EDATA)
+        return SP_FAIL(rc, "%s: %s%s", s->name, sp_error_last()->message,
+                       w->vox.block > 0 ? "" : " (--block cuts large scans)");
+    return rc;
+}
+
+/* Waits for the next sample. */
+sp_status label_work_next(label_work *w, label_sample **sample)
+{
+    const double begun = sp_now_s();
+    sp_status rc;
+
+    sp_run_beat(&label_work_session(w)->run, SP_PHASE_READ, 0, 0);
+    rc = label_ahead_next(&w->ahead, sample);
+    w->times.read_s += sp_now_s() - begun;
+    return rc;
+}
+
+/* Predicts a sample into w->sum. */
+sp_status label_work_predict(label_work *w, const label_sample *sample)
+{
+    const sp_sample *s = &sample->grid.sample;
+    const int64_t n = s->n * w->model->n_classes;
+
+    if (n > w->sum_room) {
+        free(w->sum);
+        w->sum = malloc((size_t)(n + n / 4) * sizeof *w->sum);
+        w->sum_room = w->sum ? n + n / 4 : 0;
+        if (!w->sum)
+            return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels",
+                           sample->name, s->n);
+    }
+    return label_net_run(w->net, s, sample->name, w->sum);
+}
+
+/* ---- outputs, written by a thread ---- */
+
+static sp_status write_output(void *work, int i, const label_result *result)
+{
+    const label_work *w = work;
+    const sp_scan_options options = {w->vox.columns, w->vox.label_field,
+                                     w->vox.threads};
+    const sp_scan_labels labels = label_result_labels(result);
+    char path[LABEL_PATH];
+    sp_scan *scan;
+    sp_status rc;
+
+    label_files_unfinished(w->files, i, "", path);
+    SP_TRY(sp_scan_open(&scan, w->vox.input[i], &options));
+    rc = sp_scan_write(scan, path, &labels);
+    sp_scan_close(scan);
+    return rc == SP_OK ? label_files_finish(w->files, w->options, i) : rc;
+}
+
+/* Makes the job of a scan's output, with an empty result. */
+sp_status label_work_job(label_work *w, int scan, label_job **job)
+{
+    SP_TRY(label_writer_make(job, scan));
+    return label_result_open(&(*job)->result, w->model, w->options);
+}
+
+sp_status label_work_push(label_work *w, label_job *job)
+{
+    const double begun = sp_now_s();
+    sp_status rc = label_writer_push(&w->writer, job);
+
+    w->times.write_s += sp_now_s() - begun;
+    return rc;
+}
+
+/* Waits for all outputs of this rank. */
+sp_status label_work_finish(label_work *w)
+{
+    const double begun = sp_now_s();
+    sp_status rc;
+
+    sp_run_beat(&label_work_session(w)->run, SP_PHASE_SAVE, 0, 0);
+    rc = label_writer_finish(&w->writer);
+    w->times.write_s += sp_now_s() - begun;
+    return rc;
+}

@@ -1,0 +1,81 @@
+/* One run of `sptrain label` on this rank: what its parts share, the threads beside the
+ * one that computes, the way of a sample, the progress. */
+#ifndef LABEL_WORK_H
+#define LABEL_WORK_H
+
+#include "label/label_ahead.h"
+#include "label/label_blocks.h"
+#include "label/label_files.h"
+#include "label/label_net.h"
+#include "label/label_writer.h"
+#include "show/sp_progress.h"
+
+/* Seconds of this rank. What it waits for is what other threads do not hide. */
+typedef struct label_times {
+    double begun_s, shown_s; /* clock at the start; of the last line of progress */
+    double read_s, write_s;  /* waited for samples and cuts; for outputs */
+    double merge_s, wait_s;  /* merged; waited for other ranks */
+} label_times;
+
+/* A scan that is cut by a thread of this rank. */
+typedef struct label_cut {
+    int scan;
+    char path[LABEL_PATH];
+    vox_piece *piece; /* [n_pieces] malloc'd */
+    int64_t n_pieces;
+    bool is_begun; /* it is this rank's to take or to remove */
+    label_task task;
+} label_cut;
+
+/* One run of the command. */
+typedef struct label_work {
+    label_model *model;
+    label_net *net;
+    label_files *files;
+    const label_options *options;
+    sp_comm *comm;
+    vox_options vox;         /* of reading: codes stay codes */
+    vox_codes *codes;        /* counts that nobody reads */
+    atomic_bool is_given_up; /* the cut need not go on */
+    label_cut cut;
+    label_ahead ahead;
+    vox_cloud cloud; /* of the thread that makes samples */
+    label_writer writer;
+    bool has_threads; /* ahead and writer are open */
+    int *todo;        /* [n_todo] scans to make, of all ranks, in their order */
+    int n_todo;
+    uint64_t *sum; /* [sum_room] of the voxels of the sample at hand */
+    int64_t sum_room;
+    int64_t n_done,
+        n_all;            /* points labelled as far as this rank knows; -1: not known */
+    int n_scans;          /* made by this run */
+    sp_progress progress; /* the live line */
+    label_times times;
+} label_work;
+
+/* Opens what a run needs, and frees it, where a failed run may have left its threads at
+ * work. Local. SP_EMEM. The work must not be moved meanwhile. */
+sp_status label_work_open(label_work *work);
+void label_work_free(label_work *work);
+
+/* The rest is local, too. */
+sp_session *label_work_session(const label_work *work);
+/* Draws the live line, where there is one, and prints a line now and then, for logs. */
+void label_work_progress(label_work *work, const char *name);
+
+/* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by
+ * the thread that makes samples. SP_EDATA; SP_EMEM. */
+sp_status label_work_make(label_work *work, label_sample *sample);
+/* Waits for the next sample that work->ahead makes; errors of that. */
+sp_status label_work_next(label_work *work, label_sample **sample);
+/* Predicts a sample into work->sum [voxels][n_classes]; errors of label_net_run. */
+sp_status label_work_predict(label_work *work, const label_sample *sample);
+
+/* Makes the job of a scan's output, with an empty result. SP_EMEM; free after failure
+ * too. */
+sp_status label_work_job(label_work *work, int scan, label_job **job);
+/* label_writer_push and label_writer_finish, timed. */
+sp_status label_work_push(label_work *work, label_job *job);
+sp_status label_work_finish(label_work *work);
+
+#endif

@@ -1,0 +1,141 @@
+#include "label/label_writer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+sp_status label_writer_make(label_job **job, int scan)
+{
+    *job = calloc(1, sizeof **job);
+    if (!*job)
+        return SP_FAIL(SP_EMEM, "no memory for a scan");
+    (*job)->scan = scan;
+    return SP_OK;
+}
+
+void label_writer_free(label_job *job)
+{
+    if (job)
+        label_result_free(&job->result);
+    free(job);
+}
+
+/* ---- the thread ---- */
+
+/* Notes the outcome, so that the caller can meet a failure before the job is settled. */
+static void note(label_writer *w, sp_status rc)
+{
+    pthread_mutex_lock(&w->lock);
+    if (rc != SP_OK && !w->has_failed) {
+        w->has_failed = true;
+        sp_error_save(&w->error);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Takes the first job out, once the caller has settled it and places no more rows. */
+static void remove_first(label_writer *w)
+{
+    label_job *job = w->first;
+
+    label_result_wait(&job->result);
+    pthread_mutex_lock(&w->lock);
+    w->first = job->next;
+    w->n_jobs--;
+    pthread_cond_broadcast(&w->change);
+    pthread_mutex_unlock(&w->lock);
+    label_writer_free(job);
+}
+
+/* Waits for a job; NULL: there will be none. */
+static label_job *next_job(label_writer *w, bool *has_failed)
+{
+    label_job *job;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->first && !w->is_ending)
+        pthread_cond_wait(&w->change, &w->lock);
+    job = w->first;
+    *has_failed = w->has_failed;
+    pthread_mutex_unlock(&w->lock);
+    return job;
+}
+
+static sp_status write_all(void *arg)
+{
+    label_writer *w = arg;
+    label_job *job;
+    bool has_failed;
+
+    while ((job = next_job(w, &has_failed))) {
+        if (!has_failed)
+            note(w, w->write(w->arg, job->scan, &job->result));
+        remove_first(w);
+    }
+    return SP_OK;
+}
+
+/* ---- the caller ---- */
+
+sp_status label_writer_open(label_writer *w,
+                            sp_status (*write)(void *arg, int scan,
+                                               const label_result *result),
+                            void *arg)
+{
+    *w = (label_writer){.write = write, .arg = arg};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->change, NULL);
+    return label_task_start(&w->task, write_all, w);
+}
+
+void label_writer_close(label_writer *w)
+{
+    if (!w->write)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->is_ending = true;
+    for (label_job *job = w->first; job; job = job->next)
+        label_result_give_up(&job->result);
+    pthread_cond_broadcast(&w->change);
+    pthread_mutex_unlock(&w->lock);
+    label_task_drop(&w->task);
+    pthread_cond_destroy(&w->change);
+    pthread_mutex_destroy(&w->lock);
+    *w = (label_writer){0};
+}
+
+sp_status label_writer_push(label_writer *w, label_job *job)
+{
+    label_job **last = &w->first;
+
+    SP_TRY(label_writer_check(w));
+    SP_TRY(label_result_share(&job->result));
+    pthread_mutex_lock(&w->lock);
+    while (w->n_jobs >= LABEL_WRITER_JOBS)
+        pthread_cond_wait(&w->change, &w->lock);
+    while (*last)
+        last = &(*last)->next;
+    *last = job;
+    w->n_jobs++;
+    pthread_cond_broadcast(&w->change);
+    pthread_mutex_unlock(&w->lock);
+    return SP_OK;
+}
+
+sp_status label_writer_check(label_writer *w)
+{
+    bool has_failed;
+
+    pthread_mutex_lock(&w->lock);
+    has_failed = w->has_failed;
+    pthread_mutex_unlock(&w->lock);
+    return has_failed ? sp_error_raise(&w->error) : SP_OK;
+}
+
+sp_status label_writer_finish(label_writer *w)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->n_jobs > 0)
+        pthread_cond_wait(&w->change, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    return label_writer_check(w);
+}
