@@ -81,7 +81,8 @@ typedef struct cutter {
     unsigned char *buffer; /* [n] slots to write */
     int64_t per_slot;      /* records that a slot holds */
     int64_t n_slots;       /* numbers given so far */
-    int64_t home;          /* the block that owns the point of each_block */
+    int64_t home;          /* the block that owns the point at hand */
+    record *record;        /* of the point at hand, with its features */
     size_t record_bytes, slot_bytes;
     int n_attrs;
     sp_progress progress;
@@ -180,30 +181,38 @@ static sp_status flush(cutter *c, int64_t block, bool is_end)
                             sizeof head + (size_t)head.n * c->record_bytes, at);
 }
 
-/* Adds the point to a block: its own, or one that has it in the margin. */
-static sp_status put(cutter *c, int64_t i, int64_t block, uint32_t home_row)
+/* Adds c->record to a block: the point's own, or one that has it in the margin. */
+static sp_status put(cutter *c, int64_t block)
 {
     block_state *b = &c->block[block], *home = &c->block[c->home];
-    unsigned char *to = c->buffer + (size_t)block * c->slot_bytes + sizeof(slot_head) +
-                        (size_t)b->n_held * c->record_bytes;
-    const bool is_own = block == c->home;
-    float features[VOX_MAX_FEATURES];
-    record r = {.index = (uint64_t)(c->points.first_row + i),
-                .label =
-                    is_own ? vox_class_of(c->options, c->points.label[i]) : SP_IGNORE,
-                .is_owned = is_own,
-                .home = (uint32_t)c->home,
-                .home_row = home_row};
+    record *to =
+        (record *)(void *)(c->buffer + (size_t)block * c->slot_bytes +
+                           sizeof(slot_head) + (size_t)b->n_held * c->record_bytes);
 
-    memcpy(r.xyz, c->points.xyz + 3 * i, sizeof r.xyz);
-    vox_features_of(c->options, c->points.attr + i * c->n_attrs, features);
-    memcpy(to, &r, sizeof r);
-    memcpy(to + sizeof r, features, (size_t)c->options->n_features * sizeof *features);
+    memcpy(to, c->record, c->record_bytes);
     b->total++;
-    b->own += is_own;
-    home->first = block < home->first ? block : home->first;
-    home->last = block > home->last ? block : home->last;
+    if (block == c->home) {
+        b->own++;
+        to->is_owned = 1;
+    } else {
+        to->label = SP_IGNORE;
+        home->first = block < home->first ? block : home->first;
+        home->last = block > home->last ? block : home->last;
+    }
     return ++b->n_held == c->per_slot ? flush(c, block, false) : SP_OK;
+}
+
+/* Makes c->record of point i, whose home is known. */
+static void make_record(cutter *c, int64_t i)
+{
+    record *r = c->record;
+
+    *r = (record){.index = (uint64_t)(c->points.first_row + i),
+                  .label = vox_class_of(c->options, c->points.label[i]),
+                  .home = (uint32_t)c->home,
+                  .home_row = (uint32_t)c->block[c->home].own};
+    memcpy(r->xyz, c->points.xyz + 3 * i, sizeof r->xyz);
+    vox_features_of(c->options, c->points.attr + i * c->n_attrs, (float *)(r + 1));
 }
 
 /* Adds the point to each block that it belongs to. */
@@ -211,7 +220,6 @@ static sp_status put_blocks(cutter *c, int64_t i)
 {
     const double margin = c->options->overlap;
     int64_t own[2], first[2], last[2];
-    uint32_t home_row;
 
     for (int a = 0; a < 2; a++) {
         const double x = c->points.xyz[3 * i + a];
@@ -221,10 +229,10 @@ static sp_status put_blocks(cutter *c, int64_t i)
         last[a] = block_of(c, a, x + margin);
     }
     c->home = own[1] * c->layout.n_blocks[0] + own[0];
-    home_row = (uint32_t)c->block[c->home].own;
+    make_record(c, i);
     for (int64_t y = first[1]; y <= last[1]; y++)
         for (int64_t x = first[0]; x <= last[0]; x++)
-            SP_TRY(put(c, i, y * c->layout.n_blocks[0] + x, home_row));
+            SP_TRY(put(c, y * c->layout.n_blocks[0] + x));
     return SP_OK;
 }
 
@@ -413,7 +421,9 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
     assert(codes && pieces && *n_pieces >= 0);
     for (int i = 0; i < o->n_features; i++)
         c.n_attrs += o->feature[i].kind == VOX_ATTRIBUTE;
-    rc = cut(&c, file, pieces, n_pieces);
+    c.record = calloc(1, c.record_bytes);
+    rc = c.record ? cut(&c, file, pieces, n_pieces)
+                  : SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);
     if (c.fd >= 0 && close(c.fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     if (c.scan && !o->is_quiet)
@@ -421,6 +431,7 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
     sp_scan_close(c.scan);
     sp_scan_points_destroy(&c.points);
     free_blocks(&c);
+    free(c.record);
     return rc;
 }
 
