@@ -284,6 +284,14 @@ cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
 
 enum { SP_VMM_GRANULE = 2 << 20 };
 
+/* The kernels and fills that sp_sort_pairs queues at most: two fills, a histogram and
+ * its sums, and a fill and a kernel for each 8 bits (counted in CUB 3.0's
+ * InvokeOnesweep; few pairs take one kernel). */
+static inline int sp_sort_operations(int bits)
+{
+    return 4 + 2 * ((bits + 7) / 8);
+}
+
 /* ---- early launches (cuda_early.cu) ----
  * Allows early launches in `stream`, which one thread uses, where the device and the
  * code have them and the environment does not say SP_EARLY_LAUNCH=0. No thread launches

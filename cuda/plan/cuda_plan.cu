@@ -19,19 +19,22 @@
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
                       size_t bytes)
 {
-    if (bytes)
-        SP_CUDA(
-            cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, b->stream));
+    if (bytes == 0)
+        return SP_OK;
+    SP_CUDA(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, b->stream));
+    b->plan->n_operations++;
     return SP_OK;
 }
 
 sp_status plan_download(cuda_plan_builder *b, void *to_host, const void *from,
                         size_t bytes)
 {
-    if (bytes)
-        SP_CUDA(
-            cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, b->stream));
+    if (bytes == 0)
+        return SP_OK;
+    SP_CUDA(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, b->stream));
     SP_CUDA(cudaStreamSynchronize(b->stream));
+    b->plan->n_operations++;
+    b->plan->n_waits++;
     return SP_OK;
 }
 
@@ -50,6 +53,7 @@ sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *fr
     SP_CUDA(sp_sort_pairs(NULL, &bytes, key, sorted, from, to, n, bits, b->stream));
     SP_TRY(sp_arena_take(b->arena, bytes, &room));
     SP_CUDA(sp_sort_pairs(room, &bytes, key, sorted, from, to, n, bits, b->stream));
+    b->plan->n_operations += sp_sort_operations(bits);
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
 }
@@ -75,7 +79,7 @@ __global__ static void __launch_bounds__(PLAN_THREADS)
 sp_status plan_scan_sums(cuda_plan_builder *b, int32_t *sums, int n, int32_t *total)
 {
     SP_LAUNCH(scan_sums_kernel, 1, PLAN_THREADS, b->stream, sums, n, total);
-    return cuda_launched("scan_sums_kernel");
+    return plan_launched(b, "scan_sums_kernel");
 }
 
 namespace
@@ -172,6 +176,7 @@ sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *o
     SP_TRY(plan_sort(b, word, order, row, n, sample_bits));
     SP_CUDA(cudaMemcpyAsync(order, row, (size_t)n * sizeof *row,
                             cudaMemcpyDeviceToDevice, b->stream));
+    b->plan->n_operations++;
     return SP_OK;
 }
 

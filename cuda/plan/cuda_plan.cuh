@@ -62,6 +62,13 @@ typedef struct cuda_plan_builder {
 
 /* ---- calls in the plan stream ---- */
 
+/* Called after each launch: counts it, and returns a refused launch's error. */
+static inline sp_status plan_launched(cuda_plan_builder *b, const char *kernel)
+{
+    b->plan->n_operations++;
+    return cuda_launched(kernel);
+}
+
 /* Queues the copy. from_host must stay until the stream has done it. */
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
                       size_t bytes);
@@ -96,7 +103,7 @@ template <class F> sp_status plan_each(cuda_plan_builder *b, F f, int64_t n)
     if (n == 0)
         return SP_OK;
     SP_LAUNCH((plan_each_kernel<F>), plan_blocks(n), PLAN_THREADS, b->stream, f, n);
-    return cuda_launched("plan_each_kernel");
+    return plan_launched(b, "plan_each_kernel");
 }
 
 /* ---- scan ---- */
@@ -181,13 +188,13 @@ sp_status plan_scan(cuda_plan_builder *b, F f, int64_t n, int32_t *total)
     if (n_blocks) {
         SP_LAUNCH((plan_sums_kernel<F>), (unsigned)n_blocks, PLAN_THREADS, b->stream, f,
                   n, sums);
-        SP_TRY(cuda_launched("plan_sums_kernel"));
+        SP_TRY(plan_launched(b, "plan_sums_kernel"));
     }
     SP_TRY(plan_scan_sums(b, sums, n_blocks, total));
     if (n_blocks) {
         SP_LAUNCH((plan_put_kernel<F>), (unsigned)n_blocks, PLAN_THREADS, b->stream, f,
                   n, sums);
-        SP_TRY(cuda_launched("plan_put_kernel"));
+        SP_TRY(plan_launched(b, "plan_put_kernel"));
     }
     sp_arena_rewind(b->arena, mark);
     return SP_OK;

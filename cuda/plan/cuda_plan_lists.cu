@@ -332,7 +332,7 @@ sp_status plan_count_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
     if (n_chunks) {
         SP_LAUNCH(count_pairs_kernel, (unsigned)n_chunks, PLAN_CHUNK, b->stream, l,
                   position);
-        SP_TRY(cuda_launched("count_pairs_kernel"));
+        SP_TRY(plan_launched(b, "count_pairs_kernel"));
     }
     SP_TRY(plan_scan(b, scan_positions{position}, n, position + n));
     return plan_each(b, take_starts{l, position, start},
@@ -349,5 +349,5 @@ sp_status plan_write_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
         return SP_OK;
     SP_LAUNCH(write_pairs_kernel, (unsigned)n_chunks, PLAN_CHUNK, b->stream,
               lists_of(b, out, map), map->first, map->nbr, position, pair_in, pair_out);
-    return cuda_launched("write_pairs_kernel");
+    return plan_launched(b, "write_pairs_kernel");
 }

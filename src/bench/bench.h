@@ -127,6 +127,8 @@ typedef struct bench_job {
     bench_limit limit;
     const sp_node *layer; /* layer of a step, borrowed; NULL: the job is no layer */
     double share;         /* with a layer: its part of the step's time */
+    /* A plan: what one call takes of a device (sp_plan.h); 0: not printed. */
+    int operations, waits;
     /* Work of whole steps, borrowed; NULL: the job is no step. */
     const bench_work *work;
     /* Measures the job's own ceiling in bytes a second, by wall time, which then times

@@ -95,6 +95,9 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     if (job->layer)
         put(b->out, 6, 2, job->share * 100);
     fputc('\n', b->out);
+    if (job->operations)
+        fprintf(b->out, "  %d operations of the device, %d waits\n", job->operations,
+                job->waits);
     if (job->work)
         bench_work_print(b->out, job->work);
     fflush(b->out);
@@ -156,6 +159,10 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     sp_json_double(&json, "floor_ms", floor_s(b, job) * 1e3);
     if (t->memory_bytes)
         sp_json_int(&json, "memory_bytes", t->memory_bytes);
+    if (job->operations) {
+        sp_json_int(&json, "operations", job->operations);
+        sp_json_int(&json, "waits", job->waits);
+    }
     if (job->work)
         bench_work_json(&json, job->work);
     sp_json_text(&json, "precision", sp_precision_word[b->backend.precision]);

@@ -37,6 +37,8 @@ static sp_status measure(bench *b, const char *name, const sp_plan_spec *spec,
     for (int i = 0; rc == SP_OK && i < c.plan.n_levels; i++)
         job.bytes += 12.0 * c.plan.level[i].n;          /* key and parent */
     job.bytes += 12.0 * v->n + 8.0 * (double)job.pairs; /* coordinates in, pairs out */
+    job.operations = c.plan.n_operations;
+    job.waits = c.plan.n_waits;
     if (rc == SP_OK)
         rc = bench_measure(b, &job);
     b->backend.ops->arena_destroy(&c.arena);

@@ -509,6 +509,8 @@ extern "C" void hc_set_order(uint64_t seed, bool is_lazy);
 extern "C" unsigned hc_waits();
 /* Returns how many kernels it has launched. */
 extern "C" unsigned hc_launches();
+/* Returns how many kernels, copies and fills it has queued, those of a sort too. */
+extern "C" unsigned hc_operations();
 /* Returns how many of them early. */
 extern "C" unsigned hc_early_launches();
 /* Returns the products of warpgroups so far, each warp's by itself. */

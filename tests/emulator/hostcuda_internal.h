@@ -148,6 +148,7 @@ extern std::recursive_mutex &hc_lock; /* protects everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;
 typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
 void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
+void hc_count_operations(int n);       /* the calling thread has queued n more */
 
 /* ---- hostcuda_memory.cc ---- */
 /* One range of addresses for shared and device memory. */

@@ -301,6 +301,18 @@ unsigned hc_launches()
     return n_launches;
 }
 
+static thread_local unsigned n_operations;
+
+unsigned hc_operations()
+{
+    return n_operations;
+}
+
+void hc_count_operations(int n)
+{
+    n_operations += (unsigned)n;
+}
+
 static thread_local unsigned n_early;
 
 unsigned hc_early_launches()
@@ -311,6 +323,7 @@ unsigned hc_early_launches()
 void hc_submit(const hc_launch &l, cudaStream_t stream)
 {
     n_launches++;
+    n_operations++;
     n_early += l.is_early;
     const hc_hold h(hc_lock);
     const size_t threads = (size_t)l.block.x * l.block.y * l.block.z;
@@ -454,6 +467,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
     hc_hold_loosely h(hc_lock);
     std::shared_ptr<std::vector<char>> aside;
 
+    n_operations++;
     if (kind == cudaMemcpyHostToDevice && !hc_is_pinned(from) && !hc_reads_pageable()) {
         aside = std::make_shared<std::vector<char>>((const char *)from,
                                                     (const char *)from + bytes);
@@ -475,6 +489,7 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
 {
     const hc_hold h(hc_lock);
 
+    n_operations++;
     submit(
         stream,
         {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0, {}, NULL, false});

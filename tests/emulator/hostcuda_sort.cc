@@ -1,5 +1,6 @@
 /* Stands for cuda/device/cuda_sort.cu. */
-#include "emulator/hostcuda.h"
+#include "cuda/device/sp_cuda.h"
+#include "emulator/hostcuda_internal.h"
 
 #include <algorithm>
 #include <vector>
@@ -61,5 +62,6 @@ cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
         start, is_done, finish,
         new job{room, *bytes, key, key_out, value, value_out, n, bits}};
     hc_submit_outside(stream, &work);
+    hc_count_operations(sp_sort_operations(bits));
     return cudaSuccess;
 }

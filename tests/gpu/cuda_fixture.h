@@ -13,6 +13,7 @@ int cudaFree(void *data);
 void hc_set_order(uint64_t seed, bool is_lazy);
 bool hc_is_checked(void);
 unsigned hc_waits(void);
+unsigned hc_operations(void);
 unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
 unsigned long hc_wgmma_count(void) __attribute__((weak));
 

@@ -230,6 +230,54 @@ static void whole_range(void **state)
     free(many.coords);
 }
 
+/* ---- operations and waits ---- */
+
+/* Two samples of a few metres, one voxel of the first 205 m away at 5 cm: 12 bits an
+ * axis. */
+static void wide_batch(batch *b)
+{
+    *b = (batch){0};
+    add_surface(b, 2500, 0, 0, 0);
+    add_surface(b, 1500, 7, -9, 3);
+    b->coords[0] = 4095;
+}
+
+/* Every operation costs the device some microseconds, every wait the host a round trip.
+ * The limits are what was counted; the plan's own count is held against what was
+ * queued. A sort of few pairs may take fewer operations than the plan counts. */
+static void few_operations_and_waits(void **state)
+{
+    static const struct {
+        int stem, operations, waits;
+    } limits[] = {{3, 442, 19}, {5, 481, 20}};
+    sp_backend be = cu_open(0);
+    sp_arena arena;
+    sp_plan plan;
+    batch b;
+
+    (void)state;
+    wide_batch(&b);
+    OK(be.ops->arena_create(&arena, 0, "test"));
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        const sp_plan_spec spec = oracle_minkunet_spec(limits[i].stem);
+        const unsigned waits = hc_waits(), operations = hc_operations();
+
+        sp_arena_reset(&arena);
+        OK(be.ops->plan_build(&be, &spec, b.coords, b.row, b.n_samples, &arena, &plan));
+        printf("MinkUNet, stem %d: %d operations (%u queued), %d waits\n",
+               limits[i].stem, plan.n_operations, hc_operations() - operations,
+               plan.n_waits);
+        assert_int_equal(hc_waits() - waits, plan.n_waits);
+        assert_in_range(hc_operations() - operations, plan.n_operations / 2,
+                        plan.n_operations);
+        assert_in_range(plan.n_operations, 1, limits[i].operations);
+        assert_in_range(plan.n_waits, 1, limits[i].waits);
+    }
+    be.ops->arena_destroy(&arena);
+    cu_close(&be);
+    free(b.coords);
+}
+
 /* ---- refusals ---- */
 
 static void refused_alike(const batch *b)
@@ -409,6 +457,7 @@ KERNEL_TEST(test_cuda_plan)
         cmocka_unit_test(dense_block_fills_every_offset),
         cmocka_unit_test(nothing_and_deep_nets),
         cmocka_unit_test(whole_range),
+        cmocka_unit_test(few_operations_and_waits),
         cmocka_unit_test(bad_coordinates_are_named),
         cmocka_unit_test(full_arena_is_an_error),
         cmocka_unit_test(streams_wait_for_what_they_use),

@@ -190,6 +190,9 @@ if [ -x "$cuda" ]; then
     done
     run plan --quick --json --repeats 2 --device cuda --voxels 150
     check plan_minkunet18 plan_dummy
+    grep '"name":"plan_minkunet18"' "$work/out" |
+        grep -q '"operations":[1-9][0-9]*,"waits":[1-9]' || {
+        echo "plan: operations, waits"; bad=1; }
     "$SP_BUILDDIR/spvox" scene --out tiny --samples 3 --extent 9 --seed 3 --voxel-size 0.7 \
         >"$work/err" 2>&1 || bad=1
     cat >deck <<'END'

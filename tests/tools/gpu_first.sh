@@ -138,6 +138,10 @@ DECK
         'BEGIN { print (a > 0 && b > 0 ? 100 * (b - a) / b : "null") }')" "under 4" percent
     number "plan of minkunet34" "$(field "$log-plan" '"name":"plan_minkunet34' ms)" \
         1.4 ms
+    number "operations of that plan" \
+        "$(field "$log-plan" '"name":"plan_minkunet34' operations)" 481 ""
+    number "waits of that plan" \
+        "$(field "$log-plan" '"name":"plan_minkunet34' waits)" 20 ""
 }
 
 profile() {
