@@ -2,7 +2,8 @@
  * operation.
  *
  *     device   cuda_device.cu: open, copies; cuda_memory.cu: arenas; cuda_peak.cu
- *     plan     coordinates --> cuda_plan.cu --> cuda_plan_maps.cu, cuda_plan_lists.cu
+ *     plan     coordinates --> cuda_plan.cu, cuda_plan_levels.cu
+ *                          --> cuda_plan_maps.cu, cuda_plan_lists.cu
  *                                                   |  kernel maps (cuda_map.h)
  *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu
  *     rows     batch norm, pointwise operations, pools, loss, update rules

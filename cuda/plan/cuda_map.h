@@ -69,7 +69,18 @@
 
 #include <stdint.h>
 
-enum { CUDA_MAP_WINDOW = 1 << 16, CUDA_TILE_ROWS = 128 };
+enum {
+    CUDA_MAP_WINDOW = 1 << 16,
+    CUDA_TILE_ROWS = 128,
+    CUDA_MAP_KEY_BITS = 44 /* of the longest key */
+};
+
+/* The bits of the key of `order`, by the edge of the kernel. Maps with equally long
+ * keys are sorted together, each with its windows apart. */
+static inline int cuda_map_key_bits(int kernel)
+{
+    return kernel < 3 ? 8 : kernel == 3 ? 32 : CUDA_MAP_KEY_BITS;
+}
 
 typedef struct cuda_map {
     int K, n_words;      /* offsets; words of a mask, ceil(K / 32) */

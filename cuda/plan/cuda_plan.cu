@@ -1,12 +1,11 @@
-/* Plans on the device: input, keys, coordinate pyramid. cuda_plan.cuh draws the whole.
+/* Plans on the device: input, keys and their order, the whole. cuda_plan.cuh draws it.
  *
  *     host      ranges and bases of the samples; coordinates and tables are uploaded
  *     device    sort words (sample, Morton key) --> order, keys of level 0
- *               per level: heads of equal key >> 3, scanned --> parents, next level
- *     host      reads the order, and the sample rows of each level as they become known
+ *     host      reads the order and the sample rows of all levels
  *
  * Bytes, counted for n rows of level 0: about 12 n uploaded and 4 n downloaded, 60 n
- * moved by the sort (8 bits a pass), 30 for each row of each level by the pyramid.
+ * moved by the sort (8 bits a pass).
  */
 #include <assert.h>
 #include <string.h>
@@ -58,28 +57,31 @@ sp_status plan_sort(cuda_plan_builder *b, const uint64_t *key, const int32_t *fr
     return SP_OK;
 }
 
+/* One block for each segment. */
 __global__ static void __launch_bounds__(PLAN_THREADS)
-    scan_sums_kernel(int32_t *sums, int n, int32_t *total)
+    scan_segments_kernel(int32_t *sums, plan_segments s)
 {
     sp_grid_wait();
+    const int64_t first = s.first[blockIdx.x], n = s.first[blockIdx.x + 1] - first;
     int64_t before = 0;
 
-    for (int at = 0; at < n; at += PLAN_THREADS) {
-        const int i = at + (int)threadIdx.x;
+    for (int64_t at = 0; at < n; at += PLAN_THREADS) {
+        const int64_t i = at + threadIdx.x;
         int32_t all;
-        const int32_t sum = plan_block_sum(i < n ? sums[i] : 0, &all);
+        const int32_t sum = plan_block_sum(i < n ? sums[first + i] : 0, &all);
         if (i < n)
-            sums[i] = (int32_t)min(before + sum, (int64_t)INT32_MAX);
+            sums[first + i] = (int32_t)min(before + sum, (int64_t)INT32_MAX);
         before += all;
     }
     if (threadIdx.x == 0)
-        *total = (int32_t)min(before, (int64_t)INT32_MAX);
+        *s.total[blockIdx.x] = (int32_t)min(before, (int64_t)INT32_MAX);
 }
 
-sp_status plan_scan_sums(cuda_plan_builder *b, int32_t *sums, int n, int32_t *total)
+sp_status plan_scan_segments(cuda_plan_builder *b, int32_t *sums,
+                             const plan_segments &s)
 {
-    SP_LAUNCH(scan_sums_kernel, 1, PLAN_THREADS, b->stream, sums, n, total);
-    return plan_launched(b, "scan_sums_kernel");
+    SP_LAUNCH(scan_segments_kernel, (unsigned)s.n, PLAN_THREADS, b->stream, sums, s);
+    return plan_launched(b, "scan_segments_kernel");
 }
 
 namespace
@@ -143,19 +145,6 @@ struct take_keys {
     }
 };
 
-struct duplicates {
-    const uint64_t *key;
-    const int32_t *sample_row;
-    int n_samples;
-
-    __device__ int32_t count(int64_t i) const
-    {
-        return i > 0 && key[i] == key[i - 1] &&
-               sample_row[plan_sample(sample_row, n_samples, i)] != i;
-    }
-    __device__ void put(int64_t, int32_t) const {}
-};
-
 /* Writes order[n] for coordinates in any sequence. Where sample and key do not fit one
  * word, a second sort is by sample; sorting is stable. */
 sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *order)
@@ -180,18 +169,19 @@ sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *o
     return SP_OK;
 }
 
-/* Reports which coordinate occurs twice, in the words of the host's builder. */
+/* Reports which coordinate occurs twice, in the words of the host's builder.
+ *   row [n_samples + 1] first row of each sample */
 sp_status refuse_duplicate(cuda_plan_builder *b, const int32_t *coords,
-                           const int32_t *order)
+                           const int32_t *row, const int32_t *order)
 {
-    const cuda_plan_level *l = &b->level[0];
+    const size_t n = (size_t)b->levels.n[0];
     uint64_t *key;
 
-    SP_TRY(SP_TAKE(b->host, l->n, &key));
-    SP_TRY(plan_download(b, key, l->key, (size_t)l->n * sizeof *key));
+    SP_TRY(SP_TAKE(b->host, n, &key));
+    SP_TRY(plan_download(b, key, b->levels.key[0], n * sizeof *key));
     for (int s = 0; s < b->n_samples; s++) {
-        const int32_t begin = l->sample_row_host[s];
-        for (int32_t i = begin + 1; i < l->sample_row_host[s + 1]; i++) {
+        const int32_t begin = row[s];
+        for (int32_t i = begin + 1; i < row[s + 1]; i++) {
             const int32_t *at = coords + 3 * (size_t)order[i];
             if (key[i] == key[i - 1])
                 return SP_FAIL(SP_EDATA,
@@ -228,167 +218,74 @@ sp_status find_bases(const cuda_plan_builder *b, const int32_t *coords,
     return SP_OK;
 }
 
-/* Uploads coordinates, sample rows and bases. */
-sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, input *in)
+/* Uploads coordinates, and sample rows and bases by one copy.
+ *   table [4 n_samples + 1] host: the sample rows; becomes the bases behind them */
+sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, int32_t *table,
+                       input *in)
 {
-    cuda_plan_level *l = &b->level[0];
-    const size_t n_table = 3 * (size_t)b->n_samples;
-    int32_t *base_host, *base, *to;
+    const size_t n_rows = (size_t)b->n_samples + 1;
+    const size_t n_table = n_rows + 3 * (size_t)b->n_samples;
+    const size_t n = (size_t)b->levels.n[0];
+    int32_t *table_to, *to;
     int bits = 0;
 
-    SP_TRY(SP_TAKE(b->host, n_table, &base_host));
-    SP_TRY(find_bases(b, coords, l->sample_row_host, base_host, &bits));
-    SP_TRY(SP_TAKE(b->arena, n_table, &base));
-    SP_TRY(SP_TAKE(b->arena, 3 * (size_t)l->n, &to));
-    SP_TRY(plan_upload(b, base, base_host, n_table * sizeof *base));
-    SP_TRY(plan_upload(b, to, coords, 3 * (size_t)l->n * sizeof *to));
-    SP_TRY(plan_upload(b, l->sample_row, l->sample_row_host,
-                       ((size_t)b->n_samples + 1) * sizeof *to));
-    *in = {to, l->sample_row, base, b->n_samples, 3 * bits};
+    SP_TRY(find_bases(b, coords, table, table + n_rows, &bits));
+    SP_TRY(SP_TAKE(b->arena, n_table, &table_to));
+    SP_TRY(SP_TAKE(b->arena, 3 * n, &to));
+    SP_TRY(plan_upload(b, table_to, table, n_table * sizeof *table));
+    SP_TRY(plan_upload(b, to, coords, 3 * n * sizeof *to));
+    *in = {to, table_to, table_to + n_rows, b->n_samples, 3 * bits};
     return SP_OK;
 }
 
-sp_status build_level_0(cuda_plan_builder *b, const int32_t *coords)
+/* Sorts the rows and counts the voxels of all levels.
+ *   table       as in upload_input
+ *   found, found_host as in plan_count_levels; the order is made behind `found` */
+sp_status sort_and_count(cuda_plan_builder *b, const int32_t *coords, int32_t *table,
+                         int32_t *sums, int32_t *found_host)
 {
-    cuda_plan_level *l = &b->level[0];
-    int32_t *order, *order_host, *total, n_twice = 0;
-    size_t mark;
+    const size_t n_found = (size_t)b->spec->n_levels * ((size_t)b->n_samples + 1);
+    const int32_t n = b->levels.n[0];
+    const size_t mark = b->arena->used;
+    int32_t *found, *order;
     input in = {};
 
-    SP_TRY(SP_TAKE(b->arena, l->n, &l->key));
-    SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &l->sample_row));
-    SP_TRY(SP_TAKE(b->host, l->n, &order_host));
-    mark = b->arena->used;
-    SP_TRY(SP_TAKE(b->arena, l->n, &order));
-    SP_TRY(SP_TAKE(b->arena, 1, &total));
-    SP_TRY(upload_input(b, coords, &in));
-    SP_TRY(sort_rows(b, in, l->n, order));
-    SP_TRY(plan_each(b, take_keys{in, order, l->key}, l->n));
-    SP_TRY(plan_scan(b, duplicates{l->key, l->sample_row, b->n_samples}, l->n, total));
-    SP_TRY(plan_download(b, order_host, order, (size_t)l->n * sizeof *order));
-    SP_TRY(plan_download(b, &n_twice, total, sizeof n_twice));
+    SP_TRY(SP_TAKE(b->arena, n_found + (size_t)n, &found));
+    order = found + n_found;
+    SP_TRY(upload_input(b, coords, table, &in));
+    SP_TRY(sort_rows(b, in, n, order));
+    SP_TRY(plan_each(b, take_keys{in, order, b->levels.key[0]}, n));
+    SP_TRY(plan_count_levels(b, in.sample_row, sums, found, found_host));
     sp_arena_rewind(b->arena, mark);
-    b->plan->order = order_host;
-    return n_twice ? refuse_duplicate(b, coords, order_host) : SP_OK;
-}
-
-/* ---- coarser levels ---- */
-
-/* Finds parents: a row begins a new parent where its key >> 3 differs from that of the
- * row before, or where it is the first of its sample. */
-struct find_parents {
-    const uint64_t *key;
-    const int32_t *sample_row;
-    int n_samples;
-    int32_t *parent;
-
-    __device__ int32_t count(int64_t i) const
-    {
-        return i == 0 || key[i] >> 3 != key[i - 1] >> 3 ||
-               sample_row[plan_sample(sample_row, n_samples, i)] == i;
-    }
-    __device__ void put(int64_t i, int32_t before) const
-    {
-        parent[i] = before + count(i) - 1;
-    }
-};
-
-/* The scan has written the number of coarse rows to the last entry of `coarse`. Samples
- * that begin behind the last voxel begin there. */
-struct find_sample_rows {
-    const int32_t *sample_row, *parent;
-    int32_t n;
-    int n_samples;
-    int32_t *coarse; /* [n_samples + 1] */
-
-    __device__ void operator()(int64_t b) const
-    {
-        const int32_t row = sample_row[b];
-
-        coarse[b] = row < n ? parent[row] : coarse[n_samples];
-    }
-};
-
-/* The thread of a parent's first child writes the parent's key and children. */
-struct make_coarse {
-    const uint64_t *key;
-    const int32_t *parent;
-    int32_t n;
-    uint64_t *coarse;
-    cuda_plan_child *child;
-
-    __device__ void operator()(int64_t i) const
-    {
-        const int32_t p = parent[i];
-        uint32_t mask = 0;
-
-        if (i > 0 && parent[i - 1] == p)
-            return;
-        for (int64_t j = i; j < n && parent[j] == p; j++)
-            mask |= 1u << (key[j] & 7);
-        coarse[p] = key[i] >> 3;
-        child[p] = cuda_plan_child{(int32_t)i, mask};
-    }
-};
-
-sp_status build_coarser(cuda_plan_builder *b, int l)
-{
-    cuda_plan_level *fine = &b->level[l - 1], *coarse = &b->level[l];
-    const size_t n_rows = (size_t)b->n_samples + 1;
-
-    SP_TRY(SP_TAKE(b->arena, fine->n, &fine->parent));
-    SP_TRY(SP_TAKE(b->arena, n_rows, &coarse->sample_row));
-    SP_TRY(SP_TAKE(b->host, n_rows, &coarse->sample_row_host));
-    SP_TRY(plan_scan(
-        b, find_parents{fine->key, fine->sample_row, b->n_samples, fine->parent},
-        fine->n, coarse->sample_row + b->n_samples));
-    SP_TRY(plan_each(b,
-                     find_sample_rows{fine->sample_row, fine->parent, fine->n,
-                                      b->n_samples, coarse->sample_row},
-                     b->n_samples));
-    SP_TRY(plan_download(b, coarse->sample_row_host, coarse->sample_row,
-                         n_rows * sizeof *coarse->sample_row));
-    coarse->n = coarse->sample_row_host[b->n_samples];
-    SP_TRY(SP_TAKE(b->arena, coarse->n, &coarse->key));
-    SP_TRY(SP_TAKE(b->arena, coarse->n, &coarse->child));
-    return plan_each(
-        b, make_coarse{fine->key, fine->parent, fine->n, coarse->key, coarse->child},
-        fine->n);
-}
-
-/* Counts the chunks of each sample. Blocks work on chunks, so that none has rows of two
- * samples. */
-sp_status take_chunks(cuda_plan_builder *b, cuda_plan_level *l)
-{
-    const size_t n_rows = (size_t)b->n_samples + 1;
-
-    SP_TRY(SP_TAKE(b->host, n_rows, &l->chunk_host));
-    SP_TRY(SP_TAKE(b->arena, n_rows, &l->chunk));
-    l->chunk_host[0] = 0;
-    for (int s = 0; s < b->n_samples; s++) {
-        const int32_t n = l->sample_row_host[s + 1] - l->sample_row_host[s];
-        l->chunk_host[s + 1] = l->chunk_host[s] + (n + PLAN_CHUNK - 1) / PLAN_CHUNK;
-    }
-    return plan_upload(b, l->chunk, l->chunk_host, n_rows * sizeof *l->chunk);
+    return SP_OK;
 }
 
 sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
                        const int32_t *sample_row)
 {
-    const size_t n_rows = (size_t)b->n_samples + 1;
-    cuda_plan_level *first = &b->level[0];
+    const int n_samples = b->n_samples, n_levels = b->spec->n_levels;
+    const size_t n_rows = (size_t)n_samples + 1;
+    const int32_t n = n_samples ? sample_row[n_samples] : 0;
+    int32_t *table, *found, *sums;
 
-    SP_TRY(SP_TAKE(b->host, n_rows, &first->sample_row_host));
-    first->sample_row_host[0] = 0;
-    if (b->n_samples)
-        memcpy(first->sample_row_host, sample_row, n_rows * sizeof *sample_row);
-    first->n = first->sample_row_host[b->n_samples];
-    SP_TRY(build_level_0(b, coords));
-    for (int l = 1; l < b->spec->n_levels; l++)
-        SP_TRY(build_coarser(b, l));
-    for (int l = 0; l < b->spec->n_levels; l++)
-        SP_TRY(take_chunks(b, &b->level[l]));
-    return SP_OK;
+    b->levels.n_levels = n_levels;
+    b->levels.n_samples = n_samples;
+    b->levels.n[0] = n;
+    SP_TRY(SP_TAKE(b->host, n_rows + 3 * (size_t)n_samples, &table));
+    SP_TRY(SP_TAKE(b->host, (size_t)n_levels * n_rows + (size_t)n, &found));
+    SP_TRY(SP_TAKE(b->arena, n, &b->levels.key[0]));
+    SP_TRY(SP_TAKE(b->arena, plan_level_sums(n_levels, n), &sums));
+    table[0] = 0;
+    if (n_samples)
+        memcpy(table, sample_row, n_rows * sizeof *table);
+    SP_TRY(sort_and_count(b, coords, table, sums, found));
+    b->plan->order = found + (size_t)n_levels * n_rows;
+    if (found[n_samples] != n)
+        return refuse_duplicate(b, coords, table, b->plan->order);
+    for (int l = 1; l < n_levels; l++)
+        b->levels.n[l] = plan_of_level(found, n_samples, l)[n_samples];
+    b->sample_row_host = found;
+    return plan_fill_levels(b, sums);
 }
 
 void publish_levels(const cuda_plan_builder *b)
@@ -398,10 +295,9 @@ void publish_levels(const cuda_plan_builder *b)
     p->n_samples = b->n_samples;
     p->n_levels = b->spec->n_levels;
     p->n_maps = b->spec->n_maps;
-    for (int l = 0; l < p->n_levels; l++) {
-        const cuda_plan_level *from = &b->level[l];
-        p->level[l] = {from->n, from->key, from->parent, from->sample_row_host};
-    }
+    for (int l = 0; l < p->n_levels; l++)
+        p->level[l] = {b->levels.n[l], b->levels.key[l], b->levels.parent[l],
+                       plan_of_level(b->sample_row_host, b->n_samples, l)};
 }
 
 /* A plan that the compute thread builds is ordered with that thread's other calls. */

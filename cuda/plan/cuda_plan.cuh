@@ -1,24 +1,35 @@
 /* Plans built on the device: the interface between the files of this room.
  *
  *     coordinates, sample rows (host)
- *         |  cuda_plan.cu        level 0: Morton keys, sort; coarser: key >> 3, scan
+ *         |  cuda_plan.cu         Morton keys of level 0, sorted with the sample above
  *         v
- *     cuda_plan_level: key, parent, child, sample_row
- *         |  cuda_plan_maps.cu   masks --> scan: first --> neighbours
- *         v
+ *     keys of level 0
+ *         |  cuda_plan_levels.cu  all coarser levels from one scan of these keys
+ *         v                       (wait: rows of each level)
+ *     plan_levels: key, parent, child, sample_row
+ *         |  cuda_plan_maps.cu    masks of all maps --> first --> neighbours
+ *         v                       (waits: pairs of the top map; pairs of all others)
  *     mask, first, nbr of each kernel map
- *         |  cuda_plan_lists.cu  order of the tiles; pair lists, from the masks
+ *         |  cuda_plan_lists.cu   order of the tiles; pair lists, from the masks
  *         v
  *     cuda_map (cuda_map.h), read by conv, wgrad and pool; sp_plan.map[i].device
+ *
+ * Operations and waits. Each kernel, copy or fill costs the device some microseconds
+ * however little it does, and each wait costs the host a round trip. Every stage is
+ * therefore one launch over all levels or all maps, sizes are read back three times,
+ * and sp_plan counts what was queued. Counted for MinkUNet with its 13 maps: 77
+ * operations, of which the library's sorts are 44, and 3 waits; with a stem of 5^3, 94
+ * and 3. A test holds these numbers.
  *
  * Every kernel runs one thread for a row, or one block for a chunk of rows. None uses
  * atomics and row numbers come from scans, so a plan is a function of its coordinates.
  *
  * All calls are queued in the plan stream. Scratch memory is therefore given back while
  * kernels that use it are still running: whatever uses these bytes next runs behind
- * them.
+ * them. What a kernel needs to know of levels and maps is an argument of its launch.
  *
- * Content of the complete plan's arena:  | levels with their children | maps |
+ * Content of the complete plan's arena:
+ *     | keys of level 0 | tables of samples | levels, children | rows of maps | pairs |
  */
 #ifndef CUDA_PLAN_CUH
 #define CUDA_PLAN_CUH
@@ -26,26 +37,62 @@
 #include "cuda/device/cuda_util.cuh"
 #include "cuda/plan/cuda_map.h"
 
-enum { PLAN_THREADS = 256, PLAN_CHUNK = PLAN_THREADS };
+enum {
+    PLAN_THREADS = 256,
+    PLAN_WARPS = PLAN_THREADS / 32,
+    PLAN_CHUNK = PLAN_THREADS,
+    PLAN_SCAN = 8 * PLAN_THREADS, /* numbers that a block scans */
+    PLAN_GROUP = 24               /* most maps of one launch */
+};
 
 /* The children of a voxel, that is the voxels of the next finer level within it, are
  * consecutive rows. */
-typedef struct cuda_plan_child {
+typedef struct plan_child {
     int32_t first;
     uint32_t mask; /* bit (key & 7) of each child that exists */
-} cuda_plan_child;
+} plan_child;
 
-/* A level of the pyramid: device arrays in the plan's arena, and host copies. */
-typedef struct cuda_plan_level {
-    int32_t n;              /* rows */
-    uint64_t *key;          /* [n] Morton key relative to the sample's base */
-    int32_t *parent;        /* [n] NULL on the last level */
-    cuda_plan_child *child; /* [n] NULL on level 0 */
-    int32_t *sample_row;    /* [n_samples + 1] first row of each sample */
-    int32_t *chunk; /* [n_samples + 1] number of chunks of PLAN_CHUNK rows before each
-                     * sample */
-    int32_t *sample_row_host, *chunk_host;
-} cuda_plan_level;
+/* The levels of the pyramid as kernels see them: device arrays in the plan's arena. */
+typedef struct plan_levels {
+    int n_levels, n_samples;
+    int32_t n[SP_MAX_LEVELS];         /* rows */
+    uint64_t *key[SP_MAX_LEVELS];     /* [n] Morton key relative to the sample's base */
+    int32_t *parent[SP_MAX_LEVELS];   /* [n] NULL on the last level */
+    plan_child *child[SP_MAX_LEVELS]; /* [n] NULL on level 0 */
+    const int32_t *sample_row, *chunk; /* [n_levels][n_samples + 1] first row of each
+                                        * sample; number of chunks of PLAN_CHUNK rows
+                                        * before each sample */
+} plan_levels;
+
+/* The part of a table [n_levels][n_samples + 1] that belongs to one level. */
+template <class T>
+__host__ __device__ T *plan_of_level(T *table, int n_samples, int level)
+{
+    return table + (size_t)level * ((size_t)n_samples + 1);
+}
+
+/* A kernel map while it is built, as kernels see it. Maps stand in the order of the
+ * bits of their keys (cuda_map_key_bits), so that rows of equally long keys are
+ * adjacent. */
+typedef struct plan_map {
+    uint8_t kernel, to, from; /* edge; levels of the output and of the input */
+    int8_t sign;              /* -1 where the map is swapped, else 1 */
+    int8_t down, up; /* an output's coordinate is p >> down, a partner's p >> up */
+    /* Levels from `to` up to that of the top map, and from there down to `from`; rise
+     * -1: partners are searched. */
+    int8_t rise, fall;
+    bool is_top;
+    int at; /* index in the spec */
+    int32_t K, n_words, n_out, n_chunks;
+    int32_t segment; /* number of the first window, counted over all maps */
+    int64_t row_at;  /* output rows of the maps before this one */
+    int64_t tile_at; /* whole tiles of the maps before this one */
+    uint32_t *mask;
+    int32_t *first, *order;
+    int32_t *position; /* [n_chunks * K + 1] first pair of each sample, offset, chunk */
+    int32_t *start;    /* [n_samples * K + 1] first pair of each sample and offset */
+    int32_t *nbr, *pair_in, *pair_out;
+} plan_map;
 
 /* A plan under construction. Scratch is taken from `arena` above the content that
  * stays, and given back by sp_arena_rewind. */
@@ -56,8 +103,9 @@ typedef struct cuda_plan_builder {
     sp_arena *arena, *host; /* the batch's device arena and its host memory */
     sp_plan *plan;
     int n_samples;
-    cuda_plan_level level[SP_MAX_LEVELS];
-    const cuda_map *cube[SP_MAX_LEVELS]; /* the 3^3 map of each level, once built */
+    plan_levels levels;
+    int32_t *sample_row_host, *chunk_host; /* host copies of those of `levels` */
+    plan_map map[SP_MAX_MAPS];             /* [spec->n_maps] */
 } cuda_plan_builder;
 
 /* ---- calls in the plan stream ---- */
@@ -85,13 +133,17 @@ static inline unsigned plan_blocks(int64_t n)
     return (unsigned)((n + PLAN_THREADS - 1) / PLAN_THREADS);
 }
 
-/* The bound of 4 blocks lets nvcc use more than 32 registers; without it write_masks
- * spills (counted in the machine code). */
+/* The item of this thread, where block `block` of a map handles PLAN_THREADS items. */
+__device__ static inline int64_t plan_item(unsigned block)
+{
+    return (int64_t)block * PLAN_THREADS + threadIdx.x;
+}
+
 template <class F>
-__global__ void __launch_bounds__(PLAN_THREADS, 4) plan_each_kernel(F f, int64_t n)
+__global__ void __launch_bounds__(PLAN_THREADS) plan_each_kernel(F f, int64_t n)
 {
     sp_grid_wait();
-    const int64_t i = (int64_t)blockIdx.x * PLAN_THREADS + threadIdx.x;
+    const int64_t i = plan_item(blockIdx.x);
 
     if (i < n)
         f(i);
@@ -106,13 +158,83 @@ template <class F> sp_status plan_each(cuda_plan_builder *b, F f, int64_t n)
     return plan_launched(b, "plan_each_kernel");
 }
 
-/* ---- scan ---- */
+/* ---- launches over maps ---- */
+
+/* The maps of one launch, an argument of it. Blocks first[i] .. first[i + 1] - 1 work
+ * on map i. */
+typedef struct plan_group {
+    int n;
+    uint32_t first[PLAN_GROUP + 1];
+    plan_map map[PLAN_GROUP];
+} plan_group;
+
+/* The parameters of a kernel take at most 4 KB on every device. */
+static_assert(sizeof(plan_group) + sizeof(plan_levels) <= 4096 - 64,
+              "too many maps for the parameters of a kernel");
+
+__device__ static inline int plan_map_of_block(const plan_group &g)
+{
+    int m = 0;
+
+    while (g.first[m + 1] <= blockIdx.x)
+        m++;
+    return m;
+}
+
+/* Puts the maps that f has, from number *next on, into a group, each with blocks(map)
+ * blocks. Returns false where none is left. */
+template <class F, class N>
+bool plan_next_group(const cuda_plan_builder *b, const F &f, N blocks, int *next,
+                     plan_group *g)
+{
+    g->n = 0;
+    g->first[0] = 0;
+    for (; *next < b->spec->n_maps && g->n < PLAN_GROUP; ++*next) {
+        const plan_map &m = b->map[*next];
+        if (!f.has(m))
+            continue;
+        g->map[g->n] = m;
+        g->first[g->n + 1] = g->first[g->n] + blocks(m);
+        g->n++;
+    }
+    return g->n > 0;
+}
+
+/* The bound of 4 blocks lets nvcc use more than 32 registers; without it write_masks
+ * spills (counted in the machine code). */
+template <class F>
+__global__ void __launch_bounds__(PLAN_THREADS, 4) plan_maps_kernel(F f, plan_group g)
+{
+    sp_grid_wait();
+    const int m = plan_map_of_block(g);
+
+    f(g.map[m], blockIdx.x - g.first[m]);
+}
+
+/* Calls f(map, block) in all threads of f.blocks(map) blocks, for the maps that f
+ * has. */
+template <class F> sp_status plan_each_map(cuda_plan_builder *b, const F &f)
+{
+    plan_group g;
+    int next = 0;
+
+    while (plan_next_group(
+        b, f, [&](const plan_map &m) { return f.blocks(m); }, &next, &g)) {
+        if (g.first[g.n] == 0)
+            continue;
+        SP_LAUNCH((plan_maps_kernel<F>), g.first[g.n], PLAN_THREADS, b->stream, f, g);
+        SP_TRY(plan_launched(b, "plan_maps_kernel"));
+    }
+    return SP_OK;
+}
+
+/* ---- scans ---- */
 
 /* Returns the exclusive sum over the block of one number a thread; *total becomes the
  * sum of all. */
 __device__ static inline int32_t plan_block_sum(int32_t v, int32_t *total)
 {
-    SP_SHARED(int32_t, warp_sum, [PLAN_THREADS / 32]);
+    SP_SHARED(int32_t, warp_sum, [PLAN_WARPS]);
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
     int32_t sum = v, before = 0;
 
@@ -125,7 +247,7 @@ __device__ static inline int32_t plan_block_sum(int32_t v, int32_t *total)
         warp_sum[warp] = sum;
     __syncthreads();
     *total = 0;
-    for (int w = 0; w < PLAN_THREADS / 32; w++) {
+    for (int w = 0; w < PLAN_WARPS; w++) {
         if (w < warp)
             before += warp_sum[w];
         *total += warp_sum[w];
@@ -134,19 +256,31 @@ __device__ static inline int32_t plan_block_sum(int32_t v, int32_t *total)
     return before + sum - v;
 }
 
-enum { PLAN_SCAN = 8 * PLAN_THREADS }; /* numbers that a block scans */
+/* Numbers that are scanned separately: segment i is sums[first[i]] .. sums[first[i + 1]
+ * - 1], and the sum of all its numbers goes to *total[i] (device). */
+typedef struct plan_segments {
+    int n;
+    uint32_t first[PLAN_GROUP + 1];
+    int32_t *total[PLAN_GROUP];
+} plan_segments;
+
+/* Replaces the numbers of each segment by their exclusive sums. Sums and totals
+ * saturate at INT32_MAX. */
+sp_status plan_scan_segments(cuda_plan_builder *b, int32_t *sums,
+                             const plan_segments &s);
 
 template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS)
-    plan_sums_kernel(F f, int64_t n, int32_t *sums)
+    plan_sums_kernel(F f, plan_group g, int32_t *sums)
 {
     sp_grid_wait();
-    const int64_t begin = (int64_t)blockIdx.x * PLAN_SCAN;
-    const int64_t end = min(begin + PLAN_SCAN, n);
+    const int m = plan_map_of_block(g);
+    const int64_t begin = (int64_t)(blockIdx.x - g.first[m]) * PLAN_SCAN;
+    const int64_t end = min(begin + PLAN_SCAN, f.items(g.map[m]));
     int32_t sum = 0, total;
 
     for (int64_t i = begin + threadIdx.x; i < end; i += PLAN_THREADS)
-        sum += f.count(i);
+        sum += f.count(g.map[m], i);
     plan_block_sum(sum, &total);
     if (threadIdx.x == 0)
         sums[blockIdx.x] = total;
@@ -154,49 +288,67 @@ __global__ void __launch_bounds__(PLAN_THREADS)
 
 template <class F>
 __global__ void __launch_bounds__(PLAN_THREADS)
-    plan_put_kernel(F f, int64_t n, const int32_t *sums)
+    plan_put_kernel(F f, plan_group g, const int32_t *sums)
 {
     sp_grid_wait();
-    const int64_t begin = (int64_t)blockIdx.x * PLAN_SCAN;
+    const int m = plan_map_of_block(g);
+    const int64_t begin = (int64_t)(blockIdx.x - g.first[m]) * PLAN_SCAN;
+    const int64_t n = f.items(g.map[m]);
     int32_t before = sums[blockIdx.x], total;
 
     for (int64_t at = begin; at < begin + PLAN_SCAN; at += PLAN_THREADS) {
         const int64_t i = at + threadIdx.x;
-        const int32_t v = i < n ? f.count(i) : 0;
+        const int32_t v = i < n ? f.count(g.map[m], i) : 0;
         const int32_t sum = plan_block_sum(v, &total);
         if (i < n)
-            f.put(i, (int32_t)((uint32_t)before + (uint32_t)sum));
+            f.put(g.map[m], i, (int32_t)((uint32_t)before + (uint32_t)sum));
         before = (int32_t)((uint32_t)before + (uint32_t)total);
     }
 }
 
-/* Replaces sums[n] by its exclusive sum and writes the sum of all to *total (device).
- * Both saturate at INT32_MAX (cuda_plan.cu). */
-sp_status plan_scan_sums(cuda_plan_builder *b, int32_t *sums, int n, int32_t *total);
-
-/* Calls f.put(i, f.count(0) + .. + f.count(i - 1)) for every i below n and writes the
- * sum of all counts to *total (device). INT32_MAX there means that the sum does not
- * fit, and the values that were put are void. */
 template <class F>
-sp_status plan_scan(cuda_plan_builder *b, F f, int64_t n, int32_t *total)
+sp_status plan_scan_group(cuda_plan_builder *b, const F &f, const plan_group &g)
 {
-    const int n_blocks = (int)((n + PLAN_SCAN - 1) / PLAN_SCAN);
     const size_t mark = b->arena->used;
+    const unsigned n_blocks = g.first[g.n];
+    plan_segments s;
     int32_t *sums;
 
+    s.n = g.n;
+    for (int i = 0; i < g.n; i++)
+        s.total[i] = f.total(g.map[i]);
+    for (int i = 0; i <= g.n; i++)
+        s.first[i] = g.first[i];
     SP_TRY(SP_TAKE(b->arena, n_blocks, &sums));
     if (n_blocks) {
-        SP_LAUNCH((plan_sums_kernel<F>), (unsigned)n_blocks, PLAN_THREADS, b->stream, f,
-                  n, sums);
+        SP_LAUNCH((plan_sums_kernel<F>), n_blocks, PLAN_THREADS, b->stream, f, g, sums);
         SP_TRY(plan_launched(b, "plan_sums_kernel"));
     }
-    SP_TRY(plan_scan_sums(b, sums, n_blocks, total));
+    SP_TRY(plan_scan_segments(b, sums, s));
     if (n_blocks) {
-        SP_LAUNCH((plan_put_kernel<F>), (unsigned)n_blocks, PLAN_THREADS, b->stream, f,
-                  n, sums);
+        SP_LAUNCH((plan_put_kernel<F>), n_blocks, PLAN_THREADS, b->stream, f, g, sums);
         SP_TRY(plan_launched(b, "plan_put_kernel"));
     }
     sp_arena_rewind(b->arena, mark);
+    return SP_OK;
+}
+
+/* For each map that f has, calls f.put(map, i, f.count(map, 0) + .. + f.count(map, i -
+ * 1)) for every i below f.items(map) and writes the sum of all counts to *f.total(map)
+ * (device). INT32_MAX there means that the sum does not fit, and the values that were
+ * put are void. */
+template <class F> sp_status plan_scan_maps(cuda_plan_builder *b, const F &f)
+{
+    plan_group g;
+    int next = 0;
+
+    while (plan_next_group(
+        b, f,
+        [&](const plan_map &m) {
+            return (uint32_t)((f.items(m) + PLAN_SCAN - 1) / PLAN_SCAN);
+        },
+        &next, &g))
+        SP_TRY(plan_scan_group(b, f, g));
     return SP_OK;
 }
 
@@ -242,8 +394,6 @@ __device__ static inline int plan_sample(const int32_t *begin, int n_samples, in
     return low;
 }
 
-/* ---- maps ---- */
-
 static inline int plan_bits(uint64_t v)
 {
     int bits = 0;
@@ -253,19 +403,36 @@ static inline int plan_bits(uint64_t v)
     return bits;
 }
 
+/* ---- levels ---- */
+
+/* The number of sums that count_heads writes: one for each level and PLAN_SCAN rows. */
+static inline size_t plan_level_sums(int n_levels, int32_t n)
+{
+    return (size_t)n_levels * (((size_t)n + PLAN_SCAN - 1) / PLAN_SCAN);
+}
+
+/* Finds the rows of every level, from the keys of level 0, levels.key[0]. Waits.
+ *   rows  [n_samples + 1] device: first row of each sample on level 0
+ *   sums  [plan_level_sums] device: what plan_fill_levels needs
+ *   found [n_levels][n_samples + 1] device: becomes the first row of each sample on
+ *         each level. The order of the rows stands behind it: it and `found` are
+ *         copied to found_host by one copy.
+ * The last number of level 0 is that of its different voxels. */
+sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *sums,
+                            int32_t *found, int32_t *found_host);
+/* Builds all levels. n, key[0] and the host's tables are there. */
+sp_status plan_fill_levels(cuda_plan_builder *b, const int32_t *sums);
+
+/* ---- maps ---- */
+
 /* Builds masks, neighbours, order and pairs of every map of the spec. */
 sp_status plan_build_maps(cuda_plan_builder *b);
-/* Writes map->order: the output rows in the order of the tiles (cuda_map.h). */
-sp_status plan_order_rows(cuda_plan_builder *b, int kernel, const cuda_plan_level *out,
-                          const cuda_map *map, int32_t *order);
-/* Counts pairs, from the masks alone. Writes position [n_chunks * K + 1], the first
- * pair of each sample, offset and chunk, and start [n_samples * K + 1], the first pair
- * of each sample and offset. */
-sp_status plan_count_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
-                           const cuda_map *map, int32_t *position, int32_t *start);
+/* Writes the order of every map: its output rows in the order of the tiles
+ * (cuda_map.h). */
+sp_status plan_order_rows(cuda_plan_builder *b);
+/* Counts the pairs of every map, from the masks alone, into `position` and `start`. */
+sp_status plan_count_pairs(cuda_plan_builder *b);
 /* Writes the pair lists to the positions that plan_count_pairs has found. */
-sp_status plan_write_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
-                           const cuda_map *map, const int32_t *position,
-                           int32_t *pair_in, int32_t *pair_out);
+sp_status plan_write_pairs(cuda_plan_builder *b);
 
 #endif

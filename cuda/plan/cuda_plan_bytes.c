@@ -1,15 +1,23 @@
 /* The memory of a plan, computed from its numbers of voxels and pairs. It repeats the
- * allocations of cuda_plan.cu, cuda_plan_maps.cu and cuda_plan_lists.cu in their order.
+ * allocations of cuda_plan.cu, cuda_plan_levels.cu, cuda_plan_maps.cu and
+ * cuda_plan_lists.cu in their order.
  */
 #include "cuda/device/cuda_ops.h"
 #include "cuda/plan/cuda_map.h"
 
-enum { ALIGN = 128, CHUNK = 256, SORT_ROOM = 64 << 10 };
+enum { ALIGN = 128, CHUNK = 256, SCAN = 2048, SORT_ROOM = 64 << 10 };
 
 /* The arena while the plan is built: bytes in use, and their peak. */
 typedef struct room {
     int64_t used, high;
 } room;
+
+/* The numbers of a plan. */
+typedef struct numbers {
+    const sp_plan_spec *spec;
+    int64_t n_samples;
+    const int64_t *voxels, *pairs;
+} numbers;
 
 static int64_t padded(int64_t bytes)
 {
@@ -31,54 +39,108 @@ static void use(room *r, int64_t bytes)
     r->high = high > r->high ? high : r->high;
 }
 
-/* The scratch of sorting n pairs: words, rows, sorted words, and as much for the
- * library. */
+/* The scratch of sorting n pairs: words, rows, sorted words, and for the library a copy
+ * of words and rows and up to a byte for each pair. */
 static int64_t sort_bytes(int64_t n)
 {
-    return 20 * n + 12 * n + SORT_ROOM;
+    return 20 * n + 13 * n + SORT_ROOM;
 }
 
-static void take_map(room *r, sp_map_key key, int n_samples, int64_t n, int64_t pairs)
+static int64_t kernel_volume(sp_map_key key)
 {
-    const int64_t K = key.kernel * key.kernel * key.kernel;
-
-    keep(r, (K + 31) / 32 * n * 4); /* masks */
-    keep(r, (n + 1) * 4);           /* first */
-    keep(r, n * 4);                 /* order */
-    keep(r, (n_samples * K + 1) * 4);
-    keep(r, ((n / CHUNK + n_samples) * K + 1) * 4); /* positions of the pairs */
-    use(r, 4 * n + 4 * (n / CUDA_TILE_ROWS) + sort_bytes(n));
-    for (int i = 0; i < 3; i++)
-        keep(r, pairs * 4);
+    return key.kernel * key.kernel * key.kernel;
 }
 
-static int is_cube(sp_map_key key)
+static int64_t rows_of(const numbers *n, int map)
+{
+    return n->voxels[n->spec->map[map].level_out];
+}
+
+static void take_levels(room *r, const numbers *n)
+{
+    const int64_t tables = 4 * n->spec->n_levels * (n->n_samples + 1);
+
+    keep(r, 8 * n->voxels[0]);
+    keep(r, 4 * n->spec->n_levels * ((n->voxels[0] + SCAN - 1) / SCAN));
+    use(r, tables + (4 + 12) * n->voxels[0] + 4 * (4 * n->n_samples + 1) +
+               sort_bytes(n->voxels[0]));
+    keep(r, 2 * tables);
+    for (int l = 1; l < n->spec->n_levels; l++) {
+        keep(r, 4 * n->voxels[l - 1]);
+        keep(r, 8 * n->voxels[l]);
+        keep(r, 8 * n->voxels[l]);
+    }
+}
+
+static void take_rows(room *r, const numbers *n, int map)
+{
+    const int64_t rows = rows_of(n, map), K = kernel_volume(n->spec->map[map]);
+
+    keep(r, (K + 31) / 32 * rows * 4);                    /* masks */
+    keep(r, (rows + 1) * 4);                              /* first */
+    keep(r, rows * 4);                                    /* order */
+    keep(r, ((rows / CHUNK + n->n_samples) * K + 1) * 4); /* positions of the pairs */
+}
+
+/* Sorted rows of all maps, their tiles, and the largest sort. */
+static void use_order(room *r, const numbers *n)
+{
+    int64_t rows = 0, most = 0, sorted[CUDA_MAP_KEY_BITS + 1] = {0};
+
+    for (int m = 0; m < n->spec->n_maps; m++) {
+        int64_t *of_key = &sorted[cuda_map_key_bits(n->spec->map[m].kernel)];
+
+        *of_key += rows_of(n, m);
+        most = *of_key > most ? *of_key : most;
+        rows += rows_of(n, m);
+    }
+    use(r, 4 * rows + 4 * (rows / CUDA_TILE_ROWS) + sort_bytes(most));
+}
+
+static bool is_cube(sp_map_key key)
 {
     return key.level_in == key.level_out && key.kernel == 3 && !key.is_swapped;
+}
+
+/* The map whose neighbours are found ahead of the others; -1: none. */
+static int find_top(const sp_plan_spec *spec)
+{
+    int top = -1;
+
+    for (int m = 0; m < spec->n_maps; m++)
+        if (is_cube(spec->map[m]) &&
+            (top < 0 || spec->map[m].level_out > spec->map[top].level_out))
+            top = m;
+    return top;
+}
+
+static void take_maps(room *r, const numbers *n)
+{
+    const int top = find_top(n->spec);
+    int64_t starts = 0;
+
+    for (int m = 0; m < n->spec->n_maps; m++) {
+        take_rows(r, n, m);
+        starts += n->n_samples * kernel_volume(n->spec->map[m]) + 1;
+    }
+    keep(r, 4 * starts);
+    if (top >= 0)
+        keep(r, 4 * n->pairs[top]);
+    use_order(r, n);
+    for (int m = 0; m < n->spec->n_maps; m++)
+        for (int list = m == top; list < 3; list++)
+            keep(r, 4 * n->pairs[m]);
 }
 
 int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
                            const int64_t *voxels, const int64_t *pairs)
 {
-    const int64_t rows = ((int64_t)n_samples + 1) * 4;
+    const numbers n = {spec, n_samples, voxels, pairs};
     room r = {0, 0};
 
-    keep(&r, voxels[0] * 8);
-    keep(&r, rows);
-    use(&r, (4 + 12) * voxels[0] + sort_bytes(voxels[0]));
-    for (int l = 1; l < spec->n_levels; l++) {
-        keep(&r, voxels[l - 1] * 4);
-        keep(&r, rows);
-        keep(&r, voxels[l] * 8);
-        keep(&r, voxels[l] * 8);
-    }
-    for (int l = 0; l < spec->n_levels; l++)
-        keep(&r, rows); /* chunks */
-    for (int cubes = 1; cubes >= 0; cubes--)
-        for (int m = 0; m < spec->n_maps; m++)
-            if (is_cube(spec->map[m]) == cubes)
-                take_map(&r, spec->map[m], n_samples, voxels[spec->map[m].level_out],
-                         pairs[m]);
+    take_levels(&r, &n);
+    if (spec->n_maps)
+        take_maps(&r, &n);
     return r.high;
 }
 

@@ -1,4 +1,8 @@
-/* The order of the tiles and the pair lists of a map, both from its masks.
+/* The order of the tiles and the pair lists of all maps, both from their masks.
+ *
+ * The output rows of all maps whose keys are equally long are sorted together, with the
+ * number of their map and window above the key; then the whole tiles of all maps by
+ * number of offsets.
  *
  * The pairs of a sample and offset rise by output row. A block counts the pairs of a
  * chunk of rows, offset by offset. A scan of the counts in the sequence (sample,
@@ -26,13 +30,11 @@ __device__ uint32_t gray_place(uint32_t v)
     return v;
 }
 
-struct make_order_words {
+/* The rows of one map whose keys are made. */
+struct key_rows {
     const uint32_t *mask;
     int64_t n;
-    const int32_t *sample_row;
-    int n_samples, kernel, key_bits;
-    uint64_t *word;
-    int32_t *row;
+    int kernel;
 
     /* The mask of the inner 3^3, x fastest. */
     __device__ uint32_t inner(int64_t o) const
@@ -98,108 +100,140 @@ struct make_order_words {
         return gray_place(planes) << 26 | gray_place((m & 0x1fff) | m >> 14 << 13);
     }
 
-    __device__ void operator()(int64_t o) const
+    __device__ uint64_t key(int64_t o) const
     {
-        const int32_t begin = sample_row[plan_sample(sample_row, n_samples, o)];
-
-        word[o] = (uint64_t)(begin / CUDA_MAP_WINDOW) << key_bits | outer_key(o) << 32 |
-                  inner_key(o);
-        row[o] = (int32_t)o;
+        return outer_key(o) << 32 | inner_key(o);
     }
 };
 
-enum { COUNT_BITS = 12 };
+/* The number of the window of row o, counted over all maps. */
+__device__ uint64_t segment_of(const plan_levels &p, const plan_map &m, int64_t o)
+{
+    const int32_t *row = plan_of_level(p.sample_row, p.n_samples, m.to);
+    const int32_t begin = row[plan_sample(row, p.n_samples, o)];
+
+    return (uint64_t)(m.segment + begin / CUDA_MAP_WINDOW);
+}
+
+/* Maps that are sorted together: their keys have key_bits bits. A word is a row's key
+ * with its segment, counted from that of the first of these maps, above it. */
+struct make_order_words {
+    plan_levels levels;
+    int key_bits, segment, last; /* the first segment of these maps, and the last */
+    int64_t row_at;              /* that of the first of these maps */
+    uint64_t *word;
+    int32_t *row;
+
+    bool has(const plan_map &m) const
+    {
+        return m.segment >= segment && m.segment <= last;
+    }
+    unsigned blocks(const plan_map &m) const { return plan_blocks(m.n_out); }
+    __device__ void operator()(const plan_map &m, unsigned block) const
+    {
+        const int64_t o = plan_item(block), at = m.row_at - row_at + o;
+        const key_rows rows = {m.mask, m.n_out, m.kernel};
+
+        if (o >= m.n_out)
+            return;
+        word[at] =
+            (segment_of(levels, m, o) - (uint64_t)segment) << key_bits | rows.key(o);
+        row[at] = (int32_t)o;
+    }
+};
 
 /* One warp for each whole tile: makes the words by which tiles with most offsets come
- * first. */
+ * first in their window. */
 struct make_tile_words {
-    const uint32_t *mask;
-    int64_t n;
-    const int32_t *sample_row;
-    int n_samples, n_words;
-    const int32_t *order;
+    plan_levels levels;
+    int count_bits; /* those of the largest K */
+    const int32_t *sorted;
     uint64_t *word;
     int32_t *tile;
 
-    __device__ void operator()(int64_t i) const
+    bool has(const plan_map &) const { return true; }
+    unsigned blocks(const plan_map &m) const
     {
-        const int32_t *row = order + i / 32 * CUDA_TILE_ROWS;
-        const int lane = (int)(i % 32);
+        return plan_blocks(m.n_out / CUDA_TILE_ROWS * (int64_t)32);
+    }
+    __device__ void operator()(const plan_map &m, unsigned block) const
+    {
+        const int64_t t = plan_item(block) / 32;
+        const int32_t *row = sorted + m.row_at + t * CUDA_TILE_ROWS;
+        const int lane = (int)threadIdx.x % 32;
         int count = 0;
 
-        for (int w = 0; w < n_words; w++) {
+        if (t >= m.n_out / CUDA_TILE_ROWS)
+            return;
+        for (int w = 0; w < m.n_words; w++) {
             uint32_t any = 0;
 
             for (int r = lane; r < CUDA_TILE_ROWS; r += 32)
-                any |= mask[w * n + row[r]];
+                any |= m.mask[w * (int64_t)m.n_out + row[r]];
             for (int by = 16; by > 0; by /= 2)
                 any |= __shfl_xor_sync(0xffffffffu, any, by);
             count += __popc(any);
         }
         if (lane)
             return;
-        word[i / 32] =
-            (uint64_t)(sample_row[plan_sample(sample_row, n_samples, row[0])] /
-                       CUDA_MAP_WINDOW)
-                << COUNT_BITS |
-            (uint64_t)((1 << COUNT_BITS) - 1 - count);
-        tile[i / 32] = (int32_t)(i / 32);
+        word[m.tile_at + t] = segment_of(levels, m, row[0]) << count_bits |
+                              (uint64_t)((1 << count_bits) - 1 - count);
+        tile[m.tile_at + t] = (int32_t)t;
     }
 };
 
-/* Moves whole tiles; the last rows, fewer than a tile, stay where they are. */
+/* Moves whole tiles; the last rows of a map, fewer than a tile, stay where they are. */
 struct move_tiles {
-    const int32_t *from, *tile;
-    int64_t n_tiles;
-    int32_t *to;
+    const int32_t *sorted, *tile;
 
-    __device__ void operator()(int64_t i) const
+    bool has(const plan_map &) const { return true; }
+    unsigned blocks(const plan_map &m) const { return plan_blocks(m.n_out); }
+    __device__ void operator()(const plan_map &m, unsigned block) const
     {
+        const int64_t i = plan_item(block);
         const int64_t t = i / CUDA_TILE_ROWS, r = i % CUDA_TILE_ROWS;
+        int64_t from = i;
 
-        to[i] = from[t < n_tiles ? tile[t] * (int64_t)CUDA_TILE_ROWS + r : i];
+        if (i >= m.n_out)
+            return;
+        if (t < m.n_out / CUDA_TILE_ROWS)
+            from = tile[m.tile_at + t] * (int64_t)CUDA_TILE_ROWS + r;
+        m.order[i] = sorted[m.row_at + from];
     }
 };
 
 /* ---- pairs ---- */
 
-struct pair_lists {
-    const uint32_t *mask;
-    int64_t n;
-    int K, n_words, n_samples;
-    const int32_t *sample_row, *chunk;
-};
-
 /* The rows of a block: one chunk of sample b, whose chunks are first .. first +
- * n_chunks
- * - 1. */
+ * n_chunks - 1. */
 struct chunk_rows {
     int64_t row, end; /* row of this thread; end of the sample */
-    int b, first, n_chunks;
+    int first, n_chunks, own; /* own: number of the block's chunk in the sample */
 
-    __device__ chunk_rows(const pair_lists &l)
+    __device__ chunk_rows(const plan_levels &p, const plan_map &m, unsigned block)
     {
-        b = plan_sample(l.chunk, l.n_samples, blockIdx.x);
-        first = l.chunk[b];
-        n_chunks = l.chunk[b + 1] - first;
-        row = l.sample_row[b] + (int64_t)((int)blockIdx.x - first) * PLAN_CHUNK +
-              threadIdx.x;
-        end = l.sample_row[b + 1];
+        const int32_t *rows = plan_of_level(p.sample_row, p.n_samples, m.to);
+        const int32_t *chunks = plan_of_level(p.chunk, p.n_samples, m.to);
+        const int b = plan_sample(chunks, p.n_samples, block);
+
+        first = chunks[b];
+        n_chunks = chunks[b + 1] - first;
+        own = (int)block - first;
+        row = rows[b] + (int64_t)own * PLAN_CHUNK + threadIdx.x;
+        end = rows[b + 1];
     }
 
-    __device__ uint32_t word(const pair_lists &l, int w) const
+    __device__ uint32_t word(const plan_map &m, int w) const
     {
-        return row < end ? l.mask[w * l.n + row] : 0;
+        return row < end ? m.mask[w * (int64_t)m.n_out + row] : 0;
     }
 
     /* The position of this chunk's count for offset k. */
-    __device__ int64_t at(const pair_lists &l, int k) const
+    __device__ int64_t at(const plan_map &m, int k) const
     {
-        return (int64_t)first * l.K + (int64_t)k * n_chunks + ((int)blockIdx.x - first);
+        return (int64_t)first * m.K + (int64_t)k * n_chunks + own;
     }
 };
-
-enum { WARPS = PLAN_CHUNK / 32 };
 
 /* Writes count[warp][k % 32] for the offsets of one word. Ends with a barrier. */
 __device__ void count_word(uint32_t m, int n_offsets, int32_t (*count)[32])
@@ -212,142 +246,184 @@ __device__ void count_word(uint32_t m, int n_offsets, int32_t (*count)[32])
     __syncthreads();
 }
 
-__global__ void __launch_bounds__(PLAN_CHUNK)
-    count_pairs_kernel(pair_lists l, int32_t *position)
-{
-    sp_grid_wait();
-    SP_SHARED(int32_t, count, [WARPS][32]);
-    const chunk_rows rows(l);
+struct write_counts {
+    plan_levels levels;
 
-    for (int w = 0; w < l.n_words; w++) {
-        const int k = w * 32 + (int)threadIdx.x;
-        count_word(rows.word(l, w), min(32, l.K - w * 32), count);
-        if (threadIdx.x < 32 && k < l.K) {
-            int32_t sum = 0;
-            for (int warp = 0; warp < WARPS; warp++)
-                sum += count[warp][threadIdx.x];
-            position[rows.at(l, k)] = sum;
+    bool has(const plan_map &) const { return true; }
+    unsigned blocks(const plan_map &m) const { return (unsigned)m.n_chunks; }
+    __device__ void operator()(const plan_map &m, unsigned block) const
+    {
+        SP_SHARED(int32_t, count, [PLAN_WARPS][32]);
+        const chunk_rows rows(levels, m, block);
+
+        for (int w = 0; w < m.n_words; w++) {
+            const int k = w * 32 + (int)threadIdx.x;
+            count_word(rows.word(m, w), min(32, m.K - w * 32), count);
+            if (threadIdx.x < 32 && k < m.K) {
+                int32_t sum = 0;
+                for (int warp = 0; warp < PLAN_WARPS; warp++)
+                    sum += count[warp][threadIdx.x];
+                m.position[rows.at(m, k)] = sum;
+            }
+            __syncthreads();
         }
-        __syncthreads();
     }
-}
+};
 
 struct scan_positions {
-    int32_t *position;
-
-    __device__ int32_t count(int64_t i) const { return position[i]; }
-    __device__ void put(int64_t i, int32_t before) const { position[i] = before; }
+    bool has(const plan_map &) const { return true; }
+    __host__ __device__ int64_t items(const plan_map &m) const
+    {
+        return (int64_t)m.n_chunks * m.K;
+    }
+    int32_t *total(const plan_map &m) const { return m.position + items(m); }
+    __device__ int32_t count(const plan_map &m, int64_t i) const
+    {
+        return m.position[i];
+    }
+    __device__ void put(const plan_map &m, int64_t i, int32_t before) const
+    {
+        m.position[i] = before;
+    }
 };
 
 struct take_starts {
-    pair_lists l;
-    const int32_t *position;
-    int32_t *start;
+    plan_levels levels;
 
-    __device__ void operator()(int64_t i) const
+    bool has(const plan_map &) const { return true; }
+    unsigned blocks(const plan_map &m) const
     {
-        const int b = (int)(i / l.K), k = (int)(i % l.K);
-        const int64_t first = l.chunk[b];
-        const int64_t n_chunks = b < l.n_samples ? l.chunk[b + 1] - first : 0;
+        return plan_blocks((int64_t)levels.n_samples * m.K + 1);
+    }
+    __device__ void operator()(const plan_map &m, unsigned block) const
+    {
+        const plan_levels &p = levels;
+        const int32_t *chunk = plan_of_level(p.chunk, p.n_samples, m.to);
+        const int64_t i = plan_item(block);
+        const int b = (int)(i / m.K), k = (int)(i % m.K);
 
-        start[i] = position[first * l.K + k * n_chunks];
+        if (i > (int64_t)p.n_samples * m.K)
+            return;
+        const int64_t first = chunk[b];
+        const int64_t n_chunks = b < p.n_samples ? chunk[b + 1] - first : 0;
+        m.start[i] = m.position[first * m.K + k * n_chunks];
     }
 };
 
-__global__ void __launch_bounds__(PLAN_CHUNK)
-    write_pairs_kernel(pair_lists l, const int32_t *first, const int32_t *nbr,
-                       const int32_t *position, int32_t *pair_in, int32_t *pair_out)
-{
-    sp_grid_wait();
-    SP_SHARED(int32_t, count, [WARPS][32]);
-    const chunk_rows rows(l);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    int32_t p = rows.row < rows.end ? first[rows.row] : 0;
+struct write_lists {
+    plan_levels levels;
 
-    for (int w = 0; w < l.n_words; w++) {
-        const uint32_t m = rows.word(l, w);
-        const int n_offsets = min(32, l.K - w * 32);
-        count_word(m, n_offsets, count);
-        for (int k = 0; k < n_offsets; k++) {
-            const uint32_t all = __ballot_sync(0xffffffffu, (int)(m >> k & 1));
-            if (m >> k & 1) {
-                int32_t to =
-                    position[rows.at(l, w * 32 + k)] + __popc(all & ((1u << lane) - 1));
-                for (int before = 0; before < warp; before++)
-                    to += count[before][k];
-                pair_in[to] = nbr[p++];
-                pair_out[to] = (int32_t)rows.row;
+    bool has(const plan_map &) const { return true; }
+    unsigned blocks(const plan_map &m) const { return (unsigned)m.n_chunks; }
+    __device__ void operator()(const plan_map &m, unsigned block) const
+    {
+        SP_SHARED(int32_t, count, [PLAN_WARPS][32]);
+        const chunk_rows rows(levels, m, block);
+        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+        int32_t p = rows.row < rows.end ? m.first[rows.row] : 0;
+
+        for (int w = 0; w < m.n_words; w++) {
+            const uint32_t mask = rows.word(m, w);
+            const int n_offsets = min(32, m.K - w * 32);
+            count_word(mask, n_offsets, count);
+            for (int k = 0; k < n_offsets; k++) {
+                const uint32_t all = __ballot_sync(0xffffffffu, (int)(mask >> k & 1));
+                if (mask >> k & 1) {
+                    int32_t to = m.position[rows.at(m, w * 32 + k)] +
+                                 __popc(all & ((1u << lane) - 1));
+                    for (int before = 0; before < warp; before++)
+                        to += count[before][k];
+                    m.pair_in[to] = m.nbr[p++];
+                    m.pair_out[to] = (int32_t)rows.row;
+                }
             }
+            __syncthreads();
         }
-        __syncthreads();
     }
+};
+
+int key_bits(const plan_map *m)
+{
+    return cuda_map_key_bits(m->kernel);
 }
 
-pair_lists lists_of(const cuda_plan_builder *b, const cuda_plan_level *out,
-                    const cuda_map *m)
+/* Sorts the rows of the maps begin .. end - 1, whose keys have equally many bits. */
+sp_status sort_rows(cuda_plan_builder *b, const plan_map *begin, const plan_map *end,
+                    int32_t *sorted)
 {
-    return {m->mask,      m->n_out,        m->K,      m->n_words,
-            b->n_samples, out->sample_row, out->chunk};
-}
-
-} // namespace
-
-sp_status plan_order_rows(cuda_plan_builder *b, int kernel, const cuda_plan_level *out,
-                          const cuda_map *map, int32_t *order)
-{
-    const int window_bits = plan_bits((uint64_t)map->n_out / CUDA_MAP_WINDOW);
-    const int key_bits = kernel < 3 ? map->K : kernel == 3 ? 32 : 44;
-    const int64_t n_tiles = map->n_out / CUDA_TILE_ROWS;
+    const int64_t n = end[-1].row_at + end[-1].n_out - begin->row_at;
+    const int last = end[-1].segment + end[-1].n_out / CUDA_MAP_WINDOW;
+    const int bits = key_bits(begin);
     const size_t mark = b->arena->used;
-    int32_t *row, *sorted, *tile;
     uint64_t *word;
+    int32_t *row;
 
-    assert(map->K < 1 << COUNT_BITS);
-    SP_TRY(SP_TAKE(b->arena, map->n_out, &word));
-    SP_TRY(SP_TAKE(b->arena, map->n_out, &row));
-    SP_TRY(SP_TAKE(b->arena, map->n_out, &sorted));
-    SP_TRY(SP_TAKE(b->arena, n_tiles, &tile));
-    SP_TRY(plan_each(b,
-                     make_order_words{map->mask, map->n_out, out->sample_row,
-                                      b->n_samples, kernel, key_bits, word, row},
-                     map->n_out));
-    SP_TRY(plan_sort(b, word, row, sorted, map->n_out, key_bits + window_bits));
-    SP_TRY(plan_each(b,
-                     make_tile_words{map->mask, map->n_out, out->sample_row,
-                                     b->n_samples, map->n_words, sorted, word, row},
-                     32 * n_tiles));
-    SP_TRY(plan_sort(b, word, row, tile, (int32_t)n_tiles, COUNT_BITS + window_bits));
-    SP_TRY(plan_each(b, move_tiles{sorted, tile, n_tiles, order}, map->n_out));
+    if (n > INT32_MAX)
+        return SP_FAIL(SP_EDATA,
+                       "%lld output rows in kernel maps of one kind, at most "
+                       "2^31: set batch.voxel_budget",
+                       (long long)n);
+    SP_TRY(SP_TAKE(b->arena, n, &word));
+    SP_TRY(SP_TAKE(b->arena, n, &row));
+    SP_TRY(plan_each_map(b, make_order_words{b->levels, bits, begin->segment, last,
+                                             begin->row_at, word, row}));
+    SP_TRY(plan_sort(b, word, row, sorted + begin->row_at, (int32_t)n,
+                     bits + plan_bits((uint64_t)(last - begin->segment))));
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
 }
 
-sp_status plan_count_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
-                           const cuda_map *map, int32_t *position, int32_t *start)
+/* Sorts the whole tiles of all maps by window and number of offsets. */
+sp_status sort_tiles(cuda_plan_builder *b, const int32_t *sorted, int64_t n,
+                     int32_t *tile)
 {
-    const pair_lists l = lists_of(b, out, map);
-    const int32_t n_chunks = out->chunk_host[b->n_samples];
-    const int64_t n = (int64_t)n_chunks * map->K;
+    const plan_map *last = &b->map[b->spec->n_maps - 1];
+    const int n_segments = last->segment + last->n_out / CUDA_MAP_WINDOW + 1;
+    int most = 0, bits;
+    uint64_t *word;
+    int32_t *number;
 
-    if (n_chunks) {
-        SP_LAUNCH(count_pairs_kernel, (unsigned)n_chunks, PLAN_CHUNK, b->stream, l,
-                  position);
-        SP_TRY(plan_launched(b, "count_pairs_kernel"));
-    }
-    SP_TRY(plan_scan(b, scan_positions{position}, n, position + n));
-    return plan_each(b, take_starts{l, position, start},
-                     (int64_t)b->n_samples * map->K + 1);
+    for (int i = 0; i < b->spec->n_maps; i++)
+        most = b->map[i].K > most ? b->map[i].K : most;
+    bits = plan_bits((uint64_t)most);
+    SP_TRY(SP_TAKE(b->arena, n, &word));
+    SP_TRY(SP_TAKE(b->arena, n, &number));
+    SP_TRY(plan_each_map(b, make_tile_words{b->levels, bits, sorted, word, number}));
+    return plan_sort(b, word, number, tile, (int32_t)n,
+                     bits + plan_bits((uint64_t)n_segments - 1));
 }
 
-sp_status plan_write_pairs(cuda_plan_builder *b, const cuda_plan_level *out,
-                           const cuda_map *map, const int32_t *position,
-                           int32_t *pair_in, int32_t *pair_out)
-{
-    const int32_t n_chunks = out->chunk_host[b->n_samples];
+} // namespace
 
-    if (n_chunks == 0)
-        return SP_OK;
-    SP_LAUNCH(write_pairs_kernel, (unsigned)n_chunks, PLAN_CHUNK, b->stream,
-              lists_of(b, out, map), map->first, map->nbr, position, pair_in, pair_out);
-    return plan_launched(b, "write_pairs_kernel");
+sp_status plan_order_rows(cuda_plan_builder *b)
+{
+    const plan_map *end = b->map + b->spec->n_maps, *begin = b->map, *m;
+    const int64_t n = end[-1].row_at + end[-1].n_out;
+    const int64_t n_tiles = end[-1].tile_at + end[-1].n_out / CUDA_TILE_ROWS;
+    const size_t mark = b->arena->used;
+    int32_t *sorted, *tile;
+
+    SP_TRY(SP_TAKE(b->arena, n, &sorted));
+    SP_TRY(SP_TAKE(b->arena, n_tiles, &tile));
+    for (m = begin + 1; begin < end; begin = m++) {
+        while (m < end && key_bits(m) == key_bits(begin))
+            m++;
+        SP_TRY(sort_rows(b, begin, m, sorted));
+    }
+    SP_TRY(sort_tiles(b, sorted, n_tiles, tile));
+    SP_TRY(plan_each_map(b, move_tiles{sorted, tile}));
+    sp_arena_rewind(b->arena, mark);
+    return SP_OK;
+}
+
+sp_status plan_count_pairs(cuda_plan_builder *b)
+{
+    SP_TRY(plan_each_map(b, write_counts{b->levels}));
+    SP_TRY(plan_scan_maps(b, scan_positions{}));
+    return plan_each_map(b, take_starts{b->levels});
+}
+
+sp_status plan_write_pairs(cuda_plan_builder *b)
+{
+    return plan_each_map(b, write_lists{b->levels});
 }

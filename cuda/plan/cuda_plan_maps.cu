@@ -4,10 +4,15 @@
  * at offset k is the voxel of level `from` at p + d_k (p - d_k where the map is
  * swapped), if there is one. It is found in one of two ways:
  *
- * - Below a level `top` whose 3^3 map exists, and within one cell of which every
- *   partner lies: look up the ancestor's row of that map, then descend child by child.
- *   Siblings read the same row, so no hash table is needed and little memory is read.
- * - Otherwise by binary search among the keys of the sample.
+ * - Below the level of the top map, the coarsest 3^3 map of the plan, within one cell
+ *   of which every partner lies: look up the ancestor's row of that map, then descend
+ *   child by child. Siblings read the same rows, so no hash table is needed and little
+ *   memory is read.
+ * - Otherwise by binary search among the keys of the sample, as for the top map itself.
+ *
+ * A descent from the next coarser level's own 3^3 map would be shorter, but then each
+ * level would wait for the one above. From the top map all other maps are built by the
+ * same launches; the upper steps of neighbouring rows read the same children.
  *
  * Each map is traversed twice: first for the masks, whose scan gives the position of
  * each row's neighbours, then for the neighbours.
@@ -22,22 +27,10 @@
 namespace
 {
 
-/* The parameters of a look-up in one map. */
+/* What look-ups read besides the map's own parameters. */
 struct lookup {
-    int kernel, lo; /* edge; the lowest offset along an axis */
-    int sign;       /* -1 where the map is swapped, else 1 */
-    int down, up;   /* an output's coordinate is p >> down, a partner's p >> up */
-    int n_samples;
-    int32_t n_out;
-    const uint64_t *to_key;               /* [n_out] */
-    const int32_t *parent[SP_MAX_LEVELS]; /* of level `to` and coarser ones */
-    const uint64_t *from_key;
-    const int32_t *to_row, *from_row; /* [n_samples + 1] sample rows */
-    /* Those of level from + 1 and coarser ones. */
-    const cuda_plan_child *child[SP_MAX_LEVELS];
-    int rise, fall; /* levels from `to` up to `top`, and from there down to `from`; rise
-                     * -1: no such level, search */
-    const uint32_t *top_mask;
+    plan_levels levels;
+    const uint32_t *top_mask; /* of the top map, where there is one */
     const int32_t *top_first, *top_nbr;
 };
 
@@ -49,20 +42,22 @@ struct aim {
     int cell;
 };
 
-__device__ aim aim_at(const lookup &q, int own, int axis, int d)
+__device__ aim aim_at(const plan_map &m, int own, int axis, int d)
 {
-    const int at = (own << q.down) + q.sign * (q.lo + d), partner = at >> q.up;
-    aim a = {at >= 0 && at == partner << q.up, 0, 0};
+    const int lo = m.kernel % 2 ? -(m.kernel / 2) : 0; /* lowest offset */
+    const int at = (own << m.down) + m.sign * (lo + d), partner = at >> m.up;
+    aim a = {at >= 0 && at == partner << m.up, 0, 0};
 
     if (!a.is_there)
         return a;
     a.key = plan_spread((uint32_t)partner) << axis;
-    if (q.rise >= 0)
-        a.cell = (partner >> q.fall) - (own >> q.rise) + 1;
+    if (m.rise >= 0)
+        a.cell = (partner >> m.fall) - (own >> m.rise) + 1;
     return a;
 }
 
-__device__ int32_t descend(const lookup &q, int32_t ancestor, int cell, uint64_t key)
+__device__ int32_t descend(const lookup &q, const plan_map &m, int32_t ancestor,
+                           int cell, uint64_t key)
 {
     const uint32_t mask = q.top_mask[ancestor];
     int32_t row;
@@ -70,8 +65,8 @@ __device__ int32_t descend(const lookup &q, int32_t ancestor, int cell, uint64_t
     if (!(mask >> cell & 1))
         return -1;
     row = q.top_nbr[q.top_first[ancestor] + __popc(mask & ((1u << cell) - 1))];
-    for (int l = q.fall - 1; l >= 0; l--) {
-        const cuda_plan_child c = q.child[l][row];
+    for (int l = m.fall - 1; l >= 0; l--) {
+        const plan_child c = q.levels.child[m.from + l + 1][row];
         const int bit = (int)(key >> 3 * l & 7);
         if (!(c.mask >> bit & 1))
             return -1;
@@ -80,68 +75,74 @@ __device__ int32_t descend(const lookup &q, int32_t ancestor, int cell, uint64_t
     return row;
 }
 
-__device__ int32_t search(const lookup &q, int sample, uint64_t key)
+__device__ int32_t search(const lookup &q, const plan_map &m, int sample, uint64_t key)
 {
-    int32_t low = q.from_row[sample], high = q.from_row[sample + 1];
+    const plan_levels &p = q.levels;
+    const int32_t *row = plan_of_level(p.sample_row, p.n_samples, m.from);
+    const uint64_t *from = p.key[m.from];
+    int32_t low = row[sample], high = row[sample + 1];
     const int32_t end = high;
 
     while (low < high) {
         const int32_t middle = low + (high - low) / 2;
-        if (q.from_key[middle] < key)
+        if (from[middle] < key)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < end && q.from_key[low] == key ? low : -1;
+    return low < end && from[low] == key ? low : -1;
 }
 
 /* An output row, in the form that its look-ups use. */
 struct viewpoint {
     int at[3];        /* coordinates */
-    int32_t ancestor; /* in level top */
+    int32_t ancestor; /* on the top map's level */
     int sample;       /* sample in whose keys partners are searched */
 };
 
-__device__ viewpoint view_from(const lookup &q, int64_t o)
+__device__ viewpoint view_from(const lookup &q, const plan_map &m, int64_t o)
 {
-    const uint64_t key = q.to_key[o];
+    const plan_levels &p = q.levels;
+    const uint64_t key = p.key[m.to][o];
     viewpoint v = {{plan_gather(key), plan_gather(key >> 1), plan_gather(key >> 2)},
                    (int32_t)o,
                    0};
 
-    for (int l = 0; l < q.rise; l++)
-        v.ancestor = q.parent[l][v.ancestor];
-    if (q.rise < 0)
-        v.sample = plan_sample(q.to_row, q.n_samples, o);
+    for (int l = 0; l < m.rise; l++)
+        v.ancestor = p.parent[m.to + l][v.ancestor];
+    if (m.rise < 0)
+        v.sample =
+            plan_sample(plan_of_level(p.sample_row, p.n_samples, m.to), p.n_samples, o);
     return v;
 }
 
-__device__ int32_t find(const lookup &q, const viewpoint &v, const aim &x, const aim &y,
-                        const aim &z)
+__device__ int32_t find(const lookup &q, const plan_map &m, const viewpoint &v,
+                        const aim &x, const aim &y, const aim &z)
 {
     const uint64_t key = x.key | y.key | z.key;
 
-    if (q.rise < 0)
-        return search(q, v.sample, key);
-    return descend(q, v.ancestor, x.cell + 3 * y.cell + 9 * z.cell, key);
+    if (m.rise < 0)
+        return search(q, m, v.sample, key);
+    return descend(q, m, v.ancestor, x.cell + 3 * y.cell + 9 * z.cell, key);
 }
 
 /* Calls visit->wants(k) for each offset and, where that is true and the row has a
  * partner, visit->found(k, row). */
-template <class V> __device__ void look_around(const lookup &q, int64_t o, V *visit)
+template <class V>
+__device__ void look_around(const lookup &q, const plan_map &m, int64_t o, V *visit)
 {
-    const viewpoint v = view_from(q, o);
+    const viewpoint v = view_from(q, m, o);
     int k = 0;
 
-    for (int dz = 0; dz < q.kernel; dz++) {
-        const aim z = aim_at(q, v.at[2], 2, dz);
-        for (int dy = 0; dy < q.kernel; dy++) {
-            const aim y = aim_at(q, v.at[1], 1, dy);
-            for (int dx = 0; dx < q.kernel; dx++, k++) {
-                const aim x = aim_at(q, v.at[0], 0, dx);
+    for (int dz = 0; dz < m.kernel; dz++) {
+        const aim z = aim_at(m, v.at[2], 2, dz);
+        for (int dy = 0; dy < m.kernel; dy++) {
+            const aim y = aim_at(m, v.at[1], 1, dy);
+            for (int dx = 0; dx < m.kernel; dx++, k++) {
+                const aim x = aim_at(m, v.at[0], 0, dx);
                 int32_t row = -1;
                 if (visit->wants(k) && x.is_there && y.is_there && z.is_there)
-                    row = find(q, v, x, y, z);
+                    row = find(q, m, v, x, y, z);
                 if (row >= 0)
                     visit->found(k, row);
             }
@@ -180,48 +181,61 @@ struct neighbour_writer {
     __device__ void found(int, int32_t row) { *nbr++ = row; }
 };
 
+/* The top map is traversed first, all others together. */
 struct write_masks {
     lookup q;
-    uint32_t *mask;
+    bool is_top;
 
-    __device__ void operator()(int64_t o) const
+    bool has(const plan_map &m) const { return m.is_top == is_top; }
+    unsigned blocks(const plan_map &m) const { return plan_blocks(m.n_out); }
+    __device__ void operator()(const plan_map &m, unsigned block) const
     {
-        mask_writer w = {mask + o, q.n_out, 0, 0};
+        const int64_t o = plan_item(block);
+        mask_writer w = {m.mask + o, m.n_out, 0, 0};
 
-        look_around(q, o, &w);
+        if (o >= m.n_out)
+            return;
+        look_around(q, m, o, &w);
         w.flush();
     }
 };
 
 struct write_neighbours {
     lookup q;
-    const uint32_t *mask;
-    const int32_t *first;
-    int32_t *nbr;
+    bool is_top;
 
-    __device__ void operator()(int64_t o) const
+    bool has(const plan_map &m) const { return m.is_top == is_top; }
+    unsigned blocks(const plan_map &m) const { return plan_blocks(m.n_out); }
+    __device__ void operator()(const plan_map &m, unsigned block) const
     {
-        neighbour_writer w = {mask + o, q.n_out, nbr + first[o]};
+        const int64_t o = plan_item(block);
 
-        look_around(q, o, &w);
+        if (o >= m.n_out)
+            return;
+        neighbour_writer w = {m.mask + o, m.n_out, m.nbr + m.first[o]};
+        look_around(q, m, o, &w);
     }
 };
 
+/* Counts the neighbours of each row: the scan gives `first`. */
 struct count_neighbours {
-    const uint32_t *mask;
-    int n_words;
-    int64_t n;
-    int32_t *first;
+    bool is_top;
 
-    __device__ int32_t count(int64_t o) const
+    bool has(const plan_map &m) const { return m.is_top == is_top; }
+    int32_t *total(const plan_map &m) const { return m.first + m.n_out; }
+    __host__ __device__ int64_t items(const plan_map &m) const { return m.n_out; }
+    __device__ int32_t count(const plan_map &m, int64_t o) const
     {
         int32_t sum = 0;
 
-        for (int w = 0; w < n_words; w++)
-            sum += __popc(mask[w * n + o]);
+        for (int w = 0; w < m.n_words; w++)
+            sum += __popc(m.mask[w * (int64_t)m.n_out + o]);
         return sum;
     }
-    __device__ void put(int64_t o, int32_t before) const { first[o] = before; }
+    __device__ void put(const plan_map &m, int64_t o, int32_t before) const
+    {
+        m.first[o] = before;
+    }
 };
 
 /* ---- choice between descent and search ---- */
@@ -234,177 +248,222 @@ int reach(int kernel)
     return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
 }
 
-void aim_from(const cuda_plan_builder *b, int top, int to, int from, lookup *q)
-{
-    const cuda_map *cube = b->cube[top];
-
-    q->rise = top - to;
-    q->fall = top - from;
-    for (int l = 0; l < q->rise; l++)
-        q->parent[l] = b->level[to + l].parent;
-    for (int l = 0; l < q->fall; l++)
-        q->child[l] = b->level[from + l + 1].child;
-    q->top_mask = cube->mask;
-    q->top_first = cube->first;
-    q->top_nbr = cube->nbr;
-}
-
-lookup lookup_of(const cuda_plan_builder *b, sp_map_key key)
-{
-    const int to = key.level_out, from = key.level_in;
-    const int fine = to < from ? to : from, coarse = to < from ? from : to;
-    const bool is_swapped = to < from || (to == from && key.is_swapped);
-    const int least = fine + reach(key.kernel);
-    lookup q = {};
-
-    q.kernel = key.kernel;
-    q.lo = key.kernel % 2 ? -(key.kernel / 2) : 0;
-    q.sign = is_swapped ? -1 : 1;
-    q.down = to - fine;
-    q.up = from - fine;
-    q.n_samples = b->n_samples;
-    q.n_out = b->level[to].n;
-    q.to_key = b->level[to].key;
-    q.from_key = b->level[from].key;
-    q.to_row = b->level[to].sample_row;
-    q.from_row = b->level[from].sample_row;
-    q.rise = -1;
-    for (int top = least > coarse ? least : coarse; top < b->spec->n_levels; top++)
-        if (b->cube[top]) {
-            aim_from(b, top, to, from, &q);
-            break;
-        }
-    return q;
-}
-
-/* ---- one map ---- */
-
-/* The arrays of a map while they are filled. */
-struct arrays {
-    uint32_t *mask;
-    int32_t *first, *nbr, *order, *pair_in, *pair_out, *pair_start, *pair_start_host;
-    int32_t *position; /* first pair of each sample, offset and chunk */
-};
-
-sp_status take_rows(cuda_plan_builder *b, const cuda_plan_level *out, const cuda_map *m,
-                    arrays *a)
-{
-    const size_t n_lists = (size_t)b->n_samples * (size_t)m->K + 1;
-    const size_t n = (size_t)m->n_out;
-
-    SP_TRY(SP_TAKE(b->arena, n * (size_t)m->n_words, &a->mask));
-    SP_TRY(SP_TAKE(b->arena, n + 1, &a->first));
-    SP_TRY(SP_TAKE(b->arena, n, &a->order));
-    SP_TRY(SP_TAKE(b->arena, n_lists, &a->pair_start));
-    SP_TRY(SP_TAKE(b->host, n_lists, &a->pair_start_host));
-    return SP_TAKE(b->arena, (size_t)out->chunk_host[b->n_samples] * (size_t)m->K + 1,
-                   &a->position);
-}
-
-sp_status take_pairs(cuda_plan_builder *b, const cuda_map *m, arrays *a)
-{
-    SP_TRY(SP_TAKE(b->arena, m->pairs, &a->nbr));
-    SP_TRY(SP_TAKE(b->arena, m->pairs, &a->pair_in));
-    return SP_TAKE(b->arena, m->pairs, &a->pair_out);
-}
-
-void publish(const arrays *a, cuda_map *m)
-{
-    m->mask = a->mask;
-    m->first = a->first;
-    m->nbr = a->nbr;
-    m->order = a->order;
-    m->pair_in = a->pair_in;
-    m->pair_out = a->pair_out;
-    m->pair_start = a->pair_start;
-    m->pair_start_host = a->pair_start_host;
-}
-
-/* Builds everything that does not need the number of pairs, and that number. */
-sp_status build_rows(cuda_plan_builder *b, const lookup &q, const cuda_plan_level *out,
-                     cuda_map *m, arrays *a)
-{
-    const size_t n_lists = (size_t)b->n_samples * (size_t)m->K + 1;
-
-    SP_TRY(take_rows(b, out, m, a));
-    publish(a, m);
-    SP_TRY(plan_each(b, write_masks{q, a->mask}, m->n_out));
-    SP_TRY(plan_scan(b, count_neighbours{a->mask, m->n_words, m->n_out, a->first},
-                     m->n_out, a->first + m->n_out));
-    SP_TRY(plan_order_rows(b, q.kernel, out, m, a->order));
-    SP_TRY(plan_count_pairs(b, out, m, a->position, a->pair_start));
-    SP_TRY(plan_download(b, a->pair_start_host, a->pair_start,
-                         n_lists * sizeof *a->pair_start));
-    m->pairs = a->pair_start_host[n_lists - 1];
-    if (m->pairs == INT32_MAX)
-        return SP_FAIL(
-            SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
-    return SP_OK;
-}
-
-sp_status build_map(cuda_plan_builder *b, sp_map_key key, sp_map *map)
-{
-    const cuda_plan_level *out = &b->level[key.level_out];
-    const lookup q = lookup_of(b, key);
-    arrays a = {};
-    cuda_map *m;
-
-    SP_TRY(SP_TAKE(b->host, 1, &m));
-    *m = cuda_map{};
-    m->K = key.kernel * key.kernel * key.kernel;
-    m->n_words = (m->K + 31) / 32;
-    m->n_in = b->level[key.level_in].n;
-    m->n_out = out->n;
-    m->n_samples = b->n_samples;
-    SP_TRY(build_rows(b, q, out, m, &a));
-    SP_TRY(take_pairs(b, m, &a));
-    publish(&a, m);
-    SP_TRY(plan_each(b, write_neighbours{q, a.mask, a.first, a.nbr}, m->n_out));
-    SP_TRY(plan_write_pairs(b, out, m, a.position, a.pair_in, a.pair_out));
-    map->device = m;
-    return SP_OK;
-}
-
-/* ---- all maps ---- */
-
-/* Fills in the fields of sp_map that do not depend on the device, as the host's builder
- * does. */
-void describe(const cuda_plan_builder *b, sp_map_key key, sp_map *map)
-{
-    const bool is_flat = key.level_in == key.level_out;
-
-    map->key = key;
-    map->K = key.kernel * key.kernel * key.kernel;
-    map->n_in = b->level[key.level_in].n;
-    map->n_out = b->level[key.level_out].n;
-    map->is_full = is_flat;
-    map->centre = !is_flat ? -1 : key.kernel % 2 ? map->K / 2 : 0;
-}
-
 bool is_cube(sp_map_key key)
 {
     return key.level_in == key.level_out && key.kernel == 3 && !key.is_swapped;
 }
 
+/* The index in the spec of the coarsest 3^3 map; -1: none. cuda_plan_bytes.c chooses
+ * alike. */
+int find_top(const sp_plan_spec *spec)
+{
+    int top = -1;
+
+    for (int i = 0; i < spec->n_maps; i++)
+        if (is_cube(spec->map[i]) &&
+            (top < 0 || spec->map[i].level_out > spec->map[top].level_out))
+            top = i;
+    return top;
+}
+
+/* Fills in how partners are found. */
+void aim_map(sp_map_key key, int top_level, plan_map *m)
+{
+    const int to = key.level_out, from = key.level_in;
+    const int fine = to < from ? to : from, coarse = to < from ? from : to;
+    const bool is_swapped = to < from || (to == from && key.is_swapped);
+
+    m->sign = is_swapped ? -1 : 1;
+    m->down = (int8_t)(to - fine);
+    m->up = (int8_t)(from - fine);
+    m->rise = -1;
+    if (m->is_top || top_level < coarse || top_level < fine + reach(key.kernel))
+        return;
+    m->rise = (int8_t)(top_level - to);
+    m->fall = (int8_t)(top_level - from);
+}
+
+/* ---- memory of the maps ---- */
+
+void describe_map(const cuda_plan_builder *b, int at, int top, plan_map *m)
+{
+    const sp_map_key key = b->spec->map[at];
+
+    *m = plan_map{};
+    m->at = at;
+    m->is_top = at == top;
+    m->kernel = key.kernel;
+    m->to = key.level_out;
+    m->from = key.level_in;
+    m->K = key.kernel * key.kernel * key.kernel;
+    m->n_words = (m->K + 31) / 32;
+    m->n_out = b->levels.n[m->to];
+    m->n_chunks = plan_of_level(b->chunk_host, b->n_samples, m->to)[b->n_samples];
+    aim_map(key, top < 0 ? -1 : b->spec->map[top].level_out, m);
+}
+
+/* Fills b->map, maps of equally long keys side by side. */
+void describe_maps(cuda_plan_builder *b)
+{
+    const int top = find_top(b->spec);
+    int64_t row_at = 0, tile_at = 0;
+    int n = 0, segment = 0;
+
+    for (int bits = 1; bits <= CUDA_MAP_KEY_BITS; bits++)
+        for (int i = 0; i < b->spec->n_maps; i++)
+            if (cuda_map_key_bits(b->spec->map[i].kernel) == bits)
+                describe_map(b, i, top, &b->map[n++]);
+    assert(n == b->spec->n_maps);
+    for (plan_map *m = b->map; m < b->map + n; m++) {
+        m->row_at = row_at;
+        m->tile_at = tile_at;
+        m->segment = segment;
+        row_at += m->n_out;
+        tile_at += m->n_out / CUDA_TILE_ROWS;
+        segment += m->n_out / CUDA_MAP_WINDOW + 1;
+    }
+}
+
+size_t lists_of(const cuda_plan_builder *b, const plan_map &m)
+{
+    return (size_t)b->n_samples * (size_t)m.K + 1;
+}
+
+/* Takes what does not depend on the number of pairs. All `start` are adjacent, so that
+ * one copy reads them. */
+sp_status take_rows(cuda_plan_builder *b, size_t *n_starts)
+{
+    int32_t *start;
+
+    *n_starts = 0;
+    for (int i = 0; i < b->spec->n_maps; i++) {
+        plan_map *m = &b->map[i];
+        const size_t n = (size_t)m->n_out;
+
+        SP_TRY(SP_TAKE(b->arena, n * (size_t)m->n_words, &m->mask));
+        SP_TRY(SP_TAKE(b->arena, n + 1, &m->first));
+        SP_TRY(SP_TAKE(b->arena, n, &m->order));
+        SP_TRY(SP_TAKE(b->arena, (size_t)m->n_chunks * (size_t)m->K + 1, &m->position));
+        *n_starts += lists_of(b, *m);
+    }
+    SP_TRY(SP_TAKE(b->arena, *n_starts, &start));
+    for (int i = 0; i < b->spec->n_maps; i++) {
+        b->map[i].start = start;
+        start += lists_of(b, b->map[i]);
+    }
+    return SP_OK;
+}
+
+/* ---- the stages ---- */
+
+sp_status check_pairs(int32_t pairs)
+{
+    if (pairs == INT32_MAX)
+        return SP_FAIL(
+            SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
+    return SP_OK;
+}
+
+/* Builds masks, `first` and neighbours of the top map; q has them then. */
+sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
+{
+    int32_t pairs;
+
+    SP_TRY(plan_each_map(b, write_masks{*q, true}));
+    SP_TRY(plan_scan_maps(b, count_neighbours{true}));
+    SP_TRY(plan_download(b, &pairs, top->first + top->n_out, sizeof pairs));
+    SP_TRY(check_pairs(pairs));
+    SP_TRY(SP_TAKE(b->arena, pairs, &top->nbr));
+    SP_TRY(plan_each_map(b, write_neighbours{*q, true}));
+    q->top_mask = top->mask;
+    q->top_first = top->first;
+    q->top_nbr = top->nbr;
+    return SP_OK;
+}
+
+/* Reads the numbers of pairs and takes memory for them. start_host: those of all maps.
+ */
+sp_status take_pairs(cuda_plan_builder *b, int32_t *start_host, size_t n_starts)
+{
+    SP_TRY(
+        plan_download(b, start_host, b->map[0].start, n_starts * sizeof *start_host));
+    for (int i = 0; i < b->spec->n_maps; i++) {
+        plan_map *m = &b->map[i];
+        const int32_t pairs = start_host[lists_of(b, *m) - 1];
+
+        SP_TRY(check_pairs(pairs));
+        if (!m->is_top)
+            SP_TRY(SP_TAKE(b->arena, pairs, &m->nbr));
+        SP_TRY(SP_TAKE(b->arena, pairs, &m->pair_in));
+        SP_TRY(SP_TAKE(b->arena, pairs, &m->pair_out));
+        start_host += lists_of(b, *m);
+    }
+    return SP_OK;
+}
+
+/* Fills in the map as the device's kernels read it, and the fields of sp_map that do
+ * not depend on the device, as the host's builder does. */
+sp_status publish(cuda_plan_builder *b, const plan_map *from, const int32_t *start_host)
+{
+    const sp_map_key key = b->spec->map[from->at];
+    const bool is_flat = key.level_in == key.level_out;
+    sp_map *map = &b->plan->map[from->at];
+    cuda_map *m;
+
+    SP_TRY(SP_TAKE(b->host, 1, &m));
+    *m = cuda_map{};
+    m->K = from->K;
+    m->n_words = from->n_words;
+    m->n_in = b->levels.n[from->from];
+    m->n_out = from->n_out;
+    m->n_samples = b->n_samples;
+    m->pairs = start_host[lists_of(b, *from) - 1];
+    m->mask = from->mask;
+    m->first = from->first;
+    m->nbr = from->nbr;
+    m->order = from->order;
+    m->pair_in = from->pair_in;
+    m->pair_out = from->pair_out;
+    m->pair_start = from->start;
+    m->pair_start_host = start_host;
+    map->device = m;
+    map->key = key;
+    map->K = m->K;
+    map->n_in = m->n_in;
+    map->n_out = m->n_out;
+    map->pairs = m->pairs;
+    map->is_full = is_flat;
+    map->centre = !is_flat ? -1 : key.kernel % 2 ? map->K / 2 : 0;
+    return SP_OK;
+}
+
 } // namespace
 
-/* The coarsest 3^3 map is built by search, the others by descent from coarser ones. */
 sp_status plan_build_maps(cuda_plan_builder *b)
 {
-    const sp_plan_spec *spec = b->spec;
+    const int n_maps = b->spec->n_maps;
+    lookup q = {b->levels, NULL, NULL, NULL};
+    int32_t *start_host;
+    size_t n_starts;
 
-    for (int l = spec->n_levels - 1; l >= 0; l--)
-        for (int i = 0; i < spec->n_maps; i++)
-            if (is_cube(spec->map[i]) && spec->map[i].level_out == l) {
-                SP_TRY(build_map(b, spec->map[i], &b->plan->map[i]));
-                b->cube[l] = (const cuda_map *)b->plan->map[i].device;
-            }
-    for (int i = 0; i < spec->n_maps; i++) {
-        sp_map *map = &b->plan->map[i];
-        if (!is_cube(spec->map[i]))
-            SP_TRY(build_map(b, spec->map[i], map));
-        describe(b, spec->map[i], map);
-        map->pairs = ((const cuda_map *)map->device)->pairs;
+    if (n_maps == 0)
+        return SP_OK;
+    describe_maps(b);
+    SP_TRY(take_rows(b, &n_starts));
+    SP_TRY(SP_TAKE(b->host, n_starts, &start_host));
+    for (int i = 0; i < n_maps; i++)
+        if (b->map[i].is_top)
+            SP_TRY(build_top(b, &b->map[i], &q));
+    SP_TRY(plan_each_map(b, write_masks{q, false}));
+    SP_TRY(plan_scan_maps(b, count_neighbours{false}));
+    SP_TRY(plan_order_rows(b));
+    SP_TRY(plan_count_pairs(b));
+    SP_TRY(take_pairs(b, start_host, n_starts));
+    SP_TRY(plan_each_map(b, write_neighbours{q, false}));
+    SP_TRY(plan_write_pairs(b));
+    for (int i = 0; i < n_maps; i++) {
+        SP_TRY(publish(b, &b->map[i], start_host));
+        start_host += lists_of(b, b->map[i]);
     }
     return SP_OK;
 }

@@ -249,7 +249,7 @@ static void few_operations_and_waits(void **state)
 {
     static const struct {
         int stem, operations, waits;
-    } limits[] = {{3, 442, 19}, {5, 481, 20}};
+    } limits[] = {{3, 77, 3}, {5, 94, 3}};
     sp_backend be = cu_open(0);
     sp_arena arena;
     sp_plan plan;

@@ -137,11 +137,11 @@ DECK
     number "early launches save" "$(awk -v a="$early" -v b="$late" \
         'BEGIN { print (a > 0 && b > 0 ? 100 * (b - a) / b : "null") }')" "under 4" percent
     number "plan of minkunet34" "$(field "$log-plan" '"name":"plan_minkunet34' ms)" \
-        1.4 ms
+        "0.5-1" ms
     number "operations of that plan" \
-        "$(field "$log-plan" '"name":"plan_minkunet34' operations)" 481 ""
+        "$(field "$log-plan" '"name":"plan_minkunet34' operations)" 94 ""
     number "waits of that plan" \
-        "$(field "$log-plan" '"name":"plan_minkunet34' waits)" 20 ""
+        "$(field "$log-plan" '"name":"plan_minkunet34' waits)" 3 ""
 }
 
 profile() {

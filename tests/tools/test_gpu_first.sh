@@ -23,7 +23,7 @@ ops*)
     ;;
 step*) [ "$SP_EARLY_LAUNCH" = 0 ] && echo '{"name":"step","ms":12.5}' ||
     echo '{"name":"step","ms":12.0}' ;;
-plan*) echo '{"name":"plan_minkunet34_stem3","ms":1.5,"operations":481,"waits":20}' ;;
+plan*) echo '{"name":"plan_minkunet34_stem3","ms":1.5,"operations":94,"waits":3}' ;;
 esac
 END1
 chmod +x "$dir/run" "$dir"/bin/*
@@ -57,8 +57,8 @@ said '"number":"wgmma, 256 channels","value":1.5,'
 said '"number":"step of two scans","value":12.0,'
 said '"number":"early launches save","value":4,'
 said '"number":"plan of minkunet34","value":1.5,'
-said '"number":"operations of that plan","value":481,'
-said '"number":"waits of that plan","value":20,'
+said '"number":"operations of that plan","value":94,'
+said '"number":"waits of that plan","value":3,'
 grep -q '^conv is broken$' "$dir/results/logs/right-test_cuda_conv" || fail "no log"
 grep -q '1 commands failed$' "$dir/log" || fail "no count"
 first 0 step
