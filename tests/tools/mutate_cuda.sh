@@ -1,6 +1,6 @@
 #!/bin/sh
-# Breaks the kernels of convolutions and of sums through peers' memory, one line at a time,
-# and runs their tests on the emulator: every mutant must fail. Takes minutes:
+# Breaks the kernels of convolutions, of plans and of sums through peers' memory, one line
+# at a time, and runs their tests on the emulator: every mutant must fail. Takes minutes:
 # `make mutants`, which sets
 #   CXX KERNEL_FLAGS   compile a kernel file: $CXX $KERNEL_FLAGS -o OBJECT FILE
 #   LINK_TEST          links the tests: $LINK_TEST PROGRAM OBJECT $LINK_LIBS
@@ -52,6 +52,9 @@ wgrad() {
 net() {
     mutant test_cuda_net conv/cuda_wgrad.cu "conv/$1" "$2"
 }
+plan() {
+    mutant test_cuda_plan "plan/$1" "plan/$1" "$2"
+}
 peer() {
     start="$MPIEXEC -n 3"
     mutant test_peer_memory_np3 reduce/cuda_peer.cu reduce/cuda_peer.cu "$1"
@@ -70,6 +73,10 @@ peer 's/const int to = p.rank + k < p.size ? .*/const int to = (p.rank + 1) % p.
 peer 's/if (now - \*begin < p.limit_ns)/if (now)/'
 peer 's/SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));//'
 peer 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/SP_TRY(object(t, options));/'
+
+# plans: rows and parents of levels
+plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
+plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
 
 # barriers and waits
 conv cuda_conv.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
