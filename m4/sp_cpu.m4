@@ -8,7 +8,7 @@ AS_IF([test "x$OPENMP_CFLAGS" = x],
 
 # SP_CHECK_SIMD: compile the vector versions of the kernels where the compiler knows the flags;
 # which one runs is decided at start by what the processor has.
-# Sets HAVE_SIMD_X86, HAVE_AVX512BF16, SP_AVX512_CFLAGS, SP_AVX2_CFLAGS.
+# Sets HAVE_SIMD_X86, HAVE_AVX512BF16, HAVE_AMX, SP_AVX512_CFLAGS, SP_AVX2_CFLAGS.
 AC_DEFUN([SP_CHECK_SIMD], [
 SP_AVX512_CFLAGS="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vpopcntdq -mfma -mbmi -mbmi2 -mpopcnt -mprefer-vector-width=512"
 SP_AVX2_CFLAGS="-mavx2 -mfma -mbmi -mbmi2 -mpopcnt"
@@ -31,6 +31,20 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <immintrin.h>]],
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_bf16])
 AM_CONDITIONAL([HAVE_AVX512BF16], [test $sp_bf16 = yes])
+AC_MSG_CHECKING([whether $CC compiles AMX_BF16 kernels])
+CFLAGS="$CFLAGS $SP_AVX512_CFLAGS -mamx-tile -mamx-bf16"
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cpuid.h>
+    #include <immintrin.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>]],
+  [[_tile_zero(0);
+    _tile_dpbf16ps(0, 1, 2);
+    _tile_release();
+    return syscall(SYS_arch_prctl, 0x1023, 18) != 0;]])],
+  [sp_amx=$sp_simd], [sp_amx=no])
+CFLAGS=$sp_save_CFLAGS
+AC_MSG_RESULT([$sp_amx])
+AM_CONDITIONAL([HAVE_AMX], [test $sp_amx = yes])
 AS_IF([test $sp_simd = yes],
   [AC_DEFINE([SP_HAVE_SIMD_X86], [1], [AVX-512 and AVX2 kernels are compiled in])
    sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"],
@@ -38,6 +52,9 @@ AS_IF([test $sp_simd = yes],
 AS_IF([test $sp_bf16 = yes],
   [AC_DEFINE([SP_HAVE_AVX512BF16], [1], [AVX512_BF16 kernels are compiled in])
    sp_simd_summary="AVX512_BF16, $sp_simd_summary"])
+AS_IF([test $sp_amx = yes],
+  [AC_DEFINE([SP_HAVE_AMX], [1], [AMX_BF16 kernels are compiled in])
+   sp_simd_summary="AMX_BF16, $sp_simd_summary"])
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
 # (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
 # floating-point exceptions, which would keep square roots and choices from being vectorised.

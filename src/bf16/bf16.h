@@ -23,7 +23,9 @@
  *     portable          fmaf(), and a second look at results near the subnormal numbers
  *
  * Products of two channels are summed at a time, so an odd number of channels, or of
- * the pairs of rows that an offset of a tile has, is filled up with zero. */
+ * the pairs of rows that an offset of a tile has, is filled up with zero.
+ *
+ * Processors with AMX have another order of sums and kernels of their own (tile.h). */
 #ifndef SP_BF16_H
 #define SP_BF16_H
 
@@ -113,6 +115,10 @@ INLINE size_t packed_words(int c_in, int c_out)
 
 /* ---- one version's functions, listed in PRODUCTS(isa); meanings in cpu_isa.h ---- */
 void BF16(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed);
+/* Packs rows at .. at + width - 1 of w [c_out][c_in], transposed: words of ld columns,
+ * width at most 64. */
+void BF16(pack_columns)(const float *w, int c_in, int at, int width, int ld,
+                        float *packed);
 void BF16(norm_sums)(sp_tensor x, int64_t row, int64_t end, double *sums);
 void BF16(norm_apply)(const sp_norm_args *a, int64_t row, int64_t end);
 void BF16(norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,

@@ -2,15 +2,14 @@
  * gradient, as in cpu_vec_conv.c.
  *
  * The sums of a tile are kept in fp32 while its offsets are added, one panel of output
- * channels after another, so that 512 rows of 64 channels take 128 KiB of L2. They are
- * dense: neither are the rows of y masked until the end, nor do rows 1 KiB apart share
- * the sets of L1. An output is rounded once, when all its offsets are in.
+ * channels after another (bf16_sums.h).
  *
  * An output is one chain of the operation of bf16.h: y itself, the bias or 0, then the
  * centre offset of a full map, then the other offsets by rising k, in each the pairs of
  * input channels by rising index. Blocks, panels and tiles do not reorder or split that
  * chain, so the result does not depend on them. */
 #include "bf16/bf16.h"
+#include "bf16/bf16_sums.h"
 
 #include <assert.h>
 
@@ -100,36 +99,26 @@ INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const i
 
 #include "cpu/cpu_conv_blocks.inc"
 
-/* One panel of output channels of a tile. */
-typedef struct work {
-    const sp_cpu_conv *c;
-    const tile *t;
-    int v, nr;    /* its first vector, and its vectors */
-    int width;    /* output channels in it */
-    float *sum;   /* [rows][nr * LANES] */
-    float *first; /* [nr * LANES] the bias or 0 */
-    ahead *next;
-} work;
-
 /* Adds offset k over the tile. is_first: the sums have no value yet. */
-static void add_offset(const work *p, int k, bool is_first)
+static void add_offset(const panel_sums *p, int k, bool is_first)
 {
     const tile *t = p->t;
     const sp_tensor *x = &p->c->x;
     const int n = t->start[k + 1] - t->start[k], n_words = x->c / 2;
     const float *w = p->c->w + (size_t)k * packed_words(x->c, p->c->y.c) +
-                     (size_t)(p->v * LANES) * (size_t)((x->c + 1) / 2);
+                     (size_t)p->at * (size_t)((x->c + 1) / 2);
 
     for (int c0 = 0; n && (c0 == 0 || c0 < n_words); c0 += WORDS) {
         panel b = {.x = sp_row_bf16(*x, t->x_row) + 2 * c0,
-                   .w = w + (size_t)(c0 * p->nr) * LANES,
+                   .w = w + (size_t)(c0 * p->ld),
                    .sum = p->sum,
                    .first = is_first && c0 == 0 ? p->first : NULL,
                    .ld_x = (size_t)x->ld,
                    .row0 = (int32_t)(t->row - t->y_row),
                    .n_words = min_i(WORDS, n_words - c0)};
         b.has_odd = x->c % 2 && c0 + b.n_words == n_words;
-        run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, p->nr, p->next);
+        run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, p->ld / LANES,
+                   p->next);
     }
 }
 
@@ -142,65 +131,6 @@ static int count_blocks(const sp_cpu_conv *c, const tile *t)
            ((c->x.c / 2 + WORDS - 1) / WORDS + 1);
 }
 
-/* Begins the sums with y itself, or with `first`. */
-static void begin_sums(const work *p)
-{
-    const int ld = p->nr * LANES, at = p->v * LANES;
-
-    for (int64_t i = p->t->row; i < p->t->end; i++) {
-        float *restrict sum = p->sum + (i - p->t->row) * ld;
-        if (!p->c->is_added) {
-            memcpy(sum, p->first, (size_t)ld * sizeof *sum);
-            continue;
-        }
-        if (p->c->y.elem == SP_ELEM_BF16) {
-            const uint16_t *restrict y = sp_row_bf16(p->c->y, i) + at;
-            for (int j = 0; j < p->width; j++)
-                sum[j] = sp_bf16_to_float(y[j]);
-        } else {
-            memcpy(sum, sp_row(p->c->y, i) + at, (size_t)p->width * sizeof *sum);
-        }
-        for (int j = p->width; j < ld; j++)
-            sum[j] = 0;
-    }
-}
-
-static void write_rows(const work *p)
-{
-    const int ld = p->nr * LANES, at = p->v * LANES, width = p->width;
-
-    for (int64_t i = p->t->row; i < p->t->end; i++) {
-        const float *restrict sum = p->sum + (i - p->t->row) * ld;
-        if (p->c->y.elem == SP_ELEM_BF16) {
-            uint16_t *restrict y = sp_row_bf16(p->c->y, i) + at;
-            for (int j = 0; j < width; j++)
-                y[j] = sp_bf16_of(sum[j]);
-        } else {
-            memcpy(sp_row(p->c->y, i) + at, sum, (size_t)width * sizeof *sum);
-        }
-    }
-}
-
-static void add_panel(const work *p)
-{
-    const sp_cpu_conv *c = p->c;
-    const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
-    const bool is_single = has_one_pair(c->map) && !c->is_added;
-
-    for (int j = 0; j < p->nr * LANES; j++)
-        p->first[j] = c->bias && j < p->width ? c->bias[p->v * LANES + j] : 0;
-    /* The centre offset writes every sum, and so does a row's only pair: the sums need
-     * no value before, and one read is saved. */
-    if (c->is_added || (centre < 0 && !is_single))
-        begin_sums(p);
-    if (centre >= 0)
-        add_offset(p, centre, !c->is_added);
-    for (int k = 0; k < p->t->K; k++)
-        if (k != centre)
-            add_offset(p, k, is_single);
-    write_rows(p);
-}
-
 void PRODUCTS(conv_tile)(const sp_cpu_conv *c, int index)
 {
     _Alignas(64) float sum[SP_TILE * NR_MAX * LANES], first[NR_MAX * LANES];
@@ -209,13 +139,13 @@ void PRODUCTS(conv_tile)(const sp_cpu_conv *c, int index)
     int32_t start[2];
     const tile t = tile_of_conv(c, index, start);
     ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
-    work p = {.c = c, .t = &t, .sum = sum, .first = first, .next = &next};
+    panel_sums p = {.c = c, .t = &t, .sum = sum, .first = first, .next = &next};
 
     assert(!(c->bias && c->is_added) && c->x.elem == SP_ELEM_BF16);
-    for (; p.v < nv; p.v += p.nr) {
-        p.nr = panel_width(p.v, nv);
-        p.width = min_i(p.nr * LANES, c->y.c - p.v * LANES);
-        add_panel(&p);
+    for (; p.at < c->y.c; p.at += p.ld) {
+        p.ld = panel_width(p.at / LANES, nv) * LANES;
+        p.width = min_i(p.ld, c->y.c - p.at);
+        sum_panel(&p, add_offset);
     }
     flush_end(before);
 }

@@ -41,9 +41,8 @@ static void round_words(const float *row, int c_in, int at, int n,
         word[whole] = word_of(row[c_in - 1], 0);
 }
 
-/* Packs rows at .. at + width - 1 of w [c_out][c_in], transposed. */
-static void pack_columns(const float *w, int c_in, int at, int width, int ld,
-                         float *packed)
+void BF16(pack_columns)(const float *w, int c_in, int at, int width, int ld,
+                        float *packed)
 {
     uint32_t word[SQUARE * SQUARE];
     const int n_words = (c_in + 1) / 2;
@@ -58,7 +57,7 @@ static void pack_columns(const float *w, int c_in, int at, int width, int ld,
          packed + (size_t)first * (size_t)ld);
     }
 }
-_Static_assert(SQUARE >= NR_MAX * LANES, "a panel fits the square");
+_Static_assert(SQUARE >= NR_MAX * LANES && SQUARE >= 64, "a panel fits the square");
 
 void BF16(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)
 {
@@ -70,7 +69,7 @@ void BF16(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *
         if (width < ld)
             memset(packed, 0, (size_t)n_words * (size_t)ld * sizeof *packed);
         if (is_transposed)
-            pack_columns(w, c_in, at, width, ld, packed);
+            BF16(pack_columns)(w, c_in, at, width, ld, packed);
         else
             pack_rows(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
         packed += (size_t)n_words * (size_t)ld;

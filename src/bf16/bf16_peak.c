@@ -48,6 +48,7 @@ const sp_cpu_isa PRODUCTS(isa) = {
                          : "portable",
 #endif
     .lanes = LANES,
+    .chunk = 2,
     .n_panels = ISA(n_panels),
     .pack = BF16(pack),
     .unpack_add = ISA(unpack_add),

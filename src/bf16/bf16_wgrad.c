@@ -14,6 +14,7 @@
  * lengths, so neither they nor blocks split the chain, and a thread owns whole panels,
  * so the number of threads changes nothing either. */
 #include "bf16/bf16.h"
+#include "bf16/bf16_weave.h"
 
 enum {
     RUN = 192,           /* pairs; 96 steps of 64 words of dy are 24 KiB */
@@ -80,43 +81,6 @@ typedef void wblock_fn(const wpanel *, int);
     }
 #include "cpu/cpu_wgrad_blocks.inc"
 
-/* ---- gathering ---- */
-
-/* Weaves columns column .. column + c - 1 of rows a and b (b < 0: zeros) into words. */
-static void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
-                  uint32_t *restrict word)
-{
-    if (t.elem == SP_ELEM_F32) {
-        for (int j = 0; j < c; j++) {
-            word[j] = sp_bf16_of(sp_row(t, a)[column + j]);
-            if (b >= 0)
-                word[j] |= (uint32_t)sp_bf16_of(sp_row(t, b)[column + j]) << 16;
-        }
-        return;
-    }
-    const uint16_t *restrict low = sp_row_bf16(t, a) + column;
-    if (b < 0) {
-        for (int j = 0; j < c; j++)
-            word[j] = low[j];
-        return;
-    }
-    const uint16_t *restrict high = sp_row_bf16(t, b) + column;
-    for (int j = 0; j < c; j++)
-        word[j] = low[j] | (uint32_t)high[j] << 16;
-}
-
-/* Gathers rows index[0 .. n - 1] + row, two for each step of ld words. The columns
- * beyond c are zero. */
-static void gather(sp_tensor t, int64_t row, const int32_t *index, int n, int column,
-                   int c, int ld, uint32_t *word)
-{
-    for (int p = 0; p < n; p += 2, word += ld) {
-        weave(t, row + index[p], p + 1 < n ? row + index[p + 1] : -1, column, c, word);
-        for (int j = c; j < (c + LANES - 1) / LANES * LANES && j < ld; j++)
-            word[j] = 0;
-    }
-}
-
 /* ---- a tile ---- */
 
 /* One run of pairs and the words gathered of it. */
@@ -160,10 +124,11 @@ static void add_channels(const run *r, int c0)
         if (r->owner[i] != r->thread)
             continue;
         if (!has_x)
-            gather(r->g->x, t->x_row, t->in + r->first, r->n, c0, c, LD_X, r->x);
+            weave_rows(r->g->x, t->x_row, t->in + r->first, r->n, c0, c, LANES, LD_X,
+                       r->x);
         has_x = true;
-        gather(r->g->dy, t->y_row, t->out + r->first, r->n, at,
-               min_i(nr * LANES, c_out - at), nr * LANES, r->dy);
+        weave_rows(r->g->dy, t->y_row, t->out + r->first, r->n, at,
+                   min_i(nr * LANES, c_out - at), LANES, nr * LANES, r->dy);
         run_blocks(r, r->dw + (size_t)at * (size_t)c_in + (size_t)(c0 * nr) * LANES, c,
                    nr);
     }

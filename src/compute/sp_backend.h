@@ -391,6 +391,9 @@ struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
     sp_precision precision; /* set before open; the CPU has no SP_TF32 */
+    /* The order of sums of products, of the CPU in bf16. Set before open, which turns
+     * SP_SUMS_AUTO into that of this processor; ranks agree on it before. */
+    sp_bf16_sums sums;
     bool is_wgmma;          /* bf16: wide convolutions use wgmma; set before open */
     bool is_in_line;        /* is_concurrent is ignored: each operation can be timed */
     double begun_s;         /* the CPU's clock_begin */

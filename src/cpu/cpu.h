@@ -82,6 +82,9 @@ SP_OP(adamw) sp_ref_adamw, sp_cpu_adamw;
 SP_OP(sum_squares) sp_ref_sum_squares, sp_cpu_sum_squares;
 
 /* ---- used by both, outside the tables ---- */
+/* The order of sums of products in bf16 that this processor is fast at, which open
+ * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
+sp_bf16_sums sp_cpu_sums(void);
 /* Bytes of the scratch for an operand that products in bf16 round. */
 static inline size_t sp_cpu_rounded_bytes(int64_t n, int c)
 {

@@ -1,11 +1,8 @@
 /* The fast CPU backend: table of operations, arenas, start. */
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_log.h"
-#include "config.h"
 #include "cpu/cpu_isa.h"
 
 sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name)
@@ -96,118 +93,6 @@ int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span
 
 /* ---- start ---- */
 
-/* The instruction sets of this build, best first. */
-static const sp_cpu_isa *const all_isas[] = {
-#ifdef SP_HAVE_SIMD_X86
-    &sp_avx512_isa,
-    &sp_avx2_isa,
-#endif
-    &sp_portable_isa,
-};
-enum { N_ISAS = sizeof all_isas / sizeof *all_isas };
-
-static bool has_isa(const sp_cpu_isa *isa)
-{
-#ifdef SP_HAVE_SIMD_X86
-    __builtin_cpu_init();
-    if (isa == &sp_avx512_isa)
-        return __builtin_cpu_supports("avx512f") &&
-               __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512vpopcntdq") &&
-               __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    if (isa == &sp_avx2_isa)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("bmi2");
-#endif
-    return isa == &sp_portable_isa;
-}
-
-/* Has this processor the products of AVX512_BF16, and this build kernels of them? */
-static bool has_bf16(void)
-{
-#ifdef SP_HAVE_AVX512BF16
-    return has_isa(&sp_avx512_isa) && __builtin_cpu_supports("avx512bf16");
-#else
-    return false;
-#endif
-}
-
-/* Chooses the best version that this processor has, or the one named by SP_CPU_ISA. */
-static sp_status choose_isa(const sp_cpu_isa **isa)
-{
-    const char *name = getenv("SP_CPU_ISA");
-
-    for (int i = 0; i < N_ISAS; i++)
-        if (!name || !*name ? has_isa(all_isas[i]) : !strcmp(name, all_isas[i]->name)) {
-            *isa = all_isas[i];
-            if (has_isa(*isa))
-                return SP_OK;
-            return SP_FAIL(
-                SP_EUSAGE,
-                "SP_CPU_ISA=%s: this processor does not have it; unset the variable",
-                name);
-        }
-    return SP_FAIL(SP_EUSAGE,
-                   "SP_CPU_ISA=%s: expected avx512, avx512bf16, avx2 or portable%s",
-                   name, N_ISAS == 1 ? "; this build has portable only" : "");
-}
-
-#ifdef SP_HAVE_AVX512BF16
-/* The operations a second that one core makes of independent products. The shortest of
- * some runs counts, which no other program has interrupted. */
-static double rate_of(const sp_cpu_isa *isa)
-{
-    enum { RUNS = 5, ROUNDS = 1000 };
-    double least_s = 1, flops = 0;
-
-    for (int i = 0; i < RUNS; i++) {
-        const double begun_s = sp_clock_s(CLOCK_MONOTONIC);
-        flops = isa->multiply_add(ROUNDS);
-        least_s = fmin(least_s, sp_clock_s(CLOCK_MONOTONIC) - begun_s);
-    }
-    return flops / fmax(least_s, 1e-9);
-}
-
-/* Are the instructions of AVX512_BF16 the fast way to multiply bf16 here? They form
- * twice as many products as multiply-adds do where both have the same units (AMD's
- * Zen 4), and half as many on 4th-generation Xeons. There multiply-adds are a third
- * faster in whole convolutions too, although they split words first (measured). Both
- * ways have the same bits. */
-static bool is_bf16_fast(void)
-{
-    return rate_of(&sp_avx512bf16_isa) > 0.66 * rate_of(sp_avx512_isa.bf16);
-}
-#endif
-
-/* Chooses both tables. For tensors of bf16 that is AVX512_BF16 where SP_CPU_ISA names
- * it, or names nothing and the processor has it and is fast at it. */
-static sp_status choose_kernels(sp_cpu *cpu, sp_precision precision)
-{
-    static const char bf16[] = "avx512bf16";
-    const char *name = getenv("SP_CPU_ISA");
-    const bool is_named = name && strcmp(name, bf16) == 0;
-
-    if (is_named && !has_bf16())
-        return SP_FAIL(SP_EUSAGE,
-                       "SP_CPU_ISA=%s: this processor, or this build, does not have "
-                       "it; unset the variable",
-                       name);
-    (void)precision;
-#ifdef SP_HAVE_AVX512BF16
-    if (is_named ||
-        (precision == SP_BF16 && (!name || !*name) && has_bf16() && is_bf16_fast())) {
-        cpu->isa = &sp_avx512_isa;
-        cpu->bf16 = &sp_avx512bf16_isa;
-        return SP_OK;
-    }
-#endif
-    SP_TRY(choose_isa(&cpu->isa));
-    cpu->bf16 = cpu->isa->bf16;
-    return SP_OK;
-}
-
 static sp_status cpu_open(sp_backend *be, int device, int threads)
 {
     sp_cpu *cpu;
@@ -221,7 +106,7 @@ static sp_status cpu_open(sp_backend *be, int device, int threads)
     cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         return SP_FAIL(SP_EMEM, "no memory for the CPU backend");
-    rc = choose_kernels(cpu, be->precision);
+    rc = sp_cpu_choose(be, cpu);
     if (rc != SP_OK) {
         free(cpu);
         return rc;

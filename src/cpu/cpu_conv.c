@@ -18,11 +18,11 @@ static size_t padded(int c, int lanes)
     return (size_t)((c + lanes - 1) / lanes * lanes);
 }
 
-/* The words of packed weights that c input channels take: two channels share one in
- * bf16. */
-static size_t words_of(const sp_backend *be, int c)
+/* The words of packed weights that c input channels take, filled up to chunks: two
+ * channels share one in bf16. */
+static size_t words_of(const sp_backend *be, int c, int chunk)
 {
-    return (size_t)(be->precision == SP_BF16 ? (c + 1) / 2 : c);
+    return be->precision == SP_BF16 ? padded(c, chunk) / 2 : (size_t)c;
 }
 
 size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
@@ -30,7 +30,7 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
 {
     const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
 
-    return (size_t)K * words_of(be, from) * padded(to, SP_CPU_LANES);
+    return (size_t)K * words_of(be, from, SP_CPU_CHUNK) * padded(to, SP_CPU_LANES);
 }
 
 static void pack(sp_backend *be, const sp_pack_args *a)
@@ -38,7 +38,7 @@ static void pack(sp_backend *be, const sp_pack_args *a)
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const int from = a->is_grad_input ? a->c_out : a->c_in;
     const int to = a->is_grad_input ? a->c_in : a->c_out;
-    const size_t step = words_of(be, from) * padded(to, isa->lanes);
+    const size_t step = words_of(be, from, isa->chunk) * padded(to, isa->lanes);
 
 #pragma omp parallel for num_threads(be->threads) if (a->K > 1)
     for (int k = 0; k < a->K; k++) {

@@ -7,12 +7,15 @@
  *
  * Each version has a second table for tensors of bf16 (src/bf16), and so has AVX-512
  * with the products of AVX512_BF16, which is chosen where the processor is fast at them
- * or SP_CPU_ISA is avx512bf16. All of them compute the same bits.
+ * or SP_CPU_ISA is avx512bf16. All of them compute the same bits. Two more tables sum
+ * in another order (bf16/tile.h), with the same bits as each other: that of AMX_BF16,
+ * which is chosen where the processor has it, and portable C.
  *
  * Packed weights: per offset, panels of nr * lanes output channels follow one another;
  * a panel is [c_in][nr * lanes], padded with zeros. Rows of all channels would be 1 KiB
  * long (256 channels) and map a panel to a quarter of the L1 sets. In bf16 a word holds
- * the weights of two input channels, and a panel is [(c_in + 1) / 2][nr * lanes]. */
+ * the weights of two input channels, and a panel is [words][nr * lanes], where words
+ * are those of c_in filled up to whole chunks. */
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
@@ -23,7 +26,8 @@ enum {
     /* Lanes of the widest version: packed buffers are padded to it. */
     SP_CPU_LANES = 16,
     SP_CPU_ROW_BLOCK =
-        256, /* rows of one partial sum; 256 channels of two tensors fit L2 */
+        256,           /* rows of one partial sum; 256 channels of two tensors fit L2 */
+    SP_CPU_CHUNK = 32, /* the largest sp_cpu_isa.chunk, for which buffers have room */
     SP_CPU_FLAT_BLOCK = 4096 /* elements of one piece of a flat vector */
 };
 
@@ -65,6 +69,7 @@ typedef struct sp_cpu_wgrad {
 typedef struct sp_cpu_isa {
     const char *name;
     int lanes;
+    int chunk; /* packed weights are filled up to a multiple of it of input channels */
     const struct sp_cpu_isa
         *bf16; /* the same for tensors of bf16; NULL in such a table */
     int (*n_panels)(int c_out);
@@ -114,6 +119,11 @@ typedef struct sp_cpu_isa {
 extern const sp_cpu_isa sp_portable_isa;
 extern const sp_cpu_isa sp_avx2_isa, sp_avx512_isa; /* with SP_HAVE_SIMD_X86 */
 extern const sp_cpu_isa sp_avx512bf16_isa;          /* with SP_HAVE_AVX512BF16 */
+extern const sp_cpu_isa sp_tiles_isa;
+extern const sp_cpu_isa sp_amx_isa; /* with SP_HAVE_AMX */
+/* Has this processor AMX_BF16, and does the system let the process use it? With
+ * SP_HAVE_AMX. The permission holds for all threads, also those to come. */
+bool sp_amx_permit(void);
 
 /* Scratch of one use at a time. */
 typedef enum sp_cpu_use {
@@ -149,6 +159,9 @@ static inline const sp_cpu_isa *sp_cpu_products_of(const sp_backend *be)
 {
     return sp_cpu_rows_of(be, be->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32);
 }
+
+/* Chooses the tables, and be->sums where it is SP_SUMS_AUTO. SP_EUSAGE: SP_CPU_ISA. */
+sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu);
 
 /* Lends scratch memory: at least `bytes` bytes, 64-byte aligned, valid until the next
  * call for the same use. The memory is kept and grown, so that a step allocates nothing

@@ -278,6 +278,7 @@ const sp_cpu_isa ISA(isa) = {
             : LANES == 8 ? "avx2"
                          : "portable",
     .lanes = LANES,
+    .chunk = 1,
     .bf16 = &ISA(bf16_isa),
     .n_panels = ISA(n_panels),
     .pack = ISA(pack),

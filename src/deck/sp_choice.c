@@ -10,6 +10,7 @@
 
 const char *const sp_family_word[] = {SP_FAMILIES(SP_CHOICE_WORD)};
 const char *const sp_precision_word[] = {SP_PRECISIONS(SP_CHOICE_WORD)};
+const char *const sp_bf16_sums_word[] = {SP_BF16_SUMS(SP_CHOICE_WORD)};
 
 bool sp_choice_name(const char *names, int i, char *to)
 {

@@ -94,6 +94,14 @@ typedef enum sp_class_weights {
 typedef enum sp_precision { SP_PRECISIONS(SP_CHOICE_VALUE) } sp_precision;
 extern const char *const sp_precision_word[];
 
+/* train.bf16_sums: the order of sums of products in bf16 on CPUs: by twos, which is
+ * that of AVX512_BF16 (bf16/bf16.h), or by 32, that of AMX_BF16 (bf16/tile.h). auto:
+ * tiles where all ranks have AMX_BF16. */
+#define SP_BF16_SUMS(X)                                                                \
+    X(SP_SUMS_AUTO, "auto") X(SP_SUMS_PAIRS, "pairs") X(SP_SUMS_TILES, "tiles")
+typedef enum sp_bf16_sums { SP_BF16_SUMS(SP_CHOICE_VALUE) } sp_bf16_sums;
+extern const char *const sp_bf16_sums_word[];
+
 /* train.deterministic: what repeats a run's bits: the same ranks, any ranks, nothing.
  */
 #define SP_DETERMINISTICS(X)                                                           \

@@ -111,6 +111,7 @@ typedef struct sp_config {
         double label_smoothing;
         sp_scope bn_scope;
         sp_precision precision;
+        sp_bf16_sums bf16_sums;
         int64_t seed;
         sp_strings freeze, lr_layers;
         sp_deterministic deterministic;

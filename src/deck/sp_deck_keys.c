@@ -117,6 +117,9 @@ const sp_key sp_deck_key[] = {
 {"train", "precision", SP_KEY_CHOICE, AT(train.precision), "\"fp32\"", NULL, NULL,
  SP_WORDS(SP_PRECISIONS), "arithmetic of the convolutions; bf16 stores activations so "
  "too; the CPU has no tf32"},
+{"train", "bf16_sums", SP_KEY_CHOICE, AT(train.bf16_sums), "\"auto\"", NULL, NULL,
+ SP_WORDS(SP_BF16_SUMS), "order of sums in bf16 on CPUs, which tells in their last bits; "
+ "tiles: that of AMX, slow elsewhere; auto: tiles where all ranks have AMX"},
 {"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
  "seed of weights, shuffle, augmentation and dropout"},
 {"train", "deterministic", SP_KEY_CHOICE, AT(train.deterministic), "\"run\"", NULL,

@@ -5,6 +5,7 @@
 
 #include "base/sp_log.h"
 #include "comm/sp_affinity.h"
+#include "cpu/cpu.h"
 #include "session/sp_resources.h"
 #include "session/sp_selftest.h"
 
@@ -94,12 +95,32 @@ static sp_status bind_cores(sp_resources *r, const sp_place *place)
                                       r->cores, sizeof r->cores));
 }
 
+/* Settles the order of sums in bf16 on CPUs: the deck's, or that of tiles where the
+ * processors of all ranks have them, since ranks sum one gradient. Collective. */
+static sp_status settle_sums(sp_resources *r)
+{
+    const bool has_orders = r->backend.ops->is_host && r->backend.precision == SP_BF16;
+    const sp_bf16_sums want = r->session.config->train.bf16_sums;
+    int64_t sums = want == SP_SUMS_AUTO ? sp_cpu_sums() : want;
+
+    r->backend.sums = r->session.settled.bf16_sums = SP_SUMS_AUTO;
+    if (!has_orders)
+        return SP_OK;
+    _Static_assert(SP_SUMS_PAIRS < SP_SUMS_TILES, "the least is what all ranks have");
+    SP_TRY(
+        sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
+    r->backend.sums = r->session.settled.bf16_sums = (sp_bf16_sums)sums;
+    return SP_OK;
+}
+
 /* Opens the device and has it compute a small problem with a known answer. Agreed. */
 static sp_status open_backend(sp_resources *r, int device, int threads)
 {
     sp_backend *backend = &r->backend;
-    sp_status rc = backend->ops->open(backend, device, threads);
+    sp_status rc;
 
+    SP_TRY(settle_sums(r));
+    rc = backend->ops->open(backend, device, threads);
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);
     if (rc == SP_OK && backend->is_wgmma)

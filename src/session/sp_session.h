@@ -44,6 +44,9 @@ typedef struct sp_settled {
      * the deck's, then that of the checkpoint where the deck has none, then the bound
      * that sp_resources_cut chose. 0: no bound. */
     double memory_mb;
+    /* Stands for train.bf16_sums: the order in which this session sums. SP_SUMS_AUTO:
+     * its device has one order only, or its precision. */
+    sp_bf16_sums bf16_sums;
 } sp_settled;
 
 typedef struct sp_session {

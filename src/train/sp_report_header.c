@@ -93,14 +93,17 @@ static void print_notes(const sp_trainer *trainer)
 void sp_report_machine(const sp_resources *r)
 {
     const sp_comm *comm = r->session.comm;
+    const sp_bf16_sums sums = r->session.settled.bf16_sums;
 
     assert(r->backend.ops);
     sp_log_info(PACKAGE_STRING
-                ": %d rank%s on %d node%s, device %s, %s%s, all-reduce by "
+                ": %d rank%s on %d node%s, device %s, %s%s%s%s, all-reduce by "
                 "%s",
                 comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
                 r->device, sp_precision_word[r->session.config->train.precision],
-                r->session.config->run.wgmma ? " by wgmma" : "", r->transport.words);
+                r->session.config->run.wgmma ? " by wgmma" : "",
+                sums ? " summed in " : "", sums ? sp_bf16_sums_word[sums] : "",
+                r->transport.words);
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
     if (r->cores[0])

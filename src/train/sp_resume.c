@@ -72,6 +72,18 @@ static void keep_memory(const sp_config *old, sp_resources *r)
         r->session.settled.memory_mb = old->run.memory_mb;
 }
 
+/* The order of sums belongs to the processors, so a run may continue in another. */
+static void warn_of_sums(const sp_config *old, const sp_config *now, const char *path)
+{
+    const sp_bf16_sums a = old->train.bf16_sums, b = now->train.bf16_sums;
+
+    if (a != SP_SUMS_AUTO && b != SP_SUMS_AUTO && a != b)
+        sp_log_warn0("%s: the run summed in %s in bf16 and continues in %s: its last "
+                     "bits will not be those of one run; train.bf16_sums=%s keeps them",
+                     path, sp_bf16_sums_word[a], sp_bf16_sums_word[b],
+                     sp_bf16_sums_word[a]);
+}
+
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
 static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
@@ -103,6 +115,7 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
         keep_memory(&old, t->resources);
         now = sp_session_resolved(t->session);
         log_changes(&old, &now);
+        warn_of_sums(&old, &now, path);
     }
     sp_config_destroy(&old);
     return rc;

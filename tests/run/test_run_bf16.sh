@@ -2,7 +2,7 @@
 # train.precision = "bf16" on CPUs: the same weights bit for bit in two runs, with any number
 # of threads, after a stop, and on any number of ranks with deterministic = "world";
 # evaluation and prediction in it; half the memory of activations; losses near those of
-# fp32.
+# fp32; one order of sums for all ranks.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
@@ -55,6 +55,32 @@ for n in 1 3; do
 done
 evals world1 | tail -1 | sed 's/.*"samples"//' >eval.b
 same eval.a eval.b "evaluation while training"
+
+# Ranks sum in pairs where the processor of one has no tiles, here as it is told so.
+if grep -q avx2 /proc/cpuinfo; then
+    timeout "$limit_s" "$MPIEXEC" -n 1 env SP_CPU_ISA=avx2 "$SPTRAIN" base.deck \
+        run.dir=mixed train.steps=2 : -n 1 "$SPTRAIN" base.deck run.dir=mixed \
+        train.steps=2 >out 2>err </dev/null || fail "a rank without tiles"
+    says out 'bf16 summed in pairs'
+    says mixed/metrics.jsonl '"bf16_sums":"pairs"'
+fi
+
+# The order may be chosen; both have bits of their own, and a run may change its order.
+# Sums in tiles are slow on processors without them, so the network is small.
+small="net.family=dummy train.deterministic=world"
+for sums in pairs tiles; do
+    for n in 1 3; do
+        # shellcheck disable=SC2086
+        run $n 0 base.deck run.dir=$sums$n $small train.steps=3 train.bf16_sums=$sums
+        says out "bf16 summed in $sums"
+        sums $sums$n 3 >$sums.$n
+    done
+    same $sums.1 $sums.3 "$sums on 3 ranks"
+done
+cmp -s pairs.1 tiles.1 && fail "the order of sums changes no bit"
+# shellcheck disable=SC2086
+run 2 0 base.deck run.dir=pairs1 $small train.steps=5 train.bf16_sums=tiles
+says err 'summed in pairs in bf16 and continues in tiles'
 
 # activations ARGUMENTS...: the MiB of them that are foreseen.
 activations() {

@@ -121,9 +121,100 @@ static void products_are_two_flushed_multiply_adds(void **state)
     sp_backend be;
 
     (void)state;
-    for (int i = 0; i < FX_BF16_ISAS; i++)
+    for (int i = 0; i < FX_TILES; i++)
         if (fx_open_in(&be, fx_isas[i], 1, SP_BF16)) {
             try_operation(&be, fx_isas[i]);
+            be.ops->close(&be);
+        }
+}
+
+/* ---- the operation of tiles ---- */
+
+enum { TILE_CHANNELS = 40, N_CHUNKS = 2, TILE_COLUMNS = 20, TILE_ROWS = 300 };
+
+/* A number of one of four kinds: all kinds, the least exponents, middle ones, and those
+ * whose products are tiny. A row or a column has one kind, or most sums of its many
+ * products would not be finite. */
+static uint16_t draw_half(sp_rng *rng, int kind)
+{
+    const uint32_t bits = sp_rng_u32(rng);
+
+    if (kind == 0)
+        return (uint16_t)(draw_bits(rng) >> 16);
+    if (kind == 1)
+        return bits & 0x80ff;
+    return (uint16_t)((bits & 0x807f) | ((kind == 2 ? 120 : 58) + (bits >> 16) % 12)
+                                            << 7);
+}
+
+static float sum_flushed(float a, float b)
+{
+    return flushed(flushed(a) + flushed(b));
+}
+
+/* The products of a row of x and column j of w, as TDPBF16PS sums them. */
+static float tile_products_of(const uint16_t *x, const uint16_t *w, int j)
+{
+    float sum = 0;
+
+    for (int q = 0; q < N_CHUNKS; q++) {
+        float half[2] = {0, 0};
+        for (int c = 32 * q; c < 32 * (q + 1); c++) {
+            const bool is_filled = c >= TILE_CHANNELS;
+            half[c % 2] = product_added(half[c % 2], is_filled ? 0 : x[c],
+                                        is_filled ? 0 : w[c * TILE_COLUMNS + j]);
+        }
+        sum = sum_flushed(sum, sum_flushed(half[0], half[1]));
+    }
+    return sum;
+}
+
+/* Convolves rows of 40 channels, a chunk and a part of one; the output is fp32. */
+static void try_tiles(sp_backend *be, const char *isa)
+{
+    sp_rng rng = sp_rng_open(6, SP_RNG_INIT, 0, 0);
+    sp_tensor y = fx_tensor(TILE_ROWS, TILE_COLUMNS, TILE_COLUMNS, 1);
+    sp_tensor drawn = fx_tensor(TILE_ROWS, TILE_CHANNELS, TILE_CHANNELS, 2);
+    sp_tensor x = fx_rounded(drawn);
+    uint16_t *half = (uint16_t *)(void *)x.data, wh[TILE_CHANNELS * TILE_COLUMNS];
+    float w[TILE_CHANNELS * TILE_COLUMNS], before[TILE_ROWS * TILE_COLUMNS], *packed;
+    int n_finite = 0;
+
+    for (int i = 0; i < TILE_CHANNELS * TILE_COLUMNS; i++) {
+        wh[i] = draw_half(&rng, i % TILE_COLUMNS % 4);
+        w[i] = sp_bf16_to_float(wh[i]);
+        wh[i] = sp_bf16_of(w[i]); /* another payload of a NaN */
+    }
+    for (int i = 0; i < TILE_ROWS * TILE_CHANNELS; i++)
+        half[i] = draw_half(&rng, i / TILE_CHANNELS % 4);
+    for (int i = 0; i < TILE_ROWS * TILE_COLUMNS; i++)
+        before[i] = y.data[i] = i % 3 ? float_of(draw_bits(&rng)) : 0;
+    packed = fx_pack(be, w, 1, TILE_CHANNELS, TILE_COLUMNS, false, false);
+    OK(be->ops->conv_forward(
+        be, &(sp_conv_args){.x = x, .y = y, .w_packed = packed, .is_added = true}));
+    for (int i = 0; i < TILE_ROWS; i++)
+        for (int j = 0; j < TILE_COLUMNS; j++) {
+            const float first = before[i * TILE_COLUMNS + j];
+            const float want =
+                first + tile_products_of(half + i * TILE_CHANNELS, wh, j);
+            n_finite += isfinite(want);
+            if (!is_same_bits(fx_at(y, i, j), want))
+                fail_msg("%s: row %d, column %d: %a and products are %a, expected %a",
+                         isa, i, j, first, fx_at(y, i, j), want);
+        }
+    assert_true(n_finite > TILE_ROWS * TILE_COLUMNS / 2);
+    free(packed), free(x.data), free(y.data), free(drawn.data);
+}
+
+static void tiles_sum_even_and_odd_products(void **state)
+{
+    sp_backend be;
+
+    (void)state;
+    for (int i = FX_TILES; i < FX_BF16_ISAS; i++)
+        if (fx_open_in(&be, fx_isas[i], 1, SP_BF16)) {
+            assert_int_equal(be.sums, SP_SUMS_TILES);
+            try_tiles(&be, fx_isas[i]);
             be.ops->close(&be);
         }
 }
@@ -404,19 +495,19 @@ static void same(const char *isa, const results *a, const results *b)
     assert_memory_equal(a->sums, b->sums, b->n_sums * sizeof *b->sums);
 }
 
-static void compare(const problem *p)
+/* Compares versions begin .. end - 1, which sum in one order. */
+static void compare_versions(const problem *p, const results *plain, int begin, int end)
 {
-    static results plain, first, other;
-    sp_backend be = fx_reference();
+    static results first, other;
     const char *isa = NULL;
+    sp_backend be;
 
-    compute(&be, p, &plain);
-    for (int i = 0; i < FX_BF16_ISAS; i++) {
+    for (int i = begin; i < end; i++) {
         results *r = isa ? &other : &first;
         if (!fx_open_in(&be, fx_isas[i], 1, SP_BF16))
             continue;
         compute(&be, p, r);
-        near(fx_isas[i], r, &plain);
+        near(fx_isas[i], r, plain);
         if (isa) {
             same(fx_isas[i], r, &first);
             drop(&other);
@@ -426,6 +517,16 @@ static void compare(const problem *p)
     }
     assert_non_null(isa);
     drop(&first);
+}
+
+static void compare(const problem *p)
+{
+    static results plain;
+    sp_backend be = fx_reference();
+
+    compute(&be, p, &plain);
+    compare_versions(p, &plain, 0, FX_TILES);
+    compare_versions(p, &plain, FX_TILES, FX_BF16_ISAS);
     drop(&plain);
 }
 
@@ -488,6 +589,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding_is_to_nearest_even),
         cmocka_unit_test(products_are_two_flushed_multiply_adds),
+        cmocka_unit_test(tiles_sum_even_and_odd_products),
         cmocka_unit_test(every_map),
         cmocka_unit_test(every_channel_count),
     };

@@ -1,0 +1,324 @@
+/* Weight gradient in bf16 by tiles: dW[k] += x^T dy over the pairs of offset k.
+ *
+ * The products are summed over pairs, so a chunk is 32 pairs of rows. Of dy they are
+ * woven as in bf16_wgrad.c: a word has one column of two rows. Of x they are woven and
+ * then transposed, 16 words by 16, so that a row of a tile has 32 pairs of one channel.
+ *
+ *     x  [pairs of tiles][chunks][32 channels][16 words]
+ *     dy [chunks * 16 words][columns of the panel]
+ *
+ * A run of chunks is gathered at a time, from one tile of rows or several, since dW is
+ * loaded and stored once a run: 256 x 256 channels are 256 KiB, and a tile of rows has
+ * few pairs of an offset. So the offsets are gone through for a group of tiles. Where
+ * dW of all offsets leaves room in L2, the group is as small as L2 holds its rows
+ * besides; where it does not, the group is the whole sample, and dW[k] stays in L2
+ * alone.
+ *
+ * Chunks belong to tiles, and each element adds them tile after tile. So neither runs
+ * nor groups split or reorder a sum, and a thread owns whole panels. */
+#include "bf16/tile.h"
+
+#include "bf16/bf16_weave.h"
+
+enum {
+    RUN = 8,            /* chunks of pairs; of 32 channels they are 16 KiB */
+    CHANNELS = 256,     /* input channels gathered at a time */
+    LD = CHANNELS + 16, /* no whole KiB: steps stand in different sets of L1 */
+    L2_SHARE = 1 << 20  /* bytes, of the 2 MiB that processors with AMX have */
+};
+
+/* The chunks that are to be added to dW[k], and what is gathered of them. */
+typedef struct run {
+    const sp_cpu_wgrad *g;
+    int thread, n_chunks;
+    int n[RUN];                             /* pairs of each chunk */
+    const int32_t *in[RUN], *out[RUN];      /* their rows, */
+    int64_t x_row[RUN], y_row[RUN];         /* to which this is added */
+    float *dw;                              /* panels of the offset */
+    const uint16_t *owner;                  /* [panels] */
+    _Alignas(64) uint32_t woven[EDGE * LD]; /* a chunk of x */
+    _Alignas(64) uint32_t x[CHANNELS / (2 * EDGE)][RUN][2 * SQUARE];
+    _Alignas(64) uint32_t dy[RUN * EDGE * PANEL];
+} run;
+
+/* ---- gathering ---- */
+
+/* Gathers columns of a chunk of up to CHUNK pairs; steps without pairs are zero. */
+static void gather_chunk(sp_tensor t, int64_t row, const int32_t *index, int n,
+                         int column, int c, int ld, uint32_t *word)
+{
+    weave_rows(t, row, index, n, column, c, EDGE, ld, word);
+    for (int step = (n + 1) / 2; step < EDGE; step++)
+        memset(word + (size_t)step * (size_t)ld, 0,
+               (size_t)padded_columns(c) * sizeof *word);
+}
+
+/* The tile of channels j .. j + 15 of those gathered of chunk q. */
+INLINE uint32_t *tile_of_x(run *r, int q, int j)
+{
+    return r->x[j / (2 * EDGE)][q] + (j / EDGE % 2) * SQUARE;
+}
+
+#if LANES == 16
+/* Sets pointers to the rows of a chunk, from `column` on; those without a pair are
+ * zero. */
+INLINE void point(sp_tensor t, int64_t row, const int32_t *index, int n, int column,
+                  const uint16_t *at[CHUNK])
+{
+    static const uint16_t zeros[CHANNELS];
+
+    for (int i = 0; i < CHUNK; i++)
+        at[i] = i < n ? sp_row_bf16(t, row + index[i]) + column : zeros;
+}
+
+/* Weaves 16 columns of two rows. */
+INLINE __m512 weave_16(const uint16_t *low, const uint16_t *high)
+{
+    const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)low));
+    const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)high));
+
+    return _mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)));
+}
+
+/* Writes the transposed square of 16 x 16 words. */
+INLINE void store_transposed(__m512 v[EDGE], float *to)
+{
+    __m512 w[EDGE];
+
+    UNROLL
+    for (int i = 0; i < EDGE; i += 2) {
+        w[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+        w[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < EDGE; i += 4) {
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            const __m512d a = _mm512_castps_pd(w[i + h]);
+            const __m512d b = _mm512_castps_pd(w[i + h + 2]);
+            v[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            v[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    }
+    /* Lane l of v[4 i + r] has column 4 l + r of rows 4 i .. 4 i + 3. */
+    UNROLL
+    for (int r = 0; r < 4; r++) {
+        const __m512 a = _mm512_shuffle_f32x4(v[r], v[4 + r], 0x88);
+        const __m512 b = _mm512_shuffle_f32x4(v[8 + r], v[12 + r], 0x88);
+        const __m512 c = _mm512_shuffle_f32x4(v[r], v[4 + r], 0xdd);
+        const __m512 d = _mm512_shuffle_f32x4(v[8 + r], v[12 + r], 0xdd);
+        store(to + r * EDGE, _mm512_shuffle_f32x4(a, b, 0x88));
+        store(to + (8 + r) * EDGE, _mm512_shuffle_f32x4(a, b, 0xdd));
+        store(to + (4 + r) * EDGE, _mm512_shuffle_f32x4(c, d, 0x88));
+        store(to + (12 + r) * EDGE, _mm512_shuffle_f32x4(c, d, 0xdd));
+    }
+}
+
+/* Gathers c channels of chunk q of x. False: they are not whole tiles. */
+static bool gather_tiles(run *r, int q, int c0, int c)
+{
+    const sp_tensor x = r->g->x;
+    const uint16_t *at[CHUNK];
+
+    if (c % EDGE || x.elem != SP_ELEM_BF16)
+        return false;
+    point(x, r->x_row[q], r->in[q], r->n[q], c0, at);
+    for (int j = 0; j < c; j += EDGE) {
+        __m512 v[EDGE];
+        UNROLL
+        for (int s = 0; s < EDGE; s++)
+            v[s] = weave_16(at[2 * s] + j, at[2 * s + 1] + j);
+        store_transposed(v, (float *)(void *)tile_of_x(r, q, j));
+    }
+    return true;
+}
+
+/* The same of dy, whose words are not transposed. */
+static bool gather_words(sp_tensor dy, int64_t row, const int32_t *index, int n,
+                         int at_c, int c, int ld, uint32_t *to)
+{
+    const uint16_t *at[CHUNK];
+
+    if (c % EDGE || dy.elem != SP_ELEM_BF16)
+        return false;
+    point(dy, row, index, n, at_c, at);
+    for (int s = 0; s < EDGE; s++, to += ld)
+        for (int j = 0; j < c; j += EDGE)
+            store((float *)(void *)(to + j),
+                  weave_16(at[2 * s] + j, at[2 * s + 1] + j));
+    return true;
+}
+#else
+#define gather_tiles(...) false
+#define gather_words(...) false
+#endif
+
+/* Gathers c channels of x from c0 on, transposed. */
+static void gather_x(run *r, int c0, int c)
+{
+    for (int q = 0; q < r->n_chunks; q++) {
+        if (gather_tiles(r, q, c0, c))
+            continue;
+        gather_chunk(r->g->x, r->x_row[q], r->in[q], r->n[q], c0, c, LD, r->woven);
+        for (int j = 0; j < c; j += EDGE)
+            ISA(transpose)
+        ((const float *)(const void *)(r->woven + j), LD, EDGE, EDGE, EDGE,
+         (float *)(void *)tile_of_x(r, q, j));
+    }
+}
+
+/* Gathers the columns of a panel of dy. */
+static void gather_dy(run *r, int at, int columns)
+{
+    const int width = min_i(columns, r->g->dy.c - at);
+    uint32_t *to = r->dy;
+
+    for (int q = 0; q < r->n_chunks; q++, to += EDGE * columns)
+        if (!gather_words(r->g->dy, r->y_row[q], r->out[q], r->n[q], at, width, columns,
+                          to))
+            gather_chunk(r->g->dy, r->y_row[q], r->out[q], r->n[q], at, width, columns,
+                         to);
+}
+
+/* ---- sums ---- */
+
+/* Adds the products to dw [c][columns], two rows of tiles at a time. The last rows are
+ * computed in a copy where dw ends within a tile. */
+static void add_panel(const run *r, float *dw, int c, int columns)
+{
+    _Alignas(64) float copy[2 * EDGE * PANEL];
+    const size_t row = (size_t)columns;
+    tile_products m = {.b = r->dy,
+                       .ld_a = EDGE * sizeof r->x[0][0][0],
+                       .step_a = sizeof r->x[0][0],
+                       .ld_b = row,
+                       .ld = row,
+                       .columns = columns / EDGE,
+                       .n_chunks = r->n_chunks,
+                       .is_added = true};
+
+    for (int i = 0; i < c; i += m.rows * EDGE) {
+        float *to = dw + (size_t)i * row;
+        m.rows = c - i > EDGE ? 2 : 1;
+        const int n = min_i(m.rows * EDGE, c - i);
+        const size_t bytes = (size_t)n * row * sizeof *dw;
+        m.a = (const char *)r->x[i / (2 * EDGE)];
+        m.sum = n == m.rows * EDGE ? to : memcpy(copy, to, bytes);
+        TILES(multiply)(&m);
+        if (m.sum == copy)
+            memcpy(to, copy, bytes);
+    }
+}
+
+static void add_channels(run *r, int c0)
+{
+    const int c_in = r->g->x.c, c_out = r->g->dy.c, c = min_i(CHANNELS, c_in - c0);
+    bool has_x = false;
+
+    for (int at = 0, columns, i = 0; at < c_out; at += columns, i++) {
+        columns = panel_columns(at, c_out);
+        if (r->owner[i] != r->thread)
+            continue;
+        if (!has_x)
+            gather_x(r, c0, c);
+        has_x = true;
+        gather_dy(r, at, columns);
+        add_panel(r, r->dw + (size_t)at * (size_t)c_in + (size_t)c0 * (size_t)columns,
+                  c, columns);
+    }
+}
+
+/* Adds the chunks that are collected. */
+static void add_run(run *r)
+{
+    for (int c0 = 0; r->n_chunks && c0 < r->g->x.c; c0 += CHANNELS)
+        add_channels(r, c0);
+    r->n_chunks = 0;
+}
+
+/* Begins to fetch rows to L2: a chunk's rows are read again for each panel, and those
+ * of a group of all tiles come from far. */
+INLINE void fetch_rows(sp_tensor t, int64_t row, const int32_t *index, int n)
+{
+    const int bytes = t.c * (int)sp_elem_bytes(t.elem);
+
+    for (int i = 0; i < n; i++) {
+        const char *at = sp_row_bytes(t, row + index[i]);
+        for (int j = 0; j < bytes; j += 64)
+            __builtin_prefetch(at + j, 0, 2);
+    }
+}
+
+/* Collects the chunks of offset k of a tile. */
+static void collect(run *r, const tile *t, int k)
+{
+    for (int p = t->start[k]; p < t->start[k + 1]; p += CHUNK) {
+        const int q = r->n_chunks++;
+        r->n[q] = min_i(CHUNK, t->start[k + 1] - p);
+        r->in[q] = t->in + p;
+        r->out[q] = t->out + p;
+        r->x_row[q] = t->x_row;
+        r->y_row[q] = t->y_row;
+        fetch_rows(r->g->x, t->x_row, r->in[q], r->n[q]);
+        fetch_rows(r->g->dy, t->y_row, r->out[q], r->n[q]);
+        if (r->n_chunks == RUN)
+            add_run(r);
+    }
+}
+
+/* ---- tiles ---- */
+
+static int count_tiles(const sp_cpu_wgrad *g)
+{
+    return g->map ? g->tile1 - g->tile0 : (g->end - g->row + SP_TILE - 1) / SP_TILE;
+}
+
+static tile tile_at(const sp_cpu_wgrad *g, int i, int32_t *start)
+{
+    return g->map ? tile_of_map(g->map, g->tile0 + i)
+                  : tile_of_rows(g->row + (int64_t)i * SP_TILE, g->end, g->end, start);
+}
+
+/* The number of tiles whose rows are gone through together. */
+static int group_size(const sp_cpu_wgrad *g)
+{
+    const int64_t K = g->map ? g->map->K : 1, c_in = g->x.c, c_out = g->dy.c;
+    const int64_t dw_bytes = 4 * K * c_in * c_out;
+    const int64_t tile_bytes = 2 * SP_TILE * (c_in + c_out);
+
+    if (dw_bytes > L2_SHARE)
+        return count_tiles(g);
+    return L2_SHARE / 2 < tile_bytes ? 1 : (int)(L2_SHARE / 2 / tile_bytes);
+}
+
+/* Adds tiles first .. last - 1, offset by offset. */
+static void add_group(run *r, int first, int last)
+{
+    const sp_cpu_wgrad *g = r->g;
+    const int c_in = g->x.c, c_out = g->dy.c, K = g->map ? g->map->K : 1;
+    int32_t start[2];
+
+    for (int k = 0; k < K; k++) {
+        r->owner = g->owner + (size_t)k * (size_t)TILES(n_panels)(c_out);
+        r->dw = g->dw + (size_t)k * (size_t)c_in * (size_t)padded_columns(c_out);
+        for (int i = first; i < last; i++) {
+            const tile t = tile_at(g, i, start);
+            collect(r, &t, k);
+        }
+        add_run(r);
+    }
+}
+
+void TILES(wgrad)(const sp_cpu_wgrad *g, int thread)
+{
+    const int n = count_tiles(g), size = group_size(g);
+    run r;
+
+    r.g = g;
+    r.thread = thread;
+    r.n_chunks = 0;
+    TILES(begin)();
+    for (int i = 0; i < n; i += size)
+        add_group(&r, i, min_i(i + size, n));
+    TILES(end)();
+}
