@@ -118,6 +118,7 @@ static sp_status start(sp_transport *t, sp_comm *comm, sp_backend *backend,
     t->ops = ops;
     t->comm = comm;
     t->backend = backend;
+    t->sequence = 2166136261u; /* FNV's basis */
     snprintf(t->words, sizeof t->words, "%s",
              comm->size == 1            ? "none (one rank)"
              : strcmp(ops->name, "mpi") ? "MPI through the host"
@@ -237,6 +238,21 @@ sp_status sp_transport_take_arena(sp_transport *transport, size_t bytes, void **
 
 /* ---- sums ---- */
 
+/* Mixes one sum into the sequence (FNV-1a over words). Sums of a narrower scope are not
+ * counted, because ranks of other nodes need not have them. */
+static void count_sum(sp_transport *t, sp_scope scope, const sp_part *part)
+{
+    const uint32_t word[] = {(uint32_t)part->count, (uint32_t)part->type};
+
+    for (size_t i = 0; scope == SP_SCOPE_WORLD && i < sizeof word / sizeof *word; i++)
+        t->sequence = (t->sequence ^ word[i]) * 16777619u;
+}
+
+double sp_transport_sequence(const sp_transport *transport)
+{
+    return transport->sequence;
+}
+
 sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
                                  const void *from, void *to, size_t count, sp_type type)
 {
@@ -245,6 +261,7 @@ sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
     assert(transport->ops);
     if (sp_comm_scope_size(transport->comm, scope) == 1 || count == 0)
         return SP_OK;
+    count_sum(transport, scope, &sum.part);
     if (transport->peer && transport->ops->peer->takes(transport, &sum))
         return transport->ops->peer->allreduce(transport, &sum);
     return transport->ops->allreduce(transport, &sum);
@@ -257,6 +274,8 @@ sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,
     memset(sum, 0, sizeof *sum);
     if (transport->comm->size == 1)
         return SP_OK;
+    for (int i = 0; i < n; i++)
+        count_sum(transport, SP_SCOPE_WORLD, &part[i]);
     return transport->ops->post(transport, part, n, sum);
 }
 

@@ -21,8 +21,9 @@ struct sp_buckets_impl {
     sp_transport own;        /* MPI between hosts */
     sp_transport *transport; /* `own`, or the one attached */
     sp_backend *backend;     /* NULL: none is attached */
-    float *host;  /* [n_floats] grad of the host, or the limbs' values; NULL */
-    double *sums; /* [N_SUMS] backend memory; on the host host_sums */
+    float *host;     /* [n_floats] grad of the host, or the limbs' values; NULL */
+    double sequence; /* this rank's, when it posted the tail */
+    double *sums;    /* [N_SUMS] backend memory; on the host host_sums */
     double host_sums[N_SUMS]; /* a copy of them */
 };
 
@@ -253,6 +254,7 @@ static sp_status post_last(sp_buckets *b)
     sp_part part[SP_SUM_PARTS] = {part_of(b, b->n_buckets - 1)};
     int n = 2;
 
+    b->tail.sequence = impl->sequence = sp_transport_sequence(impl->transport);
     if (b->exact) {
         part[1] = (sp_part){&b->tail, SQUARES - TAIL, SP_F64};
         part[2] = (sp_part){b->tail_exact, 2 * SP_EXACT_LIMBS, SP_I64};
@@ -324,6 +326,18 @@ static sp_status fetch_sums(sp_buckets *b)
     return SP_OK;
 }
 
+/* Numbers below 2^32 add up exactly in double, so where all are equal their sum is a
+ * multiple of each; else it is not for at least one rank. */
+static sp_status check_sequence(const sp_buckets *b)
+{
+    if (b->comm->size == 1 || b->tail.sequence == b->comm->size * b->impl->sequence)
+        return SP_OK;
+    return SP_FAIL_INTERNAL(SP_EMPI,
+                            "rank %d has asked for other sums over the ranks than the "
+                            "others, or in another order",
+                            b->comm->rank);
+}
+
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
 {
     sp_buckets *b = buckets;
@@ -345,5 +359,6 @@ sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
         SP_TRY(wait_for_all(b));
     if (exposed_s)
         *exposed_s = impl->transport->exposed_s - before;
-    return fetch_sums(b);
+    SP_TRY(fetch_sums(b));
+    return check_sequence(b);
 }

@@ -27,7 +27,8 @@
 typedef struct sp_tail {
     double loss_sum, weight_sum;        /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_samples, n_stop; /* counts, and ranks asked to stop */
-    double spare[3];
+    double sequence; /* sp_transport_sequence, by which wait finds ranks out of step */
+    double spare[2];
 } sp_tail;
 
 enum { SP_LOSS_SUMS = 3 }; /* sum w * l, sum w, rows */
@@ -76,7 +77,8 @@ sp_status sp_bucket_poll(sp_buckets *buckets);
  * sp_bucket_ready. In exact mode grad is written from the limbs. *exposed_s (may be
  * NULL) is the time that this rank waited for others once its own gradients were there.
  * This is the only time in a step that the host waits for the device, except for sums
- * over ranks that MPI moves. Collective. */
+ * over ranks that MPI moves. Collective. SP_EMPI where ranks have asked for other sums,
+ * or in another order. */
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
 
 #endif

@@ -185,11 +185,37 @@ static void frozen_limbs_do_not_travel(void **state)
     frozen_layers_do_not_travel(true);
 }
 
+/* As if rank 2 had summed something that the others had not. */
+static void a_rank_out_of_step_is_found(void **state)
+{
+    sp_backend be = {.ops = sp_backend_find("cpu")};
+    sp_transport t;
+    sp_buckets b;
+    sp_status rc;
+
+    (void)state;
+    OK(be.ops->open(&be, 0, 1));
+    OK(sp_transport_open(&t, &comm, &be));
+    OK(sp_buckets_create(&b, &graph, &comm, false, 4096));
+    OK(sp_buckets_attach(&b, &t));
+    fill(&b);
+    OK(sp_bucket_wait(&b, NULL));
+    fill(&b);
+    t.sequence += comm.rank == 2;
+    rc = sp_bucket_wait(&b, NULL);
+    ALL_AGREE(rc == SP_EMPI &&
+              strstr(sp_error_last()->message, "asked for other sums over the ranks"));
+    sp_buckets_destroy(&b);
+    sp_transport_close(&t);
+    be.ops->close(&be);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_floats_do_not_travel),
         cmocka_unit_test(frozen_limbs_do_not_travel),
+        cmocka_unit_test(a_rank_out_of_step_is_found),
         cmocka_unit_test(cuts_are_whole_parameters_from_the_end),
         cmocka_unit_test(narrow_first_layers_go_with_the_tail),
         cmocka_unit_test(ranks_add_up),
