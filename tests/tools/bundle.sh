@@ -42,7 +42,8 @@ rm -r "$to/bin" "$to/lib"
 
 mkdir "$to/input" "$to/tests"
 cp "$src"/input/*.deck "$to/input/"
-for file in gpu_check.sh gpu_first.sh gpu_speed.sh gpu_speed.awk gpu_profile.sh peer_spconv.py; do
+for file in gpu_here.sh gpu_check.sh gpu_first.sh gpu_speed.sh gpu_speed.awk gpu_profile.sh \
+    peer_spconv.py; do
     cp "$src/tests/tools/$file" "$to/tests/"
 done
 cat >"$to/run" <<'END'

@@ -21,21 +21,7 @@ cd "$work" || exit 1
 passed=0
 failed=0
 
-"$run" gpu_tests >names 2>why
-case $? in
-0) ;;
-77)
-    cat why
-    exit 77
-    ;;
-*)
-    echo "FAILED  the programs do not start on this machine"
-    cat why
-    exit 1
-    ;;
-esac
-nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader \
-    >"$results/device" 2>/dev/null && cat "$results/device"
+. "$here/tests/gpu_here.sh"
 
 # step NAME COMMAND...: what it says is shown if it fails.
 step() {

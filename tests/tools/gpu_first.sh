@@ -152,22 +152,8 @@ profile() {
     done
 }
 
-"$run" gpu_tests >names 2>why
-case $? in
-0) ;;
-77)
-    cat why
-    exit 77
-    ;;
-*)
-    echo "FAILED  the programs do not start on this machine"
-    cat why
-    exit 1
-    ;;
-esac
+. "$tools/gpu_here.sh"
 tests=$(grep '^test_' names)
-nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader \
-    >"$results/device" 2>/dev/null && cat "$results/device"
 for part in $parts; do
     "$part"
 done

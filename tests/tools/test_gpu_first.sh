@@ -68,6 +68,7 @@ first 2 nothing
 printf '#!/bin/sh\n[ -z "$1" ] && echo test_cuda_conv && exit\nsleep 60\n' >"$dir/bin/gpu_tests"
 sed 's/try "\$test" 60/try "$test" 1/; s/try large 120/try large 1/' \
     "$SP_SRCDIR/tests/tools/gpu_first.sh" >"$dir/short.sh"
+cp "$SP_SRCDIR/tests/tools/gpu_here.sh" "$dir/"
 sh "$dir/short.sh" "$dir/results" right step >"$dir/log" 2>&1
 said '"command":"test_cuda_conv","status":124'
 said '"command":"large","status":124'

@@ -1,0 +1,19 @@
+# What gpu_check.sh and gpu_first.sh begin with; they source this file in a folder of their
+# own, with $run (which puts the programs on the PATH) and $results set. Ends the script with
+# 77 where there is no GPU and with 1 where the programs do not start. Writes the names of
+# the kernels' tests to ./names and the device to $results/device.
+"$run" gpu_tests >names 2>why
+case $? in
+0) ;;
+77)
+    cat why
+    exit 77
+    ;;
+*)
+    echo "FAILED  the programs do not start on this machine"
+    cat why
+    exit 1
+    ;;
+esac
+nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader \
+    >"$results/device" 2>/dev/null && cat "$results/device"
