@@ -122,6 +122,10 @@ SP_OP(clock_end) sp_cuda_clock_end;
 SP_OP(peak) sp_cuda_peak;
 SP_OP(memory_used) sp_cuda_memory_used;
 
+/* ---- cuda_ranges.c ---- */
+SP_OP(range_begin) sp_cuda_range_begin;
+SP_OP(range_end) sp_cuda_range_end;
+
 #ifdef __cplusplus
 }
 #endif

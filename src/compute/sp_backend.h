@@ -382,6 +382,10 @@ typedef struct sp_backend_ops {
  * so that the table above is the one place for the parameters of an operation. */
 #define SP_OP(slot) __typeof__(*((sp_backend_ops *)0)->slot)
 
+    /* Names what the calling thread does from begin to end, for a profiler that is
+     * attached to the program (sp_range_begin). NULL: the backend has none. */
+    void (*range_begin)(const char *name);
+    void (*range_end)(void);
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {
     return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;
@@ -406,6 +410,20 @@ const sp_backend_ops *sp_backend_find(const char *name);
 /* The number of CUDA devices that this process sees; 0 without a driver or without CUDA
  * in the build. */
 int sp_backend_visible_devices(void);
+/* A range of the calling thread's work with a name, as a profiler shows it above the
+ * operations that are called meanwhile. Ranges of a thread nest. */
+static inline void sp_range_begin(const sp_backend *be, const char *name)
+{
+    if (be->ops->range_begin)
+        be->ops->range_begin(name);
+}
+
+static inline void sp_range_end(const sp_backend *be)
+{
+    if (be->ops->range_end)
+        be->ops->range_end();
+}
+
 /* Writes into text the reason why there are none. */
 void sp_backend_why_none(char *text, size_t size);
 /* Identity and size of a CUDA device. */

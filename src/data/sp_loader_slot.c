@@ -185,10 +185,13 @@ static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation
 {
     const sp_loader_options *o = f->options;
     double begun = sp_now_s();
-    sp_status rc = o->backend->ops->plan_build(o->backend, &o->graph->spec, all->coords,
-                                               all->sample_row, slot->batch.n_samples,
-                                               &slot->device, &slot->batch.plan);
+    sp_status rc;
 
+    sp_range_begin(o->backend, "plan");
+    rc = o->backend->ops->plan_build(o->backend, &o->graph->spec, all->coords,
+                                     all->sample_row, slot->batch.n_samples,
+                                     &slot->device, &slot->batch.plan);
+    sp_range_end(o->backend);
     f->plan_s = sp_now_s() - begun;
     return rc;
 }

@@ -297,11 +297,15 @@ static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
 {
     sp_assign *mem = &net->impl->mem;
     sp_grad_route route[SP_MAX_INPUTS];
+    sp_status rc;
 
     SP_TRY(sp_assign_restore(mem, s, apply_norm, net));
     sp_assign_backward(mem, s, route);
     SP_TRY(sp_net_reach(net));
-    return run_step(net, s, route, buckets);
+    sp_range_begin(net->backend, net->graph->node[net->impl->low.step[s].layer].name);
+    rc = run_step(net, s, route, buckets);
+    sp_range_end(net->backend);
+    return rc;
 }
 
 static size_t weight_bytes(const sp_net *net, const sp_lower_step *step)

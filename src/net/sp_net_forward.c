@@ -226,10 +226,22 @@ static sp_status take_logits(sp_net *net)
     return net->backend->ops->copy(net->backend, y, impl->logits, false);
 }
 
+static sp_status forward_step(sp_net *net, int s)
+{
+    struct sp_net_impl *impl = net->impl;
+
+    sp_assign_forward(&impl->mem, s);
+    SP_TRY(sp_net_reach(net));
+    SP_TRY(run_step(net, s));
+    sp_assign_forward_end(&impl->mem, s);
+    return SP_OK;
+}
+
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits)
 {
     struct sp_net_impl *impl = net->impl;
+    sp_status rc;
 
     assert(batch->n >= 0 && batch->n_samples >= 0);
     SP_TRY(sp_net_begin(net, batch, is_training));
@@ -238,10 +250,10 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
             continue;
         sp_pulse_beat();
         net->layer = impl->low.step[s].layer;
-        sp_assign_forward(&impl->mem, s);
-        SP_TRY(sp_net_reach(net));
-        SP_TRY(run_step(net, s));
-        sp_assign_forward_end(&impl->mem, s);
+        sp_range_begin(net->backend, net->graph->node[net->layer].name);
+        rc = forward_step(net, s);
+        sp_range_end(net->backend);
+        SP_TRY(rc);
     }
     net->layer = -1;
     SP_TRY(take_logits(net));

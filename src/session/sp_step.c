@@ -6,19 +6,30 @@
 #include "base/sp_log.h"
 #include "session/sp_resources.h"
 
+/* The status of `call`, which a profiler shows under a name. */
+#define in_range(r, name, call)                                                        \
+    (sp_range_begin(&(r)->backend, (name)), end_range((r), (call)))
+
+static sp_status end_range(const sp_resources *r, sp_status rc)
+{
+    sp_range_end(&r->backend);
+    return rc;
+}
+
 static sp_status compute(sp_resources *r, const sp_batch *batch,
                          const sp_step_hooks *hooks)
 {
     const bool is_last = batch->micro == batch->n_micro - 1;
 
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_FORWARD, batch));
-    SP_TRY(sp_net_forward(&r->net, batch, true, NULL));
+    SP_TRY(in_range(r, "forward", sp_net_forward(&r->net, batch, true, NULL)));
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_LOSS, batch));
-    SP_TRY(sp_net_train_loss(&r->net, batch, &r->buckets));
+    SP_TRY(in_range(r, "loss", sp_net_train_loss(&r->net, batch, &r->buckets)));
     r->buckets.tail.n_voxels += batch->n;
     r->buckets.tail.n_samples += batch->n_samples;
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_BACKWARD, batch));
-    SP_TRY(sp_net_backward(&r->net, batch, &r->buckets, is_last));
+    SP_TRY(
+        in_range(r, "backward", sp_net_backward(&r->net, batch, &r->buckets, is_last)));
     return hooks->begin(hooks->arg, SP_STEP_RECYCLE, batch);
 }
 
@@ -71,8 +82,8 @@ static sp_status update(sp_resources *r, double lr, sp_step_result *result)
     return SP_OK;
 }
 
-sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
-                      sp_step_result *result)
+static sp_status run(sp_resources *r, double lr, const sp_step_hooks *hooks,
+                     sp_step_result *result)
 {
     bool is_last = false;
 
@@ -85,15 +96,21 @@ sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
         SP_TRY(micro_step(r, hooks, result, &is_last));
     r->buckets.tail.n_stop += hooks->is_stop_asked && hooks->is_stop_asked(hooks->arg);
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_REDUCE, NULL));
-    SP_TRY(sp_bucket_wait(&r->buckets, &result->comm_exposed_s));
+    SP_TRY(in_range(r, "reduce", sp_bucket_wait(&r->buckets, &result->comm_exposed_s)));
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_UPDATE, NULL));
     SP_TRY(sp_net_fetch_running(&r->net));
-    SP_TRY(update(r, lr, result));
+    SP_TRY(in_range(r, "update", update(r, lr, result)));
     /* Running statistics are averaged over the ranks after every step and not only
      * before saving, so that neither a checkpoint nor a stop changes the following
      * steps. With bn_scope = "world" they are equal already. */
     SP_TRY(sp_net_sync_running(&r->net));
     return hooks->begin(hooks->arg, SP_STEP_END, NULL);
+}
+
+sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
+                      sp_step_result *result)
+{
+    return in_range(r, "step", run(r, lr, hooks, result));
 }
 
 sp_status sp_step_name_samples(sp_resources *r, int64_t step)
