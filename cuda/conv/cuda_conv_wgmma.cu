@@ -236,14 +236,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 
 template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, const conv_call &a)
 {
-    static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
+    static int ready_on = -1; /* the device for which it is prepared */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
-    if (ready_on != be->device) {
-        SP_CUDA(SP_ALLOW_SHARED((wgmma_kernel<T, IS_WHOLE, T::SHARED>), T::SHARED));
-        ready_on = be->device;
-    }
+    SP_TRY(cuda_gemm_ready(be, &ready_on, wgmma_kernel<T, IS_WHOLE, T::SHARED>,
+                           "wgmma_kernel", T::BN, T::THREADS, T::SHARED, T::BLOCKS));
     SP_LAUNCH_SHARED((wgmma_kernel<T, IS_WHOLE, T::SHARED>), dim3(blocks),
                      dim3(T::THREADS), T::SHARED, cuda_of(be)->compute, a);
     return cuda_launched("wgmma_kernel");

@@ -264,14 +264,12 @@ __global__ void __launch_bounds__(256)
 template <class W, bool IS_WHOLE>
 sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
-    static int ready_on = -1; /* the device on which SP_ALLOW_SHARED was called */
+    static int ready_on = -1; /* the device for which it is prepared */
     const unsigned tiles =
         (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
 
-    if (ready_on != be->device) {
-        SP_CUDA(SP_ALLOW_SHARED((wgrad_kernel<W, IS_WHOLE, W::SHARED>), W::SHARED));
-        ready_on = be->device;
-    }
+    SP_TRY(cuda_gemm_ready(be, &ready_on, wgrad_kernel<W, IS_WHOLE, W::SHARED>,
+                           "wgrad_kernel", W::T, W::THREADS, W::SHARED, W::BLOCKS));
     SP_LAUNCH_SHARED((wgrad_kernel<W, IS_WHOLE, W::SHARED>),
                      dim3((unsigned)items.first[items.n], tiles), dim3(W::THREADS),
                      W::SHARED, cuda_of(be)->compute, a, items);

@@ -7,10 +7,25 @@
 
 #include "cuda/device/cuda_util.cuh"
 
+/* Kernels are loaded when the device is opened. The first launch of a kernel that is
+ * loaded late waits until the device is idle and holds the context's lock meanwhile:
+ * with a kernel there that waits for another rank, planner and training thread would
+ * stand still. A setting of the user stays. The driver reads it in its first call. */
+static void load_kernels_at_open(void)
+{
+    static bool is_set;
+
+    if (!is_set)
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    is_set = true;
+}
+
+/* Called before any other function of this backend. */
 int sp_cuda_device_count(void)
 {
     int n = 0;
 
+    load_kernels_at_open();
     if (cudaGetDeviceCount(&n) == cudaSuccess)
         return n;
     cudaGetLastError(); /* so that the next launch does not report it */
@@ -103,6 +118,10 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
     SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
     sp_early_allow(cuda->compute, be->device);
     sp_early_allow(cuda->side, be->device);
+    SP_CUDA(cudaDeviceGetAttribute(&cuda->n_multiprocessors,
+                                   cudaDevAttrMultiProcessorCount, be->device));
+    SP_CUDA(cudaMalloc((void **)&cuda->counts, CUDA_COUNTS * sizeof *cuda->counts));
+    SP_TRY(sp_cuda_fill(be, cuda->counts, 0, CUDA_COUNTS * sizeof *cuda->counts));
     SP_TRY(sp_cuda_arena_create(&cuda->side_scratch, 0, "side scratch"));
     SP_TRY(sp_cuda_arena_create(&cuda->scratch, 0, "scratch"));
     return sp_cuda_tiles_open(be);
@@ -150,6 +169,8 @@ void sp_cuda_close(sp_backend *be)
     sp_cuda_arena_destroy(&cuda->scratch);
     if (cuda->side_scratch.base)
         sp_cuda_arena_destroy(&cuda->side_scratch);
+    if (cuda->counts)
+        cudaFree(cuda->counts);
     for (int i = 0; i < 2; i++)
         if (cuda->clock[i])
             cudaEventDestroy(cuda->clock[i]);

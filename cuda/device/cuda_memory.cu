@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
 #include "cuda/device/cuda_util.cuh"
 
 namespace
@@ -12,7 +13,9 @@ namespace
 
 struct device_arena {
     int device;
-    sp_arena host;            /* host memory for the part that the host reads */
+    sp_arena host;  /* host memory for the part that the host reads */
+    size_t *backed; /* [n_backed] bytes of each piece of memory, one behind another */
+    int n_backed;
     cudaEvent_t filled, used; /* recorded at the end of each use of the arena; an event
                                * that was never recorded makes nobody wait */
 };
@@ -40,15 +43,28 @@ size_t surplus(size_t bytes)
     return free_bytes > total / 4 * 3 + more ? more : 0;
 }
 
+/* Makes room to note one more piece. */
+sp_status grow_list(device_arena *own)
+{
+    size_t *more =
+        (size_t *)realloc(own->backed, ((size_t)own->n_backed + 1) * sizeof *more);
+
+    if (!more)
+        return SP_FAIL(SP_EMEM, "arena: out of memory");
+    own->backed = more;
+    return SP_OK;
+}
+
 sp_status commit(sp_arena *arena, size_t bytes)
 {
-    const device_arena *own = (const device_arena *)arena->impl;
+    device_arena *own = (device_arena *)arena->impl;
     const size_t need = granules(bytes) - arena->committed;
     const size_t room = arena->reserved - arena->committed;
     size_t more = need;
     cudaError_t error;
 
     SP_CUDA(cudaSetDevice(own->device));
+    SP_TRY(grow_list(own));
     more += surplus(bytes);
     more = more < room ? more : room;
     error = sp_vmm_back(arena->base + arena->committed, more, own->device);
@@ -61,6 +77,7 @@ sp_status commit(sp_arena *arena, size_t bytes)
                        "arena %s: %.1f MiB more of device memory, %.1f in use: %s",
                        arena->name, mib(more), mib(arena->committed),
                        cudaGetErrorString(error));
+    own->backed[own->n_backed++] = more;
     arena->committed += more;
     return SP_OK;
 }
@@ -91,15 +108,31 @@ sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name
     return SP_OK;
 }
 
+/* Gives the arena's memory back. What the device keeps is lost until the process ends,
+ * so the log says so; a device that has failed has been reported. */
+static void release(const sp_arena *arena)
+{
+    const device_arena *own = (const device_arena *)arena->impl;
+    cudaError_t error;
+
+    if (cudaSetDevice(own->device) != cudaSuccess ||
+        cudaDeviceSynchronize() != cudaSuccess)
+        return;
+    error = sp_vmm_release(arena->base, arena->reserved, own->backed, own->n_backed);
+    if (error != cudaSuccess)
+        sp_log_warn("arena %s: %.1f MiB of device memory are not given back: %s",
+                    arena->name, mib(arena->committed), cudaGetErrorString(error));
+}
+
 void sp_cuda_arena_destroy(sp_arena *arena)
 {
     device_arena *own = (device_arena *)arena->impl;
 
-    if (arena->base && cudaSetDevice(own->device) == cudaSuccess &&
-        cudaDeviceSynchronize() == cudaSuccess)
-        sp_vmm_release(arena->base, arena->reserved, arena->committed);
+    if (arena->base)
+        release(arena);
     if (own) {
         sp_arena_destroy(&own->host);
+        free(own->backed);
         if (own->filled)
             cudaEventDestroy(own->filled);
         if (own->used)

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "base/sp_log.h"
 #include "cuda/device/cuda_ops.h"
 #include "cuda/device/sp_cuda.h"
 
@@ -19,6 +20,18 @@
     } while (0)
 
 enum { CUDA_TILE_WIDTHS = 8 };
+
+/* Samples that one launch handles at most. */
+enum { CUDA_GROUP = 128 };
+
+/* The counters of sp_cuda.counts: two sets for jobs, one for each sample of a loss, one
+ * for a sum of squares. */
+enum {
+    CUDA_COUNT_JOBS = 0,
+    CUDA_COUNT_SAMPLES = 4,
+    CUDA_COUNT_SQUARES = CUDA_COUNT_SAMPLES + CUDA_GROUP,
+    CUDA_COUNTS
+};
 
 /* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). SP_EDEVICE
  * where they have not. */
@@ -40,6 +53,11 @@ typedef struct sp_cuda {
     uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
     int64_t few_rows;    /* CUDA_TILE_ROWS for each multiprocessor */
     bool reads_pageable; /* the device can read pageable host memory */
+    int n_multiprocessors;
+    /* [CUDA_COUNTS] device memory: counters that kernels of the compute stream leave at
+     * 0 (cuda_jobs.cuh). */
+    unsigned *counts;
+    int job_turn; /* the set of counters for the next launch with jobs */
     /* Waits for the compute stream in a run of several ranks, and looks for failures of
      * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
@@ -75,6 +93,36 @@ static inline sp_status cuda_launched(const char *kernel)
     return SP_OK;
 }
 
+/* Prepares a kernel of the GEMMs for its launches on this device, the first time:
+ * `ready_on` is the kernel's own, -1 at first. Its blocks have `threads` threads and
+ * `shared` bytes of shared memory of the launch; `blocks` of them are to be on an SM of
+ * 228 KiB at a time. Fewer cost time only, so a line in the log says it, once. */
+template <class K>
+static sp_status cuda_gemm_ready(const sp_backend *be, int *ready_on, K kernel,
+                                 const char *name, int columns, int threads, int shared,
+                                 int blocks)
+{
+    static bool is_said;
+    int of_sm = 0, found = 0;
+
+    if (*ready_on == be->device)
+        return SP_OK;
+    SP_CUDA(SP_ALLOW_SHARED(kernel, shared));
+    SP_CUDA(SP_PREFER_SHARED(kernel));
+    SP_CUDA(sp_blocks_of_sm(&found, kernel, threads, (size_t)shared));
+    SP_CUDA(cudaDeviceGetAttribute(&of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+                                   be->device));
+    *ready_on = be->device;
+    if (found < blocks && of_sm >= 228 << 10 && !is_said) {
+        is_said = true;
+        sp_log_warn("%s of %d columns: %d blocks of %d threads and %d bytes fit a "
+                    "multiprocessor, %d are expected: the device is slower than it "
+                    "could be",
+                    name, columns, found, threads, shared, blocks);
+    }
+    return SP_OK;
+}
+
 __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
 {
     return t.data + i * t.ld;
@@ -85,6 +133,8 @@ __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
  * channels, so that rows are read and written in whole lines. */
 
 enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
+/* Blocks of an SM that passes over rows have: their registers allow as many. */
+enum { CUDA_EACH_BLOCKS = 2 };
 
 template <class F>
 __global__ void __launch_bounds__(CUDA_EACH_THREADS) each_kernel(F f, int64_t n, int c)
@@ -109,6 +159,16 @@ static inline unsigned cuda_lanes(int c)
     return lanes;
 }
 
+/* The number of blocks, in each of `across` columns of a grid, that fit the device at a
+ * time. */
+static inline int64_t cuda_each_fit(sp_backend *be, unsigned across)
+{
+    const int64_t fit =
+        (int64_t)CUDA_EACH_BLOCKS * cuda_of(be)->n_multiprocessors / across;
+
+    return fit < 1 ? 1 : fit;
+}
+
 template <class F> sp_status cuda_each(sp_backend *be, F f, int64_t n, int c)
 {
     const dim3 block(cuda_lanes(c), CUDA_EACH_THREADS / cuda_lanes(c));
@@ -125,8 +185,6 @@ template <class F> sp_status cuda_each(sp_backend *be, F f, int64_t n, int c)
 /* ---- samples ----
  * The first rows of the samples are arguments of the launch, CUDA_GROUP samples at a
  * time. */
-
-enum { CUDA_GROUP = 128 };
 
 typedef struct cuda_samples {
     int first, n;                /* samples first .. first + n - 1 */

@@ -102,17 +102,23 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int device)
     return error;
 }
 
-cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed)
+/* The driver documents that cuMemUnmap takes what one cuMemMap has mapped. The function
+ * goes on where a piece cannot be unmapped, and returns the first error. */
+cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n)
 {
     decltype(&cuMemUnmap) unmap;
     decltype(&cuMemAddressFree) forget;
+    CUdeviceptr at = (CUdeviceptr)base;
     cudaError_t error = find("cuMemUnmap", &unmap);
 
     if (error == cudaSuccess)
         error = find("cuMemAddressFree", &forget);
-    if (error == cudaSuccess && backed)
-        error = status(unmap((CUdeviceptr)base, backed));
-    if (error == cudaSuccess)
-        error = status(forget((CUdeviceptr)base, bytes));
-    return error;
+    if (error != cudaSuccess)
+        return error;
+    for (int i = 0; i < n; at += backed[i++]) {
+        const cudaError_t own = status(unmap(at, backed[i]));
+
+        error = error == cudaSuccess ? own : error;
+    }
+    return error == cudaSuccess ? status(forget((CUdeviceptr)base, bytes)) : error;
 }

@@ -49,6 +49,19 @@
     sp_launch((kernel), (grid), (block), (bytes), (stream), __VA_ARGS__)
 #define SP_ALLOW_SHARED(kernel, bytes)                                                 \
     cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (bytes))
+/* All of an SM's memory that can be shared memory is that while the kernel runs.
+ * Between kernels with unlike wishes an SM may have to be drained. */
+#define SP_PREFER_SHARED(kernel)                                                       \
+    cudaFuncSetAttribute((kernel), cudaFuncAttributePreferredSharedMemoryCarveout,     \
+                         cudaSharedmemCarveoutMaxShared)
+/* The number of the kernel's blocks that an SM holds at a time. */
+template <class K>
+static inline cudaError_t sp_blocks_of_sm(int *blocks, K kernel, int threads,
+                                          size_t bytes)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads,
+                                                         bytes);
+}
 #define SP_SHARED_BYTES(name) extern __shared__ __align__(16) char name[]
 #define SP_SHARED_BYTES_AT(align, name)                                                \
     extern __shared__ __align__(align)                                                 \
@@ -250,6 +263,15 @@ __device__ __forceinline__ uint64_t sp_load_word(const uint64_t *from)
     return value;
 }
 
+/* A counter that other blocks of the grid change by atomicAdd. */
+__device__ __forceinline__ unsigned sp_load_count(const unsigned *from)
+{
+    unsigned value;
+
+    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
 __device__ __forceinline__ uint64_t sp_clock_ns()
 {
     uint64_t ns;
@@ -263,9 +285,9 @@ __device__ __forceinline__ uint64_t sp_clock_ns()
  * multiples of SP_VMM_GRANULE. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
-/* Frees the range and the memory behind its first `backed` bytes. The device must be
- * idle. */
-cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
+/* Frees the range and the memory behind it, which n calls of sp_vmm_back have put there
+ * one behind another, backed[i] bytes each. The device must be idle. */
+cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n);
 
 /* Stable sort of n pairs by bits 0 .. bits - 1 of their keys, bits at least 1
  * (cuda_sort.cu). All arrays are [n] and do not overlap. With room NULL it only writes

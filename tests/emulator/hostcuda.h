@@ -13,7 +13,9 @@
  *   HC_MEMORY=n           each device has n MiB of memory (256)
  *   HC_CAPABILITY=n       devices are of capability n / 10 (90), with the shared memory
  *                         that goes with it
+ *   HC_BLOCKS=n           an SM holds n blocks of a kernel at most
  *   HC_USED=n             others use n MiB of them (0)
+ *   HC_VISIBLE=n          the process sees device n alone, as its device 0
  *   HC_DRIVER=n           a driver of CUDA n, 1000 major + 10 minor, older than the
  *                         program; 0: none
  *   HC_PAGEABLE=1         copies read pageable memory in their turn, as devices may that
@@ -425,6 +427,12 @@ template <class T> static inline T atomicAdd(T *at, T value)
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 
+static inline unsigned sp_load_count(const unsigned *from)
+{
+    hc_maybe_yield();
+    return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
 /* ---- the runtime ---- */
 
 #include "emulator/hostcuda_api.h"
@@ -432,11 +440,19 @@ template <class T> static inline T atomicAdd(T *at, T value)
 /* Sets how much shared memory launches of a kernel may ask for. */
 cudaError_t hc_allow_shared(const void *kernel, int bytes);
 #define SP_ALLOW_SHARED(kernel, bytes) hc_allow_shared((const void *)(kernel), (bytes))
+#define SP_PREFER_SHARED(kernel)       ((void)(kernel), cudaSuccess)
+/* The blocks of an SM, by their threads and the shared memory of the launch alone. */
+cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes);
+template <class K>
+static inline cudaError_t sp_blocks_of_sm(int *blocks, K, int threads, size_t bytes)
+{
+    return hc_blocks_of_sm(blocks, threads, bytes);
+}
 
 /* Stand for cuda/device/cuda_vmm.cu: addresses apart from memory. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
-cudaError_t sp_vmm_release(void *base, size_t bytes, size_t backed);
+cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n);
 
 /* Stands for cuda/device/cuda_sort.cu (hostcuda_sort.cc); meaning in
  * cuda/device/sp_cuda.h. */

@@ -16,6 +16,7 @@ enum cudaError_t {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorPeerAccessUnsupported = 217,
     cudaErrorNotReady = 600,
 };
 enum cudaMemcpyKind {
@@ -30,6 +31,7 @@ enum cudaDeviceAttr : int {
     cudaDevAttrMultiProcessorCount = 16,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
     cudaDevAttrPageableMemoryAccess = 88,
 };
 struct cudaFuncAttributes { /* the first of many */
@@ -86,7 +88,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *data);
 /* Between processes, as between devices: what one exports (of cudaMalloc, whole) others
- * map. HC_NO_PEER=1: no device reaches another's memory. */
+ * map, also where they do not see the device. HC_NO_PEER=1: no device reaches another's
+ * memory. */
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id);
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *data);

@@ -6,11 +6,19 @@
 
 static thread_local int current;
 
+/* The only device that this process sees; -1: it sees all. */
+static int visible()
+{
+    const char *text = getenv("HC_VISIBLE");
+
+    return text && *text ? atoi(text) : -1;
+}
+
 static int n_devices()
 {
     const char *text = getenv("HC_DEVICES");
 
-    return text && *text ? atoi(text) : 8;
+    return visible() >= 0 ? 1 : text && *text ? atoi(text) : 8;
 }
 
 static int capability()
@@ -72,6 +80,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
     case cudaDevAttrWarpSize:
         *value = 32;
         break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = (int)hc_most_shared() + (1 << 10);
+        break;
     case cudaDevAttrPageableMemoryAccess:
         *value = hc_reads_pageable();
         break;
@@ -94,8 +105,24 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
     return cudaSuccess;
 }
 
+cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
+{
+    const char *most = getenv("HC_BLOCKS");
+    const int of_threads = 2048 / threads;
+    const int of_shared = (int)((hc_most_shared() + 1024) / (bytes + 1024));
+
+    *blocks = of_threads < of_shared ? of_threads : of_shared;
+    if (most && *most && atoi(most) < *blocks)
+        *blocks = atoi(most);
+    return cudaSuccess;
+}
+
+/* A process that may wait for others has all kernels loaded when its context begins
+ * (cuda_device.cu), which is here. */
 cudaError_t cudaSetDevice(int device)
 {
+    if (!getenv("CUDA_MODULE_LOADING"))
+        hc_fail("kernels are loaded at their first launch (CUDA_MODULE_LOADING)");
     if (device < 0 || device >= n_devices())
         return cudaErrorInvalidDevice;
     current = device;
@@ -113,7 +140,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     strcpy(p->name, "emulated device");
     gethostname(host, sizeof host - 1);
     memcpy(p->uuid.bytes, host, sizeof host);
-    p->uuid.bytes[sizeof host - 1] = (char)device;
+    p->uuid.bytes[sizeof host - 1] = (char)(visible() >= 0 ? visible() : device);
     return cudaMemGetInfo(&free_bytes, &p->totalGlobalMem);
 }
 
@@ -121,8 +148,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 {
     if (device < 0 || device >= n_devices())
         return cudaErrorInvalidDevice;
-    snprintf(id, (size_t)size, "0000:%02X:00.0",
-             0xE0 + device); /* an address of no real device */
+    snprintf(id, (size_t)size, "0000:%02X:00.0", /* an address of no real device */
+             0xE0 + (visible() >= 0 ? visible() : device));
     return cudaSuccess;
 }
 
@@ -143,6 +170,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
         return "invalid device ordinal";
+    case cudaErrorPeerAccessUnsupported:
+        return "peer access is not supported between these two devices";
     case cudaErrorNotReady:
         return "device not ready";
     }

@@ -111,26 +111,40 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int)
     return cudaSuccess;
 }
 
-cudaError_t sp_vmm_release(void *base, size_t, size_t backed)
+static void unmap(range_map::iterator r)
+{
+    if (hc_hook.freed)
+        hc_hook.freed(r->first, r->second);
+    if (mmap(r->first, r->second, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        hc_fail("no addresses for device memory");
+    if (M->shared.count(r->first))
+        close(M->shared[r->first]);
+    M->shared.erase(r->first);
+    M->backed_bytes -= r->second;
+    M->backed.erase(r);
+}
+
+/* As the driver documents it, memory is unmapped as it was mapped, piece by piece, and
+ * addresses are free only when nothing is mapped there. */
+cudaError_t sp_vmm_release(void *base, size_t, const size_t *backed, int n)
 {
     const hc_hold h(hc_lock);
-    char *data = (char *)base, *end = data + pages(backed);
-    auto r = M->backed.lower_bound(data);
+    char *at = (char *)base;
 
-    while (r != M->backed.end() && r->first < end) {
-        if (hc_hook.freed)
-            hc_hook.freed(r->first, r->second);
-        if (mmap(r->first, r->second, PROT_NONE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-                 0) == MAP_FAILED)
-            hc_fail("no addresses for device memory");
-        if (M->shared.count(r->first))
-            close(M->shared[r->first]);
-        M->shared.erase(r->first);
-        M->backed_bytes -= r->second;
-        r = M->backed.erase(r);
+    for (int i = 0; i < n; at += backed[i++]) {
+        const auto r = M->backed.find(at);
+
+        if (r == M->backed.end() || r->second != pages(backed[i]))
+            return cudaErrorInvalidValue;
+        unmap(r);
     }
-    M->reserved.erase(data);
+    const auto left = M->backed.lower_bound((char *)base);
+    if (left != M->backed.end() &&
+        left->first < (char *)base + M->reserved[(char *)base])
+        return cudaErrorInvalidValue;
+    M->reserved.erase((char *)base);
     return cudaSuccess;
 }
 
@@ -195,7 +209,9 @@ cudaError_t cudaFree(void *data)
     if (!data)
         return cudaSuccess;
     hc_drain_all(h);
-    return sp_vmm_release(data, 0, M->reserved.at((char *)data) - PAGE);
+    const size_t bytes = M->reserved.at((char *)data) - PAGE;
+
+    return sp_vmm_release(data, 0, &bytes, 1);
 }
 
 long hc_memory_calls()

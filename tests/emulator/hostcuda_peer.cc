@@ -117,6 +117,8 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t in, unsigned)
     memcpy(&other, &in, sizeof other);
     if (other.pid == getpid()) /* as a device's driver requires it */
         return cudaErrorInvalidValue;
+    if (is_peerless())
+        return cudaErrorPeerAccessUnsupported;
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)other.pid,
              (long long)other.fd);
     return hc_import(path, other.inode, (size_t)other.bytes, out)
