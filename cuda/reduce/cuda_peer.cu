@@ -1,31 +1,7 @@
 /* Sums of a few values, such as batch statistics, through memory that the devices of a
- * node access directly. Each sum is one kernel of one block in the compute stream,
- * without the host. Expected: a few microseconds, where an all-reduce of NCCL takes 15
- * to 20.
- *
- *     rank 0's memory  | half 0: place of rank 0, 1, ... | half 1: rank 0, 1, ... |
- *                                ^                           sum n uses half n % 2
- *     rank 1's kernel  -----stores-----> its place in the memory of every rank,
- *                      then reads all places in its own, and adds them by rank
- *
- * A value of 8 bytes is stored as two words of 8, each with half of the value and the
- * number of the sum. Aligned words are stored and loaded whole, so a word that has the
- * number has arrived together with its half of the value. No store needs to be ordered
- * after another, there is no flag, no fence and no barrier, and a sum takes the time of
- * one store to a peer. (A flag behind the values would need a release at system scope
- * before it, which waits for the peers' answers, and an acquire behind it.)
- *
- * Two halves are enough, and no rank has to report that it has read. A rank overwrites
- * the words of sum n with those of sum n + 2 when its kernel of sum n + 1 has ended.
- * That kernel has seen a word of sum n + 1 from every rank, and a rank stores such
- * words only after its own kernel of sum n has ended, since both are in one stream. So
- * every rank has read all that it needs of sum n. (Early launches, sp_cuda.h, keep
- * this: a kernel stores only behind sp_grid_wait, which returns when the kernel before
- * has completed.) A place is longer than most sums; words that an earlier, longer sum
- * left there bear another number. Numbers repeat after 2^32 sums, which is tens of
- * millions of steps.
- *
- * All ranks add the same values in the same order and get the same bits.
+ * node access directly (cuda_peer_sum.cuh). Each sum is one kernel of one block in the
+ * compute stream, without the host. Expected: a few microseconds, where an all-reduce
+ * of NCCL takes 15 to 20.
  *
  * A peer may never come. Waiting kernels look now and then at the clock and at a record
  * in pinned host memory, in which the watchdog writes (sp_pulse_hear) that this process
@@ -39,6 +15,7 @@
  * way back would save little of a time that the network dominates, and would need
  * communicators of its own.
  */
+#include "cuda/reduce/cuda_peer_sum.cuh"
 #include "cuda/reduce/cuda_reduce.cuh"
 
 #include <stdio.h>
@@ -47,10 +24,8 @@
 
 #include "process/sp_pulse.h"
 
-enum { MAX_PEERS = 16, MAX_VALUES = 4096, MAX_THREADS = 640, GROUP = 8 };
-enum { TURNS = 512 }; /* turns of a waiting thread between looks at the record */
 enum { TRIAL_VALUES = 1025, TRIALS = 5 };
-enum : size_t { PLACE_WORDS = 2 * MAX_VALUES, BLOCK_BYTES = (size_t)2 << 20 };
+enum : size_t { BLOCK_BYTES = (size_t)2 << 20 };
 
 #define TRIAL_S 20.0
 #define LONG_S  3600.0
@@ -58,153 +33,11 @@ enum : size_t { PLACE_WORDS = 2 * MAX_VALUES, BLOCK_BYTES = (size_t)2 << 20 };
 namespace
 {
 
-/* A record in pinned host memory, through which the host and a waiting kernel talk. */
-struct record {
-    uint64_t leave; /* written by the host: the exit status with which this process is
-                     * to end; 0: none */
-    uint64_t lost;  /* written by the device: 1 + the rank that did not come; 0: none */
-    uint64_t looked_ns; /* written by the device while it waits for a peer */
-};
-
-/* The arguments of a kernel. Ranks are numbered within the scope. */
-struct peers {
-    uint64_t *memory[MAX_PEERS]; /* the memory of each rank, [2][size][PLACE_WORDS] */
-    record *rec;
-    uint64_t limit_ns;
-    uint32_t number; /* number of the sum, from 1 */
-    int rank, size;
-};
-
-/* ---- on the device ---- */
-
-__device__ uint64_t *place_of(const peers &p, int in, int of)
-{
-    return p.memory[in] + ((size_t)(p.number % 2) * p.size + of) * PLACE_WORDS;
-}
-
-/* Sends to the next rank first, so that not all store to the same device at once. */
-__device__ void send(const peers &p, int i, uint64_t value)
-{
-    for (int k = 1; k < p.size; k++) {
-        const int to = p.rank + k < p.size ? p.rank + k : p.rank + k - p.size;
-
-        sp_store_pair(place_of(p, to, p.rank) + 2 * i, value >> 32 << 32 | p.number,
-                      value << 32 | p.number);
-    }
-}
-
-/* Whether the thread may go on waiting for `rank`. *begin is the start of its wait, 0
- * at first. */
-__device__ bool may_wait(const peers &p, int rank, uint64_t *begin)
-{
-    const uint64_t now = sp_clock_ns();
-
-    if (sp_load_word(&p.rec->leave) || sp_load_word(&p.rec->lost))
-        return false;
-    if (threadIdx.x == 0)
-        sp_store_word(&p.rec->looked_ns, now);
-    if (!*begin)
-        *begin = now;
-    if (now - *begin < p.limit_ns)
-        return true;
-    sp_store_word(&p.rec->lost, 1 + (uint64_t)rank);
-    return false;
-}
-
-/* Receives value[k] of rank + k, where there is such a peer. All words are loaded
- * before any is examined. Returns false where the thread gave up. */
-__device__ bool receive(const peers &p, int i, int rank, uint64_t (&value)[GROUP])
-{
-    uint64_t begin = 0;
-    int missing = 0;
-
-    for (int turn = 1; missing >= 0; turn++) {
-        uint64_t high[GROUP], low[GROUP];
-
-        missing = -1;
-#pragma unroll
-        for (int k = 0; k < GROUP; k++)
-            if (rank + k < p.size && rank + k != p.rank)
-                sp_load_pair(place_of(p, p.rank, rank + k) + 2 * i, high[k], low[k]);
-#pragma unroll
-        for (int k = 0; k < GROUP; k++) {
-            if (rank + k >= p.size || rank + k == p.rank)
-                continue;
-            if ((uint32_t)high[k] != p.number || (uint32_t)low[k] != p.number)
-                missing = rank + k;
-            value[k] = high[k] >> 32 << 32 | low[k] >> 32;
-        }
-        if (missing >= 0 && turn % TURNS == 0 && !may_wait(p, missing, &begin))
-            return false;
-    }
-    return true;
-}
-
-__device__ uint64_t bits_of(double v)
-{
-    return (uint64_t)__double_as_longlong(v);
-}
-
-__device__ uint64_t bits_of(int64_t v)
-{
-    return (uint64_t)v;
-}
-
-__device__ void from_bits(uint64_t bits, double *v)
-{
-    *v = __longlong_as_double((long long)bits);
-}
-
-__device__ void from_bits(uint64_t bits, int64_t *v)
-{
-    *v = (int64_t)bits;
-}
-
-template <class T> __device__ bool add_up(const peers &p, int i, T own, T *to)
-{
-    T sum = 0;
-
-    for (int rank = 0; rank < p.size; rank += GROUP) {
-        uint64_t value[GROUP];
-
-        if (!receive(p, i, rank, value))
-            return false;
-#pragma unroll
-        for (int k = 0; k < GROUP; k++) {
-            T of_rank = own;
-
-            if (rank + k >= p.size)
-                continue;
-            if (rank + k != p.rank)
-                from_bits(value[k], &of_rank);
-            sum = rank + k ? sum + of_rank : of_rank;
-        }
-    }
-    *to = sum;
-    return true;
-}
-
-/* The sum of n values, by one block. Each thread sends all its values before it waits
- * for any. */
-template <class T>
-__global__ void __launch_bounds__(MAX_THREADS)
-    peer_sum_kernel(peers p, const T *from, T *to, int n)
-{
-    sp_grid_wait();
-    const int first = (int)threadIdx.x, step = (int)blockDim.x;
-
-    for (int i = first; i < n; i += step)
-        send(p, i, bits_of(from[i]));
-    for (int i = first; i < n; i += step)
-        if (!add_up(p, i, from[i], &to[i]))
-            return;
-}
-
 /* ---- start ---- */
 
 struct peer {
-    peers p;
-    int world_rank[MAX_PEERS];
+    peer_ranks p;
+    int world_rank[PEER_MOST];
     sp_scope scope;
     double limit_s;
     uint64_t looked_ns; /* looked_ns of the record when the host last read it */
@@ -237,8 +70,8 @@ sp_status object(const sp_transport *t, const sp_transport_options *options)
         return SP_FAIL(SP_EUSAGE, "SP_PEER_MEMORY=0");
     if (options->scope == SP_SCOPE_WORLD && t->comm->n_nodes > 1)
         return SP_FAIL(SP_EUSAGE, "%d nodes", t->comm->n_nodes);
-    if (size > MAX_PEERS)
-        return SP_FAIL(SP_EUSAGE, "%d ranks, more than %d", size, (int)MAX_PEERS);
+    if (size > PEER_MOST)
+        return SP_FAIL(SP_EUSAGE, "%d ranks, more than %d", size, (int)PEER_MOST);
     return SP_OK;
 }
 
@@ -246,7 +79,7 @@ sp_status object(const sp_transport *t, const sp_transport_options *options)
  */
 size_t memory_bytes(const peer *own)
 {
-    const size_t words = 2 * (size_t)own->p.size * PLACE_WORDS + TRIAL_VALUES;
+    const size_t words = 2 * (size_t)own->p.size * PEER_PLACE_WORDS + TRIAL_VALUES;
 
     return (words * sizeof(uint64_t) + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
 }
@@ -279,24 +112,34 @@ sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *m
     return SP_OK;
 }
 
-/* Maps the memory of another rank. The messages are its own, as those of the runtime
- * about peers say little. */
+/* Maps the memory of another rank. The device of that rank need not be visible here:
+ * batch systems show each task its own, and the driver maps the memory of others all
+ * the same where it can (as NCCL has it do since CUDA 10.1). Whether the sums then work
+ * is tried out. The messages are its own, as those of the runtime about peers say
+ * little. */
 sp_status reach(sp_transport *t, const offer *other, int rank, void **memory)
 {
-    int device, can = 0;
+    int device = -1, can = 1;
+    cudaError_t error;
 
-    if (cudaDeviceGetByPCIBusId(&device, other->is.pci) != cudaSuccess) {
-        cudaGetLastError();
-        return SP_FAIL(SP_EDEVICE, "rank %d does not see the device of rank %d, %s",
-                       t->comm->rank, rank, other->is.pci);
-    }
-    SP_CUDA(cudaDeviceCanAccessPeer(&can, t->backend->device, device));
+    if (cudaDeviceGetByPCIBusId(&device, other->is.pci) == cudaSuccess)
+        SP_CUDA(cudaDeviceCanAccessPeer(&can, t->backend->device, device));
+    else
+        device = -1;
     if (!can)
         return SP_FAIL(SP_EDEVICE, "the device of rank %d cannot reach that of rank %d",
                        t->comm->rank, rank);
-    SP_CUDA(
-        cudaIpcOpenMemHandle(memory, other->is.handle, cudaIpcMemLazyEnablePeerAccess));
-    return SP_OK;
+    cudaGetLastError(); /* a device that is not visible counts as an error */
+    error =
+        cudaIpcOpenMemHandle(memory, other->is.handle, cudaIpcMemLazyEnablePeerAccess);
+    if (error == cudaSuccess)
+        return SP_OK;
+    cudaGetLastError();
+    return SP_FAIL(SP_EDEVICE,
+                   "rank %d cannot map memory of the device of rank %d, %s%s: %s",
+                   t->comm->rank, rank, other->is.pci,
+                   device < 0 ? ", which it does not see (CUDA_VISIBLE_DEVICES)" : "",
+                   cudaGetErrorString(error));
 }
 
 sp_status reach_all(sp_transport *t, const offer *all)
@@ -318,21 +161,14 @@ sp_status reach_all(sp_transport *t, const offer *all)
 
 template <class T> sp_status put_sum(sp_transport *t, const T *from, T *to, int n)
 {
-    peer *own = peer_of(t);
-    const int threads = n < MAX_THREADS ? (n + 31) / 32 * 32 : (int)MAX_THREADS;
-
-    /* The halves alternate across the wrap too; fresh memory bears number 0. */
-    own->p.number += own->p.number == UINT32_MAX ? 3 : 1;
-    SP_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, cuda_of(t->backend)->compute,
-              own->p, from, to, n);
-    return cuda_launched("peer_sum_kernel");
+    return peer_put_sum(&peer_of(t)->p, cuda_of(t->backend)->compute, from, to, n);
 }
 
 bool peer_takes(const sp_transport *t, const sp_small_sum *sum)
 {
     const sp_type type = sum->part.type;
 
-    return sum->scope == peer_of(t)->scope && sum->part.count <= MAX_VALUES &&
+    return sum->scope == peer_of(t)->scope && sum->part.count <= PEER_VALUES &&
            (type == SP_F64 || type == SP_I64);
 }
 
@@ -351,8 +187,8 @@ sp_status peer_allreduce(sp_transport *t, const sp_small_sum *sum)
 sp_status try_out(sp_transport *t)
 {
     peer *own = peer_of(t);
-    int64_t *data =
-        (int64_t *)own->p.memory[own->p.rank] + 2 * (size_t)own->p.size * PLACE_WORDS;
+    int64_t *data = (int64_t *)own->p.memory[own->p.rank] +
+                    2 * (size_t)own->p.size * PEER_PLACE_WORDS;
     int64_t host[TRIAL_VALUES], weight = 0;
 
     for (int r = 0; r < own->p.size; r++)

@@ -36,7 +36,7 @@ static void set_up(stand *s, sp_transport_kind want, sp_scope scope,
     memset(s, 0, sizeof *s);
     s->be.ops = sp_backend_find("cuda");
     assert_non_null(s->be.ops);
-    OK(s->be.ops->open(&s->be, comm.rank, 1));
+    OK(s->be.ops->open(&s->be, getenv("HC_VISIBLE") ? 0 : comm.rank, 1));
     OK(s->be.ops->arena_create(&s->arena, 1 << 20, "test"));
     OK(SP_TAKE(&s->arena, MOST + 1, &s->data));
     OK(SP_TAKE(&s->arena, MOST + 1, &s->out));
@@ -198,6 +198,25 @@ static void all_or_none(void **state)
     tear_down(&s);
 }
 
+/* Batch systems show each task its own device. The memory of the others is mapped all
+ * the same where the driver can; where it cannot, the ranks agree and say why. */
+static void ranks_that_see_one_device_each(void **state)
+{
+    char own[12];
+    stand s;
+
+    (void)state;
+    snprintf(own, sizeof own, "%d", comm.rank);
+    setenv("HC_VISIBLE", own, 1);
+    set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
+    if (!s.t.peer)
+        fail_msg("not through the devices' memory: %s", s.t.words);
+    sum_once(&s, SP_SCOPE_NODE, 193, 3);
+    tear_down(&s);
+    refused("HC_NO_PEER", "1", "which it does not see (CUDA_VISIBLE_DEVICES)", false);
+    unsetenv("HC_VISIBLE");
+}
+
 /* Rank 0 does not sum: the others' streams end and report it. This test comes last,
  * since nothing can be closed together after it. */
 static void who_never_comes_is_named(void **state)
@@ -224,6 +243,7 @@ KERNEL_TEST(test_peer_memory)
         cmocka_unit_test(sums_follow_each_other),
         cmocka_unit_test(whole_numbers_and_long_vectors),
         cmocka_unit_test(all_or_none),
+        cmocka_unit_test(ranks_that_see_one_device_each),
         cmocka_unit_test(who_never_comes_is_named),
     };
     char path[500];

@@ -57,22 +57,22 @@ plan() {
 }
 peer() {
     start="$MPIEXEC -n 3"
-    mutant test_peer_memory_np3 reduce/cuda_peer.cu reduce/cuda_peer.cu "$1"
+    mutant test_peer_memory_np3 reduce/cuda_peer.cu "reduce/$1" "$2"
     start=
 }
 
 # what came is not looked at, a place is used again too early, sums have no order
-peer 's/(uint32_t)high\[k\] != p.number ||//'
-peer 's/|| (uint32_t)low\[k\] != p.number//'
-peer 's/(size_t)(p.number % 2)/(size_t)0/'
-peer 's/(size_t)(p.number % 2)/(size_t)(p.number \/ 2 % 2)/'
-peer 's/own->p.number += .*/own->p.number = 1;/'
-peer 's/sum = rank + k ? sum + of_rank/sum = rank + k ? of_rank + sum + p.rank * 0x1p-60/'
-peer 's/const int to = p.rank + k < p.size ? .*/const int to = (p.rank + 1) % p.size;/'
+peer cuda_peer_sum.cuh 's/(uint32_t)high\[k\] != p.number ||//'
+peer cuda_peer_sum.cuh 's/|| (uint32_t)low\[k\] != p.number//'
+peer cuda_peer_sum.cuh 's/(size_t)(p.number % 2)/(size_t)0/'
+peer cuda_peer_sum.cuh 's/(size_t)(p.number % 2)/(size_t)(p.number \/ 2 % 2)/'
+peer cuda_peer_sum.cuh 's/p->number += .*/p->number = 1;/'
+peer cuda_peer_sum.cuh 's/sum = rank + k ? sum + of_rank/sum = rank + k ? of_rank + sum + p.rank * 0x1p-60/'
+peer cuda_peer_sum.cuh 's/const int to = p.rank + k < p.size ? .*/const int to = (p.rank + 1) % p.size;/'
 # what ends a wait, what keeps from it
-peer 's/if (now - \*begin < p.limit_ns)/if (now)/'
-peer 's/SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));//'
-peer 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/SP_TRY(object(t, options));/'
+peer cuda_peer_sum.cuh 's/if (now - \*begin < p.limit_ns)/if (now)/'
+peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));//'
+peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/SP_TRY(object(t, options));/'
 
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
