@@ -1,7 +1,7 @@
 /* Rows of either element type, several channels at a time: the base of the operations
  * between the convolutions (cuda/rows).
  *
- *     cuda_each_row    f.row(channels, i, j) for every row     pointwise operations,
+ *     cuda_each_row    f.load, f.finish for every row          pointwise operations,
  *                                                              norm: second passes
  *     cuda_row_sums    f.load, f.add over the rows of each     batch norm, bias,
  *                      sample, two sums a channel              global pools
@@ -145,17 +145,17 @@ __device__ void cuda_store(const sp_tensor &t, int64_t i, int j, const float (&v
     *(cuda_pack<T, N> *)((T *)t.data + i * t.ld + j) = pack;
 }
 
-/* y = v, or y += v. */
+/* y = v; where is_added, v plus what y held, which is `old`. */
 template <class T, int N>
 __device__ void cuda_give(const sp_tensor &y, int64_t i, int j, float (&v)[N],
-                          bool is_added)
+                          const cuda_pack<T, N> &old, bool is_added)
 {
-    float old[N];
+    float before[N];
 
     if (is_added) {
-        cuda_load<T>(y, i, j, old);
+        cuda_open(old, before);
         for (int k = 0; k < N; k++)
-            v[k] += old[k];
+            v[k] += before[k];
     }
     cuda_store<T>(y, i, j, v);
 }
@@ -195,102 +195,163 @@ static inline bool cuda_can_group(const sp_tensor *const *t, int n)
 /* ---- each row ----
  * F has, for N channels from j on,
  *     template <int N> struct channels;  template <int N> channels<N> at(int j);
- *     template <class T, int N> void row(const channels<N> &, int64_t i, int j);
- * where channels holds the values that are the same for all rows. A functor without
- * such values derives from cuda_plain. */
+ *     template <class T, int N> struct item;               values read of a row
+ *     template <class T, int N> void load(int64_t i, int j, item<T, N> *);
+ *     template <class T, int N> void finish(const channels<N> &, const item<T, N> &,
+ *                                           int64_t i, int j);
+ *     void prepare();
+ * where channels holds the values that are the same for all rows. prepare is called
+ * once by all threads of each block, before anything else. A functor without such
+ * values and work derives from cuda_plain.
+ *
+ * A thread loads CUDA_EACH_ROWS rows before it finishes the first of them, so that the
+ * memory's latency passes once for all. The blocks are as many as fit the device at a
+ * time, and each handles rows at regular distances. */
 
 struct cuda_plain {
     template <int N> struct channels {
     };
     template <int N> __device__ channels<N> at(int) const { return {}; }
+    __device__ void prepare() const {}
 };
 
+/* Handles the rows first, first + step, ... of each of the block's groups of rows,
+ * which are `stride` rows apart. */
 template <class F, class T, int N>
-__device__ void cuda_some_rows(const F &f, int64_t i, int64_t n, int step, int j)
+__device__ void cuda_some_rows(const F &f, int64_t first, int64_t n, int step,
+                               int64_t stride, int j)
 {
     const auto here = f.template at<N>(j);
+    typename F::template item<T, N> item[CUDA_EACH_ROWS];
 
-    for (int r = 0; r < CUDA_EACH_ROWS; r++, i += step)
-        if (i < n)
-            f.template row<T, N>(here, i, j);
+    for (int64_t i = first; i < n; i += stride) {
+#pragma unroll
+        for (int r = 0; r < CUDA_EACH_ROWS; r++)
+            if (i + r * step < n)
+                f.load(i + r * step, j, &item[r]);
+#pragma unroll
+        for (int r = 0; r < CUDA_EACH_ROWS; r++)
+            if (i + r * step < n)
+                f.finish(here, item[r], i + r * step, j);
+    }
 }
 
 template <class F, class T, int N>
-__global__ void __launch_bounds__(CUDA_EACH_THREADS) rows_kernel(F f, int64_t n, int c)
+__global__ void __launch_bounds__(CUDA_EACH_THREADS, CUDA_EACH_BLOCKS)
+    rows_kernel(F f, int64_t n, int c)
 {
     sp_grid_wait();
-    const int64_t i = (int64_t)blockIdx.x * blockDim.y * CUDA_EACH_ROWS + threadIdx.y;
+    const int64_t rows = (int64_t)blockDim.y * CUDA_EACH_ROWS;
+    const int64_t first = blockIdx.x * rows + threadIdx.y;
     int j = (int)(blockIdx.y * blockDim.x + threadIdx.x) * N;
 
+    f.prepare();
     if (j + N <= c)
-        cuda_some_rows<F, T, N>(f, i, n, (int)blockDim.y, j);
+        cuda_some_rows<F, T, N>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
     else
         for (; j < c; j++)
-            cuda_some_rows<F, T, 1>(f, i, n, (int)blockDim.y, j);
+            cuda_some_rows<F, T, 1>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
 }
 
+/* Launched also where there are no rows, if is_prepared says that prepare has work. */
 template <class T, int N, class F>
-sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c)
+sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
+                           bool is_prepared)
 {
     const int groups = (c + N - 1) / N;
     const dim3 block(cuda_lanes(groups), CUDA_EACH_THREADS / cuda_lanes(groups));
+    const unsigned across = ((unsigned)groups + block.x - 1) / block.x;
     const int64_t rows = (int64_t)block.y * CUDA_EACH_ROWS;
-    const dim3 grid((unsigned)((n + rows - 1) / rows),
-                    ((unsigned)groups + block.x - 1) / block.x);
+    const int64_t blocks = (n + rows - 1) / rows, fit = cuda_each_fit(be, across);
 
-    if (n == 0 || c == 0)
+    if (c == 0 || (n == 0 && !is_prepared))
         return SP_OK;
-    SP_LAUNCH((rows_kernel<F, T, N>), grid, block, cuda_of(be)->compute, f, n, c);
+    SP_LAUNCH((rows_kernel<F, T, N>),
+              dim3((unsigned)(blocks < 1     ? 1
+                              : blocks < fit ? blocks
+                                             : fit),
+                   across),
+              block, cuda_of(be)->compute, f, n, c);
     return cuda_launched("rows_kernel");
 }
 
-/* Calls f.row for the n x c elements of the tensors, which are of one type. */
+/* Calls f for the n x c elements of the tensors, which are of one type. */
 template <class F, class... Tensors>
-sp_status cuda_each_row(sp_backend *be, const F &f, const sp_tensor &first,
-                        const Tensors &...others)
+sp_status cuda_each_row(sp_backend *be, const F &f, bool is_prepared,
+                        const sp_tensor &first, const Tensors &...others)
 {
     const sp_tensor *const all[] = {&first, &others...};
     const bool is_grouped = cuda_can_group(all, 1 + (int)sizeof...(others));
+    const int64_t n = first.n;
+    const int c = first.c;
 
     if (first.elem == SP_ELEM_BF16)
-        return is_grouped ? cuda_launch_rows<cuda_bf16, 8>(be, f, first.n, first.c)
-                          : cuda_launch_rows<cuda_bf16, 1>(be, f, first.n, first.c);
-    return is_grouped ? cuda_launch_rows<float, 4>(be, f, first.n, first.c)
-                      : cuda_launch_rows<float, 1>(be, f, first.n, first.c);
+        return is_grouped ? cuda_launch_rows<cuda_bf16, 8>(be, f, n, c, is_prepared)
+                          : cuda_launch_rows<cuda_bf16, 1>(be, f, n, c, is_prepared);
+    return is_grouped ? cuda_launch_rows<float, 4>(be, f, n, c, is_prepared)
+                      : cuda_launch_rows<float, 1>(be, f, n, c, is_prepared);
 }
 
 /* ---- sums of parts ---- */
 
 enum { CUDA_PART_COLUMNS = 8, CUDA_PART_LANES = 128 };
 
+/* The number of partial sums that n parts are dealt to. */
+static inline SP_HOST_DEVICE int cuda_part_lanes(int n)
+{
+    int lanes = 1;
+
+    while (lanes < CUDA_PART_LANES && lanes < n)
+        lanes *= 2;
+    return lanes;
+}
+
 /* The block that adds n parts: as many threads as have work. */
 static inline dim3 cuda_part_block(int n)
 {
-    unsigned lanes = 1;
-
-    while (lanes < CUDA_PART_LANES && lanes < (unsigned)n)
-        lanes *= 2;
-    return dim3(CUDA_PART_COLUMNS, lanes);
+    return dim3(CUDA_PART_COLUMNS, (unsigned)cuda_part_lanes(n));
 }
 
-/* Sets all[0][x] to the sum over the n parts of element `at` of each part, for thread x
- * of a block as above; at < 0: no element. Thread y adds parts y, y + lanes, ..., and
- * the sums of the threads are added as a tree. `stride` is the length of a part. Ends
- * with a barrier. */
-__device__ static inline void cuda_add_parts(const double *part, int n, size_t stride,
-                                             int at, double (*all)[CUDA_PART_COLUMNS])
+/* A thread of such a block, and their number. */
+__device__ static inline int cuda_part_thread()
 {
-    const int x = (int)threadIdx.x, y = (int)threadIdx.y, lanes = (int)blockDim.y;
-    double sum = 0;
+    return (int)(threadIdx.y * CUDA_PART_COLUMNS + threadIdx.x);
+}
+
+__device__ static inline int cuda_part_threads()
+{
+    return (int)blockDim.y * CUDA_PART_COLUMNS;
+}
+
+/* Sets all[0][x] to the sum over the n parts of element `at` of each part, in the order
+ * that cuda_part_lanes(n) lanes have: lane y adds parts y, y + lanes, ..., and the sums
+ * of the lanes are added as a tree. Thread `thread` of `threads` has column x = thread
+ * % CUDA_PART_COLUMNS and at most EACH of the lanes, so there are at least lanes *
+ * CUDA_PART_COLUMNS / EACH threads; at < 0: no element. `stride` is the length of a
+ * part. Called by all threads of the block; ends with a barrier. */
+template <int EACH>
+__device__ static inline void cuda_add_parts(const double *part, int n, size_t stride,
+                                             int at, int thread, int threads,
+                                             double (*all)[CUDA_PART_COLUMNS])
+{
+    const int x = thread % CUDA_PART_COLUMNS, y = thread / CUDA_PART_COLUMNS;
+    const int rows = threads / CUDA_PART_COLUMNS, lanes = cuda_part_lanes(n);
+    double sum[EACH] = {};
 
 #pragma unroll 4
     for (int i = at < 0 ? n : y; i < n; i += lanes)
-        sum += part[i * stride + at];
-    all[y][x] = sum;
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            if (y + e * rows < lanes && i + e * rows < n)
+                sum[e] += part[(size_t)(i + e * rows) * stride + at];
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (y + e * rows < lanes)
+            all[y + e * rows][x] = sum[e];
     for (int half = lanes / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (y < half)
-            all[y][x] += all[y + half][x];
+        for (int to = y; to < half; to += rows)
+            all[to][x] += all[to + half][x];
     }
     __syncthreads();
 }

@@ -5,7 +5,8 @@
  * order. */
 #include <assert.h>
 
-#include "cuda/device/cuda_util.cuh"
+#include "cuda/device/cuda_jobs.cuh"
+#include "cuda/device/cuda_rows.cuh"
 
 namespace
 {
@@ -17,7 +18,9 @@ struct loss_call {
     const int32_t *label;
     const float *class_weight;
     float smoothing;
-    double *part; /* [samples][chunks][2] */
+    double *part;    /* [samples][chunks][2] */
+    double *sums;    /* [samples][2] */
+    unsigned *count; /* [samples] chunks summed */
     unsigned long long *confusion;
     int32_t *prediction;
 };
@@ -85,20 +88,13 @@ __device__ void voxel(const loss_call &a, int64_t i, double *sum)
         atomicAdd(&a.confusion[(size_t)label * C + best], 1ull);
 }
 
-__global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_samples s)
+/* Adds a chunk's numbers over its threads, and writes its part. */
+__device__ void sum_chunk(const double *mine, double (*all)[CHUNK], double *part)
 {
-    sp_grid_wait();
-    SP_SHARED(double, all, [2][CHUNK]);
-    const int b = (int)blockIdx.y, t = (int)threadIdx.x;
-    const int64_t begin = s.row[b] + (int64_t)blockIdx.x * CHUNK;
-    double sum[2] = {0, 0};
+    const int t = (int)threadIdx.x;
 
-    if (begin >= s.row[b + 1]) /* true of the whole block */
-        return;
-    if (begin + t < s.row[b + 1])
-        voxel(a, begin + t, sum);
-    all[0][t] = sum[0];
-    all[1][t] = sum[1];
+    all[0][t] = mine[0];
+    all[1][t] = mine[1];
     for (int half = CHUNK / 2; half > 0; half /= 2) {
         __syncthreads();
         if (t < half) {
@@ -107,24 +103,50 @@ __global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_sample
         }
     }
     if (t == 0) {
-        double *part = a.part + ((size_t)b * gridDim.x + blockIdx.x) * 2;
         part[0] = all[0][0];
         part[1] = all[1][0];
     }
 }
 
-sp_status run_group(sp_backend *be, loss_call a, const cuda_samples &s, double *sums)
+/* The block that is the last of its sample adds the sample's parts. */
+__global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_samples s)
+{
+    sp_grid_wait();
+    SP_SHARED(double, all, [2][CHUNK]);
+    SP_SHARED(double, lanes, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+    const int b = (int)blockIdx.y, t = (int)threadIdx.x;
+    const int64_t begin = s.row[b] + (int64_t)blockIdx.x * CHUNK;
+    const int n = (s.row[b + 1] - s.row[b] + CHUNK - 1) / CHUNK;
+    double *part = a.part + (size_t)b * gridDim.x * 2;
+    double *sums = a.sums + (size_t)(s.first + b) * 2;
+    double sum[2] = {0, 0};
+
+    if ((int)blockIdx.x >= n) { /* true of the whole block */
+        if (blockIdx.x == 0 && t < 2)
+            sums[t] = 0; /* a sample without rows */
+        return;
+    }
+    if (begin + t < s.row[b + 1])
+        voxel(a, begin + t, sum);
+    sum_chunk(sum, all, part + (size_t)blockIdx.x * 2);
+    if (!cuda_is_last(&a.count[b], (unsigned)n))
+        return;
+    cuda_add_parts<CUDA_PART_LANES * CUDA_PART_COLUMNS / CHUNK>(
+        part, n, 2, t % CUDA_PART_COLUMNS < 2 ? t % CUDA_PART_COLUMNS : -1, t, CHUNK,
+        lanes);
+    if (t < 2)
+        sums[t] = lanes[0][t];
+}
+
+sp_status run_group(sp_backend *be, loss_call a, const cuda_samples &s)
 {
     const int n_chunks = (cuda_longest(&s) + CHUNK - 1) / CHUNK;
 
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)s.n * n_chunks * 2, &a.part));
-    if (n_chunks) {
-        SP_LAUNCH(loss_kernel, dim3((unsigned)n_chunks, (unsigned)s.n), dim3(CHUNK),
-                  cuda_of(be)->compute, a, s);
-        SP_TRY(cuda_launched("loss_kernel"));
-    }
-    return cuda_add_chunks(be, &s, 1, CHUNK, n_chunks, a.part, sums);
+    SP_LAUNCH(loss_kernel, dim3(n_chunks ? (unsigned)n_chunks : 1, (unsigned)s.n),
+              dim3(CHUNK), cuda_of(be)->compute, a, s);
+    return cuda_launched("loss_kernel");
 }
 
 } // namespace
@@ -137,12 +159,13 @@ sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args)
                          args->class_weight,
                          args->smoothing,
                          NULL,
+                         args->sums,
+                         cuda_of(be)->counts + CUDA_COUNT_SAMPLES,
                          (unsigned long long *)args->confusion,
                          args->prediction};
 
     assert(sp_loss_is_sound(args));
     for (int first = 0; first < args->n_samples; first += CUDA_GROUP)
-        SP_TRY(run_group(be, a, cuda_group(args->sample_row, first, args->n_samples),
-                         args->sums));
+        SP_TRY(run_group(be, a, cuda_group(args->sample_row, first, args->n_samples)));
     return SP_OK;
 }

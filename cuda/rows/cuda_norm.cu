@@ -1,5 +1,6 @@
 /* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
- * and two passes over elements. A convolution forms the sums of its own result
+ * and two passes over elements, which compute the coefficients themselves where the
+ * caller asks for both in one call. A convolution forms the sums of its own result
  * (cuda_conv.cu). The passes are bound by memory. Of a tensor [n, c], norm_sums reads
  * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads
  * x, dy and y and writes dy (the last two with an activation only), and norm_grad_apply
@@ -22,6 +23,7 @@
 #include <assert.h>
 
 #include "compute/sp_norm.h"
+#include "cuda/device/cuda_jobs.cuh"
 #include "cuda/device/cuda_rows.cuh"
 
 namespace
@@ -59,38 +61,144 @@ struct values_and_squares {
     }
 };
 
-struct apply {
-    sp_norm_args a;
+/* ---- coefficients ----
+ * The passes over elements begin with them (cuda_jobs.cuh) where a call asks for both.
+ * A job adds the parts of CHANNELS channels and finishes these. */
+enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
+
+struct channel_sums {
+    int j; /* channel that this thread finishes; -1: none */
+    sp_norm_sums sums;
+};
+
+/* Adds the parts of job k, by all `threads` threads of the block. The columns are the
+ * first sums of the job's channels, then their second sums. */
+template <int EACH>
+__device__ channel_sums add_channels(const sp_sums &s, int c, int k, int thread,
+                                     int threads, double (*all)[CUDA_PART_COLUMNS])
+{
+    const int x = thread % CUDA_PART_COLUMNS, j = k * CHANNELS + x % CHANNELS;
+    channel_sums r = {-1, {0, 0, 0}};
+
+    cuda_add_parts<EACH>(s.part, s.n_parts, 2 * (size_t)c,
+                         j < c ? x / CHANNELS * c + j : -1, thread, threads, all);
+    if (thread < CHANNELS && j < c) {
+        r.j = j;
+        r.sums.first = all[0][x];
+        r.sums.second = all[0][x + CHANNELS];
+        r.sums.rows = sp_norm_rows(&s, c);
+    }
+    return r;
+}
+
+template <int EACH>
+__device__ void finish_job(const sp_norm_finish_args &a, int k, int thread, int threads,
+                           double (*all)[CUDA_PART_COLUMNS])
+{
+    const channel_sums r = add_channels<EACH>(a.sums, a.c, k, thread, threads, all);
+
+    if (r.j >= 0)
+        sp_norm_finish_channel(&a, r.j, r.sums);
+}
+
+template <int EACH>
+__device__ void finish_job(const sp_norm_grad_finish_args &a, int k, int thread,
+                           int threads, double (*all)[CUDA_PART_COLUMNS])
+{
+    const channel_sums r = add_channels<EACH>(a.all, a.c, k, thread, threads, all);
+    sp_norm_sums own = r.sums;
+
+    if (r.j < 0)
+        return;
+    if (a.own.part && a.own.part != a.all.part) { /* own has one part */
+        own.first = a.own.part[r.j];
+        own.second = a.own.part[a.c + r.j];
+    }
+    sp_norm_grad_finish_channel(&a, r.j, r.sums, own);
+}
+
+unsigned jobs_of(int c)
+{
+    return ((unsigned)c + CHANNELS - 1) / CHANNELS;
+}
+
+/* Computes coefficients in front of a pass over elements; A is the type of their
+ * arguments. */
+template <class A> struct finish_first {
+    A wanted;
+    cuda_jobs jobs;
+
+    finish_first(sp_backend *be, const A *a)
+        : wanted(a ? *a : A{}), jobs(cuda_next_jobs(be, a ? jobs_of(a->c) : 0))
+    {
+    }
+
+    __device__ void prepare() const
+    {
+        enum { EACH = CUDA_PART_LANES * CUDA_PART_COLUMNS / CUDA_EACH_THREADS };
+        SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
+
+        cuda_do_jobs(jobs, [&](int k) {
+            finish_job<EACH>(wanted, k, (int)(threadIdx.y * blockDim.x + threadIdx.x),
+                             CUDA_EACH_THREADS, all);
+        });
+    }
+};
+
+/* ---- passes over elements ---- */
+
+struct apply : finish_first<sp_norm_finish_args> {
+    sp_tensor x, y, res;
+    const float *scale, *shift;
+    float slope;
+
+    apply(sp_backend *be, const sp_norm_args &n)
+        : finish_first(be, n.finish), x(n.x), y(n.y), res(n.res), scale(n.scale),
+          shift(n.shift), slope(n.slope)
+    {
+    }
 
     template <int N> struct channels {
         float scale[N], shift[N];
+    };
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x, res;
     };
 
     template <int N> __device__ channels<N> at(int j) const
     {
         channels<N> here;
 
-        cuda_channels(a.scale, j, here.scale);
-        cuda_channels(a.shift, j, here.shift);
+        cuda_channels(scale, j, here.scale);
+        cuda_channels(shift, j, here.shift);
         return here;
     }
 
     template <class T, int N>
-    __device__ void row(const channels<N> &here, int64_t i, int j) const
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        float v[N], res[N] = {};
+        cuda_take(x, i, j, &v->x);
+        if (res.data)
+            cuda_take(res, i, j, &v->res);
+    }
 
-        cuda_load<T>(a.x, i, j, v);
-        if (a.res.data)
-            cuda_load<T>(a.res, i, j, res);
+    template <class T, int N>
+    __device__ void finish(const channels<N> &here, const item<T, N> &item, int64_t i,
+                           int j) const
+    {
+        float v[N], r[N] = {};
+
+        cuda_open(item.x, v);
+        if (res.data)
+            cuda_open(item.res, r);
         for (int k = 0; k < N; k++) {
             v[k] = cuda_affine(v[k], here.scale[k],
                                here.shift[k]); /* as in cuda_conv_out.cuh */
-            if (a.res.data)
-                v[k] += res[k];
-            v[k] = v[k] > 0 ? v[k] : a.slope * v[k];
+            if (res.data)
+                v[k] += r[k];
+            v[k] = v[k] > 0 ? v[k] : slope * v[k];
         }
-        cuda_store<T>(a.y, i, j, v);
+        cuda_store<T>(y, i, j, v);
     }
 };
 
@@ -146,13 +254,22 @@ struct grad_sums {
     }
 };
 
-struct grad_apply {
+struct grad_apply : finish_first<sp_norm_grad_finish_args> {
     sp_tensor x, dy, dx;
     const float *a, *b, *c;
     bool is_added;
 
+    grad_apply(sp_backend *be, const sp_norm_grad_args &n)
+        : finish_first(be, n.finish), x(n.x), dy(n.dy), dx(n.dx), a(n.a), b(n.b),
+          c(n.c), is_added(n.is_added)
+    {
+    }
+
     template <int N> struct channels {
         float a[N], b[N], c[N];
+    };
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x, dy, dx;
     };
 
     template <int N> __device__ channels<N> at(int j) const
@@ -166,77 +283,51 @@ struct grad_apply {
     }
 
     template <class T, int N>
-    __device__ void row(const channels<N> &here, int64_t i, int j) const
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(dy, i, j, &v->dy);
+        cuda_take(x, i, j, &v->x);
+        if (is_added)
+            cuda_take(dx, i, j, &v->dx);
+    }
+
+    template <class T, int N>
+    __device__ void finish(const channels<N> &here, const item<T, N> &item, int64_t i,
+                           int j) const
     {
         float g[N], v[N];
 
-        cuda_load<T>(dy, i, j, g);
-        cuda_load<T>(x, i, j, v);
+        cuda_open(item.dy, g);
+        cuda_open(item.x, v);
         for (int k = 0; k < N; k++)
             v[k] = here.a[k] * g[k] + here.b[k] * v[k] + here.c[k];
-        cuda_give<T>(dx, i, j, v, is_added);
+        cuda_give(dx, i, j, v, item.dx, is_added);
     }
 };
 
-/* A block adds the parts of CHANNELS channels and finishes them. */
-enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
+/* ---- coefficients alone ---- */
 
-struct channel_sums {
-    int j; /* channel that this thread finishes; -1: none */
-    sp_norm_sums sums;
-};
-
-/* Adds the parts. The columns of a block are the first sums of its channels, then their
- * second sums. */
-__device__ channel_sums add_channels(const sp_sums &s, int c,
-                                     double (*all)[CUDA_PART_COLUMNS])
-{
-    const int x = (int)threadIdx.x, y = (int)threadIdx.y;
-    const int j = (int)blockIdx.x * CHANNELS + x % CHANNELS;
-    channel_sums r = {-1, {0, 0, 0}};
-
-    cuda_add_parts(s.part, s.n_parts, 2 * (size_t)c, j < c ? x / CHANNELS * c + j : -1,
-                   all);
-    if (y == 0 && x < CHANNELS && j < c) {
-        r.j = j;
-        r.sums.first = all[0][x];
-        r.sums.second = all[0][x + CHANNELS];
-        r.sums.rows = sp_norm_rows(&s, c);
-    }
-    return r;
-}
-
-__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
-    finish_kernel(sp_norm_finish_args a)
+template <class A>
+__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES) finish_kernel(A a)
 {
     sp_grid_wait();
     SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
-    const channel_sums r = add_channels(a.sums, a.c, all);
 
-    if (r.j >= 0)
-        sp_norm_finish_channel(&a, r.j, r.sums);
+    finish_job<1>(a, (int)blockIdx.x, cuda_part_thread(), cuda_part_threads(), all);
 }
 
-__global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
-    grad_finish_kernel(sp_norm_grad_finish_args a)
+template <class A> sp_status finish_alone(sp_backend *be, const A &a, int n_parts)
 {
-    sp_grid_wait();
-    SP_SHARED(double, all, [CUDA_PART_LANES][CUDA_PART_COLUMNS]);
-    const channel_sums r = add_channels(a.all, a.c, all);
-    sp_norm_sums own = r.sums;
-
-    if (r.j < 0)
-        return;
-    if (a.own.part && a.own.part != a.all.part) { /* own has one part */
-        own.first = a.own.part[r.j];
-        own.second = a.own.part[a.c + r.j];
-    }
-    sp_norm_grad_finish_channel(&a, r.j, r.sums, own);
+    if (a.c == 0)
+        return SP_OK;
+    SP_LAUNCH((finish_kernel<A>), dim3(jobs_of(a.c)), cuda_part_block(n_parts),
+              cuda_of(be)->compute, a);
+    return cuda_launched("finish_kernel");
 }
 
-dim3 blocks_of(int c)
+bool has_one_part(const sp_norm_grad_finish_args &a)
 {
-    return dim3(((unsigned)c + CHANNELS - 1) / CHANNELS);
+    return !a.own.part || a.own.part == a.all.part || a.own.n_parts == 1;
 }
 
 } // namespace
@@ -253,7 +344,8 @@ sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_r
 sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)
 {
     assert(sp_norm_is_sound(args));
-    return cuda_each_row(be, apply{*args}, args->x, args->y, args->res);
+    return cuda_each_row(be, apply(be, *args), args->finish, args->x, args->y,
+                         args->res);
 }
 
 sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
@@ -268,30 +360,20 @@ sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 
 sp_status sp_cuda_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
-    const grad_apply f = {a->x, a->dy, a->dx, a->a, a->b, a->c, a->is_added};
-
     assert(sp_norm_grad_is_sound(a));
-    return cuda_each_row(be, f, a->x, a->dy, a->dx);
+    assert(!a->finish || has_one_part(*a->finish));
+    return cuda_each_row(be, grad_apply(be, *a), a->finish, a->x, a->dy, a->dx);
 }
 
 sp_status sp_cuda_norm_finish(sp_backend *be, const sp_norm_finish_args *args)
 {
     assert(sp_norm_finish_is_sound(args));
-    if (args->c == 0)
-        return SP_OK;
-    SP_LAUNCH(finish_kernel, blocks_of(args->c), cuda_part_block(args->sums.n_parts),
-              cuda_of(be)->compute, *args);
-    return cuda_launched("finish_kernel");
+    return finish_alone(be, *args, args->sums.n_parts);
 }
 
 sp_status sp_cuda_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *args)
 {
     assert(sp_norm_grad_finish_is_sound(args));
-    if (args->c == 0)
-        return SP_OK;
-    assert(!args->own.part || args->own.part == args->all.part ||
-           args->own.n_parts == 1);
-    SP_LAUNCH(grad_finish_kernel, blocks_of(args->c),
-              cuda_part_block(args->all.n_parts), cuda_of(be)->compute, *args);
-    return cuda_launched("grad_finish_kernel");
+    assert(has_one_part(*args));
+    return finish_alone(be, *args, args->all.n_parts);
 }

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "cuda/device/cuda_util.cuh"
+#include "cuda/device/cuda_jobs.cuh"
 
 namespace
 {
@@ -82,8 +82,10 @@ __device__ double block_sum(double mine)
     return threadIdx.x == 0 ? sum[0] : 0;
 }
 
+/* The last block adds the parts of all. */
 __global__ void __launch_bounds__(THREADS)
-    squares_kernel(const float *g, int64_t n, double *part)
+    squares_kernel(const float *g, int64_t n, double *part, unsigned *count,
+                   double *out)
 {
     sp_grid_wait();
     const int64_t begin = (int64_t)blockIdx.x * PER_BLOCK;
@@ -95,15 +97,10 @@ __global__ void __launch_bounds__(THREADS)
     sum = block_sum(sum);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum;
-}
-
-__global__ void __launch_bounds__(THREADS)
-    sum_kernel(const double *part, int64_t n, double *out)
-{
-    sp_grid_wait();
-    double sum = 0;
-
-    for (int64_t i = threadIdx.x; i < n; i += THREADS)
+    if (!cuda_is_last(count, gridDim.x))
+        return;
+    sum = 0;
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS)
         sum += part[i];
     sum = block_sum(sum);
     if (threadIdx.x == 0)
@@ -129,19 +126,14 @@ sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args)
 
 sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum)
 {
-    sp_arena *scratch = &cuda_of(be)->scratch;
-    const int64_t n_blocks = (n + PER_BLOCK - 1) / PER_BLOCK;
+    sp_cuda *cuda = cuda_of(be);
+    const int64_t n_blocks = n ? (n + PER_BLOCK - 1) / PER_BLOCK : 1;
     double *part;
 
     assert(n >= 0 && (g || n == 0) && sum);
-    sp_arena_reset(scratch);
-    SP_TRY(SP_TAKE(scratch, n_blocks, &part));
-    if (n_blocks) {
-        SP_LAUNCH(squares_kernel, dim3((unsigned)n_blocks), dim3(THREADS),
-                  cuda_of(be)->compute, g, n, part);
-        SP_TRY(cuda_launched("squares_kernel"));
-    }
-    SP_LAUNCH(sum_kernel, dim3(1), dim3(THREADS), cuda_of(be)->compute,
-              (const double *)part, n_blocks, sum);
-    return cuda_launched("sum_kernel");
+    sp_arena_reset(&cuda->scratch);
+    SP_TRY(SP_TAKE(&cuda->scratch, n_blocks, &part));
+    SP_LAUNCH(squares_kernel, dim3((unsigned)n_blocks), dim3(THREADS), cuda->compute, g,
+              n, part, cuda->counts + CUDA_COUNT_SQUARES, sum);
+    return cuda_launched("squares_kernel");
 }

@@ -11,12 +11,23 @@ struct relu : cuda_plain {
     sp_tensor x, y;
     float slope;
 
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x;
+    };
+
     template <class T, int N>
-    __device__ void row(const channels<N> &, int64_t i, int j) const
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+    }
+
+    template <class T, int N>
+    __device__ void finish(const channels<N> &, const item<T, N> &item, int64_t i,
+                           int j) const
     {
         float v[N];
 
-        cuda_load<T>(x, i, j, v);
+        cuda_open(item.x, v);
         for (int k = 0; k < N; k++)
             v[k] = v[k] > 0 ? v[k] : slope * v[k];
         cuda_store<T>(y, i, j, v);
@@ -28,16 +39,30 @@ struct relu_grad : cuda_plain {
     float slope;
     bool is_added;
 
+    template <class T, int N> struct item {
+        cuda_pack<T, N> y, dy, dx;
+    };
+
     template <class T, int N>
-    __device__ void row(const channels<N> &, int64_t i, int j) const
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(dy, i, j, &v->dy);
+        cuda_take(y, i, j, &v->y);
+        if (is_added)
+            cuda_take(dx, i, j, &v->dx);
+    }
+
+    template <class T, int N>
+    __device__ void finish(const channels<N> &, const item<T, N> &item, int64_t i,
+                           int j) const
     {
         float g[N], v[N];
 
-        cuda_load<T>(dy, i, j, g);
-        cuda_load<T>(y, i, j, v);
+        cuda_open(item.dy, g);
+        cuda_open(item.y, v);
         for (int k = 0; k < N; k++)
             g[k] = v[k] > 0 ? g[k] : slope * g[k];
-        cuda_give<T>(dx, i, j, g, is_added);
+        cuda_give(dx, i, j, g, item.dx, is_added);
     }
 };
 
@@ -45,13 +70,26 @@ struct copy : cuda_plain {
     sp_tensor x, y;
     bool is_added;
 
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x, y;
+    };
+
     template <class T, int N>
-    __device__ void row(const channels<N> &, int64_t i, int j) const
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+        if (is_added)
+            cuda_take(y, i, j, &v->y);
+    }
+
+    template <class T, int N>
+    __device__ void finish(const channels<N> &, const item<T, N> &item, int64_t i,
+                           int j) const
     {
         float v[N];
 
-        cuda_load<T>(x, i, j, v);
-        cuda_give<T>(y, i, j, v, is_added);
+        cuda_open(item.x, v);
+        cuda_give(y, i, j, v, item.y, is_added);
     }
 };
 
@@ -74,12 +112,23 @@ struct dropout : cuda_plain {
     float p, scale;
     int layer;
 
+    template <class T, int N> struct item {
+        cuda_pack<T, N> x;
+    };
+
     template <class T, int N>
-    __device__ void row(const channels<N> &, int64_t i, int j) const
+    __device__ void load(int64_t i, int j, item<T, N> *v) const
+    {
+        cuda_take(x, i, j, &v->x);
+    }
+
+    template <class T, int N>
+    __device__ void finish(const channels<N> &, const item<T, N> &item, int64_t i,
+                           int j) const
     {
         float v[N];
 
-        cuda_load<T>(x, i, j, v);
+        cuda_open(item.x, v);
         for (int k = 0; k < N; k++) {
             const uint64_t block = sp_dropout_block(layer, i, j + k);
             const uint32_t word = sp_rng_at(&rng, block << 2 | (uint64_t)((j + k) & 3));
@@ -94,14 +143,15 @@ struct dropout : cuda_plain {
 sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
     assert(sp_tensors_match(x, y));
-    return cuda_each_row(be, relu{{}, x, y, slope}, x, y);
+    return cuda_each_row(be, relu{{}, x, y, slope}, false, x, y);
 }
 
 sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
                             sp_tensor dx, bool is_added)
 {
     assert(sp_tensors_match(y, dy) && sp_tensors_match(dy, dx));
-    return cuda_each_row(be, relu_grad{{}, y, dy, dx, slope, is_added}, y, dy, dx);
+    return cuda_each_row(be, relu_grad{{}, y, dy, dx, slope, is_added}, false, y, dy,
+                         dx);
 }
 
 sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
@@ -109,7 +159,7 @@ sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     assert(sp_tensors_match(x, y));
     if (x.elem != y.elem)
         return cuda_each(be, convert{x, y, is_added}, x.n, x.c);
-    return cuda_each_row(be, copy{{}, x, y, is_added}, x, y);
+    return cuda_each_row(be, copy{{}, x, y, is_added}, false, x, y);
 }
 
 sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
@@ -130,7 +180,7 @@ sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
             p,    scale,
             layer};
 
-        SP_TRY(cuda_each_row(be, f, from, to));
+        SP_TRY(cuda_each_row(be, f, false, from, to));
     }
     return SP_OK;
 }

@@ -15,8 +15,8 @@ __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     const int n = (s.row[b + 1] - s.row[b] + chunk - 1) / chunk;
     const size_t size = 2 * (size_t)c;
 
-    cuda_add_parts(part + (size_t)b * n_chunks * size, n, size, at < 2 * c ? at : -1,
-                   all);
+    cuda_add_parts<1>(part + (size_t)b * n_chunks * size, n, size, at < 2 * c ? at : -1,
+                      cuda_part_thread(), cuda_part_threads(), all);
     if (threadIdx.y == 0 && at < 2 * c)
         sums[(size_t)(s.first + b) * size + at] = all[0][threadIdx.x];
 }
@@ -41,7 +41,8 @@ __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
     const int at = (int)(blockIdx.x * CUDA_PART_COLUMNS + threadIdx.x);
     double sum;
 
-    cuda_add_parts(sums, n_samples, (size_t)m, at < m ? at : -1, all);
+    cuda_add_parts<1>(sums, n_samples, (size_t)m, at < m ? at : -1, cuda_part_thread(),
+                      cuda_part_threads(), all);
     if (threadIdx.y || at > m)
         return;
     sum = at < m ? all[0][threadIdx.x] : n_rows;

@@ -27,7 +27,8 @@ sp_status sp_ref_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *a)
 {
     assert(sp_norm_is_sound(a));
-    (void)be;
+    if (a->finish)
+        SP_TRY(sp_ref_norm_finish(be, a->finish));
     for (int64_t i = 0; i < a->x.n; i++)
         for (int j = 0; j < a->x.c; j++) {
             float v = sp_row(a->x, i)[j] * a->scale[j] + a->shift[j];
@@ -67,7 +68,8 @@ sp_status sp_ref_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 sp_status sp_ref_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 {
     assert(sp_norm_grad_is_sound(a));
-    (void)be;
+    if (a->finish)
+        SP_TRY(sp_ref_norm_grad_finish(be, a->finish));
     for (int64_t i = 0; i < a->x.n; i++)
         for (int j = 0; j < a->x.c; j++) {
             float v =

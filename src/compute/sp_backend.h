@@ -104,6 +104,9 @@ typedef struct sp_norm_args {
     const float *scale, *shift; /* [c] */
     sp_tensor res;              /* residual to add; data NULL: none */
     float slope;
+    /* NULL, or norm_finish of these arguments, which write scale and shift, comes
+     * first. */
+    const struct sp_norm_finish_args *finish;
 } sp_norm_args;
 
 /* Batch norm backward, in two passes. Pass 1 (norm_grad_sums) forms g = dy * act'(y),
@@ -126,6 +129,9 @@ typedef struct sp_norm_grad_args {
     /* [c] where y = act(x * scale + shift), so that y is computed and not read; else
      * NULL. */
     const float *scale, *shift;
+    /* NULL, or norm_grad_apply does norm_grad_finish of these arguments first, which
+     * write a, b and c. */
+    const struct sp_norm_grad_finish_args *finish;
 } sp_norm_grad_args;
 
 /* Coefficients of a batch norm from the sums of its input (arithmetic in sp_norm.h),
@@ -376,16 +382,16 @@ typedef struct sp_backend_ops {
     /* Bytes of the device in use by all processes; on the CPU the peak resident size of
      * this process; 0: not known. */
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
+    /* Names what the calling thread does from begin to end, for a profiler that is
+     * attached to the program (sp_range_begin). NULL: the backend has none. */
+    void (*range_begin)(const char *name);
+    void (*range_end)(void);
 } sp_backend_ops;
 
 /* The type of a slot's function. SP_OP(copy) sp_cpu_copy; declares a function for it,
  * so that the table above is the one place for the parameters of an operation. */
 #define SP_OP(slot) __typeof__(*((sp_backend_ops *)0)->slot)
 
-    /* Names what the calling thread does from begin to end, for a profiler that is
-     * attached to the program (sp_range_begin). NULL: the backend has none. */
-    void (*range_begin)(const char *name);
-    void (*range_end)(void);
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {
     return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;
@@ -404,12 +410,6 @@ struct sp_backend {
     void *impl;             /* private to the backend */
 };
 
-/* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
- * backends stands in src/backends/sp_backend.c. */
-const sp_backend_ops *sp_backend_find(const char *name);
-/* The number of CUDA devices that this process sees; 0 without a driver or without CUDA
- * in the build. */
-int sp_backend_visible_devices(void);
 /* A range of the calling thread's work with a name, as a profiler shows it above the
  * operations that are called meanwhile. Ranges of a thread nest. */
 static inline void sp_range_begin(const sp_backend *be, const char *name)
@@ -424,6 +424,12 @@ static inline void sp_range_end(const sp_backend *be)
         be->ops->range_end();
 }
 
+/* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
+ * backends stands in src/backends/sp_backend.c. */
+const sp_backend_ops *sp_backend_find(const char *name);
+/* The number of CUDA devices that this process sees; 0 without a driver or without CUDA
+ * in the build. */
+int sp_backend_visible_devices(void);
 /* Writes into text the reason why there are none. */
 void sp_backend_why_none(char *text, size_t size);
 /* Identity and size of a CUDA device. */

@@ -64,6 +64,8 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
                   n_blocks = sp_cpu_blocks(n, size);
 
     assert(sp_norm_is_sound(a));
+    if (a->finish)
+        SP_TRY(sp_ref_norm_finish(be, a->finish));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
@@ -96,6 +98,8 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
                   n_blocks = sp_cpu_blocks(n, size);
 
     assert(sp_norm_grad_is_sound(a));
+    if (a->finish)
+        SP_TRY(sp_ref_norm_grad_finish(be, a->finish));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_grad_apply(a, i * size, sp_cpu_least((i + 1) * size, n));

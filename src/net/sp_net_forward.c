@@ -92,16 +92,18 @@ static sp_status conv(sp_net *net, int s)
         impl->batch->n_samples, sp_net_sums(net, step->out));
 }
 
-/* Runs a norm; in inference together with the convolution that it has to itself. */
+/* Runs a norm with its coefficients; in inference together with the convolution that it
+ * has to itself. */
 static sp_status norm(sp_net *net, int s)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_tensor y = sp_net_act(net, step->out);
     sp_conv_args conv;
-    sp_norm_args args;
+    sp_norm_finish_args finish;
+    sp_norm_args args = sp_net_norm_args(net, s);
 
-    SP_TRY(sp_net_norm_finish(net, s));
-    args = sp_net_norm_args(net, s);
+    SP_TRY(sp_net_norm_sums(net, s, &finish));
+    args.finish = &finish;
     if (net->impl->is_training || step->runs_with < 0)
         return net->backend->ops->norm_apply(net->backend, &args);
     SP_TRY(sp_net_pack(net, step->runs_with, SP_PACK_FORWARD));

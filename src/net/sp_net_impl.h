@@ -73,10 +73,11 @@ sp_tensor sp_net_last(const sp_net *net, const sp_assign_place *place);
 void sp_net_release(sp_net *net, size_t bytes);
 
 /* ---- sp_net_norm.c ---- */
-/* Computes scale and shift: in training from the batch, which moves the running
- * statistics; in evaluation, and where the norm is frozen, from the running
- * statistics. */
-sp_status sp_net_norm_finish(sp_net *net, int s);
+/* Writes the arguments that compute scale and shift: in training from the sums of the
+ * batch, which are formed here where no convolution has, and which move the running
+ * statistics; in evaluation, and where the norm is frozen, from the running statistics.
+ * Collective over bn_scope in training. */
+sp_status sp_net_norm_sums(sp_net *net, int s, sp_norm_finish_args *finish);
 /* The arguments that apply them: read the step's inputs and write its output. */
 sp_norm_args sp_net_norm_args(const sp_net *net, int s);
 /* The arguments of pass 1 of its backward, where dy is the gradient of its output. */

@@ -120,7 +120,7 @@ static sp_status batch_sums(sp_net *net, int s, norm_sums *sums)
     return SP_OK;
 }
 
-sp_status sp_net_norm_finish(sp_net *net, int s)
+sp_status sp_net_norm_sums(sp_net *net, int s, sp_norm_finish_args *finish)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
@@ -131,18 +131,17 @@ sp_status sp_net_norm_finish(sp_net *net, int s)
     assert(0 <= s && s < net->impl->low.n_steps);
     if (net->impl->is_training && !step->is_frozen)
         SP_TRY(batch_sums(net, s, &sums));
-    return net->backend->ops->norm_finish(
-        net->backend,
-        &(sp_norm_finish_args){.c = node->c_out,
-                               .sums = sums.all,
-                               .gamma = net->param + param[node->weight].offset,
-                               .beta = net->param + param[node->bias].offset,
-                               .running_mean = net->running + node->running_mean,
-                               .running_var = net->running + node->running_var,
-                               .scale = norm->scale,
-                               .shift = norm->shift,
-                               .mean = norm->mean,
-                               .inv_std = norm->inv_std});
+    *finish = (sp_norm_finish_args){.c = node->c_out,
+                                    .sums = sums.all,
+                                    .gamma = net->param + param[node->weight].offset,
+                                    .beta = net->param + param[node->bias].offset,
+                                    .running_mean = net->running + node->running_mean,
+                                    .running_var = net->running + node->running_var,
+                                    .scale = norm->scale,
+                                    .shift = norm->shift,
+                                    .mean = norm->mean,
+                                    .inv_std = norm->inv_std};
+    return SP_OK;
 }
 
 sp_norm_args sp_net_norm_args(const sp_net *net, int s)
@@ -160,31 +159,32 @@ sp_norm_args sp_net_norm_args(const sp_net *net, int s)
     return args;
 }
 
-/* Computes the coefficients of pass 2 and adds this rank's share of dgamma and dbeta to
- * the gradient, which the buckets sum over the ranks. */
-static sp_status grad_finish(sp_net *net, int s, const norm_sums *sums,
-                             sp_buckets *buckets)
+/* The arguments that compute the coefficients of pass 2 and add this rank's share of
+ * dgamma and dbeta to the gradient, which the buckets sum over the ranks. */
+static sp_norm_grad_finish_args grad_finish_args(const sp_net *net, int s,
+                                                 const norm_sums *sums,
+                                                 const sp_buckets *buckets)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_fixed_norm *norm = &net->impl->fixed.norm[s];
     const sp_node *node = &net->graph->node[step->layer];
-    int64_t gamma = net->graph->param[node->weight].offset;
-    int64_t beta = net->graph->param[node->bias].offset;
+    const int64_t gamma = net->graph->param[node->weight].offset;
+    const int64_t beta = net->graph->param[node->bias].offset;
 
-    return net->backend->ops->norm_grad_finish(
-        net->backend, &(sp_norm_grad_finish_args){.c = node->c_out,
-                                                  .all = sums->all,
-                                                  .own = sums->own,
-                                                  .gamma = net->param + gamma,
-                                                  .mean = norm->mean,
-                                                  .inv_std = norm->inv_std,
-                                                  .abc = net->impl->fixed.coefficients,
-                                                  .dgamma = buckets->grad + gamma,
-                                                  .dbeta = buckets->grad + beta});
+    return (sp_norm_grad_finish_args){.c = node->c_out,
+                                      .all = sums->all,
+                                      .own = sums->own,
+                                      .gamma = net->param + gamma,
+                                      .mean = norm->mean,
+                                      .inv_std = norm->inv_std,
+                                      .abc = net->impl->fixed.coefficients,
+                                      .dgamma = buckets->grad + gamma,
+                                      .dbeta = buckets->grad + beta};
 }
 
-/* Writes the gradient g of the residual, then dx (pass 2), by their routes. Where x is
- * the residual too, g is written first and dx is added to it. */
+/* Writes the gradient g of the residual, then dx (pass 2) with its coefficients, by
+ * their routes. Where x is the residual too, g is written first and dx is added to it.
+ */
 static sp_status write_grads(sp_net *net, const sp_lower_step *step,
                              const sp_grad_route *route, sp_norm_grad_args *args)
 {
@@ -196,7 +196,7 @@ static sp_status write_grads(sp_net *net, const sp_lower_step *step,
         SP_TRY(ops->copy(net->backend, args->dy, sp_net_grad(net, step->in[1]),
                          route[1] == SP_GRAD_ADDED));
     if (route[0] == SP_GRAD_NONE)
-        return SP_OK;
+        return ops->norm_grad_finish(net->backend, args->finish);
     args->dx = sp_net_grad(net, step->in[0]);
     args->is_added = route[0] == SP_GRAD_ADDED;
     return ops->norm_grad_apply(net->backend, args);
@@ -237,6 +237,7 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
     const sp_sums parts = {args.sums, impl->mem.value[step->out].n_sums,
                            (double)args.x.n};
     norm_sums sums = {0};
+    sp_norm_grad_finish_args finish;
 
     assert(impl->is_training && buckets);
     assert(step->op == SP_OP_BATCHNORM && impl->is_training);
@@ -244,6 +245,7 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
     if (!step->is_frozen)
         SP_TRY(combine(net, step, &parts, buckets, &sums));
-    SP_TRY(grad_finish(net, s, &sums, buckets));
+    finish = grad_finish_args(net, s, &sums, buckets);
+    args.finish = &finish;
     return write_grads(net, step, route, &args);
 }

@@ -1,6 +1,7 @@
 /* Linked with sptrain on an emulated device (the linker's --wrap). For each optimizer
  * step standard error says how often the training thread stopped for the device and for
- * other ranks. Waits with no kernel launched between them are one stop. */
+ * other ranks, and how many kernels it launched. Waits with no kernel launched between
+ * them are one stop. */
 #include <stdio.h>
 
 #include "cuda/device/cuda_ops.h"
@@ -16,6 +17,7 @@ typedef struct stops {
 } stops;
 
 static stops device, ranks;
+static unsigned launched_before; /* kernels, when the step began */
 
 static void stop(stops *s)
 {
@@ -46,6 +48,7 @@ sp_status __wrap_sp_cuda_download(sp_backend *be, void *to_host, const void *fro
 sp_status __wrap_sp_buckets_zero(sp_buckets *buckets)
 {
     device = ranks = (stops){0, hc_launches()};
+    launched_before = hc_launches();
     return __real_sp_buckets_zero(buckets);
 }
 
@@ -54,7 +57,8 @@ sp_status __wrap_sp_net_sync_running(sp_net *net)
 {
     sp_status rc = __real_sp_net_sync_running(net);
 
-    fprintf(stderr, "stops device %u ranks %u\n", device.n, ranks.n);
+    fprintf(stderr, "stops device %u ranks %u launches %u\n", device.n, ranks.n,
+            hc_launches() - launched_before);
     return rc;
 }
 

@@ -148,6 +148,135 @@ static void norm_grad(sp_backend *be, const shape *s, bool is_added)
     free(x.data), free(y.data), free(p), free(sums);
 }
 
+/* ---- coefficients in front of a pass ---- */
+
+enum { FLOATS = 10 }; /* of a channel: constants, coefficients, gradients */
+
+/* The parts of a sum over rows, [n_parts][2][c]: as of rows of unit variance. */
+static double *draw_parts(int n_parts, int c)
+{
+    double *part = malloc(((size_t)n_parts * 2 * (size_t)c + 1) * sizeof *part);
+
+    for (int i = 0; i < n_parts * 2 * c; i++)
+        part[i] = i / c % 2 ? 100 + i % 7 : 1.0 / (i % 11 - 5.5);
+    return part;
+}
+
+/* Runs a forward or backward pass over the elements of a norm, whose coefficients it
+ * computes itself or finds computed by an operation of their own. Writes all floats of
+ * the norm and the rows of the result. */
+static void finish(sp_backend *be, const shape *s, int n_parts, bool is_grad,
+                   bool is_one_call, float *floats, sp_tensor rows_out)
+{
+    const size_t c = (size_t)s->c;
+    double *part = draw_parts(n_parts, s->c);
+    float *host = fx_floats(FLOATS * c, 7), *p;
+    const sp_tensor x = on_device(be, s->elem, rows(s, 1));
+    const sp_tensor y = on_device(be, s->elem, rows(s, 2));
+    const sp_sums sums = {
+        cu_copy(be, part, ((size_t)n_parts * 2 * c + 1) * sizeof *part), n_parts,
+        100.0 * n_parts};
+
+    p = cu_copy(be, host, FLOATS * c * sizeof *host);
+    const sp_norm_finish_args forward = {s->c,      sums,      p,         p + c,
+                                         p + 2 * c, p + 3 * c, p + 4 * c, p + 5 * c,
+                                         p + 6 * c, p + 7 * c};
+    const sp_norm_grad_finish_args backward = {
+        s->c, sums, sums, p, p + c, p + 2 * c, p + 3 * c, p + 6 * c, p + 7 * c};
+    const sp_norm_args apply = {.x = x,
+                                .y = y,
+                                .scale = p + 4 * c,
+                                .shift = p + 5 * c,
+                                .slope = s->slope,
+                                .finish = is_one_call ? &forward : NULL};
+    const sp_norm_grad_args grad = {.x = x,
+                                    .dy = x,
+                                    .dx = y,
+                                    .a = p + 3 * c,
+                                    .b = p + 4 * c,
+                                    .c = p + 5 * c,
+                                    .finish = is_one_call ? &backward : NULL};
+    const unsigned before = hc_launches ? hc_launches() : 0;
+
+    if (is_grad) {
+        if (!is_one_call)
+            OK(be->ops->norm_grad_finish(be, &backward));
+        OK(be->ops->norm_grad_apply(be, &grad));
+    } else {
+        if (!is_one_call)
+            OK(be->ops->norm_finish(be, &forward));
+        OK(be->ops->norm_apply(be, &apply));
+    }
+    if (hc_launches && is_one_call)
+        assert_int_equal(hc_launches() - before, 1);
+    OK(be->ops->download(be, floats, p, FLOATS * c * sizeof *floats));
+    if (s->elem == SP_ELEM_BF16)
+        cu_read_bf16(be, y, rows_out);
+    else
+        cu_read(be, y, rows_out);
+    free(part), free(host);
+}
+
+/* Coefficients have the same bits in front of a pass as alone, also where there are no
+ * rows, and a pass behind another finds its jobs undone. */
+static void coefficients_in_front(void **state)
+{
+    static const struct {
+        int n, c, n_parts;
+        sp_elem elem;
+    } cases[] = {{33, 20, 1, SP_ELEM_F32},    {500, 96, 1500, SP_ELEM_BF16},
+                 {1, 5, 130, SP_ELEM_BF16},   {0, 32, 7, SP_ELEM_F32},
+                 {900, 256, 40, SP_ELEM_F32}, {60, 3, 0, SP_ELEM_F32}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int is_grad = 0; is_grad < 2; is_grad++) {
+            const shape s = {{0}, cases[i].n, cases[i].c, 0, 0.01f, cases[i].elem};
+            const size_t n = FLOATS * (size_t)s.c;
+            float *floats[2] = {calloc(n, sizeof(float)), calloc(n, sizeof(float))};
+            sp_tensor out[2] = {rows(&s, 8), rows(&s, 8)};
+
+            for (int order = 0; order < cu_orders(); order++) {
+                sp_backend be = cu_open(order);
+
+                finish(&be, &s, cases[i].n_parts, is_grad, false, floats[0], out[0]);
+                for (int again = 0; again < 3; again++) {
+                    finish(&be, &s, cases[i].n_parts, is_grad, true, floats[1], out[1]);
+                    assert_memory_equal(floats[0], floats[1], n * sizeof(float));
+                    assert_memory_equal(out[0].data, out[1].data, cu_bytes(out[0]));
+                }
+                cu_close(&be);
+            }
+            free(floats[0]), free(floats[1]), free(out[0].data), free(out[1].data);
+        }
+}
+
+/* ---- memory ---- */
+
+int cudaMemGetInfo(size_t *free_bytes, size_t *total);
+
+/* A backend that is closed leaves no memory of the device behind, also where arenas
+ * have grown by pieces. */
+static void memory_comes_back(void **state)
+{
+    size_t free_bytes[2], total;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) { /* the first one loads what stays */
+        sp_backend be = cu_open(0);
+        sp_arena arena;
+        void *data;
+
+        OK(be.ops->arena_create(&arena, 0, "grown"));
+        for (int k = 1; k <= 4; k++)
+            OK(sp_arena_take(&arena, (size_t)k * 3000000, &data));
+        be.ops->arena_destroy(&arena);
+        cu_close(&be);
+        assert_int_equal(cudaMemGetInfo(&free_bytes[i], &total), 0);
+    }
+    assert_true(free_bytes[0] == free_bytes[1]);
+}
+
 /* ---- elementwise ---- */
 
 static void pointwise(sp_backend *be, const shape *s, bool is_added)
@@ -375,6 +504,8 @@ KERNEL_TEST(test_cuda_rows)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_and_channels),
         cmocka_unit_test(bf16_rows),
+        cmocka_unit_test(coefficients_in_front),
+        cmocka_unit_test(memory_comes_back),
         cmocka_unit_test(copies_convert),
         cmocka_unit_test(many_samples),
         cmocka_unit_test(pools),

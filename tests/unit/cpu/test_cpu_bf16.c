@@ -387,7 +387,7 @@ static void pass_rows(sp_backend *be, const problem *p, results *r)
     OK(be->ops->norm_sums(be, x, l->sample_row, l->n_samples,
                           put_sums(r, 2 * (size_t)c * (size_t)l->n_samples)));
     y = put(r, "norm", n, c, ld, is_bf16);
-    OK(be->ops->norm_apply(be, &(sp_norm_args){x, y, v, v + c, res, 0.25f}));
+    OK(be->ops->norm_apply(be, &(sp_norm_args){x, y, v, v + c, res, 0.25f, NULL}));
     y = put(r, "norm without residual", n, c, c, is_bf16);
     OK(be->ops->norm_apply(
         be, &(sp_norm_args){.x = x, .y = y, .scale = v, .shift = v + c, .slope = 1}));

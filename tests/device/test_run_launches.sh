@@ -1,0 +1,34 @@
+#!/bin/sh
+# A training step launches a known number of kernels, and no more: with two samples, in
+# bf16, on one rank, 388 of MinkUNet34, where 420 are the aim. Coefficients of batch norms are computed by
+# the pass that uses them; sums of losses and of squares end in the kernel that begins them.
+. "$SP_SRCDIR/tests/device/devices.sh"
+on_emulator sptrain_waits
+scene s 2 5
+cat >d.deck <<'DECK'
+data : { train = ["s-*.h5"]; val = []; voxel_size = 0.7; };
+batch : { size = 2; };
+train : { steps = 2; warmup_steps = 0; lr = 0.01; };
+run : { device = "cuda"; log_every = 0; threads = 1; eval_every = 0; };
+DECK
+
+# launches NET MOST ARGUMENTS...: each step launches from MOST - 5 to MOST kernels.
+launches() {
+    net=$1 most=$2
+    shift 2
+    rm -rf r
+    run 1 0 train d.deck run.dir=r net.family="$net" "$@"
+    sed -n 's/^stops .* launches //p' err >got
+    test "$(wc -l <got)" = 2 || fail "$net: no two steps"
+    awk -v most="$most" '$1 > most || $1 < most - 5 { bad = 1 } END { exit bad }' got ||
+        fail "$net: $(tr '\n' ' ' <got)launches, at most $most and few less expected"
+    echo "$net: $(tail -n 1 got) launches of a step"
+}
+
+launches minkunet34 390 net.width=0.1 train.precision=bf16
+
+# An SM that holds fewer blocks than the tiles are made for is worth a line, one for all.
+rm -rf r
+HC_BLOCKS=1 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1
+[ "$(cat out err | grep -c "1 blocks of .* fit a multiprocessor, [234] are expected")" = 1 ] ||
+    fail "no line, or several: $(cat out err | grep multiprocessor)"
