@@ -7,7 +7,8 @@
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
  *                      sums of g, g xhat                     its residual norm
  *
- * Each sum covers CUDA_TILE_ROWS rows, in double, of the values as they are stored. It
+ * Each sum covers CUDA_TILE_ROWS rows, in double (16 rows at a time in fp32 where rows
+ * are bf16), of the values as they are stored. It
  * is formed of pieces of 32 rows (16 where a warp has no more), added in order, so that
  * no bit depends on the arrangement of the warps. The rows of a tile belong to several
  * samples and are in the map's order, which is the same in every run.
@@ -21,6 +22,8 @@
  */
 #ifndef CUDA_CONV_OUT_CUH
 #define CUDA_CONV_OUT_CUH
+
+#include <type_traits>
 
 #include "cuda/conv/cuda_mma.cuh"
 #include "cuda/device/cuda_rows.cuh"
@@ -417,6 +420,12 @@ template <class P, class T, class E> struct conv_out {
         __syncwarp();
     }
 
+    /* Sums over a group of 16 rows. A value of bf16 has 8 bits, so the sum of 16 of
+     * them, or of their squares, in fp32 loses far less than rounding the values has
+     * lost. Most devices have few units for double. */
+    enum { IS_SHORT = sizeof(E) == 2 };
+    typedef std::conditional_t<IS_SHORT, float, double> group_sum;
+
     /* Adds the first n_rows of 16 rows: v to plain, if IS_PLAIN; v^2, if IS_SQUARE, or
      * v xhat to times. The sums stay in shared memory, since registers are few. */
     template <bool IS_PLAIN, bool IS_SQUARE>
@@ -425,23 +434,26 @@ template <class P, class T, class E> struct conv_out {
 #pragma unroll
         for (int e = 0; e < T::COLUMNS; e++) {
             const int column = lane + 32 * e, at = warp / T::WM * T::NT * 8 + column;
-            double p, q;
+            double before_p, before_q;
+            group_sum p, q;
 
             if (column >= T::NT * 8)
                 continue;
-            p = is_first || !IS_PLAIN ? 0 : plain[at];
-            q = is_first ? 0 : times[at];
+            before_p = is_first || !IS_PLAIN ? 0 : plain[at];
+            before_q = is_first ? 0 : times[at];
+            p = IS_SHORT ? 0 : (group_sum)before_p;
+            q = IS_SHORT ? 0 : (group_sum)before_q;
 #pragma unroll 2
             for (int r = 0; r < n_rows; r++) {
-                const double v = value[r * T::PITCH + column];
+                const group_sum v = value[r * T::PITCH + column];
 
                 if (IS_PLAIN)
                     p += v;
-                q += v * (IS_SQUARE ? v : (double)other[r * T::PITCH + column]);
+                q += v * (IS_SQUARE ? v : (group_sum)other[r * T::PITCH + column]);
             }
             if (IS_PLAIN)
-                plain[at] = p;
-            times[at] = q;
+                plain[at] = IS_SHORT ? before_p + p : p;
+            times[at] = IS_SHORT ? before_q + q : q;
         }
     }
 

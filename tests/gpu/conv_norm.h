@@ -6,10 +6,11 @@
 #include "gpu/conv_case.h"
 
 /* Fails unless the parts' sums are those of a and of a b, to 1e-12 of the sums of
- * magnitudes. */
+ * magnitudes; in bf16, where 16 rows are summed in fp32, to 2^-21. */
 static inline void norm_check_sums(sp_backend *be, sp_tensor a, sp_tensor b,
                                    const double *device)
 {
+    const double tolerance = be->precision == SP_BF16 ? 0x1p-21 : 1e-12;
     const int tiles = be->ops->fused_parts(a.n, 1).n;
     const size_t n = 2 * (size_t)tiles * (size_t)a.c;
     double *part = malloc((n + 1) * sizeof *part);
@@ -26,7 +27,7 @@ static inline void norm_check_sums(sp_backend *be, sp_tensor a, sp_tensor b,
             }
             for (int t = 0; t < tiles; t++)
                 got += part[(2 * t + s) * a.c + j];
-            if (!(fabs(got - want) <= 1e-12 * size))
+            if (!(fabs(got - want) <= tolerance * size))
                 fail_msg("sum %d of channel %d of [%d][%d]: %.17g, expected %.17g", s,
                          j, (int)a.n, a.c, got, want);
         }
