@@ -98,13 +98,36 @@ static sp_status check_capability(const sp_backend *be)
     return SP_OK;
 }
 
+static __global__ void any_kernel()
+{
+    sp_grid_wait();
+}
+
+/* The driver compiles kernels from PTX for a device that is newer than the build, when
+ * it loads them; their code is then of another version than their PTX. It keeps what it
+ * has compiled, so this is slow at the first start alone. */
+static sp_status tell_compilation(int device, double seconds)
+{
+    cudaFuncAttributes code = {};
+
+    SP_CUDA(cudaFuncGetAttributes(&code, (const void *)any_kernel));
+    if (code.binaryVersion / 10 > code.ptxVersion / 10)
+        sp_log_info("device %d: the driver has compiled the kernels for capability "
+                    "%d.%d (%.0f s); configure --with-cuda-arch=\"... %d\" saves that",
+                    device, code.binaryVersion / 10, code.binaryVersion % 10, seconds,
+                    code.binaryVersion);
+    return SP_OK;
+}
+
 /* Lower numbers have priority. Plans and the side stream use what the step leaves idle.
  * Priorities above that of the step are left for the sums of the gradients. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
 {
+    const double begin = sp_now_s();
     int least, greatest, reads_pageable;
 
     SP_CUDA(cudaSetDevice(be->device));
+    SP_TRY(tell_compilation(be->device, sp_now_s() - begin));
     SP_CUDA(cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess,
                                    be->device));
     cuda->reads_pageable = reads_pageable;

@@ -77,8 +77,9 @@ const char *sp_placement_advice(const sp_place *places, int n)
             if (places[a].node == places[b].node && places[a].n_visible == 1 &&
                 places[b].n_visible == 1 &&
                 strcmp(places[a].what.uuid, places[b].what.uuid) != 0)
-                return "each rank sees one device only, so NCCL cannot use the links "
-                       "between them: let every rank see all devices of its node (srun "
+                return "each rank sees one device only; where the batch system keeps "
+                       "the others from it, no sum can use the links between devices: "
+                       "let every rank see all devices of its node (srun "
                        "--gpu-bind=none; no CUDA_VISIBLE_DEVICES a rank)";
     return "";
 }

@@ -43,8 +43,8 @@ sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
                              bool *is_shared);
 
 /* Gives advice for the user if the ranks of a node see one device each, and different
- * ones, since NCCL cannot use the links to devices that a process does not see; else
- * "". */
+ * ones, since sums cannot use the links to devices that control groups keep from a
+ * process; else "". */
 const char *sp_placement_advice(const sp_place *places, int n);
 
 /* Chooses and checks for the ranks of comm. Collective, agreed. A rank without any

@@ -32,3 +32,9 @@ rm -rf r
 HC_BLOCKS=1 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1
 [ "$(cat out err | grep -c "1 blocks of .* fit a multiprocessor, [234] are expected")" = 1 ] ||
     fail "no line, or several: $(cat out err | grep multiprocessor)"
+
+# A device that is newer than the build is served, and the log says what that costs.
+rm -rf r
+HC_CAPABILITY=120 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1 train.steps=1
+grep -q 'compiled the kernels for capability 12.0 .*with-cuda-arch=".* 120" saves that' out ||
+    fail "nothing of PTX"
