@@ -4,6 +4,7 @@
 # `make mutants`, which sets
 #   CXX KERNEL_FLAGS   compile a kernel file: $CXX $KERNEL_FLAGS -o OBJECT FILE
 #   LINK_TEST          links the tests: $LINK_TEST PROGRAM OBJECT $LINK_LIBS
+# ONLY=WORD in the environment tries those whose test or file has WORD in its name.
 cuda=${SP_SRCDIR-.}/cuda
 cd "$SP_BUILDDIR" || exit 1
 [ -f tests/emulator/libkernels.a ] || { echo "no emulator in this build"; exit 77; }
@@ -15,6 +16,10 @@ n=0
 # mutant TEST KERNELS FILE SED: FILE is changed, TEST is linked with KERNELS (both of cuda/)
 # and started by $start.
 mutant() {
+    case "$1 $3" in
+    *"${ONLY-}"*) ;;
+    *) return ;;
+    esac
     n=$((n + 1))
     rm -rf "$work/cuda"
     cp -r "$cuda" "$work/cuda"
@@ -77,6 +82,23 @@ peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/S
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'
 plan cuda_plan_levels.cu 's/ahead += count\[w\]\[lane\]/ahead += 0/'
+# jobs in front of a pass, the last block of a sum
+rows() {
+    mutant test_cuda_rows rows/cuda_norm.cu "$1" "$2"
+}
+loss() {
+    mutant test_cuda_loss "rows/$1" device/cuda_jobs.cuh "$2"
+}
+rows device/cuda_jobs.cuh 's/jobs.other\[0\] = jobs.other\[1\] = 0;/;/'
+rows device/cuda_jobs.cuh 's/if (k >= jobs.n)/if (k + 1 >= jobs.n)/'
+rows device/cuda_jobs.cuh 's/cuda->job_turn = !turn;//'
+rows device/cuda_rows.cuh 's/i += stride) {/i += step * CUDA_EACH_ROWS) {/'
+rows device/cuda_rows.cuh 's/if (i + r \* step < n)/if (i + r * step <= n)/'
+rows device/cuda_rows.cuh 's/for (int to = y; to < half; to += rows)/for (int to = y; to < half; to += half)/'
+rows rows/cuda_norm.cu 's/f.prepare();//; s/cuda_do_jobs(jobs,/if (0) cuda_do_jobs(jobs,/'
+loss cuda_loss.cu 's/\*count = 0;/;/'
+loss cuda_optim.cu 's/\*count = 0;/;/'
+loss cuda_optim.cu 's/return arrived\[0\] == n;/return arrived[0] == 1;/'
 
 # barriers and waits
 conv cuda_conv.cu 's/sp_copy_wait<STAGES - 2>/sp_copy_wait<STAGES - 1>/'
