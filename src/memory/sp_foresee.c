@@ -44,9 +44,9 @@ void sp_foresee_close(sp_foreseer *f)
 
 /* ---- without a batch ---- */
 
-/* The bytes of gradients and of what the optimizer keeps; on the host also of rank 0's
- * copies that a checkpoint is written from, and of the limbs of exact sums. Ranks of
- * one node read each other's gradients in shared memory, which counts again. */
+/* The bytes of gradients and of what the optimizer keeps; on the host also of the limbs
+ * of exact sums. Ranks of one node read each other's gradients in shared memory, which
+ * counts again. */
 static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;
@@ -54,9 +54,8 @@ static int64_t training_bytes(const sp_foresight *what)
     const int n_kept = sp_kept_count(config);
     int64_t each = (1 + n_kept) * (int64_t)sizeof(float);
 
-    if (what->backend->ops->is_host)
-        each += (1 + n_kept) * (int64_t)sizeof(float) +
-                (is_exact ? SP_EXACT_LIMBS * (int64_t)sizeof(int64_t) : 0);
+    if (what->backend->ops->is_host && is_exact)
+        each += SP_EXACT_LIMBS * (int64_t)sizeof(int64_t);
     if (what->backend->ops->is_host && what->n_local > 1)
         each += (int64_t)(is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float));
     return each * what->graph->n_floats;

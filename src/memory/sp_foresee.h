@@ -12,7 +12,7 @@
  * execution cannot disagree. Tests hold plan_bytes of a backend to what plan_build
  * takes; sp_loader_size tells the loader's need. The parts of the estimate are
  *
- *     fixed        program, index, weights, gradients, moments, copy of a checkpoint
+ *     fixed        program, index, weights, gradients, moments
  *     activations  of the network: sp_assign's two spans
  *     batches      up to 3 slots of a loader: samples as read, plan, features, labels
  *     scratch      of a loader's planner and readers while they make one batch, and of

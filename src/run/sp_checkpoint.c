@@ -393,37 +393,48 @@ static sp_status verify_written(const char *path)
 
 /* ---- writing ---- */
 
-static sp_status write_all(sp_h5 *file, const sp_graph *graph,
-                           const sp_checkpoint_state *state,
-                           const sp_normalization *normalization, const float *param,
-                           const float *running, const sp_optim *optim)
+static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
+                              const sp_checkpoint_arrays *a)
 {
-    SP_TRY(sp_checkpoint_write_root(file, state, normalization));
-    sp_fault_at("saving", state->step);
-    SP_TRY(write_group(file, "/params", graph->param, graph->n_params, param));
-    SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
+    const sp_optim *optim = a->optim;
+
+    SP_TRY(write_group(file, "/params", graph->param, graph->n_params, a->param));
+    SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, a->running));
     for (int i = 0; optim && i < SP_N_KEPT; i++)
         if (optim->kept[i])
             SP_TRY(write_group(file, sp_kept[i].group, graph->param, graph->n_params,
                                optim->kept[i]));
+    if (a->on_written)
+        a->on_written(a->arg);
+    return SP_OK;
+}
+
+static sp_status write_all(sp_h5 *file, const sp_graph *graph,
+                           const sp_checkpoint_state *state,
+                           const sp_normalization *normalization,
+                           const sp_checkpoint_arrays *arrays)
+{
+    SP_TRY(sp_checkpoint_write_root(file, state, normalization));
+    sp_fault_at("saving", state->step);
+    SP_TRY(write_arrays(file, graph, arrays));
     return sp_checkpoint_write_rows(file, normalization);
 }
 
 sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                               const sp_checkpoint_state *state,
-                              const sp_normalization *normalization, const float *param,
-                              const float *running, const sp_optim *optim)
+                              const sp_normalization *normalization,
+                              const sp_checkpoint_arrays *arrays)
 {
     char temporary[PATH_MAX];
     sp_h5 *file;
     sp_status rc, end;
 
-    assert(path && state->deck);
+    assert(path && state->deck && arrays);
     assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
     if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_h5_create(&file, temporary));
-    rc = write_all(file, graph, state, normalization, param, running, optim);
+    rc = write_all(file, graph, state, normalization, arrays);
     end = sp_h5_close(file);
     rc = rc == SP_OK ? end : rc;
     if (rc == SP_OK)

@@ -49,12 +49,23 @@ void sp_normalization_destroy(sp_normalization *normalization);
  * a zeroed one. */
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm);
 
+/* The arrays of a checkpoint, in host memory, borrowed. */
+typedef struct sp_checkpoint_arrays {
+    const float *param, *running;
+    const struct sp_optim *optim; /* its kept values; NULL: weights and buffers alone */
+    /* Called with `arg` when all arrays are in the file, so that they may change, and
+     * the rest of the work has yet to be done. Not called after a failure before that.
+     * NULL: nobody waits for it. */
+    void (*on_written)(void *arg);
+    void *arg;
+} sp_checkpoint_arrays;
+
 /* Rank 0 only, local. Writes `path` atomically: a reader finds the old file or the
- * whole new one. norm and optim are borrowed. */
+ * whole new one. */
 sp_status sp_checkpoint_write(const char *path, const struct sp_graph *graph,
                               const sp_checkpoint_state *state,
-                              const sp_normalization *normalization, const float *param,
-                              const float *running, const struct sp_optim *optim);
+                              const sp_normalization *normalization,
+                              const sp_checkpoint_arrays *arrays);
 /* Demands on a file beyond its structure and its checksums. A diverged training can
  * have written intact files whose numbers are not finite. */
 typedef enum sp_checkpoint_demand {

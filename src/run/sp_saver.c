@@ -21,8 +21,11 @@ struct sp_saver {
     const sp_optim *from;
     int keep;
     char dir[PATH_MAX - 64];
-    float *param, *running; /* the reserve */
-    sp_optim optim;         /* its kept values are part of the reserve */
+    /* Parameters and kept values are those of the network and the optimizer, not
+     * copies. */
+    bool is_lent;
+    float *param, *running; /* the arrays that are written */
+    sp_optim optim;         /* its kept values are written too */
     sp_checkpoint_state state;
     bool is_best;
     sp_saved saved;
@@ -32,9 +35,21 @@ struct sp_saver {
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     saver_state phase;
+    bool is_reading; /* what is lent has not been written yet */
 };
 
 /* ---- saver thread ---- */
+
+/* Tells the training thread that it may change the arrays. */
+static void end_reading(void *saver)
+{
+    sp_saver *s = saver;
+
+    pthread_mutex_lock(&s->lock);
+    s->is_reading = false;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
 
 /* Gives the step's file as a second name (hard link) to best.h5, so that it needs no
  * second copy. False where the file system has no hard links. */
@@ -49,10 +64,16 @@ static bool link_best(const char *best, const char *path)
     return rename(temporary, path) == 0 && sp_file_sync_folder_of(path) == SP_OK;
 }
 
-static sp_status write_to(sp_saver *s, const char *path)
+/* is_last: no other file is made of the arrays. */
+static sp_status write_to(sp_saver *s, const char *path, bool is_last)
 {
-    return sp_checkpoint_write(path, s->net->graph, &s->state, s->norm, s->param,
-                               s->running, &s->optim);
+    const sp_checkpoint_arrays arrays = {.param = s->param,
+                                         .running = s->running,
+                                         .optim = &s->optim,
+                                         .on_written = is_last ? end_reading : NULL,
+                                         .arg = s};
+
+    return sp_checkpoint_write(path, s->net->graph, &s->state, s->norm, &arrays);
 }
 
 /* A file of weights that are not finite would push out the last good one. */
@@ -81,9 +102,10 @@ static sp_status write_all(sp_saver *s)
      * previous checkpoint and finds the best weights again; in the other order it would
      * continue from this step as if best.h5 were there. */
     if (s->is_best)
-        SP_TRY(write_to(s, best));
+        SP_TRY(write_to(s, best, false));
     if (!s->is_best || !link_best(best, s->saved.path))
-        SP_TRY(write_to(s, s->saved.path));
+        SP_TRY(write_to(s, s->saved.path, true));
+    end_reading(s);
     sp_fault_at("linked", s->state.step);
     return sp_checkpoint_prune(s->dir, s->keep);
 }
@@ -95,34 +117,37 @@ static void save(sp_saver *s)
     s->saved.rc = write_all(s);
     if (s->saved.rc != SP_OK)
         sp_error_save(&s->saved.error);
+    end_reading(s); /* after a failure too */
     s->saved.write_s = sp_now_s() - s->begin_s;
     s->saved.cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID) - begin_cpu_s;
 }
 
-static void touch(float *reserve, int64_t n)
+static void touch(float *copy, int64_t n)
 {
-    if (reserve)
-        memset(reserve, 0, (size_t)n * sizeof *reserve);
+    if (copy)
+        memset(copy, 0, (size_t)n * sizeof *copy);
 }
 
-/* Writes to every page of the reserve, since the system allocates a page at its first
+/* Writes to every page of the copies, since the system allocates a page at its first
  * store. The saver thread does so during the first steps; otherwise the training would
  * wait for it during the first copy. */
-static void touch_reserve(sp_saver *s)
+static void touch_copies(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
 
+    touch(s->running, graph->n_buffer_floats);
+    if (s->is_lent)
+        return;
     touch(s->param, graph->n_floats);
     for (int i = 0; i < SP_N_KEPT; i++)
         touch(s->optim.kept[i], graph->n_floats);
-    touch(s->running, graph->n_buffer_floats);
 }
 
 static void *saver_main(void *arg)
 {
     sp_saver *s = arg;
 
-    touch_reserve(s);
+    touch_copies(s);
     pthread_mutex_lock(&s->lock);
     s->phase = SAVER_IDLE;
     pthread_cond_broadcast(&s->changed);
@@ -143,24 +168,27 @@ static void *saver_main(void *arg)
 
 /* ---- start and end ---- */
 
-static float *reserve(const float *like, int64_t n, bool *is_short)
+static float *room_for(const float *array, int64_t n, bool *is_short)
 {
-    float *copy = like ? malloc((size_t)n * sizeof *copy + 1) : NULL;
+    float *copy = array ? malloc((size_t)n * sizeof *copy + 1) : NULL;
 
-    *is_short = *is_short || (like && !copy);
+    *is_short = *is_short || (array && !copy);
     return copy;
 }
 
-static sp_status make_reserve(sp_saver *s)
+static sp_status make_room(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
     bool is_short = false;
 
-    s->param = reserve(s->net->param, graph->n_floats, &is_short);
-    s->running = reserve(s->net->running, graph->n_buffer_floats, &is_short);
+    s->is_lent = s->net->backend->ops->is_host;
+    s->running = room_for(s->net->running, graph->n_buffer_floats, &is_short);
     s->optim = *s->from;
-    for (int i = 0; i < SP_N_KEPT; i++)
-        s->optim.kept[i] = reserve(s->from->kept[i], graph->n_floats, &is_short);
+    s->param = s->net->param;
+    for (int i = 0; !s->is_lent && i < SP_N_KEPT; i++)
+        s->optim.kept[i] = room_for(s->from->kept[i], graph->n_floats, &is_short);
+    if (!s->is_lent)
+        s->param = room_for(s->net->param, graph->n_floats, &is_short);
     return is_short
                ? SP_FAIL(SP_EMEM,
                          "no memory for the copy that a checkpoint is written from")
@@ -196,8 +224,8 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
     snprintf(s->dir, sizeof s->dir, "%s/checkpoints", run->dir);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    s->phase = SAVER_BUSY; /* the thread first touches the reserve */
-    SP_TRY(make_reserve(s));
+    s->phase = SAVER_BUSY; /* the thread first touches the copies */
+    SP_TRY(make_room(s));
     SP_TRY(start_thread(s));
     return SP_OK;
 }
@@ -215,9 +243,10 @@ void sp_saver_destroy(sp_saver *s)
     }
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
-    free(s->param);
     free(s->running);
-    for (int i = 0; i < SP_N_KEPT; i++)
+    if (!s->is_lent)
+        free(s->param);
+    for (int i = 0; !s->is_lent && i < SP_N_KEPT; i++)
         free(s->optim.kept[i]);
     sp_checkpoint_state_destroy(&s->state);
     free(s);
@@ -238,12 +267,13 @@ static sp_status take_snapshot(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
 
-    SP_TRY(copy_floats(s, s->param, s->net->param, graph->n_floats));
+    s->optim.t = s->from->t;
+    SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
+    if (s->is_lent)
+        return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
         SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i], graph->n_floats));
-    SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
-    s->optim.t = s->from->t;
-    return SP_OK;
+    return copy_floats(s, s->param, s->net->param, graph->n_floats);
 }
 
 sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_best)
@@ -265,9 +295,28 @@ sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_b
     s->begin_s = sp_now_s();
     pthread_mutex_lock(&s->lock);
     s->phase = SAVER_BUSY;
+    s->is_reading = s->is_lent;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     return SP_OK;
+}
+
+bool sp_saver_reads(sp_saver *s)
+{
+    bool is_reading;
+
+    pthread_mutex_lock(&s->lock);
+    is_reading = s->is_reading;
+    pthread_mutex_unlock(&s->lock);
+    return is_reading;
+}
+
+void sp_saver_await(sp_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->is_reading)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
 }
 
 bool sp_saver_collect(sp_saver *s, bool is_waiting, sp_saved *saved)

@@ -1,11 +1,14 @@
 /* Checkpoints written while the training goes on. Rank 0 only.
  *
- *   training thread:  post: copy the state into the reserve  -->  next steps
- *   saver thread:     write, flush, verify, rename, link best.h5, delete old ones
+ *   training thread:  post  -->  forward, backward  -->  await  -->  update  --> ...
+ *   saver thread:      '--> write arrays ----------------^ flush, verify, rename,
+ *                                                          link best.h5, prune
  *
- * The reserve (host memory for parameters, buffers and kept values) is allocated once.
- * One checkpoint is written at a time: the caller collects its result before the next
- * post.
+ * On the host the saver writes parameters and kept values from where they are: they are
+ * lent to it until the next update, which is most of a step away, and a network's memory
+ * is not taken twice. A device's are copied into host memory that is allocated once, as
+ * are the running statistics, which every forward pass moves. One checkpoint is written
+ * at a time: the caller collects its result before the next post.
  */
 #ifndef SP_SAVER_H
 #define SP_SAVER_H
@@ -36,10 +39,15 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
 /* Waits for a checkpoint that is being written and ends the thread. NULL is
  * accepted. */
 void sp_saver_destroy(sp_saver *saver);
-/* Copies the state into the reserve and lets the thread write it; the result of an
- * earlier post must have been collected. state->deck is copied. SP_EMEM. */
+/* Has the thread write the present state. Parameters and kept values stay as they are
+ * until sp_saver_await; the result of an earlier post must have been collected.
+ * state->deck is copied. SP_EMEM. */
 sp_status sp_saver_post(sp_saver *saver, const sp_checkpoint_state *state,
                         bool is_best);
+/* True while the latest post still needs parameters and kept values as they were. */
+bool sp_saver_reads(sp_saver *saver);
+/* Waits until it does not: from then on the caller may change them. */
+void sp_saver_await(sp_saver *saver);
 /* True, with the result, if the latest post has ended and was not collected yet;
  * is_waiting: waits for that end. False where there is no such post. */
 bool sp_saver_collect(sp_saver *saver, bool is_waiting, sp_saved *saved);

@@ -299,6 +299,15 @@ void sp_resume_poll(sp_trainer *trainer)
         collect(trainer, false);
 }
 
+void sp_resume_await(sp_trainer *trainer)
+{
+    if (!trainer->saver || !sp_saver_reads(trainer->saver))
+        return;
+    sp_run_beat(&trainer->session->run, SP_PHASE_SAVE, trainer->state.at.epoch,
+                trainer->state.step);
+    sp_saver_await(trainer->saver);
+}
+
 /* Rank 0: starts the saver unless it runs. */
 static sp_status open_saver(sp_trainer *t)
 {

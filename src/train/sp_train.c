@@ -44,10 +44,13 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
                                                        SP_PHASE_BACKWARD,
                                                    [SP_STEP_REDUCE] = SP_PHASE_REDUCE,
                                                    [SP_STEP_UPDATE] = SP_PHASE_UPDATE};
-    const double now = sp_now_s();
     sp_trainer *t = arg;
+    double now;
 
     (void)batch;
+    if (part == SP_STEP_UPDATE)
+        sp_resume_await(t);
+    now = sp_now_s();
     t->part_s[t->part] += now - t->part_begin_s;
     t->part = part;
     t->part_begin_s = now;

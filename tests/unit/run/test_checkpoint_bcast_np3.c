@@ -122,6 +122,7 @@ static void every_part_reaches_all(void **state)
 
 static void every_part_reads_back(void **state)
 {
+    const sp_checkpoint_arrays none = {0};
     const sp_graph graph = {0};
     sp_checkpoint_state set = {.step = 3, .samples_seen = 6, .seed = 1, .deck = ""};
     sp_checkpoint_state got;
@@ -134,7 +135,7 @@ static void every_part_reads_back(void **state)
     for (int parts = 0; parts < 1 << PARTS; parts++) {
         sp_normalization n = make(parts), back;
 
-        OK(sp_checkpoint_write(path, &graph, &set, &n, NULL, NULL, NULL));
+        OK(sp_checkpoint_write(path, &graph, &set, &n, &none));
         OK(sp_checkpoint_read_state(path, &got, &back));
         check(&back, parts);
         sp_checkpoint_state_destroy(&got);

@@ -1,0 +1,156 @@
+/* A checkpoint holds the state of its post, although the training goes on: the arrays
+ * that are lent are changed once the saver has read them, in the middle of its work. */
+#include "fixtures/net_case.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "comm/sp_comm.h"
+#include "h5/sp_h5.h"
+#include "process/sp_fault.h"
+#include "run/sp_saver.h"
+
+static sp_comm comm;
+
+typedef struct rig {
+    net_case c;
+    sp_optim optim;
+    sp_run run;
+    sp_normalization norm;
+    sp_saver *saver;
+    char dir[32];
+} rig;
+
+static void rig_open(rig *r)
+{
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+
+    memset(r, 0, sizeof *r);
+    strcpy(r->dir, "/tmp/sp-saver-XXXXXX");
+    assert_non_null(mkdtemp(r->dir));
+    OK(sp_run_open(&r->run, r->dir, &comm));
+    case_open(&r->c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    OK(sp_optim_create(&r->optim, &r->c.graph, &r->c.config, &r->c.backend));
+    assert_non_null(r->optim.kept[SP_KEPT_M]);
+    OK(sp_saver_create(&r->saver, &r->run, &r->c.net, &r->optim, &r->norm, 2));
+}
+
+static void rig_close(rig *r)
+{
+    char command[64];
+
+    sp_saver_destroy(r->saver);
+    sp_optim_destroy(&r->optim);
+    case_close(&r->c);
+    sp_run_close(&r->run);
+    snprintf(command, sizeof command, "rm -r %s", r->dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* Fills what a checkpoint holds with numbers that tell their step. */
+static void set_arrays(rig *r, int step)
+{
+    for (int64_t i = 0; i < r->c.graph.n_floats; i++) {
+        r->c.net.param[i] = (float)(1000 * step + i % 100);
+        r->optim.kept[SP_KEPT_M][i] = -r->c.net.param[i];
+    }
+    for (int64_t i = 0; i < r->c.graph.n_buffer_floats; i++)
+        r->c.net.running[i] = (float)(1000 * step + i % 10);
+}
+
+static void check_file(rig *r, const char *path, int step)
+{
+    const sp_graph *graph = &r->c.graph;
+    float *param = calloc((size_t)graph->n_floats + 1, sizeof *param);
+    float *running = calloc((size_t)graph->n_buffer_floats + 1, sizeof *running);
+    sp_optim optim = r->optim;
+
+    for (int i = 0; i < SP_N_KEPT; i++)
+        optim.kept[i] = calloc((size_t)graph->n_floats + 1, sizeof(float));
+    OK(sp_checkpoint_read(path, graph, param, running, &optim));
+    for (int p = 0; p < graph->n_params; p++)
+        for (int64_t i = graph->param[p].offset;
+             i < graph->param[p].offset + graph->param[p].count; i++) {
+            assert_true(param[i] == (float)(1000 * step + i % 100));
+            assert_true(optim.kept[SP_KEPT_M][i] == -param[i]);
+        }
+    for (int p = 0; p < graph->n_buffers; p++)
+        assert_true(running[graph->buffer[p].offset] ==
+                    (float)(1000 * step + graph->buffer[p].offset % 10));
+    for (int i = 0; i < SP_N_KEPT; i++)
+        free(optim.kept[i]);
+    free(param);
+    free(running);
+}
+
+static void post(rig *r, int step, bool is_best)
+{
+    char deck[] = "";
+    const sp_checkpoint_state state = {
+        .step = step, .samples_seen = step, .seed = 1, .deck = deck};
+
+    set_arrays(r, step);
+    OK(sp_saver_post(r->saver, &state, is_best));
+}
+
+/* The fault has the saver wait before it writes the arrays. */
+static void a_checkpoint_is_that_of_its_post(void **state)
+{
+    sp_saved saved;
+    char best[64];
+    rig r;
+
+    (void)state;
+    rig_open(&r);
+    assert_false(sp_saver_collect(r.saver, true, &saved)); /* the thread is ready */
+    for (int step = 1; step <= 2; step++) {
+        post(&r, step, step == 2);
+        /* a forward pass moves running statistics at once */
+        for (int64_t i = 0; i < r.c.graph.n_buffer_floats; i++)
+            r.c.net.running[i] = -1;
+        sp_saver_await(r.saver);
+        assert_false(sp_saver_reads(r.saver));
+        set_arrays(&r, 9);
+        assert_true(sp_saver_collect(r.saver, true, &saved));
+        OK(saved.rc);
+        check_file(&r, saved.path, step);
+    }
+    snprintf(best, sizeof best, "%s/checkpoints/best.h5", r.dir);
+    check_file(&r, best, 2);
+    rig_close(&r);
+}
+
+/* A writer that refuses or fails gives the arrays back too. */
+static void a_failure_lends_no_longer(void **state)
+{
+    char deck[] = "";
+    const sp_checkpoint_state at = {.step = 1, .samples_seen = 1, .deck = deck};
+    sp_saved saved;
+    rig r;
+
+    (void)state;
+    rig_open(&r);
+    assert_false(sp_saver_collect(r.saver, true, &saved));
+    set_arrays(&r, 1);
+    r.c.net.param[r.c.graph.param[0].offset] = NAN;
+    OK(sp_saver_post(r.saver, &at, false));
+    sp_saver_await(r.saver);
+    assert_true(sp_saver_collect(r.saver, true, &saved));
+    assert_int_equal(saved.rc, SP_ENUMERIC);
+    assert_false(sp_saver_reads(r.saver));
+    rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_is_that_of_its_post),
+        cmocka_unit_test(a_failure_lends_no_longer),
+    };
+
+    sp_h5_child_main(argc, argv);
+    setenv("SP_TEST_FAULT", "slow@0:saving:0", 1);
+    sp_fault_open(0);
+    sp_comm_open_self(&comm);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
