@@ -3,8 +3,8 @@
  * caller asks for both in one call. A convolution forms the sums of its own result
  * (cuda_conv.cu). The passes are bound by memory. Of a tensor [n, c], norm_sums reads
  * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads
- * x, dy and y and writes dy (the last two with an activation only), and norm_grad_apply
- * reads two and writes one. Where the following convolution can, its epilogue does the
+ * x and dy and writes dy (with an activation only; behind an addition it reads y too),
+ * and norm_grad_apply reads two and writes one. Where the following convolution can, its epilogue does the
  * work of norm_grad_sums (cuda_conv_out.cuh).
  *
  * The following convolution could also apply scale, shift and activation to its
@@ -207,9 +207,10 @@ struct grad_sums {
     sp_tensor x, y, dy;
     float slope;
     const float *mean, *inv_std;
+    const float *scale, *shift; /* NULL: y is read */
 
     template <int N> struct channels {
-        float mean[N], inv_std[N];
+        float mean[N], inv_std[N], scale[N], shift[N];
     };
     template <class T, int N> struct item {
         cuda_pack<T, N> x, y, dy;
@@ -221,6 +222,10 @@ struct grad_sums {
 
         cuda_channels(mean, j, here.mean);
         cuda_channels(inv_std, j, here.inv_std);
+        if (scale) {
+            cuda_channels(scale, j, here.scale);
+            cuda_channels(shift, j, here.shift);
+        }
         return here;
     }
 
@@ -229,7 +234,7 @@ struct grad_sums {
     {
         cuda_take(x, i, j, &v->x);
         cuda_take(dy, i, j, &v->dy);
-        if (slope != 1)
+        if (slope != 1 && !scale)
             cuda_take(y, i, j, &v->y);
     }
 
@@ -237,16 +242,20 @@ struct grad_sums {
     __device__ void add(const channels<N> &here, const item<T, N> &item, int64_t i,
                         int j, double *a, double *b) const
     {
-        float v[N], g[N];
+        float v[N], g[N], y[N];
 
         cuda_open(item.dy, g);
+        cuda_open(item.x, v);
         if (slope != 1) {
-            cuda_open(item.y, v);
+            if (scale)
+                for (int k = 0; k < N; k++)
+                    y[k] = cuda_affine(v[k], here.scale[k], here.shift[k]);
+            else
+                cuda_open(item.y, y);
             for (int k = 0; k < N; k++)
-                g[k] = v[k] > 0 ? g[k] : slope * g[k];
+                g[k] = y[k] > 0 ? g[k] : slope * g[k];
             cuda_store<T>(dy, i, j, g);
         }
-        cuda_open(item.x, v);
         for (int k = 0; k < N; k++) {
             a[k] += g[k];
             b[k] += g[k] * (((double)v[k] - here.mean[k]) * here.inv_std[k]);
@@ -350,7 +359,8 @@ sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)
 
 sp_status sp_cuda_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
-    const grad_sums f = {a->x, a->y, a->dy, a->slope, a->mean, a->inv_std};
+    const grad_sums f = {a->x,    a->y,       a->dy,    a->slope,
+                         a->mean, a->inv_std, a->scale, a->shift};
 
     assert(sp_norm_grad_sums_are_sound(a));
     sp_arena_reset(&cuda_of(be)->scratch);

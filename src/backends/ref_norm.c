@@ -39,6 +39,14 @@ sp_status sp_ref_norm_apply(sp_backend *be, const sp_norm_args *a)
     return SP_OK;
 }
 
+/* Is the output of the activation positive? */
+static bool is_up(const sp_norm_grad_args *a, int64_t i, int j)
+{
+    if (a->scale)
+        return sp_row(a->x, i)[j] * a->scale[j] + a->shift[j] > 0;
+    return sp_row(a->y, i)[j] > 0;
+}
+
 /* Sums channel j over sample b, and turns dy into g on the way. */
 static void grad_sums_channel(const sp_norm_grad_args *a, int b, int j, double *sums)
 {
@@ -46,7 +54,7 @@ static void grad_sums_channel(const sp_norm_grad_args *a, int b, int j, double *
 
     for (int32_t i = a->sample_row[b]; i < a->sample_row[b + 1]; i++) {
         float *g = sp_row(a->dy, i) + j;
-        if (a->slope != 1 && !(sp_row(a->y, i)[j] > 0))
+        if (a->slope != 1 && !is_up(a, i, j))
             *g *= a->slope;
         sum += *g;
         dot += *g * (((double)sp_row(a->x, i)[j] - a->mean[j]) * a->inv_std[j]);

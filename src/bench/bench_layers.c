@@ -160,7 +160,7 @@ static work norm_grad_sums_work(const sp_norm_grad_args *a)
     const bool has_act = a->slope != 1;
 
     return rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) * (has_act ? 2 : 1) +
-                               (has_act ? bytes_of(a->y) : 0));
+                               (has_act && !a->scale ? bytes_of(a->y) : 0));
 }
 
 static work loss_work(const sp_loss_args *a)

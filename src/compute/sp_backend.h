@@ -117,7 +117,9 @@ typedef struct sp_norm_args {
  * where is_added; dx may be dy. slope must not be negative: the sign of y tells on
  * which side of 0 the argument of the activation was. */
 typedef struct sp_norm_grad_args {
-    sp_tensor x, y, dy; /* y: output of the activation, not read when slope is 1 */
+    /* y: output of the activation; not read, and possibly not there, where slope is 1
+     * or scale is given */
+    sp_tensor x, y, dy;
     float slope;
     const float *mean, *inv_std; /* [c] */
     const int32_t *sample_row;   /* [n_samples + 1] host */
@@ -126,8 +128,7 @@ typedef struct sp_norm_grad_args {
     const float *a, *b, *c;
     sp_tensor dx;
     bool is_added;
-    /* [c] where y = act(x * scale + shift), so that y is computed and not read; else
-     * NULL. */
+    /* [c] where y = act(x * scale + shift), so that its sign is computed; else NULL. */
     const float *scale, *shift;
     /* NULL, or norm_grad_apply does norm_grad_finish of these arguments first, which
      * write a, b and c. */

@@ -174,6 +174,11 @@ bool sp_lowered_is_view(const sp_lowered *low, const sp_lower_step *step)
     return is_concat;
 }
 
+bool sp_lowered_reads_output(const sp_lower_step *step)
+{
+    return step->op == SP_OP_BATCHNORM && step->slope != 1 && step->n_in > 1;
+}
+
 static void use_until(const sp_lowered *low, int value, int s)
 {
     sp_lower_value *home = &low->value[sp_lowered_home(low, value)];
@@ -189,7 +194,7 @@ static void find_use(const sp_lowered *low, int s)
     const sp_lower_step *step = &low->step[s];
     int k;
 
-    if (step->op == SP_OP_BATCHNORM && step->slope != 1) {
+    if (sp_lowered_reads_output(step)) {
         use_until(low, step->out, s);
         low->value[sp_lowered_home(low, step->out)].is_for_norms = false;
     }

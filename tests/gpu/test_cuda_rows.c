@@ -104,12 +104,13 @@ static void norm(sp_backend *be, const shape *s, bool has_res)
     free(x.data), free(res.data), free(p), free(sums);
 }
 
-static void norm_grad(sp_backend *be, const shape *s, bool is_added)
+/* has_scale: the sign of y is computed. */
+static void norm_grad(sp_backend *be, const shape *s, bool is_added, bool has_scale)
 {
     sp_backend ref = fx_reference();
     sp_tensor x = rows(s, 1), y = rows(s, 2), dy = rows(s, 3), dx = rows(s, 4);
     const size_t c = (size_t)s->c, n_sums = N_SAMPLES * 2 * c;
-    float *p = fx_floats(c * 5, 5), *q;
+    float *p = fx_floats(c * 7, 5), *q;
     double *sums = malloc(n_sums * sizeof *sums);
     sp_norm_grad_args a = {.x = x,
                            .y = y,
@@ -127,7 +128,13 @@ static void norm_grad(sp_backend *be, const shape *s, bool is_added)
                            .is_added = is_added};
     sp_norm_grad_args d = a;
 
-    q = cu_copy(be, p, c * 5 * sizeof *p);
+    q = cu_copy(be, p, c * 7 * sizeof *p);
+    if (has_scale) {
+        a.scale = p + 5 * c;
+        a.shift = p + 6 * c;
+        d.scale = q + 5 * c;
+        d.shift = q + 6 * c;
+    }
     d.x = on_device(be, s->elem, x);
     d.y = on_device(be, s->elem, y);
     d.dy = on_device(be, s->elem, dy);
@@ -358,7 +365,8 @@ static void compare_case(int n, int c, int pad, float slope, sp_elem elem)
     for (int order = 0; order < cu_orders(); order++) {
         sp_backend be = cu_open(order);
         norm(&be, &s, order % 2);
-        norm_grad(&be, &s, order % 2);
+        norm_grad(&be, &s, order % 2, false);
+        norm_grad(&be, &s, order % 2, true);
         pointwise(&be, &s, order % 2);
         global(&be, &s, order % 2);
         global(&be, &s, order % 2 == 0);

@@ -3,6 +3,7 @@
  * the results of plain loops over the rounded operands, rounded once. */
 #include "fixtures/test.h"
 
+#include "cpu/cpu.h"
 #include "fixtures/map_fixture.h"
 
 #include <float.h>
@@ -584,9 +585,81 @@ static void every_channel_count(void **state)
     compare_case(3, 0, 0, true, &none, 1, 6, 6, 0);
 }
 
+/* ---- masks ---- */
+
+/* The gradient and its sums behind an activation whose output is read, or computed. */
+static void check_mask(sp_backend *be, const char *isa, int c, int pad)
+{
+    enum { N = 77 };
+    const int32_t row[] = {0, 13, N};
+    const size_t n_sums = 2 * 2 * (size_t)c;
+    sp_tensor x = operand(be, N, c, c + pad, 1), y = operand(be, N, c, c, 2), g[2];
+    double *sums = malloc(2 * n_sums * sizeof *sums);
+    float *v = fx_floats(2 * (size_t)c, 4);
+    sp_norm_grad_args grad = {.x = x,
+                              .y = y,
+                              .slope = 0.25f,
+                              .mean = v,
+                              .inv_std = v + c,
+                              .sample_row = row,
+                              .n_samples = 2};
+
+    for (int j = 0; j < c; j += 3) { /* 2^-133, half of it and three quarters */
+        v[j] = j % 2 ? 0.5f : 0.75f;
+        v[c + j] = 0;
+        for (int i = 0; i < N; i += 2)
+            sp_put(x, i, j, i % 4 ? 0x1p-133f : -0x1p-133f);
+    }
+    OK(be->ops->norm_apply(
+        be, &(sp_norm_args){
+                .x = x, .y = y, .scale = v, .shift = v + c, .slope = grad.slope}));
+    for (int i = 0; i < 2; i++) {
+        grad.dy = g[i] = operand(be, N, c, c + 1, 3);
+        grad.sums = sums + (size_t)i * n_sums;
+        OK(be->ops->norm_grad_sums(be, &grad));
+        grad.y.data = NULL;
+        grad.scale = v;
+        grad.shift = v + c;
+    }
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < c; j++)
+            if (sp_get(g[0], i, j) != sp_get(g[1], i, j))
+                fail_msg("%s: row %d, channel %d of %d: %g by y, %g by x", isa, i, j, c,
+                         (double)sp_get(g[0], i, j), (double)sp_get(g[1], i, j));
+    assert_memory_equal(sums, sums + n_sums, n_sums * sizeof *sums);
+    free(g[0].data), free(g[1].data), free(x.data), free(y.data), free(v), free(sums);
+}
+
+/* The sign of a norm's output is the same whether it is read or computed, also where
+ * the output is so small that bf16 stores 0. */
+static void signs_are_those_of_what_is_stored(void **state)
+{
+    static const int channels[] = {1, 8, 16, 20, 32, 64, 96};
+    sp_backend be = fx_reference();
+
+    (void)state;
+    for (size_t k = 0; k < sizeof channels / sizeof *channels; k++) {
+        be = fx_reference();
+        check_mask(&be, "plain loops", channels[k], 0);
+        for (int i = 0; i < FX_BF16_ISAS; i++) {
+            if (!fx_open_in(&be, fx_isas[i], 1, SP_BF16))
+                continue;
+            check_mask(&be, fx_isas[i], channels[k], (int)k % 3);
+            be.ops->close(&be);
+        }
+        for (int i = 0; i < FX_ISAS; i++) {
+            if (!fx_open(&be, fx_isas[i], 1))
+                continue;
+            check_mask(&be, fx_isas[i], channels[k], (int)k % 3);
+            be.ops->close(&be);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signs_are_those_of_what_is_stored),
         cmocka_unit_test(rounding_is_to_nearest_even),
         cmocka_unit_test(products_are_two_flushed_multiply_adds),
         cmocka_unit_test(tiles_sum_even_and_odd_products),
