@@ -89,12 +89,16 @@ void sp_ranges_reserve(sp_ranges *ranges, size_t bytes)
         extend(ranges, sp_ranges_aligned(bytes));
 }
 
-static int find(const sp_ranges *r, size_t bytes, sp_ranges_side side)
+/* A free range of so many bytes, of which the upper ones begin at `least` or above. */
+static int find(const sp_ranges *r, size_t bytes, size_t least, sp_ranges_side side)
 {
     int found = -1;
 
     for (int i = r->last; i >= 0; i = r->range[i].prev) {
-        if (r->range[i].n_holders != 0 || r->range[i].bytes < bytes)
+        const sp_range *range = &r->range[i];
+
+        if (range->n_holders != 0 || range->bytes < bytes ||
+            range->at + range->bytes - bytes < least)
             continue;
         found = i;
         if (side == SP_RANGES_HIGH)
@@ -103,14 +107,14 @@ static int find(const sp_ranges *r, size_t bytes, sp_ranges_side side)
     return found;
 }
 
-int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side)
+static int take(sp_ranges *ranges, size_t bytes, size_t least, sp_ranges_side side)
 {
     sp_range *range = ranges->range;
     size_t rest;
     int i;
 
     bytes = sp_ranges_aligned(bytes);
-    i = find(ranges, bytes, side);
+    i = find(ranges, bytes, least, side);
     if (i < 0)
         i = extend(ranges, bytes);
     rest = range[i].bytes - bytes;
@@ -123,6 +127,16 @@ int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side)
     }
     range[i].n_holders = 1;
     return i;
+}
+
+int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side)
+{
+    return take(ranges, bytes, 0, side);
+}
+
+int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least)
+{
+    return take(ranges, bytes, least, SP_RANGES_HIGH);
 }
 
 void sp_ranges_hold(sp_ranges *ranges, int range)

@@ -43,6 +43,8 @@ void sp_ranges_reserve(sp_ranges *ranges, size_t bytes);
 size_t sp_ranges_aligned(size_t bytes);
 /* Takes a range of so many bytes with one holder and returns its number. */
 int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side);
+/* The same from the high side, but not below an offset. */
+int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least);
 /* Adds a holder to a range, or takes one away; without holders it is free. */
 void sp_ranges_hold(sp_ranges *ranges, int range);
 void sp_ranges_drop(sp_ranges *ranges, int range);

@@ -14,7 +14,8 @@ sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
     *a = (sp_assign){.low = low, .rules = *rules};
     a->value = calloc((size_t)low->n_values, sizeof *a->value);
     a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
-    if (!a->value || !a->argmax)
+    a->kept = calloc((size_t)low->n_steps, sizeof *a->kept);
+    if (!a->value || !a->argmax || !a->kept)
         return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     SP_TRY(sp_ranges_create(&a->matrices, 2 * low->n_values + 3));
     return sp_ranges_create(&a->vectors, 2 * low->n_values + 3);
@@ -24,6 +25,7 @@ void sp_assign_destroy(sp_assign *a)
 {
     free(a->value);
     free(a->argmax);
+    free(a->kept);
     sp_ranges_destroy(&a->matrices);
     sp_ranges_destroy(&a->vectors);
     *a = (sp_assign){0};
@@ -54,14 +56,24 @@ static size_t bytes_of(const sp_assign *a, int v)
            sp_elem_bytes(value->elem);
 }
 
+/* Where in the span a matrix is taken. */
+typedef struct side {
+    sp_ranges_side side;
+    size_t least; /* on the high side: the least offset */
+} side;
+
+static const side LOW = {SP_RANGES_LOW, 0}, HIGH = {SP_RANGES_HIGH, 0};
+
 /* Takes memory for a matrix of the shape of value v with elements of type elem. */
-static sp_assign_place take(sp_assign *a, int v, sp_elem elem, sp_ranges_side side)
+static sp_assign_place take(sp_assign *a, int v, sp_elem elem, side from)
 {
     const sp_lower_value *value = &a->low->value[v];
     const int ld = sp_assign_pitch(a, value->c, elem);
     const size_t bytes =
         (size_t)sp_assign_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
-    const int range = sp_ranges_take(&a->matrices, bytes, side);
+    const int range = from.side == SP_RANGES_LOW
+                          ? sp_ranges_take(&a->matrices, bytes, SP_RANGES_LOW)
+                          : sp_ranges_take_above(&a->matrices, bytes, from.least);
 
     return (sp_assign_place){range, a->matrices.range[range].at, ld};
 }
@@ -94,17 +106,34 @@ static bool is_kept(const sp_assign *a, int home)
            !(a->rules.is_low_memory && a->low->value[home].is_from_norms);
 }
 
-/* Reserves the low side of the span for activations that stay until the backward pass.
- * What is freed within the forward pass is taken from the high side, so it leaves no
- * gaps between those. */
+/* Reserves the low side of the span for activations that stay until the backward pass,
+ * one behind the other. What is freed within the forward pass is taken from the high
+ * side (high_side), so it leaves no gaps between those. */
 static void reserve_kept(sp_assign *a)
 {
+    const int n = a->low->n_steps;
     size_t bytes = 0;
 
+    memset(a->kept, 0, (size_t)n * sizeof *a->kept);
     for (int v = 1; v < a->low->n_values; v++)
         if (a->low->value[v].home == v && a->low->value[v].first >= 0 && is_kept(a, v))
-            bytes += sp_ranges_aligned(bytes_of(a, v));
+            a->kept[a->low->value[v].first] += sp_ranges_aligned(bytes_of(a, v));
+    for (int s = 0; s < n; s++)
+        bytes = a->kept[s] += bytes;
     sp_ranges_reserve(&a->matrices, bytes);
+}
+
+/* The side for a value that is freed within the forward pass: it may stand where
+ * activations will be kept, as long as it is freed before these come. */
+static side high_side(const sp_assign *a, int home)
+{
+    const int last =
+        a->low->value[home].last[a->is_training ? SP_TRAINING : SP_INFERENCE];
+    side from = HIGH;
+
+    if (last >= 0)
+        from.least = a->kept[last < a->low->n_steps ? last : a->low->n_steps - 1];
+    return from;
 }
 
 void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_training)
@@ -123,13 +152,13 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
     for (int s = 0; s < a->low->n_steps; s++)
         a->argmax[s] = -1;
     if (x->elem != SP_ELEM_F32 || sp_assign_pitch(a, x->c, x->elem) != x->c)
-        a->value[0].act = take(a, 0, x->elem, SP_RANGES_LOW);
+        a->value[0].act = take(a, 0, x->elem, LOW);
     reserve_kept(a);
 }
 
 /* Gives the value its activation's memory: that of its home, which is taken by the
- * first value to stand in it. */
-static void hold(sp_assign *a, int v)
+ * first value to stand in it, from this side of the span. */
+static void hold(sp_assign *a, int v, side from)
 {
     const sp_lower_value *value = a->low->value;
     size_t column = 0;
@@ -138,8 +167,7 @@ static void hold(sp_assign *a, int v)
     for (; value[home].home != home; home = value[home].home)
         column += (size_t)value[home].column;
     if (a->value[home].act.range < 0)
-        a->value[home].act = take(a, home, value[home].elem,
-                                  is_kept(a, home) ? SP_RANGES_LOW : SP_RANGES_HIGH);
+        a->value[home].act = take(a, home, value[home].elem, from);
     a->value[v].act = a->value[home].act;
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
@@ -193,12 +221,13 @@ void sp_assign_forward(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
     const sp_lower_value *out = &a->low->value[step->out];
+    const int home = sp_lowered_home(a->low, step->out);
 
     assert(0 <= s && s < a->low->n_steps && sp_lowered_has_turn(step, a->is_training));
     if (can_overwrite(a, s))
         overwrite(a, step->in[0], step->out);
     else
-        hold(a, step->out);
+        hold(a, step->out, is_kept(a, home) ? LOW : high_side(a, home));
     if (step->row->has_argmax)
         a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
                                           (size_t)out->c * sizeof(int32_t));
@@ -232,7 +261,7 @@ void sp_assign_logits(sp_assign *a)
 
     a->logits = a->value[last].act;
     if (a->low->value[last].elem != SP_ELEM_F32)
-        a->logits = take(a, last, SP_ELEM_F32, SP_RANGES_LOW);
+        a->logits = take(a, last, SP_ELEM_F32, LOW);
 }
 
 sp_loss_place sp_assign_results(sp_assign *a, bool has_confusion, bool has_prediction)
@@ -253,16 +282,25 @@ void sp_assign_loss(sp_assign *a, sp_assign_place *fp32)
     const int last = a->low->n_values - 1;
 
     assert(a->is_training);
-    a->value[last].grad = take(a, last, a->low->value[last].elem, SP_RANGES_LOW);
+    a->value[last].grad = take(a, last, a->low->value[last].elem, HIGH);
     *fp32 = a->value[last].grad;
     if (a->low->value[last].elem != SP_ELEM_F32)
-        *fp32 = take(a, last, SP_ELEM_F32, SP_RANGES_LOW);
+        *fp32 = take(a, last, SP_ELEM_F32, HIGH);
 }
 
 void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
 {
-    if (fp32->range != a->value[a->low->n_values - 1].grad.range)
+    const int last = a->low->n_values - 1;
+
+    if (fp32->range != a->value[last].grad.range)
         sp_ranges_drop(&a->matrices, fp32->range);
+    if (!a->rules.is_low_memory)
+        return;
+    if (a->logits.range != a->value[last].act.range)
+        drop(a, &a->logits);
+    if (!sp_lowered_reads_output(&a->low->step[a->low->n_steps - 1]))
+        drop(a, &a->value[last].act);
+    a->logits = NOWHERE;
 }
 
 /* ---- backward ---- */
@@ -281,22 +319,41 @@ typedef struct restoring {
     void *arg;
 } restoring;
 
-/* Frees the inputs of a norm whose output was written again, if only that writing
- * needed them. */
+/* The place where the norm `step` has its input k written again: that of its output,
+ * where the input is a residual, since a norm may write over its residual. If a gradient
+ * needs the residual too, it is written once more when that one's turn comes: most of a
+ * block's backward pass lies between, and is the time of the greatest need. NULL: memory
+ * of the input's own. */
+static const sp_assign_place *place_of_input(const sp_assign *a,
+                                             const sp_lower_step *step, int k)
+{
+    const bool is_residual = k > 0 && step->in[k] != step->in[0];
+
+    return is_residual && a->low->value[step->in[k]].home == step->in[k]
+               ? &a->value[step->out].act
+               : NULL;
+}
+
+/* Frees the inputs of a norm whose output was written again: those that only that
+ * writing needed, and the one that the output was written over. */
 static void drop_passed(sp_assign *a, const sp_lower_step *step)
 {
     for (int k = 0; k < step->n_in; k++) {
         const sp_lower_value *value = &a->low->value[step->in[k]];
+        sp_assign_place *place = &a->value[step->in[k]].act;
 
-        if (value->is_for_norms && value->is_from_norms)
-            drop(a, &a->value[step->in[k]].act);
+        if ((value->is_for_norms && value->is_from_norms) ||
+            (place_of_input(a, step, k) &&
+             place->range == a->value[step->out].act.range))
+            drop(a, place);
     }
 }
 
 /* Gives a dropped value the content that the forward pass left in it, as far as steps
- * up to `until` wrote it. The columns of its concat that later steps wrote have been
- * used already. */
-static sp_status restore(const restoring *r, int v)
+ * up to `until` wrote it, in a place that is another value's too, or in memory of its
+ * own (NULL). The columns of its concat that later steps wrote have been used already.
+ */
+static sp_status restore(const restoring *r, int v, const sp_assign_place *place)
 {
     sp_assign *a = r->a;
     const sp_lowered *low = a->low;
@@ -305,16 +362,21 @@ static sp_status restore(const restoring *r, int v)
 
     if (a->value[home].act.range >= 0 || !low->value[home].is_from_norms || home == 0)
         return SP_OK;
+    if (place) {
+        assert(home == v);
+        a->value[v].act = *place;
+        sp_ranges_hold(&a->matrices, place->range);
+    }
     for (int s = low->value[home].first; s <= end; s++) {
         const sp_lower_step *step = &low->step[s];
 
         if (sp_lowered_home(low, step->out) != home)
             continue;
-        hold(a, step->out);
+        hold(a, step->out, LOW); /* high memory is given back first */
         if (step->op != SP_OP_BATCHNORM)
             continue;
         for (int k = 0; k < step->n_in; k++)
-            SP_TRY(restore(r, step->in[k]));
+            SP_TRY(restore(r, step->in[k], place_of_input(a, step, k)));
         if (r->apply)
             SP_TRY(r->apply(r->arg, s));
         drop_passed(a, step);
@@ -330,10 +392,21 @@ sp_status sp_assign_restore(sp_assign *a, int s,
 
     assert(a->is_training && 0 <= s && s < a->low->n_steps);
     if (step->row->reads_input)
-        SP_TRY(restore(&r, step->in[0]));
-    if (step->op == SP_OP_BATCHNORM && step->slope != 1)
-        SP_TRY(restore(&r, step->out));
+        SP_TRY(restore(&r, step->in[0], NULL));
+    if (sp_lowered_reads_output(step))
+        SP_TRY(restore(&r, step->out, NULL));
     return SP_OK;
+}
+
+/* True if the gradient of value x may be written over its activation: with little
+ * memory, where step s is the last that reads the activation. Both hold the range until
+ * the step ends. */
+static bool can_replace(const sp_assign *a, int s, int x)
+{
+    const sp_lower_value *value = &a->low->value[x];
+
+    return a->rules.is_low_memory && value->home == x && value->until == s &&
+           a->value[x].act.range >= 0;
 }
 
 /* Makes the gradient of `to` columns of that of `from`. Both hold the range until the
@@ -348,31 +421,46 @@ static void share_grad(sp_assign *a, int from, int to, int column)
     sp_ranges_hold(&a->matrices, place->range);
 }
 
-static sp_grad_route route_of(sp_assign *a, int from, int to, bool may_take)
+/* Memory that a gradient may be written to besides memory of its own. */
+typedef enum grad_over {
+    OVER_NOTHING,
+    OVER_GRAD, /* the gradient of the output, which is used no more */
+    OVER_INPUT /* the activation, where nothing reads it any more */
+} grad_over;
+
+static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
 {
     if (!a->low->value[to].needs_grad)
         return SP_GRAD_NONE;
     if (a->value[to].grad.range >= 0)
         return SP_GRAD_ADDED;
-    if (may_take) {
-        share_grad(a, from, to, 0);
+    if (over == OVER_GRAD) {
+        share_grad(a, a->low->step[s].out, to, 0);
         return SP_GRAD_TAKEN;
     }
-    a->value[to].grad = take(a, to, a->low->value[to].elem, SP_RANGES_LOW);
+    if (over == OVER_INPUT && can_replace(a, s, to)) {
+        a->value[to].grad = a->value[to].act;
+        sp_ranges_hold(&a->matrices, a->value[to].grad.range);
+        return SP_GRAD_NEW;
+    }
+    a->value[to].grad = take(a, to, a->low->value[to].elem, LOW);
     return SP_GRAD_NEW;
 }
 
 /* The gradient of the residual is that of the output, so the residual takes over its
  * memory; otherwise x does. Where x and the residual are one value, the residual's
  * gradient is a copy. */
-static void route_norm(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
+static void route_norm(sp_assign *a, int s, sp_grad_route *route)
 {
-    const bool has_residual = step->n_in > 1;
+    const sp_lower_step *step = &a->low->step[s];
+    const bool is_one = step->n_in > 1 && step->in[1] == step->in[0];
+    bool is_taken = false;
 
-    if (has_residual)
-        route[1] = route_of(a, step->out, step->in[1], step->in[1] != step->in[0]);
-    route[0] =
-        route_of(a, step->out, step->in[0], !has_residual || route[1] != SP_GRAD_TAKEN);
+    if (step->n_in > 1) {
+        route[1] = route_of(a, s, step->in[1], is_one ? OVER_NOTHING : OVER_GRAD);
+        is_taken = route[1] == SP_GRAD_TAKEN;
+    }
+    route[0] = route_of(a, s, step->in[0], is_taken ? OVER_INPUT : OVER_GRAD);
 }
 
 static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
@@ -416,6 +504,15 @@ static void take_fused_sums(sp_assign *a, const sp_lower_step *step)
         take_sums(a, a->low->step[norm->residual_norm].out, true);
 }
 
+/* A convolution forms the gradient of its weights, which reads the input, before that of
+ * the input. */
+static grad_over over_what(const sp_lower_step *step, int k)
+{
+    if (step->op == SP_OP_CONV)
+        return OVER_INPUT;
+    return step->row->passes_grad && k == step->n_in - 1 ? OVER_GRAD : OVER_NOTHING;
+}
+
 void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
 {
     const sp_lower_step *step = &a->low->step[s];
@@ -424,7 +521,7 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
     if (step->op == SP_OP_BATCHNORM) {
         if (a->value[step->out].sums < 0)
             take_sums(a, step->out, false);
-        route_norm(a, step, route);
+        route_norm(a, s, route);
         return;
     }
     if (step->op == SP_OP_CONCAT) {
@@ -432,8 +529,7 @@ void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
         return;
     }
     for (int k = 0; k < step->n_in; k++)
-        route[k] = route_of(a, step->out, step->in[k],
-                            step->row->passes_grad && k == step->n_in - 1);
+        route[k] = route_of(a, s, step->in[k], over_what(step, k));
     take_fused_sums(a, step);
 }
 

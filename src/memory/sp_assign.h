@@ -11,9 +11,11 @@
  * of norms, arg max of pools) are ranges of another. In training an activation is held
  * until the last backward pass that reads it, and a gradient until it was used. In
  * inference an activation is held until the last step that reads it; a step that may
- * overwrite its input then takes over the memory. Under low-memory
- * rules training drops the outputs of norms too, which are about half of all
- * activations, and computes them a second time where the backward pass reads them.
+ * overwrite its input then takes over the memory. Under low-memory rules training drops
+ * the outputs of norms too, which are about half of all activations, and computes them
+ * a second time where the backward pass reads them; and the gradient of an activation
+ * is written over it where it is read no more. So the backward pass adds to the kept
+ * activations those of a few layers alone.
  */
 #ifndef SP_ASSIGN_H
 #define SP_ASSIGN_H
@@ -23,7 +25,9 @@
 #include "memory/sp_lower.h"
 
 typedef struct sp_assign_rules {
-    bool is_low_memory; /* outputs of norms are computed again in the backward pass */
+    /* Outputs of norms are computed again in the backward pass, and gradients are
+     * written over activations that are read no more. */
+    bool is_low_memory;
     bool is_exact;      /* sums are formed for each sample, never for parts of rows */
     int row_bytes; /* rows begin at multiples of so many bytes; 1: without padding */
     sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* of the backend's table */
@@ -54,6 +58,9 @@ typedef struct sp_assign {
     sp_ranges matrices, vectors;
     sp_assigned *value; /* [low->n_values] */
     int *argmax; /* [low->n_steps] range of vectors with the arg max of a pool; -1 */
+    /* [low->n_steps] bytes of the activations that the forward pass has kept for the
+     * backward pass after each step */
+    size_t *kept;
     /* The micro-batch that sp_assign_begin named. */
     int64_t rows[SP_MAX_LEVELS];
     int n_samples;
@@ -63,8 +70,10 @@ typedef struct sp_assign {
 
 /* How the gradient of a step's input comes about. */
 typedef enum sp_grad_route {
-    SP_GRAD_NONE,  /* no parameter before the input is trained: there is no gradient */
-    SP_GRAD_NEW,   /* it is written into memory of its own */
+    SP_GRAD_NONE, /* no parameter before the input is trained: there is no gradient */
+    /* It is written: into memory of its own, or over the activation, which the step is
+     * the last to read. */
+    SP_GRAD_NEW,
     SP_GRAD_ADDED, /* it is added to what another reader of the input left there */
     SP_GRAD_TAKEN, /* it is written over the gradient of the step's output */
     SP_GRAD_VIEW   /* it is columns of the gradient of the output, which is a concat */
@@ -113,7 +122,8 @@ sp_loss_place sp_assign_results(sp_assign *assign, bool has_confusion,
                                 bool has_prediction);
 /* Training: finds memory for the gradient of the last value. *fp32 is where the loss
  * writes it in fp32: the same memory, or a range of its own where the value is bf16,
- * which sp_assign_loss_end frees after the conversion. */
+ * which sp_assign_loss_end frees after the conversion, under low-memory rules with the
+ * logits. */
 void sp_assign_loss(sp_assign *assign, sp_assign_place *fp32);
 void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
 

@@ -64,8 +64,8 @@ void sp_net_updated(sp_net *net);
  * where they are finite, and activations stay for the backward pass. In evaluation they
  * use the running statistics (local) and run with the convolution before them, and the
  * memory of an activation is used again after its last reader. The batch is borrowed
- * until the backward pass. *logits (may be NULL) is valid until the next forward.
- * SP_EMEM. */
+ * until the backward pass. *logits (may be NULL) is valid until the next forward, in
+ * training until the backward pass. SP_EMEM. */
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits);
 /* Computes the loss of the last forward and, in training, its gradient. confusion

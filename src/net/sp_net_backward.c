@@ -133,9 +133,12 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
         .is_mirrored = node->is_mirrored,
         .is_added = route == SP_GRAD_ADDED};
     const bool has_input_grad = route != SP_GRAD_NONE;
+    /* with little memory the gradient of the input may be written over the input */
+    const bool is_concurrent =
+        has_input_grad && !buckets->exact && !impl->options.is_low_memory;
 
     if (!step->is_frozen)
-        SP_TRY(conv_weight(net, step, dy, buckets, has_input_grad && !buckets->exact));
+        SP_TRY(conv_weight(net, step, dy, buckets, is_concurrent));
     SP_TRY(sp_bucket_poll(buckets));
     if (!has_input_grad)
         return SP_OK;

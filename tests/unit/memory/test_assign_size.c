@@ -130,12 +130,55 @@ static void inference_holds_inputs_and_outputs_alone(void **state)
     case_close(&c);
 }
 
+/* Training with little memory keeps the outputs of convolutions. The backward pass adds
+ * two values: the output of a block and its gradient, for the gradient of a
+ * convolution's output or input is written over it, and a block's residual stands in
+ * its output's place. */
+static void the_backward_pass_adds_two_values(void **state)
+{
+    static const char layers[] =
+        "{ name = \"c\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b\"; op = \"batchnorm\"; },"
+        "{ name = \"r\"; op = \"relu\"; },"
+        "{ name = \"c1\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b1\"; op = \"batchnorm\"; },"
+        "{ name = \"r1\"; op = \"relu\"; },"
+        "{ name = \"c2\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b2\"; op = \"batchnorm\"; },"
+        "{ name = \"d2\"; op = \"conv\"; from = [\"r\"]; out = 32; kernel = 1; },"
+        "{ name = \"db\"; op = \"batchnorm\"; },"
+        "{ name = \"a2\"; op = \"add\"; from = [\"b2\", \"db\"]; },"
+        "{ name = \"r2\"; op = \"relu\"; },"
+        "{ name = \"c3\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b3\"; op = \"batchnorm\"; },"
+        "{ name = \"r3\"; op = \"relu\"; },"
+        "{ name = \"c4\"; op = \"conv\"; out = 32; kernel = 3; },"
+        "{ name = \"b4\"; op = \"batchnorm\"; },"
+        "{ name = \"a4\"; op = \"add\"; from = [\"b4\", \"r2\"]; },"
+        "{ name = \"r4\"; op = \"relu\"; },"
+        "{ name = \"f\"; op = \"linear\"; out = 3; }";
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+    const int64_t voxels[SP_MAX_LEVELS] = {1024};
+    const sp_assign_rules rules = {.is_low_memory = true,
+                                   .row_bytes = 1,
+                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
+    const size_t each = 1024 * 32 * sizeof(float), logits = 1024 * 3 * sizeof(float);
+    net_case c;
+
+    (void)state;
+    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, true).matrices,
+                     (6 + 2) * each + logits);
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(foreseen_is_taken),
         cmocka_unit_test(vectors_do_not_shrink_with_the_elements),
         cmocka_unit_test(inference_holds_inputs_and_outputs_alone),
+        cmocka_unit_test(the_backward_pass_adds_two_values),
     };
 
     sp_comm_open_self(&comm);
