@@ -164,7 +164,8 @@ static int create_anew(const char *path)
     return fd;
 }
 
-sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer)
+static sp_status replace(const char *path, const char *data, size_t bytes, int writer,
+                         bool is_flushed)
 {
     char temporary[PATH_MAX];
     int fd, error = 0;
@@ -176,7 +177,7 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
     fd = create_anew(temporary);
     if (fd < 0)
         return FAIL_IO(temporary, "create");
-    if (write_all(fd, data, bytes) != 0 || fsync(fd) != 0)
+    if (write_all(fd, data, bytes) != 0 || (is_flushed && fsync(fd) != 0))
         error = errno;
     if (close(fd) != 0 && !error)
         error = errno;
@@ -187,7 +188,19 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
         errno = error;
         return FAIL_IO(path, "write");
     }
-    SP_TRY(sp_file_sync_folder_of(path));
+    return is_flushed ? sp_file_sync_folder_of(path) : SP_OK;
+}
+
+sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer)
+{
+    SP_TRY(replace(path, data, bytes, writer, true));
+    return SP_OK;
+}
+
+sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
+                                    int writer)
+{
+    SP_TRY(replace(path, data, bytes, writer, false));
     return SP_OK;
 }
 

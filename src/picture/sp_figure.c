@@ -207,19 +207,30 @@ sp_status sp_figure_draw(const sp_figure *f, const sp_cloud *cloud, sp_render_fr
     return SP_OK;
 }
 
-sp_status sp_figure_draw_plain(const sp_cloud *cloud, sp_render_from from, int width,
-                               int height, sp_canvas *canvas)
+sp_status sp_figure_draw_plain(const sp_cloud *cloud, int n, sp_render_from from,
+                               int width, int height, sp_canvas *canvas)
 {
     enum { FOOT = 30 }; /* below the view, for the scale bar */
+    const sp_colour clear = {0, 0, 0, 0};
+    sp_raster raster = {0};
     sp_render view;
+    sp_status rc;
 
+    assert(n > 0 && cloud && canvas);
     assert(width > 0 && height > FOOT);
-    memset(canvas, 0, sizeof *canvas);
+    memset(canvas, 0, (size_t)n * sizeof *canvas);
     SP_TRY(sp_render_open(&view, cloud, from, width, height - FOOT));
-    SP_TRY(sp_canvas_create(canvas, view.width, view.height + FOOT,
-                            (sp_colour){0, 0, 0, 0}));
-    SP_TRY(sp_render_draw(&view, cloud, 1, canvas, 0, 0));
+    rc = sp_render_paint(&view, cloud, 1, &raster);
+    for (int i = 0; rc == SP_OK && i < n; i++) {
+        assert(cloud[i].n == cloud->n && cloud[i].xyz == cloud->xyz);
+        rc = sp_canvas_create(&canvas[i], view.width, view.height + FOOT, clear);
+        if (rc == SP_OK)
+            sp_render_colour(&raster, &cloud[i], &canvas[i], 0, 0);
+    }
+    sp_raster_destroy(&raster);
+    SP_TRY(rc);
     view.height += FOOT - 8;
-    draw_scale(canvas, &view, 0, 0, 11, neutral, (sp_colour){0, 0, 0, 0});
+    for (int i = 0; i < n; i++)
+        draw_scale(&canvas[i], &view, 0, 0, 11, neutral, clear);
     return SP_OK;
 }

@@ -33,9 +33,11 @@ typedef struct sp_figure {
  * sp_render_open; SP_EMEM. */
 sp_status sp_figure_draw(const sp_figure *figure, const sp_cloud *cloud,
                          sp_render_from from, sp_canvas *canvas);
-/* Draws a plain figure of at most width x height pixels. */
-sp_status sp_figure_draw_plain(const sp_cloud *cloud, sp_render_from from, int width,
-                               int height, sp_canvas *canvas);
+/* Draws n plain figures of at most width x height pixels of clouds that differ in their
+ * colours alone, which costs little more than one; canvas[n] become the caller's, after
+ * failure too. Errors of sp_render_open; SP_EMEM. */
+sp_status sp_figure_draw_plain(const sp_cloud *cloud, int n, sp_render_from from,
+                               int width, int height, sp_canvas *canvas);
 
 /* Words a count with blanks between thousands: "1 234 567". */
 enum { SP_COUNT_TEXT = 32 };

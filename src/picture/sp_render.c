@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <strings.h>
 
 /* The oblique view: turned by this angle about z, seen from this height. */
 #define AZIMUTH   0.5236 /* 30 degrees */
@@ -10,7 +11,6 @@
 #define DEGREES   57.29577951308232
 /* Elevations of the sensor's view are stretched by this factor. */
 #define STRETCH 3.0
-#define NONE    0xffff /* colour of a pixel without a point */
 
 enum {
     SAMPLE = 200000, /* points by which the borders are found */
@@ -55,13 +55,48 @@ static inline place project(const axes *a, const float *p)
     }
 }
 
+bool sp_render_hides(const char *class_name, sp_render_from from)
+{
+    return from != SP_FROM_SENSOR && strcasecmp(class_name, "ceiling") == 0;
+}
+
+static inline bool is_hidden(const sp_cloud *cloud, int64_t i)
+{
+    return cloud->hidden && cloud->hidden[i];
+}
+
 /* ---- borders ---- */
 
-static int compare(const void *a, const void *b)
+/* Returns the value that would be at `rank` if the values were sorted (C. A. R. Hoare's
+ * Find); their order changes. Sorting them all took most of the time of a picture. */
+static float ranked(float *value, int n, int rank)
 {
-    const float x = *(const float *)a, y = *(const float *)b;
+    int first = 0, last = n - 1;
 
-    return (x > y) - (x < y);
+    while (first < last) {
+        const float middle = value[first + (last - first) / 2];
+        int i = first, k = last;
+
+        while (i <= k) {
+            while (value[i] < middle)
+                i++;
+            while (middle < value[k])
+                k--;
+            if (i <= k) {
+                const float other = value[i];
+
+                value[i++] = value[k];
+                value[k--] = other;
+            }
+        }
+        if (rank <= k)
+            last = k;
+        else if (rank >= i)
+            first = i;
+        else
+            break;
+    }
+    return value[rank];
 }
 
 /* Finds the range of n values. A few that lie far outside of all others are left out.
@@ -69,16 +104,19 @@ static int compare(const void *a, const void *b)
 static void find_range(float *value, int n, double *lo, double *hi)
 {
     const int out = n / STRAY;
-    double width;
+    double least = INFINITY, most = -INFINITY, width;
 
-    qsort(value, (size_t)n, sizeof *value, compare);
-    *lo = value[out];
-    *hi = value[n - 1 - out];
+    for (int i = 0; i < n; i++) {
+        least = fmin(least, value[i]);
+        most = fmax(most, value[i]);
+    }
+    *lo = ranked(value, n, out);
+    *hi = ranked(value, n, n - 1 - out);
     width = *hi - *lo;
-    if (*lo - value[0] < width / 4)
-        *lo = value[0];
-    if (value[n - 1] - *hi < width / 4)
-        *hi = value[n - 1];
+    if (*lo - least < width / 4)
+        *lo = least;
+    if (most - *hi < width / 4)
+        *hi = most;
 }
 
 /* Takes places of points at even distances and finds the ranges of both axes. */
@@ -92,16 +130,20 @@ static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double
 
     if (!u)
         return SP_FAIL(SP_EMEM, "no memory for the borders of a picture");
-    for (int64_t i = 0; i < cloud->n; i += step, n++) {
+    for (int64_t i = 0; i < cloud->n; i += step) {
         const place p = project(&a, cloud->xyz + 3 * i);
 
+        if (is_hidden(cloud, i))
+            continue;
         u[n] = p.u;
-        v[n] = p.v;
+        v[n++] = p.v;
     }
-    find_range(u, n, &lo[0], &hi[0]);
-    find_range(v, n, &lo[1], &hi[1]);
+    if (n > 0) {
+        find_range(u, n, &lo[0], &hi[0]);
+        find_range(v, n, &lo[1], &hi[1]);
+    }
     free(u);
-    return SP_OK;
+    return n > 0 ? SP_OK : SP_FAIL(SP_EDATA, "there is no point to draw");
 }
 
 /* Is the origin within the cloud, seen from above? */
@@ -151,49 +193,39 @@ sp_status sp_render_open(sp_render *view, const sp_cloud *cloud, sp_render_from 
 
 /* ---- painting ---- */
 
-/* The picture before it shrinks. */
-typedef struct raster {
-    int width, height;
-    double scale;
-    float *depth;     /* [height][width] in pixels, of the nearest point */
-    uint16_t *colour; /* [height][width] NONE: there is no point */
-    float *shade;     /* [height][width] */
-} raster;
-
-static void release(raster *r)
+void sp_raster_destroy(sp_raster *r)
 {
     free(r->depth);
-    free(r->colour);
+    free(r->point);
     free(r->shade);
+    *r = (sp_raster){0};
 }
 
-static sp_status allocate(raster *r, const sp_render *view, int smooth)
+static sp_status allocate(sp_raster *r, const sp_render *view, int smooth)
 {
     size_t n;
 
-    *r = (raster){view->width * smooth,
-                  view->height * smooth,
-                  view->scale * smooth,
-                  NULL,
-                  NULL,
-                  NULL};
+    *r = (sp_raster){.width = view->width * smooth,
+                     .height = view->height * smooth,
+                     .smooth = smooth,
+                     .scale = view->scale * smooth};
     n = (size_t)r->width * (size_t)r->height;
     r->depth = malloc(n * sizeof *r->depth);
-    r->colour = malloc(n * sizeof *r->colour);
+    r->point = malloc(n * sizeof *r->point);
     r->shade = malloc(n * sizeof *r->shade);
-    if (!r->depth || !r->colour || !r->shade)
+    if (!r->depth || !r->point || !r->shade)
         return SP_FAIL(SP_EMEM, "no memory for a picture of %d x %d", r->width,
                        r->height);
     for (size_t i = 0; i < n; i++) {
         r->depth[i] = INFINITY;
-        r->colour[i] = NONE;
+        r->point[i] = SP_NO_POINT;
     }
     return SP_OK;
 }
 
 /* Paints a rectangle of pixels for each point; the nearest one stays, and the first of
  * several at one depth. */
-static void paint(raster *r, const sp_render *view, const sp_cloud *cloud, int wide,
+static void paint(sp_raster *r, const sp_render *view, const sp_cloud *cloud, int wide,
                   int high)
 {
     const axes a = axes_of(view->from);
@@ -206,7 +238,8 @@ static void paint(raster *r, const sp_render *view, const sp_cloud *cloud, int w
         const float depth = p.depth * scale;
         int x, y;
 
-        if (!(fx > -1e6f && fx < 1e6f && fy > -1e6f && fy < 1e6f))
+        if (is_hidden(cloud, i) ||
+            !(fx > -1e6f && fx < 1e6f && fy > -1e6f && fy < 1e6f))
             continue;
         x = (int)floorf(fx);
         y = (int)floorf(fy);
@@ -216,7 +249,7 @@ static void paint(raster *r, const sp_render *view, const sp_cloud *cloud, int w
 
                 if (depth < r->depth[k]) {
                     r->depth[k] = depth;
-                    r->colour[k] = cloud->colour[i];
+                    r->point[k] = (uint32_t)i;
                 }
             }
     }
@@ -225,7 +258,7 @@ static void paint(raster *r, const sp_render *view, const sp_cloud *cloud, int w
 /* The edge of a point's square where points have no size: three quarters more than the
  * mean distance between painted pixels within the squares of the picture that have any,
  * since scanners do not place points evenly. */
-static int find_gap(const raster *r)
+static int find_gap(const sp_raster *r)
 {
     int64_t painted = 0, covered = 0;
 
@@ -234,8 +267,8 @@ static int find_gap(const raster *r)
             int here = 0;
 
             for (int k = 0; k < CLOSE * CLOSE; k++)
-                here += r->colour[(size_t)(y + k / CLOSE) * (size_t)r->width +
-                                  (size_t)(x + k % CLOSE)] != NONE;
+                here += r->point[(size_t)(y + k / CLOSE) * (size_t)r->width +
+                                 (size_t)(x + k % CLOSE)] != SP_NO_POINT;
             painted += here;
             covered += here > 0 ? CLOSE * CLOSE : 0;
         }
@@ -244,8 +277,7 @@ static int find_gap(const raster *r)
     return (int)fmin(ceil(1.75 * sqrt((double)covered / (double)painted)), 9);
 }
 
-static void paint_points(raster *r, const sp_render *view, const sp_cloud *cloud,
-                         int smooth)
+static void paint_points(sp_raster *r, const sp_render *view, const sp_cloud *cloud)
 {
     const bool is_sensor = view->from == SP_FROM_SENSOR;
     int size = 1;
@@ -261,7 +293,7 @@ static void paint_points(raster *r, const sp_render *view, const sp_cloud *cloud
     }
     paint(r, view, cloud, 1, 1);
     size = find_gap(r);
-    size = size < smooth ? smooth : size;
+    size = size < r->smooth ? r->smooth : size;
     /* The lines of a sensor are farther apart than the points on them. */
     paint(r, view, cloud, is_sensor ? (size + 1) / 2 : size,
           is_sensor ? size * 3 / 2 : size);
@@ -269,14 +301,7 @@ static void paint_points(raster *r, const sp_render *view, const sp_cloud *cloud
 
 /* ---- shading ---- */
 
-/* The light that a pixel loses to a neighbour that lies `front` pixels before it. It
- * grows slowly: a step of a kerb shows beside a house. */
-static inline float loss(float front)
-{
-    return front > 0.5f ? log2f(front + 0.5f) : 0;
-}
-
-static inline float depth_at(const raster *r, int x, int y, float otherwise)
+static inline float depth_at(const sp_raster *r, int x, int y, float otherwise)
 {
     float d;
 
@@ -286,30 +311,44 @@ static inline float depth_at(const raster *r, int x, int y, float otherwise)
     return d < INFINITY ? d : otherwise;
 }
 
-/* Shades by eight neighbours at two distances. `unit` is a depth that counts as one
- * step: depths of the sensor's view are ranges, not pixels. */
-static void shade(raster *r, int smooth, float unit)
+/* The light that a pixel loses to its eight neighbours at a distance: the sum of the
+ * logarithms of how far each lies in front of it, taken as one logarithm of a product.
+ * It grows slowly: a step of a kerb shows beside a house. */
+static inline float loss(const sp_raster *r, int x, int y, int distance, float depth,
+                         float unit)
 {
     static const int dx[] = {1, 1, 0, -1, -1, -1, 0, 1};
     static const int dy[] = {0, 1, 1, 1, 0, -1, -1, -1};
+    float product = 1;
+
+    for (int i = 0; i < 8; i++) {
+        const float front = unit * (depth - depth_at(r, x + dx[i] * distance,
+                                                     y + dy[i] * distance, depth));
+
+        product *= front > 0.5f ? front + 0.5f : 1;
+    }
+    return product > 1 ? log2f(product) : 0;
+}
+
+/* Shades by eight neighbours at two distances. `unit` is a depth that counts as one
+ * step: depths of the sensor's view are ranges, not pixels. */
+static void shade(sp_raster *r, float unit)
+{
     const float strength = 0.055f;
 
     for (int y = 0; y < r->height; y++)
         for (int x = 0; x < r->width; x++) {
             const size_t k = (size_t)y * (size_t)r->width + (size_t)x;
             const float depth = r->depth[k];
-            float sum = 0;
+            float sum;
 
             r->shade[k] = 1;
             if (!(depth < INFINITY))
                 continue;
-            for (int i = 0; i < 8; i++)
-                for (int far = 1; far <= 3; far += 2)
-                    sum += loss((depth - depth_at(r, x + dx[i] * far * smooth,
-                                                  y + dy[i] * far * smooth, depth)) *
-                                unit) /
-                           (float)far;
-            r->shade[k] = fmaxf(expf(-strength * sum), 0.25f);
+            sum = loss(r, x, y, r->smooth, depth, unit) +
+                  loss(r, x, y, 3 * r->smooth, depth, unit) / 3;
+            if (sum > 0)
+                r->shade[k] = fmaxf(expf(-strength * sum), 0.25f);
         }
 }
 
@@ -326,9 +365,10 @@ static sp_colour lit(sp_colour c, float light, bool is_stepped)
 }
 
 /* Paints the mean of a square of smooth x smooth pixels over the canvas. */
-static void shrink_one(const raster *r, const sp_cloud *cloud, int smooth,
-                       sp_canvas *canvas, int x, int y, int to_x, int to_y)
+static void shrink_one(const sp_raster *r, const sp_cloud *cloud, sp_canvas *canvas,
+                       int x, int y, int to_x, int to_y)
 {
+    const int smooth = r->smooth;
     int red = 0, green = 0, blue = 0, n = 0;
 
     for (int k = 0; k < smooth * smooth; k++) {
@@ -336,9 +376,9 @@ static void shrink_one(const raster *r, const sp_cloud *cloud, int smooth,
                           (size_t)(x * smooth + k % smooth);
         sp_colour c;
 
-        if (r->colour[at] == NONE)
+        if (r->point[at] == SP_NO_POINT)
             continue;
-        c = lit(cloud->palette[r->colour[at]], r->shade[at], smooth == 1);
+        c = lit(cloud->palette[cloud->colour[r->point[at]]], r->shade[at], false);
         red += c.r;
         green += c.g;
         blue += c.b;
@@ -351,23 +391,60 @@ static void shrink_one(const raster *r, const sp_cloud *cloud, int smooth,
                         (float)n / (float)(smooth * smooth));
 }
 
+sp_status sp_render_paint(const sp_render *view, const sp_cloud *cloud, int smooth,
+                          sp_raster *raster)
+{
+    assert(view->scale > 0 && smooth >= 1 && smooth <= 4);
+    *raster = (sp_raster){0};
+    if (cloud->n >= SP_NO_POINT)
+        return SP_FAIL(SP_EDATA, "%lld points: a picture takes fewer than 2^32",
+                       (long long)cloud->n);
+    SP_TRY(allocate(raster, view, smooth));
+    paint_points(raster, view, cloud);
+    /* A range of 10 cm is a step in the sensor's view. */
+    shade(raster,
+          view->from == SP_FROM_SENSOR ? 10 / (float)raster->scale : 1 / (float)smooth);
+    return SP_OK;
+}
+
+/* Draws a raster whose pixels are those of the canvas: there is nothing to blend. */
+static void copy_pixels(const sp_raster *r, const sp_cloud *cloud, sp_canvas *canvas,
+                        int x, int y)
+{
+    for (int row = 0; row < r->height; row++)
+        for (int at = 0; at < r->width; at++) {
+            const size_t k = (size_t)row * (size_t)r->width + (size_t)at;
+
+            if (r->point[k] != SP_NO_POINT)
+                canvas->pixel[(size_t)(y + row) * (size_t)canvas->width +
+                              (size_t)(x + at)] =
+                    lit(cloud->palette[cloud->colour[r->point[k]]], r->shade[k], true);
+        }
+}
+
+void sp_render_colour(const sp_raster *raster, const sp_cloud *cloud, sp_canvas *canvas,
+                      int x, int y)
+{
+    assert(canvas->pixel && raster->smooth > 0 && x >= 0 && y >= 0);
+    assert(x + raster->width / raster->smooth <= canvas->width);
+    assert(y + raster->height / raster->smooth <= canvas->height);
+    if (raster->smooth == 1) {
+        copy_pixels(raster, cloud, canvas, x, y);
+        return;
+    }
+    for (int row = 0; row < raster->height / raster->smooth; row++)
+        for (int at = 0; at < raster->width / raster->smooth; at++)
+            shrink_one(raster, cloud, canvas, at, row, x + at, y + row);
+}
+
 sp_status sp_render_draw(const sp_render *view, const sp_cloud *cloud, int smooth,
                          sp_canvas *canvas, int x, int y)
 {
-    raster r;
-    sp_status rc;
+    sp_raster raster;
+    sp_status rc = sp_render_paint(view, cloud, smooth, &raster);
 
-    assert(canvas->pixel && view->scale > 0);
-    assert(smooth >= 1 && smooth <= 4);
-    SP_TRY_GOTO(rc, allocate(&r, view, smooth), end);
-    paint_points(&r, view, cloud, smooth);
-    /* A range of 10 cm is a step in the sensor's view. */
-    shade(&r, smooth,
-          view->from == SP_FROM_SENSOR ? 10 / (float)r.scale : 1 / (float)smooth);
-    for (int row = 0; row < view->height; row++)
-        for (int at = 0; at < view->width; at++)
-            shrink_one(&r, cloud, smooth, canvas, at, row, x + at, y + row);
-end:
-    release(&r);
+    if (rc == SP_OK)
+        sp_render_colour(&raster, cloud, canvas, x, y);
+    sp_raster_destroy(&raster);
     return rc;
 }

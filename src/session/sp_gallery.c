@@ -43,9 +43,13 @@ struct sp_gallery {
 /* The samples that are drawn; rank 0 chooses and tells all. */
 enum { BEST, MEDIAN, WORST, CHOSEN };
 static const char *const which_words[CHOSEN] = {"best", "median", "worst"};
-static const char *const kind_words[] = {"truth", "prediction", "error"};
-static const char *const side_words[] = {"top", "oblique"};
-enum { KINDS = 3, SIDES = 2 };
+enum { TRUTH, PREDICTION, ERROR, KINDS };
+static const char *const kind_words[KINDS] = {"truth", "prediction", "error"};
+enum { SIDES = 2 };
+static const struct side {
+    const char *word;
+    sp_render_from from;
+} sides[SIDES] = {{"top", SP_FROM_TOP}, {"oblique", SP_FROM_OBLIQUE}};
 
 typedef struct choice {
     int64_t sample[CHOSEN]; /* -1: none */
@@ -100,17 +104,23 @@ void sp_gallery_destroy(sp_gallery *g)
 static double keep(sp_gallery *g, const sp_sample *s, const int32_t *row_of,
                    const int32_t *prediction)
 {
+    enum { BLOCK = 1024 };
     const int n = g->n_classes;
+    uint16_t block[BLOCK];
+    size_t used = 0;
 
     memset(g->confusion, 0, (size_t)n * (size_t)n * sizeof *g->confusion);
     for (int64_t i = 0; i < s->n; i++) {
         const int32_t class = row_of[i] >= 0 ? prediction[row_of[i]] : SP_IGNORE;
-        const uint16_t value = (uint16_t)(class + 1);
 
-        if (fwrite(&value, sizeof value, 1, g->predictions) != 1)
-            give_up(g, strerror(errno));
+        block[used++] = (uint16_t)(class + 1);
         if (s->labels[i] >= 0 && class >= 0)
             g->confusion[(int64_t)s->labels[i] * n + class]++;
+        if (used < BLOCK && i < s->n - 1)
+            continue;
+        if (fwrite(block, sizeof *block, used, g->predictions) != used)
+            give_up(g, strerror(errno));
+        used = 0;
     }
     return sp_metrics_miou(g->confusion, n);
 }
@@ -205,17 +215,19 @@ static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
 
 /* Heads a picture on its way to rank 0; the bytes of the PNG follow. */
 typedef struct parcel {
-    int32_t which, kind, side, is_drawn;
+    int32_t which, kind, side;
     int64_t n_voxels;
 } parcel;
 
-/* A sample with its colours. */
+/* A sample in the colours of each kind. */
 typedef struct scene {
     sp_sample sample;
-    uint16_t *prediction; /* [sample.n] class + 1, or 0 */
-    float *xyz;           /* [sample.n][3] */
-    uint16_t *index;      /* [sample.n] */
-    sp_colour *palette;   /* [n_classes + 1] */
+    uint16_t *prediction;   /* [sample.n] class + 1, or 0 */
+    float *xyz;             /* [sample.n][3] */
+    uint16_t *index[KINDS]; /* [sample.n] colours; that of PREDICTION is `prediction` */
+    uint8_t *hidden;        /* [sample.n] voxels of a ceiling; NULL: there is none */
+    sp_colour *palette;     /* [n_classes + 1] */
+    sp_colour verdict[3];   /* palette of the error */
 } scene;
 
 static void release(scene *s)
@@ -223,8 +235,64 @@ static void release(scene *s)
     sp_sample_destroy(&s->sample);
     free(s->prediction);
     free(s->xyz);
-    free(s->index);
+    free(s->index[TRUTH]);
+    free(s->index[ERROR]);
+    free(s->hidden);
     free(s->palette);
+}
+
+static sp_status allocate(const sp_gallery *g, size_t n, scene *s)
+{
+    s->prediction = malloc((n + 1) * sizeof *s->prediction);
+    s->xyz = malloc((n + 1) * 3 * sizeof *s->xyz);
+    s->index[TRUTH] = malloc((n + 1) * sizeof **s->index);
+    s->index[ERROR] = malloc((n + 1) * sizeof **s->index);
+    s->palette = malloc(((size_t)g->n_classes + 1) * sizeof *s->palette);
+    if (!s->prediction || !s->xyz || !s->index[TRUTH] || !s->index[ERROR] ||
+        !s->palette)
+        return SP_FAIL(SP_EMEM, "no memory for a picture of %zu voxels", n);
+    return SP_OK;
+}
+
+static void colour(const sp_gallery *g, scene *s)
+{
+    const int32_t *label = s->sample.labels;
+
+    s->palette[0] = s->verdict[0] = sp_palette_ignored();
+    for (int c = 0; c < g->n_classes; c++)
+        s->palette[c + 1] = sp_palette_class(c);
+    s->verdict[1] = sp_palette_right();
+    s->verdict[2] = sp_palette_wrong();
+    s->index[PREDICTION] = s->prediction;
+    for (int64_t i = 0; i < s->sample.n; i++) {
+        s->index[TRUTH][i] = (uint16_t)(label[i] + 1);
+        s->index[ERROR][i] = label[i] < 0                       ? 0
+                             : label[i] + 1 == s->prediction[i] ? 1
+                                                                : 2;
+    }
+}
+
+/* Hides a ceiling, by the truth, so that the three pictures show the same voxels; where
+ * nothing else would be left, none is hidden. */
+static sp_status hide(const sp_gallery *g, const sp_resources *r, scene *s)
+{
+    int64_t n_hidden = 0;
+    int ceiling = -1;
+
+    for (int c = 0; c < g->n_classes; c++)
+        if (sp_render_hides(r->class_name[c], SP_FROM_TOP))
+            ceiling = c;
+    if (ceiling < 0)
+        return SP_OK;
+    s->hidden = malloc((size_t)s->sample.n + 1);
+    if (!s->hidden)
+        return SP_FAIL(SP_EMEM, "no memory for a picture of %lld voxels",
+                       (long long)s->sample.n);
+    for (int64_t i = 0; i < s->sample.n; i++)
+        n_hidden += s->hidden[i] = s->sample.labels[i] == ceiling;
+    if (n_hidden == s->sample.n)
+        memset(s->hidden, 0, (size_t)s->sample.n);
+    return SP_OK;
 }
 
 static sp_status read_scene(const sp_gallery *g, const sp_resources *r, const entry *e,
@@ -234,57 +302,25 @@ static sp_status read_scene(const sp_gallery *g, const sp_resources *r, const en
     const size_t n = (size_t)e->n;
 
     SP_TRY(sp_sample_read(&r->val, e->sample, &request, &s->sample));
-    s->prediction = malloc((n + 1) * sizeof *s->prediction);
-    s->xyz = malloc((n + 1) * 3 * sizeof *s->xyz);
-    s->index = malloc((n + 1) * sizeof *s->index);
-    s->palette = malloc(((size_t)g->n_classes + 3) * sizeof *s->palette);
-    if (!s->prediction || !s->xyz || !s->index || !s->palette)
-        return SP_FAIL(SP_EMEM, "no memory for a picture of %zu voxels", n);
+    SP_TRY(allocate(g, n, s));
     if (s->sample.n != e->n ||
         fseeko(g->predictions, (off_t)(e->at * (int64_t)sizeof(uint16_t)), SEEK_SET) ||
         fread(s->prediction, sizeof *s->prediction, n, g->predictions) != n)
         return SP_FAIL(SP_EIO, "the temporary file of predictions cannot be read");
     for (size_t i = 0; i < 3 * n; i++)
         s->xyz[i] = (float)((s->sample.coords[i] + 0.5) * r->val.voxel_size);
-    return SP_OK;
+    colour(g, s);
+    return hide(g, r, s);
 }
 
-/* Colours the sample: 0 truth, 1 prediction, 2 error. */
-static void colour(const sp_gallery *g, scene *s, int kind)
+/* Adds a picture to the records. */
+static sp_status add_picture(const sp_canvas *canvas, parcel head, sp_records *records)
 {
-    const int32_t *label = s->sample.labels;
-
-    s->palette[0] = sp_palette_ignored();
-    for (int c = 0; c < g->n_classes; c++)
-        s->palette[c + 1] = sp_palette_class(c);
-    if (kind == 2) {
-        s->palette[1] = sp_palette_right();
-        s->palette[2] = sp_palette_wrong();
-    }
-    for (int64_t i = 0; i < s->sample.n; i++)
-        s->index[i] = (uint16_t)(kind == 0                          ? label[i] + 1
-                                 : kind == 1                        ? s->prediction[i]
-                                 : label[i] < 0                     ? 0
-                                 : label[i] + 1 == s->prediction[i] ? 1
-                                                                    : 2);
-}
-
-/* Draws one picture and adds it to the records; it may stay undrawn. */
-static sp_status draw(const sp_resources *r, const scene *s, parcel head,
-                      sp_records *records)
-{
-    const sp_cloud cloud = {s->sample.n, s->xyz, s->index, s->palette,
-                            r->val.voxel_size};
-    sp_canvas canvas = {0};
     char *bytes = NULL;
     void *record;
     size_t n = 0;
-    sp_status rc = sp_figure_draw_plain(
-        &cloud, head.side ? SP_FROM_OBLIQUE : SP_FROM_TOP, WIDTH, HEIGHT, &canvas);
+    sp_status rc = sp_png_encode(canvas, &bytes, &n);
 
-    head.n_voxels = s->sample.n;
-    if (rc == SP_OK)
-        rc = sp_png_encode(&canvas, &bytes, &n);
     if (rc == SP_OK)
         rc = sp_records_add(records, sizeof head + n, &record);
     if (rc == SP_OK) {
@@ -292,7 +328,28 @@ static sp_status draw(const sp_resources *r, const scene *s, parcel head,
         memcpy((char *)record + sizeof head, bytes, n);
     }
     free(bytes);
-    sp_canvas_destroy(&canvas);
+    return rc;
+}
+
+/* Draws truth, prediction and error from one side. */
+static sp_status draw_side(const sp_resources *r, const scene *s, parcel head,
+                           sp_records *records)
+{
+    sp_canvas canvas[KINDS] = {0};
+    sp_cloud cloud[KINDS];
+    sp_status rc;
+
+    for (int k = 0; k < KINDS; k++)
+        cloud[k] = (sp_cloud){s->sample.n,       s->xyz,
+                              s->index[k],       k == ERROR ? s->verdict : s->palette,
+                              r->val.voxel_size, s->hidden};
+    rc = sp_figure_draw_plain(cloud, KINDS, sides[head.side].from, WIDTH, HEIGHT,
+                              canvas);
+    for (head.kind = 0; head.kind < KINDS; head.kind++) {
+        if (rc == SP_OK)
+            rc = add_picture(&canvas[head.kind], head, records);
+        sp_canvas_destroy(&canvas[head.kind]);
+    }
     return rc;
 }
 
@@ -302,11 +359,10 @@ static sp_status draw_sample(const sp_gallery *g, const sp_resources *r, const e
     scene s = {0};
     sp_status rc = read_scene(g, r, e, &s);
 
-    for (int kind = 0; rc == SP_OK && kind < KINDS; kind++) {
-        colour(g, &s, kind);
-        for (int side = 0; rc == SP_OK && side < SIDES; side++)
-            rc = draw(r, &s, (parcel){which, kind, side, 1, 0}, records);
-    }
+    for (int side = 0; rc == SP_OK && side < SIDES; side++)
+        rc = draw_side(r, &s,
+                       (parcel){.which = which, .side = side, .n_voxels = s.sample.n},
+                       records);
     release(&s);
     return rc;
 }
@@ -370,7 +426,7 @@ static sp_status write_list(const sp_resources *r, const choice *c,
     rc = sp_json_end(&json, &line);
     snprintf(path, sizeof path, "%s/pictures/pictures.json", r->session.run.dir);
     if (rc == SP_OK)
-        rc = sp_file_replace(path, line, strlen(line), 0);
+        rc = sp_file_replace_unflushed(path, line, strlen(line), 0);
     sp_json_destroy(&json);
     return rc;
 }
@@ -391,8 +447,9 @@ static sp_status write_pictures(const sp_resources *r, const choice *c,
 
         memcpy(&head, record, sizeof head);
         snprintf(path, sizeof path, "%s/pictures/%s-%s-%s.png", r->session.run.dir,
-                 which_words[head.which], kind_words[head.kind], side_words[head.side]);
-        SP_TRY(sp_file_replace(path, record + sizeof head, bytes - sizeof head, 0));
+                 which_words[head.which], kind_words[head.kind], sides[head.side].word);
+        SP_TRY(sp_file_replace_unflushed(path, record + sizeof head,
+                                         bytes - sizeof head, 0));
         drawn[head.which]++;
         n_voxels[head.which] = head.n_voxels;
     }

@@ -22,6 +22,7 @@ typedef struct arguments {
     vox_view_by by;
     sp_render_from from;
     vox_map map;
+    double below; /* metre above the lowest point; 0: not given */
     bool is_help;
 } arguments;
 
@@ -73,6 +74,9 @@ static const sp_option option_table[] = {
 {{"--from", "top|oblique|sensor", "the side: from above, from above the south-east, or "
   "all round from the origin of a mobile scan (top)"},
  SP_OPTION_READ, .read = read_from},
+{{"--below", "M", "hides points more than M metre above the lowest one, such as the "
+  "ceiling of a room; where classes are shown, those of a class \"ceiling\" are "
+  "hidden without it, but not --from sensor"}, SP_OPTION_REAL, AT(below)},
 {{"--map", "LIST", "classes of a scan's codes, as in spvox convert"},
  SP_OPTION_READ, AT(map), .read = vox_read_map},
 {{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(columns)},
@@ -239,6 +243,58 @@ static sp_status colour(colours *c, const vox_view_points *p)
     return SP_OK;
 }
 
+/* ---- hidden points ---- */
+
+/* The lowest height; one in a thousand points may lie below it, since scans have stray
+ * points. */
+static sp_status find_lowest(const vox_view_points *p, double *lowest)
+{
+    enum { SAMPLE = 200000, BEYOND = 1000 };
+    const int64_t step = (p->n + SAMPLE - 1) / SAMPLE;
+    float *z = malloc(SAMPLE * sizeof *z);
+    int n = 0;
+
+    if (!z)
+        return SP_FAIL(SP_EMEM, "no memory for the height of a picture");
+    for (int64_t i = 0; i < p->n; i += step)
+        z[n++] = p->xyz[3 * i + 2];
+    qsort(z, (size_t)n, sizeof *z, compare);
+    *lowest = z[n / BEYOND];
+    free(z);
+    return SP_OK;
+}
+
+/* Finds the points that are not drawn, *n of them; *hidden is the caller's, and NULL
+ * where all are drawn. */
+static sp_status find_hidden(const arguments *a, const vox_view_points *p,
+                             uint8_t **hidden, int64_t *n)
+{
+    const int32_t *class = p->label ? p->label : p->prediction;
+    double lowest = 0;
+
+    *n = 0;
+    *hidden = calloc((size_t)p->n + 1, 1);
+    if (!*hidden)
+        return SP_FAIL(SP_EMEM, "no memory for a picture of %lld points",
+                       (long long)p->n);
+    SP_TRY(find_lowest(p, &lowest));
+    for (int64_t i = 0; i < p->n; i++) {
+        const bool is_ceiling =
+            class && class[i] >= 0 && sp_render_hides(p->class_name[class[i]], a->from);
+
+        (*hidden)[i] =
+            is_ceiling || (a->below > 0 && p->xyz[3 * i + 2] - lowest > a->below);
+        *n += (*hidden)[i];
+    }
+    /* Where nothing else is left, all is drawn. */
+    if (*n > 0 && *n < p->n)
+        return SP_OK;
+    free(*hidden);
+    *hidden = NULL;
+    *n = 0;
+    return SP_OK;
+}
+
 /* ---- the command ---- */
 
 static const char *base_name(const char *path)
@@ -249,23 +305,28 @@ static const char *base_name(const char *path)
 }
 
 static sp_status draw(const arguments *a, const char *path, const vox_view_points *p,
-                      const colours *c, sp_canvas *canvas)
+                      const colours *c, const uint8_t *hidden, int64_t n_hidden,
+                      sp_canvas *canvas)
 {
     static const char *const from[] = {"from above", "from above the south-east",
                                        "all round from the sensor"};
     static const char *const by[] = {"", "labels", "prediction", "error", "feature"};
-    const sp_cloud cloud = {p->n, p->xyz, c->index, c->palette, p->cell};
+    const sp_cloud cloud = {p->n, p->xyz, c->index, c->palette, p->cell, hidden};
     const char *feature = a->feature ? a->feature : "z";
     char title[4400], subtitle[300], count[SP_COUNT_TEXT], cell[48] = "";
+    char more[64] = "";
 
     snprintf(title, sizeof title, "%s%s%s", base_name(path),
              *p->sample_name ? " \xc2\xb7 " : "", p->sample_name);
     if (p->cell > 0)
         snprintf(cell, sizeof cell, " of %g m", p->cell);
-    snprintf(subtitle, sizeof subtitle, "%s%s%.80s \xc2\xb7 %s \xc2\xb7 %s %s%s",
+    if (n_hidden > 0)
+        snprintf(more, sizeof more, ", %s of them hidden",
+                 sp_figure_count(n_hidden, count));
+    snprintf(subtitle, sizeof subtitle, "%s%s%.80s \xc2\xb7 %s \xc2\xb7 %s %s%s%s",
              by[p->by], p->by == VOX_BY_FEATURE ? " " : "",
              p->by == VOX_BY_FEATURE ? feature : "", from[a->from],
-             sp_figure_count(p->n, count), p->unit, cell);
+             sp_figure_count(p->n, count), p->unit, cell, more);
     return sp_figure_draw(&(sp_figure){.title = title,
                                        .subtitle = subtitle,
                                        .what = p->by == VOX_BY_FEATURE ? feature
@@ -321,18 +382,23 @@ static sp_status view(const arguments *a, int n, char *const *file, int threads)
     vox_view_points points = {0};
     colours c = {0};
     sp_canvas canvas = {0};
+    uint8_t *hidden = NULL;
+    int64_t n_hidden = 0;
     sp_status rc;
 
     SP_TRY_GOTO(rc, load(a, n, file, threads, &points), end);
     rc = colour(&c, &points);
     if (rc == SP_OK)
-        rc = draw(a, file[0], &points, &c, &canvas);
+        rc = find_hidden(a, &points, &hidden, &n_hidden);
+    if (rc == SP_OK)
+        rc = draw(a, file[0], &points, &c, hidden, n_hidden, &canvas);
     if (rc == SP_EDATA)
         rc = SP_FAIL(rc, "%s: %s", file[0], sp_error_last()->message);
     if (rc == SP_OK)
         rc = write_picture(a->out, &canvas);
 end:
     sp_canvas_destroy(&canvas);
+    free(hidden);
     release(&c);
     vox_view_destroy(&points);
     return rc;

@@ -29,7 +29,7 @@ static int new_cloud(void **state)
     (void)state;
     palette[0] = red;
     palette[1] = green;
-    cloud = (sp_cloud){0, xyz, colour, palette, 1};
+    cloud = (sp_cloud){0, xyz, colour, palette, 1, NULL};
     sp_canvas_destroy(&canvas);
     return 0;
 }
@@ -198,6 +198,63 @@ static void points_without_size_leave_no_gaps(void **state)
         add(i % 70, i / 70, 0, 0);
     draw(SP_FROM_TOP);
     assert_true(count_hue(true) > 0.95 * ROOM * ROOM);
+}
+
+/* A room: a red floor below a green ceiling. */
+static void what_is_hidden_covers_nothing(void **state)
+{
+    uint8_t hidden[32] = {0};
+    sp_render view;
+
+    (void)state;
+    add_floor();
+    for (int i = 0; i < 16; i++)
+        colour[i] = 0;
+    for (int i = 0; i < 16; i++, hidden[15 + i] = 1)
+        add(i % 4 + (i > 11 ? 9 : 0), i / 4, 3, 1);
+    draw(SP_FROM_TOP);
+    assert_true(count_hue(false) > 0);
+    cloud.hidden = hidden;
+    draw(SP_FROM_TOP);
+    assert_int_equal(count(&canvas, red),
+                     ROOM * ROOM); /* the borders are the floor's */
+    assert_int_equal(count_hue(false), 0);
+    memset(hidden, 1, sizeof hidden);
+    assert_int_equal(sp_render_open(&view, &cloud, SP_FROM_TOP, SIDE, SIDE), SP_EDATA);
+    assert_true(sp_render_hides("Ceiling", SP_FROM_OBLIQUE));
+    assert_false(sp_render_hides("ceiling", SP_FROM_SENSOR));
+    assert_false(sp_render_hides("floor", SP_FROM_TOP));
+}
+
+static void several_colourings_are_the_pictures_one_by_one(void **state)
+{
+    uint16_t other[16];
+    sp_canvas both[2], alone;
+    sp_cloud clouds[2];
+
+    (void)state;
+    add_floor();
+    for (int i = 0; i < 16; i++)
+        other[i] = (uint16_t)(i % 2);
+    clouds[0] = clouds[1] = cloud;
+    clouds[1].colour = other;
+    for (int side = 0; side < 2; side++) {
+        const sp_render_from from = side ? SP_FROM_OBLIQUE : SP_FROM_TOP;
+
+        OK(sp_figure_draw_plain(clouds, 2, from, SIDE, SIDE, both));
+        for (int k = 0; k < 2; k++) {
+            OK(sp_figure_draw_plain(&clouds[k], 1, from, SIDE, SIDE, &alone));
+            assert_memory_equal(both[k].pixel, alone.pixel,
+                                (size_t)alone.width * (size_t)alone.height *
+                                    sizeof red);
+            sp_canvas_destroy(&alone);
+        }
+        assert_true(
+            memcmp(both[0].pixel, both[1].pixel,
+                   (size_t)both[0].width * (size_t)both[0].height * sizeof red) != 0);
+        sp_canvas_destroy(&both[0]);
+        sp_canvas_destroy(&both[1]);
+    }
 }
 
 static void no_point_is_an_error(void **state)
@@ -375,6 +432,8 @@ int main(void)
         IN_NEW_CLOUD(the_sensor_sees_all_round),
         IN_NEW_CLOUD(a_stray_point_does_not_shrink_the_picture),
         IN_NEW_CLOUD(points_without_size_leave_no_gaps),
+        IN_NEW_CLOUD(what_is_hidden_covers_nothing),
+        IN_NEW_CLOUD(several_colourings_are_the_pictures_one_by_one),
         IN_NEW_CLOUD(no_point_is_an_error),
         IN_NEW_CLOUD(a_figure_has_legend_and_ground),
         IN_NEW_CLOUD(text_is_measured_cut_and_never_absent),
