@@ -151,6 +151,16 @@ const char *sp_machine_processor(void)
     return name;
 }
 
+double sp_machine_children_s(void)
+{
+    struct rusage used;
+
+    if (getrusage(RUSAGE_CHILDREN, &used) != 0)
+        return 0;
+    return (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec +
+           (double)used.ru_stime.tv_sec + 1e-6 * (double)used.ru_stime.tv_usec;
+}
+
 void sp_machine_zero(void *data, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;

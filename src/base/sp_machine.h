@@ -30,6 +30,8 @@ size_t sp_machine_address_space(void);
 /* Returns the bytes of physical memory that this process occupies; 0: not known.
  * Allocates nothing. */
 size_t sp_machine_resident(void);
+/* Returns the processor time in seconds of the child processes that have ended. */
+double sp_machine_children_s(void);
 /* Zeroes private memory. Whole pages go back to the system and occupy memory again only
  * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);

@@ -183,14 +183,17 @@ static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
 static sp_status evaluate_pass(sp_trainer *t, bool with_pictures)
 {
     sp_gallery *gallery = NULL;
+    double begin_s;
     sp_status rc;
 
     if (with_pictures)
         sp_gallery_create(&gallery, t->metrics.n_classes);
     rc = sp_evaluate_pass(t->resources, &t->metrics, gallery, false);
+    begin_s = sp_now_s();
     if (rc == SP_OK && with_pictures)
         rc = sp_gallery_write(gallery, t->resources);
     sp_gallery_destroy(gallery);
+    t->pictures_s += with_pictures ? sp_now_s() - begin_s : 0;
     return rc;
 }
 

@@ -63,6 +63,7 @@ typedef struct sp_trainer {
     double begin_s; /* when the program began, by sp_now_s */
     /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;
+    double pictures_s; /* of eval_s: pictures of samples */
     /* Seconds of the last checkpoint, which nothing overlaps. */
     double save_last_s;
     /* Seconds of checkpoints written while the training went on. */
