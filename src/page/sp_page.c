@@ -347,7 +347,8 @@ static sp_status write_page(const sp_page *page, const char *path)
     sp_page_add_machines(page);
     sp_page_add_decks(page);
     add_notes(page);
-    sp_html_raw(page->html, "</main><div id=\"tip\"></div>\n<script>\n");
+    sp_html_raw(page->html,
+                "</main><div id=\"tip\" role=\"status\"></div>\n<script>\n");
     sp_html_raw(page->html, sp_page_script);
     sp_html_raw(page->html, "\n</script></body></html>\n");
     SP_TRY(sp_file_make_folder_of(path));

@@ -11,7 +11,8 @@
 
 enum {
     MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
-    MOST_WORDED = 14, /* classes whose cells have room for a number */
+    MOST_WORDED = 14, /* classes whose cells have room for a number in any browser */
+    MOST_COUNTED = 8, /* classes whose cells have room for a count below it */
     WORST = 8         /* confusions that are listed */
 };
 
@@ -243,15 +244,26 @@ void sp_page_add_classes(const sp_page *page)
 
 /* ---- confusion ---- */
 
-static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
+/* A count in at most four characters: "812", "12k", "3.4M". */
+static void add_short_count(const sp_page *page, int64_t n)
 {
-    const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
-    const double part = share(n, truth_of(c, truth));
-    /* The square root shows confusions of a few percent too. */
-    const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
+    static const char letters[] = " kMGTPE";
+    double value = (double)n;
+    int thousands = 0;
 
-    sp_html_add(page->html, "<i class=\"%s%s\" style=\"--a:%.2f\" data-t=\"",
-                truth == predicted ? "h" : "m", shade > 0.62 ? " w" : "", shade);
+    for (; value >= 999.5; thousands++)
+        value /= 1000;
+    if (thousands == 0)
+        sp_html_add(page->html, "%d", (int)n);
+    else
+        sp_html_add(page->html, value < 9.95 ? "%.1f%c" : "%.0f%c", value,
+                    letters[thousands]);
+}
+
+/* The words of a cell: row, column, count, share. */
+static void add_map_words(const sp_page *page, const counts *c, int truth,
+                          int predicted, int64_t n, double part)
+{
     sp_html_text(page->html, c->eval->class_name[truth]);
     sp_html_raw(page->html, "\n&rarr; ");
     sp_html_text(page->html, c->eval->class_name[predicted]);
@@ -260,28 +272,44 @@ static void add_map_cell(const sp_page *page, const counts *c, int truth, int pr
     sp_html_add(page->html, " %s", c->unit);
     if (isfinite(part))
         sp_html_add(page->html, ", %.2f %%", 100 * part);
+}
+
+static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
+{
+    const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
+    const double part = share(n, truth_of(c, truth));
+    /* The square root shows confusions of a few percent too. */
+    const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
+
+    sp_html_add(page->html, "<i class=\"%s%s\" style=\"--a:%.2f\" title=\"",
+                truth == predicted ? "h" : "m", shade > 0.62 ? " w" : "", shade);
+    add_map_words(page, c, truth, predicted, n, part);
     sp_html_raw(page->html, "\">");
     if (part >= 0.995 || (part > 0 && part * 100 < 0.5))
         sp_html_raw(page->html, part > 0.9 ? "100" : "&middot;");
     else if (part > 0)
         sp_html_add(page->html, "%.0f", 100 * part);
+    if (n > 0 && c->n <= MOST_COUNTED) {
+        sp_html_raw(page->html, "<small>");
+        add_short_count(page, n);
+        sp_html_raw(page->html, "</small>");
+    }
     sp_html_raw(page->html, "</i>");
 }
 
 static void add_map(const sp_page *page, const counts *c)
 {
     sp_html_add(page->html,
-                "<div class=\"map%s\" style=\"grid-template-columns:minmax(64px,"
-                "170px) repeat(%d,minmax(0,1fr))\"><b></b>",
+                "<div class=\"map%s\" style=\"--n:%d\" aria-label=\"confusion matrix; "
+                "arrow keys show the numbers of a cell\"><b></b>",
                 c->n > MOST_WORDED ? " dense" : "", c->n);
     for (int k = 0; k < c->n; k++) {
-        sp_html_raw(page->html, "<b class=\"c\" data-t=\"");
+        sp_html_raw(page->html, "<b class=\"c\" title=\"");
         sp_html_text(page->html, c->eval->class_name[k]);
-        sp_html_raw(page->html, "\">");
-        sp_html_add(page->html, "%d</b>", k);
+        sp_html_add(page->html, "\">%d</b>", k);
     }
     for (int truth = 0; truth < c->n; truth++) {
-        sp_html_raw(page->html, "<b data-t=\"");
+        sp_html_raw(page->html, "<b title=\"");
         sp_html_text(page->html, c->eval->class_name[truth]);
         sp_html_add(page->html, "\">%d ", truth);
         sp_html_text(page->html, c->eval->class_name[truth]);
@@ -339,8 +367,9 @@ void sp_page_add_confusions(const sp_page *page)
             sp_html_raw(
                 page->html,
                 "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns "
-                "the prediction; a cell is the share of its row in percent. Blue "
-                "is right, orange is wrong.</p>\n");
+                "the prediction; a cell is the share of its row in percent, "
+                "with its count below where there is room. Blue is right, orange "
+                "is wrong.</p>\n");
         has_head = true;
         begin_run(page, run);
         if (c.n <= MOST_MAPPED)

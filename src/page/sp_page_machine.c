@@ -52,7 +52,7 @@ static void add_part(const sp_page *page, sp_html *list, const char *name, int c
 {
     const sp_page below = {page->story, page->n, list};
 
-    sp_html_add(page->html, "<i class=\"b%d\" style=\"width:%.2f%%\" data-t=\"%s\n",
+    sp_html_add(page->html, "<i class=\"b%d\" style=\"width:%.2f%%\" title=\"%s\n",
                 colour, 100 * s / whole, name);
     sp_page_add_seconds(page, s);
     sp_html_add(page->html, ", %.1f %%\"></i>", 100 * s / whole);

@@ -80,7 +80,8 @@ static void add_sample(const sp_page *page, const sp_story *s, int i, size_t *le
 {
     const sp_story_sample *sample = &s->sample[i];
 
-    sp_html_add(page->html, "<h3>The %s sample: mean IoU ", sample->which);
+    sp_html_add(page->html, "<section class=\"sample\"><h3>The %s sample: mean IoU ",
+                sample->which);
     sp_page_add_number(page, sample->miou, 4);
     sp_html_raw(page->html, " <small>");
     sp_html_text(page->html, sample->name);
@@ -95,6 +96,7 @@ static void add_sample(const sp_page *page, const sp_story *s, int i, size_t *le
             add_picture(page, s, sample->which, kinds[kind], sides[side], left);
         sp_html_raw(page->html, "</div>\n");
     }
+    sp_html_raw(page->html, "</section>\n");
 }
 
 void sp_page_add_pictures(const sp_page *page)

@@ -209,6 +209,8 @@ static void numbers_are_those_of_the_lines(void **state)
     shows("<td>&ndash;<span");
     shows("1&#8239;234&#8239;567");
     shows("25.0 %"); /* data_wait_s of step_s */
+    /* A cell of the confusion matrix: row, column, count, share. */
+    shows("title=\"ground\n&rarr; tree\n10 voxels, 16.67 %\">17<small>10</small></i>");
     shows("1.25 times the mean share");
     shows("a &lt;b&gt;processor&lt;/b&gt;");
     OK(sp_file_read(csv_path, &csv, NULL));
