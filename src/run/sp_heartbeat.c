@@ -127,7 +127,7 @@ static const char *damage_of(const sp_heartbeat *h)
 {
     if (!is_text(h->host, sizeof h->host))
         return "host";
-    if (h->pid < 0 || h->pid > INT32_MAX)
+    if (h->pid < 0)
         return "pid";
     if (h->step < 0 || h->epoch < 0)
         return "step";
@@ -137,6 +137,8 @@ static const char *damage_of(const sp_heartbeat *h)
         return "phase";
     if (h->lost < 0 || h->lost >= SP_LOST_COUNT)
         return "lost";
+    if (h->done < 0 || h->done > h->total)
+        return "done";
     if (h->counter < 0 || h->work < 0 || h->waits < 0)
         return "count";
     return NULL;
@@ -238,10 +240,32 @@ void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
     assert((unsigned)phase < SP_PHASE_COUNT);
     clock_gettime(CLOCK_REALTIME, &now);
     record->phase = phase;
-    record->epoch = epoch;
+    record->epoch = (int32_t)(epoch < INT32_MAX ? epoch : INT32_MAX);
     record->step = step;
     record->time = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     record->counter++;
+}
+
+void sp_heartbeat_count(sp_heartbeat *record, int64_t done, int64_t total)
+{
+    assert(done >= 0 && total >= 0);
+    for (; total > INT32_MAX; total /= 2)
+        done /= 2;
+    record->done = (int32_t)(done < total ? done : total);
+    record->total = (int32_t)total;
+}
+
+bool sp_heartbeat_pass(const sp_heartbeat *records, int n, int64_t *done,
+                       int64_t *total)
+{
+    *done = *total = 0;
+    for (int r = 0; r < n; r++) {
+        if (records[r].total == 0 || records[r].phase == SP_PHASE_END)
+            continue;
+        *done = *total == 0 || records[r].done < *done ? records[r].done : *done;
+        *total = records[r].total;
+    }
+    return *total > 0;
 }
 
 /* The letter that /proc shows for the state of a process; 0: it cannot be read. */

@@ -58,10 +58,15 @@ typedef enum sp_lost {
     SP_LOST_COUNT
 } sp_lost;
 
-/* One rank's record, 128 bytes in the machine's byte order. */
+/* One rank's record, 128 bytes in the machine's byte order. Files of versions without
+ * `done` and `total` have pid and epoch in 64 bits, so that they read as zero. */
 typedef struct sp_heartbeat {
     char host[64];
-    int64_t pid, step, epoch;
+    int32_t pid;
+    int32_t done; /* samples of the pass at hand that are done, of all ranks */
+    int64_t step;
+    int32_t epoch;
+    int32_t total;   /* samples of the pass, such as an evaluation; 0: there is none */
     double time;     /* seconds since 1970 */
     int64_t counter; /* advances with every write; 0: never written */
     /* An sp_phase; SP_PHASE_END: the rank closed the folder itself. */
@@ -111,6 +116,13 @@ void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last
 /* Fills in time, phase, epoch and step of this process and advances the counter. */
 void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
                        int64_t step);
+/* States how far a pass over samples is, 0 of 0 where none goes on; the next write tells
+ * it. Both are halved until they fit. */
+void sp_heartbeat_count(sp_heartbeat *record, int64_t done, int64_t total);
+/* The pass that ranks have counted: *total, and *done of the rank that has done least.
+ * False: none goes on. */
+bool sp_heartbeat_pass(const sp_heartbeat *records, int n, int64_t *done,
+                       int64_t *total);
 /* State of the record's process if it ran on this host: "gone", or "stopped" (by a
  * signal: it does nothing until it is continued). "" for a process that runs, or that
  * cannot be seen from here. */

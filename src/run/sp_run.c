@@ -486,6 +486,12 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step)
     sp_fault_at(sp_phase_name(phase), step);
 }
 
+void sp_run_count(sp_run *run, int64_t done, int64_t total)
+{
+    assert(run->beat);
+    sp_heartbeat_count(run->beat, done, total);
+}
+
 sp_status sp_run_write_status(const char *dir, const char *task, int rank,
                               const sp_heartbeat *who, const char *state,
                               sp_status code, const char *message)
@@ -526,7 +532,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
         return SP_OK;
     run->impl->has_failed = strcmp(state, "failed") == 0;
     who = *run->beat;
-    who.epoch = epoch;
+    who.epoch = (int32_t)(epoch < INT32_MAX ? epoch : INT32_MAX);
     who.step = step;
     return sp_run_write_status(run->dir, run->task, run->comm->rank, &who, state, code,
                                message);

@@ -59,6 +59,9 @@ int sp_run_lock(const sp_run *run);
 /* Records this rank's phase, epoch and step in heartbeat.bin and for the error block.
  * Called by the training thread. Cost: one small write to the file. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
+/* States that a pass over samples, an evaluation or a prediction, is so far; 0 of 0: it
+ * has ended. The next sp_run_beat records it. */
+void sp_run_count(sp_run *run, int64_t done, int64_t total);
 
 /* Path of a task's status file: status.json of the training, which no other task
  * writes, status-eval.json, status-predict.json. path holds PATH_MAX bytes and is
@@ -126,8 +129,8 @@ void sp_run_report_lost(const char *dir);
 sp_status sp_run_print_status(const char *dir, FILE *to);
 /* `sptrain status DIR --watch`: shows what the run is doing, by its folder alone, until
  * no run writes there any more or the user interrupts; then prints the status. On a
- * terminal it is a live line, else a line for each step that the run logs. SP_EIO if
- * there is no run. */
+ * terminal it is a live line, else a line for each step that the run logs, and one
+ * every ten seconds of an evaluation. SP_EIO if there is no run. */
 sp_status sp_run_watch(const char *dir);
 
 #endif

@@ -149,10 +149,9 @@ static void describe(const sp_heartbeat *record, int rank, int size, char *text,
                      size_t bytes)
 {
     snprintf(text, bytes,
-             "rank %d/%d host %s pid %" PRId64 ", phase %s, epoch %" PRId64
-             ", step %" PRId64,
-             rank, size, record->host, record->pid,
-             sp_phase_name((sp_phase)record->phase), record->epoch, record->step);
+             "rank %d/%d host %s pid %d, phase %s, epoch %d, step %" PRId64, rank, size,
+             record->host, record->pid, sp_phase_name((sp_phase)record->phase),
+             record->epoch, record->step);
 }
 
 /* True if every rank closed its folder. (An evaluation need not write a status.) */
@@ -267,15 +266,16 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
             say(to, "%6d  never heard\n", r);
             continue;
         }
-        say(to,
-            "%6d  %-24s %8" PRId64 "  %-9s %6" PRId64 " %9" PRId64
-            "  %-20s %10.1f%s%s\n",
-            r, h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
+        say(to, "%6d  %-24s %8d  %-9s %6d %9" PRId64 "  %-20s %10.1f%s%s", r, h->host,
+            h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
             sp_date(h->time, when), difftime(time(NULL), (time_t)h->time),
             h->lost      ? "  lost"
             : process[0] ? "  process "
                          : "",
             h->lost ? "" : process);
+        if (h->total > 0)
+            say(to, "  %d of %d samples", h->done, h->total);
+        say(to, "\n");
     }
 }
 

@@ -27,6 +27,8 @@ enum {
     HEAD = 1 << 16, /* the first line, which tells the length of the training */
     LOOK_MS = 500,  /* between two looks */
     SILENT_S = 30,  /* silence is mentioned from then on */
+    PASS_S = 10,    /* between two printed lines of an evaluation ... */
+    LONG_S = 1,     /* ... that has gone on for so long */
     GONE_LOOKS = 4  /* looks at which all processes are gone */
 };
 
@@ -36,10 +38,18 @@ typedef struct lines {
     double loss, pace, left_s, score, memory_bytes;
 } lines;
 
+/* A pass over samples, such as an evaluation, since it was seen first. */
+typedef struct pass {
+    int64_t done, total;       /* total 0: none goes on */
+    int64_t first;             /* samples that were done then */
+    double begin_s, printed_s; /* printed_s 0: not yet */
+} pass;
+
 typedef struct view {
     const char *dir;
     char *text; /* [TAIL + 1] */
     lines lines;
+    pass pass;
     int64_t size; /* of metrics.jsonl when it was read */
     int64_t counter, shown_step;
     double heard_s, logged_s; /* when counter and lines.step changed */
@@ -176,6 +186,29 @@ static bool find_last(view *v, const sp_heartbeat *records, int n, sp_heartbeat 
     return true;
 }
 
+/* Follows the pass that the ranks tell of; a new one begins anew. */
+static void follow_pass(pass *p, const sp_heartbeat *records, int n)
+{
+    const double now = sp_now_s();
+    int64_t done, total;
+
+    sp_heartbeat_pass(records, n, &done, &total);
+    if (total != p->total || done < p->done)
+        *p = (pass){.first = done, .begin_s = now};
+    p->done = done;
+    p->total = total;
+}
+
+/* The seconds that the pass still takes; NAN: not known yet. */
+static double pass_left_s(const pass *p)
+{
+    const double past_s = sp_now_s() - p->begin_s;
+
+    return p->done > p->first
+               ? past_s * (double)(p->total - p->done) / (double)(p->done - p->first)
+               : NAN;
+}
+
 /* True if every process of the run is known to be gone. Those of other hosts cannot be
  * seen; they count as there. */
 static bool are_gone(const sp_heartbeat *records, int n)
@@ -203,6 +236,7 @@ static sp_status look(view *v, sp_heartbeat *last, bool *is_running)
         return sp_run_read_state(v->dir, "", &state) == SP_OK ? SP_OK : SP_EIO;
     }
     *is_running = find_last(v, records, n, last);
+    follow_pass(&v->pass, records, n);
     if (sp_run_find_state(v->dir, records, n, &state, &task))
         *is_running = strcmp(state.state, "running") == 0;
     v->n_gone = are_gone(records, n) ? v->n_gone + 1 : 0;
@@ -222,6 +256,20 @@ static void add_of_total(sp_live *line, int weight, const char *name, int64_t va
         sp_live_add(line, weight, "%s %" PRId64, name, value);
 }
 
+/* The phase; of a pass over samples, how far it is. */
+static void add_phase(sp_live *line, const pass *p, const sp_heartbeat *last)
+{
+    char text[SP_DURATION];
+
+    if (p->total == 0) {
+        sp_live_add(line, 40, "%s", sp_phase_name((sp_phase)last->phase));
+        return;
+    }
+    sp_live_add(line, 92, "eval %" PRId64 "/%" PRId64, p->done, p->total);
+    if (isfinite(pass_left_s(p)))
+        sp_live_add(line, 85, "in %s", sp_live_duration(pass_left_s(p), text));
+}
+
 static void draw(const view *v, const sp_heartbeat *last)
 {
     const double now = sp_now_s(), silent_s = now - v->heard_s;
@@ -232,10 +280,12 @@ static void draw(const view *v, const sp_heartbeat *last)
 
     sp_live_begin(&line);
     add_of_total(&line, 90, "epoch", l->epoch > 0 ? l->epoch : last->epoch, l->epochs);
-    if (l->steps > 0)
+    if (v->pass.total > 0)
+        sp_live_add_bar(&line, 45, (double)v->pass.done / (double)v->pass.total);
+    else if (l->steps > 0)
         sp_live_add_bar(&line, 45, (double)last->step / (double)l->steps);
     add_of_total(&line, 100, "step", last->step, l->steps);
-    sp_live_add(&line, 40, "%s", sp_phase_name((sp_phase)last->phase));
+    add_phase(&line, &v->pass, last);
     if (l->step > 0)
         sp_live_add(&line, 95, "loss %.4g", l->loss);
     if (!isnan(l->score))
@@ -252,7 +302,7 @@ static void draw(const view *v, const sp_heartbeat *last)
 }
 
 /* Prints a line where the run has logged a step since the last one. */
-static void print(view *v)
+static void print_step(view *v)
 {
     const lines *l = &v->lines;
     char left[SP_DURATION];
@@ -262,6 +312,20 @@ static void print(view *v)
     v->shown_step = l->step;
     sp_log_info("step=%" PRId64 " epoch=%" PRId64 " loss=%.5g left=%s", l->step,
                 l->epoch, l->loss, sp_live_duration(l->left_s, left));
+}
+
+/* Prints how far a long pass over samples is. */
+static void print_pass(pass *p)
+{
+    char left[SP_DURATION];
+
+    const double now = sp_now_s();
+
+    if (p->total == 0 || now - p->begin_s < LONG_S || now - p->printed_s < PASS_S)
+        return;
+    p->printed_s = now;
+    sp_log_info("eval samples=%" PRId64 "/%" PRId64 " left=%s", p->done, p->total,
+                sp_live_duration(pass_left_s(p), left));
 }
 
 static sp_status watch(view *v)
@@ -277,8 +341,10 @@ static sp_status watch(view *v)
         read_lines(v);
         if (sp_live_is_shown())
             draw(v, &last);
-        else
-            print(v);
+        else {
+            print_step(v);
+            print_pass(&v->pass);
+        }
         nanosleep(&pause, NULL);
     }
 }

@@ -229,6 +229,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)
                 n_done += batch->step_samples;
+            sp_run_count(&r->session.run, n_done, r->val.n_samples);
             sp_progress_at(progress, n_done, "%s", "");
         }
         if (rc == SP_OK)
@@ -238,13 +239,16 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 
 static sp_status predict_all(sp_predictor *p)
 {
+    sp_run *run = &p->infer.resources.session.run;
+    const int64_t n = p->infer.resources.val.n_samples;
     sp_progress progress;
     sp_status rc;
 
-    sp_progress_begin(&progress, "predicting", "samples",
-                      p->infer.resources.val.n_samples);
+    sp_run_count(run, 0, n);
+    sp_progress_begin(&progress, "predicting", "samples", n);
     rc = predict_batches(p, &progress);
     sp_progress_end(&progress);
+    sp_run_count(run, 0, 0);
     return rc;
 }
 

@@ -52,6 +52,29 @@ says seen '^step=[0-9]* epoch=[123] loss=[0-9.]* left=0:'
 says seen '^r: done'
 ! LC_ALL=C grep -q "$(printf '[\r\033]')" seen || fail "control characters in a file"
 
+# An evaluation tells how far it is and how long it takes, on a terminal and in a file.
+cp u.h5 v.h5 # 30 samples
+rm -rf r
+SP_TEST_FAULT=slow@0:eval:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 1 "$SPTRAIN" base.deck \
+    train.epochs=1 batch.eval_size=1 'data.val=["u.h5", "v.h5"]' >out 2>err.run </dev/null &
+job=$!
+i=0
+until "$SPTRAIN" status r 2>/dev/null | grep -q '  eval .*  [0-9]* of 30 samples$'; do
+    sleep 0.02
+    i=$((i + 1))
+    test $i -lt 1500 || fail "no evaluation"
+done
+timeout -k 5 "$limit_s" "$SPTRAIN" status r --watch >lines 2>err.watch </dev/null &
+other=$!
+watch 100 0 r --watch
+wait $other || fail "the second watch failed"
+wait $job || fail "the run failed"
+job=
+says seen '^live epoch 1/1 .*step 8/8 .*eval [0-9]*/30 .*in 0:0[0-9] '
+says lines '^eval samples=[0-9]*/30 left=0:0[0-9]'
+"$SPTRAIN" status r >out
+! grep -q 'samples' out || fail "an evaluation that is over"
+
 # A finished run, a run whose processes are gone, no run, and a wrong word.
 watch 80 0 r --watch
 says seen '^line r: done'

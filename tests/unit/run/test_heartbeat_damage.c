@@ -69,6 +69,9 @@ static void each_field_is_checked(void **state)
     DAMAGE(time, "time");
     DAMAGE(phase, "phase");
     DAMAGE(lost, "lost");
+    put_record(offsetof(sp_heartbeat, done), 1, 1); /* 1 of 0 samples */
+    assert_refused("done");
+    DAMAGE(total, "done");
     DAMAGE(counter, "count");
     DAMAGE(work, "count");
     put_record(offsetof(sp_heartbeat, time), 0x7e, sizeof(double)); /* 1e301 */
@@ -146,6 +149,53 @@ static void a_mark_outlives_the_beats(void **state)
     sp_run_close(&run);
 }
 
+/* Of three ranks the one that has done least tells; those that are not in the pass, and
+ * those that have ended, say nothing. */
+static void a_pass_is_as_far_as_its_slowest_rank(void **state)
+{
+    sp_heartbeat h[4] = {0};
+    int64_t done, total;
+
+    (void)state;
+    assert_false(sp_heartbeat_pass(h, 4, &done, &total));
+    sp_heartbeat_count(&h[0], 30, 40);
+    sp_heartbeat_count(&h[1], 12, 40);
+    sp_heartbeat_count(&h[2], 0, 0);
+    sp_heartbeat_count(&h[3], 1, 40);
+    h[3].phase = SP_PHASE_END;
+    assert_true(sp_heartbeat_pass(h, 4, &done, &total));
+    assert_int_equal(done, 12);
+    assert_int_equal(total, 40);
+    /* More samples than 32 bits count are told as a share. */
+    sp_heartbeat_count(&h[0], INT64_C(3) << 40, INT64_C(4) << 40);
+    assert_true(h[0].total > 0 && h[0].done == h[0].total / 4 * 3);
+}
+
+/* Versions that knew no samples wrote pid and epoch in 64 bits. */
+static void records_of_older_versions_are_read(void **state)
+{
+    const struct {
+        char host[64];
+        int64_t pid, step, epoch;
+        double time;
+        int64_t counter;
+        int32_t phase, lost;
+        int64_t work, waits;
+    } old = {"here", 4321, 17, 3, 1e9, 5, SP_PHASE_EVAL, 0, 6, 7};
+    sp_heartbeat *h;
+    int n;
+
+    (void)state;
+    OK(sp_file_replace(path, (const char *)&old, sizeof old, 0));
+    OK(sp_heartbeat_read(path, &h, &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(h->pid, 4321);
+    assert_int_equal(h->epoch, 3);
+    assert_int_equal(h->total, 0);
+    assert_int_equal(h->waits, 7);
+    free(h);
+}
+
 static void a_stopped_process_is_told_from_one_that_is_gone(void **state)
 {
     sp_heartbeat h = {.counter = 1};
@@ -176,6 +226,8 @@ int main(void)
         IN_NEW_FOLDER(a_fifo_is_no_heartbeat),
         IN_NEW_FOLDER(a_file_cut_off_kills_nobody),
         IN_NEW_FOLDER(a_mark_outlives_the_beats),
+        IN_NEW_FOLDER(a_pass_is_as_far_as_its_slowest_rank),
+        IN_NEW_FOLDER(records_of_older_versions_are_read),
         IN_NEW_FOLDER(a_stopped_process_is_told_from_one_that_is_gone),
     };
     char command[64];
