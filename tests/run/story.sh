@@ -120,6 +120,24 @@ lines() {
         "$1/metrics.jsonl"
 }
 
+# interval: reads a number a line; prints their median, and the interval that holds the true
+# median with 90 % certainty (order statistics).
+interval() {
+    sort -g | awk '
+        { x[NR] = $1 }
+        END {
+            low = int((NR - 1.645 * sqrt(NR)) / 2)
+            if (low < 1) low = 1
+            printf "%.4f %.4f %.4f", (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2,
+                x[low], x[NR + 1 - low]
+        }'
+}
+
+# ratios FILE FILE: the same of the ratios of the files' numbers, pair by pair.
+ratios() {
+    paste "$1" "$2" | awk '{ print $1 / $2 }' | interval
+}
+
 # record DIR RANK: prints "pid phase epoch step" of the rank in the present heartbeat.bin.
 record() {
     "$SPTRAIN" status "$1" 2>/dev/null |

@@ -84,18 +84,6 @@ attacked() {
         awk '{ sum += $1 } END { printf "%.4f", sum }')
     watch_s=$(sed -n 's/.*"watchdog_cpu_s":\([0-9.e-]*\).*/\1/p' r/metrics.jsonl)
 }
-# ratios FILE FILE: the median of the pairs' ratios, and the interval that holds the true
-# median with 90 % certainty (order statistics).
-ratios() {
-    paste "$1" "$2" | awk '{ print $1 / $2 }' | sort -g | awk '
-        { x[NR] = $1 }
-        END {
-            low = int((NR - 1.645 * sqrt(NR)) / 2)
-            if (low < 1) low = 1
-            printf "%.4f %.4f %.4f", (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2,
-                x[low], x[NR + 1 - low]
-        }'
-}
 # compared KIND: the row of the table; the tries have got the same bits, or ended the test.
 compared() {
     ratio="- - -"
