@@ -8,7 +8,7 @@
 
 #include <map>
 
-enum : size_t { PAGE = 4096 };
+enum : size_t { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 static size_t mib_of(const char *variable, int otherwise)
 {
@@ -48,11 +48,22 @@ void hc_fill_garbage(void *data, size_t bytes)
     memset(data, 0xff, bytes); /* NaN as a float, -1 as an integer */
 }
 
+/* Memory is opened and closed around each operation, which was half of the emulator's
+ * time while it was done page by page. So neighbours are taken together, and memory is of
+ * huge pages where the system has them. */
 static void protect(int how)
 {
-    for (const auto &r : M->backed)
-        if (mprotect(r.first, r.second, how))
+    auto r = M->backed.begin();
+
+    while (r != M->backed.end()) {
+        char *const from = r->first;
+        char *end = from;
+
+        for (; r != M->backed.end() && r->first == end; ++r)
+            end += r->second;
+        if (mprotect(from, (size_t)(end - from), how))
             hc_fail("mprotect of device memory");
+    }
 }
 
 void hc_open_space()
@@ -72,19 +83,25 @@ static size_t pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Finds the first gap that is large enough, a page away from its neighbours. */
+static char *at_huge_page(char *at)
+{
+    return (char *)(((uintptr_t)at + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+}
+
+/* Finds the first gap that is large enough, a page away from its neighbours, and begins
+ * it where a huge page can be. */
 cudaError_t sp_vmm_reserve(void **out, size_t bytes)
 {
     const hc_hold h(hc_lock);
-    char *at = hc_space + HC_SHARED_SPACE;
+    char *at = at_huge_page(hc_space + HC_SHARED_SPACE);
 
     bytes = pages(bytes) + PAGE;
     for (const auto &r : M->reserved) {
-        if ((size_t)(r.first - at) >= bytes)
+        if (r.first >= at && (size_t)(r.first - at) >= bytes)
             break;
-        at = r.first + r.second;
+        at = at_huge_page(r.first + r.second);
     }
-    if ((size_t)(hc_space + HC_SPACE - at) < bytes)
+    if (at + bytes > hc_space + HC_SPACE)
         return cudaErrorMemoryAllocation;
     M->reserved[at] = bytes;
     *out = at;
@@ -104,6 +121,7 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int)
     hc_open_space();
     if (mprotect(data, pages(bytes), PROT_READ | PROT_WRITE))
         hc_fail("mprotect of device memory");
+    madvise(data, pages(bytes), MADV_HUGEPAGE);
     hc_fill_garbage(data, pages(bytes));
     if (hc_hook.allocated)
         hc_hook.allocated(data, bytes);
