@@ -8,7 +8,7 @@
 
 #include "base/sp_log.h"
 #include "data/sp_voxel.h"
-#include "scan/sp_scene.h"
+#include "scene/sp_scene.h"
 #include "session/sp_resources.h"
 
 /* The folder that the default deck names and that the program fills itself. */

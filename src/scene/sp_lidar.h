@@ -8,7 +8,7 @@
 #ifndef SP_LIDAR_H
 #define SP_LIDAR_H
 
-#include "scan/sp_landscape.h"
+#include "scene/sp_landscape.h"
 
 /* Points within the scene's square. The arrays grow. All zero before the first use. */
 typedef struct sp_lidar {

@@ -1,4 +1,4 @@
-#include "scan/sp_scene.h"
+#include "scene/sp_scene.h"
 
 #include "base/sp_file.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "scan/sp_lidar.h"
+#include "scene/sp_lidar.h"
 
 /* Voxels and points of this rank up to which samples are kept between measuring and
  * writing; the samples beyond are made a second time. */

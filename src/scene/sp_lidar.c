@@ -1,4 +1,4 @@
-#include "scan/sp_lidar.h"
+#include "scene/sp_lidar.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "scan/sp_landscape.h"
+#include "scene/sp_landscape.h"
 
 #include <assert.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * no single feature tells them apart. */
 #include "fixtures/test.h"
 
-#include "scan/sp_landscape.h"
-#include "scan/sp_scene.h"
+#include "scene/sp_landscape.h"
+#include "scene/sp_scene.h"
 
 enum { SCENES = 12 };
 
