@@ -235,14 +235,9 @@ static sp_status grow(sp_lidar *scan)
     return SP_OK;
 }
 
-static sp_status add_point(scanner *s, const double p[3], int label, double intensity,
-                           int returns)
+sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double intensity,
+                       int returns)
 {
-    sp_lidar *scan = s->scan;
-    double extent = s->landscape->extent;
-
-    if (!(p[0] >= 0 && p[0] < extent && p[1] >= 0 && p[1] < extent))
-        return SP_OK;
     if (scan->n == scan->capacity)
         SP_TRY(grow(scan));
     memcpy(scan->xyz + 3 * scan->n, p, 3 * sizeof *p);
@@ -250,6 +245,16 @@ static sp_status add_point(scanner *s, const double p[3], int label, double inte
     scan->intensity[scan->n] = (float)fmax(intensity, 0.005);
     scan->returns[scan->n++] = (float)returns;
     return SP_OK;
+}
+
+static sp_status add_point(scanner *s, const double p[3], int label, double intensity,
+                           int returns)
+{
+    const double extent = s->landscape->extent;
+
+    if (!(p[0] >= 0 && p[0] < extent && p[1] >= 0 && p[1] < extent))
+        return SP_OK;
+    return sp_lidar_add(s->scan, p, label, intensity, returns);
 }
 
 static void sort_echoes(ray *r)

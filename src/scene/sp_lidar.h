@@ -22,6 +22,9 @@ typedef struct sp_lidar {
 /* Appends the points of one or two strips with about 10 pulses a square metre each.
  * Local. SP_EMEM. */
 sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *rng);
+/* Appends a point. SP_EMEM. */
+sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double intensity,
+                       int returns);
 void sp_lidar_destroy(sp_lidar *scan);
 
 #endif

@@ -12,13 +12,23 @@
 #include <sys/stat.h>
 
 #include "scene/sp_lidar.h"
+#include "scene/sp_room.h"
 
 /* Voxels and points of this rank up to which samples are kept between measuring and
  * writing; the samples beyond are made a second time. */
 #define KEPT_LIMIT ((int64_t)1 << 23)
 
-static const char *const class_names[SP_SCENE_CLASSES] = {
+static const char *const landscape_class[SP_LANDSCAPE_CLASSES] = {
     "ground", "vegetation", "building", "vehicle", "wire"};
+static const char *const room_class[SP_ROOM_CLASSES] = {"floor", "wall",  "ceiling",
+                                                        "table", "chair", "cabinet"};
+static const struct kind {
+    int n_classes;
+    const char *const *class;
+    double most; /* extent in metre */
+} kinds[SP_SCENE_KINDS] = {
+    [SP_SCENE_LANDSCAPE] = {SP_LANDSCAPE_CLASSES, landscape_class, 1000},
+    [SP_SCENE_ROOM] = {SP_ROOM_CLASSES, room_class, 16}};
 static const char *const feature_names[SP_SCENE_FEATURES] = {"intensity", "height",
                                                              "number_of_returns"};
 
@@ -65,6 +75,8 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
     sp_landscape landscape;
     sp_status rc;
 
+    if (options->kind == SP_SCENE_ROOM)
+        return sp_room_scan(scan, options->extent, &layout, &pulses);
     rc = sp_landscape_create(&landscape, options->extent, &layout);
     if (rc == SP_OK)
         rc = sp_lidar_scan(scan, &landscape, &pulses);
@@ -74,9 +86,11 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
 
 static sp_status check_options(const sp_scene_options *options)
 {
-    if (!(options->extent >= 4 && options->extent <= 1000))
-        return SP_FAIL(SP_EUSAGE, "extent of a scene: %g m, expected 4 to 1000",
-                       options->extent);
+    const double most = kinds[options->kind].most;
+
+    if (!(options->extent >= 4 && options->extent <= most))
+        return SP_FAIL(SP_EUSAGE, "extent of a scene: %g m, expected 4 to %g",
+                       options->extent, most);
     if (!(options->voxel_size > 0) || !isfinite(options->voxel_size))
         return SP_FAIL(SP_EUSAGE, "voxel size of a scene: %g m, expected more than 0",
                        options->voxel_size);
@@ -242,7 +256,8 @@ static sp_status write_sample(writing *w, sp_shard_writer *writer, int64_t index
     char name[64];
     sp_status rc = SP_OK;
 
-    snprintf(name, sizeof name, "scene-%llu-%06lld",
+    snprintf(name, sizeof name, "%s-%llu-%06lld",
+             w->options->kind == SP_SCENE_ROOM ? "room" : "scene",
              (unsigned long long)w->options->seed, (long long)index);
     if (!grid->own)
         SP_TRY(sp_scene_make(w->options, index, grid));
@@ -270,11 +285,12 @@ static sp_status write_shard(writing *w, int shard)
                               .divisor = divisor,
                               .height_percentile = SP_RECIPE_PERCENTILE,
                               .unit = "metre"};
+    const struct kind *kind = &kinds[w->options->kind];
     const sp_shard_meta meta = {.voxel_size = w->options->voxel_size,
-                                .n_classes = SP_SCENE_CLASSES,
+                                .n_classes = kind->n_classes,
                                 .ignore_label = 255,
                                 .n_features = SP_SCENE_FEATURES,
-                                .class_name = (char **)class_names,
+                                .class_name = (char **)(uintptr_t)kind->class,
                                 .feature_name = (char **)feature_names,
                                 .feature_mean = w->mean,
                                 .feature_std = w->std,

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
@@ -17,17 +18,31 @@ typedef struct arguments {
     bool is_help;
 } arguments;
 
+static sp_status read_kind(void *to, const sp_option *option, const char *text)
+{
+    arguments *a = to;
+
+    if (strcmp(text, "landscape") != 0 && strcmp(text, "room") != 0)
+        return SP_FAIL(SP_EUSAGE, "%s %s: expected %s", option->word.name, text,
+                       option->word.takes);
+    a->scene.kind = text[0] == 'r' ? SP_SCENE_ROOM : SP_SCENE_LANDSCAPE;
+    return SP_OK;
+}
+
 #define AT(member) .offset = offsetof(arguments, member)
 /* clang-format off */
 static const sp_option option_table[] = {
 {{"--out", "PREFIX", "writes PREFIX-00000-of-0000N.h5 ..."}, SP_OPTION_TEXT, AT(out)},
 {{"--samples", "N", "number of scenes"}, SP_OPTION_WHOLE, AT(samples), 1, INT32_MAX},
-{{"--extent", "M", "edge of a scene in metre, 4 to 1000"},
+{{"--kind", "landscape|room", "an airborne scan, or that of a room (landscape)"},
+ SP_OPTION_READ, .read = read_kind},
+{{"--extent", "M", "edge of a landscape in metre, 4 to 1000, or longer wall of a room, "
+  "4 to 16"},
  SP_OPTION_REAL, AT(scene.extent)},
 {{"--seed", "S", "whole number >= 0"}, SP_OPTION_WHOLE, AT(seed), 0, INT64_MAX},
 {{"--shards", "N", "number of files (1); each is written by one rank"},
  SP_OPTION_WHOLE, AT(shards), 1, 99999},
-{{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
+{{"--voxel-size", "M", "edge of a voxel in metre (0.5, in rooms 0.05)"},
  SP_OPTION_REAL, AT(scene.voxel_size)},
 {{"--points", NULL, "store the point map, point labels and point index"},
  SP_OPTION_FLAG, AT(scene.with_points)},
@@ -42,8 +57,9 @@ static void print_help(void)
         stdout, 0,
         "Makes labelled airborne-like scenes: terrain, buildings with roofs, trees, "
         "vehicles and power lines, seen by a scanner with occlusion, noise and "
-        "intensity. Sample i depends on seed, extent and voxel size only, whatever the "
-        "number of samples, shards or ranks.\n");
+        "intensity; or rooms with furniture, seen by a hand-held scanner. Sample i "
+        "depends on kind, seed, extent and voxel size only, whatever the number of "
+        "samples, shards or ranks.\n");
     sp_names_print(SP_NAMES(option_table), stdout);
 }
 
@@ -51,7 +67,7 @@ static sp_status read_arguments(int argc, char **argv, arguments *a)
 {
     int n_words;
 
-    *a = (arguments){.scene = {.voxel_size = 0.5}, .shards = 1, .seed = -1};
+    *a = (arguments){.shards = 1, .seed = -1};
     SP_TRY(sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n_words));
     if (a->is_help)
         return SP_OK;
@@ -64,6 +80,8 @@ static sp_status read_arguments(int argc, char **argv, arguments *a)
                        : a->scene.extent == 0 ? "extent"
                                               : "seed");
     a->scene.seed = (uint64_t)a->seed;
+    if (a->scene.voxel_size == 0)
+        a->scene.voxel_size = a->scene.kind == SP_SCENE_ROOM ? 0.05 : 0.5;
     return SP_OK;
 }
 

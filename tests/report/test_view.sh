@@ -69,6 +69,18 @@ refuses 2 'expected FILE' $s r/predictions/$s $s
 view 2 $s
 says err '-o PICTURE.png is missing'
 
+# A room is looked into: its ceiling is hidden, or what is above a height.
+"$SP_BUILDDIR/spvox" scene --kind room --out room --samples 1 --extent 5 --seed 3 \
+    --voxel-size 0.1 >out 2>err || fail "room"
+room=room-00000-of-00001.h5
+view 0 $room -o room.png
+view 0 $room --below 100 -o whole.png
+cmp -s room.png whole.png || fail "nothing is above 100 m"
+view 0 $room --by feature -o closed.png
+view 0 $room --by feature --below 2.2 -o open.png
+! cmp -s closed.png open.png || fail "the height hides nothing"
+view 0 $room --from sensor -o none.png || fail "sensor"
+
 # Scans: classes by code, by map, values, the sensor's view.
 awk 'BEGIN { print "x y z intensity label"
     for (i = 0; i < 720; i++) for (k = -3; k < 4; k++)

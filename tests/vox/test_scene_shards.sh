@@ -31,6 +31,19 @@ for word in ground vegetation building vehicle wire intensity height number_of_r
     grep -q "$word" "$dir/two.txt" || fail "info does not say $word"
 done
 
+# A room, with classes of its own.
+"$spvox" scene --kind room --samples 2 --extent 5 --seed 7 --out "$dir/room" >"$dir/log" 2>&1 ||
+    { cat "$dir/log"; fail "a room"; }
+"$spvox" info --samples "$dir"/room-*.h5 >"$dir/room.txt" || fail "info of a room"
+for word in floor wall ceiling table chair cabinet room-7-000001; do
+    grep -q "$word" "$dir/room.txt" || fail "info of a room does not say $word"
+done
+"$spvox" scene --kind room --samples 1 --extent 17 --seed 7 --out "$dir/hall" 2>"$dir/err"
+test $? -eq 2 || fail "a room of 17 m"
+grep -q 'expected 4 to 16' "$dir/err" || fail "message of 17 m"
+"$spvox" scene --kind street --samples 1 --extent 9 --seed 7 --out "$dir/y" 2>"$dir/err"
+test $? -eq 2 || fail "a street"
+
 # Exit codes.
 "$spvox" $scene --out "$dir/y" --shards 6 2>"$dir/err"; test $? -eq 2 || fail "6 shards"
 grep -q 'at least one sample a shard' "$dir/err" || fail "message of 6 shards"

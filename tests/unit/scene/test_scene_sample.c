@@ -40,8 +40,8 @@ static void same_seed_same_sample(void **state)
 }
 
 /* Sums for each class over some scenes; the last row is for ignored voxels. */
-static double share[SP_SCENE_CLASSES + 1],
-    mean[SP_SCENE_CLASSES + 1][SP_SCENE_FEATURES];
+static double share[SP_LANDSCAPE_CLASSES + 1],
+    mean[SP_LANDSCAPE_CLASSES + 1][SP_SCENE_FEATURES];
 static double voxels;
 
 static int make_shares(void **state)
@@ -56,13 +56,14 @@ static int make_shares(void **state)
         assert_in_range(grid.sample.n, 1500, 5000);
         voxels += (double)grid.sample.n;
         for (i = 0; i < grid.sample.n; i++) {
-            c = grid.sample.labels[i] < 0 ? SP_SCENE_CLASSES : grid.sample.labels[i];
+            c = grid.sample.labels[i] < 0 ? SP_LANDSCAPE_CLASSES
+                                          : grid.sample.labels[i];
             share[c]++;
             for (a = 0; a < SP_SCENE_FEATURES; a++)
                 mean[c][a] += grid.sample.features[SP_SCENE_FEATURES * i + a];
         }
     }
-    for (c = 0; c <= SP_SCENE_CLASSES; c++)
+    for (c = 0; c <= SP_LANDSCAPE_CLASSES; c++)
         for (a = 0; a < SP_SCENE_FEATURES; a++)
             mean[c][a] /= share[c];
     sp_grid_destroy(&grid);
@@ -76,7 +77,7 @@ static void classes_are_balanced(void **state)
     int c;
 
     (void)state;
-    for (c = 0; c <= SP_SCENE_CLASSES; c++) {
+    for (c = 0; c <= SP_LANDSCAPE_CLASSES; c++) {
         assert_true(share[c] / voxels > lo[c]);
         assert_true(share[c] / voxels < hi[c]);
     }
