@@ -54,8 +54,8 @@ typedef struct sp_render {
  * are to be hidden from this side. */
 bool sp_render_hides(const char *class_name, sp_render_from from);
 /* Chooses borders and scale for a picture of at most `width` x `height` pixels, and at
- * least a quarter of that height. SP_EDATA: the cloud has no point, or hides all; SP_EUSAGE: no point
- * is around the sensor; SP_EMEM. */
+ * least a quarter of that height. SP_EDATA: the cloud has no point, or hides all;
+ * SP_EUSAGE: no point is around the sensor; SP_EMEM. */
 sp_status sp_render_open(sp_render *view, const sp_cloud *cloud, sp_render_from from,
                          int width, int height);
 /* The nearest point of each pixel, and its light. All zero before the first use. */
