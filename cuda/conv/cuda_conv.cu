@@ -23,7 +23,12 @@
  * L2: m c_x ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x
  * c_y, times the waste of tiles, counted as 1.3 to 1.5 at 16 rows (cuda_map.h).
  *
- * Tiles have 128 rows. The main loop is bound by the instructions that a warp issues
+ * Tiles have 128 rows, or 256 with the same tiles of a warp, twice the warps and one
+ * block of an SM instead of two. Tall tiles halve the bytes of weights, but their
+ * blocks are long: they serve results of many rows (cuda_is_tall). The sums of a row,
+ * and those of batch norm over each 128 rows, are the same bits.
+ *
+ * The main loop is bound by the instructions that a warp issues
  * beside its products, so what is known at launch is a template argument, addresses of
  * shared memory stay in registers, and the groups of a warp are a value that the
  * compiler knows to be the same for all its lanes. `make check-code` counts
@@ -45,12 +50,12 @@
 namespace
 {
 
-enum { STAGES = 4 };
+enum { STAGES = 4, ROWS = CUDA_TILE_ROWS };
 
 /* A tile of BM x BN, computed by WM x WN warps. */
-template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
+template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
     enum {
-        BM = CUDA_TILE_ROWS,
+        BM = BM_,
         BN = BN_,
         WM = WM_,
         WN = WN_,
@@ -59,6 +64,7 @@ template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         THREADS = WARPS * 32,
         MT = BM / WM / 16,
         NT = BN / WN / 8,
+        GROUPS = MT == 1 ? 1 : 2,                   /* of 16 rows in a piece of a sum */
         CHUNKS = CUDA_STAGE_ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
         AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
@@ -69,9 +75,11 @@ template <int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
             STAGES * STAGE_BYTES > RESULT_BYTES ? STAGES *STAGE_BYTES : RESULT_BYTES
     };
     static_assert(MT * WM * 16 == BM && NT * WN * 8 == BN && NT % 2 == 0, "warp tile");
-    static_assert(BM % AT_ONCE == 0 && BN % AT_ONCE == 0, "chunks of a thread");
+    static_assert(BM % AT_ONCE == 0, "chunks of a thread");
 
     __device__ static int place(int r, int q) { return cuda_stage_at(r, q); }
+    /* The tile's group of 16 rows that is group i of a warp. */
+    __device__ static int group(int warp, int i) { return warp % WM * MT + i; }
 };
 
 /* The part of a block that multiplies. `load` fills the stages (cuda_conv_load.cuh). */
@@ -172,7 +180,11 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
                     product::put(value, T::PITCH, j, sum[i][j][0], sum[i][j][1],
                                  sum[i][j][2], sum[i][j][3]);
     };
-    out(a, table[0].out, blockIdx.x / b.across(), b.column0, stages)
+    static_assert((int)T::BM == (int)CUDA_TILE_ROWS ||
+                      (int)T::SHARED + (int)sizeof table[0] <= (int)CUDA_TALL_BYTES,
+                  "shared memory of a tall tile");
+    out(a, table[0].out, (int64_t)(blockIdx.x / b.across()) * (T::BM / CUDA_TILE_ROWS),
+        b.column0, stages)
         /* the table is not read any more */
         .write(put, (typename out::piece_sums *)table[0].in);
 }
@@ -203,26 +215,20 @@ sp_status launch_narrow(sp_backend *be, const conv_call &a)
     static const int columns[] = {32, 64};
 
     if (cuda_fewest_columns(a.y.c, columns, 2) == 0)
-        return launch<P, conv_tile<32, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
-    return launch<P, conv_tile<64, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
+        return launch<P, conv_tile<ROWS, 32, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
+    return launch<P, conv_tile<ROWS, 64, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
 }
 
 template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_call &a)
 {
-    switch (cuda_tile_of(be, a.y.n, a.y.c)) {
-    case CUDA_TILE_32:
-        return launch<P, conv_tile<32, 4, 1, 3>, true>(be, a);
-    case CUDA_TILE_64:
-        return launch<P, conv_tile<64, 4, 1, 3>, true>(be, a);
-    case CUDA_TILE_64_8:
-        return launch<P, conv_tile<64, 4, 2, 2>, true>(be, a);
-    case CUDA_TILE_96:
-        return launch<P, conv_tile<96, 2, 2, 2>, true>(be, a);
-    case CUDA_TILE_128_8:
-        return launch<P, conv_tile<128, 4, 2, 2>, true>(be, a);
-    default:
-        return launch<P, conv_tile<128, 2, 2, 2>, true>(be, a);
+#define LAUNCH(index, name, rows, columns, wm, wn, blocks)                             \
+    case index:                                                                        \
+        return launch<P, conv_tile<rows, columns, wm, wn, blocks>, true>(be, a);
+    switch (cuda_tile_of(be, a.y.n, a.y.c, a.K)) {
+        CUDA_TILE_LIST(LAUNCH)
     }
+#undef LAUNCH
+    return SP_FAIL_INTERNAL(SP_EDEVICE, "convolution: no such tile");
 }
 
 template <sp_precision P> sp_status launch_form(sp_backend *be, const conv_call &a)

@@ -18,6 +18,7 @@
 #define CUDA_CONV_CUH
 
 #include "cuda/conv/cuda_mma.cuh"
+#include "cuda/conv/cuda_tile.h"
 #include "cuda/device/cuda_rows.cuh"
 #include "cuda/plan/cuda_map.h"
 
@@ -46,25 +47,13 @@ static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
  * scratch where the precision is bf16; other tensors stay as they are. SP_EMEM. */
 sp_status cuda_as_operand(sp_backend *be, sp_tensor *x);
 
-/* Tiles of the tensor cores by their columns, with 4 warps or with 8 (cuda_conv.cu).
- * Those that the formula chooses from come first. There is no 96 with 8 warps: its
- * columns do not divide among the threads. */
-enum {
-    CUDA_TILE_32,
-    CUDA_TILE_64,
-    CUDA_TILE_96,
-    CUDA_TILE_128,
-    CUDA_TILE_64_8,
-    CUDA_TILE_128_8,
-    CUDA_TILES
-};
+/* What the choice of tiles depends on (cuda_tile.h). */
+static inline cuda_sms cuda_sms_of(sp_backend *be)
+{
+    return {cuda_of(be)->multiprocessors, cuda_of(be)->block_bytes};
+}
 
-/* The tile for a result of n rows and c channels. */
-int cuda_tile_of(sp_backend *be, int64_t n, int c);
-
-/* The formula: the entry of columns[n], rising, that needs the fewest columns in all
- * for c channels, where each pass over the rows counts as 64 columns more for its
- * gathers. */
-int cuda_fewest_columns(int c, const int *columns, int n);
+/* The tile for a result of n rows and c channels by a kernel of K offsets. */
+int cuda_tile_of(sp_backend *be, int64_t n, int c, int K);
 
 #endif

@@ -36,7 +36,7 @@ template <class T> struct conv_load {
         ROW = T::CHUNKS * CUDA_CHUNK_BYTES, /* bytes of a row of a stage */
         UNITS = T::CHUNKS / 2,              /* units of a k-tile */
         A_ROWS = T::BM / T::AT_ONCE,        /* rows of A and of B of a thread */
-        B_ROWS = T::BN / T::AT_ONCE,
+        B_ROWS = (T::BN + T::AT_ONCE - 1) / T::AT_ONCE, /* or one fewer */
         A_STEP = T::AT_ONCE * ROW /* bytes of a stage between two rows of a thread */
     };
     static_assert(T::AT_ONCE % 8 == 0, "a thread's rows have one swizzle");
@@ -66,14 +66,17 @@ template <class T> struct conv_load {
     }
 
     /* Copies this thread's chunks of B from w on; zeros where there is no unit or no
-     * column. */
+     * column. Where the columns do not divide among the threads, whole warps have a row
+     * fewer. */
     __device__ void copy_b(int stage, const char *w, bool is_there) const
     {
+        static_assert(T::BN * T::CHUNKS % 32 == 0, "whole warps");
 #pragma unroll
         for (int e = 0; e < B_ROWS; e++)
-            sp_copy_chunk(to + stage + T::BM * ROW + e * A_STEP,
-                          w + e * T::AT_ONCE * CUDA_UNIT_BYTES, is_there ? columns : 0,
-                          e * T::AT_ONCE + 1);
+            if ((e + 1) * T::AT_ONCE <= T::BN || row + e * T::AT_ONCE < T::BN)
+                sp_copy_chunk(to + stage + T::BM * ROW + e * A_STEP,
+                              w + e * T::AT_ONCE * CUDA_UNIT_BYTES,
+                              is_there ? columns : 0, e * T::AT_ONCE + 1);
     }
 };
 

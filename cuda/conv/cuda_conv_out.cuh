@@ -7,11 +7,12 @@
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
  *                      sums of g, g xhat                     its residual norm
  *
- * Each sum covers CUDA_TILE_ROWS rows, in double (16 rows at a time in fp32 where rows
- * are bf16), of the values as they are stored. It
- * is formed of pieces of 32 rows (16 where a warp has no more), added in order, so that
- * no bit depends on the arrangement of the warps. The rows of a tile belong to several
- * samples and are in the map's order, which is the same in every run.
+ * Each sum covers CUDA_TILE_ROWS rows, of which a tile has one or two, in double (16
+ * rows at a time in fp32 where rows are bf16), of the values as they are stored. It is
+ * formed of pieces of 32 rows (16 where a warp has no 32 adjacent ones), added in order,
+ * so that no bit depends on the height of the tile or the arrangement of the warps. The
+ * rows of a tile belong to several samples and are in the map's order, which is the same
+ * in every run.
  *
  * A lane handles the same chunk of N channels in each of its rows, so
  * the constants of these channels stay in registers. Chunks that cannot be accessed as
@@ -158,7 +159,7 @@ template <class P, class T, class E> struct conv_out {
 
     /* The sums of one piece, GROUPS times 16 rows. */
     typedef double piece_sums[CONV_SUMS][T::BN];
-    enum { GROUPS = T::MT == 1 ? 1 : 2, PIECES = T::BM / (16 * GROUPS) };
+    enum { GROUPS = T::GROUPS, PIECES = T::BM / (16 * GROUPS) };
     static_assert(T::MT % GROUPS == 0, "whole pieces of a warp");
 
     /* Writes the rows of the tile. put(i, value) stores the sums of the warp's group i
@@ -167,12 +168,12 @@ template <class P, class T, class E> struct conv_out {
     {
 #pragma unroll 1
         for (int i = 0; i < T::MT; i++) {
-            const int group = warp % T::WM * T::MT + i;
+            const int group = T::group(warp, i);
             const int32_t *rows = row + group * 16;
 
             put(i, value);
-            /* Flags of the chunk that are kept over this loop spill on sm_80 and sm_100;
-             * three comparisons for 16 rows cost less. */
+            /* Flags of the chunk that are kept over this loop spill on sm_80 and
+             * sm_100; three comparisons for 16 rows cost less. */
             c = sp_opaque(c);
             describe_chunk();
             __syncwarp();

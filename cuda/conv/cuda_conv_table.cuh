@@ -9,6 +9,8 @@
 #ifndef CUDA_CONV_TABLE_CUH
 #define CUDA_CONV_TABLE_CUH
 
+#include <type_traits>
+
 #include "cuda/conv/cuda_conv.cuh"
 #include "cuda/conv/cuda_conv_out.cuh"
 
@@ -28,6 +30,8 @@ struct conv_call : conv_result {
 
 /* The table for one word of the masks. */
 template <int BM> struct conv_table {
+    /* A bit for each group of 16 rows. */
+    typedef std::conditional_t<(BM > 128), uint16_t, uint8_t> group_bits;
     int32_t in[CONV_WORD][BM]; /* input row, -1: absent */
     int32_t out[BM];           /* output row, -1: none */
     uint32_t has[CONV_WORD];   /* bit i: group i of 16 rows has the offset */
@@ -35,8 +39,8 @@ template <int BM> struct conv_table {
     /* The offsets present, rising; halved where two share a unit. Zeros follow the last
      * one, so that two more may be read ahead. */
     uint8_t offset[CONV_WORD + 2];
-    uint8_t groups[CONV_WORD + 2]; /* has of offset[i] */
-    static_assert(BM / 16 <= 8, "a bit for each group");
+    group_bits groups[CONV_WORD + 2]; /* has of offset[i] */
+    static_assert(BM / 16 <= 8 * sizeof(group_bits), "a bit for each group");
 };
 
 /* The entry of the table to which a unit belongs. */
@@ -140,10 +144,12 @@ template <class T> struct conv_rows {
 
             if (has) {
                 t.offset[at] = (uint8_t)lane;
-                t.groups[at] = (uint8_t)has;
+                t.groups[at] = (typename conv_table<T::BM>::group_bits)has;
             }
-            for (int e = __popc(there) + lane; e < CONV_WORD + 2; e += 32)
-                t.offset[e] = t.groups[e] = 0;
+            for (int e = __popc(there) + lane; e < CONV_WORD + 2; e += 32) {
+                t.offset[e] = 0;
+                t.groups[e] = 0;
+            }
             if (lane == 0)
                 t.n = __popc(there);
         }

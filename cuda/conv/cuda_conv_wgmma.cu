@@ -2,18 +2,19 @@
  * mma.sync of cuda_conv.cu, which remains the reference. It is chosen by run.wgmma, in
  * bf16 only, for the layers that cuda_wgmma_suits accepts.
  *
- * A block owns 128 rows and BN channels of y; its two warpgroups own 64 rows each. The
- * inner dimension is that of cuda_conv.cu, in the same order, four units (64 channels,
- * 128 bytes) a step. A ring of STAGES stages, each with A [128] and B [BN] rows of 128
- * bytes in the layout of wgmma (sp_cuda_wgmma.h), is filled by asynchronous copies of
- * the threads, because the copy engine of sm_90 (TMA) has no gather of rows. The packed
- * weights (cuda_conv_pack.cu) change to that layout as they are copied. One step, while
- * the products of the LAG steps before it may still be running:
+ * A block owns 128 or 256 rows and BN channels of y; each of its two warpgroups owns
+ * half of the rows, in groups of 64. The inner dimension is that of cuda_conv.cu, in
+ * the same order, four units (64 channels, 128 bytes) a step. A ring of STAGES stages,
+ * each with A [BM] and B [BN] rows of 128 bytes in the layout of wgmma
+ * (sp_cuda_wgmma.h), is filled by asynchronous copies of the threads, because the copy
+ * engine of sm_90 (TMA) has no gather of rows. The packed weights (cuda_conv_pack.cu)
+ * change to that layout as they are copied. One step, while the products of the LAG
+ * steps before it may still be running:
  *
  *     wait for products   of step - 1 - LAG: its stage may be filled again
  *     wait for copies     of this step, and fence for the async proxy
  *     barrier             both are now true of all threads
- *     multiply            except a warpgroup whose rows have no offset of the step
+ *     multiply            except 64 rows that have no offset of the step
  *     copy                step + STAGES - 1 - LAG, into the stage that was waited for
  *
  * Absent rows are zeros, and so are channels behind the last one, so a step is
@@ -21,9 +22,12 @@
  * order within the 16 products of one instruction may differ inside the tensor cores,
  * and with it the last bits.
  *
- * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM, each of
- * which works while the other waits; LAG 0. 256 columns: 4 stages of 48 KB and one
- * block; LAG 1, so that products do not stop at a barrier. All shared memory is
+ * Three arrangements. 128 x 128 (rows x columns): 3 stages of 32 KB and two blocks of
+ * an SM, each of which works while the other waits; LAG 0. 128 x 256 and 256 x 128: 4
+ * stages of 48 KB and one block; LAG 1, so that products do not stop at a barrier. Both
+ * have the same number of blocks; the first gathers each row once for 256 columns, the
+ * second reads the weights half as often, which is less where a kernel has many offsets
+ * (cuda_conv_wgmma). All shared memory is
  * dynamic, the table behind the ring, because the ring must begin at a multiple of
  * 1024.
  *
@@ -56,15 +60,16 @@ namespace
 enum { ROW = 128, ATOM = 8 * ROW };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
-template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
+template <int BM_, int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
     enum {
-        BM = CUDA_TILE_ROWS,
+        BM = BM_,
         BN = BN_,
         STAGES = STAGES_,
         LAG = LAG_,
         BLOCKS = BLOCKS_, /* blocks of an SM */
-        WARPS = BM / 16,
+        WARPS = 8,
         THREADS = WARPS * 32,
+        MT = BM / 128,                   /* groups of 64 rows of a warpgroup */
         CHUNKS = ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
         AT_ONCE = THREADS / CHUNKS,      /* rows whose chunks are copied at a time */
         STAGE_BYTES = (BM + BN) * ROW,
@@ -80,23 +85,30 @@ template <int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
     }
 };
 
-/* The epilogue handles OUT columns at a time, so that the results fit into the ring.
- * BLOCKS: blocks of an SM. */
-template <int BLOCKS_> struct out_tile {
+/* The epilogue handles OUT columns at a time, so that the results fit into the ring. T
+ * is the tile of the products. */
+template <class T> struct out_tile {
     enum {
-        BM = CUDA_TILE_ROWS,
+        BM = T::BM,
         BN = OUT,
-        WM = BM / 16,
+        WM = T::WARPS,
         WN = 1,
         WARPS = WM,
         THREADS = WARPS * 32,
-        BLOCKS = BLOCKS_,
-        MT = 1,
+        BLOCKS = T::BLOCKS,
+        MT = T::MT,
+        GROUPS = 1, /* those of a warp are not adjacent */
         NT = OUT / 8,
         PITCH = NT * 8 + 8,
         COLUMNS = NT * 8 / 32,
         RESULT_BYTES = 2 * WARPS * 16 * PITCH * (int)sizeof(float)
     };
+
+    /* The tile's group of 16 rows that a warp has of its warpgroup's i-th 64 rows. */
+    __device__ static int group(int warp, int i)
+    {
+        return (warp / 4 * MT + i) * 4 + warp % 4;
+    }
 };
 
 template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
@@ -129,8 +141,8 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
                (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
     }
 
-    /* Whether any of the warpgroup's rows has any offset of the step. */
-    __device__ bool is_needed(int step) const
+    /* The groups of 16 rows of the warpgroup that have any offset of the step. */
+    __device__ unsigned groups_of(int step) const
     {
         const unsigned first = STEP_UNITS * (unsigned)step;
         unsigned groups = 0;
@@ -141,28 +153,44 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
             for (unsigned u = first; u < first + STEP_UNITS; u++)
                 groups |=
                     u < (unsigned)t.n * a.units ? t.groups[conv_entry_of(a, u)] : 0;
-        return __any_sync(~0u, (groups >> (warp / 4 * 4) & 15) != 0) != 0;
+        return groups >> (warp / 4 * 4 * T::MT);
     }
 
-    __device__ void multiply(int step, float (&sum)[T::BN / 2])
+    /* Multiplies the warpgroup's i-th 64 rows. */
+    __device__ void multiply_rows(const char *from, int i,
+                                  float (&sum)[T::BN / 2]) const
     {
-        const char *from = stages + stage_at(step);
+        const uint64_t x = operand(from + (warp / 4 * T::MT + i) * 64 * ROW);
+        const uint64_t w = operand(from + T::BM * ROW);
 
-        if (is_needed(step)) {
-            const uint64_t x = operand(from + warp / 4 * 64 * ROW);
-            const uint64_t w = operand(from + T::BM * ROW);
-
-            sp_wgmma_fence();
+        sp_wgmma_fence();
 #pragma unroll
-            for (int u = 0; u < STEP_UNITS; u++)
-                sp_wgmma(sum, x + (unsigned)u * (CUDA_UNIT_BYTES >> 4),
-                         w + (unsigned)u * (CUDA_UNIT_BYTES >> 4));
-        }
+        for (int u = 0; u < STEP_UNITS; u++)
+            sp_wgmma(sum, x + (unsigned)u * (CUDA_UNIT_BYTES >> 4),
+                     w + (unsigned)u * (CUDA_UNIT_BYTES >> 4));
+    }
+
+    __device__ void multiply(int step, float (&sum)[T::MT][T::BN / 2])
+    {
+        const unsigned groups = groups_of(step);
+
+#pragma unroll
+        for (int i = 0; i < T::MT; i++)
+            if (__any_sync(~0u, (groups >> 4 * i & 15) != 0))
+                multiply_rows(stages + stage_at(step), i, sum[i]);
         sp_wgmma_commit();
     }
 
+    /* Waits for all but the latest PENDING groups of products. */
+    template <int PENDING> __device__ void wait(float (&sum)[T::MT][T::BN / 2])
+    {
+#pragma unroll
+        for (int i = 0; i < T::MT; i++)
+            sp_wgmma_wait<PENDING>(sum[i]);
+    }
+
     /* Multiplies all offsets of one word of the masks. Ends with a barrier. */
-    __device__ void walk(int word, float (&sum)[T::BN / 2])
+    __device__ void walk(int word, float (&sum)[T::MT][T::BN / 2])
     {
         enum { AHEAD = T::STAGES - 1 - T::LAG };
         load copies(a, t, column0, word, stages);
@@ -175,7 +203,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
             sp_copy_commit();
         }
         for (int step = 0; step < steps; step++) {
-            sp_wgmma_wait<T::LAG>(sum);
+            wait<T::LAG>(sum);
             sp_copy_wait<AHEAD - 1>();
             sp_fence_async();
             __syncthreads(); /* copies of this step, products of the one waited for */
@@ -184,7 +212,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
                 copies.next_tile(stage_at(step + AHEAD));
             sp_copy_commit();
         }
-        sp_wgmma_wait<0>(sum);
+        wait<0>(sum);
         __syncthreads(); /* the ring and the table may be overwritten */
     }
 };
@@ -198,7 +226,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
     SP_SHARED_BYTES_AT(1024, ring);
     conv_table<T::BM> &table = *(conv_table<T::BM> *)(ring + T::RING);
     wgmma_block<T, IS_WHOLE> b(a, table, ring);
-    float sum[T::BN / 2] = {};
+    float sum[T::MT][T::BN / 2] = {};
 
     if (sp_shared_address(ring) % ATOM)
         sp_trap(); /* the swizzle depends on address bits */
@@ -208,7 +236,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         b.list_offsets(word);
         b.walk(word, sum);
     }
-    typedef out_tile<T::BLOCKS> tile;
+    typedef out_tile<T> tile;
     typedef cuda_product<SP_BF16, 1, tile::NT> product;
     typedef conv_out<product, tile, cuda_bf16> out;
     static_assert((int)tile::RESULT_BYTES <= (int)T::RING, "results in the ring");
@@ -216,16 +244,20 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
                   "sums in the table");
 #pragma unroll 1
     for (int h = 0; h < T::BN / OUT; h++) {
-        const auto put = [&](int, float *value) {
+        const auto put = [&](int group, float *value) {
 #pragma unroll
-            for (int i = 0; i < T::BN / 8; i++)
-                if (i / tile::NT == h)
-                    product::put(value, tile::PITCH, i % tile::NT, sum[4 * i],
-                                 sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
+            for (int m = 0; m < T::MT; m++)
+#pragma unroll
+                for (int i = 0; i < T::BN / 8; i++)
+                    if (m == group && i / tile::NT == h)
+                        product::put(value, tile::PITCH, i % tile::NT, sum[m][4 * i],
+                                     sum[m][4 * i + 1], sum[m][4 * i + 2],
+                                     sum[m][4 * i + 3]);
         };
         if (h > 0)
             __syncthreads(); /* the sums of the preceding columns have been read */
-        out(a, table.out, blockIdx.x / b.across(), b.column0 + h * OUT, ring)
+        out(a, table.out, (int64_t)(blockIdx.x / b.across()) * (T::BM / CUDA_TILE_ROWS),
+            b.column0 + h * OUT, ring)
             .write(put, (typename out::piece_sums *)table.in);
     }
 #else
@@ -247,10 +279,12 @@ template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, const conv_ca
     return cuda_launched("wgmma_kernel");
 }
 
+enum { ROWS = CUDA_TILE_ROWS, CHUNKS = ROW / CUDA_CHUNK_BYTES };
+
 template <class T> sp_status launch_form(sp_backend *be, const conv_call &a)
 {
-    return cuda_is_whole(a, 2, T::CHUNKS) ? launch<T, true>(be, a)
-                                          : launch<T, false>(be, a);
+    return cuda_is_whole(a, 2, CHUNKS) ? launch<T, true>(be, a)
+                                       : launch<T, false>(be, a);
 }
 
 } // namespace
@@ -282,16 +316,19 @@ sp_status cuda_wgmma_open(const sp_backend *be)
 
 bool cuda_wgmma_suits(const conv_call &a)
 {
-    return a.y.c >= 128 && !a.is_shared && (int64_t)a.K * a.from.c >= 512;
+    return cuda_wgmma_gains(a.K, a.from.c, a.y.c, a.is_shared, 128);
 }
 
-/* Chooses the number of columns that costs least: rows are gathered and masked again
- * for each tile of columns, which counts as 64 columns more. */
 sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &a)
 {
-    const int narrow = (a.y.c + 127) / 128, wide = (a.y.c + 255) / 256;
+    const bool is_whole = cuda_is_whole(a, 2, CHUNKS);
 
-    if (wide * (256 + 64) < narrow * (128 + 64))
-        return launch_form<wgmma_tile<256, 4, 1, 1>>(be, a);
-    return launch_form<wgmma_tile<128, 3, 0, 2>>(be, a);
+    switch (cuda_wgmma_tile(cuda_sms_of(be), a.y.n, a.y.c, a.K, is_whole)) {
+    case CUDA_WGMMA_TALL:
+        return launch<wgmma_tile<CUDA_TALL_ROWS, 128, 4, 1, 1>, true>(be, a);
+    case CUDA_WGMMA_256:
+        return launch_form<wgmma_tile<ROWS, 256, 4, 1, 1>>(be, a);
+    default:
+        return launch_form<wgmma_tile<ROWS, 128, 3, 0, 2>>(be, a);
+    }
 }

@@ -7,12 +7,14 @@
  * on the tile, so every rank measures for itself, and a run that is continued may
  * choose anew.
  *
- * Two synthetic maps stand for all: one of few rows, half as many tiles of 128 as the
- * device has multiprocessors, and one of many rows, twice as many. Their tiles hold 27
- * to 3 of 27 offsets in falling order, as cuda_map.h orders them. A row has 3 in 5 of
- * its tile's offsets, 9 on average, each paired with a random row of x. For each width,
- * with x as wide as y, the tiles are timed in turn, several times; a tile whose median
- * is 3 % below that of the formula's tile displaces it.
+ * Three synthetic maps stand for all: one of few rows, half as many tiles of 128 as the
+ * device has multiprocessors, one of twice as many and one of four times as many. Their
+ * tiles hold 27 to 3 of 27 offsets in falling order, as cuda_map.h orders them. A row
+ * has 3 in 5 of its tile's offsets, 9 on average, each paired with a random row of x.
+ * For each width, with x as wide as y, the tiles are timed in turn, several times; a
+ * tile whose median is 3 % below that of the formula's tile displaces it.
+ *
+ * Tall tiles are left out where a block of the device has too little shared memory.
  *
  * Cases without a measurement: other numbers of offsets and widths of x, which make
  * tiles longer or shorter; more than 256 channels, where there are enough blocks
@@ -35,18 +37,10 @@ namespace
 enum { K = 27, RUNS = 2, REPEATS = 5, MOST_REPEATS = 16 };
 const double WORTH = 0.97;
 
-const struct {
-    const char *name; /* columns, and ":8" where there are 8 warps */
-    int columns;
-} tiles[CUDA_TILES] = {
-    {"32", 32}, {"64", 64}, {"96", 96}, {"128", 128}, {"64:8", 64}, {"128:8", 128},
-};
-
-int by_formula(int c)
+bool is_possible(const sp_cuda *cuda, int tile)
 {
-    static const int columns[] = {32, 64, 96, 128};
-
-    return cuda_fewest_columns(c, columns, 4);
+    return cuda_tile_at(tile).rows == CUDA_TILE_ROWS ||
+           cuda->block_bytes >= CUDA_TALL_BYTES;
 }
 
 /* ---- a synthetic map and a convolution on it ---- */
@@ -144,7 +138,8 @@ double median(double *v, int n)
 /* Chooses the tile for x and y of c channels and stores it in *tile. */
 sp_status choose(sp_backend *be, operands o, int c, int repeats, uint8_t *tile)
 {
-    const int prior = by_formula(c);
+    const sp_cuda *cuda = cuda_of(be);
+    const int prior = cuda_tile_by_formula(cuda_sms_of(be), o.conv.y.n, c, K);
     double time[CUDA_TILES][MOST_REPEATS];
     int best = prior;
     double least;
@@ -152,13 +147,14 @@ sp_status choose(sp_backend *be, operands o, int c, int repeats, uint8_t *tile)
     o.conv.x.c = o.conv.x.ld = o.conv.y.c = o.conv.y.ld = c;
     for (int r = 0; r < repeats; r++)
         for (int t = 0; t < CUDA_TILES; t++)
-            if (tiles[t].columns <= c) {
+            if (cuda_tile_at(t).columns <= c && is_possible(cuda, t)) {
                 *tile = (uint8_t)t;
                 SP_TRY(time_tile(be, o, &time[t][r]));
             }
     least = WORTH * median(time[prior], repeats);
     for (int t = 0; t < CUDA_TILES; t++) {
-        if (tiles[t].columns > c || t == prior || median(time[t], repeats) >= least)
+        if (cuda_tile_at(t).columns > c || !is_possible(cuda, t) || t == prior ||
+            median(time[t], repeats) >= least)
             continue;
         least = median(time[t], repeats);
         best = t;
@@ -184,42 +180,55 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
     return SP_OK;
 }
 
-sp_status multiprocessors(const sp_backend *be, int *n)
+/* Asks how many blocks and how much shared memory of a block the device has. */
+sp_status ask_device(sp_backend *be)
 {
-    SP_CUDA(cudaDeviceGetAttribute(n, cudaDevAttrMultiProcessorCount, be->device));
+    sp_cuda *cuda = cuda_of(be);
+
+    SP_CUDA(cudaDeviceGetAttribute(&cuda->multiprocessors,
+                                   cudaDevAttrMultiProcessorCount, be->device));
+    SP_CUDA(cudaDeviceGetAttribute(
+        &cuda->block_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, be->device));
     return SP_OK;
 }
 
 /* ---- SP_TILES and the log ---- */
 
-sp_status parse(const char *text, uint8_t *tile)
+sp_status parse(const sp_cuda *cuda, const char *text, uint8_t *tile)
 {
     for (*tile = 0; *tile < CUDA_TILES; ++*tile)
-        if (strcmp(text, tiles[*tile].name) == 0)
-            return SP_OK;
-    if (strcmp(text, "formula") == 0)
+        if (strcmp(text, cuda_tile_at(*tile).name) == 0)
+            break;
+    if (*tile < CUDA_TILES && !is_possible(cuda, *tile))
+        return SP_FAIL(SP_EDEVICE,
+                       "SP_TILES=%s: a block of this tile needs %d bytes of shared "
+                       "memory, and the device has %d: choose another tile",
+                       text, (int)CUDA_TALL_BYTES, cuda->block_bytes);
+    if (*tile < CUDA_TILES || strcmp(text, "formula") == 0)
         return SP_OK;
-    return SP_FAIL(SP_EUSAGE,
-                   "SP_TILES=%s: expected formula, 32, 64, 96, 128, 64:8 or "
-                   "128:8, columns and warps of a tile",
-                   text);
+    return SP_FAIL(
+        SP_EUSAGE,
+        "SP_TILES=%s: expected formula, 32, 64, 96, 128, 64:8 or 128:8, "
+        "columns and warps of a tile, or 256x96 or 256x128, rows and columns",
+        text);
 }
 
 void print_row(const uint8_t *tile, char *to, size_t size)
 {
     for (int i = 0, at = 0; i < CUDA_TILE_WIDTHS; i++)
-        at += snprintf(to + at, size - (size_t)at, " %s", tiles[tile[i]].name);
+        at += snprintf(to + at, size - (size_t)at, " %s", cuda_tile_at(tile[i]).name);
 }
 
 void print_choice(const sp_cuda *cuda, double seconds)
 {
-    char few[64], many[64];
+    const long long rows = (long long)CUDA_TILE_ROWS * cuda->multiprocessors;
+    char row[CUDA_TILE_HEIGHTS][96];
 
-    print_row(cuda->tile[0], few, sizeof few);
-    print_row(cuda->tile[1], many, sizeof many);
+    for (int i = 0; i < CUDA_TILE_HEIGHTS; i++)
+        print_row(cuda->tile[i], row[i], sizeof row[i]);
     sp_log_info("convolution tiles for 32, 64 .. 256 channels, timed in %.0f ms:%s; "
-                "below %lld rows:%s",
-                1e3 * seconds, many, (long long)cuda->few_rows, few);
+                "below %lld rows:%s; below %lld:%s",
+                1e3 * seconds, row[2], 4 * rows, row[1], rows, row[0]);
 }
 
 void set_all(sp_cuda *cuda, uint8_t tile)
@@ -229,39 +238,31 @@ void set_all(sp_cuda *cuda, uint8_t tile)
 
 } // namespace
 
-int cuda_fewest_columns(int c, const int *columns, int n)
-{
-    int best = 0;
-
-    for (int i = 1; i < n; i++)
-        if ((c + columns[i] - 1) / columns[i] * (columns[i] + 64) <=
-            (c + columns[best] - 1) / columns[best] * (columns[best] + 64))
-            best = i;
-    return best;
-}
-
-int cuda_tile_of(sp_backend *be, int64_t n, int c)
+int cuda_tile_of(sp_backend *be, int64_t n, int c, int K)
 {
     const sp_cuda *cuda = cuda_of(be);
-    const int tile =
-        cuda->tile[n >= cuda->few_rows][std::min((c - 1) / 32, (int)CUDA_TILE_WIDTHS)];
+    const int64_t rows = (int64_t)CUDA_TILE_ROWS * cuda->multiprocessors;
+    const int tile = cuda->tile[(n >= rows) + (n >= 4 * rows)]
+                               [std::min((c - 1) / 32, (int)CUDA_TILE_WIDTHS)];
 
-    return tile < CUDA_TILES ? tile : by_formula(c);
+    if (tile >= CUDA_TILES)
+        return cuda_tile_by_formula(cuda_sms_of(be), n, c, K);
+    if (K >= CUDA_TALL_OFFSETS || cuda_tile_at(tile).rows == CUDA_TILE_ROWS)
+        return tile;
+    return tile == CUDA_TALL_96 ? CUDA_TILE_96 : CUDA_TILE_128;
 }
 
 sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats)
 {
     sp_cuda *cuda = cuda_of(be);
+    const int n = cuda->multiprocessors;
     sp_arena arena;
-    sp_status rc;
-    int n = 0;
+    sp_status rc = sp_cuda_arena_create(&arena, 0, "tiles");
 
-    SP_TRY(multiprocessors(be, &n));
-    rc = sp_cuda_arena_create(&arena, 0, "tiles");
-    for (int many = 0; rc == SP_OK && many < 2; many++) {
+    for (int i = 0; rc == SP_OK && i < CUDA_TILE_HEIGHTS; i++) {
         sp_arena_reset(&arena);
-        rc = choose_all(be, &arena, CUDA_TILE_ROWS * (many ? 2 * n : (n + 1) / 2),
-                        widest, std::min(repeats, (int)MOST_REPEATS), cuda->tile[many]);
+        rc = choose_all(be, &arena, CUDA_TILE_ROWS * (i ? 2 * i * n : (n + 1) / 2),
+                        widest, std::min(repeats, (int)MOST_REPEATS), cuda->tile[i]);
     }
     sp_cuda_arena_destroy(&arena);
     return rc;
@@ -274,15 +275,13 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     const double begin = sp_now_s();
     const bool is_wgmma = be->is_wgmma;
     uint8_t tile = CUDA_TILES;
-    int n = 0;
     sp_status rc;
 
+    SP_TRY(ask_device(be));
     if (text && *text)
-        SP_TRY(parse(text, &tile));
+        SP_TRY(parse(cuda, text, &tile));
     set_all(cuda, tile);
-    SP_TRY(multiprocessors(be, &n));
-    cuda->few_rows = (int64_t)CUDA_TILE_ROWS * n;
-    if ((text && *text) || n < 4 || be->precision == SP_FP32)
+    if ((text && *text) || cuda->multiprocessors < 4 || be->precision == SP_FP32)
         return SP_OK;
     be->is_wgmma = false; /* wgmma has tiles of its own, and was not checked yet */
     rc = sp_cuda_tiles_measure(be, 32 * CUDA_TILE_WIDTHS, REPEATS);

@@ -31,7 +31,7 @@
 namespace
 {
 
-enum { STAGES = 4, MAX_ENTRIES = 384, SHORT_ITEM = 2048, LONG_ITEM = 4096 };
+enum { STAGES = 4, MAX_ENTRIES = 384 };
 enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* sums of a thread that adds slots */ };
 
 /* The arguments of one round of launches. Entry e is one sample and one offset, the
@@ -276,32 +276,13 @@ sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
     return cuda_launched("wgrad_kernel");
 }
 
-int tiles_of(int c_in, int c_out, int t)
-{
-    return (c_in + t - 1) / t * ((c_out + t - 1) / t);
-}
-
-/* The edge of a tile: least arithmetic, where the gathers of a tile count as 64
- * channels more. */
-int edge_of(int c_in, int c_out, const int *from, int n)
-{
-    int best = from[0];
-
-    for (int i = 1; i < n; i++)
-        if (tiles_of(c_in, c_out, from[i]) * from[i] * (from[i] + 64) <=
-            tiles_of(c_in, c_out, best) * best * (best + 64))
-            best = from[i];
-    return best;
-}
-
 /* The two narrow tiles serve fp32, and all calls whose rows are not whole chunks. */
 template <sp_precision P, bool IS_WHOLE>
 sp_status launch_narrow(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
-    static const int edges[] = {32, 64};
     enum { IS_EXACT = P == SP_FP32, WN = IS_EXACT ? 1 : 2 };
 
-    if (edge_of(a.x.c, a.dy.c, edges, 2) == 32)
+    if (cuda_wgrad_edge(a.x.c, a.dy.c, false) == 32)
         return launch<wgrad_tile<P, 32, 2, WN, IS_EXACT ? 8 : 4>, IS_WHOLE>(be, a,
                                                                             items);
     return launch<wgrad_tile<P, 64, 2, WN, IS_EXACT ? 4 : 3>, IS_WHOLE>(be, a, items);
@@ -310,11 +291,9 @@ sp_status launch_narrow(sp_backend *be, const wgrad_call &a, const wgrad_items &
 template <sp_precision P>
 sp_status launch_tensor(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
-    static const int edges[] = {32, 64, 96, 128};
-
     if (!a.is_whole)
         return launch_narrow<P, false>(be, a, items);
-    switch (edge_of(a.x.c, a.dy.c, edges, 4)) {
+    switch (cuda_wgrad_edge(a.x.c, a.dy.c, true)) {
     case 32:
     case 64:
         return launch_narrow<P, true>(be, a, items);
@@ -379,17 +358,12 @@ const int32_t *pair_starts(const sp_conv_wgrad_args *args)
              : args->sample_row + args->sample0;
 }
 
-int item_of(int c_in, int c_out)
-{
-    return tiles_of(c_in, c_out, 128) < 4 ? SHORT_ITEM : LONG_ITEM;
-}
-
 /* The number of slots for n_entries lists that have `pairs` pairs together. */
 size_t slots_of(int c_in, int c_out, int64_t pairs, int n_entries)
 {
     const size_t slot = (size_t)c_in * (size_t)c_out;
     const size_t most = SLOT_BYTES / (slot * sizeof(float)) + 1;
-    const size_t all = (size_t)pairs / item_of(c_in, c_out) + (size_t)n_entries;
+    const size_t all = (size_t)pairs / cuda_wgrad_item(c_in, c_out) + (size_t)n_entries;
 
     return most < all ? most : all;
 }
@@ -418,7 +392,7 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
         a.out = m->pair_out;
         a.K = m->K;
     }
-    a.item = item_of(a.x.c, a.dy.c);
+    a.item = cuda_wgrad_item(a.x.c, a.dy.c);
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(cuda_as_operand(be, &a.x));
     SP_TRY(cuda_as_operand(be, &a.dy));

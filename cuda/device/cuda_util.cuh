@@ -19,7 +19,7 @@
                            "%s: %s", #call, cudaGetErrorString(sp_cuda_));             \
     } while (0)
 
-enum { CUDA_TILE_WIDTHS = 8 };
+enum { CUDA_TILE_WIDTHS = 8, CUDA_TILE_HEIGHTS = 3 };
 
 /* Samples that one launch handles at most. */
 enum { CUDA_GROUP = 128 };
@@ -47,11 +47,13 @@ typedef struct sp_cuda {
     cudaEvent_t joined; /* the end of the side stream's work */
     sp_arena scratch;   /* device; content lives until the next operation */
     sp_arena side_scratch; /* the scratch of the side stream */
-    /* Choice of tiles (cuda_tiles.cu): tile[0] for results of fewer than few_rows rows,
-     * tile[1] for others. Entry i serves results of up to 32 (i + 1) channels, the last
-     * entry wider ones. The value CUDA_TILES means the formula. */
-    uint8_t tile[2][CUDA_TILE_WIDTHS + 1];
-    int64_t few_rows;    /* CUDA_TILE_ROWS for each multiprocessor */
+    /* Choice of tiles (cuda_tiles.cu): tile[0] for results of fewer rows than a tile of
+     * CUDA_TILE_ROWS for each multiprocessor, tile[1] for those below four, tile[2] for
+     * others. Entry i serves results of up to 32 (i + 1) channels, the last entry wider
+     * ones. The value CUDA_TILES means the formula. */
+    uint8_t tile[CUDA_TILE_HEIGHTS][CUDA_TILE_WIDTHS + 1];
+    int multiprocessors;
+    int block_bytes;     /* shared memory that a block may have */
     bool reads_pageable; /* the device can read pageable host memory */
     int n_multiprocessors;
     /* [CUDA_COUNTS] device memory: counters that kernels of the compute stream leave at

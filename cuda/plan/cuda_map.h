@@ -5,9 +5,10 @@
  *
  *     row o   mask bits 1, 13, 14   ->   nbr[first[o]] .. nbr[first[o] + 2]
  *
- * Each tile of a kernel processes 128 consecutive rows of `order`. Rows with similar
- * masks are adjacent there, so that a tile skips the offsets that none of its rows has;
- * a tile may hold rows of several samples. The value of a row depends on none of this.
+ * Each tile of a kernel processes 128 or 256 consecutive rows of `order`. Rows with
+ * similar masks are adjacent there, so that a tile skips the offsets that none of its
+ * rows has; a tile may hold rows of several samples. The value of a row depends on none
+ * of this.
  *
  * `order` is sorted in windows of rows, so that the rows that concurrent blocks gather
  * fit the L2. Window w has the samples that begin in rows 65536 w .. 65536 w + 65535.
@@ -31,12 +32,14 @@
  * The Gray place of v is its position in the Gray code, the i with v = i ^ i >> 1. The
  * inner 3^3 of a kernel of edge n begins at offset (n - 3) / 2 along each axis.
  *
- * The whole tiles of a window, counted from the first row of the map, are then sorted
- * by the number of offsets that they hold, largest first. Long tiles begin first and
- * the last ones to end are short. Expected, from counted offsets: if a tile takes the
- * time of its offsets and two more, the convolutions of two scans on the three finest
- * levels end 6 to 21 % earlier, with 2 tiles at a time on each of 132 multiprocessors.
- * A tile belongs to the window of its first row.
+ * The whole tiles of 256 rows of a window, counted from the first row of the map, are
+ * then sorted by the number of offsets that they hold, largest first. Long tiles begin
+ * first and the last ones to end are short. Expected, from counted offsets: if a tile
+ * takes the time of its offsets and two more, the convolutions of two scans on the
+ * three finest levels end 6 to 21 % earlier, with 2 tiles of 128 rows at a time on each
+ * of 132 multiprocessors. The two halves of such a tile have similar masks, so that a
+ * tile of 256 rows has few more offsets than each of them (spbench roofline counts). A
+ * tile belongs to the window of its first row.
  *
  * An alternative that was rejected is to split the masks: each of 2 or 3 groups of
  * offsets has an order of its own, by the key of its part of the mask, and a launch of
@@ -71,7 +74,8 @@
 
 enum {
     CUDA_MAP_WINDOW = 1 << 16,
-    CUDA_TILE_ROWS = 128,
+    CUDA_TILE_ROWS = 128, /* of a tile, and of a part of the sums of its rows */
+    CUDA_TALL_ROWS = 256, /* of a tall tile, the unit in which order is sorted */
     CUDA_MAP_KEY_BITS = 44 /* of the longest key */
 };
 

@@ -94,7 +94,7 @@ static void use_order(room *r, const numbers *n)
         most = *of_key > most ? *of_key : most;
         rows += rows_of(n, m);
     }
-    use(r, 4 * rows + 4 * (rows / CUDA_TILE_ROWS) + sort_bytes(most));
+    use(r, 4 * rows + 4 * (rows / CUDA_TALL_ROWS) + sort_bytes(most));
 }
 
 static bool is_cube(sp_map_key key)

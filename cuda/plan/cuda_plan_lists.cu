@@ -142,7 +142,7 @@ struct make_order_words {
     }
 };
 
-/* One warp for each whole tile: makes the words by which tiles with most offsets come
+/* One warp for each whole tall tile: makes the words by which tiles with most offsets come
  * first in their window. */
 struct make_tile_words {
     plan_levels levels;
@@ -154,21 +154,21 @@ struct make_tile_words {
     bool has(const plan_map &) const { return true; }
     unsigned blocks(const plan_map &m) const
     {
-        return plan_blocks(m.n_out / CUDA_TILE_ROWS * (int64_t)32);
+        return plan_blocks(m.n_out / CUDA_TALL_ROWS * (int64_t)32);
     }
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         const int64_t t = plan_item(block) / 32;
-        const int32_t *row = sorted + m.row_at + t * CUDA_TILE_ROWS;
+        const int32_t *row = sorted + m.row_at + t * CUDA_TALL_ROWS;
         const int lane = (int)threadIdx.x % 32;
         int count = 0;
 
-        if (t >= m.n_out / CUDA_TILE_ROWS)
+        if (t >= m.n_out / CUDA_TALL_ROWS)
             return;
         for (int w = 0; w < m.n_words; w++) {
             uint32_t any = 0;
 
-            for (int r = lane; r < CUDA_TILE_ROWS; r += 32)
+            for (int r = lane; r < CUDA_TALL_ROWS; r += 32)
                 any |= m.mask[w * (int64_t)m.n_out + row[r]];
             for (int by = 16; by > 0; by /= 2)
                 any |= __shfl_xor_sync(0xffffffffu, any, by);
@@ -182,7 +182,7 @@ struct make_tile_words {
     }
 };
 
-/* Moves whole tiles; the last rows of a map, fewer than a tile, stay where they are. */
+/* Moves whole tall tiles; the last rows of a map, fewer than one, stay where they are. */
 struct move_tiles {
     const int32_t *sorted, *tile;
 
@@ -191,13 +191,13 @@ struct move_tiles {
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         const int64_t i = plan_item(block);
-        const int64_t t = i / CUDA_TILE_ROWS, r = i % CUDA_TILE_ROWS;
+        const int64_t t = i / CUDA_TALL_ROWS, r = i % CUDA_TALL_ROWS;
         int64_t from = i;
 
         if (i >= m.n_out)
             return;
-        if (t < m.n_out / CUDA_TILE_ROWS)
-            from = tile[m.tile_at + t] * (int64_t)CUDA_TILE_ROWS + r;
+        if (t < m.n_out / CUDA_TALL_ROWS)
+            from = tile[m.tile_at + t] * (int64_t)CUDA_TALL_ROWS + r;
         m.order[i] = sorted[m.row_at + from];
     }
 };
@@ -399,7 +399,7 @@ sp_status plan_order_rows(cuda_plan_builder *b)
 {
     const plan_map *end = b->map + b->spec->n_maps, *begin = b->map, *m;
     const int64_t n = end[-1].row_at + end[-1].n_out;
-    const int64_t n_tiles = end[-1].tile_at + end[-1].n_out / CUDA_TILE_ROWS;
+    const int64_t n_tiles = end[-1].tile_at + end[-1].n_out / CUDA_TALL_ROWS;
     const size_t mark = b->arena->used;
     int32_t *sorted, *tile;
 

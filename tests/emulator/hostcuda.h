@@ -531,6 +531,7 @@ extern "C" unsigned hc_operations();
 extern "C" unsigned hc_early_launches();
 /* Returns the products of warpgroups so far, each warp's by itself. */
 extern "C" unsigned long hc_wgmma_count();
+extern "C" unsigned long hc_copied_bytes(); /* by sp_copy_async and sp_copy_chunk */
 /* Returns the calls so far that allocated memory, of the device or pinned. */
 extern "C" long hc_memory_calls();
 /* Returns whether the race checker is linked: everything takes ten times as long. */

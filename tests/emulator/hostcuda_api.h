@@ -33,6 +33,7 @@ enum cudaDeviceAttr : int {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
     cudaDevAttrPageableMemoryAccess = 88,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
 struct cudaFuncAttributes { /* the first of many */
     size_t sharedSizeBytes, constSizeBytes, localSizeBytes;

@@ -83,6 +83,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
         *value = (int)hc_most_shared() + (1 << 10);
         break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)hc_most_shared();
+        break;
     case cudaDevAttrPageableMemoryAccess:
         *value = hc_reads_pageable();
         break;

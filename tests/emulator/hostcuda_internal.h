@@ -26,6 +26,13 @@ struct hc_fiber;
 struct hc_product {
     uint64_t a, b; /* descriptors of its operands */
     int n, group;
+    size_t sums; /* number of those that it adds to */
+};
+
+/* Registers of a thread that products under way add to. */
+struct hc_sums {
+    float *of;
+    std::vector<float> value;
 };
 
 struct hc_warp {
@@ -67,9 +74,8 @@ struct hc_fiber {
     bool has_waited; /* hc_grid_wait */
     /* The rest is for wgmma. */
     std::vector<void *> landed; /* chunks that this thread is to pass on */
-    std::vector<float> sums;    /* sums of products under way; empty: none */
-    float *sums_of;
-    void *fake; /* the address sanitizer's stack */
+    std::vector<hc_sums> sums;  /* of products under way */
+    void *fake;                 /* the address sanitizer's stack */
 };
 
 enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };

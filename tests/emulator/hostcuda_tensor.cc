@@ -18,6 +18,13 @@ char *hc_shared_at(uint32_t offset)
 
 /* ---- copies ---- */
 
+static unsigned long n_copied; /* bytes from device memory */
+
+unsigned long hc_copied_bytes()
+{
+    return n_copied;
+}
+
 static void land(hc_copy *c)
 {
     if (!c->has_landed) {
@@ -42,6 +49,7 @@ void hc_copy_async(void *to, const void *from, int bytes, const char *file, int 
         hc_fail("copy that is not aligned: %s", hc_where(f));
     if ((size_t)((char *)to - hc_space) >= HC_SHARED_SPACE)
         hc_fail("copy to what is not shared memory: %s", hc_where(f));
+    n_copied += (unsigned long)bytes;
     hc_wgmma_copy_begins(f, to);
     tell(f, to, 16, true, c.pc);
     tell(f, from, bytes, false, c.pc);

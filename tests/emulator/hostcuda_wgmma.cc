@@ -230,7 +230,8 @@ static void compute(hc_warp *w, const hc_product &p)
         take(p.b, c, f, b);
         for (int r = 0; r < 16; r++) {
             float *d = &w->lane[r % 8 * 4 + c % 8 / 2]
-                            ->sums[(size_t)(c / 8 * 4 + r / 8 * 2 + c % 2)];
+                            ->sums[p.sums]
+                            .value[(size_t)(c / 8 * 4 + r / 8 * 2 + c % 2)];
             double sum = 0;
             for (int k = 0; k < 16; k++)
                 sum += (double)a[r][k] * b[k];
@@ -264,31 +265,43 @@ static void give_sums(hc_warp *w)
 {
     for (int i = 0; i < 32; i++) {
         hc_fiber *lane = w->lane[i];
-        memcpy(lane->sums_of, lane->sums.data(), lane->sums.size() * sizeof(float));
+        for (const hc_sums &s : lane->sums)
+            memcpy(s.of, s.value.data(), s.value.size() * sizeof(float));
         lane->sums.clear();
     }
+}
+
+/* Finds the sums that a lane's product adds to, or takes them over; returns their
+ * number. The products under way add to the same sums, or to others beside them. */
+static size_t take_sums(hc_fiber *lane, size_t n)
+{
+    float *d = (float *)lane->to;
+    size_t i = 0;
+
+    for (; i < lane->sums.size(); i++) {
+        const hc_sums &s = lane->sums[i];
+        if (s.of == d && s.value.size() == n)
+            break;
+        if (d < s.of + s.value.size() && s.of < d + n)
+            hc_fail("wgmma with other sums than those under way: %s", hc_where(lane));
+    }
+    if (i == lane->sums.size())
+        lane->sums.push_back({d, std::vector<float>(d, d + n)});
+    hc_fill_garbage(d, n * sizeof *d);
+    return i;
 }
 
 static void issue(hc_warp *w, const hc_fiber *f)
 {
     const call c = *(const call *)f->operand;
-    const hc_product p = {c.a, c.b, c.n, w->n_committed};
+    hc_product p = {c.a, c.b, c.n, w->n_committed, 0};
 
     n_issued++;
     check_same(w, c, f);
     if (!w->is_fenced)
         hc_fail("wgmma without a fence of its registers: %s", hc_where(f));
-    for (int i = 0; i < 32; i++) {
-        hc_fiber *lane = w->lane[i];
-        float *d = (float *)lane->to;
-
-        if (lane->sums.empty() || c.is_at_once)
-            lane->sums.assign(d, d + c.n / 2);
-        else if (lane->sums_of != d || lane->sums.size() != (size_t)c.n / 2)
-            hc_fail("wgmma with other sums than those under way: %s", hc_where(lane));
-        lane->sums_of = d;
-        hc_fill_garbage(d, (size_t)c.n / 2 * sizeof *d);
-    }
+    for (int i = 0; i < 32; i++)
+        p.sums = take_sums(w->lane[i], (size_t)c.n / 2);
     begin_reading(c.a, warp_of(f) % IN_GROUP * 16, 16, f);
     begin_reading(c.b, 0, c.n, f);
     if (c.is_at_once || (w->products.empty() && hc_is_chance(2)))

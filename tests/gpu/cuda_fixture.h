@@ -4,8 +4,8 @@
 #define CUDA_FIXTURE_H
 
 #include "cuda/device/cuda_ops.h"
+#include "cuda/plan/cuda_map_host.h"
 #include "fixtures/map_fixture.h"
-#include "gpu/cuda_map_host.h"
 #include "gpu/kernel_tests.h"
 
 int cudaMalloc(void **out, size_t bytes);
@@ -16,6 +16,7 @@ unsigned hc_waits(void);
 unsigned hc_operations(void);
 unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
 unsigned long hc_wgmma_count(void) __attribute__((weak));
+unsigned long hc_copied_bytes(void) __attribute__((weak));
 
 /* The number of orders of execution in which a case is repeated; the race checker finds
  * the same in any. */
@@ -141,8 +142,9 @@ static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
                                             int n_samples)
 {
     const size_t n = sizeof(int32_t);
-    cuda_map host = cuda_map_host(m, n_samples), *d;
+    cuda_map host, *d;
 
+    OK(cuda_map_host(m, n_samples, &host));
     assert_true(cu_held.n_maps < 32);
     d = &cu_held.map[cu_held.n_maps++];
     *d = host;

@@ -266,8 +266,8 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
 
 static void same_on_all_tiles(const conv_case *p, bool is_forward)
 {
-    static const char *const tiles[] = {"formula", "32",   "64",   "96",
-                                        "128",     "64:8", "128:8"};
+    static const char *const tiles[] = {"formula", "32",    "64",     "96",     "128",
+                                        "64:8",    "128:8", "256x96", "256x128"};
     char *first = NULL, *all;
     size_t n;
 
@@ -293,7 +293,7 @@ static void same_on_all_tiles(const conv_case *p, bool is_forward)
 
 static void tile_changes_no_bit(void **state)
 {
-    static const int rows[] = {190}, channels[][2] = {{20, 24}, {64, 96}, {32, 160}};
+    static const int rows[] = {300}, channels[][2] = {{20, 24}, {64, 96}, {32, 160}};
 
     (void)state;
     for (int precision = SP_TF32; precision <= SP_BF16; precision++)
@@ -311,7 +311,7 @@ static void tile_changes_no_bit(void **state)
  * their sums. */
 static void form_changes_no_bit(void **state)
 {
-    static const int rows[] = {190}, mma[][2] = {{64, 96}, {96, 160}};
+    static const int rows[] = {300}, mma[][2] = {{64, 96}, {96, 160}};
     static const int wgmma[][2] = {{64, 128}, {128, 192}};
     const int(*channels)[2] = is_wgmma ? wgmma : mma;
 
@@ -372,6 +372,13 @@ static void a_tile_that_is_none(void **state)
     setenv("SP_TILES", "48", 1);
     assert_int_equal(be.ops->open(&be, 0, 1), SP_EUSAGE);
     assert_non_null(strstr(sp_error_last()->message, "SP_TILES=48: expected"));
+    setenv("SP_TILES", "256x128", 1);
+    setenv("HC_CAPABILITY", "89", 1);
+    if (hc_launches) { /* the emulator: a block may have 99 KiB of shared memory */
+        assert_int_equal(be.ops->open(&be, 0, 1), SP_EDEVICE);
+        assert_non_null(strstr(sp_error_last()->message, "SP_TILES=256x128: a block"));
+    }
+    unsetenv("HC_CAPABILITY");
     unsetenv("SP_TILES");
 }
 

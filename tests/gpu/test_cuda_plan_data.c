@@ -31,8 +31,9 @@ static double waste(const cuda_map *m, int height)
 
 static void print_waste(const sp_map *map)
 {
-    cuda_map m = cuda_map_host(map, N_SAMPLES);
+    cuda_map m;
 
+    OK(cuda_map_host(map, N_SAMPLES, &m));
     printf("map %d -> %d kernel %d: %d rows, %.2f pairs a row, waste at 16 rows %.2f, "
            "64 %.2f, 128 %.2f\n",
            map->key.level_in, map->key.level_out, map->key.kernel, m.n_out,

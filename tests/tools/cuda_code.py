@@ -1,7 +1,7 @@
 """cuda_code.py [--listing] [--table FILE] CUBIN...: the machine code of the GEMM kernels,
 as ptxas made it, against limits. `make check-code` compiles the files and runs it.
 
-For each kernel and tile of cuda/conv the table has
+For each kernel and tile of cuda/conv (of 128 rows, or ROWSxCOLUMNS) the table has
     loop      instructions that a warp issues at most in the main loop for one k-tile: the
               longest way through the loop, all groups of rows present, the next offset begun
     mma       products of the tensor cores among them (HMMA; HGMMA; FFMA in fp32)
@@ -40,7 +40,9 @@ LIMITS = {
     "conv bf16 64 4x1 whole": (160, 13, 2870, 3),
     "conv bf16 64 4x1 any": (250, 12, 3000, 3),
     "conv bf16 96 2x2 whole": (170, 14, 2800, 2),
+    "conv bf16 256x96 4x2 whole": (175, 14, 2850, 1),
     "conv bf16 128 2x2 whole": (210, 15, 2870, 2),
+    "conv bf16 256x128 4x2 whole": (205, 15, 2910, 1),
     "conv bf16 128 4x2 whole": (140, 11, 2420, 2),
     "conv fp32 32 4x1 whole": (960, 26, 2070, 3),
     "conv fp32 32 4x1 any": (1060, 18, 2250, 3),
@@ -52,10 +54,13 @@ LIMITS = {
     "conv tf32 64 4x1 whole": (210, 13, 2490, 3),
     "conv tf32 64 4x1 any": (310, 12, 2680, 3),
     "conv tf32 96 2x2 whole": (290, 14, 2570, 2),
+    "conv tf32 256x96 4x2 whole": (295, 14, 2620, 1),
     "conv tf32 128 2x2 whole": (330, 15, 2590, 2),
+    "conv tf32 256x128 4x2 whole": (325, 15, 2640, 1),
     "conv tf32 128 4x2 whole": (200, 11, 2410, 2),
     "wgmma bf16 128 any": (250, 7, 2260, 2),
     "wgmma bf16 128 whole": (140, 3, 2140, 2),
+    "wgmma bf16 256x128 whole": (195, 3, 2730, 1),
     "wgmma bf16 256 any": (270, 7, 2790, 1),
     "wgmma bf16 256 whole": (150, 3, 2660, 1),
     "wgrad bf16 32 2x2 whole": (80, 5, 300, 8),
@@ -221,21 +226,21 @@ class Kernel:
         form = "whole" if "true" in found[2] else "any"
         self.shared = numbers[-1]
         if self.kind == "conv":
-            precision, columns, wm, wn = numbers[:4]
-            mt, nt = 8 // wm, columns // wn // 8
-            self.threads, self.macs = wm * wn * 32, 128 * columns
+            precision, rows, columns, wm, wn = numbers[:5]
+            mt, nt = rows // 16 // wm, columns // wn // 8
+            self.threads, self.macs = wm * wn * 32, rows * columns
             self.products = mt * nt * 2
-            tile = "%d %dx%d" % (columns, wm, wn)
+            tile = "%s%d %dx%d" % ("" if rows == 128 else "%dx" % rows, columns, wm, wn)
         elif self.kind == "wgrad":
             precision, edge, wm, wn = numbers[:4]
             self.threads, self.macs = wm * wn * 32, edge * edge
             self.products = edge // wm // 16 * (edge // wn // 8) * 2
             tile = "%d %dx%d" % (edge, wm, wn)
         else:
-            precision, columns = 2, numbers[0]
-            self.threads, self.macs = 256, 128 * columns
-            self.products = 4
-            tile = "%d" % columns
+            precision, (rows, columns) = 2, numbers[:2]
+            self.threads, self.macs = 256, rows * columns
+            self.products = rows // 32
+            tile = "%s%d" % ("" if rows == 128 else "%dx" % rows, columns)
         depth = {"conv": (16, 16, 32), "wgrad": (16, 16, 32), "wgmma": (0, 0, 64)}
         self.macs *= depth[self.kind][precision]
         if precision == 0:
@@ -275,7 +280,7 @@ class Kernel:
 
     def row(self):
         of_cubin = (self.regs, self.shared, self.threads, self.blocks)
-        return "%-24s %5d %4d %4d %5d %6.2f %7d %7d" % (
+        return "%-27s %5d %4d %4d %5d %6.2f %7d %7d" % (
             self.name, self.loop, self.mma, self.sync, self.ahead, self.clocks,
             self.outside, self.bytes) + \
             ("" if self.regs is None else " %4d %6d %7d %6d" % of_cubin)
@@ -296,7 +301,7 @@ class Kernel:
                 for what, value, least, most in checks if not least <= value <= most]
 
 
-HEADER = "%-24s %5s %4s %4s %5s %6s %7s %7s %4s %6s %7s %6s" % (
+HEADER = "%-27s %5s %4s %4s %5s %6s %7s %7s %4s %6s %7s %6s" % (
     "kernel, tile, form", "loop", "mma", "sync", "ahead", "clocks", "outside", "bytes",
     "regs", "shared", "threads", "blocks")
 
@@ -405,7 +410,8 @@ def main(words):
               "the machine code of the GEMM kernels is NOT checked")
         return 77
     kernels = sorted((k for p in paths for k in measure_file(p, is_listing, nvdisasm)),
-                     key=lambda k: [int(w) if w.isdigit() else w for w in k.name.split()[:3]])
+                     key=lambda k: (k.name.split()[:2],
+                                    [int(w) for w in k.name.split()[2].split("x")][::-1]))
     rows = [HEADER] + [k.row() for k in kernels]
     print("\n".join(rows))
     if table:

@@ -21,7 +21,7 @@ listing() {
     awk -v filling="$1" -v ahead="$2" -v extra="$3" -v tile="${4:-128}" '
         function put(text) { printf "        /*%04x*/  %s ;\n", 16 * n++, text }
         BEGIN {
-            name = "_Z11conv_kernelIL12sp_precision2E9conv_tileILi" tile \
+            name = "_Z11conv_kernelIL12sp_precision2E9conv_tileILi128ELi" tile \
                 "ELi2ELi2ELi2EELb1ELi65536EEv9conv_call"
             print "\t.section\t.text." name ",\"ax\",@progbits"
             print ".text." name ":"

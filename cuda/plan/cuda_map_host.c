@@ -1,6 +1,7 @@
-#include "gpu/cuda_map_host.h"
+#include "cuda/plan/cuda_map_host.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct row_key {
     int window;
@@ -13,8 +14,13 @@ static bool has(const cuda_map *m, int32_t row, int k)
     return m->mask[(size_t)(k / 32) * (size_t)m->n_out + (size_t)row] >> k % 32 & 1;
 }
 
+static sp_status none_left(void)
+{
+    return SP_FAIL(SP_EMEM, "kernel map: out of memory");
+}
+
 /* Fills masks and neighbours: within a tile the pairs stand by rising offset. */
-static void take_rows(const sp_map *from, cuda_map *m)
+static sp_status take_rows(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->n_out;
     uint32_t *mask = calloc(n * (size_t)m->n_words + 1, sizeof *mask);
@@ -22,6 +28,13 @@ static void take_rows(const sp_map *from, cuda_map *m)
     int32_t *nbr = malloc(((size_t)m->pairs + 1) * sizeof *nbr);
     const int n_lists = from->n_tiles * m->K;
 
+    m->mask = mask;
+    m->first = first;
+    m->nbr = nbr;
+    if (!mask || !first || !at || !nbr) {
+        free(at);
+        return none_left();
+    }
     for (int64_t p = 0; p < m->pairs; p++)
         first[from->out[p] + 1]++;
     for (size_t i = 0; i < n; i++)
@@ -36,9 +49,7 @@ static void take_rows(const sp_map *from, cuda_map *m)
             nbr[at[o]++] = from->in[p];
         }
     free(at);
-    m->mask = mask;
-    m->first = first;
-    m->nbr = nbr;
+    return SP_OK;
 }
 
 static uint32_t gray_place(uint32_t v)
@@ -112,18 +123,18 @@ static int compare(const void *a, const void *b)
 
 /* Orders whole tiles by falling number of their offsets; the keys' windows come
  * first. */
-static void order_tiles(const cuda_map *m, const row_key *rows, int32_t *order)
+static void order_tiles(const cuda_map *m, const row_key *rows, row_key *tiles,
+                        int32_t *order)
 {
-    const int n_tiles = m->n_out / CUDA_TILE_ROWS;
-    row_key *tiles = malloc(((size_t)n_tiles + 1) * sizeof *tiles);
+    const int n_tiles = m->n_out / CUDA_TALL_ROWS;
 
     for (int t = 0; t < n_tiles; t++) {
-        const row_key *row = rows + (size_t)t * CUDA_TILE_ROWS;
+        const row_key *row = rows + (size_t)t * CUDA_TALL_ROWS;
         int absent = m->K;
 
         for (int k = 0; k < m->K; k++) {
             bool is_there = false;
-            for (int r = 0; r < CUDA_TILE_ROWS; r++)
+            for (int r = 0; r < CUDA_TALL_ROWS; r++)
                 is_there = is_there || has(m, row[r].row, k);
             absent -= is_there;
         }
@@ -131,19 +142,25 @@ static void order_tiles(const cuda_map *m, const row_key *rows, int32_t *order)
     }
     qsort(tiles, (size_t)n_tiles, sizeof *tiles, compare);
     for (int32_t i = 0; i < m->n_out; i++)
-        order[i] = rows[i / CUDA_TILE_ROWS < n_tiles
-                            ? tiles[i / CUDA_TILE_ROWS].row * CUDA_TILE_ROWS +
-                                  i % CUDA_TILE_ROWS
+        order[i] = rows[i / CUDA_TALL_ROWS < n_tiles
+                            ? tiles[i / CUDA_TALL_ROWS].row * CUDA_TALL_ROWS +
+                                  i % CUDA_TALL_ROWS
                             : i]
                        .row;
-    free(tiles);
 }
 
-static void take_order(const sp_map *from, cuda_map *m)
+static sp_status take_order(const sp_map *from, cuda_map *m)
 {
-    row_key *rows = malloc(((size_t)m->n_out + 1) * sizeof *rows);
-    int32_t *order = malloc(((size_t)m->n_out + 1) * sizeof *order);
+    const size_t n = (size_t)m->n_out + 1;
+    row_key *rows = malloc(n * sizeof *rows), *tiles = malloc(n * sizeof *tiles);
+    int32_t *order = malloc(n * sizeof *order);
 
+    m->order = order;
+    if (!rows || !tiles || !order) {
+        free(rows);
+        free(tiles);
+        return none_left();
+    }
     for (int b = 0; b < m->n_samples; b++) {
         const int32_t begin = from->tile_row[from->sample_tile[b]];
         for (int32_t i = begin; i < from->tile_row[from->sample_tile[b + 1]]; i++)
@@ -153,17 +170,23 @@ static void take_order(const sp_map *from, cuda_map *m)
                                 i};
     }
     qsort(rows, (size_t)m->n_out, sizeof *rows, compare);
-    order_tiles(m, rows, order);
+    order_tiles(m, rows, tiles, order);
     free(rows);
-    m->order = order;
+    free(tiles);
+    return SP_OK;
 }
 
-static void take_pairs(const sp_map *from, cuda_map *m)
+static sp_status take_pairs(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->pairs + 1;
     int32_t *in = malloc(n * sizeof *in), *out = malloc(n * sizeof *out), at = 0;
     int32_t *start = malloc(((size_t)(m->n_samples * m->K) + 1) * sizeof *start);
 
+    m->pair_in = in;
+    m->pair_out = out;
+    m->pair_start_host = start;
+    if (!in || !out || !start)
+        return none_left();
     for (int b = 0; b < m->n_samples; b++)
         for (int k = 0; k < m->K; k++) {
             start[b * m->K + k] = at;
@@ -175,24 +198,21 @@ static void take_pairs(const sp_map *from, cuda_map *m)
                 }
         }
     start[m->n_samples * m->K] = at;
-    m->pair_in = in;
-    m->pair_out = out;
-    m->pair_start_host = start;
+    return SP_OK;
 }
 
-cuda_map cuda_map_host(const sp_map *from, int n_samples)
+sp_status cuda_map_host(const sp_map *from, int n_samples, cuda_map *to)
 {
-    cuda_map m = {.K = from->K,
-                  .n_words = (from->K + 31) / 32,
-                  .n_in = from->n_in,
-                  .n_out = from->n_out,
-                  .n_samples = n_samples,
-                  .pairs = from->pairs};
+    *to = (cuda_map){.K = from->K,
+                     .n_words = (from->K + 31) / 32,
+                     .n_in = from->n_in,
+                     .n_out = from->n_out,
+                     .n_samples = n_samples,
+                     .pairs = from->pairs};
 
-    take_rows(from, &m);
-    take_order(from, &m);
-    take_pairs(from, &m);
-    return m;
+    SP_TRY(take_rows(from, to));
+    SP_TRY(take_order(from, to));
+    return take_pairs(from, to);
 }
 
 void cuda_map_host_free(cuda_map *m)
@@ -204,4 +224,5 @@ void cuda_map_host_free(cuda_map *m)
     free((void *)m->pair_in);
     free((void *)m->pair_out);
     free((void *)m->pair_start_host);
+    memset(m, 0, sizeof *m);
 }

@@ -1,0 +1,246 @@
+#include "cuda/conv/cuda_count.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT_BYTES = 32, GROUP = 16, QUARTER = 64 };
+
+/* ---- tiles of rows ---- */
+
+static sp_status take(cuda_row_tiles *tiles)
+{
+    const size_t n = (size_t)tiles->n + 1;
+
+    tiles->offsets = calloc(4 * n, sizeof *tiles->offsets);
+    if (!tiles->offsets)
+        return SP_FAIL(SP_EMEM, "tiles of a map: out of memory");
+    tiles->shared = tiles->offsets + n;
+    tiles->groups = tiles->shared + n;
+    tiles->quarters = tiles->groups + n;
+    return SP_OK;
+}
+
+/* The offsets of a word of the masks that any of the rows from..end - 1 has. */
+static uint32_t any_of(const cuda_map *m, int word, int64_t from, int64_t end)
+{
+    const uint32_t *mask = m->mask + (size_t)word * (size_t)m->n_out;
+    uint32_t any = 0;
+
+    for (int64_t i = from; i < end && i < m->n_out; i++)
+        any |= mask[m->order[i]];
+    return any;
+}
+
+static void count_tile(const cuda_map *m, cuda_row_tiles *tiles, int t)
+{
+    const int64_t from = (int64_t)t * tiles->rows, end = from + tiles->rows;
+
+    for (int w = 0; w < m->n_words; w++) {
+        uint32_t all = 0, pairs;
+
+        for (int64_t i = from; i < end; i += QUARTER) {
+            uint32_t quarter = 0;
+            for (int64_t j = i; j < i + QUARTER; j += GROUP) {
+                const uint32_t group = any_of(m, w, j, j + GROUP);
+                tiles->groups[t] += __builtin_popcount(group);
+                quarter |= group;
+            }
+            tiles->quarters[t] += __builtin_popcount(quarter);
+            all |= quarter;
+        }
+        pairs = (all | all >> 1) & 0x55555555u;
+        tiles->offsets[t] += __builtin_popcount(all);
+        tiles->shared[t] += __builtin_popcount(pairs);
+    }
+}
+
+sp_status cuda_count_tiles(const cuda_map *map, int64_t n_rows, int rows,
+                           cuda_row_tiles *tiles)
+{
+    assert(rows % QUARTER == 0 && (!map || map->n_out == n_rows));
+    *tiles = (cuda_row_tiles){.rows = rows,
+                              .n = (int)((n_rows + rows - 1) / rows),
+                              .pairs = map ? map->pairs : n_rows};
+    SP_TRY(take(tiles));
+    for (int t = 0; t < tiles->n; t++) {
+        const int64_t left = n_rows - (int64_t)t * rows;
+        const int own = left < rows ? (int)left : rows;
+
+        if (map) {
+            count_tile(map, tiles, t);
+            continue;
+        }
+        tiles->offsets[t] = tiles->shared[t] = 1;
+        tiles->groups[t] = (own + GROUP - 1) / GROUP;
+        tiles->quarters[t] = (own + QUARTER - 1) / QUARTER;
+    }
+    return SP_OK;
+}
+
+void cuda_row_tiles_free(cuda_row_tiles *tiles)
+{
+    free(tiles->offsets);
+    memset(tiles, 0, sizeof *tiles);
+}
+
+/* ---- convolution ---- */
+
+static int elem_bytes(sp_precision precision)
+{
+    return precision == SP_BF16 ? 2 : 4;
+}
+
+static bool is_shared(const cuda_conv_shape *s)
+{
+    return s->c_x * elem_bytes(s->precision) <= UNIT_BYTES / 2;
+}
+
+/* Whether rows consist of whole k-tiles of so many bytes. */
+static bool is_whole(const cuda_conv_shape *s, int bytes)
+{
+    return s->is_aligned && !is_shared(s) &&
+           s->c_x * elem_bytes(s->precision) % bytes == 0;
+}
+
+/* Units of an offset. */
+static int units_of(const cuda_conv_shape *s)
+{
+    return is_shared(s)
+               ? 1
+               : (s->c_x * elem_bytes(s->precision) + UNIT_BYTES - 1) / UNIT_BYTES;
+}
+
+static bool is_wgmma(const cuda_work *work)
+{
+    return work->kernel[0] == 'w' && work->kernel[2] == 'm'; /* wgmma, not wgrad */
+}
+
+static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
+{
+    const char *form = is_whole(s, 4 * UNIT_BYTES) ? "whole" : "any";
+    const int tile = cuda_wgmma_tile(sms, s->n, s->c_y, s->K, form[0] == 'w');
+
+    work->rows = tile == CUDA_WGMMA_TALL ? CUDA_TALL_ROWS : CUDA_TILE_ROWS;
+    work->columns = tile == CUDA_WGMMA_256 ? 256 : 128;
+    snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %s%d %s",
+             tile == CUDA_WGMMA_TALL ? "256x" : "", work->columns, form);
+}
+
+static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
+{
+    static const char *const precision[] = {"fp32", "tf32", "bf16"};
+    static const int narrow[] = {32, 64};
+    const bool whole = is_whole(s, 2 * UNIT_BYTES);
+    const bool is_narrow = !whole || s->precision == SP_FP32;
+    const cuda_tile tile =
+        cuda_tile_at(is_narrow ? cuda_fewest_columns(s->c_y, narrow, 2)
+                               : cuda_tile_by_formula(sms, s->n, s->c_y, s->K));
+
+    work->rows = tile.rows;
+    work->columns = tile.columns;
+    snprintf(work->kernel, sizeof work->kernel, "conv %s %s%d %dx%d %s",
+             precision[s->precision], tile.rows == CUDA_TALL_ROWS ? "256x" : "",
+             tile.columns, tile.warps[0], tile.warps[1], whole ? "whole" : "any");
+}
+
+cuda_work cuda_count_shape(const cuda_conv_shape *s, cuda_sms sms)
+{
+    cuda_work work = {0};
+
+    if (s->precision == SP_BF16 && s->wgmma_least &&
+        cuda_wgmma_gains(s->K, s->c_x, s->c_y, is_shared(s), s->wgmma_least))
+        describe_wgmma(s, sms, &work);
+    else
+        describe_mma(s, sms, &work);
+    work.across = (s->c_y + work.columns - 1) / work.columns;
+    return work;
+}
+
+static int64_t units_of_tile(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
+                             int t)
+{
+    return (int64_t)(is_shared(s) ? tiles->shared[t] : tiles->offsets[t]) * units_of(s);
+}
+
+void cuda_count_block(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
+                      const cuda_work *work, int t, double *k_tiles, double *products)
+{
+    const int of_k_tile = is_wgmma(work) ? 4 : 2; /* units */
+    const double depth = (double)units_of(s) * UNIT_BYTES / elem_bytes(s->precision);
+    const double rows = is_wgmma(work) ? (double)QUARTER * tiles->quarters[t]
+                                       : (double)GROUP * tiles->groups[t];
+
+    *k_tiles = (double)((units_of_tile(s, tiles, t) + of_k_tile - 1) / of_k_tile);
+    /* two offsets that share a unit are multiplied at once */
+    *products = rows * depth * work->columns * (is_shared(s) ? 0.5 : 1);
+}
+
+/* Reads of the table, for each tile of columns: order, masks, first and neighbours. */
+static double plan_bytes(const cuda_conv_shape *s, const cuda_row_tiles *tiles)
+{
+    const double words = (s->K + 31) / 32;
+
+    return s->K == 1 ? 0
+                     : 4.0 * (double)s->n * (2 + words) + 4.0 * (double)tiles->pairs;
+}
+
+void cuda_count_conv(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
+                     cuda_work *work)
+{
+    assert(tiles->rows == work->rows);
+    work->n_blocks = (int64_t)tiles->n * work->across;
+    work->gathered =
+        (double)tiles->pairs * s->c_x * elem_bytes(s->precision) * work->across;
+    work->plan = plan_bytes(s, tiles) * work->across;
+    work->weights = work->k_tiles = work->products = 0;
+    for (int t = 0; t < tiles->n; t++) {
+        double k_tiles, products;
+
+        cuda_count_block(s, tiles, work, t, &k_tiles, &products);
+        work->weights += (double)units_of_tile(s, tiles, t) * s->c_y * UNIT_BYTES;
+        work->k_tiles += k_tiles * work->across;
+        work->products += products * work->across;
+    }
+}
+
+/* ---- weight gradient ---- */
+
+void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
+                      const int32_t *start, int n_lists, int64_t n, cuda_work *work)
+{
+    const int chunk = 16 / elem_bytes(precision);
+    const bool whole = c_in % chunk == 0 && c_out % chunk == 0;
+    const bool is_wide = whole && precision != SP_FP32;
+    const int edge = cuda_wgrad_edge(c_in, c_out, is_wide);
+    const int tiles = cuda_wgrad_tiles(c_in, c_out, edge);
+    const int item = cuda_wgrad_item(c_in, c_out);
+    const int of_k_tile = precision == SP_BF16 ? 32 : 16;
+    int64_t items = 0, steps = 0, pairs = start ? start[n_lists] - start[0] : n;
+
+    for (int i = 0; i < n_lists; i++) {
+        int64_t left = start ? start[i + 1] - start[i] : n;
+
+        for (; left > 0; left -= item, items++)
+            steps += ((left < item ? left : item) + of_k_tile - 1) / of_k_tile;
+    }
+    *work = (cuda_work){.rows = edge, .columns = edge, .across = tiles};
+    snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
+             precision == SP_BF16   ? "bf16"
+             : precision == SP_TF32 ? "tf32"
+                                    : "fp32",
+             edge,
+             precision == SP_FP32 ? "2x1"
+             : edge == 128        ? "2x4"
+                                  : "2x2",
+             whole ? "whole" : "any");
+    work->n_blocks = items * tiles;
+    work->gathered = (double)pairs * elem_bytes(precision) *
+                     ((double)c_in * ((c_out + edge - 1) / edge) +
+                      (double)c_out * ((c_in + edge - 1) / edge));
+    work->weights = 8.0 * (double)items * c_in * c_out;
+    work->plan = has_map ? 8.0 * (double)pairs * tiles : 0;
+    work->k_tiles = (double)steps * tiles;
+    work->products = (double)steps * of_k_tile * edge * edge * tiles;
+}

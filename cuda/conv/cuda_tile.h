@@ -1,0 +1,162 @@
+/* The tiles of the GEMM kernels, and their choice by formula. This is plain C, because
+ * it is shared by the kernels' host code and by what counts their work without a device
+ * (cuda_count.h).
+ */
+#ifndef CUDA_TILE_H
+#define CUDA_TILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/plan/cuda_map.h"
+
+/* The tiles of the tensor cores (cuda_conv.cu), as X(index, name, rows, columns, warps
+ * along the rows, warps along the columns, blocks of an SM). Those that the formula
+ * chooses columns from come first. Tall tiles are those of 256 rows. There is no 96
+ * with 128 rows and 8 warps: its columns do not divide among the warps. */
+#define CUDA_TILE_LIST(X)                                                              \
+    X(CUDA_TILE_32, "32", 128, 32, 4, 1, 3)                                            \
+    X(CUDA_TILE_64, "64", 128, 64, 4, 1, 3)                                            \
+    X(CUDA_TILE_96, "96", 128, 96, 2, 2, 2)                                            \
+    X(CUDA_TILE_128, "128", 128, 128, 2, 2, 2)                                         \
+    X(CUDA_TILE_64_8, "64:8", 128, 64, 4, 2, 2)                                        \
+    X(CUDA_TILE_128_8, "128:8", 128, 128, 4, 2, 2)                                     \
+    X(CUDA_TALL_96, "256x96", 256, 96, 4, 2, 1)                                        \
+    X(CUDA_TALL_128, "256x128", 256, 128, 4, 2, 1)
+
+#define CUDA_TILE_INDEX(index, name, rows, columns, wm, wn, blocks) index,
+enum { CUDA_TILE_LIST(CUDA_TILE_INDEX) CUDA_TILES };
+#undef CUDA_TILE_INDEX
+
+typedef struct cuda_tile {
+    const char
+        *name; /* of SP_TILES: columns, and ":8" for 8 warps; or rows x columns */
+    int rows, columns;
+    int warps[2]; /* along the rows and along the columns */
+    int blocks;   /* of an SM */
+} cuda_tile;
+
+static inline cuda_tile cuda_tile_at(int i)
+{
+#define CUDA_TILE_ROW(index, name, rows, columns, wm, wn, blocks)                      \
+    {name, rows, columns, {wm, wn}, blocks},
+    static const cuda_tile tile[CUDA_TILES] = {CUDA_TILE_LIST(CUDA_TILE_ROW)};
+#undef CUDA_TILE_ROW
+
+    return tile[i];
+}
+
+enum {
+    /* The shared memory of a tall tile is at most this much; devices of some
+     * architectures (8.6, 8.9, 12.0) have less. */
+    CUDA_TALL_BYTES = 130 << 10,
+    /* Tall tiles serve kernels of so many offsets: smaller ones read few weights. */
+    CUDA_TALL_OFFSETS = 27,
+    /* The formula takes tall tiles where they fill the multiprocessors so many
+     * times. */
+    CUDA_TALL_WAVES = 2
+};
+
+/* The properties of a device that the choice depends on. */
+typedef struct cuda_sms {
+    int n;           /* multiprocessors */
+    int block_bytes; /* the shared memory that a block may have */
+} cuda_sms;
+
+/* The entry of columns[n], rising, that needs the fewest columns in all for c channels,
+ * where each pass over the rows counts as 64 columns more for its gathers. */
+static inline int cuda_fewest_columns(int c, const int *columns, int n)
+{
+    int best = 0;
+
+    for (int i = 1; i < n; i++)
+        if ((c + columns[i] - 1) / columns[i] * (columns[i] + 64) <=
+            (c + columns[best] - 1) / columns[best] * (columns[best] + 64))
+            best = i;
+    return best;
+}
+
+/* Whether tall tiles of so many columns are right for a result of n rows and c
+ * channels. They halve the weights that pass through the L2. But a block has an SM to
+ * itself, and the longest tile holds up to twice as many offsets as the mean one, so
+ * that with few blocks most SMs would wait for the longest. */
+static inline bool cuda_is_tall(cuda_sms sms, int64_t n, int c, int columns)
+{
+    const int64_t blocks =
+        (n + CUDA_TALL_ROWS - 1) / CUDA_TALL_ROWS * ((c + columns - 1) / columns);
+
+    return sms.block_bytes >= CUDA_TALL_BYTES &&
+           blocks >= (int64_t)CUDA_TALL_WAVES * sms.n;
+}
+
+/* The tile for a result of n rows and c channels by a kernel of K offsets. */
+static inline int cuda_tile_by_formula(cuda_sms sms, int64_t n, int c, int K)
+{
+    static const int columns[] = {32, 64, 96, 128};
+    const int tile = cuda_fewest_columns(c, columns, 4);
+
+    if (columns[tile] < 96 || K < CUDA_TALL_OFFSETS ||
+        !cuda_is_tall(sms, n, c, columns[tile]))
+        return tile;
+    return columns[tile] == 96 ? CUDA_TALL_96 : CUDA_TALL_128;
+}
+
+/* ---- wgmma (cuda_conv_wgmma.cu) ---- */
+
+enum { CUDA_WGMMA_128, CUDA_WGMMA_256, CUDA_WGMMA_TALL };
+
+/* Whether a call is expected to gain from wgmma: results of at least `least` channels
+ * and K c_x >= 512. Smaller products are bound by the L2 or by their launch, whatever
+ * multiplies. The exact measure would be t c_x, t the pairs of a row, but t changes
+ * with the batch, and the bits of a row must not depend on the batch. */
+static inline bool cuda_wgmma_gains(int K, int c_x, int c_y, bool is_shared, int least)
+{
+    return c_y >= least && !is_shared && (int64_t)K * c_x >= 512;
+}
+
+/* The tile for a result of n rows and c channels; is_whole: rows of whole k-tiles.
+ *
+ * With 128 rows, that of 128 or 256 columns that costs least: rows are gathered and
+ * masked again for each tile of columns, which counts as 64 columns more. With 256
+ * columns a 3^3 kernel reads some three times as many bytes of weights as of rows, so
+ * that half the weights are worth a second gather of the rows (counted by spbench
+ * roofline); smaller kernels read few weights. Where there is a single tile of columns,
+ * tall tiles make half as many blocks, of which there must be enough. */
+static inline int cuda_wgmma_tile(cuda_sms sms, int64_t n, int c, int K, bool is_whole)
+{
+    const int narrow = (c + 127) / 128, wide = (c + 255) / 256;
+
+    if (is_whole && K >= CUDA_TALL_OFFSETS && (c > 128 || cuda_is_tall(sms, n, c, 128)))
+        return CUDA_WGMMA_TALL;
+    return wide * (256 + 64) < narrow * (128 + 64) ? CUDA_WGMMA_256 : CUDA_WGMMA_128;
+}
+
+/* ---- weight gradient (cuda_wgrad.cu) ---- */
+
+enum { CUDA_SHORT_ITEM = 2048, CUDA_LONG_ITEM = 4096 };
+
+static inline int cuda_wgrad_tiles(int c_in, int c_out, int t)
+{
+    return (c_in + t - 1) / t * ((c_out + t - 1) / t);
+}
+
+/* The edge of a tile: least arithmetic, where the gathers of a tile count as 64
+ * channels more. is_wide: edges of 96 and 128 exist too. */
+static inline int cuda_wgrad_edge(int c_in, int c_out, bool is_wide)
+{
+    int best = 32;
+
+    for (int t = 64; t <= (is_wide ? 128 : 64); t += 32)
+        if (cuda_wgrad_tiles(c_in, c_out, t) * t * (t + 64) <=
+            cuda_wgrad_tiles(c_in, c_out, best) * best * (best + 64))
+            best = t;
+    return best;
+}
+
+/* The number of pairs of an item. */
+static inline int cuda_wgrad_item(int c_in, int c_out)
+{
+    return cuda_wgrad_tiles(c_in, c_out, 128) < 4 ? CUDA_SHORT_ITEM : CUDA_LONG_ITEM;
+}
+
+#endif
