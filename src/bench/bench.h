@@ -15,7 +15,7 @@
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and shards of them
  *     bench_ops, bench_rows, bench_plan, bench_step, bench_layers, bench_io,
- *     bench_reduce, bench_sums, bench_model
+ *     bench_reduce, bench_sums, bench_model, bench_roofline, bench_code
  *                    the commands and their parts
  *
  * The ceiling is measured again before each repeat of a job, because the clock of a
@@ -57,6 +57,7 @@ typedef struct bench_options {
     int device, precision;
     const char *shard; /* file to take voxels from; NULL: a shape */
     const char *shape; /* NULL: terrain */
+    const char *code;  /* file with the table of the machine code */
     const char *out;   /* file that `voxels` writes */
     int64_t samples;   /* number of samples in it */
     int64_t sample;    /* number of the sample in --shard */
@@ -67,8 +68,30 @@ typedef struct bench_options {
     sp_command command; /* deck, overrides and their config */
 } bench_options;
 
+/* Least work that an operation of a step has to do. */
+typedef struct bench_call {
+    const char *op;       /* of the table of operations */
+    const sp_node *layer; /* borrowed; NULL: the whole network's */
+    int64_t n, pairs;
+    int c_in, c_out;
+    double flops, bytes;
+    /* Of a convolution: what its epilogue reads and writes, and its map (NULL: kernel
+     * 1). */
+    double result_bytes;
+    const sp_map *map;
+} bench_call;
+
+/* Told every operation of a step, in their order (bench_layers.c). */
+typedef struct bench_counter {
+    sp_status (*count)(void *arg, const bench_call *call);
+    void *arg;
+} bench_counter;
+
 typedef struct bench {
     const bench_options *options;
+    /* With it, steps of bench_training count the operations of a device and compute
+     * nothing else. NULL: they are steps. */
+    const bench_counter *counter;
     sp_comm *comm;
     sp_backend backend; /* `step` has a copy of the session's, which owns it */
     bool is_borrowed;   /* the backend is not closed here */
@@ -241,13 +264,15 @@ sp_status bench_io(bench *b);
 sp_status bench_voxels_write(bench *b);
 sp_status bench_reduce(bench *b);
 sp_status bench_model(bench *b);
+sp_status bench_roofline(bench *b);
 /* ---- bench_rows.c: operations on rows of c channels; called by bench_ops ---- */
 sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c);
 
 /* ---- bench_step.c: a training as sptrain makes it ---- */
 typedef struct bench_training {
     sp_resources resources;
-    struct bench_trace *trace; /* --layers; else NULL */
+    struct bench_trace *trace; /* --layers, or with a counter; else NULL */
+    const sp_batch *batch;     /* the one that the step computes; else NULL */
     /* The host waits for the device between the parts of a step, so that each part can
      * be timed; they then lose their overlap. */
     bool is_split;
@@ -281,6 +306,27 @@ sp_status bench_training_open(bench *b, bench_training *t);
 void bench_training_step(bench_training *t, bench_parts *parts);
 /* Reports a failure and frees everything. Returns rc. */
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);
+
+/* ---- bench_code.c: the kernels' machine code ---- */
+enum { BENCH_KERNELS = 64 };
+
+/* A kernel as tests/tools/cuda_code.py counted it. */
+typedef struct bench_kernel {
+    char name[40];
+    double loop, outside; /* instructions of a warp: for a k-tile; in the other code */
+    int threads, blocks;  /* blocks of an SM */
+} bench_kernel;
+
+typedef struct bench_code {
+    int n;
+    bench_kernel kernel[BENCH_KERNELS];
+} bench_code;
+
+/* Reads a table as tests/results/code-sm_90.txt. SP_EIO, SP_EDATA. */
+sp_status bench_code_read(const char *path, bench_code *code);
+/* SP_EDATA where the table lacks the kernel. */
+sp_status bench_code_find(const bench_code *code, const char *name,
+                          const bench_kernel **kernel);
 
 /* ---- bench_layers.c: the operations of a step ---- */
 typedef struct bench_trace bench_trace;

@@ -14,6 +14,10 @@
  * kept busy with other work, so that all launches of the operation are queued when the
  * first of them begins. The time is the device's own; the time of an empty pair of
  * readings is subtracted.
+ *
+ * A trace with a counter (bench_counter) tells it every operation instead of timing it.
+ * It stands for a device then: passes over the voxels are not computed, so that the
+ * operations of a device are listed without one.
  */
 #include <assert.h>
 #include <math.h>
@@ -24,12 +28,7 @@
 
 enum { MAX_ROWS = 4096, LEAD_US = 100 };
 
-/* Least work that an operation has to do. */
-typedef struct work {
-    int64_t n, pairs;
-    int c_in, c_out;
-    double flops, bytes;
-} work;
+typedef bench_call work;
 
 typedef struct row {
     int layer; /* index of the node; -1: the operation belongs to the whole network */
@@ -86,6 +85,26 @@ static sp_status find_row(bench_trace *t, int layer, const char *op, row **out)
     return SP_OK;
 }
 
+/* Whether a counted operation runs: those that the step's arithmetic cannot go on
+ * without, and that cost little. */
+static bool is_run(const char *op)
+{
+    static const char *const names[] = {"fill", "add_samples", "loss",
+                                        "sgd",  "adamw",       "sum_squares"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(op, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static sp_status count(bench_trace *t, const char *op, work w)
+{
+    w.op = op;
+    w.layer = t->net->layer < 0 ? NULL : &t->net->graph->node[t->net->layer];
+    return t->b->counter->count(t->b->counter->arg, &w);
+}
+
 /* Adds a timing to its row. The work of the first step stands for all steps; calls of
  * one layer within a step add up. */
 static sp_status end(bench_trace *t, sp_backend *be, const char *op, work w)
@@ -126,17 +145,23 @@ static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
                   .flops = 2.0 * (double)pairs * in.c * out.c,
                   .bytes = bytes_of(in) + bytes_of(out) +
                            weights * (double)sp_elem_bytes(in.elem) +
-                           (map ? 4.0 * (double)pairs : 0)};
+                           (map ? 4.0 * (double)pairs : 0),
+                  .result_bytes = bytes_of(out),
+                  .map = map};
 }
 
-/* norm: that of a fused operation, or NULL. */
-static work grad_input_work(const sp_conv_args *a, const sp_norm_grad_args *norm)
+/* norm, residual: those of a fused operation, or NULL. */
+static work grad_input_work(const sp_conv_args *a, const sp_norm_grad_args *norm,
+                            const sp_norm_grad_args *residual)
 {
     work w = conv_work(a->map, a->x, a->y);
+    double more = a->is_added ? bytes_of(a->y) : 0;
 
-    w.bytes += a->is_added ? bytes_of(a->y) : 0;
-    w.bytes += norm ? bytes_of(norm->x) : 0;
-    w.bytes += norm && !norm->scale && norm->slope != 1 ? bytes_of(norm->y) : 0;
+    more += norm ? bytes_of(norm->x) : 0;
+    more += norm && !norm->scale && norm->slope != 1 ? bytes_of(norm->y) : 0;
+    more += residual ? bytes_of(residual->x) : 0;
+    w.bytes += more;
+    w.result_bytes += more;
     return w;
 }
 
@@ -193,6 +218,10 @@ static work pack_work(const sp_pack_args *a, int n)
         bench_trace *trace = trace_of(be);                                             \
         if (!trace->is_on)                                                             \
             return trace->real->op arguments;                                          \
+        if (trace->b->counter) {                                                       \
+            SP_TRY(count(trace, name, work));                                          \
+            return is_run(name) ? trace->real->op arguments : SP_OK;                   \
+        }                                                                              \
         SP_TRY(begin(trace, be));                                                      \
         SP_TRY(trace->real->op arguments);                                             \
         return end(trace, be, name, work);                                             \
@@ -205,7 +234,7 @@ TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
 TIMED(conv_forward, (sp_backend * be, const sp_conv_args *a), (be, a),
       conv_work(a->map, a->x, a->y))
 TIMED(conv_grad_input, (sp_backend * be, const sp_conv_args *a), (be, a),
-      grad_input_work(a, NULL))
+      grad_input_work(a, NULL, NULL))
 TIMED_AS("conv_forward", conv_forward_norm_sums,
          (sp_backend * be, const sp_conv_args *a, const int32_t *sample_row,
           int n_samples, double *sums),
@@ -216,7 +245,7 @@ TIMED_AS("conv_forward", conv_forward_norm_apply,
 TIMED_AS("conv_grad_input", conv_grad_input_norm_sums,
          (sp_backend * be, const sp_conv_args *a, const sp_norm_grad_args *norm,
           const sp_norm_grad_args *residual),
-         (be, a, norm, residual), grad_input_work(a, norm))
+         (be, a, norm, residual), grad_input_work(a, norm, residual))
 TIMED(conv_grad_weight, (sp_backend * be, const sp_conv_wgrad_args *a), (be, a),
       wgrad_work(a))
 TIMED(norm_sums,
@@ -331,6 +360,8 @@ sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resource
     t->backend = &resources->backend;
     t->real = resources->backend.ops;
     t->timed = *t->real;
+    if (b->counter)
+        t->timed.is_host = false;
     replace_operations(&t->timed);
     resources->backend.ops = &t->timed;
     return SP_OK;
@@ -354,7 +385,7 @@ static sp_status measure_empty(bench_trace *t)
 sp_status bench_trace_begin(bench_trace *t)
 {
     assert(!t->is_on && t->step < BENCH_STEPS);
-    if (t->step == 0)
+    if (t->step == 0 && !t->b->counter)
         SP_TRY(measure_empty(t));
     t->is_on = true;
     return SP_OK;

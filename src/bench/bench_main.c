@@ -39,6 +39,9 @@ static const verb verbs[] = {
 {{"model", NULL, "predict the time of a step on many ranks from what is measured "
   "here"},
  bench_model, true, true, false, false},
+{{"roofline", NULL, "count what each layer of a step moves and multiplies on a GPU, "
+  "and predict its time there; needs no GPU"},
+ bench_roofline, true, false, false, true},
 };
 /* clang-format on */
 
@@ -114,6 +117,9 @@ static const sp_option option_table[] = {
 {{"--sample", "I", "number of the sample in --shard (0)"},
  SP_OPTION_WHOLE, AT(sample), 0, INT32_MAX},
 {{"--out", "FILE", "voxels: the file to write"}, SP_OPTION_TEXT, AT(out)},
+{{"--code", "FILE", "roofline: the table that make check-code writes, such as "
+  "tests/results/code-sm_90.txt"},
+ SP_OPTION_TEXT, AT(code)},
 {{"--samples", "N", "voxels: samples of the shard (1)"},
  SP_OPTION_WHOLE, AT(samples), 1, 4096},
 {{"--layers", NULL, "step: time every operation of every layer too, within the step"},
@@ -145,7 +151,8 @@ static const sp_option option_table[] = {
 static sp_status print_help(void)
 {
     puts("usage: spbench ops | plan | io | voxels [OPTION ...]\n"
-         "       spbench step | model [OPTION ...] [DECK] [SECTION.KEY=VALUE ...]\n"
+         "       spbench step | model | roofline [OPTION ...] [DECK] "
+         "[SECTION.KEY=VALUE ...]\n"
          "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n");
     sp_names_wrap(

@@ -15,7 +15,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_resources_open(r, &b->options->command, false));
     SP_TRY(sp_resources_open_device(r));
     r->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
-    if (b->options->is_by_layer)
+    if (b->options->is_by_layer || b->counter)
         SP_TRY(sp_session_agree(&r->session, bench_trace_open(&t->trace, b, r)));
     SP_TRY(sp_resources_open_transport(r));
     SP_TRY(sp_resources_open_data(r, true, false));
@@ -107,6 +107,7 @@ static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
         count_work(r, batch, clock->parts);
     clock->part = part;
     clock->at = sp_now_s();
+    clock->training->batch = batch;
     return SP_OK;
 }
 

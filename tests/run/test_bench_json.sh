@@ -112,6 +112,30 @@ function value(key) {
 END { exit !(flops > 0.999 * step && flops < 1.001 * step && share > 0.7 && share < 1.2) }
 ' "$work/out" || { echo "the layers are not the step"; cat "$work/out"; bad=1; }
 
+# ---- what a GPU would do in a step, counted: as many convolutions, nothing computed ----
+code=$SP_SRCDIR/tests/results/code-sm_90.txt
+run roofline --json --precision bf16 --code "$code" one.deck
+[ `grep -c '"name":"conv_[fg].*"kernel":"[cw].*"weight_bytes":[1-9].*"predicted_us":[1-9]' \
+    "$work/out"` = 11 ] || { echo "roofline: not 11 convolutions"; cat "$work/out"; bad=1; }
+# all rows of the totals add up to the step
+awk '
+function value(key) {
+    match($0, "\"" key "\":[-+.0-9e]+")
+    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+}
+/"name":"step, predicted/ { step = value("predicted_us"); next }
+/"name":"3\^3 layers/ { cubes = value("gathered_bytes"); next }
+/"name":"total/ { total += value("predicted_us"); next }
+{ rows += value("predicted_us") }
+END {
+    exit !(step > 0 && cubes > 0 && total / step - 1 < 1e-9 && 1 - total / step < 1e-9 &&
+        rows / step - 1 < 1e-9 && 1 - rows / step < 1e-9)
+}' "$work/out" || { echo "roofline: sums"; cat "$work/out"; bad=1; }
+run roofline --precision bf16 --code "$code" one.deck
+grep -q '^step, predicted, no device' "$work/out" || { echo "roofline: no sum"; bad=1; }
+echo "conv bf16 32 4x1 whole 1 2" >damaged.txt
+head -n 3 "$code" >short.txt
+
 # ---- ceilings: an interruption fixes none, and no rate above one is a row ----
 # Wall time, which tells interruptions. The work of the ceiling's timing is more than what
 # can be interrupted unnoticed: 0.05 MFLOP.
@@ -237,6 +261,11 @@ refused() {
 refused 2 'expected cpu or cuda' ops --device gpu
 refused 2 'expected terrain, surface, random or lidar' ops --shape torus
 refused 2 '--out FILE is missing' voxels
+refused 2 '--code FILE is missing' roofline one.deck
+refused 2 'train.precision must be bf16' roofline --code "$code" one.deck
+refused 4 'no-such.txt' roofline --code no-such.txt --precision bf16 one.deck
+refused 3 'damaged.txt: line 1 is no row' roofline --code damaged.txt --precision bf16 one.deck
+refused 3 'the table has no kernel "conv bf16' roofline --code short.txt --precision bf16 one.deck
 refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16

@@ -1,0 +1,486 @@
+/* spbench roofline: what each operation of a training step moves and multiplies on a
+ * GPU, counted without one, and the time that follows for an H100.
+ *
+ *     step of the deck, as a device would run it (bench_layers.c, a counter)
+ *         --> calls: layer, operation, channels, map
+ *     map --> masks, order (cuda_map_host.h) --> offsets of each tile (cuda_count.h)
+ *         --> bytes through the L2, k-tiles and products of each block
+ *     --code: instructions of the kernels' loops, as make check-code counted them
+ *         --> clocks of issue and of the tensor cores --> us
+ *
+ * Counted: bytes, k-tiles, products, instructions of the main loops. Assumed: the rates
+ * below, and the instructions that the rolled loops of an epilogue take for an element.
+ * The time of a kernel is that of whatever takes longest: the blocks on their SMs,
+ * bytes through the L2, or bytes from memory. Blocks begin in the order of the grid on
+ * the SM that is free first. Everything is a prediction; nothing here was timed on a
+ * device.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "cuda/conv/cuda_count.h"
+#include "cuda/plan/cuda_map_host.h"
+
+/* An H100 SXM. Rates are those that programs reach. */
+static const struct {
+    cuda_sms sms;
+    double clock_hz;
+    double products;   /* of an SM in a clock, bf16 at the full rate */
+    double mma, wgmma; /* parts of that rate that mma.sync and wgmma reach */
+    double ipc;        /* instructions of a scheduler in a clock */
+    double l2, memory; /* bytes a second */
+    double launch_s;   /* from the end of a kernel to the start of the next */
+    double small_s;    /* of a kernel that finishes sums */
+    double exposed; /* clocks of a block's table, first copies and last rows, where no
+                        * other block of the SM works meanwhile */
+    double table;   /* instructions of a warp for the table */
+    double forward, backward; /* instructions of a lane for an element of the result */
+} h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8, 0.75, 5.5e12,
+          2.8e12,           1.5e-6,  3e-6, 4000, 700, 8,    16};
+
+enum { MAPS = SP_MAX_MAPS, HEIGHTS = 2 };
+
+/* A map that was met, and the tiles that were counted of it. */
+typedef struct counted_map {
+    const sp_map *map;
+    cuda_map host;
+    cuda_row_tiles tiles[HEIGHTS]; /* of 128 and of 256 rows; rows 0: not yet */
+} counted_map;
+
+typedef struct prediction {
+    cuda_work work;
+    double issue_s, tensor_s, sm_s, l2_s, memory_s, all_s;
+    double result_bytes, l2_bytes;
+    const char *limit;
+} prediction;
+
+/* Sums over the rows of one kind. */
+typedef struct total {
+    const char *name;
+    int calls;
+    double gathered, weights, result, plan, us;
+} total;
+
+enum { FORWARD, GRAD_INPUT, GRAD_WEIGHT, ROWS, SMALL, CUBES, TOTALS };
+
+typedef struct roofline {
+    bench *b;
+    bench_training training;
+    bench_code code;
+    int wgmma_least;
+    int micro; /* the micro-batch that the maps belong to */
+    int n_maps;
+    counted_map map[MAPS];
+    total total[TOTALS];
+    bool has_header;
+    sp_json json;
+} roofline;
+
+/* ---- maps ---- */
+
+static void forget_maps(roofline *r)
+{
+    for (int i = 0; i < r->n_maps; i++) {
+        for (int h = 0; h < HEIGHTS; h++)
+            cuda_row_tiles_free(&r->map[i].tiles[h]);
+        cuda_map_host_free(&r->map[i].host);
+    }
+    r->n_maps = 0;
+}
+
+static sp_status find_map(roofline *r, const sp_map *map, counted_map **found)
+{
+    const sp_batch *batch = r->training.batch;
+    int i = 0;
+
+    if (batch->micro != r->micro)
+        forget_maps(r);
+    r->micro = batch->micro;
+    while (i < r->n_maps && r->map[i].map != map)
+        i++;
+    *found = &r->map[i];
+    if (i < r->n_maps)
+        return SP_OK;
+    **found = (counted_map){.map = map};
+    r->n_maps++;
+    return cuda_map_host(map, batch->n_samples, &(*found)->host);
+}
+
+static sp_status tiles_of(roofline *r, const sp_map *map, int rows,
+                          const cuda_row_tiles **tiles)
+{
+    counted_map *m;
+    cuda_row_tiles *t;
+
+    SP_TRY(find_map(r, map, &m));
+    t = &m->tiles[rows == CUDA_TALL_ROWS];
+    if (t->rows == 0)
+        SP_TRY(cuda_count_tiles(&m->host, m->host.n_out, rows, t));
+    *tiles = t;
+    return SP_OK;
+}
+
+/* ---- time ---- */
+
+/* The SMs' clocks until each has done its blocks. */
+typedef struct schedule {
+    double busy[256];
+    int n;
+} schedule;
+
+static void add_block(schedule *s, double clocks)
+{
+    int first = 0;
+
+    for (int i = 1; i < s->n; i++)
+        first = s->busy[i] < s->busy[first] ? i : first;
+    s->busy[first] += clocks;
+}
+
+static double end_of(const schedule *s)
+{
+    double last = 0;
+
+    for (int i = 0; i < s->n; i++)
+        last = fmax(last, s->busy[i]);
+    return last;
+}
+
+/* The clocks that an SM is busy with a block: of a warp's instructions in the main loop
+ * and outside of it, and of products. Where the SM has one block at a time, the code
+ * outside the loop is not hidden behind another's products. */
+static double block_clocks(const bench_kernel *k, double inside, double outside,
+                           double products)
+{
+    const double warps = k->threads / 32 / 4.0;
+    const double in = inside * warps / h100.ipc, out = outside * warps / h100.ipc;
+
+    return k->blocks > 1 ? fmax(in + out, products)
+                         : fmax(in, products) + out + h100.exposed;
+}
+
+static double rate_of(const char *kernel)
+{
+    return h100.products * (strncmp(kernel, "wgmma", 5) == 0 ? h100.wgmma : h100.mma);
+}
+
+static void finish(prediction *p)
+{
+    const struct {
+        const char *name;
+        double s;
+    } part[] = {{"sm", p->sm_s}, {"l2", p->l2_s}, {"memory", p->memory_s}};
+    double most = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (part[i].s > most) {
+            most = part[i].s;
+            p->limit = part[i].name;
+        }
+    p->all_s = most + h100.launch_s;
+}
+
+static sp_status predict_conv(roofline *r, const bench_call *call,
+                              const cuda_row_tiles *tiles, const cuda_conv_shape *shape,
+                              prediction *p)
+{
+    const bool is_forward = strcmp(call->op, "conv_forward") == 0;
+    schedule sms = {.n = h100.sms.n};
+    const bench_kernel *k;
+    double outside, inside = 0;
+
+    SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
+    cuda_count_conv(shape, tiles, &p->work);
+    outside = h100.table + (is_forward ? h100.forward : h100.backward) * p->work.rows *
+                               p->work.columns / k->threads;
+    for (int t = 0; t < tiles->n; t++) {
+        double k_tiles, products;
+
+        cuda_count_block(shape, tiles, &p->work, t, &k_tiles, &products);
+        inside += (k_tiles * k->loop + outside) * p->work.across;
+        for (int i = 0; i < p->work.across; i++)
+            add_block(&sms, block_clocks(k, k_tiles * k->loop, outside,
+                                         products / rate_of(p->work.kernel)));
+    }
+    p->issue_s = inside * k->threads / 128 / h100.sms.n / h100.clock_hz;
+    p->sm_s = end_of(&sms) / h100.clock_hz;
+    return SP_OK;
+}
+
+static sp_status predict_wgrad(roofline *r, prediction *p)
+{
+    schedule sms = {.n = h100.sms.n};
+    const double of_block = p->work.k_tiles / (double)p->work.n_blocks;
+    const double products = p->work.products / (double)p->work.n_blocks;
+    const bench_kernel *k;
+
+    SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
+    for (int64_t i = 0; i < p->work.n_blocks; i++)
+        add_block(&sms, block_clocks(k, of_block * k->loop, k->outside,
+                                     products / rate_of(p->work.kernel)));
+    p->issue_s = (p->work.k_tiles * k->loop + (double)p->work.n_blocks * k->outside) *
+                 k->threads / 128 / h100.sms.n / h100.clock_hz;
+    p->sm_s = end_of(&sms) / h100.clock_hz;
+    return SP_OK;
+}
+
+/* ---- report ---- */
+
+static sp_status print_json(roofline *r, const bench_call *call, const prediction *p)
+{
+    sp_json *json = &r->json;
+    const char *line;
+
+    sp_json_begin(json);
+    sp_json_text(json, "name", call->op);
+    sp_json_text(json, "layer", call->layer ? call->layer->name : "-");
+    sp_json_text(json, "kernel", p->work.kernel);
+    sp_json_int(json, "n", call->n);
+    sp_json_int(json, "c_in", call->c_in);
+    sp_json_int(json, "c_out", call->c_out);
+    sp_json_int(json, "blocks", p->work.n_blocks);
+    sp_json_double(json, "gathered_bytes", p->work.gathered);
+    sp_json_double(json, "weight_bytes", p->work.weights);
+    sp_json_double(json, "result_bytes", p->result_bytes);
+    sp_json_double(json, "plan_bytes", p->work.plan);
+    sp_json_double(json, "memory_bytes", call->bytes);
+    sp_json_double(json, "issue_us", p->issue_s * 1e6);
+    sp_json_double(json, "tensor_us", p->tensor_s * 1e6);
+    sp_json_double(json, "sm_us", p->sm_s * 1e6);
+    sp_json_double(json, "l2_us", p->l2_s * 1e6);
+    sp_json_double(json, "memory_us", p->memory_s * 1e6);
+    sp_json_double(json, "predicted_us", p->all_s * 1e6);
+    sp_json_text(json, "limit", p->limit);
+    SP_TRY(sp_json_end(json, &line));
+    fprintf(r->b->out, "%s\n", line);
+    return SP_OK;
+}
+
+static sp_status print_call(roofline *r, const bench_call *call, const prediction *p)
+{
+    if (r->b->options->is_json)
+        return print_json(r, call, p);
+    if (!r->has_header)
+        fprintf(r->b->out,
+                "%-22s %-16s %-24s %7s %4s %4s %6s %7s %7s %7s %6s %7s %7s "
+                "%7s %7s %7s %8s %s\n",
+                "layer", "operation", "kernel", "n", "cin", "cout", "blocks", "rows MB",
+                "wght MB", "res MB", "map MB", "issue", "tensor", "sm us", "l2 us",
+                "mem us", "pred us", "limit");
+    r->has_header = true;
+    fprintf(r->b->out,
+            "%-22s %-16s %-24s %7lld %4d %4d %6lld %7.1f %7.1f %7.1f %6.1f %7.1f %7.1f "
+            "%7.1f %7.1f %7.1f %8.1f %s\n",
+            call->layer ? call->layer->name : "-", call->op,
+            *p->work.kernel ? p->work.kernel : "-", (long long)call->n, call->c_in,
+            call->c_out, (long long)p->work.n_blocks, p->work.gathered * 1e-6,
+            p->work.weights * 1e-6, p->result_bytes * 1e-6, p->work.plan * 1e-6,
+            p->issue_s * 1e6, p->tensor_s * 1e6, p->sm_s * 1e6, p->l2_s * 1e6,
+            p->memory_s * 1e6, p->all_s * 1e6, p->limit);
+    return SP_OK;
+}
+
+static void print_rates(const roofline *r)
+{
+    if (r->b->options->is_json)
+        return;
+    fprintf(
+        r->b->out,
+        "Predicted, no device: H100 SXM, %d SMs at %.3f GHz. Assumed: mma.sync %.0f %% "
+        "and wgmma %.0f %% of %.0f products a clock,\n"
+        "%.2f instructions of a scheduler in a clock, L2 %.1f TB/s, memory %.1f TB/s, "
+        "%.1f us a launch, %.1f us a small kernel,\n"
+        "%.0f clocks that a block alone on its SM does not hide, %.0f instructions of "
+        "a warp for a table, %.0f and %.0f of an epilogue\n"
+        "for an element, forward and backward. Counted: bytes, blocks, k-tiles, "
+        "products, instructions of main loops.\n"
+        "Columns from issue on in us; tensor: at the full rate.\n",
+        h100.sms.n, h100.clock_hz * 1e-9, h100.mma * 100, h100.wgmma * 100,
+        h100.products, h100.ipc, h100.l2 * 1e-12, h100.memory * 1e-12,
+        h100.launch_s * 1e6, h100.small_s * 1e6, h100.exposed, h100.table, h100.forward,
+        h100.backward);
+}
+
+static void add(total *t, const prediction *p)
+{
+    t->calls++;
+    t->gathered += p->work.gathered;
+    t->weights += p->work.weights;
+    t->result += p->result_bytes;
+    t->plan += p->work.plan;
+    t->us += p->all_s * 1e6;
+}
+
+static sp_status print_total(roofline *r, const char *name, const total *t)
+{
+    const bench_call call = {.op = name};
+    const prediction p = {.work = {.gathered = t->gathered,
+                                   .weights = t->weights,
+                                   .plan = t->plan,
+                                   .n_blocks = t->calls},
+                          .result_bytes = t->result,
+                          .all_s = t->us * 1e-6,
+                          .limit = "-"};
+
+    if (r->b->options->is_json)
+        return print_json(r, &call, &p);
+    fprintf(r->b->out,
+            "%-30s %4d calls; L2: rows %8.1f MB, weights %8.1f, results %8.1f, map "
+            "%7.1f; predicted %8.3f ms\n",
+            name, t->calls, t->gathered * 1e-6, t->weights * 1e-6, t->result * 1e-6,
+            t->plan * 1e-6, t->us * 1e-3);
+    return SP_OK;
+}
+
+static sp_status print_totals(roofline *r)
+{
+    static const char *const name[TOTALS] = {[FORWARD] = "total conv_forward",
+                                             [GRAD_INPUT] = "total conv_grad_input",
+                                             [GRAD_WEIGHT] = "total conv_grad_weight",
+                                             [ROWS] = "total rows and update",
+                                             [SMALL] = "total small kernels",
+                                             [CUBES] = "3^3 layers, conv_forward"};
+    total all = {0};
+
+    for (int i = 0; i < TOTALS; i++) {
+        SP_TRY(print_total(r, name[i], &r->total[i]));
+        if (i == CUBES) /* they are among the others */
+            continue;
+        all.calls += r->total[i].calls;
+        all.gathered += r->total[i].gathered;
+        all.weights += r->total[i].weights;
+        all.result += r->total[i].result;
+        all.plan += r->total[i].plan;
+        all.us += r->total[i].us;
+    }
+    return print_total(r, "step, predicted, no device", &all);
+}
+
+/* ---- calls ---- */
+
+static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
+{
+    const cuda_conv_shape shape = {.precision = r->training.resources.backend.precision,
+                                   .n = call->n,
+                                   .K = call->map ? call->map->K : 1,
+                                   .c_x = call->c_in,
+                                   .c_y = call->c_out,
+                                   .is_aligned = true,
+                                   .wgmma_least = r->wgmma_least};
+    const cuda_row_tiles *tiles = NULL;
+    cuda_row_tiles own = {0};
+    sp_status rc;
+
+    p->work = cuda_count_shape(&shape, h100.sms);
+    if (call->map)
+        rc = tiles_of(r, call->map, p->work.rows, &tiles);
+    else
+        rc = cuda_count_tiles(NULL, call->n, p->work.rows, &own);
+    if (rc == SP_OK)
+        rc = predict_conv(r, call, call->map ? tiles : &own, &shape, p);
+    cuda_row_tiles_free(&own);
+    p->l2_bytes =
+        p->work.gathered + p->work.weights + p->work.plan + call->result_bytes;
+    return rc;
+}
+
+static sp_status count_wgrad(roofline *r, const bench_call *call, prediction *p)
+{
+    const int n_samples = r->training.batch->n_samples;
+    counted_map *found = NULL;
+    const cuda_map *m;
+
+    if (call->map)
+        SP_TRY(find_map(r, call->map, &found));
+    m = found ? &found->host : NULL;
+    cuda_count_wgrad(r->training.resources.backend.precision, call->c_in, call->c_out,
+                     m != NULL, m ? m->pair_start_host : NULL, m ? n_samples * m->K : 1,
+                     call->n, &p->work);
+    p->l2_bytes = p->work.gathered + p->work.weights + p->work.plan;
+    return predict_wgrad(r, p);
+}
+
+/* The kernels that finish sums are short, whatever they read. */
+static bool is_small(const char *op)
+{
+    return strcmp(op, "norm_finish") == 0 || strcmp(op, "norm_grad_finish") == 0 ||
+           strcmp(op, "add_samples") == 0;
+}
+
+static int total_of(const char *op)
+{
+    return strcmp(op, "conv_forward") == 0       ? FORWARD
+           : strcmp(op, "conv_grad_input") == 0  ? GRAD_INPUT
+           : strcmp(op, "conv_grad_weight") == 0 ? GRAD_WEIGHT
+           : is_small(op)                        ? SMALL
+                                                 : ROWS;
+}
+
+static sp_status count_call(void *arg, const bench_call *call)
+{
+    roofline *r = arg;
+    const int kind = total_of(call->op);
+    prediction p = {.result_bytes = call->result_bytes, .limit = "launch"};
+
+    if (kind == FORWARD || kind == GRAD_INPUT)
+        SP_TRY(count_conv(r, call, &p));
+    else if (kind == GRAD_WEIGHT)
+        SP_TRY(count_wgrad(r, call, &p));
+    p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
+    p.l2_s = p.l2_bytes / h100.l2;
+    p.memory_s = call->bytes / h100.memory;
+    finish(&p);
+    if (kind == SMALL)
+        p.all_s = h100.small_s;
+    if (kind == GRAD_WEIGHT) /* the kernel that adds the slots */
+        p.all_s += h100.launch_s;
+    add(&r->total[kind], &p);
+    if (kind == FORWARD && call->map && call->map->key.kernel == 3)
+        add(&r->total[CUBES], &p);
+    return print_call(r, call, &p);
+}
+
+static sp_status run(roofline *r)
+{
+    bench_parts parts;
+
+    print_rates(r);
+    SP_TRY(bench_trace_begin(r->training.trace));
+    bench_training_step(&r->training, &parts);
+    bench_trace_end(r->training.trace);
+    return print_totals(r);
+}
+
+sp_status bench_roofline(bench *b)
+{
+    roofline *r = calloc(1, sizeof *r);
+    const bench_counter counter = {count_call, r};
+    sp_status rc;
+
+    if (!r)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    if (!b->options->code) {
+        free(r);
+        return SP_FAIL(SP_EUSAGE, "spbench roofline: --code FILE is missing");
+    }
+    r->b = b;
+    r->wgmma_least = b->options->is_wgmma ? 128 : 256;
+    b->counter = &counter;
+    rc = bench_code_read(b->options->code, &r->code);
+    if (rc == SP_OK) {
+        rc = bench_training_open(b, &r->training);
+        if (rc == SP_OK && r->training.resources.backend.precision != SP_BF16)
+            rc = SP_FAIL(SP_EUSAGE, "spbench roofline: train.precision must be bf16, "
+                                    "such as by --precision bf16");
+        if (rc == SP_OK)
+            rc = run(r);
+        forget_maps(r);
+        rc = bench_training_close(b, &r->training, rc);
+    }
+    sp_json_destroy(&r->json);
+    b->counter = NULL;
+    free(r);
+    return rc;
+}
