@@ -466,7 +466,7 @@ sp_status bench_roofline(bench *b)
         return SP_FAIL(SP_EUSAGE, "spbench roofline: --code FILE is missing");
     }
     r->b = b;
-    r->wgmma_least = b->options->is_wgmma ? 128 : 256;
+    r->wgmma_least = b->options->is_wgmma ? 128 : 0;
     b->counter = &counter;
     rc = bench_code_read(b->options->code, &r->code);
     if (rc == SP_OK) {

@@ -123,7 +123,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     rc = backend->ops->open(backend, device, threads);
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);
-    if (rc == SP_OK && backend->is_wgmma)
+    if (rc == SP_OK && backend->is_wgmma && !backend->ops->is_host)
         rc = sp_selftest_wgmma(backend);
     return sp_session_agree(&r->session, rc);
 }

@@ -131,7 +131,7 @@ END {
     exit !(step > 0 && cubes > 0 && total / step - 1 < 1e-9 && 1 - total / step < 1e-9 &&
         rows / step - 1 < 1e-9 && 1 - rows / step < 1e-9)
 }' "$work/out" || { echo "roofline: sums"; cat "$work/out"; bad=1; }
-run roofline --precision bf16 --code "$code" one.deck
+run roofline --wgmma --precision bf16 --code "$code" one.deck
 grep -q '^step, predicted, no device' "$work/out" || { echo "roofline: no sum"; bad=1; }
 echo "conv bf16 32 4x1 whole 1 2" >damaged.txt
 head -n 3 "$code" >short.txt
