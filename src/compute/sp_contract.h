@@ -38,8 +38,7 @@ static inline bool sp_map_leads(const sp_map *map, int64_t n_in, int64_t n_out)
 static inline bool sp_conv_is_sound(const sp_conv_args *a)
 {
     return sp_tensor_is_sound(a->x) && sp_tensor_is_sound(a->y) &&
-           sp_map_leads(a->map, a->x.n, a->y.n) && (a->w || a->w_packed) &&
-           !(a->bias && a->is_added);
+           sp_map_leads(a->map, a->x.n, a->y.n) && (a->w || a->w_packed);
 }
 
 static inline bool sp_conv_wgrad_is_sound(const sp_conv_wgrad_args *a)
