@@ -174,6 +174,7 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
     SP_TRY(take_map(be, arena, n, &map));
     SP_TRY(take_operands(be, arena, n, widest, &o));
     of.device = &map;
+    of.n_in = of.n_out = n;
     o.conv.map = &of;
     for (int i = 0; i < CUDA_TILE_WIDTHS && 32 * (i + 1) <= widest; i++)
         SP_TRY(choose(be, o, 32 * (i + 1), repeats, &tile[i]));

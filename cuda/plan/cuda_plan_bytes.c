@@ -5,7 +5,7 @@
 #include "cuda/device/cuda_ops.h"
 #include "cuda/plan/cuda_map.h"
 
-enum { ALIGN = 128, CHUNK = 256, SCAN = 2048, SORT_ROOM = 64 << 10 };
+enum { ALIGN = 128, CHUNK = 256, SCAN = 2048, SORT_ROOM = 16 << 10 };
 
 /* The arena while the plan is built: bytes in use, and their peak. */
 typedef struct room {
@@ -40,10 +40,10 @@ static void use(room *r, int64_t bytes)
 }
 
 /* The scratch of sorting n pairs: words, rows, sorted words, and for the library a copy
- * of words and rows and up to a byte for each pair. */
+ * of words and rows, up to a byte for each pair and the counts of its digits. */
 static int64_t sort_bytes(int64_t n)
 {
-    return 20 * n + 13 * n + SORT_ROOM;
+    return n ? 20 * n + 13 * n + SORT_ROOM : 0;
 }
 
 static int64_t kernel_volume(sp_map_key key)

@@ -71,7 +71,7 @@ static void remove_cut(label_work *w)
 {
     if (!w->cut.is_begun)
         return;
-    atomic_store(&w->is_given_up, true);
+    __atomic_store_n(&w->is_given_up, true, __ATOMIC_RELAXED);
     label_task_drop(&w->cut.task);
     unlink(w->cut.path);
     free(w->cut.piece);

@@ -36,7 +36,7 @@ typedef struct label_work {
     sp_comm *comm;
     vox_options vox;         /* of reading: codes stay codes */
     vox_codes *codes;        /* counts that nobody reads */
-    atomic_bool is_given_up; /* the cut need not go on */
+    bool is_given_up; /* the cut need not go on; by __atomic_store_n */
     label_cut cut;
     label_ahead ahead;
     vox_cloud cloud; /* of the thread that makes samples */

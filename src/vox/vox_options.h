@@ -4,7 +4,6 @@
 #ifndef VOX_OPTIONS_H
 #define VOX_OPTIONS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -56,7 +55,8 @@ typedef struct vox_options {
     char **input;  /* pointers into argv */
     int threads;   /* of this rank that read and write compressed scans */
     bool is_quiet; /* reading draws no progress of its own */
-    const atomic_bool *is_given_up; /* cutting ends once it is true; NULL */
+    const bool *is_given_up; /* cutting ends once it is true, set by __atomic_store_n in
+                              * another thread; NULL */
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that

@@ -132,7 +132,7 @@ static sp_status each_point(cutter *c, const char *what,
         if (!c->options->is_quiet)
             sp_progress_at(&c->progress, n_read, "%s", sp_scan_path(c->scan));
         sp_pulse_beat();
-        if (c->options->is_given_up && atomic_load(c->options->is_given_up))
+        if (c->options->is_given_up && __atomic_load_n(c->options->is_given_up, __ATOMIC_RELAXED))
             return SP_FAIL(SP_EIO, "%s: was given up", sp_scan_path(c->scan));
         for (int64_t i = 0; i < c->points.n; i++) {
             const double *xyz = c->points.xyz + 3 * i;

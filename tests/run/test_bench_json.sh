@@ -86,7 +86,7 @@ layers() {
     check step layers norm_apply norm_grad_apply loss sgd
     for row in 'conv_forward","layer":"conv2","level":1,"kernel":3,"stride":2,' \
         'conv_grad_weight","layer":"conv1"' 'conv_grad_input","layer":"convtr3","level":0' \
-        'conv_grad_input","layer":"conv4"' 'norm_finish","layer":"bn2"'; do
+        'conv_grad_input","layer":"conv4"' 'norm_apply","layer":"bn2"'; do
         grep -q "\"name\":\"$row" "$work/out" || { echo "layers: no $row"; bad=1; }
     done
     [ `grep -c '"name":"conv_[fg].*"pairs":[1-9].*"floor_ms":[0-9]' "$work/out"` = 11 ] || {

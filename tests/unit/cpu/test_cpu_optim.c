@@ -120,7 +120,7 @@ static void choice_of_version(void **state)
     (void)state;
     assert_false(fx_open(&be, "sse9", 1));
     assert_non_null(
-        strstr(sp_error_last()->message, "SP_CPU_ISA=sse9: expected avx512"));
+        strstr(sp_error_last()->message, "SP_CPU_ISA=sse9: expected amx, avx512"));
     be.ops->close(&be);
     assert_true(fx_open(&be, "portable", 1));
     be.ops->close(&be);
