@@ -367,7 +367,7 @@ __device__ static inline void cuda_add_parts(const double *part, int n, size_t s
  * threads are added as a tree, and so are those of the chunks. The value depends on the
  * sample, on the number of channels and on their alignment alone. */
 
-enum { CUDA_SUM_THREADS = 256, CUDA_SUM_AHEAD = 2 };
+enum { CUDA_SUM_THREADS = 256 };
 
 /* A chunk has about 32,768 elements: that makes enough blocks on the coarse levels and
  * few parts to add on the fine ones. */
@@ -380,22 +380,24 @@ static inline int cuda_chunk_rows(int c)
     return rows;
 }
 
-/* Adds rows i, i + step, ... below end, CUDA_SUM_AHEAD of which are loaded at a time.
- */
+/* Adds rows i, i + step, ... below end. Two are loaded at a time, or one where eight
+ * channels of three tensors beside their constants would not stay in registers. */
 template <class F, class T, int N>
 __device__ void cuda_add_rows(const F &f, int64_t i, int64_t end, int step, int j,
                               double *a, double *b)
 {
     const auto here = f.template at<N>(j);
-    typename F::template item<T, N> item[CUDA_SUM_AHEAD];
+    using row = typename F::template item<T, N>;
+    enum { AHEAD = sizeof(row) > 32 ? 1 : 2 };
+    row item[AHEAD];
 
-    for (; i < end; i += CUDA_SUM_AHEAD * step) {
+    for (; i < end; i += AHEAD * step) {
 #pragma unroll
-        for (int r = 0; r < CUDA_SUM_AHEAD; r++)
+        for (int r = 0; r < AHEAD; r++)
             if (i + r * step < end)
                 f.load(i + r * step, j, &item[r]);
 #pragma unroll
-        for (int r = 0; r < CUDA_SUM_AHEAD; r++)
+        for (int r = 0; r < AHEAD; r++)
             if (i + r * step < end)
                 f.add(here, item[r], i + r * step, j, a, b);
     }
