@@ -178,8 +178,9 @@ static void finish(sp_backend *be, const shape *s, int n_parts, bool is_grad,
     const size_t c = (size_t)s->c;
     double *part = draw_parts(n_parts, s->c);
     float *host = fx_floats(FLOATS * c, 7), *p;
-    const sp_tensor x = on_device(be, s->elem, rows(s, 1));
-    const sp_tensor y = on_device(be, s->elem, rows(s, 2));
+    const sp_tensor x_host = rows(s, 1), y_host = rows(s, 2);
+    const sp_tensor x = on_device(be, s->elem, x_host);
+    const sp_tensor y = on_device(be, s->elem, y_host);
     const sp_sums sums = {
         cu_copy(be, part, ((size_t)n_parts * 2 * c + 1) * sizeof *part), n_parts,
         100.0 * n_parts};
@@ -221,7 +222,7 @@ static void finish(sp_backend *be, const shape *s, int n_parts, bool is_grad,
         cu_read_bf16(be, y, rows_out);
     else
         cu_read(be, y, rows_out);
-    free(part), free(host);
+    free(part), free(host), free(x_host.data), free(y_host.data);
 }
 
 /* Coefficients have the same bits in front of a pass as alone, also where there are no

@@ -60,6 +60,7 @@ static void draw(sp_render_from from)
 {
     sp_render view;
 
+    sp_canvas_destroy(&canvas);
     OK(sp_render_open(&view, &cloud, from, SIDE, SIDE));
     OK(sp_canvas_create(&canvas, view.width, view.height, nothing));
     OK(sp_render_draw(&view, &cloud, 1, &canvas, 0, 0));
