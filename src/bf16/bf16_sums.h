@@ -23,13 +23,13 @@ typedef struct panel_sums {
 static void begin_sums(const panel_sums *p)
 {
     for (int64_t i = p->t->row; i < p->t->end; i++) {
-        float *restrict sum = p->sum + (i - p->t->row) * p->ld;
+        float *__restrict sum = p->sum + (i - p->t->row) * p->ld;
         if (!p->c->is_added) {
             memcpy(sum, p->first, (size_t)p->ld * sizeof *sum);
             continue;
         }
         if (p->c->y.elem == SP_ELEM_BF16) {
-            const uint16_t *restrict y = sp_row_bf16(p->c->y, i) + p->at;
+            const uint16_t *__restrict y = sp_row_bf16(p->c->y, i) + p->at;
             for (int j = 0; j < p->width; j++)
                 sum[j] = sp_bf16_to_float(y[j]);
         } else {
@@ -45,9 +45,9 @@ static void write_rows(const panel_sums *p)
     const int width = p->width;
 
     for (int64_t i = p->t->row; i < p->t->end; i++) {
-        const float *restrict sum = p->sum + (i - p->t->row) * p->ld;
+        const float *__restrict sum = p->sum + (i - p->t->row) * p->ld;
         if (p->c->y.elem == SP_ELEM_BF16) {
-            uint16_t *restrict y = sp_row_bf16(p->c->y, i) + p->at;
+            uint16_t *__restrict y = sp_row_bf16(p->c->y, i) + p->at;
             for (int j = 0; j < width; j++)
                 y[j] = sp_bf16_of(sum[j]);
         } else {

@@ -7,7 +7,7 @@
 
 /* Weaves columns column .. column + c - 1 of rows a and b (b < 0: zeros) into words. */
 INLINE void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
-                  uint32_t *restrict word)
+                  uint32_t *__restrict word)
 {
     if (t.elem == SP_ELEM_F32) {
         for (int j = 0; j < c; j++) {
@@ -17,13 +17,13 @@ INLINE void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
         }
         return;
     }
-    const uint16_t *restrict low = sp_row_bf16(t, a) + column;
+    const uint16_t *__restrict low = sp_row_bf16(t, a) + column;
     if (b < 0) {
         for (int j = 0; j < c; j++)
             word[j] = low[j];
         return;
     }
-    const uint16_t *restrict high = sp_row_bf16(t, b) + column;
+    const uint16_t *__restrict high = sp_row_bf16(t, b) + column;
     for (int j = 0; j < c; j++)
         word[j] = low[j] | (uint32_t)high[j] << 16;
 }
