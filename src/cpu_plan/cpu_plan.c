@@ -192,20 +192,26 @@ static sp_status build(cpu_plan_builder *b, const int32_t *coords,
 }
 
 /* Builds a plan with the arena's scratch, or with a scratch of its own. */
-static sp_status build_with(cpu_plan_builder *b, const int32_t *coords,
-                            const int32_t *sample_row)
+static sp_status build_with(const plan_loops *loops, const sp_plan_spec *spec,
+                            const int32_t *coords, const int32_t *sample_row,
+                            int n_samples, sp_arena *arena, sp_plan *plan)
 {
     sp_arena own = {0};
+    cpu_plan_builder b = {.spec = spec,
+                          .arena = arena,
+                          .scratch = arena->scratch ? arena->scratch : &own,
+                          .plan = plan,
+                          .n_samples = n_samples,
+                          .loops = loops};
     size_t mark;
     sp_status rc = SP_OK;
 
-    b->scratch = b->arena->scratch ? b->arena->scratch : &own;
-    if (b->scratch == &own)
+    if (b.scratch == &own)
         rc = sp_arena_create(&own, 0, "plan scratch");
-    mark = b->scratch->used;
+    mark = b.scratch->used;
     if (rc == SP_OK)
-        rc = build(b, coords, sample_row);
-    sp_arena_rewind(b->scratch, mark);
+        rc = build(&b, coords, sample_row);
+    sp_arena_rewind(b.scratch, mark);
     sp_arena_destroy(&own);
     return rc;
 }
@@ -214,26 +220,15 @@ sp_status sp_cpu_plan_build(sp_backend *be, const sp_plan_spec *spec,
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan)
 {
-    cpu_plan_builder b = {.spec = spec,
-                          .arena = arena,
-                          .plan = plan,
-                          .n_samples = n_samples,
-                          .loops = best_loops()};
-
     (void)be;
-    return build_with(&b, coords, sample_row);
+    return build_with(best_loops(), spec, coords, sample_row, n_samples, arena, plan);
 }
 
 sp_status sp_cpu_plan_build_portable(sp_backend *be, const sp_plan_spec *spec,
                                      const int32_t *coords, const int32_t *sample_row,
                                      int n_samples, sp_arena *arena, sp_plan *plan)
 {
-    cpu_plan_builder b = {.spec = spec,
-                          .arena = arena,
-                          .plan = plan,
-                          .n_samples = n_samples,
-                          .loops = &sp_cpu_plan_portable};
-
     (void)be;
-    return build_with(&b, coords, sample_row);
+    return build_with(&sp_cpu_plan_portable, spec, coords, sample_row, n_samples, arena,
+                      plan);
 }
