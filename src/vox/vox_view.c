@@ -187,21 +187,24 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The ramp's ends: one in a hundred values may lie beyond either. */
-static sp_status find_ends(colours *c, const vox_view_points *p)
+/* Finds the range of from[0], from[stride], ... of n points, at least one. One in
+ * `beyond` of 200,000 of them may lie beyond either end. */
+static sp_status find_range(const float *from, int stride, int64_t n, int beyond,
+                            double *lo, double *hi)
 {
-    enum { SAMPLE = 200000, BEYOND = 100 };
-    const int64_t step = (p->n + SAMPLE - 1) / SAMPLE;
+    enum { SAMPLE = 200000 };
+    const int64_t step = (n + SAMPLE - 1) / SAMPLE;
     float *value = malloc(SAMPLE * sizeof *value);
-    int n = 0;
+    int taken = 0;
 
+    assert(n > 0);
     if (!value)
-        return SP_FAIL(SP_EMEM, "no memory for the range of a feature");
-    for (int64_t i = 0; i < p->n; i += step)
-        value[n++] = p->value[i];
-    qsort(value, (size_t)n, sizeof *value, compare);
-    c->lo = value[n / BEYOND];
-    c->hi = value[n - 1 - n / BEYOND];
+        return SP_FAIL(SP_EMEM, "no memory for the range of a picture");
+    for (int64_t i = 0; i < n; i += step)
+        value[taken++] = from[stride * i];
+    qsort(value, (size_t)taken, sizeof *value, compare);
+    *lo = value[taken / beyond];
+    *hi = value[taken - 1 - taken / beyond];
     free(value);
     return SP_OK;
 }
@@ -211,7 +214,7 @@ static sp_status colour_values(colours *c, const vox_view_points *p)
     double width;
 
     SP_TRY(allocate(c, p->n, SP_RAMP));
-    SP_TRY(find_ends(c, p));
+    SP_TRY(find_range(p->value, 1, p->n, 100, &c->lo, &c->hi));
     width = c->hi > c->lo ? c->hi - c->lo : 1;
     for (int i = 0; i < SP_RAMP; i++)
         c->palette[i] = sp_palette_ramp(i);
@@ -245,39 +248,21 @@ static sp_status colour(colours *c, const vox_view_points *p)
 
 /* ---- hidden points ---- */
 
-/* The lowest height; one in a thousand points may lie below it, since scans have stray
- * points. */
-static sp_status find_lowest(const vox_view_points *p, double *lowest)
-{
-    enum { SAMPLE = 200000, BEYOND = 1000 };
-    const int64_t step = (p->n + SAMPLE - 1) / SAMPLE;
-    float *z = malloc(SAMPLE * sizeof *z);
-    int n = 0;
-
-    if (!z)
-        return SP_FAIL(SP_EMEM, "no memory for the height of a picture");
-    for (int64_t i = 0; i < p->n; i += step)
-        z[n++] = p->xyz[3 * i + 2];
-    qsort(z, (size_t)n, sizeof *z, compare);
-    *lowest = z[n / BEYOND];
-    free(z);
-    return SP_OK;
-}
-
 /* Finds the points that are not drawn, *n of them; *hidden is the caller's, and NULL
  * where all are drawn. */
 static sp_status find_hidden(const arguments *a, const vox_view_points *p,
                              uint8_t **hidden, int64_t *n)
 {
     const int32_t *class = p->label ? p->label : p->prediction;
-    double lowest = 0;
+    double lowest, highest;
 
     *n = 0;
     *hidden = calloc((size_t)p->n + 1, 1);
     if (!*hidden)
         return SP_FAIL(SP_EMEM, "no memory for a picture of %lld points",
                        (long long)p->n);
-    SP_TRY(find_lowest(p, &lowest));
+    /* Scans have stray points: one in a thousand may lie below the ground. */
+    SP_TRY(find_range(p->xyz + 2, 3, p->n, 1000, &lowest, &highest));
     for (int64_t i = 0; i < p->n; i++) {
         const bool is_ceiling =
             class && class[i] >= 0 && sp_render_hides(p->class_name[class[i]], a->from);
