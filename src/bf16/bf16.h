@@ -115,6 +115,9 @@ INLINE size_t packed_words(int c_in, int c_out)
 
 /* ---- one version's functions, listed in PRODUCTS(isa); meanings in cpu_isa.h ---- */
 void BF16(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed);
+/* Packs columns at .. at + width - 1 of w [c_in][c_out] into words of ld columns. */
+void BF16(pack_rows)(const float *w, int c_in, int c_out, int at, int width, int ld,
+                     uint32_t *word);
 /* Packs rows at .. at + width - 1 of w [c_out][c_in], transposed: words of ld columns,
  * width at most 64. */
 void BF16(pack_columns)(const float *w, int c_in, int at, int width, int ld,
@@ -131,6 +134,12 @@ void BF16(dropout)(const sp_rng *rng, uint64_t block, float p, const void *x, in
                    void *y);
 void BF16(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
 void BF16(convert)(sp_tensor x, sp_tensor y, bool is_added, int64_t row, int64_t end);
+/* What the tables of both orders of sums have in common: passes over elements. */
+#define BF16_ELEMENT_PASSES                                                            \
+    .norm_sums = BF16(norm_sums), .norm_apply = BF16(norm_apply),                      \
+    .norm_grad_sums = BF16(norm_grad_sums), .norm_grad_apply = BF16(norm_grad_apply),  \
+    .relu = BF16(relu), .relu_grad = BF16(relu_grad), .dropout = BF16(dropout),        \
+    .add = BF16(add), .convert = BF16(convert)
 /* Three that AVX512_BF16 has versions of. */
 void PRODUCTS(conv_tile)(const sp_cpu_conv *conv, int tile);
 void PRODUCTS(wgrad)(const sp_cpu_wgrad *wgrad, int thread);

@@ -12,9 +12,8 @@ static uint32_t word_of(float low, float high)
     return sp_bf16_of(low) | (uint32_t)sp_bf16_of(high) << 16;
 }
 
-/* Packs `width` columns of w [c_in][c_out] from column `at` on. */
-static void pack_rows(const float *w, int c_in, int c_out, int at, int width, int ld,
-                      uint32_t *restrict word)
+void BF16(pack_rows)(const float *w, int c_in, int c_out, int at, int width, int ld,
+                     uint32_t *restrict word)
 {
     for (int i = 0; i < c_in; i += 2, word += ld) {
         const float *low = w + (size_t)i * (size_t)c_out + at, *high = low + c_out;
@@ -71,7 +70,7 @@ void BF16(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *
         if (is_transposed)
             BF16(pack_columns)(w, c_in, at, width, ld, packed);
         else
-            pack_rows(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
+            BF16(pack_rows)(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
         packed += (size_t)n_words * (size_t)ld;
     }
 }

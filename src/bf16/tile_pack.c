@@ -8,27 +8,6 @@
 #include <unistd.h>
 #endif
 
-static uint32_t word_of(float low, float high)
-{
-    return sp_bf16_of(low) | (uint32_t)sp_bf16_of(high) << 16;
-}
-
-/* Packs columns at .. at + width - 1 of w [c_in][c_out] into words of ld columns. */
-static void pack_rows(const float *w, int c_in, int c_out, int at, int width, int ld,
-                      uint32_t *restrict word)
-{
-    for (int i = 0; i < c_in; i += 2, word += ld) {
-        const float *restrict low = w + (size_t)i * (size_t)c_out + at;
-        const float *restrict high = low + c_out;
-        if (i + 1 < c_in)
-            for (int j = 0; j < width; j++)
-                word[j] = word_of(low[j], high[j]);
-        else
-            for (int j = 0; j < width; j++)
-                word[j] = word_of(low[j], 0);
-    }
-}
-
 void TILES(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)
 {
     const size_t n_words = (size_t)chunks(c_in) * EDGE;
@@ -41,7 +20,7 @@ void TILES(pack)(const float *w, int c_in, int c_out, bool is_transposed, float 
         if (is_transposed)
             BF16(pack_columns)(w, c_in, at, width, ld, packed);
         else
-            pack_rows(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
+            BF16(pack_rows)(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
     }
 }
 
@@ -144,14 +123,6 @@ const sp_cpu_isa TILES(isa) = {
     .unpack_add = TILES(unpack_add),
     .conv_tile = TILES(conv_tile),
     .wgrad = TILES(wgrad),
-    .norm_sums = BF16(norm_sums),
-    .norm_apply = BF16(norm_apply),
-    .norm_grad_sums = BF16(norm_grad_sums),
-    .norm_grad_apply = BF16(norm_grad_apply),
-    .relu = BF16(relu),
-    .relu_grad = BF16(relu_grad),
-    .dropout = BF16(dropout),
-    .add = BF16(add),
-    .convert = BF16(convert),
+    BF16_ELEMENT_PASSES,
     .multiply_add = TILES(multiply_add),
 };
