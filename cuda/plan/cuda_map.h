@@ -70,6 +70,8 @@
 #ifndef CUDA_MAP_H
 #define CUDA_MAP_H
 
+#include "compute/sp_plan.h"
+
 #include <stdint.h>
 
 enum {
@@ -84,6 +86,22 @@ enum {
 static inline int cuda_map_key_bits(int kernel)
 {
     return kernel < 3 ? 8 : kernel == 3 ? 32 : CUDA_MAP_KEY_BITS;
+}
+
+/* The index in the spec of the coarsest 3^3 map, whose neighbours are found ahead of the
+ * other maps; -1: none. */
+static inline int cuda_map_find_top(const sp_plan_spec *spec)
+{
+    int top = -1;
+
+    for (int m = 0; m < spec->n_maps; m++) {
+        const sp_map_key key = spec->map[m];
+
+        if (key.level_in == key.level_out && key.kernel == 3 && !key.is_swapped &&
+            (top < 0 || key.level_out > spec->map[top].level_out))
+            top = m;
+    }
+    return top;
 }
 
 typedef struct cuda_map {

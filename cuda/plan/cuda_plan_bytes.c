@@ -97,26 +97,9 @@ static void use_order(room *r, const numbers *n)
     use(r, 4 * rows + 4 * (rows / CUDA_TALL_ROWS) + sort_bytes(most));
 }
 
-static bool is_cube(sp_map_key key)
-{
-    return key.level_in == key.level_out && key.kernel == 3 && !key.is_swapped;
-}
-
-/* The map whose neighbours are found ahead of the others; -1: none. */
-static int find_top(const sp_plan_spec *spec)
-{
-    int top = -1;
-
-    for (int m = 0; m < spec->n_maps; m++)
-        if (is_cube(spec->map[m]) &&
-            (top < 0 || spec->map[m].level_out > spec->map[top].level_out))
-            top = m;
-    return top;
-}
-
 static void take_maps(room *r, const numbers *n)
 {
-    const int top = find_top(n->spec);
+    const int top = cuda_map_find_top(n->spec);
     int64_t starts = 0;
 
     for (int m = 0; m < n->spec->n_maps; m++) {

@@ -248,24 +248,6 @@ int reach(int kernel)
     return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
 }
 
-bool is_cube(sp_map_key key)
-{
-    return key.level_in == key.level_out && key.kernel == 3 && !key.is_swapped;
-}
-
-/* The index in the spec of the coarsest 3^3 map; -1: none. cuda_plan_bytes.c chooses
- * alike. */
-int find_top(const sp_plan_spec *spec)
-{
-    int top = -1;
-
-    for (int i = 0; i < spec->n_maps; i++)
-        if (is_cube(spec->map[i]) &&
-            (top < 0 || spec->map[i].level_out > spec->map[top].level_out))
-            top = i;
-    return top;
-}
-
 /* Fills in how partners are found. */
 void aim_map(sp_map_key key, int top_level, plan_map *m)
 {
@@ -305,7 +287,7 @@ void describe_map(const cuda_plan_builder *b, int at, int top, plan_map *m)
 /* Fills b->map, maps of equally long keys side by side. */
 void describe_maps(cuda_plan_builder *b)
 {
-    const int top = find_top(b->spec);
+    const int top = cuda_map_find_top(b->spec);
     int64_t row_at = 0, tile_at = 0;
     int n = 0, segment = 0;
 
