@@ -2,12 +2,9 @@
  * arena holds the plan and no more. */
 #include "fixtures/test.h"
 
-#include "compute/sp_backend.h"
 #include "cpu/cpu.h"
+#include "fixtures/plan_backend.h"
 #include "fixtures/plan_oracle.h"
-
-static sp_arena arena;
-static sp_backend backend;
 
 static sp_status build(const sp_plan_spec *spec, const int32_t *coords,
                        const int32_t *sample_row, int n_samples, sp_plan *plan)
@@ -221,23 +218,6 @@ static void full_arena_is_an_error(void **state)
     assert_int_equal(backend.ops->plan_build(&backend, &spec, c, row, 1, &small, &plan),
                      SP_EMEM);
     backend.ops->arena_destroy(&small);
-}
-
-static int open_backend(void **state)
-{
-    (void)state;
-    backend.ops = sp_backend_find("cpu");
-    OK(backend.ops->open(&backend, 0, 1));
-    OK(backend.ops->arena_create(&arena, 0, "test"));
-    return 0;
-}
-
-static int close_backend(void **state)
-{
-    (void)state;
-    backend.ops->arena_destroy(&arena);
-    backend.ops->close(&backend);
-    return 0;
 }
 
 int main(void)

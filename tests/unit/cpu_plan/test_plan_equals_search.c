@@ -2,12 +2,9 @@
  * others. */
 #include "fixtures/test.h"
 
-#include "compute/sp_backend.h"
 #include "cpu/cpu.h"
+#include "fixtures/plan_backend.h"
 #include "fixtures/plan_samples.h"
-
-static sp_arena arena;
-static sp_backend backend;
 
 /* The plan is built by the code that this processor chooses, and without vector
  * code. */
@@ -160,23 +157,6 @@ static void whole_range(void **state)
     for (i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
-}
-
-static int open_backend(void **state)
-{
-    (void)state;
-    backend.ops = sp_backend_find("cpu");
-    OK(backend.ops->open(&backend, 0, 1));
-    OK(backend.ops->arena_create(&arena, 0, "test"));
-    return 0;
-}
-
-static int close_backend(void **state)
-{
-    (void)state;
-    backend.ops->arena_destroy(&arena);
-    backend.ops->close(&backend);
-    return 0;
 }
 
 int main(void)
