@@ -192,7 +192,7 @@ static sp_status load_weights(sp_resources *r, const weights_source *from)
     sp_status rc = SP_OK;
 
     assert(r->has_net && (!state || r->optim.impl));
-    sp_run_beat(&session->run, SP_PHASE_LOAD, session->epoch, session->step);
+    sp_session_beat(session, SP_PHASE_LOAD);
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);
     rc = sp_session_agree(session, rc);

@@ -89,6 +89,18 @@ sp_status sp_session_open_folder(sp_session *session)
     return SP_OK;
 }
 
+void sp_session_beat(sp_session *session, sp_phase phase)
+{
+    if (session->run.beat)
+        sp_run_beat(&session->run, phase, session->epoch, session->step);
+}
+
+void sp_session_count(sp_session *session, int64_t done, int64_t total)
+{
+    if (session->run.beat)
+        sp_run_count(&session->run, done, total);
+}
+
 sp_config sp_session_resolved(const sp_session *session)
 {
     sp_config resolved = *session->config;

@@ -78,6 +78,12 @@ sp_status sp_session_open_log(sp_session *session);
 /* Collective: agrees on rc (see sp_comm_agree) and remembers the rank that failed. */
 sp_status sp_session_agree(sp_session *session, sp_status rc);
 
+/* Local: record the phase, at the session's epoch and step, and how much of it is done,
+ * for those who watch the run folder (sp_run_beat, sp_run_count). Without a folder they
+ * do nothing. */
+void sp_session_beat(sp_session *session, sp_phase phase);
+void sp_session_count(sp_session *session, int64_t done, int64_t total);
+
 /* Local: SP_ELIMIT, with a message that names the signal, once this process was asked
  * to stop (process/sp_signal.h). For commands that have nothing to save; their ranks
  * agree on it. */

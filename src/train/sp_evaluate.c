@@ -222,7 +222,7 @@ static void show(pass *p, const sp_batch *batch)
         batch->view < p->resources->evaluation.views.n - 1)
         return;
     p->n_done += batch->step_samples;
-    sp_run_count(&p->resources->session.run, p->n_done, p->resources->val.n_samples);
+    sp_session_count(&p->resources->session, p->n_done, p->resources->val.n_samples);
     if (sp_progress_is_due(&p->progress))
         sp_progress_at(&p->progress, p->n_done, "mIoU %.3f",
                        sp_metrics_miou(m->confusion, m->n_classes));
@@ -235,11 +235,11 @@ sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *
     sp_status rc;
 
     assert(batch && work);
-    sp_run_beat(&s->run, SP_PHASE_READ, s->epoch, s->step);
+    sp_session_beat(s, SP_PHASE_READ);
     rc = sp_loader_next(r->evaluation.loader, batch, NULL);
     if (rc == SP_OK && !*batch)
         return SP_OK;
-    sp_run_beat(&s->run, SP_PHASE_EVAL, s->epoch, s->step);
+    sp_session_beat(s, SP_PHASE_EVAL);
     if (rc == SP_OK)
         rc = work(arg, *batch);
     if (rc == SP_EMEM)
@@ -333,7 +333,7 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gal
     assert(r->evaluation.loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
-    sp_run_count(&r->session.run, 0, r->val.n_samples);
+    sp_session_count(&r->session, 0, r->val.n_samples);
     sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);
     rc = run_pass(&p);
     sp_progress_end(&p.progress);
@@ -342,6 +342,6 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gal
     if (rc == SP_OK)
         rc = sp_metrics_reduce(metrics, r->session.comm);
     /* Ranks that are done wait in the sums, and still tell of the pass meanwhile. */
-    sp_run_count(&r->session.run, 0, 0);
+    sp_session_count(&r->session, 0, 0);
     return rc;
 }
