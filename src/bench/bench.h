@@ -11,10 +11,11 @@
  *     bench_ceiling  the highest rates of the machine
  *     bench_measure  clocks, repeats, median, rows of the table
  *     bench_work     samples and voxels of steps, counted on every rank
+ *     bench_runs     medians and rows of whole steps and passes
  *     bench_tensor   backend memory filled with numbers
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and shards of them
- *     bench_ops, bench_rows, bench_plan, bench_step, bench_layers, bench_io,
+ *     bench_ops, bench_rows, bench_plan, bench_step, bench_eval, bench_layers, bench_io,
  *     bench_reduce, bench_sums, bench_model, bench_roofline, bench_code
  *                    the commands and their parts
  *
@@ -130,7 +131,8 @@ typedef struct bench_share {
 } bench_share;
 
 typedef struct bench_work {
-    int ranks, steps;
+    const char *unit, *units; /* "step", "steps" or "pass", "passes": set beforehand */
+    int ranks, steps;         /* steps: or passes */
     bench_share all;
     bench_share *rank; /* [ranks] on rank 0; NULL elsewhere */
 } bench_work;
@@ -256,10 +258,11 @@ sp_status bench_sums(bench *b);
  * Collective. */
 sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
 
-/* ---- the commands; step, reduce and model run on several ranks ---- */
+/* ---- the commands; step, eval, reduce and model run on several ranks ---- */
 sp_status bench_ops(bench *b);
 sp_status bench_plan(bench *b);
 sp_status bench_step(bench *b);
+sp_status bench_eval(bench *b);
 sp_status bench_io(bench *b);
 sp_status bench_voxels_write(bench *b);
 sp_status bench_reduce(bench *b);
@@ -278,18 +281,22 @@ typedef struct bench_training {
     bool is_split;
 } bench_training;
 
-/* Seconds of the parts of one step on this rank, and its work. */
+/* Seconds of the parts of one step, or of one pass of an evaluation, on this rank, and
+ * its work. */
 typedef struct bench_parts {
     double wait, forward, loss, backward, reduce, update, all;
     double cpu, process_cpu; /* of the training thread; of all threads */
     double plan, read;       /* of the planner thread, for this step's batches */
-    double flops;            /* of the convolutions: forward and both gradients */
+    double flops;            /* of the convolutions; in training all three products */
     double n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
     double cost_max, cost_sum;        /* of the ranks, see sp_batch */
     double waited;                    /* for other ranks */
 } bench_parts;
 
 /* ---- bench_work.c ---- */
+/* Adds the work of a batch of the set to parts. */
+void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
+                    bool is_training, bench_parts *parts);
 /* Counts the work of n steps on all ranks. Collective, agreed; SP_EDATA where a rank
  * had a step without a voxel. bench_work_free follows in any case. */
 sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
@@ -298,6 +305,42 @@ void bench_work_free(bench_work *w);
 /* Rank 0: prints one line; or adds members to the object that is open in json. */
 void bench_work_print(FILE *to, const bench_work *w);
 void bench_work_json(sp_json *json, const bench_work *w);
+
+/* ---- bench_runs.c: repeated steps or passes ---- */
+typedef struct bench_runs {
+    int n;
+    bench_parts whole[BENCH_STEPS];
+    /* Runs with waits between their parts. Steps on the CPU need none: as `whole`. */
+    bench_parts split[BENCH_STEPS];
+    double ceiling; /* flops a second of all ranks together */
+    bench_work work;
+    int64_t memory_bytes;
+} bench_runs;
+
+/* The runs that a part of a run is printed from. */
+typedef enum bench_part_of {
+    BENCH_OF_WHOLE,
+    BENCH_OF_SPLIT,
+    BENCH_OF_LOADER /* whole runs too; their mean, not their median */
+} bench_part_of;
+
+typedef struct bench_part {
+    const char *name;
+    size_t offset; /* of a double in bench_parts */
+    bench_part_of of;
+} bench_part;
+
+/* The number of runs that the options ask for. */
+int bench_runs_wanted(const bench *b);
+/* Precede and follow the runs: measure the peak on all ranks at the same time and sum
+ * it, and afterwards ask the backend for the memory in use. Collective. */
+sp_status bench_runs_begin(bench *b, bench_runs *runs);
+sp_status bench_runs_end(bench *b, sp_backend *backend, bench_runs *runs);
+/* Returns the median of the double at `offset` over n runs; spread as bench_median. */
+double bench_runs_median(const bench_parts *run, int n, size_t offset, double *spread);
+/* Prints a row of this name for the whole run, and one for each part. Collective. */
+sp_status bench_runs_print(bench *b, bench_runs *runs, const char *name,
+                           const bench_part *part, size_t n_parts);
 
 /* Opens the resources of the deck, from the session to the loader. Collective, agreed.
  * bench_training_close follows in any case. */

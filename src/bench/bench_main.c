@@ -28,6 +28,8 @@ static const verb verbs[] = {
 {{"step", NULL, "time whole training steps of a deck: loader, plan, network, loss, "
   "update"},
  bench_step, true, true, true, true},
+{{"eval", NULL, "time whole passes of an evaluation over data.val of a deck"},
+ bench_eval, true, true, true, true},
 {{"voxels", NULL, "write --out FILE: a shard of --shape, --voxels and --samples, or "
   "all rows of --shard as plain arrays"},
  bench_voxels_write, false, false, false, true},
@@ -94,10 +96,10 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(is_json)},
 {{"--quick", NULL, "small sizes and few repeats, in a few seconds"},
  SP_OPTION_FLAG, AT(is_quick)},
-{{"--device", "D", "ops, plan, step, reduce: cpu or cuda (cpu; step: the deck's "
+{{"--device", "D", "ops, plan, step, eval, reduce: cpu or cuda (cpu; with a deck its "
   "run.device). On a device times are those between two events of its stream"},
  SP_OPTION_READ, .read = read_device},
-{{"--precision", "P", "fp32, tf32 or bf16 (fp32; step: the deck's train.precision)"},
+{{"--precision", "P", "fp32, tf32 or bf16 (fp32; with a deck its train.precision)"},
  SP_OPTION_READ, .read = read_precision},
 {{"--wgmma", NULL, "use wgmma for wide bf16 convolutions, as run.wgmma of a deck"},
  SP_OPTION_FLAG, AT(is_wgmma)},
@@ -151,7 +153,7 @@ static const sp_option option_table[] = {
 static sp_status print_help(void)
 {
     puts("usage: spbench ops | plan | io | voxels [OPTION ...]\n"
-         "       spbench step | model | roofline [OPTION ...] [DECK] "
+         "       spbench step | eval | model | roofline [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n"
          "       mpirun -np 2 spbench reduce [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n");

@@ -9,6 +9,43 @@
 
 /* ---- counting ---- */
 
+/* Flops of the convolutions of a batch: forward and, in training, weight gradient and,
+ * unless the input needs no gradient, input gradient. */
+static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_training)
+{
+    double flops = 0;
+
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const sp_node *node = &graph->node[i];
+        const int from = node->in[0];
+        const bool has_grad_input = from >= 0 && graph->node[from].needs_grad;
+        const int products = !is_training ? 1 : has_grad_input ? 3 : 2;
+        double pairs;
+
+        if (node->op != SP_OP_CONV)
+            continue;
+        pairs = node->map >= 0 ? (double)batch->plan.map[node->map].pairs
+                : node->level == SP_LEVEL_SAMPLE ? batch->n_samples
+                                                 : batch->plan.level[node->level].n;
+        flops += 2 * pairs * node->c_in * node->c_out * products;
+    }
+    return flops;
+}
+
+void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
+                    bool is_training, bench_parts *parts)
+{
+    parts->flops += conv_flops(&r->graph, batch, is_training);
+    parts->n += batch->n;
+    parts->n_samples += batch->n_samples;
+    for (int i = 0; i < batch->plan.n_maps; i++)
+        parts->pairs += (double)batch->plan.map[i].pairs;
+    for (int i = 0; i < batch->n_samples; i++)
+        parts->cost += (double)sp_dataset_cost(set, batch->sample_id[i]);
+    parts->cost_max += (double)batch->cost_max;
+    parts->cost_sum += (double)batch->cost_sum;
+}
+
 static bench_extent add_extent(bench_extent e, double value, bool is_first)
 {
     return is_first ? (bench_extent){value, value}
@@ -61,12 +98,12 @@ static sp_status check_work(const bench_work *w)
     for (int r = 0; r < w->ranks; r++)
         if (w->rank[r].voxels_of_step.least < 1)
             return SP_FAIL(SP_EDATA,
-                           "rank %d had no voxel in some of %d steps (%.3g samples a "
-                           "step there, %.3g on all %d ranks): not a rate of %d ranks; "
-                           "train on at least as many different samples, with "
-                           "batch.size %d or more",
-                           r, w->steps, w->rank[r].samples, w->all.samples, w->ranks,
-                           w->ranks, w->ranks);
+                           "rank %d had no voxel in some of %d %s (%.3g samples a "
+                           "%s there, %.3g on all %d ranks): not a rate of %d ranks; "
+                           "take at least as many different samples, with batch.size "
+                           "%d or more",
+                           r, w->steps, w->units, w->rank[r].samples, w->unit,
+                           w->all.samples, w->ranks, w->ranks, w->ranks);
     return SP_OK;
 }
 
@@ -79,7 +116,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
     sp_status rc = SP_OK;
 
     assert(n >= 1 && step);
-    *w = (bench_work){.ranks = comm->size, .steps = n, .all = mine};
+    *w = (bench_work){w->unit, w->units, comm->size, n, mine, NULL};
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     if (comm->rank == 0) {
         w->rank = all;
@@ -106,14 +143,14 @@ static void print_extent(FILE *to, bench_extent e)
 
 void bench_work_print(FILE *to, const bench_work *w)
 {
-    fprintf(to, "a step: %.9g samples, %.9g voxels, %.4g GFLOP on %d rank%s",
+    fprintf(to, "a %s: %.9g samples, %.9g voxels, %.4g GFLOP on %d rank%s", w->unit,
             w->all.samples, w->all.voxels, w->all.flops * 1e-9, w->ranks,
             w->ranks == 1 ? "" : "s");
     fputs("; of a rank samples ", to);
     print_extent(to, w->all.samples_of_step);
     fputs(", voxels ", to);
     print_extent(to, w->all.voxels_of_step);
-    fprintf(to, "; %d steps\n", w->steps);
+    fprintf(to, "; %d %s\n", w->steps, w->units);
 }
 
 static void json_extent(sp_json *json, const char *key, bench_extent e, double unit)

@@ -112,6 +112,37 @@ function value(key) {
 END { exit !(flops > 0.999 * step && flops < 1.001 * step && share > 0.7 && share < 1.2) }
 ' "$work/out" || { echo "the layers are not the step"; cat "$work/out"; bad=1; }
 
+# ---- an evaluation: the products of the step's forward pass, and no others ----
+value_of='function value(key) {
+    match($0, "\"" key "\":[-+.0-9e]+")
+    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+}'
+forward=$(awk "$value_of"'
+/"name":"conv_forward/ { flops += value("gflops") * value("ms") }
+END { print flops / 1000 }' "$work/out")
+"$SP_BUILDDIR/spvox" scene --out two --samples 2 --extent 20 --seed 3 >"$work/err" 2>&1 || bad=1
+run eval --quick --json one.deck 'data.val=["one*.h5"]' 'data.train=[]'
+check eval eval_forward eval_count loader_plan loader_read
+awk -v forward="$forward" "$value_of"'
+/"name":"eval"/ {
+    whole = value("ms")
+    ratio = value("gflop") / forward
+    is_counted = value("samples") == 1 && value("voxels") == value("n") && value("n") > 0
+}
+/"name":"eval_forward"/ { part = value("ms") }
+END { exit !(is_counted && ratio > 0.999 && ratio < 1.001 && part > 0 && whole > 0) }
+' "$work/out" || { echo "eval: not the work of a forward pass of $forward GFLOP"
+    cat "$work/out"; bad=1; }
+$MPIEXEC -n 2 "$bench" eval --quick --json one.deck 'data.val=["two*.h5"]' >"$work/out" \
+    2>"$work/err" || { echo "eval on 2 ranks"; cat "$work/err"; bad=1; }
+grep '"name":"eval"' "$work/out" | grep -q '"ranks":2,"samples":2,.*"rank_samples":\[1,1\]' || {
+    echo "eval on 2 ranks: not one sample each"; cat "$work/out"; bad=1; }
+$MPIEXEC -n 2 "$bench" eval --quick one.deck 'data.val=["one*.h5"]' >"$work/out" 2>"$work/err"
+[ $? = 3 ] && grep -q 'rank 1 had no voxel in some of 5 passes' "$work/err" || {
+    echo "eval of one sample on 2 ranks is a rate"; cat "$work/err"; bad=1; }
+"$bench" eval --quick one.deck 'data.val=[]' >"$work/out" 2>"$work/err"
+[ $? = 2 ] || { echo "eval without samples"; cat "$work/err"; bad=1; }
+
 # ---- what a GPU would do in a step, counted: as many convolutions, nothing computed ----
 code=$SP_SRCDIR/tests/results/code-sm_90.txt
 run roofline --json --precision bf16 --code "$code" one.deck
@@ -229,6 +260,9 @@ END
     check step step_wait step_forward step_backward step_update loader_plan
     grep '"name":"step"' "$work/out" | grep '"precision":"tf32"' |
         grep -q '"memory_bytes":[1-9]' || { echo "step: precision, memory"; bad=1; }
+    run eval --quick --json --repeats 2 --precision bf16 deck 'data.val=["tiny*.h5"]'
+    check eval eval_forward eval_count loader_plan
+    grep '"name":"eval"' "$work/out" | grep -q '"samples":3,' || { echo "eval: samples"; bad=1; }
     limit=1e9
     layers --quick --repeats 2 --precision bf16 deck
     printf '#!/bin/sh\nexec %s -n 2 %s "$@"\n' "$MPIEXEC" "$cuda" >both

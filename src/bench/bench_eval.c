@@ -1,0 +1,159 @@
+/* spbench eval: passes over data.val as a training evaluates, with the weights that the
+ * deck's network begins with.
+ *
+ *     whole passes    sp_evaluate_pass, the function that sptrain runs
+ *     split passes    the same batches; the host waits between network and count */
+#include "bench/bench.h"
+
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+#include "train/sp_evaluate.h"
+
+typedef struct evaluation {
+    bench *b;
+    sp_resources resources;
+    sp_metrics metrics;
+    sp_arena scratch;   /* predictions of a batch */
+    bench_parts *parts; /* of the pass that runs */
+} evaluation;
+
+static sp_status open_evaluation(evaluation *e)
+{
+    sp_resources *r = &e->resources;
+
+    SP_TRY(sp_resources_open(r, &e->b->options->command, false));
+    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(sp_resources_open_data(r, false, true));
+    if (r->val.n_shards == 0)
+        return SP_FAIL(SP_EUSAGE, "data.val: spbench eval needs samples to evaluate");
+    if (!r->val.has_labels || r->val.n_samples == 0)
+        return SP_FAIL(SP_EDATA, "%s: expected samples with labels to evaluate",
+                       r->val.shard[0].path);
+    SP_TRY(sp_session_agree(&r->session, sp_resources_normalize(r, &r->val)));
+    SP_TRY(sp_resources_open_net(r, NULL));
+    SP_TRY(sp_resources_open_evaluation(r));
+    SP_TRY(sp_resources_cut(r));
+    SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
+    return sp_session_agree(&r->session, sp_metrics_create(&e->metrics, r->n_classes,
+                                                           sp_evaluate_parts(r)));
+}
+
+/* Times one batch and counts its work. */
+static sp_status time_batch(void *arg, const sp_batch *batch)
+{
+    evaluation *e = arg;
+    sp_resources *r = &e->resources;
+    sp_backend *backend = &r->backend;
+    sp_net_loss_out out = {.exact = e->metrics.exact};
+    double at = sp_now_s();
+    sp_tensor logits;
+    int32_t *prediction;
+
+    sp_arena_reset(&e->scratch);
+    SP_TRY(SP_TAKE(&e->scratch, batch->n, &prediction));
+    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
+    SP_TRY(backend->ops->wait(backend));
+    e->parts->forward += sp_now_s() - at;
+    at = sp_now_s();
+    SP_TRY(sp_net_loss(&r->net, batch, &out, e->metrics.confusion, prediction));
+    e->parts->loss += sp_now_s() - at;
+    bench_work_add(r, &r->val, batch, false, e->parts);
+    return sp_evaluate_check(r, batch, prediction);
+}
+
+static sp_status run_split(void *arg)
+{
+    evaluation *e = arg;
+    sp_loader *loader = e->resources.evaluation.loader;
+    sp_batch *batch = NULL;
+
+    SP_TRY(sp_loader_seek(loader, (sp_position){0, 0}));
+    for (;;) {
+        SP_TRY(sp_evaluate_next(&e->resources, &batch, time_batch, e));
+        if (!batch)
+            return SP_OK;
+        SP_TRY(sp_loader_recycle(loader, batch));
+    }
+}
+
+/* One pass by time_batch. Ends all ranks where it fails on one. */
+static void pass_split(evaluation *e, bench_parts *parts)
+{
+    memset(parts, 0, sizeof *parts);
+    e->parts = parts;
+    sp_metrics_zero(&e->metrics);
+    sp_session_run_alone(&e->resources.session, run_split, e);
+    sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
+}
+
+/* One pass as sptrain runs it; its work is that of the split pass. Collective. */
+static sp_status pass_whole(evaluation *e, const bench_parts *work, bench_parts *parts)
+{
+    const double begin = sp_now_s(), cpu = bench_cpu_s(), all = bench_process_cpu_s();
+    sp_pulse before, after;
+
+    sp_pulse_read(&before);
+    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, NULL, false));
+    *parts = *work;
+    sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
+    parts->cpu = bench_cpu_s() - cpu;
+    parts->process_cpu = bench_process_cpu_s() - all;
+    parts->all = sp_now_s() - begin;
+    sp_pulse_read(&after);
+    parts->waited = after.waited_s - before.waited_s;
+    return SP_OK;
+}
+
+/* Whole and split passes take turns, so that both see the same machine. */
+static sp_status run_passes(evaluation *e, bench_runs *s)
+{
+    bench *b = e->b;
+    const int want = bench_runs_wanted(b);
+    bench_parts unused;
+
+    SP_TRY(bench_runs_begin(b, s));
+    pass_split(e, &unused);
+    for (; s->n < want; s->n++) {
+        bench_progress(b, "pass %d of %d", s->n + 1, want);
+        pass_split(e, &s->split[s->n]);
+        SP_TRY(pass_whole(e, &s->split[s->n], &s->whole[s->n]));
+    }
+    return bench_runs_end(b, &e->resources.backend, s);
+}
+
+static sp_status print_passes(bench *b, bench_runs *s)
+{
+    static const bench_part part[] = {
+        {"eval_forward", offsetof(bench_parts, forward), BENCH_OF_SPLIT},
+        {"eval_count", offsetof(bench_parts, loss), BENCH_OF_SPLIT},
+        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER},
+        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER},
+    };
+
+    return bench_runs_print(b, s, "eval", part, sizeof part / sizeof *part);
+}
+
+sp_status bench_eval(bench *b)
+{
+    evaluation e = {.b = b};
+    sp_session *session = &e.resources.session;
+    bench_runs s = {.work = {"pass", "passes"}};
+    sp_status rc = open_evaluation(&e);
+
+    if (rc == SP_OK)
+        rc = sp_session_agree(session, bench_device_open(b, &e.resources.backend));
+    if (rc == SP_OK)
+        rc = run_passes(&e, &s);
+    if (rc == SP_OK)
+        rc = bench_work_count(session, s.whole, s.n, &s.work);
+    if (rc == SP_OK)
+        rc = sp_session_agree(session, print_passes(b, &s));
+    bench_work_free(&s.work);
+    bench_device_close(b);
+    sp_arena_destroy(&e.scratch);
+    sp_metrics_destroy(&e.metrics);
+    b->is_reported = rc != SP_OK;
+    return sp_resources_close(&e.resources, rc);
+}

@@ -1,0 +1,133 @@
+/* Repeated runs of one kind, steps of a training or passes of an evaluation: their
+ * ceiling, medians and rows. */
+#include "bench/bench.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { PEAKS = 5 }; /* timings before the runs, and again after them */
+
+static sp_status measure_peak(bench *b, int timings, bench_runs *s)
+{
+    SP_TRY(sp_comm_barrier(b->comm));
+    for (int i = 0; i < timings; i++) {
+        double rate;
+        SP_TRY(bench_peak(b, &rate));
+    }
+    s->ceiling = b->best_flops;
+    return sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, &s->ceiling, 1, SP_F64, SP_SUM);
+}
+
+sp_status bench_runs_begin(bench *b, bench_runs *s)
+{
+    return measure_peak(b, PEAKS, s);
+}
+
+sp_status bench_runs_end(bench *b, sp_backend *backend, bench_runs *s)
+{
+    SP_TRY(measure_peak(b, PEAKS, s));
+    SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
+    if (s->memory_bytes) /* the vectors of the ceilings do not count */
+        s->memory_bytes -= (int64_t)b->arena.committed;
+    return SP_OK;
+}
+
+int bench_runs_wanted(const bench *b)
+{
+    return b->options->repeats < BENCH_STEPS ? (int)b->options->repeats : BENCH_STEPS;
+}
+
+static double value_of(const bench_parts *parts, size_t offset)
+{
+    double value;
+
+    memcpy(&value, (const char *)parts + offset, sizeof value);
+    return value;
+}
+
+double bench_runs_median(const bench_parts *run, int n, size_t offset, double *spread)
+{
+    double value[BENCH_STEPS];
+
+    assert(n >= 1 && n <= BENCH_STEPS);
+    for (int i = 0; i < n; i++)
+        value[i] = value_of(&run[i], offset);
+    return bench_median(value, n, spread);
+}
+
+/* Prints a part on this rank. The loader's parts are means: it works while runs are
+ * computed, and may finish two batches during one run and none during the next, so a
+ * median would mislead. */
+static sp_status print_part(bench *b, const bench_runs *s, const bench_part *part)
+{
+    const bench_job job = {.name = part->name, .n = (int64_t)s->whole[0].n};
+    const bench_parts *run = part->of == BENCH_OF_SPLIT ? s->split : s->whole;
+    bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = s->n, .spread = NAN};
+
+    if (part->of != BENCH_OF_LOADER)
+        time.wall_s = bench_runs_median(run, s->n, part->offset, &time.spread);
+    for (int i = 0; part->of == BENCH_OF_LOADER && i < s->n; i++)
+        time.wall_s += value_of(&run[i], part->offset) / s->n;
+    return bench_print(b, &job, &time, 0);
+}
+
+/* Reduces the double at `offset` of each run over the ranks and takes the median over
+ * the runs. Collective. */
+static sp_status reduce_runs(bench *b, const bench_runs *s, size_t offset,
+                             sp_reduce_op op, double *median, double *spread)
+{
+    double value[BENCH_STEPS];
+
+    for (int i = 0; i < s->n; i++)
+        value[i] = value_of(&s->whole[i], offset);
+    SP_TRY(sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, value, (size_t)s->n, SP_F64, op));
+    *median = bench_median(value, s->n, spread);
+    return SP_OK;
+}
+
+/* Measures the ceiling again while the rate is above it. All ranks hold the same
+ * numbers here, so all make the same decision. */
+static sp_status renew_ceiling(bench *b, double rate, bench_runs *s)
+{
+    for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
+        SP_TRY(measure_peak(b, PEAKS, s));
+    return SP_OK;
+}
+
+/* Prints the row of the whole run. With one thread and one rank its time is the CPU
+ * time of all threads of the process, loader and planner included: the run on one core.
+ * Otherwise it is the wall time of the slowest rank. Work and ceiling are those of all
+ * ranks. Collective. */
+static sp_status print_whole(bench *b, bench_runs *s, const char *name)
+{
+    const bool is_wall =
+        b->backend.threads > 1 || b->comm->size > 1 || !b->backend.ops->is_host;
+    bench_job job = {.name = name, .limit = BENCH_FLOPS, .work = &s->work};
+    bench_time time = {
+        .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};
+    double wall_spread = 0, cpu_spread = 0, voxels = 0, pairs = 0;
+
+    SP_TRY(reduce_runs(b, s, offsetof(bench_parts, all), SP_MAX, &time.wall_s,
+                       &wall_spread));
+    SP_TRY(reduce_runs(b, s, offsetof(bench_parts, process_cpu), SP_SUM, &time.cpu_s,
+                       &cpu_spread));
+    SP_TRY(reduce_runs(b, s, offsetof(bench_parts, n), SP_SUM, &voxels, NULL));
+    SP_TRY(reduce_runs(b, s, offsetof(bench_parts, pairs), SP_SUM, &pairs, NULL));
+    SP_TRY(reduce_runs(b, s, offsetof(bench_parts, flops), SP_SUM, &job.flops, NULL));
+    job.n = (int64_t)voxels;
+    job.pairs = (int64_t)pairs;
+    time.spread = is_wall ? wall_spread : cpu_spread;
+    SP_TRY(renew_ceiling(b, job.flops / (is_wall ? time.wall_s : time.cpu_s), s));
+    return bench_print(b, &job, &time, s->ceiling);
+}
+
+sp_status bench_runs_print(bench *b, bench_runs *s, const char *name,
+                           const bench_part *part, size_t n_parts)
+{
+    assert(s->n >= 1 && name);
+    SP_TRY(print_whole(b, s, name));
+    for (size_t i = 0; i < n_parts; i++)
+        SP_TRY(print_part(b, s, &part[i]));
+    return SP_OK;
+}
