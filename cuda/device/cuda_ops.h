@@ -69,7 +69,7 @@ SP_OP(plan_scratch_bytes) sp_cuda_plan_scratch_bytes;
 /* ---- cuda_tiles.cu ---- */
 sp_status sp_cuda_tiles_open(sp_backend *be);
 /* Chooses the tiles for results of up to `widest` channels by timing them, each
- * `repeats` times; tiles_open calls it on a device. Waits for the device. */
+ * `repeats` times; sp_cuda_tiles_open calls it on a device. Waits for the device. */
 sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */

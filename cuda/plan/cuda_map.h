@@ -88,8 +88,8 @@ static inline int cuda_map_key_bits(int kernel)
     return kernel < 3 ? 8 : kernel == 3 ? 32 : CUDA_MAP_KEY_BITS;
 }
 
-/* The index in the spec of the coarsest 3^3 map, whose neighbours are found ahead of the
- * other maps; -1: none. */
+/* The index in the spec of the coarsest 3^3 map, whose neighbours are found ahead of
+ * the other maps; -1: none. */
 static inline int cuda_map_find_top(const sp_plan_spec *spec)
 {
     int top = -1;
@@ -109,8 +109,8 @@ typedef struct cuda_map {
     int32_t n_in, n_out; /* rows of the input and of the output level */
     int n_samples;
     int64_t pairs;
-    const uint32_t
-        *mask; /* [n_words][n_out] bit k % 32 of word k / 32: row has offset k */
+    /* [n_words][n_out] bit k % 32 of word k / 32: row has offset k. */
+    const uint32_t *mask;
     const int32_t *first; /* [n_out + 1] first entry of each row in nbr */
     const int32_t *nbr;   /* [pairs] input rows, by output row and offset */
     const int32_t *order; /* [n_out] output rows in the order of the tiles */

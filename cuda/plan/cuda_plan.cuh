@@ -405,7 +405,8 @@ static inline int plan_bits(uint64_t v)
 
 /* ---- levels ---- */
 
-/* The number of sums that count_heads writes: one for each level and PLAN_SCAN rows. */
+/* The number of sums that count_heads_kernel writes: one for each level and PLAN_SCAN
+ * rows. */
 static inline size_t plan_level_sums(int n_levels, int32_t n)
 {
     return (size_t)n_levels * (((size_t)n + PLAN_SCAN - 1) / PLAN_SCAN);

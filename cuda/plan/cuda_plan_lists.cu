@@ -142,8 +142,8 @@ struct make_order_words {
     }
 };
 
-/* One warp for each whole tall tile: makes the words by which tiles with most offsets come
- * first in their window. */
+/* One warp for each whole tall tile: makes the words by which tiles with most offsets
+ * come first in their window. */
 struct make_tile_words {
     plan_levels levels;
     int count_bits; /* those of the largest K */
@@ -182,7 +182,8 @@ struct make_tile_words {
     }
 };
 
-/* Moves whole tall tiles; the last rows of a map, fewer than one, stay where they are. */
+/* Moves whole tall tiles; the last rows of a map, fewer than one, stay where they are.
+ */
 struct move_tiles {
     const int32_t *sorted, *tile;
 

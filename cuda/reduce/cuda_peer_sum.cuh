@@ -43,8 +43,8 @@ struct peer_record {
 
 /* The arguments of a kernel. Ranks are numbered within the scope. */
 struct peer_ranks {
-    uint64_t
-        *memory[PEER_MOST]; /* the memory of each rank, [2][size][PEER_PLACE_WORDS] */
+    /* The memory of each rank, [2][size][PEER_PLACE_WORDS]. */
+    uint64_t *memory[PEER_MOST];
     peer_record *rec;
     uint64_t limit_ns;
     uint32_t number; /* number of the sum, from 1 */

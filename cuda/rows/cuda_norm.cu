@@ -2,10 +2,10 @@
  * and two passes over elements, which compute the coefficients themselves where the
  * caller asks for both in one call. A convolution forms the sums of its own result
  * (cuda_conv.cu). The passes are bound by memory. Of a tensor [n, c], norm_sums reads
- * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads
- * x and dy and writes dy (with an activation only; behind an addition it reads y too),
- * and norm_grad_apply reads two and writes one. Where the following convolution can, its epilogue does the
- * work of norm_grad_sums (cuda_conv_out.cuh).
+ * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads x
+ * and dy and writes dy (with an activation only; behind an addition it reads y too),
+ * and norm_grad_apply reads two and writes one. Where the following convolution can,
+ * its epilogue does the work of norm_grad_sums (cuda_conv_out.cuh).
  *
  * The following convolution could also apply scale, shift and activation to its
  * operands, so that y is never written. It does not, because a pass handles an element

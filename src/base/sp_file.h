@@ -31,8 +31,9 @@ sp_status sp_file_open(const char *path, int flags, int *fd);
  * write the same file at the same time have different writer numbers. A symbolic link
  * at path or at the temporary name is replaced, not followed. */
 sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer);
-/* The same without flushing, which takes milliseconds: for files that can be made again,
- * since a crash of the machine may leave the new name with a part of the content. */
+/* The same without flushing, which takes milliseconds: for files that can be made
+ * again, since a crash of the machine may leave the new name with a part of the
+ * content. */
 sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
                                     int writer);
 /* Appends a line (given without its newline), creates the file if there is none, and

@@ -125,8 +125,8 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step)
 
 /* Writes text in printable form, since names from files may be part of it, to the
  * stream and to this rank's file. A newline within the text ends a line only where
- * keeps_lines. A live line moves below the text, or ends there where is_last. The caller
- * holds the lock. */
+ * keeps_lines. A live line moves below the text, or ends there where is_last. The
+ * caller holds the lock. */
 static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
 {
     const bool moves =

@@ -163,8 +163,9 @@ static sp_status time_mixtures(bench *b, int64_t n, double *rate)
 }
 
 /* Measures by one timing the bytes a second through `bytes` of memory. On the host a
- * single thread is timed too: for small amounts of data the start of other threads costs
- * more than they gain, and the operations choose the number of threads accordingly. */
+ * single thread is timed too: for small amounts of data the start of other threads
+ * costs more than they gain, and the operations choose the number of threads
+ * accordingly. */
 static sp_status stream(bench *b, double bytes, double *rate)
 {
     const int threads = b->backend.threads;

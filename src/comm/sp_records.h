@@ -27,9 +27,9 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record);
 /* Gathers the records on root, which can then walk them in the order of the ranks;
  * elsewhere there are none to walk. Collective over the world. SP_EMEM. */
 sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root);
-/* Sends the records of to[r] to rank r, for each of the comm->size ranks. Those that the
- * ranks sent to this one can then be walked in `records`, rank by rank. Collective over
- * the world. SP_EMEM. */
+/* Sends the records of to[r] to rank r, for each of the comm->size ranks. Those that
+ * the ranks sent to this one can then be walked in `records`, rank by rank. Collective
+ * over the world. SP_EMEM. */
 sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm *comm);
 /* Returns the next gathered record, valid until the next gather or exchange, or NULL
  * after the last. bytes may be NULL. Local. */

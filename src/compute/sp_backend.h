@@ -4,7 +4,7 @@
  *
  *     planner thread    plan_build, upload  --> arena of a batch slot
  *                                                  | arena_pass
- *     compute thread    conv_forward, norm_*, ... , loss, conv_grad_*, sgd
+ *     compute thread    conv_forward, norm_apply, ..., loss, conv_grad_input, ..., sgd
  *                       each call is queued in the compute stream, in call order
  *
  * Pointers in arguments are in the backend's memory space unless they are marked host.

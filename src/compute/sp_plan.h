@@ -49,9 +49,9 @@ typedef struct sp_plan_spec {
 
 typedef struct sp_level {
     int32_t n; /* voxels */
-    const uint64_t
-        *key; /* [n] Morton key relative to the sample's base, rising within a sample;
-               * the bits above the key are private to the backend */
+    /* [n] Morton key relative to the sample's base, rising within a sample; the bits
+     * above the key are private to the backend. */
+    const uint64_t *key;
     const int32_t *parent;     /* [n] row in the next coarser level; NULL on the last */
     const int32_t *sample_row; /* [n_samples + 1] host: first row of each sample */
 } sp_level;
@@ -62,9 +62,9 @@ typedef struct sp_map {
     int K; /* kernel^3 */
     int n_tiles;
     int64_t pairs;
-    bool
-        is_full; /* offset `centre` pairs every row with itself. It follows from the key
-                  * alone (one level, odd kernel), since it decides the order of sums */
+    /* Offset `centre` pairs every row with itself. It follows from the key alone
+     * (one level, odd kernel), since it decides the order of sums. */
+    bool is_full;
     int centre;
     const int32_t *start;       /* [n_tiles * K + 1] */
     const int32_t *in, *out;    /* [pairs] */

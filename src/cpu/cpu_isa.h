@@ -70,8 +70,8 @@ typedef struct sp_cpu_isa {
     const char *name;
     int lanes;
     int chunk; /* packed weights are filled up to a multiple of it of input channels */
-    const struct sp_cpu_isa
-        *bf16; /* the same for tensors of bf16; NULL in such a table */
+    /* The same for tensors of bf16; NULL in such a table. */
+    const struct sp_cpu_isa *bf16;
     int (*n_panels)(int c_out);
     /* Packs the weights of one offset. is_transposed: w is [c_out][c_in]. */
     void (*pack)(const float *w, int c_in, int c_out, bool is_transposed,

@@ -16,9 +16,10 @@
  * thread-safe here.
  *
  * Names of datasets are paths from the root; the object of an attribute is such a path,
- * that of a group, or "/". Files are written in the 1.10 format, whose headers have checksums; datasets
- * are contiguous and nothing carries a time, so the same calls give the same bytes. A
- * failure is SP_EDATA in a file opened for reading, SP_EIO in one that is written. */
+ * that of a group, or "/". Files are written in the 1.10 format, whose headers have
+ * checksums; datasets are contiguous and nothing carries a time, so the same calls give
+ * the same bytes. A failure is SP_EDATA in a file opened for reading, SP_EIO in one
+ * that is written. */
 #ifndef SP_H5_H
 #define SP_H5_H
 

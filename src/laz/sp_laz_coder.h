@@ -1,7 +1,7 @@
 /* The arithmetic coder of LAZ: adaptive models of symbols and bits, and the two
  * directions of coding, each a few inline functions.
  *
- *     sp_laz_pool   memory of the models of one chunk
+ *     laz_pool      memory of the models of one chunk
  *        |
  *     laz_model  --+
  *     laz_bit    --+-- laz_symbol, laz_code_bit, laz_code_bits --> laz_coder --> bytes

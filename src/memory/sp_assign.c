@@ -320,10 +320,10 @@ typedef struct restoring {
 } restoring;
 
 /* The place where the norm `step` has its input k written again: that of its output,
- * where the input is a residual, since a norm may write over its residual. If a gradient
- * needs the residual too, it is written once more when that one's turn comes: most of a
- * block's backward pass lies between, and is the time of the greatest need. NULL: memory
- * of the input's own. */
+ * where the input is a residual, since a norm may write over its residual. If a
+ * gradient needs the residual too, it is written once more when that one's turn comes:
+ * most of a block's backward pass lies between, and is the time of the greatest need.
+ * NULL: memory of the input's own. */
 static const sp_assign_place *place_of_input(const sp_assign *a,
                                              const sp_lower_step *step, int k)
 {
@@ -504,8 +504,8 @@ static void take_fused_sums(sp_assign *a, const sp_lower_step *step)
         take_sums(a, a->low->step[norm->residual_norm].out, true);
 }
 
-/* A convolution forms the gradient of its weights, which reads the input, before that of
- * the input. */
+/* A convolution forms the gradient of its weights, which reads the input, before that
+ * of the input. */
 static grad_over over_what(const sp_lower_step *step, int k)
 {
     if (step->op == SP_OP_CONV)

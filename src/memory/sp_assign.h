@@ -4,8 +4,8 @@
  * makes the same calls without computing. So the need of a step is known before it
  * runs, and by the same code.
  *
- *     begin --> forward, forward_end of each step --> logits --> loss
- *           --> backward, backward_end of each step, from the last
+ *     sp_assign_begin --> _forward, _forward_end of each step --> _logits --> _loss
+ *           --> _backward, _backward_end of each step, from the last
  *
  * Matrices (activations and gradients) are ranges of one span of memory, vectors (sums
  * of norms, arg max of pools) are ranges of another. In training an activation is held

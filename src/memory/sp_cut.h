@@ -38,8 +38,9 @@ typedef struct sp_budget {
     sp_foreseer foreseer;
     sp_sampler *sampler;   /* borrowed; NULL: there is nothing to bound */
     const sp_dataset *set; /* the sampler's */
-    sp_load
-        like; /* the largest sample as stored, whose ratios others are taken to have */
+    /* The largest sample as stored. The estimate takes its ratios for those of the
+     * other samples. */
+    sp_load like;
     double excess; /* greatest ratio of the bytes of a plan to those estimated */
     int64_t empty[SP_PARTS]; /* bytes of a batch without samples */
     /* [n_samples] bytes estimated so far, not multiplied by excess; an entry whose

@@ -71,8 +71,8 @@ sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut);
  * it.
  */
 void sp_budget_find_costliest(sp_budget *b);
-/* Sets `costliest` to the greatest need of any rank in the steps that the deck asks for.
- * Collective. */
+/* Sets `costliest` to the greatest need of any rank in the steps that the deck asks
+ * for. Collective. */
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm);
 /* Sets `largest`, and *worst to the sample with the greatest need. The estimate of one
  * sample costs 0.1 ms, so a single estimate, for a sample that is nowhere smaller than

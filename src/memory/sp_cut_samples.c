@@ -229,7 +229,8 @@ static bool is_moved(const sp_budget *b)
     return b->foreseer.is_training || b->foreseer.what.n_views > 1;
 }
 
-/* Compares the need of a sample with its estimate; epoch -1: of the sample as stored. */
+/* Compares the need of a sample with its estimate; epoch -1: of the sample as stored.
+ */
 static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
 {
     int64_t is[SP_PARTS], was[SP_PARTS];
@@ -352,8 +353,8 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
 
 /* ---- the steps of a run ---- */
 
-/* Raises `costliest` by a micro-batch of this rank; *slot is the greatest batch that the
- * slot has held so far. */
+/* Raises `costliest` by a micro-batch of this rank; *slot is the greatest batch that
+ * the slot has held so far. */
 static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
 {
     int64_t sum[SP_PARTS] = {0};

@@ -20,9 +20,9 @@ typedef struct sp_fixed_norm {
 } sp_fixed_norm;
 
 typedef struct sp_fixed_rules {
-    bool
-        is_low_memory; /* all steps share one room for packed weights and pack them anew */
-    bool is_exact;     /* weight gradients are formed for each sample by itself */
+    /* All steps share one room for packed weights and pack them anew. */
+    bool is_low_memory;
+    bool is_exact; /* weight gradients are formed for each sample by itself */
     bool has_class_weights;
 } sp_fixed_rules;
 

@@ -15,8 +15,8 @@ _Static_assert(sizeof(sp_tail) % sizeof(double) == 0, "the tail is all doubles")
 
 struct sp_buckets_impl {
     int n_posted, n_done; /* the first so many buckets are posted, summed */
-    bool *
-        is_idle; /* [n_buckets] all its layers are frozen: zeros, which do not travel */
+    /* [n_buckets] all its layers are frozen: zeros, which do not travel. */
+    bool *is_idle;
     sp_sum *sum; /* [n_buckets] */
     sp_transport own;        /* MPI between hosts */
     sp_transport *transport; /* `own`, or the one attached */

@@ -57,8 +57,8 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm);
 
 /* The IoU of class c; NAN if it is absent from truth and prediction. */
 double sp_metrics_iou(const int64_t *confusion, int n_classes, int c);
-/* The share of the voxels predicted as class c that are of it, and the share of those of
- * class c that are predicted as it; NAN of none. */
+/* The share of the voxels predicted as class c that are of it, and the share of those
+ * of class c that are predicted as it; NAN of none. */
 double sp_metrics_precision(const int64_t *confusion, int n_classes, int c);
 double sp_metrics_recall(const int64_t *confusion, int n_classes, int c);
 /* The mean IoU of the classes that occur; NAN if none does. */

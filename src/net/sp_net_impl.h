@@ -18,7 +18,7 @@ typedef struct net_step {
     /* Convolution: the value of weights_at for which each direction's weights were
      * packed. 0: they have never been packed. */
     uint64_t packed_at[SP_PACK_DIRECTIONS];
-    double seen; /* Batch norm: rows of this rank since the last sync_running. */
+    double seen; /* Batch norm: rows of this rank since the last sp_net_sync_running. */
 } net_step;
 
 struct sp_net_impl {

@@ -7,7 +7,7 @@
 #include "page/sp_chart.h"
 #include "page/sp_page_internal.h"
 
-/* One curve a run over the steps; the arrays are of make_series. */
+/* One curve a run over the steps; allocate() makes the arrays. */
 typedef struct curves {
     sp_series *series; /* [n] */
     double *values;    /* the points of all series */

@@ -50,8 +50,8 @@ typedef struct sp_render {
     int width, height; /* pixels */
 } sp_render;
 
-/* Rooms are looked into from above: true for the name of a class, "ceiling", whose points
- * are to be hidden from this side. */
+/* Rooms are looked into from above: true for the name of a class, "ceiling", whose
+ * points are to be hidden from this side. */
 bool sp_render_hides(const char *class_name, sp_render_from from);
 /* Chooses borders and scale for a picture of at most `width` x `height` pixels, and at
  * least a quarter of that height. SP_EDATA: the cloud has no point, or hides all;

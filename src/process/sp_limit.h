@@ -1,5 +1,5 @@
-/* Limits of a child that reads a file which may be damaged, so that a library that crashes
- * or exhausts memory takes only the child with it (h5/sp_h5_child.c). */
+/* Limits of a child that reads a file which may be damaged, so that a library that
+ * crashes or exhausts memory takes only the child with it (h5/sp_h5_child.c). */
 #ifndef SP_LIMIT_H
 #define SP_LIMIT_H
 

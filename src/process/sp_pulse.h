@@ -9,8 +9,8 @@
  * Work is a sample read, a layer computed or an array written, by any thread. A
  * collective that waits for other ranks counts its polls apart from work, so that the
  * rank that waits can be told from the rank that it waits for. The watchdog
- * (watch/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit status
- * here, and every wait in sp_comm ends the process with it.
+ * (watch/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit
+ * status here, and every wait in sp_comm ends the process with it.
  *
  * The other modules of this room accompany a process, in this order: limited children
  * that read damaged files (sp_limit.h), requests to stop (sp_signal.h), the limit on

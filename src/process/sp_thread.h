@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 /* Starts a thread. It gets no signal, since signals are for the training thread, which
- * looks at them between steps; except SIGALRM, whose handlers end the process on whichever
- * thread they run. Local. Returns the error of pthread_create; 0: none. */
+ * looks at them between steps; except SIGALRM, whose handlers end the process on
+ * whichever thread they run. Local. Returns the error of pthread_create; 0: none. */
 int sp_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg);
 
 #endif

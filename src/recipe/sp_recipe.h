@@ -109,8 +109,8 @@ sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
 
 enum { SP_MOST_NORMALS = 8 };
 
-/* The columns that are x and y of a vector, which turns and mirrors with the sample: the
- * normals of the points. Their z stays, since samples turn about z. */
+/* The columns that are x and y of a vector, which turns and mirrors with the sample:
+ * the normals of the points. Their z stays, since samples turn about z. */
 typedef struct sp_normals {
     int n;
     struct {

@@ -73,8 +73,9 @@ typedef enum sp_checkpoint_demand {
     SP_FINITE, /* parameters and buffers are finite, and no variance is negative */
 } sp_checkpoint_demand;
 
-/* Rank 0 only, local: structure, all checksums and what is demanded. verify_weights
- * takes a file of weights alone too, whose numbers must always be finite. */
+/* Rank 0 only, local: checks the structure, all checksums and what is demanded.
+ * sp_checkpoint_verify_weights takes a file of weights alone too, whose numbers must
+ * always be finite. */
 sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand);
 sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand);
 /* The same, and *file stays open, so that what is read by the two functions with _open

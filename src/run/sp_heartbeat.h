@@ -116,8 +116,8 @@ void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last
 /* Fills in time, phase, epoch and step of this process and advances the counter. */
 void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
                        int64_t step);
-/* States how far a pass over samples is, 0 of 0 where none goes on; the next write tells
- * it. Both are halved until they fit. */
+/* States how far a pass over samples is, 0 of 0 where none goes on; the next write
+ * tells it. Both are halved until they fit. */
 void sp_heartbeat_count(sp_heartbeat *record, int64_t done, int64_t total);
 /* The pass that ranks have counted: *total, and *done of the rank that has done least.
  * False: none goes on. */

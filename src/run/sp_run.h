@@ -30,14 +30,14 @@
 
 typedef struct sp_run {
     char *dir; /* "": no folder (check, preflight) */
-    const char
-        *task; /* task of the status: "" training (after open), "eval", "predict" */
+    /* Task of the status: "" training (after open), "eval", "predict". */
+    const char *task;
     sp_comm *comm;
     sp_heartbeat *beat;        /* this rank's record, never NULL while open */
     sp_heartbeats *beats;      /* heartbeat.bin, never NULL while open */
     double after_save_limit_s; /* time limit of one after_save command; 60 after open */
-    /* Rank 0 of a training with run.tensorboard, from its first event on; else NULL. The
-     * training sets it; close destroys it. */
+    /* Rank 0 of a training with run.tensorboard, from its first event on; else NULL.
+     * The training sets it; close destroys it. */
     struct sp_events *events;
     struct sp_run_impl *impl;
 } sp_run;

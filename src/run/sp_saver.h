@@ -5,10 +5,10 @@
  *                                                          link best.h5, prune
  *
  * On the host the saver writes parameters and kept values from where they are: they are
- * lent to it until the next update, which is most of a step away, and a network's memory
- * is not taken twice. A device's are copied into host memory that is allocated once, as
- * are the running statistics, which every forward pass moves. One checkpoint is written
- * at a time: the caller collects its result before the next post.
+ * lent to it until the next update, which is most of a step away, and a network's
+ * memory is not taken twice. A device's are copied into host memory that is allocated
+ * once, as are the running statistics, which every forward pass moves. One checkpoint
+ * is written at a time: the caller collects its result before the next post.
  */
 #ifndef SP_SAVER_H
 #define SP_SAVER_H

@@ -19,8 +19,8 @@ typedef struct sp_points {
     int c;
     const int32_t *label;  /* [n] class or SP_IGNORE; NULL: unlabelled */
     const uint64_t *index; /* [n] row in the source file; NULL: 0, 1, 2, ... */
-    const uint8_t
-        *is_owned; /* [n] 0: context, which the point map leaves out; NULL: all 1 */
+    /* [n] 0: context, which the point map leaves out; NULL: all 1. */
+    const uint8_t *is_owned;
     /* [n] the block that owns a point that is context, and its row among the points of
      * that block; NULL: not known. */
     const uint32_t *home, *home_row;

@@ -5,8 +5,8 @@
  *     tables, chairs, cabinets boxes that stand on the floor, turned by any angle
  *     lamps, boxes             not labelled
  *
- * The scanner stands at several places at eye level and looks all round; each ray ends at
- * the first surface that it meets, so furniture hides what is behind it. */
+ * The scanner stands at several places at eye level and looks all round; each ray ends
+ * at the first surface that it meets, so furniture hides what is behind it. */
 #ifndef SP_ROOM_H
 #define SP_ROOM_H
 

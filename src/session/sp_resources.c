@@ -337,8 +337,8 @@ static void settle_views(sp_resources *r)
     sp_log_info("views %s (degrees about z, mirrored axes, scale)", text);
 }
 
-/* Says where blocks see a point in different cells of the network's strides, since their
- * predictions of it then differ more than they must. */
+/* Says where blocks see a point in different cells of the network's strides, since
+ * their predictions of it then differ more than they must. */
 static void look_at_blocks(const sp_resources *r)
 {
     const sp_recipe *recipe = r->val.recipe;

@@ -1,11 +1,12 @@
 /* The resources of a command: device, transport, data and network; loaders that feed
  * the network; buckets and an optimizer that train it. A command opens those that it
- * needs, in the order below, and sp_resources_close frees all of them.
+ * needs, in the order below (sp_resources_open_device, ...), and sp_resources_close
+ * frees all of them.
  *
  *     sp_resources_open            the session: run folder, watching
- *        open_device               rank --> device or cores         (sp_resources_device.c)
+ *        open_device               rank --> device or cores     (sp_resources_device.c)
  *        open_transport            sums over the ranks
- *        open_data                 shards, columns, classes           (sp_resources_data.c)
+ *        open_data                 shards, columns, classes       (sp_resources_data.c)
  *        open_net, load            graph, network, weights
  *        open_training             buckets, optimizer, loaders
  *        open_evaluation           the loader of data.val
@@ -27,16 +28,16 @@
 #include "session/sp_placement.h"
 #include "session/sp_session.h"
 
-/* Memory of the device for each rank on it, of all ranks' values the least. 0: the ranks
- * compute on the host. */
+/* Memory of the device for each rank on it, of all ranks' values the least. 0: the
+ * ranks compute on the host. */
 typedef struct sp_device_memory {
     int64_t total;
     int64_t own;  /* the part that this program may use on an idle device */
     int64_t free; /* the part that was free at the start */
 } sp_device_memory;
 
-/* The pass over data.val, which training, eval and predict make; zeroed where it was not
- * opened. */
+/* The pass over data.val, which training, eval and predict make; zeroed where it was
+ * not opened. */
 typedef struct sp_evaluation {
     sp_views views;
     int64_t merging_bytes; /* of points that wait for their other blocks */

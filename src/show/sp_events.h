@@ -31,8 +31,8 @@ typedef struct sp_events sp_events;
  * Files of other names stay. A missing folder is SP_OK. */
 sp_status sp_events_cut(const char *dir, int64_t step);
 
-/* Makes a new file in the folder, which is made too, for steps from first_step on. *events
- * is NULL after a failure. SP_EMEM. */
+/* Makes a new file in the folder, which is made too, for steps from first_step on.
+ * *events is NULL after a failure. SP_EMEM. */
 sp_status sp_events_create(sp_events **events, const char *dir, const char *host,
                            int64_t first_step);
 void sp_events_destroy(sp_events *events);

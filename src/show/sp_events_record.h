@@ -9,8 +9,8 @@
 
 #include "base/sp_error.h"
 
-/* ---- protobuf ---- A buffer that only grows; zeroed at first, `data` is the owner's to
- * free. If memory runs out, is_short stays set, through sp_proto_nested too. */
+/* ---- protobuf ---- A buffer that only grows; zeroed at first, `data` is the owner's
+ * to free. If memory runs out, is_short stays set, through sp_proto_nested too. */
 typedef struct sp_proto {
     unsigned char *data; /* [room] */
     size_t n, room;

@@ -1,7 +1,7 @@
 /* The output of a run: the console of rank 0, and metrics.jsonl, evaluations.jsonl and
- * TensorBoard's events in the run folder. Rank 0 prints and writes; all values are those
- * of all ranks. Collective and agreed, except sp_report_step and sp_report_live, which
- * belong to a step: the other ranks return from them at once. */
+ * TensorBoard's events in the run folder. Rank 0 prints and writes; all values are
+ * those of all ranks. Collective and agreed, except sp_report_step and sp_report_live,
+ * which belong to a step: the other ranks return from them at once. */
 #ifndef SP_REPORT_H
 #define SP_REPORT_H
 

@@ -1,5 +1,5 @@
-/* The line of metrics.jsonl or evaluations.jsonl that rank 0 writes: shared by the files
- * of sp_report. Training thread only. */
+/* The line of metrics.jsonl or evaluations.jsonl that rank 0 writes: shared by the
+ * files of sp_report. Training thread only. */
 #ifndef SP_REPORT_INTERNAL_H
 #define SP_REPORT_INTERNAL_H
 

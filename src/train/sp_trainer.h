@@ -36,8 +36,8 @@ typedef struct sp_trainer {
     sp_session *session;            /* that of the resources */
     sp_metrics metrics;             /* of the latest evaluation */
     sp_table times;                 /* times of steps, over the ranks */
-    struct sp_saver
-        *saver; /* rank 0, from the first step on; else NULL (sp_resume.h) */
+    /* Rank 0, from the first step on; else NULL (sp_resume.h). */
+    struct sp_saver *saver;
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
 
     int64_t n_evaluations; /* of this start */

@@ -6,7 +6,7 @@
  *     apply     predictions + scan --> codes of points --sp_scan_write--> labelled scan
  *     scene     seed --sp_scene--> synthetic labelled shards
  *     info      shards --> counts, ranges, cost
- *     view      shard, predictions or scan --vox_view_load--> points --> picture
+ *     view      shard, predictions or scan --vox_view_load_*--> points --> picture
  *
  * vox_options reads the command line of convert and apply; vox_main starts the ranks
  * and calls one of the functions below.

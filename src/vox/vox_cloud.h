@@ -34,7 +34,8 @@ typedef struct vox_cloud {
     int32_t *label;    /* [n] class, or code without a map, or SP_IGNORE */
     uint64_t *index;   /* [n] row in the file */
     uint8_t *is_owned; /* [n] 0: the point lies in the margin of its block */
-    /* [n] the block that owns the point, and the point's row among those that it owns */
+    /* [n] the block that owns the point, and the point's row among those that it owns
+     */
     uint32_t *home, *home_row;
     /* A block: home, home_row and corner are set. The corner of its scan is the whole
      * units below the lowest x, y and z of all points. */

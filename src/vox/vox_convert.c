@@ -151,8 +151,8 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
         snprintf(name, PATH_BYTES, "%s", c->options->input[p->file]);
 }
 
-/* Names the scan of a block so that no other scan has the name: tiles of two folders may
- * have been converted under one relative path. */
+/* Names the scan of a block so that no other scan has the name: tiles of two folders
+ * may have been converted under one relative path. */
 static const char *scan_name(const convert *c, const vox_piece *p,
                              char name[PATH_BYTES])
 {

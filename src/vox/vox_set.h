@@ -21,8 +21,9 @@ typedef struct vox_set {
 
 /* Leaves out parts without points, describes the rest, and warns on rank 0 of classes
  * that no point has. part [*n_parts] is in the order of the pieces; codes are the sums
- * over all ranks. SP_EDATA: there is no point, or only some inputs have labels;
- * or they name different units; SP_EUSAGE: more shards than samples; SP_EMEM. Destroy after failure too. */
+ * over all ranks. SP_EDATA: there is no point, or only some inputs have labels; or they
+ * name different units; SP_EUSAGE: more shards than samples; SP_EMEM. Destroy after
+ * failure too. */
 sp_status vox_set_describe(vox_set *set, const vox_options *options,
                            const vox_piece *piece, vox_part *part, int64_t *n_parts,
                            const vox_codes *codes);

@@ -322,8 +322,8 @@ static bool use_header(cutter *c)
            lay_out(c, &claimed, &c->layout) == SP_OK;
 }
 
-/* Cuts by the extent that the header claims, and anew where it is not that of the points:
- * the blocks do not depend on the header. */
+/* Cuts by the extent that the header claims, and anew where it is not that of the
+ * points: the blocks do not depend on the header. */
 static sp_status cut_by_header(cutter *c)
 {
     layout found;

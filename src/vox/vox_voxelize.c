@@ -70,8 +70,8 @@ static sp_status check_features(const vox_options *o, const sp_sample *s)
     return SP_OK;
 }
 
-/* Places the origin of the sample. Blocks of a scan are on one grid of voxels and of the
- * coarser cells of a network, wherever their points begin. */
+/* Places the origin of the sample. Blocks of a scan are on one grid of voxels and of
+ * the coarser cells of a network, wherever their points begin. */
 static void place(const vox_options *o, const vox_cloud *cloud, sp_grid_options *grid)
 {
     for (int a = 0; a < 3; a++) {

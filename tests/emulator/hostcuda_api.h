@@ -1,6 +1,6 @@
-/* The part of cuda_runtime.h that the program uses, with its names, numbers and meanings.
- * hostcuda_runtime.cc, hostcuda_device.cc, hostcuda_memory.cc and hostcuda_peer.cc have
- * the functions. */
+/* The part of cuda_runtime.h that the program uses, with its names, numbers and
+ * meanings. hostcuda_runtime.cc, hostcuda_device.cc, hostcuda_memory.cc and
+ * hostcuda_peer.cc have the functions. */
 #ifndef HOSTCUDA_API_H
 #define HOSTCUDA_API_H
 

@@ -49,8 +49,8 @@ void hc_fill_garbage(void *data, size_t bytes)
 }
 
 /* Memory is opened and closed around each operation, which was half of the emulator's
- * time while it was done page by page. So neighbours are taken together, and memory is of
- * huge pages where the system has them. */
+ * time while it was done page by page. So neighbours are taken together, and memory is
+ * of huge pages where the system has them. */
 static void protect(int how)
 {
     auto r = M->backed.begin();

@@ -28,8 +28,8 @@ bool h5_is_absent(int variant);
 bool h5_is_text(int variant);
 bool h5_is_linked(int variant);
 
-/* Replaces attribute `name` of the root, or "GROUP/NAME", by variant 0 .. n - 1: absent, of a wrong type or
- * size, an impossible number. */
+/* Replaces attribute `name` of the root, or "GROUP/NAME", by variant 0 .. n - 1:
+ * absent, of a wrong type or size, an impossible number. */
 int h5_n_attributes(void);
 void h5_put_attribute(const char *path, const char *name, int variant);
 

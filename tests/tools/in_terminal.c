@@ -5,8 +5,8 @@
  *     live TEXT     a text that was drawn without an end of its line
  *
  * Ends with the command's status, or with 99 where a line that is still being drawn is
- * too wide, which would wrap, or where the command controls the terminal by anything but
- * a carriage return and the clearing of the rest of a line. */
+ * too wide, which would wrap, or where the command controls the terminal by anything
+ * but a carriage return and the clearing of the rest of a line. */
 #include "config.h"
 
 #include <errno.h>

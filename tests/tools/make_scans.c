@@ -1,7 +1,7 @@
 /* make_scans FILE EXTENT TILES SEED [foot]: writes synthetic labelled points
- * (scene/sp_landscape.h) as a scan, whose ending says how: .las, .bin with its .label, .txt.
- * TILES x TILES squares of EXTENT metres lie side by side. LAS says that its unit is
- * the metre, or the US survey foot.
+ * (scene/sp_landscape.h) as a scan, whose ending says how: .las, .bin with its .label,
+ * .txt. TILES x TILES squares of EXTENT metres lie side by side. LAS says that its unit
+ * is the metre, or the US survey foot.
  *
  * LAS is version 1.4 with points of format 6 and all that a copy has to keep: flags
  * beside the class, a described and an undocumented extra byte, VLRs, bytes before the

@@ -15,8 +15,9 @@
  *     garbage   sends random bytes
  *     replay    sends rank 0's own answers back to it as a proof
  *
- * With "own-" before it the same is done to a port of the stranger's own, and the program's
- * are left alone: what the connections take from the machine without touching the program.
+ * With "own-" before it the same is done to a port of the stranger's own, and the
+ * program's are left alone: what the connections take from the machine without touching
+ * the program.
  *
  * At the end it prints "ports P connections C bytes B unasked U": how many it found,
  * and what it was told, U of it before it had said anything. */
@@ -326,9 +327,10 @@ static bool attack_abstract(void)
     return n_held != before;
 }
 
-/* Looks for sockets and attacks the new ones until the end. Looking costs the kernel about
- * a third of a millisecond, which no trainer can do anything about: where nothing new
- * appears it is done more and more rarely, so that what is measured is the attack. */
+/* Looks for sockets and attacks the new ones until the end. Looking costs the kernel
+ * about a third of a millisecond, which no trainer can do anything about: where nothing
+ * new appears it is done more and more rarely, so that what is measured is the attack.
+ */
 static void attack(const char *kind, const char *spare, const int *spared, int n_spared,
                    double end_s)
 {

@@ -1,5 +1,5 @@
-/* Tensors of bf16 on the CPU: all versions of the kernels compute the same bytes, and these
- * are the results of plain loops over the rounded operands, rounded once. */
+/* Tensors of bf16 on the CPU: all versions of the kernels compute the same bytes, and
+ * these are the results of plain loops over the rounded operands, rounded once. */
 #include "fixtures/test.h"
 
 #include "cpu/cpu.h"

@@ -387,7 +387,8 @@ static void normals_move_with_the_voxels(void **state)
         4};
     int32_t coords[] = {0, 0, 0, SIZE, SIZE / 4, 0}, labels[] = {0, 0};
     uint8_t subvoxel[] = {128, 128, 128, 128, 128, 128};
-    /* columns: 7, y / 4, x, z; both rows have the direction from the first to the other */
+    /* columns: 7, y / 4, x, z; both rows have the direction from the first to the other
+     */
     const float features[] = {7, 2.5F, SIZE, 3, 7, 2.5F, SIZE, 3};
     const sp_normals normals = {.n = 1, .at = {{.x = 2, .y = 1, .ratio = 4}}};
     const sp_sample s = {.n = ROWS,
