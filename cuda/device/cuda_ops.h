@@ -5,8 +5,10 @@
  *     plan     coordinates --> cuda_plan.cu, cuda_plan_levels.cu
  *                          --> cuda_plan_maps.cu, cuda_plan_lists.cu
  *                                                   |  kernel maps (cuda_map.h)
- *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu
- *     rows     batch norm, pointwise operations, pools, loss, update rules
+ *     conv     cuda_conv_pack.cu --> cuda_conv.cu, cuda_conv_wgmma.cu, cuda_wgrad.cu;
+ *              cuda_tile.h lists their tiles, cuda_tiles.cu times them and chooses
+ *     rows     cuda_norm.cu, cuda_sums.cu, cuda_pointwise.cu, cuda_pool.cu,
+ *              cuda_loss.cu, cuda_optim.cu
  *     reduce   sums over ranks: NCCL, MPI through pinned memory, peer memory
  *
  * Every sum has one fixed order; there are no floating-point atomics.
@@ -74,47 +76,22 @@ sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
 
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
 SP_OP(conv_pack_floats) sp_cuda_conv_pack_floats;
-SP_OP(conv_pack) sp_cuda_conv_pack;
-SP_OP(conv_forward) sp_cuda_conv_forward;
-SP_OP(conv_grad_input) sp_cuda_conv_grad_input;
 SP_OP(fused_parts) sp_cuda_fused_parts;
-SP_OP(conv_forward_norm_sums) sp_cuda_conv_forward_norm_sums;
-SP_OP(conv_forward_norm_apply) sp_cuda_conv_forward_norm_apply;
 SP_OP(conv_grad_input_norm_sums) sp_cuda_conv_grad_input_norm_sums;
-SP_OP(conv_grad_weight) sp_cuda_conv_grad_weight;
 SP_OP(join) sp_cuda_join;
 SP_OP(conv_grad_weight_bytes) sp_cuda_conv_grad_weight_bytes;
 
 /* ---- cuda_norm.cu ---- */
-SP_OP(norm_sums) sp_cuda_norm_sums;
 SP_OP(norm_finish) sp_cuda_norm_finish;
-SP_OP(norm_apply) sp_cuda_norm_apply;
-SP_OP(norm_grad_sums) sp_cuda_norm_grad_sums;
 SP_OP(norm_grad_finish) sp_cuda_norm_grad_finish;
-SP_OP(norm_grad_apply) sp_cuda_norm_grad_apply;
 
 /* ---- cuda_sums.cu ---- */
 SP_OP(add_samples) sp_cuda_add_samples;
 
-/* ---- cuda_pointwise.cu ---- */
-SP_OP(relu) sp_cuda_relu;
-SP_OP(relu_grad) sp_cuda_relu_grad;
-SP_OP(copy) sp_cuda_copy;
-SP_OP(dropout) sp_cuda_dropout;
-
-/* ---- cuda_pool.cu ---- */
-SP_OP(pool) sp_cuda_pool;
-SP_OP(pool_grad) sp_cuda_pool_grad;
-SP_OP(global_pool) sp_cuda_global_pool;
-SP_OP(global_pool_grad) sp_cuda_global_pool_grad;
-SP_OP(broadcast) sp_cuda_broadcast;
-SP_OP(broadcast_grad) sp_cuda_broadcast_grad;
-
-/* ---- cuda_loss.cu, cuda_optim.cu ---- */
-SP_OP(loss) sp_cuda_loss;
-SP_OP(sgd) sp_cuda_sgd;
-SP_OP(adamw) sp_cuda_adamw;
-SP_OP(sum_squares) sp_cuda_sum_squares;
+/* ---- cuda/conv and cuda/rows: the operations that all backends have ---- */
+#define SP_CUDA_DECLARE(slot) SP_OP(slot) sp_cuda_##slot;
+SP_OPERATIONS(SP_CUDA_DECLARE)
+#undef SP_CUDA_DECLARE
 
 /* ---- cuda_peak.cu ---- */
 SP_OP(clock_begin) sp_cuda_clock_begin;

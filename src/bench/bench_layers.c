@@ -314,42 +314,21 @@ TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
  * timed, since other threads call them too. */
 static void replace_operations(sp_backend_ops *t)
 {
+#define REPLACE(slot) t->slot = slot;
+    SP_OPERATIONS(REPLACE)
     t->fill = fill;
-    t->conv_pack = conv_pack;
-    t->conv_forward = conv_forward;
-    t->conv_grad_input = conv_grad_input;
-    t->conv_forward_norm_sums = conv_forward_norm_sums;
-    t->conv_forward_norm_apply = conv_forward_norm_apply;
     if (!t->is_host) /* the host composes it of operations that have their own rows */
         t->conv_grad_input_norm_sums = conv_grad_input_norm_sums;
-    t->conv_grad_weight = conv_grad_weight;
-    t->norm_sums = norm_sums;
     t->norm_finish = norm_finish;
-    t->norm_apply = norm_apply;
-    t->norm_grad_sums = norm_grad_sums;
     t->norm_grad_finish = norm_grad_finish;
-    t->norm_grad_apply = norm_grad_apply;
     t->add_samples = add_samples;
-    t->relu = relu;
-    t->relu_grad = relu_grad;
-    t->copy = copy;
-    t->dropout = dropout;
-    t->pool = pool;
-    t->pool_grad = pool_grad;
-    t->global_pool = global_pool;
-    t->global_pool_grad = global_pool_grad;
-    t->broadcast = broadcast;
-    t->broadcast_grad = broadcast_grad;
-    t->loss = loss;
-    t->sgd = sgd;
-    t->adamw = adamw;
-    t->sum_squares = sum_squares;
 }
 
 sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources)
 {
     bench_trace *t = calloc(1, sizeof *t);
 
+    assert(resources->backend.ops && b->best_flops >= 0);
     *trace = t;
     if (t)
         t->row = calloc(MAX_ROWS, sizeof *t->row);

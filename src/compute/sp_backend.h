@@ -393,6 +393,18 @@ typedef struct sp_backend_ops {
  * so that the table above is the one place for the parameters of an operation. */
 #define SP_OP(slot) __typeof__(*((sp_backend_ops *)0)->slot)
 
+/* The operations that every backend computes in a function of its own: sp_cpu_relu,
+ * sp_ref_relu and sp_cuda_relu for the slot relu. The backends' declarations and tables
+ * and the timed table of spbench are made from this list. A new operation is its slot
+ * above, its name here, and its functions, which the compiler and the linker then ask
+ * for. */
+#define SP_OPERATIONS(X)                                                               \
+    X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
+    X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(norm_sums) X(norm_apply)    \
+    X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(copy) X(dropout)       \
+    X(pool) X(pool_grad) X(global_pool) X(global_pool_grad) X(broadcast)               \
+    X(broadcast_grad) X(loss) X(sgd) X(adamw) X(sum_squares)
+
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {
     return (uint64_t)layer << 46 | (uint64_t)row << 12 | (uint64_t)c >> 2;

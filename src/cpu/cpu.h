@@ -41,8 +41,7 @@ SP_OP(plan_scratch_bytes) sp_cpu_plan_scratch_bytes;
 SP_OP(join) sp_ref_join;
 SP_OP(conv_grad_weight_bytes) sp_cpu_conv_grad_weight_bytes;
 SP_OP(fused_parts) sp_cpu_fused_parts;
-/* These two are composed of the plain operations of be->ops. */
-SP_OP(conv_forward_norm_apply) sp_ref_conv_forward_norm_apply;
+/* Composed of the plain operations of be->ops. */
 SP_OP(conv_grad_input_norm_sums) sp_ref_conv_grad_input_norm_sums;
 /* These three are too short to gain from vectors. */
 SP_OP(norm_finish) sp_ref_norm_finish;
@@ -55,31 +54,9 @@ SP_OP(memory_used) sp_cpu_memory_used;
 
 /* ---- functions of one table: plain loops (src/backends), the fast backend ---- */
 SP_OP(conv_pack_floats) sp_ref_conv_pack_floats, sp_cpu_conv_pack_floats;
-SP_OP(conv_pack) sp_ref_conv_pack, sp_cpu_conv_pack;
-SP_OP(conv_forward) sp_ref_conv_forward, sp_cpu_conv_forward;
-SP_OP(conv_grad_input) sp_ref_conv_grad_input, sp_cpu_conv_grad_input;
-SP_OP(conv_grad_weight) sp_ref_conv_grad_weight, sp_cpu_conv_grad_weight;
-SP_OP(conv_forward_norm_sums) sp_ref_conv_forward_norm_sums;
-SP_OP(conv_forward_norm_sums) sp_cpu_conv_forward_norm_sums;
-SP_OP(conv_forward_norm_apply) sp_cpu_conv_forward_norm_apply;
-SP_OP(norm_sums) sp_ref_norm_sums, sp_cpu_norm_sums;
-SP_OP(norm_apply) sp_ref_norm_apply, sp_cpu_norm_apply;
-SP_OP(norm_grad_sums) sp_ref_norm_grad_sums, sp_cpu_norm_grad_sums;
-SP_OP(norm_grad_apply) sp_ref_norm_grad_apply, sp_cpu_norm_grad_apply;
-SP_OP(relu) sp_ref_relu, sp_cpu_relu;
-SP_OP(relu_grad) sp_ref_relu_grad, sp_cpu_relu_grad;
-SP_OP(copy) sp_ref_copy, sp_cpu_copy;
-SP_OP(dropout) sp_ref_dropout, sp_cpu_dropout;
-SP_OP(pool) sp_ref_pool, sp_cpu_pool;
-SP_OP(pool_grad) sp_ref_pool_grad, sp_cpu_pool_grad;
-SP_OP(global_pool) sp_ref_global_pool, sp_cpu_global_pool;
-SP_OP(global_pool_grad) sp_ref_global_pool_grad, sp_cpu_global_pool_grad;
-SP_OP(broadcast) sp_ref_broadcast, sp_cpu_broadcast;
-SP_OP(broadcast_grad) sp_ref_broadcast_grad, sp_cpu_broadcast_grad;
-SP_OP(loss) sp_ref_loss, sp_cpu_loss;
-SP_OP(sgd) sp_ref_sgd, sp_cpu_sgd;
-SP_OP(adamw) sp_ref_adamw, sp_cpu_adamw;
-SP_OP(sum_squares) sp_ref_sum_squares, sp_cpu_sum_squares;
+#define SP_CPU_DECLARE(slot) SP_OP(slot) sp_ref_##slot, sp_cpu_##slot;
+SP_OPERATIONS(SP_CPU_DECLARE)
+#undef SP_CPU_DECLARE
 
 /* ---- used by both, outside the tables ---- */
 /* The order of sums of products in bf16 that this processor is fast at, which open
