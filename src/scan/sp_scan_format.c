@@ -10,11 +10,8 @@
 
 #include "base/sp_names.h"
 
-/* The first that fits a file counts, so those that know their first bytes stand before
- * those that are told by name. */
-static const sp_scan_format *const formats[] = {
-    &sp_scan_las, &sp_scan_laz,   &sp_scan_ply, &sp_scan_npy,
-    &sp_scan_pcd, &sp_scan_kitti, &sp_scan_text};
+#define ROW(format) &sp_scan_##format,
+static const sp_scan_format *const formats[] = {SP_SCAN_FORMATS(ROW)};
 enum { N_FORMATS = sizeof formats / sizeof *formats, LIST = 256 };
 
 /* True if the path ends in one of the endings, which blanks divide. */

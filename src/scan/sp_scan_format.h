@@ -96,8 +96,13 @@ typedef struct sp_scan_lines {
     int64_t number; /* number of the last line read, from 1 */
 } sp_scan_lines;
 
-extern const sp_scan_format sp_scan_las, sp_scan_laz, sp_scan_kitti, sp_scan_ply,
-    sp_scan_ply_lists, sp_scan_pcd, sp_scan_text, sp_scan_npy;
+/* The formats; that of `las` is sp_scan_las, at the end of sp_scan_las.c. The first that
+ * fits a file counts, so those that know their first bytes stand before those that are
+ * told by name. */
+#define SP_SCAN_FORMATS(X) X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
+#define SP_SCAN_DECLARE(format) extern const sp_scan_format sp_scan_##format;
+SP_SCAN_FORMATS(SP_SCAN_DECLARE)
+SP_SCAN_DECLARE(ply_lists) /* PLY files that lists must be skipped in, see sp_scan_ply.c */
 
 /* The format of a file by its first bytes, else by the ending of its name. SP_EDATA
  * lists the endings that are known. */

@@ -37,13 +37,15 @@ typedef struct fuzz_kind {
     bool (*run)(uint64_t *rng);
 } fuzz_kind;
 
-extern const fuzz_kind fuzz_las, fuzz_laz, fuzz_ply, fuzz_pcd, fuzz_npy, fuzz_text,
-    fuzz_kitti, fuzz_convert, fuzz_shard, fuzz_shard_chunked, fuzz_shard_values,
-    fuzz_shard_links, fuzz_info, fuzz_checkpoint, fuzz_checkpoint_values,
-    fuzz_checkpoint_structure, fuzz_weights, fuzz_prediction, fuzz_deck, fuzz_check,
-    fuzz_eval, fuzz_resume, fuzz_heartbeat, fuzz_status, fuzz_folder, fuzz_events,
-    fuzz_report,
-    fuzz_link, fuzz_faulty;
+/* All kinds: the row of kind `ply` is fuzz_ply, in a file kind_*.c. */
+#define FUZZ_KINDS(X)                                                                  \
+    X(las) X(laz) X(ply) X(pcd) X(npy) X(text) X(kitti) X(convert) X(shard)            \
+    X(shard_chunked) X(shard_values) X(shard_links) X(info) X(checkpoint)              \
+    X(checkpoint_values) X(checkpoint_structure) X(weights) X(prediction) X(deck)      \
+    X(check) X(eval) X(resume) X(heartbeat) X(status) X(folder) X(events) X(report)    \
+    X(link) X(faulty)
+#define FUZZ_DECLARE(kind) extern const fuzz_kind fuzz_##kind;
+FUZZ_KINDS(FUZZ_DECLARE)
 
 /* ---- for kinds ---- */
 

@@ -43,37 +43,8 @@ const char *__lsan_default_suppressions(void)
     return "leak:libhdf5\nleak:libconfig\n";
 }
 
-const fuzz_kind *const fuzz_kinds[] = {
-    &fuzz_las,
-    &fuzz_laz,
-    &fuzz_ply,
-    &fuzz_pcd,
-    &fuzz_npy,
-    &fuzz_text,
-    &fuzz_kitti,
-    &fuzz_convert,
-    &fuzz_shard,
-    &fuzz_shard_chunked,
-    &fuzz_shard_values,
-    &fuzz_shard_links,
-    &fuzz_info,
-    &fuzz_checkpoint,
-    &fuzz_checkpoint_values,
-    &fuzz_checkpoint_structure,
-    &fuzz_weights,
-    &fuzz_prediction,
-    &fuzz_deck,
-    &fuzz_check,
-    &fuzz_eval,
-    &fuzz_resume,
-    &fuzz_heartbeat,
-    &fuzz_status,
-    &fuzz_folder,
-    &fuzz_events,
-    &fuzz_report,
-    &fuzz_link,
-    &fuzz_faulty,
-};
+#define ROW(kind) &fuzz_##kind,
+const fuzz_kind *const fuzz_kinds[] = {FUZZ_KINDS(ROW)};
 const int fuzz_n_kinds = sizeof fuzz_kinds / sizeof *fuzz_kinds;
 
 typedef struct worker {

@@ -396,31 +396,6 @@ static bool run(const seeds *s, uint64_t *rng)
     return use(s, make(s, rng), rng);
 }
 
-static bool run_las(uint64_t *rng)
-{
-    return run(&las, rng);
-}
-static bool run_laz(uint64_t *rng)
-{
-    return run(&laz, rng);
-}
-static bool run_ply(uint64_t *rng)
-{
-    return run(&ply, rng);
-}
-static bool run_pcd(uint64_t *rng)
-{
-    return run(&pcd, rng);
-}
-static bool run_npy(uint64_t *rng)
-{
-    return run(&npy, rng);
-}
-static bool run_text(uint64_t *rng)
-{
-    return run(&text, rng);
-}
-
 /* Points, labels or both are wrong. */
 static bool run_kitti(uint64_t *rng)
 {
@@ -465,11 +440,18 @@ static bool run_convert(uint64_t *rng)
     return fuzz_command(convert, (void *)(uintptr_t)path, allowed) == 0;
 }
 
-const fuzz_kind fuzz_las = {"las", 130, prepare_las, run_las};
-const fuzz_kind fuzz_laz = {"laz", 130, prepare_laz, run_laz};
-const fuzz_kind fuzz_ply = {"ply", 120, prepare_ply, run_ply};
-const fuzz_kind fuzz_pcd = {"pcd", 100, prepare_pcd, run_pcd};
-const fuzz_kind fuzz_npy = {"npy", 60, prepare_npy, run_npy};
-const fuzz_kind fuzz_text = {"text", 60, prepare_text, run_text};
+/* The kind of a format that one file holds: its good files are prepare_<format>'s. */
+#define SCAN_KIND(format, weight)                                                      \
+    static bool run_##format(uint64_t *rng)                                            \
+    {                                                                                  \
+        return run(&format, rng);                                                      \
+    }                                                                                  \
+    const fuzz_kind fuzz_##format = {#format, weight, prepare_##format, run_##format};
+SCAN_KIND(las, 130)
+SCAN_KIND(laz, 130)
+SCAN_KIND(ply, 120)
+SCAN_KIND(pcd, 100)
+SCAN_KIND(npy, 60)
+SCAN_KIND(text, 60)
 const fuzz_kind fuzz_kitti = {"kitti", 30, prepare_kitti, run_kitti};
 const fuzz_kind fuzz_convert = {"convert", 30, prepare_all, run_convert};
