@@ -39,7 +39,8 @@ int64_t sp_assign_rows(const sp_assign *a, int level)
     return level == SP_LEVEL_SAMPLE ? a->n_samples : a->rows[level];
 }
 
-int sp_assign_pitch(const sp_assign *a, int c, sp_elem elem)
+/* Elements from one row to the next in a matrix of c columns. */
+static int pitch_of(const sp_assign *a, int c, sp_elem elem)
 {
     const int each = a->rules.row_bytes / (int)sp_elem_bytes(elem);
 
@@ -52,11 +53,11 @@ static size_t bytes_of(const sp_assign *a, int v)
     const sp_lower_value *value = &a->low->value[v];
 
     return (size_t)sp_assign_rows(a, value->level) *
-           (size_t)sp_assign_pitch(a, value->c, value->elem) *
+           (size_t)pitch_of(a, value->c, value->elem) *
            sp_elem_bytes(value->elem);
 }
 
-/* Where in the span a matrix is taken. */
+/* The end of the span at which a matrix is placed. */
 typedef struct side {
     sp_ranges_side side;
     size_t least; /* on the high side: the least offset */
@@ -68,7 +69,7 @@ static const side LOW = {SP_RANGES_LOW, 0}, HIGH = {SP_RANGES_HIGH, 0};
 static sp_assign_place take(sp_assign *a, int v, sp_elem elem, side from)
 {
     const sp_lower_value *value = &a->low->value[v];
-    const int ld = sp_assign_pitch(a, value->c, elem);
+    const int ld = pitch_of(a, value->c, elem);
     const size_t bytes =
         (size_t)sp_assign_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
     const int range = from.side == SP_RANGES_LOW
@@ -151,7 +152,7 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
         a->value[v] = (sp_assigned){.act = NOWHERE, .grad = NOWHERE, .sums = -1};
     for (int s = 0; s < a->low->n_steps; s++)
         a->argmax[s] = -1;
-    if (x->elem != SP_ELEM_F32 || sp_assign_pitch(a, x->c, x->elem) != x->c)
+    if (x->elem != SP_ELEM_F32 || pitch_of(a, x->c, x->elem) != x->c)
         a->value[0].act = take(a, 0, x->elem, LOW);
     reserve_kept(a);
 }

@@ -146,8 +146,6 @@ void sp_assign_backward_end(sp_assign *assign, int s);
 bool sp_assign_fuses_norm(const sp_assign *assign, const sp_lower_step *step);
 /* The rows of a level; the number of samples for SP_LEVEL_SAMPLE. */
 int64_t sp_assign_rows(const sp_assign *assign, int level);
-/* Elements from one row to the next in a matrix of c columns. */
-int sp_assign_pitch(const sp_assign *assign, int c, sp_elem elem);
 
 /* The greatest extent of both spans, in bytes. */
 typedef struct sp_assign_bytes {

@@ -160,7 +160,9 @@ bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training)
     return is_training || step->op != SP_OP_CONV || step->runs_with < 0;
 }
 
-bool sp_lowered_is_view(const sp_lowered *low, const sp_lower_step *step)
+/* True for a concat that copies nothing, since all its inputs are written into its
+ * columns. */
+static bool is_view(const sp_lowered *low, const sp_lower_step *step)
 {
     bool is_concat = step->op == SP_OP_CONCAT;
     int k, column = 0;
@@ -235,7 +237,7 @@ static void find_lifetimes(const sp_lowered *low)
         live_until(home, step, s);
         home->first = home->first < 0 ? s : home->first;
         home->is_from_norms = home->is_from_norms && (step->op == SP_OP_BATCHNORM ||
-                                                      sp_lowered_is_view(low, step));
+                                                      is_view(low, step));
         for (k = 0; k < step->n_in; k++)
             live_until(&low->value[sp_lowered_home(low, step->in[k])], step, s);
         find_use(low, s);

@@ -103,8 +103,5 @@ bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training);
 /* True if the backward pass of a step reads the step's output: that of a norm with an
  * activation behind an addition. Without the addition it computes the output's sign. */
 bool sp_lowered_reads_output(const sp_lower_step *step);
-/* True for a concat that copies nothing, since all its inputs are written into its
- * columns. */
-bool sp_lowered_is_view(const sp_lowered *lowered, const sp_lower_step *step);
 
 #endif
