@@ -14,7 +14,7 @@ tests="python3 python3-numpy python3-h5py ccache
   slurmctld slurmd slurm-client munge iproute2"
 [ "${1:-}" != --tests ] || need="$need $tests"
 
-# What is there already needs neither the network nor the rights of root.
+# Packages that are installed already need neither the network nor the rights of root.
 missing=
 for package in $need; do
     case $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) in

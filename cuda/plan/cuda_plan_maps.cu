@@ -27,7 +27,7 @@
 namespace
 {
 
-/* What look-ups read besides the map's own parameters. */
+/* The tables that look-ups read besides the map's own parameters. */
 struct lookup {
     plan_levels levels;
     const uint32_t *top_mask; /* of the top map, where there is one */

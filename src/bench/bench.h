@@ -76,8 +76,8 @@ typedef struct bench_call {
     int64_t n, pairs;
     int c_in, c_out;
     double flops, bytes;
-    /* Of a convolution: what its epilogue reads and writes, and its map (NULL: kernel
-     * 1). */
+    /* The bytes that a convolution's epilogue reads and writes, and the convolution's
+     * map (NULL: kernel 1). */
     double result_bytes;
     const sp_map *map;
 } bench_call;

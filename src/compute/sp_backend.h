@@ -221,7 +221,7 @@ typedef enum sp_peak {
 
 typedef struct sp_peak_args {
     sp_peak what;
-    double amount; /* work wanted, about; passes over memory move all of x and y */
+    double amount; /* about how much to do; passes over memory move all of x and y */
     float *x, *y;  /* [n] written; 4 MiB each at least */
     int64_t n;
     int row_bytes; /* a gather's row: 64, 128, 256 or 512 */

@@ -94,7 +94,7 @@ static inline uint16_t *sp_row_bf16(sp_tensor t, int64_t i)
 }
 
 /* One element of a tensor of either type. Where the type does not change, compilers
- * move the question out of a loop. */
+ * move the test out of a loop. */
 static inline float sp_get(sp_tensor t, int64_t i, int j)
 {
     return t.elem == SP_ELEM_BF16 ? sp_bf16_to_float(sp_row_bf16(t, i)[j])

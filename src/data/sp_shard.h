@@ -83,8 +83,8 @@ typedef struct sp_dataset {
     int64_t *context_offset; /* as point_offset, of the points of margins */
     char **scan;     /* [n_samples] samples with the same text are blocks of one scan */
     sp_block *block; /* [n_samples] */
-    /* Over base names, sizes and attributes; a checkpoint stores it as its data index.
-     */
+    /* The hash of base names, sizes and attributes, by which a checkpoint knows its
+     * training data again. */
     uint64_t hash;
     /* The files that sp_sample_read holds open; it has a lock of its own. */
     struct sp_shard_files *files;

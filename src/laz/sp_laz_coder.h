@@ -60,7 +60,7 @@ void sp_laz_fault_set(laz_fault *fault, sp_status code, const char *what)
 typedef struct laz_model {
     uint16_t n;
     uint16_t until, cycle; /* symbols to the next update; between two updates */
-    uint16_t shift;        /* of a value to its cell in the table; 0: no table */
+    uint16_t shift;        /* bits from a value to its cell of the table; 0: no table */
     uint32_t total;        /* sum of the counts at the last update */
 } laz_model;
 

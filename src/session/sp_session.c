@@ -121,9 +121,9 @@ static void print(sp_session *session, sp_status rc)
                   error->message);
 }
 
-/* This rank has failed and the others do not know. Where another rank failed too and
- * claimed the diagnosis first, that rank is about to end this process as well; this one
- * waits, so that the first report and status stand. */
+/* Ends all ranks: this one has failed and the others do not know. Where another rank
+ * failed too and claimed the diagnosis first, that rank is about to end this process as
+ * well; this one waits, so that the first report and status stand. */
 static void leave_alone(sp_session *session, sp_status rc)
 {
     const struct timespec patience = {FIRST_WORD_S, 0};

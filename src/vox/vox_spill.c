@@ -49,13 +49,13 @@ typedef struct box {
     double low[3], high[3];
 } box;
 
-/* How a scan is cut. */
+/* The grid of blocks that a scan is cut into. */
 typedef struct layout {
     double corner[3];    /* the whole units below the lowest x, y, z */
     int64_t n_blocks[2]; /* along x and y */
 } layout;
 
-/* What is known of one block. */
+/* Counts and places of one block while the scan is cut. */
 typedef struct block_state {
     int64_t total, own;  /* points of the block; those not in its margin */
     int64_t first, last; /* the least and greatest number of a block that has a point of
@@ -401,7 +401,8 @@ static sp_status cut(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
     SP_TRY(vox_scan_open(&c->scan, c->options, file));
     SP_TRY(sp_file_open(c->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
     SP_TRY(use_header(c) ? cut_by_header(c) : cut_by_points(c));
-    /* The same scan cut otherwise has other blocks of the same numbers. */
+    /* The layout counts in the checksum that names the scan: cut in another way, the same
+     * scan has other blocks with the same numbers. */
     c->crc = sp_crc32c(c->crc, &c->layout, sizeof c->layout);
     c->crc = sp_crc32c(c->crc, &c->options->block, sizeof c->options->block);
     return list_pieces(c, file, pieces, n_pieces);

@@ -271,7 +271,7 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
             is_ceiling || (a->below > 0 && p->xyz[3 * i + 2] - lowest > a->below);
         *n += (*hidden)[i];
     }
-    /* Where nothing else is left, all is drawn. */
+    /* All points are drawn where these rules would hide every one. */
     if (*n > 0 && *n < p->n)
         return SP_OK;
     free(*hidden);

@@ -143,7 +143,7 @@ void *hc_shared(const void *declaration, size_t size, size_t align);
     name##_type &name = *static_cast<name##_type *>(hc_shared(                         \
         &name##_key, sizeof(name##_type), alignof(T) < 16 ? 16 : alignof(T)))
 
-/* That of the launch. */
+/* Dynamic shared memory, whose size comes with the launch. */
 char *hc_launch_shared(size_t align);
 #define SP_SHARED_BYTES(name)           char *const name = hc_launch_shared(128)
 #define SP_SHARED_BYTES_AT(align, name) char *const name = hc_launch_shared(align)

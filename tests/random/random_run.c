@@ -96,7 +96,8 @@ static void become(const rnd_case *c, const command *m, const char *dir,
         setenv("SP_TEST_FAULT", fault, 1);
     else
         unsetenv("SP_TEST_FAULT");
-    /* Large pages come by accident, and each costs up to 2 MiB that way f sees. */
+    /* Large pages come by accident, and each adds up to 2 MiB to the memory that way f
+     * compares with the foreseen. */
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     execvp(m->word[0], m->word);
     _exit(127);

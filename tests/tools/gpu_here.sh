@@ -1,4 +1,4 @@
-# What gpu_check.sh and gpu_first.sh begin with; they source this file in a folder of their
+# The first part of gpu_check.sh and gpu_first.sh, which source this file in a folder of their
 # own, with $run (which puts the programs on the PATH) and $results set. Ends the script with
 # 77 where there is no GPU and with 1 where the programs do not start. Writes the names of
 # the kernels' tests to ./names and the device to $results/device.

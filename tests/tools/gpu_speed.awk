@@ -53,7 +53,7 @@ function foreseen_ms(gflop, l2_gbytes, gbytes) {
     return launch / 1e3 + \
         most(gflop / (0.8 * products[p]), most(l2_gbytes / l2, gbytes / stream))
 }
-# Of a row of forward or input gradient, at this level; weights: kernel's offsets.
+# foreseen_conv: the expected time of a row of forward or input gradient at this level.
 function foreseen_conv(kernel, level, pairs, c_in, c_out, gbytes, bytes, weights) {
     bytes = p == "bf16" ? 2 : 4
     weights = waste(128, voxels, kernel, level) * pairs / 128 * c_in * c_out

@@ -66,7 +66,7 @@ peer() {
     start=
 }
 
-# what came is not looked at, a place is used again too early, sums have no order
+# sums of peers: numbers are not compared, a place is used again too early, no fixed order
 peer cuda_peer_sum.cuh 's/(uint32_t)high\[k\] != p.number ||//'
 peer cuda_peer_sum.cuh 's/|| (uint32_t)low\[k\] != p.number//'
 peer cuda_peer_sum.cuh 's/(size_t)(p.number % 2)/(size_t)0/'
@@ -74,7 +74,7 @@ peer cuda_peer_sum.cuh 's/(size_t)(p.number % 2)/(size_t)(p.number \/ 2 % 2)/'
 peer cuda_peer_sum.cuh 's/p->number += .*/p->number = 1;/'
 peer cuda_peer_sum.cuh 's/sum = rank + k ? sum + of_rank/sum = rank + k ? of_rank + sum + p.rank * 0x1p-60/'
 peer cuda_peer_sum.cuh 's/const int to = p.rank + k < p.size ? .*/const int to = (p.rank + 1) % p.size;/'
-# what ends a wait, what keeps from it
+# sums of peers: the end of a wait, and the checks that avoid one
 peer cuda_peer_sum.cuh 's/if (now - \*begin < p.limit_ns)/if (now)/'
 peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));//'
 peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/SP_TRY(object(t, options));/'
@@ -136,7 +136,7 @@ net cuda_wgrad.cu 's/SP_TRY(cuda_wait_event(cuda->side, .*//'
 net cuda_wgrad.cu 's/return cuda_wait_event(cuda_of(be)->compute, .*/(void)be; return SP_OK;/'
 net cuda_wgrad.cu 's/SP_CUDA(cudaEventRecord(cuda->joined, .*//'
 
-# a row, a column, a pair too many
+# bounds: a row, a column or a pair too many
 conv cuda_conv_table.cuh 's/at >= a.y.n ? -1/at > a.y.n ? -1/'
 conv cuda_conv_out.cuh 's/if (rows\[r\] >= 0 \&\& column0/if (column0/'
 conv cuda_conv_out.cuh 's/lane < 16 \&\& rows\[lane\] >= 0/lane < 16/'
@@ -154,7 +154,7 @@ wgrad cuda_wgrad.cu 's/: cuda_chunk_bytes(first, bytes)/: 16/'
 wgrad cuda_wgrad.cu 's/first < bytes ? row : -1/0/'
 wgrad cuda_wgrad.cu 's/left -= W::product::PAIRS/left -= 0/'
 
-# what is skipped, what is rounded, in which order
+# offsets that are skipped, rounding, and the order of sums
 conv cuda_conv.cu 's/all >> (warp % T::WM \* T::MT) &/all \&/'
 conv cuda_conv_table.cuh 's/t.has\[2 \* lane\] | t.has\[2 \* lane + 1\]/t.has[2 * lane]/'
 conv cuda_conv_table.cuh 's/nbr += __popc(\*mask)/nbr += 0/'
