@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,7 @@ sp_status bench_code_read(const char *path, bench_code *code)
     FILE *from = fopen(path, "r");
     sp_status rc;
 
+    assert(path);
     code->n = 0;
     if (!from)
         return SP_FAIL(SP_EIO, "--code %s: %s", path, strerror(errno));
@@ -68,6 +70,7 @@ sp_status bench_code_read(const char *path, bench_code *code)
 sp_status bench_code_find(const bench_code *code, const char *name,
                           const bench_kernel **kernel)
 {
+    assert(name && kernel);
     for (int i = 0; i < code->n; i++)
         if (strcmp(code->kernel[i].name, name) == 0) {
             *kernel = &code->kernel[i];

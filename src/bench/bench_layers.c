@@ -425,6 +425,7 @@ sp_status bench_trace_print(bench_trace *t, double step_s)
     bench_job job = {.name = "layers", .layer = &whole};
     bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = t->step};
 
+    assert(!t->is_on && t->step > 0);
     t->b->has_header = false;
     for (int i = 0; i < t->n_rows; i++)
         SP_TRY(print_row(t, &t->row[i], step_s, &time.wall_s));

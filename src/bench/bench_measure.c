@@ -295,6 +295,7 @@ sp_status bench_measure(bench *b, const bench_job *job)
     bench_time t;
     double ceiling;
 
+    assert(job->run && job->flops >= 0 && job->bytes >= 0);
     bench_progress(b, "%s n=%lld c=%d,%d", job->name, (long long)job->n, job->c_in,
                    job->c_out);
     for (int i = 0; i < 2 && is_above; i++) {

@@ -37,6 +37,7 @@ sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out)
     const size_t bytes = (size_t)n * sizeof(float);
     float *host;
 
+    assert(n >= 0 && out);
     SP_TRY(stage(b, bytes, &host));
     draw(n, host);
     return take_copy(b, arena, host, bytes, (void **)out);
@@ -48,6 +49,7 @@ sp_status bench_take_value(bench *b, sp_arena *arena, int64_t n, float value,
     const size_t bytes = (size_t)n * sizeof(float);
     float *host;
 
+    assert(n >= 0 && out);
     SP_TRY(stage(b, bytes, &host));
     for (int64_t i = 0; i < n; i++)
         host[i] = value;
@@ -59,6 +61,7 @@ sp_status bench_take_labels(bench *b, sp_arena *arena, int64_t n, int c, int32_t
     const size_t bytes = (size_t)n * sizeof(int32_t);
     int32_t *host;
 
+    assert(n >= 0 && c > 0 && out);
     SP_TRY(stage(b, bytes, &host));
     for (int64_t i = 0; i < n; i++)
         host[i] = (int32_t)(i % c);

@@ -1,5 +1,6 @@
 #include "check/sp_check_model.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ bool sp_check_is_model(const char *word)
     FILE *file;
     bool is_model;
 
+    assert(word);
     if (is_folder(word))
         return true;
     /* Opening a pipe would wait for a writer. */
@@ -117,6 +119,7 @@ sp_status sp_check_model(const char *model)
     sp_h5 *file;
     sp_status rc;
 
+    assert(model);
     SP_TRY(open_model(&file, model, path));
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);

@@ -8,6 +8,7 @@ enum { ALIGN = 128 };
 
 sp_status sp_ranges_create(sp_ranges *ranges, int most)
 {
+    assert(most > 0);
     memset(ranges, 0, sizeof *ranges);
     ranges->max = 2 * most + 1; /* between two held ranges one may be free */
     ranges->range = calloc((size_t)ranges->max, sizeof *ranges->range);

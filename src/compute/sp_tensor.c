@@ -33,10 +33,12 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void *base;
 
+    assert(arena && name);
     memset(arena, 0, sizeof *arena);
     arena->name = name;
-    if (asked >
-        sp_machine_memory()) /* there are addresses, but the system would kill */
+    /* There are addresses enough, but the system would kill a process that wrote to
+     * them. */
+    if (asked > sp_machine_memory())
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, the machine has %.1f", name,
                        mib(asked), mib(sp_machine_memory()));
     asked = (asked + MIB - 1) / MIB * MIB;

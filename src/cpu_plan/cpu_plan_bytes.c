@@ -1,6 +1,8 @@
 /* The memory of a plan, from its numbers: goes through what cpu_plan.c,
  * cpu_plan_lanes.c and cpu_plan_maps.c take of the arena and of its scratch. */
 #include "cpu/cpu.h"
+
+#include <assert.h>
 #include "cpu_plan/cpu_plan.h"
 
 enum { ALIGN = 128, SORT_ROOM = 64 << 10, STREAM_ROOM = 1 << 18 };
@@ -32,6 +34,7 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     int64_t bytes = padded(4 * voxels[0]) + padded(8 * voxels[0]);
     bool has_tiles[SP_MAX_LEVELS] = {false};
 
+    assert(n_samples >= 0);
     /* The most levels that there can be. */
     bytes += PLAN_LEVELS * padded(4 * ((int64_t)n_samples + 1));
     for (int l = 1; l < spec->n_levels; l++)
@@ -81,6 +84,7 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
     const cpu_plan_builder b = {.spec = spec};
     int64_t most_out = 0, most_k = 1;
 
+    assert(above >= 0);
     for (int l = 1; l < spec->n_levels; l++)
         bytes += padded(4 * (voxels[l] + 1));
     for (int m = 0; m < spec->n_maps; m++) {

@@ -5,6 +5,8 @@
  * the three axes. Steps from -2 to 2 stay within one neighbour of the parent. */
 #include "cpu_plan/cpu_plan.h"
 
+#include <assert.h>
+
 /* ---- lanes ---- */
 
 /* Makes lane k find nothing: the last of the ancestor's 32 words is always "none". */
@@ -212,6 +214,7 @@ static sp_status take_table(cpu_plan_builder *b, cpu_plan_level *level)
 
 sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest)
 {
+    assert(lowest >= 0);
     for (int l = lowest; l < b->n_levels; l++) {
         cpu_plan_level *at = &b->level[l];
 
@@ -231,6 +234,7 @@ bool sp_cpu_plan_open_table(cpu_plan_builder *b, int l, plan_lanes *lanes)
     const plan_lookup q = {
         .level = b->level, .to = l, .from = l, .top = l + 1, .kernel = 3};
 
+    assert(0 <= l && l < b->n_levels);
     if (l < b->n_levels - 1)
         return sp_cpu_plan_lanes_open(lanes, &q);
     root_table(&b->level[l]);

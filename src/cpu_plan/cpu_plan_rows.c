@@ -5,6 +5,7 @@
  * stride 2 needs child words only. */
 #include "cpu_plan/cpu_plan.h"
 
+#include <assert.h>
 #include <string.h>
 
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
@@ -73,6 +74,7 @@ void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
     int below = q->is_swapped ? 0 : q->shift, l, axis;
     int32_t i;
 
+    assert(q->to <= q->top && tile->first <= tile->last);
     stage->n = 0;
     stage->first = tile->first;
     for (i = tile->first; i < tile->last; i++) {
@@ -99,6 +101,7 @@ void sp_cpu_plan_count_stage(const plan_stage *stage, int K, plan_tile *tile)
 {
     int32_t *count = tile->count;
 
+    assert(0 < K && K <= PLAN_MAX_K && stage->n >= 0);
     tile->n = stage->n;
     memset(count, 0, (size_t)K * sizeof *count);
     for (int32_t i = 0; i < stage->n; i++)

@@ -9,6 +9,7 @@
 
 #include "cpu/cpu.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { DIGIT = 11, MAX_PASSES = 8, INSERTION = 32, HALF_BITS = 30 };
@@ -27,6 +28,7 @@ sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[
     size_t i = 0;
     int d, j;
 
+    assert(n > 0);
     for (j = 0; j < WIDTH; j++)
         least[j] = INT32_MAX, most[j] = INT32_MIN;
     for (; i + WIDTH <= size; i += WIDTH)
@@ -157,6 +159,7 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
     uint64_t range = 0;
     int d;
 
+    assert(n >= 0 && n_levels > 0 && n_levels <= PLAN_LEVELS);
     *bits = 0;
     if (n == 0)
         return SP_OK;

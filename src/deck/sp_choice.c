@@ -40,6 +40,7 @@ void sp_choice_nearest(const char *names, const char *word, char *to)
     char name[SP_NAME];
     int least = 0;
 
+    assert(names && word && to);
     for (int i = 0; sp_choice_name(names, i, name); i++) {
         int d = sp_names_distance(word, name);
 

@@ -206,6 +206,7 @@ const sp_key *sp_deck_find(const char *path)
 {
     char name[SP_NAME];
 
+    assert(path);
     for (int i = 0; i < sp_deck_n_keys; i++) {
         path_of(&sp_deck_key[i], name);
         if (!strcmp(name, path))

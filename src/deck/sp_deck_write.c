@@ -37,6 +37,7 @@ void sp_deck_write_real(FILE *to, double value)
 
 void sp_deck_write_strings(FILE *to, const sp_strings *s)
 {
+    assert(s->n >= 0 && (s->at || s->n == 0));
     putc('[', to);
     for (int i = 0; i < s->n; i++) {
         fputs(i ? ", " : "", to);
@@ -145,6 +146,7 @@ char *sp_config_value(const sp_config *config, const char *key)
     size_t size;
     FILE *to = k ? open_memstream(&text, &size) : NULL;
 
+    assert(config && key);
     if (!to)
         return NULL;
     write_value(to, config, k);

@@ -78,7 +78,8 @@ void sp_net_release(sp_net *net, size_t bytes);
  * statistics; in evaluation, and where the norm is frozen, from the running statistics.
  * Collective over bn_scope in training. */
 sp_status sp_net_norm_sums(sp_net *net, int s, sp_norm_finish_args *finish);
-/* The arguments that apply scale and shift to the step's inputs and write its output. */
+/* The arguments that apply scale and shift to the step's inputs and write its output.
+ */
 sp_norm_args sp_net_norm_args(const sp_net *net, int s);
 /* The arguments of pass 1 of the norm's backward; dy: the gradient of its output. */
 sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s, sp_tensor dy);

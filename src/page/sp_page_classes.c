@@ -224,6 +224,7 @@ void sp_page_add_classes(const sp_page *page)
 {
     bool has_head = false;
 
+    assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++) {
         counts c;
 
@@ -358,6 +359,7 @@ void sp_page_add_confusions(const sp_page *page)
 {
     bool has_head = false;
 
+    assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++) {
         counts c;
 

@@ -206,6 +206,7 @@ void sp_page_add_curves(const sp_page *page)
     sp_chart chart = {.x_name = "step", .lo = NAN, .hi = NAN};
     bool has_any = false;
 
+    assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++)
         has_any = has_any || page->story[run].n_steps || page->story[run].n_evals;
     sp_html_raw(page->html, "<h2>Training</h2>\n");

@@ -1,4 +1,5 @@
 /* Time, ranks, versions, checkpoints and decks of a page. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,7 @@ void sp_page_add_times(const sp_page *page)
 {
     bool has_steps = false;
 
+    assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++)
         has_steps = has_steps || mean_of(&page->story[run], SP_STEP_AT_STEP_S) > 0;
     if (!has_steps)
@@ -305,6 +307,7 @@ void sp_page_add_machines(const sp_page *page)
 {
     bool has_head = false;
 
+    assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++) {
         const sp_story *s = &page->story[run];
 

@@ -1,4 +1,5 @@
 /* The pictures of a page: samples of data.val that eval or training have chosen. */
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -104,6 +105,7 @@ void sp_page_add_pictures(const sp_page *page)
     size_t left = SP_PAGE_PICTURES;
     bool has_head = false;
 
+    assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++) {
         const sp_story *s = &page->story[run];
 

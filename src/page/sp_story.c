@@ -112,6 +112,7 @@ sp_status sp_story_read(sp_story *story, const char *dir)
 {
     size_t n = strlen(dir);
 
+    assert(dir);
     *story = (sp_story){0};
     while (n > 1 && dir[n - 1] == '/')
         n--;

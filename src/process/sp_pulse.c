@@ -1,5 +1,6 @@
 #include "process/sp_pulse.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -54,6 +55,7 @@ void sp_pulse_read(sp_pulse *pulse)
 
 void sp_pulse_leave(int code)
 {
+    assert(code != 0);
     atomic_store(&leave_code, code);
     pthread_mutex_lock(&hearing);
     if (heard)

@@ -238,6 +238,7 @@ static sp_status grow(sp_lidar *scan)
 sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double intensity,
                        int returns)
 {
+    assert(p && label >= -1);
     if (scan->n == scan->capacity)
         SP_TRY(grow(scan));
     memcpy(scan->xyz + 3 * scan->n, p, 3 * sizeof *p);

@@ -1,5 +1,6 @@
 #include "scene/sp_room.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -188,7 +189,8 @@ static void furnish(room *r, double extent, sp_rng *rng)
 
 /* ---- the scanner ---- */
 
-/* Meets the inside of the room: the plane by which the ray leaves it. */
+/* The distance at which a ray meets wall, floor or ceiling: the plane by which it
+ * leaves the room. */
 static double meet_room(const room *r, const double from[3], const double dir[3],
                         int *label, double *reflectance)
 {
@@ -267,6 +269,7 @@ sp_status sp_room_scan(sp_lidar *scan, double extent, sp_rng *layout, sp_rng *pu
     double area;
     int stations, rays;
 
+    assert(extent > 0);
     furnish(&r, extent, layout);
     area = r.size[0] * r.size[1];
     stations = 2 + (int)(area / 25);

@@ -106,6 +106,7 @@ sp_status sp_scene_make(const sp_scene_options *options, int64_t index, sp_grid 
     float *features = NULL;
     sp_status rc;
 
+    assert(index >= 0);
     SP_TRY(check_options(options));
     SP_TRY_GOTO(rc, make_scan(options, index, &scan), done);
     SP_TRY_GOTO(rc, make_features(&scan, &features), done);

@@ -131,6 +131,7 @@ sp_status sp_events_create(sp_events **events, const char *dir, const char *host
     sp_events *e = calloc(1, sizeof *e);
     sp_status rc;
 
+    assert(dir && host && first_step >= 0);
     *events = NULL;
     if (!e)
         return SP_FAIL(SP_EMEM, "no memory for an event file");
@@ -169,6 +170,7 @@ sp_status sp_events_sync(sp_events *e)
 
 void sp_events_begin(sp_events *e, int64_t step, double time_s)
 {
+    assert(step >= 0);
     if (!e)
         return;
     e->values.n = 0;

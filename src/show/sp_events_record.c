@@ -24,6 +24,7 @@ enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5, WIRE_BITS = 3 };
 
 void sp_proto_bytes(sp_proto *to, const void *data, size_t bytes)
 {
+    assert(data || bytes == 0);
     if (to->n + bytes > to->room) {
         size_t room = to->room ? 2 * to->room : 1024;
         unsigned char *grown;
@@ -90,6 +91,7 @@ void sp_proto_double(sp_proto *to, int field, double value)
 {
     uint64_t bits;
 
+    assert(field > 0);
     memcpy(&bits, &value, sizeof bits);
     put_key(to, field, FIXED64);
     put_fixed(to, bits, 8);
@@ -99,6 +101,7 @@ void sp_proto_float(sp_proto *to, int field, float value)
 {
     uint32_t bits;
 
+    assert(field > 0);
     memcpy(&bits, &value, sizeof bits);
     put_key(to, field, FIXED32);
     put_fixed(to, bits, 4);
@@ -141,6 +144,7 @@ bool sp_proto_find_int(const unsigned char *data, size_t n, int field, int64_t *
     uint64_t key, word;
     size_t at = 0;
 
+    assert(data || n == 0);
     *value = 0;
     while (at < n) {
         if (!get_varint(data, n, &at, &key))
@@ -303,6 +307,7 @@ sp_status sp_record_each_file(const char *dir,
     struct dirent *entry;
     sp_status rc = SP_OK;
 
+    assert(dir && visit);
     if (!folder)
         return errno == ENOENT
                    ? SP_OK

@@ -85,6 +85,7 @@ void sp_pace_add(sp_pace *pace, double samples, double seconds)
 {
     const double kept = exp(-seconds / SP_PACE_S);
 
+    assert(samples >= 0);
     if (!(seconds >= 0))
         return;
     pace->samples = kept * pace->samples + samples;

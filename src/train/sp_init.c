@@ -194,6 +194,7 @@ sp_status sp_init_norm_of(sp_resources *r, const char *path)
     sp_normalization source = {0};
     sp_status rc = SP_OK;
 
+    assert(path);
     if (r->session.config->run.init_norm != SP_INIT_NORM_SOURCE || !r->norm.mean)
         return SP_OK;
     if (r->session.comm->rank == 0) {

@@ -54,6 +54,7 @@ sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logi
     const float *from = logits->data;
     size_t n = (size_t)logits->n * (size_t)logits->ld;
 
+    assert(arena && logits->n >= 0);
     if (backend->ops->is_host || n == 0)
         return SP_OK;
     SP_TRY(SP_TAKE(arena, n, &logits->data));

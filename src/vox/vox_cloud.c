@@ -56,6 +56,7 @@ int32_t vox_class_of(const vox_options *o, int32_t code)
 
 void vox_features_of(const vox_options *o, const double *attr, float *to)
 {
+    assert(o->n_features >= 0 && (to || o->n_features == 0));
     for (int i = 0; i < o->n_features; i++) {
         const vox_feature *f = &o->feature[i];
 

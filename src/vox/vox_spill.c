@@ -401,8 +401,8 @@ static sp_status cut(cutter *c, int file, vox_piece **pieces, int64_t *n_pieces)
     SP_TRY(vox_scan_open(&c->scan, c->options, file));
     SP_TRY(sp_file_open(c->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
     SP_TRY(use_header(c) ? cut_by_header(c) : cut_by_points(c));
-    /* The layout counts in the checksum that names the scan: cut in another way, the same
-     * scan has other blocks with the same numbers. */
+    /* The layout counts in the checksum that names the scan: cut in another way, the
+     * same scan has other blocks with the same numbers. */
     c->crc = sp_crc32c(c->crc, &c->layout, sizeof c->layout);
     c->crc = sp_crc32c(c->crc, &c->options->block, sizeof c->options->block);
     return list_pieces(c, file, pieces, n_pieces);

@@ -347,8 +347,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
         if (write(w->wake[1], "", 1) != 1)
             sp_log_warn("watchdog: %s", strerror(errno));
         pthread_join(w->thread, NULL);
-        sp_watchdog_accept(
-            w); /* a rank that has just connected learns of the end too */
+        sp_watchdog_accept(w); /* a rank that has just connected learns of it too */
         say(w, SP_SIGNS_END, code);
     }
     close_all(w);
