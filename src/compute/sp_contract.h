@@ -100,7 +100,7 @@ static inline bool sp_pool_grad_is_sound(const sp_pool_args *a)
 static inline bool sp_loss_is_sound(const sp_loss_args *a)
 {
     return sp_tensor_is_sound(a->logits) && a->sums && a->smoothing >= 0 &&
-           a->smoothing < 1 &&
+           a->smoothing <= 1 &&
            (!a->dlogits.data || sp_tensors_match(a->dlogits, a->logits)) &&
            sp_samples_cover(a->sample_row, a->n_samples, a->logits.n);
 }

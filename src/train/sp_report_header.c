@@ -57,7 +57,7 @@ static void print_val_notes(const sp_resources *r)
 void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
 {
     const int ranks = r->session.comm->size;
-    const int n = (sampler->effective + sampler->accumulate - 1) / sampler->accumulate;
+    const int n = (sampler->effective - 1) / sampler->accumulate + 1;
 
     assert(sampler->effective >= 1 && sampler->accumulate >= 1);
     if (n < ranks)

@@ -46,6 +46,10 @@ run 2 0 base.deck run.dir=s train.steps=2 batch.per=rank train.lr_scale=linear t
 says out 'effective learning rate 0.2'
 says s/metrics.jsonl '"lr":0.2'
 
+# Keys at the ends of their ranges.
+run 2 0 base.deck run.dir=ends train.label_smoothing=1 batch.accumulate=2147483647
+says err '1 of the 2 ranks have nothing to do in a micro-batch of 1 sample:'
+
 # Deck and shards that do not fit each other: status 3, with the line of the deck.
 misfit() {
     run 2 3 misfit.deck run.dir=misfit $2
