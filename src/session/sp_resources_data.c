@@ -244,8 +244,19 @@ sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
 
 /* ---- labels ---- */
 
-/* Looks for a label in sample i. A damaged sample is ignored here with data.on_error =
- * "skip"; the loader names it when it reads it. */
+/* Does a voxel of this label count in the loss? A list of weights may give its class 0.
+ */
+static bool is_learned(const sp_config *config, int32_t label)
+{
+    const sp_class_weighting *weights = &config->train.class_weights;
+
+    if (label == SP_IGNORE || weights->kind != SP_CW_LIST || label >= weights->list.n)
+        return label != SP_IGNORE;
+    return (float)weights->list.at[label] > 0;
+}
+
+/* Looks for a label that is learned in sample i. A damaged sample is ignored here with
+ * data.on_error = "skip"; the loader names it when it reads it. */
 static sp_status has_label(sp_resources *r, int64_t i, sp_sample *sample,
                            bool *is_found)
 {
@@ -254,7 +265,7 @@ static sp_status has_label(sp_resources *r, int64_t i, sp_sample *sample,
     sp_status rc = sp_sample_read(&r->train, i, &request, sample);
 
     for (int64_t j = 0; rc == SP_OK && !*is_found && j < sample->n; j++)
-        *is_found = sample->labels[j] != SP_IGNORE;
+        *is_found = is_learned(r->session.config, sample->labels[j]);
     return is_skipping && rc != SP_EMEM ? SP_OK : rc;
 }
 
@@ -284,10 +295,13 @@ sp_status sp_resources_check_labels(sp_resources *r)
     SP_TRY(rc);
     if (!n_found)
         return SP_FAIL(SP_EDATA,
-                       "%s: none of the voxels of %lld samples has a label, expected "
+                       "%s: none of the voxels of %lld samples has a label%s, expected "
                        "one at least: nothing to train on (did --map name the codes of "
                        "these scans?)",
-                       set->shard[0].path, (long long)set->n_samples);
+                       set->shard[0].path, (long long)set->n_samples,
+                       r->session.config->train.class_weights.kind == SP_CW_LIST
+                           ? " of a class whose weight in train.class_weights is above 0"
+                           : "");
     return SP_OK;
 }
 

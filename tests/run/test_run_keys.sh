@@ -58,6 +58,7 @@ misfit() {
 cp base.deck misfit.deck
 misfit 'command line: data.features: u.h5 has no column "nope"' data.features='nope'
 misfit 'command line: train.class_weights has 2 numbers' train.class_weights='[1,2.5]'
+misfit 'has a label of a class whose weight in train.class_weights is above 0' train.class_weights='[0,0,0,0]'
 misfit 'command line: u.h5: voxel_size' data.voxel_size=0.07
 sed -i 's/^data : {/data : { features = ["nope"];/' misfit.deck
 misfit 'misfit.deck:1: data.features: u.h5 has no column "nope"'
