@@ -126,6 +126,16 @@ static sp_status add_keep(made_text *t, const bool *keep)
     return SP_OK;
 }
 
+/* Keys of the command line replace the model's, such as augment.rotate_z, which says what
+ * views there are. Those of run say where and how, not what. */
+static sp_status add_overrides(made_text *t, const label_options *o)
+{
+    for (int i = 0; i < o->n_overrides; i++)
+        if (strncmp(o->overrides[i], "run.", 4) != 0)
+            SP_TRY(add(t, " %s", o->overrides[i]));
+    return SP_OK;
+}
+
 /* Everything on which the classes and fields of an output depend, but the scan. */
 static sp_status describe(made_text *t, const label_model *m, const label_options *o)
 {
@@ -147,7 +157,8 @@ static sp_status describe(made_text *t, const label_model *m, const label_option
                    m->added[i].is_float ? "float32" : "uint8"));
     SP_TRY(add(t, " columns %s label %s", v->columns ? v->columns : "-",
                v->label_field ? v->label_field : "-"));
-    return add_keep(t, o->keep);
+    SP_TRY(add_keep(t, o->keep));
+    return add_overrides(t, o);
 }
 
 /* The length and the time of a file; false: there is none. */
