@@ -19,7 +19,7 @@
 #include "run/sp_run.h"
 
 /* The tasks that write a status. */
-static const char *const tasks[] = {"", "eval", "predict"};
+static const char *const tasks[] = {"", "eval", "predict", "label"};
 enum { N_TASKS = sizeof tasks / sizeof *tasks };
 
 static void copy_text(char *to, size_t bytes, const json_t *root, const char *key)
@@ -279,14 +279,14 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
     }
 }
 
-/* Prints the training's status, then those of eval and predict; *n: number of statuses
+/* Prints the training's status, then those of the other tasks; *n: number of statuses
  * found. */
 static sp_status print_states(const char *dir, FILE *to, int *n)
 {
     sp_run_state state;
 
     *n = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_TASKS; i++) {
         sp_status rc = sp_run_read_state(dir, tasks[i], &state);
 
         if (rc == SP_EIO)

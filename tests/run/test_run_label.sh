@@ -182,6 +182,8 @@ run 1 0 label r in/a.las --out keep --keep 2 run.threads=1 data.normalize=false
 says out 'finished_before=0'
 run 1 0 label r in/a.las --out keep --keep 2 data.normalize=false
 says out '1 output is in keep finished by the same model and options'
+"$SPTRAIN" status keep/.sptrain >out || fail "status of a label"
+says out 'keep/.sptrain: label done, exit code 0'
 echo x >>keep/a.las
 run 2 2 label r in/a.las --out keep
 one_diagnosis 'keep/a.las is there and was not made by this command'
