@@ -41,8 +41,10 @@ typedef struct info {
     sp_comm *comm;
     /* Results over this rank's samples at first, then over all ranks'. */
     int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
+    int64_t n_voxels;
     double *lo, *hi;    /* [n_features] least and largest value */
-    double *sums;       /* [2][n_features] sums of values and of their squares */
+    double *mean;       /* [n_features] */
+    double *m2;         /* [n_features] sums of squared differences from the mean */
     int64_t *cost;      /* [n_samples][SP_COST_COLUMNS] */
 } info;
 
@@ -53,10 +55,11 @@ static sp_status allocate(info *in)
     in->histogram = calloc((size_t)in->set.n_classes + 1, sizeof *in->histogram);
     in->lo = malloc((c + 1) * sizeof *in->lo);
     in->hi = malloc((c + 1) * sizeof *in->hi);
-    in->sums = calloc(2 * c + 1, sizeof *in->sums);
+    in->mean = calloc(c + 1, sizeof *in->mean);
+    in->m2 = calloc(c + 1, sizeof *in->m2);
     in->cost =
         calloc((size_t)in->set.n_samples + 1, SP_COST_COLUMNS * sizeof *in->cost);
-    if (!in->histogram || !in->lo || !in->hi || !in->sums || !in->cost)
+    if (!in->histogram || !in->lo || !in->hi || !in->mean || !in->m2 || !in->cost)
         return SP_FAIL(SP_EMEM, "info: no memory for %lld samples",
                        (long long)in->set.n_samples);
     for (i = 0; i < c; i++) {
@@ -71,29 +74,42 @@ static void release(info *in)
     free(in->histogram);
     free(in->lo);
     free(in->hi);
-    free(in->sums);
+    free(in->mean);
+    free(in->m2);
     free(in->cost);
     sp_dataset_close(&in->set);
 }
 
 /* ---- reading ---- */
 
+/* Joins column a of a sample with those before it. Squares of the values themselves would
+ * leave nothing of the deviation of a column far from zero, such as times. */
+static void add_column(info *in, const sp_sample *s, int a)
+{
+    const int c = in->set.n_features;
+    const double n = (double)in->n_voxels, m = (double)s->n;
+    double mean = 0, m2 = 0, away;
+
+    for (int64_t i = a; i < s->n * c; i += c) {
+        in->lo[a] = fmin(in->lo[a], s->features[i]);
+        in->hi[a] = fmax(in->hi[a], s->features[i]);
+        mean += s->features[i];
+    }
+    mean /= m;
+    for (int64_t i = a; i < s->n * c; i += c)
+        m2 += (s->features[i] - mean) * (s->features[i] - mean);
+    away = mean - in->mean[a];
+    in->m2[a] += m2 + away * away * n * m / (n + m);
+    in->mean[a] += away * m / (n + m);
+}
+
 static void add_sample(info *in, const sp_sample *s)
 {
-    int c = in->set.n_features, a;
-    int64_t i;
-
-    for (i = 0; i < s->n; i++) {
+    for (int64_t i = 0; i < s->n; i++)
         in->histogram[s->labels[i] < 0 ? in->set.n_classes : s->labels[i]]++;
-        for (a = 0; a < c; a++) {
-            double x = s->features[i * c + a];
-
-            in->lo[a] = fmin(in->lo[a], x);
-            in->hi[a] = fmax(in->hi[a], x);
-            in->sums[a] += x;
-            in->sums[c + a] += x * x;
-        }
-    }
+    for (int a = 0; s->n > 0 && a < in->set.n_features; a++)
+        add_column(in, s, a);
+    in->n_voxels += s->n;
 }
 
 /* Reads this rank's samples: one in every comm->size. */
@@ -134,6 +150,29 @@ static sp_status read_all(info *in)
     return rc;
 }
 
+/* Brings mean and m2 of this rank's voxels to those of all. */
+static sp_status join_columns(info *in)
+{
+    const size_t c = (size_t)in->set.n_features;
+    const double mine = (double)in->n_voxels, all = fmax(1, (double)in->set.n_voxels);
+    double *own = malloc((c + 1) * sizeof *own);
+    sp_status rc = own ? SP_OK : SP_FAIL(SP_EMEM, "info: no memory for %zu columns", c);
+
+    SP_TRY_GOTO(rc, sp_comm_agree(in->comm, rc, NULL), end);
+    memcpy(own, in->mean, c * sizeof *own);
+    for (size_t a = 0; a < c; a++)
+        in->mean[a] *= mine / all;
+    SP_TRY_GOTO(rc,
+                sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->mean, c, SP_F64, SP_SUM),
+                end);
+    for (size_t a = 0; a < c; a++)
+        in->m2[a] += mine * (own[a] - in->mean[a]) * (own[a] - in->mean[a]);
+    rc = sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->m2, c, SP_F64, SP_SUM);
+end:
+    free(own);
+    return rc;
+}
+
 static sp_status sum_over_ranks(info *in)
 {
     size_t c = (size_t)in->set.n_features;
@@ -142,8 +181,7 @@ static sp_status sum_over_ranks(info *in)
                              (size_t)in->set.n_classes + 1, SP_I64, SP_SUM));
     SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->lo, c, SP_F64, SP_MIN));
     SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->hi, c, SP_F64, SP_MAX));
-    SP_TRY(
-        sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->sums, 2 * c, SP_F64, SP_SUM));
+    SP_TRY(join_columns(in));
     return sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->cost,
                              (size_t)in->set.n_samples * SP_COST_COLUMNS, SP_I64,
                              SP_SUM);
@@ -232,12 +270,11 @@ static void print_features(const info *in)
 
     printf("features                   min          max         mean          std\n");
     for (a = 0; a < set->n_features && set->n_voxels > 0; a++) {
-        double n = (double)set->n_voxels, mean = in->sums[a] / n;
-        double square = in->sums[set->n_features + a] / n - mean * mean;
+        const double std = sqrt(in->m2[a] / (double)set->n_voxels);
 
         printf("  %-16s %12.6g %12.6g %12.6g %12.6g\n",
                sp_text_printable(shown, sizeof shown, set->feature_name[a], false),
-               in->lo[a], in->hi[a], mean, sqrt(fmax(square, 0)));
+               in->lo[a], in->hi[a], in->mean[a], std);
         if (set->feature_mean && set->feature_std)
             printf("  %-16s %12s %12s %12.6g %12.6g\n", "  as stored", "", "",
                    set->feature_mean[a], set->feature_std[a]);

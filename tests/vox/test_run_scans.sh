@@ -46,6 +46,15 @@ vox 1 0 convert --out u --columns x,y,z,- a.txt
 says_not err warning
 says out 'labels=none'
 
+# info finds the deviation of a column far from zero, on any number of ranks.
+awk 'BEGIN { print "x y z time"; for (i = 0; i < 40; i++) print i, 0, 0, 4e8 + i % 2 * 32 }' >far.txt
+vox 1 0 convert --out far --features time,one far.txt
+for n in 1 3; do
+    vox $n 0 info far-00000-of-00001.h5
+    says out '^  time  *4e+08  *4e+08  *4e+08  *16$'
+    says out '^  one  *1  *1  *1  *0$'
+done
+
 # Options that do not fit.
 vox 1 2 convert --out w --block 5 --overlap 5.5 a.txt
 says err '--overlap 5.5: expected at most --block, which is 5'
