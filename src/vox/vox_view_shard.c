@@ -90,6 +90,22 @@ static sp_status read_labels(vox_view_points *points, sp_h5 *file, const char *p
     return rc;
 }
 
+/* Takes the names of the predicted classes for a shard without labels, whose own say
+ * nothing. */
+static sp_status take_classes(vox_view_points *points, sp_h5 *file)
+{
+    char **name = NULL;
+    int n = 0;
+
+    if (!sp_h5_attr_has(file, "/", "class_names"))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_read_texts(file, "/", "class_names", &name, &n));
+    sp_h5_list_free(points->class_name, points->n_classes);
+    points->class_name = name;
+    points->n_classes = n;
+    return SP_OK;
+}
+
 /* Renumbers predicted classes as the shard numbers them: those of a model may stand in
  * another order. */
 static sp_status match_classes(vox_view_points *points, sp_h5 *file, const char *path)
@@ -123,7 +139,7 @@ static sp_status match_classes(vox_view_points *points, sp_h5 *file, const char 
 }
 
 static sp_status load_prediction(vox_view_points *points, const char *path,
-                                 int64_t sample)
+                                 int64_t sample, bool has_labels)
 {
     sp_h5 *file = NULL;
     sp_status rc;
@@ -133,8 +149,10 @@ static sp_status load_prediction(vox_view_points *points, const char *path,
         rc = SP_FAIL(SP_EDATA, "%s: no predictions: expected /offsets and /labels",
                      path);
     else
-        rc = read_labels(points, file, path, sample);
+        rc = has_labels ? SP_OK : take_classes(points, file);
     if (rc == SP_OK)
+        rc = read_labels(points, file, path, sample);
+    if (rc == SP_OK && has_labels)
         rc = match_classes(points, file, path);
     sp_h5_close(file);
     return rc;
@@ -256,7 +274,7 @@ static sp_status load_sample(vox_view_points *points, const vox_view_request *re
     }
     return points->by == VOX_BY_LABELS
                ? SP_OK
-               : load_prediction(points, request->prediction, sample);
+               : load_prediction(points, request->prediction, sample, set->has_labels);
 }
 
 sp_status vox_view_load_shard(vox_view_points *points, const vox_view_request *request)

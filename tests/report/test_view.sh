@@ -56,6 +56,11 @@ run 1 0 predict base.deck run.dir=r
 view 0 $s r/predictions/$s --sample 1 -o prediction.png
 view 0 $s r/predictions/$s --sample 1 --by error -o error.png
 ! cmp -s prediction.png error.png || fail "the error is the prediction"
+"$SHARDS" bare-nameless n.h5 && "$SHARDS" bare b.h5 || fail "make_shards"
+run 1 0 base.deck run.dir=b data.train=b.h5 data.val=n.h5 data.voxel_size=0.5 train.steps=1
+run 1 0 predict base.deck run.dir=b data.val=n.h5 data.voxel_size=0.5
+view 0 n.h5 b/predictions/n.h5 -o unlabelled.png
+is_png unlabelled.png
 refuses 2 'need the predictions too' $s --by error
 refuses 3 'no predictions: expected /offsets and /labels' $s r/checkpoints/best.h5
 "$SHARDS" uneven u.h5 || fail "make_shards"
