@@ -48,13 +48,23 @@ static sp_status add_paths(sp_strings *paths, char **found, size_t n)
     return SP_OK;
 }
 
+/* A file of this very name is meant where a pattern is all that "tile[1].h5" could be
+ * beside it; a shell that expands patterns hands over such names. */
+static bool is_name(const char *pattern)
+{
+    return !strpbrk(pattern, "*?") && access(pattern, F_OK) == 0;
+}
+
 static sp_status add_pattern(sp_strings *paths, const char *pattern)
 {
     glob_t found = {0};
-    int failed =
-        glob(pattern, GLOB_NOSORT | GLOB_TILDE_CHECK | GLOB_BRACE, NULL, &found);
+    char *name = (char *)(uintptr_t)pattern;
+    int failed;
     sp_status rc;
 
+    if (is_name(pattern))
+        return add_paths(paths, &name, 1);
+    failed = glob(pattern, GLOB_NOSORT | GLOB_TILDE_CHECK | GLOB_BRACE, NULL, &found);
     if (failed == GLOB_NOSPACE)
         rc = SP_FAIL(SP_EMEM, "%s: no memory for its file names", pattern);
     else if (failed == GLOB_ABORTED)

@@ -55,6 +55,16 @@ for n in 1 3; do
     says out '^  one  *1  *1  *1  *0$'
 done
 
+# A shard whose name is a pattern, as a shell hands it over, is this file and no other.
+cp u-00000-of-00001.h5 't[1].h5'
+vox 1 0 info 't[1].h5'
+cp far-00000-of-00001.h5 t1.h5
+vox 1 0 info 't[1].h5'
+says out '^  height '
+vox 1 0 info 't[1]?h5'
+says out '^  time '
+rm t1.h5
+
 # Options that do not fit.
 vox 1 2 convert --out w --block 5 --overlap 5.5 a.txt
 says err '--overlap 5.5: expected at most --block, which is 5'
