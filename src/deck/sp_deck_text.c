@@ -170,6 +170,9 @@ static sp_status scan(scanner *x, const char *s)
 
         if ((n = skip_length(s)) > 0) {
             emit(x, s, n);
+            /* The grammar wants a line's end behind a comment, at the end of a file too. */
+            if (!s[n] && strchr("#/", *s))
+                putc('\n', x->out);
             s += n;
         } else if (is_line_start && !strncmp(s, "@include", 8)) {
             SP_TRY(scan_include(x, &s));
@@ -256,7 +259,8 @@ static sp_status scan_file(scanner *x, const char *path, const char *from)
     if (rc == SP_OK) {
         if (x->depth++)
             putc('\n', x->out); /* an included file begins on a line of its own */
-        rc = scan(x, text);
+        /* Some editors begin a file with a byte order mark. */
+        rc = scan(x, text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
         x->depth--;
     }
     free(text);

@@ -213,14 +213,24 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
     return SP_OK;
 }
 
+/* True for 1000 and for 1e3. */
+static bool is_whole(const config_setting_t *s)
+{
+    const double exact = 1LL << 53;
+
+    return is_integer(s) ||
+           (config_setting_type(s) == CONFIG_TYPE_FLOAT && fabs(number(s)) <= exact &&
+            number(s) == floor(number(s)));
+}
+
 static sp_status set_integer(void *field, const sp_key *key, const config_setting_t *s,
                              const char *where)
 {
     long long value;
 
-    if (!is_integer(s))
+    if (!is_whole(s))
         return wrong_type(key, "an integer", where, s);
-    value = config_setting_get_int64(s);
+    value = is_integer(s) ? config_setting_get_int64(s) : (long long)number(s);
     SP_TRY(check_range(key, (double)value, where));
     if (key->type == SP_KEY_INT64)
         *(int64_t *)field = value;

@@ -72,6 +72,26 @@ static void values_keep_type_and_width(void **state)
     assert_true(c.run.devices.n == 2 && c.run.devices.at[1] == 3);
     assert_true(sp_config_is_set(&c, "train.seed"));
     sp_config_destroy(&c);
+    OK(sp_config_parse(&c, "train : { steps = 1e6; epochs = 2e0; };", "d", 0, NULL));
+    assert_true(c.train.steps == 1000000 && c.train.epochs == 2);
+    sp_config_destroy(&c);
+}
+
+/* What editors leave in a file: a byte order mark before it, no end of its last line. */
+static void marks_of_editors_are_passed_over(void **state)
+{
+    static const char *const end[] = {"", "# end", "// end", "/* end */", "\r\n# end"};
+    char deck[128];
+    sp_config c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
+        snprintf(deck, sizeof deck, "\xef\xbb\xbftrain : { lr = 7; };%s", end[i]);
+        write_file("top.deck", deck);
+        OK(read_file(&c, "top.deck", 0, NULL));
+        assert_true(c.train.lr == 7);
+        sp_config_destroy(&c);
+    }
 }
 
 static void overrides_follow_the_type_of_the_key(void **state)
@@ -212,6 +232,7 @@ int main(void)
         cmocka_unit_test(values_keep_type_and_width),
         cmocka_unit_test(overrides_follow_the_type_of_the_key),
         cmocka_unit_test(a_family_on_the_command_line_replaces_layers),
+        cmocka_unit_test(marks_of_editors_are_passed_over),
         cmocka_unit_test(includes_are_relative_and_keep_their_lines),
     };
 
