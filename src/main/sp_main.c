@@ -111,7 +111,9 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
     i += *verb != NULL;
     if (!*verb)
         *verb = &verbs[0];
-    if (i < argc && argv[i][0] != '-' && !strchr(argv[i], '=')) {
+    /* A deck may lie in a folder such as lr=0.1. */
+    if (i < argc && argv[i][0] != '-' &&
+        (!strchr(argv[i], '=') || access(argv[i], F_OK) == 0)) {
         if (!looks_like_path(argv[i]))
             return fail_unknown(argv[i]);
         command->deck = argv[i++];

@@ -69,6 +69,24 @@ net : { layers = (
 DECK
 misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
 
+# A deck in a folder such as a sweep makes, whose name looks like a key. The job script finds
+# its run folder, which no comment names: here without Slurm, by an srun of our own.
+mkdir bin lr=0.1
+{
+    sed 's/dir = "r"/dir : "swept"/' base.deck
+    echo '# run.dir = "elsewhere"'
+} >lr=0.1/my.deck
+run 1 0 check lr=0.1/my.deck
+cat >bin/srun <<'SH'
+#!/bin/sh
+while test "${1#-}" != "$1"; do shift; done
+exec "$@"
+SH
+chmod +x bin/srun
+SPTRAIN=$SPTRAIN PATH=$dir/bin:$PATH bash "$SP_SRCDIR/jobs/train.slurm" lr=0.1/my.deck train.steps=1 \
+    train.epochs=1 >out 2>err </dev/null || fail "jobs/train.slurm"
+says out 'srun ended with 0; swept/status.json: done, 0'
+
 # A misspelt command has a suggestion, a deck that is not there has none.
 run 2 2 trian
 one_diagnosis 'trian: no such command or deck; did you mean "train"?'
