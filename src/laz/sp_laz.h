@@ -134,8 +134,12 @@ typedef struct sp_laz_place {
 /* The chunks of the file, n of them, in a list that the reader owns; NULL where no
  * table tells them. */
 const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
-/* Goes to the first point of a chunk; chunk 0 always exists. */
-sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk);
+/* Goes back to the first point that is read. */
+sp_status sp_laz_rewind(sp_laz_reader *reader);
+/* Reads the chunks first, first + step, ... below `end` only, from the first on. There
+ * is a chunk table; end is at most the number of its chunks. */
+sp_status sp_laz_select(sp_laz_reader *reader, int64_t first, int64_t end,
+                        int64_t step);
 /* The bytes behind the points and the chunk table, *at .. *end - 1, where EVLRs are;
  * none where there is no table, since then nothing tells where the points end. */
 void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end);
@@ -155,6 +159,9 @@ sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
  * may differ, with each call of sp_laz_cut. */
 sp_status sp_laz_write(sp_laz_writer *writer, const unsigned char *records, int64_t n);
 sp_status sp_laz_cut(sp_laz_writer *writer);
+/* Writes a chunk of n points that is encoded already, in the writer's format. */
+sp_status sp_laz_put(sp_laz_writer *writer, const unsigned char *chunk, int64_t bytes,
+                     int64_t n);
 /* Writes what is left and the chunk table; `to` is then behind it. */
 sp_status sp_laz_finish(sp_laz_writer *writer);
 /* The chunks that were written, n of them, in a list that the writer owns. */

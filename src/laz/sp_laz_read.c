@@ -23,7 +23,7 @@ typedef struct worker {
     sp_laz_reader *reader;
     pthread_t thread;
     laz_decoder decoder;
-    int64_t index; /* among the workers; its first chunk is `from` + index */
+    int64_t index; /* among the workers; its first chunk is `from` + index steps */
     unsigned char *records;
     int64_t room; /* records that fit */
     /* The portion, of whoever `is_full` names: the worker, while it is false. */
@@ -39,7 +39,10 @@ struct sp_laz_reader {
     sp_laz_file file;
     sp_laz_format format;
     laz_table table;
-    int64_t chunk; /* the one that is read */
+    /* The chunks to read: first, first + step, ... below end. */
+    int64_t first, end, step;
+    bool is_selected; /* these are not all */
+    int64_t chunk;    /* the one that is read */
     int64_t row;   /* the next point */
     sp_status rc;  /* after a failure nothing more is read */
     /* The caller's own decoder, where it decodes alone. */
@@ -125,10 +128,10 @@ static void *worker_main(void *context)
 {
     worker *w = context;
     const sp_laz_reader *r = w->reader;
-    int64_t chunk = r->from + w->index;
+    int64_t chunk = r->from + w->index * r->step;
 
-    while (chunk < r->table.n_chunks && decode_chunk(w, chunk))
-        chunk += r->n_threads;
+    while (chunk < r->end && decode_chunk(w, chunk))
+        chunk += r->n_threads * r->step;
     return NULL;
 }
 
@@ -204,7 +207,7 @@ static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *reco
                               int64_t *n)
 {
     size_t bytes = (size_t)r->format.record_bytes;
-    worker *w = &r->worker[(r->chunk - r->from) % r->n_threads];
+    worker *w = &r->worker[(r->chunk - r->from) / r->step % r->n_threads];
     bool is_empty;
 
     pthread_mutex_lock(&w->lock);
@@ -218,7 +221,7 @@ static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *reco
         memcpy(records, w->records + (size_t)w->taken * bytes, (size_t)*n * bytes);
     w->taken += *n;
     is_empty = w->taken == w->n;
-    r->chunk += is_empty && w->is_last;
+    r->chunk += is_empty && w->is_last ? r->step : 0;
     pthread_mutex_lock(&w->lock);
     w->is_full = !is_empty;
     pthread_cond_signal(&w->changed);
@@ -280,7 +283,7 @@ static sp_status decode_alone(sp_laz_reader *r, int64_t max, unsigned char *reco
     if (d->done == d->place.n) {
         r->is_begun = false;
         r->at = d->place.at + d->place.bytes;
-        r->chunk++;
+        r->chunk += r->step;
     }
     return SP_OK;
 }
@@ -307,6 +310,8 @@ sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
         return rc;
     }
     r->at = r->table.begin;
+    r->end = r->table.n_chunks;
+    r->step = 1;
     r->n_threads = n_threads < MOST_THREADS ? n_threads : MOST_THREADS;
     if (r->n_threads > r->table.n_chunks)
         r->n_threads = (int)r->table.n_chunks;
@@ -345,12 +350,15 @@ sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records
     *n = 0;
     if (max > r->file.n_points - r->row)
         max = r->file.n_points - r->row;
-    while (r->rc == SP_OK && *n < max) {
+    while (r->rc == SP_OK && *n < max && !(r->is_selected && r->chunk >= r->end)) {
+        const int64_t chunk = r->chunk;
         int64_t got = 0;
 
         r->rc = read_next(r, max - *n, records, &got);
         records += got * r->format.record_bytes;
         r->row += r->rc == SP_OK ? got : 0;
+        if (r->is_selected && r->chunk != chunk && r->chunk < r->end)
+            r->row = r->table.chunk[r->chunk].first;
         *n += got;
     }
     return r->rc;
@@ -362,17 +370,29 @@ const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n)
     return reader->table.is_there ? reader->table.chunk : NULL;
 }
 
-sp_status sp_laz_seek(sp_laz_reader *reader, int64_t chunk)
+sp_status sp_laz_rewind(sp_laz_reader *reader)
 {
-    assert(chunk >= 0 && (chunk == 0 || chunk < reader->table.n_chunks));
     if (reader->rc != SP_OK)
         return SP_FAIL(reader->rc, "%s: cannot be read further", reader->file.path);
     stop(reader);
     reader->is_begun = false;
     reader->at = reader->table.begin;
-    reader->chunk = chunk;
-    reader->row = chunk > 0 ? reader->table.chunk[chunk].first : 0;
+    reader->chunk = reader->first;
+    reader->row = reader->first > 0 && reader->first < reader->table.n_chunks
+                      ? reader->table.chunk[reader->first].first
+                      : 0;
     return SP_OK;
+}
+
+sp_status sp_laz_select(sp_laz_reader *reader, int64_t first, int64_t end, int64_t step)
+{
+    assert(reader->table.is_there && step >= 1);
+    assert(0 <= first && first <= end && end <= reader->table.n_chunks);
+    reader->first = first;
+    reader->end = end;
+    reader->step = step;
+    reader->is_selected = true;
+    return sp_laz_rewind(reader);
 }
 
 void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end)

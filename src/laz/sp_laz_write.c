@@ -238,6 +238,14 @@ sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n
     return SP_OK;
 }
 
+sp_status sp_laz_put(sp_laz_writer *w, const unsigned char *chunk, int64_t bytes,
+                     int64_t n)
+{
+    assert(w->next == 0 && collecting(w)->n == 0 && "none is being encoded");
+    SP_TRY(put(w, chunk, (size_t)bytes));
+    return add_chunk(w, n, bytes);
+}
+
 /* ---- beginning and end ---- */
 
 static sp_status start_worker(sp_laz_writer *w, place *p)

@@ -252,6 +252,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     if (!s)
         return SP_FAIL(SP_EMEM, "%s: no memory for a scan", path);
     s->fd = -1;
+    s->end_row = -1;
     s->path = strdup(path);
     if (!options)
         options = &none;
@@ -360,8 +361,28 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
 sp_status sp_scan_rewind(sp_scan *scan)
 {
     assert(scan->format);
-    scan->row = 0;
+    scan->row = scan->first_row;
     return scan->format->rewind ? scan->format->rewind(scan) : SP_OK;
+}
+
+sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts)
+{
+    const int64_t n = scan->n_points > 0 ? scan->n_points : 0;
+    int64_t first = n / n_parts * part + (part < n % n_parts ? part : n % n_parts);
+    int64_t end = first + n / n_parts + (part < n % n_parts);
+    bool is_able = scan->n_points >= 0 && !scan->format->rewind;
+
+    assert(0 <= part && part < n_parts && scan->format);
+    if (scan->format->limit)
+        SP_TRY(scan->format->limit(scan, &first, &end, &is_able));
+    if (is_able) {
+        scan->first_row = first;
+        scan->end_row = end;
+    } else { /* part 0 has all rows, also those that nobody has counted */
+        scan->first_row = 0;
+        scan->end_row = part == 0 ? -1 : 0;
+    }
+    return sp_scan_rewind(scan);
 }
 
 /* ---- records to numbers ---- */
@@ -443,6 +464,11 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
 {
     assert(max >= 0 && to && n);
     assert(scan->row >= 0 && (scan->n_points < 0 || scan->row <= scan->n_points));
+    *n = 0;
+    if (scan->end_row >= 0 && scan->row >= scan->end_row)
+        return SP_OK;
+    if (scan->end_row >= 0 && max > scan->end_row - scan->row)
+        max = scan->end_row - scan->row;
     if (scan->format->fill)
         return scan->format->fill(scan, max, to, n);
     *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
@@ -482,14 +508,15 @@ static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
 
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
 {
-    int64_t n = 0, left = scan->n_points - scan->row;
+    const int64_t end = scan->end_row >= 0 ? scan->end_row : scan->n_points;
+    int64_t n = 0, left = end - scan->row;
     int64_t bytes = scan->record_bytes + 8 * (int64_t)(scan->n_selected + 4);
 
     assert(max >= 1 && out);
     assert(scan->record_bytes >= 0 && scan->n_selected >= 0);
     if (max > SP_SCAN_ROOM / bytes)
         max = SP_SCAN_ROOM / bytes;
-    if (scan->n_points >= 0 && left < max)
+    if (end >= 0 && left < max)
         max = left > 0 ? left : 1;
     SP_TRY(reserve(scan, out, max));
     SP_TRY(sp_scan_records(scan, max, scan->record, &n));

@@ -90,6 +90,11 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Goes back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);
+/* Limits reading to part `part` of n_parts: rows that follow each other, about as many
+ * in each part, in the order of the parts; LAZ is divided between its chunks. What can
+ * be read from its beginning alone (text, for one) is whole in part 0. Reading begins
+ * at the part's first point. Errors of sp_scan_rewind. */
+sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
 void sp_scan_points_destroy(sp_scan_points *points);
 
 /* ---- writing ---- */
@@ -139,6 +144,30 @@ sp_status sp_scan_check_output(const char *path);
  * already gets other values. SP_EDATA: the scan, a code or a field does not fit the
  * format; SP_EIO; errors of reading. */
 sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);
+
+/* ---- writing by several ----
+ *
+ *     rows     | section 0 | section 1 | section 2 | section 3 | ...
+ *     writer         0           1           0           1           of two
+ *
+ *     each writer   sp_scan_write_part   its sections --> a temporary file
+ *     one of them   sp_scan_join         temporary files --> what sp_scan_write writes
+ */
+
+/* The rows of a section of the copy of this scan that is called `path`; 0: the copy can
+ * only be written by one. LAS is divided anywhere, LAZ where its chunks are of one length
+ * and a table has them. */
+int64_t sp_scan_section(sp_scan *scan, const char *path);
+/* Writes the part k of n of the copy that will be called `path` to the file `to`: rows of
+ * the sections k, k + n, ... are asked for. Errors as of sp_scan_write. */
+sp_status sp_scan_write_part(sp_scan *scan, const char *path,
+                             const sp_scan_labels *labels, int k, int n,
+                             const char *to);
+/* Writes the copy from its parts [n]; no rows are asked for. Errors as of sp_scan_write.
+ */
+sp_status sp_scan_join(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       int n, char *const *part);
+
 /* ---- formats ---- */
 
 /* Print the formats that are read, or those that classes are written in, for help. */

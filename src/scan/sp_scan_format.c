@@ -111,7 +111,9 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
     return SP_OK;
 }
 
-sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
+/* Writes all of a copy under a temporary name at first. parts NULL: there are none. */
+static sp_status write_copy(sp_scan *scan, const char *path,
+                            const sp_scan_labels *labels, const sp_scan_part *parts)
 {
     const sp_scan_format *format = find_output(path);
     char temporary[PATH_MAX];
@@ -120,12 +122,45 @@ sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *l
     assert(scan && labels->get && labels->n >= 0);
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    rc = format->write(scan, temporary, labels);
+    rc = parts ? format->write_part(scan, temporary, labels, parts)
+               : format->write(scan, temporary, labels);
     if (rc == SP_OK && rename(temporary, path) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot rename to it: %s", path, strerror(errno));
     if (rc != SP_OK)
         unlink(temporary);
     return rc;
+}
+
+sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
+{
+    return write_copy(scan, path, labels, NULL);
+}
+
+int64_t sp_scan_section(sp_scan *scan, const char *path)
+{
+    const sp_scan_format *format = find_output(path);
+
+    assert(scan && path);
+    return format && format->section ? format->section(scan) : 0;
+}
+
+sp_status sp_scan_write_part(sp_scan *scan, const char *path,
+                             const sp_scan_labels *labels, int k, int n, const char *to)
+{
+    const sp_scan_part part = {.n = n, .k = k};
+
+    assert(sp_scan_section(scan, path) > 0 && 0 <= k && k < n && labels->get);
+    SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
+    return find_output(path)->write_part(scan, to, labels, &part);
+}
+
+sp_status sp_scan_join(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       int n, char *const *part)
+{
+    const sp_scan_part parts = {.n = n, .path = part};
+
+    assert(sp_scan_section(scan, path) > 0 && n >= 1 && part);
+    return write_copy(scan, path, labels, &parts);
 }
 
 void sp_scan_print_formats(FILE *to)

@@ -36,6 +36,12 @@ typedef struct sp_scan_field {
     double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
+/* One of several writers of a copy, or what they have written. */
+typedef struct sp_scan_part {
+    int n, k;          /* writers; which one this is */
+    char *const *path; /* [n] the files that they wrote; NULL: the part k is written */
+} sp_scan_part;
+
 /* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
     const char *name;
@@ -49,12 +55,21 @@ typedef struct sp_scan_format {
      * the file. */
     sp_status (*fill)(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
     sp_status (*rewind)(sp_scan *scan); /* NULL: setting scan->row suffices */
+    /* Limits reading to the rows *first .. *end - 1, and moves these to rows at which it
+     * can begin, equal rows to equal ones; *is_able: false where it can begin at row 0
+     * alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0. */
+    sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
     void (*close)(sp_scan *scan);       /* NULL: the format holds nothing but `own` */
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
     /* Writes the scan with other classes. NULL: the format is not written. */
     sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels);
+    /* The same by several writers: writes a part's points, or the scan from all parts.
+     * NULL, as `section` then: there can be one writer only. */
+    sp_status (*write_part)(sp_scan *scan, const char *path,
+                            const sp_scan_labels *labels, const sp_scan_part *part);
+    int64_t (*section)(sp_scan *scan); /* as sp_scan_section */
     /* Checks whether these fields fit. NULL: any do. */
     sp_status (*check_added)(const sp_scan *scan, int n, const sp_scan_added *added);
     /* The largest code that fits, for copies of this scan. NULL: any does. */
@@ -82,6 +97,7 @@ struct sp_scan {
     int axis[3], label;        /* numbers of fields; label -1: there is none */
     int n_selected, *selected; /* numbers of fields */
     int64_t row;               /* number of the next record */
+    int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
     unsigned char *record;     /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
     void *own; /* private to the format, malloc'd */

@@ -57,6 +57,11 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
 sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);
 sp_status sp_las_write_laz(sp_scan *scan, const char *path,
                            const sp_scan_labels *labels);
+/* The same, or a part; part->n 0: all by one writer (sp_scan_format.write_part). */
+sp_status sp_las_write_as(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                          const sp_scan_part *part, bool is_laz);
+/* The rows of a section of a copy as LAS or LAZ, as sp_scan_section says. */
+int64_t sp_las_section(sp_scan *scan, bool is_laz);
 /* The largest class code of a copy of this scan; 0 where it is neither LAS nor LAZ. */
 int32_t sp_las_most_code(const sp_scan *scan);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "process/sp_pulse.h"
-#include "scan/sp_scan_las.h"
+#include "scan/sp_scan_las_copy.h"
 
 enum {
     COPY_BYTES = 1 << 20,
@@ -27,37 +27,17 @@ enum {
     AT_EVLRS = 235
 };
 
-typedef struct copy {
-    sp_scan *scan;
-    const char *path;
-    FILE *to;
-    sp_las_header header;
-    const sp_scan_labels *labels;
-    sp_las_extra extra;
-    bool is_laz;         /* the copy */
-    unsigned char *head; /* the new header and VLRs */
-    size_t head_bytes;
-    sp_laz_format format;
-    int64_t rest_at, rest_end; /* what stands behind the points of the source */
-} copy;
-
 static void put(unsigned char *to, uint64_t x, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         to[i] = (unsigned char)(x >> 8 * i);
 }
 
-static sp_status write_bytes(const copy *c, const void *from, size_t n)
-{
-    if (fwrite(from, 1, n, c->to) != n)
-        return SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
-    return SP_OK;
-}
-
 /* ---- header and VLRs ---- */
 
 /* Replaces `old` bytes at `at` of the head by the n bytes at `by`; there is room. */
-static void splice(copy *c, size_t at, size_t old, const unsigned char *by, size_t n)
+static void splice(sp_las_copy *c, size_t at, size_t old, const unsigned char *by,
+                   size_t n)
 {
     memmove(c->head + at + n, c->head + at + old, c->head_bytes - at - old);
     memcpy(c->head + at, by, n);
@@ -65,7 +45,7 @@ static void splice(copy *c, size_t at, size_t old, const unsigned char *by, size
 }
 
 /* Puts the LAZ VLR behind the others. */
-static sp_status add_vlr(copy *c)
+static sp_status add_vlr(sp_las_copy *c)
 {
     unsigned char b[VLR_HEAD + SP_LAZ_VLR_BYTES] = {0};
     sp_las_vlr vlr = {0};
@@ -88,7 +68,7 @@ static sp_status add_vlr(copy *c)
 }
 
 /* Makes the format that of the longer records, with chunks as they are. */
-static void lengthen(copy *c)
+static void lengthen(sp_las_copy *c)
 {
     const uint32_t chunk_points = c->format.chunk_points;
 
@@ -97,7 +77,7 @@ static void lengthen(copy *c)
 }
 
 /* Removes the LAZ VLR, or brings it to the format of the copy. */
-static sp_status change_vlr(copy *c)
+static sp_status change_vlr(sp_las_copy *c)
 {
     unsigned char before[SP_LAZ_VLR_BYTES], after[SP_LAZ_VLR_BYTES];
     int64_t n_chunks;
@@ -123,7 +103,7 @@ static sp_status change_vlr(copy *c)
     return SP_OK;
 }
 
-static sp_status make_head(copy *c)
+sp_status sp_las_copy_head(sp_las_copy *c)
 {
     bool was_laz = c->scan->format == &sp_scan_laz;
     size_t n = (size_t)c->header.data_at;
@@ -156,7 +136,7 @@ static sp_status make_head(copy *c)
 }
 
 /* Moves an offset of the header that points behind the points. */
-static sp_status move_offset(copy *c, int at, int64_t by)
+static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
 {
     uint64_t x = sp_scan_le64(c->head + at);
 
@@ -173,39 +153,6 @@ static sp_status move_offset(copy *c, int at, int64_t by)
     return SP_OK;
 }
 
-/* ---- points ---- */
-
-/* Some records of the copy, and what is written into them. */
-typedef struct portion {
-    int64_t most; /* records that fit */
-    unsigned char *source, *record;
-    int32_t *code;
-    float *value;
-} portion;
-
-static sp_status make_portion(const copy *c, portion *p)
-{
-    const int n_added = c->labels->n_added;
-    size_t n = (size_t)(COPY_BYTES / c->extra.record_bytes);
-
-    p->most = (int64_t)n;
-    p->source = malloc(n * (size_t)c->scan->record_bytes);
-    p->record = malloc(n * (size_t)c->extra.record_bytes);
-    p->code = malloc(n * sizeof *p->code);
-    p->value = malloc(n * (size_t)n_added * sizeof *p->value + 1);
-    if (!p->source || !p->record || !p->code || !p->value)
-        return SP_FAIL(SP_EMEM, "%s: no memory to copy it", c->scan->path);
-    return SP_OK;
-}
-
-static void free_portion(portion *p)
-{
-    free(p->source);
-    free(p->record);
-    free(p->code);
-    free(p->value);
-}
-
 int32_t sp_las_most_code(const sp_scan *scan)
 {
     sp_las_header header;
@@ -215,79 +162,6 @@ int32_t sp_las_most_code(const sp_scan *scan)
     if (sp_las_header_read((sp_scan *)(uintptr_t)scan, &header) != SP_OK)
         return 0;
     return header.format < 6 ? 31 : UINT8_MAX;
-}
-
-/* Makes n records of the copy, from row scan->row on. `keep` masks the bits of the
- * class's byte that do not belong to the class. */
-static sp_status change_records(const copy *c, portion *p, int64_t n)
-{
-    const int at = c->header.format < 6 ? 15 : 16, limit = at == 15 ? 31 : UINT8_MAX;
-    const unsigned keep = at == 15 ? 0xe0 : 0;
-    const size_t old = (size_t)c->scan->record_bytes;
-    unsigned char *to = p->record;
-
-    SP_TRY(c->labels->get(c->labels->from, c->scan->row, n, p->code, p->value));
-    for (int64_t i = 0; i < n; i++, to += c->extra.record_bytes) {
-        int32_t code = p->code[i] == SP_SCAN_NO_CLASS ? 0 : p->code[i];
-
-        memcpy(to, p->source + (size_t)i * old, old);
-        if (code > limit)
-            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
-                           c->scan->path, code, c->scan->title, limit);
-        if (code != SP_SCAN_KEEP)
-            to[at] = (unsigned char)((to[at] & keep) | (unsigned)code);
-        sp_las_extra_put(&c->extra, p->value + i * c->extra.n, to);
-    }
-    return SP_OK;
-}
-
-/* Writes records, and ends a chunk where one of the source ends, if chunks differ. */
-static sp_status write_records(copy *c, sp_laz_writer *laz, const sp_laz_place **chunk,
-                               const unsigned char *records, int64_t n)
-{
-    size_t bytes = (size_t)c->extra.record_bytes;
-    int64_t row = c->scan->row, end = row + n;
-
-    if (!laz)
-        return write_bytes(c, records, (size_t)n * bytes);
-    while (*chunk && (*chunk)->first + (*chunk)->n <= end) {
-        int64_t some = (*chunk)->first + (*chunk)->n - row;
-
-        SP_TRY(sp_laz_write(laz, records, some));
-        SP_TRY(sp_laz_cut(laz));
-        records += (size_t)some * bytes;
-        row += some;
-        if (++*chunk, row == c->scan->n_points)
-            *chunk = NULL;
-    }
-    return sp_laz_write(laz, records, end - row);
-}
-
-static sp_status write_rows(copy *c, sp_laz_writer *laz, portion *p)
-{
-    const sp_laz_place *chunk = NULL;
-    int64_t n, n_chunks;
-
-    SP_TRY(make_portion(c, p));
-    if (laz && c->format.chunk_points == UINT32_MAX)
-        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
-    SP_TRY(sp_scan_rewind(c->scan));
-    for (; c->scan->row < c->scan->n_points; c->scan->row += n) {
-        SP_TRY(sp_scan_records(c->scan, p->most, p->source, &n));
-        SP_TRY(change_records(c, p, n));
-        sp_pulse_beat();
-        SP_TRY(write_records(c, laz, &chunk, p->record, n));
-    }
-    return laz ? sp_laz_finish(laz) : SP_OK;
-}
-
-static sp_status write_points(copy *c, sp_laz_writer *laz)
-{
-    portion p = {0};
-    sp_status rc = write_rows(c, laz, &p);
-
-    free_portion(&p);
-    return rc;
 }
 
 /* ---- COPC ---- */
@@ -306,7 +180,7 @@ enum {
     AT_COUNT = 28
 };
 
-static sp_status mend_entry(const copy *c, const sp_laz_place *to, int64_t n,
+static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_t n,
                             unsigned char *entry, int64_t by)
 {
     int64_t n_from;
@@ -341,8 +215,8 @@ static sp_status mend_entry(const copy *c, const sp_laz_place *to, int64_t n,
 
 /* Brings the entries of one page, n bytes of the source at `at`, to the chunks of the
  * copy. */
-static sp_status mend_page(copy *c, const sp_laz_writer *laz, int64_t at, int64_t n,
-                           int64_t by)
+static sp_status mend_page(sp_las_copy *c, const sp_laz_writer *laz, int64_t at,
+                           int64_t n, int64_t by)
 {
     unsigned char entry[ENTRY];
     int64_t n_chunks;
@@ -353,13 +227,13 @@ static sp_status mend_page(copy *c, const sp_laz_writer *laz, int64_t at, int64_
     for (; n >= ENTRY; at += ENTRY, n -= ENTRY) {
         SP_TRY(sp_scan_pread(c->scan, entry, ENTRY, at));
         SP_TRY(mend_entry(c, to, n_chunks, entry, by));
-        SP_TRY(write_bytes(c, entry, ENTRY));
+        SP_TRY(sp_las_put_bytes(c, entry, ENTRY));
     }
     return SP_OK;
 }
 
 /* Brings the index of a COPC file, if the source is one, to the chunks of the copy. */
-static sp_status mend_copc(copy *c, const sp_laz_writer *laz, int64_t by)
+static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz, int64_t by)
 {
     unsigned char head[EVLR_HEAD];
     int64_t at = (int64_t)sp_scan_le64(c->head + AT_EVLRS); /* of the source still */
@@ -391,18 +265,18 @@ static sp_status mend_copc(copy *c, const sp_laz_writer *laz, int64_t by)
 
 /* ---- the file ---- */
 
-static sp_status copy_bytes(copy *c, unsigned char *b)
+static sp_status copy_bytes(sp_las_copy *c, unsigned char *b)
 {
     for (int64_t at = c->rest_at; at < c->rest_end; at += COPY_BYTES) {
         int64_t n = c->rest_end - at < COPY_BYTES ? c->rest_end - at : COPY_BYTES;
 
         SP_TRY(sp_scan_pread(c->scan, b, (size_t)n, at));
-        SP_TRY(write_bytes(c, b, (size_t)n));
+        SP_TRY(sp_las_put_bytes(c, b, (size_t)n));
     }
     return SP_OK;
 }
 
-static sp_status copy_rest(copy *c)
+static sp_status copy_rest(sp_las_copy *c)
 {
     unsigned char *b = malloc(COPY_BYTES);
     sp_status rc = b ? copy_bytes(c, b)
@@ -414,16 +288,16 @@ static sp_status copy_rest(copy *c)
 
 /* Writes head, points and rest, and the head once more, since the offsets in it follow
  * from the length of the points. */
-static sp_status write_file(copy *c, sp_laz_writer **laz)
+static sp_status write_file(sp_las_copy *c, sp_laz_writer **laz)
 {
     int64_t by;
 
-    SP_TRY(make_head(c));
-    SP_TRY(write_bytes(c, c->head, c->head_bytes));
+    SP_TRY(sp_las_copy_head(c));
+    SP_TRY(sp_las_put_bytes(c, c->head, c->head_bytes));
     if (c->is_laz)
         SP_TRY(
             sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
-    SP_TRY(write_points(c, *laz));
+    SP_TRY(sp_las_put_points(c, *laz));
     by = ftello(c->to) - c->rest_at;
     SP_TRY(copy_rest(c));
     if (*laz && c->header.minor >= 4 && c->scan->format == &sp_scan_laz)
@@ -434,49 +308,80 @@ static sp_status write_file(copy *c, sp_laz_writer **laz)
         SP_TRY(move_offset(c, AT_EVLRS, by));
     if (fseeko(c->to, 0, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->path, strerror(errno));
-    return write_bytes(c, c->head, c->head_bytes);
+    return sp_las_put_bytes(c, c->head, c->head_bytes);
 }
 
-static sp_status write_copy(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, bool is_laz)
+/* Opens what is written and writes it: the copy, or a part of its points. */
+static sp_status write_opened(sp_las_copy *c,
+                              sp_status (*write)(sp_las_copy *c, sp_laz_writer **laz))
 {
-    copy c = {.scan = scan, .path = path, .labels = labels, .is_laz = is_laz};
     sp_laz_writer *laz = NULL;
+    sp_status rc;
+
+    c->to = fopen(c->path, "wb");
+    if (!c->to)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", c->path, strerror(errno));
+    rc = write(c, &laz);
+    sp_laz_abandon(laz);
+    if (fclose(c->to) != 0 && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
+    return rc;
+}
+
+static sp_status write_copy(sp_las_copy *c,
+                            sp_status (*write)(sp_las_copy *c, sp_laz_writer **laz))
+{
+    sp_scan *scan = c->scan;
     sp_status rc = SP_OK;
 
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         rc = SP_FAIL(SP_EDATA,
                      "%s: is %s; classes are written into copies of LAS and LAZ only",
                      scan->path, scan->title);
-    else if (labels->n != scan->n_points)
+    else if (c->labels->n != scan->n_points)
         rc = SP_FAIL(SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64, scan->path,
-                     scan->n_points, labels->n);
-    SP_TRY_GOTO(rc, rc, end);
-    SP_TRY_GOTO(rc, sp_las_header_read(scan, &c.header), end);
-    SP_TRY_GOTO(rc, sp_las_extra_place(&c.extra, scan, &c.header, labels), end);
-    c.to = fopen(path, "wb");
-    if (!c.to)
-        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    SP_TRY_GOTO(rc, rc, end);
-    rc = write_file(&c, &laz);
-    if (fclose(c.to) != 0 && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-end:
-    sp_laz_abandon(laz);
-    sp_las_extra_free(&c.extra);
-    free(c.head);
+                     scan->n_points, c->labels->n);
+    if (rc == SP_OK)
+        rc = sp_las_header_read(scan, &c->header);
+    if (rc == SP_OK)
+        rc = sp_las_extra_place(&c->extra, scan, &c->header, c->labels);
+    if (rc == SP_OK)
+        rc = write_opened(c, write);
+    sp_las_extra_free(&c->extra);
+    free(c->head);
     return rc;
+}
+
+static sp_status write_part(sp_las_copy *c, sp_laz_writer **laz)
+{
+    SP_TRY(sp_las_copy_head(c));
+    if (c->is_laz)
+        SP_TRY(
+            sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
+    return sp_las_put_points(c, *laz);
+}
+
+sp_status sp_las_write_as(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                          const sp_scan_part *part, bool is_laz)
+{
+    sp_las_copy c = {
+        .scan = scan, .path = path, .labels = labels, .is_laz = is_laz, .part = part};
+
+    assert(path && labels->get && part);
+    return write_copy(&c, part->n > 0 && !part->path ? write_part : write_file);
 }
 
 sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
 {
-    assert(path && labels->get);
-    return write_copy(scan, path, labels, false);
+    const sp_scan_part all = {0};
+
+    return sp_las_write_as(scan, path, labels, &all, false);
 }
 
 sp_status sp_las_write_laz(sp_scan *scan, const char *path,
                            const sp_scan_labels *labels)
 {
-    assert(path && labels->get);
-    return write_copy(scan, path, labels, true);
+    const sp_scan_part all = {0};
+
+    return sp_las_write_as(scan, path, labels, &all, true);
 }

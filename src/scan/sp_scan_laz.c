@@ -54,13 +54,55 @@ static sp_status fill_laz(sp_scan *scan, int64_t max, unsigned char *to, int64_t
 
 static sp_status rewind_laz(sp_scan *scan)
 {
-    return sp_laz_seek(scan->own, 0);
+    return sp_laz_rewind(scan->own);
+}
+
+/* The number of the first chunk that begins at this row or behind it. */
+static int64_t chunk_behind(const sp_laz_place *chunk, int64_t n, int64_t row)
+{
+    int64_t low = 0, high = n;
+
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+
+        if (chunk[middle].first < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static sp_status limit_laz(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able)
+{
+    int64_t n, from, to;
+    const sp_laz_place *chunk = sp_laz_chunks(scan->own, &n);
+
+    *is_able = chunk != NULL;
+    if (!chunk)
+        return SP_OK;
+    from = chunk_behind(chunk, n, *first);
+    to = chunk_behind(chunk, n, *end);
+    *first = from < n ? chunk[from].first : scan->n_points;
+    *end = to < n ? chunk[to].first : scan->n_points;
+    return sp_laz_select(scan->own, from, to, 1);
 }
 
 static void close_laz(sp_scan *scan)
 {
     sp_laz_close(scan->own);
     scan->own = NULL;
+}
+
+static sp_status write_part(sp_scan *scan, const char *path,
+                            const sp_scan_labels *labels, const sp_scan_part *part)
+{
+    return sp_las_write_as(scan, path, labels, part, true);
+}
+
+static int64_t section_of(sp_scan *scan)
+{
+    return sp_las_section(scan, true);
 }
 
 static bool is_laz(const unsigned char *head)
@@ -75,8 +117,11 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .open = open_laz,
                                     .fill = fill_laz,
                                     .rewind = rewind_laz,
+                                    .limit = limit_laz,
                                     .close = close_laz,
                                     .write = sp_las_write_laz,
+                                    .write_part = write_part,
+                                    .section = section_of,
                                     .check_added = sp_las_check_added,
                                     .most_code = sp_las_most_code,
                                     .written = ".laz",

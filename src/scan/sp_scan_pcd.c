@@ -356,6 +356,16 @@ static sp_status rewind_pcd(sp_scan *scan)
     return sp_scan_lines_seek(scan, &p->text, scan->data_at, p->data_line);
 }
 
+static sp_status limit_pcd(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able)
+{
+    const pcd *p = scan->own;
+
+    (void)first;
+    (void)end;
+    *is_able = p->data != PCD_ASCII;
+    return SP_OK;
+}
+
 static void close_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
@@ -372,4 +382,5 @@ const sp_scan_format sp_scan_pcd = {.name = "PCD",
                                     .open = open_pcd,
                                     .fill = fill_pcd,
                                     .rewind = rewind_pcd,
+                                    .limit = limit_pcd,
                                     .close = close_pcd};

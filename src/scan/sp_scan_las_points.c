@@ -1,0 +1,308 @@
+/* The points of a copy of a LAS or LAZ file, by one writer or in parts. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "process/sp_pulse.h"
+#include "scan/sp_scan_las_copy.h"
+
+enum {
+    PORTION_BYTES = 1 << 20,
+    SECTION = 16384,     /* rows of a section of LAS */
+    LEAST_SECTION = 4096 /* rows; smaller ones would cost more than they divide */
+};
+
+sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n)
+{
+    if (fwrite(from, 1, n, c->to) != n)
+        return SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
+    return SP_OK;
+}
+
+/* Some records of the copy, and what is written into them. */
+typedef struct portion {
+    int64_t most; /* records that fit */
+    unsigned char *source, *record;
+    int32_t *code;
+    float *value;
+} portion;
+
+static sp_status make_portion(const sp_las_copy *c, portion *p)
+{
+    const int n_added = c->labels->n_added;
+    size_t n = (size_t)(PORTION_BYTES / c->extra.record_bytes);
+
+    p->most = (int64_t)n;
+    p->source = malloc(n * (size_t)c->scan->record_bytes);
+    p->record = malloc(n * (size_t)c->extra.record_bytes);
+    p->code = malloc(n * sizeof *p->code);
+    p->value = malloc(n * (size_t)n_added * sizeof *p->value + 1);
+    if (!p->source || !p->record || !p->code || !p->value)
+        return SP_FAIL(SP_EMEM, "%s: no memory to copy it", c->scan->path);
+    return SP_OK;
+}
+
+static void free_portion(portion *p)
+{
+    free(p->source);
+    free(p->record);
+    free(p->code);
+    free(p->value);
+}
+
+/* Makes n records of the copy, from row scan->row on. `keep` masks the bits of the
+ * class's byte that do not belong to the class. */
+static sp_status change_records(const sp_las_copy *c, portion *p, int64_t n)
+{
+    const int at = c->header.format < 6 ? 15 : 16, limit = at == 15 ? 31 : UINT8_MAX;
+    const unsigned keep = at == 15 ? 0xe0 : 0;
+    const size_t old = (size_t)c->scan->record_bytes;
+    unsigned char *to = p->record;
+
+    SP_TRY(c->labels->get(c->labels->from, c->scan->row, n, p->code, p->value));
+    for (int64_t i = 0; i < n; i++, to += c->extra.record_bytes) {
+        int32_t code = p->code[i] == SP_SCAN_NO_CLASS ? 0 : p->code[i];
+
+        memcpy(to, p->source + (size_t)i * old, old);
+        if (code > limit)
+            return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
+                           c->scan->path, code, c->scan->title, limit);
+        if (code != SP_SCAN_KEEP)
+            to[at] = (unsigned char)((to[at] & keep) | (unsigned)code);
+        sp_las_extra_put(&c->extra, p->value + i * c->extra.n, to);
+    }
+    return SP_OK;
+}
+
+/* Writes records, and ends a chunk where one of the source ends, if chunks differ. */
+static sp_status write_records(sp_las_copy *c, sp_laz_writer *laz,
+                               const sp_laz_place **chunk, const unsigned char *records,
+                               int64_t n)
+{
+    size_t bytes = (size_t)c->extra.record_bytes;
+    int64_t row = c->scan->row, end = row + n;
+
+    if (!laz)
+        return sp_las_put_bytes(c, records, (size_t)n * bytes);
+    while (*chunk && (*chunk)->first + (*chunk)->n <= end) {
+        int64_t some = (*chunk)->first + (*chunk)->n - row;
+
+        SP_TRY(sp_laz_write(laz, records, some));
+        SP_TRY(sp_laz_cut(laz));
+        records += (size_t)some * bytes;
+        row += some;
+        if (++*chunk, row == c->scan->n_points)
+            *chunk = NULL;
+    }
+    return sp_laz_write(laz, records, end - row);
+}
+
+static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+{
+    const sp_laz_place *chunk = NULL;
+    int64_t n, n_chunks;
+
+    SP_TRY(make_portion(c, p));
+    if (laz && c->format.chunk_points == UINT32_MAX)
+        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
+    SP_TRY(sp_scan_rewind(c->scan));
+    for (; c->scan->row < c->scan->n_points; c->scan->row += n) {
+        SP_TRY(sp_scan_records(c->scan, p->most, p->source, &n));
+        SP_TRY(change_records(c, p, n));
+        sp_pulse_beat();
+        SP_TRY(write_records(c, laz, &chunk, p->record, n));
+    }
+    return laz ? sp_laz_finish(laz) : SP_OK;
+}
+
+/* ---- parts ---- */
+
+int64_t sp_las_section(sp_scan *scan, bool is_laz)
+{
+    sp_las_header header;
+    sp_laz_format format;
+    sp_las_vlr vlr;
+    int64_t n_chunks;
+
+    if (scan->format == &sp_scan_las)
+        return is_laz ? SP_LAZ_CHUNK : SECTION;
+    if (scan->format != &sp_scan_laz || !sp_laz_chunks(scan->own, &n_chunks) ||
+        sp_las_header_read(scan, &header) != SP_OK ||
+        sp_laz_find(scan, &header, &vlr, &format) != SP_OK)
+        return 0;
+    return format.chunk_points == UINT32_MAX || format.chunk_points < LEAST_SECTION
+               ? 0
+               : format.chunk_points;
+}
+
+static int64_t section_end(const sp_las_copy *c, int64_t first, int64_t rows)
+{
+    return rows < c->scan->n_points - first ? first + rows : c->scan->n_points;
+}
+
+/* Writes the rows first .. end - 1; a chunk of a LAZ copy ends with them. */
+static sp_status write_section(sp_las_copy *c, sp_laz_writer *laz, portion *p,
+                               int64_t first, int64_t end)
+{
+    int64_t n;
+
+    for (c->scan->row = first; c->scan->row < end; c->scan->row += n) {
+        const int64_t left = end - c->scan->row;
+
+        SP_TRY(
+            sp_scan_records(c->scan, left < p->most ? left : p->most, p->source, &n));
+        SP_TRY(change_records(c, p, n));
+        sp_pulse_beat();
+        if (laz)
+            SP_TRY(sp_laz_write(laz, p->record, n));
+        else
+            SP_TRY(sp_las_put_bytes(c, p->record,
+                                    (size_t)n * (size_t)c->extra.record_bytes));
+    }
+    return SP_OK;
+}
+
+/* Writes the sections of a part. */
+static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+{
+    const int64_t rows = sp_las_section(c->scan, c->is_laz);
+    int64_t n_chunks;
+
+    assert(rows > 0);
+    SP_TRY(make_portion(c, p));
+    if (c->scan->format == &sp_scan_laz) { /* a section is a chunk */
+        sp_laz_chunks(c->scan->own, &n_chunks);
+        SP_TRY(sp_laz_select(c->scan->own,
+                             c->part->k < n_chunks ? c->part->k : n_chunks, n_chunks,
+                             c->part->n));
+    }
+    for (int64_t at = c->part->k * rows; at < c->scan->n_points;
+         at += c->part->n * rows)
+        SP_TRY(write_section(c, laz, p, at, section_end(c, at, rows)));
+    return laz ? sp_laz_finish(laz) : SP_OK;
+}
+
+/* One part while parts are joined. */
+typedef struct source {
+    int fd;
+    int64_t at;            /* LAS: the next byte */
+    sp_laz_reader *reader; /* LAZ: for the table of its chunks */
+    int64_t chunk;         /* the next one */
+} source;
+
+/* The rows of part k. */
+static int64_t rows_of_part(const sp_las_copy *c, int k, int64_t rows)
+{
+    int64_t n = 0;
+
+    for (int64_t at = k * rows; at < c->scan->n_points; at += c->part->n * rows)
+        n += section_end(c, at, rows) - at;
+    return n;
+}
+
+static sp_status open_source(const sp_las_copy *c, int k, int64_t rows, source *s)
+{
+    sp_laz_file file = {.path = c->part->path[k], .n_points = rows_of_part(c, k, rows)};
+    off_t bytes;
+
+    SP_TRY(sp_file_open(c->part->path[k], O_RDONLY, &s->fd));
+    if (!c->is_laz)
+        return SP_OK;
+    bytes = lseek(s->fd, 0, SEEK_END);
+    if (bytes < 0)
+        return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->part->path[k],
+                       strerror(errno));
+    file.fd = s->fd;
+    file.file_bytes = bytes;
+    return sp_laz_open(&s->reader, &file, &c->format, 1);
+}
+
+static void close_source(source *s)
+{
+    sp_laz_close(s->reader);
+    if (s->fd >= 0)
+        close(s->fd);
+}
+
+/* Copies the next section of a part, of n rows. */
+static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
+                              source *s, int64_t n, unsigned char **buffer,
+                              size_t *room)
+{
+    size_t bytes = (size_t)n * (size_t)c->extra.record_bytes;
+    int64_t at = s->at, n_chunks;
+
+    if (laz) {
+        const sp_laz_place *chunk = sp_laz_chunks(s->reader, &n_chunks);
+
+        if (!chunk || s->chunk >= n_chunks || chunk[s->chunk].n != n)
+            return SP_FAIL(SP_EIO, "%s: is not as it was written", c->part->path[k]);
+        at = chunk[s->chunk].at;
+        bytes = (size_t)chunk[s->chunk++].bytes;
+    }
+    s->at += (int64_t)bytes;
+    if (bytes > *room) {
+        free(*buffer);
+        *buffer = malloc(bytes + bytes / 4);
+        *room = *buffer ? bytes + bytes / 4 : 0;
+        if (!*buffer)
+            return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", c->path, bytes);
+    }
+    SP_TRY(sp_file_read_at(s->fd, c->part->path[k], *buffer, bytes, at));
+    sp_pulse_beat();
+    return laz ? sp_laz_put(laz, *buffer, (int64_t)bytes, n)
+               : sp_las_put_bytes(c, *buffer, bytes);
+}
+
+static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source *s)
+{
+    const int64_t rows = sp_las_section(c->scan, c->is_laz);
+    unsigned char *buffer = NULL;
+    size_t room = 0;
+    sp_status rc = SP_OK;
+    int k = 0;
+
+    assert(rows > 0);
+    for (int i = 0; i < c->part->n && rc == SP_OK; i++)
+        rc = open_source(c, i, rows, &s[i]);
+    for (int64_t at = 0; rc == SP_OK && at < c->scan->n_points; at += rows) {
+        rc = join_section(c, laz, k, &s[k], section_end(c, at, rows) - at, &buffer,
+                          &room);
+        k = (k + 1) % c->part->n;
+    }
+    free(buffer);
+    return rc == SP_OK && laz ? sp_laz_finish(laz) : rc;
+}
+
+static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
+{
+    source *s = calloc((size_t)c->part->n, sizeof *s);
+    sp_status rc;
+
+    if (!s)
+        return SP_FAIL(SP_EMEM, "%s: no memory to join its parts", c->path);
+    for (int i = 0; i < c->part->n; i++)
+        s[i].fd = -1;
+    rc = join_sections(c, laz, s);
+    for (int i = 0; i < c->part->n; i++)
+        close_source(&s[i]);
+    free(s);
+    return rc;
+}
+
+sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz)
+{
+    portion p = {0};
+    sp_status rc;
+
+    if (c->part->path)
+        return join(c, laz);
+    rc = c->part->n > 0 ? write_part(c, laz, &p) : write_rows(c, laz, &p);
+    free_portion(&p);
+    return rc;
+}
