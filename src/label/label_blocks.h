@@ -12,7 +12,7 @@
 
 #include "label/label_result.h"
 #include "merge/sp_merger.h"
-#include "vox/vox_cloud.h"
+#include "vox/vox_spill.h"
 
 typedef struct label_blocks {
     sp_comm *comm;        /* borrowed */

@@ -3,12 +3,8 @@
  *     without --block: a file is a sample
  *         scan --vox_cloud_load--> cloud
  *     with --block: a block is a sample
- *         scan --vox_spill_write--> records by block, in a temporary file
- *         temporary file --vox_spill_read--> cloud
- *
- * Memory is one sample's points and, while a file is cut, one buffer of a fixed size.
- * The temporary file takes 48 bytes, and 4 for each feature, for each point and each of
- * its copies in margins. */
+ *         scan --> records by block, in temporary files --> cloud     vox_spill.h
+ */
 #ifndef VOX_CLOUD_H
 #define VOX_CLOUD_H
 
@@ -46,11 +42,12 @@ typedef struct vox_cloud {
 /* One sample of the input: a file, or a block of a file. */
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
-    uint32_t crc;         /* of the scan's points and layout: which scan it is */
+    /* of the scan's points and layout: which scan it is; 0: it was cut in parts */
+    uint32_t crc;
     vox_source source;    /* zero at at -1 */
     int64_t n_own;        /* points of the block that are not in its margin */
     /* Number of the first slot in the file's temporary file, records of a slot, and
-     * records of the block; at -1: the whole scan. */
+     * records of the block; at -1: the whole scan, or one that was cut in parts. */
     int64_t at, per_slot, n;
     double corner[3]; /* of the scan, as in vox_cloud */
     sp_block block;   /* all zero: the whole scan */
@@ -71,19 +68,6 @@ vox_source vox_source_of(const sp_scan *scan);
 sp_status vox_cloud_load(vox_cloud *cloud, const vox_options *options, int file,
                          vox_codes *codes);
 void vox_cloud_destroy(vox_cloud *cloud);
-
-/* Cuts a file into blocks: writes its records to `path` and appends its pieces (the
- * blocks with points of their own, row by row) to *pieces, which is malloc'd and freed
- * by the caller. Blocks begin at the whole metre below the lowest x and y. The last
- * block of a row includes its upper border, so that a tile of exactly n blocks is cut
- * into n. The file is read once where its header tells its extent, else (or with
- * --bounds, or where the header is wrong) twice; codes are counted as above. SP_EUSAGE:
- * too many blocks; SP_EIO; SP_EMEM. */
-sp_status vox_spill_write(const vox_options *options, int file, const char *path,
-                          vox_codes *codes, vox_piece **pieces, int64_t *n_pieces);
-/* Reads one piece of a cut file back. Local. SP_EIO; SP_EMEM. */
-sp_status vox_spill_read(vox_cloud *cloud, const vox_options *options, const char *path,
-                         const vox_piece *piece);
 
 /* Makes room for n points. SP_EMEM. */
 sp_status vox_cloud_reserve(vox_cloud *cloud, const vox_options *options, int64_t n);

@@ -27,9 +27,9 @@
 #include "compute/sp_backend.h"
 #include "show/sp_progress.h"
 #include "vox/vox.h"
-#include "vox/vox_cloud.h"
 #include "vox/vox_part.h"
 #include "vox/vox_set.h"
+#include "vox/vox_spill.h"
 #include "vox/vox_voxelize.h"
 
 enum { PATH_BYTES = 4096 };

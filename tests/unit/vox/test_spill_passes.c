@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#include "vox/vox_cloud.h"
+#include "vox/vox_spill.h"
 
 enum { N = 30000, HEADER = 227, POINT = 20, BLOCK = 25, OVERLAP = 5 };
 static const double low[3] = {1000.25, 2000.5, -3}, high[3] = {1095.25, 2060.5, 9};
@@ -159,6 +159,61 @@ static void check_cut(const char *name, int n_passes, vox_piece first[12])
     free(codes);
 }
 
+/* Cuts the file in parts as that many processes do, and compares with the pieces of the
+ * whole. */
+static void check_parts(const char *name, int n_parts, const vox_piece *want)
+{
+    enum { MOST = 5 };
+    char *input[1], spill[300], path[MOST][300];
+    const vox_options o = options_for(input, name);
+    vox_codes *codes = calloc(1, sizeof *codes);
+    vox_box found = {{INFINITY, INFINITY, INFINITY}, {-INFINITY, -INFINITY, -INFINITY}};
+    vox_cut cut[MOST] = {{0}};
+    vox_share share[MOST * 12];
+    vox_piece *piece = NULL;
+    vox_cloud cloud = {0};
+    vox_layout layout;
+    vox_parts parts;
+    int64_t n = 0;
+
+    snprintf(spill, sizeof spill, "%s.spill", input[0]);
+    for (int p = 0; p < n_parts; p++) {
+        vox_part_path(spill, p, path[p], sizeof path[p]);
+        OK(vox_cut_open(&cut[p], &o, 0, p, n_parts, path[p], codes));
+        OK(vox_cut_run(&cut[p], NULL));
+        for (int a = 0; a < 3; a++) {
+            found.low[a] = fmin(found.low[a], cut[p].found.low[a]);
+            found.high[a] = fmax(found.high[a], cut[p].found.high[a]);
+        }
+    }
+    OK(vox_cut_layout(&o, 0, &found, &layout));
+    assert_int_equal(vox_layout_blocks(&layout), 12);
+    assert_int_equal(vox_layout_parts(&layout, n_parts), n_parts);
+    for (int p = 0; p < n_parts; p++) {
+        if (!vox_layout_is_same(&layout, &cut[p].layout))
+            OK(vox_cut_run(&cut[p], &layout));
+        memcpy(share + 12 * (size_t)p, cut[p].share, 12 * sizeof *share);
+    }
+    OK(vox_cut_list(&cut[0], n_parts, share, &piece, &n));
+    assert_int_equal(n, 11);
+    parts = (vox_parts){.path = spill, .n = n_parts, .n_blocks = 12, .share = share};
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(piece[i].n, want[i].n);
+        assert_memory_equal(&piece[i].block, &want[i].block, sizeof want[i].block);
+        OK(vox_cut_read(&cloud, &o, &parts, &piece[i]));
+        check_piece(&piece[i], &cloud);
+    }
+    for (int code = 0; code < 7; code++)
+        assert_int_equal(codes->n[code], (N - code + 6) / 7);
+    for (int p = 0; p < n_parts; p++) {
+        vox_cut_close(&cut[p]);
+        assert_int_equal(unlink(path[p]), 0);
+    }
+    vox_cloud_destroy(&cloud);
+    free(piece);
+    free(codes);
+}
+
 static void blocks_do_not_depend_on_the_header(void **state)
 {
     static const double zero[3] = {0}, wide[3] = {1e7, 1e7, 1e7}, nan3[3] = {NAN};
@@ -176,6 +231,21 @@ static void blocks_do_not_depend_on_the_header(void **state)
     check_cut("other.las", 2, first);
     write_las("nan.las", nan3, high);
     check_cut("nan.las", 2, first);
+    for (int n = 1; n <= 5; n++) {
+        check_parts("right.las", n, first);
+        check_parts("zero.las", n, first);
+        check_parts("other.las", n, first);
+    }
+}
+
+/* The shares of all parts stay below a bound, whatever blocks a header claims. */
+static void parts_are_few_where_blocks_are_many(void **state)
+{
+    const vox_layout few = {.n_blocks = {50, 50}}, many = {.n_blocks = {1000, 1000}};
+
+    (void)state;
+    assert_int_equal(vox_layout_parts(&few, 64), 64);
+    assert_int_equal(vox_layout_parts(&many, 64), 1);
 }
 
 /* The name of a scan in shards: it tells scans and layouts apart. */
@@ -209,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_do_not_depend_on_the_header),
         cmocka_unit_test(scans_are_told_apart),
+        cmocka_unit_test(parts_are_few_where_blocks_are_many),
     };
 
     make_points();
