@@ -53,12 +53,14 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     sp_session *s = &m->infer.resources.session;
     label_work *w = calloc(1, sizeof *w);
     label_net net = {0};
+    bool has_begun = false;
     sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
 
     SP_TRY_GOTO(rc, sp_session_agree(s, rc), end);
     *w = (label_work){
         .model = m, .net = &net, .files = f, .options = o, .comm = s->comm};
     SP_TRY_GOTO(rc, sp_session_open_folder(s), end);
+    has_begun = true;
     rc = s->comm->rank == 0 ? label_files_begin(f) : SP_OK;
     SP_TRY_GOTO(rc, sp_session_agree(s, rc), end);
     SP_TRY_GOTO(rc, label_net_open(&net, m, (int)o->views), end);
@@ -67,14 +69,15 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
                 f->n - n_done == 1 ? "" : "s", m->infer.path, s->comm->size,
                 s->comm->size == 1 ? "" : "s", m->infer.resources.device);
     SP_TRY_GOTO(rc, label_scan_all(w), end);
-    if (s->comm->rank == 0)
-        label_files_end(f);
     report(w, n_done);
 end:
     if (w)
-        label_work_free(w);
+        label_work_free(w); /* nothing is written any more by this rank */
     label_net_close(&net);
     free(w);
+    rc = sp_session_agree(s, rc);
+    if (has_begun && s->comm->rank == 0)
+        label_files_end(f);
     return rc;
 }
 

@@ -4,20 +4,21 @@
  *     model: run folder or checkpoint --> columns, codes      label_model
  *     scans --> what each output is called, which are done    label_files
  *     for each scan                                           label_scan
+ *         rows of all ranks --> points by blocks              label_cut, vox_spill
  *         points of a block --voxelize--> sample, ahead       label_ahead, vox_voxelize
  *         sample --network--> probabilities of its voxels     label_net
  *         blocks of all ranks --> probabilities of a point    label_blocks
- *         --> class, confidence, ... of all points            label_result
- *         scan + classes --> output, beside the network       label_writer, sp_scan
+ *         --> class, confidence, ... to who writes the row    label_result
+ *         rows + classes --> output, beside the network       label_writer, sp_scan
  *
- * A scan that the model's recipe cuts into blocks is shared by all ranks: one of them
- * cuts it into a temporary file and collects the classes, the blocks go to all. A scan
- * that is one sample belongs to one rank. Sums over blocks and views are of whole
+ * A scan that the model's recipe cuts into blocks is shared by all ranks: each cuts a
+ * part of its rows, predicts some of its blocks and writes some rows of LAS and LAZ (one
+ * rank all of them in other formats). A scan that is one sample belongs to one rank. Sums over blocks and views are of whole
  * numbers (merge/sp_merge.h), so the bytes do not depend on the number of ranks.
  *
  * A rank needs memory for the points of three blocks, for the probabilities of the blocks
- * whose neighbours are not done, for the buffers of a cut, and, where it collects scans,
- * for 2 bytes and the added fields of each point of two of them. The points of a scan,
+ * whose neighbours are not done, for the buffers of a cut, and for 2 bytes and the added
+ * fields of each point that it writes of two scans. The points of a scan,
  * and of the next one, are in temporary files meanwhile.
  *
  *     DIR/tile.laz                an output, complete

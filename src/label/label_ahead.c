@@ -69,7 +69,7 @@ sp_status label_ahead_start(label_ahead *a, const label_ahead_jobs *jobs)
     a->jobs = *jobs;
     a->n_made = a->n_taken = a->n_released = 0;
     a->is_ending = a->has_failed = false;
-    return jobs->n > 0 ? label_task_start(&a->task, make_all, a) : SP_OK;
+    return jobs->n > 0 ? sp_task_start(&a->task, make_all, a) : SP_OK;
 }
 
 sp_status label_ahead_next(label_ahead *a, label_sample **sample)
@@ -86,7 +86,7 @@ sp_status label_ahead_next(label_ahead *a, label_sample **sample)
     *sample = &a->slot[a->n_taken % LABEL_AHEAD_SLOTS];
     a->n_taken += is_made;
     pthread_mutex_unlock(&a->lock);
-    return is_made ? SP_OK : label_task_join(&a->task);
+    return is_made ? SP_OK : sp_task_join(&a->task);
 }
 
 void label_ahead_stop(label_ahead *a)
@@ -95,5 +95,5 @@ void label_ahead_stop(label_ahead *a)
     a->is_ending = true;
     pthread_cond_broadcast(&a->change);
     pthread_mutex_unlock(&a->lock);
-    label_task_drop(&a->task);
+    sp_task_drop(&a->task);
 }

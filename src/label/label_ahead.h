@@ -6,7 +6,7 @@
 #ifndef LABEL_AHEAD_H
 #define LABEL_AHEAD_H
 
-#include "label/label_task.h"
+#include "process/sp_task.h"
 #include "scan/sp_gridding.h"
 
 enum { LABEL_AHEAD_NAME = 4096, LABEL_AHEAD_SLOTS = 2 };
@@ -36,7 +36,7 @@ typedef struct label_ahead {
     label_sample slot[LABEL_AHEAD_SLOTS];
     int64_t n_made, n_taken, n_released;
     bool is_ending, has_failed;
-    label_task task;
+    sp_task task;
     pthread_mutex_t lock;
     pthread_cond_t change;
 } label_ahead;

@@ -38,18 +38,24 @@ static sp_status settle(void *arg, const sp_merger_sample *sample);
 
 sp_status label_blocks_open(label_blocks *b, const char *path, const label_model *model,
                             const label_options *options, const vox_piece *piece,
-                            int64_t n_pieces, sp_comm *comm, int collector,
+                            int64_t n_pieces, sp_comm *comm, const label_deal *deal,
                             label_result *result)
 {
+    const int writer = label_deal_writer(deal, comm->rank);
     sp_status rc;
 
-    assert(n_pieces >= 0 && 0 <= collector && collector < comm->size);
-    *b = (label_blocks){.comm = comm, .collector = collector, .result = result};
+    assert(n_pieces >= 0 && (!result == (writer < 0)));
+    *b = (label_blocks){.comm = comm, .deal = *deal, .result = result};
     rc = describe(b, path, model, piece, n_pieces);
+    assert(rc != SP_OK || b->set.n_points == deal->n_points);
+    b->to = calloc((size_t)comm->size, sizeof *b->to);
+    b->n_to = calloc((size_t)comm->size, sizeof *b->n_to);
+    if (rc == SP_OK && (!b->to || !b->n_to))
+        rc = SP_FAIL(SP_EMEM, "no memory for %d ranks", comm->size);
     if (rc == SP_OK)
         rc = label_result_open(&b->some, model, options);
-    if (rc == SP_OK && comm->rank == collector)
-        rc = label_result_size(result, b->set.n_points);
+    if (rc == SP_OK && result)
+        rc = label_result_deal(result, deal, writer);
     SP_TRY(sp_comm_agree(comm, rc, NULL));
     return sp_merger_open(&b->merger, &b->set, model->n_classes, comm, settle, b);
 }
@@ -59,7 +65,11 @@ void label_blocks_close(label_blocks *b)
     if (b->merger.comm)
         sp_merger_destroy(&b->merger);
     label_result_free(&b->some);
-    sp_records_destroy(&b->settled);
+    for (int r = 0; b->to && r < b->comm->size; r++)
+        sp_records_destroy(&b->to[r]);
+    sp_records_destroy(&b->received);
+    free(b->to);
+    free(b->n_to);
     free(b->point_offset);
     free(b->scan);
     free(b->block);
@@ -94,8 +104,8 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
     return rc;
 }
 
-/* The head of a record of settled points. It is followed by their rows (uint64), their
- * values and their classes (uint16 at a multiple of 2). */
+/* The head of a record of settled points, which one rank writes. It is followed by their
+ * places there (uint64), their values and their classes (uint16 at a multiple of 2). */
 typedef struct settled {
     int64_t n;
 } settled;
@@ -105,6 +115,54 @@ static size_t even(size_t bytes)
     return (bytes + 1) / 2 * 2;
 }
 
+/* The parts of a record of n points. */
+typedef struct settled_parts {
+    uint64_t *place;
+    char *value;
+    uint16_t *label;
+} settled_parts;
+
+static settled_parts parts_of(const label_blocks *b, settled *head, int64_t n)
+{
+    settled_parts p = {.place = (uint64_t *)(head + 1)};
+
+    p.value = (char *)(p.place + n);
+    p.label = (uint16_t *)(void *)(p.value + even((size_t)n *
+                                                  label_result_value_bytes(&b->some)));
+    return p;
+}
+
+static size_t settled_bytes(const label_blocks *b, int64_t n)
+{
+    return sizeof(settled) + (size_t)n * (sizeof(uint64_t) + sizeof(uint16_t)) +
+           even((size_t)n * label_result_value_bytes(&b->some));
+}
+
+/* Adds the points of b->some [n], whose rows these are, that belong to a rank. */
+static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
+{
+    const size_t bytes = label_result_value_bytes(&b->some);
+    settled_parts to;
+    void *record;
+    int64_t at = 0;
+
+    SP_TRY(sp_records_add(&b->to[rank], settled_bytes(b, b->n_to[rank]), &record));
+    *(settled *)record = (settled){b->n_to[rank]};
+    to = parts_of(b, record, b->n_to[rank]);
+    for (int64_t i = 0; i < n; i++) {
+        if (label_deal_rank(&b->deal, (int64_t)row[i]) != rank)
+            continue;
+        to.place[at] = (uint64_t)label_deal_place(&b->deal, (int64_t)row[i]);
+        to.label[at] = b->some.label[i];
+        if (bytes)
+            memcpy(to.value + (size_t)at * bytes,
+                   (const char *)b->some.value + (size_t)i * bytes, bytes);
+        at++;
+    }
+    assert(at == b->n_to[rank]);
+    return SP_OK;
+}
+
 /* Settles the points of a block whose sums are complete, on its owner. */
 static sp_status settle(void *arg, const sp_merger_sample *sample)
 {
@@ -112,38 +170,30 @@ static sp_status settle(void *arg, const sp_merger_sample *sample)
     const int64_t n = sample->n_points, c = b->merger.n_classes;
     const uint64_t *row = sample->payload;
     const uint8_t *is_kept = (const uint8_t *)(row + n);
-    size_t rows = (size_t)n * sizeof *row, classes = (size_t)n * sizeof(uint16_t);
-    size_t values = (size_t)n * label_result_value_bytes(&b->some);
-    settled head = {n};
-    void *record;
-    char *at;
 
     assert(sample->payload_bytes == payload_bytes(n));
     SP_TRY(label_result_size(&b->some, n));
-    for (int64_t i = 0; i < n; i++)
+    memset(b->n_to, 0, (size_t)b->comm->size * sizeof *b->n_to);
+    for (int64_t i = 0; i < n; i++) {
+        assert(row[i] < (uint64_t)b->deal.n_points);
         label_result_put(&b->some, i, sample->sum + i * c, is_kept[i]);
-    SP_TRY(sp_records_add(&b->settled, sizeof head + rows + even(values) + classes,
-                          &record));
-    at = record;
-    memcpy(at, &head, sizeof head);
-    if (n > 0) {
-        memcpy(at += sizeof head, row, rows);
-        memcpy(at += rows, b->some.value, values);
-        memcpy(at + even(values), b->some.label, classes);
+        b->n_to[label_deal_rank(&b->deal, (int64_t)row[i])]++;
     }
+    for (int r = 0; r < b->comm->size; r++)
+        if (b->n_to[r] > 0)
+            SP_TRY(send(b, r, row, n));
     return SP_OK;
 }
 
 static sp_status place(label_blocks *b, char *record)
 {
-    const settled *head = (const settled *)(void *)record;
-    const uint64_t *row = (const uint64_t *)(head + 1);
-    label_result from = {.model = b->some.model, .n = head->n};
-    const size_t values = (size_t)head->n * label_result_value_bytes(&b->some);
+    settled *head = (settled *)(void *)record;
+    const settled_parts p = parts_of(b, head, head->n);
+    const label_result from = {
+        .model = b->some.model, .n = head->n, .value = p.value, .label = p.label};
 
-    from.value = (void *)(uintptr_t)(row + head->n);
-    from.label = (uint16_t *)(void *)((char *)from.value + even(values));
-    return label_result_place(b->result, &from, row);
+    assert(b->result);
+    return label_result_place(b->result, &from, p.place);
 }
 
 sp_status label_blocks_exchange(label_blocks *b, int64_t n_passed)
@@ -151,10 +201,11 @@ sp_status label_blocks_exchange(label_blocks *b, int64_t n_passed)
     char *record;
 
     assert(b->merger.comm && n_passed <= b->set.n_samples);
-    sp_records_clear(&b->settled);
+    for (int r = 0; r < b->comm->size; r++)
+        sp_records_clear(&b->to[r]);
     SP_TRY(sp_comm_agree(b->comm, sp_merger_exchange(&b->merger, n_passed), NULL));
-    SP_TRY(sp_records_gather(&b->settled, b->comm, b->collector));
-    while ((record = sp_records_next(&b->settled, NULL)))
+    SP_TRY(sp_records_exchange(&b->received, b->to, b->comm));
+    while ((record = sp_records_next(&b->received, NULL)))
         SP_TRY(place(b, record));
     return SP_OK;
 }

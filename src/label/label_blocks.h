@@ -4,7 +4,7 @@
  *                                   points (merge/sp_merger.h)
  *     owner of a block              sums of its points, complete --label_result_put-->
  *                                   classes and fields, 2 bytes and more a point
- *     collecting rank               gathers these, and places them by row
+ *     writers                       get those of their rows, and place them
  *
  * The pieces of the scan are described to the merger as a data set. */
 #ifndef LABEL_BLOCKS_H
@@ -12,28 +12,30 @@
 
 #include "label/label_result.h"
 #include "merge/sp_merger.h"
-#include "vox/vox_spill.h"
+#include "vox/vox_cloud.h"
 
 typedef struct label_blocks {
     sp_comm *comm;        /* borrowed */
-    int collector;        /* the rank that gets the classes */
-    label_result *result; /* borrowed; the scan's, on the collector */
+    label_deal deal;      /* which rank gets the class of a row */
+    label_result *result; /* borrowed; the scan's, on a writer */
     sp_dataset set;       /* describes the pieces; its arrays are these: */
     sp_shard shard;
     int64_t *point_offset; /* [n_pieces + 1] */
     char **scan;           /* [n_pieces] all the same text */
     sp_block *block;       /* [n_pieces] */
     sp_merger merger;
-    label_result some;  /* of one block, on its way */
-    sp_records settled; /* those of this rank since the last round */
+    label_result some; /* of one block, on its way */
+    sp_records *to;    /* [comm->size] settled since the last round, for each rank */
+    int64_t *n_to;     /* [comm->size] points of the block at hand */
+    sp_records received;
 } label_blocks;
 
-/* Opens the blocks of the scan at `path`. Collective, agreed. Must not be moved while
- * open; close in any case. */
+/* Opens the blocks of the scan at `path`. result: open, on the writers of the deal.
+ * Collective, agreed. Must not be moved while open; close in any case. */
 sp_status label_blocks_open(label_blocks *blocks, const char *path,
                             const label_model *model, const label_options *options,
                             const vox_piece *piece, int64_t n_pieces, sp_comm *comm,
-                            int collector, label_result *result);
+                            const label_deal *deal, label_result *result);
 void label_blocks_close(label_blocks *blocks);
 /* Adds a block that this rank has predicted: sample->id is its number, and it has its
  * context. sum [sample->n][n_classes]: as label_net_run makes it; is_kept
@@ -41,7 +43,7 @@ void label_blocks_close(label_blocks *blocks);
 sp_status label_blocks_add(label_blocks *blocks, const sp_sample *sample,
                            const uint64_t *sum, const uint8_t *is_kept);
 /* Ends a round: the blocks 0 .. n_passed - 1 were all added. Points that are complete
- * reach the collector. Collective, not agreed. */
+ * reach their writers. Collective, not agreed. */
 sp_status label_blocks_exchange(label_blocks *blocks, int64_t n_passed);
 
 #endif

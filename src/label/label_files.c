@@ -80,7 +80,8 @@ void label_files_end(const label_files *f)
     char path[LABEL_PATH];
 
     snprintf(path, sizeof path, "%s" UNFINISHED, f->work);
-    rmdir(path); /* of a failed run it may hold files, which the next one removes */
+    sp_file_remove_if(path, is_any);
+    rmdir(path);
 }
 
 /* ---- what outputs were made of ---- */
@@ -326,6 +327,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     rc = name_output(scan, f->file[i].name);
     f->file[i].n_points = sp_scan_count(scan);
     path_of(f->dir, f->file[i].name, "", path);
+    f->file[i].section = sp_scan_section(scan, path);
     if (rc == SP_OK)
         rc = label_model_check(m, o, scan, path);
     sp_scan_close(scan);

@@ -22,6 +22,7 @@ typedef struct label_file {
     char name[LABEL_NAME]; /* of the output in DIR */
     bool is_done;
     int64_t n_points; /* that the header claims; -1: not known */
+    int64_t section;  /* as sp_scan_section says of the output */
 } label_file;
 
 typedef struct label_files {
@@ -40,7 +41,8 @@ sp_status label_files_open(label_files *files, label_model *model,
                            const label_options *options);
 void label_files_close(label_files *files);
 /* Makes the folder of unfinished files, without any, on rank 0 once the run folder is
- * locked; removes it at the end. Local. SP_EIO. */
+ * locked; removes it, with what a run has left in it, once no rank writes. Local. SP_EIO.
+ */
 sp_status label_files_begin(const label_files *files);
 void label_files_end(const label_files *files);
 /* Gives the path at which output i is written, with `ending` behind it; path has

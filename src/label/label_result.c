@@ -28,6 +28,44 @@ sp_status label_result_open(label_result *r, const label_model *m,
                           : SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
 }
 
+/* ---- rows of ranks ---- */
+
+label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int first)
+{
+    label_deal deal = {.n_points = n_points,
+                       .section = n_points > 0 ? n_points : 1,
+                       .n_writers = 1,
+                       .n_ranks = n_ranks,
+                       .first = first};
+
+    assert(n_points >= 0 && section >= 0 && 0 <= first && first < n_ranks);
+    if (section > 0 && section < n_points && n_ranks > 1) {
+        const int64_t n = (n_points + section - 1) / section;
+
+        deal.section = section;
+        deal.n_writers = n < n_ranks ? (int)n : n_ranks;
+    }
+    return deal;
+}
+
+int label_deal_writer(const label_deal *deal, int rank)
+{
+    const int writer = (rank - deal->first + deal->n_ranks) % deal->n_ranks;
+
+    return writer < deal->n_writers ? writer : -1;
+}
+
+int64_t label_deal_count(const label_deal *deal, int writer)
+{
+    const int64_t whole = deal->n_points / deal->section, n = deal->n_writers;
+    const int64_t rest = whole % n == writer ? deal->n_points % deal->section : 0;
+
+    assert(0 <= writer && writer < n);
+    return (whole + n - 1 - writer) / n * deal->section + rest;
+}
+
+/* ---- points ---- */
+
 size_t label_result_value_bytes(const label_result *r)
 {
     const label_model *m = r->model;
@@ -50,10 +88,18 @@ sp_status label_result_size(label_result *r, int64_t n)
                            n);
     }
     r->n = n;
+    r->deal = label_deal_make(n, 0, 1, 0);
     if (n > 0) {
         memset(r->label, 0xff, (size_t)n * sizeof *r->label);
         memset(r->value, 0, (size_t)n * label_result_value_bytes(r));
     }
+    return SP_OK;
+}
+
+sp_status label_result_deal(label_result *r, const label_deal *deal, int writer)
+{
+    SP_TRY(label_result_size(r, writer < 0 ? 0 : label_deal_count(deal, writer)));
+    r->deal = *deal;
     return SP_OK;
 }
 
@@ -242,8 +288,12 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
                      float *value)
 {
     const label_result *r = from;
-    const int64_t fields = r->model->n_added, at = first * fields;
+    const int64_t fields = r->model->n_added;
+    int64_t at;
 
+    assert(n == 0 || first / r->deal.section == (first + n - 1) / r->deal.section);
+    first = label_deal_place(&r->deal, first);
+    at = first * fields;
     if (r->strips)
         SP_TRY(wait_for_rows(r->strips, first, n));
     sp_pulse_beat();
@@ -258,7 +308,7 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
 
 sp_scan_labels label_result_labels(const label_result *r)
 {
-    return (sp_scan_labels){.n = r->n,
+    return (sp_scan_labels){.n = r->deal.n_points,
                             .has_kept = r->has_kept,
                             .n_added = r->model->n_added,
                             .added = r->model->added,

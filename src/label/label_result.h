@@ -1,6 +1,10 @@
 /* The classes and added fields of points, in as few bytes as they take: 2 for the
- * class, 1 or 4 for each field. A result is that of all points of a scan, or of some
- * that travel to the rank with the scan's. */
+ * class, 1 or 4 for each field. A result is that of the rows of a scan that one rank
+ * writes, or of some points that travel to such ranks.
+ *
+ *     rows   | section 0 | section 1 | section 2 | ...    dealt to the writers in turn, so
+ *     rank     first       first + 1   first + 2          that all have work at any time
+ */
 #ifndef LABEL_RESULT_H
 #define LABEL_RESULT_H
 
@@ -19,12 +23,37 @@ typedef struct label_strips {
 
 enum { LABEL_STRIP = 65536 };
 
+/* Which rank collects and writes a row. The same on all ranks. */
+typedef struct label_deal {
+    int64_t n_points;   /* of the scan */
+    int64_t section;    /* rows, at least 1 */
+    int n_writers;      /* 1: the first one has all rows */
+    int n_ranks, first; /* in all; the rank that is writer 0 */
+} label_deal;
+
+/* Deals the rows of a scan. section: as sp_scan_section says, 0: there is one writer. */
+label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int first);
+/* The number of a rank among the writers; -1: it is none. */
+int label_deal_writer(const label_deal *deal, int rank);
+/* The number of rows of a writer. */
+int64_t label_deal_count(const label_deal *deal, int writer);
+static inline int label_deal_rank(const label_deal *deal, int64_t row)
+{
+    return (deal->first + (int)(row / deal->section % deal->n_writers)) % deal->n_ranks;
+}
+/* The place of a row among those of its writer. */
+static inline int64_t label_deal_place(const label_deal *deal, int64_t row)
+{
+    return row / deal->section / deal->n_writers * deal->section + row % deal->section;
+}
+
 typedef struct label_result {
     const label_model *model; /* borrowed */
     double min_confidence;
     int32_t doubtful; /* code of points below; SP_SCAN_NO_CLASS */
     bool has_kept;
-    int64_t n, room;
+    label_deal deal;
+    int64_t n, room;      /* rows, as label_deal_place has them */
     uint16_t *label;      /* [n] */
     void *value;          /* [n][n_added] uint8 or float */
     float *probability;   /* [n_classes] of the point at hand */
@@ -37,6 +66,8 @@ sp_status label_result_open(label_result *result, const label_model *model,
 void label_result_free(label_result *result);
 /* Makes it one of n points, which have no class so far. SP_EMEM. */
 sp_status label_result_size(label_result *result, int64_t n);
+/* Makes it one of a writer's rows. writer -1: one without rows. SP_EMEM. */
+sp_status label_result_deal(label_result *result, const label_deal *deal, int writer);
 /* Settles a point from the sums of its probabilities [n_classes] (sp_merge.h). is_kept:
  * the point keeps its code. */
 void label_result_put(label_result *result, int64_t row, const uint64_t *sum,
@@ -58,7 +89,8 @@ void label_result_give_up(label_result *result);
 /* Waits for one of the two. */
 void label_result_wait(label_result *result);
 
-/* The result as sp_scan_write takes it, by whichever thread. */
+/* The result as sp_scan_write takes it, by whichever thread. Rows that are taken together
+ * are of one section. */
 sp_scan_labels label_result_labels(const label_result *result);
 
 #endif

@@ -54,7 +54,7 @@ static sp_status label_whole(label_work *w, int64_t k)
     sp_status rc;
 
     SP_TRY(label_work_next(w, &sample));
-    rc = label_work_job(w, scan_of(w, k), &job);
+    rc = label_work_job(w, scan_of(w, k), LABEL_WHOLE, &job);
     if (rc == SP_OK)
         rc = label_sample_whole(w, sample, job);
     if (rc == SP_OK)
@@ -68,20 +68,32 @@ static sp_status label_whole(label_work *w, int64_t k)
     return SP_OK;
 }
 
+static int64_t count_mine(const label_work *w)
+{
+    const int size = w->comm->size;
+
+    return (w->n_todo - w->comm->rank + size - 1) / size;
+}
+
 static sp_status label_whole_scans(void *arg)
 {
     label_work *w = arg;
-    const int size = w->comm->size;
-    const label_ahead_jobs jobs = {.n = (w->n_todo - w->comm->rank + size - 1) / size,
-                                   .make = make_whole,
-                                   .is_large = is_large,
-                                   .arg = w};
+    const label_ahead_jobs jobs = {
+        .n = count_mine(w), .make = make_whole, .is_large = is_large, .arg = w};
 
     SP_TRY(label_ahead_start(&w->ahead, &jobs));
-    for (int64_t k = 0; k < jobs.n; k++)
+    for (int64_t k = 0; k < jobs.n && label_work_check_stop(w) == SP_OK; k++)
         SP_TRY(label_whole(w, k));
     label_ahead_stop(&w->ahead);
     return label_work_finish(w);
+}
+
+/* Labels the scans of this rank. Once it was asked to stop it begins no other, and the
+ * other ranks, which hear of it at the end, do theirs. */
+static sp_status label_whole_all(label_work *w)
+{
+    sp_session_run_alone(label_work_session(w), label_whole_scans, w);
+    return w->n_scans < count_mine(w) ? label_work_check_stop(w) : SP_OK;
 }
 
 /* ---- all ---- */
@@ -114,7 +126,7 @@ sp_status label_scan_all(label_work *w)
     if (w->vox.block > 0)
         rc = label_scan_blocks(w);
     else
-        sp_session_run_alone(label_work_session(w), label_whole_scans, w);
+        rc = label_whole_all(w);
     rc = sp_session_agree(label_work_session(w), rc);
     sp_progress_end(&w->progress);
     return rc;

@@ -3,16 +3,18 @@
  *     whole scans   scan k of those to do by rank k % size, without a message
  *     blocks        scan by scan, by all ranks together:
  *
- *         rank k % size   cuts scan k into a temporary file (vox/vox_cloud.h)
- *         all ranks       know its pieces; a round has a few for each rank, dealt by
+ *         each rank       cuts its part of the rows into a temporary file  label_cut.h
+ *         all ranks       know the pieces; a round has a few for each rank, dealt by
  *                         their numbers of points, the same on all ranks
  *         each rank       piece --> sample --> label_net --> label_blocks
- *         rank k % size   gets the classes of the round, and writes the output
+ *         each rank       gets the classes of its rows, and writes them      label_result.h
+ *         rank k % size   joins what the ranks wrote (all is its own where the format is
+ *                         not LAS or LAZ)
  *
  * Beside the thread that computes and speaks with the other ranks, a rank has up to
  * three that do neither:
  *
- *     cut      the next scan, while this one is predicted
+ *     cut      its part of the next scan, while this one is predicted
  *     ahead    points of the next piece (or scan) --> sample        label_ahead.h
  *     writer   rows that are settled --> output                     label_writer.h
  *

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/sp_log.h"
 
@@ -15,69 +14,53 @@ enum { PER_RANK = 4 /* pieces of a rank in a round */ };
 /* One scan that is shared. */
 typedef struct shared {
     label_work *work;
-    int scan, owner; /* number of the scan; rank that cuts, collects and writes it */
-    char path[LABEL_PATH]; /* its points, by blocks */
-    vox_piece *piece;      /* [n_pieces] the same on all ranks */
+    int scan, first_rank; /* number of the scan; rank that begins with its rows */
+    label_deal deal;      /* which rank writes a row */
+    label_cut *cut;
+    const vox_piece *piece; /* [n_pieces] the cut's */
     int64_t n_pieces;
     int *rank_of;  /* [n_pieces] the rank that predicts each */
     int64_t *mine; /* [n_mine] the pieces of this rank, in their order */
     int64_t n_mine;
-    label_job *job; /* the owner's; the writer's once it is pushed */
+    label_job *job; /* of the rows of this rank; the writer's once it is pushed */
     bool is_pushed;
     label_blocks blocks;
 } shared;
 
-static bool is_owner(const shared *s)
-{
-    return s->work->comm->rank == s->owner;
-}
-
-static sp_status run_cut(void *arg)
-{
-    label_work *w = arg;
-    label_cut *c = &w->cut;
-
-    return vox_spill_write(&w->vox, c->scan, c->path, w->codes, &c->piece,
-                           &c->n_pieces);
-}
-
-/* Begins to cut the scan that is number t of those to do, if it is this rank's. */
+/* Begins to cut the scan that is number t of those to do, if there is one. */
 static sp_status begin_cut(label_work *w, int t)
 {
-    label_cut *c = &w->cut;
+    char path[LABEL_PATH];
 
-    if (t >= w->n_todo || t % w->comm->size != w->comm->rank)
+    if (t >= w->n_todo)
         return SP_OK;
-    assert(!c->is_begun);
-    *c = (label_cut){.scan = w->todo[t], .is_begun = true};
-    label_files_unfinished(w->files, c->scan, ".points", c->path);
-    return label_task_start(&c->task, run_cut, w);
+    assert(!w->cut);
+    label_files_unfinished(w->files, w->todo[t], ".points", path);
+    return label_cut_begin(&w->cut, w->comm, &w->vox, w->todo[t], path,
+                           t % w->comm->size, w->codes);
 }
 
-/* Waits until the owner has cut the scan, and tells all ranks its pieces. */
+static sp_status begin_next(label_work *w, int t)
+{
+    SP_TRY(label_work_check_stop(w));
+    return begin_cut(w, t);
+}
+
+/* Waits until the scan is cut. */
 static sp_status take_cut(shared *s)
 {
     label_work *w = s->work;
     const double begun = sp_now_s();
-    void *piece;
-    sp_status rc = SP_OK;
+    sp_status rc;
 
     sp_run_beat(&label_work_session(w)->run, SP_PHASE_READ, 0, 0);
     sp_progress_at(&w->progress, w->n_done, "cutting %s", w->vox.input[s->scan]);
-    if (is_owner(s)) {
-        assert(w->cut.is_begun && w->cut.scan == s->scan);
-        rc = label_task_join(&w->cut.task);
-        s->piece = w->cut.piece;
-        s->n_pieces = w->cut.n_pieces;
-        w->cut.piece = NULL;
-        w->cut.is_begun = false; /* the file is the shared scan's */
-    }
-    SP_TRY(sp_session_agree(label_work_session(w), rc));
-    SP_TRY(sp_comm_bcast(w->comm, &s->n_pieces, sizeof s->n_pieces, s->owner));
-    piece = s->piece;
-    rc = sp_comm_bcast_array(w->comm, &piece, (size_t)s->n_pieces * sizeof *s->piece,
-                             s->owner);
-    s->piece = piece;
+    assert(w->cut && w->cut->scan == s->scan);
+    rc = label_cut_take(w->cut);
+    s->cut = w->cut;
+    w->cut = NULL;
+    s->piece = s->cut->piece;
+    s->n_pieces = s->cut->n_pieces;
     w->times.read_s += sp_now_s() - begun;
     return rc;
 }
@@ -146,7 +129,7 @@ static sp_status make_piece(void *arg, int64_t k, label_sample *sample)
 
     snprintf(sample->name, sizeof sample->name, "%s[%d,%d]", w->vox.input[s->scan],
              piece->bx, piece->by);
-    SP_TRY(vox_spill_read(&w->cloud, &w->vox, s->path, piece));
+    SP_TRY(label_cut_read(s->cut, &w->cloud, s->mine[k]));
     SP_TRY(label_work_make(w, sample));
     sample->grid.sample.id = s->mine[k];
     return SP_OK;
@@ -174,6 +157,7 @@ static sp_status predict_round(shared *s, int64_t first, int64_t end)
     for (int64_t i = first; i < end; i++)
         if (s->rank_of[i] == s->work->comm->rank)
             SP_TRY(predict_piece(s));
+    SP_TRY(label_work_check_stop(s->work));
     return label_writer_check(&s->work->writer);
 }
 
@@ -219,18 +203,57 @@ static sp_status predict_scan(shared *s)
 
 /* ---- shared scans ---- */
 
+/* Deals the rows of the output to the ranks that write them. */
+static void deal_rows(shared *s)
+{
+    const label_work *w = s->work;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < s->n_pieces; i++)
+        n += s->piece[i].n_own;
+    s->deal = label_deal_make(n, w->files->file[s->scan].section, w->comm->size,
+                              s->first_rank);
+}
+
+static sp_status make_job(shared *s)
+{
+    label_work *w = s->work;
+
+    if (label_deal_writer(&s->deal, w->comm->rank) < 0)
+        return SP_OK;
+    return label_work_job(w, s->scan, s->deal.n_writers > 1 ? LABEL_PART : LABEL_WHOLE,
+                          &s->job);
+}
+
+/* Joins the output of the last scan that was written in parts, while later ones are
+ * predicted. Collective, agreed. */
+static sp_status join_parts(label_work *w)
+{
+    sp_status rc;
+
+    if (!w->has_parts)
+        return SP_OK;
+    w->has_parts = false;
+    rc = sp_session_agree(label_work_session(w), label_work_wait(w, w->parts_scan));
+    if (rc == SP_OK && w->comm->rank == w->parts_deal.first)
+        rc = label_work_join(w, w->parts_scan, &w->parts_deal);
+    return sp_session_agree(label_work_session(w), rc);
+}
+
 /* Opens the blocks and hands the output, of which no row is settled yet, to the thread
  * that writes. */
 static sp_status open_scan(shared *s)
 {
     label_work *w = s->work;
-    sp_status rc = is_owner(s) ? label_work_job(w, s->scan, &s->job) : SP_OK;
+    sp_status rc;
 
+    deal_rows(s);
+    rc = make_job(s);
     SP_TRY(sp_session_agree(label_work_session(w), rc));
     SP_TRY(label_blocks_open(&s->blocks, w->vox.input[s->scan], w->model, w->options,
-                             s->piece, s->n_pieces, w->comm, s->owner,
+                             s->piece, s->n_pieces, w->comm, &s->deal,
                              s->job ? &s->job->result : NULL));
-    rc = is_owner(s) ? label_work_push(w, s->job) : SP_OK;
+    rc = s->job ? label_work_push(w, s->job) : SP_OK;
     s->is_pushed = rc == SP_OK;
     return sp_session_agree(label_work_session(w), rc);
 }
@@ -240,19 +263,23 @@ static sp_status label_cut_scan(shared *s)
     SP_TRY(open_scan(s));
     SP_TRY(predict_scan(s));
     label_blocks_close(&s->blocks);
-    if (is_owner(s))
+    if (s->job)
         label_result_settle(&s->job->result);
+    SP_TRY(join_parts(s->work));
+    if (s->deal.n_writers > 1) {
+        s->work->has_parts = true;
+        s->work->parts_scan = s->scan;
+        s->work->parts_deal = s->deal;
+    }
     return SP_OK;
 }
 
 static void free_shared(shared *s)
 {
-    if (is_owner(s))
-        unlink(s->path);
+    label_cut_free(s->cut);
     label_blocks_close(&s->blocks);
     if (!s->is_pushed)
         label_writer_free(s->job);
-    free(s->piece);
     free(s->rank_of);
     free(s->mine);
     free(s);
@@ -269,11 +296,10 @@ static sp_status label_shared(label_work *w, int t)
         free(s);
         return rc;
     }
-    *s = (shared){.work = w, .scan = w->todo[t], .owner = t % w->comm->size};
-    label_files_unfinished(w->files, s->scan, ".points", s->path);
+    *s = (shared){.work = w, .scan = w->todo[t], .first_rank = t % w->comm->size};
     rc = take_cut(s);
     if (rc == SP_OK)
-        rc = sp_session_agree(label_work_session(w), begin_cut(w, t + 1));
+        rc = sp_session_agree(label_work_session(w), begin_next(w, t + 1));
     if (rc == SP_OK)
         rc = label_cut_scan(s);
     free_shared(s);
@@ -286,5 +312,6 @@ sp_status label_scan_blocks(label_work *w)
     SP_TRY(sp_session_agree(label_work_session(w), begin_cut(w, 0)));
     for (int t = 0; t < w->n_todo; t++)
         SP_TRY(label_shared(w, t));
+    SP_TRY(join_parts(w));
     return label_work_finish(w);
 }

@@ -10,6 +10,7 @@
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
+#include "process/sp_signal.h"
 #include "vox/vox_voxelize.h"
 
 sp_session *label_work_session(const label_work *w)
@@ -47,7 +48,7 @@ static void settle_reading(label_work *w)
     w->vox.is_given_up = &w->is_given_up;
 }
 
-static sp_status write_output(void *work, int i, const label_result *result);
+static sp_status write_output(void *work, const label_job *job);
 
 sp_status label_work_open(label_work *w)
 {
@@ -67,21 +68,10 @@ sp_status label_work_open(label_work *w)
     return settle_alignment(w);
 }
 
-static void remove_cut(label_work *w)
-{
-    if (!w->cut.is_begun)
-        return;
-    __atomic_store_n(&w->is_given_up, true, __ATOMIC_RELAXED);
-    label_task_drop(&w->cut.task);
-    unlink(w->cut.path);
-    free(w->cut.piece);
-    w->cut.piece = NULL;
-    w->cut.is_begun = false;
-}
-
 void label_work_free(label_work *w)
 {
-    remove_cut(w);
+    __atomic_store_n(&w->is_given_up, true, __ATOMIC_RELAXED);
+    label_cut_free(w->cut);
     if (w->has_threads) {
         label_ahead_destroy(&w->ahead);
         label_writer_close(&w->writer);
@@ -195,27 +185,69 @@ sp_status label_work_predict(label_work *w, const label_sample *sample)
 
 /* ---- outputs, written by a thread ---- */
 
-static sp_status write_output(void *work, int i, const label_result *result)
+/* Lists the paths of the parts of output i; the caller frees it as a whole. */
+static sp_status list_parts(const label_work *w, int i, int n, char ***path)
+{
+    char *text;
+
+    *path = malloc((size_t)n * (sizeof **path + LABEL_PATH));
+    if (!*path)
+        return SP_FAIL(SP_EMEM, "no memory for %d parts", n);
+    text = (char *)(*path + n);
+    for (int k = 0; k < n; k++, text += LABEL_PATH) {
+        char ending[32];
+
+        snprintf(ending, sizeof ending, ".part.%d", k);
+        label_files_unfinished(w->files, i, ending, text);
+        (*path)[k] = text;
+    }
+    return SP_OK;
+}
+
+/* Writes what the job says of an output that will be called `path`. */
+static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *scan,
+                            const char *path)
+{
+    const sp_scan_labels labels = label_result_labels(&job->result);
+    const label_deal *deal = &job->result.deal;
+    const int writer = label_deal_writer(deal, w->comm->rank), n = deal->n_writers;
+    char **part;
+    sp_status rc;
+
+    if (job->step == LABEL_WHOLE)
+        return sp_scan_write(scan, path, &labels);
+    SP_TRY(list_parts(w, job->scan, n, &part));
+    if (job->step == LABEL_PART)
+        rc = sp_scan_write_part(scan, path, &labels, writer, n, part[writer]);
+    else
+        rc = sp_scan_join(scan, path, &labels, n, part);
+    for (int k = 0; job->step == LABEL_JOIN && k < n; k++)
+        unlink(part[k]);
+    free(part);
+    return rc;
+}
+
+static sp_status write_output(void *work, const label_job *job)
 {
     const label_work *w = work;
     const sp_scan_options options = {w->vox.columns, w->vox.label_field,
                                      w->vox.threads};
-    const sp_scan_labels labels = label_result_labels(result);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;
 
-    label_files_unfinished(w->files, i, "", path);
-    SP_TRY(sp_scan_open(&scan, w->vox.input[i], &options));
-    rc = sp_scan_write(scan, path, &labels);
+    label_files_unfinished(w->files, job->scan, "", path);
+    SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
+    rc = write_rows(w, job, scan, path);
     sp_scan_close(scan);
-    return rc == SP_OK ? label_files_finish(w->files, w->options, i) : rc;
+    if (rc == SP_OK && job->step != LABEL_PART)
+        rc = label_files_finish(w->files, w->options, job->scan);
+    return rc;
 }
 
-/* Makes the job of a scan's output, with an empty result. */
-sp_status label_work_job(label_work *w, int scan, label_job **job)
+sp_status label_work_job(label_work *w, int scan, label_step step, label_job **job)
 {
-    SP_TRY(label_writer_make(job, scan));
+    SP_TRY(label_writer_make(job, scan, step));
     return label_result_open(&(*job)->result, w->model, w->options);
 }
 
@@ -224,6 +256,33 @@ sp_status label_work_push(label_work *w, label_job *job)
     const double begun = sp_now_s();
     sp_status rc = label_writer_push(&w->writer, job);
 
+    w->times.write_s += sp_now_s() - begun;
+    return rc;
+}
+
+sp_status label_work_join(label_work *w, int scan, const label_deal *deal)
+{
+    label_job *job = NULL;
+    sp_status rc = label_work_job(w, scan, LABEL_JOIN, &job);
+
+    if (rc == SP_OK)
+        rc = label_result_deal(&job->result, deal, -1);
+    if (rc == SP_OK)
+        rc = label_work_push(w, job);
+    if (rc == SP_OK)
+        label_result_settle(&job->result);
+    else
+        label_writer_free(job);
+    return rc;
+}
+
+sp_status label_work_wait(label_work *w, int scan)
+{
+    const double begun = sp_now_s();
+    sp_status rc;
+
+    sp_run_beat(&label_work_session(w)->run, SP_PHASE_SAVE, 0, 0);
+    rc = label_writer_wait(&w->writer, scan);
     w->times.write_s += sp_now_s() - begun;
     return rc;
 }
@@ -238,4 +297,16 @@ sp_status label_work_finish(label_work *w)
     rc = label_writer_finish(&w->writer);
     w->times.write_s += sp_now_s() - begun;
     return rc;
+}
+
+sp_status label_work_check_stop(const label_work *w)
+{
+    const int number = sp_signal_received();
+
+    return number == 0
+               ? SP_OK
+               : SP_FAIL(SP_ELIMIT,
+                         "stopped by signal %d: the outputs in %s are complete, "
+                         "and the same command makes those that are missing",
+                         number, w->files->dir);
 }

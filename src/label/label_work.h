@@ -5,6 +5,7 @@
 
 #include "label/label_ahead.h"
 #include "label/label_blocks.h"
+#include "label/label_cut.h"
 #include "label/label_files.h"
 #include "label/label_net.h"
 #include "label/label_writer.h"
@@ -17,16 +18,6 @@ typedef struct label_times {
     double merge_s, wait_s;  /* merged; waited for other ranks */
 } label_times;
 
-/* A scan that is cut by a thread of this rank. */
-typedef struct label_cut {
-    int scan;
-    char path[LABEL_PATH];
-    vox_piece *piece; /* [n_pieces] malloc'd */
-    int64_t n_pieces;
-    bool is_begun; /* it is this rank's to take or to remove */
-    label_task task;
-} label_cut;
-
 /* One run of the command. */
 typedef struct label_work {
     label_model *model;
@@ -37,11 +28,14 @@ typedef struct label_work {
     vox_options vox;         /* of reading: codes stay codes */
     vox_codes *codes;        /* counts that nobody reads */
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
-    label_cut cut;
+    label_cut *cut;   /* of the next scan; NULL: none is begun */
     label_ahead ahead;
     vox_cloud cloud; /* of the thread that makes samples */
     label_writer writer;
     bool has_threads; /* ahead and writer are open */
+    bool has_parts;   /* the output of this scan waits for its parts to be joined: */
+    int parts_scan;
+    label_deal parts_deal;
     int *todo;        /* [n_todo] scans to make, of all ranks, in their order */
     int n_todo;
     uint64_t *sum; /* [sum_room] of the voxels of the sample at hand */
@@ -73,9 +67,16 @@ sp_status label_work_predict(label_work *work, const label_sample *sample);
 
 /* Makes the job of a scan's output, with an empty result. SP_EMEM; free after failure
  * too. */
-sp_status label_work_job(label_work *work, int scan, label_job **job);
-/* label_writer_push and label_writer_finish, timed. */
+sp_status label_work_job(label_work *work, int scan, label_step step, label_job **job);
+/* label_writer_push, label_writer_wait and label_writer_finish, timed. */
 sp_status label_work_push(label_work *work, label_job *job);
+sp_status label_work_wait(label_work *work, int scan);
 sp_status label_work_finish(label_work *work);
+/* Hands the output of a scan over whose parts are complete. SP_EMEM. */
+sp_status label_work_join(label_work *work, int scan, const label_deal *deal);
+
+/* SP_ELIMIT, once this process was asked to stop (process/sp_signal.h). The ranks agree
+ * on it. */
+sp_status label_work_check_stop(const label_work *work);
 
 #endif

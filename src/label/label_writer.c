@@ -3,12 +3,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
-sp_status label_writer_make(label_job **job, int scan)
+sp_status label_writer_make(label_job **job, int scan, label_step step)
 {
     *job = calloc(1, sizeof **job);
     if (!*job)
         return SP_FAIL(SP_EMEM, "no memory for a scan");
     (*job)->scan = scan;
+    (*job)->step = step;
     return SP_OK;
 }
 
@@ -40,7 +41,7 @@ static void remove_first(label_writer *w)
     label_result_wait(&job->result);
     pthread_mutex_lock(&w->lock);
     w->first = job->next;
-    w->n_jobs--;
+    w->n_held -= job->result.n > 0;
     pthread_cond_broadcast(&w->change);
     pthread_mutex_unlock(&w->lock);
     label_writer_free(job);
@@ -68,7 +69,7 @@ static sp_status write_all(void *arg)
 
     while ((job = next_job(w, &has_failed))) {
         if (!has_failed)
-            note(w, w->write(w->arg, job->scan, &job->result));
+            note(w, w->write(w->arg, job));
         remove_first(w);
     }
     return SP_OK;
@@ -77,14 +78,13 @@ static sp_status write_all(void *arg)
 /* ---- the caller ---- */
 
 sp_status label_writer_open(label_writer *w,
-                            sp_status (*write)(void *arg, int scan,
-                                               const label_result *result),
+                            sp_status (*write)(void *arg, const label_job *job),
                             void *arg)
 {
     *w = (label_writer){.write = write, .arg = arg};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->change, NULL);
-    return label_task_start(&w->task, write_all, w);
+    return sp_task_start(&w->task, write_all, w);
 }
 
 void label_writer_close(label_writer *w)
@@ -97,7 +97,7 @@ void label_writer_close(label_writer *w)
         label_result_give_up(&job->result);
     pthread_cond_broadcast(&w->change);
     pthread_mutex_unlock(&w->lock);
-    label_task_drop(&w->task);
+    sp_task_drop(&w->task);
     pthread_cond_destroy(&w->change);
     pthread_mutex_destroy(&w->lock);
     *w = (label_writer){0};
@@ -110,12 +110,12 @@ sp_status label_writer_push(label_writer *w, label_job *job)
     SP_TRY(label_writer_check(w));
     SP_TRY(label_result_share(&job->result));
     pthread_mutex_lock(&w->lock);
-    while (w->n_jobs >= LABEL_WRITER_JOBS)
+    while (job->result.n > 0 && w->n_held >= LABEL_WRITER_JOBS)
         pthread_cond_wait(&w->change, &w->lock);
     while (*last)
         last = &(*last)->next;
     *last = job;
-    w->n_jobs++;
+    w->n_held += job->result.n > 0;
     pthread_cond_broadcast(&w->change);
     pthread_mutex_unlock(&w->lock);
     return SP_OK;
@@ -131,10 +131,27 @@ sp_status label_writer_check(label_writer *w)
     return has_failed ? sp_error_raise(&w->error) : SP_OK;
 }
 
+static bool has_job(const label_writer *w, int scan)
+{
+    for (const label_job *job = w->first; job; job = job->next)
+        if (job->scan == scan)
+            return true;
+    return false;
+}
+
+sp_status label_writer_wait(label_writer *w, int scan)
+{
+    pthread_mutex_lock(&w->lock);
+    while (has_job(w, scan))
+        pthread_cond_wait(&w->change, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    return label_writer_check(w);
+}
+
 sp_status label_writer_finish(label_writer *w)
 {
     pthread_mutex_lock(&w->lock);
-    while (w->n_jobs > 0)
+    while (w->first)
         pthread_cond_wait(&w->change, &w->lock);
     pthread_mutex_unlock(&w->lock);
     return label_writer_check(w);

@@ -1,6 +1,7 @@
 /* The outputs of this rank, which a thread writes while the network computes.
  *
- *     label_writer_make   a job: the result of a scan, which the caller opens and sizes
+ *     label_writer_make   a job: the result of a scan, or of the rows of it that this rank
+ *                         writes, which the caller opens and sizes
  *     label_writer_push   the thread writes rows as far as they are settled, once the
  *                         outputs before are done
  *     label_result_place  the caller settles rows (label_result.h)
@@ -11,38 +12,44 @@
 #define LABEL_WRITER_H
 
 #include "label/label_result.h"
-#include "label/label_task.h"
+#include "process/sp_task.h"
 
 enum { LABEL_WRITER_JOBS = 2 };
 
+typedef enum label_step {
+    LABEL_WHOLE, /* all rows --> output */
+    LABEL_PART,  /* this rank's rows --> temporary file */
+    LABEL_JOIN   /* temporary files of all ranks --> output; the result has no rows */
+} label_step;
+
 typedef struct label_job {
     int scan;
+    label_step step;
     label_result result;
     struct label_job *next;
 } label_job;
 
 typedef struct label_writer {
-    /* Writes the output of a scan. Called by the thread. */
-    sp_status (*write)(void *arg, int scan, const label_result *result);
+    /* Does a job. Called by the thread. */
+    sp_status (*write)(void *arg, const label_job *job);
     void *arg;
     label_job *first; /* the one that is being written, and the others in order */
-    int n_jobs;
+    int n_held;       /* of these, jobs with rows */
     bool is_ending, has_failed;
     sp_error_record error; /* where has_failed */
-    label_task task;
+    sp_task task;
     pthread_mutex_t lock;
     pthread_cond_t change;
 } label_writer;
 
 /* Starts the thread. SP_EMEM. It must not be moved; close it in any case. */
 sp_status label_writer_open(label_writer *writer,
-                            sp_status (*write)(void *arg, int scan,
-                                               const label_result *result),
+                            sp_status (*write)(void *arg, const label_job *job),
                             void *arg);
 /* Ends the thread: outputs that are not done are given up. */
 void label_writer_close(label_writer *writer);
 /* Makes a job with an empty result. SP_EMEM. It is pushed or freed. */
-sp_status label_writer_make(label_job **job, int scan);
+sp_status label_writer_make(label_job **job, int scan, label_step step);
 void label_writer_free(label_job *job);
 /* Hands a job over, whose result has its size. The caller may place rows in the result
  * until it settles it, which it does unless it closes the writer. Waits until there is
@@ -50,6 +57,8 @@ void label_writer_free(label_job *job);
 sp_status label_writer_push(label_writer *writer, label_job *job);
 /* Returns the failure of an output, or SP_OK, without waiting. */
 sp_status label_writer_check(label_writer *writer);
+/* Waits until no job of this scan is left. Failures of any. */
+sp_status label_writer_wait(label_writer *writer, int scan);
 /* Waits until all outputs are complete. */
 sp_status label_writer_finish(label_writer *writer);
 

@@ -52,7 +52,8 @@ static const sp_verb verbs[] = {
      .is_stoppable = true},
     {{"label", "MODEL SCAN... --out DIR",
       "write scans with predicted classes; label --help tells its options"},
-     .run_words = sp_label},
+     .run_words = sp_label,
+     .is_stoppable = true},
     {{"check", NULL,
       "print network, batch and memory estimate; train nothing. check MODEL, a run "
       "folder or a checkpoint, prints its network and how scans became samples"},

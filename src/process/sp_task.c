@@ -1,4 +1,4 @@
-#include "label/label_task.h"
+#include "process/sp_task.h"
 
 #include <assert.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static void *task_main(void *arg)
 {
-    label_task *t = arg;
+    sp_task *t = arg;
 
     t->rc = t->run(t->arg);
     if (t->rc != SP_OK)
@@ -15,7 +15,7 @@ static void *task_main(void *arg)
     return NULL;
 }
 
-sp_status label_task_start(label_task *t, sp_status (*run)(void *arg), void *arg)
+sp_status sp_task_start(sp_task *t, sp_status (*run)(void *arg), void *arg)
 {
     int failed;
 
@@ -29,17 +29,17 @@ sp_status label_task_start(label_task *t, sp_status (*run)(void *arg), void *arg
     return SP_OK;
 }
 
-void label_task_drop(label_task *t)
+void sp_task_drop(sp_task *t)
 {
     if (t->is_started)
         pthread_join(t->thread, NULL);
     t->is_started = false;
 }
 
-sp_status label_task_join(label_task *t)
+sp_status sp_task_join(sp_task *t)
 {
     if (!t->is_started)
         return SP_OK;
-    label_task_drop(t);
+    sp_task_drop(t);
     return t->rc == SP_OK ? SP_OK : sp_error_raise(&t->error);
 }
