@@ -73,6 +73,50 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     return SP_OK;
 }
 
+/* ---- concurrent weight gradients ----
+ * The weight gradient of a convolution may run beside what follows it. It is joined when
+ * the step after the convolution has been queued, which is most often the backward pass
+ * of a norm: that one is bound by memory, and the weight gradient by its products. It is
+ * joined ahead of that step where the step writes to memory that the weight gradient
+ * still reads, since both have been freed with the convolution; and always before the
+ * next convolution, and before its bucket is posted. Which steps these are does not
+ * decide when buckets are posted, so that all ranks post them at the same place. */
+
+static sp_status join(sp_net *net)
+{
+    net_fork *fork = &net->impl->fork;
+
+    if (!fork->is_open)
+        return SP_OK;
+    *fork = (net_fork){0};
+    return net->backend->ops->join(net->backend);
+}
+
+static bool overlap(sp_tensor a, sp_tensor b)
+{
+    const char *const at[] = {(const char *)a.data, (const char *)b.data};
+    const size_t a_bytes = (size_t)a.n * (size_t)a.ld * sp_elem_bytes(a.elem);
+    const size_t b_bytes = (size_t)b.n * (size_t)b.ld * sp_elem_bytes(b.elem);
+
+    return at[0] < at[1] + b_bytes && at[1] < at[0] + a_bytes;
+}
+
+/* Joins where step s writes a gradient over an operand of the open weight gradient. */
+static sp_status join_ahead_of(sp_net *net, const sp_lower_step *step,
+                               const sp_grad_route *route)
+{
+    const net_fork *fork = &net->impl->fork;
+
+    for (int k = 0; fork->is_open && k < step->n_in; k++) {
+        if (route[k] != SP_GRAD_NEW)
+            continue;
+        const sp_tensor dx = sp_net_grad(net, step->in[k]);
+        if (overlap(dx, fork->x) || overlap(dx, fork->dy))
+            SP_TRY(join(net));
+    }
+    return SP_OK;
+}
+
 static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor dy,
                              sp_buckets *buckets, bool is_concurrent)
 {
@@ -121,7 +165,7 @@ static sp_status grad_input(sp_net *net, const sp_lower_step *step,
 
 static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *buckets)
 {
-    const struct sp_net_impl *impl = net->impl;
+    struct sp_net_impl *impl = net->impl;
     const sp_lower_step *step = &impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
     const sp_tensor dy = sp_net_grad(net, step->out);
@@ -137,15 +181,17 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
     const bool is_concurrent =
         has_input_grad && !buckets->exact && !impl->options.is_low_memory;
 
+    SP_TRY(join(net));
     if (!step->is_frozen)
         SP_TRY(conv_weight(net, step, dy, buckets, is_concurrent));
+    if (!step->is_frozen && is_concurrent)
+        impl->fork = (net_fork){true, s, sp_net_act(net, step->in[0]), dy};
     SP_TRY(sp_bucket_poll(buckets));
     if (!has_input_grad)
         return SP_OK;
     SP_TRY(sp_net_pack(net, s, SP_PACK_GRAD_INPUT));
     args.y = sp_net_grad(net, step->in[0]);
-    SP_TRY(grad_input(net, step, &args));
-    return net->backend->ops->join(net->backend); /* dy and x are freed after this */
+    return grad_input(net, step, &args);
 }
 
 /* Copies dy, or adds it, to the gradient of x where its route asks for a copy. */
@@ -305,6 +351,7 @@ static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
     SP_TRY(sp_assign_restore(mem, s, apply_norm, net));
     sp_assign_backward(mem, s, route);
     SP_TRY(sp_net_reach(net));
+    SP_TRY(join_ahead_of(net, &net->impl->low.step[s], route));
     sp_range_begin(net->backend, net->graph->node[net->impl->low.step[s].layer].name);
     rc = run_step(net, s, route, buckets);
     sp_range_end(net->backend);
@@ -341,12 +388,15 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         if (sp_assign_is_used(&impl->mem, s)) /* the same on all ranks */
             SP_TRY(backward_step(net, s, buckets));
         sp_assign_backward_end(&impl->mem, s);
+        if (impl->fork.step != s)
+            SP_TRY(join(net));
         if (is_releasing && step->op == SP_OP_CONV && !step->is_frozen)
             sp_net_release(net, weight_bytes(net, step));
-        if (is_last)
+        if (is_last && !impl->fork.is_open)
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));
     }
+    assert(!impl->fork.is_open && "the first step has no gradient of its input");
     net->layer = -1;
     return SP_OK;
 }

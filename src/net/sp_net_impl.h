@@ -21,6 +21,14 @@ typedef struct net_step {
     double seen; /* Batch norm: rows of this rank since the last sp_net_sync_running. */
 } net_step;
 
+/* A weight gradient that may run until the backend's join, and what it reads until
+ * then. */
+typedef struct net_fork {
+    bool is_open;
+    int step; /* the convolution */
+    sp_tensor x, dy;
+} net_fork;
+
 struct sp_net_impl {
     sp_net_options options;
     sp_transport own; /* The transport where the options name none. */
@@ -46,6 +54,7 @@ struct sp_net_impl {
     /* The rest belongs to the current micro-batch. */
     const sp_batch *batch;
     bool is_training;
+    net_fork fork;
     sp_tensor logits;           /* The last value's activation in fp32. */
     const int32_t *sample_rows; /* [n_samples + 1] 0, 1, 2, ...: of the sample level */
 };
