@@ -154,16 +154,17 @@ template <sp_precision P, class T, bool IS_WHOLE> struct conv_block : conv_rows<
 template <sp_precision P, class T, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a)
 {
-    sp_grid_wait();
     SP_SHARED_BYTES(stages);
     SP_SHARED(conv_table<T::BM>, table, [1]);
     conv_block<P, T, IS_WHOLE> b(a, table[0], stages);
     float sum[T::MT][T::NT][4] = {};
 
+    sp_reads_ahead(); /* the map, for the table */
     b.list_rows();
     for (int word = 0; word < a.n_words; word++) {
         b.fill_table(word);
         b.list_offsets(word);
+        sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
         b.walk(word, sum);
     }
     typedef typename conv_block<P, T, IS_WHOLE>::product product;
@@ -192,12 +193,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
 /* ---- launch ---- */
 
 template <sp_precision P, class T, bool IS_WHOLE>
-sp_status launch(sp_backend *be, const conv_call &a)
+sp_status launch(sp_backend *be, conv_call a)
 {
     static int ready_on = -1; /* the device for which it is prepared */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
+    a.lets_next = cuda_lets_next(be);
     SP_TRY(cuda_gemm_ready(be, &ready_on, conv_kernel<P, T, IS_WHOLE, T::SHARED>,
                            "conv_kernel", T::BN, T::THREADS, T::SHARED, T::BLOCKS));
     SP_LAUNCH_SHARED((conv_kernel<P, T, IS_WHOLE, T::SHARED>), dim3(blocks),

@@ -77,7 +77,6 @@ template <sp_precision P> struct pack_chunk {
 template <sp_precision P>
 __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(pack_calls l)
 {
-    sp_grid_wait();
     int i = 0, width, chunks, at;
 
     while (l.first[i + 1] <= blockIdx.x)
@@ -85,6 +84,7 @@ __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(pack_calls l)
     width = l.call[i].a.is_grad_input ? l.call[i].a.c_in : l.call[i].a.c_out;
     chunks = 2 * (int)l.call[i].units.n * width;
     at = (int)((blockIdx.x - l.first[i]) * PACK_THREADS * PACK_CHUNKS + threadIdx.x);
+    sp_grid_wait();
     for (int e = 0; e < PACK_CHUNKS; e++, at += PACK_THREADS)
         if (at < chunks)
             pack_chunk<P>{l.call[i].a, l.call[i].units}.write(at / width, at % width);

@@ -24,6 +24,7 @@ struct conv_call : conv_result {
     sp_tensor from; /* x, or dy: its rows are gathered */
     const char *w;  /* [units][c_y] of CUDA_UNIT_BYTES */
     bool is_from_aligned;
+    bool lets_next;             /* the next kernel may begin (cuda_lets_next) */
     bool is_shared;             /* two offsets share a unit */
     unsigned units, reciprocal; /* of an offset; 2^32 / units + 1, to divide by it */
 };

@@ -221,7 +221,6 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
 template <class T, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call a)
 {
-    sp_grid_wait();
 #if HAS_WGMMA
     SP_SHARED_BYTES_AT(1024, ring);
     conv_table<T::BM> &table = *(conv_table<T::BM> *)(ring + T::RING);
@@ -230,10 +229,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 
     if (sp_shared_address(ring) % ATOM)
         sp_trap(); /* the swizzle depends on address bits */
+    sp_reads_ahead(); /* the map, for the table */
     b.list_rows();
     for (int word = 0; word < a.n_words; word++) {
         b.fill_table(word);
         b.list_offsets(word);
+        sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
         b.walk(word, sum);
     }
     typedef out_tile<T> tile;
@@ -261,17 +262,19 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
             .write(put, (typename out::piece_sums *)table.in);
     }
 #else
+    sp_grid_wait();
     (void)a;
     sp_trap();
 #endif
 }
 
-template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, const conv_call &a)
+template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, conv_call a)
 {
     static int ready_on = -1; /* the device for which it is prepared */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
+    a.lets_next = cuda_lets_next(be);
     SP_TRY(cuda_gemm_ready(be, &ready_on, wgmma_kernel<T, IS_WHOLE, T::SHARED>,
                            "wgmma_kernel", T::BN, T::THREADS, T::SHARED, T::BLOCKS));
     SP_LAUNCH_SHARED((wgmma_kernel<T, IS_WHOLE, T::SHARED>), dim3(blocks),

@@ -184,7 +184,9 @@ template <class W, bool IS_WHOLE> struct wgrad_block {
             W::product::find(stages, warp % W::WM * W::MT * 16, W::OPERAND_BYTES,
                              warp / W::WM * W::NT * 8);
 
+        sp_reads_ahead(); /* the pairs, which are the map's */
         fetch_rows();
+        sp_grid_wait();
 #pragma unroll 1
         for (int s = 0; s < STAGES - 1; s++) {
             if (s < steps)
@@ -230,7 +232,6 @@ template <class W, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     wgrad_kernel(wgrad_call a, wgrad_items items)
 {
-    sp_grid_wait();
     SP_SHARED_BYTES(stages);
     wgrad_block<W, IS_WHOLE> b(a, items, stages);
     float sum[W::MT][W::NT][4] = {};
@@ -477,11 +478,13 @@ sp_status sp_cuda_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *arg
     change_streams(cuda);
     SP_TRY(rc);
     SP_CUDA(cudaEventRecord(cuda->joined, cuda->side));
+    cuda->is_forked = true;
     return SP_OK;
 }
 
 sp_status sp_cuda_join(sp_backend *be)
 {
+    cuda_of(be)->is_forked = false;
     return cuda_wait_event(cuda_of(be)->compute, cuda_of(be)->joined);
 }
 

@@ -238,13 +238,13 @@ __device__ void cuda_some_rows(const F &f, int64_t first, int64_t n, int step,
 
 template <class F, class T, int N>
 __global__ void __launch_bounds__(CUDA_EACH_THREADS, CUDA_EACH_BLOCKS)
-    rows_kernel(F f, int64_t n, int c)
+    rows_kernel(F f, int64_t n, int c, bool lets_next)
 {
-    sp_grid_wait();
     const int64_t rows = (int64_t)blockDim.y * CUDA_EACH_ROWS;
     const int64_t first = blockIdx.x * rows + threadIdx.y;
     int j = (int)(blockIdx.y * blockDim.x + threadIdx.x) * N;
 
+    sp_grid_begin(lets_next);
     f.prepare();
     if (j + N <= c)
         cuda_some_rows<F, T, N>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
@@ -271,7 +271,7 @@ sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
                               : blocks < fit ? blocks
                                              : fit),
                    across),
-              block, cuda_of(be)->compute, f, n, c);
+              block, cuda_of(be)->compute, f, n, c, cuda_lets_next(be));
     return cuda_launched("rows_kernel");
 }
 

@@ -64,11 +64,24 @@ typedef struct sp_cuda {
      * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;
+    /* Work beside the compute stream, which waiting blocks would keep places from: a
+     * weight gradient in the side stream that was not joined; sums over ranks that are
+     * under way; small sums over ranks in the compute stream itself. */
+    bool is_forked, has_peer_sums;
+    int n_sums;
 } sp_cuda;
 
 static inline sp_cuda *cuda_of(sp_backend *be)
 {
     return (sp_cuda *)be->impl;
+}
+
+/* Whether a kernel that is launched now may let the next one begin (sp_grid_begin). */
+static inline bool cuda_lets_next(sp_backend *be)
+{
+    const sp_cuda *cuda = cuda_of(be);
+
+    return !cuda->is_forked && !cuda->has_peer_sums && cuda->n_sums == 0;
 }
 
 static inline bool cuda_is_owner(sp_backend *be)
@@ -141,10 +154,10 @@ enum { CUDA_EACH_BLOCKS = 2 };
 template <class F>
 __global__ void __launch_bounds__(CUDA_EACH_THREADS) each_kernel(F f, int64_t n, int c)
 {
-    sp_grid_wait();
     const int j = (int)(blockIdx.y * blockDim.x + threadIdx.x);
     int64_t i = (int64_t)blockIdx.x * blockDim.y * CUDA_EACH_ROWS + threadIdx.y;
 
+    sp_grid_wait();
     if (j >= c)
         return;
     for (int r = 0; r < CUDA_EACH_ROWS; r++, i += blockDim.y)

@@ -7,18 +7,21 @@
  *
  * Early launches. A kernel that follows another one in the compute stream or in the
  * side stream is launched with programmatic stream serialization. On sm_90 its blocks
- * may then begin when all blocks of the preceding kernel have ended, but before that
- * kernel's writes are visible, which saves the pause between two kernels. Every kernel
- * therefore begins with sp_grid_wait(), which returns when the preceding kernels have
- * completed and their writes are visible (PTX ISA, griddepcontrol.wait). Only
- * arithmetic on launch arguments stands ahead of it. This is correct because:
+ * may then begin when all blocks of the preceding kernel have ended or have called
+ * sp_grid_begin(true), but before that kernel's writes are visible. So every kernel
+ * calls sp_grid_wait (or sp_grid_begin, which begins with it), which returns when the
+ * preceding kernels have completed and their writes are visible (PTX ISA,
+ * griddepcontrol.wait). Ahead of it stand arithmetic on launch arguments and, behind
+ * sp_reads_ahead, loads of what no kernel of this stream has written since the host last
+ * put anything but a kernel into it: the kernel maps, of which the tables of a
+ * convolution are made while the preceding kernel ends. This is correct because:
  *
- *   - No kernel calls launch_dependents. The part of a kernel that precedes its wait
- *     therefore overlaps with the end of the preceding kernel, never with its work,
- *     and waiting blocks occupy no place that the side stream could use.
  *   - Every thread waits, so a kernel completes after the preceding one. By induction
  *     its wait covers all earlier kernels, and so does an event that is recorded
  *     behind it, a copy, or a kernel that is launched the plain way.
+ *   - A kernel lets the next one begin behind its own wait alone. When a block runs,
+ *     every kernel but the preceding one has therefore completed.
+ *   - Nothing is written ahead of the wait.
  *   - A launch behind anything but a kernel of this program (the wait for an event, a
  *     copy, a fill, NCCL) is a plain one, because the guarantee covers the previous
  *     kernel alone (cudaLaunchAttributeProgrammaticStreamSerialization).
@@ -27,9 +30,15 @@
  *   - No pointer is __restrict__: the compiler could move loads through such a pointer
  *     ahead of the wait.
  *
- * The emulator ends the program where a kernel touches device memory ahead of the wait,
- * where a kernel ends without it, and where an early launch follows anything but a
- * kernel.
+ * Blocks that wait occupy places on the device. A kernel therefore lets the next one
+ * begin only while nothing else wants those places: no weight gradient in the side
+ * stream, no sum over ranks (cuda_lets_next).
+ *
+ * The emulator ends the program where a kernel writes device memory ahead of the wait,
+ * or reads it there without sp_reads_ahead, where a kernel ends without the wait or lets
+ * the next one begin before it, and where an early launch follows anything but a kernel.
+ * Its race checker finds each byte that is read ahead of the wait and that the preceding
+ * kernel has written.
  */
 #ifndef SP_CUDA_H
 #define SP_CUDA_H
@@ -117,13 +126,30 @@ static inline void sp_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
     cudaLaunchKernelEx(&config, kernel, values...); /* cudaGetLastError has a failure */
 }
 
-/* The first statement of every kernel, executed by all threads. */
+/* Called once by all threads of every kernel, ahead of all memory that another kernel
+ * of the stream touches. */
 __device__ __forceinline__ void sp_grid_wait()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+/* The same. Where lets_next, which is the same for all blocks, the kernel that follows
+ * in the stream may then begin, if it was launched early: its blocks get the places that
+ * the last blocks of this kernel leave. */
+__device__ __forceinline__ void sp_grid_begin(bool lets_next)
+{
+    sp_grid_wait();
+#if __CUDA_ARCH__ >= 900
+    if (lets_next)
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Says that loads of device memory stand between this place and the kernel's wait.
+ * Nothing on a device; the emulator allows them. */
+__device__ __forceinline__ void sp_reads_ahead() {}
 
 /* ---- asynchronous copies to shared memory (sm_80) ----
  * A commit closes a group of the copies that this thread has issued since the last one.

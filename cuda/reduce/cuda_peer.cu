@@ -229,6 +229,7 @@ void give_back(sp_transport *t)
     peer *own = peer_of(t);
 
     cuda_of(t->backend)->wait = t->ops->look ? cuda_wait_idle : NULL;
+    cuda_of(t->backend)->has_peer_sums = false;
     sp_pulse_hear(NULL);
     if (own && own->p.size && own->p.memory[own->p.rank])
         cudaFree(own->p.memory[own->p.rank]);
@@ -261,6 +262,7 @@ sp_status start(sp_transport *t, const sp_transport_options *options, offer *all
     SP_TRY(sp_comm_agree(t->comm, reach_all(t, all), NULL));
     cuda_of(t->backend)->wait = cuda_wait_idle;
     cuda_of(t->backend)->wait_arg = t;
+    cuda_of(t->backend)->has_peer_sums = true;
     sp_pulse_hear(&peer_of(t)->p.rec->leave);
     set_limit(t, trial_s);
     SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));

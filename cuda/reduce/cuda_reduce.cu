@@ -12,6 +12,7 @@
  */
 #include "cuda/reduce/cuda_reduce.cuh"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,12 +46,15 @@ sp_status cuda_sum_take(sp_backend *be, cuda_sum **list, cuda_sum **taken)
     s->next = NULL;
     s->n_left = 0;
     *taken = s;
+    cuda_of(be)->n_sums++;
     SP_CUDA(cudaEventRecord(s->computed, cuda_of(be)->compute));
     return SP_OK;
 }
 
-void cuda_sum_give(cuda_sum **list, cuda_sum *sum)
+void cuda_sum_give(sp_backend *be, cuda_sum **list, cuda_sum *sum)
 {
+    assert(cuda_of(be)->n_sums > 0);
+    cuda_of(be)->n_sums--;
     sum->next = *list;
     *list = sum;
 }
@@ -366,7 +370,7 @@ sp_status staged_test(sp_transport *t, sp_sum *sum, bool *is_done)
         SP_TRY(cuda_is_past(own->done, is_done));
     if (!*is_done)
         return SP_OK;
-    cuda_sum_give(&staged_of(t)->free_sums, own);
+    cuda_sum_give(t->backend, &staged_of(t)->free_sums, own);
     sum->handle = NULL;
     return SP_OK;
 }

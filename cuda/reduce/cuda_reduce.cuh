@@ -35,8 +35,8 @@ sp_status cuda_urgent_stream(cudaStream_t *stream);
 /* Takes a handle from the list, or creates one, and records its `computed` in the
  * compute stream. SP_EMEM, SP_EDEVICE. */
 sp_status cuda_sum_take(sp_backend *be, cuda_sum **list, cuda_sum **taken);
-/* Puts a handle back into the list, for the next sum. */
-void cuda_sum_give(cuda_sum **list, cuda_sum *sum);
+/* Puts the handle of a sum that has ended back into the list, for the next sum. */
+void cuda_sum_give(sp_backend *be, cuda_sum **list, cuda_sum *sum);
 /* Destroys the handles of the list. */
 void cuda_sums_destroy(cuda_sum **list);
 /* The function for sp_cuda.wait where the compute stream may wait for other ranks:

@@ -540,7 +540,7 @@ sp_status nccl_test(sp_transport *t, sp_sum *sum, bool *is_done)
     SP_TRY(cuda_is_past(own->done, is_done));
     if (!*is_done)
         return look_for_errors(t);
-    cuda_sum_give(&n->free_sums, own);
+    cuda_sum_give(t->backend, &n->free_sums, own);
     sum->handle = NULL;
     return SP_OK;
 }

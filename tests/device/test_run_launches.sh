@@ -27,6 +27,20 @@ launches() {
 
 launches minkunet34 390 net.width=0.1 train.precision=bf16
 
+# lets RANKS STEPS: how many kernels of rank 0 or of each let the next one begin early.
+lets() {
+    rm -rf r
+    HC_COUNT=1 run "$1" 0 train d.deck run.dir=r net.family=dummy net.width=0.1 \
+        train.steps="$2"
+    sed -n 's/^ *\([0-9]*\) let the next kernel begin$/\1/p' err | sort -u
+}
+
+# On one rank the convolutions and passes of a forward pass do; beside sums over ranks
+# through the devices' memory those of the self-test alone do, which comes before.
+one=$(lets 1 1) three=$(lets 1 3)
+[ $((three - one)) -ge 20 ] || fail "$one, $three kernels let the next one begin"
+[ "$(lets 2 1)" = "$(lets 2 3)" ] || fail "kernels let the next one begin beside sums"
+
 # An SM that holds fewer blocks than the tiles are made for is worth a line, one for all.
 rm -rf r
 HC_BLOCKS=1 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1

@@ -44,6 +44,8 @@ struct block {
     int n, n_done, n_arrived;
     int n_polls;   /* polls since the host let the block run */
     bool is_ahead; /* device memory is closed until all have waited */
+    bool is_shown; /* but it can be read */
+    bool lets_next;
     std::vector<hc_fiber *> waited;
     const hc_launch *launch; /* NULL: no block is under way */
     void *host_sp;           /* stack pointer of the host, while fibers run */
@@ -276,6 +278,22 @@ bool hc_is_ahead()
     return B->is_ahead;
 }
 
+void hc_reads_ahead()
+{
+    if (!B->is_ahead || B->is_shown)
+        return;
+    B->is_shown = true;
+    hc_show_space();
+}
+
+void hc_grid_let()
+{
+    if (!hc_current()->has_waited)
+        hc_fail("lets the next kernel begin ahead of sp_grid_wait: %s",
+                hc_where(hc_current()));
+    B->lets_next = true;
+}
+
 void hc_grid_wait()
 {
     hc_fiber *f = hc_current();
@@ -454,12 +472,19 @@ static void set_watchdog(int seconds)
 
 static std::map<std::string, long> *n_launches;
 static long n_early;
+static unsigned n_that_let;
+
+unsigned hc_kernels_that_let()
+{
+    return n_that_let;
+}
 
 static void print_launches()
 {
     for (const auto &kernel : *n_launches)
         fprintf(stderr, "%6ld %s\n", kernel.second, kernel.first.c_str());
     fprintf(stderr, "%6ld launched early\n", n_early);
+    fprintf(stderr, "%6u let the next kernel begin\n", n_that_let);
 }
 
 static void count_launch(const hc_launch *launch)
@@ -546,6 +571,7 @@ bool hc_grid_go(hc_grid *grid)
             begin_block(l, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
                         hc_random(&grid->random) | 1);
             B->is_ahead = hc_is_early(grid) && grid->n_done == 0;
+            B->is_shown = false;
             B->waited.clear();
         }
         if (!go_on()) {
@@ -557,6 +583,8 @@ bool hc_grid_go(hc_grid *grid)
     set_watchdog(0);
     if (grid->n_done < grid->order.size())
         return false;
+    n_that_let += B->lets_next;
+    B->lets_next = false;
     delete grid;
     return true;
 }

@@ -8,7 +8,7 @@
  *   HC_LAZY=1             operations of streams run when somebody waits, not before
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched,
- *                         how many launches were early
+ *                         how many launches were early, how many let the next begin
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then
  *   HC_MEMORY=n           each device has n MiB of memory (256)
  *   HC_CAPABILITY=n       devices are of capability n / 10 (90), with the shared memory
@@ -31,7 +31,8 @@
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
- * checked for data races and for accesses out of bounds. A finding ends the program
+ * checked for data races, for accesses out of bounds, and for reads ahead of the wait of
+ * what the kernel before them has written. A finding ends the program
  * with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
@@ -170,8 +171,11 @@ void hc_barrier(const char *file, int line);
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
                        const char *file, int line);
 /* Waits for the work before the kernel in its stream. The first block's threads of a
- * kernel launched early find no device memory until all of them have called it. */
+ * kernel launched early find no device memory until all of them have called it, or
+ * memory that cannot be written where one of them has called hc_reads_ahead. */
 void hc_grid_wait();
+void hc_reads_ahead();
+void hc_grid_let(); /* the next kernel may begin */
 void hc_fence();
 void hc_maybe_yield(); /* a place where another thread may run */
 
@@ -183,6 +187,18 @@ static inline void __syncthreads(HC_SITE)
 static inline void sp_grid_wait()
 {
     hc_grid_wait();
+}
+
+static inline void sp_grid_begin(bool lets_next)
+{
+    hc_grid_wait();
+    if (lets_next)
+        hc_grid_let();
+}
+
+static inline void sp_reads_ahead()
+{
+    hc_reads_ahead();
 }
 
 static inline void __syncwarp(unsigned mask = ~0u, HC_SITE)
@@ -470,6 +486,9 @@ struct hc_launch {
     std::shared_ptr<const void> call; /* host memory that kernels may read */
     size_t call_bytes;
     bool is_early; /* by sp_early_next */
+    /* Numbers of the launches of this process: its own, from 1, and that of the kernel
+     * before it in its stream if it is early; 0: none. */
+    uint32_t number, before;
 };
 void hc_submit(const hc_launch &launch, cudaStream_t stream);
 
@@ -497,7 +516,7 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
 
     hc_submit({name, (const void *)kernel, grid, block, shared_bytes, call::invoke,
                std::make_shared<const call>(call{kernel, {(P)values...}}), sizeof(call),
-               sp_early_next(stream)},
+               sp_early_next(stream), 0, 0},
               stream);
 }
 
@@ -529,6 +548,8 @@ extern "C" unsigned hc_launches();
 extern "C" unsigned hc_operations();
 /* Returns how many of them early. */
 extern "C" unsigned hc_early_launches();
+/* Returns how many kernels of the process have let the next one begin. */
+extern "C" unsigned hc_kernels_that_let();
 /* Returns the products of warpgroups so far, each warp's by itself. */
 extern "C" unsigned long hc_wgmma_count();
 extern "C" unsigned long hc_copied_bytes(); /* by sp_copy_async and sp_copy_chunk */

@@ -458,6 +458,51 @@ __global__ static void reads_ahead_of_the_wait(call a)
     a.out[threadIdx.x] = v;
 }
 
+/* The input may be read ahead, since the kernel before does not write it. */
+__global__ static void looks_ahead(call a)
+{
+    sp_reads_ahead();
+    const int v = a.in[threadIdx.x];
+
+    sp_grid_begin(true);
+    a.out[threadIdx.x] = v;
+}
+
+__global__ static void looks_ahead_at_what_is_written(call a)
+{
+    sp_reads_ahead();
+    const int v = a.out[threadIdx.x];
+
+    sp_grid_wait();
+    a.out[threadIdx.x] = v;
+}
+
+__global__ static void copies_ahead_what_is_written(call a)
+{
+    SP_SHARED(int, tile, [N]);
+
+    sp_reads_ahead();
+    begin_copy(tile, a.out, 16);
+    sp_grid_wait();
+    sp_copy_wait<0>();
+    __syncthreads();
+    a.out[threadIdx.x] = tile[threadIdx.x];
+}
+
+__global__ static void writes_ahead(call a)
+{
+    sp_reads_ahead();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+    sp_grid_wait();
+}
+
+__global__ static void lets_ahead(call a)
+{
+    hc_grid_let();
+    sp_grid_wait();
+    a.out[threadIdx.x] = a.in[threadIdx.x];
+}
+
 __global__ static void leaves_without_the_wait(call a)
 {
     if (threadIdx.x == 3)
@@ -469,13 +514,26 @@ __global__ static void leaves_without_the_wait(call a)
 /* Behind another in a stream of early launches. */
 static void run_early(const char *name, call a)
 {
-    void (*const kernel)(call) = strstr(name, "reads_ahead")   ? reads_ahead_of_the_wait
-                                 : strstr(name, "leaves")      ? leaves_without_the_wait
-                                 : strstr(name, "never_waits") ? copy_all
-                                                               : waits_first;
+    static const struct {
+        const char *word;
+        void (*kernel)(call);
+    } all[] = {{"reads_ahead", reads_ahead_of_the_wait},
+               {"leaves", leaves_without_the_wait},
+               {"never_waits", copy_all},
+               {"looks_at_written", looks_ahead_at_what_is_written},
+               {"copies_written", copies_ahead_what_is_written},
+               {"looks", looks_ahead},
+               {"writes", writes_ahead},
+               {"lets_ahead", lets_ahead}};
+    void (*kernel)(call) = waits_first;
 
+    for (const auto &k : all)
+        if (kernel == waits_first && strstr(name, k.word))
+            kernel = k.kernel;
     sp_early_allow(first, 0);
     SP_LAUNCH(waits_first, dim3(1), dim3(N), first, a);
+    if (strstr(name, "_later")) /* what is read is the last kernel's no more */
+        SP_LAUNCH(waits_first, dim3(1), dim3(N), first, (call{a.in, a.out + N}));
     if (strstr(name, "behind_a_fill"))
         cudaMemsetAsync(a.out, 0, N * sizeof(int), first);
     if (strstr(name, "behind_a_record"))
@@ -531,7 +589,12 @@ int main(int argc, char **argv)
         cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost,
                         first);
         cudaStreamSynchronize(first);
-        return out != want ? 3 : hc_early_launches() == 1 ? 0 : 4;
+        if (out != want)
+            return 3;
+        return hc_early_launches() == (strstr(name, "_later") ? 2u : 1u) &&
+                       hc_kernels_that_let() == !!strstr(name, "_looks_ahead")
+                   ? 0
+                   : 4;
     }
     if (!strcmp(name, "too_much_shared")) {
         SP_LAUNCH_SHARED(copy_all, dim3(1), dim3(N), 64 << 10, first,

@@ -163,6 +163,7 @@ extern char *hc_space; /* [HC_SPACE], shared memory first */
 void hc_fill_garbage(void *data, size_t bytes);
 void hc_open_space(); /* device memory becomes accessible; counted */
 void hc_close_space();
+void hc_show_space(); /* it can be read until it is opened, which comes next */
 bool hc_is_pinned(const void *data);
 bool hc_reads_pageable(); /* HC_PAGEABLE */
 /* Makes an allocation a file that other processes map (hostcuda_peer.cc); called with

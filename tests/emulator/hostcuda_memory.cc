@@ -72,6 +72,12 @@ void hc_open_space()
         protect(PROT_READ | PROT_WRITE);
 }
 
+void hc_show_space()
+{
+    if (!M->n_open)
+        protect(PROT_READ);
+}
+
 void hc_close_space()
 {
     if (!--M->n_open)

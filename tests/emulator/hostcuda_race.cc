@@ -6,8 +6,10 @@
  * not both are atomic, and either their blocks differ, or their threads differ within
  * one interval of __syncthreads and, inside a warp, of __syncwarp. Blocks that both
  * called
- * __threadfence are trusted. Checked too: bounds, alignment, and that kernels read host
- * memory in their arguments only.
+ * __threadfence are trusted. Checked too: bounds, alignment, that kernels read host
+ * memory in their arguments only, and that what stands ahead of the wait of a kernel that
+ * was launched early writes nothing and reads nothing that the kernel before has
+ * written.
  */
 #include "emulator/hostcuda_internal.h"
 
@@ -21,6 +23,7 @@
 struct record {
     uint64_t write, read, read_before;
     const void *write_pc, *read_pc;
+    uint32_t written_by; /* number of the launch that wrote last; 0: none */
     bool is_allocated;
 };
 
@@ -118,6 +121,7 @@ static void check_write(record *r, uint64_t me, const void *pc)
         report("race: written after it was read", me, pc, r->read_before, r->read_pc);
     r->write = me;
     r->write_pc = pc;
+    r->written_by = launch->number;
 }
 
 static void check_read(record *r, uint64_t me, const void *pc)
@@ -130,11 +134,27 @@ static void check_read(record *r, uint64_t me, const void *pc)
     r->read_pc = pc;
 }
 
-static void check_bytes(size_t at, size_t n, bool is_write, uint64_t me, const void *pc)
+/* The thread has not waited for the kernel before, which may be running. */
+static void check_ahead(const record *r, bool is_write, uint64_t me, const void *pc)
 {
+    if (is_write)
+        report("written ahead of sp_grid_wait", me, pc, 0, NULL);
+    if (launch->before && r->written_by == launch->before)
+        report("read ahead of sp_grid_wait, and the kernel before wrote it", me, pc, 0,
+               NULL);
+}
+
+static void check_bytes(const hc_view *view, size_t at, size_t n, bool is_write,
+                        uint64_t me, const void *pc)
+{
+    const bool is_ahead = launch->is_early && at >= HC_SHARED_SPACE &&
+                          !((const hc_fiber *)view)->has_waited;
+
     for (size_t i = 0; i < n; i++) {
         if (!shadow[at + i].is_allocated)
             report("access out of bounds", me, pc, 0, NULL);
+        if (is_ahead)
+            check_ahead(&shadow[at + i], is_write, me, pc);
         (is_write ? check_write : check_read)(&shadow[at + i], me, pc);
     }
 }
@@ -154,7 +174,7 @@ static void check(const void *p, size_t n, bool is_write, bool is_atomic,
     }
     if ((uintptr_t)p % n)
         report("misaligned access", me, pc, 0, NULL);
-    check_bytes(at, n, is_write, me, pc);
+    check_bytes(hc_self, at, n, is_write, me, pc);
     if (is_write)
         hc_wgmma_stored(p);
 }
@@ -196,7 +216,7 @@ static void on_accessed(const hc_view *view, const void *data, size_t bytes,
 
     if (at >= HC_SPACE)
         report("access to host memory", me, pc, 0, NULL);
-    check_bytes(at, bytes, is_write, me, pc);
+    check_bytes(view, at, bytes, is_write, me, pc);
 }
 
 static struct start_race {

@@ -30,6 +30,7 @@ struct hc_stream {
     std::deque<operation> queue;
     bool has_news;         /* operations since a thread waited for the stream */
     bool is_behind_kernel; /* kind of the last submission, events' records excepted */
+    uint32_t last;         /* number of the last launch */
 };
 
 static struct state {
@@ -320,8 +321,11 @@ unsigned hc_early_launches()
     return n_early;
 }
 
-void hc_submit(const hc_launch &l, cudaStream_t stream)
+void hc_submit(const hc_launch &launch, cudaStream_t stream)
 {
+    static uint32_t number;
+    hc_launch l = launch;
+
     n_launches++;
     n_operations++;
     n_early += l.is_early;
@@ -340,6 +344,9 @@ void hc_submit(const hc_launch &l, cudaStream_t stream)
     if (l.is_early && !stream->is_behind_kernel)
         hc_fail("kernel %s launched early, not behind a kernel in its stream",
                 l.kernel);
+    l.number = ++number;
+    l.before = l.is_early ? stream->last : 0;
+    stream->last = l.number;
     if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken)) {
         stream->is_behind_kernel = true;
         return;

@@ -47,7 +47,10 @@ expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
 expect 66 'ahead of sp_grid_wait' $prog launch_reads_ahead
 expect 66 'ahead of sp_grid_wait' $prog launch_never_waits
+expect 66 'ahead of sp_grid_wait' $prog launch_writes
+expect 66 'lets the next kernel begin ahead' $prog launch_lets_ahead
 expect 66 'leaves without sp_grid_wait' $prog launch_leaves
+expect 0 '' $prog launch_looks_ahead
 expect 66 'not behind a kernel' $prog launch_behind_a_fill
 expect 0 '' $prog launch_waits
 expect 0 '' $prog launch_behind_a_record
@@ -83,6 +86,11 @@ if [ -x $race ]; then
     expect 66 'out of bounds' $race copy_out_of_bounds
     expect 66 'access to host memory' $race host_pointer 1
     expect 66 'not passed on by sp_fence_async' $race wgmma_stored_not_passed_on
+    for k in launch_looks_at_written launch_copies_written; do
+        expect 66 'read ahead of sp_grid_wait, and the kernel before wrote it' $race $k
+        expect 0 '' $race ${k}_later
+    done
+    expect 0 '' $race launch_looks_ahead
     for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
         expect 0 '' $race $k
     done

@@ -409,9 +409,10 @@ class Kernel:
         return f'hc_trap({self.site()});'
 
     def do_griddepcontrol(self, parts, args):
-        if 'wait' not in parts:
+        calls = {'wait': 'hc_grid_wait();', 'launch_dependents': 'hc_grid_let();'}
+        if parts[1] not in calls:
             raise Unknown('.'.join(parts))
-        return 'hc_grid_wait();'
+        return calls[parts[1]]
 
     def do_nanosleep(self, parts, args):
         return 'hc_maybe_yield();'

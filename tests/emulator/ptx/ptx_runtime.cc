@@ -49,6 +49,7 @@ static void invoke(const void *call)
 {
     const ptx_call *c = static_cast<const ptx_call *>(call);
 
+    hc_reads_ahead(); /* PTX does not say which kernels do (sp_cuda.h) */
     c->kernel->run(c->parameters);
 }
 
@@ -118,7 +119,8 @@ static int launch_kernel(const void *host, dim3 grid, dim3 block, void **argumen
         memcpy(call->parameters + k->second->parameter[i].at, arguments[i],
                (size_t)k->second->parameter[i].bytes);
     hc_submit({k->second->name, host, grid, block, shared_bytes, invoke, call,
-               offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early},
+               offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early, 0,
+               0},
               stream);
     return 0;
 }
