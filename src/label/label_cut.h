@@ -21,7 +21,7 @@ typedef struct label_cut {
     const vox_options *vox;
     int scan;
     char path[LABEL_PATH];                     /* what the parts' names begin with */
-    char own_path[LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
+    char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
     int first_rank; /* has part 0, the next rank part 1, and so on */
     vox_cut part;   /* this rank's, until it is taken */
     sp_task task;
