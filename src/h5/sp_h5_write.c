@@ -33,10 +33,20 @@ sp_status sp_h5_leave(sp_status rc)
 
 enum { LIBRARY_TEXT = 256 };
 
+/* Where a call of the system failed, the library's text has its words among addresses and
+ * sizes, on two lines. */
 static herr_t append_text(unsigned n, const H5E_error2_t *error, void *text)
 {
-    if (n == 0 && error->desc)
-        snprintf(text, LIBRARY_TEXT, "HDF5: %s", error->desc);
+    static const char before[] = "error message = '";
+    const char *words = error->desc ? strstr(error->desc, before) : NULL;
+
+    if (n > 0 || !error->desc)
+        return 0;
+    if (words)
+        words += strlen(before);
+    snprintf(text, LIBRARY_TEXT, "%s%.*s",
+             words ? "" : "HDF5: ", words ? (int)strcspn(words, "'") : LIBRARY_TEXT,
+             words ? words : error->desc);
     return 0;
 }
 

@@ -148,6 +148,9 @@ static void failures_name_the_file(void **state)
     assert_int_equal(sp_h5_open(&file, "none.h5"), SP_EDATA);
     assert_non_null(strstr(sp_error_last()->message, "none.h5: No such file"));
     assert_int_equal(sp_h5_create(&file, "no/such/folder.h5"), SP_EIO);
+    assert_string_equal(sp_error_last()->message,
+                        "no/such/folder.h5: cannot be created: No such file or "
+                        "directory");
     assert_null(file);
     unlink(path);
 }
