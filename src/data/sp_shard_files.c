@@ -20,10 +20,28 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Do both paths lead to one file of one name, as a.h5 and ./a.h5 do? */
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat s, t;
+
+    if (strcmp(base_name(a), base_name(b)) != 0)
+        return false;
+    return strcmp(a, b) == 0 || (stat(a, &s) == 0 && stat(b, &t) == 0 &&
+                                 s.st_dev == t.st_dev && s.st_ino == t.st_ino);
+}
+
 static bool has_path(const sp_strings *paths, int n, const char *path)
 {
     for (int i = 0; i < n; i++)
-        if (strcmp(paths->at[i], path) == 0)
+        if (is_same_file(paths->at[i], path))
             return true;
     return false;
 }

@@ -65,6 +65,10 @@ vox 1 0 info 't[1]?h5'
 says out '^  time '
 rm t1.h5
 
+# A file that two paths name is read once.
+vox 1 0 info u-00000-of-00001.h5 ./u-00000-of-00001.h5 "$dir/u-00000-of-00001.h5"
+says out '^shards 1 '
+
 # Options that do not fit.
 vox 1 2 convert --out w --block 5 --overlap 5.5 a.txt
 says err '--overlap 5.5: expected at most --block, which is 5'
