@@ -118,6 +118,17 @@ typedef struct pass {
     int64_t n_done; /* samples of all ranks */
 } pass;
 
+/* The samples of a batch but for those that data.on_error = "skip" left out, which have no
+ * voxels. */
+static int count_samples(const sp_dataset *set, const sp_batch *batch)
+{
+    int n = 0;
+
+    for (int b = 0; b < batch->n_samples; b++)
+        n += batch->sample[b].n == sp_dataset_voxels(set, batch->sample_id[b]);
+    return n;
+}
+
 static void count_points(const sp_batch *batch, const int32_t *prediction,
                          sp_metrics *metrics)
 {
@@ -205,7 +216,7 @@ static sp_status evaluate_batch(void *arg, const sp_batch *batch)
     if (!is_plain)
         return SP_OK;
     SP_TRY(check_loss(r, batch, &out));
-    metrics->n_samples += batch->n_samples;
+    metrics->n_samples += count_samples(&r->val, batch);
     if (metrics->point_confusion)
         count_points(batch, prediction, metrics);
     sp_gallery_add(p->gallery, batch, prediction);

@@ -136,6 +136,7 @@ for n in 1 2 3; do
     says err 'sample [0-9]* left out: hurt.h5'
     evaluations h$n >b
     test $n = 1 && cp b a
+    says b "\"samples\":$(($(evaluations p | sed 's/.*"samples":\([0-9]*\),.*/\1/') - 1)),"
     same a b "merged evaluation without a sample on $n ranks"
     run $n 0 predict base.deck run.dir=h$n $model data.on_error=skip \
         'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
