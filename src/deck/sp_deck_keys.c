@@ -126,7 +126,7 @@ const sp_key sp_deck_key[] = {
  NULL, SP_WORDS(SP_DETERMINISTICS),
  "repeat the same bits on as many ranks, on any number of ranks, or not"},
 {"train", "nonfinite_limit", SP_KEY_INT, AT(train.nonfinite_limit), "10", "[0, inf)",
- "steps", NULL, "non-finite steps in a row that end the run"},
+ "steps", NULL, "non-finite steps in a row that end the run; 0: never"},
 
 {"run", "dir", SP_KEY_TEXT, AT(run.dir), "\"runs/default\"", NULL, NULL, NULL,
  "run folder: metrics, checkpoints, predictions"},
