@@ -444,6 +444,27 @@ int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler)
     return (sampler->set->n_samples + sampler->effective - 1) / sampler->effective;
 }
 
+int64_t sp_sampler_samples(const sp_sampler *sampler, int64_t position, int64_t n_steps)
+{
+    const int64_t n_samples = sampler->set->n_samples, batch = sampler->effective;
+    const int64_t rest = n_samples - position;
+    const int64_t steps_of_rest = (rest + batch - 1) / batch;
+    int64_t later, sum;
+
+    assert(n_samples > 0 && batch > 0 && rest >= 0 && n_steps >= 0);
+    /* Only the last step of an epoch is short. */
+    if (n_steps < steps_of_rest)
+        return n_steps * batch;
+    later = n_steps - steps_of_rest;
+    if (__builtin_mul_overflow(later / sp_sampler_steps_per_epoch(sampler), n_samples,
+                               &sum))
+        return INT64_MAX;
+    later = later % sp_sampler_steps_per_epoch(sampler) * batch;
+    if (__builtin_add_overflow(sum, rest + later, &sum))
+        return INT64_MAX;
+    return sum;
+}
+
 /* ---- open and close ---- */
 
 /* Lists the ranks by group: the world, each node, or each rank. */

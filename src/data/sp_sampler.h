@@ -93,5 +93,9 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
 void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micro);
 /* The number of optimizer steps of an epoch. */
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
+/* The number of samples of the n_steps steps from this position of an epoch on, into
+ * later epochs too; INT64_MAX where it does not fit. */
+int64_t sp_sampler_samples(const sp_sampler *sampler, int64_t position,
+                           int64_t n_steps);
 
 #endif

@@ -53,16 +53,29 @@ static sp_status open_evaluation(sp_trainer *t)
         t->session, sp_metrics_create(&t->metrics, r->n_classes, sp_evaluate_parts(r)));
 }
 
+/* Sets the length of the training from its state on. In steps it is counted from there,
+ * since the steps before may have been those of another number of ranks. */
 static void set_plan(sp_trainer *t)
 {
     const sp_config *config = t->session->config;
-    const bool is_by_steps = config->train.steps > 0;
+    const sp_sampler *sampler = &t->resources->sampler;
+    const sp_checkpoint_state *state = &t->state;
+    bool is_long;
 
-    t->step_samples = t->resources->sampler.effective;
+    t->step_samples = sampler->effective;
     t->epoch_samples = t->resources->train.n_samples;
-    if (__builtin_mul_overflow(is_by_steps ? config->train.steps : config->train.epochs,
-                               is_by_steps ? t->step_samples : t->epoch_samples,
-                               &t->total_samples))
+    if (config->train.steps > state->step)
+        is_long = __builtin_add_overflow(
+            state->samples_seen,
+            sp_sampler_samples(sampler, state->at.position,
+                               config->train.steps - state->step),
+            &t->total_samples);
+    else if (config->train.steps > 0)
+        t->total_samples = state->samples_seen, is_long = false;
+    else
+        is_long = __builtin_mul_overflow((int64_t)config->train.epochs,
+                                         t->epoch_samples, &t->total_samples);
+    if (is_long)
         t->total_samples = INT64_MAX;
 }
 
@@ -82,8 +95,8 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
     SP_TRY(open_evaluation(t));
     SP_TRY(sp_table_create(&t->times, t->session->comm, SP_TIMES, time_names));
-    set_plan(t);
     SP_TRY(sp_resume_begin(t));
+    set_plan(t);
     return sp_resume_is_complete(t) ? SP_OK : sp_resources_cut(r);
 }
 
@@ -154,14 +167,10 @@ static double evals_left(const sp_trainer *t)
 double sp_trainer_left_s(const sp_trainer *t)
 {
     const double pace = sp_pace_per_second(&t->pace);
-    const sp_config *config = t->session->config;
-    double samples = (double)(t->total_samples - t->state.samples_seen);
+    const double samples = (double)(t->total_samples - t->state.samples_seen);
 
     if (t->total_samples == INT64_MAX || !(pace > 0))
         return NAN;
-    if (config->train.steps > 0)
-        samples =
-            (double)(config->train.steps - t->state.step) * (double)t->step_samples;
     return fmax(0, samples) / pace +
            (t->n_evals ? evals_left(t) * t->eval_s / (double)t->n_evals : 0);
 }

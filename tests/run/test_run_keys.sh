@@ -50,6 +50,23 @@ says s/metrics.jsonl '"lr":0.2'
 run 2 0 base.deck run.dir=ends train.label_smoothing=1 batch.accumulate=2147483647
 says err '1 of the 2 ranks have nothing to do in a micro-batch of 1 sample:'
 
+# A training of so many steps ends at the end of its schedule although epochs end in short
+# steps: u.h5 has 15 samples. It does so too where it goes on with another number of ranks
+# and steps of other lengths.
+rates() {
+    sed -n 's/.*"event":"step".*"lr":\([^,]*\),.*/\1/p' "$1/metrics.jsonl" |
+        awk '{ printf "%.4f ", $1 }'
+}
+set -- base.deck run.eval_every=0 run.log_every=1 train.lr=1 train.warmup_steps=0 train.steps=4
+run 2 0 "$@" run.dir=l batch.size=16
+test "$(rates l)" = "1.0000 0.8536 0.5000 0.1464 " || fail "rates of whole epochs: $(rates l)"
+says out 'step=4 .*done=100%'
+run 1 0 "$@" run.dir=m batch.size=10 train.schedule=step
+test "$(rates m)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates of short steps: $(rates m)"
+run 2 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=constant train.steps=2
+run 1 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=step
+test "$(rates n)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates on other ranks: $(rates n)"
+
 # Deck and shards that do not fit each other: status 3, with the line of the deck.
 misfit() {
     run 2 3 misfit.deck run.dir=misfit $2

@@ -410,6 +410,43 @@ static void epochs_are_shuffled(void **state)
     close_all(&s);
 }
 
+/* The samples of a number of steps are those that the steps hold one after another. */
+static void samples_of_steps(void **state)
+{
+    enum { STEPS = 12 };
+
+    (void)state;
+    for (int n = 1; n <= 13; n++) {
+        sp_dataset set = fake_set(n, 0);
+        setting s = {.set = &set,
+                     .config = fake_config(4, SP_PER_WORLD, 1, 0),
+                     .n_ranks = 1,
+                     .per_node = 1,
+                     .is_training = true};
+
+        open_all(&s);
+        for (int first = 0; first < n; first++) {
+            sp_position at = {0, first};
+            int64_t sum = 0;
+
+            for (int step = 0, n_micro; step < STEPS; step++) {
+                int64_t held;
+
+                assert_int_equal(sp_sampler_samples(&s.sampler[0], first, step), sum);
+                held = sp_sampler_step(&s.sampler[0], at, &n_micro);
+                sum += held;
+                at.position += held;
+                if (at.position == n)
+                    at = (sp_position){at.epoch + 1, 0};
+            }
+        }
+        if (n > 1 && n < 5) /* all steps hold n samples */
+            assert_int_equal(sp_sampler_samples(&s.sampler[0], 0, INT64_MAX),
+                             INT64_MAX);
+        close_all(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +457,7 @@ int main(void)
         cmocka_unit_test(scopes_own_runs),
         cmocka_unit_test(budget_splits_as_little_as_needed),
         cmocka_unit_test(epochs_are_shuffled),
+        cmocka_unit_test(samples_of_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
