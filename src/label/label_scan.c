@@ -116,12 +116,30 @@ static int64_t count_all(const label_work *w)
     return n;
 }
 
+/* Tells of scans that take much memory, since each is one sample. */
+static void warn_of_large(const label_work *w)
+{
+    enum { POINT_BYTES = 200 /* about: points, sort keys, voxels */ };
+    const double gib = 1 << 30;
+
+    for (int t = 0; w->vox.block <= 0 && t < w->n_todo; t++) {
+        const double n = (double)w->files->file[w->todo[t]].n_points;
+
+        if (n * POINT_BYTES > gib)
+            sp_log_warn0("%s: %.1f million points are one sample, which takes about "
+                         "%.1f GiB of a rank, and more in the network; --block M cuts "
+                         "it into blocks of M metres",
+                         w->vox.input[w->todo[t]], n / 1e6, n * POINT_BYTES / gib);
+    }
+}
+
 sp_status label_scan_all(label_work *w)
 {
     sp_status rc = SP_OK;
 
     assert(w->codes && "label_work_open comes first");
     w->n_all = count_all(w);
+    warn_of_large(w);
     sp_progress_begin(&w->progress, "labelling", "points", w->n_all > 0 ? w->n_all : 0);
     if (w->vox.block > 0)
         rc = label_scan_blocks(w);
