@@ -21,8 +21,8 @@ sp_session *label_work_session(const label_work *w)
 /* ---- open and close ---- */
 
 /* Blocks begin at multiples of the network's coarsest stride from the corner of their
- * scan, so that a point is seen in the same cells from every block. Where the training's
- * did, they begin exactly there. */
+ * scan, so that a point is seen in the same cells from every block. Where the
+ * training's did, they begin exactly there. */
 static sp_status settle_alignment(label_work *w)
 {
     const sp_resources *r = &w->model->infer.resources;
@@ -45,6 +45,7 @@ static void settle_reading(label_work *w)
     w->vox.with_points = true;
     w->vox.threads = threads > 1 ? threads : 1;
     w->vox.is_quiet = true;
+    w->vox.without_cost = true;
     w->vox.is_given_up = &w->is_given_up;
 }
 

@@ -431,5 +431,7 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
     for (i = 1; i < points->n; i++)
         n_voxels += items[i].key != items[i - 1].key;
     SP_TRY(fill_rows(grid, points, options, items, n_voxels));
-    return cost_of_sorted(items, grid->sample.n, grid->cost);
+    memset(grid->cost, 0, sizeof grid->cost);
+    return options->without_cost ? SP_OK
+                                 : cost_of_sorted(items, grid->sample.n, grid->cost);
 }
