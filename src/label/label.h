@@ -12,19 +12,20 @@
  *         rows + classes --> output, beside the network       label_writer, sp_scan
  *
  * A scan that the model's recipe cuts into blocks is shared by all ranks: each cuts a
- * part of its rows, predicts some of its blocks and writes some rows of LAS and LAZ (one
- * rank all of them in other formats). A scan that is one sample belongs to one rank. Sums over blocks and views are of whole
- * numbers (merge/sp_merge.h), so the bytes do not depend on the number of ranks.
+ * part of its rows, predicts some of its blocks and writes some rows of LAS and LAZ
+ * (one rank all of them in other formats). A scan that is one sample belongs to one
+ * rank. Sums over blocks and views are of whole numbers (merge/sp_merge.h), so the
+ * bytes do not depend on the number of ranks.
  *
- * A rank needs memory for the points of three blocks, for the probabilities of the blocks
- * whose neighbours are not done, for the buffers of a cut, and for 2 bytes and the added
- * fields of each point that it writes of two scans. The points of a scan,
- * and of the next one, are in temporary files meanwhile.
+ * A rank needs memory for the points of three blocks, for the probabilities of the
+ * blocks whose neighbours are not done, for the buffers of a cut, and for 2 bytes and
+ * the added fields of each point that it writes of two scans. The points of a scan, and
+ * of the next one, are in temporary files meanwhile.
  *
  *     DIR/tile.laz                an output, complete
  *     DIR/.sptrain/tile.laz.made  what it was made of, by which model and options
  *     DIR/.sptrain/               all that is unfinished; lock, status, heartbeat
- */
+ *  */
 #ifndef LABEL_H
 #define LABEL_H
 

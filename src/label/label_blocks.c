@@ -104,8 +104,9 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
     return rc;
 }
 
-/* The head of a record of settled points, which one rank writes. It is followed by their
- * places there (uint64), their values and their classes (uint16 at a multiple of 2). */
+/* The head of a record of settled points, which one rank writes. It is followed by
+ * their places there (uint64), their values and their classes (uint16 at a multiple of
+ * 2). */
 typedef struct settled {
     int64_t n;
 } settled;

@@ -30,8 +30,8 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
     return sp_task_start(&c->task, run_part, c);
 }
 
-/* Finds the extent of the scan and cuts by it where that was not done. Collective, agreed.
- * *is_empty: the scan has no point. */
+/* Finds the extent of the scan and cuts by it where that was not done. Collective,
+ * agreed. *is_empty: the scan has no point. */
 static sp_status settle_layout(label_cut *c, bool *is_empty)
 {
     double extreme[6]; /* low, -high */
@@ -56,8 +56,8 @@ static sp_status settle_layout(label_cut *c, bool *is_empty)
     return sp_comm_agree(c->comm, vox_cut_run(&c->part, &layout), NULL);
 }
 
-/* Brings what came rank by rank to the order of the parts: the parts of the ranks before
- * first_rank are the last ones. */
+/* Brings what came rank by rank to the order of the parts: the parts of the ranks
+ * before first_rank are the last ones. */
 static sp_status order_shares(label_cut *c, const vox_share *by_rank)
 {
     const size_t n = (size_t)c->parts.n_blocks;

@@ -1,13 +1,13 @@
 /* A scan that all ranks cut into blocks together (vox/vox_spill.h). A part of its rows
  * belongs to each rank, which cuts it into a file of its own in DIR/.sptrain/tmp:
  *
- *     thread of each rank   rows of its part --label_cut_begin--> file, shares of blocks
- *     all ranks             extents, shares --label_cut_take----> pieces, the same on all
- *     any rank              piece --label_cut_read--> its points, from the files of all
+ *     thread of a rank   rows of its part --label_cut_begin--> file, shares of blocks
+ *     all ranks          extents, shares --label_cut_take----> pieces, the same on all
+ *     any rank           piece --label_cut_read--> its points, from the files of all
  *
  * The thread works while the scan before is predicted. Where the header does not tell
- * where the points lie, it only measures, and the ranks cut within label_cut_take. Which
- * rank has which part decides about no byte of what follows. */
+ * where the points lie, it only measures, and the ranks cut within label_cut_take.
+ * Which rank has which part decides about no byte of what follows. */
 #ifndef LABEL_CUT_H
 #define LABEL_CUT_H
 
@@ -31,11 +31,13 @@ typedef struct label_cut {
     int64_t n_pieces;
 } label_cut;
 
-/* Begins to cut this rank's part of a scan on a thread. Each rank calls it, with the same
- * path and first_rank. Local. SP_EMEM. Free after failure too, unless *cut is NULL. */
+/* Begins to cut this rank's part of a scan on a thread. Each rank calls it, with the
+ * same path and first_rank. Local. SP_EMEM. Free after failure too, unless *cut is
+ * NULL. */
 sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox,
                           int scan, const char *path, int first_rank, vox_codes *codes);
-/* Waits for all parts and lists the pieces. Collective, agreed. Errors of vox_cut_run. */
+/* Waits for all parts and lists the pieces. Collective, agreed. Errors of vox_cut_run.
+ */
 sp_status label_cut_take(label_cut *cut);
 /* Reads a piece of a cut that was taken. Local. SP_EIO; SP_EMEM. */
 sp_status label_cut_read(const label_cut *cut, vox_cloud *cloud, int64_t piece);

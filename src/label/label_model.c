@@ -228,10 +228,10 @@ static sp_status coarsest_cell(const label_model *m, double *cell)
 }
 
 /* Where no overlap is given, the margin of blocks is a cell of the network's coarsest
- * level, if the shards had less: the features there of a point in the block then see what
- * lies around its cell. Measured on five airborne tiles (blocks of 25 m, voxels of 0.5 m,
- * MinkUNet of stride 16) this leaves 0.8 % of the points within 2 m of a block's edge with
- * another class than the tile as a whole gives them; 5 m leave 1.2 %. */
+ * level, if the shards had less: the features there of a point in the block then see
+ * what lies around its cell. Measured on five airborne tiles (blocks of 25 m, voxels of
+ * 0.5 m, MinkUNet of stride 16) this leaves 0.8 % of the points within 2 m of a block's
+ * edge with another class than the tile as a whole gives them; 5 m leave 1.2 %. */
 static sp_status settle_margin(label_model *m)
 {
     const sp_recipe *recipe = m->infer.resources.norm.recipe;

@@ -2,9 +2,10 @@
  * class, 1 or 4 for each field. A result is that of the rows of a scan that one rank
  * writes, or of some points that travel to such ranks.
  *
- *     rows   | section 0 | section 1 | section 2 | ...    dealt to the writers in turn, so
- *     rank     first       first + 1   first + 2          that all have work at any time
- */
+ *     rows   | section 0 | section 1 | section 2 | ...   dealt to the writers in turn,
+ *     rank     first       first + 1   first + 2         so that all have work at any
+ *                                                        time
+ *  */
 #ifndef LABEL_RESULT_H
 #define LABEL_RESULT_H
 
@@ -31,7 +32,8 @@ typedef struct label_deal {
     int n_ranks, first; /* in all; the rank that is writer 0 */
 } label_deal;
 
-/* Deals the rows of a scan. section: as sp_scan_section says, 0: there is one writer. */
+/* Deals the rows of a scan. section: as sp_scan_section says, 0: there is one writer.
+ */
 label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int first);
 /* The number of a rank among the writers; -1: it is none. */
 int label_deal_writer(const label_deal *deal, int rank);
@@ -89,8 +91,8 @@ void label_result_give_up(label_result *result);
 /* Waits for one of the two. */
 void label_result_wait(label_result *result);
 
-/* The result as sp_scan_write takes it, by whichever thread. Rows that are taken together
- * are of one section. */
+/* The result as sp_scan_write takes it, by whichever thread. Rows that are taken
+ * together are of one section. */
 sp_scan_labels label_result_labels(const label_result *result);
 
 #endif

@@ -7,9 +7,10 @@
  *         all ranks       know the pieces; a round has a few for each rank, dealt by
  *                         their numbers of points, the same on all ranks
  *         each rank       piece --> sample --> label_net --> label_blocks
- *         each rank       gets the classes of its rows, and writes them      label_result.h
- *         rank k % size   joins what the ranks wrote (all is its own where the format is
- *                         not LAS or LAZ)
+ *         each rank       gets the classes of its rows, and writes them
+ *                         (label_result.h)
+ *         rank k % size   joins what the ranks wrote (of other formats than LAS and LAZ
+ *                         it alone has written all)
  *
  * Beside the thread that computes and speaks with the other ranks, a rank has up to
  * three that do neither:

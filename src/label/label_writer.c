@@ -22,7 +22,8 @@ void label_writer_free(label_job *job)
 
 /* ---- the thread ---- */
 
-/* Notes the outcome, so that the caller can meet a failure before the job is settled. */
+/* Notes the outcome, so that the caller can meet a failure before the job is settled.
+ */
 static void note(label_writer *w, sp_status rc)
 {
     pthread_mutex_lock(&w->lock);

@@ -1,7 +1,7 @@
 /* The outputs of this rank, which a thread writes while the network computes.
  *
- *     label_writer_make   a job: the result of a scan, or of the rows of it that this rank
- *                         writes, which the caller opens and sizes
+ *     label_writer_make   a job: the result of a scan, or of the rows of it that this
+ *                         rank writes, which the caller opens and sizes
  *     label_writer_push   the thread writes rows as far as they are settled, once the
  *                         outputs before are done
  *     label_result_place  the caller settles rows (label_result.h)

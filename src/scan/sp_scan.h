@@ -155,16 +155,17 @@ sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *l
  */
 
 /* The rows of a section of the copy of this scan that is called `path`; 0: the copy can
- * only be written by one. LAS is divided anywhere, LAZ where its chunks are of one length
- * and a table has them. */
+ * only be written by one. LAS is divided anywhere, LAZ where its chunks are of one
+ * length and a table has them. */
 int64_t sp_scan_section(sp_scan *scan, const char *path);
-/* Writes the part k of n of the copy that will be called `path` to the file `to`: rows of
- * the sections k, k + n, ... are asked for. Errors as of sp_scan_write. */
+/* Writes the part k of n of the copy that will be called `path` to the file `to`: rows
+ * of the sections k, k + n, ... are asked for. Errors as of sp_scan_write. */
 sp_status sp_scan_write_part(sp_scan *scan, const char *path,
                              const sp_scan_labels *labels, int k, int n,
                              const char *to);
-/* Writes the copy from its parts [n]; no rows are asked for. Errors as of sp_scan_write.
- */
+/* Writes the copy from its parts [n]; no rows are asked for. Errors as of
+ * sp_scan_write.
+ *  */
 sp_status sp_scan_join(sp_scan *scan, const char *path, const sp_scan_labels *labels,
                        int n, char *const *part);
 

@@ -55,9 +55,10 @@ typedef struct sp_scan_format {
      * the file. */
     sp_status (*fill)(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
     sp_status (*rewind)(sp_scan *scan); /* NULL: setting scan->row suffices */
-    /* Limits reading to the rows *first .. *end - 1, and moves these to rows at which it
-     * can begin, equal rows to equal ones; *is_able: false where it can begin at row 0
-     * alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0. */
+    /* Limits reading to the rows *first .. *end - 1, and moves these to rows at which
+     * it can begin, equal rows to equal ones; *is_able: false where it can begin at row
+     * 0 alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0.
+     */
     sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
     void (*close)(sp_scan *scan);       /* NULL: the format holds nothing but `own` */
     /* n_points comes from the header, and more than a byte of the file for each is not

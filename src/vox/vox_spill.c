@@ -1,6 +1,6 @@
-/* Cutting a scan, or a part of its rows, into blocks (vox_spill.h), in one pass over the
- * rows where the header tells the extent of the scan. The temporary file consists of slots
- * of one size:
+/* Cutting a scan, or a part of its rows, into blocks (vox_spill.h), in one pass over
+ * the rows where the header tells the extent of the scan. The temporary file consists
+ * of slots of one size:
  *
  *     slot   | next | n | record | record | ...            per_slot records of a block
  *
@@ -307,7 +307,8 @@ static sp_status close_file(vox_cutter *c)
     return SP_OK;
 }
 
-/* True if the header claims an extent that gives a layout, which is cut->layout then. */
+/* True if the header claims an extent that gives a layout, which is cut->layout then.
+ */
 static bool use_header(vox_cut *cut)
 {
     vox_box claimed;
@@ -405,8 +406,8 @@ void vox_cut_close(vox_cut *cut)
 
 /* ---- pieces ---- */
 
-/* Block number b in its scan, of which `share` is the sum of all parts', as a sample has
- * it. */
+/* Block number b in its scan, of which `share` is the sum of all parts', as a sample
+ * has it. */
 static sp_block describe(const vox_cut *cut, int64_t b, const vox_share *share)
 {
     const int64_t n_x = cut->layout.n_blocks[0], at[2] = {b % n_x, b / n_x};

@@ -1,5 +1,5 @@
-/* Scans cut into blocks, in temporary files: by one process, or by several of which each
- * reads a part of the rows (sp_scan_limit).
+/* Scans cut into blocks, in temporary files: by one process, or by several of which
+ * each reads a part of the rows (sp_scan_limit).
  *
  *     one process    vox_spill_write  scan --> file, pieces
  *                    vox_spill_read   piece --> cloud
@@ -10,12 +10,12 @@
  *                    vox_cut_layout   boxes of all parts --> layout; vox_cut_run again,
  *                                     by this layout, where it was not cut by it
  *                    vox_cut_list     shares of all parts --> pieces
- *                    vox_cut_read     piece --> cloud: its records of part 0, of part 1, ...
+ *                    vox_cut_read     piece --> cloud: its records of part 0, part 1, ...
  *
- * Parts are in the order of the file, so a block has its points in the order of the file
- * whoever cut it. Local; the several exchange boxes and shares. Memory is, while a file is
- * cut, one buffer of 64 MiB. The temporary files take 48 bytes, and 4 for each feature, for
- * each point and each of its copies in margins. */
+ * Parts are in the order of the file, so a block has its points in the order of the
+ * file whoever cut it. Local; the several exchange boxes and shares. Memory is, while a
+ * file is cut, one buffer of 64 MiB. The temporary files take 48 bytes, and 4 for each
+ * feature, for each point and each of its copies in margins. */
 #ifndef VOX_SPILL_H
 #define VOX_SPILL_H
 
@@ -62,14 +62,15 @@ typedef struct vox_cut {
 } vox_cut;
 
 /* Opens part `part` of n_parts of an input, for its file `path`, which is borrowed like
- * the options. codes: counts its codes in the first run. Errors of vox_scan_open; SP_EMEM.
- * Close in any case; the shares stay until then. */
+ * the options. codes: counts its codes in the first run. Errors of vox_scan_open;
+ * SP_EMEM. Close in any case; the shares stay until then. */
 sp_status vox_cut_open(vox_cut *cut, const vox_options *options, int file, int part,
                        int n_parts, const char *path, vox_codes *codes);
 void vox_cut_close(vox_cut *cut);
-/* Reads the part and cuts it by the layout. NULL: by the one that the header claims, or,
- * where it claims none, only measures. A part of a number that the layout has no rows for
- * (vox_layout_parts) has no shares and no file. SP_EIO; SP_EMEM; errors of reading. */
+/* Reads the part and cuts it by the layout. NULL: by the one that the header claims,
+ * or, where it claims none, only measures. A part of a number that the layout has no
+ * rows for (vox_layout_parts) has no shares and no file. SP_EIO; SP_EMEM; errors of
+ * reading. */
 sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout);
 /* Lays out the blocks of points in a box. SP_EUSAGE: there are too many. */
 sp_status vox_cut_layout(const vox_options *options, int file, const vox_box *points,
@@ -79,12 +80,13 @@ static inline int64_t vox_layout_blocks(const vox_layout *layout)
 {
     return layout->n_blocks[0] * layout->n_blocks[1];
 }
-/* The number of parts that have rows where a scan is cut by this layout in at most n: as
- * many as keep the shares of all below 32 MiB, and one at least. The others are empty. */
+/* The number of parts that have rows where a scan is cut by this layout in at most n:
+ * as many as keep the shares of all below 32 MiB, and one at least. The others are
+ * empty. */
 int vox_layout_parts(const vox_layout *layout, int n);
-/* Appends the pieces (the blocks with points of their own, row by row) to *pieces, which
- * is malloc'd and freed by the caller, and completes the shares [n_parts][blocks] of all
- * parts that have rows. `cut` is any of these parts. SP_EMEM. */
+/* Appends the pieces (the blocks with points of their own, row by row) to *pieces,
+ * which is malloc'd and freed by the caller, and completes the shares [n_parts][blocks]
+ * of all parts that have rows. `cut` is any of these parts. SP_EMEM. */
 sp_status vox_cut_list(const vox_cut *cut, int n_parts, vox_share *share,
                        vox_piece **pieces, int64_t *n_pieces);
 
@@ -103,10 +105,10 @@ void vox_part_path(const char *path, int part, char *to, size_t bytes);
 sp_status vox_cut_read(vox_cloud *cloud, const vox_options *options,
                        const vox_parts *parts, const vox_piece *piece);
 
-/* Cuts a file as a whole: writes its records to `path` and appends its pieces to *pieces.
- * The file is read once where its header tells its extent, else (or with --bounds, or
- * where the header is wrong) twice; codes are counted in `codes`. SP_EUSAGE: too many
- * blocks; SP_EIO; SP_EMEM. */
+/* Cuts a file as a whole: writes its records to `path` and appends its pieces to
+ * *pieces. The file is read once where its header tells its extent, else (or with
+ * --bounds, or where the header is wrong) twice; codes are counted in `codes`.
+ * SP_EUSAGE: too many blocks; SP_EIO; SP_EMEM. */
 sp_status vox_spill_write(const vox_options *options, int file, const char *path,
                           vox_codes *codes, vox_piece **pieces, int64_t *n_pieces);
 /* Reads one piece of such a file. SP_EIO; SP_EMEM. */

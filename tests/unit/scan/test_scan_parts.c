@@ -1,5 +1,6 @@
-/* Scans in parts: reading by sp_scan_limit gives the rows of the whole scan, in its order,
- * and a copy that several have written is byte for byte that of one, as LAS and as LAZ. */
+/* Scans in parts: reading by sp_scan_limit gives the rows of the whole scan, in its
+ * order, and a copy that several have written is byte for byte that of one, as LAS and
+ * as LAZ. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
