@@ -5,8 +5,9 @@
 #
 #     bundle/tests/gpu_first.sh results right
 #
-# Without PART all parts run. Each command has a limit of its own, and none that fails or
-# takes too long keeps the next from running.
+# Without PART all parts run. Each command has a limit of its own, and so has each part
+# (580 s, SP_FIRST_PART_S); a command that has no time left is left out and said so. None
+# that fails or takes too long keeps the next from running.
 #     right     the kernels' tests; convolutions of 50,000 voxels against double precision
 #     sanitize  compute-sanitizer on the tests of convolutions and weight gradients
 #     rates     ceilings of the device and every operation, in bf16, by channels; wgmma
@@ -15,6 +16,7 @@
 # RESULTS (gpu-first) gets first.jsonl, a line for each command and each number that has a
 # prediction:
 #     {"part":"right","command":"test_cuda_conv","status":0,"seconds":12}
+#     {"part":"sanitize","command":"initcheck-test_cuda_wgrad","status":null,"seconds":0}
 #     {"part":"rates","number":"gather_512","value":5600,"predicted":"5500","unit":"GB/s"}
 # Predictions are made from the machine code and from counted bytes, for an H100. What the
 # commands said is in RESULTS/logs. Ends with 1 where a command failed, 77 without a GPU.
@@ -24,6 +26,8 @@ results=${1:-gpu-first}
 [ $# = 0 ] || shift
 parts=${*:-right sanitize rates step profile}
 voxels=${SP_FIRST_VOXELS:-94444}
+net=${SP_FIRST_NET:-minkunet34}
+part_s=${SP_FIRST_PART_S:-580}
 mkdir -p "$results/logs" || exit 1
 results=$(cd "$results" && pwd)
 work=$(mktemp -d) || exit 1
@@ -47,6 +51,14 @@ try() {
     limit=$2
     shift 2
     begin=$(date +%s)
+    left=$((part_begin + part_s - begin))
+    [ "$limit" -lt "$left" ] || limit=$left
+    if [ "$limit" -le 0 ]; then
+        echo "{\"part\":\"$part\",\"command\":\"$name\",\"status\":null,\"seconds\":0}" \
+            >>"$results/first.jsonl"
+        echo "left out $part: $name: $part_s s are over"
+        return 124
+    fi
     timeout -k 5 "$limit" "$@" >"$results/logs/$part-$name" 2>&1
     status=$?
     seconds=$(($(date +%s) - begin))
@@ -90,8 +102,8 @@ sanitize() {
         echo "skipped $part: no compute-sanitizer on the PATH or under /usr/local/cuda"
         return
     fi
-    for test in test_cuda_conv test_cuda_wgmma test_cuda_wgrad; do
-        for tool in memcheck synccheck initcheck racecheck; do
+    for tool in memcheck racecheck synccheck initcheck; do
+        for test in test_cuda_conv test_cuda_wgmma test_cuda_wgrad; do
             try "$tool-$test" 90 "$run" "$sanitizer" --tool "$tool" --error-exitcode 1 \
                 gpu_tests "$test"
         done
@@ -118,13 +130,13 @@ rates() {
 
 step() {
     log=$results/logs/$part
-    "$run" spbench voxels --shape lidar --voxels "$voxels" --samples 2 --out voxels.h5 \
-        >none 2>&1
-    cat >deck <<'DECK'
+    try voxels 60 "$run" spbench voxels --shape lidar --voxels "$voxels" --samples 2 \
+        --out voxels.h5
+    cat >deck <<DECK
 data : { train = ["voxels.h5"]; val = ["voxels.h5"]; voxel_size = 0.05; };
 augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
 batch : { size = 2; };
-net : { family = "minkunet34"; stem_kernel = 3; };
+net : { family = "$net"; stem_kernel = 3; };
 train : { warmup_steps = 0; lr = 0.01; precision = "bf16"; };
 run : { device = "cuda"; dir = "trained"; };
 DECK
@@ -145,7 +157,8 @@ DECK
 }
 
 profile() {
-    try ncu 570 sh "$tools/gpu_profile.sh" minkunet34 2 bf16 "$results"
+    try ncu 570 env SP_RUN="$run" SP_PROFILE_VOXELS="$voxels" sh "$tools/gpu_profile.sh" \
+        "$net" 2 bf16 "$results"
     for kernel in conv_kernel wgrad_kernel; do
         number "$kernel, tensor pipe" "$(field "$results/profile.jsonl" \
             "\"kernel\":\"$kernel" tensor_percent)" "30-40" percent
@@ -155,6 +168,7 @@ profile() {
 . "$tools/gpu_here.sh"
 tests=$(grep '^test_' names)
 for part in $parts; do
+    part_begin=$(date +%s)
     "$part"
 done
 echo "results in $results; $failed commands failed"

@@ -64,8 +64,14 @@ grep -q '1 commands failed$' "$dir/log" || fail "no count"
 first 0 step
 first 2 nothing
 
-# a command that does not end is ended, and the next one runs
+# a part that has no time left leaves its commands out
 printf '#!/bin/sh\n[ -z "$1" ] && echo test_cuda_conv && exit\nsleep 60\n' >"$dir/bin/gpu_tests"
+SP_FIRST_PART_S=0 first 0 right
+said '^{"part":"right","command":"test_cuda_conv","status":null,"seconds":0}$'
+said '"command":"large","status":null,"seconds":0}$'
+grep -q '^left out right: large: 0 s are over$' "$dir/log" || fail "not left out"
+
+# a command that does not end is ended, and the next one runs
 sed 's/try "\$test" 60/try "$test" 1/; s/try large 120/try large 1/' \
     "$SP_SRCDIR/tests/tools/gpu_first.sh" >"$dir/short.sh"
 cp "$SP_SRCDIR/tests/tools/gpu_here.sh" "$dir/"
