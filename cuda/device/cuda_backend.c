@@ -29,6 +29,7 @@ const sp_backend_ops sp_cuda_ops = {
     .clock_end = sp_cuda_clock_end,
     .peak = sp_cuda_peak,
     .memory_used = sp_cuda_memory_used,
+    .scratch_drop = sp_cuda_scratch_drop,
     .range_begin = sp_cuda_range_begin,
     .range_end = sp_cuda_range_end,
     SP_OPERATIONS(ROW)

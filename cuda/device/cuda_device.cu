@@ -119,6 +119,27 @@ static sp_status tell_compilation(int device, double seconds)
     return SP_OK;
 }
 
+static sp_status create_scratch(sp_cuda *cuda)
+{
+    SP_TRY(sp_cuda_arena_create(&cuda->side_scratch, 0, "side scratch"));
+    return sp_cuda_arena_create(&cuda->scratch, 0, "scratch");
+}
+
+static void destroy_scratch(sp_cuda *cuda)
+{
+    sp_cuda_arena_destroy(&cuda->scratch);
+    sp_cuda_arena_destroy(&cuda->side_scratch);
+}
+
+sp_status sp_cuda_scratch_drop(sp_backend *be)
+{
+    assert(cuda_is_owner(be));
+    SP_CUDA(cudaSetDevice(be->device));
+    SP_TRY(sp_cuda_wait(be));
+    destroy_scratch(cuda_of(be));
+    return create_scratch(cuda_of(be));
+}
+
 /* Lower numbers have priority. Plans and the side stream use what the step leaves idle.
  * Priorities above that of the step are left for the sums of the gradients. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
@@ -145,8 +166,7 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
                                    cudaDevAttrMultiProcessorCount, be->device));
     SP_CUDA(cudaMalloc((void **)&cuda->counts, CUDA_COUNTS * sizeof *cuda->counts));
     SP_TRY(sp_cuda_fill(be, cuda->counts, 0, CUDA_COUNTS * sizeof *cuda->counts));
-    SP_TRY(sp_cuda_arena_create(&cuda->side_scratch, 0, "side scratch"));
-    SP_TRY(sp_cuda_arena_create(&cuda->scratch, 0, "scratch"));
+    SP_TRY(create_scratch(cuda));
     return sp_cuda_tiles_open(be);
 }
 
@@ -189,9 +209,7 @@ void sp_cuda_close(sp_backend *be)
 
     if (!cuda)
         return;
-    sp_cuda_arena_destroy(&cuda->scratch);
-    if (cuda->side_scratch.base)
-        sp_cuda_arena_destroy(&cuda->side_scratch);
+    destroy_scratch(cuda);
     if (cuda->counts)
         cudaFree(cuda->counts);
     for (int i = 0; i < 2; i++)

@@ -98,6 +98,7 @@ SP_OP(clock_begin) sp_cuda_clock_begin;
 SP_OP(clock_end) sp_cuda_clock_end;
 SP_OP(peak) sp_cuda_peak;
 SP_OP(memory_used) sp_cuda_memory_used;
+SP_OP(scratch_drop) sp_cuda_scratch_drop;
 
 /* ---- cuda_ranges.c ---- */
 SP_OP(range_begin) sp_cuda_range_begin;

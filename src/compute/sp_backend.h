@@ -383,6 +383,9 @@ typedef struct sp_backend_ops {
     /* Bytes of the device in use by all processes; on the CPU the peak resident size of
      * this process; 0: not known. */
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
+    /* Gives the memory of the backend's own scratch back; operations take it anew. Waits.
+     * NULL: the backend has none. */
+    sp_status (*scratch_drop)(sp_backend *be);
     /* Names what the calling thread does from begin to end, for a profiler that is
      * attached to the program (sp_range_begin). NULL: the backend has none. */
     void (*range_begin)(const char *name);

@@ -238,6 +238,9 @@ sp_status sp_selftest_device(sp_backend *device)
         rc = run_side(&a, p);
     if (rc == SP_OK)
         rc = compare(&a, &b, p->graph.n_floats, device->precision);
+    /* the memory of a run is foreseen without that of the test */
+    if (rc == SP_OK && device->ops->scratch_drop)
+        rc = device->ops->scratch_drop(device);
     close_side(&a);
     close_side(&b);
     close_problem(p);

@@ -40,10 +40,11 @@ foreseen() { # foreseen DECK
         fail "$1: not what was foreseen"
 }
 
-# Scenes so large that the scratch that stays from the self-test, 0.2 MiB which nobody
-# foresees, is less than that.
+# The third is so small that scratch of the self-test, 0.2 MiB which nobody foresees, would
+# show.
 scene one 1 44 5
 scene two 1 24 5
+scene three 1 12 5
 cat >wide.deck <<'END'
 data : { train = ["one*.h5"]; val = []; voxel_size = 0.7; };
 augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
@@ -55,5 +56,7 @@ END
 sed 's/one/two/
      s/family = "dummy".*/family = "minkunet14A"; width = 0.125; stem_kernel = 5; };/
      s/warmup/optimizer = "adamw"; precision = "bf16"; warmup/' wide.deck >deep.deck
+sed 's/one/three/' wide.deck >small.deck
 foreseen wide.deck
+foreseen small.deck
 foreseen deep.deck
