@@ -161,12 +161,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
 
     sp_reads_ahead(); /* the map, for the table */
     b.list_rows();
-    for (int word = 0; word < a.n_words; word++) {
+    int word = 0;
+    do { /* there is a word, so that the compiler sees the wait on every way */
         b.fill_table(word);
         b.list_offsets(word);
         sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
         b.walk(word, sum);
-    }
+    } while (++word < a.n_words);
     typedef typename conv_block<P, T, IS_WHOLE>::product product;
     typedef std::conditional_t<P == SP_BF16, cuda_bf16, float> element;
     typedef conv_out<product, T, element> out;
@@ -311,6 +312,7 @@ sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
     }
     a.K = m ? m->K : 1;
     a.n_words = (a.K + CONV_WORD - 1) / CONV_WORD;
+    assert(a.n_words > 0);
     a.w = (const char *)args->w_packed;
     a.is_from_aligned = cuda_is_aligned(a.from);
     a.is_shared = units.is_shared;

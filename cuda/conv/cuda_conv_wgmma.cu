@@ -231,12 +231,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         sp_trap(); /* the swizzle depends on address bits */
     sp_reads_ahead(); /* the map, for the table */
     b.list_rows();
-    for (int word = 0; word < a.n_words; word++) {
+    int word = 0;
+    do { /* there is a word, so that the compiler sees the wait on every way */
         b.fill_table(word);
         b.list_offsets(word);
         sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
         b.walk(word, sum);
-    }
+    } while (++word < a.n_words);
     typedef out_tile<T> tile;
     typedef cuda_product<SP_BF16, 1, tile::NT> product;
     typedef conv_out<product, tile, cuda_bf16> out;

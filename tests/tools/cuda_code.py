@@ -13,6 +13,8 @@ For each kernel and tile of cuda/conv (of 128 rows, or ROWSxCOLUMNS) the table h
     outside   instructions outside the main loop: table, epilogue
     bytes     code
     regs, shared, threads, and the blocks of an SM (of 9.0) that follow from them
+Ahead of its wait for the preceding kernel (ACQBULK) a kernel may load from device memory,
+the map for its table; convolutions do. It may neither write it nor begin a copy from it.
 Fails where a kernel passes its limit, has no limit, or is absent. Numbers depend on nvcc; the
 limits have a margin of some per cent for that.
 
@@ -138,6 +140,23 @@ def reachable(blocks):
                 seen.add(n)
                 todo.append(n)
     return seen
+
+
+def ahead_of_wait(blocks):
+    """The opcodes of all that can run before the wait for the preceding kernel; None
+    where there is no wait."""
+    seen, todo, codes, has_wait = {0}, [0], [], False
+    while todo:
+        block = blocks[todo.pop()]
+        for text in block.code:
+            if opcode(text).startswith("ACQBULK"):
+                has_wait = True
+                break
+            codes.append(opcode(text))
+        else:
+            todo += [n for n in block.next if n not in seen]
+            seen.update(block.next)
+    return codes if has_wait else None
 
 
 def loops_of(blocks):
@@ -269,6 +288,7 @@ class Kernel:
         self.ahead = sum(1 for c in codes[:first] if LOAD.match(c))
         self.clocks = self.loop * self.threads / 128 / (self.macs / self.rate)
         self.outside = total - len(whole)
+        self.ahead_of_wait = ahead_of_wait(blocks)
         self.regs = regs
         self.blocks = None
         if regs is None:
@@ -285,6 +305,16 @@ class Kernel:
             self.outside, self.bytes) + \
             ("" if self.regs is None else " %4d %6d %7d %6d" % of_cubin)
 
+    def wait_faults(self):
+        codes = self.ahead_of_wait
+        if codes is None:
+            return ["no wait for the preceding kernel"]
+        faults = ["%s ahead of the wait for the preceding kernel" % c for c in sorted(set(codes))
+                  if re.match(r"(LDGSTS|STG?|RED|ATOMG?|UBLKCP|%s)\b" % self.product, c)]
+        if not any(re.match(r"LDG\b", c) for c in codes):
+            faults.append("its table waits for the preceding kernel: no load ahead")
+        return faults
+
     def faults(self):
         if self.name not in LIMITS:
             return ["no limits for it"]
@@ -298,7 +328,8 @@ class Kernel:
         return ["%s: %d, expected %s" % (
                     what, value, "at least %d" % least if value < least
                     else "at most %d" % most)
-                for what, value, least, most in checks if not least <= value <= most]
+                for what, value, least, most in checks if not least <= value <= most] + \
+            self.wait_faults()
 
 
 HEADER = "%-27s %5s %4s %4s %5s %6s %7s %7s %4s %6s %7s %6s" % (

@@ -1,6 +1,7 @@
 #!/bin/sh
 # cuda_code.py counts a loop of machine code as it is, and finds a loop that grew, a
-# WARPSYNC, a load that moved behind the products and a kernel without limits. The listings
+# WARPSYNC, a load that moved behind the products, a kernel without limits, and what may not
+# stand ahead of a kernel's wait or should. The listings
 # are written here: small kernels of known size.
 command -v python3 >/dev/null && command -v c++filt >/dev/null || {
     echo "SKIPPED: no python3 or no c++filt"
@@ -15,10 +16,11 @@ fail() {
     exit 1
 }
 
-# listing FILLING AHEAD EXTRA [TILE]: a kernel with the products of one k-tile of 128 x 128
-# in bf16, behind a branch that skips FILLING instructions.
+# listing FILLING AHEAD EXTRA [TILE [EARLY [WAIT]]]: a kernel with the products of one k-tile of 128 x 128
+# in bf16, behind a branch that skips FILLING instructions. It begins with EARLY and WAIT.
 listing() {
-    awk -v filling="$1" -v ahead="$2" -v extra="$3" -v tile="${4:-128}" '
+    awk -v filling="$1" -v ahead="$2" -v extra="$3" -v tile="${4:-128}" \
+        -v early="${5:-LDG.E R2, [R4.64]}" -v wait="${6:-ACQBULK}" '
         function put(text) { printf "        /*%04x*/  %s ;\n", 16 * n++, text }
         BEGIN {
             name = "_Z11conv_kernelIL12sp_precision2E9conv_tileILi128ELi" tile \
@@ -26,6 +28,8 @@ listing() {
             print "\t.section\t.text." name ",\"ax\",@progbits"
             print ".text." name ":"
             put("LDC R1, c[0x0][0x28]")
+            put(early)
+            put(wait)
             put("@P0 EXIT")
             print ".L_x_0:"
             put("@!P1 BRA `(.L_x_1)")
@@ -56,7 +60,7 @@ check() { # check STATUS TEXT: of the listing, whose last columns are of cubins 
 }
 
 listing 60 16 "" >"$dir/code"
-check 0 '^conv bf16 128 2x2 whole *142 *64 *0 *16 .* 4 *2352$'
+check 0 '^conv bf16 128 2x2 whole *142 *64 *0 *16 .* 6 *2384$'
 listing 260 16 "" >"$dir/code"
 check 1 'instructions of the loop: 342, expected at most'
 listing 60 16 "WARPSYNC 0xffffffff" >"$dir/code"
@@ -65,5 +69,10 @@ listing 60 1 "" >"$dir/code"
 check 1 'loads ahead of the products: 1, expected at least'
 listing 60 16 "" 160 >"$dir/code"
 check 1 'conv bf16 160 2x2 whole: no limits for it'
+listing 60 16 "" 128 "LDGSTS.E.BYPASS.128 [R2], [R4.64]" >"$dir/code"
+check 1 'whole: LDGSTS.E.BYPASS.128 ahead of the wait'
+check 1 'whole: its table waits for the preceding kernel'
+listing 60 16 "" 128 "" NOP >"$dir/code"
+check 1 'whole: no wait for the preceding kernel'
 echo >"$dir/code"
 check 1 '^0 kernels'
