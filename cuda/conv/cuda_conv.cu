@@ -182,9 +182,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
                     product::put(value, T::PITCH, j, sum[i][j][0], sum[i][j][1],
                                  sum[i][j][2], sum[i][j][3]);
     };
-    static_assert((int)T::BM == (int)CUDA_TILE_ROWS ||
-                      (int)T::SHARED + (int)sizeof table[0] <= (int)CUDA_TALL_BYTES,
-                  "shared memory of a tall tile");
+    static_assert((int)T::SHARED + (int)sizeof table[0] <=
+                      ((int)T::BM == (int)CUDA_TILE_ROWS ? (int)CUDA_LEAST_BYTES
+                                                         : (int)CUDA_TALL_BYTES),
+                  "shared memory of a tile");
     out(a, table[0].out, (int64_t)(blockIdx.x / b.across()) * (T::BM / CUDA_TILE_ROWS),
         b.column0, stages)
         /* the table is not read any more */

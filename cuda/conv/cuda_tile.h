@@ -47,8 +47,10 @@ static inline cuda_tile cuda_tile_at(int i)
 }
 
 enum {
-    /* The shared memory of a tall tile is at most this much; devices of some
-     * architectures (8.6, 8.9, 12.0) have less. */
+    /* The shared memory of a block that every device from 8.0 on grants: 8.6, 8.9 and
+     * 12.0 have no more. All tiles but tall ones and those of wgmma fit into it. */
+    CUDA_LEAST_BYTES = 99 << 10,
+    /* The shared memory of a tall tile is at most this much. */
     CUDA_TALL_BYTES = 130 << 10,
     /* Tall tiles serve kernels of so many offsets: smaller ones read few weights. */
     CUDA_TALL_OFFSETS = 27,

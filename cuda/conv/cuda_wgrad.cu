@@ -73,6 +73,7 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
         SHARED = STAGES * STAGE_BYTES
     };
     static_assert(MT * WM * 16 == T && NT * WN * 8 == T && NT % 2 == 0, "warp tile");
+    static_assert((int)SHARED <= (int)CUDA_LEAST_BYTES, "shared memory of a tile");
     static_assert(N * LANES == CHUNKS && LANES * product::PAIRS == THREADS, "chunks");
 
     /* The number of chunk e of thread `lane` of a row. Where four threads copy half a
