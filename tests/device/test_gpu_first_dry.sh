@@ -1,0 +1,99 @@
+#!/bin/sh
+# gpu_first.sh with the real programs, on an emulated device: every command line is read as it
+# stands, the programs run on few voxels, and the numbers that the script looks for are in
+# what they say. Stand-ins are the profiler and the sanitizer, which tell how they were
+# called, and the tests of the kernels, which run elsewhere.
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+at=$SP_BUILDDIR/tests
+[ -x "$at/device/spbench_hostcuda" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
+mkdir "$dir/bin"
+ln -s "$at/device/sptrain_hostcuda" "$dir/bin/sptrain"
+printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >"$dir/run"
+
+# The command line is read as it is; then it runs with small numbers.
+cat >"$dir/bin/spbench" <<END
+#!/bin/sh
+bench=$at/device/spbench_hostcuda
+"\$bench" "\$@" --help >/dev/null || exit
+case \$1 in
+ops | plan) set -- "\$@" --quick --repeats 2 --voxels 60 ;;
+step) set -- "\$@" --quick --repeats 2 ;;
+esac
+for word; do
+    shift
+    case \$word in
+    32,96,128,256) set -- "\$@" 32 ;;
+    256) set -- "\$@" 128 ;;
+    *) set -- "\$@" "\$word" ;;
+    esac
+done
+exec "\$bench" "\$@"
+END
+cat >"$dir/bin/gpu_tests" <<END
+#!/bin/sh
+case \$1 in
+"") exec $at/gpu/kernels ;;
+gpu_large) exec $at/gpu/kernels gpu_large 200 \$3 ;;
+esac
+$at/gpu/kernels | grep -qx "\$1"
+END
+cat >"$dir/bin/compute-sanitizer" <<END
+#!/bin/sh
+echo "\$*" >>$dir/sanitizer
+shift 4
+"\$@"
+END
+cat >"$dir/bin/ncu" <<END
+#!/bin/sh
+case \$* in *--query-metrics*) exit ;; esac
+while [ \$# -gt 0 ]; do
+    case \$1 in
+    --log-file) file=\$2 ;;
+    --launch-count) n=\$2 ;;
+    train.steps=*) steps=\${1#*=} ;;
+    esac
+    shift
+done
+echo '"ID","Kernel Name","gpu__time_duration.sum","sm__pipe_tensor_cycles_active"' >\$file
+echo '"","","nsecond","%"' >>\$file
+seq \${n:-\$steps} | sed 's/.*/"&","void conv_kernel<(int)1>(int)","1,000","35.0"/' >>\$file
+END
+chmod +x "$dir/run" "$dir"/bin/*
+export SP_RUN="$dir/run" SP_FIRST_VOXELS=60 SP_FIRST_NET=dummy PATH="$dir/bin:$PATH"
+
+sh "$SP_SRCDIR/tests/tools/gpu_first.sh" "$dir/results" >"$dir/log" 2>&1
+status=$?
+jsonl=$dir/results/first.jsonl
+fail() {
+    echo "FAILED: $*"
+    cat "$dir/log" "$jsonl"
+    tail -n 5 "$dir"/results/logs/*
+    exit 1
+}
+[ $status = 0 ] || fail "status $status"
+said() {
+    grep -q "$1" "$jsonl" || fail "no $1"
+}
+
+# What depends on a device's ceilings, which an emulated one does not have, is null.
+said '"part":"right","command":"large","status":0'
+said '"part":"sanitize","command":"racecheck-test_cuda_wgmma","status":0'
+said '"part":"rates","command":"wgmma","status":0'
+said '"part":"step","command":"late","status":0'
+said '"part":"profile","command":"ncu","status":0'
+for name in gather_512 products "step of two scans" "early launches save" \
+    "plan of minkunet34" "operations of that plan" "waits of that plan" \
+    "conv_kernel, tensor pipe"; do
+    said "\"number\":\"$name\",\"value\":-\\?[0-9.e+-]*[0-9]"
+done
+grep -qx -e '--tool initcheck --error-exitcode 1 gpu_tests test_cuda_conv' "$dir/sanitizer" ||
+    fail "how the sanitizer was called: $(cat "$dir/sanitizer")"
+[ "$(grep -c '"command"' "$jsonl")" = "$(grep -c '"status":\(0\|77\)' "$jsonl")" ] ||
+    fail "a command failed"
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    assert "command" in row or "predicted" in row, row' "$jsonl" || fail "not JSON"
+fi
