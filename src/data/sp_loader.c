@@ -6,8 +6,8 @@
  *
  * The planner deals micro-batches to free slots in the sampler's order. Readers read
  * the samples of the slots in this order. The planner fills a slot once all its samples
- * are read. The lock guards all of these numbers; the state of a slot says whose its
- * content is (sp_loader_slot.h). */
+ * are read, or sp_loader_next does where the options say so. The lock guards all of
+ * these numbers; the state of a slot says whose its content is (sp_loader_slot.h). */
 #include "data/sp_loader.h"
 
 #include <assert.h>
@@ -30,8 +30,9 @@ struct sp_loader {
     pthread_cond_t for_readers, for_planner, for_caller;
     int n_threads; /* threads that were started: the planner, then the readers */
     pthread_t *thread;
-    bool is_stopping, is_paused, is_planning;
-    int n_reading; /* readers that read a sample now */
+    bool is_stopping, is_paused;
+    int n_reading;  /* readers that read a sample now */
+    int n_planning; /* 1 while the planner works, and 1 while the caller fills a slot */
 
     int n_slots;
     loader_slot *slot;
@@ -43,7 +44,7 @@ struct sp_loader {
      * paused. */
     sp_position at;
     int view, micro, n_micro, step_samples;
-    loader_filler filler;
+    loader_filler filler; /* belongs to the thread that fills slots */
 };
 
 static loader_slot *slot_of(sp_loader *l, int64_t seq)
@@ -99,10 +100,10 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     }
     slot->n_read++;
     l->n_reading--;
-    if (slot->n_read == slot->batch.n_samples || l->is_paused)
+    if (slot->n_read == slot->batch.n_samples || l->is_paused) {
         pthread_cond_broadcast(&l->for_planner);
-    if (l->is_paused)
         pthread_cond_broadcast(&l->for_caller);
+    }
 }
 
 static void *reader_main(void *arg)
@@ -176,14 +177,14 @@ static void deal_slot(sp_loader *l)
     bool is_end;
     sp_status rc;
 
-    l->is_planning = true;
+    l->n_planning++;
     pthread_mutex_unlock(&l->lock);
     sp_arena_reset(&slot->host);
     sp_arena_reset(&slot->device);
     rc = deal_next(l, slot, &is_end);
     pthread_mutex_lock(&l->lock);
-    l->is_planning = false;
-    l->has_ended = is_end || rc != SP_OK;
+    l->n_planning--;
+    l->has_ended = l->has_ended || is_end || rc != SP_OK;
     if (is_end)
         return;
     if (rc != SP_OK) {
@@ -200,7 +201,7 @@ static void fill_slot(sp_loader *l, loader_slot *slot)
 {
     sp_status rc = slot->rc;
 
-    l->is_planning = true;
+    l->n_planning++;
     pthread_mutex_unlock(&l->lock);
     sp_fault_at_last_step("plan");
     if (rc == SP_OK) {
@@ -209,7 +210,7 @@ static void fill_slot(sp_loader *l, loader_slot *slot)
             sp_error_save(&slot->error);
     }
     pthread_mutex_lock(&l->lock);
-    l->is_planning = false;
+    l->n_planning--;
     slot->rc = rc;
     if (rc != SP_OK) {
         l->has_ended = true;
@@ -226,6 +227,17 @@ static bool is_read(const loader_slot *slot)
     return slot->state == SLOT_READING && slot->n_read == slot->batch.n_samples;
 }
 
+/* Fills the next slot; false: it is not read yet. The caller holds the lock. */
+static bool fill_next(sp_loader *l)
+{
+    loader_slot *slot = slot_of(l, l->plan);
+
+    if (l->plan == l->deal || !is_read(slot))
+        return false;
+    fill_slot(l, slot);
+    return true;
+}
+
 /* Does one piece of work; false: there is none now. The caller holds the lock. */
 static bool plan_some(sp_loader *l)
 {
@@ -233,9 +245,7 @@ static bool plan_some(sp_loader *l)
         return false;
     if (!l->has_ended && slot_of(l, l->deal)->state == SLOT_FREE)
         deal_slot(l); /* dealing comes first, so that readers have work meanwhile */
-    else if (l->plan < l->deal && is_read(slot_of(l, l->plan)))
-        fill_slot(l, slot_of(l, l->plan));
-    else
+    else if (l->options.is_filled_by_caller || !fill_next(l))
         return false;
     pthread_cond_broadcast(&l->for_caller);
     return true;
@@ -249,7 +259,7 @@ static void *planner_main(void *arg)
     while (!l->is_stopping)
         if (!plan_some(l)) {
             double begun = sp_now_s();
-            bool is_reading = l->plan < l->deal;
+            bool is_reading = l->plan < l->deal && !l->options.is_filled_by_caller;
             pthread_cond_wait(&l->for_planner, &l->lock);
             if (is_reading)
                 l->read_s += sp_now_s() - begun;
@@ -364,6 +374,23 @@ void sp_loader_destroy(sp_loader *l)
 
 /* ---- the caller's side ---- */
 
+/* Fills the next slot, or waits for a change of it. Returns the seconds that it waited.
+ * The caller holds the lock. */
+static double fill_or_wait(sp_loader *l)
+{
+    const bool is_filling = l->options.is_filled_by_caller;
+    const double begun = sp_now_s();
+    double waited;
+
+    if (is_filling && fill_next(l))
+        return 0;
+    pthread_cond_wait(&l->for_caller, &l->lock);
+    waited = sp_now_s() - begun;
+    if (is_filling)
+        l->read_s += waited;
+    return waited;
+}
+
 static sp_status pass(const sp_loader *l, loader_slot *slot, sp_pass pass)
 {
     sp_backend *be = l->options.backend;
@@ -379,7 +406,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
     assert(at.epoch >= 0 && at.position >= 0);
     pthread_mutex_lock(&l->lock);
     l->is_paused = true;
-    while (l->n_reading || l->is_planning)
+    while (l->n_reading || l->n_planning)
         pthread_cond_wait(&l->for_caller, &l->lock);
     for (i = 0; i < l->n_slots; i++) {
         if (l->slot[i].state == SLOT_TAKEN && rc == SP_OK)
@@ -398,7 +425,7 @@ sp_status sp_loader_seek(sp_loader *l, sp_position at)
 
 sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
 {
-    double begun = sp_now_s();
+    double waited = 0;
     sp_status rc = SP_OK;
     loader_slot *slot;
 
@@ -408,7 +435,7 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     assert(!l->is_paused); /* sp_loader_seek must come first */
     slot = slot_of(l, l->next);
     while (l->next == l->plan && !(l->has_ended && l->plan == l->deal))
-        pthread_cond_wait(&l->for_caller, &l->lock);
+        waited += fill_or_wait(l);
     if (l->next < l->plan)
         rc = slot->rc;
     if (l->next < l->plan && rc == SP_OK) {
@@ -418,7 +445,7 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
     }
     pthread_mutex_unlock(&l->lock);
     if (waited_s)
-        *waited_s = sp_now_s() - begun;
+        *waited_s = waited;
     if (rc == SP_EMEM)
         *batch = &slot->batch;
     if (rc != SP_OK)

@@ -11,10 +11,12 @@
  *                                                                         |
  *                 a free slot <-- sp_loader_recycle <---------------------+
  *
- * Readers (data.readers threads) only call pread; the planner is one thread. Results
- * depend on the order in which samples are dealt and never on which reader was first. A
- * failure in any thread is stored in the slot, and sp_loader_next raises it where the
- * batch would have come. */
+ * Readers (data.readers threads) only call pread; the planner is one thread. Where it
+ * would share its only core with the training thread, sp_loader_next voxelizes and
+ * plans instead: a planner that interrupts the training at any time makes ranks wait
+ * for each other at the next sum over them. Results depend on the order in which
+ * samples are dealt and never on which reader was first. A failure in any thread is
+ * stored in the slot, and sp_loader_next raises it where the batch would have come. */
 #ifndef SP_LOADER_H
 #define SP_LOADER_H
 
@@ -73,6 +75,9 @@ typedef struct sp_loader_options {
     const struct sp_augment *view;
     int n_views;
     int n_slots; /* at least 2 */
+    /* sp_loader_next voxelizes and plans a batch once its samples are read; else the
+     * planner does, ahead. */
+    bool is_filled_by_caller;
 } sp_loader_options;
 
 /* The options of a loader on which the memory of a batch depends. */
@@ -111,11 +116,11 @@ void sp_loader_destroy(sp_loader *loader);
 sp_status sp_loader_seek(sp_loader *loader, sp_position at);
 /* Waits for the next micro-batch. *batch is NULL at the end of an evaluation's pass and
  * after a failure, except SP_EMEM, where it tells for which samples memory ran out.
- * *waited_s (may be NULL) is the time that the caller waited. A failure of any thread
- * comes where its batch would have come, and again until the next seek. With
- * data.on_error = "skip" a sample that cannot be read is empty here, and a warning
- * names it. The other ranks need not know of it, since batches may have any size and
- * losses are divided by the number of voxels that were summed. */
+ * *waited_s (may be NULL) is the time that the caller waited for other threads. A
+ * failure of any thread comes where its batch would have come, and again until the next
+ * seek. With data.on_error = "skip" a sample that cannot be read is empty here, and a
+ * warning names it. The other ranks need not know of it, since batches may have any
+ * size and losses are divided by the number of voxels that were summed. */
 sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
 /* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
  * batches when it asks for the next one. */

@@ -9,8 +9,9 @@
  *     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
  *      ^                                                              |
  *      +---------------------------recycle----------------------------+
- * The planner owns a FREE slot while it deals and a READING one once all samples are
- * read; readers own their samples meanwhile; the caller owns a TAKEN one. */
+ * The planner owns a FREE slot while it deals, and it or the caller, whichever fills
+ * slots, a READING one once all samples are read; readers own their samples meanwhile;
+ * the caller owns a TAKEN one. */
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
 
 typedef struct loader_slot {
@@ -30,7 +31,7 @@ typedef struct loader_slot {
     sp_status rc;
 } loader_slot;
 
-/* The planner's own state. */
+/* The state of the thread that fills slots. */
 typedef struct loader_filler {
     const sp_loader_options *options;
     double factor; /* edge of the network's voxels over that of the shards' voxels */

@@ -287,6 +287,7 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
         .view = r->evaluation.views.at,
         .n_views = is_training ? 0 : r->evaluation.views.n,
         .n_slots = n_slots,
+        .is_filled_by_caller = r->backend.ops->is_host && r->session.comm->cores == 1,
     };
 
     assert(r->has_net && set->n_shards > 0 && !*loader);

@@ -2,6 +2,8 @@
  * has, whatever the number of readers and slots; failures come in their place. */
 #include "fixtures/test.h"
 
+#include <pthread.h>
+
 #include "data/sp_loader.h"
 #include "data/sp_voxel.h"
 #include "fixtures/fake_shard.h"
@@ -9,6 +11,7 @@
 
 enum { SAMPLES = 23 };
 
+static bool is_filled_by_caller; /* of the loaders that are opened */
 static const int columns[FAKE_FEATURES] = {0, 1};
 static const double mean[FAKE_FEATURES] = {3, 50}, std[FAKE_FEATURES] = {2, 20};
 
@@ -36,7 +39,8 @@ static void rig_open(rig *r, bool is_training, int n_slots, int n,
                            .mean = mean,
                            .std = std,
                            .is_training = is_training,
-                           .n_slots = n_slots};
+                           .n_slots = n_slots,
+                           .is_filled_by_caller = is_filled_by_caller};
 
     memset(r, 0, sizeof *r);
     fake_dataset(&r->set, SAMPLES);
@@ -429,19 +433,77 @@ static void destroy_before_and_during_work(void **state)
     sp_loader_destroy(NULL);
 }
 
+/* ---- the thread that plans ---- */
+
+static pthread_t planning;
+static int n_plans;
+
+static sp_status plan_noted(sp_backend *be, const sp_plan_spec *spec,
+                            const int32_t *coords, const int32_t *sample_row,
+                            int n_samples, sp_arena *arena, sp_plan *plan)
+{
+    planning = pthread_self();
+    n_plans++;
+    return sp_backend_find("cpu")->plan_build(be, spec, coords, sample_row, n_samples,
+                                              arena, plan);
+}
+
+/* The caller plans each batch when it asks for it, or none. */
+static void the_thread_that_shall_plans(void **state)
+{
+    sp_backend_ops ops = *sp_backend_find("cpu");
+    sp_batch *b;
+    rig r;
+
+    (void)state;
+    fake_reset();
+    ops.plan_build = plan_noted;
+    n_plans = 0;
+    rig_open(&r, true, 3, 4, train_keys);
+    r.backend.ops = &ops; /* the loader plans nothing before it is asked to seek */
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    for (int i = 1; i <= 7; i++) {
+        OK(sp_loader_next(r.loader, &b, NULL));
+        if (is_filled_by_caller)
+            assert_int_equal(n_plans, i);
+        OK(sp_loader_recycle(r.loader, b));
+    }
+    rig_close(&r);
+    assert_int_equal(pthread_equal(planning, pthread_self()) != 0, is_filled_by_caller);
+}
+
+static int by_planner(void **state)
+{
+    (void)state;
+    is_filled_by_caller = false;
+    return 0;
+}
+
+static int by_caller(void **state)
+{
+    (void)state;
+    is_filled_by_caller = true;
+    return 0;
+}
+
+/* A test of both threads that may fill slots. */
+#define BY(who, test) cmocka_unit_test_prestate_setup_teardown(test, who, NULL, NULL)
+#define BOTH(test)    BY(by_planner, test), BY(by_caller, test)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequence_is_the_samplers),
-        cmocka_unit_test(content_is_that_of_a_direct_computation),
-        cmocka_unit_test(bits_do_not_depend_on_readers_or_slots),
-        cmocka_unit_test(failure_comes_in_its_place),
-        cmocka_unit_test(skipped_sample_is_empty),
-        cmocka_unit_test(skipped_sample_is_empty_in_training),
-        cmocka_unit_test(seek_in_the_middle),
-        cmocka_unit_test(evaluation_covers_every_sample_once),
+        BOTH(sequence_is_the_samplers),
+        BOTH(content_is_that_of_a_direct_computation),
+        BOTH(bits_do_not_depend_on_readers_or_slots),
+        BOTH(failure_comes_in_its_place),
+        BOTH(skipped_sample_is_empty),
+        BOTH(skipped_sample_is_empty_in_training),
+        BOTH(seek_in_the_middle),
+        BOTH(evaluation_covers_every_sample_once),
+        BOTH(destroy_before_and_during_work),
+        BOTH(the_thread_that_shall_plans),
         cmocka_unit_test(voxel_size_must_be_a_multiple),
-        cmocka_unit_test(destroy_before_and_during_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
