@@ -36,7 +36,8 @@ mutant() {
         bad=1
         return
     fi
-    if HC_WATCHDOG=5 timeout 120 $start "$work/$1" >"$work/log" 2>&1; then
+    # the first test that fails ends it
+    if CMOCKA_TEST_ABORT=1 HC_WATCHDOG=5 timeout 120 $start "$work/$1" >"$work/log" 2>&1; then
         echo "NOT FOUND by $1: $3 after $4"
         bad=1
     else
@@ -108,24 +109,24 @@ conv cuda_conv_table.cuh '/make_int4(-1/{n;s/__syncthreads();//}'
 conv cuda_conv_table.cuh '/t.in\[0\]\[r\] = i/{n;n;s/__syncthreads();//}'
 conv cuda_conv_table.cuh '/t.has\[k\] = has/{n;n;s/__syncthreads();//}'
 conv cuda_conv_table.cuh '/t.n = __popc/{n;n;s/__syncthreads();//}'
-conv cuda_conv_out.cuh '/put(i, value);/{n;s/__syncwarp();//}'
+conv cuda_conv_out.cuh '/describe_chunk();/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/pass<false>(rows);/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/add_columns<true, true>(n_rows/{n;s/__syncwarp();//}'
 conv cuda_conv_out.cuh '/p = tid \/ T::BN;/{n;n;n;n;s/__syncthreads();//}'
 wgmma cuda_conv_wgmma.cu 's/sp_copy_wait<AHEAD - 1>/sp_copy_wait<AHEAD>/'
 wgmma cuda_conv_wgmma.cu 's/sp_fence_async();//'
 wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* copies of this step.*//'
-wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<T::LAG>(sum)/sp_wgmma_wait<T::LAG + 1>(sum)/'
-wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum);//'
-wgmma cuda_conv_wgmma.cu 's/sp_wgmma_wait<0>(sum)/sp_wgmma_wait<1>(sum)/'
+wgmma cuda_conv_wgmma.cu 's/ wait<T::LAG>(sum)/ wait<T::LAG + 1>(sum)/'
+wgmma cuda_conv_wgmma.cu 's/ wait<0>(sum);//'
+wgmma cuda_conv_wgmma.cu 's/ wait<0>(sum)/ wait<1>(sum)/'
 wgmma cuda_conv_wgmma.cu 's/__syncthreads(); \/\* the ring and.*//'
 wgmma cuda_conv_wgmma.cu 's/sp_wgmma_fence();//'
 wgmma cuda_conv_wgmma.cu 's/sp_wgmma_commit();//'
 wgmma cuda_conv_wgmma.cu 's/step % T::STAGES \* T::STAGE_BYTES/step % (T::STAGES - 1) * T::STAGE_BYTES/'
 wgmma cuda_conv_wgmma.cu 's/(q ^ (r & 7))/q/'
 wgmma cuda_conv_wgmma.cu 's/(uint64_t)(ATOM >> 4) << 32/(uint64_t)(ATOM >> 3) << 32/'
-wgmma cuda_conv_wgmma.cu 's/from + warp \/ 4 \* 64 \* ROW/from/'
-wgmma cuda_conv_wgmma.cu 's/groups >> (warp \/ 4 \* 4) & 15/groups \& 15/'
+wgmma cuda_conv_wgmma.cu 's/(warp \/ 4 \* T::MT + i) \* 64/i * 64/'
+wgmma cuda_conv_wgmma.cu 's/groups >> (warp \/ 4 \* 4 \* T::MT)/groups/'
 wgmma cuda_conv_wgmma.cu 's/u < first + STEP_UNITS/u < first + 1/'
 wgmma cuda_conv_wgmma.cu 's/groups = t.groups\[conv_entry_of(a, first)\]/groups = t.groups[0]/'
 wgmma cuda_conv_wgmma.cu 's/b.column0 + h \* OUT/b.column0/'
