@@ -12,8 +12,8 @@
  * calls sp_grid_wait (or sp_grid_begin, which begins with it), which returns when the
  * preceding kernels have completed and their writes are visible (PTX ISA,
  * griddepcontrol.wait). Ahead of it stand arithmetic on launch arguments and, behind
- * sp_reads_ahead, loads of what no kernel of this stream has written since the host last
- * put anything but a kernel into it: the kernel maps, of which the tables of a
+ * sp_reads_ahead, loads of what no kernel of this stream has written since the host
+ * last put anything but a kernel into it: the kernel maps, of which the tables of a
  * convolution are made while the preceding kernel ends. This is correct because:
  *
  *   - Every thread waits, so a kernel completes after the preceding one. By induction
@@ -35,10 +35,10 @@
  * stream, no sum over ranks (cuda_lets_next).
  *
  * The emulator ends the program where a kernel writes device memory ahead of the wait,
- * or reads it there without sp_reads_ahead, where a kernel ends without the wait or lets
- * the next one begin before it, and where an early launch follows anything but a kernel.
- * Its race checker finds each byte that is read ahead of the wait and that the preceding
- * kernel has written.
+ * or reads it there without sp_reads_ahead, where a kernel ends without the wait or
+ * lets the next one begin before it, and where an early launch follows anything but a
+ * kernel. Its race checker finds each byte that is read ahead of the wait and that the
+ * preceding kernel has written.
  */
 #ifndef SP_CUDA_H
 #define SP_CUDA_H
@@ -136,8 +136,8 @@ __device__ __forceinline__ void sp_grid_wait()
 }
 
 /* The same. Where lets_next, which is the same for all blocks, the kernel that follows
- * in the stream may then begin, if it was launched early: its blocks get the places that
- * the last blocks of this kernel leave. */
+ * in the stream may then begin, if it was launched early: its blocks get the places
+ * that the last blocks of this kernel leave. */
 __device__ __forceinline__ void sp_grid_begin(bool lets_next)
 {
     sp_grid_wait();

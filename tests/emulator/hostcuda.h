@@ -31,8 +31,8 @@
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
- * checked for data races, for accesses out of bounds, and for reads ahead of the wait of
- * what the kernel before them has written. A finding ends the program
+ * checked for data races, for accesses out of bounds, and for reads ahead of the wait
+ * of what the kernel before them has written. A finding ends the program
  * with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of

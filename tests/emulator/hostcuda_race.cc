@@ -7,8 +7,8 @@
  * one interval of __syncthreads and, inside a warp, of __syncwarp. Blocks that both
  * called
  * __threadfence are trusted. Checked too: bounds, alignment, that kernels read host
- * memory in their arguments only, and that what stands ahead of the wait of a kernel that
- * was launched early writes nothing and reads nothing that the kernel before has
+ * memory in their arguments only, and that what stands ahead of the wait of a kernel
+ * that was launched early writes nothing and reads nothing that the kernel before has
  * written.
  */
 #include "emulator/hostcuda_internal.h"
