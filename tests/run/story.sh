@@ -74,6 +74,22 @@ patience() {
         awk '$1 > most { most = $1 } END { print (most > 0.375 ? int(8 * most) : 3) }'
 }
 
+# await WHAT COMMAND...: waits until the command succeeds; fails with WHAT where it does not
+# within the time limit of a run.
+await() {
+    awaited=$1 since=$(date +%s)
+    shift
+    until "$@" 2>/dev/null; do
+        test $(($(date +%s) - since)) -lt "$limit_s" || fail "$awaited"
+        sleep 0.02
+    done
+}
+
+# await_step N DIR: waits until a run has written the line of a step.
+await_step() {
+    await "$2: no step $1" grep -q "\"step\":$1," "$2/metrics.jsonl"
+}
+
 # gone_within SECONDS FILE: fails where more time has passed since the fault that FILE
 # reports. The time since the start is of no use, since a start takes long on a busy
 # machine.

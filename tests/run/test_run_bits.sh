@@ -9,9 +9,6 @@ batch : { size = 6; eval_size = 4; };
 train : { steps = 8; warmup_steps = 2; };
 run : { log_every = 1; };
 DECK
-cat >all.deck <<'DECK'
-@include "base.deck"
-DECK
 sed '/^batch/d; /^train/d' base.deck >all.deck
 cat >>all.deck <<'DECK'
 batch : { size = 6; eval_size = 4; accumulate = 2; };

@@ -76,12 +76,13 @@ run 1 8 base.deck run.dir=l1 train.steps=1 run.eval_every=0 train.lr=3e38 train.
 one_diagnosis 'step-000000001.h5: /params/.*the training has diverged'
 status l1 failed 8
 
-# One sample is at fault, which one rank meets while the others do well.
+# One sample is at fault: the rank that has it fails while the others do not.
 for n in 1 2 3; do
     for command in eval predict; do
         run $n 8 $command base.deck run.dir=h$n run.checkpoint=r/checkpoints/best.h5 data.val=h.h5
         one_diagnosis 'h.h5: sample 2: voxel [0-9]*: the output of layer `final` is not finite'
-        # So few steps may be the reason; the message says what helps then.
+        # The reason may be that the training had so few steps; the message then says what
+        # helps.
         says err 'after [0-9]* steps the running statistics of the batch norms are still close to'
         nothing_left h$n
     done

@@ -28,12 +28,7 @@ begin() {
     SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$ranks" \
         "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
     job=$!
-    i=0
-    until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do
-        sleep 0.02
-        i=$((i + 1))
-        test $i -lt 1500 || fail "no step 6"
-    done
+    await_step 6 r
 }
 # end SIGNAL: sends it to rank 0 of that run; leaves its status in $got.
 end() {
@@ -68,12 +63,7 @@ for signal in USR1 INT; do
     rm -rf r
     SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err </dev/null &
     job=$!
-    i=0
-    until grep -q '"step":6,' r/metrics.jsonl 2>/dev/null; do
-        sleep 0.02
-        i=$((i + 1))
-        test $i -lt 1500 || fail "no step 6"
-    done
+    await_step 6 r
     kill -$signal $job
     wait $job
     got=$?

@@ -55,12 +55,7 @@ for command in eval predict; do
     SP_TEST_FAULT=stop@0:load:0 "$MPIEXEC" -n 1 "$SPTRAIN" $command base.deck run.dir=$command \
         run.checkpoint=model.h5 >out 2>err </dev/null &
     job=$!
-    tries=0
-    until grep -q '^fault: stop' err; do
-        tries=$((tries + 1))
-        test $tries -lt 3000 || fail "$command: the fault did not happen"
-        sleep 0.02
-    done
+    await "$command: the fault did not happen" grep -q '^fault: stop' err
     pid=$(record $command 0)
     rm model.h5
     kill -CONT "${pid%% *}" || fail "no process of rank 0: $pid"

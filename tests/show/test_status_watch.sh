@@ -28,12 +28,7 @@ watch() {
 begin() {
     SP_TEST_FAULT=$1 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err.run </dev/null &
     job=$!
-    i=0
-    until grep -q '"step":2,' r/metrics.jsonl 2>/dev/null; do
-        sleep 0.02
-        i=$((i + 1))
-        test $i -lt 1500 || fail "no step 2"
-    done
+    await_step 2 r
 }
 
 # A run that goes on to its end: one line on a terminal, a line for each step in a file.
@@ -58,12 +53,10 @@ rm -rf r
 SP_TEST_FAULT=slow@0:eval:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 1 "$SPTRAIN" base.deck \
     train.epochs=1 batch.eval_size=1 'data.val=["u.h5", "v.h5"]' >out 2>err.run </dev/null &
 job=$!
-i=0
-until "$SPTRAIN" status r 2>/dev/null | grep -q '  eval .*  [0-9]* of 30 samples$'; do
-    sleep 0.02
-    i=$((i + 1))
-    test $i -lt 1500 || fail "no evaluation"
-done
+is_evaluating() {
+    "$SPTRAIN" status r | grep -q '  eval .*  [0-9]* of 30 samples$'
+}
+await "no evaluation" is_evaluating
 timeout -k 5 "$limit_s" "$SPTRAIN" status r --watch >lines 2>err.watch </dev/null &
 other=$!
 watch 100 0 r --watch
