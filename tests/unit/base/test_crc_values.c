@@ -6,23 +6,21 @@
 
 #include "base/sp_crc.h"
 
-static void check_value(void **state)
+TEST(check_value)
 {
     unsigned char zeros[32] = {0};
 
-    (void)state;
     assert_int_equal(sp_crc32c(0, "123456789", 9), 0xe3069283);
     assert_int_equal(sp_crc32c_table(0, "123456789", 9), 0xe3069283);
     assert_int_equal(sp_crc32c(0, zeros, 32), 0x8a9136aa);
     assert_int_equal(sp_crc32c(0, "", 0), 0);
 }
 
-static void parts_and_table_agree(void **state)
+TEST(parts_and_table_agree)
 {
     enum { N = 70001 };
     unsigned char *data = malloc(N);
 
-    (void)state;
     for (int i = 0; i < N; i++)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
     for (size_t n = 0; n < N; n = 2 * n + 1 + n % 7)
@@ -38,7 +36,7 @@ static void parts_and_table_agree(void **state)
 
 /* One value out of range is found wherever it stands, values at the ends of the range
  * are accepted, and the checksum stays the same. */
-static void invalid_words_are_found(void **state)
+TEST(invalid_words_are_found)
 {
     static const int32_t edge[2][2] = {{-524289, -524288}, {524288, 524287}};
     static const float end[2][2] = {{-INFINITY, -FLT_MAX}, {NAN, FLT_MAX}};
@@ -46,7 +44,6 @@ static void invalid_words_are_found(void **state)
     static float floats[1500];
     bool is_invalid;
 
-    (void)state;
     for (size_t n = 1; n <= 1500; n += 1 + n / 4)
         for (size_t at = 0; at < n; at += 1 + n / 9)
             for (int k = 0; k < 4; k++) {
@@ -68,15 +65,4 @@ static void invalid_words_are_found(void **state)
                                  sp_crc32c_table((uint32_t)n, floats, bytes));
                 assert_int_equal(!is_invalid, is_good);
             }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(check_value),
-        cmocka_unit_test(parts_and_table_agree),
-        cmocka_unit_test(invalid_words_are_found),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,9 +14,8 @@ static sp_status outer(void)
     return SP_OK;
 }
 
-static void message_and_trace(void **state)
+TEST(message_and_trace)
 {
-    (void)state;
     assert_int_equal(outer(), SP_EDATA);
     assert_string_equal(sp_error_last()->message, "file.h5: bad 7");
     assert_non_null(strstr(sp_error_last()->trace, " inner < "));
@@ -30,9 +29,8 @@ static sp_status without_message(void)
     return SP_OK;
 }
 
-static void a_fault_of_the_program_is_marked(void **state)
+TEST(a_fault_of_the_program_is_marked)
 {
-    (void)state;
     assert_int_equal(SP_FAIL_INTERNAL(SP_EMPI, "rank %d", 3), SP_EMPI);
     assert_true(sp_error_last()->is_internal);
     assert_string_equal(sp_error_last()->message, "rank 3");
@@ -42,25 +40,13 @@ static void a_fault_of_the_program_is_marked(void **state)
     assert_true(sp_error_last()->is_internal);
 }
 
-static void record_travels_between_threads(void **state)
+TEST(record_travels_between_threads)
 {
     sp_error_record copy;
 
-    (void)state;
     outer();
     sp_error_save(&copy);
     SP_FAIL(SP_EIO, "other");
     assert_int_equal(sp_error_raise(&copy), SP_EDATA);
     assert_string_equal(sp_error_last()->message, "file.h5: bad 7");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(message_and_trace),
-        cmocka_unit_test(a_fault_of_the_program_is_marked),
-        cmocka_unit_test(record_travels_between_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

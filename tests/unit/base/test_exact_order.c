@@ -58,11 +58,10 @@ static void shuffle(double *x, int n)
     }
 }
 
-static void sums_are_correctly_rounded_in_any_order(void **state)
+TEST(sums_are_correctly_rounded_in_any_order)
 {
     static double x[N];
 
-    (void)state;
     for (int round = 0; round < 40; round++) {
         double expected;
 
@@ -78,20 +77,18 @@ static void sums_are_correctly_rounded_in_any_order(void **state)
     }
 }
 
-static void cancellation_leaves_the_small_part(void **state)
+TEST(cancellation_leaves_the_small_part)
 {
     const double x[] = {0x1p30, 0x1p-60, -0x1p30, 0x1p-50, -0x1p-60};
 
-    (void)state;
     assert_true(exact_sum(x, 5) == 0x1p-50);
 }
 
-static void groups_add_up_to_the_same_bits(void **state)
+TEST(groups_add_up_to_the_same_bits)
 {
     static double x[N];
     double whole, parts;
 
-    (void)state;
     draws = 7;
     for (int i = 0; i < N; i++)
         x[i] = spread(-60, 30);
@@ -112,14 +109,13 @@ static void groups_add_up_to_the_same_bits(void **state)
     }
 }
 
-static void float_results_are_rounded_once(void **state)
+TEST(float_results_are_rounded_once)
 {
     /* 1 + 2^-24 is a tie; the last bit, lost in a double, decides it. */
     const double up[] = {1, 0x1p-24, 0x1p-70}, down[] = {1, 0x1p-24, -0x1p-70};
     int64_t sum[2 * SP_EXACT_LIMBS] = {0};
     float got[2];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         sp_exact_add_f64(sum, up + i, 1);
         sp_exact_add_f64(sum + SP_EXACT_LIMBS, down + i, 1);
@@ -130,13 +126,12 @@ static void float_results_are_rounded_once(void **state)
 }
 
 /* Long arrays go to threads and vectors; every element must be what it is alone. */
-static void long_arrays_are_many_single_sums(void **state)
+TEST(long_arrays_are_many_single_sums)
 {
     enum { LONG = 100003 };
     float *x = malloc(LONG * sizeof *x), *got = malloc(LONG * sizeof *got);
     int64_t *sum = calloc(SP_EXACT_LIMBS * LONG, sizeof *sum);
 
-    (void)state;
     draws = 3;
     for (int pass = 0; pass < 3; pass++) {
         for (int i = 0; i < LONG; i++)
@@ -151,14 +146,13 @@ static void long_arrays_are_many_single_sums(void **state)
     free(sum);
 }
 
-static void a_million_summands_carry(void **state)
+TEST(a_million_summands_carry)
 {
     int64_t sum[4 * SP_EXACT_LIMBS] = {0};
     const double x[4] = {0x1p36 - 0x1p-16, -(0x1p36 - 0x1p-16), 0x1.fffffffffffffp-20,
                          0x1p-72};
     double got[4];
 
-    (void)state;
     for (int i = 0; i < 1 << 20; i++)
         sp_exact_add_f64(sum, x, 4);
     sp_exact_get_f64(sum, got, 4);
@@ -166,12 +160,11 @@ static void a_million_summands_carry(void **state)
         assert_true(got[i] == x[i] * 0x1p20);
 }
 
-static void what_does_not_fit_reads_as_nan(void **state)
+TEST(what_does_not_fit_reads_as_nan)
 {
     const double bad[] = {NAN, INFINITY, -INFINITY, 0x1p36, -0x1p36, 1e300};
     double got;
 
-    (void)state;
     for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
         int64_t sum[SP_EXACT_LIMBS] = {0};
         const double good[2] = {-0x1p35, 0x1p-40};
@@ -185,13 +178,12 @@ static void what_does_not_fit_reads_as_nan(void **state)
     }
 }
 
-static void poison_survives_company(void **state)
+TEST(poison_survives_company)
 {
     int64_t one[SP_EXACT_LIMBS] = {0};
     uint64_t sum[SP_EXACT_LIMBS] = {0};
     const double bad = NAN, good = -0x1.23456789p20;
 
-    (void)state;
     for (int i = 0; i < 200; i++)
         sp_exact_add_f64(one, &good, 1);
     sp_exact_add_f64(one, &bad, 1);
@@ -207,20 +199,4 @@ static void poison_survives_company(void **state)
         sp_exact_get_f64(copy, &got, 1);
         assert_true(isnan(got));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_correctly_rounded_in_any_order),
-        cmocka_unit_test(cancellation_leaves_the_small_part),
-        cmocka_unit_test(groups_add_up_to_the_same_bits),
-        cmocka_unit_test(float_results_are_rounded_once),
-        cmocka_unit_test(long_arrays_are_many_single_sums),
-        cmocka_unit_test(a_million_summands_carry),
-        cmocka_unit_test(what_does_not_fit_reads_as_nan),
-        cmocka_unit_test(poison_survives_company),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

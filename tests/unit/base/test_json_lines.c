@@ -6,12 +6,11 @@
 
 #include "base/sp_json.h"
 
-static void line_is_as_shown(void **state)
+TEST(line_is_as_shown)
 {
     sp_json json = {0};
     const char *line;
 
-    (void)state;
     sp_json_begin(&json);
     sp_json_text(&json, "event", "eval");
     sp_json_int(&json, "step", INT64_MIN);
@@ -44,7 +43,7 @@ static void line_is_as_shown(void **state)
     sp_json_destroy(&json);
 }
 
-static void numbers_read_back_exactly(void **state)
+TEST(numbers_read_back_exactly)
 {
     const double x[] = {0.1, -1e300, 5e-324, 1.0 / 3, 12345678901234567.0, -0.0, 7};
     enum { N = sizeof x / sizeof *x };
@@ -52,7 +51,6 @@ static void numbers_read_back_exactly(void **state)
     const char *line;
     json_t *root, *f64;
 
-    (void)state;
     sp_json_begin(&json);
     sp_json_begin_array(&json, "f64");
     for (int i = 0; i < N; i++)
@@ -67,7 +65,7 @@ static void numbers_read_back_exactly(void **state)
     sp_json_destroy(&json);
 }
 
-static void any_text_is_valid_json(void **state)
+TEST(any_text_is_valid_json)
 {
     static const char *const texts[][2] = {
         {"a \"b\" \\ \n\t\x01", "a \"b\" \\ \n\t\x01"},
@@ -81,7 +79,6 @@ static void any_text_is_valid_json(void **state)
     sp_json json = {0};
     const char *line;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_t *root;
 
@@ -100,12 +97,11 @@ static void any_text_is_valid_json(void **state)
     sp_json_destroy(&json);
 }
 
-static void the_buffer_is_kept(void **state)
+TEST(the_buffer_is_kept)
 {
     sp_json json = {0};
     const char *line, *first = NULL;
 
-    (void)state;
     for (int turn = 0; turn < 3; turn++) {
         sp_json_begin(&json);
         for (int i = 0; i < 10000; i++)
@@ -117,16 +113,4 @@ static void the_buffer_is_kept(void **state)
     }
     sp_json_destroy(&json);
     assert_null(json.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(line_is_as_shown),
-        cmocka_unit_test(numbers_read_back_exactly),
-        cmocka_unit_test(any_text_is_valid_json),
-        cmocka_unit_test(the_buffer_is_kept),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

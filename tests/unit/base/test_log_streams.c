@@ -47,9 +47,8 @@ static const char *content(const char *path)
     return text;
 }
 
-static void rank_0_speaks_for_all(void **state)
+TEST(rank_0_speaks_for_all)
 {
-    (void)state;
     capture();
     OK(sp_log_open(0, 8, "hosta", 0, NULL));
     sp_log_info("epoch=%d", 1);
@@ -65,9 +64,8 @@ static void rank_0_speaks_for_all(void **state)
                         "sptrain: rank 0/8 hosta local 0: warning: slow\n");
 }
 
-static void other_ranks_warn_only(void **state)
+TEST(other_ranks_warn_only)
 {
-    (void)state;
     assert_int_equal(truncate(own_path, 0), 0);
     capture();
     OK(sp_log_open(3, 8, "hostb", 1, own_path));
@@ -110,9 +108,8 @@ static void check_error(const sp_error_record *record, bool is_running,
     assert_string_equal(content(own_path), expected);
 }
 
-static void an_error_is_one_plain_line(void **state)
+TEST(an_error_is_one_plain_line)
 {
-    (void)state;
     unsetenv("SP_TRACE");
     check_error(&bad_columns, false, LINE "\n");
     check_error(&bad_columns, true, LINE RUN "\n");
@@ -120,19 +117,17 @@ static void an_error_is_one_plain_line(void **state)
     check_error(&bad_columns, true, LINE RUN "\n");
 }
 
-static void positions_come_where_they_are_asked_for(void **state)
+TEST(positions_come_where_they_are_asked_for)
 {
-    (void)state;
     setenv("SP_TRACE", "1", 1);
     check_error(&bad_columns, true, LINE RUN "\n" TRACE);
     unsetenv("SP_TRACE");
 }
 
-static void a_fault_of_the_program_has_its_positions(void **state)
+TEST(a_fault_of_the_program_has_its_positions)
 {
     sp_error_record record = bad_columns;
 
-    (void)state;
     unsetenv("SP_TRACE");
     record.is_internal = true;
     check_error(&record, false,
@@ -143,12 +138,11 @@ static void a_fault_of_the_program_has_its_positions(void **state)
 
 /* Names from files may hold bytes that a terminal obeys: clear the screen, turn the
  * direction of text round, begin a line that looks like another message. */
-static void what_a_terminal_obeys_is_shown(void **state)
+TEST(what_a_terminal_obeys_is_shown)
 {
     static const sp_error_record record = {SP_EDATA, "a\033[2J\nsptrain: done\x9b.las",
                                            "src/a.c:1 f", false};
 
-    (void)state;
     capture();
     sp_log_program("spvox");
     OK(sp_log_open(0, 1, "hosta", 0, NULL));
@@ -174,9 +168,8 @@ static void what_a_terminal_obeys_is_shown(void **state)
 
 /* A message removes the live line and draws it again below itself; an error is the last
  * word. The lines for which the live line stands are in the rank's file alone. */
-static void messages_stand_above_the_live_line(void **state)
+TEST(messages_stand_above_the_live_line)
 {
-    (void)state;
     assert_int_equal(truncate(own_path, 0), 0);
     capture();
     sp_log_program("spvox");
@@ -207,9 +200,8 @@ static void messages_stand_above_the_live_line(void **state)
 }
 
 /* Standard error of its own, such as a file, holds no commands to a terminal. */
-static void a_file_of_errors_holds_lines_alone(void **state)
+TEST(a_file_of_errors_holds_lines_alone)
 {
-    (void)state;
     capture();
     OK(sp_log_open(0, 1, "hosta", 0, NULL));
     sp_log_open_live(true, false);
@@ -223,9 +215,8 @@ static void a_file_of_errors_holds_lines_alone(void **state)
 }
 
 /* Another rank draws; the messages of this one clear what may stand there. */
-static void other_ranks_clear_the_live_line(void **state)
+TEST(other_ranks_clear_the_live_line)
 {
-    (void)state;
     capture();
     OK(sp_log_open(3, 8, "hostb", 1, NULL));
     sp_log_open_live(false, true);
@@ -239,21 +230,19 @@ static void other_ranks_clear_the_live_line(void **state)
                         CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
 }
 
-static void a_log_that_cannot_be_opened_is_named(void **state)
+TEST(a_log_that_cannot_be_opened_is_named)
 {
-    (void)state;
     assert_int_equal(sp_log_open(0, 1, "h", 0, "/nonexistent/rank.log"), SP_EIO);
     assert_non_null(strstr(sp_error_last()->message, "/nonexistent/rank.log"));
 }
 
 /* A process that is about to end others waits for the reader of its output. */
-static void a_message_is_read_before_the_end(void **state)
+TEST(a_message_is_read_before_the_end)
 {
     int to[2], status;
     char text[64];
     pid_t child;
 
-    (void)state;
     assert_int_equal(pipe(to), 0);
     child = fork();
     if (child == 0) {
@@ -273,25 +262,12 @@ static void a_message_is_read_before_the_end(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_0_speaks_for_all),
-        cmocka_unit_test(other_ranks_warn_only),
-        cmocka_unit_test(an_error_is_one_plain_line),
-        cmocka_unit_test(positions_come_where_they_are_asked_for),
-        cmocka_unit_test(a_fault_of_the_program_has_its_positions),
-        cmocka_unit_test(what_a_terminal_obeys_is_shown),
-        cmocka_unit_test(messages_stand_above_the_live_line),
-        cmocka_unit_test(a_file_of_errors_holds_lines_alone),
-        cmocka_unit_test(other_ranks_clear_the_live_line),
-        cmocka_unit_test(a_message_is_read_before_the_end),
-        cmocka_unit_test(a_log_that_cannot_be_opened_is_named),
-    };
     int n_failed;
 
     close(mkstemp(out_path));
     close(mkstemp(err_path));
     close(mkstemp(own_path));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     unlink(out_path);
     unlink(err_path);
     unlink(own_path);

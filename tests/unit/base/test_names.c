@@ -21,18 +21,16 @@ static const struct {
      {2}},
     {{"a-word-that-is-longer-than-a-column", "X", "short"}, {3}}};
 
-static void a_row_is_found_by_its_name_alone(void **state)
+TEST(a_row_is_found_by_its_name_alone)
 {
-    (void)state;
     assert_ptr_equal(sp_names_find(SP_NAMES(rows), "status"), &rows[1]);
     assert_null(sp_names_find(SP_NAMES(rows), "Status"));
     assert_null(sp_names_find(SP_NAMES(rows), "stat"));
     assert_null(sp_names_find(SP_NAMES(rows), ""));
 }
 
-static void a_misspelt_word_finds_the_nearest(void **state)
+TEST(a_misspelt_word_finds_the_nearest)
 {
-    (void)state;
     assert_ptr_equal(sp_names_nearest(SP_NAMES(rows), "trian"), &rows[0].word);
     assert_ptr_equal(sp_names_nearest(SP_NAMES(rows), "STAT"), &rows[1].word);
     assert_int_equal(sp_names_distance("trian", "train"), 2);
@@ -41,7 +39,7 @@ static void a_misspelt_word_finds_the_nearest(void **state)
     assert_int_equal(sp_names_distance("", "abc"), 3);
 }
 
-static void the_table_fits_a_terminal(void **state)
+TEST(the_table_fits_a_terminal)
 {
     static const char want[] =
         "  train       trains\n"
@@ -55,7 +53,6 @@ static void the_table_fits_a_terminal(void **state)
     char text[1024];
     FILE *to = fmemopen(text, sizeof text, "w");
 
-    (void)state;
     assert_non_null(to);
     sp_names_print(SP_NAMES(rows), to);
     sp_names_wrap(to, 0, "first\n\nthird");
@@ -93,13 +90,12 @@ static sp_status read_line(const char *line, values *v, char *argv[16], int *n_w
     return sp_options_read(v, SP_NAMES(table), "prog", argc, argv, n_words);
 }
 
-static void options_go_where_their_rows_say(void **state)
+TEST(options_go_where_their_rows_say)
 {
     char *argv[16];
     values v;
     int n;
 
-    (void)state;
     assert_int_equal(read_line("run a --number 3 b --length=2 --quick --text - c -- "
                                "--quack -",
                                &v, argv, &n),
@@ -112,7 +108,7 @@ static void options_go_where_their_rows_say(void **state)
     assert_string_equal(argv[5], "-");
 }
 
-static void wrong_options_are_refused(void **state)
+TEST(wrong_options_are_refused)
 {
     static const char *const wrong[][2] = {
         {"run --numbr 3", "prog run: unknown option --numbr; nearest: --number"},
@@ -124,7 +120,6 @@ static void wrong_options_are_refused(void **state)
         {"run --length nan", "--length nan: expected a number above 0"},
         {"run --quick=1", "--quick takes no value"}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char *argv[16];
         values v;
@@ -133,17 +128,4 @@ static void wrong_options_are_refused(void **state)
         assert_int_equal(read_line(wrong[i][0], &v, argv, &n), SP_EUSAGE);
         assert_non_null(strstr(sp_error_last()->message, wrong[i][1]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_found_by_its_name_alone),
-        cmocka_unit_test(a_misspelt_word_finds_the_nearest),
-        cmocka_unit_test(the_table_fits_a_terminal),
-        cmocka_unit_test(options_go_where_their_rows_say),
-        cmocka_unit_test(wrong_options_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

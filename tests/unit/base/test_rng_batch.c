@@ -8,12 +8,11 @@ enum { N = 1 << 20 };
 
 static float z[N];
 
-static void words_equal_single_draws(void **state)
+TEST(words_equal_single_draws)
 {
     static uint32_t words[1000];
     sp_rng r = sp_rng_open(1, SP_RNG_JITTER, 2, 3);
 
-    (void)state;
     for (uint64_t first = 0; first < ((uint64_t)1 << 36); first = 4 * (3 * first + 1))
         for (int n = 0; n < 1000; n += 1 + n / 3) {
             memset(words, 0xab, sizeof words);
@@ -25,12 +24,11 @@ static void words_equal_single_draws(void **state)
 }
 
 /* The deviates by their definition, in double. */
-static void normals_equal_the_formula(void **state)
+TEST(normals_equal_the_formula)
 {
     sp_rng r = sp_rng_open(7, SP_RNG_JITTER, 0, 0);
     double worst = 0;
 
-    (void)state;
     sp_rng_normals(&r, 0, N, z);
     for (uint64_t i = 0; i < N; i += 2) {
         uint32_t a = sp_rng_at(&r, i), b = sp_rng_at(&r, i + 1);
@@ -46,13 +44,12 @@ static void normals_equal_the_formula(void **state)
 
 /* Compares the share below each bound, the moments and neighbouring draws with the
  * normal distribution. */
-static void normals_are_normal(void **state)
+TEST(normals_are_normal)
 {
     static const double bound[] = {-4, -3, -2, -1, -0.3, 0, 0.3, 1, 2, 3, 4};
     sp_rng r = sp_rng_open(8, SP_RNG_JITTER, 0, 0);
     double sum[5] = {0}, pairs = 0, largest = 0;
 
-    (void)state;
     sp_rng_normals(&r, 0, N, z);
     for (int i = 0; i < N; i++) {
         double power = 1;
@@ -78,28 +75,15 @@ static void normals_are_normal(void **state)
 }
 
 /* The checksum of the bits differs on a machine that rounds otherwise. */
-static void bits_are_the_same_everywhere(void **state)
+TEST(bits_are_the_same_everywhere)
 {
     sp_rng r = sp_rng_open(9, SP_RNG_JITTER, 1, 2);
     uint32_t sum = 0, bits;
 
-    (void)state;
     sp_rng_normals(&r, 0, 10000, z);
     for (int i = 0; i < 10000; i++) {
         memcpy(&bits, &z[i], sizeof bits);
         sum = 31 * sum + bits;
     }
     assert_int_equal(sum, 0x9893bb);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_equal_single_draws),
-        cmocka_unit_test(normals_equal_the_formula),
-        cmocka_unit_test(normals_are_normal),
-        cmocka_unit_test(bits_are_the_same_everywhere),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

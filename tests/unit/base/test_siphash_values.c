@@ -5,7 +5,7 @@
 
 #include "base/sp_siphash.h"
 
-static void the_published_values(void **state)
+TEST(the_published_values)
 {
     /* The vectors are the reference implementation's for 0 to 8 bytes, and the paper's
      * for 15. */
@@ -19,19 +19,17 @@ static void the_published_values(void **state)
                 {8, UINT64_C(0x93f5f5799a932462)}, {15, UINT64_C(0xa129ca6149be45e5)}};
     uint8_t bytes[16];
 
-    (void)state;
     for (int i = 0; i < 16; i++)
         bytes[i] = (uint8_t)i;
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         assert_int_equal(sp_siphash(bytes, bytes, want[i].bytes), want[i].hash);
 }
 
-static void every_bit_of_key_and_text_counts(void **state)
+TEST(every_bit_of_key_and_text_counts)
 {
     uint8_t key[16] = {0}, text[144] = {0};
     const uint64_t plain = sp_siphash(key, text, sizeof text);
 
-    (void)state;
     for (size_t bit = 0; bit < 8 * sizeof text; bit++) {
         text[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_int_not_equal(sp_siphash(key, text, sizeof text), plain);
@@ -42,14 +40,4 @@ static void every_bit_of_key_and_text_counts(void **state)
         assert_int_not_equal(sp_siphash(key, text, sizeof text), plain);
         key[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_published_values),
-        cmocka_unit_test(every_bit_of_key_and_text_counts),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void *own_cores(void *set)
     return NULL;
 }
 
-static void same_cores_are_divided(void **state)
+TEST(same_cores_are_divided)
 {
     uint64_t before[SP_CORE_WORDS], after[SP_CORE_WORDS], thread[SP_CORE_WORDS];
     int64_t all[SP_CORE_WORDS];
@@ -47,7 +47,6 @@ static void same_cores_are_divided(void **state)
     pthread_t id;
     char text[100];
 
-    (void)state;
     setenv("SP_BIND", "no", 1);
     OK(sp_affinity_bind(&comm, NULL, text, sizeof text));
     assert_string_equal(text, "");
@@ -72,13 +71,12 @@ static void same_cores_are_divided(void **state)
     bind_to(before);
 }
 
-static void bound_ranks_stay(void **state)
+TEST(bound_ranks_stay)
 {
     uint64_t before[SP_CORE_WORDS], one[SP_CORE_WORDS] = {0}, after[SP_CORE_WORDS];
     const int cores = sp_machine_cores(before);
     char text[100];
 
-    (void)state;
     for (int i = 0, n = 0; i < SP_CORE_WORDS * 64; i++)
         if (before[i / 64] >> i % 64 & 1 && n++ == comm.rank % cores)
             one[i / 64] |= (uint64_t)1 << i % 64;
@@ -92,15 +90,11 @@ static void bound_ranks_stay(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_cores_are_divided),
-        cmocka_unit_test(bound_ranks_stay),
-    };
     int failed;
 
     if (sp_comm_open(&comm, &argc, &argv) != SP_OK || comm.size != 2)
         return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return failed;
 }

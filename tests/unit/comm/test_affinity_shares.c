@@ -43,9 +43,8 @@ static void divides(uint64_t from, int n)
     assert_true(seen == from);
 }
 
-static void on_two_packages(void **state)
+TEST(on_two_packages)
 {
-    (void)state;
     setenv("HWLOC_SYNTHETIC", TWO_PACKAGES, 1);
     for (int n = 1; n <= 16; n++)
         divides(0xffff, n);
@@ -95,12 +94,11 @@ static uint64_t near(uint64_t allowed, const char *pci)
     return to.set[0];
 }
 
-static void beside_a_device(void **state)
+TEST(beside_a_device)
 {
     char path[] = "/tmp/affinity-XXXXXX";
     const int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, machine, sizeof machine - 1), sizeof machine - 1);
     close(fd);
@@ -113,14 +111,4 @@ static void beside_a_device(void **state)
     assert_true(near(0xf, NULL) == 0xf);
     unsetenv("HWLOC_XMLFILE");
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_two_packages),
-        cmocka_unit_test(beside_a_device),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

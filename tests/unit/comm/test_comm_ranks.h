@@ -16,11 +16,10 @@ static void dawdle(int turn)
     nanosleep(&nap, NULL);
 }
 
-static void ranks_and_nodes_are_consistent(void **state)
+TEST(ranks_and_nodes_are_consistent)
 {
     int on_my_node = 0, before_me = 0;
 
-    (void)state;
     assert_in_range(comm.rank, 0, comm.size - 1);
     assert_true(comm.cores >= 1 && comm.node_cores >= comm.cores);
     assert_true(strlen(comm.host) > 0);
@@ -80,23 +79,21 @@ static void reduce_all_types(sp_scope scope, sp_reduce_op op)
     }
 }
 
-static void allreduce_over_every_scope(void **state)
+TEST(allreduce_over_every_scope)
 {
-    (void)state;
     for (sp_scope scope = SP_SCOPE_RANK; scope <= SP_SCOPE_LANE; scope++)
         for (sp_reduce_op op = SP_SUM; op <= SP_MIN; op++)
             reduce_all_types(scope, op);
     OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, NULL, 0, SP_F32, SP_SUM));
 }
 
-static void many_requests_are_under_way_at_once(void **state)
+TEST(many_requests_are_under_way_at_once)
 {
     enum { N_REQUESTS = 50 };
     sp_request requests[N_REQUESTS] = {{NULL}};
     double x[N_REQUESTS][3];
     int n_done = 0;
 
-    (void)state;
     dawdle(0);
     for (int i = 0; i < N_REQUESTS; i++) {
         for (int j = 0; j < 3; j++)
@@ -120,12 +117,11 @@ static void many_requests_are_under_way_at_once(void **state)
 }
 
 /* The numbers are such that another order of the sum rounds differently. */
-static void float_sums_repeat_bit_for_bit(void **state)
+TEST(float_sums_repeat_bit_for_bit)
 {
     enum { LONG = 30000 };
     float *first = malloc(LONG * sizeof *first), *again = malloc(LONG * sizeof *again);
 
-    (void)state;
     for (int turn = 0; turn < 4; turn++) {
         float *x = turn ? again : first;
         bool is_same;
@@ -143,12 +139,11 @@ static void float_sums_repeat_bit_for_bit(void **state)
     free(again);
 }
 
-static void lowest_failing_rank_speaks_for_all(void **state)
+TEST(lowest_failing_rank_speaks_for_all)
 {
     int last = comm.size - 1, who = 99;
     sp_status mine = SP_OK;
 
-    (void)state;
     OK(sp_comm_agree(&comm, SP_OK, &who));
     assert_int_equal(who, -1);
     if (comm.rank == last || comm.rank == last / 2)
@@ -161,11 +156,10 @@ static void lowest_failing_rank_speaks_for_all(void **state)
     assert_non_null(strstr(sp_error_last()->trace, "lowest_failing_rank"));
 }
 
-static void a_status_without_a_record_gets_one(void **state)
+TEST(a_status_without_a_record_gets_one)
 {
     int who;
 
-    (void)state;
     SP_FAIL(SP_EIO, "of long ago");
     assert_int_equal(sp_comm_agree(&comm, comm.rank == 0 ? SP_EMEM : SP_OK, &who),
                      SP_EMEM);
@@ -173,12 +167,11 @@ static void a_status_without_a_record_gets_one(void **state)
     assert_string_equal(sp_error_last()->message, sp_status_text(SP_EMEM));
 }
 
-static void bcast_reaches_all_from_any_root(void **state)
+TEST(bcast_reaches_all_from_any_root)
 {
     enum { BYTES = 300000 };
     unsigned char *x = malloc(BYTES);
 
-    (void)state;
     for (int root = 0; root < comm.size; root++) {
         for (int i = 0; i < BYTES; i++)
             x[i] = (unsigned char)(comm.rank == root ? i * 7 + root : 0);
@@ -192,7 +185,7 @@ static void bcast_reaches_all_from_any_root(void **state)
 }
 
 /* An absent text and an empty text arrive as two different things. */
-static void absent_arrays_stay_absent(void **state)
+TEST(absent_arrays_stay_absent)
 {
     static char *const names[] = {"ground", "", "tree"};
     const bool is_root = comm.rank == comm.size - 1;
@@ -201,7 +194,6 @@ static void absent_arrays_stay_absent(void **state)
     double *row = is_root ? malloc(3 * sizeof *row) : NULL;
     char **texts = is_root ? (char **)(uintptr_t)names : NULL, **no_texts = NULL;
 
-    (void)state;
     for (int i = 0; is_root && i < 3; i++)
         row[i] = i + 0.5;
     OK(sp_comm_bcast_array(&comm, &none, 24, root));
@@ -223,7 +215,7 @@ static void absent_arrays_stay_absent(void **state)
 }
 
 /* Rank r gives nothing if it is even, else 1000 r bytes of value r. */
-static void gather_takes_unequal_sizes(void **state)
+TEST(gather_takes_unequal_sizes)
 {
     size_t bytes = comm.rank % 2 ? 1000 * (size_t)comm.rank : 0;
     unsigned char *mine = malloc(bytes + 1);
@@ -231,7 +223,6 @@ static void gather_takes_unequal_sizes(void **state)
     size_t *sizes = calloc((size_t)comm.size, sizeof *sizes), at = 0;
     int root = comm.size - 1;
 
-    (void)state;
     memset(mine, comm.rank, bytes + 1);
     OK(sp_comm_gather(&comm, mine, bytes, root, &all, sizes));
     assert_true((all != NULL) == (comm.rank == root));
@@ -249,12 +240,11 @@ static void gather_takes_unequal_sizes(void **state)
     free(sizes);
 }
 
-static void is_same_notices_one_differing_byte(void **state)
+TEST(is_same_notices_one_differing_byte)
 {
     char text[40] = "the same deck on every rank";
     bool is_same = false;
 
-    (void)state;
     OK(sp_comm_is_same(&comm, text, sizeof text, &is_same));
     assert_true(is_same);
     OK(sp_comm_is_same(&comm, NULL, 0, &is_same));
@@ -267,12 +257,11 @@ static void is_same_notices_one_differing_byte(void **state)
 }
 
 /* Every other rank posts its requests in the opposite order. */
-static void the_lane_has_an_order_of_its_own(void **state)
+TEST(the_lane_has_an_order_of_its_own)
 {
     sp_request request[2] = {{NULL}, {NULL}};
     double sum[2];
 
-    (void)state;
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < 2; i++) {
             int k = (i + comm.rank + round) % 2;
@@ -298,20 +287,18 @@ static sp_status count_down(void *arg, bool *is_done)
     return SP_OK;
 }
 
-static void other_waits_end_when_they_say_so(void **state)
+TEST(other_waits_end_when_they_say_so)
 {
     int left = 100;
 
-    (void)state;
     OK(sp_comm_wait_for(&comm, true, count_down, &left));
     assert_int_equal(left, 0);
     left = -1;
     assert_int_equal(sp_comm_wait_for(&comm, false, count_down, &left), SP_EDEVICE);
 }
 
-static void barrier_lets_all_through(void **state)
+TEST(barrier_lets_all_through)
 {
-    (void)state;
     for (int turn = 0; turn < 5; turn++) {
         dawdle(turn);
         OK(sp_comm_barrier(&comm));
@@ -329,12 +316,11 @@ static float value_of(int rank, int i)
 
 /* Long vectors lie in one piece of memory at odd offsets, with short ones between them.
  * Some ranks come late, and some go on to MPI before they wait for their sums. */
-static void sums_in_place_mix_with_all_else(void **state)
+TEST(sums_in_place_mix_with_all_else)
 {
     float *x = NULL, *again = malloc(N_LONG * sizeof *x);
     sp_request part[3], brief;
 
-    (void)state;
     OK(sp_comm_alloc(&comm, N_LONG * sizeof *x, (void **)&x));
     assert_true(x[0] == 0 && x[N_LONG - 1] == 0);
     for (int turn = 0; turn < 6; turn++) {
@@ -381,12 +367,11 @@ static void sums_in_place_mix_with_all_else(void **state)
 
 /* Two pieces are alive at once and freed in either order; integers are summed too, by
  * every operation. */
-static void memory_holds_any_type(void **state)
+TEST(memory_holds_any_type)
 {
     int64_t *a = NULL;
     double *b = NULL;
 
-    (void)state;
     OK(sp_comm_alloc(&comm, N_LONG * sizeof *a, (void **)&a));
     OK(sp_comm_alloc(&comm, N_LONG * sizeof *b, (void **)&b));
     for (sp_reduce_op op = SP_SUM; op <= SP_MIN; op++) {
@@ -407,27 +392,10 @@ static void memory_holds_any_type(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_and_nodes_are_consistent),
-        cmocka_unit_test(allreduce_over_every_scope),
-        cmocka_unit_test(many_requests_are_under_way_at_once),
-        cmocka_unit_test(float_sums_repeat_bit_for_bit),
-        cmocka_unit_test(lowest_failing_rank_speaks_for_all),
-        cmocka_unit_test(a_status_without_a_record_gets_one),
-        cmocka_unit_test(bcast_reaches_all_from_any_root),
-        cmocka_unit_test(absent_arrays_stay_absent),
-        cmocka_unit_test(gather_takes_unequal_sizes),
-        cmocka_unit_test(is_same_notices_one_differing_byte),
-        cmocka_unit_test(the_lane_has_an_order_of_its_own),
-        cmocka_unit_test(other_waits_end_when_they_say_so),
-        cmocka_unit_test(barrier_lets_all_through),
-        cmocka_unit_test(sums_in_place_mix_with_all_else),
-        cmocka_unit_test(memory_holds_any_type),
-    };
     int n_failed;
 
     START_RANKS();
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

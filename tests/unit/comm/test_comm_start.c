@@ -20,19 +20,17 @@ static int run_self(const char *prefix, const char *role, const char *suffix)
     return WEXITSTATUS(system(command));
 }
 
-static void several_single_ranks_are_refused(void **state)
+TEST(several_single_ranks_are_refused)
 {
-    (void)state;
     assert_int_equal(run_self("SLURM_NTASKS=3", "open", ""), SP_EUSAGE);
     assert_int_equal(run_self("SLURM_NTASKS=1", "open", ""), SP_OK);
     assert_int_equal(run_self("SLURM_NTASKS=3 PMI_SIZE=1", "open", ""), SP_OK);
 }
 
-static void abort_ends_all_ranks_with_its_code(void **state)
+TEST(abort_ends_all_ranks_with_its_code)
 {
     char launch[4200];
 
-    (void)state;
     snprintf(launch, sizeof launch, "%s -n 3",
              getenv("MPIEXEC") ? getenv("MPIEXEC") : "");
     assert_int_equal(run_self(launch, "abort", "2>/dev/null | grep -q '^last words$'"),
@@ -40,9 +38,8 @@ static void abort_ends_all_ranks_with_its_code(void **state)
     assert_int_equal(run_self(launch, "abort", ">/dev/null 2>&1"), SP_EDATA);
 }
 
-static void abort_without_mpi_exits(void **state)
+TEST(abort_without_mpi_exits)
 {
-    (void)state;
     assert_int_equal(run_self("", "abort-self", ">/dev/null"), SP_EIO);
 }
 
@@ -70,15 +67,9 @@ static int act(const char *role, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_single_ranks_are_refused),
-        cmocka_unit_test(abort_ends_all_ranks_with_its_code),
-        cmocka_unit_test(abort_without_mpi_exits),
-    };
-
     if (argc == 2)
         return act(argv[1], argc, argv);
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -68,21 +68,19 @@ static sp_link_event next(sp_link *link, sp_signs *signs)
 static const sp_signs sane = {
     .rank = RANK, .work = 7, .phase = SP_PHASE_READ, .step = 3, .host = "here"};
 
-static void only_this_host_reaches_the_door(void **state)
+TEST(only_this_host_reaches_the_door)
 {
     const uint8_t *ip = (const uint8_t *)&address.ip[0];
 
-    (void)state;
     assert_int_equal(address.n, 1);
     assert_int_equal(ip[0], 127);
 }
 
-static void those_who_know_the_secret_are_connected(void **state)
+TEST(those_who_know_the_secret_are_connected)
 {
     sp_link rank, root;
     sp_signs signs;
 
-    (void)state;
     connect_both(&rank, &address, &root);
     assert_int_equal(root.stage, SP_LINK_OPEN);
     assert_int_equal(root.rank, RANK);
@@ -101,12 +99,11 @@ static void those_who_know_the_secret_are_connected(void **state)
     sp_link_close(&root);
 }
 
-static void another_secret_is_refused_by_both_sides(void **state)
+TEST(another_secret_is_refused_by_both_sides)
 {
     sp_link_address other = address;
     sp_link rank, root;
 
-    (void)state;
     other.secret[15] ^= 1;
     connect_both(&rank, &other, &root); /* rank r does not believe rank 0 */
     assert_int_equal(rank.stage, SP_LINK_CLOSED);
@@ -125,13 +122,12 @@ static int stranger(sp_link *root)
     return link.fd;
 }
 
-static void a_stranger_is_told_nothing_unasked(void **state)
+TEST(a_stranger_is_told_nothing_unasked)
 {
     char word[256];
     sp_link root;
     int fd = stranger(&root);
 
-    (void)state;
     assert_true(sp_link_advance(&root, &address, SIZE));
     sp_link_send(&root, &sane); /* not before a proof */
     poll(NULL, 0, 20);
@@ -170,9 +166,8 @@ static void try_proof(const char *proof, int32_t rank, sp_link_stage want)
     close(fd);
 }
 
-static void a_proof_is_neither_guessed_nor_sent_back(void **state)
+TEST(a_proof_is_neither_guessed_nor_sent_back)
 {
-    (void)state;
     try_proof("\0\0\0\0\0\0\0", RANK, SP_LINK_CLOSED);
     try_proof(NULL, RANK, SP_LINK_CLOSED);
     try_proof(NULL, 0, SP_LINK_CLOSED); /* no ranks have these numbers */
@@ -240,14 +235,13 @@ static void no_name_end(sp_link *rank, sp_signs *signs)
     memset(signs->host, 'x', sizeof signs->host);
 }
 
-static void a_frame_is_taken_once_unchanged_and_in_range(void **state)
+TEST(a_frame_is_taken_once_unchanged_and_in_range)
 {
     void (*const acts[])(sp_link *, sp_signs *) = {
         repeat,  leave_out, lose_key,     turn_round,  another_rank,
         no_rank, no_kind,   no_status,    no_phase,    no_step,
         no_flag, no_time,   escape_codes, no_name_end, leave_with_success};
 
-    (void)state;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         send_changed(acts[i]);
 }
@@ -271,14 +265,13 @@ static int count_sockets(void)
     return n;
 }
 
-static void one_rank_has_no_port(void **state)
+TEST(one_rank_has_no_port)
 {
     const int before = count_sockets();
     sp_watchdog *watchdog;
     sp_comm comm;
     sp_run run;
 
-    (void)state;
     sp_comm_open_self(&comm);
     OK(sp_run_open(&run, "", &comm));
     OK(sp_watchdog_start(&watchdog, &run, 60));
@@ -290,15 +283,5 @@ static void one_rank_has_no_port(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_this_host_reaches_the_door),
-        cmocka_unit_test(those_who_know_the_secret_are_connected),
-        cmocka_unit_test(another_secret_is_refused_by_both_sides),
-        cmocka_unit_test(a_stranger_is_told_nothing_unasked),
-        cmocka_unit_test(a_proof_is_neither_guessed_nor_sent_back),
-        cmocka_unit_test(a_frame_is_taken_once_unchanged_and_in_range),
-        cmocka_unit_test(one_rank_has_no_port),
-    };
-
-    return cmocka_run_group_tests(tests, open_door, close_door);
+    return run_all_tests(open_door, close_door);
 }

@@ -26,13 +26,12 @@ static void fill(sp_table *t)
     sp_table_add(t, BROKEN, 1);
 }
 
-static void rows_are_those_of_all_ranks(void **state)
+TEST(rows_are_those_of_all_ranks)
 {
     const int last = comm.size - 1;
     double sum = 0;
     sp_table t;
 
-    (void)state;
     for (int i = 0; i < 30; i++)
         sum += 0.1 * i;
     OK(sp_table_create(&t, &comm, N_ROWS, names));
@@ -62,14 +61,13 @@ static void rows_are_those_of_all_ranks(void **state)
 }
 
 /* The results have the bits that one rank makes of all values. */
-static void sums_do_not_depend_on_the_ranks(void **state)
+TEST(sums_do_not_depend_on_the_ranks)
 {
     int64_t limbs[SP_EXACT_LIMBS] = {0};
     const char *one = "x";
     double expected;
     sp_table t;
 
-    (void)state;
     OK(sp_table_create(&t, &comm, 1, &one));
     for (int i = 0; i < 1000; i++) {
         double x = 1.0 / (i + 3);
@@ -84,12 +82,11 @@ static void sums_do_not_depend_on_the_ranks(void **state)
     sp_table_destroy(&t);
 }
 
-static void other_rows_are_refused(void **state)
+TEST(other_rows_are_refused)
 {
     const char *other[] = {comm.rank == 0 ? "a" : "b"};
     sp_table t;
 
-    (void)state;
     if (comm.size == 1)
         return;
     assert_int_equal(sp_table_create(&t, &comm, 1, other), SP_EMPI);
@@ -97,13 +94,12 @@ static void other_rows_are_refused(void **state)
 }
 
 /* Rank r gives r records of 5 r, 5 r + 1, ... bytes, so that rank 0 gives none. */
-static void records_of_any_length_arrive_in_order(void **state)
+TEST(records_of_any_length_arrive_in_order)
 {
     sp_records all = {0};
     unsigned char *record;
     size_t bytes;
 
-    (void)state;
     for (int round = 0; round < 3; round++) {
         const int root = round % comm.size;
 
@@ -127,13 +123,12 @@ static void records_of_any_length_arrive_in_order(void **state)
     sp_records_destroy(&all);
 }
 
-static void an_empty_record_is_a_record(void **state)
+TEST(an_empty_record_is_a_record)
 {
     sp_records all = {0};
     void *record;
     size_t bytes;
 
-    (void)state;
     OK(sp_records_add(&all, 0, &record));
     OK(sp_records_gather(&all, &comm, 0));
     for (int r = 0; comm.rank == 0 && r < comm.size; r++) {
@@ -146,17 +141,5 @@ static void an_empty_record_is_a_record(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_those_of_all_ranks),
-        cmocka_unit_test(sums_do_not_depend_on_the_ranks),
-        cmocka_unit_test(other_rows_are_refused),
-        cmocka_unit_test(records_of_any_length_arrive_in_order),
-        cmocka_unit_test(an_empty_record_is_a_record),
-    };
-    int n_failed;
-
-    OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return n_failed;
+    return run_all_tests_on_ranks(&comm, argc, argv);
 }

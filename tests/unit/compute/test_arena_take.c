@@ -13,14 +13,13 @@
 
 #define MIB ((size_t)1 << 20)
 
-static void pieces_are_aligned_and_disjoint(void **state)
+TEST(pieces_are_aligned_and_disjoint)
 {
     sp_arena arena;
     char *last = NULL;
     float *f;
     double *d;
 
-    (void)state;
     OK(sp_arena_create(&arena, MIB, "test"));
     for (int i = 0; i < 100; i++) {
         OK(SP_TAKE(&arena, i, &f));
@@ -38,24 +37,22 @@ static void pieces_are_aligned_and_disjoint(void **state)
     sp_arena_destroy(&arena);
 }
 
-static void more_than_the_machine_has_is_refused(void **state)
+TEST(more_than_the_machine_has_is_refused)
 {
     sp_arena arena;
 
-    (void)state;
     assert_int_equal(sp_arena_create(&arena, sp_machine_memory() + MIB, "test"),
                      SP_EMEM);
     assert_non_null(strstr(sp_error_last()->message, "arena test: "));
     sp_arena_destroy(&arena);
 }
 
-static void rewind_and_reset_give_the_same_memory_again(void **state)
+TEST(rewind_and_reset_give_the_same_memory_again)
 {
     sp_arena arena;
     int *a, *b, *c;
     size_t mark;
 
-    (void)state;
     OK(sp_arena_create(&arena, MIB, "test"));
     OK(SP_TAKE(&arena, 10, &a));
     mark = arena.used;
@@ -76,12 +73,11 @@ static void rewind_and_reset_give_the_same_memory_again(void **state)
     sp_arena_destroy(&arena);
 }
 
-static void a_full_arena_says_who_asked_for_what(void **state)
+TEST(a_full_arena_says_who_asked_for_what)
 {
     sp_arena arena;
     char *p;
 
-    (void)state;
     OK(sp_arena_create(&arena, 2 * MIB, "batch 1"));
     OK(SP_TAKE(&arena, MIB, &p));
     assert_int_equal(SP_TAKE(&arena, MIB + 1, &p), SP_EMEM);
@@ -95,11 +91,10 @@ static void a_full_arena_says_who_asked_for_what(void **state)
     sp_arena_destroy(&arena);
 }
 
-static void default_is_what_the_process_may_use(void **state)
+TEST(default_is_what_the_process_may_use)
 {
     sp_arena arena;
 
-    (void)state;
     OK(sp_arena_create(&arena, 0, "default"));
     assert_true(arena.reserved >= 64 * MIB);
     assert_true(arena.reserved <= sp_machine_memory() + MIB);
@@ -121,7 +116,7 @@ static int create_under_limit(void)
     return third.reserved >= 64 * MIB && third.reserved < 1024 * MIB ? 0 : 4;
 }
 
-static void limited_addresses_leave_smaller_arenas(void **state)
+TEST(limited_addresses_leave_smaller_arenas)
 {
     int status;
     pid_t child;
@@ -129,7 +124,6 @@ static void limited_addresses_leave_smaller_arenas(void **state)
 #ifdef __SANITIZE_ADDRESS__ /* the sanitizer's shadow takes more than any limit */
     return;
 #endif
-    (void)state;
     child = fork();
     assert_true(child >= 0);
     if (child == 0)
@@ -138,26 +132,10 @@ static void limited_addresses_leave_smaller_arenas(void **state)
     assert_int_equal(status, 0);
 }
 
-static void cores_are_counted(void **state)
+TEST(cores_are_counted)
 {
     uint64_t set[SP_CORE_WORDS];
 
-    (void)state;
     assert_in_range(sp_machine_cores(set), 1, sysconf(_SC_NPROCESSORS_CONF));
     assert_true(sp_machine_core_quota() >= 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_are_aligned_and_disjoint),
-        cmocka_unit_test(more_than_the_machine_has_is_refused),
-        cmocka_unit_test(rewind_and_reset_give_the_same_memory_again),
-        cmocka_unit_test(a_full_arena_says_who_asked_for_what),
-        cmocka_unit_test(default_is_what_the_process_may_use),
-        cmocka_unit_test(limited_addresses_leave_smaller_arenas),
-        cmocka_unit_test(cores_are_counted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

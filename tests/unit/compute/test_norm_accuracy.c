@@ -176,12 +176,11 @@ static void compare(double ratio, double std, bool is_bf16)
     assert_true(y_sums <= 1.05 * y_m2 + FLT_EPSILON * (ratio > 1000 ? ratio : 1));
 }
 
-static void sums_in_double_are_enough(void **state)
+TEST(sums_in_double_are_enough)
 {
     static const double ratio[] = {0, 1, 100, 1000, 1e4};
     static const double std[] = {1, 0.01};
 
-    (void)state;
     for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
         for (int s = 0; s < 2; s++)
             for (int i = 0; i < 5; i++)
@@ -190,11 +189,10 @@ static void sums_in_double_are_enough(void **state)
 
 /* In a channel without variance the error that rounding leaves is small compared with
  * eps. */
-static void constant_channels_stay_finite(void **state)
+TEST(constant_channels_stay_finite)
 {
     moments m;
 
-    (void)state;
     for (int i = 0; i < N_RANKS * MOST; i++)
         x[i] = 9999.7F;
     m = by_sums();
@@ -204,12 +202,7 @@ static void constant_channels_stay_finite(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_in_double_are_enough),
-        cmocka_unit_test(constant_channels_stay_finite),
-    };
-
     be.ops = sp_backend_find("cpu");
     OK(be.ops->open(&be, 0, 1));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -28,9 +28,8 @@ static void finish(double rows, double sum, double squares)
     sp_norm_finish_channel(&args, 0, sp_norm_add_parts(&args.sums, 1, 0));
 }
 
-static void batches_move_it(void **state)
+TEST(batches_move_it)
 {
-    (void)state;
     finish(4, 20, 132); /* mean 5, variance 8, unbiased 32 / 3 */
     assert_float_equal(running[0], 0.9 + 0.5, 1e-6);
     assert_float_equal(running[1], 1.8 + 3.2 / 3, 1e-6);
@@ -41,21 +40,12 @@ static void batches_move_it(void **state)
     assert_true(running[0] == 1 && running[1] == 2);
 }
 
-static void no_infinity_gets_in(void **state)
+TEST(no_infinity_gets_in)
 {
-    (void)state;
     finish(4, NAN, NAN);
     assert_true(running[0] == 1 && running[1] == 2);
     finish(4, 20, INFINITY);
     assert_true(running[0] == 1 && running[1] == 2);
     finish(4, 3e38, 9e76); /* finite in double */
     assert_true(running[0] == 1 && running[1] == 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(batches_move_it),
-                                       cmocka_unit_test(no_infinity_gets_in)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,14 +12,13 @@ typedef struct held {
     size_t at, bytes;
 } held;
 
-static void ranges_never_overlap(void **state)
+TEST(ranges_never_overlap)
 {
     sp_rng r = sp_rng_open(3, SP_RNG_SCENE, 0, 0);
     held all[MOST];
     sp_ranges ranges;
     int n = 0;
 
-    (void)state;
     OK(sp_ranges_create(&ranges, MOST));
     for (int turn = 0; turn < TURNS; turn++) {
         if (n < MOST && (n == 0 || sp_rng_u32(&r) % 2)) {
@@ -58,13 +57,12 @@ static size_t take(sp_ranges *r, size_t bytes, sp_ranges_side side, int *range)
     return r->range[*range].at;
 }
 
-static void what_was_dropped_is_used_again(void **state)
+TEST(what_was_dropped_is_used_again)
 {
     const sp_ranges_side LOW = SP_RANGES_LOW, HIGH = SP_RANGES_HIGH;
     sp_ranges r;
     int a, b, c, d, e;
 
-    (void)state;
     OK(sp_ranges_create(&r, 5));
     take(&r, 1000, LOW, &a);
     take(&r, 500, HIGH, &b);
@@ -87,12 +85,11 @@ static void what_was_dropped_is_used_again(void **state)
 
 /* Ranges from below and from above leave no gap between them while they fit into the
  * memory that was reserved. */
-static void reserved_from_both_sides(void **state)
+TEST(reserved_from_both_sides)
 {
     sp_ranges r;
     int kept, passing;
 
-    (void)state;
     OK(sp_ranges_create(&r, 5));
     sp_ranges_reserve(&r, 1000);
     assert_int_equal(r.end, 1024);
@@ -105,15 +102,4 @@ static void reserved_from_both_sides(void **state)
     sp_ranges_reserve(&r, 512); /* this much is free already */
     assert_int_equal(r.end, 1024);
     sp_ranges_destroy(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_never_overlap),
-        cmocka_unit_test(what_was_dropped_is_used_again),
-        cmocka_unit_test(reserved_from_both_sides),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

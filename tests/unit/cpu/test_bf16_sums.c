@@ -116,11 +116,10 @@ static void try_operation(sp_backend *be, const char *isa)
     free(packed), free(before), free(x.data), free(y.data);
 }
 
-static void products_are_two_flushed_multiply_adds(void **state)
+TEST(products_are_two_flushed_multiply_adds)
 {
     sp_backend be;
 
-    (void)state;
     for (int i = 0; i < FX_TILES; i++)
         if (fx_open_in(&be, fx_isas[i], 1, SP_BF16)) {
             try_operation(&be, fx_isas[i]);
@@ -206,11 +205,10 @@ static void try_tiles(sp_backend *be, const char *isa)
     free(packed), free(x.data), free(y.data), free(drawn.data);
 }
 
-static void tiles_sum_even_and_odd_products(void **state)
+TEST(tiles_sum_even_and_odd_products)
 {
     sp_backend be;
 
-    (void)state;
     for (int i = FX_TILES; i < FX_BF16_ISAS; i++)
         if (fx_open_in(&be, fx_isas[i], 1, SP_BF16)) {
             assert_int_equal(be.sums, SP_SUMS_TILES);
@@ -219,7 +217,7 @@ static void tiles_sum_even_and_odd_products(void **state)
         }
 }
 
-static void rounding_is_to_nearest_even(void **state)
+TEST(rounding_is_to_nearest_even)
 {
     static const uint32_t bits[][2] = {
         {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82},
@@ -227,18 +225,6 @@ static void rounding_is_to_nearest_even(void **state)
         {0x00000001, 0x0000}, {0x00018000, 0x0002}, {0x80008001, 0x8001},
         {0x7fffffff, 0x7fff}, {0x7f800001, 0x7fc0}, {0xff800000, 0xff80}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
         assert_int_equal(sp_bf16_of(float_of(bits[i][0])), bits[i][1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding_is_to_nearest_even),
-        cmocka_unit_test(products_are_two_flushed_multiply_adds),
-        cmocka_unit_test(tiles_sum_even_and_odd_products),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

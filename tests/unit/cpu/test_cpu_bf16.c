@@ -322,7 +322,7 @@ static void compare_case(int kernel, int in, int out, bool has_map, const int *r
     fx_level_free(&p.level[1]);
 }
 
-static void every_map(void **state)
+TEST(every_map)
 {
     static const struct {
         int kernel, in, out;
@@ -331,19 +331,17 @@ static void every_map(void **state)
                  {3, 0, 1, true}, {2, 0, 0, true}, {1, 0, 0, false}};
     const int rows[] = {600, 0, 33, 1};
 
-    (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         compare_case(kinds[k].kernel, kinds[k].in, kinds[k].out, kinds[k].has_map, rows,
                      4, 5, 7, 1);
 }
 
 /* Odd numbers of channels, masked tails, blocks of channels, one row and none. */
-static void every_channel_count(void **state)
+TEST(every_channel_count)
 {
     static const int channels[] = {1, 2, 3, 4, 16, 17, 20, 32, 33, 64, 96};
     const int rows[] = {33, 0, 40}, one = 1, none = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         compare_case(3, 0, 0, true, rows, 3, channels[i], 7, 3);
         compare_case(2, 0, 1, true, rows, 3, 5, channels[i], 0);
@@ -402,12 +400,11 @@ static void check_mask(sp_backend *be, const char *isa, int c, int pad)
 
 /* The sign of a norm's output is the same whether it is read or computed, also where
  * the output is so small that bf16 stores 0. */
-static void signs_are_those_of_what_is_stored(void **state)
+TEST(signs_are_those_of_what_is_stored)
 {
     static const int channels[] = {1, 8, 16, 20, 32, 64, 96};
     sp_backend be = fx_reference();
 
-    (void)state;
     for (size_t k = 0; k < sizeof channels / sizeof *channels; k++) {
         be = fx_reference();
         check_mask(&be, "plain loops", channels[k], 0);
@@ -424,15 +421,4 @@ static void signs_are_those_of_what_is_stored(void **state)
             be.ops->close(&be);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signs_are_those_of_what_is_stored),
-        cmocka_unit_test(every_map),
-        cmocka_unit_test(every_channel_count),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,12 +156,11 @@ static void check_layer(const layer *l, const fx_level *level)
         free(c.dy.data);
 }
 
-static void definition_and_gradients(void **state)
+TEST(definition_and_gradients)
 {
     const int rows[] = {60, 1, 25};
     fx_level level[3];
 
-    (void)state;
     level[0] = fx_voxels(3, rows, 9);
     level[1] = fx_coarser(&level[0]);
     level[2] = fx_coarser(&level[1]);
@@ -172,13 +171,12 @@ static void definition_and_gradients(void **state)
 }
 
 /* W is not flipped: row 1 of 3^3 reads one step down in y and z. */
-static void order_of_offsets(void **state)
+TEST(order_of_offsets)
 {
     const int32_t here[3] = {0, 0, 0}, there[3] = {0, -1, -1};
     int32_t *grid = fx_grid(1);
     float w[27] = {0}, y[2];
 
-    (void)state;
     grid[fx_cell(0, here)] = grid[fx_cell(0, there)] = 0;
     fx_level l = fx_level_take(grid, 1, 1);
     assert_int_equal(l.n, 2);
@@ -192,14 +190,4 @@ static void order_of_offsets(void **state)
     assert_true(y[at] == 24 && y[1 - at] == 0);
     fx_map_free(&m);
     fx_level_free(&l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(definition_and_gradients),
-        cmocka_unit_test(order_of_offsets),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,22 +282,20 @@ static void compare_case(kind k, int n_samples, const int *rows, int c_in, int c
     drop(&p);
 }
 
-static void every_map_and_row_count(void **state)
+TEST(every_map_and_row_count)
 {
     static const int rows[] = {0, 1, 2, 13, 31, 33, 127, 777};
 
-    (void)state;
     for (int k = 0; k < N_KINDS; k++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             compare_case(kinds[k], 1, &rows[i], 20, 33, 0);
 }
 
-static void every_channel_count(void **state)
+TEST(every_channel_count)
 {
     static const int channels[] = {1, 3, 4, 16, 20, 32, 33, 48, 64, 96, 128, 256};
     const int rows[] = {33, 0, 40};
 
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         compare_case(kinds[0], 3, rows, channels[i], 17, 3);
         compare_case(kinds[1], 3, rows, 5, channels[i], 3);
@@ -306,22 +304,10 @@ static void every_channel_count(void **state)
     compare_case(kinds[1], 3, rows, 1030, 20, 0);
 }
 
-static void samples_of_several_tiles(void **state)
+TEST(samples_of_several_tiles)
 {
     const int rows[] = {777, 0, 1100, 5};
 
-    (void)state;
     for (int k = 0; k < N_KINDS; k++)
         compare_case(kinds[k], 4, rows, 16, 24, 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_map_and_row_count),
-        cmocka_unit_test(every_channel_count),
-        cmocka_unit_test(samples_of_several_tiles),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -339,11 +339,10 @@ static void same(const char *isa, const run *all, int b, const run *part, int at
 
 static const int rows[FX_SAMPLES] = {700, 33, 0, 1234};
 
-static void alone_and_in_a_batch(void **state)
+TEST(alone_and_in_a_batch)
 {
     run all, one;
 
-    (void)state;
     for (int i = 0; i < VERSIONS; i++) {
         if (!begin(&all, i, 1, FX_SAMPLES, rows, 0))
             continue;
@@ -356,11 +355,10 @@ static void alone_and_in_a_batch(void **state)
     }
 }
 
-static void any_number_of_threads(void **state)
+TEST(any_number_of_threads)
 {
     run one, more;
 
-    (void)state;
     for (int i = 0; i < VERSIONS; i++) {
         if (!begin(&one, i, 1, FX_SAMPLES, rows, 0))
             continue;
@@ -372,14 +370,4 @@ static void any_number_of_threads(void **state)
         }
         end(&one);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alone_and_in_a_batch),
-        cmocka_unit_test(any_number_of_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,11 +132,10 @@ static void check_all(int n, int C, float smoothing, bool has_weight, float scal
     drop(&p);
 }
 
-static void definition_and_gradient(void **state)
+TEST(definition_and_gradient)
 {
     static const int classes[] = {1, 2, 3, 5, 16, 20, 33, 65, 200};
 
-    (void)state;
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         check_all(40, classes[i], 0, false, 3, true);
         check_all(40, classes[i], 0.2f, true, 3, true);
@@ -146,15 +145,14 @@ static void definition_and_gradient(void **state)
 }
 
 /* Logits of 100 and 1e30 neither overflow nor lose a certain prediction. */
-static void extreme_logits(void **state)
+TEST(extreme_logits)
 {
-    (void)state;
     check_all(50, 20, 0, false, 100, false);
     check_all(50, 20, 0.1f, false, 1e30f, false);
 }
 
 /* With 2 classes and z = (0, ln 3), p is (1/4, 3/4). */
-static void known_values(void **state)
+TEST(known_values)
 {
     float z[] = {0, logf(3), 0, logf(3), 2, 2}, dz[6];
     const float weight[] = {2, 1};
@@ -172,7 +170,6 @@ static void known_values(void **state)
                       .prediction = prediction};
     const double want[] = {-1.5, 1.5, 0.25, -0.25, 0, 0};
 
-    (void)state;
     for (int v = -1; v < FX_ISAS; v++) {
         sp_backend be = fx_reference();
         if (v >= 0 && !fx_open(&be, fx_isas[v], 1))
@@ -199,13 +196,12 @@ static void known_values(void **state)
 }
 
 /* Counts need no array of predictions from the caller. */
-static void confusion_alone(void **state)
+TEST(confusion_alone)
 {
     int32_t row[4];
     problem p = make(100, 4, 4, 0, false, 1, row);
     int64_t with[16], most = 0;
 
-    (void)state;
     for (int i = 0; i < FX_ISAS; i++) {
         sp_backend be;
         if (!fx_open(&be, fx_isas[i], 1))
@@ -229,12 +225,11 @@ static void confusion_alone(void **state)
 
 /* A row with NaN or infinity at any place has no prediction and is not counted; all
  * other rows have theirs. */
-static void rows_that_are_not_finite(void **state)
+TEST(rows_that_are_not_finite)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     enum { N = 70, C = 19 };
 
-    (void)state;
     for (int v = -1; v < FX_ISAS; v++) {
         int32_t row[4];
         problem p = make(N, C, C + 1, 0, false, 1, row);
@@ -258,17 +253,4 @@ static void rows_that_are_not_finite(void **state)
         be.ops->close(&be);
         drop(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(definition_and_gradient),
-        cmocka_unit_test(extreme_logits),
-        cmocka_unit_test(known_values),
-        cmocka_unit_test(confusion_alone),
-        cmocka_unit_test(rows_that_are_not_finite),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,11 +74,10 @@ static void check_rules(sp_backend *be, const char *name)
     check(be, name, a, false);
 }
 
-static void rules(void **state)
+TEST(rules)
 {
     sp_backend be = fx_reference();
 
-    (void)state;
     check_rules(&be, "reference");
     for (int i = 0; i < FX_ISAS; i++)
         for (int threads = 1; threads <= 3; threads++)
@@ -88,12 +87,11 @@ static void rules(void **state)
             }
 }
 
-static void squares(void **state)
+TEST(squares)
 {
     static const int64_t sizes[] = {0, 1, 15, 17, 4096, 4097, 100003};
     float *g = fx_floats(100003, 1);
 
-    (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         double plain, sum, first = -1;
         sp_backend be = fx_reference();
@@ -113,11 +111,10 @@ static void squares(void **state)
 }
 
 /* SP_CPU_ISA names a version; a wrong name is refused with the choice. */
-static void choice_of_version(void **state)
+TEST(choice_of_version)
 {
     sp_backend be = {.ops = sp_backend_find("cpu")};
 
-    (void)state;
     assert_false(fx_open(&be, "sse9", 1));
     assert_non_null(
         strstr(sp_error_last()->message, "SP_CPU_ISA=sse9: expected amx, avx512"));
@@ -128,15 +125,4 @@ static void choice_of_version(void **state)
     assert_int_equal(be.threads, 1);
     be.ops->close(&be);
     assert_null(sp_backend_find("abacus"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules),
-        cmocka_unit_test(squares),
-        cmocka_unit_test(choice_of_version),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

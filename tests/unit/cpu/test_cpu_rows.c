@@ -133,13 +133,12 @@ static void compare_case(int n, int c, int pad, float slope)
     drop(&plain);
 }
 
-static void fast_is_plain(void **state)
+TEST(fast_is_plain)
 {
     static const int channels[] = {1, 3, 4, 8, 16, 20, 32, 33, 48, 64, 96, 128, 256};
     static const int rows[] = {0, 1, 2, 13, 31, 33, 127, 777};
     static const float slopes[] = {1, 0, 0.01f};
 
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         for (int s = 0; s < 3; s++)
             compare_case(rows[(i + (size_t)s) % 8], channels[i], (int)i % 4, slopes[s]);
@@ -149,7 +148,7 @@ static void fast_is_plain(void **state)
 
 /* ---- meaning ---- */
 
-static void norm_by_hand(void **state)
+TEST(norm_by_hand)
 {
     float x[] = {1, -2, 3, 4, 5, -6}, y[6], res[] = {0, 0, 0, -20, 0, 0};
     float dy[] = {1, 2, 3, 4, 5, 6}, dx[6] = {0};
@@ -176,7 +175,6 @@ static void norm_by_hand(void **state)
                            .c = mean,
                            .dx = {dx, 3, 2, 2}};
 
-    (void)state;
     OK(be.ops->norm_sums(&be, a.x, row, 2, sums));
     for (int i = 0; i < 8; i++)
         assert_true(sums[i] == want[i]);
@@ -195,7 +193,7 @@ static void norm_by_hand(void **state)
 /* Values and gradients have the same mask, which drops about p of the elements and
  * differs between layers. The rows of a sample keep their mask wherever the sample
  * stands. */
-static void dropout_masks(void **state)
+TEST(dropout_masks)
 {
     const int32_t row[] = {0, 1000, 2000};
     const int64_t id[] = {4, 9}, swapped[] = {9, 4};
@@ -204,7 +202,6 @@ static void dropout_masks(void **state)
     sp_tensor z = fx_tensor(2000, 10, 10, 3);
     int kept = 0, same = 0;
 
-    (void)state;
     for (int i = 0; i < 20000; i++)
         x.data[i] = 3;
     OK(be.ops->dropout(&be, x, 0.25f, 7, 1, 2, id, row, 2, y));
@@ -307,7 +304,7 @@ static void check_global(sp_backend *be, const int32_t *row, int n_samples, int 
     free(back.data), free(dx0.data), free(back0.data);
 }
 
-static void pooling(void **state)
+TEST(pooling)
 {
     const int rows[] = {90, 0, 30, 1};
     fx_level fine = fx_voxels(4, rows, 3), coarse = fx_coarser(&fine);
@@ -315,7 +312,6 @@ static void pooling(void **state)
                      fx_map(&coarse, &fine, 3, false), fx_map(&fine, &fine, 2, true)};
     sp_backend be = fx_reference();
 
-    (void)state;
     for (int v = -1; v < FX_ISAS; v++) {
         if (v >= 0 && !fx_open(&be, fx_isas[v], 1))
             continue;
@@ -330,16 +326,4 @@ static void pooling(void **state)
         fx_map_free(&maps[i]);
     fx_level_free(&fine);
     fx_level_free(&coarse);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fast_is_plain),
-        cmocka_unit_test(norm_by_hand),
-        cmocka_unit_test(dropout_masks),
-        cmocka_unit_test(pooling),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void assert_shifted(const sp_map *all, int b, const sp_map *one, int32_t 
 }
 
 /* Three samples of very different extents have the same plan in one batch and alone. */
-static void sample_does_not_depend_on_the_batch(void **state)
+TEST(sample_does_not_depend_on_the_batch)
 {
     enum { N0 = 1100, N1 = 30, N2 = 900 };
     static int32_t c[(N0 + N1 + N2) * 3];
@@ -59,7 +59,6 @@ static void sample_does_not_depend_on_the_batch(void **state)
     sp_plan all, one;
     int b, m;
 
-    (void)state;
     oracle_surface(c, N0, at, 1);
     oracle_scatter(c + 3 * N0, N1, -SP_COORD_LIMIT, SP_COORD_LIMIT, 2);
     oracle_scatter(c + 3 * (N0 + N1), N2, -8, 6, 3);
@@ -78,13 +77,12 @@ static void sample_does_not_depend_on_the_batch(void **state)
 }
 
 /* The same coordinates in two samples are no duplicates and no neighbours. */
-static void equal_samples_stay_apart(void **state)
+TEST(equal_samples_stay_apart)
 {
     int32_t c[12] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0}, row[3] = {0, 2, 4};
     sp_plan_spec spec = mixed_spec();
     sp_plan plan;
 
-    (void)state;
     sp_arena_reset(&arena);
     OK(build(&spec, c, row, 2, &plan));
     assert_int_equal(plan.map[1].pairs, 8); /* 2 samples x 2 rows x 2 neighbours */
@@ -102,14 +100,13 @@ static void assert_bad(const int32_t *c, int32_t n0, int32_t n1, const char *mes
     assert_string_equal(sp_error_last()->message, message);
 }
 
-static void duplicate_is_named(void **state)
+TEST(duplicate_is_named)
 {
     enum { N = 500 };
     static int32_t big[(2 + N) * 3];
     int32_t c[15] = {1, 2, 3, 5, 5, -5, 0, 0, 0, 5, 5, -5, 9, 9, 9};
     int32_t lo = -SP_COORD_LIMIT;
 
-    (void)state;
     assert_bad(
         c, 0, 5,
         "sample 1 of the batch: coordinate (5, 5, -5) stands twice, in rows 1 and 3");
@@ -131,11 +128,10 @@ static void duplicate_is_named(void **state)
     }
 }
 
-static void coordinate_out_of_range_is_named(void **state)
+TEST(coordinate_out_of_range_is_named)
 {
     int32_t c[6] = {0, 0, 0, 1, SP_COORD_LIMIT, 1}, d[6] = {0, 0, -SP_COORD_LIMIT - 1};
 
-    (void)state;
     assert_bad(c, 2, 0,
                "sample 0 of the batch: coordinate y spans [0, 524288], expected within "
                "[-524288, 524288)");
@@ -176,14 +172,13 @@ static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
     sp_arena_destroy(&scratch);
 }
 
-static void plans_take_what_is_foreseen(void **state)
+TEST(plans_take_what_is_foreseen)
 {
     enum { N = 20000, EDGE = 27 };
     static int32_t c[N * 3];
     int32_t at[3] = {0, 0, 0};
     sp_plan_spec spec = mixed_spec(), children = {0}, cubes = {0};
 
-    (void)state;
     oracle_map(&children, 0, 1, 2, 0); /* no tables */
     oracle_map(&children, 1, 0, 2, 0);
     oracle_map(&cubes, 0, 0, 3, 0);
@@ -203,7 +198,7 @@ static void plans_take_what_is_foreseen(void **state)
     check_bytes(&cubes, c, N);
 }
 
-static void full_arena_is_an_error(void **state)
+TEST(full_arena_is_an_error)
 {
     enum { N = 20000 };
     static int32_t c[N * 3];
@@ -212,7 +207,6 @@ static void full_arena_is_an_error(void **state)
     sp_arena small;
     sp_plan plan;
 
-    (void)state;
     oracle_surface(c, N, at, 7);
     OK(backend.ops->arena_create(&small, 1 << 20, "small"));
     assert_int_equal(backend.ops->plan_build(&backend, &spec, c, row, 1, &small, &plan),
@@ -222,14 +216,5 @@ static void full_arena_is_an_error(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sample_does_not_depend_on_the_batch),
-        cmocka_unit_test(equal_samples_stay_apart),
-        cmocka_unit_test(duplicate_is_named),
-        cmocka_unit_test(coordinate_out_of_range_is_named),
-        cmocka_unit_test(plans_take_what_is_foreseen),
-        cmocka_unit_test(full_arena_is_an_error),
-    };
-
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return run_all_tests(open_backend, close_backend);
 }

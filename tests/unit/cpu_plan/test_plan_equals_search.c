@@ -67,34 +67,31 @@ static void mixed_batch(batch *b)
     batch_add(b, NULL, 0);
 }
 
-static void families(void **state)
+TEST(families)
 {
     sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5), oracle_minkunet_spec(3)};
     batch b;
     int i;
 
-    (void)state;
     mixed_batch(&b);
     for (i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
 }
 
-static void odd_kernels_and_strides(void **state)
+TEST(odd_kernels_and_strides)
 {
     sp_plan_spec spec = odd_spec();
     batch b;
 
-    (void)state;
     mixed_batch(&b);
     check_and_free(&spec, &b);
 }
 
-static void each_kernel_by_itself(void **state)
+TEST(each_kernel_by_itself)
 {
     batch b;
 
-    (void)state;
     mixed_batch(&b);
     for (int n = 1; n <= SP_MAX_KERNEL; n++) {
         sp_plan_spec spec = {0};
@@ -105,26 +102,24 @@ static void each_kernel_by_itself(void **state)
     free(b.coords);
 }
 
-static void dense_block_fills_every_offset(void **state)
+TEST(dense_block_fills_every_offset)
 {
     sp_plan_spec spec = odd_spec();
     int32_t c[1000][3], i;
     batch b = {0};
 
-    (void)state;
     for (i = 0; i < 1000; i++)
         c[i][0] = i % 10 - 3, c[i][1] = i / 10 % 10 - 9, c[i][2] = 4 - i / 100;
     batch_add(&b, c[0], 1000);
     check_and_free(&spec, &b);
 }
 
-static void nothing(void **state)
+TEST(nothing)
 {
     sp_plan_spec spec[2] = {odd_spec(), oracle_minkunet_spec(5)};
     batch none = {0}, empty = {0};
     int i;
 
-    (void)state;
     batch_add(&empty, NULL, 0);
     batch_add(&empty, NULL, 0);
     for (i = 0; i < 2; i++) {
@@ -136,13 +131,12 @@ static void nothing(void **state)
 
 /* Keys of 60 bits do not fit into one word with the row. Corners stand on every border
  * of the range. */
-static void whole_range(void **state)
+TEST(whole_range)
 {
     sp_plan_spec spec[3] = {odd_spec(), oracle_minkunet_spec(5), oracle_dummy_spec()};
     int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3], i;
     batch b = {0};
 
-    (void)state;
     for (i = 0; i < 16; i++) {
         int32_t in = i >> 3;
         corner[i][0] = i & 1 ? hi - in : lo + in;
@@ -161,14 +155,5 @@ static void whole_range(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),
-        cmocka_unit_test(odd_kernels_and_strides),
-        cmocka_unit_test(each_kernel_by_itself),
-        cmocka_unit_test(dense_block_fills_every_offset),
-        cmocka_unit_test(nothing),
-        cmocka_unit_test(whole_range),
-    };
-
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return run_all_tests(open_backend, close_backend);
 }

@@ -145,7 +145,7 @@ static void check_epoch(setting *s, int64_t epoch)
         assert_int_equal(seen[n], 1);
 }
 
-static void every_sample_exactly_once(void **state)
+TEST(every_sample_exactly_once)
 {
     static const int counts[] = {0, 1, 2, 5, 37, 128, 201};
     static const int sizes[] = {1, 3, 16, 50};
@@ -154,7 +154,6 @@ static void every_sample_exactly_once(void **state)
     unsigned i, j, k, l;
     int per, accumulate;
 
-    (void)state;
     for (i = 0; i < sizeof counts / sizeof *counts; i++) {
         sp_dataset set = fake_set(counts[i], i);
 
@@ -224,9 +223,8 @@ static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, in
     }
 }
 
-static void independent_of_ranks(void **state)
+TEST(independent_of_ranks)
 {
-    (void)state;
     same_micro_batches(3, 0, 0, 3);
     same_micro_batches(1, 9000, 0, 8);
     same_micro_batches(1, 0, 900020, 8);
@@ -237,13 +235,12 @@ static void independent_of_ranks(void **state)
 
 /* A bound of bytes cuts as a budget of as many voxels does; the costliest step is at
  * least as large as any, and without a bound is whole. */
-static void bytes_bound_as_voxels_do(void **state)
+TEST(bytes_bound_as_voxels_do)
 {
     sp_dataset set = fake_set(120, 9);
     int n_ranks, n_micro[2], n, most;
     int64_t bytes;
 
-    (void)state;
     for (n_ranks = 1; n_ranks <= 5; n_ranks++) {
         const sp_bound bound = {1 + 100 * 5000, hundred_a_voxel, &set};
         const sp_bound free = {0, hundred_a_voxel, &set};
@@ -278,12 +275,11 @@ static void bytes_bound_as_voxels_do(void **state)
 /* Dealing the longest first is within 4/3 of the best possible deal (Graham), with 8
  * samples a rank within 13/12; the best deal is at least the mean and at least the
  * largest sample. */
-static void balanced_by_cost(void **state)
+TEST(balanced_by_cost)
 {
     int seed, n_micro, i, n;
     sp_deal deal;
 
-    (void)state;
     for (seed = 0; seed < 20; seed++) {
         sp_dataset set = fake_set(64, (uint64_t)seed);
         setting s = {.set = &set,
@@ -310,7 +306,7 @@ static void balanced_by_cost(void **state)
 
 /* With per = "rank" each rank has a run of `size` positions of its own, with per =
  * "node" each node has one. */
-static void scopes_own_runs(void **state)
+TEST(scopes_own_runs)
 {
     sp_dataset set = fake_set(300, 1);
     setting s = {.set = &set, .n_ranks = 6, .per_node = 3, .is_training = true};
@@ -318,7 +314,6 @@ static void scopes_own_runs(void **state)
     sp_deal deal;
     int r, i, n_micro, n_node[2] = {0, 0};
 
-    (void)state;
     s.config = fake_config(5, SP_PER_RANK, 1, 0);
     open_all(&s);
     for (r = 0; r < 6; r++) {
@@ -344,7 +339,7 @@ static void scopes_own_runs(void **state)
 
 /* The budget makes no more micro-batches than needed: with one fewer some rank would be
  * above it. */
-static void budget_splits_as_little_as_needed(void **state)
+TEST(budget_splits_as_little_as_needed)
 {
     sp_dataset set = fake_set(64, 9);
     setting s = {.set = &set, .n_ranks = 3, .per_node = 3, .is_training = true};
@@ -353,7 +348,6 @@ static void budget_splits_as_little_as_needed(void **state)
     bool is_broken = false;
     sp_deal deal;
 
-    (void)state;
     s.config = fake_config(48, SP_PER_WORLD, 1, 12000);
     open_all(&s);
     sp_sampler_step(&s.sampler[0], at, &n_micro);
@@ -378,7 +372,7 @@ static void budget_splits_as_little_as_needed(void **state)
 
 /* Epochs differ, an epoch repeats itself, and each sample comes first about equally
  * often. */
-static void epochs_are_shuffled(void **state)
+TEST(epochs_are_shuffled)
 {
     sp_dataset set = fake_set(10, 0);
     setting s = {.set = &set,
@@ -388,7 +382,6 @@ static void epochs_are_shuffled(void **state)
                  .is_training = true};
     int first[10] = {0}, pair[10] = {0}, epoch, i;
 
-    (void)state;
     open_all(&s);
     for (epoch = 0; epoch < 4000; epoch++) {
         int64_t a = sp_sampler_at(&s.sampler[0], epoch, 0);
@@ -411,11 +404,10 @@ static void epochs_are_shuffled(void **state)
 }
 
 /* The samples of a number of steps are those that the steps hold one after another. */
-static void samples_of_steps(void **state)
+TEST(samples_of_steps)
 {
     enum { STEPS = 12 };
 
-    (void)state;
     for (int n = 1; n <= 13; n++) {
         sp_dataset set = fake_set(n, 0);
         setting s = {.set = &set,
@@ -445,20 +437,4 @@ static void samples_of_steps(void **state)
                              INT64_MAX);
         close_all(&s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sample_exactly_once),
-        cmocka_unit_test(independent_of_ranks),
-        cmocka_unit_test(bytes_bound_as_voxels_do),
-        cmocka_unit_test(balanced_by_cost),
-        cmocka_unit_test(scopes_own_runs),
-        cmocka_unit_test(budget_splits_as_little_as_needed),
-        cmocka_unit_test(epochs_are_shuffled),
-        cmocka_unit_test(samples_of_steps),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

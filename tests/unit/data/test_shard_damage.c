@@ -141,13 +141,12 @@ static void sample_refused(int64_t sample, const char *a, const char *b)
     sp_dataset_close(&set);
 }
 
-static void example_is_good(void **state)
+TEST(example_is_good)
 {
     sp_sample_request all = {.verify = true, .with_points = true};
     sp_sample got = {0};
     sp_dataset set;
 
-    (void)state;
     write_example(path, NULL, "sptrain-voxels");
     OK(fixture_open(&set, path));
     OK(sp_sample_read(&set, 0, &all, &got));
@@ -159,7 +158,7 @@ static void example_is_good(void **state)
     sp_dataset_close(&set);
 }
 
-static void headers_are_checked(void **state)
+TEST(headers_are_checked)
 {
     static const int64_t falls[] = {0, 5, 4}, over[] = {0, 3, 5}, late[] = {1, 3, 4};
     static const double halves[] = {0, 2.5, 4}, minus = -1, none = NAN;
@@ -197,7 +196,6 @@ static void headers_are_checked(void **state)
         {{"num_classes", F64, 0, {0}, halves + 1}, "num_classes is 2.5", "integer"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_example(path, &cases[i].with, "sptrain-voxels");
         refused(path, cases[i].a, cases[i].b);
@@ -208,7 +206,7 @@ static void headers_are_checked(void **state)
     refused(path, "no attribute format", "not a voxel shard");
 }
 
-static void samples_are_checked(void **state)
+TEST(samples_are_checked)
 {
     static const int32_t far[] = {0, 0, 0, 1, 0, 0, 0, 2, 0, 5, 5, 524288};
     static const int32_t twice[] = {7, 0, 0, 1, 0, 0, 7, 0, 0, 5, 5, 5};
@@ -253,19 +251,17 @@ static void samples_are_checked(void **state)
         {{"/crc32c", U32, 1, {2}, crc}, 1, "/crc32c: sample 1", "expected 00000002"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_example(path, &cases[i].with, "sptrain-voxels");
         sample_refused(cases[i].sample, cases[i].a, cases[i].b);
     }
 }
 
-static void other_files_are_refused(void **state)
+TEST(other_files_are_refused)
 {
     struct stat about;
     FILE *f = fopen(path, "wb");
 
-    (void)state;
     fputs("no HDF5", f);
     fclose(f);
     refused(path, "damage.h5: not an HDF5 file", "");
@@ -278,7 +274,7 @@ static void other_files_are_refused(void **state)
     refused(path, "damage.h5", "truncated");
 }
 
-static void files_of_a_set_agree(void **state)
+TEST(files_of_a_set_agree)
 {
     static const double other = 0.25;
     static const int64_t three = 254;
@@ -286,7 +282,6 @@ static void files_of_a_set_agree(void **state)
     static const part label = {"ignore_label", I64, 0, {0}, &three};
     static const part bare = {.name = "/labels"};
 
-    (void)state;
     write_example("agree-a.h5", NULL, "sptrain-voxels");
     write_example("agree-b.h5", &size, "sptrain-voxels");
     refused("agree-?.h5", "agree-b.h5 has voxel_size 0.25", "agree-a.h5 has 0.5");
@@ -298,14 +293,13 @@ static void files_of_a_set_agree(void **state)
     unlink("agree-b.h5");
 }
 
-static void change_while_in_use(void **state)
+TEST(change_while_in_use)
 {
     sp_sample_request all = {.verify = true};
     sp_sample got = {0};
     sp_dataset set;
     struct stat about;
 
-    (void)state;
     write_example(path, NULL, "sptrain-voxels");
     OK(fixture_open(&set, path));
     assert_int_equal(stat(path, &about), 0);
@@ -360,7 +354,7 @@ static sp_status read_all(void)
     return rc;
 }
 
-static void layouts_that_lie_are_refused(void **state)
+TEST(layouts_that_lie_are_refused)
 {
     static const fixture f = {.n_samples = 4,
                               .voxels = liar_sizes,
@@ -370,7 +364,6 @@ static void layouts_that_lie_are_refused(void **state)
                               .has_moments = true,
                               .seed = 3};
 
-    (void)state;
     for (int bytes = 0; bytes < 24; bytes += 8) {
         blob b;
 
@@ -385,20 +378,4 @@ static void layouts_that_lie_are_refused(void **state)
         assert_non_null(strstr(sp_error_last()->message, liar));
     }
     unlink(liar);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(example_is_good),
-        cmocka_unit_test(headers_are_checked),
-        cmocka_unit_test(samples_are_checked),
-        cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(files_of_a_set_agree),
-        cmocka_unit_test(change_while_in_use),
-        cmocka_unit_test(layouts_that_lie_are_refused),
-    };
-
-    sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

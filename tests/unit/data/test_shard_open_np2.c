@@ -48,14 +48,13 @@ static void refused(const char *part)
     sp_dataset_close(&set);
 }
 
-static void ranks_hold_one_index(void **state)
+TEST(ranks_hold_one_index)
 {
     sp_sample_request all = {.verify = true, .with_points = true};
     sp_sample got = {0};
     sp_dataset set;
     uint64_t hash;
 
-    (void)state;
     write_files();
     OK(open_together(&set));
     hash = set.hash;
@@ -70,9 +69,8 @@ static void ranks_hold_one_index(void **state)
     sp_dataset_close(&set);
 }
 
-static void damage_fails_on_all(void **state)
+TEST(damage_fails_on_all)
 {
-    (void)state;
     write_files();
     if (comm.rank == 0)
         assert_int_equal(truncate("together-b.h5", 600), 0);
@@ -80,18 +78,16 @@ static void damage_fails_on_all(void **state)
     refused("together-b.h5");
 }
 
-static void crash_of_the_child_fails_on_all(void **state)
+TEST(crash_of_the_child_fails_on_all)
 {
-    (void)state;
     write_files();
     setenv("SP_H5_CHILD_CRASH", "together-b", 1);
     refused("damaged file (reader ended by signal 11)");
     unsetenv("SP_H5_CHILD_CRASH");
 }
 
-static void hang_of_the_child_fails_on_all(void **state)
+TEST(hang_of_the_child_fails_on_all)
 {
-    (void)state;
     write_files();
     setenv("SP_H5_CHILD_HANG", "together-b", 1);
     refused("damaged file (reader made no progress");
@@ -100,17 +96,11 @@ static void hang_of_the_child_fails_on_all(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_hold_one_index),
-        cmocka_unit_test(damage_fails_on_all),
-        cmocka_unit_test(crash_of_the_child_fails_on_all),
-        cmocka_unit_test(hang_of_the_child_fails_on_all),
-    };
     int n_failed;
 
     sp_h5_child_main(argc, argv);
     OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     if (comm.rank == 0) {
         unlink("together-a.h5");
         unlink("together-b.h5");

@@ -85,30 +85,13 @@ static void *read_many(void *argument)
     return NULL;
 }
 
-static void threads_read_what_was_written(void **state)
-{
-    pthread_t thread[THREADS];
-    int64_t argument[THREADS];
-
-    (void)state;
-    for (int64_t t = 0; t < THREADS; t++) {
-        argument[t] = t;
-        assert_int_equal(pthread_create(&thread[t], NULL, read_many, &argument[t]), 0);
-    }
-    for (int t = 0; t < THREADS; t++) {
-        pthread_join(thread[t], NULL);
-        assert_int_equal(argument[t], 0);
-    }
-}
-
 /* A process that may open few files closes those that no thread reads from. */
-static void few_open_files_suffice(void **state)
+TEST(few_open_files_suffice)
 {
     struct rlimit before, few;
     sp_dataset other;
     int64_t argument = 0;
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = before;
     few.rlim_cur = 24;
@@ -120,6 +103,21 @@ static void few_open_files_suffice(void **state)
     sp_dataset_close(&set);
     set = other;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(threads_read_what_was_written)
+{
+    pthread_t thread[THREADS];
+    int64_t argument[THREADS];
+
+    for (int64_t t = 0; t < THREADS; t++) {
+        argument[t] = t;
+        assert_int_equal(pthread_create(&thread[t], NULL, read_many, &argument[t]), 0);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(thread[t], NULL);
+        assert_int_equal(argument[t], 0);
+    }
 }
 
 static void pass(sp_sample *got, sp_arena *arena, uint64_t epoch)
@@ -138,13 +136,12 @@ static void pass(sp_sample *got, sp_arena *arena, uint64_t epoch)
     }
 }
 
-static void later_passes_allocate_nothing(void **state)
+TEST(later_passes_allocate_nothing)
 {
     sp_sample got = {0};
     sp_arena arena;
     long before = n_allocations;
 
-    (void)state;
     OK(sp_arena_create(&arena, (size_t)16 << 20, "test"));
     pass(&got, &arena, 0);
     assert_true(n_allocations > before); /* the count is alive */
@@ -158,12 +155,6 @@ static void later_passes_allocate_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_open_files_suffice),
-        cmocka_unit_test(threads_read_what_was_written),
-        cmocka_unit_test(later_passes_allocate_nothing),
-    };
-
     sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_all_tests(setup, teardown);
 }

@@ -60,12 +60,11 @@ static void same_sample(const fixture *f, const sp_dataset *set, int index, int6
     fixture_free(&want);
 }
 
-static void one_shard(void **state)
+TEST(one_shard)
 {
     sp_dataset set;
     sp_sample got = {0};
 
-    (void)state;
     OK(fixture_write(&full, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
     assert_int_equal(set.n_samples, 4);
@@ -83,14 +82,13 @@ static void one_shard(void **state)
     unlink("rt.h5");
 }
 
-static void bare_shard(void **state)
+TEST(bare_shard)
 {
     fixture bare = {
         .n_samples = 2, .voxels = sizes, .is_unlabelled = true, .n_features = 1};
     sp_dataset set;
     sp_sample got = {0};
 
-    (void)state;
     OK(fixture_write(&bare, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
     assert_false(set.has_labels || set.has_points || set.has_subvoxel || set.has_cost);
@@ -103,7 +101,7 @@ static void bare_shard(void **state)
     unlink("rt.h5");
 }
 
-static void several_shards(void **state)
+TEST(several_shards)
 {
     fixture f[3] = {full, full, full};
     char path[64];
@@ -111,7 +109,6 @@ static void several_shards(void **state)
     sp_sample got = {0};
     double mean = 0, square = 0;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         f[i].seed = 7 + (uint64_t)i;
         f[i].n_samples = i + 1;
@@ -143,7 +140,7 @@ static void several_shards(void **state)
     unlink("rt-00002-of-00003.h5");
 }
 
-static void columns_by_name(void **state)
+TEST(columns_by_name)
 {
     char *names[] = {"feature2", "feature0"}, *wrong[] = {"featur1"};
     sp_strings two = {2, names}, one = {1, wrong};
@@ -152,7 +149,6 @@ static void columns_by_name(void **state)
     sp_dataset set;
     int *columns, n;
 
-    (void)state;
     OK(fixture_write(&full, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
     OK(sp_dataset_columns(&set, &two, "", &columns, &n));
@@ -175,9 +171,8 @@ static void columns_by_name(void **state)
     unlink("rt.h5");
 }
 
-static void same_content_same_bytes(void **state)
+TEST(same_content_same_bytes)
 {
-    (void)state;
     OK(fixture_write(&full, "rt-a.h5"));
     sleep(1); /* a time stamp would differ */
     OK(fixture_write(&full, "rt-b.h5"));
@@ -186,12 +181,11 @@ static void same_content_same_bytes(void **state)
     unlink("rt-b.h5");
 }
 
-static void hash_follows_content(void **state)
+TEST(hash_follows_content)
 {
     fixture other = full;
     sp_dataset a, b;
 
-    (void)state;
     other.voxel_size = 0.25;
     OK(fixture_write(&full, "rt.h5"));
     OK(fixture_open(&a, "rt.h5"));
@@ -207,19 +201,4 @@ static void hash_follows_content(void **state)
     sp_dataset_close(&a);
     sp_dataset_close(&b);
     unlink("rt.h5");
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_shard),
-        cmocka_unit_test(bare_shard),
-        cmocka_unit_test(several_shards),
-        cmocka_unit_test(columns_by_name),
-        cmocka_unit_test(same_content_same_bytes),
-        cmocka_unit_test(hash_follows_content),
-    };
-
-    sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,11 +58,10 @@ static int draw(void)
     return n;
 }
 
-static void order_proves(void **state)
+TEST(order_proves)
 {
     static uint64_t keys[SLOTS];
 
-    (void)state;
     for (order = 0; order < 3; order++) {
         int n = draw();
 
@@ -81,19 +80,8 @@ static void order_proves(void **state)
     }
 }
 
-static void few_rows_are_unique(void **state)
+TEST(few_rows_are_unique)
 {
-    (void)state;
     assert_true(sp_unique_by_order(coords[0], 0));
     assert_true(sp_unique_by_order(coords[0], 1));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_proves),
-        cmocka_unit_test(few_rows_are_unique),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

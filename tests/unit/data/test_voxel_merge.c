@@ -115,14 +115,13 @@ static void run(const sp_augment *aug, double factor, sp_voxels *v)
     OK(sp_voxelize(&f.sample, aug, factor, C, NULL, NULL, &f.arena, v));
 }
 
-static void identity_copies(void **state)
+TEST_WITH(identity_copies, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     double mean[C] = {0.5, 0.25}, std[C] = {2, 0};
     sp_voxels v;
     int i;
 
-    (void)state;
     OK(sp_voxelize(&f.sample, &aug, 1, C, mean, std, &f.arena, &v));
     assert_int_equal(v.n, N);
     assert_memory_equal(v.coords, f.coords, sizeof f.coords);
@@ -136,7 +135,7 @@ static void identity_copies(void **state)
 
 /* All eight symmetries of the square are bijective and carry labels and features along;
  * four quarter turns of one sample agree with the formula. */
-static void quarter_turns_stay_on_the_grid(void **state)
+TEST_WITH(quarter_turns_stay_on_the_grid, begin, NULL)
 {
     static const int cosine[] = {1, 0, -1, 0}, sine[] = {0, 1, 0, -1};
     int turn, flips, i, with_subvoxel;
@@ -144,7 +143,6 @@ static void quarter_turns_stay_on_the_grid(void **state)
     sp_augment aug = sp_augment_none();
     sp_voxels v;
 
-    (void)state;
     for (with_subvoxel = 0; with_subvoxel < 2; with_subvoxel++)
         for (turn = -3; turn < 6; turn++)
             for (flips = 0; flips < 4; flips++) {
@@ -174,13 +172,12 @@ static void quarter_turns_stay_on_the_grid(void **state)
             }
 }
 
-static void flips_mirror_in_place(void **state)
+TEST_WITH(flips_mirror_in_place, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
     int i;
 
-    (void)state;
     aug.flip_x = true;
     run(&aug, 1, &v);
     for (i = 0; i < N; i++) /* the box -9 .. 11 mirrored onto itself */
@@ -192,14 +189,13 @@ static int32_t floor_of(int32_t c, int d)
     return (int32_t)floor((double)c / d);
 }
 
-static void factor_merges_blocks(void **state)
+TEST_WITH(factor_merges_blocks, begin, NULL)
 {
     static int32_t expected[3 * N];
     sp_augment aug = sp_augment_none();
     sp_voxels v;
     int factor, i;
 
-    (void)state;
     for (factor = 2; factor < 9; factor++) {
         sp_arena_reset(&f.arena);
         for (i = 0; i < 3 * N; i++)
@@ -211,7 +207,7 @@ static void factor_merges_blocks(void **state)
 }
 
 /* A turn by any angle and a scale agree with the formula in plain doubles. */
-static void free_turns_merge(void **state)
+TEST_WITH(free_turns_merge, begin, NULL)
 {
     static int32_t expected[3 * N];
     double p[3], centre[3] = {-9 + 21 / 2.0, -9 + 32 / 2.0, 0}, factor;
@@ -219,7 +215,6 @@ static void free_turns_merge(void **state)
     sp_voxels v;
     int i, a, top = 0;
 
-    (void)state;
     for (i = 0; i < N; i++)
         top = f.coords[3 * i + 2] > top ? f.coords[3 * i + 2] : top;
     centre[2] = (top + 1) / 2.0;
@@ -247,13 +242,12 @@ static void free_turns_merge(void **state)
     }
 }
 
-static void drop_is_keyed_and_fair(void **state)
+TEST_WITH(drop_is_keyed_and_fair, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v, w;
     int i, kept = 0, row = 0;
 
-    (void)state;
     aug.drop = 0.25;
     aug.seed = 3;
     run(&aug, 1, &v);
@@ -277,14 +271,13 @@ static void drop_is_keyed_and_fair(void **state)
     assert_int_equal(w.n, 0);
 }
 
-static void jitter_has_the_stated_width(void **state)
+TEST_WITH(jitter_has_the_stated_width, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
     double sum = 0, squares = 0, d;
     int i;
 
-    (void)state;
     aug.jitter = 0.1;
     run(&aug, 1, &v);
     for (i = 0; i < N * C; i++) {
@@ -296,13 +289,12 @@ static void jitter_has_the_stated_width(void **state)
     assert_true(fabs(sqrt(squares / (N * C)) - 0.1) < 0.004);
 }
 
-static void box_at_the_edge_is_shifted_in(void **state)
+TEST_WITH(box_at_the_edge_is_shifted_in, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
     int i;
 
-    (void)state;
     fill(SP_COORD_LIMIT - 32);
     aug.angle = 0.8;
     aug.scale = 1.05;
@@ -316,12 +308,11 @@ static void box_at_the_edge_is_shifted_in(void **state)
         assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
 }
 
-static void what_cannot_be_done_is_said(void **state)
+TEST_WITH(what_cannot_be_done_is_said, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
 
-    (void)state;
     f.sample.subvoxel = NULL;
     aug.angle = 0.3;
     assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
@@ -335,12 +326,11 @@ static void what_cannot_be_done_is_said(void **state)
     assert_non_null(strstr(sp_error_last()->message, "sample 4 is"));
 }
 
-static void empty_sample_is_legal(void **state)
+TEST_WITH(empty_sample_is_legal, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
 
-    (void)state;
     f.sample.n = 0;
     aug.angle = 0.3;
     aug.drop = 0.5;
@@ -349,14 +339,13 @@ static void empty_sample_is_legal(void **state)
 }
 
 /* Draws repeat, differ by sample and epoch, and do not disturb each other. */
-static void draws_are_keyed(void **state)
+TEST_WITH(draws_are_keyed, begin, NULL)
 {
     double range[2] = {0.9, 1.1};
     sp_config config;
     sp_augment a, b;
     int i, flips = 0;
 
-    (void)state;
     memset(&config, 0, sizeof config);
     config.augment.rotate_z = true;
     config.augment.scale = (sp_doubles){2, range};
@@ -379,7 +368,7 @@ static void draws_are_keyed(void **state)
 /* Normals of equal length in all directions: after any augmentation the normal of a row
  * is the direction between the places of two rows that it was before, so that it moves
  * with the voxels. */
-static void normals_move_with_the_voxels(void **state)
+TEST_WITH(normals_move_with_the_voxels, begin, NULL)
 {
     enum { ROWS = 2, SIZE = 40 };
     static const double angles[] = {
@@ -397,7 +386,6 @@ static void normals_move_with_the_voxels(void **state)
                          .labels = labels,
                          .subvoxel = subvoxel};
 
-    (void)state;
     for (size_t k = 0; k < 4 * sizeof angles / sizeof *angles; k++) {
         sp_augment aug = sp_augment_none();
         sp_voxels v;
@@ -430,20 +418,5 @@ static void normals_move_with_the_voxels(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(identity_copies, begin),
-        cmocka_unit_test_setup(quarter_turns_stay_on_the_grid, begin),
-        cmocka_unit_test_setup(flips_mirror_in_place, begin),
-        cmocka_unit_test_setup(factor_merges_blocks, begin),
-        cmocka_unit_test_setup(free_turns_merge, begin),
-        cmocka_unit_test_setup(drop_is_keyed_and_fair, begin),
-        cmocka_unit_test_setup(jitter_has_the_stated_width, begin),
-        cmocka_unit_test_setup(box_at_the_edge_is_shifted_in, begin),
-        cmocka_unit_test_setup(what_cannot_be_done_is_said, begin),
-        cmocka_unit_test_setup(empty_sample_is_legal, begin),
-        cmocka_unit_test_setup(normals_move_with_the_voxels, begin),
-        cmocka_unit_test_setup(draws_are_keyed, begin),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_all_tests(setup, teardown);
 }

@@ -5,14 +5,13 @@
 
 static sp_comm comm;
 
-static void config_of_rank_0_reaches_all(void **state)
+TEST(config_of_rank_0_reaches_all)
 {
     char *o[] = {"train.lr=0.75", "run.dir=a\"b",
                  "net.layers=({ name = \"x\"; op = \"relu\"; })"};
     sp_config c = {0};
     sp_status rc = SP_OK;
 
-    (void)state;
     if (comm.rank == 0)
         rc = sp_config_read(&c, NULL, 3, o);
     OK(sp_config_bcast(&c, &comm, rc));
@@ -24,13 +23,12 @@ static void config_of_rank_0_reaches_all(void **state)
     sp_config_destroy(&c);
 }
 
-static void failure_of_rank_0_is_agreed(void **state)
+TEST(failure_of_rank_0_is_agreed)
 {
     char *o[] = {"train.lr=x"};
     sp_config c = {0};
     sp_status rc = SP_OK;
 
-    (void)state;
     if (comm.rank == 0)
         rc = sp_config_read(&c, NULL, 1, o);
     assert_int_equal(sp_config_bcast(&c, &comm, rc), SP_EUSAGE);
@@ -40,15 +38,5 @@ static void failure_of_rank_0_is_agreed(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(config_of_rank_0_reaches_all),
-        cmocka_unit_test(failure_of_rank_0_is_agreed),
-    };
-    int failed;
-
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
-        return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return failed;
+    return run_all_tests_on_ranks(&comm, argc, argv);
 }

@@ -85,9 +85,8 @@ static void refused_many(int number, const char *part, size_t times)
     free(text);
 }
 
-static void hostile_decks(void **state)
+TEST(hostile_decks)
 {
-    (void)state;
     refused_many(1, "@include \"mutant.deck\"\n", 10); /* 10^10 files */
     refused_many(2, "a : { ", 100000);
     refused_many(3, "(", 200000);
@@ -105,12 +104,11 @@ static void hostile_decks(void **state)
 }
 
 /* Writes n layers, each of which reads the layer far before it, and one more. */
-static void many_layers_are_read_in_seconds(void **state)
+TEST(many_layers_are_read_in_seconds)
 {
     static const char layer[] = "{ name = \"%05d\"; op = \"linear\"; out = 3; "
                                 "from = \"%05d\"; },\n";
 
-    (void)state;
     for (int more = 0; more < 2; more++) {
         FILE *to = fopen(path, "w");
 
@@ -130,11 +128,6 @@ static void many_layers_are_read_in_seconds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_decks),
-        cmocka_unit_test(many_layers_are_read_in_seconds),
-    };
-
     signal(SIGALRM, say_hang);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -27,9 +27,8 @@ static void refused(const char *deck, const char *override, const char *message)
     sp_config_destroy(&config);
 }
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     refused("trian : { lr = 1; };", NULL,
             "d:1: unknown section trian; nearest is train");
     refused("\n\ntrain : {\n lrr = 1; };", NULL,
@@ -45,9 +44,8 @@ static void names(void **state)
     refused("", "=", "command line: unknown key ; nearest is train.lr");
 }
 
-static void choices(void **state)
+TEST(choices)
 {
-    (void)state;
     refused("train : {\n schedule = \"cosin\"; };", NULL,
             "d:2: train.schedule = \"cosin\" is none of "
             "constant|step|poly|cosine|onecycle; nearest is \"cosine\"");
@@ -62,9 +60,8 @@ static void choices(void **state)
         "numbers, found the integer 1");
 }
 
-static void types(void **state)
+TEST(types)
 {
-    (void)state;
     refused("train : { lr = \"x\"; };", NULL,
             "d:1: train.lr takes a number, found the text \"x\"");
     refused("batch : { size = 2.5; };", NULL,
@@ -89,9 +86,8 @@ static void types(void **state)
     refused("", "train.lr=", "command line: train.lr =  is no number as a deck has it");
 }
 
-static void ranges(void **state)
+TEST(ranges)
 {
-    (void)state;
     refused("train : { lr = -1; };", NULL,
             "d:1: train.lr = -1 is out of range [0, inf)");
     refused("train : { lr = 1e999; };", NULL,
@@ -120,9 +116,8 @@ static void ranges(void **state)
         "train.bn_scope = \"world\"");
 }
 
-static void grammar(void **state)
+TEST(grammar)
 {
-    (void)state;
     refused("train : { lr = 1;\n  nesterov = yes; };", NULL,
             "d:2: syntax error, in or just before: nesterov = yes; };");
     refused("train : {};\ntrain : {};", NULL,
@@ -131,11 +126,10 @@ static void grammar(void **state)
 
 /* A checkpoint from another person has a deck too, and no file that it names may be
  * read and shown. */
-static void a_text_includes_no_file(void **state)
+TEST(a_text_includes_no_file)
 {
     sp_config config;
 
-    (void)state;
     assert_int_equal(
         sp_config_parse(&config, "\n@include \"/etc/passwd\"\n", "d", 0, NULL),
         SP_EDATA);
@@ -147,9 +141,8 @@ static void a_text_includes_no_file(void **state)
             "deck has it");
 }
 
-static void numbers_stay_within_their_arithmetic(void **state)
+TEST(numbers_stay_within_their_arithmetic)
 {
-    (void)state;
     refused("train : { steps = 9223372036854775807; };", NULL,
             "d:1: train.steps = 9.22337203685478e+18 is out of range [0, 1e12]");
     refused("", "batch.voxel_budget=9223372036854775807",
@@ -166,9 +159,8 @@ static void numbers_stay_within_their_arithmetic(void **state)
             "command line: train.class_weights = 1e+300 is out of range [0, 1e9]");
 }
 
-static void layers(void **state)
+TEST(layers)
 {
-    (void)state;
     refused("net : { layers = ( { name = \"a\"; op = \"relu\"; },\n"
             "  { name = \"b\"; op = \"conv\"; kernal = 3; } ); };",
             NULL,
@@ -188,11 +180,10 @@ static void layers(void **state)
             "d:1: net.layers: layer \"a\": p takes [0, 1), found the integer 1");
 }
 
-static void files(void **state)
+TEST(files)
 {
     sp_config config;
 
-    (void)state;
     assert_int_equal(sp_config_read(&config, "/nowhere/a.deck", 0, NULL), SP_EUSAGE);
     assert_string_equal(sp_error_last()->message,
                         "cannot read the deck /nowhere/a.deck: "
@@ -204,7 +195,7 @@ static void files(void **state)
 }
 
 /* Damaged decks end in a message or a config, never in a crash. */
-static void damage(void **state)
+TEST(damage)
 {
     static const char good[] =
         "# c\ntrain : { lr = 0.1; class_weights = [1, 0.5]; }; /* x */\n"
@@ -215,7 +206,6 @@ static void damage(void **state)
     uint32_t seed = 1;
     sp_config config;
 
-    (void)state;
     for (int i = 0; i < 5000; i++) {
         memcpy(deck, good, sizeof deck);
         for (int k = 0; k < 3; k++) {
@@ -226,22 +216,4 @@ static void damage(void **state)
         (void)sp_config_parse(&config, deck, "d", 0, NULL);
         sp_config_destroy(&config);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(choices),
-        cmocka_unit_test(types),
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(grammar),
-        cmocka_unit_test(layers),
-        cmocka_unit_test(files),
-        cmocka_unit_test(damage),
-        cmocka_unit_test(a_text_includes_no_file),
-        cmocka_unit_test(numbers_stay_within_their_arithmetic),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void same_text_and_layers(const sp_config *a, const sp_config *b)
     }
 }
 
-static void roundtrip(void **state)
+TEST(roundtrip)
 {
     static const char deck[] =
         "data : { train = [\"a\\\"b\", \"c\\\\\", \"\"]; features = []; };\n"
@@ -47,7 +47,6 @@ static void roundtrip(void **state)
     sp_config a, b;
     char *text;
 
-    (void)state;
     OK(sp_config_parse(&a, deck, "d", 0, NULL));
     OK(sp_config_to_text(&a, &text));
     OK(sp_config_parse(&b, text, "resolved", 0, NULL));
@@ -65,12 +64,11 @@ static void roundtrip(void **state)
     sp_config_destroy(&b);
 }
 
-static void single_values_are_text(void **state)
+TEST(single_values_are_text)
 {
     sp_config c;
     char *value;
 
-    (void)state;
     OK(sp_config_read(&c, NULL, 0, NULL));
     value = sp_config_value(&c, "augment.scale");
     assert_string_equal(value, "[0.95, 1.05]");
@@ -84,11 +82,10 @@ static void single_values_are_text(void **state)
 
 /* Every word of every key is accepted in capitals too, kept as the value of its place
  * in the list, and written as the table has it. */
-static void every_word_comes_back(void **state)
+TEST(every_word_comes_back)
 {
     int n_words = 0;
 
-    (void)state;
     for (int k = 0; k < sp_deck_n_keys; k++) {
         const sp_key *key = &sp_deck_key[k];
         char word[SP_NAME], override[3 * SP_NAME], quoted[SP_NAME + 2];
@@ -117,7 +114,7 @@ static void every_word_comes_back(void **state)
 }
 
 /* A copy has the same text, and its messages name the same places. */
-static void a_copy_is_the_same(void **state)
+TEST(a_copy_is_the_same)
 {
     static const char deck[] =
         "net : { layers = (\n{ name = \"a\"; op = \"relu\"; } ); };\n"
@@ -125,7 +122,6 @@ static void a_copy_is_the_same(void **state)
     char *overrides[] = {"train.lr=0.5", "run.resume=a.h5"};
     sp_config a, b;
 
-    (void)state;
     OK(sp_config_parse(&a, deck, "d", 2, overrides));
     OK(sp_config_copy(&b, &a));
     same_text_and_layers(&a, &b);
@@ -145,7 +141,7 @@ static void a_copy_is_the_same(void **state)
 }
 
 /* The printed table has every key of the resolved deck and nothing else. */
-static void printed_keys_are_all_keys(void **state)
+TEST(printed_keys_are_all_keys)
 {
     char *table = NULL, *text, *line;
     size_t size;
@@ -153,7 +149,6 @@ static void printed_keys_are_all_keys(void **state)
     int n_table = 0, n_text = 0;
     sp_config c;
 
-    (void)state;
     sp_deck_print_keys(to);
     fclose(to);
     OK(sp_config_read(&c, NULL, 0, NULL));
@@ -176,17 +171,4 @@ static void printed_keys_are_all_keys(void **state)
     free(table);
     free(text);
     sp_config_destroy(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roundtrip),
-        cmocka_unit_test(single_values_are_text),
-        cmocka_unit_test(every_word_comes_back),
-        cmocka_unit_test(a_copy_is_the_same),
-        cmocka_unit_test(printed_keys_are_all_keys),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

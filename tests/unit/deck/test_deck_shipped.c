@@ -10,12 +10,11 @@ static char *path_of(const char *name, char *path)
     return path;
 }
 
-static void decks_build(void **state)
+TEST(decks_build)
 {
     static const char *const name[] = {"default", "dummy", "nimes3"};
     char path[512];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         sp_config c;
         sp_graph g;
@@ -29,14 +28,13 @@ static void decks_build(void **state)
 
 /* Newcomers read the defaults in the default deck, so it differs from them only where
  * it says so, for the small sample data. */
-static void the_default_deck_says_the_defaults(void **state)
+TEST(the_default_deck_says_the_defaults)
 {
     static const char *const own[] = {"batch.size", "train.epochs",
                                       "train.warmup_steps"};
     char path[512];
     sp_config none, deck;
 
-    (void)state;
     OK(sp_config_read(&none, NULL, 0, NULL));
     OK(sp_config_read(&deck, path_of("default", path), 0, NULL));
     for (int i = 0; i < sp_config_n_keys(); i++) {
@@ -60,14 +58,4 @@ static void the_default_deck_says_the_defaults(void **state)
         assert_true(sp_config_is_set(&deck, key));
     sp_config_destroy(&none);
     sp_config_destroy(&deck);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decks_build),
-        cmocka_unit_test(the_default_deck_says_the_defaults),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

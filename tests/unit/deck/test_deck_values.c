@@ -27,11 +27,10 @@ static sp_status read_file(sp_config *config, const char *name, int n, char **ov
     return sp_config_read(config, path, n, overrides);
 }
 
-static void an_empty_deck_has_the_defaults(void **state)
+TEST(an_empty_deck_has_the_defaults)
 {
     sp_config c;
 
-    (void)state;
     write_file("empty.deck", "");
     OK(read_file(&c, "empty.deck", 0, NULL));
     assert_int_equal(c.data.train.n, 1);
@@ -51,7 +50,7 @@ static void an_empty_deck_has_the_defaults(void **state)
     sp_config_destroy(&c);
 }
 
-static void values_keep_type_and_width(void **state)
+TEST(values_keep_type_and_width)
 {
     char deck[] =
         "train : { class_weights = [1, 0.5, 2]; seed = -5000000000; steps = 0x10;\n"
@@ -60,7 +59,6 @@ static void values_keep_type_and_width(void **state)
         "run : { devices = [2, 3]; };";
     sp_config c;
 
-    (void)state;
     OK(sp_config_parse(&c, deck, "d", 0, NULL));
     assert_int_equal(c.train.class_weights.kind, SP_CW_LIST);
     assert_int_equal(c.train.class_weights.list.n, 3);
@@ -78,13 +76,12 @@ static void values_keep_type_and_width(void **state)
 }
 
 /* What editors leave in a file: a byte order mark before it, no end of its last line. */
-static void marks_of_editors_are_passed_over(void **state)
+TEST(marks_of_editors_are_passed_over)
 {
     static const char *const end[] = {"", "# end", "// end", "/* end */", "\r\n# end"};
     char deck[128];
     sp_config c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
         snprintf(deck, sizeof deck, "\xef\xbb\xbftrain : { lr = 7; };%s", end[i]);
         write_file("top.deck", deck);
@@ -94,7 +91,7 @@ static void marks_of_editors_are_passed_over(void **state)
     }
 }
 
-static void overrides_follow_the_type_of_the_key(void **state)
+TEST(overrides_follow_the_type_of_the_key)
 {
     char *o[] = {"train.lr=0.5",
                  "run.dir=a b;=\"c\"",
@@ -112,7 +109,6 @@ static void overrides_follow_the_type_of_the_key(void **state)
                  "run.resume=\"never\""};
     sp_config c;
 
-    (void)state;
     OK(sp_config_read(&c, NULL, sizeof o / sizeof o[0], o));
     assert_true(c.train.lr == 0.25);
     assert_string_equal(c.run.dir, "a b;=\"c\"");
@@ -129,7 +125,7 @@ static void overrides_follow_the_type_of_the_key(void **state)
     sp_config_destroy(&c);
 }
 
-static void a_family_on_the_command_line_replaces_layers(void **state)
+TEST(a_family_on_the_command_line_replaces_layers)
 {
     char deck[] = "net : { layers = ( { name = \"a\"; op = \"relu\"; } ); };";
     char *dummy[] = {"net.family=dummy"};
@@ -138,7 +134,6 @@ static void a_family_on_the_command_line_replaces_layers(void **state)
     char *down[] = {"net.family=dummy", "net.kernel_down=2"};
     sp_config c;
 
-    (void)state;
     OK(sp_config_parse(&c, deck, "d", 1, dummy));
     assert_int_equal(c.net.n_layers, 0);
     assert_int_equal(c.net.kernel_down, 3); /* the default of the family */
@@ -152,12 +147,11 @@ static void a_family_on_the_command_line_replaces_layers(void **state)
     sp_config_destroy(&c);
 }
 
-static void includes_are_relative_and_keep_their_lines(void **state)
+TEST(includes_are_relative_and_keep_their_lines)
 {
     char expected[160];
     sp_config c;
 
-    (void)state;
     write_file("top.deck",
                "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
                "train : { lr = 7; };\n");
@@ -227,14 +221,5 @@ static int remove_folder(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_deck_has_the_defaults),
-        cmocka_unit_test(values_keep_type_and_width),
-        cmocka_unit_test(overrides_follow_the_type_of_the_key),
-        cmocka_unit_test(a_family_on_the_command_line_replaces_layers),
-        cmocka_unit_test(marks_of_editors_are_passed_over),
-        cmocka_unit_test(includes_are_relative_and_keep_their_lines),
-    };
-
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return run_all_tests(make_folder, remove_folder);
 }

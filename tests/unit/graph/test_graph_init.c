@@ -18,12 +18,11 @@ static float *start(sp_graph *g, const char *override, uint64_t seed)
     return flat;
 }
 
-static void weights_have_the_kaiming_moments(void **state)
+TEST(weights_have_the_kaiming_moments)
 {
     sp_graph g;
     float *flat = start(&g, "net.family=minkunet14A", 7);
 
-    (void)state;
     for (int i = 0; i < g.n_params; i++) {
         const sp_param *p = &g.param[i];
         double sum = 0, squares = 0, fourth = 0, n = (double)p->count;
@@ -49,7 +48,7 @@ static void weights_have_the_kaiming_moments(void **state)
     sp_graph_destroy(&g);
 }
 
-static void weights_depend_on_seed_and_name_alone(void **state)
+TEST(weights_depend_on_seed_and_name_alone)
 {
     sp_graph g, h;
     float *a = start(&g, "net.family=minkunet14A", 7);
@@ -57,7 +56,6 @@ static void weights_depend_on_seed_and_name_alone(void **state)
     float *c = malloc((size_t)g.n_floats * sizeof *c);
     const sp_param *p = NULL, *q = NULL;
 
-    (void)state;
     for (int i = 0; i < g.n_params; i++)
         if (!strcmp(g.param[i].name, "conv3p4s2/weight"))
             p = &g.param[i];
@@ -78,13 +76,12 @@ static void weights_depend_on_seed_and_name_alone(void **state)
     sp_graph_destroy(&h);
 }
 
-static void running_statistics_start_at_0_and_1(void **state)
+TEST(running_statistics_start_at_0_and_1)
 {
     sp_graph g;
     float *flat = start(&g, "net.family=dummy", 1), *running;
     int n = 0;
 
-    (void)state;
     running = malloc((size_t)g.n_buffer_floats * sizeof *running);
     assert_non_null(running);
     sp_graph_init_buffers(&g, running);
@@ -102,15 +99,4 @@ static void running_statistics_start_at_0_and_1(void **state)
     free(flat);
     free(running);
     sp_graph_destroy(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_have_the_kaiming_moments),
-        cmocka_unit_test(weights_depend_on_seed_and_name_alone),
-        cmocka_unit_test(running_statistics_start_at_0_and_1),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

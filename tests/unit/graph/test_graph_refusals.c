@@ -31,9 +31,8 @@ static void refused(const char *layers, const char *message)
 #define OUT4               "out = 4; kernel = 3;"
 #define OP(name, op, more) "{ name = \"" name "\"; op = \"" op "\"; " more " }"
 
-static void words(void **state)
+TEST(words)
 {
-    (void)state;
     refused(OP("a", "convolution", ""),
             "d:2: layer a: unknown op \"convolution\"; nearest is \"conv\"");
     refused(CONV("a", OUT4) ",\n" OP("a", "relu", ""),
@@ -56,9 +55,8 @@ static void words(void **state)
             "d:2: layer a: add takes 2 to 8 layers in from, found 1");
 }
 
-static void shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     refused(CONV("a", OUT4) "," CONV("b", "out = 5; kernel = 3;") ",\n" OP(
                 "s", "add", "from = [\"a\", \"b\"];"),
             "d:3: layer s: inputs a and b have 4 and 5 channels");
@@ -79,9 +77,8 @@ static void shapes(void **state)
             "d:3: layer h: global_max_pool of what is one row a sample already");
 }
 
-static void strides(void **state)
+TEST(strides)
 {
-    (void)state;
     refused(CONV("a", OUT4 " stride = 3;"),
             "d:2: layer a: stride 3 is no power of two");
     refused(CONV("a", "out = 4; kernel = 8;"), "d:2: layer a: kernel 8 is above 7");
@@ -100,9 +97,8 @@ static void strides(void **state)
             "d:2: layer p: a pool of kernel 1 and stride 1 does nothing");
 }
 
-static void ends(void **state)
+TEST(ends)
 {
-    (void)state;
     refused_as(SP_EDATA, CONV("a", "out = 5; kernel = 3;"),
                "d:2: layer a: the last layer has 5 channels, the data 4 classes");
     refused(CONV("a", OUT4 " stride = 2;"),
@@ -115,13 +111,12 @@ static void ends(void **state)
         "d:2: layer r: the last layer has 6 channels, the data 4 classes");
 }
 
-static void made_by_the_command_line(void **state)
+TEST(made_by_the_command_line)
 {
     char *o[] = {"net.layers=({ name = \"a\"; op = \"rely\"; })"};
     sp_config c;
     sp_graph g;
 
-    (void)state;
     OK(sp_config_read(&c, NULL, 1, o));
     assert_int_equal(sp_graph_build(&g, &c, 3, 4), SP_EUSAGE);
     assert_string_equal(
@@ -129,17 +124,4 @@ static void made_by_the_command_line(void **state)
         "command line: layer a: unknown op \"rely\"; nearest is \"relu\"");
     sp_graph_destroy(&g);
     sp_config_destroy(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words),
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(strides),
-        cmocka_unit_test(ends),
-        cmocka_unit_test(made_by_the_command_line),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

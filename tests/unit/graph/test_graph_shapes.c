@@ -33,7 +33,7 @@ static const sp_param *parameter(const sp_graph *g, const char *name)
     return NULL;
 }
 
-static void families_have_the_published_sizes(void **state)
+TEST(families_have_the_published_sizes)
 {
     static const struct {
         const char *family;
@@ -45,7 +45,6 @@ static void families_have_the_published_sizes(void **state)
     char family[64];
     sp_graph g;
 
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         snprintf(family, sizeof family, "net.family=minkunet%s", known[i].family);
         build(&g, family, NULL, 3, 20);
@@ -60,7 +59,7 @@ static void families_have_the_published_sizes(void **state)
 }
 
 /* The table of keys accepts the families that can be built, and no others. */
-static void every_family_builds(void **state)
+TEST(every_family_builds)
 {
     static const char *const letter[] = {"", "A", "B", "C", "D"};
     static const int depth[] = {14, 18, 34, 50, 101};
@@ -68,7 +67,6 @@ static void every_family_builds(void **state)
     char *o[] = {text};
     int n = 0;
 
-    (void)state;
     for (int i = 0; i < 25; i++) {
         sp_config c;
         sp_graph g;
@@ -85,7 +83,7 @@ static void every_family_builds(void **state)
     assert_int_equal(n, 15);
 }
 
-static void names_are_those_of_minkunet(void **state)
+TEST(names_are_those_of_minkunet)
 {
     static const struct {
         const char *name;
@@ -119,7 +117,6 @@ static void names_are_those_of_minkunet(void **state)
     };
     sp_graph g;
 
-    (void)state;
     build(&g, NULL, NULL, 3, 20);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const sp_param *p = parameter(&g, known[i].name);
@@ -137,11 +134,10 @@ static void names_are_those_of_minkunet(void **state)
     sp_graph_destroy(&g);
 }
 
-static void bottlenecks_widen_four_times(void **state)
+TEST(bottlenecks_widen_four_times)
 {
     sp_graph g;
 
-    (void)state;
     build(&g, "net.family=minkunet50", NULL, 3, 20);
     assert_int_equal(parameter(&g, "block1.0.conv1/weight")->dim[1], 32);
     assert_int_equal(parameter(&g, "block1.0.conv3/weight")->dim[1], 128);
@@ -154,11 +150,10 @@ static void bottlenecks_widen_four_times(void **state)
     sp_graph_destroy(&g);
 }
 
-static void width_scales_every_plane(void **state)
+TEST(width_scales_every_plane)
 {
     sp_graph g;
 
-    (void)state;
     build(&g, "net.width=0.26", NULL, 3, 20);
     assert_int_equal(find(&g, "conv0p1s1")->c_out, 8);       /* 8.32 */
     assert_int_equal(find(&g, "block2.0.conv1")->c_out, 17); /* 16.64 */
@@ -170,11 +165,10 @@ static void width_scales_every_plane(void **state)
     sp_graph_destroy(&g);
 }
 
-static void equal_maps_are_shared(void **state)
+TEST(equal_maps_are_shared)
 {
     sp_graph g;
 
-    (void)state;
     build(&g, NULL, NULL, 3, 20);
     assert_int_equal(g.spec.n_levels, 5);
     assert_int_equal(g.spec.n_maps, 14); /* 5^3 + five 3^3 + four down + four up */
@@ -200,7 +194,7 @@ static void assert_key(const sp_graph *g, int map, int in, int out, int kernel,
     assert_true(key->kernel == kernel && key->is_swapped == swapped);
 }
 
-static void maps_follow_kernel_and_stride(void **state)
+TEST(maps_follow_kernel_and_stride)
 {
     static const char deck[] =
         "net : { layers = (\n"
@@ -220,7 +214,6 @@ static void maps_follow_kernel_and_stride(void **state)
         "); };";
     sp_graph g;
 
-    (void)state;
     build(&g, NULL, deck, 2, 3);
     assert_key(&g, find(&g, "even")->map, 0, 0, 2, 0);
     assert_key(&g, find(&g, "even")->grad_map, 0, 0, 2, 1);
@@ -240,7 +233,7 @@ static void maps_follow_kernel_and_stride(void **state)
     sp_graph_destroy(&g);
 }
 
-static void layers_of_the_dummy_family_equal_the_written_ones(void **state)
+TEST(layers_of_the_dummy_family_equal_the_written_ones)
 {
     static const char deck[] =
         "net : { layers = (\n"
@@ -257,7 +250,6 @@ static void layers_of_the_dummy_family_equal_the_written_ones(void **state)
         "{ name = \"conv4\"; op = \"conv\"; out = 20; kernel = 1; bias = true; } ); };";
     sp_graph a, b;
 
-    (void)state;
     build(&a, "net.family=dummy", NULL, 3, 20);
     build(&b, NULL, deck, 3, 20);
     assert_int_equal(a.n_nodes, b.n_nodes);
@@ -265,20 +257,4 @@ static void layers_of_the_dummy_family_equal_the_written_ones(void **state)
     assert_memory_equal(a.param, b.param, (size_t)a.n_params * sizeof *a.param);
     sp_graph_destroy(&a);
     sp_graph_destroy(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_have_the_published_sizes),
-        cmocka_unit_test(every_family_builds),
-        cmocka_unit_test(names_are_those_of_minkunet),
-        cmocka_unit_test(bottlenecks_widen_four_times),
-        cmocka_unit_test(width_scales_every_plane),
-        cmocka_unit_test(equal_maps_are_shared),
-        cmocka_unit_test(maps_follow_kernel_and_stride),
-        cmocka_unit_test(layers_of_the_dummy_family_equal_the_written_ones),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,9 +129,8 @@ static void reads_back(const layout *l, size_t size)
     OK(sp_h5_close(file));
 }
 
-static void every_layout_reads_back(void **state)
+TEST(every_layout_reads_back)
 {
-    (void)state;
     for (int i = 0; i < 2 * LAYOUTS; i++) {
         const hid_t types[] = {H5T_STD_I32LE, H5T_IEEE_F64BE, H5T_STD_U8LE,
                                H5T_STD_U16BE, H5T_IEEE_F32LE, H5T_STD_I64BE};
@@ -146,18 +145,17 @@ static void every_layout_reads_back(void **state)
     }
 }
 
-static void a_file_may_begin_later(void **state)
+TEST(a_file_may_begin_later)
 {
     hid_t file = create(H5F_LIBVER_EARLIEST, 1024, false);
 
-    (void)state;
     write_set(file, &layouts[5], H5T_STD_I32LE);
     H5Fclose(file);
     reads_back(&layouts[5], 4);
 }
 
 /* A chunk that did not shrink may be stored without the filter. */
-static void left_out_filters_are_left_out(void **state)
+TEST(left_out_filters_are_left_out)
 {
     const layout l = {1, {64}, {64}, 0, "sd", false, false};
     hid_t file = create(H5F_LIBVER_EARLIEST, 0, false), set;
@@ -166,7 +164,6 @@ static void left_out_filters_are_left_out(void **state)
     const int64_t n = 64;
     sp_h5 *in;
 
-    (void)state;
     write_set(file, &l, H5T_NATIVE_INT32);
     for (int i = 0; i < 64; i++)
         data[i] = -i;
@@ -180,7 +177,7 @@ static void left_out_filters_are_left_out(void **state)
     OK(sp_h5_close(in));
 }
 
-static void compact_values_and_links_inside_are_read(void **state)
+TEST(compact_values_and_links_inside_are_read)
 {
     hid_t file = create(H5F_LIBVER_V110, 0, false), list, space, set;
     const hsize_t size = 5;
@@ -188,7 +185,6 @@ static void compact_values_and_links_inside_are_read(void **state)
     int32_t data[] = {1, 2, 3, 4, 5}, got[5];
     sp_h5 *in;
 
-    (void)state;
     list = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_layout(list, H5D_COMPACT);
     space = H5Screate_simple(1, &size, NULL);
@@ -276,12 +272,11 @@ static hid_t chunked(hsize_t chunk, bool is_scaled)
     return list;
 }
 
-static void other_places_and_filters_are_refused(void **state)
+TEST(other_places_and_filters_are_refused)
 {
     static const char other[] = "other.h5";
     hid_t file = H5Fcreate(other, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 
-    (void)state;
     make(file, "there", H5Pcreate(H5P_DATASET_CREATE), 10);
     H5Fclose(file);
     file = create(H5F_LIBVER_V110, 0, false);
@@ -306,12 +301,11 @@ static void other_places_and_filters_are_refused(void **state)
 }
 
 /* A chunk of 512 MiB in a file of some thousand bytes: nothing is allocated for it. */
-static void large_chunks_are_refused(void **state)
+TEST(large_chunks_are_refused)
 {
     const layout l = {1, {1000}, {(hsize_t)1 << 27}, 1, "d", false, false};
     hid_t file = create(H5F_LIBVER_V110, 0, false);
 
-    (void)state;
     write_set(file, &l, H5T_STD_I32LE);
     H5Fclose(file);
     refused("/x", "too large to unpack");
@@ -330,11 +324,10 @@ static void flip(int64_t at)
     close(fd);
 }
 
-static void damage_is_said_with_its_chunk(void **state)
+TEST(damage_is_said_with_its_chunk)
 {
     static const char *const filters[] = {"f", "d", "sd", "fd", "sdf"};
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         const layout l = {1, {1000}, {300}, 0, filters[i], false, false};
         hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
@@ -369,16 +362,6 @@ static int remove_file(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_reads_back),
-        cmocka_unit_test(a_file_may_begin_later),
-        cmocka_unit_test(left_out_filters_are_left_out),
-        cmocka_unit_test(compact_values_and_links_inside_are_read),
-        cmocka_unit_test(other_places_and_filters_are_refused),
-        cmocka_unit_test(large_chunks_are_refused),
-        cmocka_unit_test(damage_is_said_with_its_chunk),
-    };
-
     sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return run_all_tests(NULL, remove_file);
 }

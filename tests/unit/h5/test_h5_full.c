@@ -115,11 +115,10 @@ static int status_of(off_t bytes)
     return WEXITSTATUS(status);
 }
 
-static void no_room_is_an_error(void **state)
+TEST(no_room_is_an_error)
 {
     struct stat whole;
 
-    (void)state;
     assert_int_equal(status_of(1 << 20), 0);
     assert_int_equal(stat(path, &whole), 0);
     for (off_t bytes = 0; bytes < whole.st_size; bytes += STEP)
@@ -130,9 +129,8 @@ static void no_room_is_an_error(void **state)
 }
 
 /* On some file systems a signal ends the call that takes room. */
-static void a_signal_is_no_lack_of_room(void **state)
+TEST(a_signal_is_no_lack_of_room)
 {
-    (void)state;
     n_interrupts = 2;
     assert_int_equal(status_of(1 << 20), 0);
     n_interrupts = 0;
@@ -140,13 +138,12 @@ static void a_signal_is_no_lack_of_room(void **state)
 }
 
 /* Whoever may write in the folder has put a link in the file's place. */
-static void no_file_is_cut_through_a_link(void **state)
+TEST(no_file_is_cut_through_a_link)
 {
     static char text[1 << 20];
     struct stat victim;
     FILE *file = fopen("test_h5_victim", "w");
 
-    (void)state;
     assert_true(file && fwrite(text, sizeof text, 1, file) == 1 && fclose(file) == 0);
     link_to = "test_h5_victim";
     assert_int_equal(status_of(1 << 20), SP_EIO);
@@ -158,12 +155,11 @@ static void no_file_is_cut_through_a_link(void **state)
 }
 
 /* A name for memory in shared files may be too long where it is made of the path. */
-static void a_long_path_is_no_exception(void **state)
+TEST(a_long_path_is_no_exception)
 {
     static char folder[201], file[512];
     struct stat whole;
 
-    (void)state;
     memset(folder, 'x', sizeof folder - 1);
     snprintf(file, sizeof file, "%s/%s", folder, folder);
     assert_true(mkdir(folder, 0700) == 0 || errno == EEXIST);
@@ -177,9 +173,8 @@ static void a_long_path_is_no_exception(void **state)
 }
 
 /* The limit holds for files in memory too, so the file must not come to need them. */
-static void the_limit_of_file_sizes_is_an_error(void **state)
+TEST(the_limit_of_file_sizes_is_an_error)
 {
-    (void)state;
     path = "test_h5_full_limit.h5";
     is_limited = true;
     for (off_t bytes = 0; bytes < 1 << 18; bytes += 1 << 12) {
@@ -192,17 +187,4 @@ static void the_limit_of_file_sizes_is_an_error(void **state)
     assert_int_equal(status_of(1 << 20), SP_OK);
     is_limited = false;
     unlink(path);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_room_is_an_error),
-        cmocka_unit_test(a_signal_is_no_lack_of_room),
-        cmocka_unit_test(no_file_is_cut_through_a_link),
-        cmocka_unit_test(a_long_path_is_no_exception),
-        cmocka_unit_test(the_limit_of_file_sizes_is_an_error)};
-
-    sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void write_example(const char *to)
     OK(sp_h5_close(file));
 }
 
-static void datasets_read_back(void **state)
+TEST(datasets_read_back)
 {
     int64_t dim[2] = {3, 2}, wrong[2] = {2, 3};
     double weight[6];
@@ -37,7 +37,6 @@ static void datasets_read_back(void **state)
     sp_h5_shape shape;
     sp_h5 *file;
 
-    (void)state;
     write_example(path);
     OK(sp_h5_open(&file, path));
     OK(sp_h5_read(file, "/params/conv1/weight", SP_H5_F64, 2, dim, weight));
@@ -62,7 +61,7 @@ static void datasets_read_back(void **state)
     OK(sp_h5_close(file));
 }
 
-static void attributes_read_back(void **state)
+TEST(attributes_read_back)
 {
     int64_t version, n;
     float mean[3];
@@ -70,7 +69,6 @@ static void attributes_read_back(void **state)
     int count;
     sp_h5 *file;
 
-    (void)state;
     write_example(path);
     OK(sp_h5_open(&file, path));
     OK(sp_h5_attr_read_int(file, "/", "version", &version));
@@ -89,13 +87,12 @@ static void attributes_read_back(void **state)
     OK(sp_h5_close(file));
 }
 
-static void list_has_paths_in_order(void **state)
+TEST(list_has_paths_in_order)
 {
     char **names;
     int n;
     sp_h5 *file;
 
-    (void)state;
     write_example(path);
     OK(sp_h5_open(&file, path));
     OK(sp_h5_list(file, "/", &names, &n));
@@ -113,14 +110,13 @@ static void list_has_paths_in_order(void **state)
     OK(sp_h5_close(file));
 }
 
-static void same_calls_same_bytes(void **state)
+TEST(same_calls_same_bytes)
 {
     const char *second = "test_h5_roundtrip2.h5";
     char a[16384], b[16384];
     size_t n, m;
     FILE *f;
 
-    (void)state;
     write_example(path);
     sleep(1); /* a time stamp would differ */
     write_example(second);
@@ -135,12 +131,11 @@ static void same_calls_same_bytes(void **state)
     unlink(second);
 }
 
-static void failures_name_the_file(void **state)
+TEST(failures_name_the_file)
 {
     sp_h5 *file;
     FILE *f = fopen(path, "wb");
 
-    (void)state;
     fputs("plain text", f);
     fclose(f);
     assert_int_equal(sp_h5_open(&file, path), SP_EDATA);
@@ -153,18 +148,4 @@ static void failures_name_the_file(void **state)
                         "directory");
     assert_null(file);
     unlink(path);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(datasets_read_back),
-        cmocka_unit_test(attributes_read_back),
-        cmocka_unit_test(list_has_paths_in_order),
-        cmocka_unit_test(same_calls_same_bytes),
-        cmocka_unit_test(failures_name_the_file),
-    };
-
-    sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,9 +99,8 @@ static sp_laz_format format_of(int point_format, int extra, uint32_t chunk_point
     return f;
 }
 
-static void every_format_comes_back(void **state)
+TEST(every_format_comes_back)
 {
-    (void)state;
     for (int p = 0; p < LAZ_FORMATS; p++)
         for (int k = 0; k < 4; k++) {
             sp_laz_format f = format_of(p, k % 2 ? 5 : 0, CHUNK);
@@ -110,9 +109,8 @@ static void every_format_comes_back(void **state)
         }
 }
 
-static void other_versions_come_back(void **state)
+TEST(other_versions_come_back)
 {
-    (void)state;
     for (int p = 0; p < LAZ_FORMATS; p++) {
         sp_laz_format f = format_of(p, 2, CHUNK);
 
@@ -124,11 +122,10 @@ static void other_versions_come_back(void **state)
     }
 }
 
-static void any_number_of_points_comes_back(void **state)
+TEST(any_number_of_points_comes_back)
 {
     static const int64_t n[] = {0, 1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK};
 
-    (void)state;
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
         sp_laz_format old = format_of(3, 1, CHUNK), new = format_of(10, 1, CHUNK);
 
@@ -140,11 +137,10 @@ static void any_number_of_points_comes_back(void **state)
     }
 }
 
-static void chunks_may_differ(void **state)
+TEST(chunks_may_differ)
 {
     int64_t n;
 
-    (void)state;
     for (int p = 1; p < LAZ_FORMATS; p += 6) {
         sp_laz_format f = format_of(p, 0, UINT32_MAX);
         sp_laz_reader *r;
@@ -164,9 +160,8 @@ static void chunks_may_differ(void **state)
 }
 
 /* Points that never change, and numbers at the ends of their range. */
-static void extremes_come_back(void **state)
+TEST(extremes_come_back)
 {
-    (void)state;
     for (int p = 0; p < LAZ_FORMATS; p++) {
         sp_laz_format f = format_of(p, 3, CHUNK);
         size_t bytes = (size_t)f.record_bytes;
@@ -189,11 +184,10 @@ static void poke(int64_t at, const void *bytes, size_t n)
     close(fd);
 }
 
-static void a_missing_table_is_done_without(void **state)
+TEST(a_missing_table_is_done_without)
 {
     static const unsigned char none[8] = {255, 255, 255, 255, 255, 255, 255, 255};
 
-    (void)state;
     for (int p = 1; p < LAZ_FORMATS; p += 6) {
         sp_laz_format f = format_of(p, 0, CHUNK);
         unsigned char vlr[SP_LAZ_VLR_BYTES], own[8] = {0};
@@ -228,11 +222,10 @@ static bool is_read(const sp_laz_format *format, int point_format, int64_t n,
 
 /* At each place in turn, one byte is changed. It is noticed in nearly all cases where
  * the streams are long; the first records have no check. */
-static void damage_is_noticed(void **state)
+TEST(damage_is_noticed)
 {
     int n_silent = 0, n_noticed = 0;
 
-    (void)state;
     for (int p = 3; p < LAZ_FORMATS; p += 4) {
         sp_laz_format f = format_of(p, 1, UINT32_MAX);
         unsigned char vlr[SP_LAZ_VLR_BYTES], whole[20000];
@@ -263,12 +256,11 @@ static void damage_is_noticed(void **state)
     assert_true(n_silent * 20 < n_noticed);
 }
 
-static void a_message_names_file_chunk_and_point(void **state)
+TEST(a_message_names_file_chunk_and_point)
 {
     sp_laz_format f = format_of(1, 0, CHUNK);
     sp_status rc;
 
-    (void)state;
     laz_points_fill(given, 300, 1, f.record_bytes, false, 5);
     OK(laz_file_write(path, &f, 1, given, 300, 300, 1));
     OK(truncate(path, 1500) == 0 ? SP_OK : SP_EIO);
@@ -285,16 +277,5 @@ static void a_message_names_file_chunk_and_point(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_comes_back),
-        cmocka_unit_test(other_versions_come_back),
-        cmocka_unit_test(any_number_of_points_comes_back),
-        cmocka_unit_test(chunks_may_differ),
-        cmocka_unit_test(extremes_come_back),
-        cmocka_unit_test(a_missing_table_is_done_without),
-        cmocka_unit_test(damage_is_noticed),
-        cmocka_unit_test(a_message_names_file_chunk_and_point),
-    };
-
-    return cmocka_run_group_tests(tests, make_file, remove_file);
+    return run_all_tests(make_file, remove_file);
 }

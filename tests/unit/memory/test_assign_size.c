@@ -56,9 +56,8 @@ static void check(const char *layers, expectation e)
     case_close(&c);
 }
 
-static void foreseen_is_taken(void **state)
+TEST(foreseen_is_taken)
 {
-    (void)state;
     for (int kind = 0; kind < 8; kind++) {
         const expectation e = {kind & 1, kind & 2, kind & 4};
 
@@ -70,7 +69,7 @@ static void foreseen_is_taken(void **state)
 
 /* The arg max of a max pool is as wide in bf16 as in fp32; logits and features of a
  * network in bf16 are there in fp32 too. */
-static void vectors_do_not_shrink_with_the_elements(void **state)
+TEST(vectors_do_not_shrink_with_the_elements)
 {
     static const char layers[] =
         "{ name = \"c\"; op = \"conv\"; out = 8; kernel = 3; },"
@@ -86,7 +85,6 @@ static void vectors_do_not_shrink_with_the_elements(void **state)
     sp_lowered low;
     net_case c;
 
-    (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
     OK(sp_lower(&low, &c.graph, true));
     narrow = size(&low, &rules, voxels, 1, false);
@@ -104,7 +102,7 @@ static void vectors_do_not_shrink_with_the_elements(void **state)
 /* Inference holds the input and the output of a convolution, and nothing between it and
  * its norm, its addition or its activation. What comes before the next convolution
  * stands where its input stood. */
-static void inference_holds_inputs_and_outputs_alone(void **state)
+TEST(inference_holds_inputs_and_outputs_alone)
 {
     static const char layers[] =
         "{ name = \"c\"; op = \"conv\"; out = 32; kernel = 3; },"
@@ -123,7 +121,6 @@ static void inference_holds_inputs_and_outputs_alone(void **state)
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     net_case c;
 
-    (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
     assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, false).matrices,
                      2 * 1000 * 32 * sizeof(float));
@@ -134,7 +131,7 @@ static void inference_holds_inputs_and_outputs_alone(void **state)
  * two values: the output of a block and its gradient, for the gradient of a
  * convolution's output or input is written over it, and a block's residual stands in
  * its output's place. */
-static void the_backward_pass_adds_two_values(void **state)
+TEST(the_backward_pass_adds_two_values)
 {
     static const char layers[] =
         "{ name = \"c\"; op = \"conv\"; out = 32; kernel = 3; },"
@@ -165,7 +162,6 @@ static void the_backward_pass_adds_two_values(void **state)
     const size_t each = 1024 * 32 * sizeof(float), logits = 1024 * 3 * sizeof(float);
     net_case c;
 
-    (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
     assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, true).matrices,
                      (6 + 2) * each + logits);
@@ -174,13 +170,6 @@ static void the_backward_pass_adds_two_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(foreseen_is_taken),
-        cmocka_unit_test(vectors_do_not_shrink_with_the_elements),
-        cmocka_unit_test(inference_holds_inputs_and_outputs_alone),
-        cmocka_unit_test(the_backward_pass_adds_two_values),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

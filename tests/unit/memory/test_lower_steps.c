@@ -41,13 +41,12 @@ static int count_steps(const lowered *l, sp_op op)
     return n;
 }
 
-static void families_keep_no_add_and_no_activation(void **state)
+TEST(families_keep_no_add_and_no_activation)
 {
     char *family[] = {"net.family=dummy", "net.family=minkunet18",
                       "net.family=minkunet50"};
     int i;
 
-    (void)state;
     for (i = 0; i < 3; i++) {
         lowered l;
 
@@ -59,12 +58,11 @@ static void families_keep_no_add_and_no_activation(void **state)
     }
 }
 
-static void unet_concats_copy_nothing(void **state)
+TEST(unet_concats_copy_nothing)
 {
     lowered l;
     int s, k;
 
-    (void)state;
     lower(&l, "net.family=minkunet18", NULL);
     assert_int_equal(count_steps(&l, SP_OP_CONCAT), 4);
     for (s = 0; s < l.low.n_steps; s++) {
@@ -180,7 +178,7 @@ static int check_norms(const sp_lowered *low)
     return n;
 }
 
-static void convolutions_take_the_sums_of_norms_before(void **state)
+TEST(convolutions_take_the_sums_of_norms_before)
 {
     /* The values are read by an add of three, by a concat twice, by a broadcast; by a
      * norm, by an activation and others, by the loss. */
@@ -189,7 +187,6 @@ static void convolutions_take_the_sums_of_norms_before(void **state)
                       "net.family=minkunet34"};
     lowered l;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         lower(&l, family[i], NULL);
         assert_int_equal(check_norms(&l.low), 0);
@@ -202,12 +199,11 @@ static void convolutions_take_the_sums_of_norms_before(void **state)
     }
 }
 
-static void columns_are_disjoint_and_gradients_final(void **state)
+TEST(columns_are_disjoint_and_gradients_final)
 {
     lowered l;
     int i;
 
-    (void)state;
     for (i = 0; case_nets[i]; i++) {
         lower(&l, NULL, case_nets[i]);
         check_columns(&l.low);
@@ -218,16 +214,4 @@ static void columns_are_disjoint_and_gradients_final(void **state)
     check_columns(&l.low);
     check_ready(&l);
     drop(&l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_keep_no_add_and_no_activation),
-        cmocka_unit_test(unet_concats_copy_nothing),
-        cmocka_unit_test(convolutions_take_the_sums_of_norms_before),
-        cmocka_unit_test(columns_are_disjoint_and_gradients_final),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

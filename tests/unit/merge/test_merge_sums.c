@@ -24,9 +24,8 @@ static uint32_t weight_at(int32_t x, double margin)
     return weight;
 }
 
-static void weights_fall_to_the_edge(void **state)
+TEST(weights_fall_to_the_edge)
 {
-    (void)state;
     for (int32_t x = 0; x < 140; x++) {
         const double at = -2 + (x + 0.5) * 0.1, edge = fmin(at + 2, 12 - at);
         const double want = s_of(fmin(edge / 4, 1)) * (SP_MERGE_WEIGHT - 1) + 1;
@@ -39,7 +38,7 @@ static void weights_fall_to_the_edge(void **state)
 }
 
 /* The weights of two blocks add up to 1 at the points that both contain. */
-static void weights_of_neighbours_add_up(void **state)
+TEST(weights_of_neighbours_add_up)
 {
     const sp_block left = {.low = {0, 0}, .high = {10, 10}, .margin = 2};
     const sp_block right = {.low = {10, 0}, .high = {20, 10}, .margin = 2};
@@ -48,7 +47,6 @@ static void weights_of_neighbours_add_up(void **state)
     sp_sample sample = {.n = 1, .coords = coords, .subvoxel = subvoxel};
     uint32_t a, b;
 
-    (void)state;
     for (coords[0] = 80; coords[0] < 120; coords[0]++) {
         sp_merge_weigh(&sample, 0.1, &left, &a);
         sp_merge_weigh(&sample, 0.1, &right, &b);
@@ -81,14 +79,13 @@ static int argmax(const float *z)
     return at;
 }
 
-static void one_view_has_the_plain_class(void **state)
+TEST(one_view_has_the_plain_class)
 {
     static float z[ROWS * CLASSES];
     static int32_t row_of[ROWS];
     static uint64_t sum[ROWS * CLASSES];
     const sp_tensor logits = {.data = z, .n = ROWS, .c = CLASSES, .ld = CLASSES};
 
-    (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         draw_logits(z, ROWS * CLASSES, seed);
         memset(sum, 0, sizeof sum);
@@ -103,7 +100,7 @@ static void one_view_has_the_plain_class(void **state)
 }
 
 /* Two views of a voxel, and two blocks with weights 3 and 1, against double. */
-static void sums_are_means(void **state)
+TEST(sums_are_means)
 {
     float z[2 * CLASSES] = {1, 2, -3, 0.5F, 0, 4, -1, 0, 0, 3}, probability[CLASSES];
     const int32_t row_of[2] = {0, 1}, swapped[2] = {1, 0};
@@ -113,7 +110,6 @@ static void sums_are_means(void **state)
     double p[2][CLASSES], want[CLASSES], entropy = 0;
     sp_merged merged;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         double total = 0;
 
@@ -149,18 +145,17 @@ static void sums_are_means(void **state)
 }
 
 /* Two sums that differ by a unit, as logits: the class is still their first maximum. */
-static void logits_keep_the_class(void **state)
+TEST(logits_keep_the_class)
 {
     const uint64_t sum[3] = {((uint64_t)1 << 50) - 1, (uint64_t)1 << 50, 0};
     float z[3];
 
-    (void)state;
     sp_merge_logits(sum, 3, z);
     assert_int_equal(sp_merge_class(sum, 3), 1);
     assert_true(z[1] > z[0] && z[2] < -30);
 }
 
-static void edges(void **state)
+TEST(edges)
 {
     float z = -1e30F, probability[3];
     const int32_t row = 0;
@@ -168,7 +163,6 @@ static void edges(void **state)
     uint64_t one = 0, none[3] = {0};
     sp_merged merged;
 
-    (void)state;
     sp_merge_view(logits, &row, 1, &one); /* one class */
     merged = sp_merge_result(&one, 1, probability);
     assert_int_equal(merged.label, 0);
@@ -178,18 +172,4 @@ static void edges(void **state)
     assert_true(merged.confidence == 0 && merged.entropy == 0 && probability[2] == 0);
     sp_merge_view(logits, &row, 0, NULL); /* an empty block */
     sp_merge_points(NULL, 3, NULL, 0, NULL, NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_fall_to_the_edge),
-        cmocka_unit_test(weights_of_neighbours_add_up),
-        cmocka_unit_test(one_view_has_the_plain_class),
-        cmocka_unit_test(sums_are_means),
-        cmocka_unit_test(logits_keep_the_class),
-        cmocka_unit_test(edges),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,12 +21,11 @@ static sp_views make(const char *keys, bool has_subvoxel, int wanted)
     return views;
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
     char text[SP_VIEWS_TEXT];
     sp_views v = make("", false, 24);
 
-    (void)state;
     assert_int_equal(v.n, 8);
     sp_views_print(&v, text);
     assert_string_equal(text, "8: 0, 90, 180, 270, 0 x, 90 x, 180 x, 270 x");
@@ -51,7 +50,7 @@ static void numbers(void **state)
 
 /* Three voxels without symmetry: each view without scale shows them differently, and
  * the first as stored. */
-static void views_differ(void **state)
+TEST(views_differ)
 {
     int32_t coords[] = {0, 0, 0, 3, 0, 0, 3, 1, 5}, labels[] = {0, 1, 2};
     float features[] = {1, 2, 3};
@@ -61,7 +60,6 @@ static void views_differ(void **state)
     sp_voxels seen[8];
     sp_arena arena;
 
-    (void)state;
     OK(sp_arena_create(&arena, 0, "views"));
     for (int i = 0; i < v.n; i++) {
         OK(sp_voxelize(&s, &v.at[i], 1, 1, NULL, NULL, &arena, &seen[i]));
@@ -73,14 +71,4 @@ static void views_differ(void **state)
     }
     assert_memory_equal(seen[0].coords, coords, sizeof coords);
     sp_arena_destroy(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(views_differ),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -226,9 +226,8 @@ static void merge(bool is_reversed, int batch)
     destroy(&w);
 }
 
-static void points_have_the_sums_of_all_blocks(void **state)
+TEST(points_have_the_sums_of_all_blocks)
 {
-    (void)state;
     for (int batch = 1; batch <= 5; batch++) {
         merge(false, batch);
         merge(true, batch);
@@ -236,13 +235,12 @@ static void points_have_the_sums_of_all_blocks(void **state)
 }
 
 /* A sample that was left out has no points of its own, only those of its neighbours. */
-static void a_sample_may_be_missing(void **state)
+TEST(a_sample_may_be_missing)
 {
     static world w;
     sp_sample none = {.id = 4};
     sp_merger m;
 
-    (void)state;
     build(&w, false);
     OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
     if (comm.rank == 0) {
@@ -256,12 +254,11 @@ static void a_sample_may_be_missing(void **state)
     destroy(&w);
 }
 
-static void wrong_rows_are_refused(void **state)
+TEST(wrong_rows_are_refused)
 {
     static world w;
     sp_merger m;
 
-    (void)state;
     build(&w, false);
     w.sample[0].context_point[2] = 1000000;
     OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
@@ -275,12 +272,11 @@ static void wrong_rows_are_refused(void **state)
     destroy(&w);
 }
 
-static void a_block_is_there_once(void **state)
+TEST(a_block_is_there_once)
 {
     static world w;
     sp_merger m;
 
-    (void)state;
     build(&w, false);
     w.block[1].number = w.block[0].number;
     assert_int_equal(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w), SP_EDATA);
@@ -296,18 +292,12 @@ static void a_block_is_there_once(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(points_have_the_sums_of_all_blocks),
-        cmocka_unit_test(a_sample_may_be_missing),
-        cmocka_unit_test(wrong_rows_are_refused),
-        cmocka_unit_test(a_block_is_there_once),
-    };
     int failed;
 
     (void)argc;
     (void)argv;
     START_RANKS();
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return failed;
 }

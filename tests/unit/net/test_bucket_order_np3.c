@@ -66,12 +66,11 @@ static int64_t largest_param(void)
     return most;
 }
 
-static void cuts_are_whole_parameters_from_the_end(void **state)
+TEST(cuts_are_whole_parameters_from_the_end)
 {
     sp_buckets b;
     int i, p;
 
-    (void)state;
     OK(sp_buckets_create(&b, &graph, &comm, false, 4096));
     assert_true(b.n_buckets > 2);
     assert_int_equal(b.begin[0], graph.n_floats);
@@ -89,11 +88,10 @@ static void cuts_are_whole_parameters_from_the_end(void **state)
 }
 
 /* At 128 KiB a bucket conv1 and bn1 are narrow; at 16 MiB the whole network is. */
-static void narrow_first_layers_go_with_the_tail(void **state)
+TEST(narrow_first_layers_go_with_the_tail)
 {
     sp_buckets b;
 
-    (void)state;
     OK(sp_buckets_create(&b, &graph, &comm, false, 1 << 17));
     assert_int_equal(b.n_buckets, 2);
     assert_string_equal(graph.param[3].name, "conv2/weight");
@@ -124,15 +122,13 @@ static void sums_in_every_way_of_posting(bool is_exact)
     sp_buckets_destroy(&b);
 }
 
-static void ranks_add_up(void **state)
+TEST(ranks_add_up)
 {
-    (void)state;
     sums_in_every_way_of_posting(false);
 }
 
-static void limbs_add_up(void **state)
+TEST(limbs_add_up)
 {
-    (void)state;
     sums_in_every_way_of_posting(true);
 }
 
@@ -173,27 +169,24 @@ static void frozen_layers_do_not_travel(bool is_exact)
         graph.node[i].is_frozen = false;
 }
 
-static void frozen_floats_do_not_travel(void **state)
+TEST(frozen_floats_do_not_travel)
 {
-    (void)state;
     frozen_layers_do_not_travel(false);
 }
 
-static void frozen_limbs_do_not_travel(void **state)
+TEST(frozen_limbs_do_not_travel)
 {
-    (void)state;
     frozen_layers_do_not_travel(true);
 }
 
 /* As if rank 2 had summed something that the others had not. */
-static void a_rank_out_of_step_is_found(void **state)
+TEST(a_rank_out_of_step_is_found)
 {
     sp_backend be = {.ops = sp_backend_find("cpu")};
     sp_transport t;
     sp_buckets b;
     sp_status rc;
 
-    (void)state;
     OK(be.ops->open(&be, 0, 1));
     OK(sp_transport_open(&t, &comm, &be));
     OK(sp_buckets_create(&b, &graph, &comm, false, 4096));
@@ -212,22 +205,13 @@ static void a_rank_out_of_step_is_found(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frozen_floats_do_not_travel),
-        cmocka_unit_test(frozen_limbs_do_not_travel),
-        cmocka_unit_test(a_rank_out_of_step_is_found),
-        cmocka_unit_test(cuts_are_whole_parameters_from_the_end),
-        cmocka_unit_test(narrow_first_layers_go_with_the_tail),
-        cmocka_unit_test(ranks_add_up),
-        cmocka_unit_test(limbs_add_up),
-    };
     char *overrides[] = {"net.family=dummy", "net.width=0.5"};
     int n_failed;
 
     OK(sp_comm_open(&comm, &argc, &argv));
     OK(sp_config_parse(&config, "", "bucket", 2, overrides));
     OK(sp_graph_build(&graph, &config, 4, 5));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     sp_graph_destroy(&graph);
     sp_config_destroy(&config);
     sp_comm_close(&comm);

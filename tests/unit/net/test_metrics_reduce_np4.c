@@ -45,14 +45,13 @@ static void dealt_over(int active, const sp_metrics *alone)
     sp_metrics_destroy(&m);
 }
 
-static void same_for_any_deal(void **state)
+TEST(same_for_any_deal)
 {
     sp_metrics alone;
     sp_comm self;
     double sum = 0;
     int s;
 
-    (void)state;
     sp_comm_open_self(&self);
     OK(sp_metrics_create(&alone, CLASSES, SP_METRICS_POINTS));
     for (s = 0; s < SAMPLES; s++) {
@@ -68,12 +67,11 @@ static void same_for_any_deal(void **state)
     sp_metrics_destroy(&alone);
 }
 
-static void bad_number_of_one_rank_reaches_all(void **state)
+TEST(bad_number_of_one_rank_reaches_all)
 {
     const double bad[2] = {NAN, 1};
     sp_metrics m;
 
-    (void)state;
     OK(sp_metrics_create(&m, CLASSES, 0));
     if (comm.rank == comm.size - 1)
         sp_exact_add_f64(m.exact, bad, 2);
@@ -85,15 +83,5 @@ static void bad_number_of_one_rank_reaches_all(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_for_any_deal),
-        cmocka_unit_test(bad_number_of_one_rank_reaches_all),
-    };
-    int failed;
-
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
-        return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return failed;
+    return run_all_tests_on_ranks(&comm, argc, argv);
 }

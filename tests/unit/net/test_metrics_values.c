@@ -3,12 +3,11 @@
 
 #include "net/sp_metrics.h"
 
-static void known_matrix(void **state)
+TEST(known_matrix)
 {
     /* truth by row; class 3 occurs nowhere, class 2 only as a prediction */
     const int64_t m[16] = {5, 1, 0, 0, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
-    (void)state;
     assert_int_equal(sp_metrics_total(m, 4), 12);
     assert_true(sp_metrics_accuracy(m, 4) == 8.0 / 12);
     assert_true(sp_metrics_iou(m, 4, 0) == 5.0 / 8);
@@ -23,23 +22,21 @@ static void known_matrix(void **state)
     assert_true(fabs(sp_metrics_miou(m, 4) - (5.0 / 8 + 3.0 / 7) / 3) < 1e-15);
 }
 
-static void empty_matrix(void **state)
+TEST(empty_matrix)
 {
     const int64_t m[4] = {0, 0, 0, 0};
 
-    (void)state;
     assert_int_equal(sp_metrics_total(m, 2), 0);
     assert_true(isnan(sp_metrics_accuracy(m, 2)));
     assert_true(isnan(sp_metrics_miou(m, 2)));
 }
 
-static void points_follow_their_voxel(void **state)
+TEST(points_follow_their_voxel)
 {
     const uint32_t voxel[] = {0, 1, 1, 2, 2};
     const int32_t label[] = {1, 0, -1, 1, 1}, row_of[] = {1, -1, 0}, guess[] = {0, 1};
     sp_metrics m;
 
-    (void)state;
     OK(sp_metrics_create(&m, 2, SP_METRICS_POINTS));
     sp_metrics_add_points(m.point_confusion, 2, 5, voxel, label, row_of, guess);
     assert_int_equal(m.point_confusion[3], 1); /* point 0: row 1, class 1 */
@@ -49,15 +46,4 @@ static void points_follow_their_voxel(void **state)
     sp_metrics_zero(&m);
     assert_int_equal(sp_metrics_total(m.point_confusion, 2), 0);
     sp_metrics_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_matrix),
-        cmocka_unit_test(empty_matrix),
-        cmocka_unit_test(points_follow_their_voxel),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,8 @@ static double distance(const net_case *a, const net_case *b)
     return sqrt(error / length);
 }
 
-static void follows_fp32(void **state)
+TEST(follows_fp32)
 {
-    (void)state;
     for (int i = 0; case_nets[i]; i++) {
         net_case want, got;
         double loss, gradient;
@@ -51,9 +50,8 @@ static void follows_fp32(void **state)
     }
 }
 
-static void instructions_change_no_bit(void **state)
+TEST(instructions_change_no_bit)
 {
-    (void)state;
     for (int i = 0; case_nets[i]; i++) {
         sp_backend be = {.ops = sp_backend_find("cpu"), .precision = SP_BF16};
         net_case a, b;
@@ -76,11 +74,6 @@ static void instructions_change_no_bit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(follows_fp32),
-        cmocka_unit_test(instructions_change_no_bit),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -134,25 +134,22 @@ static void on_each_net(const sp_backend_ops *ops, const case_sample *some,
     check_net(ops, case_smooth_net, some, n_samples);
 }
 
-static void gradients_are_those_of_the_loss(void **state)
+TEST(gradients_are_those_of_the_loss)
 {
-    (void)state;
     on_each_net(sp_backend_find("cpu"), samples, N_SAMPLES);
 }
 
-static void reference_backend_too(void **state)
+TEST(reference_backend_too)
 {
-    (void)state;
     on_each_net(sp_backend_reference(), samples, N_SAMPLES);
 }
 
 /* One voxel has no variance: its running variance stays, and its gradient passes no
  * norm. */
-static void few_voxels_and_none_are_legal(void **state)
+TEST(few_voxels_and_none_are_legal)
 {
     const sp_backend_ops *ops = sp_backend_find("cpu");
 
-    (void)state;
     on_each_net(ops, &(case_sample){9, 1, false}, 1);
     on_each_net(ops, (case_sample[]){{9, 1, false}, {8, 0, false}, {7, 2, false}}, 3);
 }
@@ -222,12 +219,11 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
 /* All layers but the last are frozen; the first ones; every second one; others. The
  * gradients of those that are trained are those of the loss in which norms that are
  * frozen have their running statistics. */
-static void frozen_layers_have_no_gradient_and_pass_it_on(void **state)
+TEST(frozen_layers_have_no_gradient_and_pass_it_on)
 {
     static const uint64_t masks[] = {~0ull, 3, 0x5555, 0xaaaa, 0x9249, 0x0f0f, 0x6};
     char freeze[1024];
 
-    (void)state;
     for (int i = 0; case_nets[i]; i++)
         for (size_t k = 0; k < sizeof masks / sizeof *masks; k++)
             if (list_frozen(case_nets[i], masks[k], freeze, sizeof freeze)) {
@@ -265,20 +261,18 @@ static void check_nothing_changes(const case_sample *some, int n_samples)
     }
 }
 
-static void no_voxels_change_nothing(void **state)
+TEST(no_voxels_change_nothing)
 {
-    (void)state;
     check_nothing_changes(&(case_sample){9, 0, false}, 1);
     check_nothing_changes(NULL, 0);
 }
 
-static void numbers_that_are_not_finite_stay_out_of_the_running_statistics(void **state)
+TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case c;
     int64_t i;
 
-    (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
     case_batch(&c, samples, 3);
     ((float *)c.batch.features)[5] = NAN;
@@ -290,14 +284,13 @@ static void numbers_that_are_not_finite_stay_out_of_the_running_statistics(void 
 }
 
 /* A second micro-batch adds; a class weight multiplies. */
-static void micro_batches_add_up(void **state)
+TEST(micro_batches_add_up)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     const float weights[CASE_CLASSES] = {2, 2, 2};
     net_case a, b;
     int64_t i;
 
-    (void)state;
     case_open(&a, sp_backend_find("cpu"), &comm, case_nets[1], &options);
     options.class_weight = weights;
     case_open(&b, sp_backend_find("cpu"), &comm, case_nets[1], &options);
@@ -316,17 +309,6 @@ static void micro_batches_add_up(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_those_of_the_loss),
-        cmocka_unit_test(reference_backend_too),
-        cmocka_unit_test(few_voxels_and_none_are_legal),
-        cmocka_unit_test(frozen_layers_have_no_gradient_and_pass_it_on),
-        cmocka_unit_test(no_voxels_change_nothing),
-        cmocka_unit_test(
-            numbers_that_are_not_finite_stay_out_of_the_running_statistics),
-        cmocka_unit_test(micro_batches_add_up),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

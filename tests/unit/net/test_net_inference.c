@@ -264,12 +264,11 @@ static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low
     case_close(&c);
 }
 
-static void an_evaluation_is_the_plain_operations(void **state)
+TEST(an_evaluation_is_the_plain_operations)
 {
     const sp_backend_ops *const ops[] = {sp_backend_find("cpu"),
                                          sp_backend_reference()};
 
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         for (int i = 0; case_nets[i]; i++)
             check_net(ops[kind & 1], case_nets[i], kind & 2);
@@ -279,13 +278,12 @@ static void an_evaluation_is_the_plain_operations(void **state)
 }
 
 /* Norms run within their convolutions: else the comparison above would say nothing. */
-static void norms_run_with_their_convolutions(void **state)
+TEST(norms_run_with_their_convolutions)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     int n = 0;
     net_case c;
 
-    (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, mixed_net, &options);
     for (int s = 0; s < c.net.impl->low.n_steps; s++) {
         const sp_lower_step *step = &c.net.impl->low.step[s];
@@ -301,11 +299,6 @@ static void norms_run_with_their_convolutions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_evaluation_is_the_plain_operations),
-        cmocka_unit_test(norms_run_with_their_convolutions),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

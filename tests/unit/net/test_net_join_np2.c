@@ -53,13 +53,12 @@ static void run(const sp_backend_ops *ops, int net, float *grad)
     case_close(&c);
 }
 
-static void late_ones_have_the_bits(void **state)
+TEST(late_ones_have_the_bits)
 {
     enum { MOST = 1 << 16 };
     static float now[MOST], then[MOST];
     sp_backend_ops ops = *sp_backend_find("cpu");
 
-    (void)state;
     ops.conv_grad_weight = defer;
     ops.join = join;
     ops.norm_grad_apply = apply;
@@ -77,13 +76,10 @@ static void late_ones_have_the_bits(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(late_ones_have_the_bits),
-    };
     int n_failed;
 
     OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

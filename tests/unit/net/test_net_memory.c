@@ -47,12 +47,11 @@ static void check_steps(const char *layers, bool is_exact)
     case_close(&c);
 }
 
-static void a_step_allocates_nothing(void **state)
+TEST(a_step_allocates_nothing)
 {
     long before = n_allocations;
     int i;
 
-    (void)state;
     for (i = 0; case_nets[i]; i++) {
         check_steps(case_nets[i], false);
         check_steps(case_nets[i], true);
@@ -60,7 +59,7 @@ static void a_step_allocates_nothing(void **state)
     assert_true(n_allocations > before); /* creation does: the count is alive */
 }
 
-static void evaluation_repeats_after_training(void **state)
+TEST(evaluation_repeats_after_training)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     float first[101 * CASE_CLASSES];
@@ -68,7 +67,6 @@ static void evaluation_repeats_after_training(void **state)
     net_case c;
     int i;
 
-    (void)state;
     for (i = 0; case_nets[i]; i++) {
         case_open(&c, sp_backend_find("cpu"), &comm, case_nets[i], &options);
         case_batch(&c, large, 3);
@@ -86,14 +84,13 @@ static void evaluation_repeats_after_training(void **state)
 }
 
 /* After an update the weights are packed anew. */
-static void updated_weights_are_used(void **state)
+TEST(updated_weights_are_used)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case used, fresh;
     int64_t i;
     int k;
 
-    (void)state;
     for (k = 0; case_nets[k]; k++) {
         case_open(&used, sp_backend_find("cpu"), &comm, case_nets[k], &options);
         case_open(&fresh, sp_backend_find("cpu"), &comm, case_nets[k], &options);
@@ -116,13 +113,12 @@ static void updated_weights_are_used(void **state)
 }
 
 /* Values that were dropped and computed again are the same. */
-static void low_memory_changes_no_gradient(void **state)
+TEST(low_memory_changes_no_gradient)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case low, full;
     int k;
 
-    (void)state;
     for (k = 0; case_nets[k]; k++) {
         options.is_low_memory = false;
         case_open(&full, sp_backend_find("cpu"), &comm, case_nets[k], &options);
@@ -145,7 +141,7 @@ static void low_memory_changes_no_gradient(void **state)
 
 /* The confusion matrix and the predictions come with the loss; ignored voxels do not
  * count. */
-static void evaluation_counts_every_labelled_voxel(void **state)
+TEST(evaluation_counts_every_labelled_voxel)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     int64_t confusion[CASE_CLASSES * CASE_CLASSES] = {0}, sum = 0, labelled = 0;
@@ -153,7 +149,6 @@ static void evaluation_counts_every_labelled_voxel(void **state)
     net_case c;
     int i;
 
-    (void)state;
     case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
     case_batch(&c, large, 3);
     OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
@@ -176,14 +171,6 @@ static void evaluation_counts_every_labelled_voxel(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_allocates_nothing),
-        cmocka_unit_test(evaluation_repeats_after_training),
-        cmocka_unit_test(updated_weights_are_used),
-        cmocka_unit_test(low_memory_changes_no_gradient),
-        cmocka_unit_test(evaluation_counts_every_labelled_voxel),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -20,13 +20,12 @@ static void end(void)
     depth--;
 }
 
-static void every_layer_has_its_ranges(void **state)
+TEST(every_layer_has_its_ranges)
 {
     static const case_sample samples[] = {{1, 20, false}, {2, 9, false}};
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 3};
     sp_backend_ops ops = *sp_backend_find("cpu");
 
-    (void)state;
     ops.range_begin = begin;
     ops.range_end = end;
     for (int i = 0; case_nets[i]; i++) {
@@ -50,10 +49,6 @@ static void every_layer_has_its_ranges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layer_has_its_ranges),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -120,26 +120,23 @@ static void on_each_net(bool is_exact)
     }
 }
 
-static void dealt_samples_give_the_gradient_of_one_rank(void **state)
+TEST(dealt_samples_give_the_gradient_of_one_rank)
 {
-    (void)state;
     on_each_net(false);
 }
 
-static void exact_sums_give_its_bits(void **state)
+TEST(exact_sums_give_its_bits)
 {
-    (void)state;
     on_each_net(true);
 }
 
-static void overlap_changes_no_bit(void **state)
+TEST(overlap_changes_no_bit)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     case_sample mine[N_SAMPLES];
     int n = deal(comm.size, is_me, mine);
     net_case a, b;
 
-    (void)state;
     run(&a, &comm, case_nets[2], &options, mine, n);
     case_open(&b, sp_backend_find("cpu"), &comm, case_nets[2], &options);
     b.buckets.is_overlapped = false;
@@ -152,7 +149,7 @@ static void overlap_changes_no_bit(void **state)
     case_close(&b);
 }
 
-static void node_statistics_are_those_of_its_samples(void **state)
+TEST(node_statistics_are_those_of_its_samples)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_NODE, .seed = 17};
     case_sample mine[N_SAMPLES], nodes[N_SAMPLES];
@@ -160,7 +157,6 @@ static void node_statistics_are_those_of_its_samples(void **state)
     int n_nodes = deal(comm.size, is_on_my_node, nodes);
     net_case part, node;
 
-    (void)state;
     run(&part, &comm, case_nets[1], &options, mine, n_mine);
     run(&node, &self, case_nets[1], &options, nodes, n_nodes);
     ALL_AGREE(distance(part.net.running, node.net.running, part.graph.n_buffer_floats) <
@@ -190,7 +186,7 @@ static void add_running(int rank, const sp_net_options *options, double *mean,
 
 /* The smooth net's first norm is at stride 1, where voxels of the batch are its count.
  */
-static void synced_statistics_are_the_weighted_mean(void **state)
+TEST(synced_statistics_are_the_weighted_mean)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
     case_sample mine[N_SAMPLES];
@@ -201,7 +197,6 @@ static void synced_statistics_are_the_weighted_mean(void **state)
     bool is_same, is_mean = true;
     net_case c;
 
-    (void)state;
     run(&c, &comm, case_smooth_net, &options, mine, n);
     OK(sp_net_sync_running(&c.net));
     OK(sp_comm_is_same(&comm, c.net.running,
@@ -224,18 +219,11 @@ static void synced_statistics_are_the_weighted_mean(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dealt_samples_give_the_gradient_of_one_rank),
-        cmocka_unit_test(exact_sums_give_its_bits),
-        cmocka_unit_test(overlap_changes_no_bit),
-        cmocka_unit_test(node_statistics_are_those_of_its_samples),
-        cmocka_unit_test(synced_statistics_are_the_weighted_mean),
-    };
     int n_failed;
 
     START_RANKS();
     sp_comm_open_self(&self);
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

@@ -156,7 +156,7 @@ static void check_rule(int n_overrides, char *const *overrides)
     check_factors(n_overrides, overrides, 1, 1, 1);
 }
 
-static void layers_have_rates_of_their_own_or_stay(void **state)
+TEST(layers_have_rates_of_their_own_or_stay)
 {
     char *factors[] = {"train.lr_layers=[\"c=0.5\",\"f=4\"]",
                        "train.weight_decay=0.01"};
@@ -165,61 +165,55 @@ static void layers_have_rates_of_their_own_or_stay(void **state)
     char *middle[] = {"train.freeze=[\"b\"]", "train.weight_decay=0.3",
                       "train.optimizer=adamw", "train.lr_layers=[\"c=9\",\"f=2\"]"};
 
-    (void)state;
     check_factors(2, factors, 0.5, 1, 4);
     check_factors(4, frozen, 0, 0.25, 1);
     check_factors(4, middle, 9, 0, 2);
 }
 
-static void sgd_is_pytorchs(void **state)
+TEST(sgd_is_pytorchs)
 {
     char *plain[] = {"train.nesterov=false", "train.weight_decay=0.01"};
     char *nesterov[] = {"train.nesterov=true", "train.weight_decay=0.01"};
     char *no_momentum[] = {"train.momentum=0.0", "train.nesterov=false"};
 
-    (void)state;
     check_rule(2, plain);
     check_rule(2, nesterov);
     check_rule(2, no_momentum);
 }
 
-static void adamw_decays_apart_from_the_gradient(void **state)
+TEST(adamw_decays_apart_from_the_gradient)
 {
     char *adamw[] = {"train.optimizer=adamw", "train.weight_decay=0.1"};
 
-    (void)state;
     check_rule(2, adamw);
 }
 
-static void norms_may_be_exempt_from_decay(void **state)
+TEST(norms_may_be_exempt_from_decay)
 {
     char *sgd[] = {"train.decay_norm=false", "train.weight_decay=0.3"};
     char *adamw[] = {"train.decay_norm=false", "train.weight_decay=0.3",
                      "train.optimizer=adamw"};
 
-    (void)state;
     check_rule(2, sgd);
     check_rule(3, adamw);
 }
 
-static void clipping_is_by_the_global_norm(void **state)
+TEST(clipping_is_by_the_global_norm)
 {
     char *tight[] = {"train.grad_clip=0.1"};
     char *loose[] = {"train.grad_clip=1000.0"};
 
-    (void)state;
     check_rule(1, tight);
     check_rule(1, loose);
 }
 
-static void nothing_moves_without_labels_or_finite_numbers(void **state)
+TEST(nothing_moves_without_labels_or_finite_numbers)
 {
     rig r;
     float *before;
     size_t bytes;
     double norm;
 
-    (void)state;
     rig_open(&r, 0, NULL);
     bytes = (size_t)r.graph.n_floats * sizeof *r.param;
     draw_gradient(&r, 0);
@@ -260,9 +254,8 @@ static void check_lr(const char *schedule, const char *warmup, int64_t seen,
     sp_config_destroy(&config);
 }
 
-static void schedules_meet_their_landmarks(void **state)
+TEST(schedules_meet_their_landmarks)
 {
-    (void)state;
     check_lr("constant", "0", 0, 2);
     check_lr("constant", "0", 999, 2);
     check_lr("step", "0", 499, 2);
@@ -284,9 +277,8 @@ static void schedules_meet_their_landmarks(void **state)
     check_lr("onecycle", "50", 500, 2); /* 50 steps of 10 samples are half */
 }
 
-static void warmup_is_linear_in_samples(void **state)
+TEST(warmup_is_linear_in_samples)
 {
-    (void)state;
     check_lr("constant", "4", 0, 0.5);
     check_lr("constant", "4", 10, 1);
     check_lr("constant", "4", 30, 2);
@@ -294,13 +286,12 @@ static void warmup_is_linear_in_samples(void **state)
     check_lr("cosine", "100", 500, 1 * 0.51);
 }
 
-static void lr_scales_with_the_effective_batch(void **state)
+TEST(lr_scales_with_the_effective_batch)
 {
     const char *scale[] = {"none", "linear", "sqrt"};
     const double expected[] = {0.1, 0.4, 0.2};
     int i;
 
-    (void)state;
     for (i = 0; i < 3; i++) {
         char text[64];
         char *overrides[] = {text, "train.lr=0.1", "batch.size=10",
@@ -312,21 +303,4 @@ static void lr_scales_with_the_effective_batch(void **state)
         assert_true(fabs(sp_optim_lr(&config, 0, 100, 40) - expected[i]) < 1e-12);
         sp_config_destroy(&config);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_is_pytorchs),
-        cmocka_unit_test(adamw_decays_apart_from_the_gradient),
-        cmocka_unit_test(norms_may_be_exempt_from_decay),
-        cmocka_unit_test(layers_have_rates_of_their_own_or_stay),
-        cmocka_unit_test(clipping_is_by_the_global_norm),
-        cmocka_unit_test(nothing_moves_without_labels_or_finite_numbers),
-        cmocka_unit_test(schedules_meet_their_landmarks),
-        cmocka_unit_test(warmup_is_linear_in_samples),
-        cmocka_unit_test(lr_scales_with_the_effective_batch),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,11 +194,12 @@ static void shows_not(const char *text)
     "\"loss\":0.5,\"accuracy\":0.75,\"miou\":0.4375,\"iou\":{\"ground\":0.625,"        \
     "\"tree\":0.25,\"none\":null},\"confusion\":[[50,10,0],[15,25,0],[0,0,0]]}\n"
 
-static void numbers_are_those_of_the_lines(void **state)
+#define RUNS_TEST(name) TEST_WITH(name, new_runs, forget)
+
+RUNS_TEST(numbers_are_those_of_the_lines)
 {
     char *csv;
 
-    (void)state;
     put(0, "metrics.jsonl", START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
     report(1);
     shows("data-p=\"1,1.5 2,1.25 3,0.8125\"");
@@ -223,9 +224,8 @@ static void numbers_are_those_of_the_lines(void **state)
     free(csv);
 }
 
-static void evaluations_of_other_checkpoints(void **state)
+RUNS_TEST(evaluations_of_other_checkpoints)
 {
-    (void)state;
     put(0, "evaluations.jsonl",
         "{\"event\":\"eval\",\"time\":\"2026-01-02T03:04:05Z\",\"checkpoint\":"
         "\"a&b.h5\",\"step\":7,\"samples\":2,\"accuracy\":0.875,\"miou\":0.5,"
@@ -236,9 +236,8 @@ static void evaluations_of_other_checkpoints(void **state)
           "<td>0.5000</td><td>&ndash;</td><td>a&amp;b.h5</td></tr>");
 }
 
-static void a_run_that_has_just_begun(void **state)
+RUNS_TEST(a_run_that_has_just_begun)
 {
-    (void)state;
     put(0, "metrics.jsonl", "");
     report(1);
     shows("No step has been logged.");
@@ -253,9 +252,8 @@ static void a_run_that_has_just_begun(void **state)
     shows("data-p=\"1,2.5\"");
 }
 
-static void damaged_lines_are_said_and_skipped(void **state)
+RUNS_TEST(damaged_lines_are_said_and_skipped)
 {
-    (void)state;
     put(0, "metrics.jsonl",
         START "{\"event\":\"step\",\n" STEP(
             2, 1.25) "[1,2]\n{}\n\n"
@@ -282,7 +280,7 @@ static void damaged_lines_are_said_and_skipped(void **state)
 }
 
 /* Numbers that no run writes end neither the page nor the program's patience. */
-static void numbers_of_any_size(void **state)
+RUNS_TEST(numbers_of_any_size)
 {
     static const char *const lines[] = {
         STEP(100000000000000000, 1.5) STEP(100000000000000016, 1.5),
@@ -296,14 +294,13 @@ static void numbers_of_any_size(void **state)
         "{\"event\":\"eval\",\"step\":null,\"samples\":1e300,\"miou\":7,"
         "\"iou\":{\"a\":-3},\"confusion\":[[9223372036854775807]]}\n"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         put(0, "metrics.jsonl", lines[i]);
         report(1);
     }
 }
 
-static void hostile_names_are_text(void **state)
+RUNS_TEST(hostile_names_are_text)
 {
     static const char *const names[] = {
         "<script>alert(1)</script>",
@@ -320,7 +317,6 @@ static void hostile_names_are_text(void **state)
     const char *line;
     char text[8192];
 
-    (void)state;
     memset(longest, '<', 200);
     longest[200] = '\0';
     sp_json_begin(&json);
@@ -360,9 +356,8 @@ static void hostile_names_are_text(void **state)
     free(csv);
 }
 
-static void two_runs_with_their_differences_first(void **state)
+RUNS_TEST(two_runs_with_their_differences_first)
 {
-    (void)state;
     put(0, "metrics.jsonl", START STEP(1, 1.5) STEP(2, 1.25) EVAL);
     put(1, "metrics.jsonl", START STEP(1, 1.75) STEP(2, 0.5) EVAL);
     put(0, "deck.resolved", "train : { lr = 0.1; epochs = 7; };");
@@ -376,14 +371,13 @@ static void two_runs_with_their_differences_first(void **state)
                 strstr(page, "<h2>Training"));
 }
 
-static void classes_of_many_and_of_one_name(void **state)
+RUNS_TEST(classes_of_many_and_of_one_name)
 {
     enum { N = 60 };
     sp_json json = {0};
     const char *line;
     char *text;
 
-    (void)state;
     sp_json_begin(&json);
     sp_json_text(&json, "event", "eval");
     sp_json_int(&json, "step", 3);
@@ -409,23 +403,21 @@ static void classes_of_many_and_of_one_name(void **state)
     shows("class 59");
 }
 
-static void folders_that_are_no_run(void **state)
+RUNS_TEST(folders_that_are_no_run)
 {
     char *const missing[] = {"/nonexistent/run"}, *const empty[] = {run_dir[0]};
 
-    (void)state;
     assert_int_equal(sp_page_write(html_path, 1, missing, true), SP_EIO);
     assert_int_equal(sp_page_write(html_path, 1, empty, true), SP_EIO);
     assert_non_null(strstr(sp_error_last()->message, "no run in it"));
     assert_int_equal(access(html_path, F_OK), -1);
 }
 
-static void a_long_run_keeps_its_peaks(void **state)
+RUNS_TEST(a_long_run_keeps_its_peaks)
 {
     enum { N = 20000 };
     char *text = malloc(N * 80), *at = text;
 
-    (void)state;
     for (int i = 1; i <= N; i++)
         at += sprintf(at, "{\"event\":\"step\",\"step\":%d,\"loss\":%s}\n", i,
                       i == 12345 ? "77.5" : "1.5");
@@ -451,22 +443,7 @@ static int remove_top(void **state)
     return system(command) ? -1 : 0;
 }
 
-#define IN_NEW_RUNS(test) cmocka_unit_test_setup_teardown(test, new_runs, forget)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_NEW_RUNS(numbers_are_those_of_the_lines),
-        IN_NEW_RUNS(evaluations_of_other_checkpoints),
-        IN_NEW_RUNS(a_run_that_has_just_begun),
-        IN_NEW_RUNS(damaged_lines_are_said_and_skipped),
-        IN_NEW_RUNS(numbers_of_any_size),
-        IN_NEW_RUNS(hostile_names_are_text),
-        IN_NEW_RUNS(two_runs_with_their_differences_first),
-        IN_NEW_RUNS(classes_of_many_and_of_one_name),
-        IN_NEW_RUNS(folders_that_are_no_run),
-        IN_NEW_RUNS(a_long_run_keeps_its_peaks),
-    };
-
-    return cmocka_run_group_tests(tests, make_top, remove_top);
+    return run_all_tests(make_top, remove_top);
 }

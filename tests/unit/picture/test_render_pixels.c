@@ -86,9 +86,10 @@ static int count_hue(bool is_red)
     return n;
 }
 
-static void cubes_fill_their_squares(void **state)
+#define CLOUD_TEST(name) TEST_WITH(name, new_cloud, destroy)
+
+CLOUD_TEST(cubes_fill_their_squares)
 {
-    (void)state;
     add_floor();
     draw(SP_FROM_TOP);
     assert_int_equal(canvas.width, SIDE);
@@ -101,9 +102,8 @@ static void cubes_fill_their_squares(void **state)
     assert_memory_equal(&canvas.pixel[13 * SIDE + SIDE - 14], &green, sizeof green);
 }
 
-static void the_upper_cube_hides_the_lower(void **state)
+CLOUD_TEST(the_upper_cube_hides_the_lower)
 {
-    (void)state;
     for (int order = 0; order < 2; order++) {
         new_cloud(NULL);
         add_floor();
@@ -118,9 +118,8 @@ static void the_upper_cube_hides_the_lower(void **state)
     }
 }
 
-static void a_step_is_shaded_at_its_foot(void **state)
+CLOUD_TEST(a_step_is_shaded_at_its_foot)
 {
-    (void)state;
     add_floor();
     for (int i = 0; i < 16; i++)
         if (i % 4 >= 2)
@@ -132,11 +131,10 @@ static void a_step_is_shaded_at_its_foot(void **state)
 }
 
 /* A wall along the southern side hides the ground behind it from the south. */
-static void the_oblique_view_is_from_the_south(void **state)
+CLOUD_TEST(the_oblique_view_is_from_the_south)
 {
     int behind, before;
 
-    (void)state;
     for (int side = 0; side < 2; side++) {
         new_cloud(NULL);
         cloud.cell = 0.1;
@@ -150,11 +148,10 @@ static void the_oblique_view_is_from_the_south(void **state)
     assert_true(behind > 2 * before);
 }
 
-static void the_sensor_sees_all_round(void **state)
+CLOUD_TEST(the_sensor_sees_all_round)
 {
     int at[3] = {-1, -1, -1};
 
-    (void)state;
     palette[2] = (sp_colour){0, 0, 200, 255};
     cloud.cell = 0;
     for (int i = 0; i < 360; i++) /* a ring of walls, so that all borders are known */
@@ -180,9 +177,8 @@ static void the_sensor_sees_all_round(void **state)
     }
 }
 
-static void a_stray_point_does_not_shrink_the_picture(void **state)
+CLOUD_TEST(a_stray_point_does_not_shrink_the_picture)
 {
-    (void)state;
     for (int i = 0; i < 4900; i++)
         add(i % 70, i / 70, 0, 0);
     add(1e6, 35, 0, 1);
@@ -191,9 +187,8 @@ static void a_stray_point_does_not_shrink_the_picture(void **state)
     assert_int_equal(count_hue(false), 0);
 }
 
-static void points_without_size_leave_no_gaps(void **state)
+CLOUD_TEST(points_without_size_leave_no_gaps)
 {
-    (void)state;
     cloud.cell = 0;
     for (int i = 0; i < 4900; i++)
         add(i % 70, i / 70, 0, 0);
@@ -202,12 +197,11 @@ static void points_without_size_leave_no_gaps(void **state)
 }
 
 /* A room: a red floor below a green ceiling. */
-static void what_is_hidden_covers_nothing(void **state)
+CLOUD_TEST(what_is_hidden_covers_nothing)
 {
     uint8_t hidden[32] = {0};
     sp_render view;
 
-    (void)state;
     add_floor();
     for (int i = 0; i < 16; i++)
         colour[i] = 0;
@@ -227,13 +221,12 @@ static void what_is_hidden_covers_nothing(void **state)
     assert_false(sp_render_hides("floor", SP_FROM_TOP));
 }
 
-static void several_colourings_are_the_pictures_one_by_one(void **state)
+CLOUD_TEST(several_colourings_are_the_pictures_one_by_one)
 {
     uint16_t other[16];
     sp_canvas both[2], alone;
     sp_cloud clouds[2];
 
-    (void)state;
     add_floor();
     for (int i = 0; i < 16; i++)
         other[i] = (uint16_t)(i % 2);
@@ -258,18 +251,17 @@ static void several_colourings_are_the_pictures_one_by_one(void **state)
     }
 }
 
-static void no_point_is_an_error(void **state)
+CLOUD_TEST(no_point_is_an_error)
 {
     sp_render view;
 
-    (void)state;
     assert_int_equal(sp_render_open(&view, &cloud, SP_FROM_TOP, SIDE, SIDE), SP_EDATA);
     add(7, 7, 7, 1);
     draw(SP_FROM_TOP);
     assert_int_equal(count(&canvas, green), ROOM * ROOM);
 }
 
-static void a_figure_has_legend_and_ground(void **state)
+CLOUD_TEST(a_figure_has_legend_and_ground)
 {
     const sp_legend_row row[] = {{red, "<script>alert(1)</script>", 8},
                                  {green, "V\xc3\xa9g\xc3\xa9tation \xe6\xa4\x8d", 8}};
@@ -281,7 +273,6 @@ static void a_figure_has_legend_and_ground(void **state)
                         .n_rows = 2};
     sp_canvas again;
 
-    (void)state;
     add_floor();
     OK(sp_figure_draw(&figure, &cloud, SP_FROM_TOP, &canvas));
     /* The swatches of the legend are beside the view. */
@@ -297,12 +288,11 @@ static void a_figure_has_legend_and_ground(void **state)
     sp_canvas_destroy(&again);
 }
 
-static void text_is_measured_cut_and_never_absent(void **state)
+CLOUD_TEST(text_is_measured_cut_and_never_absent)
 {
     const sp_colour black = {0, 0, 0, 255};
     char one[2] = "";
 
-    (void)state;
     assert_true(sp_font_width("", 12) == 0);
     assert_true(sp_font_width("ab", 12) > sp_font_width("a", 12));
     assert_true(sp_font_width("ab", 24) == 2 * sp_font_width("ab", 12));
@@ -321,9 +311,8 @@ static void text_is_measured_cut_and_never_absent(void **state)
             assert_int_equal(canvas.pixel[y * 300 + x].a, 0);
 }
 
-static void colours_of_classes_differ(void **state)
+CLOUD_TEST(colours_of_classes_differ)
 {
-    (void)state;
     for (int a = 0; a < 60; a++)
         for (int b = 0; b < a; b++) {
             const sp_colour x = sp_palette_class(a), y = sp_palette_class(b);
@@ -339,9 +328,8 @@ static void colours_of_classes_differ(void **state)
 
 #ifdef SP_WITH_PNG
 /* Both kinds of files are decoded by libpng itself. */
-static void a_png_holds_the_pixels(void **state)
+CLOUD_TEST(a_png_holds_the_pixels)
 {
-    (void)state;
     for (int n_colours = 2; n_colours < 1000; n_colours += 700) {
         png_image image = {.version = PNG_IMAGE_VERSION};
         sp_colour *found;
@@ -380,15 +368,12 @@ static void a_png_holds_the_pixels(void **state)
 }
 #endif
 
-#define IN_NEW_CLOUD(test) cmocka_unit_test_setup_teardown(test, new_cloud, destroy)
-
 /* The diagonal of a perfect matrix is dark and the rest is light, for any number of
  * classes. */
-static void a_matrix_is_drawn(void **state)
+TEST(a_matrix_is_drawn)
 {
     static const int counts[] = {1, 2, 9, 20, 101, 700};
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         const int n = counts[i];
         int64_t *confusion = calloc((size_t)(n * n), sizeof *confusion), dark = 0;
@@ -409,38 +394,13 @@ static void a_matrix_is_drawn(void **state)
     }
 }
 
-static void too_many_classes_are_not_drawn(void **state)
+TEST(too_many_classes_are_not_drawn)
 {
     static int64_t confusion[1];
     sp_canvas drawn;
 
-    (void)state;
     OK(sp_heatmap_draw(confusion, 0, &drawn));
     assert_null(drawn.pixel);
     OK(sp_heatmap_draw(confusion, SP_HEATMAP_CLASSES + 1, &drawn));
     assert_null(drawn.pixel);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_matrix_is_drawn),
-        cmocka_unit_test(too_many_classes_are_not_drawn),
-        IN_NEW_CLOUD(cubes_fill_their_squares),
-        IN_NEW_CLOUD(the_upper_cube_hides_the_lower),
-        IN_NEW_CLOUD(a_step_is_shaded_at_its_foot),
-        IN_NEW_CLOUD(the_oblique_view_is_from_the_south),
-        IN_NEW_CLOUD(the_sensor_sees_all_round),
-        IN_NEW_CLOUD(a_stray_point_does_not_shrink_the_picture),
-        IN_NEW_CLOUD(points_without_size_leave_no_gaps),
-        IN_NEW_CLOUD(what_is_hidden_covers_nothing),
-        IN_NEW_CLOUD(several_colourings_are_the_pictures_one_by_one),
-        IN_NEW_CLOUD(no_point_is_an_error),
-        IN_NEW_CLOUD(a_figure_has_legend_and_ground),
-        IN_NEW_CLOUD(text_is_measured_cut_and_never_absent),
-        IN_NEW_CLOUD(colours_of_classes_differ),
-        IN_NEW_CLOUD(a_png_holds_the_pixels),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,11 +72,10 @@ static sp_status read_file(sp_recipe **recipe)
     return rc;
 }
 
-static void recipes_read_back(void **state)
+TEST(recipes_read_back)
 {
     sp_recipe whole = example(), bare = example(), *back, *copy;
 
-    (void)state;
     write_file(&whole);
     OK(read_file(&back));
     assert_example(back);
@@ -99,14 +98,13 @@ static void recipes_read_back(void **state)
 
 /* A file whose blocks are aligned is of another version, so that older programs do not
  * take it for damaged; others stay as they were. */
-static void alignments_read_back(void **state)
+TEST(alignments_read_back)
 {
     sp_recipe aligned = example(), plain = example(), *back, *copy;
     char text[SP_RECIPE_DIFFERENCE];
     int64_t version;
     sp_h5 *file;
 
-    (void)state;
     aligned.alignment = SP_RECIPE_ALIGNMENT;
     for (int i = 0; i < 2; i++) {
         write_file(i == 0 ? &plain : &aligned);
@@ -127,13 +125,12 @@ static void alignments_read_back(void **state)
     sp_recipe_destroy(back);
 }
 
-static void an_absent_recipe_stays_absent(void **state)
+TEST(an_absent_recipe_stays_absent)
 {
     sp_recipe *back = (sp_recipe *)&back, *copy = back;
     char text[SP_RECIPE_DIFFERENCE];
     const sp_recipe some = example();
 
-    (void)state;
     write_file(NULL);
     OK(read_file(&back));
     assert_null(back);
@@ -147,7 +144,7 @@ static void an_absent_recipe_stays_absent(void **state)
 }
 
 /* By the names of the sources, in whatever order data.features names the columns. */
-static void normals_are_found_by_name(void **state)
+TEST(normals_are_found_by_name)
 {
     char *column[] = {"one", "a", "b", "nz"},
          *source[] = {"one", "NX", "scalar_ny", "nz"};
@@ -156,7 +153,6 @@ static void normals_are_found_by_name(void **state)
     sp_recipe r = example();
     sp_normals n;
 
-    (void)state;
     r.n_columns = 4;
     r.column = column;
     r.source = source;
@@ -190,12 +186,11 @@ static void refuses(const sp_recipe *recipe, const char *message)
         fail_msg("\"%s\" lacks \"%s\"", sp_error_last()->message, message);
 }
 
-static void impossible_values_are_refused(void **state)
+TEST(impossible_values_are_refused)
 {
     double zero[] = {1, 0, 1};
     sp_recipe r;
 
-    (void)state;
     r = example(), r.voxel_size = 0;
     refuses(&r, ":/recipe: attribute voxel_size is 0, expected a length above 0");
     r = example(), r.voxel_size = NAN;
@@ -249,12 +244,11 @@ static void refuses_by_hand(const char *message)
         fail_msg("\"%s\" lacks \"%s\"", sp_error_last()->message, message);
 }
 
-static void missing_and_misshapen_parts_are_refused(void **state)
+TEST(missing_and_misshapen_parts_are_refused)
 {
     const uint32_t wrong = 1;
     sp_recipe *back;
 
-    (void)state;
     write_by_hand(1, 3, true, NULL); /* as another program writes it */
     OK(read_file(&back));
     assert_int_equal(back->n_columns, 3);
@@ -271,12 +265,11 @@ static void missing_and_misshapen_parts_are_refused(void **state)
     refuses_by_hand(":/recipe: attributes: crc32c ");
 }
 
-static void columns_are_those_of_the_file(void **state)
+TEST(columns_are_those_of_the_file)
 {
     char *other[] = {"one", "count", "intensity"}, *some[] = {"intensity", "one"};
     const sp_recipe r = example();
 
-    (void)state;
     OK(sp_recipe_check_columns(&r, path, 3, columns, false));
     OK(sp_recipe_check_columns(&r, path, 2, some, true));
     OK(sp_recipe_check_columns(NULL, path, 3, columns, false));
@@ -300,13 +293,12 @@ static void differs(const sp_recipe *b, sp_recipe_likeness likeness, const char 
     assert_string_equal(found, text);
 }
 
-static void the_gravest_difference_is_found(void **state)
+TEST(the_gravest_difference_is_found)
 {
     double other[] = {1, 2.5, 255};
     char *renamed[] = {"one", "height", "intensity"};
     sp_recipe b = example();
 
-    (void)state;
     differs(&b, SP_RECIPE_SAME, "");
     b.n_formats = 1; /* scans of several formats make one data set */
     b.unit = b.scan_columns = NULL;
@@ -326,12 +318,11 @@ static void the_gravest_difference_is_found(void **state)
     differs(&b, SP_RECIPE_OTHER_UNIT, "coordinates in metre, but in foot");
 }
 
-static void merging_adds_what_one_does_not_say(void **state)
+TEST(merging_adds_what_one_does_not_say)
 {
     char *others[] = {"LAZ", "LAS"};
     sp_recipe a = example(), b = example(), *merged = NULL;
 
-    (void)state;
     a.unit = a.scan_columns = a.label_field = NULL;
     b.format = others;
     OK(sp_recipe_merge(&merged, &a));
@@ -354,18 +345,6 @@ static int tear_down(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recipes_read_back),
-        cmocka_unit_test(alignments_read_back),
-        cmocka_unit_test(normals_are_found_by_name),
-        cmocka_unit_test(an_absent_recipe_stays_absent),
-        cmocka_unit_test(impossible_values_are_refused),
-        cmocka_unit_test(missing_and_misshapen_parts_are_refused),
-        cmocka_unit_test(columns_are_those_of_the_file),
-        cmocka_unit_test(the_gravest_difference_is_found),
-        cmocka_unit_test(merging_adds_what_one_does_not_say),
-    };
-
     sp_h5_child_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, tear_down);
+    return run_all_tests(NULL, tear_down);
 }

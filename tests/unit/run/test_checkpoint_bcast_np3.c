@@ -107,9 +107,8 @@ static void check(const sp_normalization *n, int parts)
     assert_string_equal(n->recipe->unit, "metre");
 }
 
-static void every_part_reaches_all(void **state)
+TEST(every_part_reaches_all)
 {
-    (void)state;
     for (int parts = 0; parts < 1 << PARTS; parts++) {
         sp_normalization n = comm.rank == 0 ? make(parts) : (sp_normalization){0};
 
@@ -120,7 +119,7 @@ static void every_part_reaches_all(void **state)
     }
 }
 
-static void every_part_reads_back(void **state)
+TEST(every_part_reads_back)
 {
     const sp_checkpoint_arrays none = {0};
     const sp_graph graph = {0};
@@ -129,7 +128,6 @@ static void every_part_reads_back(void **state)
     char path[] = "/tmp/sptrain-test-XXXXXX";
     int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0);
     close(fd);
     for (int parts = 0; parts < 1 << PARTS; parts++) {
@@ -147,16 +145,5 @@ static void every_part_reads_back(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_part_reaches_all),
-        cmocka_unit_test(every_part_reads_back),
-    };
-    int failed;
-
-    sp_h5_child_main(argc, argv);
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
-        return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return failed;
+    return run_all_tests_on_ranks(&comm, argc, argv);
 }

@@ -50,7 +50,9 @@ static void assert_refused(const char *text)
     assert_non_null(strstr(sp_error_last()->message, text));
 }
 
-static void each_field_is_checked(void **state)
+#define FOLDER_TEST(name) TEST_WITH(name, new_folder, NULL)
+
+FOLDER_TEST(each_field_is_checked)
 {
 #define DAMAGE(field, name)                                                            \
     put_record(offsetof(sp_heartbeat, field), 0xff, sizeof((sp_heartbeat *)0)->field); \
@@ -58,7 +60,6 @@ static void each_field_is_checked(void **state)
     sp_heartbeat *records;
     int n;
 
-    (void)state;
     put_record(0, 'h', 1);
     OK(sp_heartbeat_read(path, &records, &n));
     free(records);
@@ -79,12 +80,11 @@ static void each_field_is_checked(void **state)
 }
 
 /* The start reports it and goes on; the status command ends with 3. */
-static void a_damaged_file_stops_no_start(void **state)
+FOLDER_TEST(a_damaged_file_stops_no_start)
 {
     FILE *to = fopen("/dev/null", "w");
     sp_run run;
 
-    (void)state;
     put_record(0, 0xff, sizeof(sp_heartbeat));
     assert_int_equal(sp_run_print_status(dir, to), SP_EDATA);
     OK(sp_run_open(&run, dir, &comm));
@@ -93,14 +93,13 @@ static void a_damaged_file_stops_no_start(void **state)
     fclose(to);
 }
 
-static void a_fifo_is_no_heartbeat(void **state)
+FOLDER_TEST(a_fifo_is_no_heartbeat)
 {
     FILE *to = fopen("/dev/null", "w");
     sp_heartbeat *records;
     sp_run run;
     int n;
 
-    (void)state;
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(sp_heartbeat_read(path, &records, &n), SP_EIO);
     assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
@@ -109,12 +108,11 @@ static void a_fifo_is_no_heartbeat(void **state)
     fclose(to);
 }
 
-static void a_file_cut_off_kills_nobody(void **state)
+FOLDER_TEST(a_file_cut_off_kills_nobody)
 {
     sp_heartbeat record;
     sp_run run;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     assert_int_equal(truncate(path, 0), 0);
     assert_false(sp_heartbeat_get(run.beats, 0, &record));
@@ -128,12 +126,11 @@ static void a_file_cut_off_kills_nobody(void **state)
 }
 
 /* The three writers of a record leave each other's bytes alone. */
-static void a_mark_outlives_the_beats(void **state)
+FOLDER_TEST(a_mark_outlives_the_beats)
 {
     sp_heartbeat record;
     sp_run run;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     assert_false(sp_heartbeat_mark_lost(run.beats, 1, SP_LOST_DEAD)); /* one rank */
     assert_false(sp_heartbeat_mark_lost(run.beats, -1, SP_LOST_DEAD));
@@ -149,14 +146,13 @@ static void a_mark_outlives_the_beats(void **state)
     sp_run_close(&run);
 }
 
-/* Of three ranks the one that has done least tells; those that are not in the pass, and
- * those that have ended, say nothing. */
-static void a_pass_is_as_far_as_its_slowest_rank(void **state)
+/* The progress of a pass is that of the rank that has done least. Ranks that are not in
+ * the pass, and those that have ended, do not count. */
+FOLDER_TEST(a_pass_is_as_far_as_its_slowest_rank)
 {
     sp_heartbeat h[4] = {0};
     int64_t done, total;
 
-    (void)state;
     assert_false(sp_heartbeat_pass(h, 4, &done, &total));
     sp_heartbeat_count(&h[0], 30, 40);
     sp_heartbeat_count(&h[1], 12, 40);
@@ -172,7 +168,7 @@ static void a_pass_is_as_far_as_its_slowest_rank(void **state)
 }
 
 /* Versions that knew no samples wrote pid and epoch in 64 bits. */
-static void records_of_older_versions_are_read(void **state)
+FOLDER_TEST(records_of_older_versions_are_read)
 {
     const struct {
         char host[64];
@@ -185,7 +181,6 @@ static void records_of_older_versions_are_read(void **state)
     sp_heartbeat *h;
     int n;
 
-    (void)state;
     OK(sp_file_replace(path, (const char *)&old, sizeof old, 0));
     OK(sp_heartbeat_read(path, &h, &n));
     assert_int_equal(n, 1);
@@ -196,13 +191,12 @@ static void records_of_older_versions_are_read(void **state)
     free(h);
 }
 
-static void a_stopped_process_is_told_from_one_that_is_gone(void **state)
+FOLDER_TEST(a_stopped_process_is_told_from_one_that_is_gone)
 {
     sp_heartbeat h = {.counter = 1};
     pid_t child = fork();
     int status;
 
-    (void)state;
     if (child == 0)
         for (;;)
             pause();
@@ -219,24 +213,13 @@ static void a_stopped_process_is_told_from_one_that_is_gone(void **state)
 
 int main(void)
 {
-#define IN_NEW_FOLDER(test) cmocka_unit_test_setup(test, new_folder)
-    const struct CMUnitTest tests[] = {
-        IN_NEW_FOLDER(each_field_is_checked),
-        IN_NEW_FOLDER(a_damaged_file_stops_no_start),
-        IN_NEW_FOLDER(a_fifo_is_no_heartbeat),
-        IN_NEW_FOLDER(a_file_cut_off_kills_nobody),
-        IN_NEW_FOLDER(a_mark_outlives_the_beats),
-        IN_NEW_FOLDER(a_pass_is_as_far_as_its_slowest_rank),
-        IN_NEW_FOLDER(records_of_older_versions_are_read),
-        IN_NEW_FOLDER(a_stopped_process_is_told_from_one_that_is_gone),
-    };
     char command[64];
     int n_failed;
 
     sp_comm_open_self(&comm);
     if (!mkdtemp(top))
         return 1;
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     snprintf(command, sizeof command, "rm -rf %s", top);
     return system(command) == 0 ? n_failed : 1;
 }

@@ -5,22 +5,20 @@
 
 static sp_comm comm;
 
-static void the_same_bits_pass(void **state)
+TEST(the_same_bits_pass)
 {
     float data[1000];
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         data[i] = (float)i / 7;
     OK(sp_replica_check(&comm, data, 1000, "weights", 5));
     OK(sp_replica_check(&comm, data, 0, "weights", 5));
 }
 
-static void the_one_that_differs_is_named(void **state)
+TEST(the_one_that_differs_is_named)
 {
     float data[1000] = {0};
 
-    (void)state;
     for (int who = 0; who < comm.size; who++) {
         char text[64];
 
@@ -35,15 +33,5 @@ static void the_one_that_differs_is_named(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_bits_pass),
-        cmocka_unit_test(the_one_that_differs_is_named),
-    };
-    int failed;
-
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
-        return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return failed;
+    return run_all_tests_on_ranks(&comm, argc, argv);
 }

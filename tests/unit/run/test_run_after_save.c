@@ -33,9 +33,8 @@ static void assert_seen(const char *expected)
     free(text);
 }
 
-static void commands_run_in_order_with_the_path(void **state)
+TEST_WITH(commands_run_in_order_with_the_path, open_run, NULL)
 {
-    (void)state;
     sp_run_after_save(&run, "sleep 0.1; echo >>seen", "a b.h5");
     sp_run_after_save(&run, "echo \"with options\" >>seen", "metrics.jsonl");
     sp_run_after_save(&run, "echo twice >>seen", "metrics.jsonl"); /* waits already */
@@ -46,11 +45,10 @@ static void commands_run_in_order_with_the_path(void **state)
 }
 
 /* Like MPI's sockets, which the library does not close for programs that it starts. */
-static void commands_inherit_nothing_that_is_open(void **state)
+TEST_WITH(commands_inherit_nothing_that_is_open, open_run, NULL)
 {
     int ends[2], high;
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     high = dup2(ends[1], 200);
     assert_int_equal(high, 200);
@@ -62,11 +60,10 @@ static void commands_inherit_nothing_that_is_open(void **state)
     close(ends[1]);
 }
 
-static void a_slow_command_does_not_hold_up_the_training(void **state)
+TEST_WITH(a_slow_command_does_not_hold_up_the_training, open_run, NULL)
 {
     FILE *go;
 
-    (void)state;
     /* it ends later than everything that it could delay, else it is killed unseen */
     unlink("go");
     run.after_save_limit_s = 20;
@@ -97,11 +94,10 @@ static bool lives(const char *file)
     return is_alive;
 }
 
-static void a_stuck_command_is_killed_with_its_children(void **state)
+TEST_WITH(a_stuck_command_is_killed_with_its_children, open_run, NULL)
 {
     double begin_s = sp_now_s();
 
-    (void)state;
     run.after_save_limit_s = 2;
     sp_run_after_save(&run, "sleep 100 & echo $! >child; sleep 100 #", "x");
     sp_run_after_save(&run, "echo >>seen", "y");
@@ -113,9 +109,8 @@ static void a_stuck_command_is_killed_with_its_children(void **state)
     assert_false(lives("child"));
 }
 
-static void the_end_waits_for_no_more_than_two_stuck_ones(void **state)
+TEST_WITH(the_end_waits_for_no_more_than_two_stuck_ones, open_run, NULL)
 {
-    (void)state;
     run.after_save_limit_s = 2;
     for (int i = 0; i < 12; i++)
         sp_run_after_save(&run, "echo >>seen \"$1\"; sleep 100 #",
@@ -124,11 +119,10 @@ static void the_end_waits_for_no_more_than_two_stuck_ones(void **state)
     assert_seen("a\nb\n");
 }
 
-static void a_signal_ends_the_wait(void **state)
+TEST_WITH(a_signal_ends_the_wait, open_run, NULL)
 {
     double begin_s = sp_now_s();
 
-    (void)state;
     sp_signal_install();
     sp_signal_started();
     /* The signal comes during the wait: the end of a run does not end its last
@@ -138,9 +132,8 @@ static void a_signal_ends_the_wait(void **state)
     assert_true(sp_now_s() - begin_s < 30);
 }
 
-static void events_move_the_queue(void **state)
+TEST_WITH(events_move_the_queue, open_run, NULL)
 {
-    (void)state;
     sp_run_after_save(&run, "echo >>seen", "x");
     sp_run_after_save(&run, "echo >>seen", "y");
     for (int i = 0; i < 500 && access("seen", F_OK) != 0; i++)
@@ -163,22 +156,13 @@ static void events_move_the_queue(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(commands_run_in_order_with_the_path, open_run),
-        cmocka_unit_test_setup(commands_inherit_nothing_that_is_open, open_run),
-        cmocka_unit_test_setup(a_slow_command_does_not_hold_up_the_training, open_run),
-        cmocka_unit_test_setup(a_stuck_command_is_killed_with_its_children, open_run),
-        cmocka_unit_test_setup(the_end_waits_for_no_more_than_two_stuck_ones, open_run),
-        cmocka_unit_test_setup(events_move_the_queue, open_run),
-        cmocka_unit_test_setup(a_signal_ends_the_wait, open_run),
-    };
     char command[64];
     int n_failed;
 
     sp_comm_open_self(&comm);
     if (!mkdtemp(dir))
         return 1;
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     snprintf(command, sizeof command, "rm -rf %s", dir);
     return system(command) == 0 ? n_failed : 1;
 }

@@ -33,14 +33,13 @@ static void in_killed_child(void (*act)(sp_run *run))
     assert_true(WIFSIGNALED(status));
 }
 
-static void a_second_program_is_refused(void **state)
+FOLDER_TEST(a_second_program_is_refused)
 {
     char name_of_first[256];
     sp_run first, second;
     int status;
     pid_t child;
 
-    (void)state;
     OK(sp_run_open(&first, dir, &comm));
     snprintf(name_of_first, sizeof name_of_first,
              "%s: run folder in use by host %s pid %d; end that run, or choose another "
@@ -67,12 +66,11 @@ static void hold_lock(sp_run *run)
     (void)run;
 }
 
-static void a_dead_owner_does_not_block(void **state)
+FOLDER_TEST(a_dead_owner_does_not_block)
 {
     char *text;
     sp_run run;
 
-    (void)state;
     in_killed_child(hold_lock);
     text = content("lock");
     assert_non_null(strstr(text, comm.host));
@@ -83,12 +81,11 @@ static void a_dead_owner_does_not_block(void **state)
 }
 
 /* Heartbeats tell of another program where locks do not cross hosts. */
-static void a_live_owner_on_another_host_blocks(void **state)
+FOLDER_TEST(a_live_owner_on_another_host_blocks)
 {
     sp_run run;
     pid_t child;
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     OK(sp_file_replace(in("lock"), "elsewhere 77\n", 13, 0));
     child = fork();
@@ -108,14 +105,13 @@ static void a_live_owner_on_another_host_blocks(void **state)
     sp_run_close(&run);
 }
 
-static void status_is_json_with_every_field(void **state)
+FOLDER_TEST(status_is_json_with_every_field)
 {
     sp_run run;
     sp_run_state s;
     int64_t step = 0;
     json_t *root;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     assert_int_equal(sp_run_read_state(dir, "", &s), SP_EIO);
     sp_run_beat(&run, SP_PHASE_BACKWARD, 2, 17);
@@ -142,14 +138,13 @@ static void status_is_json_with_every_field(void **state)
 }
 
 /* A reader beside a busy writer never meets half a file. */
-static void status_is_replaced_whole(void **state)
+FOLDER_TEST(status_is_replaced_whole)
 {
     char *long_message = calloc(1, 100000);
     int n_read = 0, status;
     sp_run run;
     pid_t child;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     memset(long_message, 'x', 99999);
     OK(sp_run_status(&run, "running", SP_OK, 0, 0, long_message));
@@ -173,12 +168,11 @@ static void status_is_replaced_whole(void **state)
     sp_run_close(&run);
 }
 
-static void metrics_are_appended_and_cut(void **state)
+FOLDER_TEST(metrics_are_appended_and_cut)
 {
     int64_t first, second;
     sp_run run;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{\"step\":1}", &first));
     OK(sp_run_event(&run, "{\"step\":2}", &second));
@@ -196,11 +190,10 @@ static void metrics_are_appended_and_cut(void **state)
     sp_run_close(&run);
 }
 
-static void half_a_line_is_cut_off(void **state)
+FOLDER_TEST(half_a_line_is_cut_off)
 {
     sp_run run;
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     OK(sp_file_replace(in("metrics.jsonl"), "{\"a\":1}\n{\"b\":", 13, 0));
     OK(sp_run_open(&run, dir, &comm));
@@ -210,13 +203,12 @@ static void half_a_line_is_cut_off(void **state)
 }
 
 /* The limit on file sizes stands in for a full disk. */
-static void a_full_disk_is_named_and_leaves_whole_lines(void **state)
+FOLDER_TEST(a_full_disk_is_named_and_leaves_whole_lines)
 {
     sp_run run;
     int status;
     pid_t child;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{\"step\":1}", NULL));
     child = fork(); /* the limit cannot be lifted again */
@@ -241,11 +233,10 @@ static void a_full_disk_is_named_and_leaves_whole_lines(void **state)
     sp_run_close(&run);
 }
 
-static void an_unwritable_folder_is_named(void **state)
+FOLDER_TEST(an_unwritable_folder_is_named)
 {
     sp_run run;
 
-    (void)state;
     assert_int_equal(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO);
     assert_non_null(strstr(sp_error_last()->message, "/proc/no-such/run: cannot make"));
     sp_run_close(&run);
@@ -261,12 +252,11 @@ static void die_in_backward(sp_run *run)
     sp_run_status(run, "running", SP_OK, 3, 41, NULL);
 }
 
-static void the_next_start_says_who_was_lost(void **state)
+FOLDER_TEST(the_next_start_says_who_was_lost)
 {
     sp_run run;
     char *words;
 
-    (void)state;
     in_killed_child(die_in_backward);
     words = words_of_open(&run);
     assert_non_null(strstr(words, "the run before this one was lost"));
@@ -281,12 +271,11 @@ static void the_next_start_says_who_was_lost(void **state)
     sp_run_close(&run);
 }
 
-static void status_command_tells_state_and_ranks(void **state)
+FOLDER_TEST(status_command_tells_state_and_ranks)
 {
     char text[4096] = "";
     FILE *to = fmemopen(text, sizeof text, "w");
 
-    (void)state;
     assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
     in_killed_child(die_in_backward);
     OK(sp_run_print_status(dir, to));
@@ -298,14 +287,13 @@ static void status_command_tells_state_and_ranks(void **state)
 
 /* The folder may belong to another user: control characters in its texts are shown, not
  * sent to the terminal. */
-static void status_command_obeys_no_file(void **state)
+FOLDER_TEST(status_command_obeys_no_file)
 {
     static const char json[] = "{\"state\":\"failed\",\"phase\":\"a\\u001b[2J\","
                                "\"host\":\"b\\u009b\",\"message\":\"c\\u0007\\u202e\"}";
     char text[4096] = "";
     FILE *to = fmemopen(text, sizeof text, "w");
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     OK(sp_file_replace(in("status.json"), json, strlen(json), 0));
     OK(sp_run_print_status(dir, to));
@@ -315,12 +303,11 @@ static void status_command_obeys_no_file(void **state)
     assert_non_null(strstr(text, "  c\\x07\\xe2\\x80\\xae\n"));
 }
 
-static void set_aside_moves_the_run_and_nothing_else(void **state)
+FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
 {
     struct stat st;
     sp_run run;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_set_aside(&run)); /* nothing there yet */
     assert_int_not_equal(stat(in("old-001"), &st), 0);
@@ -344,11 +331,10 @@ static void set_aside_moves_the_run_and_nothing_else(void **state)
     sp_run_close(&run);
 }
 
-static void no_folder_writes_nothing(void **state)
+FOLDER_TEST(no_folder_writes_nothing)
 {
     sp_run run;
 
-    (void)state;
     OK(sp_run_open(&run, "", &comm));
     sp_run_beat(&run, SP_PHASE_READ, 0, 0);
     OK(sp_run_status(&run, "done", SP_OK, 0, 0, NULL));
@@ -361,22 +347,5 @@ static void no_folder_writes_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_NEW_FOLDER(a_second_program_is_refused),
-        IN_NEW_FOLDER(a_dead_owner_does_not_block),
-        IN_NEW_FOLDER(a_live_owner_on_another_host_blocks),
-        IN_NEW_FOLDER(status_is_json_with_every_field),
-        IN_NEW_FOLDER(status_is_replaced_whole),
-        IN_NEW_FOLDER(metrics_are_appended_and_cut),
-        IN_NEW_FOLDER(half_a_line_is_cut_off),
-        IN_NEW_FOLDER(a_full_disk_is_named_and_leaves_whole_lines),
-        IN_NEW_FOLDER(an_unwritable_folder_is_named),
-        IN_NEW_FOLDER(the_next_start_says_who_was_lost),
-        IN_NEW_FOLDER(status_command_tells_state_and_ranks),
-        IN_NEW_FOLDER(status_command_obeys_no_file),
-        IN_NEW_FOLDER(set_aside_moves_the_run_and_nothing_else),
-        IN_NEW_FOLDER(no_folder_writes_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, make_top, remove_top);
+    return run_all_tests(make_top, remove_top);
 }

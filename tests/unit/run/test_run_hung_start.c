@@ -42,14 +42,13 @@ static pid_t start(int *launcher)
     return pid;
 }
 
-static void a_request_ends_a_start_that_hangs(void **state)
+TEST(a_request_ends_a_start_that_hangs)
 {
     char word[256];
     int launcher, status = -1;
     pid_t pid = start(&launcher);
     double begin_s;
 
-    (void)state;
     /* its first words to the launcher: it is inside MPI's start */
     assert_true(read(launcher, word, sizeof word) > 0);
     assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
@@ -62,12 +61,11 @@ static void a_request_ends_a_start_that_hangs(void **state)
     close(launcher);
 }
 
-static void a_start_that_hangs_ends_by_itself(void **state)
+TEST(a_start_that_hangs_ends_by_itself)
 {
     int launcher, status = -1;
     pid_t pid;
 
-    (void)state;
     setenv("SP_START_S", "1", 1);
     pid = start(&launcher);
     unsetenv("SP_START_S");
@@ -79,14 +77,9 @@ static void a_start_that_hangs_ends_by_itself(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_ends_a_start_that_hangs),
-        cmocka_unit_test(a_start_that_hangs_ends_by_itself),
-    };
-
     if (!getenv("SP_BUILDDIR")) {
         fputs("SKIPPED: SP_BUILDDIR does not say where sptrain is\n", stderr);
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

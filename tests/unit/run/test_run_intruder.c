@@ -25,12 +25,11 @@ static void refuse_open(const char *name, const char *what)
     assert_int_equal(remove(in(name)), 0);
 }
 
-static void links_and_pipes_are_refused_and_left_alone(void **state)
+FOLDER_TEST(links_and_pipes_are_refused_and_left_alone)
 {
     char victim[160];
     struct stat st;
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     snprintf(victim, sizeof victim, "%s/victim", top);
     for (int i = 0; i < N_NAMES; i++) {
@@ -50,12 +49,11 @@ static void links_and_pipes_are_refused_and_left_alone(void **state)
     refuse_open("checkpoints", "a file");
 }
 
-static void the_folder_itself_may_be_a_link(void **state)
+FOLDER_TEST(the_folder_itself_may_be_a_link)
 {
     char target[128];
     sp_run run;
 
-    (void)state;
     snprintf(target, sizeof target, "%s/target-of-link", top);
     OK(sp_file_make_folder(target));
     OK(sp_file_make_folder_of(dir));
@@ -67,12 +65,11 @@ static void the_folder_itself_may_be_a_link(void **state)
 }
 
 /* A link can come while the run goes on, since others may write into the folder. */
-static void a_temporary_that_is_a_link_is_not_followed(void **state)
+FOLDER_TEST(a_temporary_that_is_a_link_is_not_followed)
 {
     char victim[160], *text;
     sp_run run;
 
-    (void)state;
     snprintf(victim, sizeof victim, "%s/victim", top);
     OK(sp_file_replace(victim, "precious", 8, 0));
     OK(sp_run_open(&run, dir, &comm));
@@ -86,7 +83,7 @@ static void a_temporary_that_is_a_link_is_not_followed(void **state)
     free(text);
 }
 
-static void what_kills_left_goes_at_the_next_start(void **state)
+FOLDER_TEST(what_kills_left_goes_at_the_next_start)
 {
     static const char *const ours[] = {
         "status.json.tmp-0",          "status.json.tmp-12",
@@ -100,7 +97,6 @@ static void what_kills_left_goes_at_the_next_start(void **state)
         "predictions/a.tmp",       "tmp-0"};
     sp_run run;
 
-    (void)state;
     OK(sp_file_make_folder(in("checkpoints")));
     OK(sp_file_make_folder(in("predictions")));
     OK(sp_file_make_folder(in("status.json.tmp-5")));
@@ -122,7 +118,7 @@ static void what_kills_left_goes_at_the_next_start(void **state)
 }
 
 /* A name that the run does not give its files is not counted as one of the newest. */
-static void copies_push_out_no_checkpoint(void **state)
+FOLDER_TEST(copies_push_out_no_checkpoint)
 {
     static const char *const others[] = {
         "checkpoints/step-9.h5", "checkpoints/step-+00000009.h5",
@@ -130,7 +126,6 @@ static void copies_push_out_no_checkpoint(void **state)
         "checkpoints/step-9.h5.tmp"};
     int n;
 
-    (void)state;
     OK(sp_file_make_folder(in("checkpoints")));
     for (int i = 0; i < 5; i++)
         OK(sp_file_replace(in(others[i]), "x", 1, 0));
@@ -146,12 +141,11 @@ static void copies_push_out_no_checkpoint(void **state)
             fail_msg("%s is gone", path);
 }
 
-static void the_root_folder_is_refused(void **state)
+FOLDER_TEST(the_root_folder_is_refused)
 {
     static const char *const root[] = {"/", "//", "/..", "/tmp/.."};
     sp_run run;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(sp_run_open(&run, root[i], &comm), SP_EUSAGE);
         assert_non_null(
@@ -161,13 +155,12 @@ static void the_root_folder_is_refused(void **state)
     assert_int_not_equal(access("/lock", F_OK), 0);
 }
 
-static void a_folder_open_to_all_is_a_warning(void **state)
+FOLDER_TEST(a_folder_open_to_all_is_a_warning)
 {
     mode_t before = umask(0);
     sp_run run;
     char *words;
 
-    (void)state;
     words = words_of_open(&run);
     umask(before);
     sp_run_close(&run);
@@ -187,12 +180,11 @@ static void a_folder_open_to_all_is_a_warning(void **state)
     free(words);
 }
 
-static void reading_a_pipe_does_not_wait(void **state)
+FOLDER_TEST(reading_a_pipe_does_not_wait)
 {
     char text[4096] = "";
     FILE *to = fmemopen(text, sizeof text, "w");
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     assert_int_equal(mkfifo(in("status.json"), 0600), 0);
     assert_int_equal(mkfifo(in("heartbeat.bin"), 0600), 0);
@@ -204,16 +196,5 @@ static void reading_a_pipe_does_not_wait(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_NEW_FOLDER(links_and_pipes_are_refused_and_left_alone),
-        IN_NEW_FOLDER(the_folder_itself_may_be_a_link),
-        IN_NEW_FOLDER(a_temporary_that_is_a_link_is_not_followed),
-        IN_NEW_FOLDER(copies_push_out_no_checkpoint),
-        IN_NEW_FOLDER(what_kills_left_goes_at_the_next_start),
-        IN_NEW_FOLDER(the_root_folder_is_refused),
-        IN_NEW_FOLDER(a_folder_open_to_all_is_a_warning),
-        IN_NEW_FOLDER(reading_a_pipe_does_not_wait),
-    };
-
-    return cmocka_run_group_tests(tests, make_top, remove_top);
+    return run_all_tests(make_top, remove_top);
 }

@@ -10,13 +10,12 @@
 static sp_comm comm;
 static char top[64] = "/tmp/sp-ranks-XXXXXX", dir[80], path[128];
 
-static void every_rank_beats_in_one_file(void **state)
+TEST(every_rank_beats_in_one_file)
 {
     sp_heartbeat *records;
     sp_run run;
     int n, first, last;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     sp_run_beat(&run, (sp_phase)(SP_PHASE_READ + comm.rank), 1, 10 + comm.rank);
     OK(sp_comm_barrier(&comm));
@@ -38,13 +37,12 @@ static void every_rank_beats_in_one_file(void **state)
     OK(sp_comm_barrier(&comm));
 }
 
-static void set_aside_takes_every_rank_along(void **state)
+TEST(set_aside_takes_every_rank_along)
 {
     sp_heartbeat *records;
     sp_run run;
     int n;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{}", NULL));
     OK(sp_run_set_aside(&run));
@@ -59,12 +57,11 @@ static void set_aside_takes_every_rank_along(void **state)
     OK(sp_comm_barrier(&comm));
 }
 
-static void the_rank_that_failed_may_say_so(void **state)
+TEST(the_rank_that_failed_may_say_so)
 {
     sp_run run;
     sp_run_state s;
 
-    (void)state;
     OK(sp_run_open(&run, dir, &comm));
     if (comm.rank == 2)
         OK(sp_run_status(&run, "failed", SP_EDEVICE, 1, 2, "gone"));
@@ -77,11 +74,10 @@ static void the_rank_that_failed_may_say_so(void **state)
     OK(sp_comm_barrier(&comm));
 }
 
-static void a_folder_that_cannot_be_made_fails_on_all(void **state)
+TEST(a_folder_that_cannot_be_made_fails_on_all)
 {
     sp_run run;
 
-    (void)state;
     assert_int_equal(sp_run_open(&run, "/proc/no-such", &comm), SP_EIO);
     assert_non_null(strstr(sp_error_last()->message, "/proc/no-such"));
     sp_run_close(&run);
@@ -89,12 +85,6 @@ static void a_folder_that_cannot_be_made_fails_on_all(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rank_beats_in_one_file),
-        cmocka_unit_test(set_aside_takes_every_rank_along),
-        cmocka_unit_test(the_rank_that_failed_may_say_so),
-        cmocka_unit_test(a_folder_that_cannot_be_made_fails_on_all),
-    };
     char command[96];
     int n_failed;
 
@@ -104,7 +94,7 @@ int main(int argc, char **argv)
     OK(sp_comm_bcast(&comm, top, sizeof top, 0));
     snprintf(dir, sizeof dir, "%s/run", top);
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     snprintf(command, sizeof command, "rm -rf %s", top);
     if (comm.rank == 0 && system(command) != 0)
         n_failed++;

@@ -94,13 +94,12 @@ static void post(rig *r, int step, bool is_best)
 }
 
 /* The fault has the saver wait before it writes the arrays. */
-static void a_checkpoint_is_that_of_its_post(void **state)
+TEST(a_checkpoint_is_that_of_its_post)
 {
     sp_saved saved;
     char best[64];
     rig r;
 
-    (void)state;
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved)); /* the thread is ready */
     for (int step = 1; step <= 2; step++) {
@@ -121,14 +120,13 @@ static void a_checkpoint_is_that_of_its_post(void **state)
 }
 
 /* A writer that refuses or fails gives the arrays back too. */
-static void a_failure_lends_no_longer(void **state)
+TEST(a_failure_lends_no_longer)
 {
     char deck[] = "";
     const sp_checkpoint_state at = {.step = 1, .samples_seen = 1, .deck = deck};
     sp_saved saved;
     rig r;
 
-    (void)state;
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved));
     set_arrays(&r, 1);
@@ -143,14 +141,9 @@ static void a_failure_lends_no_longer(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_is_that_of_its_post),
-        cmocka_unit_test(a_failure_lends_no_longer),
-    };
-
     sp_h5_child_main(argc, argv);
     setenv("SP_TEST_FAULT", "slow@0:saving:0", 1);
     sp_fault_open(0);
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
                      ignore_conflicts && kinds > 1 ? SP_IGNORE : winner);
 }
 
-static void rows_equal_the_reference(void **state)
+TEST(rows_equal_the_reference)
 {
     sp_points points = make_points();
     sp_grid_options o = options;
@@ -104,7 +104,6 @@ static void rows_equal_the_reference(void **state)
     int i, row;
     int32_t c[3];
 
-    (void)state;
     for (o.ignore_conflicts = false;; o.ignore_conflicts = true) {
         OK(sp_grid_points(&grid, &points, &o));
         assert_int_equal(grid.sample.n_points, N);
@@ -124,13 +123,12 @@ static void rows_equal_the_reference(void **state)
     sp_grid_destroy(&grid);
 }
 
-static void context_points_leave_the_map(void **state)
+TEST(context_points_leave_the_map)
 {
     sp_points points = make_points();
     sp_grid grid = {0}, all = {0};
     int64_t i, at = 0;
 
-    (void)state;
     OK(sp_grid_points(&all, &points, &options));
     points.is_owned = is_owned;
     OK(sp_grid_points(&grid, &points, &options));
@@ -146,13 +144,12 @@ static void context_points_leave_the_map(void **state)
 }
 
 /* Rows and everything in them do not depend on the order of the points. */
-static void order_of_points_does_not_matter(void **state)
+TEST(order_of_points_does_not_matter)
 {
     sp_points points = make_points();
     sp_grid a = {0}, b = {0};
     int i, j, k;
 
-    (void)state;
     OK(sp_grid_points(&a, &points, &options));
     for (i = 0; i < N / 2; i++)
         for (j = N - 1 - i, k = 0; k < 3; k++) {
@@ -185,7 +182,7 @@ static int32_t floor_to(int32_t c, int s)
     return (int32_t)floor((double)c / s) * s;
 }
 
-static void cost_equals_plain_counting(void **state)
+TEST(cost_equals_plain_counting)
 {
     sp_points points = make_points();
     sp_grid grid = {0};
@@ -193,7 +190,6 @@ static void cost_equals_plain_counting(void **state)
     int64_t cost[SP_COST_COLUMNS], n, pairs = 0;
     int level, i, j, a;
 
-    (void)state;
     OK(sp_grid_points(&grid, &points, &options));
     c = grid.sample.coords;
     n = grid.sample.n;
@@ -224,12 +220,11 @@ static void cost_equals_plain_counting(void **state)
     sp_grid_destroy(&grid);
 }
 
-static void limits_of_the_grid(void **state)
+TEST(limits_of_the_grid)
 {
     sp_points points = make_points();
     sp_grid grid = {0};
 
-    (void)state;
     xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside */
     xyz[3] = 1e6 + 0.5 * SP_COORD_LIMIT - 0.01;
     OK(sp_grid_points(&grid, &points, &options));
@@ -248,7 +243,7 @@ static void limits_of_the_grid(void **state)
 
 /* The Morton keys of these voxels meet in one place of a table that is addressed by a
  * publicly known multiplication; counting them in such a table would take hours. */
-static void chosen_voxels_take_no_longer(void **state)
+TEST(chosen_voxels_take_no_longer)
 {
     enum { CHOSEN = 400000 };
     int32_t(*c)[3] = calloc(CHOSEN, sizeof *c);
@@ -256,7 +251,6 @@ static void chosen_voxels_take_no_longer(void **state)
     uint64_t inverse = 1, factor = 0x9e3779b97f4a7c15u;
     int n = 0;
 
-    (void)state;
     assert_non_null(c);
     for (int i = 0; i < 6; i++) /* Newton's method */
         inverse *= 2 - factor * inverse;
@@ -277,18 +271,4 @@ static void chosen_voxels_take_no_longer(void **state)
     assert_int_equal(cost[0], CHOSEN);
     assert_true(cost[5] >= CHOSEN);
     free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_equal_the_reference),
-        cmocka_unit_test(context_points_leave_the_map),
-        cmocka_unit_test(order_of_points_does_not_matter),
-        cmocka_unit_test(cost_equals_plain_counting),
-        cmocka_unit_test(limits_of_the_grid),
-        cmocka_unit_test(chosen_voxels_take_no_longer),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

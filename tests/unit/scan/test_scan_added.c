@@ -128,7 +128,7 @@ static void check_values(const char *name, const want *w)
 }
 
 /* The bytes of the copy are those of the source around what was added. */
-static void other_bytes_stay(void **state)
+TEST(other_bytes_stay)
 {
     /* A description of the undocumented byte, and of two fields. */
     enum { ADDED = 3 * EXTRA, LONG = RECORD + 1 + 4 };
@@ -136,7 +136,6 @@ static void other_bytes_stay(void **state)
     const want w = {2, 2};
     const size_t vlr = HEADER + VLR_HEAD + TEXT;
 
-    (void)state;
     make_las(b, true);
     scan_write("a.las", b, sizeof b);
     write_copy("a.las", "b.las", &w);
@@ -162,12 +161,11 @@ static void other_bytes_stay(void **state)
 }
 
 /* A scan without a description of its extra bytes gets a VLR of its own. */
-static void a_vlr_is_made(void **state)
+TEST(a_vlr_is_made)
 {
     unsigned char b[BYTES], c[3 * BYTES];
     const want w = {3, 2};
 
-    (void)state;
     make_las(b, false);
     scan_write("a.las", b, sizeof b);
     write_copy("a.las", "b.las", &w);
@@ -179,13 +177,12 @@ static void a_vlr_is_made(void **state)
 
 /* LAS from LAZ from LAS is the LAS that is made at once; labelled again, fields keep
  * their places. */
-static void laz_has_the_same(void **state)
+TEST(laz_has_the_same)
 {
     unsigned char b[BYTES], c[3 * BYTES], d[3 * BYTES];
     const want w = {2, 2}, none = {2, 0}, other = {5, 2};
     size_t n;
 
-    (void)state;
     make_las(b, true);
     scan_write("a.las", b, sizeof b);
     write_copy("a.las", "b.las", &w);
@@ -206,7 +203,7 @@ static void laz_has_the_same(void **state)
     check_values("g.las", &other);
 }
 
-static void misfits_are_refused(void **state)
+TEST(misfits_are_refused)
 {
     const sp_scan_added same[] = {{"deviation", "", false}},
                         own[] = {{"intensity", "", true}};
@@ -214,7 +211,6 @@ static void misfits_are_refused(void **state)
     unsigned char b[BYTES];
     sp_scan *scan;
 
-    (void)state;
     make_las(b, true);
     scan_write("a.las", b, sizeof b);
     OK(sp_scan_open(&scan, scan_path("a.las"), NULL));
@@ -234,12 +230,11 @@ static void misfits_are_refused(void **state)
 }
 
 /* PLY and text have the fields as floats, and text is read back to the same numbers. */
-static void columns_are_written(void **state)
+TEST(columns_are_written)
 {
     unsigned char b[BYTES];
     const want w = {2, 2};
 
-    (void)state;
     make_las(b, true);
     scan_write("a.las", b, sizeof b);
     for (int i = 0; i < 2; i++) {
@@ -270,11 +265,5 @@ static void columns_are_written(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_bytes_stay),    cmocka_unit_test(a_vlr_is_made),
-        cmocka_unit_test(laz_has_the_same),    cmocka_unit_test(misfits_are_refused),
-        cmocka_unit_test(columns_are_written),
-    };
-
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

@@ -108,11 +108,10 @@ static size_t make_las(unsigned char *b, int minor, int format, int extra)
     return (size_t)(header + vlr + N * bytes);
 }
 
-static void las_of_every_format(void **state)
+TEST(las_of_every_format)
 {
     unsigned char b[4096];
 
-    (void)state;
     for (int format = 0; format <= 10; format++) {
         int minor = format >= 6 ? 4 : 2 + format / 4;
         size_t n = make_las(b, minor, format, 0);
@@ -139,13 +138,12 @@ static double first_value(const char *name, const char *attribute)
     return x;
 }
 
-static void las_attributes_are_unpacked(void **state)
+TEST(las_attributes_are_unpacked)
 {
     unsigned char b[4096];
     size_t n = make_las(b, 2, 3, 2);
     unsigned char *r = b + n - N * 36;
 
-    (void)state;
     scan_put(r + 20, 1.5e8, 'f', 8, false);
     scan_put(r + 28, 65535, 'u', 2, false);
     scan_put(r + 32, 258, 'u', 2, false);
@@ -175,12 +173,11 @@ static void las_attributes_are_unpacked(void **state)
     assert_true(first_value("b.las", "nir") == 999);
 }
 
-static void damaged_las_is_refused(void **state)
+TEST(damaged_las_is_refused)
 {
     unsigned char b[4096];
     size_t n = make_las(b, 4, 6, 0);
 
-    (void)state;
     b[104] = 11;
     scan_write("c.las", b, n);
     scan_check_refused("c.las", NULL, SP_EDATA,
@@ -216,7 +213,7 @@ static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *
     return SP_OK;
 }
 
-static void las_is_copied_with_other_classes(void **state)
+TEST(las_is_copied_with_other_classes)
 {
     const int32_t code[N] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP}, large[N] = {32, 0, 0};
     const sp_scan_labels labels = {.n = N, .get = get_codes, .from = code};
@@ -227,7 +224,6 @@ static void las_is_copied_with_other_classes(void **state)
     sp_scan *scan;
     FILE *from;
 
-    (void)state;
     scan_write("d.las", b, n);
     snprintf(copy, sizeof copy, "%s", scan_path("e.las"));
     OK(sp_scan_open(&scan, scan_path("d.las"), NULL));
@@ -249,11 +245,10 @@ static void las_is_copied_with_other_classes(void **state)
 }
 
 /* ---- SemanticKITTI ---- */
-static void kitti_takes_labels_beside_or_in_labels(void **state)
+TEST(kitti_takes_labels_beside_or_in_labels)
 {
     unsigned char b[16 * N], l[4 * N];
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         for (int a = 0; a < 3; a++)
             scan_put(b + 16 * i + 4 * a, xyz[i][a], 'f', 4, false);
@@ -312,13 +307,12 @@ static size_t make_ply(unsigned char *b, const char *format, bool has_list)
     return (size_t)n;
 }
 
-static void ply_of_every_kind(void **state)
+TEST(ply_of_every_kind)
 {
     static const char *const format[] = {"binary_little_endian", "binary_big_endian"};
     unsigned char b[4096];
     int n;
 
-    (void)state;
     for (int f = 0; f < 2; f++)
         for (int list = 0; list < 2; list++) {
             size_t bytes = make_ply(b, format[f], list);
@@ -356,13 +350,12 @@ static int pcd_header(char *b, const char *data)
                    N, N, data);
 }
 
-static void pcd_of_every_kind(void **state)
+TEST(pcd_of_every_kind)
 {
     static const int size[] = {8, 8, 8, 2, 4, 4};
     unsigned char b[4096], plain[34 * N];
     int n = pcd_header((char *)b, "ascii"), at, length;
 
-    (void)state;
     for (int i = 0; i < N; i++)
         n += sprintf((char *)b + n, "%.17g %.17g %.17g %d 0 %d\n", xyz[i][0], xyz[i][1],
                      xyz[i][2], intensity[i], label[i]);
@@ -428,11 +421,10 @@ static void write_text(const char *name, const char *head, const char *divider)
     scan_write(name, b, (size_t)n);
 }
 
-static void text_in_every_dress(void **state)
+TEST(text_in_every_dress)
 {
     const sp_scan_options options = {.columns = "x,y,z,intensity,label"};
 
-    (void)state;
     write_text("a.txt", "", " ");
     check_file("a.txt", &options, "intensity", 0);
     scan_check_refused("a.txt", NULL, SP_EUSAGE, "5 columns; say what they are");
@@ -461,14 +453,13 @@ static void text_in_every_dress(void **state)
 }
 
 /* ---- npy ---- */
-static void npy_of_every_order(void **state)
+TEST(npy_of_every_order)
 {
     static const char *const descr[] = {"'<f8'", "'>f8'", "'<f8'"};
     const sp_scan_options options = {.columns = "x,y,z,intensity,label"};
     unsigned char b[4096];
     size_t n;
 
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         bool is_fortran = kind == 2, is_structured = kind == 3;
 
@@ -504,17 +495,5 @@ static void npy_of_every_order(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(las_of_every_format),
-        cmocka_unit_test(las_attributes_are_unpacked),
-        cmocka_unit_test(damaged_las_is_refused),
-        cmocka_unit_test(las_is_copied_with_other_classes),
-        cmocka_unit_test(kitti_takes_labels_beside_or_in_labels),
-        cmocka_unit_test(ply_of_every_kind),
-        cmocka_unit_test(pcd_of_every_kind),
-        cmocka_unit_test(text_in_every_dress),
-        cmocka_unit_test(npy_of_every_order),
-    };
-
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

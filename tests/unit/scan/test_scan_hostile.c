@@ -10,7 +10,7 @@
 #define ASCII  "ply\nformat ascii 1.0\n"
 #define BINARY "ply\nformat binary_little_endian 1.0\n"
 
-static void ply_that_claims_too_much_is_refused(void **state)
+TEST(ply_that_claims_too_much_is_refused)
 {
     static const struct {
         const char *text, *says;
@@ -44,7 +44,6 @@ static void ply_that_claims_too_much_is_refused(void **state)
         {"ply\nelement vertex 0\n" XYZ "end_header\n", "PLY header without format"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         scan_write_text("a.ply", files[i].text);
         scan_check_refused("a.ply", NULL, SP_EDATA, files[i].says);
@@ -52,11 +51,10 @@ static void ply_that_claims_too_much_is_refused(void **state)
 }
 
 /* Elements without properties have no rows to read, however many are claimed. */
-static void ply_without_rows_is_read(void **state)
+TEST(ply_without_rows_is_read)
 {
     sp_scan *scan;
 
-    (void)state;
     scan_write_text("b.ply",
                     ASCII "element foo 4000000000000000000\nelement vertex 1\n" XYZ
                           "end_header\n1 2 3");
@@ -73,7 +71,7 @@ static void write_pcd(const char *fields, const char *points, const char *data)
     scan_write_text("a.pcd", text);
 }
 
-static void pcd_that_claims_too_much_is_refused(void **state)
+TEST(pcd_that_claims_too_much_is_refused)
 {
     static const char xyz[] = "FIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\n";
     static const char *const overflow[] = {
@@ -83,7 +81,6 @@ static void pcd_that_claims_too_much_is_refused(void **state)
         "WIDTH -1\nHEIGHT -1\nPOINTS 1\n",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof overflow / sizeof *overflow; i++) {
         write_pcd(xyz, overflow[i], "ascii");
         scan_check_refused("a.pcd", NULL, SP_EDATA, "expected WIDTH * HEIGHT");
@@ -108,12 +105,11 @@ static void pcd_that_claims_too_much_is_refused(void **state)
     scan_check_refused("a.pcd", NULL, SP_EDATA, "that become 1200000001");
 }
 
-static void npy_that_claims_too_much_is_refused(void **state)
+TEST(npy_that_claims_too_much_is_refused)
 {
     static const char *const shapes[] = {"(4611686018427387904, 3)", "(1, 3)"};
     unsigned char b[128];
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         memset(b, ' ', sizeof b);
         memcpy(b, "\x93NUMPY\x01\x00", 8);
@@ -128,12 +124,11 @@ static void npy_that_claims_too_much_is_refused(void **state)
 
 /* Reading a pipe would wait for a writer for ever; a label file that cannot be read is
  * not treated as absent. */
-static void pipes_and_folders_are_refused(void **state)
+TEST(pipes_and_folders_are_refused)
 {
     static const unsigned char point[16];
     static const char *const names[] = {"p.las", "p.bin", "p.txt"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(mkfifo(scan_path(names[i]), 0600), 0);
         scan_check_refused(names[i], NULL, SP_EDATA,
@@ -166,12 +161,11 @@ static void make_las(unsigned char b[512], uint32_t n_vlrs)
         scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
 }
 
-static void las_that_claims_too_much_is_refused(void **state)
+TEST(las_that_claims_too_much_is_refused)
 {
     unsigned char b[512];
     sp_scan *scan;
 
-    (void)state;
     make_las(b, 0);
     scan_put(b + 107, 4e9, 'u', 4, false);
     scan_write("a.las", b, sizeof b);
@@ -202,14 +196,13 @@ static void las_that_claims_too_much_is_refused(void **state)
 }
 
 /* A block of points is smaller where a point is wide. */
-static void wide_points_take_bounded_memory(void **state)
+TEST(wide_points_take_bounded_memory)
 {
     static char text[4096];
     int n = 0;
     sp_scan_points p = {0};
     sp_scan *scan;
 
-    (void)state;
     for (int i = 0; i < 256; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%d ", i);
     scan_write_text("w.txt", text);
@@ -224,16 +217,6 @@ static void wide_points_take_bounded_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ply_that_claims_too_much_is_refused),
-        cmocka_unit_test(ply_without_rows_is_read),
-        cmocka_unit_test(pcd_that_claims_too_much_is_refused),
-        cmocka_unit_test(npy_that_claims_too_much_is_refused),
-        cmocka_unit_test(pipes_and_folders_are_refused),
-        cmocka_unit_test(las_that_claims_too_much_is_refused),
-        cmocka_unit_test(wide_points_take_bounded_memory),
-    };
-
     alarm(120); /* endless loops and waits end here */
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

@@ -142,9 +142,8 @@ static void check_write(const char *from, const char *ending, int n, int n_threa
     sp_scan_close(scan);
 }
 
-static void copies_do_not_depend_on_the_writers(void **state)
+TEST(copies_do_not_depend_on_the_writers)
 {
-    (void)state;
     make_las("a.las", N);
     make_las("few.las", 7);
     for (int n = 1; n <= MOST; n++) {
@@ -154,14 +153,13 @@ static void copies_do_not_depend_on_the_writers(void **state)
     }
 }
 
-static void laz_is_divided_between_chunks(void **state)
+TEST(laz_is_divided_between_chunks)
 {
     char laz[256];
     const asked all = {.n = 1, .n_parts = 1};
     sp_scan *scan = open_scan("a.las", 1);
     sp_scan_labels labels = labels_of(scan, &all);
 
-    (void)state;
     OK(sp_scan_write(scan, keep_path("a.laz", laz), &labels));
     sp_scan_close(scan);
     for (int n = 1; n <= MOST; n++) {
@@ -209,9 +207,8 @@ static void check_read(const char *name, int n_parts, int n_threads, bool is_div
     sp_scan_close(some);
 }
 
-static void parts_have_all_rows_once(void **state)
+TEST(parts_have_all_rows_once)
 {
-    (void)state;
     make_text("t.txt");
     for (int n = 1; n <= MOST; n++) {
         check_read("a.las", n, 1, true);
@@ -223,11 +220,5 @@ static void parts_have_all_rows_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_do_not_depend_on_the_writers),
-        cmocka_unit_test(laz_is_divided_between_chunks),
-        cmocka_unit_test(parts_have_all_rows_once),
-    };
-
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

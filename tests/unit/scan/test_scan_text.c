@@ -37,7 +37,7 @@ static void check_points(const char *text, const sp_scan_options *options)
     sp_scan_close(scan);
 }
 
-static void the_separator_is_recognized(void **state)
+TEST(the_separator_is_recognized)
 {
     static const char *const files[] = {
         "450012.75 6277601.25 12.5 100 2\n-3 1e3 .125 101 -1\n",
@@ -49,12 +49,11 @@ static void the_separator_is_recognized(void **state)
         "450012.75 6277601.25 12.5 100 2\n-3 1e3 .125 101 -1\n",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         check_points(files[i], &named);
 }
 
-static void numbers_may_have_decimal_commas(void **state)
+TEST(numbers_may_have_decimal_commas)
 {
     static const char *const files[] = {
         "450012,75;6277601,25;12,5;100;2\n-3;1e3;0,125;101;-1\n",
@@ -63,12 +62,11 @@ static void numbers_may_have_decimal_commas(void **state)
         "450012,75 ; 6277601,25 ; 12,5 ; 100 ; 2 ;\n-3;1e3;0,125;101;-1;\n",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         check_points(files[i], &named);
 }
 
-static void the_first_line_names_columns(void **state)
+TEST(the_first_line_names_columns)
 {
     static const sp_scan_options by_name = {.label_field = "Klasse 1"};
     static const char *const files[] = {
@@ -81,7 +79,6 @@ static void the_first_line_names_columns(void **state)
         "1\n450012.75,6277601.25,12.5,100,2\n-3,1e3,.125,101,-1",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         check_points(files[i], &by_name);
     check_points(
@@ -93,7 +90,7 @@ static void the_first_line_names_columns(void **state)
                  NULL);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     static const struct {
         const char *text, *says;
@@ -119,7 +116,6 @@ static void what_does_not_fit_is_refused(void **state)
     };
     char *wide = malloc((2 << 20) + 1);
 
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         scan_write_text("b.txt", files[i].text);
         scan_check_refused("b.txt", NULL, SP_EDATA, files[i].says);
@@ -145,12 +141,5 @@ static void what_does_not_fit_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_separator_is_recognized),
-        cmocka_unit_test(numbers_may_have_decimal_commas),
-        cmocka_unit_test(the_first_line_names_columns),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

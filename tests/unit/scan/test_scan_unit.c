@@ -65,9 +65,8 @@ static void of_text(const char *text, const char *unit)
     "GEOGCS[\"RGF93\",DATUM[\"D\",SPHEROID[\"GRS 1980\",6378137,298.257]],"            \
     "PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]]"
 
-static void well_known_text_names_the_unit(void **state)
+TEST(well_known_text_names_the_unit)
 {
-    (void)state;
     of_text("PROJCS[\"Lambert-93\"," GEOGRAPHIC ",PROJECTION[\"L\"],PARAMETER[\"x\",1],"
             "UNIT[\"metre\",1,AUTHORITY[\"EPSG\",\"9001\"]],AXIS[\"E\",EAST]]",
             "metre");
@@ -87,9 +86,8 @@ static void well_known_text_names_the_unit(void **state)
     of_text("GEOGCRS[\"g\",ANGLEUNIT[\"degree\",0.017]]", "degree");
 }
 
-static void what_is_not_said_is_unknown(void **state)
+TEST(what_is_not_said_is_unknown)
 {
-    (void)state;
     of_text("PROJCS[\"P\"," GEOGRAPHIC "]", NULL);
     of_text("PROJCS[\"UNIT[1,1]\"," GEOGRAPHIC "]", NULL);
     of_text("PROJCS[\"P\",UNIT[\"fathom\",1.8288]]", NULL);
@@ -102,12 +100,11 @@ static void what_is_not_said_is_unknown(void **state)
     check_unit(NULL);
 }
 
-static void keys_name_the_unit(void **state)
+TEST(keys_name_the_unit)
 {
     uint16_t keys[] = {1, 1, 0, 3, 1024, 0, 1, 1, 3072, 0, 1, 2154, 3076, 0, 1, 9001};
     const size_t n = sizeof keys / sizeof *keys;
 
-    (void)state;
     write_las(NULL, keys, n);
     check_unit("metre");
     keys[15] = 9003;
@@ -136,11 +133,5 @@ static void keys_name_the_unit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(well_known_text_names_the_unit),
-        cmocka_unit_test(what_is_not_said_is_unknown),
-        cmocka_unit_test(keys_name_the_unit),
-    };
-
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

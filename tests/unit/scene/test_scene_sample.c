@@ -10,13 +10,12 @@ enum { SCENES = 12 };
 static const sp_scene_options options = {
     .seed = 3, .extent = 20, .voxel_size = 0.5, .with_points = true};
 
-static void same_seed_same_sample(void **state)
+TEST(same_seed_same_sample)
 {
     sp_grid a = {0}, b = {0};
     sp_scene_options other = options;
     size_t n;
 
-    (void)state;
     OK(sp_scene_make(&options, 5, &a));
     OK(sp_scene_make(&options, 4, &b)); /* buffers are reused */
     assert_true(a.sample.n != b.sample.n ||
@@ -70,22 +69,20 @@ static int make_shares(void **state)
     return 0;
 }
 
-static void classes_are_balanced(void **state)
+TEST(classes_are_balanced)
 {
     static const double lo[] = {0.35, 0.05, 0.05, 0.01, 0.01, 0.0001};
     static const double hi[] = {0.80, 0.40, 0.40, 0.15, 0.15, 0.0200};
     int c;
 
-    (void)state;
     for (c = 0; c <= SP_LANDSCAPE_CLASSES; c++) {
         assert_true(share[c] / voxels > lo[c]);
         assert_true(share[c] / voxels < hi[c]);
     }
 }
 
-static void features_mean_something(void **state)
+TEST(features_mean_something)
 {
-    (void)state;
     assert_true(mean[SP_GROUND][1] < 2);
     assert_true(mean[SP_GROUND][2] < 1.4);
     assert_true(mean[SP_VEGETATION][2] > 1.8);
@@ -98,13 +95,12 @@ static void features_mean_something(void **state)
 
 /* The mean point of a voxel lies where /subvoxel says: recomputing the height feature's
  * spread within a voxel from z agrees to the resolution of 1/256. */
-static void subvoxel_is_consistent(void **state)
+TEST(subvoxel_is_consistent)
 {
     sp_grid grid = {0};
     double base = NAN, z, gap;
     int64_t i;
 
-    (void)state;
     OK(sp_scene_make(&options, 0, &grid));
     for (i = 0; i < grid.sample.n; i++) {
         z = 0.5 * (grid.sample.coords[3 * i + 2] +
@@ -116,12 +112,11 @@ static void subvoxel_is_consistent(void **state)
     sp_grid_destroy(&grid);
 }
 
-static void options_are_checked(void **state)
+TEST(options_are_checked)
 {
     sp_scene_options o = options;
     sp_grid grid = {0};
 
-    (void)state;
     o.extent = 3;
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EUSAGE);
     assert_non_null(strstr(sp_error_last()->message, "extent of a scene: 3 m"));
@@ -135,13 +130,5 @@ static void options_are_checked(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_seed_same_sample),
-        cmocka_unit_test(classes_are_balanced),
-        cmocka_unit_test(features_mean_something),
-        cmocka_unit_test(subvoxel_is_consistent),
-        cmocka_unit_test(options_are_checked),
-    };
-
-    return cmocka_run_group_tests(tests, make_shares, NULL);
+    return run_all_tests(make_shares, NULL);
 }

@@ -44,12 +44,11 @@ static void refuse(sp_place p, const sp_doubles *devices, sp_status want,
         fail_msg("\"%s\" lacks \"%s\"", sp_error_last()->message, text);
 }
 
-static void each_rank_has_its_own(void **state)
+TEST(each_rank_has_its_own)
 {
     sp_place p[MANY];
     bool is_shared;
 
-    (void)state;
     for (int r = 0; r < MANY; r++) {
         p[r] = place(r, r / 4, r % 4, 4, 4);
         choose(&p[r], &none, false, r % 4);
@@ -59,13 +58,12 @@ static void each_rank_has_its_own(void **state)
     assert_string_equal(sp_placement_advice(p, MANY), "");
 }
 
-static void the_deck_names_devices(void **state)
+TEST(the_deck_names_devices)
 {
     double at[] = {2, 3};
     const sp_doubles devices = {.at = at, .n = 2};
     sp_place p = place(0, 0, 0, 2, 4), q = place(1, 0, 1, 2, 4);
 
-    (void)state;
     choose(&p, &devices, false, 2);
     choose(&q, &devices, false, 3);
     refuse(place(2, 0, 2, 3, 4), &devices, SP_EUSAGE,
@@ -76,14 +74,13 @@ static void the_deck_names_devices(void **state)
     choose(&p, &devices, true, 2); /* begins again */
 }
 
-static void the_only_one_in_sight(void **state)
+TEST(the_only_one_in_sight)
 {
     double at[] = {2, 3};
     const sp_doubles devices = {.at = at, .n = 2};
     sp_place p[2] = {place(0, 0, 0, 2, 1), place(1, 0, 1, 2, 1)};
     bool is_shared;
 
-    (void)state;
     choose(&p[0], &none, false, 0);
     choose(&p[1], &devices, false, 0);
     name_device(&p[1], 1); /* in fact another device: the launcher bound each */
@@ -94,12 +91,11 @@ static void the_only_one_in_sight(void **state)
     assert_string_equal(sp_placement_advice(p, 2), "");
 }
 
-static void two_ranks_on_one(void **state)
+TEST(two_ranks_on_one)
 {
     sp_place p[3] = {place(0, 0, 0, 2, 1), place(1, 1, 0, 1, 1), place(2, 0, 1, 2, 1)};
     bool is_shared;
 
-    (void)state;
     for (int r = 0; r < 3; r++)
         choose(&p[r], &none, false, 0);
     assert_int_equal(sp_placement_check(p, 3, false, &is_shared), SP_EDEVICE);
@@ -111,25 +107,11 @@ static void two_ranks_on_one(void **state)
     assert_true(is_shared);
 }
 
-static void more_ranks_than_devices(void **state)
+TEST(more_ranks_than_devices)
 {
     sp_place p = place(2, 0, 2, 3, 2);
 
-    (void)state;
     refuse(p, &none, SP_EDEVICE, "3 ranks on node0, which has 2 CUDA devices");
     choose(&p, &none, true, 0);
     refuse(place(0, 0, 0, 1, 0), &none, SP_EDEVICE, "no usable CUDA device");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rank_has_its_own),
-        cmocka_unit_test(the_deck_names_devices),
-        cmocka_unit_test(the_only_one_in_sight),
-        cmocka_unit_test(two_ranks_on_one),
-        cmocka_unit_test(more_ranks_than_devices),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

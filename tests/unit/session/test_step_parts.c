@@ -88,7 +88,7 @@ static const float *weights(const rig *g)
     return g->resources.net.param;
 }
 
-static void test_parts(void **state)
+TEST(test_parts)
 {
     static const sp_step_part want[] = {
         SP_STEP_READ,     SP_STEP_FORWARD, SP_STEP_LOSS,    SP_STEP_BACKWARD,
@@ -101,7 +101,6 @@ static void test_parts(void **state)
     float before;
     rig g;
 
-    (void)state;
     open_rig(&g, 0);
     mine.arg = &g;
     before = weights(&g)[0];
@@ -125,14 +124,13 @@ static void test_parts(void **state)
 
 /* Neither a step without labels nor one with a loss that is not finite changes the
  * weights; only the second counts as skipped. */
-static void test_no_update(void **state)
+TEST(test_no_update)
 {
     sp_step_hooks hooks = {.begin = note};
     sp_step_result result;
     float before;
     rig g;
 
-    (void)state;
     open_rig(&g, (1 << SAMPLES) - 1);
     hooks.arg = &g;
     before = weights(&g)[0];
@@ -157,13 +155,12 @@ static void test_no_update(void **state)
     close_rig(&g);
 }
 
-static void test_hook_fails(void **state)
+TEST(test_hook_fails)
 {
     sp_step_hooks hooks = {.begin = note};
     sp_step_result result;
     rig g;
 
-    (void)state;
     open_rig(&g, 0);
     hooks.arg = &g;
     g.fail_at = SP_STEP_LOSS;
@@ -180,12 +177,11 @@ static sp_status work(void *arg)
 }
 
 /* Work that fails on one rank ends the process with its status; other work returns. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
     static const sp_status statuses[] = {SP_OK, SP_EDATA, SP_EMEM};
     rig g;
 
-    (void)state;
     open_rig(&g, 0);
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
         sp_status rc = statuses[i];
@@ -207,19 +203,13 @@ static void test_alone(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_no_update),
-        cmocka_unit_test(test_hook_fails),
-        cmocka_unit_test(test_alone),
-    };
     char folder[] = "/tmp/step-XXXXXX";
     int failed;
 
     sp_h5_child_main(argc, argv);
     if (!mkdtemp(folder) || chdir(folder) != 0)
         return 99;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = run_all_tests(NULL, NULL);
     unlink(shard);
     unlink("alone.err");
     return chdir("/") != 0 || rmdir(folder) != 0 ? 99 : failed;

@@ -97,9 +97,10 @@ static const char *only_file(void)
     return path;
 }
 
-static void scalars_are_read_back(void **state)
+#define FOLDER_TEST(name) TEST_WITH(name, new_folder, free_list)
+
+FOLDER_TEST(scalars_are_read_back)
 {
-    (void)state;
     write_start(1, 5);
     assert_steps(1, 5);
     assert_int_equal(list.n_files, 1);
@@ -112,11 +113,10 @@ static void scalars_are_read_back(void **state)
     assert_true(list.value[3].scalar == 0.1f);
 }
 
-static void what_is_not_finite_is_left_out(void **state)
+FOLDER_TEST(what_is_not_finite_is_left_out)
 {
     sp_events *e;
 
-    (void)state;
     OK(sp_events_create(&e, dir, "hosta", 1));
     put_step(e, 1, NAN);
     put_step(e, 2, INFINITY);
@@ -130,9 +130,8 @@ static void what_is_not_finite_is_left_out(void **state)
     assert_string_equal(list.value[3].tag, "time/step_s");
 }
 
-static void no_file_means_no_work(void **state)
+FOLDER_TEST(no_file_means_no_work)
 {
-    (void)state;
     put_step(NULL, 1, 1);
     sp_events_text(NULL, "a", "b", "c");
     sp_events_picture(NULL, "a", "b", 1, 1, "", 0);
@@ -142,12 +141,11 @@ static void no_file_means_no_work(void **state)
 }
 
 /* Class names come from data files. */
-static void hostile_names_are_text(void **state)
+FOLDER_TEST(hostile_names_are_text)
 {
     char long_name[201], tag[220];
     sp_events *e;
 
-    (void)state;
     memset(long_name, 'x', 200);
     long_name[200] = 0;
     snprintf(tag, sizeof tag, "iou/%s", long_name);
@@ -173,11 +171,10 @@ static void hostile_names_are_text(void **state)
     assert_string_equal(list.value[6].tag, "iou/");
 }
 
-static void a_text_is_shown_as_it_is(void **state)
+FOLDER_TEST(a_text_is_shown_as_it_is)
 {
     sp_events *e;
 
-    (void)state;
     OK(sp_events_create(&e, dir, "hosta", 1));
     sp_events_begin(e, 1, 0);
     sp_events_text(e, "run", "deck", "a = 1;\n# <b>\033[m\n\nend");
@@ -193,9 +190,8 @@ static void a_text_is_shown_as_it_is(void **state)
 
 /* ---- going on ---- */
 
-static void a_run_goes_on_without_gap_or_repetition(void **state)
+FOLDER_TEST(a_run_goes_on_without_gap_or_repetition)
 {
-    (void)state;
     write_start(1, 10);
     OK(sp_events_cut(dir, 6));
     assert_steps(1, 6);
@@ -214,11 +210,10 @@ static void a_run_goes_on_without_gap_or_repetition(void **state)
     assert_int_equal(list.n_files, 0);
 }
 
-static void a_torn_record_is_cut_off(void **state)
+FOLDER_TEST(a_torn_record_is_cut_off)
 {
     struct stat whole, torn;
 
-    (void)state;
     write_start(1, 5);
     assert_int_equal(stat(only_file(), &whole), 0);
     for (off_t bytes = 1; bytes < 40; bytes += 6) {
@@ -235,9 +230,8 @@ static void a_torn_record_is_cut_off(void **state)
     }
 }
 
-static void a_torn_beginning_leaves_no_file(void **state)
+FOLDER_TEST(a_torn_beginning_leaves_no_file)
 {
-    (void)state;
     for (off_t bytes = 0; bytes < 60; bytes += 7) {
         write_start(1, 5);
         assert_int_equal(truncate(only_file(), bytes), 0);
@@ -247,12 +241,11 @@ static void a_torn_beginning_leaves_no_file(void **state)
 }
 
 /* A file system may lose what was written last before a machine fails. */
-static void what_follows_a_damage_is_cut_off(void **state)
+FOLDER_TEST(what_follows_a_damage_is_cut_off)
 {
     struct stat whole;
     FILE *file;
 
-    (void)state;
     write_start(1, 5);
     assert_int_equal(stat(only_file(), &whole), 0);
     file = fopen(only_file(), "r+b");
@@ -269,11 +262,10 @@ static void put_u32(FILE *file, uint32_t value)
         fputc((int)(value >> (8 * i) & 255), file);
 }
 
-static void lengths_of_any_size_are_no_danger(void **state)
+FOLDER_TEST(lengths_of_any_size_are_no_danger)
 {
     FILE *file;
 
-    (void)state;
     write_start(1, 2);
     file = fopen(only_file(), "ab");
     /* A length of 2^63 - 1 with its right checksum. */
@@ -285,11 +277,10 @@ static void lengths_of_any_size_are_no_danger(void **state)
     assert_steps(1, 2);
 }
 
-static void other_files_stay(void **state)
+FOLDER_TEST(other_files_stay)
 {
     char path[128];
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     snprintf(path, sizeof path, "%s/events.out.tfevents.17.other", dir);
     OK(sp_file_replace(path, "x", 1, 0));
@@ -298,11 +289,10 @@ static void other_files_stay(void **state)
     assert_int_equal(access(path, F_OK), 0);
 }
 
-static void a_link_is_not_followed(void **state)
+FOLDER_TEST(a_link_is_not_followed)
 {
     char path[160], target[128];
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     snprintf(target, sizeof target, "%s/precious", dir);
     OK(sp_file_replace(target, "x", 1, 0));
@@ -313,11 +303,10 @@ static void a_link_is_not_followed(void **state)
 }
 
 /* The clock may have been set back since the last start. */
-static void names_rise_whatever_the_clock_says(void **state)
+FOLDER_TEST(names_rise_whatever_the_clock_says)
 {
     char path[160];
 
-    (void)state;
     OK(sp_file_make_folder(dir));
     write_start(1, 2);
     snprintf(path, sizeof path, "%s/events.out.tfevents.9999999990.h.sptrain", dir);
@@ -327,14 +316,13 @@ static void names_rise_whatever_the_clock_says(void **state)
     assert_steps(1, 6);
 }
 
-static void a_full_disk_leaves_whole_records(void **state)
+FOLDER_TEST(a_full_disk_leaves_whole_records)
 {
     const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
     struct rlimit few = {0, RLIM_INFINITY};
     struct stat st;
     sp_events *e;
 
-    (void)state;
     OK(sp_events_create(&e, dir, "hosta", 1));
     put_step(e, 1, 1);
     assert_int_equal(stat(only_file(), &st), 0);
@@ -352,12 +340,11 @@ static void a_full_disk_leaves_whole_records(void **state)
 
 /* ---- pictures ---- */
 
-static void a_picture_keeps_its_bytes(void **state)
+FOLDER_TEST(a_picture_keeps_its_bytes)
 {
     static const char png[] = "\x89PNG\r\n\x1a\n any \0 bytes";
     sp_events *e;
 
-    (void)state;
     OK(sp_events_create(&e, dir, "hosta", 1));
     sp_events_begin(e, 4, 0);
     sp_events_picture(e, "eval", "confusion", 3, 2, png, sizeof png);
@@ -371,34 +358,15 @@ static void a_picture_keeps_its_bytes(void **state)
     assert_memory_equal(list.value[2].bytes, png, sizeof png);
 }
 
-#define IN_NEW_FOLDER(test) cmocka_unit_test_setup_teardown(test, new_folder, free_list)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_NEW_FOLDER(scalars_are_read_back),
-        IN_NEW_FOLDER(what_is_not_finite_is_left_out),
-        IN_NEW_FOLDER(no_file_means_no_work),
-        IN_NEW_FOLDER(hostile_names_are_text),
-        IN_NEW_FOLDER(a_text_is_shown_as_it_is),
-        IN_NEW_FOLDER(a_run_goes_on_without_gap_or_repetition),
-        IN_NEW_FOLDER(a_torn_record_is_cut_off),
-        IN_NEW_FOLDER(a_torn_beginning_leaves_no_file),
-        IN_NEW_FOLDER(what_follows_a_damage_is_cut_off),
-        IN_NEW_FOLDER(lengths_of_any_size_are_no_danger),
-        IN_NEW_FOLDER(other_files_stay),
-        IN_NEW_FOLDER(a_link_is_not_followed),
-        IN_NEW_FOLDER(names_rise_whatever_the_clock_says),
-        IN_NEW_FOLDER(a_full_disk_leaves_whole_records),
-        IN_NEW_FOLDER(a_picture_keeps_its_bytes),
-    };
     char command[64];
     int n_failed;
 
     signal(SIGXFSZ, SIG_IGN);
     if (!mkdtemp(top))
         return 1;
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = run_all_tests(NULL, NULL);
     snprintf(command, sizeof command, "rm -rf %s", top);
     return system(command) ? 1 : n_failed;
 }

@@ -26,22 +26,20 @@ static void put_training(sp_live *line)
     sp_live_add(line, 40, "lr %.3g", 0.05);
 }
 
-static void eighty_columns_have_what_counts(void **state)
+TEST(eighty_columns_have_what_counts)
 {
     sp_live line;
 
-    (void)state;
     put_training(&line);
     assert_string_equal(layout(&line, 80),
                         "epoch 3/30 step 1234/45000 loss 0.6931 mIoU 0.512 38.1/s left "
                         "1:02:03 812 MiB");
 }
 
-static void wide_terminals_have_all_and_a_bar(void **state)
+TEST(wide_terminals_have_all_and_a_bar)
 {
     sp_live line;
 
-    (void)state;
     put_training(&line);
     assert_string_equal(layout(&line, 200),
                         "epoch 3/30 [##########..............................] step "
@@ -49,11 +47,10 @@ static void wide_terminals_have_all_and_a_bar(void **state)
                         "lr 0.05");
 }
 
-static void no_width_is_too_small(void **state)
+TEST(no_width_is_too_small)
 {
     sp_live line;
 
-    (void)state;
     put_training(&line);
     for (int columns = 1; columns < 220; columns++)
         assert_true(strlen(layout(&line, columns)) <=
@@ -62,12 +59,11 @@ static void no_width_is_too_small(void **state)
     assert_string_equal(layout(&line, 8), "step 12");
 }
 
-static void names_are_text_and_do_not_wrap(void **state)
+TEST(names_are_text_and_do_not_wrap)
 {
     sp_live line;
     char name[400];
 
-    (void)state;
     sp_live_begin(&line);
     sp_live_add(&line, 2, "predicting");
     sp_live_add(&line, 1, "%s", "\033[2J<script>\"x\"\xff\n\xe6\xa0\x91");
@@ -82,11 +78,10 @@ static void names_are_text_and_do_not_wrap(void **state)
     assert_int_equal(strlen(layout(&line, 21)), 3 * 10);
 }
 
-static void empty_fields_take_no_room(void **state)
+TEST(empty_fields_take_no_room)
 {
     sp_live line;
 
-    (void)state;
     sp_live_begin(&line);
     assert_string_equal(layout(&line, 80), "");
     sp_live_add(&line, 2, "a");
@@ -95,14 +90,13 @@ static void empty_fields_take_no_room(void **state)
     assert_string_equal(layout(&line, 80), "a b");
 }
 
-static void bars_are_within_their_ends(void **state)
+TEST(bars_are_within_their_ends)
 {
     static const double shares[] = {-1, 0, 0.999, 1, 7};
     static const char *const bars[] = {"[..........]", "[..........]", "[#########.]",
                                        "[##########]", "[##########]"};
     sp_live line;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         sp_live_begin(&line);
         sp_live_add_bar(&line, 1, shares[i]);
@@ -110,11 +104,10 @@ static void bars_are_within_their_ends(void **state)
     }
 }
 
-static void times_and_bytes_have_units(void **state)
+TEST(times_and_bytes_have_units)
 {
     char to[SP_DURATION];
 
-    (void)state;
     assert_string_equal(sp_live_duration(0, to), "0:00");
     assert_string_equal(sp_live_duration(59.6, to), "1:00");
     assert_string_equal(sp_live_duration(3723, to), "1:02:03");
@@ -125,19 +118,4 @@ static void times_and_bytes_have_units(void **state)
     assert_string_equal(sp_live_duration(1e300, to), "?");
     assert_string_equal(sp_live_bytes(851443712, to), "812 MiB");
     assert_string_equal(sp_live_bytes(3.1 * (1 << 30), to), "3.1 GiB");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eighty_columns_have_what_counts),
-        cmocka_unit_test(wide_terminals_have_all_and_a_bar),
-        cmocka_unit_test(no_width_is_too_small),
-        cmocka_unit_test(names_are_text_and_do_not_wrap),
-        cmocka_unit_test(empty_fields_take_no_room),
-        cmocka_unit_test(bars_are_within_their_ends),
-        cmocka_unit_test(times_and_bytes_have_units),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

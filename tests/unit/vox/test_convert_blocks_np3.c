@@ -98,11 +98,10 @@ static void compare_bytes(const char *one, const char *other)
     "--voxel-size 0.8 --block 7.5 --overlap 2 --shards 4 --points --features "         \
     "one,height/10,intensity,count --map 1=a,2:3=b %/scan.txt"
 
-static void bytes_do_not_depend_on_ranks(void **state)
+TEST(bytes_do_not_depend_on_ranks)
 {
     sp_comm alone;
 
-    (void)state;
     OK(command(&comm, "convert --out %/all " OPTIONS));
     if (comm.rank == 0) {
         sp_comm_open_self(&alone);
@@ -212,12 +211,11 @@ static int check_grid(const char *path, double size)
     return n_shifted;
 }
 
-static void blocks_are_on_one_grid(void **state)
+TEST(blocks_are_on_one_grid)
 {
     char path[256];
     int n_shifted = 0;
 
-    (void)state;
     OK(command(&comm, "convert --out %/grid --voxel-size 0.07 --block 7.5 --overlap 2 "
                       "--shards 3 --points --map 1=a,2:3=b %/scan.txt"));
     for (int s = 0; s < 3; s++) {
@@ -228,12 +226,11 @@ static void blocks_are_on_one_grid(void **state)
     OK(sp_comm_barrier(&comm)); /* rank 0 goes on to write */
 }
 
-static void each_point_is_evaluated_once(void **state)
+TEST(each_point_is_evaluated_once)
 {
     int *n_seen = calloc(N, sizeof *n_seen);
     int64_t samples = 0;
 
-    (void)state;
     for (int s = 0; s < 4; s++) {
         char path[256];
 
@@ -249,12 +246,11 @@ static void each_point_is_evaluated_once(void **state)
 
 /* The shards have the names of predictions: their labels, applied to their scan, give
  * the first code of each class. */
-static void classes_return_to_the_scan(void **state)
+TEST(classes_return_to_the_scan)
 {
     unsigned char *b;
     size_t n;
 
-    (void)state;
     OK(command(&comm,
                "apply %/all-00000-of-00004.h5 %/all-00001-of-00004.h5 "
                "%/all-00002-of-00004.h5 %/all-00003-of-00004.h5 %/scan.txt --out "
@@ -320,12 +316,11 @@ static void check_codes(const char *map, int first, int second)
     }
 }
 
-static void predictions_bring_their_codes(void **state)
+TEST(predictions_bring_their_codes)
 {
     static char *const codes[] = {"6:26", "2"}, *const bad[] = {"6", "two"};
     const char *line = "apply %/coded.h5 %/scan.txt --out %/coded.label";
 
-    (void)state;
     if (comm.rank == 0)
         write_prediction(codes, 2);
     check_codes("", 2, 6);
@@ -350,9 +345,8 @@ static void check_failure(const char *line, sp_status code, const char *says)
         fail_msg("\"%s\" does not say \"%s\"", sp_error_last()->message, says);
 }
 
-static void failures_are_the_same_on_all_ranks(void **state)
+TEST(failures_are_the_same_on_all_ranks)
 {
-    (void)state;
     check_failure("convert --out %/f --shrads 2 %/scan.txt", SP_EUSAGE,
                   "nearest: --shards");
     check_failure("convert --out %/f --map 1=a,1=b %/scan.txt", SP_EUSAGE,
@@ -376,12 +370,11 @@ static void failures_are_the_same_on_all_ranks(void **state)
     check_failure("convert %/scan.txt", SP_EUSAGE, "--out PREFIX is missing");
 }
 
-static void nothing_temporary_is_left(void **state)
+TEST(nothing_temporary_is_left)
 {
     DIR *dir;
     struct dirent *entry;
 
-    (void)state;
     OK(sp_comm_barrier(&comm));
     dir = opendir(folder);
     assert_non_null(dir);
@@ -394,15 +387,6 @@ static void nothing_temporary_is_left(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_do_not_depend_on_ranks),
-        cmocka_unit_test(blocks_are_on_one_grid),
-        cmocka_unit_test(each_point_is_evaluated_once),
-        cmocka_unit_test(classes_return_to_the_scan),
-        cmocka_unit_test(predictions_bring_their_codes),
-        cmocka_unit_test(failures_are_the_same_on_all_ranks),
-        cmocka_unit_test(nothing_temporary_is_left),
-    };
     char remove[128];
     int failed;
 
@@ -419,7 +403,7 @@ int main(int argc, char **argv)
         write_scan();
     if (sp_comm_barrier(&comm) != SP_OK)
         return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = run_all_tests(NULL, NULL);
     snprintf(remove, sizeof remove, "rm -rf %s", folder);
     if (sp_comm_barrier(&comm) != SP_OK || (comm.rank == 0 && system(remove) != 0))
         failed = 1;

@@ -214,13 +214,12 @@ static void check_parts(const char *name, int n_parts, const vox_piece *want)
     free(codes);
 }
 
-static void blocks_do_not_depend_on_the_header(void **state)
+TEST(blocks_do_not_depend_on_the_header)
 {
     static const double zero[3] = {0}, wide[3] = {1e7, 1e7, 1e7}, nan3[3] = {NAN};
     const double other[3] = {1095.25, 2040.5, 9};
     vox_piece first[12] = {0};
 
-    (void)state;
     write_las("right.las", low, high);
     check_cut("right.las", 1, first);
     write_las("zero.las", zero, zero);
@@ -239,22 +238,20 @@ static void blocks_do_not_depend_on_the_header(void **state)
 }
 
 /* The shares of all parts stay below a bound, whatever blocks a header claims. */
-static void parts_are_few_where_blocks_are_many(void **state)
+TEST(parts_are_few_where_blocks_are_many)
 {
     const vox_layout few = {.n_blocks = {50, 50}}, many = {.n_blocks = {1000, 1000}};
 
-    (void)state;
     assert_int_equal(vox_layout_parts(&few, 64), 64);
     assert_int_equal(vox_layout_parts(&many, 64), 1);
 }
 
 /* The name of a scan in shards: it tells scans and layouts apart. */
-static void scans_are_told_apart(void **state)
+TEST(scans_are_told_apart)
 {
     char *input[1];
     uint32_t crc[3];
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         vox_options o = options_for(input, "right.las");
         vox_codes *codes = calloc(1, sizeof *codes);
@@ -276,12 +273,6 @@ static void scans_are_told_apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_do_not_depend_on_the_header),
-        cmocka_unit_test(scans_are_told_apart),
-        cmocka_unit_test(parts_are_few_where_blocks_are_many),
-    };
-
     make_points();
-    return cmocka_run_group_tests(tests, scan_make_folder, scan_remove_folder);
+    return run_all_tests(scan_make_folder, scan_remove_folder);
 }
