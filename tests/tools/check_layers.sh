@@ -34,6 +34,16 @@ for folder in src/*; do
     [ "$n" -le 25 ] || complain "$folder: $n files, at most 25"
 done
 
+# A file that Makefile.am does not list is not built, not run, or not in the distribution.
+unlisted=$({
+    echo "$sources"
+    find src -name '*.inc'
+    find tests -path '*/test_*.sh'
+    find tests/unit -name 'test_*.c' | sed 's/\.c$//'
+} | grep -vxF "$(tr -s ' \t\\' '\n\n\n' <Makefile.am)")
+# shellcheck disable=SC2086 # one line for all
+[ -z "$unlisted" ] || complain "Makefile.am does not list" $unlisted
+
 # includes FILE: the headers of the project that it includes.
 includes() {
     sed -n 's/^ *# *include "\(.*\)".*/\1/p' "$1" | grep -vx config.h
