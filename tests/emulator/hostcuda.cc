@@ -56,7 +56,7 @@ struct block {
 };
 
 static block *B = new block();
-thread_local hc_view *hc_self;
+__thread hc_view *hc_self;
 static hc_fiber *volatile running; /* read by the watchdog, on any thread */
 hc_hooks hc_hook;
 
@@ -383,13 +383,34 @@ static void need_stacks(int n)
     }
 }
 
+/* Makes a fiber as new, but for the room in its lists. */
+static void renew(hc_fiber *f)
+{
+    hc_fiber fresh = hc_fiber();
+
+    f->copy.clear();
+    f->landed.clear();
+    f->sums.clear();
+    fresh.copy.swap(f->copy);
+    fresh.landed.swap(f->landed);
+    fresh.sums.swap(f->sums);
+    *f = std::move(fresh);
+}
+
+/* Stacks begin at different places of their pages: at the same ones, a few sets of the
+ * processor's cache would hold the frames of all fibers. */
+static char *top_of(int i, char *stack)
+{
+    return stack + STACK - i % 16 * 256;
+}
+
 static void make_fiber(int i, uint3 at)
 {
     const dim3 b = B->launch->block;
     const unsigned u = (unsigned)i;
     hc_fiber *f = &B->fiber[i];
 
-    *f = hc_fiber();
+    renew(f);
     f->view.thread = {u % b.x, u / b.x % b.y, u / (b.x * b.y)};
     f->view.block = at;
     f->view.block_dim = b;
@@ -402,7 +423,7 @@ static void make_fiber(int i, uint3 at)
 #ifdef HC_ASAN /* the last fiber's frames never returned */
     __asan_unpoison_memory_region(f->stack, STACK);
 #endif
-    f->sp = hc_first_frame(f->stack + STACK, fiber_main);
+    f->sp = hc_first_frame(top_of(i, f->stack), fiber_main);
     hc_make_ready(f);
 }
 

@@ -127,7 +127,7 @@ struct hc_view {
     int lane;
     unsigned barriers, warp_syncs; /* passed so far: the race checker's clock */
 };
-extern thread_local hc_view *hc_self; /* NULL on the host */
+extern __thread hc_view *hc_self; /* NULL on the host */
 #define threadIdx (hc_self->thread)
 #define blockIdx  (hc_self->block)
 #define blockDim  (hc_self->block_dim)
