@@ -381,6 +381,39 @@ __global__ static void counted(call a)
     atomicAdd(&a.out[N], 1);
 }
 
+/* Two threads write a half each of a word; another reads all of it. */
+__global__ static void halves(call a)
+{
+    SP_SHARED(uint16_t, tile, [2 * N]);
+    const int t = (int)threadIdx.x;
+
+    for (int w = t / 2; w < N; w += N / 2)
+        tile[2 * w + t % 2] = (uint16_t)(a.in[w] >> 16 * (t % 2));
+    __syncthreads();
+    memcpy(&a.out[t], &tile[2 * t], sizeof(int));
+}
+
+/* A thread writes a word, another reads half of it. */
+__global__ static void half_without_barrier(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    tile[threadIdx.x] = a.in[threadIdx.x];
+    memcpy(&a.out[threadIdx.x], &tile[N - 1 - threadIdx.x], sizeof(uint16_t));
+}
+
+/* Threads stand at each other's places in every second block, and in the launch that
+ * had the same number: no race, since shared memory is a block's own. */
+__global__ static void in_turn(call a)
+{
+    SP_SHARED(int, tile, [N]);
+    const int t = (int)threadIdx.x;
+    const int at = (blockIdx.x + gridDim.x) % 2 ? t : N - 1 - t;
+
+    tile[at] = a.in[at];
+    __syncthreads();
+    a.out[(int)blockIdx.x * N + t] = tile[t];
+}
+
 /* ---- running them ---- */
 
 static cudaStream_t first, second;
@@ -419,6 +452,9 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
         K(two_barriers),
         K(warp_exchange),
         K(counted),
+        K(halves),
+        K(half_without_barrier),
+        K(in_turn),
         K(copies),
 #define W(bug) {#bug, wgmma_with<bug>}
         W(wgmma_sound),
@@ -612,7 +648,10 @@ int main(int argc, char **argv)
     }
     const bool is_large = !strcmp(name, "too_large");
     const bool is_host = !strcmp(name, "host_pointer");
-    const bool is_many = !strcmp(name, "race_of_blocks") || !strcmp(name, "counted");
+    const bool is_many = strstr("race_of_blocks counted in_turn", name);
+    /* The race checker numbers launches from 1 to 4095: the next has the first's. */
+    for (int i = 0; !strcmp(name, "in_turn") && i < 4095; i++)
+        run_kernel(i ? "copy_all" : name, {d_in, d_out}, dim3(1), i ? 1 : N);
     if (!run_kernel(is_large ? "copy_all" : name, {is_host ? in.data() : d_in, d_out},
                     dim3(is_many ? 4 : 1), is_large ? 2048 : N))
         return 2;

@@ -18,16 +18,22 @@
 
 #include <set>
 
-/* The history of a byte: who wrote, who read last, and another thread that read
- * before. */
+/* The history of a byte, or of the four bytes of a word that nobody accessed in parts:
+ * who wrote, who read last, and another thread that read before. */
 struct record {
     uint64_t write, read, read_before;
     const void *write_pc, *read_pc;
     uint32_t written_by; /* number of the launch that wrote last; 0: none */
-    bool is_allocated;
 };
 
-static record *shadow; /* [HC_SPACE], memory where touched */
+/* By offset in hc_space; memory where touched. Records outlive a block's shared memory,
+ * since a stamp of another block or launch never races there: so giving that memory out
+ * costs two short fills. */
+enum : size_t { WORD = 4 };
+static record *word_record; /* [HC_SPACE / WORD] */
+static record *byte_record; /* [HC_SPACE], of the words that are split */
+static bool *is_split;      /* [HC_SPACE / WORD] accessed in parts */
+static bool *is_allocated;  /* [HC_SPACE] */
 static uint64_t launch_number;
 static const hc_launch *launch;
 static std::set<uint32_t> *fenced;
@@ -35,7 +41,7 @@ extern char __executable_start, end;
 
 /* A stamp: launch 12 bits | block 20 | thread 10 | barriers 12 | warp syncs 9 | atomic
  */
-static uint64_t stamp_of(const hc_view *v, bool is_atomic)
+static inline uint64_t stamp_of(const hc_view *v, bool is_atomic)
 {
     const uint64_t block =
         v->block.x +
@@ -48,22 +54,26 @@ static uint64_t stamp_of(const hc_view *v, bool is_atomic)
            is_atomic;
 }
 
-static uint32_t block_of(uint64_t stamp)
+static inline uint32_t block_of(uint64_t stamp)
 {
     return stamp >> 32 & 0xfffff;
 }
 
-static unsigned thread_of(uint64_t stamp)
+static inline unsigned thread_of(uint64_t stamp)
 {
     return stamp >> 22 & 1023;
 }
 
-static bool is_race(uint64_t a, uint64_t b)
+/* Shared memory of another block was at the same addresses before, and is no other
+ * memory's business. */
+static inline __attribute__((always_inline)) bool is_race(uint64_t a, uint64_t b,
+                                                          bool is_shared)
 {
-    if (a >> 52 != b >> 52 || (a & b & 1))
+    if ((a ^ b) >> 52 || (a & b & 1))
         return false;
     if (block_of(a) != block_of(b))
-        return !(fenced->count(block_of(a)) && fenced->count(block_of(b)));
+        return !is_shared &&
+               !(fenced->count(block_of(a)) && fenced->count(block_of(b)));
     if (thread_of(a) == thread_of(b) || ((a ^ b) >> 10 & 4095))
         return false;
     return thread_of(a) / 32 != thread_of(b) / 32 || !((a ^ b) >> 1 & 511);
@@ -111,22 +121,22 @@ static void check_host_access(const void *p, const void *pc, uint64_t me)
         report("access to host memory", me, pc, 0, NULL);
 }
 
-static void check_write(record *r, uint64_t me, const void *pc)
+static inline void check_write(record *r, bool is_shared, uint64_t me, const void *pc)
 {
-    if (is_race(me, r->write))
+    if (is_race(me, r->write, is_shared))
         report("race: written twice", me, pc, r->write, r->write_pc);
-    if (is_race(me, r->read))
+    if (is_race(me, r->read, is_shared))
         report("race: written after it was read", me, pc, r->read, r->read_pc);
-    if (is_race(me, r->read_before))
+    if (is_race(me, r->read_before, is_shared))
         report("race: written after it was read", me, pc, r->read_before, r->read_pc);
     r->write = me;
     r->write_pc = pc;
     r->written_by = launch->number;
 }
 
-static void check_read(record *r, uint64_t me, const void *pc)
+static inline void check_read(record *r, bool is_shared, uint64_t me, const void *pc)
 {
-    if (is_race(me, r->write))
+    if (is_race(me, r->write, is_shared))
         report("race: read after it was written", me, pc, r->write, r->write_pc);
     if (thread_of(r->read) != thread_of(me) || block_of(r->read) != block_of(me))
         r->read_before = r->read;
@@ -144,23 +154,63 @@ static void check_ahead(const record *r, bool is_write, uint64_t me, const void 
                NULL);
 }
 
-static void check_bytes(const hc_view *view, size_t at, size_t n, bool is_write,
-                        uint64_t me, const void *pc)
-{
-    const bool is_ahead = launch->is_early && at >= HC_SHARED_SPACE &&
-                          !((const hc_fiber *)view)->has_waited;
+enum place { SHARED, DEVICE, DEVICE_AHEAD };
 
-    for (size_t i = 0; i < n; i++) {
-        if (!shadow[at + i].is_allocated)
+static inline void check_record(record *r, bool is_write, place at, uint64_t me,
+                                const void *pc)
+{
+    const bool is_shared = at == SHARED;
+
+    if (at == DEVICE_AHEAD)
+        check_ahead(r, is_write, me, pc);
+    if (is_write)
+        check_write(r, is_shared, me, pc);
+    else
+        check_read(r, is_shared, me, pc);
+}
+
+/* From now on each byte of the word has a history of its own. */
+static void split(size_t w)
+{
+    if (is_split[w])
+        return;
+    is_split[w] = true;
+    for (size_t i = w * WORD; i < (w + 1) * WORD; i++)
+        byte_record[i] = word_record[w];
+}
+
+static inline __attribute__((always_inline)) void check_bytes(const hc_view *view,
+                                                              size_t at, size_t n,
+                                                              bool is_write,
+                                                              uint64_t me,
+                                                              const void *pc)
+{
+    const bool is_ahead = launch->is_early && !((const hc_fiber *)view)->has_waited;
+    const place place = at < HC_SHARED_SPACE ? SHARED
+                        : is_ahead           ? DEVICE_AHEAD
+                                             : DEVICE;
+
+    for (size_t i = at; i < at + n; i++)
+        if (!is_allocated[i])
             report("access out of bounds", me, pc, 0, NULL);
-        if (is_ahead)
-            check_ahead(&shadow[at + i], is_write, me, pc);
-        (is_write ? check_write : check_read)(&shadow[at + i], me, pc);
+    for (size_t w = at / WORD; w * WORD < at + n; w++) {
+        size_t i = w * WORD, end = i + WORD;
+
+        if (i < at || end > at + n)
+            split(w);
+        if (!is_split[w]) {
+            check_record(&word_record[w], is_write, place, me, pc);
+            continue;
+        }
+        for (i = i < at ? at : i, end = end > at + n ? at + n : end; i < end; i++)
+            check_record(&byte_record[i], is_write, place, me, pc);
     }
 }
 
-static void check(const void *p, size_t n, bool is_write, bool is_atomic,
-                  const void *pc)
+/* Inlined where size and kind are known: it runs at every access of a kernel. */
+static inline __attribute__((always_inline)) void check(const void *p, size_t n,
+                                                        bool is_write, bool is_atomic,
+                                                        const void *pc)
 {
     const size_t at = (size_t)((const char *)p - hc_space);
     uint64_t me;
@@ -183,22 +233,32 @@ static void check(const void *p, size_t n, bool is_write, bool is_atomic,
 
 static void on_allocated(const void *data, size_t bytes)
 {
-    record *r = shadow + ((const char *)data - hc_space);
+    const size_t at = (size_t)((const char *)data - hc_space);
 
-    for (size_t i = 0; i < bytes; i++)
-        r[i].is_allocated = true;
+    memset(is_allocated + at, true, bytes);
+    memset(is_split + at / WORD, false, (bytes + WORD - 1) / WORD);
 }
 
 static void on_freed(const void *data, size_t bytes)
 {
-    memset((void *)(shadow + ((const char *)data - hc_space)), 0,
-           bytes * sizeof(record));
+    const size_t at = (size_t)((const char *)data - hc_space);
+
+    memset(is_allocated + at, false, bytes);
+    if (at >= HC_SHARED_SPACE)
+        memset((void *)(word_record + at / WORD), 0,
+               (bytes + WORD - 1) / WORD * sizeof(record));
 }
 
+/* Before a number comes again, what the launch that had it left of shared memory is
+ * dropped. */
 static void on_launched(const hc_launch *l)
 {
     launch = l;
     launch_number = launch_number % 4095 + 1;
+    if (launch_number == 1 &&
+        madvise((void *)word_record, HC_SHARED_SPACE / WORD * sizeof *word_record,
+                MADV_DONTNEED))
+        hc_fail("records of the race checker");
     fenced->clear();
 }
 
@@ -219,13 +279,24 @@ static void on_accessed(const hc_view *view, const void *data, size_t bytes,
     check_bytes(view, at, bytes, is_write, me, pc);
 }
 
+/* Gives addresses whose memory is zero, and is there once it is touched. */
+static void *zeroes(size_t bytes)
+{
+    void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (m == MAP_FAILED)
+        hc_fail("no addresses for the race checker's records");
+    return m;
+}
+
 static struct start_race {
     start_race()
     {
-        shadow = (record *)mmap(NULL, HC_SPACE * sizeof *shadow, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (shadow == MAP_FAILED)
-            hc_fail("no addresses for the race checker's records");
+        word_record = (record *)zeroes(HC_SPACE / WORD * sizeof *word_record);
+        byte_record = (record *)zeroes(HC_SPACE * sizeof *byte_record);
+        is_split = (bool *)zeroes(HC_SPACE / WORD);
+        is_allocated = (bool *)zeroes(HC_SPACE);
         fenced = new std::set<uint32_t>();
         hc_hook = {on_allocated, on_freed, on_launched, on_fenced, on_accessed};
     }

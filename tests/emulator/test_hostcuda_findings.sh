@@ -78,7 +78,7 @@ done
 
 if [ -x $race ]; then
     for k in missing_barrier missing_second_barrier missing_syncwarp race_of_blocks \
-        copy_without_barrier copy_too_early; do
+        copy_without_barrier copy_too_early half_without_barrier; do
         expect 66 'race: ' $race $k
     done
     expect 66 'out of bounds' $race just_out_of_bounds
@@ -91,8 +91,9 @@ if [ -x $race ]; then
         expect 0 '' $race ${k}_later
     done
     expect 0 '' $race launch_looks_ahead
-    for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
+    for k in copy_all two_barriers warp_exchange counted copies wgmma_sound halves; do
         expect 0 '' $race $k
     done
+    expect 0 '' $race in_turn 1
 fi
 exit $bad
