@@ -21,7 +21,7 @@ limits have a margin of some per cent for that.
 With --listing the files are nvdisasm's text instead; registers, shared memory and blocks are
 then unknown and not checked.
 Needs nvdisasm: of the toolkit, in NVDISASM, or of the Python package nvidia-cuda-nvdisasm;
-exits with 77 where there is none.
+exits with 77 where there is none. Without a file it tells that much and no more.
 """
 import glob
 import importlib.util
@@ -440,6 +440,8 @@ def main(words):
         print("SKIPPED: no nvdisasm (the Python package nvidia-cuda-nvdisasm has it): "
               "the machine code of the GEMM kernels is NOT checked")
         return 77
+    if not paths:
+        return 0
     kernels = sorted((k for p in paths for k in measure_file(p, is_listing, nvdisasm)),
                      key=lambda k: (k.name.split()[:2],
                                     [int(w) for w in k.name.split()[2].split("x")][::-1]))
