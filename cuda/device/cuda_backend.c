@@ -23,7 +23,6 @@ const sp_backend_ops sp_cuda_ops = {
     .norm_finish = sp_cuda_norm_finish,
     .norm_grad_finish = sp_cuda_norm_grad_finish,
     .fused_parts = sp_cuda_fused_parts,
-    .conv_grad_input_norm_sums = sp_cuda_conv_grad_input_norm_sums,
     .add_samples = sp_cuda_add_samples,
     .clock_begin = sp_cuda_clock_begin,
     .clock_end = sp_cuda_clock_end,

@@ -77,7 +77,6 @@ sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
 /* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
 SP_OP(conv_pack_floats) sp_cuda_conv_pack_floats;
 SP_OP(fused_parts) sp_cuda_fused_parts;
-SP_OP(conv_grad_input_norm_sums) sp_cuda_conv_grad_input_norm_sums;
 SP_OP(join) sp_cuda_join;
 SP_OP(conv_grad_weight_bytes) sp_cuda_conv_grad_weight_bytes;
 

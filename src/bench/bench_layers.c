@@ -317,8 +317,6 @@ static void replace_operations(sp_backend_ops *t)
 #define REPLACE(slot) t->slot = slot;
     SP_OPERATIONS(REPLACE)
     t->fill = fill;
-    if (!t->is_host) /* the host composes it of operations that have their own rows */
-        t->conv_grad_input_norm_sums = conv_grad_input_norm_sums;
     t->norm_finish = norm_finish;
     t->norm_grad_finish = norm_grad_finish;
     t->add_samples = add_samples;

@@ -403,10 +403,11 @@ typedef struct sp_backend_ops {
  * for. */
 #define SP_OPERATIONS(X)                                                               \
     X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
-    X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(norm_sums) X(norm_apply)    \
-    X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(copy) X(dropout)       \
-    X(pool) X(pool_grad) X(global_pool) X(global_pool_grad) X(broadcast)               \
-    X(broadcast_grad) X(loss) X(sgd) X(adamw) X(sum_squares)
+    X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)  \
+    X(norm_sums) X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu)            \
+    X(relu_grad) X(copy) X(dropout) X(pool) X(pool_grad) X(global_pool)                \
+    X(global_pool_grad) X(broadcast) X(broadcast_grad) X(loss) X(sgd) X(adamw)         \
+    X(sum_squares)
 
 static inline SP_HOST_DEVICE uint64_t sp_dropout_block(int layer, int64_t row, int c)
 {

@@ -41,8 +41,6 @@ SP_OP(plan_scratch_bytes) sp_cpu_plan_scratch_bytes;
 SP_OP(join) sp_ref_join;
 SP_OP(conv_grad_weight_bytes) sp_cpu_conv_grad_weight_bytes;
 SP_OP(fused_parts) sp_cpu_fused_parts;
-/* Composed of the plain operations of be->ops. */
-SP_OP(conv_grad_input_norm_sums) sp_ref_conv_grad_input_norm_sums;
 /* These three are too short to gain from vectors. */
 SP_OP(norm_finish) sp_ref_norm_finish;
 SP_OP(norm_grad_finish) sp_ref_norm_grad_finish;

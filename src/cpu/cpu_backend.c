@@ -147,7 +147,6 @@ const sp_backend_ops sp_cpu_ops = {
     .norm_finish = sp_ref_norm_finish,
     .norm_grad_finish = sp_ref_norm_grad_finish,
     .fused_parts = sp_cpu_fused_parts,
-    .conv_grad_input_norm_sums = sp_ref_conv_grad_input_norm_sums,
     .add_samples = sp_ref_add_samples,
     .clock_begin = sp_cpu_clock_begin,
     .clock_end = sp_cpu_clock_end,

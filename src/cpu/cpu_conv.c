@@ -63,40 +63,55 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 enum { SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* spans of a tile */ };
 static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
 
-/* Partial sums of the output, by tile. */
+/* Partial sums over the output, by tile: those of the output itself, or of the backward
+ * pass of a norm. */
 typedef struct tile_sums {
-    int n; /* number of tiles */
+    int n, c; /* numbers of tiles, of channels */
     sp_cpu_span *tile;
-    double *part; /* [n][SPANS][2][c] one partial sum a span */
+    double *part;                  /* [n][SPANS][2][c] one partial sum a span */
+    const sp_norm_grad_args *norm; /* NULL: sums of the output */
 } tile_sums;
 
-static sp_status take_sums(sp_backend *be, int c, const int32_t *sample_row,
-                           int n_samples, tile_sums *s)
-{
-    const size_t size = 2 * SPANS * (size_t)c * sizeof *s->part;
-    void *at;
+enum { MOST_SUMS = 2 }; /* of one convolution */
 
-    s->n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
-    SP_TRY(sp_cpu_scratch(be, (size_t)s->n * (size + sizeof *s->tile), &at));
-    s->part = at;
-    s->tile = (sp_cpu_span *)((char *)at + (size_t)s->n * size);
-    sp_cpu_spans(sample_row, n_samples, SP_TILE, s->tile);
+/* Takes room for sums [n_sums]. */
+static sp_status take_sums(sp_backend *be, int c, const int32_t *sample_row,
+                           int n_samples, tile_sums *sums, int n_sums)
+{
+    const int n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
+    const size_t parts = (size_t)n * 2 * SPANS * (size_t)c;
+    double *at;
+    sp_cpu_span *tile;
+
+    SP_TRY(sp_cpu_scratch(
+        be, (size_t)n_sums * parts * sizeof *at + (size_t)n * sizeof *tile,
+        (void **)&at));
+    tile = (sp_cpu_span *)(at + (size_t)n_sums * parts);
+    sp_cpu_spans(sample_row, n_samples, SP_TILE, tile);
+    for (int i = 0; i < n_sums; i++)
+        sums[i] =
+            (tile_sums){.n = n, .c = c, .tile = tile, .part = at + (size_t)i * parts};
     return SP_OK;
 }
 
 static void sum_tile(const sp_cpu_isa *isa, sp_tensor y, const tile_sums *s, int t)
 {
-    const size_t size = 2 * (size_t)y.c;
+    const size_t size = 2 * (size_t)s->c;
     const int32_t end = s->tile[t].end;
     double *part = s->part + (size_t)t * SPANS * size;
 
-    for (int32_t row = s->tile[t].row; row < end; row += SP_CPU_ROW_BLOCK, part += size)
-        isa->norm_sums(y, row, sp_cpu_least(row + SP_CPU_ROW_BLOCK, end), part);
+    for (int32_t row = s->tile[t].row, next; row < end; row = next, part += size) {
+        next = (int32_t)sp_cpu_least(row + SP_CPU_ROW_BLOCK, end);
+        if (s->norm)
+            isa->norm_grad_sums(s->norm, row, next, part);
+        else
+            isa->norm_sums(y, row, next, part);
+    }
 }
 
-static void add_sums(const tile_sums *s, int c, int n_samples, double *sums)
+static void add_sums(const tile_sums *s, int n_samples, double *sums)
 {
-    const size_t size = 2 * (size_t)c;
+    const size_t size = 2 * (size_t)s->c;
 
     memset(sums, 0, (size_t)n_samples * size * sizeof *sums);
     for (int t = 0; t < s->n; t++) {
@@ -135,9 +150,10 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
     return sp_cpu_copy(be, from, *x, false);
 }
 
-/* sums, norm NULL: they are not wanted. At most one of them is. */
+/* Computes the output tile by tile, and while a tile is still in L2 its part of each of
+ * n_sums sums, or the norm of it (NULL: none). */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
-                            const tile_sums *sums, const sp_norm_args *norm)
+                            const tile_sums *sums, int n_sums, const sp_norm_args *norm)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const sp_cpu_isa *rows = sp_cpu_rows_of(be, a->y.elem);
@@ -159,8 +175,8 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
     schedule(dynamic, run) if (n_tiles > 1)
     for (int t = 0; t < n_tiles; t++) {
         isa->conv_tile(&conv, t);
-        if (sums)
-            sum_tile(rows, a->y, sums, t);
+        for (int i = 0; i < n_sums; i++)
+            sum_tile(rows, a->y, &sums[i], t);
         if (norm)
             norm_tile(rows, a, norm, t);
     }
@@ -170,7 +186,7 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
 sp_status sp_cpu_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
     assert(sp_conv_is_sound(args));
-    return over_tiles(be, args, NULL, NULL);
+    return over_tiles(be, args, NULL, 0, NULL);
 }
 
 sp_status sp_cpu_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *conv,
@@ -180,7 +196,7 @@ sp_status sp_cpu_conv_forward_norm_apply(sp_backend *be, const sp_conv_args *con
     assert(norm->x.data == conv->y.data && norm->y.data == conv->y.data);
     if (norm->finish)
         SP_TRY(sp_ref_norm_finish(be, norm->finish));
-    return over_tiles(be, conv, NULL, norm);
+    return over_tiles(be, conv, NULL, 0, norm);
 }
 
 sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv,
@@ -190,9 +206,9 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
     tile_sums s;
 
     assert(sp_conv_is_sound(conv) && sums);
-    SP_TRY(take_sums(be, conv->y.c, sample_row, n_samples, &s));
-    SP_TRY(over_tiles(be, conv, &s, NULL));
-    add_sums(&s, conv->y.c, n_samples, sums);
+    SP_TRY(take_sums(be, conv->y.c, sample_row, n_samples, &s, 1));
+    SP_TRY(over_tiles(be, conv, &s, 1, NULL));
+    add_sums(&s, n_samples, sums);
     return SP_OK;
 }
 
@@ -200,7 +216,29 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
 sp_status sp_cpu_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
     assert(sp_conv_is_sound(args));
-    return over_tiles(be, args, NULL, NULL);
+    return over_tiles(be, args, NULL, 0, NULL);
+}
+
+sp_status sp_cpu_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *conv,
+                                           const sp_norm_grad_args *norm,
+                                           const sp_norm_grad_args *residual)
+{
+    const sp_norm_grad_args *of[MOST_SUMS] = {norm, residual};
+    const int n = residual ? 2 : 1;
+    tile_sums s[MOST_SUMS];
+
+    assert(sp_conv_is_sound(conv) && sp_norm_grad_sums_are_sound(norm));
+    assert(!residual || (residual->slope == 1 && residual->dy.data == norm->dy.data &&
+                         residual->x.c == norm->x.c));
+    SP_TRY(take_sums(be, norm->x.c, norm->sample_row, norm->n_samples, s, n));
+    for (int i = 0; i < n; i++)
+        s[i].norm = of[i];
+    SP_TRY(over_tiles(be, conv, s, n, NULL));
+    for (int i = 0; i < n; i++) {
+        add_sums(&s[i], of[i]->n_samples, of[i]->sums);
+        sp_cpu_norm_grad_scale(of[i]);
+    }
+    return SP_OK;
 }
 
 /* ---- weight gradient ---- */

@@ -178,6 +178,10 @@ static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
  * alone. */
 int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
+/* Multiplies the second sums of a norm's backward pass by inv_std: norm_grad_sums of
+ * sp_cpu_isa leaves that to its callers. */
+void sp_cpu_norm_grad_scale(const sp_norm_grad_args *a);
+
 static inline int64_t sp_cpu_blocks(int64_t n, int64_t size)
 {
     return (n + size - 1) / size;

@@ -72,6 +72,15 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
     return SP_OK;
 }
 
+void sp_cpu_norm_grad_scale(const sp_norm_grad_args *a)
+{
+    const int c = a->x.c;
+
+    for (int b = 0; b < a->n_samples; b++)
+        for (int j = 0; j < c; j++)
+            a->sums[(size_t)(2 * b + 1) * (size_t)c + (size_t)j] *= a->inv_std[j];
+}
+
 sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, a->x.elem);
@@ -85,9 +94,7 @@ sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
         isa->norm_grad_sums(a, p.span[i].row, p.span[i].end,
                             p.sums + (size_t)i * 2 * (size_t)c);
     add_parts(&p, a->n_samples, c, a->sums);
-    for (int b = 0; b < a->n_samples; b++)
-        for (int j = 0; j < c; j++)
-            a->sums[(size_t)(2 * b + 1) * (size_t)c + (size_t)j] *= a->inv_std[j];
+    sp_cpu_norm_grad_scale(a);
     return SP_OK;
 }
 
