@@ -1,8 +1,8 @@
 /* Weight gradient in bf16 by tiles: dW[k] += x^T dy over the pairs of offset k.
  *
  * The products are summed over pairs, so a chunk is 32 pairs of rows. Of dy they are
- * woven as in bf16_wgrad.c: a word has one column of two rows. Of x they are woven and
- * then transposed, 16 words by 16, so that a row of a tile has 32 pairs of one channel.
+ * woven as in bf16_wgrad.c: a word has one column of two rows. Of x they are
+ * transposed, so that a row of a tile has 32 pairs of one channel.
  *
  *     x  [pairs of tiles][chunks][32 channels][16 words]
  *     dy [chunks * 16 words][columns of the panel]
@@ -72,45 +72,60 @@ INLINE void point(sp_tensor t, int64_t row, const int32_t *index, int n, int col
 }
 
 /* Weaves 16 columns of two rows. */
-INLINE __m512 weave_16(const uint16_t *low, const uint16_t *high)
+INLINE __m512i weave_16(const uint16_t *low, const uint16_t *high)
 {
-    const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)low));
-    const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)high));
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                         23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m256i a = _mm256_loadu_si256((const void *)low);
+    const __m512i joined = _mm512_inserti64x4(
+        _mm512_castsi256_si512(a), _mm256_loadu_si256((const void *)high), 1);
 
-    return _mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)));
+    return _mm512_permutexvar_epi16(order, joined);
 }
 
-/* Writes the transposed square of 16 x 16 words. */
-INLINE void store_transposed(__m512 v[EDGE], float *to)
+/* Channels c .. c + 7 of pairs i, 8 + i, 16 + i and 24 + i. Loads put them there, on
+ * ports that shuffles do not need. */
+INLINE __m512i four_pairs(const uint16_t *const at[CHUNK], int i, int c)
 {
-    __m512 w[EDGE];
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(at[i] + c)));
+
+#define LANE(L)                                                                        \
+    v = _mm512_mask_broadcast_i32x4(                                                   \
+        v, 0xf << 4 * (L), _mm_loadu_si128((const void *)(at[8 * (L) + i] + c)));
+    LANE(1)
+    LANE(2)
+    LANE(3)
+#undef LANE
+    return v;
+}
+
+/* Writes channels c .. c + 7 of 32 pairs, transposed: row j of `to` is channel c + j of
+ * the pairs in order. In each of four lanes, 8 pairs by 8 channels are exchanged. */
+INLINE void transpose_8(const uint16_t *const at[CHUNK], int c, uint32_t *to)
+{
+    __m512i v[8], w[8];
 
     UNROLL
-    for (int i = 0; i < EDGE; i += 2) {
-        w[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
-        w[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    for (int i = 0; i < 8; i++)
+        v[i] = four_pairs(at, i, c);
+    UNROLL
+    for (int i = 0; i < 4; i++) { /* channels 0-3, 4-7 of pairs 2 i, 2 i + 1 */
+        w[i] = _mm512_unpacklo_epi16(v[2 * i], v[2 * i + 1]);
+        w[4 + i] = _mm512_unpackhi_epi16(v[2 * i], v[2 * i + 1]);
     }
     UNROLL
-    for (int i = 0; i < EDGE; i += 4) {
+    for (int h = 0; h < 8; h += 4) { /* two channels of pairs 0-3, 4-7 */
         UNROLL
-        for (int h = 0; h < 2; h++) {
-            const __m512d a = _mm512_castps_pd(w[i + h]);
-            const __m512d b = _mm512_castps_pd(w[i + h + 2]);
-            v[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-            v[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        for (int i = 0; i < 2; i++) {
+            v[h + i] = _mm512_unpacklo_epi32(w[h + 2 * i], w[h + 2 * i + 1]);
+            v[h + 2 + i] = _mm512_unpackhi_epi32(w[h + 2 * i], w[h + 2 * i + 1]);
         }
     }
-    /* Lane l of v[4 i + r] has column 4 l + r of rows 4 i .. 4 i + 3. */
     UNROLL
-    for (int r = 0; r < 4; r++) {
-        const __m512 a = _mm512_shuffle_f32x4(v[r], v[4 + r], 0x88);
-        const __m512 b = _mm512_shuffle_f32x4(v[8 + r], v[12 + r], 0x88);
-        const __m512 c = _mm512_shuffle_f32x4(v[r], v[4 + r], 0xdd);
-        const __m512 d = _mm512_shuffle_f32x4(v[8 + r], v[12 + r], 0xdd);
-        store(to + r * EDGE, _mm512_shuffle_f32x4(a, b, 0x88));
-        store(to + (8 + r) * EDGE, _mm512_shuffle_f32x4(a, b, 0xdd));
-        store(to + (4 + r) * EDGE, _mm512_shuffle_f32x4(c, d, 0x88));
-        store(to + (12 + r) * EDGE, _mm512_shuffle_f32x4(c, d, 0xdd));
+    for (int j = 0; j < 8; j += 2) { /* one channel of pairs 0-7 */
+        _mm512_storeu_si512(to + j * EDGE, _mm512_unpacklo_epi64(v[j], v[j + 1]));
+        _mm512_storeu_si512(to + (j + 1) * EDGE, _mm512_unpackhi_epi64(v[j], v[j + 1]));
     }
 }
 
@@ -124,11 +139,8 @@ static bool gather_tiles(run *r, int q, int c0, int c)
         return false;
     point(x, r->x_row[q], r->in[q], r->n[q], c0, at);
     for (int j = 0; j < c; j += EDGE) {
-        __m512 v[EDGE];
-        UNROLL
-        for (int s = 0; s < EDGE; s++)
-            v[s] = weave_16(at[2 * s] + j, at[2 * s + 1] + j);
-        store_transposed(v, (float *)(void *)tile_of_x(r, q, j));
+        transpose_8(at, j, tile_of_x(r, q, j));
+        transpose_8(at, j + 8, tile_of_x(r, q, j) + SQUARE / 2);
     }
     return true;
 }
@@ -144,8 +156,7 @@ static bool gather_words(sp_tensor dy, int64_t row, const int32_t *index, int n,
     point(dy, row, index, n, at_c, at);
     for (int s = 0; s < EDGE; s++, to += ld)
         for (int j = 0; j < c; j += EDGE)
-            store((float *)(void *)(to + j),
-                  weave_16(at[2 * s] + j, at[2 * s + 1] + j));
+            _mm512_storeu_si512(to + j, weave_16(at[2 * s] + j, at[2 * s + 1] + j));
     return true;
 }
 #else
