@@ -37,7 +37,7 @@ typedef struct sp_grid_options {
     /* Fill the sample's point map, and where the homes of context are known its context
      * too. */
     bool with_points;
-    bool without_cost; /* the cost columns, which take a fifth of the time, stay 0 */
+    bool without_cost; /* the cost columns, which not all callers need, stay 0 */
 } sp_grid_options;
 
 /* A voxelized sample and the columns that a shard stores about it. All zero before the

@@ -20,7 +20,8 @@ static uint64_t key_of(double x)
 }
 
 /* The z of this rank, from 0, among the points in rising order. Each pass finds one
- * more byte of its key, which costs a sixth of sorting. */
+ * more byte of its key, so the time grows with the number of points and no copy is
+ * sorted. */
 static double z_of_rank(const vox_cloud *cloud, int64_t rank)
 {
     const uint64_t sign = UINT64_C(1) << 63;
