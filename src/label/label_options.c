@@ -62,8 +62,8 @@ static const sp_option option_table[] = {
   "all are equally likely"}, SP_OPTION_FLAG, AT(entropy)},
 {{"--probabilities", "CLASS,...", "add a field p_CLASS with the probability of each of "
   "these classes (all: of every class)"}, SP_OPTION_TEXT, AT(probabilities)},
-{{"--field-type", "TYPE", "of added fields in LAS and LAZ: uint8, in steps of 1/255, "
-  "or float32 (uint8)"}, SP_OPTION_READ, .read = read_type},
+{{"--field-type", "TYPE", "of added fields: uint8, in steps of 1/255 in scans of all "
+  "formats, or float32 (uint8)"}, SP_OPTION_READ, .read = read_type},
 {{"--min-confidence", "P", "points of which no class has this probability get no "
   "class"},
  SP_OPTION_REAL, AT(min_confidence), .or_0 = true},
