@@ -50,12 +50,16 @@
 
 /* Templated kernels in parentheses: SP_LAUNCH((sum_kernel<32>), grid, block, ...). */
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    sp_launch((kernel), (grid), (block), 0, (stream), __VA_ARGS__)
+    sp_launch((kernel), (grid), (block), 0, 1, (stream), __VA_ARGS__)
 #define SP_SHARED(T, name, dims) __shared__ __align__(16) T name dims
 /* Dynamic shared memory: its size comes with the launch and is at most that of
  * SP_ALLOW_SHARED. */
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
-    sp_launch((kernel), (grid), (block), (bytes), (stream), __VA_ARGS__)
+    sp_launch((kernel), (grid), (block), (bytes), 1, (stream), __VA_ARGS__)
+/* The same in clusters of so many blocks along x, which divide the grid
+ * (sp_cuda_cluster.h). */
+#define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
+    sp_launch((kernel), (grid), (block), (bytes), (cluster), (stream), __VA_ARGS__)
 #define SP_ALLOW_SHARED(kernel, bytes)                                                 \
     cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (bytes))
 /* All of an SM's memory that can be shared memory is that while the kernel runs.
@@ -110,19 +114,26 @@ bool sp_early_next(cudaStream_t stream); /* below */
 
 template <class... P, class... A>
 static inline void sp_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t bytes,
-                             cudaStream_t stream, const A &...values)
+                             unsigned cluster, cudaStream_t stream, const A &...values)
 {
-    cudaLaunchAttribute early = {};
+    cudaLaunchAttribute attribute[2] = {};
     cudaLaunchConfig_t config = {};
+    unsigned n = 0;
 
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    if (sp_early_next(stream)) {
+        attribute[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute[n++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        attribute[n].id = cudaLaunchAttributeClusterDimension;
+        attribute[n++].val.clusterDim = {cluster, 1, 1};
+    }
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = sp_early_next(stream) ? 1 : 0;
+    config.attrs = attribute;
+    config.numAttrs = n;
     cudaLaunchKernelEx(&config, kernel, values...); /* cudaGetLastError has a failure */
 }
 
@@ -322,6 +333,7 @@ cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);
 
+#include "cuda/device/sp_cuda_cluster.h"
 #include "cuda/device/sp_cuda_wgmma.h"
 
 #else

@@ -1,15 +1,10 @@
-/* Fibers and blocks: the threads of a block are fibers, and one block runs at a
- * time. */
+/* Fibers and blocks: the threads of a block are fibers, and one block runs at a time,
+ * or one cluster of blocks. */
 #include "emulator/hostcuda_internal.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/time.h>
 #include <unistd.h>
-
-#include <map>
-#include <string>
 
 #if defined __SANITIZE_ADDRESS__
 #define HC_ASAN 1
@@ -25,23 +20,31 @@ extern "C" void __asan_unpoison_memory_region(const void *, size_t);
 #endif
 
 enum : size_t { STACK = 128 << 10, GUARD = 4 << 10 };
-enum { MAX_THREADS = 1024, STATIC_SHARED = 48 << 10 };
+enum { MAX_THREADS = 1024 /* of a cluster too */, STATIC_SHARED = 48 << 10 };
 
 struct shared_array {
     const void *declaration;
     char *data;
     size_t size;
+    int rank; /* of its block in the cluster */
 };
 
-/* The one block that runs. */
+/* A block of the cluster. */
+struct member {
+    int n_done, n_arrived; /* threads; at __syncthreads */
+    size_t shared_bytes;
+};
+
+/* The one cluster that runs. */
 struct block {
     std::vector<hc_fiber> fiber;
     std::vector<hc_warp> warp;
     std::vector<char *> stack;
     std::vector<hc_fiber *> ready;
     std::vector<shared_array> shared;
-    size_t shared_bytes;
-    int n, n_done, n_arrived;
+    member members[HC_MOST_BLOCKS];
+    int size, n_each; /* blocks, and threads of each */
+    int n, n_done;    /* threads of all */
     int n_polls;   /* polls since the host let the block run */
     bool is_ahead; /* device memory is closed until all have waited */
     bool is_shown; /* but it can be read */
@@ -53,11 +56,13 @@ struct block {
     const void *host_stack;
     size_t host_stack_bytes;
     uint64_t random;
+    int favourite; /* the block whose threads run by preference, for a while */
 };
 
 static block *B = new block();
 __thread hc_view *hc_self;
-static hc_fiber *volatile running; /* read by the watchdog, on any thread */
+char *hc_window;
+hc_fiber *volatile hc_running;
 hc_hooks hc_hook;
 
 /* ---- findings ---- */
@@ -124,9 +129,11 @@ static void jump(hc_fiber *from, hc_fiber *to)
         return;
     }
     hc_self = to ? &to->view : NULL;
-    running = to;
-    if (to)
+    hc_running = to;
+    if (to) {
         to->state = HC_RUNNING;
+        hc_window = hc_space + (size_t)to->rank * HC_WINDOW;
+    }
 #ifdef HC_ASAN
     __sanitizer_start_switch_fiber(!from                    ? &B->host_fake
                                    : from->state == HC_DONE ? NULL
@@ -158,13 +165,31 @@ bool hc_is_own_stack(const void *p)
     return (const char *)p >= stack && (const char *)p < stack + STACK;
 }
 
+size_t hc_random_below(size_t n)
+{
+    return hc_option.order == HC_RANDOM ? hc_random(&B->random) % n : 0;
+}
+
+/* Blocks of a cluster are to get apart from each other, so one of them is preferred for
+ * a while. */
+static size_t pick_at_random()
+{
+    size_t i = hc_random_below(B->ready.size());
+
+    if (B->size > 1 && hc_random_below(1024) == 0)
+        B->favourite = (int)hc_random_below((size_t)B->size);
+    for (int k = 0; k < 8 && B->size > 1 && B->ready[i]->rank != B->favourite; k++)
+        i = hc_random_below(B->ready.size());
+    return i;
+}
+
 static hc_fiber *pick()
 {
     std::vector<hc_fiber *> &r = B->ready;
     hc_fiber *f;
 
     if (hc_option.order == HC_RANDOM)
-        std::swap(r[hc_random(&B->random) % r.size()], r.back());
+        std::swap(r[pick_at_random()], r.back());
     if (hc_option.order == HC_UP) {
         f = r.front();
         r.erase(r.begin());
@@ -180,6 +205,7 @@ static void fail_deadlock()
     char text[1024] = "";
     size_t used = 0;
     const hc_fiber *last = NULL;
+    int n_arrived = 0;
 
     for (int i = 0; i < B->n && used < sizeof text - 300; i++) {
         const hc_fiber *f = &B->fiber[i];
@@ -189,16 +215,19 @@ static void fail_deadlock()
             (size_t)snprintf(text + used, sizeof text - used, "\n  %s", hc_where(f));
         last = f;
     }
+    for (int i = 0; i < B->size; i++)
+        n_arrived += B->members[i].n_arrived;
     hc_fail("deadlock: %d of %d threads done, %d at __syncthreads; waiting:%s",
-            B->n_done, B->n, B->n_arrived, text);
+            B->n_done, B->n, n_arrived, text);
 }
 
-/* All threads that are not done have arrived. */
-static void release_barrier()
+/* All threads of a block that are not done have arrived. */
+static void release_barrier(int rank)
 {
+    const int from = rank * B->n_each, end = from + B->n_each;
     const hc_fiber *first = NULL, *done = NULL;
 
-    for (int i = 0; i < B->n; i++) {
+    for (int i = from; i < end; i++) {
         const hc_fiber *f = &B->fiber[i];
         if (f->state == HC_DONE)
             done = f;
@@ -211,20 +240,30 @@ static void release_barrier()
         hc_fail("thread (%u,%u,%u) is done while others wait in __syncthreads: %s",
                 done->view.thread.x, done->view.thread.y, done->view.thread.z,
                 hc_where(first));
-    B->n_arrived = 0;
-    for (int i = 0; i < B->n; i++)
+    B->members[rank].n_arrived = 0;
+    for (int i = from; i < end; i++)
         hc_make_ready(&B->fiber[i]);
+}
+
+/* No thread is ready: releases barriers, else lets copies land. */
+static void go_further()
+{
+    for (int i = 0; i < B->size; i++) {
+        const member &m = B->members[i];
+        if (m.n_arrived && m.n_arrived + m.n_done == B->n_each)
+            release_barrier(i);
+    }
+    while (B->ready.empty())
+        if (!hc_cluster_stir())
+            fail_deadlock();
 }
 
 void hc_switch_away()
 {
     hc_fiber *from = hc_current();
 
-    if (B->ready.empty() && B->n_done < B->n) {
-        if (!B->n_arrived || B->n_arrived + B->n_done < B->n)
-            fail_deadlock();
-        release_barrier();
-    }
+    if (B->ready.empty() && B->n_done < B->n)
+        go_further();
     jump(from, B->n_done == B->n ? NULL : pick());
 }
 
@@ -237,10 +276,12 @@ static void fiber_main()
     f = hc_current();
     hc_copy_left(f);
     hc_wgmma_left(f);
+    hc_cluster_left(f);
     if (B->launch->is_early && !f->has_waited)
         hc_fail("launched early, leaves without sp_grid_wait: %s", hc_where(f));
     f->state = HC_DONE;
     B->n_done++;
+    B->members[f->rank].n_done++;
     f->warp->live &= ~(1u << f->view.lane);
     hc_warp_left(f->warp);
     hc_switch_away();
@@ -254,7 +295,9 @@ void hc_barrier(const char *file, int line)
     f->file = file;
     f->line = line;
     f->state = HC_AT_BARRIER;
-    B->n_arrived++;
+    /* Blocks of a cluster do not wait for each other here. */
+    if (++B->members[f->rank].n_arrived == B->n_each && B->size > 1)
+        release_barrier(f->rank);
     hc_switch_away();
     f->view.barriers++;
 }
@@ -271,6 +314,11 @@ void hc_maybe_yield()
         hc_make_ready(hc_current());
         hc_switch_away();
     }
+}
+
+bool hc_has_left(int rank)
+{
+    return B->members[rank].n_done == B->n_each;
 }
 
 bool hc_is_ahead()
@@ -326,9 +374,12 @@ enum { SHARED_GAP = 256 }; /* bytes between arrays, never allocated */
 
 static char *take_shared(const void *declaration, size_t size, size_t align)
 {
-    char *at = hc_space + SHARED_GAP;
+    const int rank = hc_current()->rank;
+    char *at = hc_window + SHARED_GAP;
 
     for (const shared_array &a : B->shared) {
+        if (a.rank != rank)
+            continue;
         if (a.declaration == declaration)
             return a.data;
         at = a.data + a.size + SHARED_GAP;
@@ -337,7 +388,7 @@ static char *take_shared(const void *declaration, size_t size, size_t align)
     hc_fill_garbage(at, size);
     if (hc_hook.allocated)
         hc_hook.allocated(at, size);
-    B->shared.push_back({declaration, at, size});
+    B->shared.push_back({declaration, at, size, rank});
     return at;
 }
 
@@ -345,14 +396,14 @@ void *hc_shared(const void *declaration, size_t size, size_t align)
 {
     const size_t before = B->shared.size();
     char *at = take_shared(declaration, size, align);
+    size_t *bytes = &B->members[hc_current()->rank].shared_bytes;
 
     if (B->shared.size() > before)
-        B->shared_bytes += size;
-    if (B->shared_bytes > STATIC_SHARED ||
-        B->shared_bytes + B->launch->shared_bytes > hc_most_shared())
+        *bytes += size;
+    if (*bytes > STATIC_SHARED || *bytes + B->launch->shared_bytes > hc_most_shared())
         hc_fail("%zu bytes of shared memory, %zu with the launch's: %d and %zu fit",
-                B->shared_bytes, B->shared_bytes + B->launch->shared_bytes,
-                (int)STATIC_SHARED, hc_most_shared());
+                *bytes, *bytes + B->launch->shared_bytes, (int)STATIC_SHARED,
+                hc_most_shared());
     return at;
 }
 
@@ -367,7 +418,6 @@ static void drop_shared()
         if (hc_hook.freed)
             hc_hook.freed(a.data, a.size);
     B->shared.clear();
-    B->shared_bytes = 0;
 }
 
 /* ---- blocks ---- */
@@ -404,22 +454,26 @@ static char *top_of(int i, char *stack)
     return stack + STACK - i % 16 * 256;
 }
 
+/* at: the first block of the cluster. */
 static void make_fiber(int i, uint3 at)
 {
     const dim3 b = B->launch->block;
-    const unsigned u = (unsigned)i;
+    const unsigned u = (unsigned)(i % B->n_each);
+    const int lane = (int)u % 32;
     hc_fiber *f = &B->fiber[i];
 
     renew(f);
+    f->rank = i / B->n_each;
+    at.x += (unsigned)f->rank;
     f->view.thread = {u % b.x, u / b.x % b.y, u / (b.x * b.y)};
     f->view.block = at;
     f->view.block_dim = b;
     f->view.grid_dim = B->launch->grid;
-    f->view.lane = i % 32;
+    f->view.lane = lane;
     f->stack = B->stack[i];
-    f->warp = &B->warp[i / 32];
-    f->warp->lane[i % 32] = f;
-    f->warp->live |= 1u << i % 32;
+    f->warp = &B->warp[f->rank * ((B->n_each + 31) / 32) + (int)u / 32];
+    f->warp->lane[lane] = f;
+    f->warp->live |= 1u << lane;
 #ifdef HC_ASAN /* the last fiber's frames never returned */
     __asan_unpoison_memory_region(f->stack, STACK);
 #endif
@@ -429,14 +483,22 @@ static void make_fiber(int i, uint3 at)
 
 static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
 {
-    const int n = (int)(launch->block.x * launch->block.y * launch->block.z);
+    const int size = (int)launch->cluster;
+    const int each = (int)(launch->block.x * launch->block.y * launch->block.z);
+    const int n = size * each;
 
     B->launch = launch;
+    if (n > MAX_THREADS)
+        hc_fail("clusters of %d threads are not emulated", n);
+    B->size = size;
+    B->n_each = each;
     B->n = n;
-    B->n_done = B->n_arrived = 0;
+    B->n_done = B->favourite = 0;
+    memset(B->members, 0, sizeof B->members);
     B->random = seed;
     B->fiber.resize(MAX_THREADS); /* resized once, since warps point into it */
-    B->warp.assign((size_t)(n + 31) / 32, hc_warp());
+    B->warp.assign((size_t)(size * ((each + 31) / 32)), hc_warp());
+    hc_cluster_begin(size, n);
     hc_wgmma_begin(B->warp.data(), (int)B->warp.size());
     B->ready.clear();
     need_stacks(n);
@@ -470,61 +532,9 @@ void hc_poll()
         hc_switch_away();
 }
 
-/* ---- watchdog ---- */
-
-static void on_watchdog(int)
-{
-    const hc_fiber *f = running;
-
-    if (f)
-        hc_fail("watchdog: still running after %d s: %s", hc_option.watchdog_s,
-                hc_where(f));
-}
-
-static void set_watchdog(int seconds)
-{
-    const struct itimerval timer = {{0, 0}, {seconds, 0}};
-
-    signal(SIGPROF, seconds ? on_watchdog : SIG_IGN);
-    setitimer(ITIMER_PROF, &timer, NULL);
-}
-
-/* ---- how often each kernel ran ---- */
-
-static std::map<std::string, long> *n_launches;
-static long n_early;
-static unsigned n_that_let;
-
-unsigned hc_kernels_that_let()
-{
-    return n_that_let;
-}
-
-static void print_launches()
-{
-    for (const auto &kernel : *n_launches)
-        fprintf(stderr, "%6ld %s\n", kernel.second, kernel.first.c_str());
-    fprintf(stderr, "%6ld launched early\n", n_early);
-    fprintf(stderr, "%6u let the next kernel begin\n", n_that_let);
-}
-
-static void count_launch(const hc_launch *launch)
-{
-    static const bool is_asked = getenv("HC_COUNT") != NULL;
-
-    if (!is_asked)
-        return;
-    if (!n_launches) {
-        n_launches = new std::map<std::string, long>();
-        atexit(print_launches);
-    }
-    ++(*n_launches)[launch->kernel];
-    n_early += launch->is_early;
-}
-
 struct hc_grid {
     hc_launch launch;
-    std::vector<uint32_t> order; /* of its blocks */
+    std::vector<uint32_t> order; /* of its clusters of blocks */
     size_t n_done;
     uint64_t random;
     block *suspended; /* NULL: none */
@@ -533,10 +543,10 @@ struct hc_grid {
 hc_grid *hc_grid_begin(const hc_launch &launch, uint64_t seed)
 {
     const dim3 g = launch.grid;
-    const size_t n = (size_t)g.x * g.y * g.z;
+    const size_t n = (size_t)g.x * g.y * g.z / launch.cluster;
     hc_grid *grid = new hc_grid();
 
-    count_launch(&launch);
+    hc_count_launch(&launch);
     grid->launch = launch;
     grid->random = (seed + 1) * 0x9e3779b97f4a7c15u;
     grid->order.resize(n);
@@ -584,9 +594,9 @@ bool hc_grid_go(hc_grid *grid)
     resume(grid);
     if (hc_hook.launched)
         hc_hook.launched(l);
-    set_watchdog(hc_option.watchdog_s);
+    hc_set_watchdog(hc_option.watchdog_s);
     while (grid->n_done < grid->order.size()) {
-        const uint32_t i = grid->order[grid->n_done];
+        const uint32_t i = grid->order[grid->n_done] * l->cluster;
 
         if (!B->launch) {
             begin_block(l, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
@@ -601,10 +611,10 @@ bool hc_grid_go(hc_grid *grid)
         }
         grid->n_done++;
     }
-    set_watchdog(0);
+    hc_set_watchdog(0);
     if (grid->n_done < grid->order.size())
         return false;
-    n_that_let += B->lets_next;
+    hc_count_let(B->lets_next);
     B->lets_next = false;
     delete grid;
     return true;

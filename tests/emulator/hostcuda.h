@@ -30,6 +30,8 @@
  * Kernels that are launched early and touch device memory ahead of their wait, or leave
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.
+ * Blocks of a cluster run together; barriers in shared memory that are used wrongly and
+ * blocks that leave while others still reach them are found.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
  * checked for data races, for accesses out of bounds, and for reads ahead of the wait
  * of what the kernel before them has written. A finding ends the program
@@ -318,6 +320,7 @@ static inline void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b
     hc_tensor(HC_MMA_TF32, c, a, (uint64_t)b1 << 32 | b0, file, line);
 }
 
+#include "emulator/hostcuda_cluster.h"
 #include "emulator/hostcuda_wgmma.h"
 
 /* ---- what other devices see: meanings in sp_cuda.h ---- */
@@ -485,7 +488,8 @@ struct hc_launch {
     void (*invoke)(const void *call);
     std::shared_ptr<const void> call; /* host memory that kernels may read */
     size_t call_bytes;
-    bool is_early; /* by sp_early_next */
+    bool is_early;    /* by sp_early_next */
+    unsigned cluster; /* blocks of a cluster, along x */
     /* Numbers of the launches of this process: its own, from 1, and that of the kernel
      * before it in its stream if it is early; 0: none. */
     uint32_t number, before;
@@ -509,21 +513,25 @@ template <class... P> struct hc_call {
 
 template <class... P, class... A>
 static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3 grid,
-                                    dim3 block, size_t shared_bytes,
+                                    dim3 block, size_t shared_bytes, unsigned cluster,
                                     cudaStream_t stream, A... values)
 {
     typedef hc_call<P...> call;
 
     hc_submit({name, (const void *)kernel, grid, block, shared_bytes, call::invoke,
                std::make_shared<const call>(call{kernel, {(P)values...}}), sizeof(call),
-               sp_early_next(stream), 0, 0},
+               sp_early_next(stream), cluster, 0, 0},
               stream);
 }
 
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), 0, (stream), __VA_ARGS__)
+    hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1, (stream), __VA_ARGS__)
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), (stream), __VA_ARGS__)
+    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), 1, (stream),           \
+                     __VA_ARGS__)
+#define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
+    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), (cluster), (stream),   \
+                     __VA_ARGS__)
 
 /* Work of a stream that something outside of the emulator does in its own time, as the
  * tests' libnccl does: start and finish may touch device memory, is_done may not and is
@@ -552,7 +560,7 @@ extern "C" unsigned hc_early_launches();
 extern "C" unsigned hc_kernels_that_let();
 /* Returns the products of warpgroups so far, each warp's by itself. */
 extern "C" unsigned long hc_wgmma_count();
-extern "C" unsigned long hc_copied_bytes(); /* by sp_copy_async and sp_copy_chunk */
+extern "C" unsigned long hc_copied_bytes(); /* by asynchronous and bulk copies */
 /* Returns the calls so far that allocated memory, of the device or pinned. */
 extern "C" long hc_memory_calls();
 /* Returns whether the race checker is linked: everything takes ten times as long. */

@@ -327,6 +327,86 @@ template <int BUG> __global__ static void wgmma_with(call a)
         sp_wgmma_wait<0>(d);
 }
 
+/* ---- two blocks of a cluster bring half of each stage to both ---- */
+
+enum cluster_bug {
+    cluster_sound,
+    cluster_wrong_phase,
+    cluster_without_arrival,
+    cluster_refilled,
+    cluster_few_bytes,
+    cluster_never_made,
+    cluster_too_early,
+    cluster_leaves,
+    cluster_leaves_between
+};
+
+struct stage {
+    int data[N];
+    uint64_t full, free;
+};
+
+template <int BUG> __global__ static void cluster_with(call a)
+{
+    SP_SHARED(stage, s, [1]);
+    const uint32_t full = sp_shared_address(&s[0].full);
+    const uint32_t free = sp_shared_address(&s[0].free);
+    const int t = (int)threadIdx.x, rank = (int)sp_cluster_rank(), from = rank * N / 2;
+    int sum = 0;
+
+    if (t == 0 && BUG != cluster_never_made) {
+        sp_phases_init(full, 1);
+        sp_phases_init(free, 2);
+        sp_phases_made();
+    }
+    if (BUG == cluster_too_early)
+        __syncthreads();
+    else
+        sp_cluster_arrive(), sp_cluster_wait();
+    for (unsigned step = 0; step < 6; step++) {
+        if (t == 0) {
+            if (step > 0 && BUG != cluster_refilled)
+                sp_phases_wait(free, (step - 1) & 1);
+            sp_phases_expect(full, N * (BUG == cluster_few_bytes ? 2 : 4));
+            sp_copy_bulk(sp_shared_address(s[0].data + from), a.in + from,
+                         N / 2 * sizeof(int), full, 3);
+        }
+        sp_phases_wait(full, BUG == cluster_wrong_phase ? ~step & 1 : step & 1);
+        sum += s[0].data[N - 1 - t];
+        __syncthreads();
+        if (t < 2 && BUG != cluster_without_arrival)
+            sp_phases_arrive(free, (unsigned)t);
+    }
+    if (t / (N / 2) == rank)
+        a.out[t] = sum == 6 * a.in[N - 1 - t] ? a.in[t] : -1;
+    if (BUG == cluster_leaves)
+        return;
+    sp_cluster_arrive();
+    if (BUG != cluster_leaves_between)
+        sp_cluster_wait();
+}
+
+/* Runs a kernel by its name in clusters of two blocks; 0: there is none. */
+static int run_cluster(const char *name, call a, cudaStream_t stream)
+{
+    static const struct {
+        const char *name;
+        void (*kernel)(call);
+    } all[] = {
+#define C(bug) {#bug, cluster_with<bug>}
+        C(cluster_sound),    C(cluster_wrong_phase),    C(cluster_without_arrival),
+        C(cluster_refilled), C(cluster_few_bytes),      C(cluster_never_made),
+        C(cluster_leaves),   C(cluster_leaves_between), C(cluster_too_early),
+    };
+
+    for (const auto &k : all)
+        if (!strcmp(k.name, name)) {
+            SP_LAUNCH_CLUSTER(k.kernel, dim3(2), dim3(N), 0, 2, stream, a);
+            return 1;
+        }
+    return 0;
+}
+
 /* ---- sound ---- */
 
 __global__ static void copies(call a)
@@ -477,7 +557,7 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
             SP_LAUNCH(k.kernel, grid, dim3(threads), first, a);
             return 1;
         }
-    return 0;
+    return run_cluster(name, a, first);
 }
 
 __global__ static void waits_first(call a)

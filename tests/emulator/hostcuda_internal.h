@@ -1,6 +1,7 @@
 /* Inside the emulator: fibers and blocks (hostcuda.cc), their stacks
  * (hostcuda_switch.cc), warp operations (hostcuda_warp.cc), tensor cores and the copies
  * that feed them (hostcuda_tensor.cc), products of warpgroups (hostcuda_wgmma.cc),
+ * clusters of blocks (hostcuda_cluster.cc),
  * memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
  * streams and the runtime's calls (hostcuda_runtime.cc). */
 #ifndef HOSTCUDA_INTERNAL_H
@@ -17,6 +18,8 @@ enum hc_state {
     HC_AT_BARRIER,
     HC_AT_WARP,
     HC_AT_GRID_WAIT,
+    HC_AT_CLUSTER,
+    HC_AT_PHASES,
     HC_DONE
 };
 
@@ -61,6 +64,7 @@ struct hc_fiber {
     char *stack;
     hc_warp *warp;
     hc_state state;
+    int rank;         /* of its block in the cluster */
     const char *file; /* position of the barrier or collective that it is in */
     int line;
     hc_op op; /* the collective that it is in */
@@ -75,6 +79,10 @@ struct hc_fiber {
     /* The rest is for wgmma. */
     std::vector<void *> landed; /* chunks that this thread is to pass on */
     std::vector<hc_sums> sums;  /* of products under way */
+    /* For clusters (hostcuda_cluster.cc). */
+    unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
+    std::vector<unsigned>
+        seen; /* phases that it knows to have ended, of each barrier */
     void *fake;                 /* the address sanitizer's stack */
 };
 
@@ -121,6 +129,8 @@ void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);
 bool hc_is_chance(int one_in); /* never under fixed orders */
+size_t hc_random_below(size_t n); /* 0 under fixed orders */
+bool hc_has_left(int rank); /* all threads of this block of the cluster are done */
 
 /* ---- hostcuda_switch.cc ---- */
 /* Saves the registers on the stack at hand and its pointer in *save, and goes on with
@@ -145,6 +155,22 @@ void hc_wgmma_copy_begins(hc_fiber *f, const void *to);
 void hc_wgmma_copy_lands(hc_fiber *f, const void *to);
 void hc_wgmma_stored(const void *to); /* by the current thread itself */
 void hc_wgmma_left(const hc_fiber *f);
+void hc_wgmma_bulk_begins(const hc_fiber *f, const char *to, unsigned bytes);
+/* phases: number of the barrier in whose phase it lands. */
+void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned phase);
+
+/* ---- hostcuda_launches.cc ---- */
+extern hc_fiber *volatile hc_running; /* read on any thread; NULL: none */
+void hc_set_watchdog(int seconds);
+void hc_count_launch(const hc_launch *launch);
+void hc_count_let(bool lets_next); /* by a kernel that has ended */
+
+/* ---- hostcuda_cluster.cc ---- */
+void hc_cluster_begin(int size, int n_threads); /* blocks; threads of all of them */
+/* A bulk copy lands; false: none is on its way. */
+bool hc_cluster_stir();
+void hc_cluster_left(const hc_fiber *f); /* f is done */
+unsigned long hc_bulk_bytes();           /* read by bulk copies so far */
 
 /* ---- hostcuda_device.cc ---- */
 size_t hc_most_shared(); /* bytes of a block, static and of the launch together */
@@ -157,9 +183,12 @@ void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
 void hc_count_operations(int n);       /* the calling thread has queued n more */
 
 /* ---- hostcuda_memory.cc ---- */
-/* One range of addresses for shared and device memory. */
+/* One range of addresses for shared and device memory. Shared memory is first: a window
+ * for each block of a cluster. */
 enum : size_t { HC_SPACE = (size_t)1 << 36, HC_SHARED_SPACE = (size_t)1 << 24 };
-extern char *hc_space; /* [HC_SPACE], shared memory first */
+enum : size_t { HC_WINDOW = 256 << 10, HC_MOST_BLOCKS = 8 /* of a cluster */ };
+extern char *hc_space;  /* [HC_SPACE] */
+extern char *hc_window; /* of the block whose thread runs */
 void hc_fill_garbage(void *data, size_t bytes);
 void hc_open_space(); /* device memory becomes accessible; counted */
 void hc_close_space();

@@ -321,6 +321,16 @@ unsigned hc_early_launches()
     return n_early;
 }
 
+/* Clusters exist from capability 9.0 on; the grid consists of whole ones. */
+static bool can_cluster(const hc_launch &l)
+{
+    int major = 0;
+
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    return l.cluster == 1 || (l.cluster >= 1 && l.cluster <= HC_MOST_BLOCKS &&
+                              l.grid.x % l.cluster == 0 && major >= 9);
+}
+
 void hc_submit(const hc_launch &launch, cudaStream_t stream)
 {
     static uint32_t number;
@@ -336,7 +346,7 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
 
     if (!threads || threads > 1024 || l.block.z > 64 || !blocks ||
         l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
-        l.call_bytes > 4096 + sizeof(void *) ||
+        l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
         l.shared_bytes > allowed_shared(l.code)) {
         remember(cudaErrorInvalidConfiguration);
         return;

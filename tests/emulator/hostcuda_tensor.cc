@@ -13,7 +13,7 @@ static void tell(const hc_fiber *f, const void *data, int bytes, bool is_write,
 
 char *hc_shared_at(uint32_t offset)
 {
-    return hc_space + offset;
+    return hc_window + offset;
 }
 
 /* ---- copies ---- */
@@ -22,7 +22,7 @@ static unsigned long n_copied; /* bytes from device memory */
 
 unsigned long hc_copied_bytes()
 {
-    return n_copied;
+    return n_copied + hc_bulk_bytes();
 }
 
 static void land(hc_copy *c)

@@ -8,6 +8,7 @@
  *
  *     a product reads a chunk whose copy was not waited for, or was not passed on by
  *     its thread's sp_fence_async, or without a barrier behind that
+ *     a product reads a chunk of a bulk copy and no lane of its warp has waited for it
  *     a copy overwrites a chunk before all warps that read it have waited, or without a
  *     barrier behind that
  *     sums are touched without a fence of their registers, or never waited for
@@ -16,15 +17,25 @@
  * What threads store themselves is seen where the race checker is linked. */
 #include "emulator/hostcuda_internal.h"
 
-enum { CHUNK = 16, CHUNKS = (256 << 10) / CHUNK, WARPGROUPS = 8, IN_GROUP = 4 };
+enum { CHUNK = 16, CHUNKS = HC_MOST_BLOCKS * HC_WINDOW / CHUNK };
+enum { WARPGROUPS = 8, IN_GROUP = 4 };
 enum { ATOM = 1024, ATOM_ROW = 128 };
-enum chunk_state : uint8_t { UNTOUCHED, ON_ITS_WAY, LANDED, PASSED_ON };
+enum chunk_state : uint8_t {
+    UNTOUCHED,
+    ON_ITS_WAY,
+    LANDED,
+    PASSED_ON,
+    BULK_ON_ITS_WAY,
+    BROUGHT /* by a bulk copy */
+};
 
 struct chunk {
     unsigned turn; /* number of the block that the other fields belong to */
     chunk_state state;
     const hc_fiber *by;
     unsigned barriers;    /* barriers that thread had passed then */
+    size_t phases;        /* the barrier in shared memory that a bulk copy told, and */
+    unsigned phase;       /* the number of its phase */
     int read[WARPGROUPS]; /* last group of products that read it, -1: none */
 };
 
@@ -33,11 +44,11 @@ struct call {
     int n, is_at_once;
 };
 
-/* The products of the block's warpgroups. */
+/* The products of the cluster's warpgroups. */
 static std::vector<call> *const issued = new std::vector<call>[WARPGROUPS];
 static chunk chunks[CHUNKS];
 static unsigned turn = 1;
-static hc_warp *warps; /* number of the block */
+static hc_warp *warps; /* of the cluster */
 static int n_warps;
 static unsigned long n_issued;
 
@@ -61,7 +72,7 @@ static chunk *chunk_at(const void *p)
     const size_t at = (size_t)((const char *)p - hc_space) / CHUNK;
     chunk *c = &chunks[at];
 
-    if (at >= CHUNKS)
+    if (at >= (size_t)CHUNKS)
         return NULL;
     if (c->turn != turn) {
         c->turn = turn;
@@ -89,15 +100,18 @@ static void check_read(const chunk *c, const hc_fiber *f, int i)
 
         if ((size_t)c->read[i] >= at.size())
             hc_fail("what a wgmma may still read is overwritten: %s", hc_where(f));
-        if (f->warp != &warps[w] && at[(size_t)c->read[i]] >= f->view.barriers)
+        if (f->warp != &warps[w] && f->rank == warps[w].lane[0]->rank &&
+            at[(size_t)c->read[i]] >= f->view.barriers)
             hc_fail("what a wgmma of another warp read is overwritten with no barrier "
                     "since: %s",
                     hc_where(f));
     }
 }
 
-static void write_chunk(hc_fiber *f, chunk *c, chunk_state state)
+static void write_chunk(const hc_fiber *f, chunk *c, chunk_state state)
 {
+    if (c->state == BULK_ON_ITS_WAY)
+        hc_fail("a bulk copy on its way is overwritten: %s", hc_where(f));
     for (int i = 0; i < WARPGROUPS; i++)
         if (c->read[i] >= 0) {
             check_read(c, f, i);
@@ -113,6 +127,23 @@ void hc_wgmma_copy_begins(hc_fiber *f, const void *to)
 
     if (c)
         write_chunk(f, c, ON_ITS_WAY);
+}
+
+void hc_wgmma_bulk_begins(const hc_fiber *f, const char *to, unsigned bytes)
+{
+    for (unsigned e = 0; e < bytes; e += CHUNK)
+        if (chunk *c = chunk_at(to + e))
+            write_chunk(f, c, BULK_ON_ITS_WAY);
+}
+
+void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned phase)
+{
+    for (unsigned e = 0; e < bytes; e += CHUNK)
+        if (chunk *c = chunk_at(to + e)) {
+            c->state = BROUGHT;
+            c->phases = phases;
+            c->phase = phase;
+        }
 }
 
 static void land(hc_fiber *f, chunk *c)
@@ -176,7 +207,18 @@ static char *address_of(uint64_t descriptor, int row, int half, const hc_fiber *
         hc_fail("descriptor %016llx: atoms do not lie at multiples of %d bytes: %s",
                 (unsigned long long)descriptor, (int)ATOM, hc_where(f));
     at ^= (at >> 7 & 7) << 4;
-    return hc_space + at;
+    if (at + CHUNK > HC_WINDOW)
+        hc_fail("wgmma reads beyond shared memory: %s", hc_where(f));
+    return hc_space + (size_t)f->rank * HC_WINDOW + at;
+}
+
+/* Whether a lane of the warp has waited for the phase in which a bulk copy landed. */
+static bool has_waited(const hc_warp *w, const chunk *c)
+{
+    for (const hc_fiber *lane : w->lane)
+        if (lane->seen.size() > c->phases && lane->seen[c->phases] > c->phase)
+            return true;
+    return false;
 }
 
 static void check_chunk(const chunk *c, const hc_fiber *f)
@@ -187,6 +229,9 @@ static void check_chunk(const chunk *c, const hc_fiber *f)
 
     if (c->state == ON_ITS_WAY || c->state == LANDED)
         hc_fail("wgmma reads what %s: %s", why[c->state], hc_where(f));
+    if (c->state == BULK_ON_ITS_WAY || (c->state == BROUGHT && !has_waited(f->warp, c)))
+        hc_fail("wgmma reads what a bulk copy brings and its warp did not wait for: %s",
+                hc_where(f));
     if (c->state == PASSED_ON && c->barriers >= f->view.barriers)
         hc_fail("wgmma reads what a thread passed on with no barrier since: %s",
                 hc_where(f));
@@ -199,8 +244,6 @@ static void begin_reading(uint64_t descriptor, int first, int n, const hc_fiber 
     for (int r = first; r < first + n; r++)
         for (int half = 0; half < 2; half++) {
             chunk *c = chunk_at(address_of(descriptor, r, half, f));
-            if (!c)
-                hc_fail("wgmma reads beyond shared memory: %s", hc_where(f));
             check_chunk(c, f);
             c->read[warp_of(f) / IN_GROUP] = f->warp->n_committed;
         }
@@ -379,7 +422,7 @@ void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
 
 uint32_t hc_shared_offset(const void *p)
 {
-    return (uint32_t)((const char *)p - hc_space);
+    return (uint32_t)((const char *)p - hc_window);
 }
 
 unsigned long hc_wgmma_count()

@@ -42,6 +42,15 @@ expect 66 'all warps of a warpgroup\|leaves out a wgmma' $prog wgmma_of_three_wa
 expect 66 'disagree' $prog wgmma_of_two_minds
 expect 66 'before its wgmma are done' $prog wgmma_never_waited
 expect 66 'without a base offset' $prog wgmma_base_offset
+expect 66 'deadlock' $prog cluster_wrong_phase
+expect 3 '' $prog cluster_refilled
+expect 66 'deadlock' $prog cluster_without_arrival
+expect 66 'deadlock\|more arrivals' $prog cluster_few_bytes
+expect 66 'that nobody made' $prog cluster_never_made
+expect 66 'may not have begun' $prog cluster_too_early
+expect 66 'no barrier of the cluster since\|has left' $prog cluster_leaves
+expect 66 'before it has waited at the cluster' $prog cluster_leaves_between
+HC_CAPABILITY=80 expect 4 '' $prog cluster_sound 1
 expect 66 'is not allocated' $prog far_out_of_bounds
 expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
@@ -62,7 +71,7 @@ HC_CAPABILITY=86
 export HC_CAPABILITY
 expect 66 'bytes of shared memory' $prog shared_of_capability 1
 unset HC_CAPABILITY
-for k in copy_all two_barriers warp_exchange counted copies wgmma_sound; do
+for k in copy_all two_barriers warp_exchange counted copies wgmma_sound cluster_sound; do
     expect 0 '' $prog $k
     HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1
 done
@@ -91,7 +100,8 @@ if [ -x $race ]; then
         expect 0 '' $race ${k}_later
     done
     expect 0 '' $race launch_looks_ahead
-    for k in copy_all two_barriers warp_exchange counted copies wgmma_sound halves; do
+    for k in copy_all two_barriers warp_exchange counted copies wgmma_sound halves \
+        cluster_sound; do
         expect 0 '' $race $k
     done
     HC_ORDER=up expect 0 '' $race in_turn 1

@@ -4,7 +4,7 @@
  *
  * A register holds bits; an instruction reads and writes them as its own type.
  * Addresses of shared memory have 32 bits: the distance from the begin of the
- * emulator's memory.
+ * block's window of the emulator's memory.
  */
 #ifndef PTX_H
 #define PTX_H
@@ -31,12 +31,12 @@ void ptx_register(const ptx_kernel *kernel);
 
 static inline char *shared(uint32_t address)
 {
-    return hc_space + address;
+    return hc_window + address;
 }
 
 static inline uint32_t shared_address(const void *p)
 {
-    return (uint32_t)((const char *)p - hc_space);
+    return (uint32_t)((const char *)p - hc_window);
 }
 
 /* Ends the program where an access is not aligned to its size, vectors as a whole. Not

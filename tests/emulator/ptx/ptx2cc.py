@@ -117,7 +117,7 @@ def regions_of(kernel, line, body):
 def is_set_first(name, text):
     """Whether the instruction writes this register, whatever is in it."""
     m = re.match(r'([\w.:]+)\s*(.*)$', text, re.S)
-    if not m or m[1].split('.')[0] in ('st', 'red', 'cp', 'wgmma'):
+    if not m or m[1].split('.')[0] in ('st', 'red', 'cp', 'wgmma', 'mbarrier'):
         return False
     registers = [re.findall(r'%\w+', arg) for arg in split(m[2])]
     return name in registers[0] and not any(name in r for r in registers[1:])

@@ -10,6 +10,7 @@ C_TYPE = {
 }
 SPECIAL = {
     '%globaltimer': 'sp_clock_ns()',
+    '%cluster_ctarank': 'hc_cluster_rank()',
     '%laneid': '(uint32_t)hc_self->lane',
     '%lanemask_lt': '((1u << hc_self->lane) - 1)',
     '%lanemask_le': '(~0u >> (31 - hc_self->lane))',
@@ -138,6 +139,9 @@ class Kernel:
 
     def address(self, operand, space):
         m = re.match(r'\[\s*([%\w$.]+)\s*(?:\+\s*(-?\d+))?\s*\]$', operand)
+        if space == 'cluster':
+            return (f'hc_cluster_at({self.value(m[1], "u32")} + ({m[2] or 0}), '
+                    f'{self.site()})')
         if space == 'shared':
             return f'shared({self.value(m[1], "u32")} + ({m[2] or 0}))'
         return f'(char *)({self.value(m[1], "u64")} + ({m[2] or 0}ll))'
@@ -355,7 +359,7 @@ class Kernel:
 
     def move(self, parts, registers, place, is_write):
         kind = parts[-1]
-        space = next((s for s in ('shared', 'param', 'global', 'local', 'const')
+        space = next((s for s in ('cluster', 'shared', 'param', 'global', 'local', 'const')
                       if s in parts), 'generic')
         regs = split(registers[1:-1]) if registers.startswith('{') else [registers]
         c_type = C_TYPE[kind]
@@ -403,6 +407,8 @@ class Kernel:
     def do_fence(self, parts, args):
         if parts[1:3] == ['proxy', 'async']:
             return 'hc_fence_async();'
+        if parts[1] == 'mbarrier_init':
+            return ''
         return self.do_membar(parts, args)
 
     def do_trap(self, parts, args):
@@ -422,6 +428,13 @@ class Kernel:
             return 'hc_copy_commit();'
         if 'wait_group' in parts or 'wait_all' in parts:
             return f'hc_copy_wait({args[0] if args else 0});'
+        if 'bulk' in parts:
+            if parts[3:6] != ['shared', 'cluster', 'global'] or 'complete_tx' not in parts:
+                raise Unknown('.'.join(parts))
+            at = [self.value(a.strip('[] '), k) for a, k in zip(args, ('u32', 'u64', 'u32', 'u32'))]
+            ranks = self.value(args[4], 'u16') if 'multicast' in parts else '1u << hc_cluster_rank()'
+            return (f'hc_copy_bulk({at[0]}, (const void *)({at[1]}), {at[2]}, {at[3]}, {ranks}, '
+                    f'{self.site()});')
         given = self.value(args[3], 's32') if len(args) > 3 else args[2]
         if args[2] != '16' or parts[1] != 'async':
             raise Unknown('.'.join(parts))
@@ -444,7 +457,31 @@ class Kernel:
 
     do_exit = do_ret
 
+    def do_mapa(self, parts, args):
+        if parts[1:] != ['shared', 'cluster', 'u32']:
+            raise Unknown('.'.join(parts))
+        return self.store(args[0], 'u32', f'hc_cluster_address({self.value(args[1], "u32")}, '
+                                          f'{self.value(args[2], "u32")})')
+
+    def do_mbarrier(self, parts, args):
+        """Barriers in shared memory. A try waits until it can say yes."""
+        at = [self.value(a.strip('[] '), 'u32') for a in args if a not in ('_',)]
+        how = '.'.join(p for p in parts[1:] if p not in ('release', 'acquire', 'b64'))
+        if how == 'init.shared.cta':
+            return f'hc_phases_init({at[0]}, {at[1]}, {self.site()});'
+        if how == 'arrive.expect_tx.shared.cta' and args[0] == '_':
+            return f'hc_phases_expect({at[0]}, {at[1]}, {self.site()});'
+        if how == 'arrive.shared.cluster' and args[0] == '_':
+            return f'hc_phases_arrive({at[0]}, {self.site()});'
+        if how == 'try_wait.parity.shared.cta':
+            at = [self.value(a.strip('[] '), 'u32') for a in args[1:]]
+            return (f'hc_phases_wait({at[0]}, {at[1]}, {self.site()}); '
+                    + self.store(args[0], 'pred', 'true'))
+        raise Unknown('.'.join(parts))
+
     def do_bar(self, parts, args):
+        if parts[1] == 'cluster':
+            return f'hc_cluster_{parts[2]}({self.site()});'
         if parts[1] == 'warp':
             return f'hc_collective(HC_SYNC, {self.value(args[0], "b32")}, 0, 0, {self.site()});'
         if parts[1] == 'red' and args[1] == '0':

@@ -107,7 +107,8 @@ int __cudaGetKernel(const void **kernel, const void *host)
 }
 
 static int launch_kernel(const void *host, dim3 grid, dim3 block, void **arguments,
-                         size_t shared_bytes, cudaStream_t stream, bool is_early)
+                         size_t shared_bytes, cudaStream_t stream, bool is_early,
+                         unsigned cluster)
 {
     const host_table::const_iterator k = host_functions().find(host);
     const std::shared_ptr<ptx_call> call = std::make_shared<ptx_call>();
@@ -119,8 +120,8 @@ static int launch_kernel(const void *host, dim3 grid, dim3 block, void **argumen
         memcpy(call->parameters + k->second->parameter[i].at, arguments[i],
                (size_t)k->second->parameter[i].bytes);
     hc_submit({k->second->name, host, grid, block, shared_bytes, invoke, call,
-               offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early, 0,
-               0},
+               offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early,
+               cluster, 0, 0},
               stream);
     return 0;
 }
@@ -128,8 +129,21 @@ static int launch_kernel(const void *host, dim3 grid, dim3 block, void **argumen
 int __cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,
                        size_t shared_bytes, cudaStream_t stream)
 {
-    return launch_kernel(host, grid, block, arguments, shared_bytes, stream, false);
+    return launch_kernel(host, grid, block, arguments, shared_bytes, stream, false, 1);
 }
+
+/* An attribute of a launch: cudaLaunchAttribute. */
+struct launch_attribute {
+    enum { CLUSTER = 4, EARLY = 6 };
+    int id, unused;
+    union {
+        char bytes[64];
+        int is_early;
+        struct {
+            unsigned x, y, z;
+        } cluster;
+    } value;
+};
 
 /* The first fields of cudaLaunchConfig_t; its attributes are those of
  * cuda/device/sp_cuda.h. */
@@ -137,14 +151,22 @@ struct launch_config {
     dim3 grid, block;
     size_t shared_bytes;
     cudaStream_t stream;
-    const void *attributes;
+    const launch_attribute *attribute;
     unsigned n_attributes;
 };
 
 int cudaLaunchKernelExC(const launch_config *c, const void *host, void **arguments)
 {
+    unsigned cluster = 1;
+    bool is_early = false;
+
+    for (unsigned i = 0; i < c->n_attributes; i++) {
+        const launch_attribute &a = c->attribute[i];
+        is_early = is_early || (a.id == launch_attribute::EARLY && a.value.is_early);
+        cluster = a.id == launch_attribute::CLUSTER ? a.value.cluster.x : cluster;
+    }
     return launch_kernel(host, c->grid, c->block, arguments, c->shared_bytes, c->stream,
-                         c->n_attributes > 0);
+                         is_early, cluster);
 }
 
 int cudaLaunchKernel(const void *host, dim3 grid, dim3 block, void **arguments,

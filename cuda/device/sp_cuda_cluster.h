@@ -1,0 +1,149 @@
+/* Clusters of blocks, barriers in shared memory and bulk copies (sm_90), a part of
+ * sp_cuda.h: wrappers of the PTX, as described from PTX ISA 8.0 on in "Parallel
+ * Synchronization and Communication Instructions" (mbarrier, barrier.cluster) and "Data
+ * Movement and Conversion Instructions" (cp.async.bulk, mapa).
+ *
+ * The blocks of a cluster run at the same time, and each reaches the shared memory of
+ * the others. All have the same layout of shared memory, so that an array is named by
+ * its own shared address (sp_shared_address) and the rank of a block in the cluster.
+ *
+ *     sp_cluster_rank       of this block, 0 .. size of the cluster - 1
+ *     sp_cluster_arrive,    a barrier of all threads of all blocks of the cluster: what
+ *     sp_cluster_wait       they have written to shared memory, their own or that of
+ *                           others, is visible to all. A thread may do other things
+ *                           between the two
+ *     sp_cluster_put        stores a word in the shared memory of a block
+ *
+ * No block may be reached before a barrier of the cluster, since it may not have begun, or
+ * leave while others may still reach its shared memory.
+ *
+ * A barrier in shared memory (mbarrier, 8 bytes) goes from phase to phase: each ends
+ * when so many arrivals have come as it was made for, and as many bytes as arrivals of
+ * its phase announced. Phases are named by their parity, 0 for the first.
+ *
+ *     sp_phases_init        makes one, for `arrivals` of each phase; by one thread
+ *     sp_phases_made        that thread, when it has made all; behind it a barrier of
+ *                           the cluster, or of the block where nobody else uses them
+ *     sp_phases_expect      an arrival that announces bytes, which may come before it
+ *     sp_phases_arrive      an arrival at the barrier of the block `rank`
+ *     sp_phases_wait        returns when the phase of that parity has ended: its bytes
+ *                           are visible, and what threads of this block have written
+ *                           ahead of their arrivals. What another block has written is
+ *                           not: that would need the scope of the cluster, whose fences
+ *                           pass through the L2 (counted in the machine code). That its
+ *                           products have been waited for needs none
+ *
+ *     sp_copy_bulk          copies a multiple of 16 bytes from device memory to the same
+ *                           place of the shared memory of each block of the cluster
+ *                           that has its bit in `ranks`, and counts them as come at
+ *                           the barrier at `phases` of each. Issued by one thread; it
+ *                           writes through the async proxy, as wgmma reads, so that no
+ *                           fence stands between the two. Both addresses are aligned to
+ *                           16
+ */
+#ifndef SP_CUDA_CLUSTER_H
+#define SP_CUDA_CLUSTER_H
+
+#ifdef __CUDACC__
+
+__device__ __forceinline__ unsigned sp_cluster_rank()
+{
+    unsigned rank;
+
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ __forceinline__ void sp_cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void sp_cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* The address in the cluster of what block `rank` has at a shared address. */
+__device__ __forceinline__ uint32_t sp_cluster_address(uint32_t at, unsigned rank)
+{
+    uint32_t there;
+
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"(at), "r"(rank));
+    return there;
+}
+
+__device__ __forceinline__ void sp_cluster_put(uint32_t at, unsigned rank,
+                                               uint32_t value)
+{
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(sp_cluster_address(at, rank)),
+                 "r"(value)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_phases_init(uint32_t phases, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(phases), "r"(arrivals)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_phases_made()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void sp_phases_expect(uint32_t phases, unsigned bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(phases),
+                 "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sp_phases_arrive(uint32_t phases, unsigned rank)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
+                     sp_cluster_address(phases, rank))
+                 : "memory");
+}
+
+/* Whether the phase has ended; the hardware waits a while before it says no. */
+__device__ __forceinline__ bool sp_phases_ended(uint32_t phases, unsigned parity)
+{
+    unsigned has_ended;
+
+    asm volatile("{\n\t.reg .pred ended;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n\t"
+                 "selp.b32 %0, 1, 0, ended;\n\t}"
+                 : "=r"(has_ended)
+                 : "r"(phases), "r"(parity)
+                 : "memory");
+    return has_ended != 0;
+}
+
+__device__ __forceinline__ void sp_phases_wait(uint32_t phases, unsigned parity)
+{
+    while (!sp_phases_ended(phases, parity))
+        ;
+}
+
+__device__ __forceinline__ void sp_copy_bulk(uint32_t to, const void *from,
+                                             unsigned bytes, uint32_t phases,
+                                             unsigned ranks)
+{
+    if (ranks == 1)
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+            "[%0], [%1], %2, [%3];" ::"r"(to),
+            "l"(from), "r"(bytes), "r"(phases)
+            : "memory");
+    else
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                     "l"(from), "r"(bytes), "r"(phases), "h"((uint16_t)ranks)
+                     : "memory");
+}
+
+#endif
+#endif

@@ -1,0 +1,292 @@
+/* Clusters of blocks, barriers in shared memory (mbarrier) and bulk copies: meanings in
+ * cuda/device/sp_cuda_cluster.h.
+ *
+ * The blocks of a cluster run at the same time, each with a window of hc_space for its
+ * shared memory. A bulk copy lands in each of its blocks by itself: when it is issued,
+ * later by chance, or when no thread can go on without it; until then its place holds
+ * NaN. Found are
+ *
+ *     a phase that gets more arrivals, or other bytes, than it was made for
+ *     a barrier that nobody made, or that is made again while it is used
+ *     waits that nobody ends, which are a deadlock
+ *     a bulk copy over what a wgmma may still read, and a wgmma that reads what a bulk
+ *     copy brings and its warp did not wait for (hostcuda_wgmma.cc)
+ *     an arrival, a word or a copy for a block that has left, or leaves with no barrier
+ *     of the cluster since
+ *     any of these before a barrier of the cluster, since the block may not have begun
+ *     a thread that leaves between its arrival at the cluster's barrier and its wait
+ */
+#include "emulator/hostcuda_internal.h"
+
+enum { FIRST = 1 }; /* no barrier of the cluster has ended yet */
+
+/* A barrier in shared memory. Its 8 bytes are not used. */
+struct phases {
+    const char *at;
+    int arrivals, pending; /* of a phase; that the present one still lacks */
+    long bytes;            /* announced and not yet come; negative: come before that */
+    unsigned phase;        /* number of the present one */
+    std::vector<hc_fiber *> waiting;
+};
+
+struct bulk {
+    char *to;
+    const char *from;
+    unsigned bytes, rank;
+    const char *phases;
+};
+
+/* The cluster that runs. */
+static struct cluster {
+    std::vector<phases> all;
+    std::vector<bulk> on_their_way;
+    int size, n_threads; /* blocks; threads of all */
+    int n_arrived;       /* at the cluster's barrier */
+    unsigned generation;
+    /* The generation in which another block last reached for this one's memory. */
+    unsigned reached[HC_MOST_BLOCKS];
+    std::vector<hc_fiber *> waiting; /* for it */
+} &C = *new cluster();
+
+void hc_cluster_begin(int size, int n_threads)
+{
+    C.all.clear();
+    C.on_their_way.clear();
+    C.waiting.clear();
+    C.size = size;
+    C.n_threads = n_threads;
+    C.n_arrived = 0;
+    C.generation = FIRST;
+    memset(C.reached, 0, sizeof C.reached);
+}
+
+static hc_fiber *enter(const char *file, int line)
+{
+    hc_fiber *f = hc_current();
+
+    f->file = file;
+    f->line = line;
+    return f;
+}
+
+/* ---- addresses ---- */
+
+unsigned hc_cluster_rank()
+{
+    return (unsigned)hc_current()->rank;
+}
+
+uint32_t hc_cluster_address(uint32_t at, unsigned rank)
+{
+    return at | (rank + 1) << 24;
+}
+
+char *hc_cluster_at(uint32_t address, const char *file, int line)
+{
+    const hc_fiber *f = enter(file, line);
+    const int rank = address >> 24 ? (int)(address >> 24) - 1 : f->rank;
+
+    if (rank >= C.size || (address & 0xffffff) >= HC_WINDOW)
+        hc_fail("address %08x is in no shared memory of the cluster: %s", address,
+                hc_where(f));
+    if (hc_has_left(rank))
+        hc_fail("block %d of the cluster has left: %s", rank, hc_where(f));
+    if (rank != f->rank && C.generation == FIRST)
+        hc_fail(
+            "reaches for the shared memory of block %d of the cluster, which may not "
+            "have begun: %s",
+            rank, hc_where(f));
+    if (rank != f->rank)
+        C.reached[rank] = C.generation;
+    return hc_space + (size_t)rank * HC_WINDOW + (address & 0xffffff);
+}
+
+void hc_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file,
+                    int line)
+{
+    memcpy(hc_cluster_at(hc_cluster_address(at, rank), file, line), &value,
+           sizeof value);
+}
+
+/* ---- the cluster's barrier ---- */
+
+void hc_cluster_arrive(const char *file, int line)
+{
+    hc_fiber *f = enter(file, line);
+
+    if (f->arrived_in)
+        hc_fail("arrives twice at the cluster's barrier: %s", hc_where(f));
+    f->arrived_in = C.generation;
+    if (++C.n_arrived < C.n_threads)
+        return;
+    C.n_arrived = 0;
+    C.generation++;
+    for (hc_fiber *other : C.waiting)
+        hc_make_ready(other);
+    C.waiting.clear();
+}
+
+void hc_cluster_wait(const char *file, int line)
+{
+    hc_fiber *f = enter(file, line);
+
+    if (!f->arrived_in)
+        hc_fail("waits at the cluster's barrier and did not arrive: %s", hc_where(f));
+    if (f->arrived_in == C.generation) {
+        C.waiting.push_back(f);
+        f->state = HC_AT_CLUSTER;
+        hc_switch_away();
+    }
+    f->arrived_in = 0;
+    f->view.barriers++;
+}
+
+void hc_cluster_left(const hc_fiber *f)
+{
+    if (f->arrived_in)
+        hc_fail("leaves before it has waited at the cluster's barrier: %s",
+                hc_where(f));
+    if (C.reached[f->rank] == C.generation)
+        hc_fail("leaves with no barrier of the cluster since another block reached for "
+                "its shared memory: %s",
+                hc_where(f));
+}
+
+/* ---- phases ---- */
+
+static phases *find(const char *at, const hc_fiber *f)
+{
+    for (phases &p : C.all)
+        if (p.at == at)
+            return &p;
+    hc_fail("a barrier in shared memory that nobody made: %s", hc_where(f));
+}
+
+/* Ends the phase that has all that it was made for. */
+static void look(phases *p)
+{
+    if (p->pending > 0 || p->bytes != 0)
+        return;
+    p->phase++;
+    p->pending = p->arrivals;
+    for (hc_fiber *f : p->waiting)
+        hc_make_ready(f);
+    p->waiting.clear();
+}
+
+static void arrive(phases *p, const hc_fiber *f)
+{
+    if (p->pending == 0)
+        hc_fail("more arrivals than the barrier's phase was made for: %s", hc_where(f));
+    p->pending--;
+    look(p);
+}
+
+void hc_phases_init(uint32_t at, int arrivals, const char *file, int line)
+{
+    const hc_fiber *f = enter(file, line);
+    const char *place = hc_cluster_at(at, file, line);
+
+    if ((uintptr_t)place % 8 || arrivals <= 0)
+        hc_fail("a barrier of %d arrivals at %08x: %s", arrivals, at, hc_where(f));
+    for (const phases &p : C.all)
+        if (p.at == place)
+            hc_fail("a barrier in shared memory is made twice: %s", hc_where(f));
+    C.all.push_back({place, arrivals, arrivals, 0, 0, {}});
+}
+
+void hc_phases_expect(uint32_t at, unsigned bytes, const char *file, int line)
+{
+    const hc_fiber *f = enter(file, line);
+    phases *p;
+
+    hc_maybe_yield();
+    p = find(hc_cluster_at(at, file, line), f);
+    p->bytes += (long)bytes;
+    arrive(p, f);
+}
+
+void hc_phases_arrive(uint32_t address, const char *file, int line)
+{
+    const hc_fiber *f = enter(file, line);
+
+    hc_maybe_yield();
+    arrive(find(hc_cluster_at(address, file, line), f), f);
+}
+
+void hc_phases_wait(uint32_t at, unsigned parity, const char *file, int line)
+{
+    hc_fiber *f = enter(file, line);
+    phases *p = find(hc_cluster_at(at, file, line), f);
+    const size_t number = (size_t)(p - C.all.data());
+
+    if (hc_is_chance(16))
+        hc_cluster_stir();
+    while ((C.all[number].phase & 1) == parity) {
+        C.all[number].waiting.push_back(f);
+        f->state = HC_AT_PHASES;
+        hc_switch_away();
+    }
+    f->seen.resize(C.all.size());
+    f->seen[number] = C.all[number].phase;
+}
+
+/* ---- bulk copies ---- */
+
+static unsigned long n_bulk; /* bytes from device memory, each once */
+
+unsigned long hc_bulk_bytes()
+{
+    return n_bulk;
+}
+
+static void land(const bulk &b, const hc_fiber *f)
+{
+    phases *p = find(b.phases, f);
+
+    if (hc_has_left((int)b.rank))
+        hc_fail("a bulk copy lands in block %u of the cluster, which has left", b.rank);
+    memcpy(b.to, b.from, b.bytes);
+    hc_wgmma_bulk_lands(b.to, b.bytes, (size_t)(p - C.all.data()), p->phase);
+    p->bytes -= (long)b.bytes;
+    look(p);
+}
+
+bool hc_cluster_stir()
+{
+    const hc_fiber *f = hc_current();
+    const size_t n = C.on_their_way.size();
+    size_t i = n ? hc_random_below(n) : 0;
+
+    if (n == 0)
+        return false;
+    const bulk b = C.on_their_way[i];
+    C.on_their_way.erase(C.on_their_way.begin() + (ptrdiff_t)i);
+    land(b, f);
+    return true;
+}
+
+void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
+                  unsigned ranks, const char *file, int line)
+{
+    const hc_fiber *f = enter(file, line);
+
+    if (to % 16 || (uintptr_t)from % 16 || bytes % 16 || !bytes || !ranks ||
+        ranks >> C.size)
+        hc_fail("bulk copy of %u bytes to blocks %x, or not aligned: %s", bytes, ranks,
+                hc_where(f));
+    n_bulk += bytes;
+    for (unsigned rank = 0; rank < (unsigned)C.size; rank++) {
+        if (!(ranks >> rank & 1))
+            continue;
+        const bulk b = {hc_cluster_at(hc_cluster_address(to, rank), file, line),
+                        (const char *)from, bytes, rank,
+                        hc_cluster_at(hc_cluster_address(at, rank), file, line)};
+        hc_wgmma_bulk_begins(f, b.to, bytes);
+        hc_fill_garbage(b.to, bytes);
+        if (hc_is_chance(2))
+            land(b, f);
+        else
+            C.on_their_way.push_back(b);
+    }
+}

@@ -1,0 +1,71 @@
+/* Clusters, barriers in shared memory and bulk copies, a part of hostcuda.h.
+ * cuda/device/sp_cuda_cluster.h has the meanings, hostcuda_cluster.cc the checks. */
+#ifndef HOSTCUDA_CLUSTER_H
+#define HOSTCUDA_CLUSTER_H
+
+unsigned hc_cluster_rank();
+void hc_cluster_arrive(const char *file, int line);
+void hc_cluster_wait(const char *file, int line);
+/* An address in the cluster: of what block `rank` has at an address of its own. */
+uint32_t hc_cluster_address(uint32_t at, unsigned rank);
+/* What is there, for the current thread. */
+char *hc_cluster_at(uint32_t address, const char *file, int line);
+void hc_phases_init(uint32_t phases, int arrivals, const char *file, int line);
+void hc_phases_expect(uint32_t phases, unsigned bytes, const char *file, int line);
+void hc_phases_arrive(uint32_t address, const char *file, int line);
+void hc_phases_wait(uint32_t phases, unsigned parity, const char *file, int line);
+void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t phases,
+                  unsigned ranks, const char *file, int line);
+
+static inline unsigned sp_cluster_rank()
+{
+    return hc_cluster_rank();
+}
+
+static inline void sp_cluster_arrive(HC_SITE)
+{
+    hc_cluster_arrive(file, line);
+}
+
+static inline void sp_cluster_wait(HC_SITE)
+{
+    hc_cluster_wait(file, line);
+}
+
+void hc_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file,
+                    int line);
+
+static inline void sp_cluster_put(uint32_t at, unsigned rank, uint32_t value, HC_SITE)
+{
+    hc_cluster_put(at, rank, value, file, line);
+}
+
+static inline void sp_phases_init(uint32_t phases, int arrivals, HC_SITE)
+{
+    hc_phases_init(phases, arrivals, file, line);
+}
+
+static inline void sp_phases_made() {}
+
+static inline void sp_phases_expect(uint32_t phases, unsigned bytes, HC_SITE)
+{
+    hc_phases_expect(phases, bytes, file, line);
+}
+
+static inline void sp_phases_arrive(uint32_t phases, unsigned rank, HC_SITE)
+{
+    hc_phases_arrive(hc_cluster_address(phases, rank), file, line);
+}
+
+static inline void sp_phases_wait(uint32_t phases, unsigned parity, HC_SITE)
+{
+    hc_phases_wait(phases, parity, file, line);
+}
+
+static inline void sp_copy_bulk(uint32_t to, const void *from, unsigned bytes,
+                                uint32_t phases, unsigned ranks, HC_SITE)
+{
+    hc_copy_bulk(to, from, bytes, phases, ranks, file, line);
+}
+
+#endif
